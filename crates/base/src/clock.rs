@@ -1,0 +1,69 @@
+//! Time, real or simulated.
+
+use crate::sim;
+use std::ops::{Add, Sub};
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A point on the monotonic clock; only differences mean something.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// Nanoseconds since an arbitrary start.
+    pub fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The instant `nanos` nanoseconds after the arbitrary start.
+    pub fn from_nanos(nanos: u64) -> Self {
+        Instant(nanos)
+    }
+
+    /// Time passed since this instant.
+    pub fn elapsed(self) -> Duration {
+        now() - self
+    }
+}
+
+impl Sub for Instant {
+    type Output = Duration;
+    fn sub(self, earlier: Instant) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Instant;
+    fn add(self, duration: Duration) -> Instant {
+        Instant(self.0.saturating_add(duration.as_nanos() as u64))
+    }
+}
+
+/// The current instant.
+pub fn now() -> Instant {
+    static START: OnceLock<std::time::Instant> = OnceLock::new();
+    if sim::active() {
+        return Instant(sim::now_ns().expect("inside a simulation"));
+    }
+    // One second ahead, so that 0 can stand for "never".
+    Instant(START.get_or_init(std::time::Instant::now).elapsed().as_nanos() as u64 + 1_000_000_000)
+}
+
+/// Wall-clock time in microseconds since 1970-01-01 UTC.
+pub fn unix_micros() -> u64 {
+    if sim::active() {
+        return 1_700_000_000_000_000 + sim::now_ns().expect("inside a simulation") / 1000;
+    }
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_micros() as u64)
+}
+
+/// Suspends the calling thread.
+pub fn sleep(duration: Duration) {
+    if sim::active() {
+        // Nobody wakes key 0: only the deadline ends the wait.
+        sim::block(0, Some(duration));
+    } else {
+        std::thread::sleep(duration);
+    }
+}

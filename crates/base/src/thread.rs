@@ -1,0 +1,63 @@
+//! Threads, real or simulated.
+
+use crate::sim;
+use crate::sync::Mutex;
+use std::sync::Arc;
+
+/// A thread that ended by a panic, with the panic's message.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("thread {name:?} panicked")]
+pub struct Panicked {
+    name: String,
+}
+
+/// Waits for a thread's end.
+#[derive(Debug)]
+pub struct JoinHandle<T> {
+    name: String,
+    kind: Kind<T>,
+}
+
+#[derive(Debug)]
+enum Kind<T> {
+    Real(std::thread::JoinHandle<T>),
+    Simulated { id: usize, result: Arc<Mutex<Option<T>>> },
+}
+
+impl<T> JoinHandle<T> {
+    /// Waits until the thread has ended and gives its result.
+    pub fn join(self) -> Result<T, Panicked> {
+        match self.kind {
+            Kind::Real(handle) => handle.join().map_err(|_| Panicked { name: self.name }),
+            Kind::Simulated { id, result } => {
+                sim::join(id);
+                result.lock().take().ok_or(Panicked { name: self.name })
+            }
+        }
+    }
+}
+
+/// Starts a thread called `name`.
+///
+/// # Panics
+/// When the system has no thread to give.
+pub fn spawn<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    let kind = if sim::active() {
+        let result = Arc::new(Mutex::new(None));
+        let slot = Arc::clone(&result);
+        let id = sim::spawn(name.to_owned(), move || {
+            let value = body();
+            *slot.lock() = Some(value);
+        });
+        Kind::Simulated { id, result }
+    } else {
+        let builder = std::thread::Builder::new().name(name.to_owned());
+        Kind::Real(builder.spawn(body).expect("the system gives a thread"))
+    };
+    JoinHandle { name: name.to_owned(), kind }
+}
+
+/// Lets another thread run.
+pub fn yield_now() {
+    if sim::active() { sim::yield_point() } else { std::thread::yield_now() }
+}

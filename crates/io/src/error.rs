@@ -1,0 +1,112 @@
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Result of an I/O operation.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What kind of failure it was: what a caller can act on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The file or folder is not there.
+    NotFound,
+    /// The file is there already.
+    AlreadyExists,
+    /// The system refuses access.
+    PermissionDenied,
+    /// Somebody else has it open.
+    Locked,
+    /// The file system or quota is full.
+    NoSpace,
+    /// The file ends before the bytes asked for.
+    ShortRead,
+    /// An earlier write or sync failed; open the file anew.
+    Poisoned,
+    /// The file system is read-only.
+    ReadOnly,
+    /// The request was not aligned, or is not possible on this file: a bug in the caller.
+    Invalid,
+    /// The device failed.
+    Device,
+}
+
+/// A failed operation on a file.
+#[derive(Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    operation: &'static str,
+    path: PathBuf,
+    detail: String,
+    source: Option<io::Error>,
+}
+
+impl Error {
+    /// An error found by ourselves.
+    pub fn new(kind: ErrorKind, operation: &'static str, path: &Path, detail: impl Into<String>) -> Self {
+        Error { kind, operation, path: path.to_owned(), detail: detail.into(), source: None }
+    }
+
+    /// An error the system reported.
+    pub fn from_os(
+        operation: &'static str,
+        path: &Path,
+        detail: impl Into<String>,
+        source: io::Error,
+    ) -> Self {
+        let kind = match source.raw_os_error() {
+            Some(libc::ENOENT) => ErrorKind::NotFound,
+            Some(libc::EEXIST) => ErrorKind::AlreadyExists,
+            Some(libc::EACCES | libc::EPERM) => ErrorKind::PermissionDenied,
+            Some(libc::ENOSPC | libc::EDQUOT) => ErrorKind::NoSpace,
+            Some(libc::EROFS) => ErrorKind::ReadOnly,
+            Some(libc::EINVAL) => ErrorKind::Invalid,
+            _ => ErrorKind::Device,
+        };
+        Error { kind, operation, path: path.to_owned(), detail: detail.into(), source: Some(source) }
+    }
+
+    /// What kind of failure it was.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// The file it happened on.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A copy for another waiter of the same failed operation. The OS error keeps its code.
+    pub fn duplicate(&self) -> Self {
+        let source = self.source.as_ref().map(|s| match s.raw_os_error() {
+            Some(code) => io::Error::from_raw_os_error(code),
+            None => io::Error::new(s.kind(), s.to_string()),
+        });
+        Error {
+            kind: self.kind,
+            operation: self.operation,
+            path: self.path.clone(),
+            detail: self.detail.clone(),
+            source,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot {} {:?}", self.operation, self.path)?;
+        if !self.detail.is_empty() {
+            write!(f, " ({})", self.detail)?;
+        }
+        match &self.source {
+            Some(source) => write!(f, ": {source}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_ref().map(|s| s as _)
+    }
+}

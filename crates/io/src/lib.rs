@@ -1,0 +1,262 @@
+//! Files and devices.
+//!
+//! Everything Gannet reads or writes goes through [`Disk`] and [`File`]: data, log, spill, backup and dump files. The
+//! layer decides how a file is opened ([`Mode`]), in which order requests reach the device ([`Class`]), counts and
+//! times every one of them, and can be replaced as a whole: by a deterministic device for simulation, or by one that
+//! behaves like a slow volume.
+//!
+//! # What it guarantees
+//! 1. A read or write is whole or an error: short transfers are continued, a read behind the end of a file is
+//!    [`ErrorKind::ShortRead`].
+//! 2. After a failed write or sync a file is *poisoned*: every later write and sync on that handle fails with
+//!    [`ErrorKind::Poisoned`] until the file is opened anew. What the device kept of unsynced writes is unknown then,
+//!    and a second sync that "succeeds" would prove nothing. Reads go on.
+//! 3. Data is durable when [`File::sync`] returned after the write, or when the write was asked to be
+//!    [`Durability::Durable`]. Names (create, rename, remove) are durable after [`Disk::sync_dir`] of their folder. A
+//!    file's size and allocation are durable after [`File::sync`].
+//! 4. The device may tear a write at [`SECTOR`] boundaries: after a crash each sector of an unsynced write holds
+//!    either its old or its new bytes, independently of its neighbours.
+
+use std::any::Any;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+mod buffer;
+mod error;
+mod request;
+
+pub use buffer::{AlignedBuffer, BUFFER_ALIGNMENT};
+pub use error::{Error, ErrorKind, Result};
+pub use request::{Completion, Direction, Durability, IoSlice, Request};
+
+/// Smallest unit a device is trusted to write whole, in bytes.
+pub const SECTOR: usize = 512;
+
+/// How a file is read and written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Mode {
+    /// `O_DIRECT`: nothing of the file enters the OS cache. Offsets, lengths and addresses are aligned to
+    /// [`File::alignment`].
+    Direct,
+    /// Buffered with `RWF_DONTCACHE` (Linux 6.14): pages leave the OS cache as soon as they are done with.
+    Uncached,
+    /// Through the OS cache, with `posix_fadvise` used to drop what was cached.
+    Buffered,
+}
+
+impl Mode {
+    /// The name used in settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Direct => "direct",
+            Mode::Uncached => "uncached",
+            Mode::Buffered => "buffered",
+        }
+    }
+}
+
+/// The mode somebody asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ModeRequest {
+    /// The best that works: direct, then uncached, then buffered.
+    #[default]
+    Auto,
+    /// Exactly this one; where it does not work, the next in the same order is used and the reason kept.
+    Only(Mode),
+}
+
+/// What was asked for, what is in force, and why (promise P8).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ModeReport {
+    /// What the caller asked for.
+    pub requested: ModeRequest,
+    /// What is in force.
+    pub effective: Mode,
+    /// Why, in one sentence for a user, for example "the file system refuses O_DIRECT (EINVAL)".
+    pub reason: String,
+}
+
+/// Who a request is for. The order is the order of precedence.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub enum Class {
+    /// Log writes somebody waits for.
+    Commit,
+    /// Reads a statement waits for.
+    Foreground,
+    /// Write-back that must happen soon: the pool needs clean frames, or the log nears its limit.
+    Deadline,
+    /// Reads of what is expected to be needed.
+    Prefetch,
+    /// Backup, check, sweep, background redo. Paced by the foreground's latency, with a small guaranteed share.
+    Maintenance,
+}
+
+impl Class {
+    /// Every class, strongest first.
+    pub const ALL: [Class; 5] =
+        [Class::Commit, Class::Foreground, Class::Deadline, Class::Prefetch, Class::Maintenance];
+
+    /// The name shown to users.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Commit => "commit",
+            Class::Foreground => "foreground",
+            Class::Deadline => "deadline",
+            Class::Prefetch => "prefetch",
+            Class::Maintenance => "maintenance",
+        }
+    }
+}
+
+/// How to open a file.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// Open for writing too.
+    pub write: bool,
+    /// Make the file if it is missing.
+    pub create: bool,
+    /// Fail with [`ErrorKind::AlreadyExists`] if it is there.
+    pub create_new: bool,
+    /// The wanted mode.
+    pub mode: ModeRequest,
+}
+
+impl OpenOptions {
+    /// An existing file, for reading.
+    pub fn read() -> Self {
+        OpenOptions { write: false, create: false, create_new: false, mode: ModeRequest::Auto }
+    }
+
+    /// An existing file, for reading and writing.
+    pub fn read_write() -> Self {
+        OpenOptions { write: true, ..Self::read() }
+    }
+
+    /// A new file, which must not be there yet, for reading and writing.
+    pub fn create_new() -> Self {
+        OpenOptions { create_new: true, ..Self::read_write() }
+    }
+
+    /// The same with another wanted mode.
+    pub fn mode(mut self, mode: ModeRequest) -> Self {
+        self.mode = mode;
+        self
+    }
+}
+
+/// A place files live in: the real file system, a simulated one, or a throttled view of a real one.
+pub trait Disk: Send + Sync + fmt::Debug {
+    /// Opens a file.
+    fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn File>>;
+
+    /// Whether a file or folder of that name is there.
+    fn exists(&self, path: &Path) -> Result<bool>;
+
+    /// Names (not paths) of the files in a folder, in no particular order.
+    fn list(&self, folder: &Path) -> Result<Vec<String>>;
+
+    /// Makes a folder, if it is not there; its parent must be.
+    fn create_dir(&self, folder: &Path) -> Result<()>;
+
+    /// Removes a file. Durable after [`Disk::sync_dir`] of its folder.
+    fn remove(&self, path: &Path) -> Result<()>;
+
+    /// Renames a file within one folder, replacing what is there. Durable after [`Disk::sync_dir`].
+    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+
+    /// Makes names created, renamed or removed in `folder` durable.
+    fn sync_dir(&self, folder: &Path) -> Result<()>;
+
+    /// Takes an exclusive lock that ends with the returned value or with the process. When somebody else holds it:
+    /// [`ErrorKind::Locked`] with a message that says who.
+    fn lock(&self, path: &Path) -> Result<Box<dyn Any + Send + Sync>>;
+
+    /// A queue that keeps up to `depth` requests in flight.
+    fn queue(&self, depth: usize) -> Result<Arc<dyn Queue>>;
+
+    /// Counters and latency histograms of everything that went through this disk.
+    fn stats(&self) -> &stats::Stats;
+}
+
+/// An open file. All offsets and lengths are in bytes. In [`Mode::Direct`] offsets, lengths and buffer addresses must
+/// be multiples of [`File::alignment`]; [`AlignedBuffer`] gives such memory.
+pub trait File: Send + Sync + fmt::Debug {
+    /// Where the file is, for messages.
+    fn path(&self) -> &Path;
+
+    /// How it is opened and why.
+    fn mode(&self) -> &ModeReport;
+
+    /// Alignment required of offsets, lengths and addresses: at least [`SECTOR`], a power of two, at most 4096
+    /// unless the device insists on more.
+    fn alignment(&self) -> usize;
+
+    /// Reads exactly `buffer.len()` bytes: one plain positioned read in the calling thread.
+    fn read_at(&self, class: Class, offset: u64, buffer: &mut [u8]) -> Result<()>;
+
+    /// Writes all of `buffer`, in the calling thread.
+    fn write_at(&self, class: Class, offset: u64, buffer: &[u8], durability: Durability) -> Result<()>;
+
+    /// Makes every completed write, and the file's size, durable.
+    fn sync(&self, class: Class) -> Result<()>;
+
+    /// Gives `offset..offset + len` blocks on the device, extending the file; new bytes read as zero. Fails with
+    /// [`ErrorKind::NoSpace`] without changing what is there. Durable after [`File::sync`].
+    fn allocate(&self, offset: u64, len: u64) -> Result<()>;
+
+    /// Sets the file's size; bytes added read as zero. Durable after [`File::sync`].
+    fn set_len(&self, len: u64) -> Result<()>;
+
+    /// The file's size.
+    fn len(&self) -> Result<u64>;
+
+    /// Whether the file is empty.
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Whether an earlier write or sync failed (see the crate's guarantee 2).
+    fn is_poisoned(&self) -> bool;
+
+    /// Largest power-of-two write, in bytes, that the device makes whole or not at all (`RWF_ATOMIC`); 0 when it
+    /// promises nothing.
+    fn atomic_write_max(&self) -> usize;
+
+    /// Bytes of this file that the OS cache holds, by `cachestat(2)` or `mincore(2)`; `None` where neither works.
+    fn cached_bytes(&self) -> Option<u64>;
+
+    /// Asks the OS to forget what it has cached of this file. A hint.
+    fn drop_cache(&self);
+
+    /// For a queue, which must recognise the files of its own disk.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// Requests in flight. Shared by any number of threads.
+///
+/// Whoever waits also reaps: a thread in [`Queue::wait_until`] runs the completions of every request that ends, also
+/// of those other threads submitted. So nobody depends on the submitter coming back.
+pub trait Queue: Send + Sync + fmt::Debug {
+    /// Hands over requests. They may reach the device at once or later, in any order, as the in-flight caps of their
+    /// classes allow; this call does not wait for the device (it may wait for room in the submission queue).
+    /// Each request ends with exactly one call of `completion.complete(request.token, result)`, from this call or any
+    /// later call of any thread on this queue, or from a thread of the backend. Completions must be short and must
+    /// not call into the queue.
+    ///
+    /// # Safety
+    /// Until a request's completion is called, the memory its slices point to must stay valid, and must not be read
+    /// (for reads) or written (for both) by anybody else.
+    unsafe fn submit(&self, requests: Vec<Request>, completion: &Arc<dyn Completion>);
+
+    /// Runs completions until `done` says true. `done` must be made true by completions, by this or another thread.
+    fn wait_until(&self, done: &mut dyn FnMut() -> bool);
+
+    /// Runs the completions of requests that have ended, without waiting.
+    fn poll(&self);
+
+    /// Requests submitted and not completed.
+    fn in_flight(&self) -> usize;
+}
+
+pub mod stats;
