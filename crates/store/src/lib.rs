@@ -1,1 +1,6 @@
-//! store
+//! Gannet's storage engine.
+
+mod error;
+pub mod page;
+
+pub use error::{Error, Result};
