@@ -22,11 +22,13 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+mod arena;
 mod buffer;
 mod error;
 mod queue;
 mod request;
 
+pub use arena::Arena;
 pub use buffer::{AlignedBuffer, BUFFER_ALIGNMENT};
 pub use error::{Error, ErrorKind, Result};
 pub use queue::Queue;

@@ -2,5 +2,6 @@
 
 mod error;
 pub mod page;
+mod pool;
 
 pub use error::{Error, Result};

@@ -1,0 +1,199 @@
+//! The latch of a page frame, in one word.
+//!
+//! # What it guarantees
+//! 1. At most one exclusive holder, and never together with shared holders.
+//! 2. The version grows by one whenever an exclusive holder lets go. A reader that takes no latch reads the version
+//!    first, reads the page through relaxed atomic loads, and trusts what it read only if the version is the same
+//!    and nobody holds the latch exclusively (a sequence lock; Lamport 1977, "Concurrent reading and writing";
+//!    Boehm 2012, "Can seqlocks get along with programming language memory models?").
+//! 3. A holder is not tied to a thread: an exclusive latch taken by a loader may be released by whoever finishes the
+//!    load.
+//!
+//! Waiters spin briefly, then park on the word's address.
+
+use gannet_base::sync;
+use std::hint;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+const EXCLUSIVE: u64 = 1 << 63;
+const PARKED: u64 = 1 << 62;
+const SHARED_ONE: u64 = 1 << 46;
+const SHARED_MASK: u64 = 0xFFFF << 46;
+const VERSION_MASK: u64 = SHARED_ONE - 1;
+const SPINS: u32 = 60;
+
+#[derive(Debug, Default)]
+pub(crate) struct Latch(AtomicU64);
+
+/// What an optimistic reader remembers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Version(u64);
+
+impl Latch {
+    pub(crate) fn try_shared(&self) -> bool {
+        sync::yield_point();
+        let word = self.0.load(Ordering::Relaxed);
+        word & EXCLUSIVE == 0
+            && self.0.compare_exchange(word, word + SHARED_ONE, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    pub(crate) fn shared(&self) {
+        sync::yield_point();
+        self.acquire(EXCLUSIVE, |word| word + SHARED_ONE);
+    }
+
+    pub(crate) fn try_exclusive(&self) -> bool {
+        sync::yield_point();
+        let word = self.0.load(Ordering::Relaxed);
+        let taken = word & (EXCLUSIVE | SHARED_MASK) == 0
+            && self.0.compare_exchange(word, word | EXCLUSIVE, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        fence(Ordering::Release);
+        taken
+    }
+
+    pub(crate) fn exclusive(&self) {
+        sync::yield_point();
+        self.acquire(EXCLUSIVE | SHARED_MASK, |word| word | EXCLUSIVE);
+        // The writer's half of the sequence lock: no store to the page may become visible before the exclusive bit.
+        fence(Ordering::Release);
+    }
+
+    /// Takes the latch once none of the `blocking` bits is set.
+    fn acquire(&self, blocking: u64, taken: impl Fn(u64) -> u64) {
+        let mut spins = 0;
+        loop {
+            let word = self.0.load(Ordering::Relaxed);
+            if word & blocking == 0 {
+                if self
+                    .0
+                    .compare_exchange_weak(word, taken(word), Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+                {
+                    return;
+                }
+            } else if spins < SPINS && !gannet_base::sim::active() {
+                spins += 1;
+                hint::spin_loop();
+            } else {
+                self.park(blocking);
+            }
+        }
+    }
+
+    #[cold]
+    fn park(&self, blocking: u64) {
+        let still_held = || {
+            let set_parked = |word: u64| (word & blocking != 0).then_some(word | PARKED);
+            self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, set_parked).is_ok()
+        };
+        sync::park(self.key(), still_held, None);
+    }
+
+    fn key(&self) -> usize {
+        std::ptr::from_ref(self) as usize
+    }
+
+    pub(crate) fn release_shared(&self) {
+        let before = self.0.fetch_sub(SHARED_ONE, Ordering::Release);
+        debug_assert!(before & SHARED_MASK != 0);
+        if before & PARKED != 0 && before & SHARED_MASK == SHARED_ONE {
+            self.wake();
+        }
+    }
+
+    pub(crate) fn release_exclusive(&self) {
+        let next = |word: u64| {
+            debug_assert!(word & EXCLUSIVE != 0);
+            Some((word & !(EXCLUSIVE | VERSION_MASK)) | (word.wrapping_add(1) & VERSION_MASK))
+        };
+        let before = self.0.fetch_update(Ordering::Release, Ordering::Relaxed, next).expect("always Some");
+        if before & PARKED != 0 {
+            self.wake();
+        }
+    }
+
+    #[cold]
+    fn wake(&self) {
+        self.0.fetch_and(!PARKED, Ordering::Relaxed);
+        sync::unpark_all(self.key());
+    }
+
+    /// The version, unless the latch is held exclusively.
+    #[inline]
+    pub(crate) fn optimistic(&self) -> Option<Version> {
+        let word = self.0.load(Ordering::Acquire);
+        (word & EXCLUSIVE == 0).then_some(Version(word & VERSION_MASK))
+    }
+
+    /// Whether everything read since `version` was taken is to be trusted.
+    #[inline]
+    pub(crate) fn validate(&self, version: Version) -> bool {
+        // Loads before this fence are ordered before the load of the word behind it.
+        fence(Ordering::Acquire);
+        let word = self.0.load(Ordering::Relaxed);
+        word & EXCLUSIVE == 0 && word & VERSION_MASK == version.0
+    }
+
+    /// Like [`Latch::validate`] for a caller that holds the latch exclusively itself.
+    pub(crate) fn version_is(&self, version: Version) -> bool {
+        self.0.load(Ordering::Relaxed) & VERSION_MASK == version.0
+    }
+
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & EXCLUSIVE != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gannet_base::sim::Simulation;
+    use gannet_base::thread;
+    use std::sync::Arc;
+
+    #[test]
+    fn exclusive_excludes_under_many_schedules() {
+        for seed in 0..50 {
+            let run = || {
+                let shared = Arc::new((Latch::default(), AtomicU64::new(0)));
+                let threads: Vec<_> = (0..3)
+                    .map(|i| {
+                        let shared = Arc::clone(&shared);
+                        thread::spawn("t", move || {
+                            for _ in 0..20 {
+                                let (latch, inside) = &*shared;
+                                if i == 0 {
+                                    latch.shared();
+                                    assert_eq!(inside.load(Ordering::Relaxed), 0);
+                                    sync::yield_point();
+                                    assert_eq!(inside.load(Ordering::Relaxed), 0);
+                                    latch.release_shared();
+                                } else {
+                                    latch.exclusive();
+                                    assert_eq!(inside.fetch_add(1, Ordering::Relaxed), 0);
+                                    sync::yield_point();
+                                    inside.fetch_sub(1, Ordering::Relaxed);
+                                    latch.release_exclusive();
+                                }
+                            }
+                        })
+                    })
+                    .collect();
+                threads.into_iter().for_each(|t| t.join().unwrap());
+                shared.0.optimistic().unwrap()
+            };
+            assert_eq!(Simulation::new(seed).run(run).unwrap(), Version(40));
+        }
+    }
+
+    #[test]
+    fn an_optimistic_reader_notices_a_writer() {
+        let latch = Latch::default();
+        let version = latch.optimistic().unwrap();
+        assert!(latch.validate(version));
+        latch.exclusive();
+        assert!(latch.optimistic().is_none() && !latch.validate(version));
+        latch.release_exclusive();
+        assert!(!latch.validate(version));
+    }
+}

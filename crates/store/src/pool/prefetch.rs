@@ -1,0 +1,105 @@
+//! Reading ahead: many pages as one deep batch, neighbours in one request.
+#![expect(unsafe_code, reason = "hands frame memory to the device")]
+
+use super::{Access, FrameKey, NIL, Pool, State, Volume};
+use gannet_base::PageId;
+use gannet_io::{Class, Completion, Direction, IoSlice, Request};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Longest read request in bytes: beyond this a device gains nothing from a larger one.
+const MAX_REQUEST: usize = 256 * 1024;
+
+struct Loaded(Arc<Pool>);
+
+impl Completion for Loaded {
+    fn complete(&self, token: u64, result: gannet_io::Result<()>) {
+        let state = if result.is_ok() { State::Raw } else { State::Failed };
+        let mut index = token as u32;
+        while index != NIL {
+            let frame = &self.0.frames[index as usize];
+            // Read before the frame changes hands: from then on the link belongs to its next owner.
+            let next = frame.io_next.load(Ordering::Relaxed);
+            frame.set_state(state);
+            index = next;
+        }
+    }
+}
+
+impl Pool {
+    /// Starts reading those of `pages` that are not in memory; adjacent page numbers, when they come adjacent in
+    /// `pages`, are read by one request. Takes only frames that are free or clean, so it may read fewer than asked.
+    /// Gives the number of pages now under way.
+    pub(crate) fn prefetch(
+        self: &Arc<Self>,
+        volume: &Volume,
+        pages: &[PageId],
+        class: Class,
+        access: Access<'_>,
+    ) -> usize {
+        let queue_number = volume.pick_queue();
+        let mut requests: Vec<Request> = Vec::with_capacity(pages.len().min(64));
+        let mut last: Option<(PageId, u32)> = None;
+        let mut started = 0;
+        for &page in pages {
+            let key = FrameKey::new(volume.slot, page);
+            if self.table.find(key).is_some() {
+                continue;
+            }
+            let Some(index) = self.start_frame(key, access, queue_number) else { continue };
+            started += 1;
+            let slice = IoSlice { address: self.address(index), len: self.page_size };
+            match (requests.last_mut(), last) {
+                (Some(request), Some((before, before_index)))
+                    if before.0 + 1 == page.0 && request.len() + self.page_size <= MAX_REQUEST =>
+                {
+                    self.frames[before_index as usize].io_next.store(index, Ordering::Relaxed);
+                    request.slices.push(slice);
+                }
+                _ => requests.push(Request {
+                    file: Arc::clone(&volume.file),
+                    direction: Direction::Read,
+                    class,
+                    offset: page.0 * self.page_size as u64,
+                    slices: vec![slice],
+                    token: u64::from(index),
+                }),
+            }
+            last = Some((page, index));
+        }
+        if !requests.is_empty() {
+            let completion: Arc<dyn Completion> = Arc::new(Loaded(Arc::clone(self)));
+            self.stats.prefetched.fetch_add(started as u64, Ordering::Relaxed);
+            // SAFETY: the frames are `InFlight`: nobody touches their bytes until the completion makes them `Raw`,
+            // and the completion keeps the pool, hence the arena, alive.
+            unsafe { volume.queue(queue_number).submit(requests, &completion) };
+        }
+        started
+    }
+
+    /// Reserves a frame for a page that is about to be read by the device.
+    fn start_frame(&self, key: FrameKey, access: Access<'_>, queue: u8) -> Option<u32> {
+        let recycled = match access {
+            Access::Ring(ring) => self.recycle(ring),
+            Access::Normal => None,
+        };
+        let index = recycled.or_else(|| self.try_take_frame())?;
+        let frame = &self.frames[index as usize];
+        let shard = self.table.lock(key);
+        if self.table.find_locked(key, &shard).is_some() {
+            drop(shard);
+            self.give_back(index);
+            return None;
+        }
+        frame.io_next.store(NIL, Ordering::Relaxed);
+        frame.queue.store(queue, Ordering::Relaxed);
+        frame.referenced.store(matches!(access, Access::Normal), Ordering::Relaxed);
+        frame.set_state(State::InFlight);
+        self.table.insert(key, index, &shard);
+        drop(shard);
+        // From here on the frame belongs to the device, not to a latch: the version has moved, visitors see the state.
+        frame.latch.release_exclusive();
+        self.remember_in_ring(access, index, key);
+        Some(index)
+    }
+}

@@ -1,0 +1,161 @@
+//! Which frame holds which page: a chained hash table whose size follows the number of frames, not of pages.
+//!
+//! # Invariants
+//! 1. A page is in at most one frame. Insertions and removals of a page happen under the lock of its bucket's shard.
+//! 2. Readers take no lock. A reader may be led into a neighbouring chain by a concurrent removal and miss a page
+//!    that is there; [`Table::find_locked`] then has the last word. A reader may also be given a frame that has just
+//!    got another page; whoever uses a frame checks its key again once it is latched.
+
+use gannet_base::sync::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// No frame.
+pub(crate) const NIL: u32 = u32::MAX;
+
+const SHARDS: usize = 64;
+
+/// A page of one of the engine's databases: database slot in the upper 16 bits, page number below.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub(crate) struct FrameKey(pub(crate) u64);
+
+impl FrameKey {
+    /// No page.
+    pub(crate) const NONE: FrameKey = FrameKey(u64::MAX);
+
+    pub(crate) fn new(volume: u16, page: gannet_base::PageId) -> Self {
+        debug_assert!(page.0 < 1 << 48);
+        FrameKey(u64::from(volume) << 48 | page.0)
+    }
+
+    pub(crate) fn volume(self) -> u16 {
+        (self.0 >> 48) as u16
+    }
+
+    pub(crate) fn page(self) -> gannet_base::PageId {
+        gannet_base::PageId(self.0 & ((1 << 48) - 1))
+    }
+}
+
+#[derive(Debug)]
+struct Link {
+    key: AtomicU64,
+    next: AtomicU32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Table {
+    buckets: Box<[AtomicU32]>,
+    links: Box<[Link]>,
+    shards: Box<[Mutex<()>]>,
+}
+
+impl Table {
+    pub(crate) fn new(frames: usize) -> Self {
+        let buckets = (frames * 2).next_power_of_two();
+        let link = |_| Link { key: AtomicU64::new(FrameKey::NONE.0), next: AtomicU32::new(NIL) };
+        Table {
+            buckets: (0..buckets).map(|_| AtomicU32::new(NIL)).collect(),
+            links: (0..frames).map(link).collect(),
+            shards: (0..SHARDS).map(|_| Mutex::new(())).collect(),
+        }
+    }
+
+    /// Bytes of memory a table for `frames` frames takes.
+    pub(crate) fn memory(frames: usize) -> usize {
+        (frames * 2).next_power_of_two() * 4 + frames * size_of::<Link>()
+    }
+
+    fn bucket(&self, key: FrameKey) -> usize {
+        let hash = key.0.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (hash >> 20) as usize & (self.buckets.len() - 1)
+    }
+
+    /// The page a frame holds now.
+    #[inline]
+    pub(crate) fn key(&self, frame: u32) -> FrameKey {
+        FrameKey(self.links[frame as usize].key.load(Ordering::Relaxed))
+    }
+
+    /// The frame of a page, without a lock; may miss (invariant 2).
+    #[inline]
+    pub(crate) fn find(&self, key: FrameKey) -> Option<u32> {
+        let mut frame = self.buckets[self.bucket(key)].load(Ordering::Acquire);
+        // Chains are short; the bound only ends a walk that a concurrent change led in a circle.
+        for _ in 0..64 {
+            if frame == NIL {
+                return None;
+            }
+            let link = &self.links[frame as usize];
+            if link.key.load(Ordering::Relaxed) == key.0 {
+                return Some(frame);
+            }
+            frame = link.next.load(Ordering::Acquire);
+        }
+        None
+    }
+
+    /// Locks the shard of `key`: needed for [`Table::find_locked`], [`Table::insert`] and [`Table::remove`].
+    pub(crate) fn lock(&self, key: FrameKey) -> MutexGuard<'_, ()> {
+        self.shards[self.bucket(key) % SHARDS].lock()
+    }
+
+    pub(crate) fn find_locked(&self, key: FrameKey, _shard: &MutexGuard<'_, ()>) -> Option<u32> {
+        let mut frame = self.buckets[self.bucket(key)].load(Ordering::Relaxed);
+        while frame != NIL {
+            let link = &self.links[frame as usize];
+            if link.key.load(Ordering::Relaxed) == key.0 {
+                return Some(frame);
+            }
+            frame = link.next.load(Ordering::Relaxed);
+        }
+        None
+    }
+
+    pub(crate) fn insert(&self, key: FrameKey, frame: u32, _shard: &MutexGuard<'_, ()>) {
+        let bucket = &self.buckets[self.bucket(key)];
+        let link = &self.links[frame as usize];
+        debug_assert_eq!(link.key.load(Ordering::Relaxed), FrameKey::NONE.0);
+        link.next.store(bucket.load(Ordering::Relaxed), Ordering::Relaxed);
+        link.key.store(key.0, Ordering::Relaxed);
+        bucket.store(frame, Ordering::Release);
+    }
+
+    pub(crate) fn remove(&self, key: FrameKey, frame: u32, _shard: &MutexGuard<'_, ()>) {
+        let link = &self.links[frame as usize];
+        assert_eq!(link.key.load(Ordering::Relaxed), key.0, "a frame is removed under its own key");
+        let mut place = &self.buckets[self.bucket(key)];
+        loop {
+            let here = place.load(Ordering::Relaxed);
+            assert_ne!(here, NIL, "a resident page is in its chain");
+            if here == frame {
+                place.store(link.next.load(Ordering::Relaxed), Ordering::Release);
+                break;
+            }
+            place = &self.links[here as usize].next;
+        }
+        link.key.store(FrameKey::NONE.0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gannet_base::PageId;
+
+    #[test]
+    fn pages_are_found_until_removed() {
+        let table = Table::new(100);
+        let keys: Vec<_> = (0..100).map(|i| FrameKey::new((i % 3) as u16, PageId(i * 977))).collect();
+        for (frame, &key) in keys.iter().enumerate() {
+            table.insert(key, frame as u32, &table.lock(key));
+        }
+        for (frame, &key) in keys.iter().enumerate().step_by(2) {
+            table.remove(key, frame as u32, &table.lock(key));
+        }
+        for (frame, &key) in keys.iter().enumerate() {
+            let expected = (frame % 2 == 1).then_some(frame as u32);
+            assert_eq!(table.find(key), expected);
+            assert_eq!(table.find_locked(key, &table.lock(key)), expected);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! A database's file as the pool sees it.
+
+use crate::page::Verdict;
+use crate::{Error, Result};
+use gannet_base::sync::{Mutex, RwLock};
+use gannet_base::{Lsn, PageId};
+use gannet_io::{File, Queue};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Brings a page read after a crash up to date.
+pub(crate) trait Redo: Send + Sync + fmt::Debug {
+    /// Applies the log records that `bytes` misses. Gives a log position not above the oldest applied record when
+    /// something was applied. Called under the page's exclusive latch, before anybody sees the page.
+    fn redo(&self, page: PageId, bytes: &mut [u8], verdict: Verdict) -> Result<Option<Lsn>>;
+}
+
+/// Told that the pool runs out of clean frames.
+pub(crate) trait CleanFrames: Send + Sync + fmt::Debug {
+    /// Write something soon. Fails when this database can never write again.
+    fn ask(&self) -> Result<()>;
+}
+
+/// See the module's head.
+#[derive(Debug)]
+pub(crate) struct Volume {
+    pub(crate) slot: u16,
+    pub(crate) file: Arc<dyn File>,
+    pub(crate) salt: u64,
+    queues: Vec<Arc<dyn Queue>>,
+    next_queue: AtomicUsize,
+    redo: RwLock<Option<Arc<dyn Redo>>>,
+    has_redo: AtomicBool,
+    writer: RwLock<Option<Arc<dyn CleanFrames>>>,
+}
+
+impl Volume {
+    pub(crate) fn new(file: Arc<dyn File>, salt: u64, queues: Vec<Arc<dyn Queue>>) -> Self {
+        assert!(!queues.is_empty() && queues.len() < 256);
+        Volume {
+            slot: 0,
+            file,
+            salt,
+            queues,
+            next_queue: AtomicUsize::new(0),
+            redo: RwLock::new(None),
+            has_redo: AtomicBool::new(false),
+            writer: RwLock::new(None),
+        }
+    }
+
+    pub(crate) fn queue(&self, number: u8) -> &Arc<dyn Queue> {
+        &self.queues[number as usize]
+    }
+
+    pub(super) fn pick_queue(&self) -> u8 {
+        (self.next_queue.fetch_add(1, Ordering::Relaxed) % self.queues.len()) as u8
+    }
+
+    pub(crate) fn set_redo(&self, redo: Option<Arc<dyn Redo>>) {
+        self.has_redo.store(redo.is_some(), Ordering::Release);
+        *self.redo.write() = redo;
+    }
+
+    pub(crate) fn redo(&self) -> Option<Arc<dyn Redo>> {
+        if self.has_redo.load(Ordering::Acquire) { self.redo.read().clone() } else { None }
+    }
+
+    pub(crate) fn set_writer(&self, writer: Option<Arc<dyn CleanFrames>>) {
+        *self.writer.write() = writer;
+    }
+}
+
+/// The databases of an engine that share this pool.
+#[derive(Debug, Default)]
+pub(crate) struct Volumes {
+    slots: Mutex<Vec<Option<Arc<Volume>>>>,
+    hinted: AtomicBool,
+}
+
+impl Volumes {
+    pub(super) fn attach(&self, mut volume: Volume) -> Result<Arc<Volume>> {
+        let mut slots = self.slots.lock();
+        let slot = slots.iter().position(Option::is_none).unwrap_or(slots.len());
+        if slot >= usize::from(u16::MAX) {
+            return Err(Error::Invalid("an engine holds at most 65,534 databases".to_owned()));
+        }
+        volume.slot = slot as u16;
+        let volume = Arc::new(volume);
+        if slot == slots.len() {
+            slots.push(None);
+        }
+        slots[slot] = Some(Arc::clone(&volume));
+        Ok(volume)
+    }
+
+    pub(super) fn detach(&self, volume: &Volume) {
+        self.slots.lock()[usize::from(volume.slot)] = None;
+    }
+
+    fn writers(&self) -> Vec<Arc<dyn CleanFrames>> {
+        let slots = self.slots.lock();
+        slots.iter().flatten().filter_map(|v| v.writer.read().clone()).collect()
+    }
+
+    /// Asks every page writer to write. Fails when none of them can.
+    pub(super) fn ask_for_clean_frames(&self) -> Result<()> {
+        self.hinted.store(false, Ordering::Relaxed);
+        let mut refusal = None;
+        let mut able = false;
+        for writer in self.writers() {
+            match writer.ask() {
+                Ok(()) => able = true,
+                Err(error) => refusal = Some(error),
+            }
+        }
+        match refusal {
+            Some(error) if !able => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Eviction met dirty frames: a word to the page writers, not more than once until they have answered.
+    pub(super) fn hint_clean_frames(&self) {
+        if !self.hinted.swap(true, Ordering::Relaxed) {
+            self.writers().iter().for_each(|w| drop(w.ask()));
+            self.hinted.store(false, Ordering::Relaxed);
+        }
+    }
+}
