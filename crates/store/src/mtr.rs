@@ -1,0 +1,180 @@
+//! Mini-transactions: a few pages changed as one.
+//!
+//! # What it guarantees
+//! 1. The changes of one mini-transaction are one log record: after a crash all of them are there or none.
+//! 2. Pages stay latched from before their first change until the record is in the log buffer, and all get the
+//!    record's LSN. So a page's changes stand in the log in the order in which they were made.
+//! 3. Everything that can fail (reading pages, finding space) happens before the first change. Once a page was
+//!    changed only [`Mtr::commit`] is left; where the log refuses, the database is poisoned before any latch opens,
+//!    and no changed page can reach the device any more.
+//! 4. Latches are taken in the order tree pages (downwards), undo page, space lock, space maps: no cycles.
+//!
+//! The term is InnoDB's; the idea, nested top actions without undo, is from Mohan et al., ARIES (1992).
+
+use crate::change::{self, FORMAT, NODE, PATCH, UNDO};
+use crate::core::Core;
+use crate::log::GroupBuilder;
+use crate::node::NodeOp;
+use crate::page::{self, PageKind};
+use crate::pool::ExclusivePage;
+use crate::space::Allocations;
+use crate::{Error, Result};
+use gannet_base::{Lsn, PageId, TreeId};
+
+/// A page that takes part, by its number within the mini-transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Part(usize);
+
+/// See the module's head.
+#[derive(Debug)]
+pub(crate) struct Mtr<'c> {
+    core: &'c Core,
+    pages: Vec<ExclusivePage<'c>>,
+    group: GroupBuilder,
+    allocations: Option<Allocations<'c>>,
+    /// One bit for each part that was changed.
+    changed: u64,
+}
+
+impl<'c> Mtr<'c> {
+    pub(crate) fn new(core: &'c Core) -> Self {
+        Mtr { core, pages: Vec::with_capacity(4), group: core.take_builder(), allocations: None, changed: 0 }
+    }
+
+    /// Lets a latched page take part.
+    pub(crate) fn add(&mut self, page: ExclusivePage<'c>) -> Part {
+        debug_assert!(self.pages.iter().all(|p| p.id() != page.id()));
+        assert!(self.pages.len() < 64, "a mini-transaction takes few pages");
+        self.pages.push(page);
+        Part(self.pages.len() - 1)
+    }
+
+    /// Latches a page and lets it take part.
+    pub(crate) fn latch(&mut self, id: PageId) -> Result<Part> {
+        let page = self.core.pool.exclusive(&self.core.volume, id)?;
+        Ok(self.add(page))
+    }
+
+    /// Allocates a page for `tree` and lets it take part; it must be formatted before the end. Before the first
+    /// change only.
+    pub(crate) fn allocate(&mut self, tree: TreeId, near: PageId) -> Result<(PageId, Part)> {
+        assert!(self.changed == 0, "space is found before anything changes");
+        let core = self.core;
+        let id = self.allocations().allocate(tree, near)?;
+        let page = core.pool.create(&core.volume, id)?;
+        Ok((id, self.add(page)))
+    }
+
+    /// Frees a page of `tree` at the end of the mini-transaction. Before the first change only.
+    pub(crate) fn free(&mut self, tree: TreeId, id: PageId) -> Result<()> {
+        assert!(self.changed == 0, "space maps are latched before anything changes");
+        self.allocations().free(tree, id)
+    }
+
+    /// The space lock, taken on first use.
+    pub(crate) fn allocations(&mut self) -> &mut Allocations<'c> {
+        let core = self.core;
+        self.allocations.get_or_insert_with(|| core.space.lock(core))
+    }
+
+    pub(crate) fn page(&self, part: Part) -> &[u8] {
+        &self.pages[part.0]
+    }
+
+    pub(crate) fn id(&self, part: Part) -> PageId {
+        self.pages[part.0].id()
+    }
+
+    /// Notes on whose behalf this happens, for the log's table of open transactions.
+    pub(crate) fn group(&mut self) -> &mut GroupBuilder {
+        &mut self.group
+    }
+
+    /// Changes a node.
+    pub(crate) fn node(&mut self, part: Part, op: &NodeOp<'_>) {
+        let init = matches!(op, NodeOp::Image { .. });
+        self.change(part, NODE, init, |out| op.encode(out));
+    }
+
+    /// Overwrites bytes in place.
+    pub(crate) fn patch(&mut self, part: Part, offset: usize, bytes: &[u8]) {
+        self.change(part, PATCH, false, |out| change::encode_at(out, offset, bytes));
+    }
+
+    /// Appends an undo record at `offset`.
+    pub(crate) fn undo(&mut self, part: Part, offset: usize, bytes: &[u8]) {
+        self.change(part, UNDO, false, |out| change::encode_at(out, offset, bytes));
+    }
+
+    /// Gives a page its first contents.
+    pub(crate) fn format(&mut self, part: Part, kind: PageKind, tree: TreeId, content: &[u8]) {
+        self.change(part, FORMAT, true, |out| change::encode_format(out, kind, tree, content));
+    }
+
+    fn change(&mut self, part: Part, kind: u8, init: bool, encode: impl FnOnce(&mut Vec<u8>)) {
+        let page = &mut self.pages[part.0];
+        self.changed |= 1 << part.0;
+        page.mark_dirty(self.core.log.end());
+        let bytes = self.group.change(page.id(), page::lsn(page), kind, init, encode);
+        // Going forward and redo are the same function on the same bytes; only a bug makes it fail here.
+        if let Err(message) = change::apply(kind, bytes, page) {
+            let id = page.id();
+            self.core.poison.set(format!("a change of {id} could not be applied: {message}"));
+            panic!("a change of {id} could not be applied: {message}");
+        }
+    }
+
+    /// Writes the record, gives the pages its LSN and opens their latches.
+    pub(crate) fn commit(mut self) -> Result<Lsn> {
+        if let Some(mut allocations) = self.allocations.take() {
+            for (page, edits) in allocations.finish() {
+                let part = self.add(page);
+                for (offset, bytes) in edits {
+                    self.patch(part, offset, &bytes);
+                }
+            }
+            self.append()
+            // The space lock opens here, behind the append: space maps change in log order.
+        } else {
+            self.append()
+        }
+    }
+
+    fn append(&mut self) -> Result<Lsn> {
+        if self.changed == 0 {
+            return Ok(self.core.log.end());
+        }
+        match self.core.log.append(&self.group) {
+            Ok(lsn) => {
+                for (number, page) in self.pages.iter_mut().enumerate() {
+                    if self.changed & 1 << number != 0 {
+                        page::set_lsn(page, lsn);
+                    }
+                }
+                self.changed = 0;
+                Ok(lsn)
+            }
+            Err(error) => {
+                self.core.poison.set(error.to_string());
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Drop for Mtr<'_> {
+    fn drop(&mut self) {
+        if self.changed != 0 && !std::thread::panicking() {
+            // Changed pages without a log record must never be written: invariant 3.
+            self.core.poison.set("a change was not logged".to_owned());
+        }
+        self.core.give_builder(std::mem::take(&mut self.group));
+    }
+}
+
+impl Mtr<'_> {
+    /// The error of a page whose contents contradict what refers to it.
+    pub(crate) fn damaged(&self, part: Part, what: &str) -> Error {
+        Error::damaged_page(self.id(part), what)
+    }
+}

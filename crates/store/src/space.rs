@@ -1,0 +1,468 @@
+//! Free space: which pages of the file are used, and by which tree.
+//!
+//! The file is cut into *extents* of 16 pages and *groups* of as many extents as one space map page describes. The
+//! map of a group is the third page of the group's first extent. An extent belongs to one tree or to nobody, so a
+//! tree's pages lie together and scans read large.
+//!
+//! # Invariants
+//! 1. Space maps change only in mini-transactions, together with the change that starts or stops using the page, and
+//!    only under the space lock, which is held until the record is in the log buffer. So a crash leaks no page and
+//!    gives none away twice.
+//! 2. The file's growth is durable before a page behind the old end is given out.
+//! 3. What is kept in memory (which extents have room) is only a hint about maps read so far; the maps are the truth.
+//! 4. `reserved` pages at the end of the file are kept for rollbacks, which must not fail for lack of space.
+
+use crate::core::Core;
+use crate::mtr::Mtr;
+use crate::page::{self, HEADER_LEN, PageKind};
+use crate::pool::ExclusivePage;
+use crate::{Error, Result};
+use gannet_base::sync::{Mutex, MutexGuard};
+use gannet_base::{PageId, TreeId};
+use gannet_io::{Class, ErrorKind};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Pages of an extent.
+pub(crate) const EXTENT_PAGES: u64 = 16;
+
+/// Owner of the extents that hold file header and space maps.
+pub(crate) const SYSTEM: TreeId = TreeId(u32::MAX);
+
+const FIRST_DESCRIPTOR: usize = 64;
+const DESCRIPTOR_LEN: usize = 8;
+const MAP_PAGE: u64 = 2;
+const GROW_MIN_BYTES: u64 = 2 << 20;
+const GROW_MAX_BYTES: u64 = 64 << 20;
+
+/// Extents that one space map describes.
+pub(crate) fn extents_per_group(page_size: usize) -> u64 {
+    ((page_size - FIRST_DESCRIPTOR) / DESCRIPTOR_LEN) as u64
+}
+
+/// The page that holds a group's space map.
+pub(crate) fn map_page(group: u64, page_size: usize) -> PageId {
+    PageId(group * extents_per_group(page_size) * EXTENT_PAGES + MAP_PAGE)
+}
+
+/// What a space map says of one extent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Extent {
+    /// One bit for each page in use.
+    pub(crate) used: u16,
+    /// The tree the extent belongs to; 0 when it is free.
+    pub(crate) owner: TreeId,
+}
+
+impl Extent {
+    const FREE: Extent = Extent { used: 0, owner: TreeId(0) };
+
+    fn decode(bytes: &[u8], index: u64) -> Self {
+        let at = descriptor_offset(index);
+        Extent { used: page::get_u16(bytes, at), owner: TreeId(page::get_u32(bytes, at + 4)) }
+    }
+
+    fn encode(self) -> [u8; DESCRIPTOR_LEN] {
+        let mut out = [0; DESCRIPTOR_LEN];
+        page::put_u16(&mut out, 0, self.used);
+        page::put_u32(&mut out, 4, self.owner.0);
+        out
+    }
+}
+
+fn descriptor_offset(index: u64) -> usize {
+    FIRST_DESCRIPTOR + index as usize * DESCRIPTOR_LEN
+}
+
+/// Reads every extent of a space map page.
+pub(crate) fn read_map(bytes: &[u8]) -> impl Iterator<Item = Extent> + '_ {
+    (0..extents_per_group(bytes.len())).map(|index| Extent::decode(bytes, index))
+}
+
+/// Contents of a new group's map behind the page header: only the map's own extent is in use.
+pub(crate) fn new_map(page_size: usize) -> Vec<u8> {
+    let mut bytes = vec![0; page_size];
+    let system = Extent { used: 0b111, owner: SYSTEM };
+    bytes[FIRST_DESCRIPTOR..FIRST_DESCRIPTOR + DESCRIPTOR_LEN].copy_from_slice(&system.encode());
+    bytes[HEADER_LEN..FIRST_DESCRIPTOR + DESCRIPTOR_LEN].to_vec()
+}
+
+#[derive(Debug, Default, Clone)]
+struct Group {
+    /// Whether the map was read since the database was opened.
+    known: bool,
+    free_extents: u64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    groups: Vec<Group>,
+    /// Extents with room, by owner.
+    partial: BTreeMap<TreeId, BTreeSet<u64>>,
+    /// Pages the file has room for.
+    capacity: u64,
+    /// Behind the highest page that was ever given out, as far as known.
+    high_water: u64,
+    reserved: u64,
+}
+
+/// The space of one database file.
+#[derive(Debug, Default)]
+pub(crate) struct Space {
+    state: Mutex<State>,
+}
+
+impl Space {
+    /// Space management of a file of `capacity` pages with `groups` formatted groups.
+    pub(crate) fn new(capacity: u64, groups: u64) -> Self {
+        let state =
+            State { groups: vec![Group::default(); groups as usize], capacity, ..State::default() };
+        Space { state: Mutex::new(state) }
+    }
+
+    /// Takes the space lock for a mini-transaction.
+    pub(crate) fn lock<'c>(&'c self, core: &'c Core) -> Allocations<'c> {
+        Allocations { core, state: self.state.lock(), maps: Vec::new(), privileged: false }
+    }
+
+    /// Pages the file has room for.
+    pub(crate) fn capacity(&self) -> u64 {
+        self.state.lock().capacity
+    }
+
+    /// Number of formatted groups.
+    pub(crate) fn groups(&self) -> u64 {
+        self.state.lock().groups.len() as u64
+    }
+
+    /// Keeps `pages` more for rollbacks, growing the file where necessary.
+    pub(crate) fn reserve(&self, core: &Core, pages: u64) -> Result<()> {
+        let mut state = self.state.lock();
+        let wanted = state.reserved + pages;
+        if state.high_water + wanted > state.capacity {
+            grow(core, &mut state, wanted)?;
+        }
+        state.reserved = wanted;
+        Ok(())
+    }
+
+    /// Ends a reservation.
+    pub(crate) fn release(&self, pages: u64) {
+        let mut state = self.state.lock();
+        state.reserved = state.reserved.saturating_sub(pages);
+    }
+
+    /// Reads the map of every group that was not read yet, so that its free space is found.
+    pub(crate) fn learn_all(&self, core: &Core) -> Result<()> {
+        for group in 0..self.groups() {
+            let mut allocations = self.lock(core);
+            allocations.learn(group)?;
+        }
+        Ok(())
+    }
+
+    /// Gives back everything that belongs to `tree`; one mini-transaction for each group it has extents in.
+    pub(crate) fn free_tree(&self, core: &Core, tree: TreeId) -> Result<()> {
+        for group in 0..self.groups() {
+            let mut mtr = Mtr::new(core);
+            mtr.allocations().free_all(group, tree)?;
+            mtr.commit()?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes the file larger by at least `wanted` pages behind the highest page in use. Durable on return.
+fn grow(core: &Core, state: &mut State, wanted: u64) -> Result<()> {
+    let page_size = core.page_size as u64;
+    let target = (state.high_water + wanted).next_multiple_of(EXTENT_PAGES);
+    let generous = (state.capacity * page_size / 8).clamp(GROW_MIN_BYTES, GROW_MAX_BYTES) / page_size;
+    let from = state.capacity * page_size;
+    for capacity in [target.max(state.capacity + generous), target] {
+        let capacity = capacity.next_multiple_of(EXTENT_PAGES);
+        match core.volume.file.allocate(from, capacity * page_size - from) {
+            Ok(()) => {
+                core.volume.file.sync(Class::Foreground).inspect_err(|e| core.poison.set(e.to_string()))?;
+                state.capacity = capacity;
+                return Ok(());
+            }
+            Err(error) if error.kind() == ErrorKind::NoSpace && capacity != target => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(Error::NoSpace("the data file cannot grow".to_owned()))
+}
+
+#[derive(Debug)]
+struct Map<'c> {
+    group: u64,
+    page: ExclusivePage<'c>,
+    edits: BTreeMap<u64, Extent>,
+}
+
+impl Map<'_> {
+    fn extent(&self, index: u64) -> Extent {
+        self.edits.get(&index).copied().unwrap_or_else(|| Extent::decode(&self.page, index))
+    }
+}
+
+/// The space lock, with the allocations of one mini-transaction so far. Dropped without [`Allocations::finish`],
+/// nothing has happened.
+#[derive(Debug)]
+pub(crate) struct Allocations<'c> {
+    core: &'c Core,
+    state: MutexGuard<'c, State>,
+    maps: Vec<Map<'c>>,
+    privileged: bool,
+}
+
+impl<'c> Allocations<'c> {
+    /// This mini-transaction belongs to a rollback and may use what is reserved for those.
+    pub(crate) fn use_reserve(&mut self) {
+        self.privileged = true;
+    }
+
+    /// A page for `tree`, in the extent of `near` if there is room.
+    pub(crate) fn allocate(&mut self, tree: TreeId, near: PageId) -> Result<PageId> {
+        let near_extent = near.0 / EXTENT_PAGES;
+        if !near.is_none()
+            && let Some(page) = self.allocate_in(near_extent, tree)?
+        {
+            return Ok(page);
+        }
+        while let Some(extent) = self.state.partial.get(&tree).and_then(|set| set.first().copied()) {
+            match self.allocate_in(extent, tree)? {
+                Some(page) => return Ok(page),
+                None => drop(self.state.partial.get_mut(&tree).map(|set| set.remove(&extent))),
+            }
+        }
+        let extent = self.free_extent(near_extent + 1)?;
+        self.edit(extent, |e| *e = Extent { used: 1, owner: tree })?;
+        Ok(PageId(extent * EXTENT_PAGES))
+    }
+
+    /// A whole extent for `tree`, just behind page `near` if that is free; gives its first page.
+    pub(crate) fn allocate_extent(&mut self, tree: TreeId, near: PageId) -> Result<PageId> {
+        let extent = self.free_extent(near.0 / EXTENT_PAGES + 1)?;
+        self.edit(extent, |e| *e = Extent { used: u16::MAX, owner: tree })?;
+        Ok(PageId(extent * EXTENT_PAGES))
+    }
+
+    /// Frees a page of `tree`.
+    pub(crate) fn free(&mut self, tree: TreeId, page: PageId) -> Result<()> {
+        let bit = 1 << (page.0 % EXTENT_PAGES);
+        let mut problem = None;
+        self.edit(page.0 / EXTENT_PAGES, |extent| {
+            if extent.owner != tree || extent.used & bit == 0 {
+                problem = Some(format!("is freed by {tree}, but its extent says {extent:?}"));
+                return;
+            }
+            extent.used &= !bit;
+            if extent.used == 0 {
+                *extent = Extent::FREE;
+            }
+        })?;
+        problem.map_or(Ok(()), |what| Err(Error::damaged_page(page, what)))
+    }
+
+    /// Frees a whole extent of `tree`, given its first page.
+    pub(crate) fn free_extent_of(&mut self, tree: TreeId, first: PageId) -> Result<()> {
+        let mut owner = tree;
+        self.edit(first.0 / EXTENT_PAGES, |extent| {
+            owner = extent.owner;
+            if owner == tree {
+                *extent = Extent::FREE;
+            }
+        })?;
+        if owner != tree {
+            return Err(Error::damaged_page(first, format!("its extent is freed by {tree}, but belongs to {owner}")));
+        }
+        Ok(())
+    }
+
+    fn free_all(&mut self, group: u64, tree: TreeId) -> Result<()> {
+        let per_group = extents_per_group(self.core.page_size);
+        let map = self.map(group)?;
+        let map = &self.maps[map];
+        let owned: Vec<u64> = (0..per_group).filter(|&i| map.extent(i).owner == tree).collect();
+        for index in owned {
+            self.edit(group * per_group + index, |extent| *extent = Extent::FREE)?;
+        }
+        Ok(())
+    }
+
+    /// The lowest free page of an extent, if the extent belongs to `tree` and has one.
+    fn allocate_in(&mut self, extent: u64, tree: TreeId) -> Result<Option<PageId>> {
+        let mut found = None;
+        self.edit(extent, |e| {
+            if e.owner == tree && e.used != u16::MAX {
+                let index = (!e.used).trailing_zeros();
+                e.used |= 1 << index;
+                found = Some(PageId(extent * EXTENT_PAGES + u64::from(index)));
+            }
+        })?;
+        Ok(found)
+    }
+
+    /// An extent that belongs to nobody: `wanted` if that is free, else the first one found, else a new one.
+    fn free_extent(&mut self, wanted: u64) -> Result<u64> {
+        let per_group = extents_per_group(self.core.page_size);
+        let wanted_group = wanted / per_group;
+        let groups = self.state.groups.len() as u64;
+        let mut order: Vec<u64> = (0..groups).collect();
+        order.sort_by_key(|&g| (g != wanted_group, !self.state.groups[g as usize].known));
+        for group in order {
+            if self.state.groups[group as usize].known && self.state.groups[group as usize].free_extents == 0 {
+                continue;
+            }
+            let first = if group == wanted_group { wanted % per_group } else { 0 };
+            let map = self.map(group)?;
+            let map = &self.maps[map];
+            let is_free = |&index: &u64| map.extent(index) == Extent::FREE;
+            let found = (first..per_group).find(is_free).or_else(|| (0..first).find(is_free));
+            if let Some(index) = found {
+                let extent = group * per_group + index;
+                self.make_room(extent)?;
+                return Ok(extent);
+            }
+        }
+        self.add_group()?;
+        self.free_extent(groups * per_group)
+    }
+
+    /// Makes sure that the file reaches behind `extent`, and that what is reserved stays.
+    fn make_room(&mut self, extent: u64) -> Result<()> {
+        let high_water = self.state.high_water.max((extent + 1) * EXTENT_PAGES);
+        let reserved = if self.privileged { 0 } else { self.state.reserved };
+        if high_water + reserved > self.state.capacity {
+            let wanted = high_water + reserved - self.state.high_water;
+            grow(self.core, &mut self.state, wanted)?;
+        }
+        self.state.high_water = high_water;
+        Ok(())
+    }
+
+    fn add_group(&mut self) -> Result<()> {
+        let group = self.state.groups.len() as u64;
+        let id = map_page(group, self.core.page_size);
+        self.make_room(id.0 / EXTENT_PAGES)?;
+        // Formatted by a mini-transaction of its own: a group without users is harmless.
+        let mut mtr = Mtr::new(self.core);
+        let part = mtr.add(self.core.pool.create(&self.core.volume, id)?);
+        mtr.format(part, PageKind::SpaceMap, SYSTEM, &new_map(self.core.page_size));
+        mtr.commit()?;
+        let free_extents = extents_per_group(self.core.page_size) - 1;
+        self.state.groups.push(Group { known: true, free_extents });
+        Ok(())
+    }
+
+    /// Latches a group's map, once for this mini-transaction; gives its place in `maps`.
+    fn map(&mut self, group: u64) -> Result<usize> {
+        if let Some(place) = self.maps.iter().position(|m| m.group == group) {
+            return Ok(place);
+        }
+        let id = map_page(group, self.core.page_size);
+        let page = self.core.pool.exclusive(&self.core.volume, id)?;
+        if page::kind(&page) != Some(PageKind::SpaceMap) {
+            return Err(Error::damaged_page(id, "a space map is expected here"));
+        }
+        self.maps.push(Map { group, page, edits: BTreeMap::new() });
+        self.learn(group)?;
+        Ok(self.maps.len() - 1)
+    }
+
+    /// Notes what a group's map says, if that was not done before.
+    fn learn(&mut self, group: u64) -> Result<()> {
+        if self.state.groups[group as usize].known {
+            return Ok(());
+        }
+        let place = self.map_unlearned(group)?;
+        let first = group * extents_per_group(self.core.page_size);
+        let extents: Vec<Extent> = read_map(&self.maps[place].page).collect();
+        let mut free_extents = 0;
+        for (index, extent) in (0u64..).zip(extents) {
+            if extent == Extent::FREE {
+                free_extents += 1;
+                continue;
+            }
+            self.state.high_water = self.state.high_water.max((first + index + 1) * EXTENT_PAGES);
+            if extent.used != u16::MAX && extent.owner != SYSTEM {
+                self.state.partial.entry(extent.owner).or_default().insert(first + index);
+            }
+        }
+        self.state.groups[group as usize] = Group { known: true, free_extents };
+        Ok(())
+    }
+
+    fn map_unlearned(&mut self, group: u64) -> Result<usize> {
+        match self.maps.iter().position(|m| m.group == group) {
+            Some(place) => Ok(place),
+            None => {
+                // Marked before the latch is taken, so that `map` does not come back here.
+                self.state.groups[group as usize].known = true;
+                let place = self.map(group);
+                self.state.groups[group as usize].known = false;
+                place
+            }
+        }
+    }
+
+    fn edit(&mut self, extent: u64, change: impl FnOnce(&mut Extent)) -> Result<()> {
+        let per_group = extents_per_group(self.core.page_size);
+        let (group, index) = (extent / per_group, extent % per_group);
+        if group >= self.state.groups.len() as u64 {
+            return Ok(());
+        }
+        let place = self.map(group)?;
+        let map = &mut self.maps[place];
+        let before = map.extent(index);
+        let mut after = before;
+        change(&mut after);
+        if after != before {
+            map.edits.insert(index, after);
+        }
+        Ok(())
+    }
+
+    /// The space maps to change, with offset and bytes of each change; brings the hints in memory up to date. From
+    /// here on the mini-transaction must go through.
+    pub(crate) fn finish(&mut self) -> Vec<(ExclusivePage<'c>, Vec<(usize, [u8; DESCRIPTOR_LEN])>)> {
+        let per_group = extents_per_group(self.core.page_size);
+        let mut out = Vec::with_capacity(self.maps.len());
+        for map in self.maps.drain(..) {
+            let mut edits = Vec::with_capacity(map.edits.len());
+            for (&index, &after) in &map.edits {
+                let before = Extent::decode(&map.page, index);
+                let extent = map.group * per_group + index;
+                note(&mut self.state, map.group, extent, before, after);
+                edits.push((descriptor_offset(index), after.encode()));
+            }
+            if !edits.is_empty() {
+                out.push((map.page, edits));
+            }
+        }
+        out
+    }
+}
+
+fn note(state: &mut State, group: u64, extent: u64, before: Extent, after: Extent) {
+    let group = &mut state.groups[group as usize];
+    match (before == Extent::FREE, after == Extent::FREE) {
+        (true, false) => group.free_extents -= 1,
+        (false, true) => group.free_extents += 1,
+        _ => {}
+    }
+    if before.owner != after.owner
+        && let Some(set) = state.partial.get_mut(&before.owner)
+    {
+        set.remove(&extent);
+    }
+    let set = state.partial.entry(after.owner).or_default();
+    if after.used != u16::MAX && after != Extent::FREE {
+        set.insert(extent);
+    } else {
+        set.remove(&extent);
+    }
+    if set.is_empty() {
+        state.partial.remove(&after.owner);
+    }
+}

@@ -1,0 +1,319 @@
+//! B+trees on pages.
+//!
+//! A tree's root page never moves; when the root splits, its contents move into two new children. Nodes carry fence
+//! keys instead of sibling links: the next leaf is the one that covers this leaf's upper fence, found from the root
+//! through inner nodes that are nearly always in memory.
+//!
+//! # Invariants
+//! 1. Every structure change (split, merge, growing or shrinking root) is one mini-transaction that leaves a correct
+//!    tree, so a crash between two of them is harmless and no reader ever needs to repair anything.
+//! 2. A descent holds at most one latch, and inner nodes are read without any (validated by version): having read a
+//!    child's number, it first takes the child's version and then validates the parent again. So the child still was
+//!    the right one at a moment after its version was taken, and any later change of the child is noticed when the
+//!    child itself is latched or validated.
+//! 3. Only structure changes hold several latches: parent before child, then siblings under that parent, then the
+//!    space lock. On the way down they split every inner node that might not have room for one more separator, so
+//!    that a split never has to go back up (Guibas and Sedgewick 1978; Mohan and Levine, ARIES/IM, 1992, for the
+//!    interplay with recovery).
+
+mod bulk;
+mod smo;
+
+use crate::core::Core;
+use crate::node::{NodeRef, RacyNode};
+use crate::page::{self, PageKind};
+use crate::pool::{Access, ExclusivePage, OptimisticPage, SharedPage};
+use crate::{Error, Result};
+use gannet_base::{PageId, TreeId};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+pub(crate) use bulk::BulkLoader;
+
+/// Optimistic attempts before a descent latches its way down.
+const OPTIMISTIC_ATTEMPTS: usize = 16;
+
+/// Where a tree is, and what is cheap to remember about it.
+#[derive(Debug)]
+pub(crate) struct TreeRoot {
+    pub(crate) id: TreeId,
+    pub(crate) root: PageId,
+    /// Level of the root when it was last looked at. A hint: it only decides how the root is first approached.
+    root_level: AtomicU8,
+}
+
+impl TreeRoot {
+    pub(crate) fn new(id: TreeId, root: PageId) -> Self {
+        TreeRoot { id, root, root_level: AtomicU8::new(0) }
+    }
+}
+
+/// A tree of a database: operations on raw keys and payloads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BTree<'c> {
+    pub(crate) core: &'c Core,
+    pub(crate) tree: &'c TreeRoot,
+}
+
+/// Which leaf a descent looks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Target<'k> {
+    /// The one that covers the key.
+    Covers(&'k [u8]),
+    /// The last one with keys below this one.
+    Before(&'k [u8]),
+    /// The rightmost one.
+    Last,
+}
+
+impl<'c> BTree<'c> {
+    pub(crate) fn new(core: &'c Core, tree: &'c TreeRoot) -> Self {
+        BTree { core, tree }
+    }
+
+    /// The leaf that covers `key`, for reading.
+    pub(crate) fn leaf_shared(&self, key: &[u8], access: Access<'_>) -> Result<SharedPage<'c>> {
+        for _ in 0..OPTIMISTIC_ATTEMPTS {
+            if let Some(leaf) = self.descend(key, 0)?
+                && let Some(page) = leaf.into_shared()
+            {
+                if NodeRef::new(&page).level() == 0 {
+                    return self.checked(page);
+                }
+                self.remember_level(&page);
+            }
+        }
+        self.descend_latched(Target::Covers(key), 0, access)
+    }
+
+    /// The leaf that covers `key`, for changing.
+    pub(crate) fn leaf_exclusive(&self, key: &[u8]) -> Result<ExclusivePage<'c>> {
+        loop {
+            for _ in 0..OPTIMISTIC_ATTEMPTS {
+                if let Some(leaf) = self.descend(key, 0)?
+                    && let Some(page) = leaf.into_exclusive()
+                {
+                    if self.is_node(&page, page.id())?.level() == 0 {
+                        return Ok(page);
+                    }
+                    self.remember_level(&page);
+                }
+            }
+            let id = self.descend_latched(Target::Covers(key), 0, Access::Normal)?.id();
+            let page = self.core.pool.exclusive(&self.core.volume, id)?;
+            // Between the two latches the page may have become anything.
+            if page::kind(&page) == Some(PageKind::Node) && page::tree(&page) == self.tree.id {
+                let node = NodeRef::new(&page);
+                if node.level() == 0 && node.covers(key) && self.still_reachable(key, id)? {
+                    return Ok(page);
+                }
+            }
+        }
+    }
+
+    /// Whether a descent for `key` ends at `leaf`, which the caller holds latched. (A page that was merged away keeps
+    /// its bytes, fences included.)
+    fn still_reachable(&self, key: &[u8], leaf: PageId) -> Result<bool> {
+        for _ in 0..OPTIMISTIC_ATTEMPTS {
+            if self.tree.root == leaf {
+                return Ok(true);
+            }
+            let Some(parent) = self.descend(key, 1)? else { continue };
+            // SAFETY-relevant reads happen inside `racy`; the result counts only if the version is unchanged.
+            let child = self.racy_child(&parent, key);
+            if parent.validate() {
+                return Ok(child.is_some_and(|(_, child)| child == leaf));
+            }
+        }
+        Ok(false)
+    }
+
+    /// The node at `level` that covers `key`, or the root when the tree is lower; for reading.
+    pub(crate) fn inner_shared(&self, key: &[u8], level: u8) -> Result<SharedPage<'c>> {
+        self.descend_latched(Target::Covers(key), level, Access::Normal)
+    }
+
+    /// The leaf of `target`, for reading, latching parent and child on the way down.
+    pub(crate) fn leaf_at(&self, target: Target<'_>, access: Access<'_>) -> Result<SharedPage<'c>> {
+        self.descend_latched(target, 0, access)
+    }
+
+    /// Goes down without latches to the node at `level` that covers `key` (or the root, when the tree is lower).
+    /// `None` when something changed on the way.
+    fn descend(&self, key: &[u8], level: u8) -> Result<Option<OptimisticPage<'c>>> {
+        let mut page = self.core.pool.optimistic(&self.core.volume, self.tree.root)?;
+        let mut page_level = self.tree.root_level.load(Ordering::Relaxed);
+        if page_level <= level {
+            return Ok(Some(page));
+        }
+        loop {
+            let Some((child_level, child)) = self.racy_child(&page, key) else {
+                self.forget_level(&page);
+                return Ok(None);
+            };
+            if !page.validate() || child_level >= page_level {
+                self.forget_level(&page);
+                return Ok(None);
+            }
+            if child_level < level {
+                return Ok(Some(page));
+            }
+            let next = match self.core.pool.optimistic(&self.core.volume, child) {
+                Ok(next) => next,
+                // The child may have been merged away while we asked for it.
+                Err(_) if !page.validate() => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            if !page.validate() {
+                return Ok(None);
+            }
+            page = next;
+            page_level = child_level;
+            if page_level == level {
+                return Ok(Some(page));
+            }
+        }
+    }
+
+    /// What a possibly changing inner node says: the level of its children, and the child for `key`.
+    #[expect(unsafe_code, reason = "an optimistic read of page memory")]
+    fn racy_child(&self, page: &OptimisticPage<'c>, key: &[u8]) -> Option<(u8, PageId)> {
+        // SAFETY: the pool keeps the frame's memory mapped and page-aligned; inner nodes are changed by
+        // `RacyNode::publish` only (see `Mtr`), and results are used only after the version was validated.
+        let node = unsafe { RacyNode::new(page.address(), self.core.page_size) };
+        let level = node.level().checked_sub(1)?;
+        node.child_for(key).map(|(_, child)| (level, child))
+    }
+
+    /// The root's level was not what we thought.
+    fn forget_level(&self, page: &OptimisticPage<'c>) {
+        if page.id() == self.tree.root {
+            self.tree.root_level.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn remember_level(&self, page: &[u8]) {
+        self.tree.root_level.store(NodeRef::new(page).level(), Ordering::Relaxed);
+    }
+
+    fn is_node<'p>(&self, page: &'p [u8], id: PageId) -> Result<NodeRef<'p>> {
+        if page::kind(page) == Some(PageKind::Node) && page::tree(page) == self.tree.id {
+            return Ok(NodeRef::new(page));
+        }
+        let what = format!("a node of {} is expected here, not {:?} of {}", self.tree.id, page::kind(page), page::tree(page));
+        Err(Error::damaged_page(id, what))
+    }
+
+    fn checked(&self, page: SharedPage<'c>) -> Result<SharedPage<'c>> {
+        self.is_node(&page, page.id())?;
+        Ok(page)
+    }
+
+    fn descend_latched(&self, target: Target<'_>, level: u8, access: Access<'_>) -> Result<SharedPage<'c>> {
+        let mut page = self.core.pool.shared(&self.core.volume, self.tree.root, Access::Normal)?;
+        self.remember_level(&page);
+        loop {
+            let node = self.is_node(&page, page.id())?;
+            if node.level() <= level {
+                return Ok(page);
+            }
+            if node.count() == 0 {
+                return Err(Error::damaged_page(page.id(), "an inner node without children"));
+            }
+            let slot = match target {
+                Target::Covers(key) => node.child_for(key).0,
+                Target::Before(key) => match node.search(key) {
+                    Ok(slot) | Err(slot) => slot.saturating_sub(1),
+                },
+                Target::Last => node.count() - 1,
+            };
+            let (child, child_level) = (node.child(slot), node.level() - 1);
+            let access = if child_level == 0 { access } else { Access::Normal };
+            // The parent's latch is held until the child's is taken.
+            let next = self.core.pool.shared(&self.core.volume, child, access)?;
+            let found = self.is_node(&next, child)?;
+            if found.level() != child_level {
+                let what = format!("level {} where {child_level} is expected", found.level());
+                return Err(Error::damaged_page(child, what));
+            }
+            page = next;
+        }
+    }
+
+    /// The children of a bottom inner node, from the one that covers `key` on, and the first key behind them.
+    /// An empty list when the root is a leaf.
+    pub(crate) fn leaves_from(&self, key: &[u8]) -> Result<(Vec<PageId>, Option<Vec<u8>>)> {
+        let page = self.inner_shared(key, 1)?;
+        let node = NodeRef::new(&page);
+        if node.level() == 0 {
+            return Ok((Vec::new(), None));
+        }
+        let (slot, _) = node.child_for(key);
+        let leaves = (slot..node.count()).map(|i| node.child(i)).collect();
+        Ok((leaves, node.upper_fence().map(<[u8]>::to_vec)))
+    }
+
+    /// The leaf that `key` is on, if the way there is in memory and nobody is changing it; reads nothing but inner
+    /// nodes. For look-ups in batches, which fetch all their leaves at once.
+    pub(crate) fn leaf_id(&self, key: &[u8]) -> Result<PageId> {
+        for _ in 0..OPTIMISTIC_ATTEMPTS {
+            let Some(parent) = self.descend(key, 1)? else { continue };
+            if parent.id() == self.tree.root && self.tree.root_level.load(Ordering::Relaxed) == 0 {
+                return self.leaf_shared(key, Access::Normal).map(|leaf| leaf.id());
+            }
+            let child = self.racy_child(&parent, key);
+            if parent.validate()
+                && let Some((0, child)) = child
+            {
+                return Ok(child);
+            }
+        }
+        self.leaf_shared(key, Access::Normal).map(|leaf| leaf.id())
+    }
+
+    // ---- raw operations of the store's own, unversioned trees -----------------------------------------------------
+
+    /// The payload of `key`.
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let leaf = self.leaf_shared(key, Access::Normal)?;
+        let node = NodeRef::new(&leaf);
+        Ok(node.search(key).ok().map(|slot| node.payload(slot).to_vec()))
+    }
+
+    /// The first entry with a key of at least `from`.
+    pub(crate) fn first_from(&self, from: &[u8]) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        let mut from = from.to_vec();
+        loop {
+            let leaf = self.leaf_shared(&from, Access::Normal)?;
+            let node = NodeRef::new(&leaf);
+            let slot = node.search(&from).unwrap_or_else(|slot| slot);
+            if slot < node.count() {
+                let mut key = Vec::new();
+                node.copy_key(slot, &mut key);
+                return Ok(Some((key, node.payload(slot).to_vec())));
+            }
+            match node.upper_fence() {
+                Some(upper) => from = upper.to_vec(),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// The last entry.
+    pub(crate) fn last(&self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        let mut leaf = self.leaf_at(Target::Last, Access::Normal)?;
+        loop {
+            let node = NodeRef::new(&leaf);
+            if let Some(slot) = node.count().checked_sub(1) {
+                let mut key = Vec::new();
+                node.copy_key(slot, &mut key);
+                return Ok(Some((key, node.payload(slot).to_vec())));
+            }
+            let lower = node.lower_fence().to_vec();
+            if lower.is_empty() {
+                return Ok(None);
+            }
+            drop(leaf);
+            leaf = self.leaf_at(Target::Before(&lower), Access::Normal)?;
+        }
+    }
+}

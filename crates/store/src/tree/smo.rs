@@ -1,0 +1,322 @@
+//! Structure changes: making room, giving it back.
+
+use super::BTree;
+use crate::change;
+use crate::mtr::{Mtr, Part};
+use crate::node::{NodeMut, NodeOp, NodeRef, max_key_len};
+use crate::page::{PageKind, init};
+use crate::pool::ExclusivePage;
+use crate::{Error, Result, entry};
+use gannet_base::{PageId, TxnId};
+
+/// Bytes of an inner node's payload.
+const CHILD_LEN: usize = 8;
+
+impl<'c> BTree<'c> {
+    /// Makes `key` fit with a payload of `payload_len` bytes: settles old versions on its leaf, or splits it. The
+    /// caller looks again afterwards; somebody else may have used the room. `horizon`: see [`entry::settle`];
+    /// `None` for trees without versions.
+    pub(crate) fn make_room(
+        &self,
+        key: &[u8],
+        payload_len: usize,
+        horizon: Option<TxnId>,
+        privileged: bool,
+    ) -> Result<()> {
+        let pool = &self.core.pool;
+        let volume = &self.core.volume;
+        let mut parent: Option<ExclusivePage<'c>> = None;
+        let mut current = pool.exclusive(volume, self.tree.root)?;
+        loop {
+            let node = self.is_node(&current, current.id())?;
+            if node.level() == 0 {
+                if fits(node, key, payload_len) {
+                    return Ok(());
+                }
+                if let Some(horizon) = horizon
+                    && entry::can_settle(node, horizon)
+                {
+                    return self.settle(current, horizon);
+                }
+                return self.split_leaf(parent, current, key, payload_len, privileged);
+            }
+            if !node.fits(max_key_len(self.core.page_size), CHILD_LEN) {
+                self.split_inner(parent, current, privileged)?;
+                parent = None;
+                current = pool.exclusive(volume, self.tree.root)?;
+                continue;
+            }
+            let (_, child) = node.child_for(key);
+            let next = pool.exclusive(volume, child)?;
+            parent = Some(current);
+            current = next;
+        }
+    }
+
+    fn settle(&self, leaf: ExclusivePage<'c>, horizon: TxnId) -> Result<()> {
+        let mut mtr = Mtr::new(self.core);
+        let part = mtr.add(leaf);
+        mtr.settle(part, horizon);
+        mtr.commit().map(drop)
+    }
+
+    fn split_leaf(
+        &self,
+        parent: Option<ExclusivePage<'c>>,
+        leaf: ExclusivePage<'c>,
+        key: &[u8],
+        payload_len: usize,
+        privileged: bool,
+    ) -> Result<()> {
+        let node = NodeRef::new(&leaf);
+        let point = match node.search(key) {
+            Ok(slot) => node.choose_split_for_replace(slot, payload_len),
+            Err(slot) => node.choose_split_for_insert(slot, key, payload_len),
+        };
+        let Some(point) = point else {
+            return Err(Error::Invalid(format!(
+                "a key of {} bytes with a payload of {payload_len} bytes does not fit a page of {} bytes",
+                key.len(),
+                self.core.page_size
+            )));
+        };
+        let (slot, separator) = (point.slot, point.separator);
+        self.split(parent, leaf, slot, &separator, privileged)
+    }
+
+    fn split_inner(
+        &self,
+        parent: Option<ExclusivePage<'c>>,
+        page: ExclusivePage<'c>,
+        privileged: bool,
+    ) -> Result<()> {
+        let Some(point) = NodeRef::new(&page).choose_split() else {
+            return Err(Error::damaged_page(page.id(), "a full inner node of fewer than two entries"));
+        };
+        let (slot, separator) = (point.slot, point.separator);
+        self.split(parent, page, slot, &separator, privileged)
+    }
+
+    fn split(
+        &self,
+        parent: Option<ExclusivePage<'c>>,
+        page: ExclusivePage<'c>,
+        slot: usize,
+        separator: &[u8],
+        privileged: bool,
+    ) -> Result<()> {
+        let mut right = vec![0; self.core.page_size];
+        NodeRef::new(&page)
+            .split_right_into(slot, separator, &mut right)
+            .map_err(|what| Error::damaged_page(page.id(), what))?;
+        let mut mtr = Mtr::new(self.core);
+        if privileged {
+            mtr.allocations().use_reserve();
+        }
+        match parent {
+            Some(parent) => self.split_below(mtr, parent, page, slot, separator, &right),
+            None => self.split_root(mtr, page, slot, separator, &right),
+        }
+    }
+
+    fn split_below(
+        &self,
+        mut mtr: Mtr<'c>,
+        parent: ExclusivePage<'c>,
+        page: ExclusivePage<'c>,
+        slot: usize,
+        separator: &[u8],
+        right: &[u8],
+    ) -> Result<()> {
+        let (parent, left) = (mtr.add(parent), mtr.add(page));
+        let near = mtr.id(left);
+        let (right_id, right_part) = mtr.allocate(self.tree.id, near)?;
+        let place = match NodeRef::new(mtr.page(parent)).search(separator) {
+            Err(place) => place,
+            Ok(_) => return Err(mtr.damaged(parent, "it has a separator for keys that its child covers")),
+        };
+        put_image(&mut mtr, right_part, right);
+        mtr.node(left, &NodeOp::TruncateRight { slot, separator });
+        let suffix = NodeRef::new(mtr.page(parent)).suffix_to_store(place, separator).to_vec();
+        let payload = right_id.0.to_le_bytes();
+        mtr.node(parent, &NodeOp::Insert { slot: place, suffix: &suffix, payload: &payload });
+        mtr.commit().map(drop)
+    }
+
+    /// The root's contents move into two new children; the root's page stays the root.
+    fn split_root(
+        &self,
+        mut mtr: Mtr<'c>,
+        root: ExclusivePage<'c>,
+        slot: usize,
+        separator: &[u8],
+        right: &[u8],
+    ) -> Result<()> {
+        let root = mtr.add(root);
+        let near = mtr.id(root);
+        let (left_id, left_part) = mtr.allocate(self.tree.id, near)?;
+        let (right_id, right_part) = mtr.allocate(self.tree.id, left_id)?;
+        let mut left = mtr.page(root).to_vec();
+        NodeMut::new(&mut left).truncate_right(slot, separator).map_err(|what| mtr.damaged(root, &what))?;
+        let mut top = vec![0; self.core.page_size];
+        let level = NodeRef::new(&left).level() + 1;
+        init(&mut top, PageKind::Node, self.tree.id);
+        let mut node = NodeMut::init(&mut top, self.tree.id, level, &[], None);
+        let inserted = node.insert(0, &[], &left_id.0.to_le_bytes())
+            && node.insert(1, separator, &right_id.0.to_le_bytes());
+        assert!(inserted, "two separators fit an empty node");
+        put_image(&mut mtr, left_part, &left);
+        put_image(&mut mtr, right_part, right);
+        put_image(&mut mtr, root, &top);
+        mtr.commit().map(drop)
+    }
+
+    /// Gives pages back where the nodes on the way to `key` have become nearly empty: merges a node with a sibling
+    /// under the same parent, and takes a level off a root with a single child. Does as much as it finds in passing.
+    pub(crate) fn shrink(&self, key: &[u8]) -> Result<()> {
+        let pool = &self.core.pool;
+        let volume = &self.core.volume;
+        let mut parent = pool.exclusive(volume, self.tree.root)?;
+        loop {
+            let node = self.is_node(&parent, parent.id())?;
+            if node.level() == 0 {
+                return Ok(());
+            }
+            let (slot, child_id) = node.child_for(key);
+            let count = node.count();
+            let child = pool.exclusive(volume, child_id)?;
+            if count == 1 && parent.id() == self.tree.root {
+                self.collapse_root(parent, child)?;
+                parent = pool.exclusive(volume, self.tree.root)?;
+                continue;
+            }
+            if count > 1 && is_underfull(&child) {
+                let left_slot = if slot + 1 < count { slot } else { slot - 1 };
+                let sibling_id = node.child(if left_slot == slot { slot + 1 } else { left_slot });
+                let sibling = pool.exclusive(volume, sibling_id)?;
+                let (left, right) = if left_slot == slot { (child, sibling) } else { (sibling, child) };
+                if NodeRef::new(&left).can_merge(NodeRef::new(&right)) {
+                    self.merge(parent, left, right, left_slot)?;
+                    parent = pool.exclusive(volume, self.tree.root)?;
+                    continue;
+                }
+                parent = if left_slot == slot { left } else { right };
+            } else {
+                parent = child;
+            }
+        }
+    }
+
+    fn merge(
+        &self,
+        parent: ExclusivePage<'c>,
+        left: ExclusivePage<'c>,
+        right: ExclusivePage<'c>,
+        left_slot: usize,
+    ) -> Result<()> {
+        let mut mtr = Mtr::new(self.core);
+        let (parent, left) = (mtr.add(parent), mtr.add(left));
+        mtr.free(self.tree.id, right.id())?;
+        let mut image = Vec::with_capacity(self.core.page_size);
+        NodeRef::new(&right).image(&mut image);
+        mtr.node(left, &NodeOp::MergeFromRight { right: &image });
+        mtr.node(parent, &NodeOp::Remove { slot: left_slot + 1 });
+        let done = mtr.commit().map(drop);
+        // Only now may others look at the page: opening its latch moves its version, so they start over.
+        drop(right);
+        done
+    }
+
+    fn collapse_root(&self, root: ExclusivePage<'c>, child: ExclusivePage<'c>) -> Result<()> {
+        let mut mtr = Mtr::new(self.core);
+        let root = mtr.add(root);
+        mtr.free(self.tree.id, child.id())?;
+        put_image(&mut mtr, root, &child);
+        let done = mtr.commit().map(drop);
+        drop(child);
+        done
+    }
+
+    /// Puts an entry, new or in place of an old one. For unversioned trees.
+    pub(crate) fn put(&self, key: &[u8], payload: &[u8]) -> Result<()> {
+        let mut mtr = Mtr::new(self.core);
+        self.put_with(&mut mtr, key, payload, false)?;
+        mtr.commit().map(drop)
+    }
+
+    /// Lets the change of an entry of an unversioned tree take part in a mini-transaction, which must not hold
+    /// latches yet.
+    pub(crate) fn put_with(&self, mtr: &mut Mtr<'c>, key: &[u8], payload: &[u8], privileged: bool) -> Result<()> {
+        loop {
+            let leaf = self.leaf_exclusive(key)?;
+            let node = NodeRef::new(&leaf);
+            if !fits(node, key, payload.len()) {
+                drop(leaf);
+                self.make_room(key, payload.len(), None, privileged)?;
+                continue;
+            }
+            let found = node.search(key);
+            let part = mtr.add(leaf);
+            match found {
+                Ok(slot) => mtr.node(part, &NodeOp::Replace { slot, payload }),
+                Err(slot) => {
+                    let suffix = NodeRef::new(mtr.page(part)).suffix_to_store(slot, key).to_vec();
+                    mtr.node(part, &NodeOp::Insert { slot, suffix: &suffix, payload });
+                }
+            }
+            return Ok(());
+        }
+    }
+
+    /// Removes an entry of an unversioned tree, if it is there.
+    pub(crate) fn delete(&self, key: &[u8]) -> Result<bool> {
+        let leaf = self.leaf_exclusive(key)?;
+        let Ok(slot) = NodeRef::new(&leaf).search(key) else { return Ok(false) };
+        let mut mtr = Mtr::new(self.core);
+        let part = mtr.add(leaf);
+        mtr.node(part, &NodeOp::Remove { slot });
+        let underfull = is_underfull(mtr.page(part));
+        mtr.commit()?;
+        if underfull {
+            self.shrink(key)?;
+        }
+        Ok(true)
+    }
+
+    /// Formats the root of a new tree as an empty leaf, on a page allocated by the same mini-transaction.
+    pub(crate) fn format_root(mtr: &mut Mtr<'_>, part: Part, tree: gannet_base::TreeId, page_size: usize) {
+        let mut page = vec![0; page_size];
+        NodeMut::init(&mut page, tree, 0, &[], None);
+        put_image(mtr, part, &page);
+    }
+}
+
+/// Whether `key` fits with a payload of that length, in place of its old one if there is one.
+pub(crate) fn fits(node: NodeRef<'_>, key: &[u8], payload_len: usize) -> bool {
+    match node.search(key) {
+        Ok(slot) => node.fits_replaced(slot, payload_len),
+        Err(_) => node.fits(node.strip(key).len(), payload_len),
+    }
+}
+
+/// Whether a node uses less than a quarter of its page: worth looking for a sibling to merge with.
+pub(crate) fn is_underfull(page: &[u8]) -> bool {
+    NodeRef::new(page).used_bytes() < page.len() / 4
+}
+
+fn put_image(mtr: &mut Mtr<'_>, part: Part, page: &[u8]) {
+    let mut image = Vec::with_capacity(page.len());
+    NodeRef::new(page).image(&mut image);
+    mtr.node(part, &NodeOp::Image { image: &image });
+}
+
+/// The first key behind a page's entries that leads to a new page: the shortest that is above `last` and at most
+/// `next`.
+pub(crate) fn separator<'k>(last: &[u8], next: &'k [u8]) -> &'k [u8] {
+    let common = last.iter().zip(next).take_while(|(a, b)| a == b).count();
+    &next[..(common + 1).min(next.len())]
+}
+
+
+/// No page in particular to be near to.
+pub(crate) const ANYWHERE: PageId = PageId::NONE;
