@@ -1,6 +1,7 @@
 //! What survives a crash.
 
 use super::*;
+use gannet_base::sim::Generator;
 
 #[test]
 fn what_was_synced_stays_and_what_was_not_may_vanish_tear_and_be_reordered() {
@@ -202,4 +203,92 @@ fn the_durable_image_shows_what_no_crash_takes() {
     assert_eq!(image.len(), 1);
     assert_eq!(image[Path::new(PATH)], vec![1; SECTOR]);
     assert_eq!(disk.files().len(), 2);
+}
+
+/// What a crash may leave, by the crate's guarantees alone; a missing sector counts as zero.
+struct Oracle {
+    seen: Vec<u8>,
+    allowed: Vec<BTreeSet<u8>>,
+    lowest_len: usize,
+}
+
+impl Oracle {
+    fn write(&mut self, sector: usize, byte: u8, sectors: usize, durability: Durability) {
+        let end = sector + sectors;
+        self.seen.resize(self.seen.len().max(end), 0);
+        self.seen[sector..end].fill(byte);
+        for allowed in &mut self.allowed[sector..end] {
+            if durability == DURABLE {
+                allowed.clear();
+            }
+            allowed.insert(byte);
+        }
+        if durability == DURABLE {
+            self.lowest_len = self.lowest_len.max(end);
+        }
+    }
+
+    fn set_len(&mut self, len: usize) {
+        self.seen.resize(len, 0);
+        for allowed in &mut self.allowed[len..] {
+            allowed.insert(0);
+        }
+        self.lowest_len = self.lowest_len.min(len);
+    }
+
+    fn sync(&mut self) {
+        self.lowest_len = self.seen.len();
+        for (sector, allowed) in self.allowed.iter_mut().enumerate() {
+            *allowed = BTreeSet::from([self.seen.get(sector).copied().unwrap_or(0)]);
+        }
+    }
+
+    fn check(&self, found: &[u8], context: &str) {
+        assert!(found.len() >= self.lowest_len, "{context}: {} sectors left", found.len());
+        for (sector, allowed) in self.allowed.iter().enumerate() {
+            let byte = found.get(sector).copied().unwrap_or(0);
+            assert!(allowed.contains(&byte), "{context}: sector {sector} is {byte}, not of {allowed:?}");
+        }
+    }
+}
+
+#[test]
+fn random_histories_leave_only_what_the_guarantees_allow() {
+    const SECTORS: u64 = 12;
+    for seed in 0..150 {
+        let mut random = Generator::new(seed);
+        let (disk, file) = settled(seed, 4);
+        let mut oracle = Oracle { seen: vec![1; 4], allowed: vec![], lowest_len: 4 };
+        oracle.allowed.resize(SECTORS as usize, BTreeSet::from([0]));
+        oracle.sync();
+        for step in 0..40 {
+            let (sector, byte) = (random.below(SECTORS), step as u8 + 2);
+            let sectors = (1 + random.below(SECTORS - sector)) as usize;
+            match random.below(8) {
+                0 => {
+                    file.set_len(sector * SECTOR as u64).unwrap();
+                    oracle.set_len(sector as usize);
+                }
+                1 => {
+                    file.sync(Class::Commit).unwrap();
+                    oracle.sync();
+                }
+                2 | 3 => {
+                    write(&file, sector, byte, sectors, DURABLE);
+                    oracle.write(sector as usize, byte, sectors, DURABLE);
+                }
+                _ => {
+                    write(&file, sector, byte, sectors, CACHED);
+                    oracle.write(sector as usize, byte, sectors, CACHED);
+                }
+            }
+            assert_eq!(after(&disk), oracle.seen, "seed {seed} step {step}: what is seen");
+            for policy in CrashPolicy::ALL {
+                let image = disk.peek_crash(Some(policy), random.next_u64());
+                oracle.check(&after(&image), &format!("seed {seed} step {step} {policy:?}"));
+            }
+            let all = disk.peek_crash(Some(CrashPolicy::KeepAll), 0);
+            assert_eq!(after(&all), oracle.seen, "seed {seed} step {step}: everything kept");
+        }
+    }
 }
