@@ -237,4 +237,5 @@ pub trait File: Send + Sync + fmt::Debug {
     fn as_any(&self) -> &dyn Any;
 }
 
+pub mod sim;
 pub mod stats;
