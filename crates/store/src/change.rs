@@ -7,9 +7,10 @@
 //!    how a node's heap happens to be laid out.
 //! 3. A change of kind [`FORMAT`] or a node image needs nothing of what the page held before.
 
+use crate::entry;
 use crate::node::NodeOp;
 use crate::page::{self, HEADER_LEN, PageKind, put_u16};
-use gannet_base::TreeId;
+use gannet_base::{TreeId, TxnId};
 
 /// A [`NodeOp`].
 pub(crate) const NODE: u8 = 1;
@@ -19,6 +20,9 @@ pub(crate) const PATCH: u8 = 2;
 pub(crate) const FORMAT: u8 = 3;
 /// `offset: u16` and an undo record to put there; it becomes the last of its page.
 pub(crate) const UNDO: u8 = 4;
+
+/// `horizon: u64`, see [`crate::entry::settle`].
+pub(crate) const SETTLE: u8 = 5;
 
 /// Offset in an undo page of the position behind its last record.
 pub(crate) const UNDO_END: usize = HEADER_LEN;
@@ -63,6 +67,10 @@ pub(crate) fn apply(kind: u8, bytes: &[u8], page: &mut [u8]) -> Result<(), Strin
             page[offset..offset + bytes.len()].copy_from_slice(bytes);
             put_u16(page, UNDO_END, (offset + bytes.len()) as u16);
             Ok(())
+        }
+        SETTLE => {
+            let horizon = bytes.try_into().map_err(|_| "a horizon has 8 bytes".to_owned())?;
+            entry::settle(page, TxnId(u64::from_le_bytes(horizon)))
         }
         other => Err(format!("unknown kind of change {other}")),
     }

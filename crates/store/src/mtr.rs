@@ -11,7 +11,7 @@
 //!
 //! The term is InnoDB's; the idea, nested top actions without undo, is from Mohan et al., ARIES (1992).
 
-use crate::change::{self, FORMAT, NODE, PATCH, UNDO};
+use crate::change::{self, FORMAT, NODE, PATCH, SETTLE, UNDO};
 use crate::core::Core;
 use crate::log::GroupBuilder;
 use crate::node::NodeOp;
@@ -19,7 +19,7 @@ use crate::page::{self, PageKind};
 use crate::pool::ExclusivePage;
 use crate::space::Allocations;
 use crate::{Error, Result};
-use gannet_base::{Lsn, PageId, TreeId};
+use gannet_base::{Lsn, PageId, TreeId, TxnId};
 
 /// A page that takes part, by its number within the mini-transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,6 +104,11 @@ impl<'c> Mtr<'c> {
     /// Appends an undo record at `offset`.
     pub(crate) fn undo(&mut self, part: Part, offset: usize, bytes: &[u8]) {
         self.change(part, UNDO, false, |out| change::encode_at(out, offset, bytes));
+    }
+
+    /// Settles a leaf's entries, see [`crate::entry::settle`].
+    pub(crate) fn settle(&mut self, part: Part, horizon: TxnId) {
+        self.change(part, SETTLE, false, |out| out.extend_from_slice(&horizon.0.to_le_bytes()));
     }
 
     /// Gives a page its first contents.

@@ -28,6 +28,8 @@ use gannet_base::{PageId, TreeId};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 pub(crate) use bulk::BulkLoader;
+use smo::put_image;
+pub(crate) use smo::{fits, is_underfull};
 
 /// Optimistic attempts before a descent latches its way down.
 const OPTIMISTIC_ATTEMPTS: usize = 16;

@@ -1,0 +1,176 @@
+//! Building a tree bottom-up from sorted input.
+//!
+//! Leaves are filled and written once, as page images, into extents of their own; each finished node hands its first
+//! key and its number up to the level above. Until the very end the tree's root stays an empty leaf, so a crash or
+//! an error in the middle leaves an empty tree whose other pages go when the tree does.
+
+use super::smo::{ANYWHERE, separator};
+use super::{BTree, put_image};
+use crate::mtr::Mtr;
+use crate::node::{NodeMut, NodeRef, max_inline_payload, max_key_len};
+use crate::space::EXTENT_PAGES;
+use crate::{Error, Result};
+use gannet_base::PageId;
+
+/// Share of a leaf that is filled, in percent: a little is left for updates that grow a row.
+const LEAF_FILL: usize = 96;
+/// The same for inner nodes.
+const INNER_FILL: usize = 90;
+/// Header and a slot's fixed bytes, as the node module lays them out; an estimate on the safe side.
+const NODE_OVERHEAD: usize = 64;
+const ENTRY_OVERHEAD: usize = 10;
+
+#[derive(Debug, Default)]
+struct Level {
+    lower: Vec<u8>,
+    keys: Vec<u8>,
+    payloads: Vec<u8>,
+    /// Ends of key and payload of each entry.
+    ends: Vec<(u32, u32)>,
+}
+
+impl Level {
+    fn key(&self, index: usize) -> &[u8] {
+        let start = index.checked_sub(1).map_or(0, |i| self.ends[i].0);
+        &self.keys[start as usize..self.ends[index].0 as usize]
+    }
+
+    fn payload(&self, index: usize) -> &[u8] {
+        let start = index.checked_sub(1).map_or(0, |i| self.ends[i].1);
+        &self.payloads[start as usize..self.ends[index].1 as usize]
+    }
+
+    fn push(&mut self, key: &[u8], payload: &[u8]) {
+        self.keys.extend_from_slice(key);
+        self.payloads.extend_from_slice(payload);
+        self.ends.push((self.keys.len() as u32, self.payloads.len() as u32));
+    }
+
+    /// Bytes of the node if `next` were the key behind it (which decides the prefix that is cut off).
+    fn bytes_with(&self, next: &[u8], more_entries: usize, more_bytes: usize) -> usize {
+        let count = self.ends.len() + more_entries;
+        let prefix = self.lower.iter().zip(next).take_while(|(a, b)| a == b).count();
+        let stored = (self.keys.len() + self.payloads.len() + more_bytes).saturating_sub(count * prefix);
+        NODE_OVERHEAD + self.lower.len() + next.len() + count * ENTRY_OVERHEAD + stored
+    }
+
+    fn clear(&mut self, lower: &[u8]) {
+        self.keys.clear();
+        self.payloads.clear();
+        self.ends.clear();
+        self.lower.clear();
+        self.lower.extend_from_slice(lower);
+    }
+}
+
+/// Fills an empty tree with entries in ascending order of their keys.
+#[derive(Debug)]
+pub(crate) struct BulkLoader<'c> {
+    tree: BTree<'c>,
+    levels: Vec<Level>,
+    /// Unused pages of the extent leaves are put in: next and end.
+    extent: (PageId, PageId),
+    last_page: PageId,
+}
+
+impl<'c> BulkLoader<'c> {
+    /// A loader for `tree`, which must be empty and used by nobody else.
+    pub(crate) fn new(tree: BTree<'c>) -> Self {
+        BulkLoader { tree, levels: vec![Level::default()], extent: (ANYWHERE, ANYWHERE), last_page: tree.tree.root }
+    }
+
+    /// Adds an entry; its key must be above all before it.
+    pub(crate) fn push(&mut self, key: &[u8], payload: &[u8]) -> Result<()> {
+        let page_size = self.tree.core.page_size;
+        if key.len() > max_key_len(page_size) || payload.len() > max_inline_payload(page_size, key.len()) {
+            return Err(Error::Invalid(format!("a key of {} bytes does not fit a page", key.len())));
+        }
+        let leaf = &self.levels[0];
+        if let Some(last) = leaf.ends.len().checked_sub(1)
+            && leaf.key(last) >= key
+        {
+            return Err(Error::Invalid("bulk load needs its keys in ascending order, each once".to_owned()));
+        }
+        self.add(0, key, payload)
+    }
+
+    fn add(&mut self, level: usize, key: &[u8], payload: &[u8]) -> Result<()> {
+        if self.levels.len() == level {
+            self.levels.push(Level::default());
+        }
+        let fill = if level == 0 { LEAF_FILL } else { INNER_FILL };
+        let limit = self.tree.core.page_size * fill / 100;
+        let node = &self.levels[level];
+        if !node.ends.is_empty() && node.bytes_with(key, 1, key.len() + payload.len()) > limit {
+            let upper = match level {
+                0 => separator(node.key(node.ends.len() - 1), key).to_vec(),
+                _ => key.to_vec(),
+            };
+            self.finish_node(level, Some(&upper))?;
+        }
+        self.levels[level].push(key, payload);
+        Ok(())
+    }
+
+    /// Writes the node of a level and tells the level above.
+    fn finish_node(&mut self, level: usize, upper: Option<&[u8]>) -> Result<()> {
+        let page = self.build(level, upper);
+        let lower = self.levels[level].lower.clone();
+        let id = self.write(level, &page)?;
+        self.levels[level].clear(upper.unwrap_or_default());
+        self.add(level + 1, &lower, &id.0.to_le_bytes())
+    }
+
+    fn build(&self, level: usize, upper: Option<&[u8]>) -> Vec<u8> {
+        let source = &self.levels[level];
+        let mut page = vec![0; self.tree.core.page_size];
+        let mut node = NodeMut::init(&mut page, self.tree.tree.id, level as u8, &source.lower, upper);
+        for index in 0..source.ends.len() {
+            let fitted = node.insert(index, source.key(index), source.payload(index));
+            assert!(fitted, "the estimate of a node's size is on the safe side");
+        }
+        page
+    }
+
+    fn write(&mut self, level: usize, page: &[u8]) -> Result<PageId> {
+        let (core, tree) = (self.tree.core, self.tree.tree.id);
+        core.throttle()?;
+        let mut mtr = Mtr::new(core);
+        let (id, part) = if level == 0 {
+            if self.extent.0 == self.extent.1 {
+                let first = mtr.allocations().allocate_extent(tree, self.last_page)?;
+                self.extent = (first, PageId(first.0 + EXTENT_PAGES));
+            }
+            let id = self.extent.0;
+            self.extent.0 = PageId(id.0 + 1);
+            self.last_page = id;
+            (id, mtr.add(core.pool.create(&core.volume, id)?))
+        } else {
+            mtr.allocate(tree, self.tree.tree.root)?
+        };
+        put_image(&mut mtr, part, page);
+        mtr.commit()?;
+        Ok(id)
+    }
+
+    /// Completes the tree.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        let mut level = 0;
+        while level + 1 < self.levels.len() {
+            self.finish_node(level, None)?;
+            level += 1;
+        }
+        let page = self.build(level, None);
+        debug_assert_eq!(usize::from(NodeRef::new(&page).level()), level);
+        let core = self.tree.core;
+        let mut mtr = Mtr::new(core);
+        // Pages of the last extent that were not needed go back.
+        while self.extent.0 < self.extent.1 {
+            mtr.free(self.tree.tree.id, self.extent.0)?;
+            self.extent.0 = PageId(self.extent.0.0 + 1);
+        }
+        let root = mtr.latch(self.tree.tree.root)?;
+        put_image(&mut mtr, root, &page);
+        mtr.commit().map(drop)
+    }
+}
