@@ -1,6 +1,7 @@
 //! Gannet's storage engine.
 
 mod error;
+pub mod node;
 pub mod page;
 mod pool;
 
