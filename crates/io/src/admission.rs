@@ -12,7 +12,7 @@
 
 use crate::calibrate::Learner;
 use crate::real::Settled;
-use crate::stats::Stats;
+use crate::stats::{Operation, Stats};
 use crate::{Calibration, Class, Direction};
 use gannet_base::clock::{self, Instant};
 use std::collections::VecDeque;
@@ -39,6 +39,15 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(prefetch_depth: usize) -> Self {
         Shared { stats: Stats::default(), admission: Admission::new(prefetch_depth) }
+    }
+
+    /// Counts a request that has ended, and learns from it when it ended well.
+    pub(crate) fn settle(&self, done: &Settled, now: Instant, ok: bool) {
+        let operation = if done.direction == Direction::Read { Operation::Read } else { Operation::Write };
+        self.stats.record(done.class, operation, done.bytes as u64, now - done.submitted, ok);
+        if ok {
+            self.admission.learn(done, now);
+        }
     }
 }
 
@@ -83,7 +92,7 @@ impl Admission {
         self.prefetch_depth.store(depth.max(1), Relaxed);
     }
 
-    pub(crate) fn learn(&self, done: &Settled, now: Instant) {
+    fn learn(&self, done: &Settled, now: Instant) {
         let durable = match done.direction {
             Direction::Read => None,
             Direction::Write(durability) | Direction::WriteAtomic(durability) => Some(durability),

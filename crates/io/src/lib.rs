@@ -36,6 +36,8 @@ mod reaping;
 mod request;
 #[cfg(unix)]
 mod residency;
+#[cfg(unix)]
+mod throttled;
 
 pub use buffer::{AlignedBuffer, BUFFER_ALIGNMENT};
 pub use error::{Error, ErrorKind, Result};
@@ -46,6 +48,7 @@ pub use {
     calibrate::{Calibration, CalibrationPlan, calibrate},
     real::{Backend, BackendReport, RealDisk, RealFile, RealOptions},
     residency::{Cached, Residency, residency},
+    throttled::{Profile, ThrottledDisk},
 };
 
 /// Smallest unit a device is trusted to write whole, in bytes.

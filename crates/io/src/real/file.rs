@@ -196,12 +196,7 @@ impl RealFile {
 
     /// Counts a finished request; `dispatched` is when it left for the device.
     pub(crate) fn settle(&self, done: &Settled, now: Instant, ok: bool) {
-        let write = done.direction != Direction::Read;
-        let operation = if write { Operation::Write } else { Operation::Read };
-        self.shared.stats.record(done.class, operation, done.bytes as u64, now - done.submitted, ok);
-        if ok {
-            self.shared.admission.learn(done, now);
-        }
+        self.shared.settle(done, now, ok);
         if self.mode.effective == Mode::Buffered {
             let bytes = done.bytes as u64;
             let before = self.cached.fetch_add(bytes, Ordering::Relaxed);
