@@ -14,7 +14,7 @@
 use crate::change::{self, FORMAT, NODE, PATCH, SETTLE, UNDO};
 use crate::core::Core;
 use crate::log::GroupBuilder;
-use crate::node::NodeOp;
+use crate::node::{NodeOp, NodeRef};
 use crate::page::{self, PageKind};
 use crate::pool::ExclusivePage;
 use crate::space::Allocations;
@@ -94,6 +94,25 @@ impl<'c> Mtr<'c> {
     pub(crate) fn node(&mut self, part: Part, op: &NodeOp<'_>) {
         let init = matches!(op, NodeOp::Image { .. });
         self.change(part, NODE, init, |out| op.encode(out));
+    }
+
+    /// Puts an entry into a node that has room for it, new or in place of an old one.
+    pub(crate) fn put_entry(&mut self, part: Part, key: &[u8], payload: &[u8]) {
+        let node = NodeRef::new(&self.pages[part.0]);
+        match node.search(key) {
+            Ok(slot) => self.node(part, &NodeOp::Replace { slot, payload }),
+            Err(slot) => {
+                let suffix = node.suffix_to_store(slot, key);
+                self.node(part, &NodeOp::Insert { slot, suffix, payload });
+            }
+        }
+    }
+
+    /// Removes an entry from a node, if it is there.
+    pub(crate) fn remove_entry(&mut self, part: Part, key: &[u8]) {
+        if let Ok(slot) = NodeRef::new(&self.pages[part.0]).search(key) {
+            self.node(part, &NodeOp::Remove { slot });
+        }
     }
 
     /// Overwrites bytes in place.

@@ -1,10 +1,8 @@
 //! Structure changes: making room, giving it back.
 
 use super::BTree;
-use crate::change;
 use crate::mtr::{Mtr, Part};
 use crate::node::{NodeMut, NodeOp, NodeRef, max_key_len};
-use crate::page::{PageKind, init};
 use crate::pool::ExclusivePage;
 use crate::{Error, Result, entry};
 use gannet_base::{PageId, TxnId};
@@ -131,15 +129,12 @@ impl<'c> BTree<'c> {
         let (parent, left) = (mtr.add(parent), mtr.add(page));
         let near = mtr.id(left);
         let (right_id, right_part) = mtr.allocate(self.tree.id, near)?;
-        let place = match NodeRef::new(mtr.page(parent)).search(separator) {
-            Err(place) => place,
-            Ok(_) => return Err(mtr.damaged(parent, "it has a separator for keys that its child covers")),
-        };
+        if NodeRef::new(mtr.page(parent)).search(separator).is_ok() {
+            return Err(mtr.damaged(parent, "it has a separator for keys that its child covers"));
+        }
         put_image(&mut mtr, right_part, right);
         mtr.node(left, &NodeOp::TruncateRight { slot, separator });
-        let suffix = NodeRef::new(mtr.page(parent)).suffix_to_store(place, separator).to_vec();
-        let payload = right_id.0.to_le_bytes();
-        mtr.node(parent, &NodeOp::Insert { slot: place, suffix: &suffix, payload: &payload });
+        mtr.put_entry(parent, separator, &right_id.0.to_le_bytes());
         mtr.commit().map(drop)
     }
 
@@ -160,7 +155,6 @@ impl<'c> BTree<'c> {
         NodeMut::new(&mut left).truncate_right(slot, separator).map_err(|what| mtr.damaged(root, &what))?;
         let mut top = vec![0; self.core.page_size];
         let level = NodeRef::new(&left).level() + 1;
-        init(&mut top, PageKind::Node, self.tree.id);
         let mut node = NodeMut::init(&mut top, self.tree.id, level, &[], None);
         let inserted = node.insert(0, &[], &left_id.0.to_le_bytes())
             && node.insert(1, separator, &right_id.0.to_le_bytes());
@@ -240,41 +234,43 @@ impl<'c> BTree<'c> {
     /// Puts an entry, new or in place of an old one. For unversioned trees.
     pub(crate) fn put(&self, key: &[u8], payload: &[u8]) -> Result<()> {
         let mut mtr = Mtr::new(self.core);
-        self.put_with(&mut mtr, key, payload, false)?;
+        self.put_made(&mut mtr, key, payload.len(), |_| Ok(payload.to_vec()))?;
         mtr.commit().map(drop)
     }
 
-    /// Lets the change of an entry of an unversioned tree take part in a mini-transaction, which must not hold
-    /// latches yet.
-    pub(crate) fn put_with(&self, mtr: &mut Mtr<'c>, key: &[u8], payload: &[u8], privileged: bool) -> Result<()> {
-        loop {
+    /// Lets putting an entry of an unversioned tree take part in a mini-transaction that holds no latches yet.
+    /// `make` gives the payload, of `payload_len` bytes, once the leaf is latched; it may allocate.
+    pub(crate) fn put_made(
+        &self,
+        mtr: &mut Mtr<'c>,
+        key: &[u8],
+        payload_len: usize,
+        make: impl FnOnce(&mut Mtr<'c>) -> Result<Vec<u8>>,
+    ) -> Result<()> {
+        let leaf = loop {
             let leaf = self.leaf_exclusive(key)?;
-            let node = NodeRef::new(&leaf);
-            if !fits(node, key, payload.len()) {
-                drop(leaf);
-                self.make_room(key, payload.len(), None, privileged)?;
-                continue;
+            if fits(NodeRef::new(&leaf), key, payload_len) {
+                break leaf;
             }
-            let found = node.search(key);
-            let part = mtr.add(leaf);
-            match found {
-                Ok(slot) => mtr.node(part, &NodeOp::Replace { slot, payload }),
-                Err(slot) => {
-                    let suffix = NodeRef::new(mtr.page(part)).suffix_to_store(slot, key).to_vec();
-                    mtr.node(part, &NodeOp::Insert { slot, suffix: &suffix, payload });
-                }
-            }
-            return Ok(());
-        }
+            drop(leaf);
+            self.make_room(key, payload_len, None, true)?;
+        };
+        let part = mtr.add(leaf);
+        let payload = make(mtr)?;
+        assert_eq!(payload.len(), payload_len, "the payload is as long as announced");
+        mtr.put_entry(part, key, &payload);
+        Ok(())
     }
 
     /// Removes an entry of an unversioned tree, if it is there.
     pub(crate) fn delete(&self, key: &[u8]) -> Result<bool> {
         let leaf = self.leaf_exclusive(key)?;
-        let Ok(slot) = NodeRef::new(&leaf).search(key) else { return Ok(false) };
+        if NodeRef::new(&leaf).search(key).is_err() {
+            return Ok(false);
+        }
         let mut mtr = Mtr::new(self.core);
         let part = mtr.add(leaf);
-        mtr.node(part, &NodeOp::Remove { slot });
+        mtr.remove_entry(part, key);
         let underfull = is_underfull(mtr.page(part));
         mtr.commit()?;
         if underfull {
@@ -304,7 +300,7 @@ pub(crate) fn is_underfull(page: &[u8]) -> bool {
     NodeRef::new(page).used_bytes() < page.len() / 4
 }
 
-fn put_image(mtr: &mut Mtr<'_>, part: Part, page: &[u8]) {
+pub(super) fn put_image(mtr: &mut Mtr<'_>, part: Part, page: &[u8]) {
     let mut image = Vec::with_capacity(page.len());
     NodeRef::new(page).image(&mut image);
     mtr.node(part, &NodeOp::Image { image: &image });
@@ -319,4 +315,4 @@ pub(crate) fn separator<'k>(last: &[u8], next: &'k [u8]) -> &'k [u8] {
 
 
 /// No page in particular to be near to.
-pub(crate) const ANYWHERE: PageId = PageId::NONE;
+pub(super) const ANYWHERE: PageId = PageId::NONE;

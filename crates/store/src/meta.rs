@@ -1,0 +1,186 @@
+//! The header of a database file: pages 0 and 1, two copies written in turn.
+//!
+//! # Invariants
+//! 1. The valid copy with the higher sequence number counts. A torn write of one copy leaves the other.
+//! 2. `redo_from` never runs ahead: when a header with a certain `redo_from` is on the device, every page change
+//!    below it is, too.
+//! 3. `incarnation` grows by one, durably, before the log is written again after a crash.
+//! 4. Fields are only added; a file with a feature flag this release does not know is refused.
+
+use crate::page::{self, PageKind, Verdict, get_u32, get_u64, put_u32, put_u64};
+use crate::{Error, Result};
+use gannet_base::{Lsn, PageId, TreeId, checksum};
+use gannet_io::{AlignedBuffer, Class, Durability, File};
+use std::path::Path;
+
+const MAGIC: &[u8; 8] = b"GANNETDB";
+
+/// Version of the file format this release writes and reads.
+pub const FORMAT_VERSION: u32 = 1;
+
+const MAGIC_AT: usize = 24;
+const VERSION_AT: usize = 32;
+const PAGE_SIZE_AT: usize = 36;
+const FEATURES_AT: usize = 40;
+const DATABASE_ID_AT: usize = 48;
+const SEQUENCE_AT: usize = 56;
+const INCARNATION_AT: usize = 64;
+const CLEAN_AT: usize = 68;
+const REDO_FROM_AT: usize = 72;
+const LOG_END_AT: usize = 80;
+const GROUPS_AT: usize = 88;
+const NEXT_TXN_AT: usize = 96;
+const SEGMENT_SIZE_AT: usize = 104;
+const ROOTS_AT: usize = 112;
+const HEADER_SUM_AT: usize = 136;
+const END: usize = 144;
+
+/// Smallest page size: both copies are looked for without knowing the file's.
+const PROBE: usize = 4096;
+
+/// A file header.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Meta {
+    pub(crate) page_size: usize,
+    /// Names the database; mixed into every checksum.
+    pub(crate) database_id: u64,
+    pub(crate) sequence: u64,
+    /// Life of the log: grows with every restart after a crash.
+    pub(crate) incarnation: u32,
+    /// The file is complete without its log.
+    pub(crate) clean: bool,
+    pub(crate) redo_from: Lsn,
+    /// Where the log goes on; only with `clean`.
+    pub(crate) log_end: Lsn,
+    /// Groups with a space map, at least.
+    pub(crate) groups: u64,
+    /// Above every transaction number used; only with `clean`.
+    pub(crate) next_txn: u64,
+    pub(crate) segment_size: u64,
+    /// Roots of the store's own trees: catalog, transaction status, undo directory.
+    pub(crate) roots: [PageId; 3],
+}
+
+impl Meta {
+    fn encode(&self) -> AlignedBuffer {
+        let mut page = AlignedBuffer::zeroed(self.page_size);
+        page::init(&mut page, PageKind::Meta, TreeId(0));
+        page[MAGIC_AT..MAGIC_AT + 8].copy_from_slice(MAGIC);
+        put_u32(&mut page, VERSION_AT, FORMAT_VERSION);
+        put_u32(&mut page, PAGE_SIZE_AT, self.page_size as u32);
+        put_u64(&mut page, FEATURES_AT, 0);
+        put_u64(&mut page, DATABASE_ID_AT, self.database_id);
+        put_u64(&mut page, SEQUENCE_AT, self.sequence);
+        put_u32(&mut page, INCARNATION_AT, self.incarnation);
+        put_u32(&mut page, CLEAN_AT, u32::from(self.clean));
+        put_u64(&mut page, REDO_FROM_AT, self.redo_from.0);
+        put_u64(&mut page, LOG_END_AT, self.log_end.0);
+        put_u64(&mut page, GROUPS_AT, self.groups);
+        put_u64(&mut page, NEXT_TXN_AT, self.next_txn);
+        put_u64(&mut page, SEGMENT_SIZE_AT, self.segment_size);
+        for (index, root) in self.roots.iter().enumerate() {
+            put_u64(&mut page, ROOTS_AT + index * 8, root.0);
+        }
+        // A sum of its own over the fields, so that a copy can be judged before the page size is known.
+        let sum = checksum::seeded(0, &page[MAGIC_AT..HEADER_SUM_AT]);
+        put_u64(&mut page, HEADER_SUM_AT, sum);
+        page
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let sum = checksum::seeded(0, &bytes[MAGIC_AT..HEADER_SUM_AT]);
+        if bytes.len() < END || &bytes[MAGIC_AT..MAGIC_AT + 8] != MAGIC || get_u64(bytes, HEADER_SUM_AT) != sum {
+            return None;
+        }
+        Some(Meta {
+            page_size: get_u32(bytes, PAGE_SIZE_AT) as usize,
+            database_id: get_u64(bytes, DATABASE_ID_AT),
+            sequence: get_u64(bytes, SEQUENCE_AT),
+            incarnation: get_u32(bytes, INCARNATION_AT),
+            clean: get_u32(bytes, CLEAN_AT) != 0,
+            redo_from: Lsn(get_u64(bytes, REDO_FROM_AT)),
+            log_end: Lsn(get_u64(bytes, LOG_END_AT)),
+            groups: get_u64(bytes, GROUPS_AT),
+            next_txn: get_u64(bytes, NEXT_TXN_AT),
+            segment_size: get_u64(bytes, SEGMENT_SIZE_AT),
+            roots: std::array::from_fn(|i| PageId(get_u64(bytes, ROOTS_AT + i * 8))),
+        })
+    }
+
+    /// Writes the header durably, over the older copy.
+    pub(crate) fn write(&mut self, file: &dyn File) -> Result<()> {
+        self.sequence += 1;
+        let copy = self.sequence % 2;
+        let mut page = self.encode();
+        page::seal(&mut page, PageId(copy), self.database_id);
+        let offset = copy * self.page_size as u64;
+        file.write_at(Class::Commit, offset, &page, Durability::Durable)?;
+        Ok(())
+    }
+
+    /// Reads the newer valid header of a file.
+    pub(crate) fn read(file: &dyn File) -> Result<Self> {
+        let path = file.path();
+        let len = file.len()?;
+        if len < PROBE as u64 {
+            return Err(foreign(path, &format!("it is {len} bytes long")));
+        }
+        let mut candidates = Vec::new();
+        let mut refused = None;
+        let mut looks_like_ours = false;
+        let offsets = std::iter::once(0).chain(page::PAGE_SIZES.map(|size| size as u64));
+        for offset in offsets.filter(|offset| offset + PROBE as u64 <= len) {
+            let mut probe = AlignedBuffer::zeroed(PROBE);
+            file.read_at(Class::Foreground, offset, &mut probe)?;
+            looks_like_ours |= &probe[MAGIC_AT..MAGIC_AT + 8] == MAGIC;
+            match check_version(&probe, path) {
+                Err(error) => refused = Some(error),
+                Ok(()) => candidates.extend(Meta::whole(file, &probe, offset, len)?),
+            }
+        }
+        if let Some(error) = refused {
+            return Err(error);
+        }
+        match candidates.into_iter().max_by_key(|meta| meta.sequence) {
+            Some(meta) => Ok(meta),
+            None if looks_like_ours => Err(Error::Damaged(format!(
+                "both copies of the header of {path:?} are damaged; restore the file from a backup"
+            ))),
+            None => Err(foreign(path, "its header is not one of ours")),
+        }
+    }
+
+    /// The header at `offset`, if the whole page is valid.
+    fn whole(file: &dyn File, probe: &[u8], offset: u64, len: u64) -> Result<Option<Self>> {
+        let Some(meta) = Meta::decode(probe) else { return Ok(None) };
+        let size = meta.page_size as u64;
+        if !page::PAGE_SIZES.contains(&meta.page_size) || (offset != 0 && offset != size) || offset + size > len {
+            return Ok(None);
+        }
+        let mut page = AlignedBuffer::zeroed(meta.page_size);
+        file.read_at(Class::Foreground, offset, &mut page)?;
+        let valid = page::verify(&page, PageId(offset / size), meta.database_id) == Verdict::Valid;
+        Ok(valid.then_some(meta))
+    }
+}
+
+fn foreign(path: &Path, why: &str) -> Error {
+    Error::Format(format!("{path:?} is not a Gannet database: {why}"))
+}
+
+/// Refuses a newer format; says nothing about pages that are no header at all.
+fn check_version(probe: &[u8], path: &Path) -> Result<()> {
+    let sum = checksum::seeded(0, &probe[MAGIC_AT..HEADER_SUM_AT]);
+    if &probe[MAGIC_AT..MAGIC_AT + 8] != MAGIC || get_u64(probe, HEADER_SUM_AT) != sum {
+        return Ok(());
+    }
+    let version = get_u32(probe, VERSION_AT);
+    let features = get_u64(probe, FEATURES_AT);
+    if version != FORMAT_VERSION || features != 0 {
+        return Err(Error::Format(format!(
+            "{path:?} has format version {version} with features {features:#x}; this release reads version \
+             {FORMAT_VERSION} without extra features: open it with the release that wrote it or a newer one"
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,353 @@
+//! Undo: what every version looked like before, in append-only segments.
+//!
+//! A segment is one extent. A writing transaction owns a *stream* while it runs and appends to the stream's newest
+//! segment; when a segment is full, the directory tree (key: stream and sequence, big-endian) gets the next one.
+//! Undo pages go through the pool and the log like any page, so a long reader costs disk, not memory.
+//!
+//! ```text
+//! record: len u16 | kind u8 | previous flags u8 | done u8 | 0 u8 | key len u16 | value len u16 | 0 u16 |
+//!         writer u64 | previous record of the writer u64 | sequence u32 | tree u32 |
+//!         previous writer u64 | previous undo u64 | key | previous value
+//! ```
+//!
+//! # Invariants
+//! 1. A record is written by the same mini-transaction as the change it describes, so neither is there without the
+//!    other. An entry's undo pointer is therefore never dangling while its writer is at or above the horizon.
+//! 2. `done` is set by the same mini-transaction that reverts (or sweeps) the record. Reverting is idempotent.
+//! 3. Transactions of one stream follow one another, so their numbers ascend along the stream.
+//! 4. A segment is freed only when every transaction in it is below the horizon and every record's consequences
+//!    (dead entries, long values nobody sees) were carried out.
+
+use crate::core::Core;
+use crate::entry::{Entry, UndoPtr};
+use crate::mtr::{Mtr, Part};
+use crate::page::{self, HEADER_LEN, PageKind, get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
+use crate::pool::Access;
+use crate::space::EXTENT_PAGES;
+use crate::tree::{BTree, TreeRoot};
+use crate::{Error, Result};
+use gannet_base::{PageId, TreeId, TxnId};
+
+/// Owner of undo segments.
+pub(crate) const UNDO_PAGES: TreeId = TreeId(4);
+
+const RECORD_HEADER: usize = 52;
+const KIND_AT: usize = 2;
+const FLAGS_AT: usize = 3;
+const DONE_AT: usize = 4;
+const KEY_LEN_AT: usize = 6;
+const VALUE_LEN_AT: usize = 8;
+const WRITER_AT: usize = 12;
+const PREVIOUS_RECORD_AT: usize = 20;
+const SEQUENCE_AT: usize = 28;
+const TREE_AT: usize = 32;
+const PREVIOUS_WRITER_AT: usize = 36;
+const PREVIOUS_UNDO_AT: usize = 44;
+
+/// Offset of the first record of an undo page, behind the header and the end position.
+const FIRST_RECORD: usize = HEADER_LEN + 8;
+
+/// What a transaction did to an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum UndoKind {
+    /// The key was not there.
+    Insert = 1,
+    /// There was a version before.
+    Update = 2,
+    /// There was a version before; now there is a tombstone.
+    Delete = 3,
+    /// The row was locked; its value stayed.
+    Lock = 4,
+    /// Overflow pages were allocated; the value is their reference. No entry.
+    Chain = 5,
+}
+
+impl UndoKind {
+    fn from_number(number: u8) -> Option<Self> {
+        Some(match number {
+            1 => UndoKind::Insert,
+            2 => UndoKind::Update,
+            3 => UndoKind::Delete,
+            4 => UndoKind::Lock,
+            5 => UndoKind::Chain,
+            _ => return None,
+        })
+    }
+}
+
+/// An undo record.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct UndoRecord {
+    pub(crate) kind: UndoKind,
+    pub(crate) done: bool,
+    pub(crate) writer: TxnId,
+    /// The writer's record before this one.
+    pub(crate) previous_record: UndoPtr,
+    /// Number of the record within its transaction: tells a statement's own changes from earlier ones.
+    pub(crate) sequence: u32,
+    pub(crate) tree: TreeId,
+    pub(crate) previous_flags: u8,
+    pub(crate) previous_writer: TxnId,
+    pub(crate) previous_undo: UndoPtr,
+    pub(crate) key: Vec<u8>,
+    pub(crate) value: Vec<u8>,
+}
+
+impl UndoRecord {
+    /// The version before, as an entry. For a lock, `current` gives the value.
+    pub(crate) fn previous<'a>(&'a self, current: &Entry<'a>) -> Entry<'a> {
+        let value = if self.kind == UndoKind::Lock { current.value } else { &self.value };
+        Entry { flags: self.previous_flags, writer: self.previous_writer, undo: self.previous_undo, value }
+    }
+
+    /// Bytes the record takes.
+    pub(crate) fn len(&self) -> usize {
+        RECORD_HEADER + self.key.len() + self.value.len()
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![0; RECORD_HEADER];
+        put_u16(&mut out, 0, self.len() as u16);
+        out[KIND_AT] = self.kind as u8;
+        out[FLAGS_AT] = self.previous_flags;
+        out[DONE_AT] = u8::from(self.done);
+        put_u16(&mut out, KEY_LEN_AT, self.key.len() as u16);
+        put_u16(&mut out, VALUE_LEN_AT, self.value.len() as u16);
+        put_u64(&mut out, WRITER_AT, self.writer.0);
+        put_u64(&mut out, PREVIOUS_RECORD_AT, self.previous_record.0);
+        put_u32(&mut out, SEQUENCE_AT, self.sequence);
+        put_u32(&mut out, TREE_AT, self.tree.0);
+        put_u64(&mut out, PREVIOUS_WRITER_AT, self.previous_writer.0);
+        put_u64(&mut out, PREVIOUS_UNDO_AT, self.previous_undo.0);
+        out.extend_from_slice(&self.key);
+        out.extend_from_slice(&self.value);
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() < RECORD_HEADER {
+            return None;
+        }
+        let len = usize::from(get_u16(bytes, 0));
+        let key_len = usize::from(get_u16(bytes, KEY_LEN_AT));
+        let value_len = usize::from(get_u16(bytes, VALUE_LEN_AT));
+        if len != RECORD_HEADER + key_len + value_len || len > bytes.len() {
+            return None;
+        }
+        Some(UndoRecord {
+            kind: UndoKind::from_number(bytes[KIND_AT])?,
+            done: bytes[DONE_AT] != 0,
+            writer: TxnId(get_u64(bytes, WRITER_AT)),
+            previous_record: UndoPtr(get_u64(bytes, PREVIOUS_RECORD_AT)),
+            sequence: get_u32(bytes, SEQUENCE_AT),
+            tree: TreeId(get_u32(bytes, TREE_AT)),
+            previous_flags: bytes[FLAGS_AT],
+            previous_writer: TxnId(get_u64(bytes, PREVIOUS_WRITER_AT)),
+            previous_undo: UndoPtr(get_u64(bytes, PREVIOUS_UNDO_AT)),
+            key: bytes[RECORD_HEADER..RECORD_HEADER + key_len].to_vec(),
+            value: bytes[RECORD_HEADER + key_len..len].to_vec(),
+        })
+    }
+}
+
+fn end_of(page: &[u8]) -> usize {
+    usize::from(get_u16(page, crate::change::UNDO_END))
+}
+
+fn check_page(page: &[u8], id: PageId) -> Result<()> {
+    let end = end_of(page);
+    if page::kind(page) != Some(PageKind::Undo) || end < FIRST_RECORD || end > page.len() {
+        return Err(Error::damaged_page(id, "an undo page is expected here"));
+    }
+    Ok(())
+}
+
+/// Reads the record at `at`.
+pub(crate) fn read(core: &Core, at: UndoPtr) -> Result<UndoRecord> {
+    let page = core.pool.shared(&core.volume, at.page(), Access::Normal)?;
+    check_page(&page, at.page())?;
+    let record = page.get(at.offset()..end_of(&page)).and_then(UndoRecord::decode);
+    record.ok_or_else(|| Error::damaged_page(at.page(), format_args!("no undo record at {}", at.offset())))
+}
+
+/// Reads every record of a page, with its position.
+pub(crate) fn read_page(core: &Core, id: PageId) -> Result<Vec<(UndoPtr, UndoRecord)>> {
+    let page = core.pool.shared(&core.volume, id, Access::Normal)?;
+    check_page(&page, id)?;
+    let end = end_of(&page);
+    let mut records = Vec::new();
+    let mut at = FIRST_RECORD;
+    while at < end {
+        let record = UndoRecord::decode(&page[at..end])
+            .ok_or_else(|| Error::damaged_page(id, format_args!("no undo record at {at}")))?;
+        let len = record.len();
+        records.push((UndoPtr::new(id, at), record));
+        at += len;
+    }
+    Ok(records)
+}
+
+/// Lets marking a record as done take part in a mini-transaction; `value`, where given, takes the place of the
+/// record's value of the same length.
+pub(crate) fn mark(mtr: &mut Mtr<'_>, at: UndoPtr, done: bool, value: Option<(&UndoRecord, &[u8])>) -> Result<()> {
+    let part = mtr.latch(at.page())?;
+    mark_latched(mtr, part, at, done, value);
+    Ok(())
+}
+
+/// Like [`mark`], with the undo page already taking part.
+pub(crate) fn mark_latched(
+    mtr: &mut Mtr<'_>,
+    part: Part,
+    at: UndoPtr,
+    done: bool,
+    value: Option<(&UndoRecord, &[u8])>,
+) {
+    if done {
+        mtr.patch(part, at.offset() + DONE_AT, &[1]);
+    }
+    if let Some((record, value)) = value {
+        debug_assert_eq!(record.value.len(), value.len());
+        mtr.patch(part, at.offset() + RECORD_HEADER + record.key.len(), value);
+    }
+}
+
+/// A directory entry: where a segment lies, and the highest transaction in it (0 while it grows).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Segment {
+    pub(crate) stream: u32,
+    pub(crate) sequence: u64,
+    pub(crate) first: PageId,
+    pub(crate) highest_txn: TxnId,
+}
+
+const DIRECTORY_VALUE: usize = 16;
+
+impl Segment {
+    pub(crate) fn key(&self) -> [u8; 12] {
+        let mut key = [0; 12];
+        key[..4].copy_from_slice(&self.stream.to_be_bytes());
+        key[4..].copy_from_slice(&self.sequence.to_be_bytes());
+        key
+    }
+
+    fn value(&self) -> [u8; DIRECTORY_VALUE] {
+        let mut value = [0; DIRECTORY_VALUE];
+        put_u64(&mut value, 0, self.first.0);
+        put_u64(&mut value, 8, self.highest_txn.0);
+        value
+    }
+
+    pub(crate) fn decode(key: &[u8], value: &[u8]) -> Option<Self> {
+        if key.len() != 12 || value.len() != DIRECTORY_VALUE {
+            return None;
+        }
+        Some(Segment {
+            stream: u32::from_be_bytes(key[..4].try_into().ok()?),
+            sequence: u64::from_be_bytes(key[4..].try_into().ok()?),
+            first: PageId(get_u64(value, 0)),
+            highest_txn: TxnId(get_u64(value, 8)),
+        })
+    }
+}
+
+/// A place to append undo records to; one transaction uses it at a time.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    id: u32,
+    segment: Option<Segment>,
+    next_sequence: u64,
+    /// Page and offset of the next record; the page is fresh when the offset is 0.
+    page: PageId,
+    offset: usize,
+}
+
+/// Where the next undo record goes, see [`Stream::prepare`].
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    page: PageId,
+    offset: usize,
+    len: usize,
+}
+
+impl Stream {
+    pub(crate) fn new(id: u32, next_sequence: u64) -> Self {
+        Stream { id, segment: None, next_sequence, page: PageId::NONE, offset: 0 }
+    }
+
+    /// Makes room for a record of `len` bytes. To be called without latches: it may start a new segment. Gives the
+    /// segment that was completed, if one was.
+    pub(crate) fn prepare(
+        &mut self,
+        core: &Core,
+        directory: &TreeRoot,
+        len: usize,
+        txn: TxnId,
+    ) -> Result<(Reserved, Option<Segment>)> {
+        debug_assert!(FIRST_RECORD + len <= core.page_size);
+        let mut completed = None;
+        if let Some(segment) = &mut self.segment {
+            segment.highest_txn = txn;
+        }
+        if self.segment.is_none() || (self.offset != 0 && self.offset + len > core.page_size) {
+            let last = self.segment.map(|s| PageId(s.first.0 + EXTENT_PAGES - 1));
+            if self.segment.is_none() || last == Some(self.page) {
+                completed = self.next_segment(core, directory, txn)?;
+            } else {
+                self.page = PageId(self.page.0 + 1);
+                self.offset = 0;
+            }
+        }
+        Ok((Reserved { page: self.page, offset: self.offset, len }, completed))
+    }
+
+    fn next_segment(&mut self, core: &Core, directory: &TreeRoot, txn: TxnId) -> Result<Option<Segment>> {
+        let tree = BTree::new(core, directory);
+        let near = self.segment.map_or(PageId::NONE, |s| s.first);
+        if let Some(full) = self.segment {
+            tree.put(&full.key(), &full.value())?;
+        }
+        let mut next =
+            Segment { stream: self.id, sequence: self.next_sequence, first: PageId::NONE, highest_txn: TxnId::NONE };
+        let mut mtr = Mtr::new(core);
+        let allocate = |mtr: &mut Mtr<'_>| {
+            next.first = mtr.allocations().allocate_extent(UNDO_PAGES, near)?;
+            Ok(next.value().to_vec())
+        };
+        tree.put_made(&mut mtr, &next.key(), DIRECTORY_VALUE, allocate)?;
+        mtr.commit()?;
+        next.highest_txn = txn;
+        self.next_sequence += 1;
+        self.page = next.first;
+        self.offset = 0;
+        Ok(self.segment.replace(next))
+    }
+
+    /// Lets the undo page take part in a mini-transaction; call before its first change.
+    pub(crate) fn latch<'c>(&self, mtr: &mut Mtr<'c>, core: &'c Core, reserved: &Reserved) -> Result<Part> {
+        if reserved.offset == 0 {
+            return Ok(mtr.add(core.pool.create(&core.volume, reserved.page)?));
+        }
+        mtr.latch(reserved.page)
+    }
+
+    /// Where the record will be: to be known before it is written, as the entry points to it.
+    pub(crate) fn position(&self, reserved: &Reserved) -> UndoPtr {
+        UndoPtr::new(reserved.page, reserved.offset.max(FIRST_RECORD))
+    }
+
+    /// Writes the record.
+    pub(crate) fn append(&mut self, mtr: &mut Mtr<'_>, part: Part, reserved: &Reserved, record: &UndoRecord) {
+        let at = reserved.offset.max(FIRST_RECORD);
+        if reserved.offset == 0 {
+            let mut end = [0; FIRST_RECORD - HEADER_LEN];
+            put_u16(&mut end, 0, FIRST_RECORD as u16);
+            mtr.format(part, PageKind::Undo, UNDO_PAGES, &end);
+        }
+        let bytes = record.encode();
+        debug_assert_eq!(bytes.len(), reserved.len);
+        mtr.undo(part, at, &bytes);
+        self.offset = at + bytes.len();
+    }
+}
