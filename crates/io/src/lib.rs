@@ -22,15 +22,34 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+#[cfg(unix)]
+mod admission;
 mod buffer;
+#[cfg(unix)]
+mod calibrate;
 mod error;
 mod queue;
+#[cfg(unix)]
+mod real;
+#[cfg(unix)]
+mod reaping;
 mod request;
+#[cfg(unix)]
+mod residency;
+#[cfg(unix)]
+mod throttled;
 
 pub use buffer::{AlignedBuffer, BUFFER_ALIGNMENT};
 pub use error::{Error, ErrorKind, Result};
 pub use queue::Queue;
 pub use request::{Completion, Direction, Durability, IoSlice, Request};
+#[cfg(unix)]
+pub use {
+    calibrate::{Calibration, CalibrationPlan, calibrate},
+    real::{Backend, BackendReport, RealDisk, RealFile, RealOptions},
+    residency::{Cached, Residency, residency},
+    throttled::{Profile, ThrottledDisk},
+};
 
 /// Smallest unit a device is trusted to write whole, in bytes.
 pub const SECTOR: usize = 512;
@@ -235,4 +254,5 @@ pub trait File: Send + Sync + fmt::Debug {
     fn as_any(&self) -> &dyn Any;
 }
 
+pub mod sim;
 pub mod stats;

@@ -1,0 +1,192 @@
+//! The real file system: files by `pread`/`pwrite` with direct or uncached I/O where it works, queues over `io_uring`
+//! or a pool of threads.
+
+use crate::admission::{PREFETCH_DEPTH_DEFAULT, Shared};
+use crate::{Calibration, Disk, Error, File, OpenOptions, Queue, Result, stats};
+use std::any::Any;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+mod file;
+mod job;
+mod lock;
+mod mode;
+pub(crate) mod sys;
+mod threads;
+mod transfer;
+#[cfg(target_os = "linux")]
+mod uring;
+
+pub use file::RealFile;
+pub(crate) use file::Settled;
+
+/// What queues are made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Backend {
+    /// `io_uring` where it works, else threads.
+    #[default]
+    Auto,
+    /// `io_uring(7)`; where it does not work, threads, and the report says why.
+    Uring,
+    /// `preadv`/`pwritev` on a pool of threads.
+    Threads,
+}
+
+/// What was asked for, what queues really use, and why.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BackendReport {
+    /// What the caller asked for.
+    pub requested: Backend,
+    /// What is in force; never [`Backend::Auto`].
+    pub effective: Backend,
+    /// Why, in one sentence for a user.
+    pub reason: String,
+}
+
+/// How a [`RealDisk`] works.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RealOptions {
+    /// What queues are made of.
+    pub backend: Backend,
+    /// Prefetch requests at the device at one time, until a calibration says otherwise. Default 64, at least 1.
+    pub prefetch_depth: usize,
+    /// Threads of one queue of [`Backend::Threads`]. Default 64, at least 1; started as they are needed.
+    pub queue_threads: usize,
+}
+
+impl Default for RealOptions {
+    fn default() -> Self {
+        RealOptions { backend: Backend::Auto, prefetch_depth: PREFETCH_DEPTH_DEFAULT, queue_threads: 64 }
+    }
+}
+
+/// The file system of this machine.
+#[derive(Debug)]
+pub struct RealDisk {
+    options: RealOptions,
+    backend: OnceLock<BackendReport>,
+    shared: Arc<Shared>,
+}
+
+impl RealDisk {
+    /// A view of the file system. Nothing is tried before it is needed.
+    pub fn new(options: RealOptions) -> Self {
+        let shared = Arc::new(Shared::new(options.prefetch_depth));
+        RealDisk { options, backend: OnceLock::new(), shared }
+    }
+
+    /// What queues are made of, and why. Tried at the first call.
+    pub fn queue_backend(&self) -> &BackendReport {
+        self.backend.get_or_init(|| probe_backend(self.options.backend))
+    }
+
+    /// Prefetch requests that may be at the device at one time.
+    pub fn prefetch_depth(&self) -> usize {
+        self.shared.admission.prefetch_depth()
+    }
+
+    /// Sets [`RealDisk::prefetch_depth`]; at least 1.
+    pub fn set_prefetch_depth(&self, depth: usize) {
+        self.shared.admission.set_prefetch_depth(depth);
+    }
+
+    /// What the running load has shown of the device so far, and what [`RealDisk::set_calibration`] gave.
+    pub fn calibration(&self) -> Calibration {
+        self.shared.admission.calibration()
+    }
+
+    /// Takes over a measured calibration: prefetch depth and pacing of maintenance follow it.
+    pub fn set_calibration(&self, calibration: &Calibration) {
+        self.shared.admission.calibrate(calibration);
+    }
+}
+
+impl Default for RealDisk {
+    fn default() -> Self {
+        Self::new(RealOptions::default())
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn probe_backend(requested: Backend) -> BackendReport {
+    let report = |effective, reason| BackendReport { requested, effective, reason };
+    if requested == Backend::Threads {
+        return report(Backend::Threads, "threads were asked for".to_owned());
+    }
+    match uring::probe() {
+        Ok(()) => report(Backend::Uring, "io_uring works here".to_owned()),
+        Err(why) => report(Backend::Threads, why),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn probe_backend(requested: Backend) -> BackendReport {
+    let reason = match requested {
+        Backend::Threads => "threads were asked for",
+        _ => "io_uring exists on Linux only",
+    };
+    BackendReport { requested, effective: Backend::Threads, reason: reason.to_owned() }
+}
+
+impl Disk for RealDisk {
+    fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn File>> {
+        Ok(Arc::new(RealFile::open(path, options, &self.shared)?))
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        path.try_exists().map_err(|e| Error::from_os("look for", path, "", e))
+    }
+
+    fn list(&self, folder: &Path) -> Result<Vec<String>> {
+        let os = |e| Error::from_os("list", folder, "", e);
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(folder).map_err(os)? {
+            let entry = entry.map_err(os)?;
+            let is_folder = entry.file_type().map_err(os)?.is_dir();
+            // A name that is not UTF-8 is not one of ours.
+            if let (false, Ok(name)) = (is_folder, entry.file_name().into_string()) {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn create_dir(&self, folder: &Path) -> Result<()> {
+        match std::fs::create_dir(folder) {
+            Err(_) if folder.is_dir() => Ok(()),
+            other => other.map_err(|e| Error::from_os("create folder", folder, "", e)),
+        }
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        std::fs::remove_file(path).map_err(|e| Error::from_os("remove", path, "", e))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        std::fs::rename(from, to).map_err(|e| Error::from_os("rename", from, format!("to {to:?}"), e))
+    }
+
+    fn sync_dir(&self, folder: &Path) -> Result<()> {
+        let synced = std::fs::File::open(folder).and_then(|f| f.sync_all());
+        synced.map_err(|e| Error::from_os("sync folder", folder, "", e))
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Any + Send + Sync>> {
+        lock::lock(path)
+    }
+
+    fn queue(&self, depth: usize) -> Result<Arc<dyn Queue>> {
+        #[cfg(target_os = "linux")]
+        if self.queue_backend().effective == Backend::Uring {
+            // A single ring may still fail, for example by a limit on locked memory; threads always work.
+            if let Ok(queue) = uring::UringQueue::new(depth, &self.shared) {
+                return Ok(Arc::new(queue));
+            }
+        }
+        Ok(Arc::new(threads::ThreadQueue::new(depth, self.options.queue_threads, &self.shared)))
+    }
+
+    fn stats(&self) -> &stats::Stats {
+        &self.shared.stats
+    }
+}

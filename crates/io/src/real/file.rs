@@ -1,0 +1,359 @@
+//! An open file of the real file system.
+//!
+//! # Invariants
+//! 1. `poisoned` is set before the failure of a write or sync is reported to anybody, and never cleared.
+//! 2. Requests that can be seen to be wrong (unaligned, on a read-only handle, too many slices) fail before they reach
+//!    the system, and poison nothing.
+#![expect(unsafe_code, reason = "hands addresses to the system")]
+
+use crate::admission::Shared;
+use crate::real::transfer::{Step, Transfer};
+use crate::real::{mode, sys};
+use crate::stats::Operation;
+use crate::{AlignedBuffer, Class, Direction, Durability, Error, ErrorKind, File, IoSlice, Mode, ModeReport};
+use crate::{OpenOptions, Result};
+use gannet_base::clock::{self, Instant};
+use gannet_base::sync::Mutex;
+use std::any::Any;
+use std::os::fd::{AsRawFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Buffered files are dropped from the OS cache whenever this many bytes went through it.
+const FORGET_EVERY: u64 = 32 << 20;
+
+/// The most slices one request may have.
+const SLICES_MAX: usize = 1024;
+
+/// A file opened by a [`crate::RealDisk`].
+#[derive(Debug)]
+pub struct RealFile {
+    file: std::fs::File,
+    path: PathBuf,
+    writable: bool,
+    mode: ModeReport,
+    alignment: usize,
+    atomic_max: usize,
+    /// Flags of every transfer, from the mode.
+    base_flags: i32,
+    /// Whether `RWF_DSYNC` works here; cleared for good when the system refuses it.
+    durable_writes: AtomicBool,
+    poisoned: AtomicBool,
+    cached: AtomicU64,
+    /// Held while the size changes.
+    sizing: Mutex<()>,
+    shared: Arc<Shared>,
+}
+
+impl RealFile {
+    pub(super) fn open(path: &Path, options: &OpenOptions, shared: &Arc<Shared>) -> Result<Self> {
+        let file = std::fs::OpenOptions::new()
+            .read(true)
+            .write(options.write)
+            .create(options.create && options.write)
+            .create_new(options.create_new)
+            .open(path)
+            .map_err(|e| Error::from_os("open", path, "", e))?;
+        let probed = mode::probe(&file, options.mode);
+        Ok(RealFile {
+            file,
+            path: path.to_owned(),
+            writable: options.write,
+            base_flags: if probed.report.effective == Mode::Uncached { sys::RWF_DONTCACHE } else { 0 },
+            mode: probed.report,
+            alignment: probed.alignment,
+            atomic_max: probed.atomic_max,
+            durable_writes: AtomicBool::new(cfg!(target_os = "linux")),
+            poisoned: AtomicBool::new(false),
+            cached: AtomicU64::new(0),
+            sizing: Mutex::new(()),
+            shared: Arc::clone(shared),
+        })
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+
+    pub(crate) fn path_ref(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn report(&self) -> &ModeReport {
+        &self.mode
+    }
+
+    pub(crate) fn alignment_bytes(&self) -> usize {
+        self.alignment
+    }
+
+    pub(crate) fn poison(&self) {
+        self.poisoned.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn no_durable_writes(&self) {
+        self.durable_writes.store(false, Ordering::Relaxed);
+    }
+
+    /// The `RWF_` flags of a transfer.
+    pub(crate) fn flags(&self, direction: Direction) -> i32 {
+        let (durability, atomic) = match direction {
+            Direction::Read => return self.base_flags,
+            Direction::Write(durability) => (durability, 0),
+            Direction::WriteAtomic(durability) => (durability, sys::RWF_ATOMIC),
+        };
+        let through = durability == Durability::Durable && self.durable_writes.load(Ordering::Relaxed);
+        self.base_flags | atomic | if through { sys::RWF_DSYNC } else { 0 }
+    }
+
+    /// Finds what is wrong with a request before the system sees it; gives its length.
+    pub(crate) fn check(&self, direction: Direction, offset: u64, slices: &[IoSlice]) -> Result<usize> {
+        let operation = if direction == Direction::Read { "read" } else { "write" };
+        let invalid = |text: String| Err(Error::new(ErrorKind::Invalid, operation, &self.path, text));
+        let total: usize = slices.iter().map(|s| s.len).sum();
+        if direction != Direction::Read {
+            self.check_writable(operation)?;
+        }
+        if slices.len() > SLICES_MAX {
+            return invalid(format!("{} slices, at most {SLICES_MAX} are possible", slices.len()));
+        }
+        if offset.checked_add(total as u64).is_none_or(|end| end > i64::MAX as u64) {
+            return invalid(format!("{total} bytes at offset {offset} are behind any file's end"));
+        }
+        if self.mode.effective == Mode::Direct {
+            let mask = self.alignment - 1;
+            let bits = slices.iter().fold(offset as usize, |bits, s| bits | s.len | s.address.addr());
+            if bits & mask != 0 {
+                let text = format!(
+                    "{total} bytes at offset {offset}: offset, lengths and addresses must be multiples of {}",
+                    self.alignment
+                );
+                return invalid(text);
+            }
+        }
+        if let Direction::WriteAtomic(_) = direction {
+            let fits = slices.len() == 1 && total.is_power_of_two() && total <= self.atomic_max;
+            if !fits || !offset.is_multiple_of(total as u64) {
+                let text = format!(
+                    "{total} bytes in {} slices at offset {offset} cannot be written atomically; the device \
+                     writes aligned powers of two up to {} bytes whole",
+                    slices.len(),
+                    self.atomic_max
+                );
+                return invalid(text);
+            }
+        }
+        Ok(total)
+    }
+
+    fn check_writable(&self, operation: &'static str) -> Result<()> {
+        if !self.writable {
+            let text = "it is open for reading only";
+            return Err(Error::new(ErrorKind::Invalid, operation, &self.path, text));
+        }
+        if self.is_poisoned() {
+            let text =
+                "an earlier write or sync failed; what the device kept is unknown until it is opened anew";
+            return Err(Error::new(ErrorKind::Poisoned, operation, &self.path, text));
+        }
+        Ok(())
+    }
+
+    /// Runs a whole checked transfer in the calling thread.
+    ///
+    /// # Safety
+    /// The memory of `slices` must be as [`crate::Queue::submit`] asks.
+    pub(crate) unsafe fn run(&self, direction: Direction, offset: u64, slices: &[IoSlice]) -> Result<()> {
+        let total = self.check(direction, offset, slices)?;
+        if total == 0 {
+            return Ok(());
+        }
+        let mut transfer = Transfer::new(self, direction, offset, total);
+        let mut pieces = Vec::new();
+        loop {
+            let answer = match transfer.step() {
+                Step::Done => return Ok(()),
+                Step::Sync => self.file.sync_data().map(|()| 0),
+                Step::Transfer(flags) => {
+                    let (write, at) = (transfer.is_write(), transfer.position());
+                    match slices {
+                        // SAFETY: promised by the caller; the slices lie inside the ones handed in.
+                        [one] => unsafe {
+                            sys::transfer(self.fd(), write, &[transfer.rest_of(one)], at, flags)
+                        },
+                        _ => {
+                            transfer.rest(slices, &mut pieces);
+                            // SAFETY: as above.
+                            unsafe { sys::transfer(self.fd(), write, &pieces, at, flags) }
+                        }
+                    }
+                }
+            };
+            transfer.advance(self, answer)?;
+        }
+    }
+
+    /// Counts a finished request; `dispatched` is when it left for the device.
+    pub(crate) fn settle(&self, done: &Settled, now: Instant, ok: bool) {
+        self.shared.settle(done, now, ok);
+        if self.mode.effective == Mode::Buffered {
+            let bytes = done.bytes as u64;
+            let before = self.cached.fetch_add(bytes, Ordering::Relaxed);
+            if before / FORGET_EVERY != (before + bytes) / FORGET_EVERY {
+                sys::forget(&self.file);
+            }
+        }
+    }
+
+    fn transfer_here(&self, class: Class, direction: Direction, offset: u64, slice: IoSlice) -> Result<()> {
+        let submitted = clock::now();
+        let depth = self.shared.admission.enter(class);
+        // SAFETY: the slice was made from a reference that the public caller holds during the whole call, exclusive
+        // for reads; for writes the memory is only read.
+        let result = unsafe { self.run(direction, offset, &[slice]) };
+        self.shared.admission.leave(class);
+        let done = Settled { class, direction, bytes: slice.len, submitted, dispatched: submitted, depth };
+        self.settle(&done, clock::now(), result.is_ok());
+        result
+    }
+
+    fn write_zeros(&self, offset: u64, len: u64) -> Result<()> {
+        let zeros = AlignedBuffer::zeroed(1 << 20);
+        let mut at = offset.next_multiple_of(self.alignment as u64);
+        let end = offset + len;
+        while at < end {
+            let piece = (end - at).min(zeros.len() as u64);
+            // Direct writes are whole blocks; what this adds behind the end is cut off again below.
+            let piece = piece.next_multiple_of(self.alignment as u64);
+            self.write_at(Class::Maintenance, at, &zeros[..piece as usize], Durability::Cached)?;
+            at += piece;
+        }
+        self.file.set_len(end).map_err(|e| Error::from_os("allocate", &self.path, "", e))
+    }
+}
+
+/// What is counted of a request when it has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settled {
+    pub(crate) class: Class,
+    pub(crate) direction: Direction,
+    pub(crate) bytes: usize,
+    pub(crate) submitted: Instant,
+    pub(crate) dispatched: Instant,
+    /// Requests at the device when this one left, itself included.
+    pub(crate) depth: usize,
+}
+
+impl File for RealFile {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn mode(&self) -> &ModeReport {
+        &self.mode
+    }
+
+    fn alignment(&self) -> usize {
+        self.alignment
+    }
+
+    fn read_at(&self, class: Class, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let slice = IoSlice { address: buffer.as_mut_ptr(), len: buffer.len() };
+        self.transfer_here(class, Direction::Read, offset, slice)
+    }
+
+    fn write_at(&self, class: Class, offset: u64, buffer: &[u8], durability: Durability) -> Result<()> {
+        let slice = IoSlice { address: buffer.as_ptr().cast_mut(), len: buffer.len() };
+        self.transfer_here(class, Direction::Write(durability), offset, slice)
+    }
+
+    fn sync(&self, class: Class) -> Result<()> {
+        self.check_writable("sync")?;
+        let start = clock::now();
+        let result = loop {
+            match self.file.sync_data() {
+                Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+                other => break other,
+            }
+        };
+        if result.is_err() {
+            self.poison();
+        }
+        let now = clock::now();
+        self.shared.stats.record(class, Operation::Sync, 0, now - start, result.is_ok());
+        if self.mode.effective == Mode::Buffered {
+            sys::forget(&self.file);
+        }
+        result.map_err(|e| Error::from_os("sync", &self.path, "", e))
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> Result<()> {
+        self.check_writable("allocate")?;
+        if len == 0 {
+            return Ok(());
+        }
+        let _sizing = self.sizing.lock();
+        let before = self.len()?;
+        let result = match sys::allocate(&self.file, offset, len) {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => {
+                // What is inside the file may hold data and stays as it is.
+                let start = offset.max(before);
+                let end = offset.saturating_add(len);
+                if start < end { self.write_zeros(start, end - start) } else { Ok(()) }
+            }
+            other => {
+                let detail = format!("{len} bytes at offset {offset}");
+                other.map_err(|e| Error::from_os("allocate", &self.path, detail, e))
+            }
+        };
+        if result.is_err() && self.len().is_ok_and(|now| now > before) {
+            // Part of it may have been given; the size goes back, and with it the blocks.
+            self.file.set_len(before).map_err(|e| Error::from_os("truncate", &self.path, "", e))?;
+        }
+        result
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.check_writable("truncate")?;
+        let _sizing = self.sizing.lock();
+        self.file
+            .set_len(len)
+            .map_err(|e| Error::from_os("truncate", &self.path, format!("to {len} bytes"), e))
+    }
+
+    fn len(&self) -> Result<u64> {
+        match self.file.metadata() {
+            Ok(metadata) => Ok(metadata.len()),
+            Err(error) => Err(Error::from_os("ask for the size of", &self.path, "", error)),
+        }
+    }
+
+    fn is_poisoned(&self) -> bool {
+        self.poisoned.load(Ordering::SeqCst)
+    }
+
+    fn atomic_write_max(&self) -> usize {
+        self.atomic_max
+    }
+
+    fn cached_bytes(&self) -> Option<u64> {
+        sys::cached_bytes(&self.file)
+    }
+
+    fn drop_cache(&self) {
+        sys::forget(&self.file);
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Drop for RealFile {
+    fn drop(&mut self) {
+        if self.mode.effective == Mode::Buffered {
+            sys::forget(&self.file);
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! The queue over `io_uring(7)` (Linux 5.10 and later).
+//!
+//! # Invariants
+//! 1. The submission ring is touched under `inner` only, and is empty whenever `inner` is free: a batch is pushed and
+//!    entered as one. `inner` is never held while waiting for completions.
+//! 2. The completion ring is touched by the reaper only (see [`crate::reaping`]).
+//! 3. `slots[i]` is occupied exactly while the kernel may still answer for it; the address lists the kernel reads
+//!    (`pieces[i]`) do not change meanwhile.
+//! 4. At most `Scheduler::slots(depth)` requests are at the device, which both rings have room for.
+//!
+//! The ring is set up without `SINGLE_ISSUER`, `DEFER_TASKRUN` and `COOP_TASKRUN`: with any of them a completion may have
+//! to wait until the thread that *submitted* enters the kernel again, and here nobody may depend on that thread.
+#![expect(unsafe_code, reason = "the rings are shared with the kernel")]
+
+use crate::admission::{Scheduler, Shared};
+use crate::real::job::Job;
+use crate::real::sys::TRANSFER_MAX;
+use crate::real::transfer::Step;
+use crate::reaping::Reaping;
+use crate::{Completion, Queue, Request, Result};
+use gannet_base::clock;
+use gannet_base::sync::Mutex;
+use io_uring::{IoUring, Probe, opcode, squeue, types};
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// `user_data` of a request that only wakes the reaper.
+const WAKE: u64 = u64::MAX;
+const ENTER_GETEVENTS: u32 = 1;
+/// Completions taken at once.
+const BATCH: usize = 128;
+
+/// Address lists of one slot, read by the kernel.
+#[derive(Default)]
+struct Pieces(Vec<libc::iovec>);
+
+// SAFETY: only addresses; who may touch the memory is settled by the contract of `Queue::submit`.
+unsafe impl Send for Pieces {}
+
+struct Inner {
+    scheduler: Scheduler<Job>,
+    slots: Vec<Option<Job>>,
+    pieces: Vec<Pieces>,
+    free: Vec<u32>,
+}
+
+/// What the reaper works with; locked by the reaper only, so nobody ever waits for it.
+#[derive(Default)]
+struct Harvest {
+    answers: Vec<(u64, i32)>,
+    ended: Vec<(Job, Result<()>)>,
+}
+
+pub(super) struct UringQueue {
+    ring: IoUring,
+    inner: Mutex<Inner>,
+    harvest: Mutex<Harvest>,
+    reaping: Reaping,
+    outstanding: AtomicUsize,
+}
+
+/// Whether `io_uring` works here; the error says why not.
+pub(super) fn probe() -> std::result::Result<(), String> {
+    let ring = IoUring::new(4).map_err(|e| format!("the system refuses io_uring ({e})"))?;
+    if !ring.params().is_feature_nodrop() || !ring.params().is_feature_submit_stable() {
+        return Err("io_uring of this kernel is too old (before Linux 5.5)".to_owned());
+    }
+    let mut known = Probe::new();
+    ring.submitter()
+        .register_probe(&mut known)
+        .map_err(|e| format!("io_uring cannot be asked what it supports ({e})"))?;
+    let wanted = [
+        ("nop", opcode::Nop::CODE),
+        ("read", opcode::Read::CODE),
+        ("write", opcode::Write::CODE),
+        ("readv", opcode::Readv::CODE),
+        ("writev", opcode::Writev::CODE),
+        ("fsync", opcode::Fsync::CODE),
+    ];
+    for (name, code) in wanted {
+        if !known.is_supported(code) {
+            return Err(format!("io_uring of this kernel does not know {name}"));
+        }
+    }
+    // Some sandboxes let the ring be set up and refuse to enter it.
+    // SAFETY: a no-op refers to no memory, and the ring is not shared.
+    unsafe { ring.submission_shared().push(&opcode::Nop::new().build()) }.expect("the ring is empty");
+    ring.submit_and_wait(1).map_err(|e| format!("the system refuses to run io_uring ({e})"))?;
+    Ok(())
+}
+
+impl UringQueue {
+    pub(super) fn new(depth: usize, shared: &Arc<Shared>) -> io::Result<Self> {
+        let slots = Scheduler::<Job>::slots(depth);
+        // One more than the slots, for a wake-up.
+        let entries = (slots + 1).next_power_of_two() as u32;
+        let inner = Inner {
+            scheduler: Scheduler::new(depth, Arc::clone(shared)),
+            slots: std::iter::repeat_with(|| None).take(slots).collect(),
+            pieces: std::iter::repeat_with(Pieces::default).take(slots).collect(),
+            free: (0..slots as u32).rev().collect(),
+        };
+        Ok(UringQueue {
+            ring: IoUring::new(entries)?,
+            inner: Mutex::new(inner),
+            harvest: Mutex::default(),
+            reaping: Reaping::default(),
+            outstanding: AtomicUsize::new(0),
+        })
+    }
+
+    /// Sends whatever may go to the device.
+    fn pump(&self, inner: &mut Inner) {
+        while let Some((mut job, depth)) = inner.scheduler.next() {
+            let slot = inner.free.pop().expect("the scheduler admits no more than there are slots");
+            job.dispatch(depth);
+            inner.slots[slot as usize] = Some(job);
+            self.push_step(inner, slot);
+        }
+        self.flush();
+    }
+
+    /// Puts the next step of the job in `slot` into the submission ring.
+    fn push_step(&self, inner: &mut Inner, slot: u32) {
+        let Inner { slots, pieces, .. } = inner;
+        let job = slots[slot as usize].as_ref().expect("the slot was filled by the caller");
+        let fd = types::Fd(job.file().fd());
+        let (transfer, pieces) = (&job.transfer, &mut pieces[slot as usize].0);
+        let (at, write) = (transfer.position(), transfer.is_write());
+        let entry = match (transfer.step(), job.request.slices.as_slice()) {
+            (Step::Transfer(flags), [one]) => {
+                let rest = transfer.rest_of(one);
+                let (start, len) = (rest.iov_base.cast::<u8>(), rest.iov_len.min(TRANSFER_MAX) as u32);
+                match write {
+                    true => opcode::Write::new(fd, start, len).offset(at).rw_flags(flags as _).build(),
+                    false => opcode::Read::new(fd, start, len).offset(at).rw_flags(flags as _).build(),
+                }
+            }
+            (Step::Transfer(flags), slices) => {
+                transfer.rest(slices, pieces);
+                let (list, count) = (pieces.as_ptr(), pieces.len() as u32);
+                match write {
+                    true => opcode::Writev::new(fd, list, count).offset(at).rw_flags(flags as _).build(),
+                    false => opcode::Readv::new(fd, list, count).offset(at).rw_flags(flags as _).build(),
+                }
+            }
+            (Step::Sync | Step::Done, _) => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
+        };
+        self.push(&entry.user_data(u64::from(slot)));
+    }
+
+    /// Puts an entry into the submission ring; the caller holds `inner`.
+    fn push(&self, entry: &squeue::Entry) {
+        // SAFETY: the caller holds `inner` (invariant 1). The entry refers to memory that stays valid until its
+        // completion: by the contract of `Queue::submit`, and by invariant 3 for address lists.
+        unsafe { self.ring.submission_shared().push(entry) }.expect("the ring has room for every slot");
+    }
+
+    /// Hands everything in the submission ring to the kernel, normally by one call; the caller holds `inner`.
+    fn flush(&self) {
+        // SAFETY: the caller holds `inner` (invariant 1).
+        while !unsafe { self.ring.submission_shared().is_empty() } {
+            match self.ring.submit() {
+                Ok(_) => {}
+                Err(error) => Self::tolerate(&error),
+            }
+        }
+    }
+
+    /// Lets the passing troubles of entering the kernel pass.
+    fn tolerate(error: &io::Error) {
+        match error.raw_os_error() {
+            Some(libc::EINTR) => {}
+            Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => gannet_base::thread::yield_now(),
+            _ => panic!("io_uring stopped working: {error}"),
+        }
+    }
+
+    /// Takes up to a batch of answers; only the reaper calls this.
+    fn take_answers(&self, answers: &mut Vec<(u64, i32)>) {
+        // SAFETY: the caller is the reaper (invariant 2).
+        let ring = unsafe { self.ring.completion_shared() };
+        answers.extend(ring.take(BATCH).map(|entry| (entry.user_data(), entry.result())));
+    }
+
+    /// Runs the completions of what has ended; with `wait` waits for at least one answer. Only the reaper calls this.
+    fn reap(&self, wait: bool) {
+        let harvest = &mut *self.harvest.lock();
+        harvest.answers.clear();
+        self.take_answers(&mut harvest.answers);
+        while wait && harvest.answers.is_empty() {
+            // SAFETY: no argument is passed to the kernel.
+            let waited =
+                unsafe { self.ring.submitter().enter::<libc::sigset_t>(0, 1, ENTER_GETEVENTS, None) };
+            if let Err(error) = waited {
+                Self::tolerate(&error);
+            }
+            self.take_answers(&mut harvest.answers);
+        }
+        if harvest.answers.is_empty() {
+            return;
+        }
+        self.digest(harvest);
+        let now = clock::now();
+        for (job, result) in harvest.ended.drain(..) {
+            // Not counted any more when its owner hears of it.
+            self.outstanding.fetch_sub(1, Ordering::Release);
+            job.end(result, now);
+        }
+    }
+
+    /// Sorts answers into jobs that have ended and jobs that go on, and sends what may go now.
+    fn digest(&self, harvest: &mut Harvest) {
+        let inner = &mut *self.inner.lock();
+        for &(slot, answer) in &harvest.answers {
+            if slot == WAKE {
+                continue;
+            }
+            let place = &mut inner.slots[slot as usize];
+            let mut job = place.take().expect("the kernel answers once for each slot");
+            let answer =
+                if answer < 0 { Err(io::Error::from_raw_os_error(-answer)) } else { Ok(answer as usize) };
+            let file = crate::real::job::file_of(&job.request).expect("checked when the job was made");
+            let result = match job.transfer.advance(file, answer) {
+                Ok(Step::Done) => Ok(()),
+                Ok(_) => {
+                    *place = Some(job);
+                    self.push_step(inner, slot as u32);
+                    continue;
+                }
+                Err(error) => Err(error),
+            };
+            inner.free.push(slot as u32);
+            inner.scheduler.finished(job.request.class);
+            harvest.ended.push((job, result));
+        }
+        self.pump(inner);
+    }
+}
+
+// SAFETY: requests reach the kernel as they were given, and are told to have ended only when the kernel has answered.
+impl Queue for UringQueue {
+    unsafe fn submit(&self, requests: Vec<Request>, completion: &Arc<dyn Completion>) {
+        let now = clock::now();
+        self.outstanding.fetch_add(requests.len(), Ordering::Relaxed);
+        let mut refused = Vec::new();
+        {
+            let inner = &mut *self.inner.lock();
+            for request in requests {
+                match Job::new(request, completion, now) {
+                    Ok(job) => inner.scheduler.push(job.request.class, job),
+                    Err(end) => refused.push(end),
+                }
+            }
+            self.pump(inner);
+        }
+        if refused.is_empty() {
+            return;
+        }
+        for (token, result) in refused {
+            self.outstanding.fetch_sub(1, Ordering::Release);
+            completion.complete(token, result);
+        }
+        if self.reaping.announce() {
+            let _inner = self.inner.lock();
+            self.push(&opcode::Nop::new().build().user_data(WAKE));
+            self.flush();
+        }
+    }
+
+    fn wait_until(&self, done: &mut dyn FnMut() -> bool) {
+        self.reaping.wait_until(done, || self.reap(true));
+    }
+
+    fn poll(&self) {
+        self.reaping.poll(|| self.reap(false));
+    }
+
+    fn in_flight(&self) -> usize {
+        self.outstanding.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for UringQueue {
+    fn drop(&mut self) {
+        // The kernel still writes to memory of requests at the device.
+        while self.in_flight() > 0 {
+            self.reap(true);
+        }
+    }
+}
+
+impl fmt::Debug for UringQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "UringQueue({} in flight)", self.in_flight())
+    }
+}
