@@ -48,7 +48,7 @@ impl Poison {
 pub(crate) struct Core {
     pub(crate) pool: Arc<Pool>,
     pub(crate) volume: Arc<Volume>,
-    pub(crate) log: Arc<Log>,
+    pub(crate) log: Log,
     pub(crate) space: Space,
     pub(crate) budget: Budget,
     pub(crate) poison: Arc<Poison>,
@@ -62,7 +62,7 @@ impl Core {
     pub(crate) fn new(
         pool: Arc<Pool>,
         volume: Arc<Volume>,
-        log: Arc<Log>,
+        log: Log,
         space: Space,
         budget: Budget,
         wal_limit: u64,

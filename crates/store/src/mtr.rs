@@ -102,8 +102,8 @@ impl<'c> Mtr<'c> {
         match node.search(key) {
             Ok(slot) => self.node(part, &NodeOp::Replace { slot, payload }),
             Err(slot) => {
-                let suffix = node.suffix_to_store(slot, key);
-                self.node(part, &NodeOp::Insert { slot, suffix, payload });
+                let suffix = node.suffix_to_store(slot, key).to_vec();
+                self.node(part, &NodeOp::Insert { slot, suffix: &suffix, payload });
             }
         }
     }

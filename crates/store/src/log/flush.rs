@@ -1,0 +1,310 @@
+//! Flushing: group commit without a timer.
+//!
+//! Whoever waits for an LSN and finds a free slot writes everything appended so far, for everybody; the others sleep
+//! until the write that covers them is done. Up to `max_in_flight` writes are at the device at one time.
+//!
+//! # Invariants
+//! 1. No two writes in flight touch one block. While the last write ends inside a block, the next one must wait for it,
+//!    so when several committers are active a write ends with a filler that completes its block.
+//! 2. `durable` only advances over a contiguous prefix of completed writes.
+//! 3. Nobody sleeps while a slot is free and bytes that he waits for are not handed to the device: every change of
+//!    that condition (a write begun with more left over, a write ended) wakes one sleeper whose bytes are not.
+//! 4. After the first failed write nothing more is written, `durable` stands still, and everybody is told why.
+//!
+//! # A crash at any point
+//! A write begins at a block boundary and, when the log's end lies inside that block, repeats the bytes that are
+//! durable in it already. The device tears writes at sectors only, and each sector then holds its old or its new bytes; of
+//! a sector that holds durable bytes both carry those same bytes at the same place. So a torn rewrite never harms what was
+//! acknowledged. What is behind the acknowledged bytes is a valid record or fails verification. A write further on may
+//! survive while an earlier one is lost: its records lie behind a hole, claim a durable LSN not beyond the hole, and
+//! were never acknowledged, because of invariant 2.
+
+use super::Inner;
+use super::append::State;
+use super::segment::BLOCK;
+use crate::{Error, Result};
+use gannet_base::sync::{MutexGuard, park, unpark_one};
+use gannet_io::{AlignedBuffer, Class, Durability};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+/// Most bytes of one write.
+pub(crate) const WRITE_MAX: u64 = 512 << 10;
+/// Bytes copied out of the ring under one hold of the mutex.
+const COPY_MAX: usize = 64 << 10;
+/// Writes that go on ending at block boundaries after committers were last seen waiting for each other.
+const CROWD: u32 = 64;
+
+const WAITING: u32 = 0;
+const COVERED: u32 = 1;
+const LEAD: u32 = 2;
+const FAILED: u32 = 3;
+
+/// Somebody asleep until `lsn` is durable, or until it is his turn to write.
+#[derive(Debug)]
+struct Waiter {
+    lsn: u64,
+    state: AtomicU32,
+}
+
+impl Waiter {
+    fn key(&self) -> usize {
+        std::ptr::from_ref(&self.state) as usize
+    }
+
+    fn wait(&self) -> u32 {
+        loop {
+            let state = self.state.load(Acquire);
+            if state != WAITING {
+                return state;
+            }
+            park(self.key(), || self.state.load(Acquire) == WAITING, None);
+        }
+    }
+
+    fn wake(&self) {
+        unpark_one(self.key());
+    }
+}
+
+/// A write at the device.
+#[derive(Debug)]
+struct Flight {
+    to: u64,
+    done: bool,
+}
+
+/// The part of the log's state that flushing owns.
+#[derive(Debug)]
+pub(crate) struct FlushState {
+    /// Everything below is on the device.
+    pub(crate) durable: u64,
+    /// Everything below is on the device or on its way.
+    pub(crate) submitted: u64,
+    /// The flusher sleeps until something is appended.
+    pub(crate) flusher_idle: bool,
+    /// The flusher is to end.
+    pub(crate) flusher_stop: bool,
+    flights: VecDeque<Flight>,
+    buffers: Vec<AlignedBuffer>,
+    waiters: Vec<Arc<Waiter>>,
+    poisoned: Option<String>,
+    /// Writes left that end at a block boundary.
+    crowd: u32,
+    max_in_flight: usize,
+}
+
+impl FlushState {
+    /// Nothing appended behind `end`.
+    pub(crate) fn new(end: u64, max_in_flight: usize, write_max: u64) -> Self {
+        FlushState {
+            durable: end,
+            submitted: end,
+            flusher_idle: false,
+            flusher_stop: false,
+            flights: VecDeque::with_capacity(max_in_flight * 2),
+            buffers: (0..max_in_flight).map(|_| AlignedBuffer::zeroed(write_max as usize)).collect(),
+            waiters: Vec::new(),
+            poisoned: None,
+            crowd: 0,
+            max_in_flight,
+        }
+    }
+
+    /// Moves to `end`, everything below it being durable, with nothing in flight.
+    pub(crate) fn restart_at(&mut self, end: u64) {
+        assert!(self.flights.is_empty(), "no write is in flight before the log is started");
+        (self.durable, self.submitted) = (end, end);
+    }
+
+    /// Fails when an earlier write failed.
+    pub(crate) fn check(&self) -> Result<()> {
+        match &self.poisoned {
+            Some(cause) => Err(Error::Poisoned(cause.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// A write buffer, while no write is in flight.
+    pub(crate) fn idle_buffer(&mut self) -> &mut AlignedBuffer {
+        assert!(self.flights.is_empty(), "no write is in flight before the log is started");
+        self.buffers.last_mut().expect("every slot is free")
+    }
+
+    /// Refuses everything from now on because of `cause`.
+    pub(crate) fn refuse(&mut self, cause: &Error) {
+        self.poison(cause.to_string()).iter().for_each(|waiter| waiter.wake());
+    }
+
+    fn poison(&mut self, cause: String) -> Vec<Arc<Waiter>> {
+        self.poisoned.get_or_insert(cause);
+        self.waiters.drain(..).inspect(|waiter| waiter.state.store(FAILED, Release)).collect()
+    }
+
+    /// Whether a write of bytes not submitted yet may start now.
+    fn may_start(&self) -> bool {
+        let block_is_free =
+            self.submitted.is_multiple_of(BLOCK) || self.flights.back().is_none_or(|flight| flight.done);
+        block_is_free && !self.buffers.is_empty()
+    }
+
+    /// A sleeper who should write now, if there is one.
+    fn next_leader(&mut self) -> Option<Arc<Waiter>> {
+        if !self.may_start() {
+            return None;
+        }
+        let index = self.waiters.iter().position(|waiter| waiter.lsn > self.submitted)?;
+        let leader = self.waiters.remove(index);
+        leader.state.store(LEAD, Release);
+        Some(leader)
+    }
+
+    /// Ends the write up to `to`. Returns whom to wake, in that order.
+    fn complete(&mut self, to: u64) -> Vec<Arc<Waiter>> {
+        let flight = self.flights.iter_mut().find(|flight| flight.to == to).expect("the write is in flight");
+        flight.done = true;
+        while self.flights.front().is_some_and(|flight| flight.done) {
+            self.durable = self.flights.pop_front().expect("looked at").to;
+        }
+        // The next leader first: the device should not wait for the others to be told.
+        let mut woken: Vec<_> = self.next_leader().into_iter().collect();
+        let durable = self.durable;
+        self.waiters.retain(|waiter| {
+            let covered = waiter.lsn <= durable;
+            if covered {
+                waiter.state.store(COVERED, Release);
+                woken.push(Arc::clone(waiter));
+            }
+            !covered
+        });
+        woken
+    }
+}
+
+impl Inner {
+    /// Waits until the log is durable up to `target`, writing what is missing when a slot is free.
+    pub(crate) fn flush_until(&self, target: u64) -> Result<()> {
+        loop {
+            if self.durable.load(Acquire) >= target {
+                return Ok(());
+            }
+            let mut state = self.state.lock();
+            if state.flush.durable >= target {
+                return Ok(());
+            }
+            state.flush.check()?;
+            if target > state.end {
+                let text = format!("a wait for lsn {target}, but the log ends at lsn {}", state.end);
+                return Err(Error::Invalid(text));
+            }
+            if state.flush.submitted < target && state.flush.may_start() {
+                self.write_range(state);
+                continue;
+            }
+            state.flush.crowd = CROWD;
+            let waiter = Arc::new(Waiter { lsn: target, state: AtomicU32::new(WAITING) });
+            state.flush.waiters.push(Arc::clone(&waiter));
+            drop(state);
+            if waiter.wait() == COVERED {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Writes one range from the first byte not submitted. Called when a write may start.
+    fn write_range<'a>(&'a self, mut state: MutexGuard<'a, State>) {
+        let from = state.flush.submitted & !(BLOCK - 1);
+        let limit = state.segment_end(from + 1).min(from + self.write_max);
+        if state.flush.crowd > 0 {
+            state.flush.crowd -= 1;
+            if state.end < limit && state.flush.max_in_flight > 1 {
+                state.fill_block();
+                self.end.store(state.end, Release);
+            }
+        }
+        let to = state.end.min(limit);
+        let mut buffer = state.flush.buffers.pop().expect("a slot is free");
+        state.flush.flights.push_back(Flight { to, done: false });
+        state.flush.submitted = to;
+        let leader = state.flush.next_leader();
+        let len = (to - from) as usize;
+        let padded = len.next_multiple_of(BLOCK as usize);
+        for at in (0..len).step_by(COPY_MAX) {
+            if at > 0 {
+                drop(state);
+                state = self.state.lock();
+            }
+            state.ring.get(from + at as u64, &mut buffer[at..len.min(at + COPY_MAX)]);
+        }
+        drop(state);
+        if let Some(leader) = leader {
+            leader.wake();
+        }
+        buffer[len..padded].fill(0);
+        let result = self.write_block(from, &buffer[..padded]);
+        let mut state = self.state.lock();
+        state.flush.buffers.push(buffer);
+        let woken = match result {
+            Err(error) => state.flush.poison(error.to_string()),
+            Ok(()) if state.flush.poisoned.is_some() => Vec::new(),
+            Ok(()) => state.flush.complete(to),
+        };
+        self.durable.store(state.flush.durable, Release);
+        drop(state);
+        woken.iter().for_each(|waiter| waiter.wake());
+    }
+
+    fn write_block(&self, from: u64, bytes: &[u8]) -> Result<()> {
+        let file = self.segments.file(from / self.segments.size)?;
+        Ok(file.write_at(Class::Commit, from % self.segments.size, bytes, Durability::Durable)?)
+    }
+
+    /// The flusher's life: nothing stays unflushed much longer than half of `max_delay` plus the device's time.
+    fn run_flusher(&self, max_delay: std::time::Duration) {
+        let mut state = self.state.lock();
+        while !state.flush.flusher_stop {
+            if state.end == state.flush.durable {
+                state.flush.flusher_idle = true;
+                self.flusher.wait(&mut state);
+                continue;
+            }
+            self.flusher.wait_for(&mut state, max_delay / 2);
+            let end = state.end;
+            drop(state);
+            if self.flush_until(end).is_err() {
+                // Those who wait for their commits are told; nothing will ever be flushed again.
+                return;
+            }
+            state = self.state.lock();
+        }
+    }
+}
+
+/// A thread that flushes what nobody waits for. Stops when dropped.
+#[derive(Debug)]
+pub struct Flusher {
+    inner: Arc<Inner>,
+    thread: Option<gannet_base::thread::JoinHandle<()>>,
+}
+
+impl Flusher {
+    pub(crate) fn start(inner: &Arc<Inner>, max_delay: std::time::Duration) -> Self {
+        inner.state.lock().flush.flusher_stop = false;
+        let shared = Arc::clone(inner);
+        let thread = gannet_base::thread::spawn("log-flusher", move || shared.run_flusher(max_delay));
+        Flusher { inner: Arc::clone(inner), thread: Some(thread) }
+    }
+}
+
+impl Drop for Flusher {
+    fn drop(&mut self) {
+        self.inner.state.lock().flush.flusher_stop = true;
+        self.inner.flusher.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A panic in the flusher has been reported where it happened.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! The write-ahead log.
+//!
+//! One endless stream of bytes; a position in it is an [`Lsn`]. It is stored in segment files of one size, each a header
+//! block, records, and a footer that indexes them. A record is one atomic group of page changes under one checksum, so
+//! an incomplete group is simply no record. Byte layout: `docs/format-log.md`.
+//!
+//! # What it guarantees
+//! 1. When [`Log::flush_to`] returned for an LSN, every record up to it survives any crash and is found by
+//!    [`Log::recover`]. Recovery finds a prefix of what was appended, of whole records, and never bytes of another place,
+//!    database or life of the log.
+//! 2. Acknowledged log that is gone is reported as [`Error::Damaged`], naming file and position: a hole is told from a
+//!    crash by what the records behind it claim.
+//! 3. After a failed write everything fails with [`Error::Poisoned`], naming the first cause.
+//! 4. Its memory (ring, write buffers, index of the current segment, table of open transactions, reader caches) is charged to
+//!    the budget. Not charged is only what a restart or a [`Log::footer`] holds for a moment.
+//!
+//! # How the parts hang together
+//! - `record`: a record's bytes. `segment`: files, header blocks, recycling. `footer`: a segment's index. `buffer`: the
+//!   ring.
+//! - `append`: under one mutex, a copy into the ring. `flush`: group commit.
+//! - `recover`: finding the end. `seal`: ending a crashed segment, beginning a new life. `redo`: the pages to look at.
+//! - `reader`: records by LSN, and one page's history.
+//!
+//! # Lives of the log
+//! Each start of the log after a restart is a new *incarnation*, larger than all before, which the caller makes durable
+//! elsewhere before [`Log::start_writing`]. Checksums mix it in. What a dead life left behind the log's end (it may verify, it
+//! was never acknowledged) can so never be taken for what the new life writes at the same positions.
+
+use self::append::State;
+use self::buffer::Ring;
+use self::flush::{FlushState, WRITE_MAX};
+use self::footer::Index;
+use self::record::{Draft, Identity, RecordKind as Kind, padded};
+use self::recover::{Scanner, Unsealed};
+use self::segment::Segments;
+use crate::{Error, Result};
+use gannet_base::memory::{Budget, Charge, Purpose};
+use gannet_base::sync::{Condvar, Mutex};
+use gannet_base::{Lsn, TxnId};
+use gannet_io::{Class, Disk, ModeRequest};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::time::Duration;
+
+mod append;
+mod buffer;
+mod flush;
+mod footer;
+mod reader;
+mod record;
+mod recover;
+mod redo;
+mod seal;
+mod segment;
+
+#[cfg(test)]
+mod tests;
+
+pub use flush::Flusher;
+pub use footer::Footer;
+pub use reader::{LogReader, PageChange};
+pub use record::{ChangeView, Changes, GroupBuilder, Record, RecordKind, TxnEvent, TxnInfo};
+pub use recover::Recovery;
+pub use redo::RedoTable;
+
+/// How a log is laid out and how much memory it takes. All sizes in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogOptions {
+    /// The database's own number, mixed into every checksum.
+    pub database_id: u64,
+    /// Size of a segment file: a power of two, 256 KiB to 1 GiB. Default 16 MiB. Fixed when the database is created.
+    pub segment_size: u64,
+    /// Bytes between append and device: a power of two, at least half a segment. Default 8 MiB.
+    pub ring_size: u64,
+    /// Writes at the device at one time, 1 to 64. Default 2.
+    pub max_in_flight: usize,
+    /// Segments that [`Log::prepare`] keeps ready ahead of the one in use. Default 2.
+    pub reserve_segments: u64,
+    /// How segment files are opened.
+    pub mode: ModeRequest,
+}
+
+impl LogOptions {
+    /// The defaults for a database.
+    pub fn new(database_id: u64) -> Self {
+        LogOptions {
+            database_id,
+            segment_size: 16 << 20,
+            ring_size: 8 << 20,
+            max_in_flight: 2,
+            reserve_segments: 2,
+            mode: ModeRequest::Auto,
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        let segment = self.segment_size.is_power_of_two() && (1 << 18..=1 << 30).contains(&self.segment_size);
+        let ring =
+            self.ring_size.is_power_of_two() && (self.segment_size / 2..=1 << 30).contains(&self.ring_size);
+        let in_flight = (1..=64).contains(&self.max_in_flight);
+        for (ok, what) in [
+            (segment, "segment_size is a power of two from 256KiB to 1GiB"),
+            (ring, "ring_size is a power of two from half of segment_size to 1GiB"),
+            (in_flight, "max_in_flight is from 1 to 64"),
+        ] {
+            if !ok {
+                return Err(Error::Invalid(format!("log: {what}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The longest record: an eighth of the ring or of a segment, whichever is less.
+    pub fn max_record_len(&self) -> usize {
+        (self.ring_size.min(self.segment_size) / 8) as usize
+    }
+
+    /// The most transactions with changes open at one time: one for each 256 bytes of a segment.
+    pub fn max_open_transactions(&self) -> usize {
+        (self.segment_size / 256) as usize
+    }
+
+    fn write_max(&self) -> u64 {
+        WRITE_MAX.min(self.ring_size / 4)
+    }
+}
+
+/// What all handles of one log share.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    options: LogOptions,
+    budget: Budget,
+    segments: Arc<Segments>,
+    state: Mutex<State>,
+    /// Signals the flusher, with `state`'s mutex.
+    flusher: Condvar,
+    /// What [`Log::start_writing`] has to do.
+    unsealed: Mutex<Option<Unsealed>>,
+    durable: AtomicU64,
+    end: AtomicU64,
+    keep_from: AtomicU64,
+    /// 0 until the log is open for appending.
+    incarnation: AtomicU32,
+    write_max: u64,
+    _charge: Charge,
+}
+
+impl Inner {
+    fn new(
+        options: &LogOptions,
+        segments: Arc<Segments>,
+        budget: &Budget,
+        keep_from: Lsn,
+        resumption: recover::Resumption,
+    ) -> Result<Arc<Self>> {
+        let write_max = options.write_max();
+        let bytes = options.ring_size + write_max * options.max_in_flight as u64;
+        let charge = budget.charge(Purpose::Log, bytes)?;
+        let end = resumption.end;
+        let state = State {
+            ring: Ring::new(options.ring_size as usize),
+            segment_size: options.segment_size,
+            identity: Identity { database_id: options.database_id, incarnation: 0 },
+            end,
+            last_crc: resumption.last_crc,
+            first: resumption.first,
+            index: resumption.index,
+            flush: FlushState::new(end, options.max_in_flight, write_max),
+        };
+        Ok(Arc::new(Inner {
+            options: options.clone(),
+            budget: budget.clone(),
+            segments,
+            state: Mutex::new(state),
+            flusher: Condvar::new(),
+            unsealed: Mutex::new(Some(resumption.unsealed)),
+            durable: AtomicU64::new(end),
+            end: AtomicU64::new(end),
+            keep_from: AtomicU64::new(keep_from.0),
+            incarnation: AtomicU32::new(0),
+            write_max,
+            _charge: charge,
+        }))
+    }
+}
+
+/// A write-ahead log. Clones are handles to the same one.
+#[derive(Clone, Debug)]
+pub struct Log {
+    inner: Arc<Inner>,
+}
+
+impl Log {
+    /// Makes a new log in `folder` and opens it for appending. It begins at the first segment boundary at or above
+    /// `start`, which [`Log::end`] then says; `incarnation` is larger than any before in this database, and not 0.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the folder holds a log of this database already.
+    pub fn create(
+        disk: &Arc<dyn Disk>,
+        folder: &Path,
+        options: &LogOptions,
+        start: Lsn,
+        incarnation: u32,
+        budget: &Budget,
+    ) -> Result<Log> {
+        options.check()?;
+        disk.create_dir(folder)?;
+        let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
+        disk.sync_dir(parent.unwrap_or(Path::new(".")))?;
+        let segments = Arc::new(Segments::open(Arc::clone(disk), folder, options, budget)?);
+        for number in segments.numbers() {
+            if segments.read_header(number)?.is_some() {
+                let text = format!("{folder:?} holds a log of this database: {:?}", segments.path(number));
+                return Err(Error::Invalid(text));
+            }
+        }
+        let end = start.0.next_multiple_of(options.segment_size);
+        let resumption = recover::Resumption {
+            end,
+            last_crc: 0,
+            first: true,
+            index: Index::new(end, budget)?,
+            unsealed: Unsealed { incarnation: 0, tail: None },
+        };
+        let inner = Inner::new(options, segments, budget, Lsn(end), resumption)?;
+        inner.start_writing(incarnation)?;
+        Ok(Log { inner })
+    }
+
+    /// Whether `folder` holds a log of this database that was ever written to.
+    pub fn is_present(
+        disk: &Arc<dyn Disk>,
+        folder: &Path,
+        options: &LogOptions,
+        budget: &Budget,
+    ) -> Result<bool> {
+        if !disk.exists(folder)? {
+            return Ok(false);
+        }
+        let segments = Segments::open(Arc::clone(disk), folder, options, budget)?;
+        for number in segments.numbers() {
+            if segments.read_header(number)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Reads what a crash or shutdown left. `redo_from` is where the data file says redo begins; `incarnation` is the
+    /// newest life of the log that the data file knows. Nothing is written before [`Log::start_writing`]; reading
+    /// through [`Log::reader`] works at once.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] when log that was acknowledged, or that `redo_from` needs, is not there.
+    pub fn recover(
+        disk: &Arc<dyn Disk>,
+        folder: &Path,
+        options: &LogOptions,
+        redo_from: Lsn,
+        incarnation: u32,
+        budget: &Budget,
+    ) -> Result<(Recovery, Log)> {
+        options.check()?;
+        let segments = Arc::new(Segments::open(Arc::clone(disk), folder, options, budget)?);
+        let (recovery, resumption) = Scanner::new(&segments, budget, redo_from, incarnation)?.run()?;
+        let inner = Inner::new(options, segments, budget, redo_from, resumption)?;
+        Ok((recovery, Log { inner }))
+    }
+
+    /// Ends the segment the crash left and opens the log for appending in a new life. The caller has made
+    /// `incarnation`, larger than any before, durable in the data file.
+    pub fn start_writing(&self, incarnation: u32) -> Result<()> {
+        self.inner.start_writing(incarnation)
+    }
+
+    /// Appends a group and returns its LSN, without waiting for the device (unless the ring is full).
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a group longer than [`LogOptions::max_record_len`] or too many open transactions,
+    /// [`Error::NoSpace`] or [`Error::Memory`] when the next segment or the index find no room. Nothing was appended then.
+    pub fn append(&self, group: &GroupBuilder) -> Result<Lsn> {
+        self.inner.append(&group.draft())
+    }
+
+    /// Appends bytes of the caller's, which only [`LogReader::read_at`] gives back.
+    pub fn append_note(&self, payload: &[u8]) -> Result<Lsn> {
+        let mut body = payload.to_vec();
+        body.resize(padded(body.len()), 0);
+        let count = payload.len() as u32;
+        self.inner.append(&Draft { kind: Kind::Note, txn: None, count, body: &body, pages: &[] })
+    }
+
+    /// Waits until everything up to `lsn` is durable.
+    pub fn flush_to(&self, lsn: Lsn) -> Result<()> {
+        self.inner.flush_until(lsn.0)
+    }
+
+    /// Writes everything appended so far that nobody waits for yet.
+    pub fn flush_background(&self) -> Result<()> {
+        self.inner.flush_until(self.end().0)
+    }
+
+    /// Everything up to here is durable.
+    pub fn durable(&self) -> Lsn {
+        Lsn(self.inner.durable.load(Acquire))
+    }
+
+    /// Behind the last record appended.
+    pub fn end(&self) -> Lsn {
+        Lsn(self.inner.end.load(Acquire))
+    }
+
+    /// The life of the log that appends; 0 before [`Log::start_writing`] and after [`Log::close`].
+    pub fn incarnation(&self) -> u32 {
+        self.inner.incarnation.load(Acquire)
+    }
+
+    /// Keeps reserve segments ready and removes those nobody needs. For a background thread, after
+    /// [`Log::set_keep_from`] and whenever a segment was filled.
+    pub fn prepare(&self) -> Result<()> {
+        let number = self.end().0 / self.inner.segments.size;
+        self.inner.segments.make_ready(number + self.inner.options.reserve_segments, Class::Maintenance)?;
+        self.inner.segments.trim()
+    }
+
+    /// Nothing below `lsn` is needed any more: no redo, no reader, no backup. Never goes back.
+    pub fn set_keep_from(&self, lsn: Lsn) {
+        assert!(lsn <= self.durable(), "what is not durable is needed");
+        self.inner.keep_from.fetch_max(lsn.0, Release);
+        self.inner.segments.keep_from(lsn.0 / self.inner.segments.size);
+    }
+
+    /// Bytes of log that are still needed, to be compared with the caller's limit.
+    pub fn used_bytes(&self) -> u64 {
+        self.end().0.saturating_sub(self.inner.keep_from.load(Acquire))
+    }
+
+    /// Transactions open in the log with their newest undo pointers, sorted by transaction.
+    pub fn open_transactions(&self) -> Vec<(TxnId, u64)> {
+        let state = self.inner.state.lock();
+        state.index.open.iter().map(|(&id, &undo)| (TxnId(id), undo)).collect()
+    }
+
+    /// A reader whose cache takes `cache_bytes` (at least 128 KiB).
+    pub fn reader(&self, cache_bytes: u64) -> Result<LogReader> {
+        LogReader::new(&self.inner, cache_bytes)
+    }
+
+    /// The footer of the segment that `at` lies in; `None` while it is not sealed.
+    pub fn footer(&self, at: Lsn) -> Result<Option<Footer>> {
+        let segments = &self.inner.segments;
+        let number = at.0 / segments.size;
+        let Some(header) = segments.read_header(number)? else { return Ok(None) };
+        let (footer, _charge) = recover::read_footer(segments, number, &self.inner.budget)?;
+        Ok(footer.map(|(footer, _)| footer).filter(|f| f.incarnation == header.identity.incarnation))
+    }
+
+    /// Size of a segment in bytes.
+    pub fn segment_size(&self) -> u64 {
+        self.inner.segments.size
+    }
+
+    /// Starts a thread that leaves nothing appended unflushed for longer than about `max_delay`.
+    pub fn start_flusher(&self, max_delay: Duration) -> Flusher {
+        Flusher::start(&self.inner, max_delay)
+    }
+
+    /// Flushes everything, takes nothing more, and returns the log's end. When the data file is complete up to there,
+    /// the folder is not needed any more.
+    pub fn close(&self) -> Result<Lsn> {
+        loop {
+            let end = self.end();
+            self.flush_to(end)?;
+            let mut state = self.inner.state.lock();
+            if state.end == state.flush.durable {
+                state.identity.incarnation = 0;
+                self.inner.incarnation.store(0, Release);
+                return Ok(Lsn(state.end));
+            }
+        }
+    }
+
+    /// Removes every file of the log in `folder`, and leaves the folder.
+    pub fn remove_all(disk: &Arc<dyn Disk>, folder: &Path) -> Result<()> {
+        for name in disk.list(folder)?.iter().filter(|name| segment::is_ours(name)) {
+            disk.remove(&folder.join(name))?;
+        }
+        Ok(disk.sync_dir(folder)?)
+    }
+}

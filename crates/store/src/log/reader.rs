@@ -1,0 +1,225 @@
+//! Reading records back: single ones by their LSN, and one page's history.
+//!
+//! # Invariants
+//! 1. Only what is durable is read.
+//! 2. Every record handed out verified: position, checksum, database, and the incarnation its segment's header names.
+//! 3. A cached chunk is used only for positions that were durable when it was read, so the log's growing end is never
+//!    read from an old copy.
+//!
+//! The device is read in chunks of 64 KiB, of which a bounded number is kept: a redo in page order walks many chains
+//! that cross the same stretches of the log.
+
+use super::Inner;
+use super::record::{ALIGNMENT, MIN_RECORD_LEN, Record, RecordView, TRAILER_LEN};
+use super::segment::BLOCK;
+use crate::page::get_u32;
+use crate::{Error, Result};
+use gannet_base::memory::{Charge, Purpose};
+use gannet_base::sync::Mutex;
+use gannet_base::{Lsn, PageId};
+use gannet_io::{AlignedBuffer, Class};
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Acquire;
+
+const CHUNK: u64 = 64 << 10;
+
+/// One change of one page.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PageChange {
+    /// LSN of the group it belongs to.
+    pub lsn: Lsn,
+    /// What the operation is, in the caller's terms.
+    pub kind: u8,
+    /// It needs no earlier content of the page.
+    pub init: bool,
+    /// The operation.
+    pub bytes: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Chunk {
+    bytes: Arc<AlignedBuffer>,
+    valid_to: u64,
+    used: u64,
+}
+
+#[derive(Debug)]
+struct Cache {
+    chunks: BTreeMap<u64, Chunk>,
+    capacity: usize,
+    clock: u64,
+    incarnations: BTreeMap<u64, u32>,
+}
+
+/// Reads a log. Shared by any number of threads.
+#[derive(Debug)]
+pub struct LogReader {
+    inner: Arc<Inner>,
+    cache: Mutex<Cache>,
+    _charge: Charge,
+}
+
+impl LogReader {
+    pub(crate) fn new(inner: &Arc<Inner>, cache_bytes: u64) -> Result<Self> {
+        let capacity = (cache_bytes / CHUNK).max(2) as usize;
+        let charge = inner.budget.charge(Purpose::Log, capacity as u64 * CHUNK)?;
+        let (chunks, incarnations) = (BTreeMap::new(), BTreeMap::new());
+        Ok(LogReader {
+            inner: Arc::clone(inner),
+            cache: Mutex::new(Cache { chunks, capacity, clock: 0, incarnations }),
+            _charge: charge,
+        })
+    }
+
+    /// The record that ends at `lsn`, which must be durable.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] when no valid record ends there, [`Error::Invalid`] when `lsn` is not durable yet.
+    pub fn read_at(&self, lsn: Lsn) -> Result<Record> {
+        self.with_record(lsn, |record| Ok(record.to_record()))
+    }
+
+    /// The changes of `page` above `have`, its LSN in the data file, up to `last`, oldest first. Begins with a change
+    /// that needs no earlier content, where there is one: then `have` does not matter.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] when a record of the chain is missing or does not change the page, or when the chain does not
+    /// come by `have`: the page in the data file is not a state this history went through.
+    pub fn chain(&self, page: PageId, last: Lsn, have: Lsn) -> Result<Vec<PageChange>> {
+        let mut newest_first = Vec::new();
+        let mut at = last;
+        while at > have {
+            let (previous, init) = self.with_record(at, |record| collect(record, page, &mut newest_first))?;
+            if init {
+                newest_first.reverse();
+                return Ok(newest_first);
+            }
+            at = previous;
+        }
+        if at < have && !newest_first.is_empty() {
+            return Err(Error::damaged_page(
+                page,
+                format!("its lsn {have} is not in its history, which goes from {at} straight on beyond it"),
+            ));
+        }
+        newest_first.reverse();
+        Ok(newest_first)
+    }
+
+    fn with_record<T>(&self, lsn: Lsn, use_record: impl FnOnce(&RecordView<'_>) -> Result<T>) -> Result<T> {
+        let size = self.inner.segments.size;
+        let durable = self.inner.durable.load(Acquire);
+        if lsn.0 > durable {
+            return Err(Error::Invalid(format!(
+                "{lsn} is read, but the log is durable only up to {durable}"
+            )));
+        }
+        let segment_start = lsn.0.saturating_sub(1) / size * size;
+        let offset = lsn.0 - segment_start;
+        if offset < BLOCK + MIN_RECORD_LEN as u64 || !offset.is_multiple_of(ALIGNMENT) {
+            return Err(self.damaged(lsn, "no record can end there"));
+        }
+        let trailer = self.read(lsn.0 - TRAILER_LEN as u64, lsn.0, durable, |bytes| get_u32(bytes, 0))?;
+        let len = u64::from(trailer);
+        if len < MIN_RECORD_LEN as u64 || len > offset - BLOCK {
+            return Err(self.damaged(lsn, "no record ends there"));
+        }
+        let incarnation = self.incarnation(lsn, segment_start / size)?;
+        let start = lsn.0 - len;
+        self.read(start, lsn.0, durable, |bytes| {
+            match RecordView::parse(self.inner.segments.database_id, start, bytes) {
+                Some(record) if record.end() == lsn.0 && record.incarnation == incarnation => {
+                    use_record(&record)
+                }
+                _ => Err(self.damaged(lsn, "the record that ends there does not verify")),
+            }
+        })?
+    }
+
+    fn damaged(&self, lsn: Lsn, what: impl Display) -> Error {
+        let size = self.inner.segments.size;
+        let number = lsn.0.saturating_sub(1) / size;
+        let path = self.inner.segments.path(number);
+        Error::Damaged(format!("log {path:?}, offset {}: {what} ({lsn})", lsn.0 - number * size))
+    }
+
+    fn incarnation(&self, lsn: Lsn, number: u64) -> Result<u32> {
+        if let Some(&incarnation) = self.cache.lock().incarnations.get(&number) {
+            return Ok(incarnation);
+        }
+        let header = self.inner.segments.read_header(number)?;
+        let header =
+            header.ok_or_else(|| self.damaged(lsn, "the segment is missing or its header damaged"))?;
+        self.cache.lock().incarnations.insert(number, header.identity.incarnation);
+        Ok(header.identity.incarnation)
+    }
+
+    /// Gives the bytes `from..to`, which lie in one segment, to `use_bytes`.
+    fn read<T>(&self, from: u64, to: u64, durable: u64, use_bytes: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        let first = from & !(CHUNK - 1);
+        if to <= first + CHUNK {
+            let chunk = self.chunk(first, to, durable)?;
+            return Ok(use_bytes(&chunk[(from - first) as usize..(to - first) as usize]));
+        }
+        let mut bytes = Vec::with_capacity((to - from) as usize);
+        for start in (first..to).step_by(CHUNK as usize) {
+            let (low, high) = (from.max(start), to.min(start + CHUNK));
+            let chunk = self.chunk(start, high, durable)?;
+            bytes.extend_from_slice(&chunk[(low - start) as usize..(high - start) as usize]);
+        }
+        Ok(use_bytes(&bytes))
+    }
+
+    /// The chunk at `start`, with everything below `needed` as it is durable.
+    fn chunk(&self, start: u64, needed: u64, durable: u64) -> Result<Arc<AlignedBuffer>> {
+        {
+            let mut cache = self.cache.lock();
+            cache.clock += 1;
+            let clock = cache.clock;
+            if let Some(chunk) = cache.chunks.get_mut(&start).filter(|chunk| chunk.valid_to >= needed) {
+                chunk.used = clock;
+                return Ok(Arc::clone(&chunk.bytes));
+            }
+        }
+        let segments = &self.inner.segments;
+        let file = segments.file(start / segments.size)?;
+        let mut bytes = AlignedBuffer::zeroed(CHUNK as usize);
+        file.read_at(Class::Foreground, start % segments.size, &mut bytes)?;
+        let bytes = Arc::new(bytes);
+        let mut cache = self.cache.lock();
+        if cache.chunks.len() >= cache.capacity && !cache.chunks.contains_key(&start) {
+            let oldest = cache.chunks.iter().min_by_key(|(_, chunk)| chunk.used).map(|(&start, _)| start);
+            oldest.map(|start| cache.chunks.remove(&start));
+        }
+        let used = cache.clock;
+        let valid_to = durable.min(start + CHUNK);
+        cache.chunks.insert(start, Chunk { bytes: Arc::clone(&bytes), valid_to, used });
+        Ok(bytes)
+    }
+}
+
+/// Adds the record's changes of `page` to `newest_first`. Returns the page's LSN before the record, and whether the chain
+/// ends here.
+fn collect(record: &RecordView<'_>, page: PageId, newest_first: &mut Vec<PageChange>) -> Result<(Lsn, bool)> {
+    let lsn = Lsn(record.end());
+    let begin = newest_first.len();
+    let mut previous = None;
+    let mut init = false;
+    for change in record.changes().filter(|change| change.page == page) {
+        if change.init {
+            newest_first.truncate(begin);
+            init = true;
+        }
+        previous.get_or_insert(change.previous);
+        let bytes = change.bytes.to_vec();
+        newest_first.push(PageChange { lsn, kind: change.kind, init: change.init, bytes });
+    }
+    newest_first[begin..].reverse();
+    match previous {
+        Some(previous) if init || previous < lsn => Ok((previous, init)),
+        Some(previous) => Err(Error::damaged_page(page, format!("{lsn} says it follows {previous}"))),
+        None => Err(Error::damaged_page(page, format!("its history names {lsn}, where it was not changed"))),
+    }
+}

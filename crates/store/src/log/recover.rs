@@ -1,0 +1,371 @@
+//! Restart: where the log ends, what it says about pages and transactions, and whether anything of it is missing.
+//!
+//! Sealed segments speak through their footers; only the last one is scanned. The log ends before the first record
+//! that does not verify.
+//!
+//! # Invariants
+//! 1. Nothing is written here. What was found is made durable (a process may have died between a write and its sync, and
+//!    pages are about to be redone from it) before it is reported.
+//! 2. Segments follow each other by checksum: a segment's header names the checksum of the footer before it. Incarnations
+//!    never decrease, and increase behind a segment that a restart has ended.
+//! 3. A record claims how far the log was durable when it was appended. So a valid record *behind* the end that claims
+//!    more than the end proves that acknowledged log is gone: that is damage, never a crash. One that claims less is what a
+//!    crash leaves of writes that were in flight.
+
+use super::footer::{Footer, Index};
+use super::record::{ALIGNMENT, MIN_RECORD_LEN, RecordKind, RecordView, TRAILER_LEN};
+use super::redo::RedoTable;
+use super::segment::{BLOCK, SegmentHeader, Segments};
+use crate::page::{get_u32, get_u64};
+use crate::{Error, Result};
+use gannet_base::memory::{Budget, Charge, Purpose};
+use gannet_base::{Lsn, TxnId, thread};
+use gannet_io::{AlignedBuffer, Class, ErrorKind};
+use std::sync::Arc;
+
+const READ_CHUNK: usize = 1 << 20;
+const FOOTER_GUESS: u64 = 64 << 10;
+const READERS: usize = 8;
+const BATCH: usize = 32;
+
+/// What a restart found in the log.
+#[derive(Debug)]
+pub struct Recovery {
+    /// The log's end: everything below is durable, nothing above was acknowledged.
+    pub end: Lsn,
+    /// Transactions open at the end (they lose) with their newest undo pointers, sorted by transaction.
+    pub open_transactions: Vec<(TxnId, u64)>,
+    /// The highest transaction number in the log; 0 for none.
+    pub highest_txn: TxnId,
+    /// LSN of the last commit; 0 for none.
+    pub highest_commit: Lsn,
+    /// The newest life of the log found; 0 when nothing was ever written.
+    pub incarnation: u32,
+    /// Pages to look at.
+    pub redo: RedoTable,
+    /// Sealed segments whose footers were read.
+    pub footers_read: usize,
+}
+
+/// What is left to do before the log can be written again.
+#[derive(Debug)]
+pub(crate) struct Unsealed {
+    /// The newest life of the log found.
+    pub(crate) incarnation: u32,
+    /// The bytes of the crashed segment's last, unfinished block; `None` when the log ends at a segment's boundary.
+    pub(crate) tail: Option<Vec<u8>>,
+}
+
+/// What the log needs to go on.
+#[derive(Debug)]
+pub(crate) struct Resumption {
+    pub(crate) end: u64,
+    pub(crate) last_crc: u32,
+    pub(crate) first: bool,
+    pub(crate) index: Index,
+    pub(crate) unsealed: Unsealed,
+}
+
+/// What the next segment must continue.
+#[derive(Clone, Copy)]
+struct Link {
+    crc: u32,
+    incarnation: u32,
+    crashed: bool,
+}
+
+impl Link {
+    fn continued_by(link: Option<Link>, header: &SegmentHeader) -> bool {
+        let Some(link) = link else { return header.first };
+        let incarnation = header.identity.incarnation;
+        let later = incarnation > link.incarnation;
+        header.previous_crc == link.crc && (later || incarnation == link.incarnation && !link.crashed)
+    }
+}
+
+/// Header and footer of a segment, where valid.
+struct Ends {
+    header: Option<SegmentHeader>,
+    footer: Option<(Footer, u32)>,
+    _charge: Option<Charge>,
+}
+
+impl Ends {
+    fn sealed(&self) -> Option<(&SegmentHeader, &Footer, u32)> {
+        let (header, (footer, crc)) = (self.header.as_ref()?, self.footer.as_ref()?);
+        (header.identity.incarnation == footer.incarnation).then_some((header, footer, *crc))
+    }
+}
+
+/// One recovery at work.
+pub(crate) struct Scanner<'a> {
+    segments: &'a Arc<Segments>,
+    budget: &'a Budget,
+    redo_from: Lsn,
+    incarnation_limit: u32,
+    numbers: Vec<u64>,
+    index: Index,
+    redo: RedoTable,
+    link: Option<Link>,
+    footers_read: usize,
+}
+
+impl<'a> Scanner<'a> {
+    pub(crate) fn new(
+        segments: &'a Arc<Segments>,
+        budget: &'a Budget,
+        redo_from: Lsn,
+        incarnation_limit: u32,
+    ) -> Result<Self> {
+        Ok(Scanner {
+            segments,
+            budget,
+            redo_from,
+            incarnation_limit,
+            numbers: segments.numbers(),
+            index: Index::new(0, budget)?,
+            redo: RedoTable::new(budget)?,
+            link: None,
+            footers_read: 0,
+        })
+    }
+
+    /// Finds the end and everything the footers and the last segment say.
+    pub(crate) fn run(mut self) -> Result<(Recovery, Resumption)> {
+        let first = self.redo_from.0 / self.segments.size;
+        self.load_predecessor(first)?;
+        let (number, header) = self.walk_sealed(first)?;
+        let resumption = self.scan_last(number, header)?;
+        let end = resumption.end;
+        if end < self.redo_from.0 {
+            return Err(Error::Damaged(format!(
+                "log: {:?} ends at lsn {end}, but changes up to {} may be in the data file: lsn {end} to {} is lost",
+                self.segments.path(number),
+                self.redo_from,
+                self.redo_from.0
+            )));
+        }
+        self.redo.finish()?;
+        let index = &resumption.index;
+        let recovery = Recovery {
+            end: Lsn(end),
+            open_transactions: index.open.iter().map(|(&id, &undo)| (TxnId(id), undo)).collect(),
+            highest_txn: TxnId(index.highest_txn),
+            highest_commit: Lsn(index.highest_commit),
+            incarnation: resumption.unsealed.incarnation,
+            redo: self.redo,
+            footers_read: self.footers_read,
+        };
+        Ok((recovery, resumption))
+    }
+
+    /// Takes the open transactions from the footer before the first segment needed.
+    fn load_predecessor(&mut self, first: u64) -> Result<()> {
+        let before = match first.checked_sub(1).filter(|number| self.numbers.contains(number)) {
+            Some(number) => Some(read_ends(self.segments, number, self.budget)?),
+            None => None,
+        };
+        if let Some((_, footer, crc)) = before.as_ref().and_then(Ends::sealed) {
+            self.index.resume(footer);
+            self.link = Some(Link { crc, incarnation: footer.incarnation, crashed: footer.crashed });
+            self.footers_read += 1;
+            return Ok(());
+        }
+        let begun = before.is_some_and(|ends| ends.header.is_some());
+        match self.segments.read_header(first)? {
+            Some(header) if header.first => Ok(()),
+            None if !begun => Ok(()),
+            _ => Err(Error::Damaged(format!(
+                "log: {:?} is missing or damaged; it names the transactions open at lsn {}",
+                self.segments.path(first.saturating_sub(1)),
+                first * self.segments.size
+            ))),
+        }
+    }
+
+    /// Follows sealed segments. Returns the first one that is not, with its header if that continues the log.
+    fn walk_sealed(&mut self, first: u64) -> Result<(u64, Option<SegmentHeader>)> {
+        let mut number = first;
+        loop {
+            let batch: Vec<u64> =
+                (number..number + BATCH as u64).take_while(|n| self.numbers.contains(n)).collect();
+            if batch.is_empty() {
+                return Ok((number, None));
+            }
+            for ends in read_batch(self.segments, &batch, self.budget)? {
+                let header = ends.header.filter(|header| Link::continued_by(self.link, header));
+                let Some(header) = header else { return Ok((number, None)) };
+                if header.identity.incarnation > self.incarnation_limit {
+                    return Err(Error::Damaged(format!(
+                        "log: {:?} is of incarnation {}, but the data file knows only {}: it is older than its log",
+                        self.segments.path(number),
+                        header.identity.incarnation,
+                        self.incarnation_limit
+                    )));
+                }
+                let Some((_, footer, crc)) = ends.sealed() else { return Ok((number, Some(header))) };
+                self.redo.add_segment(&footer.pages, self.redo_from)?;
+                self.index.resume(footer);
+                self.link = Some(Link { crc, incarnation: footer.incarnation, crashed: footer.crashed });
+                self.footers_read += 1;
+                number += 1;
+            }
+        }
+    }
+
+    /// Scans segment `number` and looks for acknowledged log behind the end.
+    fn scan_last(&mut self, number: u64, header: Option<SegmentHeader>) -> Result<Resumption> {
+        let start = number * self.segments.size;
+        let _charge = self.budget.charge(Purpose::Log, self.segments.size)?;
+        let mut bytes = AlignedBuffer::zeroed(self.segments.size as usize);
+        let present = self.numbers.contains(&number) && self.read_segment(number, &mut bytes)?;
+        let mut index = std::mem::replace(&mut self.index, Index::new(0, self.budget)?);
+        index.begin_segment(start);
+        let mut last_crc = self.link.map_or(0, |link| link.crc);
+        let mut end = start;
+        if let Some(header) = header {
+            end = start + BLOCK;
+            last_crc = header.previous_crc;
+            while let Some(record) = self.record_at(&bytes, start, end) {
+                let fits = record.previous_crc == last_crc
+                    && record.incarnation == header.identity.incarnation
+                    && record.kind != RecordKind::Footer;
+                if !fits {
+                    break;
+                }
+                index.reserve(record.pages().count())?;
+                index.apply_view(&record);
+                (end, last_crc) = (record.end(), record.crc);
+            }
+            self.redo.add_segment(&index.pages(), self.redo_from)?;
+        }
+        let block = end & !(BLOCK - 1);
+        let unsealed = Unsealed {
+            incarnation: match header {
+                Some(header) => header.identity.incarnation,
+                None => self.link.map_or(0, |link| link.incarnation),
+            },
+            tail: header.map(|_| bytes[(block - start) as usize..(end - start) as usize].to_vec()),
+        };
+        if present {
+            self.check_no_hole(&bytes, number, start, end)?;
+        }
+        for later in self.numbers.iter().copied().filter(|&later| later > number) {
+            if self.segments.read_header(later)?.is_some() && self.read_segment(later, &mut bytes)? {
+                self.check_no_hole(&bytes, later, later * self.segments.size, end)?;
+            }
+        }
+        let first = header.is_none() && self.link.is_none();
+        Ok(Resumption { end, last_crc, first, index, unsealed })
+    }
+
+    fn record_at<'b>(&self, bytes: &'b [u8], start: u64, at: u64) -> Option<RecordView<'b>> {
+        RecordView::parse(self.segments.database_id, at, &bytes[(at - start) as usize..])
+    }
+
+    /// Reads a whole segment; false when its file is too short to be one.
+    fn read_segment(&self, number: u64, bytes: &mut [u8]) -> Result<bool> {
+        let file = self.segments.file(number)?;
+        for (i, chunk) in bytes.chunks_mut(READ_CHUNK).enumerate() {
+            match file.read_at(Class::Foreground, (i * READ_CHUNK) as u64, chunk) {
+                Err(error) if error.kind() == ErrorKind::ShortRead => return Ok(false),
+                result => result?,
+            }
+        }
+        file.sync(Class::Foreground)?;
+        Ok(true)
+    }
+
+    /// Fails when a valid record behind `end` says that the log was durable beyond `end`.
+    fn check_no_hole(&self, bytes: &[u8], number: u64, start: u64, end: u64) -> Result<()> {
+        let from = end.max(start + BLOCK);
+        let last = start + self.segments.size - MIN_RECORD_LEN as u64;
+        for at in (from..=last).step_by(ALIGNMENT as usize) {
+            if get_u64(bytes, (at - start) as usize + 8) != at {
+                continue;
+            }
+            let claim = self.record_at(bytes, start, at).map_or(0, |record| record.durable);
+            if claim > end {
+                return Err(Error::Damaged(format!(
+                    "log hole: nothing valid at lsn {end} ({:?}, offset {}), yet {:?} has a record at offset {} that was \
+                     written when the log was durable up to lsn {claim}: committed work from lsn {end} on is lost",
+                    self.segments.path(end / self.segments.size),
+                    end % self.segments.size,
+                    self.segments.path(number),
+                    at - start
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads the ends of several segments side by side, and makes what they hold durable.
+fn read_batch(segments: &Arc<Segments>, numbers: &[u64], budget: &Budget) -> Result<Vec<Ends>> {
+    let read = |segments: &Segments, number, budget: &Budget| -> Result<Ends> {
+        let ends = read_ends(segments, number, budget)?;
+        if ends.header.is_some() {
+            segments.file(number)?.sync(Class::Foreground)?;
+        }
+        Ok(ends)
+    };
+    let workers = numbers.len().min(READERS);
+    let handles: Vec<_> = (0..workers)
+        .map(|worker| {
+            let (segments, budget) = (Arc::clone(segments), budget.clone());
+            let share: Vec<u64> = numbers.iter().copied().skip(worker).step_by(workers).collect();
+            thread::spawn("log-footers", move || {
+                share.iter().map(|&number| read(&segments, number, &budget)).collect::<Vec<_>>()
+            })
+        })
+        .collect();
+    let mut shares = Vec::new();
+    for handle in handles {
+        shares.push(handle.join().map_err(|panic| Error::Poisoned(panic.to_string()))?.into_iter());
+    }
+    (0..numbers.len()).map(|i| shares[i % workers].next().expect("one result a segment")).collect()
+}
+
+fn read_ends(segments: &Segments, number: u64, budget: &Budget) -> Result<Ends> {
+    let header = segments.read_header(number)?;
+    let (footer, charge) = match header {
+        Some(_) => read_footer(segments, number, budget)?,
+        None => (None, None),
+    };
+    Ok(Ends { header, footer, _charge: charge })
+}
+
+/// The footer of segment `number` with its checksum, if it is sealed, and the charge for its memory.
+#[expect(clippy::type_complexity, reason = "a triple of what was found, its checksum and its cost")]
+pub(crate) fn read_footer(
+    segments: &Segments,
+    number: u64,
+    budget: &Budget,
+) -> Result<(Option<(Footer, u32)>, Option<Charge>)> {
+    let size = segments.size;
+    let file = segments.file(number)?;
+    let read_last = |len: u64| -> Result<AlignedBuffer> {
+        let len = len.next_multiple_of(BLOCK).min(size);
+        let mut bytes = AlignedBuffer::zeroed(len as usize);
+        file.read_at(Class::Foreground, size - len, &mut bytes)?;
+        Ok(bytes)
+    };
+    if file.len()? < size {
+        return Ok((None, None));
+    }
+    let mut bytes = read_last(FOOTER_GUESS)?;
+    let len = u64::from(get_u32(&bytes, bytes.len() - TRAILER_LEN));
+    if len < MIN_RECORD_LEN as u64 || len > size - BLOCK {
+        return Ok((None, None));
+    }
+    // Decoded entries take at most 16 bytes for 12 of the footer.
+    let charge = budget.charge(Purpose::Log, len * 3)?;
+    if len > bytes.len() as u64 {
+        bytes = read_last(len)?;
+    }
+    let record = &bytes[bytes.len() - len as usize..];
+    let start = (number + 1) * size - len;
+    let footer = RecordView::parse(segments.database_id, start, record)
+        .and_then(|record| Some((Footer::decode(&record, number * size)?, record.crc)));
+    Ok((footer, Some(charge)))
+}

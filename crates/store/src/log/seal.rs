@@ -1,0 +1,118 @@
+//! The second step of a restart: end the crashed segment and begin a new life of the log behind it.
+//!
+//! # A crash at any point
+//! The caller made the new incarnation durable in the data file first. Then two durable writes end the crashed segment:
+//! the log's last block, repeated with a filler's header behind the last record, and the segment's last blocks with the
+//! filler's trailer and the footer. Before both are there, the segment is not sealed and the next restart finds the same
+//! end, or the end of the filler, and seals it there: the footer is a function of the same records. After that, the
+//! footer says that a restart has ended the segment, so that segments the dead life may have left behind it (same
+//! positions, valid checksums, never acknowledged) are not taken for the log: what follows must be of a later life. A
+//! last block torn in between holds its old or its new bytes in each sector, and what was acknowledged is the same in both.
+
+use super::Inner;
+use super::append::State;
+use super::record::{Head, Identity, MIN_RECORD_LEN, Place, RecordKind, TRAILER_LEN};
+use super::segment::BLOCK;
+use crate::{Error, Result};
+use gannet_io::{Class, Durability};
+use std::sync::atomic::Ordering::Release;
+
+impl Inner {
+    /// Seals the crashed segment and opens the log for appending as `incarnation`.
+    pub(crate) fn start_writing(&self, incarnation: u32) -> Result<()> {
+        let mut unsealed = self.unsealed.lock();
+        let Some(resumed) = unsealed.as_ref() else {
+            return Err(Error::Invalid("the log is started already".into()));
+        };
+        if incarnation <= resumed.incarnation {
+            let text = format!("incarnation {incarnation} cannot follow {}", resumed.incarnation);
+            return Err(Error::Invalid(text));
+        }
+        let mut state = self.state.lock();
+        let next = state.end.div_ceil(self.segments.size);
+        self.segments.begin_at(next);
+        self.segments.make_ready(next, Class::Commit)?;
+        if let Some(tail) = &resumed.tail {
+            self.seal_crashed(&mut state, resumed.incarnation, tail)
+                .inspect_err(|error| state.flush.refuse(error))?;
+        }
+        state.identity.incarnation = incarnation;
+        self.incarnation.store(incarnation, Release);
+        *unsealed = None;
+        Ok(())
+    }
+
+    fn seal_crashed(&self, state: &mut State, incarnation: u32, tail: &[u8]) -> Result<()> {
+        let end = state.end;
+        let segment_end = state.segment_end(end);
+        let identity = Identity { database_id: self.options.database_id, incarnation };
+        let mut footer = state.index.encode_footer(true);
+        let room = (segment_end - end) as usize;
+        let gap = room.checked_sub(footer.record_len()).ok_or_else(|| {
+            Error::Damaged(format!("log: no room for a footer behind lsn {end}, where there always is"))
+        })?;
+        let mut place = Place { identity, start: end, durable: end, previous_crc: state.last_crc };
+        let mut front = tail.to_vec();
+        let mut back = Vec::new();
+        let mut back_at = end;
+        if gap >= MIN_RECORD_LEN {
+            let filler = Head::encode(&place, RecordKind::Filler, None, 0, gap - MIN_RECORD_LEN, 0);
+            front.extend_from_slice(filler.bytes());
+            back.extend_from_slice(&filler.trailer);
+            back_at = end + (gap - TRAILER_LEN) as u64;
+            place.start = end + gap as u64;
+            place.previous_crc = filler.crc;
+        } else {
+            footer.pad_to(room);
+        }
+        let draft = footer.draft();
+        let sum = identity.body_sum(RecordKind::Footer, draft.body);
+        let head = Head::encode(&place, RecordKind::Footer, None, draft.count, draft.body.len(), sum);
+        back.extend_from_slice(head.bytes());
+        back.extend_from_slice(draft.body);
+        back.extend_from_slice(&head.trailer);
+        self.write_ends(state, end, front, back_at, back)?;
+        state.end = segment_end;
+        state.last_crc = head.crc;
+        state.flush.restart_at(segment_end);
+        self.durable.store(segment_end, Release);
+        self.end.store(segment_end, Release);
+        Ok(())
+    }
+
+    /// Writes `front`, which begins at the block of `end`, then `back`, which begins at `back_at` and ends the segment.
+    fn write_ends(
+        &self,
+        state: &mut State,
+        end: u64,
+        mut front: Vec<u8>,
+        back_at: u64,
+        back: Vec<u8>,
+    ) -> Result<()> {
+        let front_at = end & !(BLOCK - 1);
+        let back_block = back_at & !(BLOCK - 1);
+        if back_block < (front_at + front.len() as u64).next_multiple_of(BLOCK) {
+            front.resize((back_at - front_at) as usize, 0);
+            front.extend_from_slice(&back);
+            return self.write_durable(state, front_at, &front);
+        }
+        self.write_durable(state, front_at, &front)?;
+        let mut padded = vec![0; (back_at - back_block) as usize];
+        padded.extend_from_slice(&back);
+        self.write_durable(state, back_block, &padded)
+    }
+
+    /// Writes `bytes`, padded with zeros to a block, from the block at `at` on.
+    fn write_durable(&self, state: &mut State, at: u64, bytes: &[u8]) -> Result<()> {
+        let file = self.segments.file(at / self.segments.size)?;
+        let buffer = state.flush.idle_buffer();
+        for (i, chunk) in bytes.chunks(self.write_max as usize).enumerate() {
+            let len = chunk.len().next_multiple_of(BLOCK as usize);
+            buffer[..chunk.len()].copy_from_slice(chunk);
+            buffer[chunk.len()..len].fill(0);
+            let offset = at % self.segments.size + i as u64 * self.write_max;
+            file.write_at(Class::Commit, offset, &buffer[..len], Durability::Durable)?;
+        }
+        Ok(())
+    }
+}

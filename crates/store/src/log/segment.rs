@@ -1,0 +1,320 @@
+//! Segment files: their names, the header block, and how files come and go.
+//!
+//! # Invariants
+//! 1. A file under a segment's name has its full size, of blocks that were really written: it is filled with zeros and
+//!    synced under a temporary name first.
+//! 2. A segment is *ready* once its name is durable. The log enters ready segments only, so nothing is acknowledged
+//!    that a lost directory entry could take back.
+//! 3. Only segments below the one before `keep` are renamed or removed: the segment before the first one needed is
+//!    kept for its footer, which names the transactions open at that point.
+//!
+//! # A crash at any point
+//! A half-filled temporary file is overwritten by the next attempt. A rename that is not durable yet leaves an old
+//! segment that nobody needs, or a ready one; its stale content is told from the log by the positions and
+//! incarnations in header block and records.
+
+use super::LogOptions;
+use super::record::Identity;
+use crate::page::{get_u32, get_u64, put_u32, put_u64};
+use crate::{Error, Result};
+use gannet_base::checksum;
+use gannet_base::memory::{Budget, Purpose};
+use gannet_base::sync::Mutex;
+use gannet_io::{AlignedBuffer, Class, Disk, Durability, ErrorKind, File, ModeRequest, OpenOptions};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+/// Unit of the log's writes, and the length of a segment's header, in bytes.
+pub(crate) const BLOCK: u64 = 4096;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"GNTSEGMT");
+const VERSION: u32 = 1;
+const FLAG_FIRST: u32 = 1;
+const CHECKSUM: usize = BLOCK as usize - 8;
+const FILL_CHUNK: u64 = 256 << 10;
+
+/// The first block of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SegmentHeader {
+    pub(crate) identity: Identity,
+    pub(crate) number: u64,
+    pub(crate) segment_size: u64,
+    /// Checksum of the record before: the footer of the segment before; 0 for none.
+    pub(crate) previous_crc: u32,
+    /// Nothing came before this segment.
+    pub(crate) first: bool,
+}
+
+impl SegmentHeader {
+    pub(crate) fn encode(&self) -> [u8; BLOCK as usize] {
+        let mut block = [0; BLOCK as usize];
+        put_u64(&mut block, 0, MAGIC);
+        put_u32(&mut block, 8, VERSION);
+        put_u32(&mut block, 12, self.identity.incarnation);
+        put_u64(&mut block, 16, self.identity.database_id);
+        put_u64(&mut block, 24, self.number);
+        put_u64(&mut block, 32, self.segment_size);
+        put_u32(&mut block, 40, self.previous_crc);
+        put_u32(&mut block, 44, if self.first { FLAG_FIRST } else { 0 });
+        let sum = checksum::seeded(self.identity.database_id, &block[..CHECKSUM]);
+        put_u64(&mut block, CHECKSUM, sum);
+        block
+    }
+
+    /// The header of segment `number`, if the block is one; another format or segment size is an error.
+    pub(crate) fn decode(
+        block: &[u8],
+        database_id: u64,
+        number: u64,
+        segment_size: u64,
+        path: &Path,
+    ) -> Result<Option<SegmentHeader>> {
+        let sum = checksum::seeded(database_id, &block[..CHECKSUM]);
+        let ours = get_u64(block, 0) == MAGIC && get_u64(block, CHECKSUM) == sum;
+        if !ours || get_u64(block, 16) != database_id || get_u64(block, 24) != number {
+            return Ok(None);
+        }
+        let version = get_u32(block, 8);
+        if version != VERSION {
+            let text = format!("{path:?} is a log segment of format {version}; this release reads {VERSION}");
+            return Err(Error::Format(text));
+        }
+        let stored_size = get_u64(block, 32);
+        if stored_size != segment_size {
+            let text = format!("{path:?} is a log segment of {stored_size} bytes, not {segment_size}");
+            return Err(Error::Format(text));
+        }
+        Ok(Some(SegmentHeader {
+            identity: Identity { database_id, incarnation: get_u32(block, 12) },
+            number,
+            segment_size,
+            previous_crc: get_u32(block, 40),
+            first: get_u32(block, 44) & FLAG_FIRST != 0,
+        }))
+    }
+}
+
+/// The files of one log.
+#[derive(Debug)]
+pub(crate) struct Segments {
+    disk: Arc<dyn Disk>,
+    folder: PathBuf,
+    mode: ModeRequest,
+    budget: Budget,
+    pub(crate) size: u64,
+    pub(crate) database_id: u64,
+    /// Numbers that have a file. Held while files are made, renamed or removed.
+    inventory: Mutex<BTreeSet<u64>>,
+    open: Mutex<BTreeMap<u64, Arc<dyn File>>>,
+    /// Segments from the one in use up to, not including, this one are ready.
+    ready_end: AtomicU64,
+    /// Segments below this one may be reused or removed.
+    keep: AtomicU64,
+}
+
+impl Segments {
+    /// The files found in `folder`, which must be there. None of them is ready yet.
+    pub(crate) fn open(
+        disk: Arc<dyn Disk>,
+        folder: &Path,
+        options: &LogOptions,
+        budget: &Budget,
+    ) -> Result<Self> {
+        let inventory = disk.list(folder)?.iter().filter_map(|name| parse_name(name)).collect();
+        Ok(Segments {
+            disk,
+            folder: folder.to_owned(),
+            mode: options.mode,
+            budget: budget.clone(),
+            size: options.segment_size,
+            database_id: options.database_id,
+            inventory: Mutex::new(inventory),
+            open: Mutex::new(BTreeMap::new()),
+            ready_end: AtomicU64::new(0),
+            keep: AtomicU64::new(0),
+        })
+    }
+
+    /// Where segment `number` is.
+    pub(crate) fn path(&self, number: u64) -> PathBuf {
+        self.folder.join(format!("{number:016x}.log"))
+    }
+
+    /// Numbers that have a file, ascending.
+    pub(crate) fn numbers(&self) -> Vec<u64> {
+        self.inventory.lock().iter().copied().collect()
+    }
+
+    /// The open file of segment `number`.
+    pub(crate) fn file(&self, number: u64) -> Result<Arc<dyn File>> {
+        let mut open = self.open.lock();
+        if let Some(file) = open.get(&number) {
+            return Ok(Arc::clone(file));
+        }
+        let file = self.open_file(&self.path(number), false)?;
+        open.insert(number, Arc::clone(&file));
+        Ok(file)
+    }
+
+    fn open_file(&self, path: &Path, create: bool) -> Result<Arc<dyn File>> {
+        let options = OpenOptions { create, ..OpenOptions::read_write() }.mode(self.mode);
+        let file = self.disk.open(path, &options)?;
+        if file.alignment() as u64 > BLOCK {
+            let text =
+                format!("{path:?} insists on an alignment of {} bytes, the log uses 4096", file.alignment());
+            return Err(Error::Invalid(text));
+        }
+        Ok(file)
+    }
+
+    /// The header block of segment `number`; `None` when there is no file or no valid header in it.
+    pub(crate) fn read_header(&self, number: u64) -> Result<Option<SegmentHeader>> {
+        let file = match self.file(number) {
+            Err(Error::Io(error)) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            result => result?,
+        };
+        let mut block = AlignedBuffer::zeroed(BLOCK as usize);
+        match file.read_at(Class::Foreground, 0, &mut block) {
+            Err(error) if error.kind() == ErrorKind::ShortRead => return Ok(None),
+            result => result?,
+        }
+        SegmentHeader::decode(&block, self.database_id, number, self.size, &self.path(number))
+    }
+
+    /// Whether the log may enter segment `number`.
+    pub(crate) fn is_ready(&self, number: u64) -> bool {
+        number < self.ready_end.load(SeqCst)
+    }
+
+    /// Says which segment is the first to make ready. Once, before the first [`Segments::make_ready`].
+    pub(crate) fn begin_at(&self, number: u64) {
+        self.ready_end.store(number, SeqCst);
+    }
+
+    /// Segments below `number` are not needed any more, except for the footer of the last of them.
+    pub(crate) fn keep_from(&self, number: u64) {
+        self.keep.fetch_max(number.saturating_sub(1), SeqCst);
+    }
+
+    /// Makes every segment up to `number` ready, reusing old files before making new ones.
+    pub(crate) fn make_ready(&self, number: u64, class: Class) -> Result<()> {
+        let mut inventory = self.inventory.lock();
+        let first = self.ready_end.load(SeqCst);
+        if number < first {
+            return Ok(());
+        }
+        for number in first..=number {
+            self.provide(&mut inventory, number, class)?;
+        }
+        // Also for files found, not made: a process that died may not have got as far as this.
+        self.disk.sync_dir(&self.folder)?;
+        self.ready_end.store(number + 1, SeqCst);
+        Ok(())
+    }
+
+    fn provide(&self, inventory: &mut BTreeSet<u64>, number: u64, class: Class) -> Result<()> {
+        let path = self.path(number);
+        if inventory.contains(&number) {
+            if self.file(number)?.len()? == self.size {
+                return Ok(());
+            }
+            self.forget(inventory, number)?;
+        }
+        while let Some(oldest) = inventory.first().copied().filter(|&n| n < self.keep.load(SeqCst)) {
+            if self.file(oldest)?.len()? == self.size {
+                self.open.lock().remove(&oldest);
+                self.disk.rename(&self.path(oldest), &path)?;
+                inventory.remove(&oldest);
+                inventory.insert(number);
+                return Ok(());
+            }
+            self.forget(inventory, oldest)?;
+        }
+        let temporary = path.with_extension("new");
+        if let Err(error) = self.fill(&temporary, class) {
+            // What was tried is in the error that goes up; a file left behind is overwritten next time.
+            let _ = self.disk.remove(&temporary);
+            return Err(error);
+        }
+        self.disk.rename(&temporary, &path)?;
+        inventory.insert(number);
+        Ok(())
+    }
+
+    fn forget(&self, inventory: &mut BTreeSet<u64>, number: u64) -> Result<()> {
+        self.open.lock().remove(&number);
+        self.disk.remove(&self.path(number))?;
+        inventory.remove(&number);
+        Ok(())
+    }
+
+    fn fill(&self, path: &Path, class: Class) -> Result<()> {
+        let file = self.open_file(path, true)?;
+        let chunk = FILL_CHUNK.min(self.size);
+        let _charge = self.budget.charge(Purpose::Io, chunk)?;
+        let zeros = AlignedBuffer::zeroed(chunk as usize);
+        file.set_len(self.size)?;
+        file.allocate(0, self.size)?;
+        for offset in (0..self.size).step_by(chunk as usize) {
+            file.write_at(class, offset, &zeros, Durability::Cached)?;
+        }
+        Ok(file.sync(class)?)
+    }
+
+    /// Removes the files of segments nobody needs.
+    pub(crate) fn trim(&self) -> Result<()> {
+        let mut inventory = self.inventory.lock();
+        let keep = self.keep.load(SeqCst);
+        let surplus: Vec<u64> = inventory.range(..keep).copied().collect();
+        for &number in &surplus {
+            self.forget(&mut inventory, number)?;
+        }
+        if !surplus.is_empty() {
+            self.disk.sync_dir(&self.folder)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a file of that name belongs to a log.
+pub(crate) fn is_ours(name: &str) -> bool {
+    let log_name = name.strip_suffix(".new").map(|stem| format!("{stem}.log"));
+    parse_name(log_name.as_deref().unwrap_or(name)).is_some()
+}
+
+fn parse_name(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(".log").filter(|digits| digits.len() == 16)?;
+    u64::from_str_radix(digits, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_of_another_place_or_database_is_none() {
+        let identity = Identity { database_id: 7, incarnation: 3 };
+        let header =
+            SegmentHeader { identity, number: 5, segment_size: 1 << 20, previous_crc: 9, first: true };
+        let mut block = header.encode();
+        let decode = |block: &[u8], database, number, size| {
+            SegmentHeader::decode(block, database, number, size, Path::new("x"))
+        };
+        assert_eq!(decode(&block, 7, 5, 1 << 20).unwrap(), Some(header));
+        assert_eq!(decode(&block, 8, 5, 1 << 20).unwrap(), None);
+        assert_eq!(decode(&block, 7, 6, 1 << 20).unwrap(), None);
+        assert!(matches!(decode(&block, 7, 5, 1 << 21), Err(Error::Format(_))));
+        block[4000] ^= 1;
+        assert_eq!(decode(&block, 7, 5, 1 << 20).unwrap(), None);
+    }
+
+    #[test]
+    fn only_segment_names_are_taken() {
+        assert_eq!(parse_name("00000000000000ff.log"), Some(255));
+        for name in ["ff.log", "00000000000000ff.new", "00000000000000fg.log", "log"] {
+            assert_eq!(parse_name(name), None, "{name}");
+        }
+    }
+}

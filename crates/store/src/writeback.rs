@@ -1,0 +1,524 @@
+//! The page writer: brings dirty pages home, keeps clean frames ready, and moves the checkpoint on.
+//!
+//! # What it guarantees
+//! 1. A page goes home only when the log is durable up to the page's LSN.
+//! 2. Torn pages are healed: a batch of pages is first written, durably, to a slot of the *double-write ring*, then
+//!    home. A slot is used again only after the data file was synced behind the batch. After a crash every page named
+//!    by a slot not known to be retired is verified, and restored from the slot where its home is torn. Where the
+//!    device makes writes of a page whole or not at all, the ring is left out.
+//! 3. The checkpoint (`redo_from` in the file header) never passes a page change that is not durable in the data
+//!    file: it is at most the smallest rec_lsn of the dirty frames and of the batches not yet synced.
+//! 4. Two writes of one page are never in flight together: a frame being written is not picked again.
+//!
+//! # Why a crash at any point is harmless
+//! - before the slot is complete: the slot's checksum does not verify; no home was touched.
+//! - while pages go home: the slot is complete and durable; torn homes are healed from it before anything else
+//!   happens. A home that was not written at all is brought up to date from the log.
+//! - before the sync of the data file: as before; the slot is still there, since slots are reused only after a sync.
+//! - after it: the slot is stale, but says so: every slot written later names the last retired one, and a valid home
+//!   is never touched.
+//! - while healing: homes are restored from slots that stay as they are until everything is synced; then the ring is
+//!   emptied, and only then used again.
+//!
+//! The term and the idea are InnoDB's (Heikki Tuuri).
+
+use crate::core::Core;
+use crate::page::{self, Verdict, get_u64, put_u64};
+use crate::pool::CleanFrames;
+use crate::{Error, Result};
+use gannet_base::memory::Charge;
+use gannet_base::sync::{Condvar, Mutex};
+use gannet_base::{Lsn, PageId, checksum};
+use gannet_io::{AlignedBuffer, Class, Completion, Direction, Durability, File, IoSlice, Queue, Request};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Slots of the ring.
+const SLOTS: u64 = 4;
+/// Bytes of pages in a slot.
+const BATCH_BYTES: usize = 1 << 20;
+/// Bytes of a slot's header: a whole block, so that it is written with the pages in one aligned request.
+const SLOT_HEADER: usize = 4096;
+const MAGIC: u64 = 0x474E_5452_494E_4731;
+/// How long the writer sleeps when nothing asks for it.
+const IDLE_PAUSE: Duration = Duration::from_millis(50);
+/// Share of the frames, in percent, that may be dirty before the writer starts without being asked.
+const DIRTY_TARGET: usize = 60;
+
+const MAGIC_AT: usize = 8;
+const SEQUENCE_AT: usize = 16;
+const RETIRED_AT: usize = 24;
+const COUNT_AT: usize = 32;
+const DATABASE_AT: usize = 40;
+const LIST_AT: usize = 48;
+
+/// Pages of one batch.
+pub(crate) fn batch_pages(page_size: usize) -> usize {
+    (BATCH_BYTES / page_size).min((SLOT_HEADER - LIST_AT) / 16)
+}
+
+fn slot_bytes(page_size: usize) -> usize {
+    SLOT_HEADER + batch_pages(page_size) * page_size
+}
+
+/// Size of a ring file in bytes.
+pub(crate) fn ring_bytes(page_size: usize) -> u64 {
+    SLOTS * slot_bytes(page_size) as u64
+}
+
+/// Restores torn pages after a crash, before anything else reads the data file. Gives the numbers of pages healed.
+/// Durable on return.
+pub(crate) fn heal(ring: &dyn File, data: &dyn File, page_size: usize, salt: u64) -> Result<Vec<PageId>> {
+    let mut slots = Vec::new();
+    let mut retired = 0;
+    let len = ring.len()?;
+    for slot in 0..SLOTS {
+        let offset = slot * slot_bytes(page_size) as u64;
+        if offset + slot_bytes(page_size) as u64 > len {
+            break;
+        }
+        let mut header = AlignedBuffer::zeroed(SLOT_HEADER);
+        ring.read_at(Class::Foreground, offset, &mut header)?;
+        let sum = checksum::seeded(salt, &header[8..]);
+        let count = get_u64(&header, COUNT_AT) as usize;
+        let ours = get_u64(&header, MAGIC_AT) == MAGIC
+            && get_u64(&header, DATABASE_AT) == salt
+            && get_u64(&header, 0) == sum
+            && count <= batch_pages(page_size);
+        if ours {
+            retired = retired.max(get_u64(&header, RETIRED_AT));
+            slots.push((get_u64(&header, SEQUENCE_AT), offset, count, header));
+        }
+    }
+    slots.retain(|slot| slot.0 > retired);
+    // Newest first: a page that is in two slots is taken from the newer one.
+    slots.sort_by_key(|slot| std::cmp::Reverse(slot.0));
+    let mut healed = Vec::new();
+    for (_, offset, count, header) in &slots {
+        for index in 0..*count {
+            let id = PageId(get_u64(header, LIST_AT + index * 16));
+            let place = offset + (SLOT_HEADER + index * page_size) as u64;
+            if !healed.contains(&id) && heal_page(ring, data, place, id, page_size, salt)? {
+                healed.push(id);
+            }
+        }
+    }
+    data.sync(Class::Foreground)?;
+    Ok(healed)
+}
+
+fn heal_page(ring: &dyn File, data: &dyn File, place: u64, id: PageId, size: usize, salt: u64) -> Result<bool> {
+    let mut page = AlignedBuffer::zeroed(size);
+    let home = id.0 * size as u64;
+    let damaged = match data.read_at(Class::Foreground, home, &mut page) {
+        Ok(()) => page::verify(&page, id, salt) == Verdict::Damaged,
+        Err(error) if error.kind() == gannet_io::ErrorKind::ShortRead => false,
+        Err(error) => return Err(error.into()),
+    };
+    if !damaged {
+        return Ok(false);
+    }
+    ring.read_at(Class::Foreground, place, &mut page)?;
+    // An incomplete slot: its pages' homes were not touched by it, so the damage has another cause, which shows
+    // when the page is used.
+    if page::verify(&page, id, salt) != Verdict::Valid {
+        return Ok(false);
+    }
+    data.write_at(Class::Foreground, home, &page, Durability::Cached)?;
+    Ok(true)
+}
+
+/// Makes every slot of the ring empty, durably: sequence numbers start anew. Only behind [`heal`].
+pub(crate) fn reset(ring: &dyn File, page_size: usize) -> Result<()> {
+    let zeros = AlignedBuffer::zeroed(SLOT_HEADER);
+    for slot in 0..SLOTS {
+        let offset = slot * slot_bytes(page_size) as u64;
+        ring.write_at(Class::Foreground, offset, &zeros, Durability::Cached)?;
+    }
+    ring.sync(Class::Foreground)?;
+    Ok(())
+}
+
+/// Work waiting for the writer.
+#[derive(Debug, Default)]
+struct Requests {
+    stop: bool,
+    clean_frames: bool,
+    /// Write everything with a rec_lsn below this.
+    below: Lsn,
+}
+
+/// A batch that has not been made durable in the data file.
+#[derive(Debug)]
+struct Pending {
+    sequence: u64,
+    rec_lsn: Lsn,
+}
+
+/// Called when the checkpoint can move: persists it and lets the log forget what is below.
+pub(crate) trait Checkpoint: Send + Sync + std::fmt::Debug {
+    /// Everything below `redo_from` is durable in the data file.
+    fn advance(&self, redo_from: Lsn) -> Result<()>;
+}
+
+#[derive(Debug)]
+struct Buffer {
+    /// Slot header and pages.
+    bytes: AlignedBuffer,
+    _charge: Charge,
+}
+
+/// The page writer of one database. [`PageWriter::run`] is the body of its thread.
+#[derive(Debug)]
+pub(crate) struct PageWriter {
+    core: Arc<Core>,
+    ring: Option<Arc<dyn File>>,
+    queue: Arc<dyn Queue>,
+    checkpoint: Arc<dyn Checkpoint>,
+    requests: Mutex<Requests>,
+    wake: Condvar,
+    progress: Condvar,
+    /// Held by whoever writes a batch: the thread, or a checkpoint at shutdown.
+    buffer: Mutex<Buffer>,
+    pending: Mutex<Vec<Pending>>,
+    sequence: AtomicU64,
+    retired: AtomicU64,
+    /// Redo floor while restart is not finished: the checkpoint stays below it.
+    floor: AtomicU64,
+    redo_from: AtomicU64,
+    pages_written: AtomicU64,
+    ended: AtomicBool,
+}
+
+impl PageWriter {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        ring: Option<Arc<dyn File>>,
+        queue: Arc<dyn Queue>,
+        checkpoint: Arc<dyn Checkpoint>,
+        redo_from: Lsn,
+    ) -> Result<Arc<Self>> {
+        let len = slot_bytes(core.page_size);
+        let charge = core.budget.charge(gannet_base::memory::Purpose::Io, len as u64)?;
+        Ok(Arc::new(PageWriter {
+            core,
+            ring,
+            queue,
+            checkpoint,
+            requests: Mutex::default(),
+            wake: Condvar::new(),
+            progress: Condvar::new(),
+            buffer: Mutex::new(Buffer { bytes: AlignedBuffer::zeroed(len), _charge: charge }),
+            pending: Mutex::default(),
+            sequence: AtomicU64::new(0),
+            retired: AtomicU64::new(0),
+            floor: AtomicU64::new(u64::MAX),
+            redo_from: AtomicU64::new(redo_from.0),
+            pages_written: AtomicU64::new(0),
+            ended: AtomicBool::new(false),
+        }))
+    }
+
+    /// Keeps the checkpoint from passing `floor`; `None` lets it go.
+    pub(crate) fn set_floor(&self, floor: Option<Lsn>) {
+        self.floor.store(floor.map_or(u64::MAX, |f| f.0), Ordering::SeqCst);
+    }
+
+    /// Pages written home so far.
+    pub(crate) fn pages_written(&self) -> u64 {
+        self.pages_written.load(Ordering::Relaxed)
+    }
+
+    /// Where redo would start after a crash now.
+    pub(crate) fn redo_from(&self) -> Lsn {
+        Lsn(self.redo_from.load(Ordering::Relaxed))
+    }
+
+    /// Until [`PageWriter::stop`] or a failure.
+    pub(crate) fn run(&self) {
+        let mut busy = false;
+        loop {
+            let request = {
+                let mut requests = self.requests.lock();
+                if !busy && !requests.stop && !requests.clean_frames && requests.below == Lsn::ZERO {
+                    self.wake.wait_for(&mut requests, IDLE_PAUSE);
+                }
+                if requests.stop {
+                    break;
+                }
+                std::mem::take(&mut *requests)
+            };
+            match self.work(&request) {
+                Ok(wrote) => busy = wrote,
+                Err(error) => {
+                    self.core.poison.set(error.to_string());
+                    break;
+                }
+            }
+            self.progress.notify_all();
+        }
+        self.ended.store(true, Ordering::SeqCst);
+        self.progress.notify_all();
+        self.core.pool.announce_clean();
+    }
+
+    /// Ends the thread after its current batch.
+    pub(crate) fn stop(&self) {
+        self.requests.lock().stop = true;
+        self.wake.notify_all();
+    }
+
+    /// One round: everything the log's window or the lack of clean frames asks for. Says whether that was anything.
+    fn work(&self, request: &Requests) -> Result<bool> {
+        self.core.poison.check()?;
+        let mut dirty = Vec::new();
+        self.core.pool.dirty_frames(&self.core.volume, &mut dirty);
+        let frames = self.core.pool.frame_count();
+        let below = request.below.max(self.window_target());
+        let many = dirty.len() * 100 > frames * DIRTY_TARGET;
+        let mut chosen: Vec<(u32, PageId)> = Vec::new();
+        if request.clean_frames || many {
+            // Those the eviction hand meets next.
+            let hand = self.core.pool.hand();
+            let mut order: Vec<_> = dirty.iter().map(|&(i, id, _)| ((i as usize + frames - hand) % frames, i, id)).collect();
+            order.sort_unstable();
+            let share = (dirty.len() / 4).max(batch_pages(self.core.page_size) * 2);
+            chosen.extend(order.into_iter().take(share).map(|(_, i, id)| (i, id)));
+        }
+        let old = dirty.iter().filter(|(_, _, rec_lsn)| *rec_lsn < below);
+        chosen.extend(old.map(|&(i, id, _)| (i, id)));
+        if chosen.is_empty() {
+            return self.sync_and_advance().map(|()| false);
+        }
+        // In the order of the file: neighbours go home in one request.
+        chosen.sort_unstable_by_key(|&(_, id)| id);
+        chosen.dedup();
+        for batch in chosen.chunks(batch_pages(self.core.page_size)) {
+            self.write_batch(batch)?;
+            self.core.pool.announce_clean();
+        }
+        self.sync_and_advance().map(|()| true)
+    }
+
+    /// Pages dirty since before this position are due: half the log window is kept free, so that the oldest part is
+    /// written while it is still far from the limit.
+    fn window_target(&self) -> Lsn {
+        Lsn(self.core.log.end().0.saturating_sub(self.core.wal_limit / 2))
+    }
+
+    /// Writes up to a batch of dirty pages home.
+    fn write_batch(&self, pages: &[(u32, PageId)]) -> Result<()> {
+        let mut buffer = self.buffer.lock();
+        let sequence = self.next_slot()?;
+        let size = self.core.page_size;
+        let mut taken: Vec<(u32, PageId)> = Vec::with_capacity(pages.len());
+        let mut highest = Lsn::ZERO;
+        self.pending.lock().push(Pending { sequence, rec_lsn: Lsn(u64::MAX) });
+        for &(frame, id) in pages {
+            let at = SLOT_HEADER + taken.len() * size;
+            let out = &mut buffer.bytes[at..at + size];
+            let mut register = |rec_lsn: Lsn| {
+                let mut pending = self.pending.lock();
+                let entry = pending.iter_mut().find(|p| p.sequence == sequence).expect("pushed above");
+                entry.rec_lsn = entry.rec_lsn.min(rec_lsn);
+            };
+            if let Some(lsn) = self.core.pool.copy_for_write(&self.core.volume, frame, id, out, &mut register) {
+                highest = highest.max(lsn);
+                page::seal(&mut buffer.bytes[at..at + size], id, self.core.volume.salt);
+                taken.push((frame, id));
+            }
+        }
+        if taken.is_empty() {
+            return Ok(());
+        }
+        // A change that could not be logged must not get home: the check comes after the copies.
+        self.core.poison.check()?;
+        self.core.log.flush_to(highest)?;
+        self.write_slot(&mut buffer.bytes, sequence, &taken)?;
+        self.write_home(&mut buffer.bytes, &taken)?;
+        for &(frame, _) in &taken {
+            self.core.pool.finish_write(frame);
+        }
+        self.pages_written.fetch_add(taken.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The number of the next batch; makes sure that its slot is free.
+    fn next_slot(&self) -> Result<u64> {
+        let sequence = self.sequence.load(Ordering::Relaxed) + 1;
+        if sequence > self.retired.load(Ordering::Relaxed) + SLOTS {
+            self.sync_data()?;
+        }
+        self.sequence.store(sequence, Ordering::Relaxed);
+        Ok(sequence)
+    }
+
+    fn write_slot(&self, bytes: &mut [u8], sequence: u64, pages: &[(u32, PageId)]) -> Result<()> {
+        let Some(ring) = &self.ring else { return Ok(()) };
+        bytes[..SLOT_HEADER].fill(0);
+        put_u64(bytes, MAGIC_AT, MAGIC);
+        put_u64(bytes, SEQUENCE_AT, sequence);
+        put_u64(bytes, RETIRED_AT, self.retired.load(Ordering::Relaxed));
+        put_u64(bytes, COUNT_AT, pages.len() as u64);
+        put_u64(bytes, DATABASE_AT, self.core.volume.salt);
+        for (index, (_, id)) in pages.iter().enumerate() {
+            let page_at = SLOT_HEADER + index * self.core.page_size;
+            let lsn = page::lsn(&bytes[page_at..]);
+            put_u64(bytes, LIST_AT + index * 16, id.0);
+            put_u64(bytes, LIST_AT + index * 16 + 8, lsn.0);
+        }
+        let sum = checksum::seeded(self.core.volume.salt, &bytes[8..SLOT_HEADER]);
+        put_u64(bytes, 0, sum);
+        let offset = (sequence % SLOTS) * slot_bytes(self.core.page_size) as u64;
+        let len = SLOT_HEADER + pages.len() * self.core.page_size;
+        ring.write_at(Class::Deadline, offset, &bytes[..len], Durability::Durable)?;
+        Ok(())
+    }
+
+    fn write_home(&self, bytes: &mut AlignedBuffer, pages: &[(u32, PageId)]) -> Result<()> {
+        let size = self.core.page_size;
+        let atomic = self.ring.is_none();
+        let direction =
+            if atomic { Direction::WriteAtomic(Durability::Cached) } else { Direction::Write(Durability::Cached) };
+        let start = bytes.as_mut_ptr();
+        let mut requests: Vec<Request> = Vec::new();
+        let mut last = PageId::NONE;
+        for (index, &(_, id)) in pages.iter().enumerate() {
+            let slice = IoSlice { address: start.wrapping_add(SLOT_HEADER + index * size), len: size };
+            match requests.last_mut() {
+                Some(request) if last.0 + 1 == id.0 && !atomic => match request.slices.last_mut() {
+                    // Neighbours in the file are neighbours in the buffer.
+                    Some(before) => before.len += size,
+                    None => request.slices.push(slice),
+                },
+                _ => requests.push(Request {
+                    file: Arc::clone(&self.core.volume.file),
+                    direction,
+                    class: Class::Deadline,
+                    offset: id.0 * size as u64,
+                    slices: vec![slice],
+                    token: 0,
+                }),
+            }
+            last = id;
+        }
+        submit_and_wait(&*self.queue, requests, bytes)
+    }
+
+    /// Makes every batch written so far durable and retires their slots.
+    fn sync_data(&self) -> Result<()> {
+        let written = self.sequence.load(Ordering::Relaxed);
+        self.core.volume.file.sync(Class::Deadline)?;
+        self.retired.store(written, Ordering::Relaxed);
+        self.pending.lock().retain(|p| p.sequence > written);
+        Ok(())
+    }
+
+    /// Moves the checkpoint as far as it can go.
+    fn sync_and_advance(&self) -> Result<()> {
+        let _writing = self.buffer.lock();
+        if !self.pending.lock().is_empty() {
+            self.sync_data()?;
+        }
+        let target = self.redo_floor();
+        let before = self.redo_from.load(Ordering::Relaxed);
+        // A header write for each small step would cost more than it gives.
+        let step = (self.core.wal_limit / 16).max(1);
+        if target.0 >= before + step || (target.0 > before && self.core.log.used_bytes() > self.core.wal_limit / 2) {
+            self.checkpoint.advance(target)?;
+            self.redo_from.store(target.0, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Everything below this is durable in the data file.
+    fn redo_floor(&self) -> Lsn {
+        // In this order: whoever makes a page dirty later than the first line logs the change behind `end`; a page
+        // that moves from dirty to pending is in `pending` before it leaves the pool's sight.
+        let end = self.core.log.end();
+        let dirty = self.core.pool.min_rec_lsn(&self.core.volume).unwrap_or(end);
+        let pending = self.pending.lock().iter().map(|p| p.rec_lsn).min().unwrap_or(end);
+        end.min(dirty).min(pending).min(Lsn(self.floor.load(Ordering::SeqCst)))
+    }
+
+    /// Writes every page that is dirty now, and moves the checkpoint behind them. For shutdown and tests; competes
+    /// with the thread only for batches. Gives up at `deadline`, with false.
+    pub(crate) fn flush_all(&self, within: Duration) -> Result<bool> {
+        let deadline = gannet_base::clock::now() + within;
+        let target = self.core.log.end();
+        loop {
+            let mut dirty = Vec::new();
+            self.core.pool.dirty_frames(&self.core.volume, &mut dirty);
+            let mut due: Vec<_> = dirty.iter().filter(|d| d.2 < target).map(|&(i, id, _)| (i, id)).collect();
+            if due.is_empty() {
+                break;
+            }
+            due.sort_unstable_by_key(|&(_, id)| id);
+            for batch in due.chunks(batch_pages(self.core.page_size)) {
+                if gannet_base::clock::now() >= deadline {
+                    return Ok(false);
+                }
+                self.write_batch(batch).inspect_err(|e| self.core.poison.set(e.to_string()))?;
+            }
+            gannet_base::thread::yield_now();
+        }
+        let _writing = self.buffer.lock();
+        self.sync_data().inspect_err(|e| self.core.poison.set(e.to_string()))?;
+        let target = self.redo_floor();
+        self.checkpoint.advance(target)?;
+        self.redo_from.store(target.0, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    /// Waits until the log's window has room again, or the writer has ended.
+    pub(crate) fn ask_below(&self, below: Lsn) {
+        let mut requests = self.requests.lock();
+        requests.below = requests.below.max(below);
+        drop(requests);
+        self.wake.notify_all();
+    }
+}
+
+impl CleanFrames for PageWriter {
+    fn ask(&self) -> Result<()> {
+        self.core.poison.check()?;
+        if self.ended.load(Ordering::SeqCst) {
+            return Err(Error::Poisoned("the page writer has ended".to_owned()));
+        }
+        self.requests.lock().clean_frames = true;
+        self.wake.notify_all();
+        Ok(())
+    }
+}
+
+/// Counts a batch's completions and keeps its first error.
+#[derive(Debug, Default)]
+struct Batch {
+    left: AtomicUsize,
+    error: Mutex<Option<gannet_io::Error>>,
+}
+
+impl Completion for Batch {
+    fn complete(&self, _token: u64, result: gannet_io::Result<()>) {
+        if let Err(error) = result {
+            self.error.lock().get_or_insert(error);
+        }
+        self.left.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// Submits writes from `bytes` and waits for all of them.
+#[expect(unsafe_code, reason = "hands the batch buffer to the device")]
+fn submit_and_wait(queue: &dyn Queue, requests: Vec<Request>, bytes: &mut AlignedBuffer) -> Result<()> {
+    let batch = Arc::new(Batch { left: AtomicUsize::new(requests.len()), error: Mutex::default() });
+    let completion: Arc<dyn Completion> = Arc::clone(&batch) as _;
+    // SAFETY: the slices lie in `bytes`, which this function borrows exclusively until every request has completed.
+    unsafe { queue.submit(requests, &completion) };
+    queue.wait_until(&mut || batch.left.load(Ordering::Acquire) == 0);
+    let _ = bytes;
+    match batch.error.lock().take() {
+        Some(error) => Err(error.into()),
+        None => Ok(()),
+    }
+}
