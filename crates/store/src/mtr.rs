@@ -141,7 +141,7 @@ impl<'c> Mtr<'c> {
         page.mark_dirty(self.core.log.end());
         let bytes = self.group.change(page.id(), page::lsn(page), kind, init, encode);
         // Going forward and redo are the same function on the same bytes; only a bug makes it fail here.
-        if let Err(message) = change::apply(kind, bytes, page) {
+        if let Err(message) = apply_published(kind, init, bytes, page) {
             let id = page.id();
             self.core.poison.set(format!("a change of {id} could not be applied: {message}"));
             panic!("a change of {id} could not be applied: {message}");
@@ -184,6 +184,18 @@ impl<'c> Mtr<'c> {
             }
         }
     }
+}
+
+/// Applies a change. Where optimistic readers may be at work, in an inner node, on a copy that is then published.
+fn apply_published(kind: u8, init: bool, bytes: &[u8], page: &mut ExclusivePage<'_>) -> std::result::Result<(), String> {
+    let is_inner = |page: &[u8]| page::kind(page) == Some(PageKind::Node) && NodeRef::new(page).is_inner();
+    if kind != NODE || !(init || is_inner(page)) {
+        return change::apply(kind, bytes, page);
+    }
+    let mut copy = page.to_vec();
+    change::apply(kind, bytes, &mut copy)?;
+    page.publish(&copy);
+    Ok(())
 }
 
 impl Drop for Mtr<'_> {

@@ -263,7 +263,7 @@ pub(crate) struct Stream {
     offset: usize,
 }
 
-/// Where the next undo record goes, see [`Stream::prepare`].
+/// Where the next undo record goes, see [`Stream::reserve`].
 #[derive(Debug)]
 pub(crate) struct Reserved {
     page: PageId,
@@ -276,33 +276,35 @@ impl Stream {
         Stream { id, segment: None, next_sequence, page: PageId::NONE, offset: 0 }
     }
 
-    /// Makes room for a record of `len` bytes. To be called without latches: it may start a new segment. Gives the
-    /// segment that was completed, if one was.
-    pub(crate) fn prepare(
-        &mut self,
-        core: &Core,
-        directory: &TreeRoot,
-        len: usize,
-        txn: TxnId,
-    ) -> Result<(Reserved, Option<Segment>)> {
+    /// Finds room for a record of `len` bytes; `None` when that takes a new segment first
+    /// ([`Stream::start_segment`]).
+    pub(crate) fn reserve(&mut self, core: &Core, len: usize) -> Option<Reserved> {
         debug_assert!(FIRST_RECORD + len <= core.page_size);
-        let mut completed = None;
+        let segment = self.segment?;
+        if self.offset != 0 && self.offset + len > core.page_size {
+            if self.page.0 + 1 == segment.first.0 + EXTENT_PAGES {
+                return None;
+            }
+            self.page = PageId(self.page.0 + 1);
+            self.offset = 0;
+        }
+        Some(Reserved { page: self.page, offset: self.offset, len })
+    }
+
+    /// Notes that `txn` writes to this stream from now on.
+    pub(crate) fn begin(&mut self, txn: TxnId) {
         if let Some(segment) = &mut self.segment {
             segment.highest_txn = txn;
         }
-        if self.segment.is_none() || (self.offset != 0 && self.offset + len > core.page_size) {
-            let last = self.segment.map(|s| PageId(s.first.0 + EXTENT_PAGES - 1));
-            if self.segment.is_none() || last == Some(self.page) {
-                completed = self.next_segment(core, directory, txn)?;
-            } else {
-                self.page = PageId(self.page.0 + 1);
-                self.offset = 0;
-            }
-        }
-        Ok((Reserved { page: self.page, offset: self.offset, len }, completed))
     }
 
-    fn next_segment(&mut self, core: &Core, directory: &TreeRoot, txn: TxnId) -> Result<Option<Segment>> {
+    /// Starts the next segment; takes latches of its own. Gives the segment that was completed, if there was one.
+    pub(crate) fn start_segment(
+        &mut self,
+        core: &Core,
+        directory: &TreeRoot,
+        txn: TxnId,
+    ) -> Result<Option<Segment>> {
         let tree = BTree::new(core, directory);
         let near = self.segment.map_or(PageId::NONE, |s| s.first);
         if let Some(full) = self.segment {
@@ -310,12 +312,12 @@ impl Stream {
         }
         let mut next =
             Segment { stream: self.id, sequence: self.next_sequence, first: PageId::NONE, highest_txn: TxnId::NONE };
+        let key = next.key();
         let mut mtr = Mtr::new(core);
-        let allocate = |mtr: &mut Mtr<'_>| {
+        tree.put_made(&mut mtr, &key, DIRECTORY_VALUE, |mtr| {
             next.first = mtr.allocations().allocate_extent(UNDO_PAGES, near)?;
             Ok(next.value().to_vec())
-        };
-        tree.put_made(&mut mtr, &next.key(), DIRECTORY_VALUE, allocate)?;
+        })?;
         mtr.commit()?;
         next.highest_txn = txn;
         self.next_sequence += 1;

@@ -437,9 +437,10 @@ impl PageWriter {
         // In this order: whoever makes a page dirty later than the first line logs the change behind `end`; a page
         // that moves from dirty to pending is in `pending` before it leaves the pool's sight.
         let end = self.core.log.end();
+        let durable = self.core.log.durable();
         let dirty = self.core.pool.min_rec_lsn(&self.core.volume).unwrap_or(end);
         let pending = self.pending.lock().iter().map(|p| p.rec_lsn).min().unwrap_or(end);
-        end.min(dirty).min(pending).min(Lsn(self.floor.load(Ordering::SeqCst)))
+        end.min(durable).min(dirty).min(pending).min(Lsn(self.floor.load(Ordering::SeqCst)))
     }
 
     /// Writes every page that is dirty now, and moves the checkpoint behind them. For shutdown and tests; competes

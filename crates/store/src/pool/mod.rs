@@ -31,6 +31,7 @@ mod prefetch;
 mod table;
 mod volume;
 
+use crate::node::RacyNode;
 use crate::page::{self, Verdict};
 use crate::{Error, Result};
 use gannet_base::memory::{Budget, Charge, Purpose};
@@ -722,9 +723,11 @@ impl ExclusivePage<'_> {
         }
     }
 
-    /// Whether the page waits to be written.
-    pub(crate) fn is_dirty(&self) -> bool {
-        self.pool.frames[self.index as usize].rec_lsn.load(Ordering::Relaxed) != 0
+    /// Gives the page other contents while optimistic readers may be looking at it.
+    pub(crate) fn publish(&mut self, bytes: &[u8]) {
+        assert_eq!(bytes.len(), self.pool.page_size);
+        // SAFETY: the frame is page-aligned, mapped and as long as asserted; this guard holds the latch exclusively.
+        unsafe { RacyNode::publish(self.pool.address(self.index), bytes) }
     }
 }
 
