@@ -1,0 +1,177 @@
+//! Versions: what a snapshot sees of an entry, and what a writer finds.
+
+use crate::entry::{Entry, UndoPtr};
+use crate::shared::Shared;
+use crate::tree::BTree;
+use crate::txn::registry::{Snapshot, Status};
+use crate::undo::{self, UndoKind};
+use crate::{Error, Result};
+use gannet_base::TxnId;
+
+/// Longest way through old versions that an updater shortens.
+const LINK_PAST: usize = 4;
+
+/// Whose eyes an entry is looked at with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    /// The reader's own transaction, whose changes it sees.
+    pub(crate) own: TxnId,
+}
+
+/// What a reader sees of a key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Seen {
+    /// Nothing.
+    Absent,
+    /// A value.
+    Value(Vec<u8>),
+    /// The reference to a long value.
+    Long(Vec<u8>),
+}
+
+impl Seen {
+    fn of(entry: &Entry<'_>) -> Self {
+        if entry.is_tombstone() {
+            Seen::Absent
+        } else if entry.is_overflow() {
+            Seen::Long(entry.value.to_vec())
+        } else {
+            Seen::Value(entry.value.to_vec())
+        }
+    }
+}
+
+/// What became of an entry's writer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    /// It has not ended, or its end is not visible yet.
+    Running,
+    /// It committed; `None` when so long ago that everybody sees it.
+    Committed(Option<u64>),
+}
+
+impl Shared {
+    /// What became of a version's writer.
+    pub(crate) fn fate(&self, writer: TxnId) -> Result<Fate> {
+        if writer.is_none() || writer < self.registry.horizon() {
+            return Ok(Fate::Committed(None));
+        }
+        match self.registry.status(writer) {
+            Status::Running => Ok(Fate::Running),
+            Status::Committed(csn) => Ok(Fate::Committed(Some(csn))),
+            Status::Unknown => {
+                let stored = BTree::new(&self.core, &self.status).get(&writer.0.to_be_bytes())?;
+                match stored.and_then(|v| v.try_into().ok()) {
+                    Some(csn) => {
+                        let csn = u64::from_le_bytes(csn);
+                        self.registry.cache_committed(writer, csn);
+                        Ok(Fate::Committed(Some(csn)))
+                    }
+                    // The horizon may have passed it, and sweep its status, while we looked.
+                    None if writer < self.registry.horizon() => Ok(Fate::Committed(None)),
+                    None => Err(Error::Damaged(format!("{writer} wrote a row, but nothing is known of it"))),
+                }
+            }
+        }
+    }
+
+    fn sees(&self, reader: Reader<'_>, writer: TxnId) -> Result<bool> {
+        if writer.is_none() || writer == reader.own || reader.snapshot.sees_unasked(writer) {
+            return Ok(true);
+        }
+        Ok(match self.fate(writer)? {
+            Fate::Running => false,
+            Fate::Committed(None) => true,
+            Fate::Committed(Some(csn)) => reader.snapshot.sees(csn),
+        })
+    }
+
+    /// What a reader sees of an entry.
+    pub(crate) fn look(&self, reader: Reader<'_>, payload: &[u8]) -> Result<Seen> {
+        let entry = decode(payload)?;
+        if self.sees(reader, entry.writer)? {
+            return Ok(Seen::of(&entry));
+        }
+        self.look_back(reader, entry)
+    }
+
+    /// Walks the versions before an entry that the reader does not see.
+    fn look_back(&self, reader: Reader<'_>, entry: Entry<'_>) -> Result<Seen> {
+        let mut value = entry.value.to_vec();
+        let mut flags = entry.flags;
+        let mut undo = entry.undo;
+        loop {
+            let record = undo::read(&self.core, undo)?;
+            if record.kind == UndoKind::Insert {
+                return Ok(Seen::Absent);
+            }
+            let current = Entry { flags, writer: record.writer, undo, value: &value };
+            let previous = record.previous(&current);
+            if self.sees(reader, previous.writer)? {
+                return Ok(Seen::of(&previous));
+            }
+            (flags, undo) = (previous.flags, previous.undo);
+            value = previous.value.to_vec();
+        }
+    }
+
+    /// The newest change of an entry that is not a mere lock: its writer's fate. `own` counts as seen.
+    pub(crate) fn last_change(&self, entry: &Entry<'_>, own: TxnId) -> Result<(TxnId, Fate)> {
+        let (mut writer, mut undo, mut is_lock) = (entry.writer, entry.undo, entry.is_lock());
+        while is_lock && writer != own && !writer.is_none() && writer >= self.registry.horizon() {
+            let record = undo::read(&self.core, undo)?;
+            writer = record.previous_writer;
+            undo = record.previous_undo;
+            is_lock = record.previous_flags & crate::entry::LOCK != 0;
+        }
+        if writer == own && !own.is_none() {
+            return Ok((writer, Fate::Committed(None)));
+        }
+        Ok((writer, self.fate(writer)?))
+    }
+
+    /// How the version in the tree is to be remembered once it has a successor: header fields without what nobody
+    /// can ask for any more. `None` for the undo pointer where everything older is out of everybody's sight.
+    pub(crate) fn shorten(&self, entry: &Entry<'_>, own: TxnId) -> Result<(u8, TxnId, UndoPtr)> {
+        let keep = (entry.flags, entry.writer, entry.undo);
+        if entry.writer.is_none() || entry.writer == own {
+            return Ok(keep);
+        }
+        let Fate::Committed(csn) = self.fate(entry.writer)? else { return Ok(keep) };
+        let settled_flags = entry.flags & !(crate::entry::VERSIONED | crate::entry::LOCK);
+        let Some(csn) = csn else { return Ok((settled_flags, TxnId::NONE, UndoPtr::NONE)) };
+        if csn <= self.registry.oldest_visible_csn() {
+            // Every snapshot, live or to come, sees this version or a newer one.
+            return Ok((settled_flags, TxnId::NONE, UndoPtr::NONE));
+        }
+        Ok((entry.flags, entry.writer, self.link_past(entry.undo, csn)?))
+    }
+
+    /// The first of the versions behind `undo` that somebody may see, given when its successor was committed.
+    fn link_past(&self, mut undo: UndoPtr, mut superseded: u64) -> Result<UndoPtr> {
+        for _ in 0..LINK_PAST {
+            let record = undo::read(&self.core, undo)?;
+            let writer = record.previous_writer;
+            if !matches!(record.kind, UndoKind::Update | UndoKind::Delete)
+                || record.previous_undo.is_none()
+                || record.previous_flags & crate::entry::OVERFLOW != 0
+                || writer < self.registry.horizon()
+            {
+                break;
+            }
+            let Fate::Committed(Some(csn)) = self.fate(writer)? else { break };
+            if self.registry.anyone_sees(csn, superseded) {
+                break;
+            }
+            undo = record.previous_undo;
+            superseded = csn;
+        }
+        Ok(undo)
+    }
+}
+
+/// Reads an entry's payload.
+pub(crate) fn decode(payload: &[u8]) -> Result<Entry<'_>> {
+    Entry::decode(payload).ok_or_else(|| Error::Damaged("a row's entry makes no sense".to_owned()))
+}
