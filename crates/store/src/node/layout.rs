@@ -7,8 +7,12 @@ use std::cmp::Ordering;
 pub(super) const WORD_COUNTS: usize = page::HEADER_LEN;
 /// Second word of the node header: fence and prefix lengths, last insertion.
 const WORD_LENGTHS: usize = WORD_COUNTS + 8;
+/// Third word of the node header: head skip, reserved.
+const WORD_HEADS: usize = WORD_LENGTHS + 8;
+/// Bytes of the node header that are 0.
+pub(super) const RESERVED: std::ops::Range<usize> = WORD_HEADS + 2..SLOTS;
 /// Start of the slot array.
-pub(super) const SLOTS: usize = WORD_LENGTHS + 8;
+pub(super) const SLOTS: usize = WORD_HEADS + 8;
 /// Bytes of a slot.
 pub(super) const SLOT_LEN: usize = 8;
 /// Bytes of a cell before its key suffix: the payload's length.
@@ -47,6 +51,8 @@ pub(super) struct Header {
     pub(super) prefix_len: u16,
     /// Slot of the last insertion, a hint for splits; [`NO_SLOT`] when not known.
     pub(super) last_insert: u16,
+    /// Bytes that all headed suffixes begin with; heads hold what follows them.
+    pub(super) head_skip: u16,
 }
 
 impl Header {
@@ -65,6 +71,7 @@ impl Header {
             upper_len: (lengths >> 16) as u16,
             prefix_len: (lengths >> 32) as u16,
             last_insert: (lengths >> 48) as u16,
+            head_skip: source.word(WORD_HEADS) as u16,
         }
     }
 
@@ -86,7 +93,11 @@ impl Header {
             | u64::from(self.upper_len) << 16
             | u64::from(self.prefix_len) << 32
             | u64::from(self.last_insert) << 48;
-        (u128::from(counts) | u128::from(lengths) << 64).to_le_bytes()
+        let mut bytes = [0; SLOTS - WORD_COUNTS];
+        bytes[..8].copy_from_slice(&counts.to_le_bytes());
+        bytes[8..16].copy_from_slice(&lengths.to_le_bytes());
+        bytes[16..18].copy_from_slice(&self.head_skip.to_le_bytes());
+        bytes
     }
 
     /// The header of a node without entries.
@@ -102,6 +113,7 @@ impl Header {
             upper_len: upper_len as u16,
             prefix_len: fence_prefix(lower, upper) as u16,
             last_insert: NO_SLOT,
+            head_skip: 0,
         }
     }
 
@@ -120,6 +132,12 @@ impl Header {
     #[inline]
     pub(super) fn is_inner(&self) -> bool {
         self.level > 0
+    }
+
+    /// The first slot with a head: an inner node's entry 0 has no stored key.
+    #[inline]
+    pub(super) fn first_headed(&self) -> usize {
+        usize::from(self.is_inner())
     }
 
     /// First byte behind the slots.
@@ -142,7 +160,7 @@ pub(super) struct Slot {
     pub(super) offset: usize,
     /// Length of the key suffix.
     pub(super) suffix_len: usize,
-    /// First four bytes of the suffix, as a big-endian number padded with zeros.
+    /// The four suffix bytes behind the head skip, as a big-endian number padded with zeros.
     pub(super) head: u32,
 }
 
@@ -183,15 +201,29 @@ impl Slot {
     }
 }
 
-/// The first four bytes of `suffix` as a number that orders like them; equal heads say nothing.
+/// The first four bytes of `rest` as a number that orders like them; equal heads say nothing.
 #[inline]
-pub(super) fn head(suffix: &[u8]) -> u32 {
-    if let Some(first) = suffix.first_chunk::<4>() {
-        return u32::from_be_bytes(*first);
+pub(super) fn head(rest: &[u8]) -> u32 {
+    match rest.first_chunk::<4>() {
+        Some(first) => u32::from_be_bytes(*first),
+        None => (left_aligned(rest) >> 32) as u32,
     }
-    let mut padded = [0; 4];
-    padded[..suffix.len()].copy_from_slice(suffix);
-    u32::from_be_bytes(padded)
+}
+
+/// At most eight bytes as a big-endian number, padded with zeros at the end.
+#[inline]
+pub(super) fn left_aligned(bytes: &[u8]) -> u64 {
+    match (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        // The two quads overlap, in equal bits.
+        (Some(first), Some(last)) => {
+            u64::from(u32::from_be_bytes(*first)) << 32
+                | u64::from(u32::from_be_bytes(*last)) << (64 - 8 * bytes.len())
+        }
+        _ => {
+            let byte = |i: usize| bytes.get(i).map_or(0, |&byte| u64::from(byte) << (56 - 8 * i));
+            byte(0) | byte(1) | byte(2)
+        }
+    }
 }
 
 /// Length of the common prefix of `a` and `b`.
@@ -208,9 +240,31 @@ pub(super) fn fence_prefix(lower: &[u8], upper: Option<&[u8]>) -> usize {
 pub(super) trait Source: Copy {
     /// The 8-byte word at `offset`, a multiple of 8.
     fn word(self, offset: usize) -> u64;
+
+    /// The `len` ≤ 8 bytes at `offset` as [`left_aligned`] gives them.
+    fn bytes_at(self, offset: usize, len: usize) -> u64;
+
     /// Compares the `len` bytes at `offset` with `needle`.
-    fn compare(self, offset: usize, len: usize, needle: &[u8]) -> Ordering;
+    #[inline(always)]
+    fn compare(self, offset: usize, len: usize, needle: &[u8]) -> Ordering {
+        let common = len.min(needle.len());
+        let mut done = 0;
+        while common - done > WORD {
+            let wanted = get_u64(needle, done).swap_bytes();
+            match self.bytes_at(offset + done, WORD).cmp(&wanted) {
+                Ordering::Equal => done += WORD,
+                unequal => return unequal,
+            }
+        }
+        // Step back rather than take a short step: the bytes before are known to be equal.
+        done = common.saturating_sub(WORD);
+        let wanted = left_aligned(&needle[done..common]);
+        self.bytes_at(offset + done, common - done).cmp(&wanted).then(len.cmp(&needle.len()))
+    }
 }
+
+/// Bytes of the unit that optimistic readers load.
+pub(super) const WORD: usize = 8;
 
 /// Bytes that nobody changes meanwhile.
 impl Source for &[u8] {
@@ -220,7 +274,11 @@ impl Source for &[u8] {
     }
 
     #[inline(always)]
-    fn compare(self, offset: usize, len: usize, needle: &[u8]) -> Ordering {
-        self[offset..offset + len].cmp(needle)
+    fn bytes_at(self, offset: usize, len: usize) -> u64 {
+        let bytes = &self[offset..offset + len];
+        match bytes.first_chunk() {
+            Some(word) => u64::from_be_bytes(*word),
+            None => left_aligned(bytes),
+        }
     }
 }

@@ -6,7 +6,7 @@
 //! *Leaves.* An insertion that does not fit leaves a sequence of entries, the new one among them, of `T ≤ U + E` bytes.
 //! Cut it behind the longest left part of at most `U − 2K` bytes. The left part is longer than `U − 2K − E`, so
 //! the right one is shorter than `T − (U − 2K − E) ≤ 2E + 2K`. Both fit beside two fences if `2E + 4K ≤ U`.
-//! Cutting longer prefixes off only shortens entries. With `K = page / 8` this gives `M = page / 4 − 30`. The same holds
+//! Cutting longer prefixes off only shortens entries. With `K = page / 8` this gives `M = page / 4 − 34`. The same holds
 //! for a payload that is replaced by a longer one.
 //!
 //! *Inner nodes.* Entries take at most `E = 18 + K` bytes. One cut is forbidden: the one that would make the pending

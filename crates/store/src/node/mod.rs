@@ -10,7 +10,9 @@
 //!    B-trees", 2004): parent and children can be checked against each other without a third page.
 //! 2. The common prefix of both fences is cut off every stored key (none without an upper fence). It is a function of
 //!    the fences alone, so a logged key suffix means the same when it is redone.
-//! 3. Slots are in ascending key order without duplicates; a slot's head is the first four bytes of its suffix.
+//! 3. Slots are in ascending key order without duplicates. All stored suffixes share their first `head_skip` bytes, and a
+//!    slot's head is the four bytes behind those. Fences cut off what they determine; the head skip makes up for what
+//!    they do not, foremost in a tree's rightmost nodes and its root, which have no prefix.
 //! 4. Entry 0 of an inner node has the lower fence as its key; it is stored with an empty suffix. It goes only
 //!    with the node's last entry.
 //! 5. Cells never overlap, and `garbage` counts exactly the heap bytes that no cell owns.

@@ -15,14 +15,12 @@
 //! the validation.
 #![expect(unsafe_code, reason = "optimistic reads go through atomic loads at raw addresses")]
 
-use super::layout::{Header, SLOT_LEN, SLOTS, Slot, Source};
+use super::layout::{Header, SLOT_LEN, SLOTS, Slot, Source, WORD};
 use super::search::search;
 use gannet_base::PageId;
 use std::cmp::Ordering;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-const WORD: usize = size_of::<u64>();
 
 /// An inner node that may change while it is read. No method panics or runs long, whatever the bytes are.
 #[derive(Clone, Copy)]
@@ -95,7 +93,7 @@ impl<'a> RacyNode<'a> {
     pub fn child_for(self, key: &[u8]) -> Option<(usize, PageId)> {
         let header = Header::read(self);
         let suffix = key.get(usize::from(header.prefix_len)..)?;
-        let slot = match search(self, self.bounded_count(&header), suffix) {
+        let slot = match search(self, &header, self.bounded_count(&header), suffix) {
             Ok(slot) => slot,
             Err(slot) => slot.checked_sub(1)?,
         };
@@ -137,21 +135,9 @@ impl Source for RacyNode<'_> {
         u64::from_le(word.load(Relaxed))
     }
 
-    /// `Less` outside the page.
-    #[inline]
-    fn compare(self, offset: usize, len: usize, needle: &[u8]) -> Ordering {
-        let common = len.min(needle.len());
-        let mut done = 0;
-        while done < common {
-            let step = (common - done).min(WORD);
-            let Some(stored) = self.unaligned(offset + done, step) else { return Ordering::Less };
-            let mut wanted = [0; WORD];
-            wanted[..step].copy_from_slice(&needle[done..done + step]);
-            match stored.swap_bytes().cmp(&u64::from_be_bytes(wanted)) {
-                Ordering::Equal => done += step,
-                unequal => return unequal,
-            }
-        }
-        len.cmp(&needle.len())
+    /// 0 outside the page.
+    #[inline(always)]
+    fn bytes_at(self, offset: usize, len: usize) -> u64 {
+        self.unaligned(offset, len).unwrap_or(0).swap_bytes()
     }
 }

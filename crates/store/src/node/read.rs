@@ -112,7 +112,7 @@ impl<'a> NodeRef<'a> {
     #[inline]
     pub fn search(self, key: &[u8]) -> Result<usize, usize> {
         let header = self.header();
-        let found = search(self.page, usize::from(header.count), self.strip(key));
+        let found = search(self.page, &header, usize::from(header.count), self.strip(key));
         // An inner node's first key is stored as an empty suffix.
         if found == Err(1) && header.is_inner() && key == self.lower_fence() { Ok(0) } else { found }
     }
@@ -125,7 +125,7 @@ impl<'a> NodeRef<'a> {
     pub fn child_for(self, key: &[u8]) -> (usize, PageId) {
         let header = self.header();
         debug_assert!(header.is_inner());
-        let slot = match search(self.page, usize::from(header.count), self.strip(key)) {
+        let slot = match search(self.page, &header, usize::from(header.count), self.strip(key)) {
             Ok(slot) => slot,
             Err(slot) => slot.checked_sub(1).expect("an inner node has entries"),
         };

@@ -1,6 +1,6 @@
 //! The proof that bytes are a node.
 
-use super::layout::{CELL_HEADER, Header, NO_SLOT, Slot, fence_prefix, head};
+use super::layout::{CELL_HEADER, Header, NO_SLOT, RESERVED, Slot, common_prefix, fence_prefix, head};
 use super::limits::{MAX_LEVEL, max_key_len};
 use super::read::NodeRef;
 use crate::page::{self, PAGE_SIZES, PageKind, get_u16};
@@ -75,7 +75,9 @@ fn check_cells(page: &[u8], header: &Header, heap_end: usize) -> Result<usize, S
             return Err(format!("slot {i}: the cell {}..{end} overlaps another", slot.offset));
         }
         live += end - slot.offset;
-        if slot.head != head(&page[slot.suffix_offset()..slot.payload_offset()]) {
+        let skip = if i < header.first_headed() { 0 } else { usize::from(header.head_skip) };
+        let suffix = &page[slot.suffix_offset()..slot.payload_offset()];
+        if suffix.get(skip..).map(head) != Some(slot.head) {
             return Err(format!("slot {i}: the head does not match the key"));
         }
         let payload = &page[slot.payload_offset()..end];
@@ -89,6 +91,7 @@ fn check_cells(page: &[u8], header: &Header, heap_end: usize) -> Result<usize, S
 /// Checks that keys ascend and lie between the fences. Cells have been checked.
 fn check_order(node: NodeRef<'_>) -> Result<(), String> {
     let count = node.count();
+    check_head_skip(node)?;
     if count == 0 {
         return Ok(());
     }
@@ -109,6 +112,22 @@ fn check_order(node: NodeRef<'_>) -> Result<(), String> {
     }
     if node.upper_fence().is_some_and(|upper| previous >= &upper[prefix_len..]) {
         return Err(format!("slot {}: the key lies behind the upper fence", count - 1));
+    }
+    Ok(())
+}
+
+/// Checks that all keys begin with the bytes that heads leave out: the first and the last do, and keys ascend.
+fn check_head_skip(node: NodeRef<'_>) -> Result<(), String> {
+    let header = node.header();
+    let skip = usize::from(header.head_skip);
+    let (first, count) = (header.first_headed(), node.count());
+    let shared = if first < count {
+        common_prefix(node.stored_suffix(first), node.stored_suffix(count - 1))
+    } else {
+        0
+    };
+    if skip > shared || node.page()[RESERVED].iter().any(|&byte| byte != 0) {
+        return Err(format!("heads leave out {skip} bytes, keys share {shared}; or reserved bytes are set"));
     }
     Ok(())
 }

@@ -1,6 +1,8 @@
 //! Changing a node in place, under its exclusive latch.
 
-use super::layout::{CELL_HEADER, Header, NO_SLOT, SLOT_LEN, Slot, entry_len, head, slot_offset};
+use super::layout::{
+    CELL_HEADER, Header, NO_SLOT, SLOT_LEN, Slot, common_prefix, entry_len, head, slot_offset,
+};
 use super::read::NodeRef;
 use crate::page::{self, PageKind, put_u16};
 use gannet_base::TreeId;
@@ -58,16 +60,38 @@ impl<'a> NodeMut<'a> {
         }
         let mut header = self.view().header();
         assert!(slot <= usize::from(header.count), "no such slot");
+        let skip = self.share_heads(&mut header, slot, suffix);
         let offset = usize::from(header.heap_start) - (needed - SLOT_LEN);
         write_cell(self.page, offset, [suffix, &[]], payload);
         self.page.copy_within(slot_offset(slot)..header.slots_end(), slot_offset(slot + 1));
-        Slot { offset, suffix_len: suffix.len(), head: head(suffix) }.write(self.page, slot);
+        Slot { offset, suffix_len: suffix.len(), head: head(&suffix[skip..]) }.write(self.page, slot);
         header.count += 1;
         header.heap_start = offset as u16;
         header.last_insert = slot as u16;
         header.write(self.page);
         self.assert_sound();
         true
+    }
+
+    /// Sees to it that a new suffix begins with the bytes that heads leave out: leaves out fewer if need be. Gives
+    /// how many bytes the new head leaves out.
+    #[inline]
+    fn share_heads(&mut self, header: &mut Header, slot: usize, suffix: &[u8]) -> usize {
+        let first = header.first_headed();
+        if slot < first {
+            return 0;
+        }
+        let skip = usize::from(header.head_skip);
+        if usize::from(header.count) <= first {
+            header.head_skip = suffix.len() as u16;
+        } else if skip > 0 {
+            let stored = &self.view().stored_suffix(first)[..skip];
+            if !suffix.starts_with(stored) {
+                header.head_skip = common_prefix(stored, suffix) as u16;
+                write_heads(self.page, header);
+            }
+        }
+        usize::from(header.head_skip)
     }
 
     /// Gives entry `i` another payload. `false`, and no change, when it does not fit.
@@ -125,6 +149,9 @@ impl<'a> NodeMut<'a> {
         }
         self.page.copy_within(slot_offset(i + 1)..header.slots_end(), slot_offset(i));
         header.count -= 1;
+        if usize::from(header.count) <= header.first_headed() {
+            header.head_skip = 0;
+        }
         header.last_insert = match usize::from(header.last_insert) {
             last if last == i => NO_SLOT,
             last if last > i && header.last_insert != NO_SLOT => header.last_insert - 1,
@@ -172,6 +199,15 @@ fn write_cell(page: &mut [u8], offset: usize, suffix: [&[u8]; 2], payload: &[u8]
     }
 }
 
+/// Writes the heads of all slots that have one, leaving out as many bytes as the header says.
+fn write_heads(page: &mut [u8], header: &Header) {
+    for i in header.first_headed()..usize::from(header.count) {
+        let stored = NodeRef::new(page).stored_suffix(i);
+        let head = head(&stored[usize::from(header.head_skip)..]);
+        Slot { head, ..NodeRef::new(page).slot(i) }.write(page, i);
+    }
+}
+
 /// Fills a page entry by entry in key order. The common header stays as it is.
 pub(super) struct Builder<'a> {
     page: &'a mut [u8],
@@ -197,8 +233,7 @@ impl<'a> Builder<'a> {
         let slot = usize::from(self.header.count);
         assert!(slot_offset(slot + 1) <= offset, "the node overflows");
         write_cell(self.page, offset, suffix, payload);
-        let stored = &self.page[offset + CELL_HEADER..offset + CELL_HEADER + suffix_len];
-        Slot { offset, suffix_len, head: head(stored) }.write(self.page, slot);
+        Slot { offset, suffix_len, head: 0 }.write(self.page, slot);
         self.header.count += 1;
         self.header.heap_start = offset as u16;
     }
@@ -213,8 +248,16 @@ impl<'a> Builder<'a> {
         self.header.last_insert = slot;
     }
 
-    /// Writes the header.
-    pub(super) fn finish(self) -> NodeMut<'a> {
+    /// Writes heads and header.
+    pub(super) fn finish(mut self) -> NodeMut<'a> {
+        let (first, count) = (self.header.first_headed(), usize::from(self.header.count));
+        if first < count {
+            let node = NodeRef::new(self.page);
+            // Keys between two that begin alike begin so too.
+            self.header.head_skip =
+                common_prefix(node.stored_suffix(first), node.stored_suffix(count - 1)) as u16;
+            write_heads(self.page, &self.header);
+        }
         self.header.write(self.page);
         NodeMut { page: self.page }
     }

@@ -68,6 +68,7 @@ proptest! {
             page[32..34].copy_from_slice(&lengths.to_le_bytes());
             page[34..36].copy_from_slice(&(lengths * u16::from(flags)).to_le_bytes());
             page[36..38].fill(0);
+            page[40..48].fill(0);
         }
         let _ = verify_structure(&page, PAGE);
     }
@@ -147,9 +148,11 @@ fn every_kind_of_damage_is_named() {
     assert!(damage(30, 1).contains("garbage"));
     assert!(damage(36, 1).contains("prefix"));
     assert!(damage(38, 200).contains("last insertion"));
-    assert!(damage(40, 1).starts_with("slot 0"));
-    assert!(damage(42, 1).starts_with("slot "));
-    assert!(damage(44, 1).contains("head"));
+    assert!(damage(40, 1).contains("head"));
+    assert!(damage(44, 1).contains("reserved"));
+    assert!(damage(48, 1).starts_with("slot 0"));
+    assert!(damage(50, 1).starts_with("slot "));
+    assert!(damage(52, 1).contains("head"));
     assert!(damage(PAGE - 1, 30).contains("fences are out of order"));
     assert!(verify_structure(&page, 8192).is_err());
     assert!(verify_structure(&page[1..], PAGE - 1).is_err());

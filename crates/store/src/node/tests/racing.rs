@@ -55,9 +55,10 @@ proptest! {
         header in prop::option::of((any::<u16>(), 0..9u64)),
     ) {
         let mut words = words;
-        if let (Some((count, prefix)), true) = (header, words.len() > 5) {
+        if let (Some((count, prefix)), true) = (header, words.len() > 6) {
             words[3] = u64::from(count) << 16 | 1;
             words[4] = prefix << 32;
+            words[5] = prefix;
         }
         let node = racy(&words);
         let _ = (node.level(), node.count(), node.covers(&key), node.child_for(&key));
