@@ -53,6 +53,8 @@ pub(crate) struct Core {
     pub(crate) budget: Budget,
     pub(crate) poison: Arc<Poison>,
     pub(crate) page_size: usize,
+    /// The longest log record in bytes: at least four page images, which a root split needs.
+    pub(crate) max_record_len: usize,
     /// Bytes of log that redo may have to go through after a crash.
     pub(crate) wal_limit: u64,
     builders: Mutex<Vec<GroupBuilder>>,
@@ -65,9 +67,11 @@ impl Core {
         log: Log,
         space: Space,
         budget: Budget,
+        max_record_len: usize,
         wal_limit: u64,
     ) -> Self {
         let page_size = pool.page_size();
+        assert!(max_record_len >= 4 * page_size, "checked when the database was created");
         Core {
             pool,
             volume,
@@ -76,6 +80,7 @@ impl Core {
             budget,
             poison: Arc::default(),
             page_size,
+            max_record_len,
             wal_limit,
             builders: Mutex::default(),
         }

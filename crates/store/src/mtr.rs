@@ -32,20 +32,21 @@ pub(crate) struct Mtr<'c> {
     pages: Vec<ExclusivePage<'c>>,
     group: GroupBuilder,
     allocations: Option<Allocations<'c>>,
-    /// One bit for each part that was changed.
-    changed: u64,
+    /// For each part, whether it was changed.
+    changed: Vec<bool>,
+    any_change: bool,
 }
 
 impl<'c> Mtr<'c> {
     pub(crate) fn new(core: &'c Core) -> Self {
-        Mtr { core, pages: Vec::with_capacity(4), group: core.take_builder(), allocations: None, changed: 0 }
+        Mtr { core, pages: Vec::with_capacity(4), group: core.take_builder(), allocations: None, changed: Vec::with_capacity(4), any_change: false }
     }
 
     /// Lets a latched page take part.
     pub(crate) fn add(&mut self, page: ExclusivePage<'c>) -> Part {
         debug_assert!(self.pages.iter().all(|p| p.id() != page.id()));
-        assert!(self.pages.len() < 64, "a mini-transaction takes few pages");
         self.pages.push(page);
+        self.changed.push(false);
         Part(self.pages.len() - 1)
     }
 
@@ -58,7 +59,7 @@ impl<'c> Mtr<'c> {
     /// Allocates a page for `tree` and lets it take part; it must be formatted before the end. Before the first
     /// change only.
     pub(crate) fn allocate(&mut self, tree: TreeId, near: PageId) -> Result<(PageId, Part)> {
-        assert!(self.changed == 0, "space is found before anything changes");
+        assert!(!self.any_change, "space is found before anything changes");
         let core = self.core;
         let id = self.allocations().allocate(tree, near)?;
         let page = core.pool.create(&core.volume, id)?;
@@ -67,7 +68,7 @@ impl<'c> Mtr<'c> {
 
     /// Frees a page of `tree` at the end of the mini-transaction. Before the first change only.
     pub(crate) fn free(&mut self, tree: TreeId, id: PageId) -> Result<()> {
-        assert!(self.changed == 0, "space maps are latched before anything changes");
+        assert!(!self.any_change, "space maps are latched before anything changes");
         self.allocations().free(tree, id)
     }
 
@@ -137,7 +138,8 @@ impl<'c> Mtr<'c> {
 
     fn change(&mut self, part: Part, kind: u8, init: bool, encode: impl FnOnce(&mut Vec<u8>)) {
         let page = &mut self.pages[part.0];
-        self.changed |= 1 << part.0;
+        self.changed[part.0] = true;
+        self.any_change = true;
         page.mark_dirty(self.core.log.end());
         let bytes = self.group.change(page.id(), page::lsn(page), kind, init, encode);
         // Going forward and redo are the same function on the same bytes; only a bug makes it fail here.
@@ -165,17 +167,15 @@ impl<'c> Mtr<'c> {
     }
 
     fn append(&mut self) -> Result<Lsn> {
-        if self.changed == 0 {
+        if self.group.is_empty() {
             return Ok(self.core.log.end());
         }
         match self.core.log.append(&self.group) {
             Ok(lsn) => {
-                for (number, page) in self.pages.iter_mut().enumerate() {
-                    if self.changed & 1 << number != 0 {
-                        page::set_lsn(page, lsn);
-                    }
+                for (page, _) in self.pages.iter_mut().zip(&self.changed).filter(|(_, changed)| **changed) {
+                    page::set_lsn(page, lsn);
                 }
-                self.changed = 0;
+                self.any_change = false;
                 Ok(lsn)
             }
             Err(error) => {
@@ -200,7 +200,7 @@ fn apply_published(kind: u8, init: bool, bytes: &[u8], page: &mut ExclusivePage<
 
 impl Drop for Mtr<'_> {
     fn drop(&mut self) {
-        if self.changed != 0 && !std::thread::panicking() {
+        if self.any_change && !std::thread::panicking() {
             // Changed pages without a log record must never be written: invariant 3.
             self.core.poison.set("a change was not logged".to_owned());
         }

@@ -31,8 +31,10 @@ const LIST_AT: usize = HEADER_LEN + 16;
 /// Longest value in bytes.
 pub(crate) const MAX_VALUE: u64 = 1 << 30;
 
-/// Value pages one mini-transaction writes.
+/// Most value pages one mini-transaction writes.
 const PAGES_AT_ONCE: usize = 16;
+/// Most pages one index page lists, so that freeing them all fits one log record wherever they lie.
+const LISTED_MAX: usize = 512;
 
 /// Bytes of a value that one page holds.
 pub(crate) fn bytes_per_page(page_size: usize) -> usize {
@@ -40,7 +42,7 @@ pub(crate) fn bytes_per_page(page_size: usize) -> usize {
 }
 
 fn listed_per_index(page_size: usize) -> usize {
-    (page_size - LIST_AT) / 8
+    ((page_size - LIST_AT) / 8).min(LISTED_MAX)
 }
 
 /// Formats an empty index page on a page allocated by the same mini-transaction.
@@ -53,7 +55,9 @@ pub(crate) fn write(core: &Core, tree: TreeId, first: PageId, value: &[u8]) -> R
     let per_page = bytes_per_page(core.page_size);
     let mut index = first;
     let mut listed = 0;
-    for batch in value.chunks(per_page * PAGES_AT_ONCE) {
+    // A log record holds a few page images; see `Core::new`.
+    let at_once = (core.max_record_len / 2 / core.page_size).clamp(1, PAGES_AT_ONCE);
+    for batch in value.chunks(per_page * at_once) {
         core.throttle()?;
         let pages: Vec<&[u8]> = batch.chunks(per_page).collect();
         let mut mtr = Mtr::new(core);

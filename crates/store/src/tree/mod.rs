@@ -254,6 +254,20 @@ impl<'c> BTree<'c> {
         Ok((leaves, node.upper_fence().map(<[u8]>::to_vec)))
     }
 
+    /// The children of a bottom inner node below the one that covers `key`, last first, and the first key of that
+    /// node. An empty list when the root is a leaf.
+    pub(crate) fn leaves_before(&self, key: &[u8]) -> Result<(Vec<PageId>, Option<Vec<u8>>)> {
+        let page = self.descend_latched(Target::Before(key), 1, Access::Normal)?;
+        let node = NodeRef::new(&page);
+        if node.level() == 0 {
+            return Ok((Vec::new(), None));
+        }
+        let end = if node.covers(key) { node.search(key).unwrap_or_else(|slot| slot) } else { node.count() };
+        let leaves = (0..end).rev().map(|i| node.child(i)).collect();
+        let lower = node.lower_fence();
+        Ok((leaves, (!lower.is_empty()).then(|| lower.to_vec())))
+    }
+
     /// The leaf that `key` is on, if the way there is in memory and nobody is changing it; reads nothing but inner
     /// nodes. For look-ups in batches, which fetch all their leaves at once.
     pub(crate) fn leaf_id(&self, key: &[u8]) -> Result<PageId> {

@@ -1,0 +1,218 @@
+//! What all users of one open database share: the page layers below, the transaction tables above, and the store's
+//! own trees.
+
+use crate::core::Core;
+use crate::entry::{Entry, UndoPtr};
+use crate::mtr::Mtr;
+use crate::node::NodeRef;
+use crate::overflow;
+use crate::tree::{BTree, TreeRoot, fits, is_underfull};
+use crate::txn::active::ActiveTxn;
+use crate::txn::locks::LockTable;
+use crate::txn::registry::Registry;
+use crate::undo::{self, Segment, Stream, UndoKind, UndoRecord};
+use crate::writeback::PageWriter;
+use crate::{Result, log};
+use gannet_base::sync::{Condvar, Mutex};
+use gannet_base::{PageId, TreeId, TxnId};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// The catalog: one entry for each tree, versioned like any row.
+pub(crate) const CATALOG: TreeId = TreeId(1);
+/// Which transactions committed, and when. Unversioned.
+pub(crate) const STATUS: TreeId = TreeId(2);
+/// Where undo segments lie. Unversioned.
+pub(crate) const UNDO_DIRECTORY: TreeId = TreeId(3);
+/// The first number a user's tree gets.
+pub(crate) const FIRST_USER_TREE: u32 = 16;
+
+/// Undo streams nobody writes to now, and complete segments that wait for the horizon.
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    idle: Vec<Stream>,
+    next: u32,
+    pub(crate) complete: VecDeque<Segment>,
+}
+
+/// See the module's head.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) core: Arc<Core>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) locks: LockTable,
+    pub(crate) catalog: Arc<TreeRoot>,
+    pub(crate) status: TreeRoot,
+    pub(crate) undo_directory: TreeRoot,
+    pub(crate) streams: Mutex<Streams>,
+    pub(crate) writer: Arc<PageWriter>,
+    /// Trees by number, as they were opened.
+    pub(crate) trees: Mutex<BTreeMap<TreeId, Arc<TreeRoot>>>,
+    pub(crate) next_tree: Mutex<u32>,
+    /// Tells the background thread that there may be something to do, or that it shall end.
+    pub(crate) stopping: Mutex<bool>,
+    pub(crate) background: Condvar,
+}
+
+impl Streams {
+    pub(crate) fn new(next: u32, complete: VecDeque<Segment>) -> Self {
+        Streams { idle: Vec::new(), next, complete }
+    }
+}
+
+impl Shared {
+    /// A stream for a transaction that begins to write.
+    pub(crate) fn take_stream(&self) -> Stream {
+        let mut streams = self.streams.lock();
+        if let Some(stream) = streams.idle.pop() {
+            return stream;
+        }
+        streams.next += 1;
+        Stream::new(streams.next, 0)
+    }
+
+    pub(crate) fn give_stream(&self, stream: Stream) {
+        self.streams.lock().idle.push(stream);
+    }
+
+    /// A handle to a tree whose catalog entry was seen.
+    pub(crate) fn tree_root(&self, id: TreeId, root: PageId) -> Arc<TreeRoot> {
+        let mut trees = self.trees.lock();
+        let entry = trees.entry(id).or_insert_with(|| Arc::new(TreeRoot::new(id, root)));
+        Arc::clone(entry)
+    }
+
+    /// Where a tree is, for those who know it only by number: rollback and sweep. `None` when it is gone.
+    pub(crate) fn find_tree(&self, id: TreeId) -> Option<Arc<TreeRoot>> {
+        if id == CATALOG {
+            return Some(Arc::clone(&self.catalog));
+        }
+        self.trees.lock().get(&id).cloned()
+    }
+
+    /// Brings an entry back to what an undo record says, unless that happened already. `privileged`: may use the space
+    /// kept for rollbacks.
+    pub(crate) fn revert(&self, at: UndoPtr, record: &UndoRecord) -> Result<()> {
+        if record.done {
+            return Ok(());
+        }
+        let Some(root) = self.tree_of_record(record)? else { return Ok(()) };
+        if record.kind == UndoKind::Chain {
+            return overflow::free(&self.core, record.tree, at, record);
+        }
+        if record.tree == CATALOG {
+            self.free_created_tree(&root, at, record)?;
+        }
+        self.revert_entry(&BTree::new(&self.core, &root), at, record)
+    }
+
+    fn tree_of_record(&self, record: &UndoRecord) -> Result<Option<Arc<TreeRoot>>> {
+        if let Some(root) = self.find_tree(record.tree) {
+            return Ok(Some(root));
+        }
+        // A tree that was created by the very transaction that is reverted, and whose creation is reverted already.
+        Ok(None)
+    }
+
+    /// Before a catalog entry is reverted: frees the tree that it created. Nobody but the creator has ever seen it.
+    fn free_created_tree(&self, catalog: &TreeRoot, at: UndoPtr, record: &UndoRecord) -> Result<()> {
+        let Some(payload) = BTree::new(&self.core, catalog).get(&record.key)? else { return Ok(()) };
+        let current = crate::versions::decode(&payload)?;
+        if current.writer != record.writer || current.undo != at {
+            return Ok(());
+        }
+        let before = crate::catalog::decode(&record.value).map(|(id, _)| id);
+        match crate::catalog::decode(current.value) {
+            Some((id, _)) if before != Some(id) => self.free_tree(id),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives back all pages of a tree that nobody can see any more.
+    pub(crate) fn free_tree(&self, id: TreeId) -> Result<()> {
+        self.trees.lock().remove(&id);
+        self.core.space.free_tree(&self.core, id)
+    }
+
+    /// The tree that an entry of the catalog describes.
+    pub(crate) fn created_tree(&self, catalog: &TreeRoot, key: &[u8]) -> Result<Option<(TreeId, PageId)>> {
+        let payload = BTree::new(&self.core, catalog).get(key)?;
+        let Some(payload) = payload else { return Ok(None) };
+        Ok(Entry::decode(&payload).and_then(|e| crate::catalog::decode(e.value)))
+    }
+
+    fn revert_entry(&self, tree: &BTree<'_>, at: UndoPtr, record: &UndoRecord) -> Result<()> {
+        loop {
+            let leaf = tree.leaf_exclusive(&record.key)?;
+            let node = NodeRef::new(&leaf);
+            let Ok(slot) = node.search(&record.key) else { return Ok(()) };
+            let current = crate::versions::decode(node.payload(slot))?;
+            if current.writer != record.writer || current.undo != at {
+                return Ok(());
+            }
+            let previous = record.previous(&current);
+            let dead = previous.is_tombstone() && previous.writer < self.registry.horizon();
+            let mut payload = Vec::with_capacity(previous.encoded_len());
+            previous.encode(&mut payload);
+            let remove = record.kind == UndoKind::Insert || dead;
+            if !remove && !fits(node, &record.key, payload.len()) {
+                drop(leaf);
+                tree.make_room(&record.key, payload.len(), Some(self.registry.horizon()), true)?;
+                continue;
+            }
+            let mut mtr = Mtr::new(&self.core);
+            let part = mtr.add(leaf);
+            let undo_part = mtr.latch(at.page())?;
+            if remove {
+                mtr.remove_entry(part, &record.key);
+            } else {
+                mtr.put_entry(part, &record.key, &payload);
+            }
+            undo::mark_latched(&mut mtr, undo_part, at, true, None);
+            let underfull = is_underfull(mtr.page(part));
+            mtr.commit()?;
+            if underfull {
+                tree.shrink(&record.key)?;
+            }
+            return Ok(());
+        }
+    }
+
+    /// Reverts a transaction's changes, newest first, down to (not including) the record `until`.
+    pub(crate) fn revert_to(&self, newest: UndoPtr, until: UndoPtr, txn: TxnId) -> Result<()> {
+        let mut at = newest;
+        while at != until && !at.is_none() {
+            let record = undo::read(&self.core, at)?;
+            if record.writer != txn {
+                return Err(crate::Error::damaged_page(
+                    at.page(),
+                    format_args!("an undo record of {txn} is expected at {}, not of {}", at.offset(), record.writer),
+                ));
+            }
+            self.revert(at, &record)?;
+            at = record.previous_record;
+        }
+        Ok(())
+    }
+
+    /// Reverts a transaction wholly and ends it; `logged` as in [`Shared::finish_revert`].
+    pub(crate) fn abort(&self, txn: &Arc<ActiveTxn>, logged: bool) -> Result<()> {
+        self.registry.begin_abort(txn);
+        self.finish_revert(txn, logged)
+    }
+
+    /// The rest of an abort that has begun; also what happens to a loser after a crash. `logged`: whether the log has
+    /// ever heard of the transaction.
+    pub(crate) fn finish_revert(&self, txn: &Arc<ActiveTxn>, logged: bool) -> Result<()> {
+        let newest = UndoPtr(txn.newest_undo());
+        self.revert_to(newest, UndoPtr::NONE, txn.id())?;
+        if logged {
+            let mut mtr = Mtr::new(&self.core);
+            mtr.group().set_txn(txn.id(), log::TxnEvent::Ended);
+            mtr.commit()?;
+        }
+        self.locks.release_all(txn);
+        self.registry.finish_abort(txn);
+        Ok(())
+    }
+}
