@@ -3,5 +3,6 @@
 mod error;
 pub mod page;
 mod pool;
+mod txn;
 
 pub use error::{Error, Result};
