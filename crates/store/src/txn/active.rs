@@ -7,9 +7,10 @@
 //!    visible: that takes `csn <= visible_csn`.
 //! 3. `Ended` is set after the transaction left the active table, and is final.
 
+use super::locks::Held;
 use gannet_base::TxnId;
 use gannet_base::clock::{self, Instant};
-use gannet_base::sync::Condvar;
+use gannet_base::sync::{Condvar, Mutex};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Where a transaction stands; see the drawing in [`crate::txn`].
@@ -42,6 +43,8 @@ pub(crate) struct ActiveTxn {
     pub(super) waiters: AtomicU32,
     /// What this transaction sleeps on when it waits for others.
     pub(super) wakeup: Condvar,
+    /// The shared row locks it holds.
+    pub(super) held: Mutex<Held>,
 }
 
 impl ActiveTxn {
@@ -54,6 +57,7 @@ impl ActiveTxn {
             started: clock::now(),
             waiters: AtomicU32::new(0),
             wakeup: Condvar::new(),
+            held: Mutex::default(),
         }
     }
 
