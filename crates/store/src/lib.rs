@@ -1,7 +1,11 @@
 //! Gannet's storage engine.
 
+mod catalog;
 mod change;
 mod core;
+mod cursor;
+mod database;
+mod engine;
 mod entry;
 mod error;
 pub mod log;
@@ -11,9 +15,21 @@ pub mod node;
 mod overflow;
 pub mod page;
 mod pool;
+mod recovery;
+mod shared;
 mod space;
+mod sweep;
+mod transaction;
 mod tree;
+mod txn;
 mod undo;
+mod versions;
 mod writeback;
 
+pub use cursor::Cursor;
+pub use database::{Database, DatabaseStats, RestartReport};
+pub use engine::{CreateOptions, Engine, EngineOptions, OpenOptions};
 pub use error::{Error, Result};
+pub use transaction::{
+    BulkLoader, Durability, Isolation, LockMode, Savepoint, Transaction, TransactionOptions, Tree,
+};

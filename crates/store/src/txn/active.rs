@@ -1,0 +1,114 @@
+//! One writing transaction, from its first write to its end.
+//!
+//! # Invariants
+//! 1. The state moves only along the arrows drawn in [`crate::txn`], each by one compare-and-swap; so of an
+//!    administrator's `doom` and the owner's commit exactly one wins.
+//! 2. `csn` is 0 until the commit is in the log, and never changes afterwards. Alone it does not make the transaction
+//!    visible: that takes `csn <= visible_csn`.
+//! 3. `Ended` is set after the transaction left the active table, and is final.
+
+use super::locks::Held;
+use gannet_base::TxnId;
+use gannet_base::clock::{self, Instant};
+use gannet_base::sync::{Condvar, Mutex};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+/// Where a transaction stands; see the drawing in [`crate::txn`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum State {
+    /// Writes, or may write.
+    Running,
+    /// Told to end by an administrator or a limit; can only abort.
+    Doomed,
+    /// Its commit is being logged, or is logged and not visible yet.
+    Committing,
+    /// Its changes are being reverted.
+    Aborting,
+    /// Committed and visible, or reverted.
+    Ended,
+}
+
+const STATES: [State; 5] = [State::Running, State::Doomed, State::Committing, State::Aborting, State::Ended];
+
+/// A transaction that has written, or is about to. Shared by its owner, those who wait for it, and views.
+#[derive(Debug)]
+pub(crate) struct ActiveTxn {
+    id: TxnId,
+    state: AtomicU8,
+    csn: AtomicU64,
+    newest_undo: AtomicU64,
+    started: Instant,
+    /// How many sleep until this transaction ends, or are about to ([`super::waits`]).
+    pub(super) waiters: AtomicU32,
+    /// What this transaction sleeps on when it waits for others.
+    pub(super) wakeup: Condvar,
+    /// The shared row locks it holds.
+    pub(super) held: Mutex<Held>,
+}
+
+impl ActiveTxn {
+    pub(super) fn new(id: TxnId, state: State, newest_undo: u64) -> Self {
+        ActiveTxn {
+            id,
+            state: AtomicU8::new(state as u8),
+            csn: AtomicU64::new(0),
+            newest_undo: AtomicU64::new(newest_undo),
+            started: clock::now(),
+            waiters: AtomicU32::new(0),
+            wakeup: Condvar::new(),
+            held: Mutex::default(),
+        }
+    }
+
+    /// Its id, which its versions carry.
+    pub(crate) fn id(&self) -> TxnId {
+        self.id
+    }
+
+    /// Where it stands now.
+    pub(crate) fn state(&self) -> State {
+        STATES[self.state.load(Ordering::SeqCst) as usize]
+    }
+
+    /// Whether it is over: committed and visible, or reverted.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.state() == State::Ended
+    }
+
+    /// Whether somebody told it to end: its owner aborts at the next opportunity.
+    pub(crate) fn is_doomed(&self) -> bool {
+        self.state() == State::Doomed
+    }
+
+    /// Its commit sequence number, 0 while its commit is not in the log.
+    pub(crate) fn csn(&self) -> u64 {
+        self.csn.load(Ordering::Acquire)
+    }
+
+    /// Pointer to its newest undo record, 0 when there is none.
+    pub(crate) fn newest_undo(&self) -> u64 {
+        self.newest_undo.load(Ordering::Acquire)
+    }
+
+    /// Remembers its newest undo record.
+    pub(crate) fn set_newest_undo(&self, pointer: u64) {
+        self.newest_undo.store(pointer, Ordering::Release);
+    }
+
+    /// When it began (for a loser: when the database was opened).
+    pub(crate) fn started(&self) -> Instant {
+        self.started
+    }
+
+    pub(super) fn set_csn(&self, csn: u64) {
+        let before = self.csn.swap(csn, Ordering::AcqRel);
+        assert_eq!(before, 0, "{} commits twice", self.id);
+    }
+
+    /// Moves from one state to another; false when it was not in `from`. Sequentially consistent, because a waiter
+    /// decides by it whether to sleep ([`super::waits`]).
+    pub(super) fn change(&self, from: State, to: State) -> bool {
+        self.state.compare_exchange(from as u8, to as u8, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+}

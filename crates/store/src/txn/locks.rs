@@ -1,0 +1,321 @@
+//! Shared row locks (`FOR SHARE`, and `FOR KEY SHARE` as foreign keys take it). An exclusive lock is not here: it is
+//! the writer's id in the row itself.
+//!
+//! # What it guarantees
+//! 1. A lock added is found by every [`LockTable::conflicting`] of another transaction until it is released, or its
+//!    transaction has ended.
+//! 2. The memory of all locks never exceeds the table's cap nor the budget. When there is no room the answer is
+//!    [`Added::TableFull`], nothing was changed, and the caller takes the row's exclusive lock instead: stricter, but
+//!    stored in the row.
+//! 3. Releasing takes time in proportion to what the transaction holds; with no lock left, the accounting is at zero.
+//!
+//! There is no queue: a writer that waits for sharers does not keep new ones out, so a row that is shared without a
+//! pause can starve it until its time limit.
+//!
+//! # Invariants
+//! 1. **The leaf's latch makes "look at the row, then at the table" atomic.** `try_add` is called under the shared
+//!    latch of the leaf that holds the row (or would hold it), after the caller saw that no other transaction owns
+//!    the row; `conflicting` under its exclusive latch, before the writer puts its id in. So for one row the two
+//!    never run at the same time, and the latch orders one's memory accesses before the other's. Releases need no
+//!    latch.
+//! 2. `Shard::count` is the number of (lock, holder) pairs in the shard. It is raised before a pair is added and
+//!    lowered after one is removed, both under the shard's mutex; by invariant 1 a writer that reads 0 misses nothing.
+//! 3. Each pair in the table stands once in its transaction's list with `before: None`, at the place where it was
+//!    acquired; each strengthening of it stands further behind. Undoing the list from its end therefore restores what
+//!    was held at any earlier length.
+//! 4. The charge of a transaction = the sum of the costs of its list entries; a key shared by several holders is
+//!    charged to each, so whoever stays last has paid for it.
+
+use super::active::ActiveTxn;
+use gannet_base::memory::{Budget, Charge, Purpose};
+use gannet_base::sync::Mutex;
+use gannet_base::{TreeId, TxnId, checksum};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// How a row is locked in share mode. The later one includes the earlier one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Mode {
+    /// The row must stay, with its key: what a foreign key needs.
+    KeyShare,
+    /// The row must stay as it is.
+    Share,
+}
+
+/// What a writer is about to do to a row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum WriteKind {
+    /// Change columns that no foreign key refers to (`FOR NO KEY UPDATE`): conflicts with [`Mode::Share`].
+    Update,
+    /// Delete it, change its key, or lock it exclusively (`FOR UPDATE`): conflicts with every mode.
+    Delete,
+}
+
+impl WriteKind {
+    fn conflicts_with(self, mode: Mode) -> bool {
+        self == WriteKind::Delete || mode == Mode::Share
+    }
+}
+
+/// What came of [`LockTable::try_add`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub(crate) enum Added {
+    /// The transaction holds the lock.
+    Yes,
+    /// There is no memory for it: take the exclusive lock in the row.
+    TableFull,
+}
+
+/// How far a transaction's list of locks reached, for a savepoint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LockMark(usize);
+
+/// A lock, as views show it.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct LockInfo {
+    /// The row's tree.
+    pub(crate) tree: TreeId,
+    /// The row's key.
+    pub(crate) key: Box<[u8]>,
+    /// Who holds it.
+    pub(crate) txn: TxnId,
+    /// How.
+    pub(crate) mode: Mode,
+}
+
+#[derive(Debug)]
+struct HeldLock {
+    tree: TreeId,
+    key: Arc<[u8]>,
+    /// The mode that this one replaced.
+    before: Option<Mode>,
+}
+
+impl HeldLock {
+    fn cost(&self) -> u64 {
+        cost_of(&self.key)
+    }
+}
+
+/// Bytes charged for a lock.
+fn cost_of(key: &[u8]) -> u64 {
+    LOCK_BYTES + key.len() as u64
+}
+
+/// The shared row locks of one transaction, in the order they were taken.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    list: Vec<HeldLock>,
+    charge: Option<Charge>,
+}
+
+impl Held {
+    fn charge_more(&mut self, budget: &Budget, bytes: u64) -> bool {
+        match &mut self.charge {
+            Some(charge) => charge.resize(charge.bytes() + bytes).is_ok(),
+            none => {
+                *none = budget.charge(Purpose::Transactions, bytes).ok();
+                none.is_some()
+            }
+        }
+    }
+
+    fn charge_less(&mut self, bytes: u64) {
+        let charge = self.charge.as_mut().expect("a lock was charged");
+        charge.resize(charge.bytes() - bytes).expect("shrinking a charge succeeds");
+        if charge.bytes() == 0 {
+            self.charge = None;
+        }
+    }
+}
+
+type Holders = Vec<(Arc<ActiveTxn>, Mode)>;
+type Rows = BTreeMap<Arc<[u8]>, Holders>;
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Shard {
+    count: AtomicUsize,
+    locks: Mutex<BTreeMap<TreeId, Rows>>,
+}
+
+const SHARDS: usize = 64;
+
+/// Memory of one lock beside its key: an entry of the transaction's list and one of the table, with room for what
+/// collections and the allocator leave unused.
+const LOCK_BYTES: u64 = 192;
+
+/// See the module's head.
+#[derive(Debug)]
+pub(crate) struct LockTable {
+    shards: Box<[Shard]>,
+    budget: Budget,
+    cap_bytes: u64,
+    used_bytes: AtomicU64,
+}
+
+impl LockTable {
+    /// An empty table that takes at most `cap_bytes` of `budget`.
+    pub(crate) fn new(budget: &Budget, cap_bytes: u64) -> Self {
+        LockTable {
+            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            budget: budget.clone(),
+            cap_bytes,
+            used_bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// Bytes charged for all locks.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.used_bytes.load(Ordering::Relaxed)
+    }
+
+    fn shard(&self, tree: TreeId, key: &[u8]) -> &Shard {
+        &self.shards[checksum::seeded(u64::from(tree.0), key) as usize % SHARDS]
+    }
+
+    /// Locks a row in share mode for `txn`, or strengthens the lock it has. The caller holds the leaf's shared latch
+    /// and saw that nobody else owns the row (invariant 1).
+    pub(crate) fn try_add(&self, tree: TreeId, key: &[u8], txn: &Arc<ActiveTxn>, mode: Mode) -> Added {
+        assert!(!txn.has_ended(), "{} takes a lock after its end", txn.id());
+        let mut held = txn.held.lock();
+        let shard = self.shard(tree, key);
+        let mut locks = shard.locks.lock();
+        let entry = locks.get(&tree).and_then(|rows| rows.get_key_value(key));
+        let place = entry.and_then(|(_, holders)| holders.iter().position(|(h, _)| Arc::ptr_eq(h, txn)));
+        let before = place.and_then(|place| entry.map(|(_, holders)| holders[place].1));
+        if before.is_some_and(|before| before >= mode) {
+            return Added::Yes;
+        }
+        if !self.reserve(&mut held, cost_of(key)) {
+            return Added::TableFull;
+        }
+        let key = entry.map_or_else(|| Arc::from(key), |(key, _)| Arc::clone(key));
+        held.list.push(HeldLock { tree, key: Arc::clone(&key), before });
+        let holders = locks.entry(tree).or_default().entry(key).or_insert_with(|| Vec::with_capacity(1));
+        match place {
+            Some(place) => holders[place].1 = mode,
+            None => {
+                shard.count.fetch_add(1, Ordering::Release);
+                holders.push((Arc::clone(txn), mode));
+            }
+        }
+        Added::Yes
+    }
+
+    /// Whose locks stand against a write of the row by `me`; empty when it may go on. The caller holds the leaf's
+    /// exclusive latch (invariant 1). Costs one hash and one atomic load when the shard has no locks.
+    pub(crate) fn conflicting(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        me: TxnId,
+        write: WriteKind,
+    ) -> Vec<Arc<ActiveTxn>> {
+        let shard = self.shard(tree, key);
+        if shard.count.load(Ordering::Acquire) == 0 {
+            return Vec::new();
+        }
+        let locks = shard.locks.lock();
+        let Some(holders) = locks.get(&tree).and_then(|rows| rows.get(key)) else { return Vec::new() };
+        holders
+            .iter()
+            // A holder that has ended has merely not come to release its locks yet.
+            .filter(|(txn, mode)| write.conflicts_with(*mode) && txn.id() != me && !txn.has_ended())
+            .map(|(txn, _)| Arc::clone(txn))
+            .collect()
+    }
+
+    /// Where `txn`'s list of locks ends now.
+    pub(crate) fn mark(&self, txn: &ActiveTxn) -> LockMark {
+        LockMark(txn.held.lock().list.len())
+    }
+
+    /// Gives back what was locked, and undoes what was strengthened, since `mark`. Returns whether there was
+    /// anything; if so the caller tells [`super::waits::Waits::released_some`].
+    pub(crate) fn release_since(&self, txn: &ActiveTxn, mark: LockMark) -> bool {
+        let mut held = txn.held.lock();
+        assert!(mark.0 <= held.list.len(), "a mark outlived an earlier one");
+        let released = held.list.split_off(mark.0);
+        let mut bytes = 0;
+        for lock in released.iter().rev() {
+            self.undo(txn, lock);
+            bytes += lock.cost();
+        }
+        if bytes != 0 {
+            held.charge_less(bytes);
+            self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        if mark.0 == 0 {
+            held.list = Vec::new();
+        }
+        !released.is_empty()
+    }
+
+    /// Gives back everything `txn` holds. To be called once its end is certain: a commit when it is visible, an abort
+    /// when it is reverted. Before or after its end makes no difference to others.
+    pub(crate) fn release_all(&self, txn: &ActiveTxn) {
+        self.release_since(txn, LockMark(0));
+    }
+
+    /// Up to `limit` locks, in order of tree, key and holder. Looks at one shard after the other, so it is no
+    /// picture of one moment.
+    pub(crate) fn list(&self, limit: usize) -> Vec<LockInfo> {
+        let mut list = Vec::new();
+        for shard in &self.shards {
+            if shard.count.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            let locks = shard.locks.lock();
+            let pairs: usize = locks.values().flat_map(BTreeMap::values).map(Vec::len).sum();
+            assert_eq!(pairs, shard.count.load(Ordering::Relaxed), "invariant 2");
+            let rows = locks.iter().flat_map(|(tree, rows)| rows.iter().map(move |row| (*tree, row)));
+            let infos = rows.flat_map(|(tree, (key, holders))| {
+                holders.iter().map(move |(txn, mode)| LockInfo {
+                    tree,
+                    key: Box::from(&**key),
+                    txn: txn.id(),
+                    mode: *mode,
+                })
+            });
+            list.extend(infos.take(limit - list.len()));
+        }
+        list.sort_unstable();
+        list
+    }
+
+    /// Charges `bytes` to the cap and to the budget, or to neither.
+    fn reserve(&self, held: &mut Held, bytes: u64) -> bool {
+        let fits = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= self.cap_bytes);
+        if self.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_err() {
+            return false;
+        }
+        let charged = held.charge_more(&self.budget, bytes);
+        if !charged {
+            self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        charged
+    }
+
+    fn undo(&self, txn: &ActiveTxn, lock: &HeldLock) {
+        let shard = self.shard(lock.tree, &lock.key);
+        let mut locks = shard.locks.lock();
+        let rows = locks.get_mut(&lock.tree).expect("a held lock is in the table");
+        let holders = rows.get_mut(&lock.key).expect("a held lock is in the table");
+        let place = holders.iter().position(|(h, _)| h.id() == txn.id()).expect("a holder is in its lock");
+        if let Some(before) = lock.before {
+            holders[place].1 = before;
+            return;
+        }
+        holders.swap_remove(place);
+        if holders.is_empty() {
+            rows.remove(&lock.key);
+            if rows.is_empty() {
+                locks.remove(&lock.tree);
+            }
+        }
+        shard.count.fetch_sub(1, Ordering::Release);
+    }
+}

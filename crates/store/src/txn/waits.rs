@@ -1,0 +1,236 @@
+//! Waiting for transactions to end, and finding deadlocks.
+//!
+//! A statement that meets a row of another transaction waits for that transaction: **look** at the row, **wait** here
+//! for those who hold it, look again. It sleeps until *one* of them has ended, but needs *all* of them to let go; so
+//! each of them is an edge of the wait-for graph, and any circle in it can only be opened by ending a transaction.
+//!
+//! # What it guarantees
+//! 1. No wake-up is lost: if a holder ends, or gives back a part of its locks, after the caller took its [`Ticket`],
+//!    `wait_for` returns.
+//! 2. A deadlock is found by the transaction whose wait closes the circle, before it sleeps. It alone is the victim:
+//!    its edges are not added, so no second transaction finds the same circle.
+//! 3. No deadlock is reported that does not exist: every edge in the graph belongs to a transaction that sleeps, for
+//!    holders of which none has ended or given anything back since it looked. (A sleeper whose time is just
+//!    running out, or who was just cancelled, counts until it has woken up.)
+//!
+//! Everybody who waits for a transaction is woken at its end, and they race for the row; the first takes it, the
+//! others wait for that one. There is no queue per row: on a hot row of *n* waiters this costs *n* wake-ups per
+//! transaction, and no order among them is promised.
+//!
+//! # Invariants
+//! 1. A transaction is in `waiting` exactly as long as it sleeps and nothing it waits for has happened: whoever ends
+//!    takes its waiters out, with all their edges, and wakes them. A woken transaction has no edges (guarantee 3); if
+//!    it has to wait again, it comes back with new ones and searches again.
+//! 2. `edges` holds (h, w) exactly if h is among the holders of `waiting[w]`.
+//! 3. A waiter first adds itself to `waiters` of each holder, then looks whether it has ended; whoever ends first sets
+//!    `Ended`, then looks at `waiters`. All four are sequentially consistent, so at least one sees the other (Dekker):
+//!    either the waiter does not sleep, or the ending transaction takes the graph's mutex, which the waiter holds
+//!    from its announcement until it sleeps, and finds it in the graph. So the end of a transaction nobody waits for
+//!    costs one load.
+//! 4. `cancel` and `doom` are set before [`Waits::recheck`] takes the mutex, and looked at under it.
+
+use super::active::ActiveTxn;
+use crate::{Error, Result};
+use gannet_base::TxnId;
+use gannet_base::clock::{self, Instant};
+use gannet_base::sync::{Mutex, MutexGuard};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Taken before looking at a row: locks given back after it was taken are not slept through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub(crate) struct Ticket(u64);
+
+/// A sleeping transaction, as views show it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct WaitInfo {
+    /// Who waits.
+    pub(crate) waiter: TxnId,
+    /// For whom.
+    pub(crate) holders: Vec<TxnId>,
+    /// Since when.
+    pub(crate) since: Instant,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    waiter: Arc<ActiveTxn>,
+    holders: Vec<TxnId>,
+    since: Instant,
+}
+
+#[derive(Debug, Default)]
+struct Graph {
+    waiting: BTreeMap<TxnId, Waiting>,
+    /// (holder, waiter)
+    edges: BTreeSet<(TxnId, TxnId)>,
+}
+
+/// See the module's head.
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
+    graph: Mutex<Graph>,
+    /// How often somebody gave back locks before its end.
+    releases: AtomicU64,
+}
+
+impl Waits {
+    /// To be taken before looking at what one may have to wait for.
+    pub(crate) fn ticket(&self) -> Ticket {
+        Ticket(self.releases.load(Ordering::SeqCst))
+    }
+
+    /// Sleeps until one of `holders` has ended or given locks back; the caller then looks again. Returns at once when
+    /// that is already so since the `looked` ticket was taken. A `timeout` of zero means not to wait, none to wait for
+    /// ever.
+    ///
+    /// # Errors
+    /// [`Error::Deadlock`] when a holder waits for `waiter`, directly or through others; [`Error::Locked`] when the
+    /// time is up; [`Error::Cancelled`] when `cancel` is set or the waiter doomed (both need a [`Waits::recheck`]).
+    pub(crate) fn wait_for(
+        &self,
+        waiter: &Arc<ActiveTxn>,
+        holders: &[Arc<ActiveTxn>],
+        looked: Ticket,
+        timeout: Option<Duration>,
+        cancel: &AtomicBool,
+    ) -> Result<()> {
+        assert!(holders.iter().all(|h| h.id() != waiter.id()), "{} waits for itself", waiter.id());
+        if holders.is_empty() {
+            return Ok(());
+        }
+        let mut graph = self.graph.lock();
+        for holder in holders {
+            holder.waiters.fetch_add(1, Ordering::SeqCst);
+        }
+        let moved_on = holders.iter().any(|h| h.has_ended()) || self.ticket() != looked;
+        let result = if moved_on {
+            Ok(())
+        } else if waiter.is_doomed() || cancel.load(Ordering::SeqCst) {
+            Err(Error::Cancelled)
+        } else if timeout == Some(Duration::ZERO) {
+            Err(Error::Locked(holders[0].id()))
+        } else if let Some(holder) = graph.circle_through(waiter.id(), holders) {
+            Err(Error::Deadlock(holder))
+        } else {
+            graph.insert(waiter, holders);
+            let result = sleep(&mut graph, waiter, holders[0].id(), timeout, cancel);
+            graph.remove(waiter.id());
+            result
+        };
+        for holder in holders {
+            holder.waiters.fetch_sub(1, Ordering::SeqCst);
+        }
+        result
+    }
+
+    /// Wakes those who wait for `txn`, which has ended.
+    pub(super) fn ended(&self, txn: &ActiveTxn) {
+        debug_assert!(txn.has_ended());
+        if txn.waiters.load(Ordering::SeqCst) != 0 {
+            self.graph.lock().wake_waiters_of(txn.id());
+        }
+    }
+
+    /// Wakes those who wait for `txn`, which has given back some of its locks (a rollback to a savepoint). To be
+    /// called after they are given back.
+    pub(crate) fn released_some(&self, txn: &ActiveTxn) {
+        // Under the mutex: whoever holds it compares its ticket and then sleeps without a gap.
+        let mut graph = self.graph.lock();
+        self.releases.fetch_add(1, Ordering::SeqCst);
+        graph.wake_waiters_of(txn.id());
+    }
+
+    /// Has every sleeper look whether it is cancelled or doomed. To be called after a `cancel` flag was set.
+    pub(crate) fn recheck(&self) {
+        for waiting in self.graph.lock().waiting.values() {
+            waiting.waiter.wakeup.notify_all();
+        }
+    }
+
+    /// Everybody who sleeps, by id.
+    pub(crate) fn list(&self) -> Vec<WaitInfo> {
+        let graph = self.graph.lock();
+        let info =
+            |w: &Waiting| WaitInfo { waiter: w.waiter.id(), holders: w.holders.clone(), since: w.since };
+        graph.waiting.values().map(info).collect()
+    }
+}
+
+/// Sleeps until somebody takes `waiter` out of the graph, or there is a reason to give up.
+fn sleep(
+    graph: &mut MutexGuard<'_, Graph>,
+    waiter: &ActiveTxn,
+    holder: TxnId,
+    timeout: Option<Duration>,
+    cancel: &AtomicBool,
+) -> Result<()> {
+    let deadline = timeout.map(|timeout| clock::now() + timeout);
+    loop {
+        match deadline.map(|deadline| deadline - clock::now()) {
+            None => waiter.wakeup.wait(graph),
+            Some(Duration::ZERO) => return Err(Error::Locked(holder)),
+            Some(left) => {
+                waiter.wakeup.wait_for(graph, left);
+            }
+        }
+        // An end counts even if the time ran out as well.
+        if !graph.waiting.contains_key(&waiter.id()) {
+            return Ok(());
+        }
+        if waiter.is_doomed() || cancel.load(Ordering::SeqCst) {
+            return Err(Error::Cancelled);
+        }
+    }
+}
+
+impl Graph {
+    fn insert(&mut self, waiter: &Arc<ActiveTxn>, holders: &[Arc<ActiveTxn>]) {
+        let id = waiter.id();
+        self.edges.extend(holders.iter().map(|h| (h.id(), id)));
+        let holders = holders.iter().map(|h| h.id()).collect();
+        let entry = Waiting { waiter: Arc::clone(waiter), holders, since: clock::now() };
+        assert!(self.waiting.insert(id, entry).is_none(), "{id} waits in two threads");
+    }
+
+    fn remove(&mut self, waiter: TxnId) -> Option<Waiting> {
+        let entry = self.waiting.remove(&waiter)?;
+        for holder in &entry.holders {
+            self.edges.remove(&(*holder, waiter));
+        }
+        Some(entry)
+    }
+
+    fn wake_waiters_of(&mut self, holder: TxnId) {
+        while let Some(&(_, waiter)) = self.edges.range((holder, TxnId(0))..=(holder, TxnId(u64::MAX))).next()
+        {
+            let entry = self.remove(waiter).expect("an edge belongs to a sleeping transaction");
+            entry.waiter.wakeup.notify_all();
+        }
+    }
+
+    /// The holder through which `waiter` would wait for itself.
+    fn circle_through(&self, waiter: TxnId, holders: &[Arc<ActiveTxn>]) -> Option<TxnId> {
+        let mut visited = BTreeSet::new();
+        let mut stack = Vec::new();
+        for holder in holders {
+            stack.push(holder.id());
+            while let Some(id) = stack.pop() {
+                if id == waiter {
+                    return Some(holder.id());
+                }
+                if !visited.insert(id) {
+                    continue;
+                }
+                // A doomed transaction is about to give up its wait.
+                if let Some(next) = self.waiting.get(&id).filter(|w| !w.waiter.is_doomed()) {
+                    stack.extend(&next.holders);
+                }
+            }
+        }
+        None
+    }
+}
