@@ -7,9 +7,12 @@
 //! 1. No two writes in flight touch one block. While the last write ends inside a block, the next one must wait for it,
 //!    so when several committers are active a write ends with a filler that completes its block.
 //! 2. `durable` only advances over a contiguous prefix of completed writes.
-//! 3. Nobody sleeps while a slot is free and bytes that he waits for are not handed to the device: every change of
+//! 3. No write to a segment begins before the segment before it is durable wholly. So a segment's valid header proves
+//!    the segment before, and a restart trusts that one's footer without looking at its records. It costs one wait for
+//!    the device a segment.
+//! 4. Nobody sleeps while a slot is free and bytes that he waits for are not handed to the device: every change of
 //!    that condition (a write begun with more left over, a write ended) wakes one sleeper whose bytes are not.
-//! 4. After the first failed write nothing more is written, `durable` stands still, and everybody is told why.
+//! 5. After the first failed write nothing more is written, `durable` stands still, and everybody is told why.
 //!
 //! # A crash at any point
 //! A write begins at a block boundary and, when the log's end lies inside that block, repeats the bytes that are
@@ -19,9 +22,9 @@
 //! survive while an earlier one is lost: its records lie behind a hole, claim a durable LSN not beyond the hole, and
 //! were never acknowledged, because of invariant 2.
 
-use super::Inner;
 use super::append::State;
 use super::segment::BLOCK;
+use super::{Inner, LogOptions};
 use crate::{Error, Result};
 use gannet_base::sync::{MutexGuard, park, unpark_one};
 use gannet_io::{AlignedBuffer, Class, Durability};
@@ -94,11 +97,13 @@ pub(crate) struct FlushState {
     /// Writes left that end at a block boundary.
     crowd: u32,
     max_in_flight: usize,
+    segment_size: u64,
 }
 
 impl FlushState {
     /// Nothing appended behind `end`.
-    pub(crate) fn new(end: u64, max_in_flight: usize, write_max: u64) -> Self {
+    pub(crate) fn new(end: u64, options: &LogOptions) -> Self {
+        let (max_in_flight, write_max) = (options.max_in_flight, options.write_max());
         FlushState {
             durable: end,
             submitted: end,
@@ -110,6 +115,7 @@ impl FlushState {
             poisoned: None,
             crowd: 0,
             max_in_flight,
+            segment_size: options.segment_size,
         }
     }
 
@@ -147,7 +153,9 @@ impl FlushState {
     fn may_start(&self) -> bool {
         let block_is_free =
             self.submitted.is_multiple_of(BLOCK) || self.flights.back().is_none_or(|flight| flight.done);
-        block_is_free && !self.buffers.is_empty()
+        let segment_is_open =
+            !self.submitted.is_multiple_of(self.segment_size) || self.durable == self.submitted;
+        block_is_free && segment_is_open && !self.buffers.is_empty()
     }
 
     /// A sleeper who should write now, if there is one.

@@ -167,7 +167,7 @@ impl Inner {
             last_crc: resumption.last_crc,
             first: resumption.first,
             index: resumption.index,
-            flush: FlushState::new(end, options.max_in_flight, write_max),
+            flush: FlushState::new(end, options),
         };
         Ok(Arc::new(Inner {
             options: options.clone(),
@@ -353,6 +353,9 @@ impl Log {
     pub fn footer(&self, at: Lsn) -> Result<Option<Footer>> {
         let segments = &self.inner.segments;
         let number = at.0 / segments.size;
+        if (number + 1) * segments.size > self.durable().0 {
+            return Ok(None);
+        }
         let Some(header) = segments.read_header(number)? else { return Ok(None) };
         let (footer, _charge) = recover::read_footer(segments, number, &self.inner.budget)?;
         Ok(footer.map(|(footer, _)| footer).filter(|f| f.incarnation == header.identity.incarnation))

@@ -1,7 +1,9 @@
 //! Restart: where the log ends, what it says about pages and transactions, and whether anything of it is missing.
 //!
 //! Sealed segments speak through their footers; only the last one is scanned. The log ends before the first record
-//! that does not verify.
+//! that does not verify. A footer alone proves nothing about the records before it, which may have been in flight when
+//! the power went; the header of the segment behind it does (`flush`, invariant 3). So the last segment is the last one with
+//! a header that continues the log, whether or not it has a footer.
 //!
 //! # Invariants
 //! 1. Nothing is written here. What was found is made durable (a process may have died between a write and its sync, and
@@ -13,7 +15,7 @@
 //!    crash leaves of writes that were in flight.
 
 use super::footer::{Footer, Index};
-use super::record::{ALIGNMENT, MIN_RECORD_LEN, RecordKind, RecordView, TRAILER_LEN};
+use super::record::{ALIGNMENT, MIN_RECORD_LEN, RecordView, TRAILER_LEN};
 use super::redo::RedoTable;
 use super::segment::{BLOCK, SegmentHeader, Segments};
 use crate::page::{get_u32, get_u64};
@@ -75,6 +77,10 @@ struct Link {
 }
 
 impl Link {
+    fn behind(footer: &Footer, crc: u32) -> Link {
+        Link { crc, incarnation: footer.incarnation, crashed: footer.crashed }
+    }
+
     fn continued_by(link: Option<Link>, header: &SegmentHeader) -> bool {
         let Some(link) = link else { return header.first };
         let incarnation = header.identity.incarnation;
@@ -91,9 +97,19 @@ struct Ends {
 }
 
 impl Ends {
-    fn sealed(&self) -> Option<(&SegmentHeader, &Footer, u32)> {
-        let (header, (footer, crc)) = (self.header.as_ref()?, self.footer.as_ref()?);
-        (header.identity.incarnation == footer.incarnation).then_some((header, footer, *crc))
+    fn is_sealed(&self) -> bool {
+        match (&self.header, &self.footer) {
+            (Some(header), Some((footer, _))) => header.identity.incarnation == footer.incarnation,
+            _ => false,
+        }
+    }
+}
+
+/// The last segment, when segment `number` does not continue `sealed`.
+fn last_segment(number: u64, sealed: Option<(SegmentHeader, Footer, u32)>) -> (u64, Option<SegmentHeader>) {
+    match sealed {
+        Some((header, ..)) => (header.number, Some(header)),
+        None => (number, None),
     }
 }
 
@@ -165,9 +181,12 @@ impl<'a> Scanner<'a> {
             Some(number) => Some(read_ends(self.segments, number, self.budget)?),
             None => None,
         };
-        if let Some((_, footer, crc)) = before.as_ref().and_then(Ends::sealed) {
+        if let Some((footer, crc)) =
+            before.as_ref().filter(|ends| ends.is_sealed()).and_then(|e| e.footer.as_ref())
+        {
+            let crc = *crc;
             self.index.resume(footer);
-            self.link = Some(Link { crc, incarnation: footer.incarnation, crashed: footer.crashed });
+            self.link = Some(Link::behind(footer, crc));
             self.footers_read += 1;
             return Ok(());
         }
@@ -183,34 +202,54 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Follows sealed segments. Returns the first one that is not, with its header if that continues the log.
+    /// Follows sealed segments. Returns the last one, whose footer nothing vouches for, with its header; without one
+    /// when the log ends where that segment begins.
     fn walk_sealed(&mut self, first: u64) -> Result<(u64, Option<SegmentHeader>)> {
         let mut number = first;
+        let mut sealed: Option<(SegmentHeader, Footer, u32)> = None;
         loop {
             let batch: Vec<u64> =
                 (number..number + BATCH as u64).take_while(|n| self.numbers.contains(n)).collect();
-            if batch.is_empty() {
-                return Ok((number, None));
-            }
-            for ends in read_batch(self.segments, &batch, self.budget)? {
-                let header = ends.header.filter(|header| Link::continued_by(self.link, header));
-                let Some(header) = header else { return Ok((number, None)) };
-                if header.identity.incarnation > self.incarnation_limit {
-                    return Err(Error::Damaged(format!(
-                        "log: {:?} is of incarnation {}, but the data file knows only {}: it is older than its log",
-                        self.segments.path(number),
-                        header.identity.incarnation,
-                        self.incarnation_limit
-                    )));
+            let all_ends = read_batch(self.segments, &batch, self.budget)?;
+            let complete = all_ends.len() == BATCH;
+            for ends in all_ends {
+                let link = sealed.as_ref().map(|(_, footer, crc)| Link::behind(footer, *crc)).or(self.link);
+                let Some(header) = ends.header.filter(|header| Link::continued_by(link, header)) else {
+                    return Ok(last_segment(number, sealed));
+                };
+                self.check_incarnation(&header)?;
+                if let Some((_, footer, crc)) = sealed.take() {
+                    self.add_sealed(&footer, crc)?;
                 }
-                let Some((_, footer, crc)) = ends.sealed() else { return Ok((number, Some(header))) };
-                self.redo.add_segment(&footer.pages, self.redo_from)?;
-                self.index.resume(footer);
-                self.link = Some(Link { crc, incarnation: footer.incarnation, crashed: footer.crashed });
-                self.footers_read += 1;
+                if !ends.is_sealed() {
+                    return Ok((number, Some(header)));
+                }
+                sealed = ends.footer.map(|(footer, crc)| (header, footer, crc));
                 number += 1;
             }
+            if !complete {
+                return Ok(last_segment(number, sealed));
+            }
         }
+    }
+
+    fn add_sealed(&mut self, footer: &Footer, crc: u32) -> Result<()> {
+        self.redo.add_segment(&footer.pages, self.redo_from)?;
+        self.index.resume(footer);
+        self.link = Some(Link::behind(footer, crc));
+        self.footers_read += 1;
+        Ok(())
+    }
+
+    fn check_incarnation(&self, header: &SegmentHeader) -> Result<()> {
+        let (found, limit) = (header.identity.incarnation, self.incarnation_limit);
+        if found <= limit {
+            return Ok(());
+        }
+        let path = self.segments.path(header.number);
+        Err(Error::Damaged(format!(
+            "log: {path:?} is of incarnation {found}, but the data file knows only {limit}: it is older than its log"
+        )))
     }
 
     /// Scans segment `number` and looks for acknowledged log behind the end.
@@ -227,15 +266,15 @@ impl<'a> Scanner<'a> {
             end = start + BLOCK;
             last_crc = header.previous_crc;
             while let Some(record) = self.record_at(&bytes, start, end) {
-                let fits = record.previous_crc == last_crc
-                    && record.incarnation == header.identity.incarnation
-                    && record.kind != RecordKind::Footer;
-                if !fits {
+                if record.previous_crc != last_crc || record.incarnation != header.identity.incarnation {
                     break;
                 }
                 index.reserve(record.pages().count())?;
                 index.apply_view(&record);
                 (end, last_crc) = (record.end(), record.crc);
+                if end == start + self.segments.size {
+                    break;
+                }
             }
             self.redo.add_segment(&index.pages(), self.redo_from)?;
         }
@@ -245,13 +284,19 @@ impl<'a> Scanner<'a> {
                 Some(header) => header.identity.incarnation,
                 None => self.link.map_or(0, |link| link.incarnation),
             },
-            tail: header.map(|_| bytes[(block - start) as usize..(end - start) as usize].to_vec()),
+            tail: header
+                .filter(|_| end < start + self.segments.size)
+                .map(|_| bytes[(block - start) as usize..(end - start) as usize].to_vec()),
         };
         if present {
             self.check_no_hole(&bytes, number, start, end)?;
         }
         for later in self.numbers.iter().copied().filter(|&later| later > number) {
-            if self.segments.read_header(later)?.is_some() && self.read_segment(later, &mut bytes)? {
+            // Behind a whole segment, a damaged header block must not hide what is in the one after it.
+            let next = end == later * self.segments.size;
+            if (next || self.segments.read_header(later)?.is_some())
+                && self.read_segment(later, &mut bytes)?
+            {
                 self.check_no_hole(&bytes, later, later * self.segments.size, end)?;
             }
         }

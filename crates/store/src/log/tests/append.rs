@@ -1,0 +1,273 @@
+//! Appending, flushing, reading back.
+
+use super::*;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+#[test]
+fn what_is_appended_is_read_back_forwards_and_backwards() {
+    let sim = SimDisk::new(1);
+    let log = create(&sim);
+    let mut group = group(&[(5, 0), (9, 40)], 13);
+    group.set_txn(TxnId(3), TxnEvent::Change { undo: 99 });
+    let first = log.append(&group).unwrap();
+    let note = log.append_note(b"a note").unwrap();
+    group.clear();
+    group.set_txn(TxnId(3), TxnEvent::Commit);
+    let last = log.append(&group).unwrap();
+    assert_eq!((log.durable(), log.end()), (Lsn(0), last));
+    let reader = log.reader(1 << 18).unwrap();
+    assert!(matches!(reader.read_at(last), Err(Error::Invalid(_))), "only durable records are read");
+    log.flush_to(last).unwrap();
+    assert_eq!(log.durable(), last);
+
+    let record = reader.read_at(first).unwrap();
+    assert_eq!(record.txn(), Some(TxnInfo { id: TxnId(3), event: TxnEvent::Change { undo: 99 } }));
+    let changes: Vec<_> = record.changes().collect();
+    assert_eq!(changes.len(), 2);
+    assert_eq!((changes[1].page, changes[1].previous, changes[1].kind), (PageId(9), Lsn(40), 3));
+    assert_eq!(changes[0].bytes, [5; 13]);
+    assert_eq!(reader.read_at(note).unwrap().payload(), b"a note");
+    let all = walk_back(&log, last, Lsn::ZERO);
+    assert_eq!(all.iter().map(Record::lsn).collect::<Vec<_>>(), [first, note, last]);
+    for wrong in [first.0 - 8, first.0 + 8, first.0 + 1, 4096, 0] {
+        assert!(matches!(reader.read_at(Lsn(wrong)), Err(Error::Damaged(_))), "{wrong}");
+    }
+}
+
+#[test]
+fn a_record_too_long_is_refused_and_the_longest_fits() {
+    let sim = SimDisk::new(1);
+    let log = create(&sim);
+    let longest = options().max_record_len();
+    let overhead = group(&[(1, 0)], 0).record_len();
+    let fitting = group(&[(1, 0)], longest - overhead);
+    for _ in 0..50 {
+        log.append(&fitting).unwrap();
+    }
+    assert!(matches!(log.append(&group(&[(1, 0)], longest - overhead + 1)), Err(Error::Invalid(_))));
+    let end = log.close().unwrap();
+    let records = walk_back(&log, end, Lsn::ZERO);
+    let groups = records.iter().filter(|r| r.kind() == RecordKind::Group).count();
+    assert_eq!(groups, 50);
+    assert!(matches!(log.append(&fitting), Err(Error::Invalid(_))), "a closed log takes nothing");
+}
+
+#[test]
+fn ring_and_segments_wrap_and_footers_equal_a_rescan() {
+    for seed in 0..4 {
+        let sim = SimDisk::new(seed);
+        let log = create(&sim);
+        let mut load = Load::new(seed);
+        let mut lsns = Vec::new();
+        while log.end().0 < 9 * SEGMENT / 2 {
+            let lsn = load.step(&log, [100, 3000, 14_000][seed as usize % 3]).unwrap();
+            lsns.push(lsn);
+            if load.random.one_in(10) {
+                log.flush_to(lsn).unwrap();
+            }
+        }
+        let end = log.close().unwrap();
+        let records = walk_back(&log, end, Lsn::ZERO);
+        let groups: Vec<_> = records.iter().filter(|r| r.kind() == RecordKind::Group).collect();
+        assert_eq!(groups.iter().map(|r| r.lsn()).collect::<Vec<_>>(), lsns);
+        let (mut model, mut all) = (Model::default(), Model::default());
+        for record in &records {
+            model.apply(record);
+            all.apply(record);
+            if record.kind() == RecordKind::Footer {
+                assert_eq!(record.lsn().0 % SEGMENT, 0);
+                let footer = log.footer(record.start()).unwrap().unwrap();
+                assert!(!footer.crashed);
+                model.agrees_with(&footer);
+                model.next_segment();
+            }
+        }
+        assert_eq!(log.footer(end).unwrap(), None);
+        let (recovery, _) = recover(&sim);
+        assert_eq!((recovery.end, recovery.footers_read, recovery.incarnation), (end, 4, 1));
+        assert_eq!(recovery.open_transactions, model.open());
+        assert_eq!((recovery.highest_txn.0, recovery.highest_commit.0), (model.highest, model.commit));
+        let redo: Vec<_> = recovery.redo.iter().map(|(page, lsn)| (page.0, lsn.0)).collect();
+        assert_eq!(redo, all.pages.into_iter().collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_pages_history_is_walked_alone() {
+    let sim = SimDisk::new(1);
+    let log = create(&sim);
+    let mut lsns = vec![0];
+    for i in 0..300u64 {
+        let last = *lsns.last().unwrap();
+        let mut builder = GroupBuilder::new();
+        builder.change_bytes(PageId(8), Lsn(last), 1, i == 100, &i.to_le_bytes());
+        builder.change_bytes(PageId(9), Lsn(0), 1, false, &[1; 900]);
+        builder.change_bytes(PageId(8), Lsn(last), 2, false, &[2]);
+        lsns.push(log.append(&builder).unwrap().0);
+    }
+    log.close().unwrap();
+    let reader = log.reader(1 << 18).unwrap();
+    let chain = |last: usize, have: u64| reader.chain(PageId(8), Lsn(lsns[last]), Lsn(have));
+    let changes = chain(300, lsns[250]).unwrap();
+    assert_eq!(changes.len(), 100);
+    assert_eq!((changes[0].lsn, changes[0].kind), (Lsn(lsns[251]), 1));
+    assert_eq!((changes[99].lsn, changes[99].kind), (Lsn(lsns[300]), 2));
+    let whole = chain(300, 0).unwrap();
+    assert!(whole[0].init && whole.len() == 400, "the chain begins with the change that needs no page");
+    assert_eq!(chain(50, 0).unwrap().len(), 100);
+    assert_eq!(chain(50, lsns[50]).unwrap(), []);
+    for wrong in [chain(300, lsns[250] + 8), reader.chain(PageId(7), Lsn(lsns[9]), Lsn(0))] {
+        assert!(matches!(wrong, Err(Error::Damaged(_))), "{wrong:?}");
+    }
+}
+
+/// Runs `writers` threads of `commits` commits each; gives the virtual time taken and the writes done.
+fn commit_storm(seed: u64, writers: u64, commits: u64, in_flight: usize) -> (u64, u64) {
+    let run = move || {
+        let latency = Settings { write_latency_us: 300..=300, ..Settings::default() };
+        let sim = SimDisk::with_settings(seed, latency);
+        let options = LogOptions { max_in_flight: in_flight, ..options() };
+        let log = Log::create(&disk_of(&sim), folder(), &options, Lsn::ZERO, 1, &budget()).unwrap();
+        let start = clock::now();
+        let writes = || sim.stats().counter(Class::Commit, gannet_io::stats::Operation::Write);
+        let before = writes().requests.load(SeqCst);
+        let total = Arc::new(AtomicU64::new(0));
+        let threads: Vec<_> = (0..writers)
+            .map(|i| {
+                let (log, total) = (log.clone(), Arc::clone(&total));
+                thread::spawn(&format!("writer {i}"), move || {
+                    for _ in 0..commits {
+                        let lsn = log.append(&group(&[(i + 1, 0)], 60)).unwrap();
+                        log.flush_to(lsn).unwrap();
+                        assert!(log.durable() >= lsn);
+                        total.fetch_add(1, SeqCst);
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|t| t.join().unwrap());
+        let taken = clock::now() - start;
+        let done = writes().requests.load(SeqCst) - before;
+        let end = log.end();
+        let (recovery, recovered) = recover(&sim);
+        assert_eq!((recovery.end, total.load(SeqCst)), (end, writers * commits));
+        let records = walk_back(&recovered, end, Lsn::ZERO);
+        let groups = records.iter().filter(|r| r.kind() == RecordKind::Group).count() as u64;
+        assert_eq!(groups, writers * commits);
+        (taken.as_micros() as u64, done)
+    };
+    Simulation::new(seed).run(run).unwrap()
+}
+
+#[test]
+fn sixteen_committers_share_writes() {
+    let (alone_us, alone_writes) = commit_storm(1, 1, 64, 2);
+    assert_eq!(alone_writes, 64, "a single committer writes once a commit");
+    for seed in 0..6 {
+        for in_flight in [1, 2, 4] {
+            let (together_us, writes) = commit_storm(seed, 16, 64, in_flight);
+            let ratio = 16.0 * alone_us as f64 / together_us as f64;
+            let wanted = if in_flight == 1 { 7.0 } else { 8.0 };
+            assert!(ratio >= wanted, "{in_flight} in flight: {ratio:.1} times the rate in {writes} writes");
+        }
+    }
+}
+
+#[test]
+fn a_full_ring_makes_the_appender_flush() {
+    let sim = SimDisk::new(1);
+    let log = create(&sim);
+    let ring = options().ring_size;
+    for _ in 0..2000 {
+        log.append(&group(&[(1, 0)], 500)).unwrap();
+        assert!(log.end().0 - (log.durable().0 & !4095) <= ring);
+    }
+    assert!(log.durable().0 > 0);
+}
+
+#[test]
+fn the_flusher_flushes_what_nobody_waits_for() {
+    let run = || {
+        let sim = SimDisk::new(1);
+        let log = create(&sim);
+        let max_delay = Duration::from_millis(10);
+        let flusher = log.start_flusher(max_delay);
+        for i in 0..20u64 {
+            let lsn = log.append(&group(&[(1, 0)], 50)).unwrap();
+            let appended = clock::now();
+            while log.durable() < lsn {
+                clock::sleep(Duration::from_micros(100));
+            }
+            assert!(clock::now() - appended <= max_delay);
+            clock::sleep(Duration::from_millis(i));
+        }
+        drop(flusher);
+    };
+    Simulation::new(5).run(run).unwrap();
+}
+
+#[test]
+fn a_failed_write_poisons_the_log_for_everybody() {
+    for seed in 0..8 {
+        let run = move || {
+            let sim = SimDisk::new(seed);
+            let log = create(&sim);
+            let faults = Faults { write_error: Chance::At(vec![10]), ..Faults::default() };
+            sim.set_faults(faults);
+            let threads: Vec<_> = (0..6)
+                .map(|i| {
+                    let log = log.clone();
+                    thread::spawn(&format!("writer {i}"), move || {
+                        loop {
+                            let result = log
+                                .append(&group(&[(i + 1, 0)], 60))
+                                .and_then(|lsn| log.flush_to(lsn).map(|()| lsn));
+                            if let Err(error) = result {
+                                return error;
+                            }
+                        }
+                    })
+                })
+                .collect();
+            let path = format!("{:?}", segment_path(0));
+            for thread in threads {
+                match thread.join().unwrap() {
+                    Error::Poisoned(cause) => assert!(cause.contains(&path), "{cause}"),
+                    other => panic!("{other}"),
+                }
+            }
+            let durable = log.durable();
+            assert!(matches!(log.append(&group(&[(1, 0)], 1)), Err(Error::Poisoned(_))));
+            assert!(matches!(log.flush_background(), Err(Error::Poisoned(_))));
+            log.flush_to(durable).unwrap();
+            let (recovery, _) = recover(&sim.crash_image(seed));
+            assert!(recovery.end >= durable);
+        };
+        Simulation::new(seed).run(run).unwrap();
+    }
+}
+
+#[test]
+fn memory_is_charged_and_given_back() {
+    let sim = SimDisk::new(1);
+    let budget = budget();
+    let log = Log::create(&disk_of(&sim), folder(), &options(), Lsn::ZERO, 1, &budget).unwrap();
+    let at_rest = budget.used();
+    assert!(at_rest >= options().ring_size);
+    let reader = log.reader(1 << 20).unwrap();
+    assert_eq!(budget.used(), at_rest + (1 << 20));
+    let full = budget.charge(Purpose::Pool, budget.limit() - budget.used()).unwrap();
+    let mut page = 0;
+    let error = loop {
+        page += 1;
+        if let Err(error) = log.append(&group(&[(page, 0)], 0)) {
+            break error;
+        }
+    };
+    assert!(matches!(error, Error::Memory(_)), "{error}");
+    drop(full);
+    let lsn = log.append(&group(&[(page, 0)], 0)).unwrap();
+    log.flush_to(lsn).unwrap();
+    drop((log, reader));
+    assert_eq!(budget.used(), 0);
+}

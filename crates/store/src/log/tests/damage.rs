@@ -1,0 +1,155 @@
+//! Every prefix, every flipped bit, holes.
+
+use super::*;
+
+/// A small log of `count` groups, each flushed alone; gives their LSNs.
+fn small(sim: &SimDisk, count: u64) -> Vec<Lsn> {
+    let log = create(sim);
+    let mut lsns = Vec::new();
+    for i in 0..count {
+        let mut group = group(&[(i % 3 + 1, 0), (9, 0)], (i * 7 % 50) as usize);
+        if i % 2 == 0 {
+            let event = if i % 4 == 0 { TxnEvent::Change { undo: i } } else { TxnEvent::Commit };
+            group.set_txn(TxnId(i / 4 + 1), event);
+        }
+        let lsn = log.append(&group).unwrap();
+        log.flush_to(lsn).unwrap();
+        lsns.push(lsn);
+    }
+    lsns
+}
+
+/// The first of each record's bytes.
+fn starts(lsns: &[Lsn]) -> Vec<u64> {
+    std::iter::once(4096).chain(lsns.iter().map(|lsn| lsn.0)).collect()
+}
+
+#[test]
+fn at_every_byte_the_prefix_of_whole_records_is_recovered() {
+    let sim = SimDisk::new(1);
+    let lsns = small(&sim, 14);
+    let whole = contents(&sim, 0);
+    let end = lsns.last().unwrap().0 as usize;
+    let image = &whole[..end.next_multiple_of(4096)];
+    for keep in 4096..=end {
+        let mut cut = image.to_vec();
+        cut[keep..].fill(0);
+        overwrite(&sim, 0, 0, &cut);
+        let (recovery, log) = recover(&sim);
+        let expected = starts(&lsns).into_iter().rfind(|&start| start <= keep as u64).unwrap();
+        assert_eq!(recovery.end.0, expected, "{keep} bytes");
+        if keep % 16 == 0 {
+            let records = walk_back(&log, recovery.end, Lsn::ZERO);
+            let ends: Vec<_> = records.iter().map(Record::lsn).collect();
+            assert_eq!(ends, lsns[..ends.len()]);
+        }
+    }
+}
+
+#[test]
+fn a_file_cut_at_any_block_is_an_earlier_end() {
+    let sim = SimDisk::new(1);
+    let log = create(&sim);
+    let mut lsns = vec![];
+    for _ in 0..40 {
+        lsns.push(log.append(&group(&[(1, 0)], 900)).unwrap());
+    }
+    log.flush_background().unwrap();
+    let file = sim.open(&segment_path(0), &OpenOptions::read_write()).unwrap();
+    for blocks in (0..12).rev() {
+        file.set_len(blocks * 4096).unwrap();
+        file.set_len(SEGMENT).unwrap();
+        let (recovery, _) = recover(&sim);
+        let expected = starts(&lsns).into_iter().rfind(|&start| start <= blocks * 4096).unwrap_or(0);
+        assert_eq!(recovery.end.0, expected);
+    }
+}
+
+#[test]
+fn every_flipped_bit_is_damage_or_an_earlier_end() {
+    let sim = SimDisk::new(1);
+    let lsns = small(&sim, 10);
+    let whole = contents(&sim, 0);
+    let end = lsns.last().unwrap().0 as usize;
+    let (mut damaged, mut earlier) = (0, 0);
+    let header = (0..64).chain(4080..4096);
+    for at in header.chain(4096..end) {
+        let block = at / 4096 * 4096;
+        for bit in 0..8 {
+            let mut bytes = whole[block..block + 4096].to_vec();
+            bytes[at - block] ^= 1 << bit;
+            overwrite(&sim, 0, block as u64, &bytes);
+            match recover_from(&sim, 0, 1) {
+                Err(Error::Damaged(text)) => {
+                    assert!(text.contains("0000000000000000.log"), "{text}");
+                    damaged += 1;
+                }
+                Err(other) => panic!("byte {at} bit {bit}: {other}"),
+                Ok((recovery, log)) => {
+                    // A record that fails ends the log; nothing behind it knew that it was durable.
+                    assert!(recovery.end.0 <= at as u64 && at >= lsns[lsns.len() - 2].0 as usize);
+                    assert!(walk_back(&log, recovery.end, Lsn::ZERO).len() < lsns.len());
+                    earlier += 1;
+                }
+            }
+        }
+        overwrite(&sim, 0, block as u64, &whole[block..block + 4096]);
+    }
+    assert!(damaged > 0 && earlier > 0, "{damaged} {earlier}");
+}
+
+/// A log of several segments, each commit flushed alone.
+fn several_segments(sim: &SimDisk) -> Log {
+    let log = create(sim);
+    while log.end().0 < 7 * SEGMENT / 2 {
+        let lsn = log.append(&group(&[(1, 0), (2, 0)], 3000)).unwrap();
+        log.flush_to(lsn).unwrap();
+    }
+    log
+}
+
+#[test]
+fn a_hole_names_the_file_and_what_is_lost() {
+    for (number, offset) in
+        [(0, 0), (1, 0), (1, SEGMENT - 4096), (2, SEGMENT - 4096), (3, 0), (3, 4096), (3, 40_960)]
+    {
+        let sim = SimDisk::new(1);
+        several_segments(&sim);
+        overwrite(&sim, number, offset, &[0; 4096]);
+        let Err(Error::Damaged(text)) = recover_from(&sim, 0, 1) else { panic!("{number} {offset}") };
+        assert!(text.contains(&format!("{number:016x}.log")), "{number} {offset}: {text}");
+    }
+    for missing in 0..3 {
+        let sim = SimDisk::new(1);
+        several_segments(&sim);
+        sim.remove(&segment_path(missing)).unwrap();
+        let Err(Error::Damaged(text)) = recover_from(&sim, 0, 1) else { panic!("{missing}") };
+        assert!(text.contains(&format!("{missing:016x}.log")), "{missing}: {text}");
+    }
+}
+
+#[test]
+fn a_log_that_ends_before_the_redo_position_is_damaged() {
+    let sim = SimDisk::new(1);
+    let log = several_segments(&sim);
+    let end = log.end();
+    assert!(recover_from(&sim, end.0, 1).is_ok());
+    let Err(Error::Damaged(text)) = recover_from(&sim, end.0 + 8, 1) else { panic!() };
+    assert!(text.contains("is lost"), "{text}");
+    // The footer before the redo position is needed too.
+    sim.remove(&segment_path(2)).unwrap();
+    assert!(matches!(recover_from(&sim, end.0, 1), Err(Error::Damaged(_))));
+}
+
+#[test]
+fn a_data_file_older_than_its_log_is_found() {
+    let sim = SimDisk::new(1);
+    several_segments(&sim);
+    let (_, log) = recover(&sim);
+    log.start_writing(2).unwrap();
+    let lsn = log.append(&group(&[(1, 0)], 30)).unwrap();
+    log.flush_to(lsn).unwrap();
+    let Err(Error::Damaged(text)) = recover_from(&sim, 0, 1) else { panic!() };
+    assert!(text.contains("incarnation 2"), "{text}");
+    assert_eq!(recover_from(&sim, 0, 2).unwrap().0.end, lsn);
+}

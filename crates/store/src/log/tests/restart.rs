@@ -1,0 +1,197 @@
+//! Clean shutdown, recycling, lives of the log.
+
+use super::*;
+
+#[test]
+fn an_empty_log_recovers_empty() {
+    let sim = SimDisk::new(1);
+    drop(create(&sim));
+    let sim = sim.crash_image(3);
+    let (recovery, log) = recover(&sim);
+    assert_eq!((recovery.end, recovery.incarnation, recovery.redo.len()), (Lsn(0), 0, 0));
+    assert!(matches!(log.append(&group(&[(1, 0)], 1)), Err(Error::Invalid(_))), "not started yet");
+    log.start_writing(2).unwrap();
+    assert!(matches!(log.start_writing(3), Err(Error::Invalid(_))));
+    let lsn = log.append(&group(&[(1, 0)], 1)).unwrap();
+    log.flush_to(lsn).unwrap();
+    assert_eq!(recover_from(&sim, 0, 2).unwrap().0.end, lsn);
+}
+
+/// The error's text, or nothing.
+trait ErrorText {
+    fn unwrap_err_text(self) -> String;
+}
+
+impl<T> ErrorText for Result<T> {
+    fn unwrap_err_text(self) -> String {
+        self.err().map_or(String::new(), |error| error.to_string())
+    }
+}
+
+#[test]
+fn after_a_clean_shutdown_the_folder_may_go() {
+    let sim = SimDisk::new(1);
+    let (disk, budget) = (disk_of(&sim), budget());
+    let log = create(&sim);
+    let mut load = Load::new(1);
+    while log.end().0 < SEGMENT * 3 / 2 {
+        load.step(&log, 500).unwrap();
+    }
+    let end = log.close().unwrap();
+    drop(log);
+    assert!(Log::is_present(&disk, folder(), &options(), &budget).unwrap());
+    let again = Log::create(&disk, folder(), &options(), end, 2, &budget);
+    assert!(again.unwrap_err_text().contains("holds a log"));
+    Log::remove_all(&disk, folder()).unwrap();
+    assert!(!Log::is_present(&disk, folder(), &options(), &budget).unwrap());
+    let log = Log::create(&disk, folder(), &options(), end, 2, &budget).unwrap();
+    assert_eq!(log.end(), Lsn(2 * SEGMENT), "at the next segment boundary");
+    let lsn = log.append(&group(&[(1, 0)], 9)).unwrap();
+    log.flush_to(lsn).unwrap();
+    let (recovery, _) = recover_from(&sim.crash_image(1), 2 * SEGMENT, 2).unwrap();
+    assert_eq!((recovery.end, recovery.incarnation), (lsn, 2));
+}
+
+#[test]
+fn segments_are_recycled_and_no_more_are_kept_than_needed() {
+    let sim = SimDisk::new(1);
+    let log = create(&sim);
+    let mut load = Load::new(1);
+    let mut most = 0;
+    while log.end().0 < 20 * SEGMENT {
+        let lsn = load.step(&log, 2000).unwrap();
+        if load.random.one_in(50) {
+            log.flush_to(lsn).unwrap();
+            log.set_keep_from(Lsn(lsn.0.saturating_sub(SEGMENT)));
+            log.prepare().unwrap();
+            most = most.max(sim.files().len());
+            assert!(log.used_bytes() <= SEGMENT + 20_000);
+        }
+    }
+    // One before the first needed, up to two needed, one in use, one in reserve.
+    assert!(most <= 5, "{most} files");
+    let mut model = Model::default();
+    let end = log.close().unwrap();
+    let keep = Lsn(end.0 - SEGMENT);
+    let kept = Lsn(keep.0 / SEGMENT * SEGMENT);
+    for record in walk_back(&log, end, kept) {
+        if record.lsn() > keep {
+            model.apply(&record);
+        }
+    }
+    // Transactions that began in recycled segments are still known, from the footer kept for that.
+    let (recovery, _) = recover_from(&sim, keep.0, 1).unwrap();
+    assert_eq!(recovery.end, end);
+    let mut open: Vec<_> = load.open.clone();
+    open.sort_unstable();
+    assert_eq!(recovery.open_transactions.iter().map(|(id, _)| id.0).collect::<Vec<_>>(), open);
+    let redo: Vec<_> = recovery.redo.iter().map(|(page, lsn)| (page.0, lsn.0)).collect();
+    assert_eq!(redo, model.pages.into_iter().collect::<Vec<_>>());
+}
+
+#[test]
+fn a_crashed_segment_is_sealed_and_a_new_life_begins() {
+    let sim = SimDisk::new(1);
+    let log = create(&sim);
+    let mut load = Load::new(7);
+    let mut image = sim;
+    let mut log = log;
+    let mut ends = Vec::new();
+    for life in 1..6 {
+        let from = log.end().0;
+        while log.end().0 < from + SEGMENT / 3 * life {
+            load.step(&log, 300).unwrap();
+        }
+        log.flush_background().unwrap();
+        let before = log.open_transactions();
+        image = image.crash_image(life);
+        let (recovery, recovered) = recover_from(&image, 0, life as u32).unwrap();
+        assert_eq!(recovery.end, log.end());
+        assert_eq!((recovery.incarnation, &recovery.open_transactions), (life as u32, &before));
+        ends.push(recovery.end);
+        assert!(recovered.start_writing(life as u32).is_err(), "a life does not come twice");
+        recovered.start_writing(life as u32 + 1).unwrap();
+        assert_eq!(recovered.end().0, recovery.end.0.next_multiple_of(SEGMENT));
+        let footer = recovered.footer(recovery.end).unwrap().unwrap();
+        assert!(footer.crashed && footer.incarnation == life as u32);
+        assert_eq!(recovered.open_transactions(), before);
+        log = recovered;
+    }
+    let end = log.end();
+    let mut model = Model::default();
+    let mut all = Model::default();
+    for record in walk_back(&log, end, Lsn::ZERO) {
+        model.apply(&record);
+        all.apply(&record);
+        if record.kind() == RecordKind::Footer {
+            model.agrees_with(&log.footer(record.start()).unwrap().unwrap());
+            model.next_segment();
+        }
+    }
+    let reader = log.reader(1 << 20).unwrap();
+    for (&page, &last) in &all.pages {
+        let chain = reader.chain(PageId(page), Lsn(last), Lsn::ZERO).unwrap();
+        assert_eq!(chain.last().unwrap().lsn, Lsn(last));
+    }
+}
+
+/// Appends until a group begins in the second segment, with everything flushed.
+fn fill_into_second_segment(log: &Log) -> Vec<Lsn> {
+    let mut lsns = Vec::new();
+    while log.end().0 < SEGMENT + 30_000 {
+        lsns.push(log.append(&group(&[(4, 0)], 1000)).unwrap());
+    }
+    log.flush_background().unwrap();
+    lsns
+}
+
+#[test]
+fn what_a_dead_life_left_behind_the_end_is_never_taken_for_the_log() {
+    // The first life is cut in its first segment: of the rest nothing was acknowledged, but it is all on the disk.
+    let sim = SimDisk::new(1);
+    let options = LogOptions { ring_size: 4 * SEGMENT, ..options() };
+    let log = Log::create(&disk_of(&sim), folder(), &options, Lsn::ZERO, 1, &budget()).unwrap();
+    let lsns = fill_into_second_segment(&log);
+    let cut = lsns[3].0 & !4095;
+    let end = lsns.iter().rev().find(|lsn| lsn.0 <= cut).unwrap().0;
+    overwrite(&sim, 0, cut, &[0; 4096]);
+    overwrite(&sim, 0, SEGMENT - 4096, &[0; 4096]);
+    // Everything was appended before the first write, so no record claims more than lsn 0 was durable.
+    let (recovery, log) = recover(&sim);
+    assert_eq!(recovery.end.0, end);
+    log.start_writing(2).unwrap();
+    drop(log);
+    // A crash before the second life wrote anything: its predecessor's second segment verifies, but is dead.
+    let (recovery, log) = recover_from(&sim, 0, 2).unwrap();
+    assert_eq!(recovery.end.0, SEGMENT);
+    assert_eq!(recovery.redo.get(PageId(4)), Some(Lsn(end)));
+    log.start_writing(3).unwrap();
+    // The third life writes records of the same length over the dead ones: each end meets the start of a dead record.
+    for (i, dead) in lsns.iter().filter(|lsn| lsn.0 > SEGMENT).take(8).enumerate() {
+        let lsn = log.append(&group(&[(4, 0)], 1000)).unwrap();
+        assert_eq!(lsn, *dead);
+        log.flush_to(lsn).unwrap();
+        let (recovery, _) = recover_from(&sim, 0, 3).unwrap();
+        assert_eq!((recovery.end, recovery.incarnation), (lsn, 3), "record {i}");
+    }
+}
+
+#[test]
+fn the_rest_of_a_recycled_file_is_not_the_log() {
+    let sim = SimDisk::new(1);
+    let log = create(&sim);
+    let lsns = fill_into_second_segment(&log);
+    log.set_keep_from(*lsns.last().unwrap());
+    let old = contents(&sim, 0);
+    // Segment 0 is kept for its footer; a file of the same bytes stands for a recycled one.
+    log.prepare().unwrap();
+    overwrite(&sim, 2, 0, &old);
+    let (recovery, _) = recover_from(&sim, lsns.last().unwrap().0, 1).unwrap();
+    assert_eq!(recovery.end, *lsns.last().unwrap());
+    while log.end().0 < 2 * SEGMENT + 20_000 {
+        log.append(&group(&[(4, 0)], 1000)).unwrap();
+    }
+    log.flush_background().unwrap();
+    let (recovery, _) = recover_from(&sim, lsns.last().unwrap().0, 1).unwrap();
+    assert_eq!(recovery.end, log.end());
+}
