@@ -69,6 +69,8 @@ enum Position {
     Start,
     /// On this key, which was given last.
     At(Vec<u8>),
+    /// Just before this key.
+    Before(Vec<u8>),
     /// Behind the last key.
     End,
 }
@@ -142,16 +144,13 @@ impl<'t> Cursor<'t> {
         self.txn
     }
 
-    /// Moves before the first key at or above `key` within the range; [`Cursor::next`] gives it.
+    /// Moves to the place just before `key`: [`Cursor::next`] gives the first key at or above it, and
+    /// [`Cursor::previous`] the last one below, within the range.
     pub fn seek(&mut self, key: &[u8]) {
-        // Between two keys: behind everything below `key`.
         self.leaf.clear();
         self.ahead = Ahead::default();
         self.leaves_read = 0;
-        self.position = Position::Start;
-        if self.bounds.above_lower(key) {
-            self.bounds.lower = Bound::Included(key.to_vec());
-        }
+        self.position = Position::Before(key.to_vec());
     }
 
     /// The next key and its value, or `None` behind the last one.
@@ -250,6 +249,10 @@ impl<'t> Cursor<'t> {
                 self.load(Target::Covers(&key), &key)?;
                 self.slot = NodeRef::new(&self.leaf).search(&key).map_or_else(|s| s, |s| s + 1);
             }
+            (_, Position::Before(key)) => {
+                self.load(Target::Covers(&key), &key)?;
+                self.slot = NodeRef::new(&self.leaf).search(&key).unwrap_or_else(|s| s);
+            }
             (Direction::Forward, _) => {
                 let start = match &self.bounds.lower {
                     Bound::Included(key) | Bound::Excluded(key) => key.clone(),
@@ -279,7 +282,8 @@ impl<'t> Cursor<'t> {
     /// Copies a leaf; `near` is a key of the way to it.
     fn load(&mut self, target: Target<'_>, near: &[u8]) -> Result<()> {
         let shared = std::sync::Arc::clone(self.txn.shared());
-        let btree = BTree::new(&shared.core, &self.tree.root);
+        let root = std::sync::Arc::clone(&self.tree.root);
+        let btree = BTree::new(&shared.core, &root);
         if self.leaves_read >= 1 {
             self.read_ahead(&btree, near)?;
         }

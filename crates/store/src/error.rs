@@ -14,6 +14,9 @@ pub enum Error {
     /// Stored bytes are not what was written. Other pages stay readable.
     #[error("damaged: {0}")]
     Damaged(String),
+    /// A page that something refers to was never written: damage of a special kind.
+    #[error("damaged: {0} is referred to, but was never written")]
+    NeverWritten(PageId),
     /// The file is no Gannet database, or of a format this release does not read.
     #[error("{0}")]
     Format(String),

@@ -31,5 +31,5 @@ pub use database::{Database, DatabaseStats, RestartReport};
 pub use engine::{CreateOptions, Engine, EngineOptions, OpenOptions};
 pub use error::{Error, Result};
 pub use transaction::{
-    BulkLoader, Durability, Isolation, LockMode, Savepoint, Transaction, TransactionOptions, Tree,
+    BulkLoader, Canceller, Durability, Isolation, LockMode, Savepoint, Transaction, TransactionOptions, Tree,
 };

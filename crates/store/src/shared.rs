@@ -58,6 +58,15 @@ impl Streams {
     pub(crate) fn new(next: u32, complete: VecDeque<Segment>) -> Self {
         Streams { idle: Vec::new(), next, complete }
     }
+
+    /// All idle streams, to be given back with [`Streams::give_idle`].
+    pub(crate) fn take_idle(&mut self) -> Vec<Stream> {
+        std::mem::take(&mut self.idle)
+    }
+
+    pub(crate) fn give_idle(&mut self, streams: Vec<Stream>) {
+        self.idle.extend(streams);
+    }
 }
 
 impl Shared {
@@ -122,6 +131,11 @@ impl Shared {
             return Ok(());
         }
         let before = crate::catalog::decode(&record.value).map(|(id, _)| id);
+        if record.kind == UndoKind::Delete
+            && let Some(tree) = before.and_then(|id| self.find_tree(id))
+        {
+            tree.set_dropped_by(TxnId::NONE);
+        }
         match crate::catalog::decode(current.value) {
             Some((id, _)) if before != Some(id) => self.free_tree(id),
             _ => Ok(()),

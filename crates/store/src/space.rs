@@ -80,8 +80,13 @@ pub(crate) fn read_map(bytes: &[u8]) -> impl Iterator<Item = Extent> + '_ {
 
 /// Contents of a new group's map behind the page header: only the map's own extent is in use.
 pub(crate) fn new_map(page_size: usize) -> Vec<u8> {
+    first_map(page_size, 0)
+}
+
+/// The same for the first group, whose first extent also holds `roots` fixed pages behind the map.
+pub(crate) fn first_map(page_size: usize, roots: usize) -> Vec<u8> {
     let mut bytes = vec![0; page_size];
-    let system = Extent { used: 0b111, owner: SYSTEM };
+    let system = Extent { used: (1 << (MAP_PAGE as usize + 1 + roots)) - 1, owner: SYSTEM };
     bytes[FIRST_DESCRIPTOR..FIRST_DESCRIPTOR + DESCRIPTOR_LEN].copy_from_slice(&system.encode());
     bytes[HEADER_LEN..FIRST_DESCRIPTOR + DESCRIPTOR_LEN].to_vec()
 }
@@ -119,6 +124,13 @@ impl Space {
         Space { state: Mutex::new(state) }
     }
 
+    /// The first group of a new file was formatted.
+    pub(crate) fn add_first_group(&self) {
+        let mut state = self.state.lock();
+        state.groups.push(Group::default());
+        state.high_water = EXTENT_PAGES;
+    }
+
     /// Takes the space lock for a mini-transaction.
     pub(crate) fn lock<'c>(&'c self, core: &'c Core) -> Allocations<'c> {
         Allocations { core, state: self.state.lock(), maps: Vec::new(), privileged: false }
@@ -151,13 +163,9 @@ impl Space {
         state.reserved = state.reserved.saturating_sub(pages);
     }
 
-    /// Reads the map of every group that was not read yet, so that its free space is found.
-    pub(crate) fn learn_all(&self, core: &Core) -> Result<()> {
-        for group in 0..self.groups() {
-            let mut allocations = self.lock(core);
-            allocations.learn(group)?;
-        }
-        Ok(())
+    /// Reads a group's map, if that was not done yet, so that its free space is found.
+    pub(crate) fn learn(&self, core: &Core, group: u64) -> Result<()> {
+        self.lock(core).learn(group)
     }
 
     /// Gives back everything that belongs to `tree`; one mini-transaction for each group it has extents in.

@@ -33,7 +33,7 @@ use gannet_io::Class;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Pages kept for the rollback of each writing transaction.
@@ -132,6 +132,26 @@ pub struct Transaction {
     number: u64,
 }
 
+/// Makes a transaction's waits end with [`Error::Cancelled`]. See [`Transaction::canceller`].
+#[derive(Clone, Debug)]
+pub struct Canceller {
+    flag: Arc<AtomicBool>,
+    shared: Arc<Shared>,
+}
+
+impl Canceller {
+    /// Ends the wait that is going on, and refuses later ones until [`Canceller::reset`].
+    pub fn cancel(&self) {
+        self.flag.store(true, Ordering::SeqCst);
+        self.shared.registry.waits().recheck();
+    }
+
+    /// Lets the transaction wait again.
+    pub fn reset(&self) {
+        self.flag.store(false, Ordering::SeqCst);
+    }
+}
+
 enum Write<'a> {
     Put(&'a [u8]),
     Insert(&'a [u8]),
@@ -159,9 +179,9 @@ impl Transaction {
         }
     }
 
-    /// Setting this flag makes the transaction give up a wait for a row with [`Error::Cancelled`] (within a second).
-    pub fn cancel_flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.cancel)
+    /// A handle with which another thread makes this transaction give up a wait for a row.
+    pub fn canceller(&self) -> Canceller {
+        Canceller { flag: Arc::clone(&self.cancel), shared: Arc::clone(&self.shared) }
     }
 
     /// The transaction's number; `None` before its first write or lock.
@@ -208,13 +228,17 @@ impl Transaction {
 
     /// The value of `key`.
     pub fn get(&mut self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.with_reader(|shared, reader| get(shared, reader, &tree.root, key))
+        self.with_reader(|shared, reader| {
+            shared.check_tree(reader, &tree.root)?;
+            get(shared, reader, &tree.root, key)
+        })
     }
 
     /// The values of many keys, in the order of `keys`. Pages that are not in memory are fetched as deep batches: the
     /// device works on all of them at once.
     pub fn multi_get(&mut self, tree: &Tree, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
         self.with_reader(|shared, reader| {
+            shared.check_tree(reader, &tree.root)?;
             let core = &shared.core;
             let btree = BTree::new(core, &tree.root);
             let at_once = FETCH_AT_ONCE.min(core.pool.frame_count() / 4).max(1);
@@ -249,6 +273,8 @@ impl Transaction {
                 None
             }
         };
+        let snapshot = own_snapshot.as_ref().or(self.snapshot.as_ref()).expect("taken above");
+        self.shared.check_tree(Reader { snapshot, own: self.own_id() }, &tree.root)?;
         let bounds = Bounds::new(range.0, range.1);
         Cursor::new(self, own_snapshot, tree.clone(), bounds)
     }
@@ -352,13 +378,20 @@ impl Transaction {
         let core = &*shared.core;
         let btree = BTree::new(core, root);
         let long = self.store_long_value(root, key, &write)?;
+        // Keeps the undo that is followed below; under READ COMMITTED it says nothing about what is seen.
+        let guard = match self.options.isolation {
+            Isolation::ReadCommitted => Some(self.new_snapshot()),
+            Isolation::RepeatableRead => None,
+        };
         loop {
             let ticket = shared.registry.waits().ticket();
             let leaf = btree.leaf_exclusive(key)?;
             let node = NodeRef::new(&leaf);
             let slot = node.search(key);
             let current = slot.ok().map(|slot| decode(node.payload(slot))).transpose()?;
-            let exists = match self.examine(root.id, key, current.as_ref(), &write)? {
+            let snapshot = guard.as_ref().or(self.snapshot.as_ref()).expect("a writer has a snapshot");
+            let reader = Reader { snapshot, own: self.own_id() };
+            let exists = match self.examine(reader, root.id, key, current.as_ref(), &write)? {
                 Found::Free { exists } => exists,
                 Found::Wait(holders) => {
                     drop(leaf);
@@ -372,7 +405,7 @@ impl Transaction {
                 Write::Lock if current.is_some_and(|c| c.writer == self.own_id()) => return Ok(true),
                 _ => {}
             }
-            let record = self.undo_record(root.id, key, current.as_ref(), &write)?;
+            let record = self.undo_record(reader, root.id, key, current.as_ref(), &write)?;
             let writing = self.writing.as_mut().expect("the transaction writes");
             let Some(reserved) = writing.stream.reserve(core, record.len()) else {
                 drop(leaf);
@@ -444,21 +477,22 @@ impl Transaction {
     /// Looks at the newest version of a key with the eyes of a writer; the leaf is latched.
     fn examine(
         &self,
+        reader: Reader<'_>,
         tree: TreeId,
         key: &[u8],
         current: Option<&Entry<'_>>,
         write: &Write<'_>,
     ) -> Result<Found> {
-        let own = self.own_id();
+        let own = reader.own;
         let Some(current) = current else { return Ok(Found::Free { exists: false }) };
         if current.writer != own {
             if self.shared.fate(current.writer)? == Fate::Running {
                 // Ended meanwhile: look again at once.
                 return Ok(Found::Wait(self.shared.registry.find(current.writer).into_iter().collect()));
             }
-            if let (Isolation::RepeatableRead, Some(snapshot)) = (self.options.isolation, &self.snapshot)
-                && let (writer, Fate::Committed(Some(csn))) = self.shared.last_change(current, own)?
-                && !snapshot.sees(csn)
+            if self.options.isolation == Isolation::RepeatableRead
+                && let (writer, Fate::Committed(Some(csn))) = self.shared.last_change(reader, current)?
+                && !reader.snapshot.sees(csn)
             {
                 return Err(Error::Conflict(writer));
             }
@@ -486,6 +520,7 @@ impl Transaction {
 
     fn undo_record(
         &self,
+        reader: Reader<'_>,
         tree: TreeId,
         key: &[u8],
         current: Option<&Entry<'_>>,
@@ -499,7 +534,7 @@ impl Transaction {
             (Some(entry), _) => (UndoKind::Update, entry.value),
         };
         let (previous_flags, previous_writer, previous_undo) = match current {
-            Some(entry) => self.shared.shorten(entry, writing.txn.id())?,
+            Some(entry) => self.shared.shorten(reader, entry)?,
             None => (0, TxnId::NONE, UndoPtr::NONE),
         };
         Ok(UndoRecord {
@@ -609,7 +644,8 @@ impl Transaction {
             }
             if let (Isolation::RepeatableRead, Some(snapshot)) = (self.options.isolation, &self.snapshot)
                 && mode == Mode::Share
-                && let (writer, Fate::Committed(Some(csn))) = shared.last_change(&current, own)?
+                && let (writer, Fate::Committed(Some(csn))) =
+                    shared.last_change(Reader { snapshot, own }, &current)?
                 && !snapshot.sees(csn)
             {
                 return Err(Error::Conflict(writer));
@@ -647,18 +683,14 @@ impl Transaction {
         let newest = UndoPtr(writing.txn.newest_undo());
         self.shared.revert_to(newest, savepoint.undo, writing.txn.id())?;
         writing.txn.set_newest_undo(savepoint.undo.0);
-        let released = match savepoint.locks {
-            Some(mark) => self.shared.locks.release_since(&writing.txn, mark),
-            None => {
-                self.shared.locks.release_all(&writing.txn);
-                true
-            }
-        };
-        // Which trees are held is known again from the lock table's answer at the next write.
-        writing.trees.clear();
-        if released {
-            self.shared.registry.waits().released_some(&writing.txn);
+        match savepoint.locks {
+            Some(mark) => drop(self.shared.locks.release_since(&writing.txn, mark)),
+            None => self.shared.locks.release_all(&writing.txn),
         }
+        // Which trees are held is asked again at the next write.
+        writing.trees.clear();
+        // Rows came free as well, not only shared locks.
+        self.shared.registry.waits().released_some(&writing.txn);
         self.changes += 1;
         Ok(())
     }
@@ -769,7 +801,13 @@ impl Transaction {
     pub fn drop_tree(&mut self, name: &str) -> Result<bool> {
         self.start_writing()?;
         let catalog = Arc::clone(&self.shared.catalog);
-        self.write(&catalog, name.as_bytes(), Write::Delete)
+        self.write(&catalog, name.as_bytes(), Write::Lock)?;
+        let tree = self.shared.created_tree(&catalog, name.as_bytes())?;
+        let dropped = self.write(&catalog, name.as_bytes(), Write::Delete)?;
+        if let Some(root) = tree.filter(|_| dropped).and_then(|(id, _)| self.shared.find_tree(id)) {
+            root.set_dropped_by(self.own_id());
+        }
+        Ok(dropped)
     }
 
     /// Names of the trees this transaction sees.

@@ -26,7 +26,9 @@ use crate::pool::Access;
 use crate::space::EXTENT_PAGES;
 use crate::tree::{BTree, TreeRoot};
 use crate::{Error, Result};
+use gannet_base::clock::{self, Instant};
 use gannet_base::{PageId, TreeId, TxnId};
+use std::time::Duration;
 
 /// Owner of undo segments.
 pub(crate) const UNDO_PAGES: TreeId = TreeId(4);
@@ -44,8 +46,11 @@ const TREE_AT: usize = 32;
 const PREVIOUS_WRITER_AT: usize = 36;
 const PREVIOUS_UNDO_AT: usize = 44;
 
-/// Offset of the first record of an undo page, behind the header and the end position.
-const FIRST_RECORD: usize = HEADER_LEN + 8;
+/// Stream and sequence of the segment a page belongs to: tells it from what the page held in an earlier life.
+const STREAM_AT: usize = HEADER_LEN + 4;
+const SEGMENT_AT: usize = HEADER_LEN + 8;
+/// Offset of the first record of an undo page, behind header, end position and segment.
+const FIRST_RECORD: usize = HEADER_LEN + 16;
 
 /// What a transaction did to an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -171,9 +176,19 @@ pub(crate) fn read(core: &Core, at: UndoPtr) -> Result<UndoRecord> {
     record.ok_or_else(|| Error::damaged_page(at.page(), format_args!("no undo record at {}", at.offset())))
 }
 
-/// Reads every record of a page, with its position.
-pub(crate) fn read_page(core: &Core, id: PageId) -> Result<Vec<(UndoPtr, UndoRecord)>> {
-    let page = core.pool.shared(&core.volume, id, Access::Normal)?;
+/// Reads every record of a page of `segment`, with its position; `None` when the segment does not reach that far.
+pub(crate) fn read_page(core: &Core, id: PageId, segment: &Segment) -> Result<Option<Vec<(UndoPtr, UndoRecord)>>> {
+    let page = match core.pool.shared(&core.volume, id, Access::Normal) {
+        Ok(page) => page,
+        Err(Error::NeverWritten(_)) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let ours = page::kind(&page) == Some(PageKind::Undo)
+        && get_u32(&page, STREAM_AT) == segment.stream
+        && get_u64(&page, SEGMENT_AT) == segment.sequence;
+    if !ours {
+        return Ok(None);
+    }
     check_page(&page, id)?;
     let end = end_of(&page);
     let mut records = Vec::new();
@@ -185,7 +200,7 @@ pub(crate) fn read_page(core: &Core, id: PageId) -> Result<Vec<(UndoPtr, UndoRec
         records.push((UndoPtr::new(id, at), record));
         at += len;
     }
-    Ok(records)
+    Ok(Some(records))
 }
 
 /// Lets marking a record as done take part in a mini-transaction; `value`, where given, takes the place of the
@@ -261,6 +276,7 @@ pub(crate) struct Stream {
     /// Page and offset of the next record; the page is fresh when the offset is 0.
     page: PageId,
     offset: usize,
+    last_used: Instant,
 }
 
 /// Where the next undo record goes, see [`Stream::reserve`].
@@ -273,7 +289,7 @@ pub(crate) struct Reserved {
 
 impl Stream {
     pub(crate) fn new(id: u32, next_sequence: u64) -> Self {
-        Stream { id, segment: None, next_sequence, page: PageId::NONE, offset: 0 }
+        Stream { id, segment: None, next_sequence, page: PageId::NONE, offset: 0, last_used: clock::now() }
     }
 
     /// Finds room for a record of `len` bytes; `None` when that takes a new segment first
@@ -293,6 +309,7 @@ impl Stream {
 
     /// Notes that `txn` writes to this stream from now on.
     pub(crate) fn begin(&mut self, txn: TxnId) {
+        self.last_used = clock::now();
         if let Some(segment) = &mut self.segment {
             segment.highest_txn = txn;
         }
@@ -326,6 +343,23 @@ impl Stream {
         Ok(self.segment.replace(next))
     }
 
+    /// Completes the newest segment of a stream nobody has written to for `idle`, so that it can be swept.
+    pub(crate) fn retire(
+        &mut self,
+        core: &Core,
+        directory: &TreeRoot,
+        horizon: TxnId,
+        idle: Duration,
+    ) -> Result<Option<Segment>> {
+        let Some(segment) = self.segment else { return Ok(None) };
+        if segment.highest_txn >= horizon || self.last_used.elapsed() < idle {
+            return Ok(None);
+        }
+        BTree::new(core, directory).put(&segment.key(), &segment.value())?;
+        self.segment = None;
+        Ok(Some(segment))
+    }
+
     /// Lets the undo page take part in a mini-transaction; call before its first change.
     pub(crate) fn latch<'c>(&self, mtr: &mut Mtr<'c>, core: &'c Core, reserved: &Reserved) -> Result<Part> {
         if reserved.offset == 0 {
@@ -343,9 +377,12 @@ impl Stream {
     pub(crate) fn append(&mut self, mtr: &mut Mtr<'_>, part: Part, reserved: &Reserved, record: &UndoRecord) {
         let at = reserved.offset.max(FIRST_RECORD);
         if reserved.offset == 0 {
-            let mut end = [0; FIRST_RECORD - HEADER_LEN];
-            put_u16(&mut end, 0, FIRST_RECORD as u16);
-            mtr.format(part, PageKind::Undo, UNDO_PAGES, &end);
+            let segment = self.segment.expect("a reservation lies in a segment");
+            let mut head = [0; FIRST_RECORD - HEADER_LEN];
+            put_u16(&mut head, 0, FIRST_RECORD as u16);
+            put_u32(&mut head, STREAM_AT - HEADER_LEN, segment.stream);
+            put_u64(&mut head, SEGMENT_AT - HEADER_LEN, segment.sequence);
+            mtr.format(part, PageKind::Undo, UNDO_PAGES, &head);
         }
         let bytes = record.encode();
         debug_assert_eq!(bytes.len(), reserved.len);

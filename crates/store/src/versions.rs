@@ -1,9 +1,10 @@
 //! Versions: what a snapshot sees of an entry, and what a writer finds.
 
-use crate::entry::{Entry, UndoPtr};
+use crate::entry::{self, Entry, UndoPtr};
 use crate::shared::Shared;
-use crate::tree::BTree;
-use crate::txn::registry::{Snapshot, Status};
+use crate::tree::{BTree, TreeRoot};
+use crate::txn::registry::Snapshot;
+use crate::txn::status::Status;
 use crate::undo::{self, UndoKind};
 use crate::{Error, Result};
 use gannet_base::TxnId;
@@ -87,6 +88,15 @@ impl Shared {
         })
     }
 
+    /// Fails when the reader sees that the tree was dropped. As long as it does not, the tree's pages are kept for it.
+    pub(crate) fn check_tree(&self, reader: Reader<'_>, tree: &TreeRoot) -> Result<()> {
+        let dropped_by = tree.dropped_by();
+        if !dropped_by.is_none() && self.sees(reader, dropped_by)? {
+            return Err(Error::Invalid(format!("{} does not exist any more", tree.id)));
+        }
+        Ok(())
+    }
+
     /// What a reader sees of an entry.
     pub(crate) fn look(&self, reader: Reader<'_>, payload: &[u8]) -> Result<Seen> {
         let entry = decode(payload)?;
@@ -116,47 +126,53 @@ impl Shared {
         }
     }
 
-    /// The newest change of an entry that is not a mere lock: its writer's fate. `own` counts as seen.
-    pub(crate) fn last_change(&self, entry: &Entry<'_>, own: TxnId) -> Result<(TxnId, Fate)> {
+    /// The newest change of an entry that is not a mere lock: its writer's fate. The reader's own changes count as
+    /// committed long ago.
+    pub(crate) fn last_change(&self, reader: Reader<'_>, entry: &Entry<'_>) -> Result<(TxnId, Fate)> {
         let (mut writer, mut undo, mut is_lock) = (entry.writer, entry.undo, entry.is_lock());
-        while is_lock && writer != own && !writer.is_none() && writer >= self.registry.horizon() {
+        loop {
+            // Undo of a writer that the snapshot sees unasked may be gone; that of others is kept for the snapshot.
+            if writer.is_none() || writer == reader.own || reader.snapshot.sees_unasked(writer) {
+                return Ok((writer, Fate::Committed(None)));
+            }
+            if !is_lock {
+                return Ok((writer, self.fate(writer)?));
+            }
             let record = undo::read(&self.core, undo)?;
-            writer = record.previous_writer;
-            undo = record.previous_undo;
-            is_lock = record.previous_flags & crate::entry::LOCK != 0;
+            (writer, undo) = (record.previous_writer, record.previous_undo);
+            is_lock = record.previous_flags & entry::LOCK != 0;
         }
-        if writer == own && !own.is_none() {
-            return Ok((writer, Fate::Committed(None)));
-        }
-        Ok((writer, self.fate(writer)?))
     }
 
-    /// How the version in the tree is to be remembered once it has a successor: header fields without what nobody
-    /// can ask for any more. `None` for the undo pointer where everything older is out of everybody's sight.
-    pub(crate) fn shorten(&self, entry: &Entry<'_>, own: TxnId) -> Result<(u8, TxnId, UndoPtr)> {
-        let keep = (entry.flags, entry.writer, entry.undo);
-        if entry.writer.is_none() || entry.writer == own {
+    /// How the version in the tree is to be remembered once it has a successor: flags, writer and undo pointer,
+    /// without what nobody can ask for any more.
+    pub(crate) fn shorten(&self, reader: Reader<'_>, current: &Entry<'_>) -> Result<(u8, TxnId, UndoPtr)> {
+        let keep = (current.flags, current.writer, current.undo);
+        if current.writer.is_none() || current.writer == reader.own {
             return Ok(keep);
         }
-        let Fate::Committed(csn) = self.fate(entry.writer)? else { return Ok(keep) };
-        let settled_flags = entry.flags & !(crate::entry::VERSIONED | crate::entry::LOCK);
-        let Some(csn) = csn else { return Ok((settled_flags, TxnId::NONE, UndoPtr::NONE)) };
-        if csn <= self.registry.oldest_visible_csn() {
+        let Fate::Committed(csn) = self.fate(current.writer)? else { return Ok(keep) };
+        if csn.is_none_or(|csn| csn <= self.registry.oldest_visible_csn()) {
             // Every snapshot, live or to come, sees this version or a newer one.
-            return Ok((settled_flags, TxnId::NONE, UndoPtr::NONE));
+            return Ok((current.flags & !(entry::VERSIONED | entry::LOCK), TxnId::NONE, UndoPtr::NONE));
         }
-        Ok((entry.flags, entry.writer, self.link_past(entry.undo, csn)?))
+        match csn {
+            Some(csn) if !reader.snapshot.sees_unasked(current.writer) => {
+                Ok((current.flags, current.writer, self.link_past(reader, current.undo, csn)?))
+            }
+            _ => Ok(keep),
+        }
     }
 
-    /// The first of the versions behind `undo` that somebody may see, given when its successor was committed.
-    fn link_past(&self, mut undo: UndoPtr, mut superseded: u64) -> Result<UndoPtr> {
+    /// The first of the versions behind `undo` that somebody may see, given when its successor was committed. The
+    /// reader's snapshot keeps the undo that is read here.
+    fn link_past(&self, reader: Reader<'_>, mut undo: UndoPtr, mut superseded: u64) -> Result<UndoPtr> {
         for _ in 0..LINK_PAST {
             let record = undo::read(&self.core, undo)?;
             let writer = record.previous_writer;
             if !matches!(record.kind, UndoKind::Update | UndoKind::Delete)
                 || record.previous_undo.is_none()
-                || record.previous_flags & crate::entry::OVERFLOW != 0
-                || writer < self.registry.horizon()
+                || reader.snapshot.sees_unasked(writer)
             {
                 break;
             }

@@ -469,7 +469,7 @@ impl Pool {
         }
         match verdict {
             Verdict::Valid => Ok(None),
-            Verdict::NeverWritten => Err(Error::damaged_page(id, "it is referred to, but was never written")),
+            Verdict::NeverWritten => Err(Error::NeverWritten(id)),
             Verdict::Damaged => Err(Error::damaged_page(
                 id,
                 format_args!("its checksum does not match (in {:?})", volume.file.path()),

@@ -24,8 +24,8 @@ use crate::node::{NodeRef, RacyNode};
 use crate::page::{self, PageKind};
 use crate::pool::{Access, ExclusivePage, OptimisticPage, SharedPage};
 use crate::{Error, Result};
-use gannet_base::{PageId, TreeId};
-use std::sync::atomic::{AtomicU8, Ordering};
+use gannet_base::{PageId, TreeId, TxnId};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 pub(crate) use bulk::BulkLoader;
 use smo::put_image;
@@ -41,11 +41,21 @@ pub(crate) struct TreeRoot {
     pub(crate) root: PageId,
     /// Level of the root when it was last looked at. A hint: it only decides how the root is first approached.
     root_level: AtomicU8,
+    /// The transaction that dropped the tree; 0 when nobody did.
+    dropped_by: AtomicU64,
 }
 
 impl TreeRoot {
     pub(crate) fn new(id: TreeId, root: PageId) -> Self {
-        TreeRoot { id, root, root_level: AtomicU8::new(0) }
+        TreeRoot { id, root, root_level: AtomicU8::new(0), dropped_by: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn set_dropped_by(&self, txn: TxnId) {
+        self.dropped_by.store(txn.0, Ordering::SeqCst);
+    }
+
+    pub(crate) fn dropped_by(&self) -> TxnId {
+        TxnId(self.dropped_by.load(Ordering::SeqCst))
     }
 }
 

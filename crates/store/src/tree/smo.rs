@@ -279,6 +279,20 @@ impl<'c> BTree<'c> {
         Ok(true)
     }
 
+    /// Lets removing an entry of an unversioned tree take part in a mini-transaction that holds no latches yet.
+    /// `prepare` may allocate and free, once the leaf is latched. Leaves an empty leaf to be merged later.
+    pub(crate) fn remove_with(
+        &self,
+        mtr: &mut Mtr<'c>,
+        key: &[u8],
+        prepare: impl FnOnce(&mut Mtr<'c>) -> Result<()>,
+    ) -> Result<()> {
+        let part = mtr.add(self.leaf_exclusive(key)?);
+        prepare(mtr)?;
+        mtr.remove_entry(part, key);
+        Ok(())
+    }
+
     /// Formats the root of a new tree as an empty leaf, on a page allocated by the same mini-transaction.
     pub(crate) fn format_root(mtr: &mut Mtr<'_>, part: Part, tree: gannet_base::TreeId, page_size: usize) {
         let mut page = vec![0; page_size];

@@ -1,0 +1,213 @@
+//! Sweep: what committed transactions left behind is removed once nobody can see it any more.
+//!
+//! The undo records of committed transactions are the list of garbage: dead entries to take out of their trees, long
+//! values that were replaced, trees that were dropped. A segment whose transactions are all below the horizon is gone
+//! through once and freed. So the work is proportional to garbage, not to the size of the database, and nothing about
+//! garbage is trusted across a crash that was not logged.
+//!
+//! # Invariants
+//! 1. Only records that are not `done` count: a reverted change left no garbage.
+//! 2. Each consequence is idempotent, or marks its record as done in the same mini-transaction. A crash in the middle
+//!    of a segment is harmless: it is gone through again.
+//! 3. A segment is freed together with its directory entry.
+
+use crate::mtr::Mtr;
+use crate::node::{NodeMut, NodeOp, NodeRef};
+use crate::pool::{Access, ScanRing};
+use crate::shared::{CATALOG, Shared};
+use crate::space::EXTENT_PAGES;
+use crate::tree::{BTree, is_underfull};
+use crate::undo::{self, Segment, UNDO_PAGES, UndoKind, UndoRecord};
+use crate::{Result, entry, overflow};
+use gannet_base::{PageId, TxnId};
+use gannet_io::Class;
+use std::time::Duration;
+
+/// How long the background thread sleeps when nobody wakes it.
+const PAUSE: Duration = Duration::from_millis(50);
+/// A stream that nobody wrote to for so long has its newest segment swept, too.
+const STREAM_IDLE: Duration = Duration::from_secs(2);
+
+impl Shared {
+    /// The body of the background thread: reserve segments for the log, and sweep.
+    pub(crate) fn run_background(&self) {
+        if let Err(error) = self.background_loop() {
+            self.core.poison.set(format!("background work: {error}"));
+        }
+    }
+
+    fn background_loop(&self) -> Result<()> {
+        let groups = self.core.space.groups();
+        let mut learned = 0;
+        loop {
+            {
+                let mut stopping = self.stopping.lock();
+                if !*stopping {
+                    self.background.wait_for(&mut stopping, PAUSE);
+                }
+                if *stopping {
+                    return Ok(());
+                }
+            }
+            self.core.poison.check()?;
+            // No reserve on a full disk is no reason to stop: whoever needs a segment gets the error.
+            match self.core.log.prepare() {
+                Err(crate::Error::NoSpace(_)) | Ok(()) => {}
+                Err(error) => return Err(error),
+            }
+            if learned < groups {
+                self.core.space.learn(&self.core, learned)?;
+                learned += 1;
+            }
+            self.sweep()?;
+        }
+    }
+
+    /// One round: every complete segment behind the horizon. Gives the number of segments freed.
+    pub(crate) fn sweep(&self) -> Result<u64> {
+        let horizon = self.registry.horizon();
+        self.retire_idle_streams(horizon)?;
+        let mut freed = 0;
+        loop {
+            let segment = {
+                let mut streams = self.streams.lock();
+                let place = streams.complete.iter().position(|s| s.highest_txn < horizon);
+                match place.and_then(|place| streams.complete.remove(place)) {
+                    Some(segment) => segment,
+                    None => break,
+                }
+            };
+            if let Err(error) = self.sweep_segment(&segment, horizon) {
+                self.streams.lock().complete.push_front(segment);
+                return Err(error);
+            }
+            freed += 1;
+            if *self.stopping.lock() {
+                break;
+            }
+        }
+        self.sweep_status(horizon)?;
+        Ok(freed)
+    }
+
+    fn retire_idle_streams(&self, horizon: TxnId) -> Result<()> {
+        let mut idle = self.streams.lock().take_idle();
+        let mut result = Ok(());
+        for stream in &mut idle {
+            match stream.retire(&self.core, &self.undo_directory, horizon, STREAM_IDLE) {
+                Ok(Some(segment)) => self.streams.lock().complete.push_back(segment),
+                Ok(None) => {}
+                Err(error) => result = Err(error),
+            }
+        }
+        self.streams.lock().give_idle(idle);
+        result
+    }
+
+    fn sweep_segment(&self, segment: &Segment, horizon: TxnId) -> Result<()> {
+        let core = &self.core;
+        let pages: Vec<PageId> = (0..EXTENT_PAGES).map(|i| PageId(segment.first.0 + i)).collect();
+        let ring = ScanRing::new(EXTENT_PAGES as usize);
+        core.pool.prefetch(&core.volume, &pages, Class::Maintenance, Access::Ring(&ring));
+        for id in pages {
+            let Some(records) = undo::read_page(core, id, segment)? else { break };
+            for (at, record) in records {
+                debug_assert!(record.writer < horizon, "a swept segment lies behind the horizon");
+                if !record.done {
+                    core.throttle()?;
+                    self.sweep_record(at, &record)?;
+                }
+            }
+        }
+        let mut mtr = Mtr::new(core);
+        BTree::new(core, &self.undo_directory).remove_with(&mut mtr, &segment.key(), |mtr| {
+            mtr.allocations().free_extent_of(UNDO_PAGES, segment.first)
+        })?;
+        mtr.commit().map(drop)
+    }
+
+    /// Carries out what a committed change made into garbage.
+    fn sweep_record(&self, at: entry::UndoPtr, record: &UndoRecord) -> Result<()> {
+        if record.kind == UndoKind::Delete {
+            if record.tree == CATALOG
+                && let Some((id, _)) = crate::catalog::decode(&record.value)
+            {
+                self.free_tree(id)?;
+            }
+            self.purge(record)?;
+        }
+        let replaces_value = matches!(record.kind, UndoKind::Update | UndoKind::Delete);
+        if replaces_value && record.previous_flags & entry::OVERFLOW != 0 && self.find_tree(record.tree).is_some() {
+            overflow::free(&self.core, record.tree, at, record)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a dead entry out of its tree, if it is still the one that the record made.
+    fn purge(&self, record: &UndoRecord) -> Result<()> {
+        let Some(root) = self.find_tree(record.tree) else { return Ok(()) };
+        let tree = BTree::new(&self.core, &root);
+        let leaf = tree.leaf_exclusive(&record.key)?;
+        let node = NodeRef::new(&leaf);
+        let Ok(slot) = node.search(&record.key) else { return Ok(()) };
+        let current = crate::versions::decode(node.payload(slot))?;
+        if !current.is_tombstone() || current.writer != record.writer {
+            return Ok(());
+        }
+        let mut mtr = Mtr::new(&self.core);
+        let part = mtr.add(leaf);
+        mtr.remove_entry(part, &record.key);
+        let underfull = is_underfull(mtr.page(part));
+        mtr.commit()?;
+        if underfull {
+            tree.shrink(&record.key)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets the fate of transactions below the horizon, leaf by leaf.
+    fn sweep_status(&self, horizon: TxnId) -> Result<()> {
+        let tree = BTree::new(&self.core, &self.status);
+        let limit = horizon.0.to_be_bytes();
+        loop {
+            let Some((first, _)) = tree.first_from(&[])? else { return Ok(()) };
+            let leaf = tree.leaf_exclusive(&first)?;
+            let node = NodeRef::new(&leaf);
+            let dead = node.search(&limit[..]).unwrap_or_else(|slot| slot);
+            // A few at a time are not worth a log record: wait until a quarter of the leaf is dead.
+            let covers_limit = node.covers(&limit);
+            let dead = if covers_limit { dead } else { node.count() };
+            if dead == 0 || (covers_limit && dead * 4 < node.count().max(64)) {
+                return Ok(());
+            }
+            let image = without_first(node, dead);
+            let mut mtr = Mtr::new(&self.core);
+            let part = mtr.add(leaf);
+            mtr.node(part, &NodeOp::Image { image: &image });
+            let underfull = is_underfull(mtr.page(part));
+            mtr.commit()?;
+            if underfull {
+                tree.shrink(&first)?;
+            }
+            if covers_limit {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// The image of a leaf without its first `count` entries.
+fn without_first(node: NodeRef<'_>, count: usize) -> Vec<u8> {
+    let mut page = vec![0; node.page().len()];
+    let mut rest = NodeMut::init(&mut page, node.tree(), node.level(), node.lower_fence(), node.upper_fence());
+    let mut key = Vec::new();
+    for slot in count..node.count() {
+        key.clear();
+        node.copy_key(slot, &mut key);
+        let fitted = rest.insert(slot - count, &key, node.payload(slot));
+        assert!(fitted, "part of a node fits a node");
+    }
+    let mut image = Vec::new();
+    NodeRef::new(&page).image(&mut image);
+    image
+}
