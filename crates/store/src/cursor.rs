@@ -213,7 +213,10 @@ impl<'t> Cursor<'t> {
             }
             let lower = lower.to_vec();
             self.load(Target::Before(&lower), &lower)?;
-            self.slot = NodeRef::new(&self.leaf).search(&lower).map_or_else(|s| s, |s| s);
+            // Usually the leaf ends at `lower`; it may have grown beyond since.
+            let node = NodeRef::new(&self.leaf);
+            self.slot =
+                if node.covers(&lower) { node.search(&lower).unwrap_or_else(|s| s) } else { node.count() };
         }
         self.position = Position::Start;
         self.leaf.clear();
@@ -288,8 +291,7 @@ impl<'t> Cursor<'t> {
             self.read_ahead(&btree, near)?;
         }
         self.leaves_read += 1;
-        let access =
-            if self.leaves_read > RING_AFTER { Access::Ring(&self.ring) } else { Access::Normal };
+        let access = if self.leaves_read > RING_AFTER { Access::Ring(&self.ring) } else { Access::Normal };
         let page = match target {
             Target::Covers(key) => btree.leaf_shared(key, access)?,
             _ => btree.leaf_at(target, access)?,
@@ -333,8 +335,7 @@ impl<'t> Cursor<'t> {
         let pages: Vec<PageId> = ahead.known.drain(..count).collect();
         ahead.outstanding += count;
         ahead.window = (ahead.window * 2).min(widest);
-        let access =
-            if self.leaves_read > RING_AFTER { Access::Ring(&self.ring) } else { Access::Normal };
+        let access = if self.leaves_read > RING_AFTER { Access::Ring(&self.ring) } else { Access::Normal };
         btree.core.pool.prefetch(&btree.core.volume, &pages, Class::Prefetch, access);
         Ok(())
     }

@@ -187,7 +187,12 @@ fn log_options(engine: &Engine, meta: &Meta, open: &OpenOptions) -> LogOptions {
 }
 
 impl Database {
-    pub(crate) fn create(engine: &Engine, path: &Path, create: &CreateOptions, open: &OpenOptions) -> Result<Self> {
+    pub(crate) fn create(
+        engine: &Engine,
+        path: &Path,
+        create: &CreateOptions,
+        open: &OpenOptions,
+    ) -> Result<Self> {
         let page_size = create.page_size;
         engine.pool(page_size)?;
         if !create.segment_size.is_power_of_two() || create.segment_size < 64 * page_size as u64 {
@@ -203,7 +208,9 @@ impl Database {
             return Err(Error::Invalid(format!("{path:?} exists already")));
         }
         if disk.exists(&folder)? && disk.list(&folder)?.iter().any(|name| name.ends_with(".log")) {
-            return Err(Error::Invalid(format!("{folder:?} holds the log of another database: move it away")));
+            return Err(Error::Invalid(format!(
+                "{folder:?} holds the log of another database: move it away"
+            )));
         }
         disk.create_dir(&folder)?;
         disk.sync_dir(parent_of(path))?;
@@ -279,8 +286,14 @@ impl Database {
                 log
             }
             None => {
-                let log =
-                    Log::create(disk, &folder, &log_options, meta.log_end, meta.incarnation, engine.budget())?;
+                let log = Log::create(
+                    disk,
+                    &folder,
+                    &log_options,
+                    meta.log_end,
+                    meta.incarnation,
+                    engine.budget(),
+                )?;
                 meta.redo_from = log.end();
                 meta.write(&*file)?;
                 log
@@ -318,11 +331,18 @@ impl Database {
         Ok(Some(ring))
     }
 
-    fn assemble(engine: &Engine, path: &Path, options: &OpenOptions, opened: Opened, new: bool) -> Result<Self> {
+    fn assemble(
+        engine: &Engine,
+        path: &Path,
+        options: &OpenOptions,
+        opened: Opened,
+        new: bool,
+    ) -> Result<Self> {
         let Opened { file, ring, meta, log, recovery, healed, lock } = opened;
         let disk = engine.disk();
         let pool = engine.pool(meta.page_size)?;
-        let queues = (0..READ_QUEUES).map(|_| disk.queue(QUEUE_DEPTH)).collect::<gannet_io::Result<Vec<_>>>()?;
+        let queues =
+            (0..READ_QUEUES).map(|_| disk.queue(QUEUE_DEPTH)).collect::<gannet_io::Result<Vec<_>>>()?;
         let volume = pool.attach(Volume::new(Arc::clone(&file), meta.database_id, queues))?;
         let guard = Detach { pool: &pool, volume: Some(&volume) };
         let (table, aftermath) = match recovery {
@@ -499,7 +519,8 @@ impl Database {
     fn load_previous(&self, entry: &entry::Entry<'_>) -> Result<u32> {
         let mut highest = 0;
         let mut undo = entry.undo;
-        let open: Vec<TxnId> = self.shared.core.log.open_transactions().into_iter().map(|(id, _)| id).collect();
+        let open: Vec<TxnId> =
+            self.shared.core.log.open_transactions().into_iter().map(|(id, _)| id).collect();
         let mut writer = entry.writer;
         while open.contains(&writer) && !undo.is_none() {
             let record = crate::undo::read(&self.shared.core, undo)?;
@@ -555,7 +576,7 @@ impl Database {
     /// Sweeps what is garbage now; gives the number of undo segments freed. The background does the same all the time.
     pub fn sweep(&self) -> Result<u64> {
         self.shared.core.poison.check()?;
-        self.shared.sweep()
+        self.shared.sweep(Duration::ZERO)
     }
 
     /// Figures of this moment.
@@ -618,7 +639,10 @@ impl Database {
 
     /// With all threads gone: writes what the last of them left, and the header that says so.
     fn finish_clean(&self) -> Result<()> {
-        if !self.write_out()? || !self.report.damaged_pages.is_empty() || !self.shared.registry.active().is_empty() {
+        if !self.write_out()?
+            || !self.report.damaged_pages.is_empty()
+            || !self.shared.registry.active().is_empty()
+        {
             return Ok(());
         }
         let end = self.shared.core.log.close()?;
@@ -710,4 +734,3 @@ fn read_undo_directory(core: &Core, root: &TreeRoot, next_txn: TxnId) -> Result<
     }
     Ok((next_stream, segments))
 }
-

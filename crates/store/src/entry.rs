@@ -148,7 +148,8 @@ pub(crate) fn settle(page: &mut [u8], horizon: TxnId) -> Result<(), String> {
         buffer.clear();
         let entry = Entry::decode(node.view().payload(slot)).ok_or("an entry makes no sense")?;
         let tombstone = entry.is_tombstone();
-        let settled = Entry { flags: entry.flags & OVERFLOW, writer: TxnId::NONE, undo: UndoPtr::NONE, ..entry };
+        let settled =
+            Entry { flags: entry.flags & OVERFLOW, writer: TxnId::NONE, undo: UndoPtr::NONE, ..entry };
         settled.encode(&mut buffer);
         if tombstone {
             node.remove(slot);

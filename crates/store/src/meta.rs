@@ -89,7 +89,10 @@ impl Meta {
 
     fn decode(bytes: &[u8]) -> Option<Self> {
         let sum = checksum::seeded(0, &bytes[MAGIC_AT..HEADER_SUM_AT]);
-        if bytes.len() < END || &bytes[MAGIC_AT..MAGIC_AT + 8] != MAGIC || get_u64(bytes, HEADER_SUM_AT) != sum {
+        if bytes.len() < END
+            || &bytes[MAGIC_AT..MAGIC_AT + 8] != MAGIC
+            || get_u64(bytes, HEADER_SUM_AT) != sum
+        {
             return None;
         }
         Some(Meta {
@@ -154,7 +157,10 @@ impl Meta {
     fn whole(file: &dyn File, probe: &[u8], offset: u64, len: u64) -> Result<Option<Self>> {
         let Some(meta) = Meta::decode(probe) else { return Ok(None) };
         let size = meta.page_size as u64;
-        if !page::PAGE_SIZES.contains(&meta.page_size) || (offset != 0 && offset != size) || offset + size > len {
+        if !page::PAGE_SIZES.contains(&meta.page_size)
+            || (offset != 0 && offset != size)
+            || offset + size > len
+        {
             return Ok(None);
         }
         let mut page = AlignedBuffer::zeroed(meta.page_size);

@@ -39,7 +39,14 @@ pub(crate) struct Mtr<'c> {
 
 impl<'c> Mtr<'c> {
     pub(crate) fn new(core: &'c Core) -> Self {
-        Mtr { core, pages: Vec::with_capacity(4), group: core.take_builder(), allocations: None, changed: Vec::with_capacity(4), any_change: false }
+        Mtr {
+            core,
+            pages: Vec::with_capacity(4),
+            group: core.take_builder(),
+            allocations: None,
+            changed: Vec::with_capacity(4),
+            any_change: false,
+        }
     }
 
     /// Lets a latched page take part.
@@ -187,7 +194,12 @@ impl<'c> Mtr<'c> {
 }
 
 /// Applies a change. Where optimistic readers may be at work, in an inner node, on a copy that is then published.
-fn apply_published(kind: u8, init: bool, bytes: &[u8], page: &mut ExclusivePage<'_>) -> std::result::Result<(), String> {
+fn apply_published(
+    kind: u8,
+    init: bool,
+    bytes: &[u8],
+    page: &mut ExclusivePage<'_>,
+) -> std::result::Result<(), String> {
     let is_inner = |page: &[u8]| page::kind(page) == Some(PageKind::Node) && NodeRef::new(page).is_inner();
     if kind != NODE || !(init || is_inner(page)) {
         return change::apply(kind, bytes, page);

@@ -92,7 +92,12 @@ pub(crate) fn write(core: &Core, tree: TreeId, first: PageId, value: &[u8]) -> R
     Ok(())
 }
 
-fn list(mtr: &mut Mtr<'_>, index: crate::mtr::Part, listed: usize, pages: &[(PageId, crate::mtr::Part, &[u8])]) {
+fn list(
+    mtr: &mut Mtr<'_>,
+    index: crate::mtr::Part,
+    listed: usize,
+    pages: &[(PageId, crate::mtr::Part, &[u8])],
+) {
     if pages.is_empty() {
         return;
     }

@@ -59,7 +59,10 @@ impl Redo for ChainRedo {
         let complete = chain.first().is_some_and(|first| first.init);
         if verdict != Verdict::Valid && !complete {
             let what = if verdict == Verdict::Damaged { "is torn or rotten" } else { "was never written" };
-            return Err(Error::damaged_page(id, format_args!("it {what}, and the log does not hold its first contents")));
+            return Err(Error::damaged_page(
+                id,
+                format_args!("it {what}, and the log does not hold its first contents"),
+            ));
         }
         for change in &chain {
             if change.init {

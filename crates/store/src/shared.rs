@@ -200,7 +200,11 @@ impl Shared {
             if record.writer != txn {
                 return Err(crate::Error::damaged_page(
                     at.page(),
-                    format_args!("an undo record of {txn} is expected at {}, not of {}", at.offset(), record.writer),
+                    format_args!(
+                        "an undo record of {txn} is expected at {}, not of {}",
+                        at.offset(),
+                        record.writer
+                    ),
                 ));
             }
             self.revert(at, &record)?;

@@ -119,8 +119,7 @@ pub(crate) struct Space {
 impl Space {
     /// Space management of a file of `capacity` pages with `groups` formatted groups.
     pub(crate) fn new(capacity: u64, groups: u64) -> Self {
-        let state =
-            State { groups: vec![Group::default(); groups as usize], capacity, ..State::default() };
+        let state = State { groups: vec![Group::default(); groups as usize], capacity, ..State::default() };
         Space { state: Mutex::new(state) }
     }
 
@@ -282,7 +281,10 @@ impl<'c> Allocations<'c> {
             }
         })?;
         if owner != tree {
-            return Err(Error::damaged_page(first, format!("its extent is freed by {tree}, but belongs to {owner}")));
+            return Err(Error::damaged_page(
+                first,
+                format!("its extent is freed by {tree}, but belongs to {owner}"),
+            ));
         }
         Ok(())
     }
@@ -319,7 +321,8 @@ impl<'c> Allocations<'c> {
         let mut order: Vec<u64> = (0..groups).collect();
         order.sort_by_key(|&g| (g != wanted_group, !self.state.groups[g as usize].known));
         for group in order {
-            if self.state.groups[group as usize].known && self.state.groups[group as usize].free_extents == 0 {
+            if self.state.groups[group as usize].known && self.state.groups[group as usize].free_extents == 0
+            {
                 continue;
             }
             let first = if group == wanted_group { wanted % per_group } else { 0 };

@@ -59,14 +59,15 @@ impl Shared {
                 self.core.space.learn(&self.core, learned)?;
                 learned += 1;
             }
-            self.sweep()?;
+            self.sweep(STREAM_IDLE)?;
         }
     }
 
-    /// One round: every complete segment behind the horizon. Gives the number of segments freed.
-    pub(crate) fn sweep(&self) -> Result<u64> {
+    /// One round: every complete segment behind the horizon, and the newest segments of streams that nobody has written
+    /// to for `idle`. Gives the number of segments freed.
+    pub(crate) fn sweep(&self, idle: Duration) -> Result<u64> {
         let horizon = self.registry.horizon();
-        self.retire_idle_streams(horizon)?;
+        self.retire_idle_streams(horizon, idle)?;
         let mut freed = 0;
         loop {
             let segment = {
@@ -90,17 +91,17 @@ impl Shared {
         Ok(freed)
     }
 
-    fn retire_idle_streams(&self, horizon: TxnId) -> Result<()> {
-        let mut idle = self.streams.lock().take_idle();
+    fn retire_idle_streams(&self, horizon: TxnId, idle: Duration) -> Result<()> {
+        let mut streams = self.streams.lock().take_idle();
         let mut result = Ok(());
-        for stream in &mut idle {
-            match stream.retire(&self.core, &self.undo_directory, horizon, STREAM_IDLE) {
+        for stream in &mut streams {
+            match stream.retire(&self.core, &self.undo_directory, horizon, idle) {
                 Ok(Some(segment)) => self.streams.lock().complete.push_back(segment),
                 Ok(None) => {}
                 Err(error) => result = Err(error),
             }
         }
-        self.streams.lock().give_idle(idle);
+        self.streams.lock().give_idle(streams);
         result
     }
 
@@ -137,7 +138,10 @@ impl Shared {
             self.purge(record)?;
         }
         let replaces_value = matches!(record.kind, UndoKind::Update | UndoKind::Delete);
-        if replaces_value && record.previous_flags & entry::OVERFLOW != 0 && self.find_tree(record.tree).is_some() {
+        if replaces_value
+            && record.previous_flags & entry::OVERFLOW != 0
+            && self.find_tree(record.tree).is_some()
+        {
             overflow::free(&self.core, record.tree, at, record)?;
         }
         Ok(())
@@ -199,7 +203,8 @@ impl Shared {
 /// The image of a leaf without its first `count` entries.
 fn without_first(node: NodeRef<'_>, count: usize) -> Vec<u8> {
     let mut page = vec![0; node.page().len()];
-    let mut rest = NodeMut::init(&mut page, node.tree(), node.level(), node.lower_fence(), node.upper_fence());
+    let mut rest =
+        NodeMut::init(&mut page, node.tree(), node.level(), node.lower_fence(), node.upper_fence());
     let mut key = Vec::new();
     for slot in count..node.count() {
         key.clear();

@@ -209,7 +209,10 @@ impl Transaction {
     }
 
     /// Runs `read` with the snapshot this transaction's isolation asks for.
-    pub(crate) fn with_reader<T>(&mut self, read: impl FnOnce(&Shared, Reader<'_>) -> Result<T>) -> Result<T> {
+    pub(crate) fn with_reader<T>(
+        &mut self,
+        read: impl FnOnce(&Shared, Reader<'_>) -> Result<T>,
+    ) -> Result<T> {
         let own = self.own_id();
         match self.options.isolation {
             Isolation::ReadCommitted => {
@@ -328,7 +331,8 @@ impl Transaction {
     fn check_key(&self, key: &[u8]) -> Result<()> {
         let longest = max_key_len(self.shared.core.page_size);
         if key.len() > longest {
-            let message = format!("the key has {} bytes; with this page size at most {longest} fit", key.len());
+            let message =
+                format!("the key has {} bytes; with this page size at most {longest} fit", key.len());
             return Err(Error::Invalid(message));
         }
         Ok(())
@@ -348,8 +352,13 @@ impl Transaction {
         let mut stream = self.shared.take_stream();
         let txn = self.shared.registry.begin_write();
         stream.begin(txn.id());
-        self.writing =
-            Some(Writing { txn, stream, sequence: 0, reserved_pages: ROLLBACK_PAGES, trees: BTreeSet::new() });
+        self.writing = Some(Writing {
+            txn,
+            stream,
+            sequence: 0,
+            reserved_pages: ROLLBACK_PAGES,
+            trees: BTreeSet::new(),
+        });
         Ok(())
     }
 
@@ -360,7 +369,9 @@ impl Transaction {
             return Ok(());
         }
         let catalog = Arc::clone(&self.shared.catalog);
-        let gone = || Error::Invalid(format!("tree {:?} does not exist any more", String::from_utf8_lossy(&tree.name)));
+        let gone = || {
+            Error::Invalid(format!("tree {:?} does not exist any more", String::from_utf8_lossy(&tree.name)))
+        };
         if !self.lock_shared_in(&catalog, &tree.name, Mode::KeyShare)? {
             return Err(gone());
         }
@@ -466,7 +477,8 @@ impl Transaction {
     fn start_segment(&mut self) -> Result<()> {
         let shared = &self.shared;
         let writing = self.writing.as_mut().expect("the transaction writes");
-        let complete = writing.stream.start_segment(&shared.core, &shared.undo_directory, writing.txn.id())?;
+        let complete =
+            writing.stream.start_segment(&shared.core, &shared.undo_directory, writing.txn.id())?;
         if let Some(segment) = complete {
             shared.streams.lock().complete.push_back(segment);
             shared.background.notify_all();
@@ -553,8 +565,15 @@ impl Transaction {
     }
 
     /// Writes a value that does not fit its leaf to pages of its own; gives the reference.
-    fn store_long_value(&mut self, root: &TreeRoot, key: &[u8], write: &Write<'_>) -> Result<Option<Vec<u8>>> {
-        let (Write::Put(value) | Write::Insert(value) | Write::Update(value)) = write else { return Ok(None) };
+    fn store_long_value(
+        &mut self,
+        root: &TreeRoot,
+        key: &[u8],
+        write: &Write<'_>,
+    ) -> Result<Option<Vec<u8>>> {
+        let (Write::Put(value) | Write::Insert(value) | Write::Update(value)) = write else {
+            return Ok(None);
+        };
         let core = Arc::clone(&self.shared.core);
         let inline = max_entry_len(core.page_size) - key.len() - 1 - entry::HEADER_LEN;
         if value.len() <= inline {
@@ -567,7 +586,9 @@ impl Transaction {
             kind: UndoKind::Chain,
             done: false,
             writer: self.own_id(),
-            previous_record: UndoPtr(self.writing.as_ref().expect("the transaction writes").txn.newest_undo()),
+            previous_record: UndoPtr(
+                self.writing.as_ref().expect("the transaction writes").txn.newest_undo(),
+            ),
             sequence: 0,
             tree: root.id,
             previous_flags: 0,
@@ -772,14 +793,19 @@ impl Transaction {
         let id = {
             let mut next = shared.next_tree.lock();
             let id = TreeId(*next);
-            *next = next.checked_add(1).filter(|&n| n < u32::MAX - 1).ok_or_else(|| {
-                Error::Invalid("the database has used up its tree numbers".to_owned())
-            })?;
+            *next = next
+                .checked_add(1)
+                .filter(|&n| n < u32::MAX - 1)
+                .ok_or_else(|| Error::Invalid("the database has used up its tree numbers".to_owned()))?;
             id
         };
         // The catalog entry comes first, under the transaction's undo; its root is filled in once allocated. A crash
         // in between finds a tree without pages, which the rollback frees as such.
-        self.write(&shared.catalog, name.as_bytes(), Write::Insert(&crate::catalog::encode(id, PageId::NONE)))?;
+        self.write(
+            &shared.catalog,
+            name.as_bytes(),
+            Write::Insert(&crate::catalog::encode(id, PageId::NONE)),
+        )?;
         let mut mtr = Mtr::new(&shared.core);
         let (root, part) = mtr.allocate(id, PageId::NONE)?;
         BTree::format_root(&mut mtr, part, id, shared.core.page_size);
@@ -790,7 +816,8 @@ impl Transaction {
 
     /// Opens a tree that this transaction sees.
     pub fn tree(&mut self, name: &str) -> Result<Option<Tree>> {
-        let value = self.with_reader(|shared, reader| get(shared, reader, &shared.catalog, name.as_bytes()))?;
+        let value =
+            self.with_reader(|shared, reader| get(shared, reader, &shared.catalog, name.as_bytes()))?;
         let Some(value) = value else { return Ok(None) };
         let (id, root) = crate::catalog::decode(&value)
             .ok_or_else(|| Error::Damaged(format!("the catalog entry of {name:?} makes no sense")))?;
@@ -840,7 +867,10 @@ impl Transaction {
 
     /// The incremental form of [`Transaction::bulk_load`].
     pub fn bulk_loader<'t>(&'t mut self, tree: &'t Tree) -> Result<BulkLoader<'t>> {
-        let created = self.shared.created_tree(&self.shared.catalog, &tree.name)?.is_some_and(|(id, _)| id == tree.id());
+        let created = self
+            .shared
+            .created_tree(&self.shared.catalog, &tree.name)?
+            .is_some_and(|(id, _)| id == tree.id());
         let own = self.own_id();
         let payload = BTree::new(&self.shared.core, &self.shared.catalog).get(&tree.name)?;
         let writer = payload.as_deref().and_then(Entry::decode).map(|e| e.writer);
@@ -890,7 +920,12 @@ impl BulkLoader<'_> {
 }
 
 /// What a reader sees of a key.
-pub(crate) fn get(shared: &Shared, reader: Reader<'_>, root: &TreeRoot, key: &[u8]) -> Result<Option<Vec<u8>>> {
+pub(crate) fn get(
+    shared: &Shared,
+    reader: Reader<'_>,
+    root: &TreeRoot,
+    key: &[u8],
+) -> Result<Option<Vec<u8>>> {
     let seen = {
         let leaf = BTree::new(&shared.core, root).leaf_shared(key, Access::Normal)?;
         let node = NodeRef::new(&leaf);
@@ -928,4 +963,3 @@ fn new_payload(
     entry.encode(&mut payload);
     payload
 }
-

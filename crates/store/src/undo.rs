@@ -177,7 +177,11 @@ pub(crate) fn read(core: &Core, at: UndoPtr) -> Result<UndoRecord> {
 }
 
 /// Reads every record of a page of `segment`, with its position; `None` when the segment does not reach that far.
-pub(crate) fn read_page(core: &Core, id: PageId, segment: &Segment) -> Result<Option<Vec<(UndoPtr, UndoRecord)>>> {
+pub(crate) fn read_page(
+    core: &Core,
+    id: PageId,
+    segment: &Segment,
+) -> Result<Option<Vec<(UndoPtr, UndoRecord)>>> {
     let page = match core.pool.shared(&core.volume, id, Access::Normal) {
         Ok(page) => page,
         Err(Error::NeverWritten(_)) => return Ok(None),
@@ -205,7 +209,12 @@ pub(crate) fn read_page(core: &Core, id: PageId, segment: &Segment) -> Result<Op
 
 /// Lets marking a record as done take part in a mini-transaction; `value`, where given, takes the place of the
 /// record's value of the same length.
-pub(crate) fn mark(mtr: &mut Mtr<'_>, at: UndoPtr, done: bool, value: Option<(&UndoRecord, &[u8])>) -> Result<()> {
+pub(crate) fn mark(
+    mtr: &mut Mtr<'_>,
+    at: UndoPtr,
+    done: bool,
+    value: Option<(&UndoRecord, &[u8])>,
+) -> Result<()> {
     let part = mtr.latch(at.page())?;
     mark_latched(mtr, part, at, done, value);
     Ok(())
@@ -327,8 +336,12 @@ impl Stream {
         if let Some(full) = self.segment {
             tree.put(&full.key(), &full.value())?;
         }
-        let mut next =
-            Segment { stream: self.id, sequence: self.next_sequence, first: PageId::NONE, highest_txn: TxnId::NONE };
+        let mut next = Segment {
+            stream: self.id,
+            sequence: self.next_sequence,
+            first: PageId::NONE,
+            highest_txn: TxnId::NONE,
+        };
         let key = next.key();
         let mut mtr = Mtr::new(core);
         tree.put_made(&mut mtr, &key, DIRECTORY_VALUE, |mtr| {

@@ -108,7 +108,14 @@ pub(crate) fn heal(ring: &dyn File, data: &dyn File, page_size: usize, salt: u64
     Ok(healed)
 }
 
-fn heal_page(ring: &dyn File, data: &dyn File, place: u64, id: PageId, size: usize, salt: u64) -> Result<bool> {
+fn heal_page(
+    ring: &dyn File,
+    data: &dyn File,
+    place: u64,
+    id: PageId,
+    size: usize,
+    salt: u64,
+) -> Result<bool> {
     let mut page = AlignedBuffer::zeroed(size);
     let home = id.0 * size as u64;
     let damaged = match data.read_at(Class::Foreground, home, &mut page) {
@@ -281,7 +288,8 @@ impl PageWriter {
         if request.clean_frames || many {
             // Those the eviction hand meets next.
             let hand = self.core.pool.hand();
-            let mut order: Vec<_> = dirty.iter().map(|&(i, id, _)| ((i as usize + frames - hand) % frames, i, id)).collect();
+            let mut order: Vec<_> =
+                dirty.iter().map(|&(i, id, _)| ((i as usize + frames - hand) % frames, i, id)).collect();
             order.sort_unstable();
             let share = (dirty.len() / 4).max(batch_pages(self.core.page_size) * 2);
             chosen.extend(order.into_iter().take(share).map(|(_, i, id)| (i, id)));
@@ -323,7 +331,8 @@ impl PageWriter {
                 let entry = pending.iter_mut().find(|p| p.sequence == sequence).expect("pushed above");
                 entry.rec_lsn = entry.rec_lsn.min(rec_lsn);
             };
-            if let Some(lsn) = self.core.pool.copy_for_write(&self.core.volume, frame, id, out, &mut register) {
+            if let Some(lsn) = self.core.pool.copy_for_write(&self.core.volume, frame, id, out, &mut register)
+            {
                 highest = highest.max(lsn);
                 page::seal(&mut buffer.bytes[at..at + size], id, self.core.volume.salt);
                 taken.push((frame, id));
@@ -379,8 +388,11 @@ impl PageWriter {
     fn write_home(&self, bytes: &mut AlignedBuffer, pages: &[(u32, PageId)]) -> Result<()> {
         let size = self.core.page_size;
         let atomic = self.ring.is_none();
-        let direction =
-            if atomic { Direction::WriteAtomic(Durability::Cached) } else { Direction::Write(Durability::Cached) };
+        let direction = if atomic {
+            Direction::WriteAtomic(Durability::Cached)
+        } else {
+            Direction::Write(Durability::Cached)
+        };
         let start = bytes.as_mut_ptr();
         let mut requests: Vec<Request> = Vec::new();
         let mut last = PageId::NONE;
@@ -425,7 +437,9 @@ impl PageWriter {
         let before = self.redo_from.load(Ordering::Relaxed);
         // A header write for each small step would cost more than it gives.
         let step = (self.core.wal_limit / 16).max(1);
-        if target.0 >= before + step || (target.0 > before && self.core.log.used_bytes() > self.core.wal_limit / 2) {
+        if target.0 >= before + step
+            || (target.0 > before && self.core.log.used_bytes() > self.core.wal_limit / 2)
+        {
             self.checkpoint.advance(target)?;
             self.redo_from.store(target.0, Ordering::Relaxed);
         }

@@ -76,7 +76,12 @@ pub(crate) struct BulkLoader<'c> {
 impl<'c> BulkLoader<'c> {
     /// A loader for `tree`, which must be empty and used by nobody else.
     pub(crate) fn new(tree: BTree<'c>) -> Self {
-        BulkLoader { tree, levels: vec![Level::default()], extent: (ANYWHERE, ANYWHERE), last_page: tree.tree.root }
+        BulkLoader {
+            tree,
+            levels: vec![Level::default()],
+            extent: (ANYWHERE, ANYWHERE),
+            last_page: tree.tree.root,
+        }
     }
 
     /// Adds an entry; its key must be above all before it.

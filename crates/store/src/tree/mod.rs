@@ -211,7 +211,12 @@ impl<'c> BTree<'c> {
         if page::kind(page) == Some(PageKind::Node) && page::tree(page) == self.tree.id {
             return Ok(NodeRef::new(page));
         }
-        let what = format!("a node of {} is expected here, not {:?} of {}", self.tree.id, page::kind(page), page::tree(page));
+        let what = format!(
+            "a node of {} is expected here, not {:?} of {}",
+            self.tree.id,
+            page::kind(page),
+            page::tree(page)
+        );
         Err(Error::damaged_page(id, what))
     }
 

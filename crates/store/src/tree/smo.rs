@@ -327,6 +327,5 @@ pub(crate) fn separator<'k>(last: &[u8], next: &'k [u8]) -> &'k [u8] {
     &next[..(common + 1).min(next.len())]
 }
 
-
 /// No page in particular to be near to.
 pub(super) const ANYWHERE: PageId = PageId::NONE;

@@ -1,0 +1,363 @@
+//! The store through its public surface, on a simulated device (outside a simulation: at full speed).
+
+use gannet_io::Disk;
+use gannet_io::sim::SimDisk;
+use gannet_store::{
+    CreateOptions, Database, Durability, Engine, EngineOptions, Error, Isolation, LockMode, OpenOptions,
+    TransactionOptions,
+};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+const ALL: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
+
+fn engine(disk: &SimDisk) -> Engine {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    Engine::with_disk(disk, &EngineOptions { memory: 8 << 20 }).unwrap()
+}
+
+fn small() -> CreateOptions {
+    CreateOptions { page_size: 4096, segment_size: 1 << 18 }
+}
+
+fn create(disk: &SimDisk) -> Database {
+    engine(disk).create(Path::new("test.gnt"), &small(), &OpenOptions::default()).unwrap()
+}
+
+fn open(disk: &SimDisk) -> Database {
+    engine(disk).open(Path::new("test.gnt"), &OpenOptions::default()).unwrap()
+}
+
+fn key(i: u64) -> Vec<u8> {
+    format!("key{i:08}").into_bytes()
+}
+
+fn value(i: u64, version: u64) -> Vec<u8> {
+    format!("value {i} of version {version}, {}", "x".repeat((i * 7 + version * 13) as usize % 200))
+        .into_bytes()
+}
+
+fn contents(db: &Database, name: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.tree(name).unwrap().unwrap();
+    let mut cursor = txn.cursor(&tree, ALL).unwrap();
+    let mut all = BTreeMap::new();
+    while let Some((key, value)) = cursor.next().unwrap() {
+        all.insert(key.to_vec(), value.to_vec());
+    }
+    all
+}
+
+#[test]
+fn rows_are_there_after_commit_close_and_reopen() {
+    let disk = SimDisk::new(1);
+    let db = create(&disk);
+    let mut model = BTreeMap::new();
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    for i in 0..5000 {
+        let i = i * 7919 % 5000;
+        txn.put(&tree, &key(i), &value(i, 0)).unwrap();
+        model.insert(key(i), value(i, 0));
+    }
+    txn.commit().unwrap();
+    assert_eq!(contents(&db, "t"), model);
+    let mut txn = db.begin(TransactionOptions::default());
+    for i in (0..5000).step_by(3) {
+        assert!(txn.delete(&tree, &key(i)).unwrap());
+        model.remove(&key(i));
+    }
+    for i in (1..5000).step_by(3) {
+        assert!(txn.update(&tree, &key(i), &value(i, 1)).unwrap());
+        model.insert(key(i), value(i, 1));
+    }
+    txn.commit().unwrap();
+    assert_eq!(contents(&db, "t"), model);
+    db.close().unwrap();
+    let db = open(&disk);
+    assert!(!db.restart_report().crashed);
+    assert_eq!(contents(&db, "t"), model);
+}
+
+#[test]
+fn the_file_alone_is_complete_after_a_clean_close() {
+    let disk = SimDisk::new(2);
+    let db = create(&disk);
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    txn.put(&tree, b"a", b"1").unwrap();
+    txn.commit().unwrap();
+    db.close().unwrap();
+    for name in disk.list(Path::new("test.gnt-wal")).unwrap() {
+        disk.remove(&Path::new("test.gnt-wal").join(name)).unwrap();
+    }
+    let db = open(&disk);
+    assert_eq!(contents(&db, "t").len(), 1);
+}
+
+#[test]
+fn a_crash_keeps_commits_and_reverts_the_rest() {
+    let disk = SimDisk::new(3);
+    let db = create(&disk);
+    let mut model = BTreeMap::new();
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    for i in 0..2000 {
+        txn.put(&tree, &key(i), &value(i, 0)).unwrap();
+        model.insert(key(i), value(i, 0));
+    }
+    txn.commit().unwrap();
+    let mut open_txn = db.begin(TransactionOptions::default());
+    for i in 0..1000 {
+        open_txn.put(&tree, &key(i * 3), &value(i, 9)).unwrap();
+    }
+    // Something committed behind it, so that its changes are in the log.
+    let mut txn = db.begin(TransactionOptions::default());
+    txn.put(&tree, b"zzz", b"last").unwrap();
+    txn.commit().unwrap();
+    model.insert(b"zzz".to_vec(), b"last".to_vec());
+    let after = disk.crash_image(7);
+    drop(open_txn);
+    drop(db);
+    let db = open(&after);
+    let report = db.restart_report();
+    assert!(report.crashed && report.losers == 1, "{report:?}");
+    assert_eq!(contents(&db, "t"), model);
+}
+
+#[test]
+fn snapshots_see_what_was_there() {
+    let disk = SimDisk::new(4);
+    let db = create(&disk);
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    for i in 0..300 {
+        txn.put(&tree, &key(i), &value(i, 0)).unwrap();
+    }
+    txn.commit().unwrap();
+    let options =
+        TransactionOptions { isolation: Isolation::RepeatableRead, ..TransactionOptions::default() };
+    let mut old = db.begin(options);
+    assert_eq!(old.get(&tree, &key(0)).unwrap(), Some(value(0, 0)));
+    for version in 1..20 {
+        let mut txn = db.begin(TransactionOptions::default());
+        for i in 0..300 {
+            txn.put(&tree, &key(i), &value(i, version)).unwrap();
+        }
+        txn.delete(&tree, &key(version)).unwrap();
+        txn.commit().unwrap();
+        db.sweep().unwrap();
+    }
+    for i in 0..300 {
+        assert_eq!(old.get(&tree, &key(i)).unwrap(), Some(value(i, 0)));
+    }
+    let mut cursor = old.cursor(&tree, ALL).unwrap();
+    let mut count = 0;
+    while cursor.previous().unwrap().is_some() {
+        count += 1;
+    }
+    assert_eq!(count, 300);
+    drop(cursor);
+    assert!(matches!(old.put(&tree, &key(5), b"late"), Err(Error::Conflict(_))));
+    drop(old);
+    db.sweep().unwrap();
+    assert_eq!(contents(&db, "t").len(), 299);
+}
+
+#[test]
+fn savepoints_take_back_a_part() {
+    let disk = SimDisk::new(5);
+    let db = create(&disk);
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    txn.put(&tree, b"a", b"1").unwrap();
+    let savepoint = txn.savepoint();
+    txn.put(&tree, b"a", b"2").unwrap();
+    txn.put(&tree, b"b", b"2").unwrap();
+    txn.delete(&tree, b"a").unwrap();
+    txn.rollback_to(savepoint).unwrap();
+    assert_eq!(txn.get(&tree, b"a").unwrap(), Some(b"1".to_vec()));
+    assert_eq!(txn.get(&tree, b"b").unwrap(), None);
+    txn.put(&tree, b"c", b"3").unwrap();
+    txn.commit().unwrap();
+    let all = contents(&db, "t");
+    assert_eq!(all.keys().map(|k| k[0]).collect::<Vec<_>>(), b"ac");
+    let mut txn = db.begin(TransactionOptions::default());
+    txn.put(&tree, b"d", b"4").unwrap();
+    txn.rollback().unwrap();
+    assert_eq!(contents(&db, "t").len(), 2);
+}
+
+#[test]
+fn long_values_come_and_go() {
+    let disk = SimDisk::new(6);
+    let db = create(&disk);
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    let long: Vec<u8> = (0..5_000_000u32).map(|i| (i * 31 >> 3) as u8).collect();
+    txn.put(&tree, b"long", &long).unwrap();
+    txn.commit().unwrap();
+    let file = db.stats().file_bytes;
+    for round in 0..5 {
+        let mut txn = db.begin(TransactionOptions::default());
+        txn.put(&tree, b"long", &long[round..]).unwrap();
+        if round % 2 == 0 {
+            txn.rollback().unwrap();
+        } else {
+            txn.commit().unwrap();
+        }
+        db.sweep().unwrap();
+    }
+    let mut txn = db.begin(TransactionOptions::default());
+    assert_eq!(txn.get(&tree, b"long").unwrap().unwrap(), long[3..]);
+    drop(txn);
+    assert!(db.stats().file_bytes < file * 4, "{} against {file}", db.stats().file_bytes);
+}
+
+#[test]
+fn trees_are_created_and_dropped_by_transactions() {
+    let disk = SimDisk::new(7);
+    let db = create(&disk);
+    let mut txn = db.begin(TransactionOptions::default());
+    let gone = txn.create_tree("gone").unwrap();
+    txn.put(&gone, b"a", b"1").unwrap();
+    txn.rollback().unwrap();
+    let mut txn = db.begin(TransactionOptions::default());
+    assert!(txn.tree("gone").unwrap().is_none());
+    assert!(txn.put(&gone, b"a", b"1").is_err());
+    let tree = txn.create_tree("gone").unwrap();
+    txn.put(&tree, b"b", b"2").unwrap();
+    assert!(matches!(txn.create_tree("gone"), Err(Error::Duplicate)));
+    txn.commit().unwrap();
+    let mut txn = db.begin(TransactionOptions::default());
+    assert!(txn.drop_tree("gone").unwrap());
+    assert!(!txn.drop_tree("never").unwrap());
+    txn.commit().unwrap();
+    db.sweep().unwrap();
+    let mut txn = db.begin(TransactionOptions::default());
+    assert!(txn.trees().unwrap().is_empty());
+    assert!(txn.get(&tree, b"b").is_err());
+}
+
+#[test]
+fn bulk_loaded_trees_read_like_filled_ones() {
+    let disk = SimDisk::new(8);
+    let db = create(&disk);
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    let rows: BTreeMap<_, _> = (0..20_000).map(|i| (key(i), value(i, 0))).collect();
+    let loaded = txn.bulk_load(&tree, rows.iter().map(|(k, v)| (k.as_slice(), v.as_slice()))).unwrap();
+    assert_eq!(loaded, 20_000);
+    assert!(txn.bulk_loader(&tree).is_err());
+    txn.commit().unwrap();
+    assert_eq!(contents(&db, "t"), rows);
+    let mut txn = db.begin(TransactionOptions::default());
+    let keys: Vec<Vec<u8>> = (0..1000).map(|i| key(i * 37 % 25_000)).collect();
+    let wanted: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    let got = txn.multi_get(&tree, &wanted).unwrap();
+    for (key, got) in keys.iter().zip(got) {
+        assert_eq!(got.as_ref(), rows.get(key));
+    }
+    let mut cursor = txn.cursor(&tree, (Bound::Included(&key(100)), Bound::Excluded(&key(200)))).unwrap();
+    assert_eq!(cursor.previous().unwrap().unwrap().0, key(199));
+    assert_eq!(cursor.next().unwrap(), None);
+    cursor.seek(&key(150));
+    assert_eq!(cursor.next().unwrap().unwrap().0, key(150));
+    assert_eq!(cursor.next().unwrap().unwrap().0, key(151));
+    assert_eq!(cursor.previous().unwrap().unwrap().0, key(150));
+    cursor.transaction().put(&tree, &key(149), b"new").unwrap();
+    assert_eq!(cursor.previous().unwrap().unwrap().1, b"new");
+}
+
+#[test]
+fn writers_of_one_row_wait_and_deadlocks_are_found() {
+    let disk = SimDisk::new(9);
+    let db = Arc::new(create(&disk));
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    txn.put(&tree, b"a", &0u64.to_le_bytes()).unwrap();
+    txn.put(&tree, b"b", &0u64.to_le_bytes()).unwrap();
+    txn.commit().unwrap();
+    let threads: Vec<_> = (0..4)
+        .map(|i| {
+            let (db, tree) = (Arc::clone(&db), tree.clone());
+            std::thread::spawn(move || {
+                let mut done = 0;
+                while done < 100 {
+                    let mut txn = db.begin(TransactionOptions::default());
+                    let order: [&[u8]; 2] = if i % 2 == 0 { [b"a", b"b"] } else { [b"b", b"a"] };
+                    let step = |txn: &mut gannet_store::Transaction| {
+                        for key in order {
+                            txn.lock(&tree, key, LockMode::Exclusive)?;
+                            let old = txn.get(&tree, key)?.unwrap();
+                            let new = u64::from_le_bytes(old.try_into().unwrap()) + 1;
+                            txn.put(&tree, key, &new.to_le_bytes())?;
+                        }
+                        Ok::<_, Error>(())
+                    };
+                    match step(&mut txn) {
+                        Ok(()) => {
+                            txn.commit().unwrap();
+                            done += 1;
+                        }
+                        Err(Error::Deadlock(_)) => txn.rollback().unwrap(),
+                        Err(other) => panic!("{other}"),
+                    }
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|t| t.join().unwrap());
+    for value in contents(&db, "t").values() {
+        assert_eq!(value, &400u64.to_le_bytes());
+    }
+}
+
+#[test]
+fn shared_locks_keep_writers_out() {
+    let disk = SimDisk::new(10);
+    let db = create(&disk);
+    let mut txn = db.begin(TransactionOptions { durability: Durability::Async, ..Default::default() });
+    let tree = txn.create_tree("t").unwrap();
+    txn.put(&tree, b"a", b"1").unwrap();
+    txn.commit().unwrap();
+    let impatient =
+        TransactionOptions { lock_timeout: Some(std::time::Duration::ZERO), ..Default::default() };
+    let (mut one, mut two) = (db.begin(impatient), db.begin(impatient));
+    assert!(one.lock(&tree, b"a", LockMode::KeyShare).unwrap());
+    assert!(two.lock(&tree, b"a", LockMode::Share).unwrap());
+    let mut three = db.begin(impatient);
+    assert!(matches!(three.put(&tree, b"a", b"2"), Err(Error::Locked(_))));
+    two.rollback().unwrap();
+    three.put(&tree, b"a", b"2").unwrap();
+    assert!(matches!(three.delete(&tree, b"a"), Err(Error::Locked(_))));
+    one.commit().unwrap();
+    assert!(three.delete(&tree, b"a").unwrap());
+    assert!(!db.begin(impatient).lock(&tree, b"none", LockMode::Share).unwrap());
+}
+
+#[test]
+fn bad_requests_are_refused_with_a_reason() {
+    let disk = SimDisk::new(11);
+    let engine = engine(&disk);
+    let open = OpenOptions::default();
+    assert!(
+        Engine::new(&EngineOptions { memory: 1 << 20 }).unwrap_err().to_string().contains("at least 8MiB")
+    );
+    let wrong = CreateOptions { page_size: 5000, ..small() };
+    assert!(engine.create(Path::new("x"), &wrong, &open).unwrap_err().to_string().contains("5000"));
+    assert!(engine.open(Path::new("missing"), &open).is_err());
+    let db = engine.create(Path::new("test.gnt"), &small(), &open).unwrap();
+    assert!(
+        engine.create(Path::new("test.gnt"), &small(), &open).unwrap_err().to_string().contains("exists")
+    );
+    let second = engine.open(Path::new("test.gnt"), &open).unwrap_err();
+    assert!(second.to_string().contains("lock"), "{second}");
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    let error = txn.put(&tree, &[1; 600], b"v").unwrap_err();
+    assert!(error.to_string().contains("600"), "{error}");
+    assert!(txn.create_tree("").is_err());
+}
