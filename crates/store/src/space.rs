@@ -326,10 +326,15 @@ impl<'c> Allocations<'c> {
                 continue;
             }
             let first = if group == wanted_group { wanted % per_group } else { 0 };
-            let map = self.map(group)?;
-            let map = &self.maps[map];
+            // Holes before the never used end, so that the file does not grow while it has room.
+            let used_end = (self.state.high_water / EXTENT_PAGES).saturating_sub(group * per_group).min(per_group);
+            let place = self.map(group)?;
+            let map = &self.maps[place];
             let is_free = |&index: &u64| map.extent(index) == Extent::FREE;
-            let found = (first..per_group).find(is_free).or_else(|| (0..first).find(is_free));
+            let found = (first..used_end)
+                .find(is_free)
+                .or_else(|| (0..first.min(used_end)).find(is_free))
+                .or_else(|| (used_end..per_group).find(is_free));
             if let Some(index) = found {
                 let extent = group * per_group + index;
                 self.make_room(extent)?;
