@@ -105,7 +105,7 @@ impl State {
         Place {
             identity: self.identity,
             start: self.end,
-            durable: self.flush.durable,
+            durable: self.flush.whole,
             previous_crc: self.last_crc,
         }
     }
@@ -126,6 +126,7 @@ impl State {
         self.ring.put(trailer_at, &head.trailer);
         self.end = trailer_at + TRAILER_LEN as u64;
         self.last_crc = head.crc;
+        self.flush.appended(self.end);
     }
 
     /// Puts a filler of `len` bytes.

@@ -6,7 +6,8 @@
 //! # Invariants
 //! 1. No two writes in flight touch one block. While the last write ends inside a block, the next one must wait for it,
 //!    so when several committers are active a write ends with a filler that completes its block.
-//! 2. `durable` only advances over a contiguous prefix of completed writes.
+//! 2. `durable` only advances over a contiguous prefix of completed writes. A long range is written in several pieces, so
+//!    it may lie inside a record; `whole`, which records claim and callers see, is the end of a record at or below it.
 //! 3. No write to a segment begins before the segment before it is durable wholly. So a segment's valid header proves
 //!    the segment before, and a restart trusts that one's footer without looking at its records. It costs one wait for
 //!    the device a segment.
@@ -31,7 +32,7 @@ use gannet_io::{AlignedBuffer, Class, Durability};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
 /// Most bytes of one write.
 pub(crate) const WRITE_MAX: u64 = 512 << 10;
@@ -76,6 +77,8 @@ impl Waiter {
 #[derive(Debug)]
 struct Flight {
     to: u64,
+    /// It ends where a record ends.
+    whole: bool,
     done: bool,
 }
 
@@ -84,6 +87,11 @@ struct Flight {
 pub(crate) struct FlushState {
     /// Everything below is on the device.
     pub(crate) durable: u64,
+    /// End of a record, everything below is on the device.
+    pub(crate) whole: u64,
+    /// Ends of some records above `whole`, ascending.
+    marks: VecDeque<u64>,
+    mark_distance: u64,
     /// Everything below is on the device or on its way.
     pub(crate) submitted: u64,
     /// The flusher sleeps until something is appended.
@@ -106,6 +114,9 @@ impl FlushState {
         let (max_in_flight, write_max) = (options.max_in_flight, options.write_max());
         FlushState {
             durable: end,
+            whole: end,
+            marks: VecDeque::new(),
+            mark_distance: write_max / 8,
             submitted: end,
             flusher_idle: false,
             flusher_stop: false,
@@ -122,7 +133,14 @@ impl FlushState {
     /// Moves to `end`, everything below it being durable, with nothing in flight.
     pub(crate) fn restart_at(&mut self, end: u64) {
         assert!(self.flights.is_empty(), "no write is in flight before the log is started");
-        (self.durable, self.submitted) = (end, end);
+        (self.durable, self.whole, self.submitted) = (end, end, end);
+    }
+
+    /// Takes notice of a record that ends at `end`.
+    pub(crate) fn appended(&mut self, end: u64) {
+        if end >= self.marks.back().copied().unwrap_or(self.whole) + self.mark_distance {
+            self.marks.push_back(end);
+        }
     }
 
     /// Fails when an earlier write failed.
@@ -174,7 +192,14 @@ impl FlushState {
         let flight = self.flights.iter_mut().find(|flight| flight.to == to).expect("the write is in flight");
         flight.done = true;
         while self.flights.front().is_some_and(|flight| flight.done) {
-            self.durable = self.flights.pop_front().expect("looked at").to;
+            let flight = self.flights.pop_front().expect("looked at");
+            self.durable = flight.to;
+            if flight.whole {
+                self.whole = flight.to;
+            }
+        }
+        while self.marks.front().is_some_and(|&mark| mark <= self.durable) {
+            self.whole = self.whole.max(self.marks.pop_front().expect("looked at"));
         }
         // The next leader first: the device should not wait for the others to be told.
         let mut woken: Vec<_> = self.next_leader().into_iter().collect();
@@ -234,7 +259,8 @@ impl Inner {
         }
         let to = state.end.min(limit);
         let mut buffer = state.flush.buffers.pop().expect("a slot is free");
-        state.flush.flights.push_back(Flight { to, done: false });
+        let whole = to == state.end;
+        state.flush.flights.push_back(Flight { to, whole, done: false });
         state.flush.submitted = to;
         let leader = state.flush.next_leader();
         let len = (to - from) as usize;
@@ -260,6 +286,7 @@ impl Inner {
             Ok(()) => state.flush.complete(to),
         };
         self.durable.store(state.flush.durable, Release);
+        self.durable_records.fetch_max(state.flush.whole, AcqRel);
         drop(state);
         woken.iter().for_each(|waiter| waiter.wake());
     }

@@ -40,7 +40,7 @@ use gannet_base::{Lsn, TxnId};
 use gannet_io::{Class, Disk, ModeRequest};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
@@ -138,7 +138,10 @@ pub(crate) struct Inner {
     flusher: Condvar,
     /// What [`Log::start_writing`] has to do.
     unsealed: Mutex<Option<Unsealed>>,
+    /// Everything below is on the device; may lie inside a record.
     durable: AtomicU64,
+    /// The same up to the end of a record.
+    durable_records: AtomicU64,
     end: AtomicU64,
     keep_from: AtomicU64,
     /// 0 until the log is open for appending.
@@ -177,6 +180,7 @@ impl Inner {
             flusher: Condvar::new(),
             unsealed: Mutex::new(Some(resumption.unsealed)),
             durable: AtomicU64::new(end),
+            durable_records: AtomicU64::new(end),
             end: AtomicU64::new(end),
             keep_from: AtomicU64::new(keep_from.0),
             incarnation: AtomicU32::new(0),
@@ -295,17 +299,19 @@ impl Log {
 
     /// Waits until everything up to `lsn` is durable.
     pub fn flush_to(&self, lsn: Lsn) -> Result<()> {
-        self.inner.flush_until(lsn.0)
+        self.inner.flush_until(lsn.0)?;
+        self.inner.durable_records.fetch_max(lsn.0, AcqRel);
+        Ok(())
     }
 
     /// Writes everything appended so far that nobody waits for yet.
     pub fn flush_background(&self) -> Result<()> {
-        self.inner.flush_until(self.end().0)
+        self.flush_to(self.end())
     }
 
-    /// Everything up to here is durable.
+    /// Every record up to here is durable; the end of a record.
     pub fn durable(&self) -> Lsn {
-        Lsn(self.inner.durable.load(Acquire))
+        Lsn(self.inner.durable_records.load(Acquire))
     }
 
     /// Behind the last record appended.

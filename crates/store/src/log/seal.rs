@@ -76,6 +76,7 @@ impl Inner {
         state.last_crc = head.crc;
         state.flush.restart_at(segment_end);
         self.durable.store(segment_end, Release);
+        self.durable_records.store(segment_end, Release);
         self.end.store(segment_end, Release);
         Ok(())
     }

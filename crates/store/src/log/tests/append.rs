@@ -180,7 +180,8 @@ fn a_full_ring_makes_the_appender_flush() {
     let ring = options().ring_size;
     for _ in 0..2000 {
         log.append(&group(&[(1, 0)], 500)).unwrap();
-        assert!(log.end().0 - (log.durable().0 & !4095) <= ring);
+        // `durable` is the end of a whole record: the ring may be released up to a piece further.
+        assert!(log.end().0 - (log.durable().0 & !4095) <= ring + 8192);
     }
     assert!(log.durable().0 > 0);
 }
