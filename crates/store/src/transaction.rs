@@ -498,9 +498,17 @@ impl Transaction {
         let own = reader.own;
         let Some(current) = current else { return Ok(Found::Free { exists: false }) };
         if current.writer != own {
-            if self.shared.fate(current.writer)? == Fate::Running {
-                // Ended meanwhile: look again at once.
-                return Ok(Found::Wait(self.shared.registry.find(current.writer).into_iter().collect()));
+            match self.shared.fate(current.writer)? {
+                // Nobody to wait for: it has ended meanwhile, look again at once.
+                Fate::Running => {
+                    return Ok(Found::Wait(self.shared.registry.find(current.writer).into_iter().collect()));
+                }
+                Fate::Reverted => {
+                    let what =
+                        format!("{} wrote a row of {tree}, but nothing is known of it", current.writer);
+                    return Err(Error::Damaged(what));
+                }
+                Fate::Committed(_) => {}
             }
             if self.options.isolation == Isolation::RepeatableRead
                 && let (writer, Fate::Committed(Some(csn))) = self.shared.last_change(reader, current)?
