@@ -75,7 +75,8 @@ impl Default for OpenOptions {
 pub struct Engine {
     disk: Arc<dyn Disk>,
     budget: Budget,
-    pool: Arc<Mutex<Option<Arc<Pool>>>>,
+    /// One pool for each page size in use.
+    pools: Arc<Mutex<Vec<Arc<Pool>>>>,
 }
 
 impl Engine {
@@ -93,7 +94,7 @@ impl Engine {
                 format_size(MIN_MEMORY)
             )));
         }
-        Ok(Engine { disk, budget: Budget::new(options.memory), pool: Arc::default() })
+        Ok(Engine { disk, budget: Budget::new(options.memory), pools: Arc::default() })
     }
 
     /// The memory budget: its limit, what is used, and for what.
@@ -116,34 +117,63 @@ impl Engine {
         Database::open(self, path, options)
     }
 
-    /// The page frames. They are made for the first database's page size, and later ones have to have the same.
+    /// The page frames of a page size. The first pool gets all memory meant for pages; one for another page size is
+    /// made with half of what the others have.
     pub(crate) fn pool(&self, page_size: usize) -> Result<Arc<Pool>> {
         if !PAGE_SIZES.contains(&page_size) {
             let message = format!("a page size of {page_size} is not possible: choose one of {PAGE_SIZES:?}");
             return Err(Error::Invalid(message));
         }
-        let mut pool = self.pool.lock();
-        if let Some(pool) = &*pool {
-            if pool.page_size() == page_size {
-                return Ok(Arc::clone(pool));
-            }
-            return Err(Error::Invalid(format!(
-                "this engine's frames hold pages of {} bytes, the database has {page_size}: open it in an engine of \
-                 its own",
-                pool.page_size()
-            )));
+        let mut pools = self.pools.lock();
+        if let Some(pool) = pools.iter().find(|pool| pool.page_size() == page_size) {
+            return Ok(Arc::clone(pool));
         }
         let limit = self.budget.limit();
         let share = limit - (limit / 8).max(OTHER_MIN.min(limit * 3 / 4));
-        let frames = Pool::frames_for(share, page_size);
+        let bytes = if pools.is_empty() { share } else { share / (pools.len() as u64 + 1) };
+        let frames = Pool::frames_for(bytes, page_size);
         if frames < MIN_FRAMES {
             return Err(Error::Invalid(format!(
-                "a memory budget of {} holds only {frames} pages of {page_size} bytes; at least {MIN_FRAMES} are needed",
+                "a memory budget of {} has room for only {frames} pages of {page_size} bytes; at least {MIN_FRAMES} \
+                 are needed",
                 format_size(limit)
             )));
         }
-        let made = Pool::new(page_size, frames, &self.budget)?;
-        *pool = Some(Arc::clone(&made));
+        for other in pools.iter() {
+            other.give_memory(other.active_frames() / (pools.len() + 1))?;
+        }
+        let made = Pool::new(
+            page_size,
+            frames.min(Pool::frames_for(share - self.page_memory(&pools), page_size)),
+            &self.budget,
+        )?;
+        pools.push(Arc::clone(&made));
         Ok(made)
+    }
+
+    fn page_memory(&self, pools: &[Arc<Pool>]) -> u64 {
+        pools.iter().map(|pool| pool.charged_bytes()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gannet_base::memory::Purpose;
+    use gannet_io::sim::SimDisk;
+
+    #[test]
+    fn pools_of_several_page_sizes_share_one_budget() {
+        let engine =
+            Engine::with_disk(Arc::new(SimDisk::new(1)), &EngineOptions { memory: 32 << 20 }).unwrap();
+        let first = engine.pool(8192).unwrap();
+        let before = first.active_frames();
+        let second = engine.pool(32768).unwrap();
+        assert!(first.active_frames() <= before / 2 + 1 && second.active_frames() > 200);
+        assert!(engine.budget().used_for(Purpose::Pool) <= 28 << 20);
+        let active = first.active_frames();
+        assert_eq!(first.give_memory(100).unwrap(), 100);
+        assert_eq!(first.take_memory(60), 60);
+        assert_eq!(first.active_frames(), active - 40);
     }
 }

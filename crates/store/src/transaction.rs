@@ -28,7 +28,7 @@ use crate::txn::registry::{self, Owner, Snapshot};
 use crate::undo::{Reserved, Stream, UndoKind, UndoRecord};
 use crate::versions::{Fate, Reader, Seen, decode};
 use crate::{Error, Result, overflow};
-use gannet_base::{PageId, TreeId, TxnId};
+use gannet_base::{PageId, TreeId, TxnId, clock};
 use gannet_io::Class;
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -38,6 +38,8 @@ use std::time::Duration;
 
 /// Pages kept for the rollback of each writing transaction.
 const ROLLBACK_PAGES: u64 = 16;
+/// How long a wait for a row goes on before it looks whether the database has failed.
+const WAIT_SLICE: Duration = Duration::from_secs(1);
 /// Keys of a multi-get whose pages are fetched as one batch.
 const FETCH_AT_ONCE: usize = 512;
 
@@ -535,7 +537,15 @@ impl Transaction {
             gannet_base::thread::yield_now();
             return Ok(());
         }
-        waits.wait_for(&writing.txn, holders, ticket, self.options.lock_timeout, &self.cancel)
+        let deadline = self.options.lock_timeout.map(|timeout| clock::now() + timeout);
+        loop {
+            let left = deadline.map_or(WAIT_SLICE, |deadline| (deadline - clock::now()).min(WAIT_SLICE));
+            match waits.wait_for(&writing.txn, holders, ticket, Some(left), &self.cancel) {
+                // Only a slice of the time is over. Who is waited for may never end if the database has failed.
+                Err(Error::Locked(_)) if left == WAIT_SLICE => self.shared.core.poison.check()?,
+                other => return other,
+            }
+        }
     }
 
     fn undo_record(

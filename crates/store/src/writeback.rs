@@ -283,7 +283,7 @@ impl PageWriter {
         self.core.pool.dirty_frames(&self.core.volume, &mut dirty);
         let frames = self.core.pool.frame_count();
         let below = request.below.max(self.window_target());
-        let many = dirty.len() * 100 > frames * DIRTY_TARGET;
+        let many = dirty.len() * 100 > self.core.pool.active_frames() * DIRTY_TARGET;
         let mut chosen: Vec<(u32, PageId)> = Vec::new();
         if request.clean_frames || many {
             // Those the eviction hand meets next.
