@@ -34,6 +34,9 @@ const MAP_PAGE: u64 = 2;
 const GROW_MIN_BYTES: u64 = 2 << 20;
 const GROW_MAX_BYTES: u64 = 64 << 20;
 
+/// Changes of one space map: the offset of each, and its bytes.
+type MapEdits = Vec<(usize, [u8; DESCRIPTOR_LEN])>;
+
 /// Extents that one space map describes.
 pub(crate) fn extents_per_group(page_size: usize) -> u64 {
     ((page_size - FIRST_DESCRIPTOR) / DESCRIPTOR_LEN) as u64
@@ -442,7 +445,7 @@ impl<'c> Allocations<'c> {
 
     /// The space maps to change, with offset and bytes of each change; brings the hints in memory up to date. From
     /// here on the mini-transaction must go through.
-    pub(crate) fn finish(&mut self) -> Vec<(ExclusivePage<'c>, Vec<(usize, [u8; DESCRIPTOR_LEN])>)> {
+    pub(crate) fn finish(&mut self) -> Vec<(ExclusivePage<'c>, MapEdits)> {
         let per_group = extents_per_group(self.core.page_size);
         let mut out = Vec::with_capacity(self.maps.len());
         for map in self.maps.drain(..) {

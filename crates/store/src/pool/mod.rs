@@ -394,11 +394,6 @@ impl Pool {
         None
     }
 
-    /// Whether the page is in memory and ready.
-    pub(crate) fn is_resident(&self, volume: &Volume, id: PageId) -> bool {
-        self.table.find(FrameKey::new(volume.slot, id)).is_some()
-    }
-
     /// The frame that holds the page, which was `Valid` when looked at; loads it where necessary.
     fn locate(&self, volume: &Volume, key: FrameKey, access: Access<'_>) -> Result<u32> {
         loop {
