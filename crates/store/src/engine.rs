@@ -4,7 +4,7 @@ use crate::database::Database;
 use crate::page::PAGE_SIZES;
 use crate::pool::{MIN_FRAMES, Pool};
 use crate::{Error, Result};
-use gannet_base::memory::Budget;
+use gannet_base::memory::{Budget, Charge, Purpose};
 use gannet_base::sync::Mutex;
 use gannet_base::units::format_size;
 use gannet_io::{Disk, ModeRequest, RealDisk, RealOptions};
@@ -107,6 +107,43 @@ impl Engine {
         &self.disk
     }
 
+    /// Memory for a running operation (a sort, a hash table), charged to the budget until dropped. Page frames make
+    /// room where the budget has none, and get it back afterwards.
+    pub fn work_memory(&self, bytes: u64) -> Result<WorkMemory> {
+        let mut lent = Vec::new();
+        let charge = loop {
+            match self.budget.charge(Purpose::Work, bytes) {
+                Ok(charge) => break charge,
+                Err(refusal) => {
+                    let missing = refusal.requested - (refusal.limit - refusal.used).min(refusal.requested);
+                    if !self.lend_frames(missing, &mut lent)? {
+                        take_back(&lent);
+                        return Err(refusal.into());
+                    }
+                }
+            }
+        };
+        Ok(WorkMemory { charge: Some(charge), lent })
+    }
+
+    /// Has the pools give up `bytes`, the largest one first; false when they have no more to give.
+    fn lend_frames(&self, bytes: u64, lent: &mut Vec<(Arc<Pool>, usize)>) -> Result<bool> {
+        let mut pools = self.pools.lock().clone();
+        pools.sort_by_key(|pool| std::cmp::Reverse(pool.charged_bytes()));
+        let mut left = bytes;
+        for pool in pools {
+            let given = pool.give_memory((left as usize).div_ceil(pool.page_size()))?;
+            left = left.saturating_sub((given * pool.page_size()) as u64);
+            if given > 0 {
+                lent.push((pool, given));
+            }
+            if left == 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Creates a database; `path` must not exist. Its log lies beside it, in a folder with `-wal` appended.
     pub fn create(&self, path: &Path, create: &CreateOptions, open: &OpenOptions) -> Result<Database> {
         Database::create(self, path, create, open)
@@ -156,10 +193,38 @@ impl Engine {
     }
 }
 
+/// Memory of a running operation, see [`Engine::work_memory`].
+#[derive(Debug)]
+pub struct WorkMemory {
+    charge: Option<Charge>,
+    /// Frames given up for it.
+    lent: Vec<(Arc<Pool>, usize)>,
+}
+
+impl WorkMemory {
+    /// Bytes held.
+    pub fn bytes(&self) -> u64 {
+        self.charge.as_ref().map_or(0, Charge::bytes)
+    }
+}
+
+impl Drop for WorkMemory {
+    fn drop(&mut self) {
+        // The charge goes first: the frames take its place in the budget.
+        self.charge = None;
+        take_back(&self.lent);
+    }
+}
+
+fn take_back(lent: &[(Arc<Pool>, usize)]) {
+    for (pool, frames) in lent {
+        pool.take_memory(*frames);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gannet_base::memory::Purpose;
     use gannet_io::sim::SimDisk;
 
     #[test]
@@ -171,9 +236,12 @@ mod tests {
         let second = engine.pool(32768).unwrap();
         assert!(first.active_frames() <= before / 2 + 1 && second.active_frames() > 200);
         assert!(engine.budget().used_for(Purpose::Pool) <= 28 << 20);
-        let active = first.active_frames();
-        assert_eq!(first.give_memory(100).unwrap(), 100);
-        assert_eq!(first.take_memory(60), 60);
-        assert_eq!(first.active_frames(), active - 40);
+        let used = engine.budget().used_for(Purpose::Pool);
+        let work = engine.work_memory(10 << 20).unwrap();
+        assert!(work.bytes() == 10 << 20 && engine.budget().used() <= 32 << 20);
+        assert!(engine.budget().used_for(Purpose::Pool) < used);
+        assert!(engine.work_memory(31 << 20).unwrap_err().to_string().contains("work"));
+        drop(work);
+        assert_eq!(engine.budget().used_for(Purpose::Pool), used);
     }
 }

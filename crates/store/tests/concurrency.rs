@@ -95,13 +95,13 @@ fn run(page_size: usize, keys: u64, rounds: u64) {
     let readers: Vec<_> = (0..2)
         .map(|_| {
             let (db, tree, stop) = (Arc::clone(&db), tree.clone(), Arc::clone(&stop));
-            std::thread::spawn(move || reader(&db, &tree, &stop))
+            gannet_base::thread::spawn("session", move || reader(&db, &tree, &stop))
         })
         .collect();
     let writers: Vec<_> = (0..WRITERS)
         .map(|owner| {
             let (db, tree) = (Arc::clone(&db), tree.clone());
-            std::thread::spawn(move || writer(&db, &tree, owner, keys, rounds))
+            gannet_base::thread::spawn("session", move || writer(&db, &tree, owner, keys, rounds))
         })
         .collect();
     let mut expected = BTreeMap::new();

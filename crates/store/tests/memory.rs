@@ -61,7 +61,7 @@ fn memory_stays_within_the_budget_whatever_the_data() {
     let sessions: Vec<_> = (0..SESSIONS)
         .map(|session| {
             let (db, tree) = (Arc::clone(&db), tree.clone());
-            std::thread::spawn(move || {
+            gannet_base::thread::spawn("session", move || {
                 let mut random = Generator::new(session);
                 for _ in 0..30 {
                     let mut txn = db.begin(TransactionOptions::default());
