@@ -476,6 +476,10 @@ impl Pool {
             }
             Err(error) => {
                 self.drop_frame(index, key);
+                if error.kind() == gannet_io::ErrorKind::ShortRead {
+                    let what = format!("the file {:?} ends before it: it was cut short", volume.file.path());
+                    return Err(Error::damaged_page(key.page(), what));
+                }
                 Err(error.into())
             }
         }
