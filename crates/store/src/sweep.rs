@@ -59,7 +59,11 @@ impl Shared {
                 self.core.space.learn(&self.core, learned)?;
                 learned += 1;
             }
-            self.sweep(STREAM_IDLE)?;
+            match self.sweep(STREAM_IDLE) {
+                // On a full disk garbage waits until there is room for the log that removing it takes.
+                Ok(_) | Err(crate::Error::NoSpace(_)) => {}
+                Err(error) => return Err(error),
+            }
         }
     }
 
