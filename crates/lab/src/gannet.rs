@@ -47,8 +47,7 @@ impl Gannet {
             .with_context(|| format!("cannot make the folder {:?}", options.folder))?;
         let engine = Engine::new(&EngineOptions { memory: options.memory })?;
         let path = path(&options.folder);
-        let open =
-            OpenOptions { mode: options.mode, wal_limit: options.wal_limit, ..OpenOptions::default() };
+        let open = OpenOptions { mode: options.mode, wal_limit: options.wal_limit, ..OpenOptions::default() };
         let database = if create {
             let create = CreateOptions { page_size: options.page_size, ..CreateOptions::default() };
             engine.create(&path, &create, &open)
@@ -78,8 +77,7 @@ impl Gannet {
     }
 
     fn load_random(&self, rows: &Rows, tree: &Tree) -> Result<()> {
-        let options =
-            TransactionOptions { durability: Durability::Async, ..TransactionOptions::default() };
+        let options = TransactionOptions { durability: Durability::Async, ..TransactionOptions::default() };
         let mut value = Vec::new();
         for first in (0..rows.count).step_by(ROWS_AT_ONCE as usize) {
             let mut txn = self.database.begin(options);
@@ -173,7 +171,10 @@ struct GannetSession<'d> {
 
 impl GannetSession<'_> {
     /// Reads in the open transaction, or in one of its own.
-    fn read<T>(&mut self, read: impl FnOnce(&mut Transaction, &Tree) -> gannet_store::Result<T>) -> Result<T> {
+    fn read<T>(
+        &mut self,
+        read: impl FnOnce(&mut Transaction, &Tree) -> gannet_store::Result<T>,
+    ) -> Result<T> {
         match &mut self.reading {
             Some(txn) => Ok(read(txn, &self.tree)?),
             None => Ok(read(&mut self.database.begin(TransactionOptions::default()), &self.tree)?),

@@ -9,6 +9,7 @@ use gannet_lab::{gannet, report, workload};
 use lexopt::prelude::*;
 use serde_json::{Value, json};
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -88,7 +89,8 @@ impl Default for Arguments {
 }
 
 fn seconds(text: &str) -> Result<std::time::Duration> {
-    let with_unit = if text.ends_with(|c: char| c.is_ascii_digit()) { format!("{text}s") } else { text.into() };
+    let with_unit =
+        if text.ends_with(|c: char| c.is_ascii_digit()) { format!("{text}s") } else { text.into() };
     Ok(parse_duration(&with_unit)?)
 }
 
@@ -219,7 +221,17 @@ fn measure(driver: &dyn Driver, arguments: &Arguments, stop: &AtomicBool) -> Res
     }
 }
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    match work() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("gannet-lab: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn work() -> Result<()> {
     let Some(arguments) = parse(lexopt::Parser::from_env())? else {
         print!("{HELP}");
         return Ok(());
@@ -246,12 +258,21 @@ mod tests {
     #[test]
     fn options_are_understood_and_mistakes_named() {
         let parsed = parse(lexopt::Parser::from_args([
-            "store", "lookups", "--dir", "d", "--memory", "64MiB", "--threads=4", "--seconds", "3",
+            "store",
+            "lookups",
+            "--dir",
+            "d",
+            "--memory",
+            "64MiB",
+            "--threads=4",
+            "--seconds",
+            "3",
         ]));
         let arguments = parsed.unwrap().unwrap();
         assert_eq!((arguments.memory, arguments.plan.threads), (64 << 20, 4));
         assert_eq!(arguments.plan.measure.as_secs(), 3);
-        for wrong in [&["store", "x"][..], &["store", "scan", "--dir", "d", "--rows", "many"], &["sell", "x"]] {
+        for wrong in [&["store", "x"][..], &["store", "scan", "--dir", "d", "--rows", "many"], &["sell", "x"]]
+        {
             assert!(parse(lexopt::Parser::from_args(wrong)).is_err(), "{wrong:?}");
         }
     }
