@@ -455,10 +455,16 @@ impl Database {
         if let Some(redo) = redo {
             self.redo_all(&redo)?;
             (self.report.redone_pages, self.report.applied_changes) = redo.progress();
-            if self.report.damaged_pages.is_empty() {
-                self.volume.set_redo(None);
-                self.shared.writer.set_floor(None);
+            if let Some(first) = self.report.damaged_pages.first() {
+                // The log that these pages lack must stay, so nothing more can be logged: look, save, restore.
+                let count = self.report.damaged_pages.len();
+                let why =
+                    format!("{count} pages could not be brought up to date from the log, the first: {first}");
+                self.shared.core.set_read_only(why);
+                return Ok(());
             }
+            self.volume.set_redo(None);
+            self.shared.writer.set_floor(None);
         }
         for loser in &losers {
             self.shared.finish_revert(loser, true)?;

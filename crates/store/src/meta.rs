@@ -16,7 +16,7 @@ use std::path::Path;
 const MAGIC: &[u8; 8] = b"GANNETDB";
 
 /// Version of the file format this release writes and reads.
-pub const FORMAT_VERSION: u32 = 1;
+pub(crate) const FORMAT_VERSION: u32 = 1;
 
 const MAGIC_AT: usize = 24;
 const VERSION_AT: usize = 32;

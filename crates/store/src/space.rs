@@ -34,6 +34,9 @@ const MAP_PAGE: u64 = 2;
 const GROW_MIN_BYTES: u64 = 2 << 20;
 const GROW_MAX_BYTES: u64 = 64 << 20;
 
+/// Changes of one space map: the offset of each, and its bytes.
+type MapEdits = Vec<(usize, [u8; DESCRIPTOR_LEN])>;
+
 /// Extents that one space map describes.
 pub(crate) fn extents_per_group(page_size: usize) -> u64 {
     ((page_size - FIRST_DESCRIPTOR) / DESCRIPTOR_LEN) as u64
@@ -327,7 +330,8 @@ impl<'c> Allocations<'c> {
             }
             let first = if group == wanted_group { wanted % per_group } else { 0 };
             // Holes before the never used end, so that the file does not grow while it has room.
-            let used_end = (self.state.high_water / EXTENT_PAGES).saturating_sub(group * per_group).min(per_group);
+            let used_end =
+                (self.state.high_water / EXTENT_PAGES).saturating_sub(group * per_group).min(per_group);
             let place = self.map(group)?;
             let map = &self.maps[place];
             let is_free = |&index: &u64| map.extent(index) == Extent::FREE;
@@ -441,7 +445,7 @@ impl<'c> Allocations<'c> {
 
     /// The space maps to change, with offset and bytes of each change; brings the hints in memory up to date. From
     /// here on the mini-transaction must go through.
-    pub(crate) fn finish(&mut self) -> Vec<(ExclusivePage<'c>, Vec<(usize, [u8; DESCRIPTOR_LEN])>)> {
+    pub(crate) fn finish(&mut self) -> Vec<(ExclusivePage<'c>, MapEdits)> {
         let per_group = extents_per_group(self.core.page_size);
         let mut out = Vec::with_capacity(self.maps.len());
         for map in self.maps.drain(..) {

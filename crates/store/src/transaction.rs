@@ -28,7 +28,7 @@ use crate::txn::registry::{self, Owner, Snapshot};
 use crate::undo::{Reserved, Stream, UndoKind, UndoRecord};
 use crate::versions::{Fate, Reader, Seen, decode};
 use crate::{Error, Result, overflow};
-use gannet_base::{PageId, TreeId, TxnId};
+use gannet_base::{PageId, TreeId, TxnId, clock};
 use gannet_io::Class;
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -38,6 +38,8 @@ use std::time::Duration;
 
 /// Pages kept for the rollback of each writing transaction.
 const ROLLBACK_PAGES: u64 = 16;
+/// How long a wait for a row goes on before it looks whether the database has failed.
+const WAIT_SLICE: Duration = Duration::from_secs(1);
 /// Keys of a multi-get whose pages are fetched as one batch.
 const FETCH_AT_ONCE: usize = 512;
 
@@ -498,9 +500,17 @@ impl Transaction {
         let own = reader.own;
         let Some(current) = current else { return Ok(Found::Free { exists: false }) };
         if current.writer != own {
-            if self.shared.fate(current.writer)? == Fate::Running {
-                // Ended meanwhile: look again at once.
-                return Ok(Found::Wait(self.shared.registry.find(current.writer).into_iter().collect()));
+            match self.shared.fate(current.writer)? {
+                // Nobody to wait for: it has ended meanwhile, look again at once.
+                Fate::Running => {
+                    return Ok(Found::Wait(self.shared.registry.find(current.writer).into_iter().collect()));
+                }
+                Fate::Reverted => {
+                    let what =
+                        format!("{} wrote a row of {tree}, but nothing is known of it", current.writer);
+                    return Err(Error::Damaged(what));
+                }
+                Fate::Committed(_) => {}
             }
             if self.options.isolation == Isolation::RepeatableRead
                 && let (writer, Fate::Committed(Some(csn))) = self.shared.last_change(reader, current)?
@@ -527,7 +537,15 @@ impl Transaction {
             gannet_base::thread::yield_now();
             return Ok(());
         }
-        waits.wait_for(&writing.txn, holders, ticket, self.options.lock_timeout, &self.cancel)
+        let deadline = self.options.lock_timeout.map(|timeout| clock::now() + timeout);
+        loop {
+            let left = deadline.map_or(WAIT_SLICE, |deadline| (deadline - clock::now()).min(WAIT_SLICE));
+            match waits.wait_for(&writing.txn, holders, ticket, Some(left), &self.cancel) {
+                // Only a slice of the time is over. Who is waited for may never end if the database has failed.
+                Err(Error::Locked(_)) if left == WAIT_SLICE => self.shared.core.poison.check()?,
+                other => return other,
+            }
+        }
     }
 
     fn undo_record(

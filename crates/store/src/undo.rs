@@ -207,20 +207,8 @@ pub(crate) fn read_page(
     Ok(Some(records))
 }
 
-/// Lets marking a record as done take part in a mini-transaction; `value`, where given, takes the place of the
-/// record's value of the same length.
-pub(crate) fn mark(
-    mtr: &mut Mtr<'_>,
-    at: UndoPtr,
-    done: bool,
-    value: Option<(&UndoRecord, &[u8])>,
-) -> Result<()> {
-    let part = mtr.latch(at.page())?;
-    mark_latched(mtr, part, at, done, value);
-    Ok(())
-}
-
-/// Like [`mark`], with the undo page already taking part.
+/// Marks a record of an undo page that takes part in the mini-transaction as done; `value`, where given, takes the
+/// place of the record's value of the same length.
 pub(crate) fn mark_latched(
     mtr: &mut Mtr<'_>,
     part: Part,

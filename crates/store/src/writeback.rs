@@ -152,8 +152,6 @@ pub(crate) fn reset(ring: &dyn File, page_size: usize) -> Result<()> {
 struct Requests {
     stop: bool,
     clean_frames: bool,
-    /// Write everything with a rec_lsn below this.
-    below: Lsn,
 }
 
 /// A batch that has not been made durable in the data file.
@@ -237,18 +235,13 @@ impl PageWriter {
         self.pages_written.load(Ordering::Relaxed)
     }
 
-    /// Where redo would start after a crash now.
-    pub(crate) fn redo_from(&self) -> Lsn {
-        Lsn(self.redo_from.load(Ordering::Relaxed))
-    }
-
     /// Until [`PageWriter::stop`] or a failure.
     pub(crate) fn run(&self) {
         let mut busy = false;
         loop {
             let request = {
                 let mut requests = self.requests.lock();
-                if !busy && !requests.stop && !requests.clean_frames && requests.below == Lsn::ZERO {
+                if !busy && !requests.stop && !requests.clean_frames {
                     self.wake.wait_for(&mut requests, IDLE_PAUSE);
                 }
                 if requests.stop {
@@ -282,8 +275,8 @@ impl PageWriter {
         let mut dirty = Vec::new();
         self.core.pool.dirty_frames(&self.core.volume, &mut dirty);
         let frames = self.core.pool.frame_count();
-        let below = request.below.max(self.window_target());
-        let many = dirty.len() * 100 > frames * DIRTY_TARGET;
+        let below = self.window_target();
+        let many = dirty.len() * 100 > self.core.pool.active_frames() * DIRTY_TARGET;
         let mut chosen: Vec<(u32, PageId)> = Vec::new();
         if request.clean_frames || many {
             // Those the eviction hand meets next.
@@ -484,14 +477,6 @@ impl PageWriter {
         self.checkpoint.advance(target)?;
         self.redo_from.store(target.0, Ordering::Relaxed);
         Ok(true)
-    }
-
-    /// Waits until the log's window has room again, or the writer has ended.
-    pub(crate) fn ask_below(&self, below: Lsn) {
-        let mut requests = self.requests.lock();
-        requests.below = requests.below.max(below);
-        drop(requests);
-        self.wake.notify_all();
     }
 }
 

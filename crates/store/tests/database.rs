@@ -1,5 +1,6 @@
 //! The store through its public surface, on a simulated device (outside a simulation: at full speed).
 
+use gannet_base::thread;
 use gannet_io::Disk;
 use gannet_io::sim::SimDisk;
 use gannet_store::{
@@ -196,7 +197,7 @@ fn long_values_come_and_go() {
     let db = create(&disk);
     let mut txn = db.begin(TransactionOptions::default());
     let tree = txn.create_tree("t").unwrap();
-    let long: Vec<u8> = (0..5_000_000u32).map(|i| (i * 31 >> 3) as u8).collect();
+    let long: Vec<u8> = (0..5_000_000u32).map(|i| ((i * 31) >> 3) as u8).collect();
     txn.put(&tree, b"long", &long).unwrap();
     txn.commit().unwrap();
     let file = db.stats().file_bytes;
@@ -283,7 +284,7 @@ fn writers_of_one_row_wait_and_deadlocks_are_found() {
     let threads: Vec<_> = (0..4)
         .map(|i| {
             let (db, tree) = (Arc::clone(&db), tree.clone());
-            std::thread::spawn(move || {
+            thread::spawn("writer", move || {
                 let mut done = 0;
                 while done < 100 {
                     let mut txn = db.begin(TransactionOptions::default());

@@ -138,10 +138,6 @@ impl Latch {
     pub(crate) fn version_is(&self, version: Version) -> bool {
         self.0.load(Ordering::Relaxed) & VERSION_MASK == version.0
     }
-
-    pub(crate) fn is_exclusive(&self) -> bool {
-        self.0.load(Ordering::Relaxed) & EXCLUSIVE != 0
-    }
 }
 
 #[cfg(test)]

@@ -328,23 +328,4 @@ impl<'c> BTree<'c> {
             }
         }
     }
-
-    /// The last entry.
-    pub(crate) fn last(&self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        let mut leaf = self.leaf_at(Target::Last, Access::Normal)?;
-        loop {
-            let node = NodeRef::new(&leaf);
-            if let Some(slot) = node.count().checked_sub(1) {
-                let mut key = Vec::new();
-                node.copy_key(slot, &mut key);
-                return Ok(Some((key, node.payload(slot).to_vec())));
-            }
-            let lower = node.lower_fence().to_vec();
-            if lower.is_empty() {
-                return Ok(None);
-            }
-            drop(leaf);
-            leaf = self.leaf_at(Target::Before(&lower), Access::Normal)?;
-        }
-    }
 }

@@ -262,23 +262,6 @@ impl<'c> BTree<'c> {
         Ok(())
     }
 
-    /// Removes an entry of an unversioned tree, if it is there.
-    pub(crate) fn delete(&self, key: &[u8]) -> Result<bool> {
-        let leaf = self.leaf_exclusive(key)?;
-        if NodeRef::new(&leaf).search(key).is_err() {
-            return Ok(false);
-        }
-        let mut mtr = Mtr::new(self.core);
-        let part = mtr.add(leaf);
-        mtr.remove_entry(part, key);
-        let underfull = is_underfull(mtr.page(part));
-        mtr.commit()?;
-        if underfull {
-            self.shrink(key)?;
-        }
-        Ok(true)
-    }
-
     /// Lets removing an entry of an unversioned tree take part in a mini-transaction that holds no latches yet.
     /// `prepare` may allocate and free, once the leaf is latched. Leaves an empty leaf to be merged later.
     pub(crate) fn remove_with(

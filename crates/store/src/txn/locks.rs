@@ -168,6 +168,7 @@ impl LockTable {
     }
 
     /// Bytes charged for all locks.
+    #[cfg(test)]
     pub(crate) fn used_bytes(&self) -> u64 {
         self.used_bytes.load(Ordering::Relaxed)
     }
@@ -262,6 +263,7 @@ impl LockTable {
 
     /// Up to `limit` locks, in order of tree, key and holder. Looks at one shard after the other, so it is no
     /// picture of one moment.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the views of sessions and locks"))]
     pub(crate) fn list(&self, limit: usize) -> Vec<LockInfo> {
         let mut list = Vec::new();
         for shard in &self.shards {

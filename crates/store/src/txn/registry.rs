@@ -319,6 +319,7 @@ impl Registry {
 
     /// Tells a running transaction to end, and wakes it if it waits. False when there is no such transaction, or it is
     /// committing or aborting already; true means that it will not commit.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the views of sessions and locks"))]
     pub(crate) fn doom(&self, id: TxnId) -> bool {
         let doomed = self.find(id).is_some_and(|txn| txn.change(State::Running, State::Doomed));
         if doomed {
@@ -448,12 +449,14 @@ impl Registry {
 
     /// The snapshot that holds the horizon and garbage back most: the longest-lived of those that see least. Takes
     /// time in proportion to the number of snapshots.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the views of sessions and locks"))]
     pub(crate) fn oldest_snapshot(&self) -> Option<SnapshotInfo> {
         let live = self.live.lock();
         live.slots.iter().flatten().min_by_key(|s| (s.csn, s.xmin, s.started)).copied()
     }
 
     /// Every live snapshot.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the views of sessions and locks"))]
     pub(crate) fn snapshots(&self) -> Vec<SnapshotInfo> {
         self.live.lock().slots.iter().flatten().copied().collect()
     }
@@ -471,11 +474,13 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     /// The newest commit it sees.
+    #[cfg(test)]
     pub(crate) fn csn(&self) -> u64 {
         self.csn
     }
 
     /// Whoever has a smaller id had ended when the snapshot was taken.
+    #[cfg(test)]
     pub(crate) fn xmin(&self) -> TxnId {
         self.xmin
     }
