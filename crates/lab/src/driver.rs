@@ -157,4 +157,7 @@ pub trait Session {
 
     /// Writes a row in a transaction of its own, durable on return.
     fn put(&mut self, key: &Key, value: &[u8]) -> Result<()>;
+
+    /// Changes a row in a transaction of its own, durable on return; false when the row is not there.
+    fn update(&mut self, key: &Key, value: &[u8]) -> Result<bool>;
 }

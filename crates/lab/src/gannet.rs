@@ -224,4 +224,11 @@ impl Session for GannetSession<'_> {
         txn.put(&self.tree, key, value)?;
         Ok(txn.commit()?)
     }
+
+    fn update(&mut self, key: &Key, value: &[u8]) -> Result<bool> {
+        let mut txn = self.database.begin(TransactionOptions::default());
+        let found = txn.update(&self.tree, key, value)?;
+        txn.commit()?;
+        Ok(found)
+    }
 }

@@ -9,6 +9,7 @@ use gannet_lab::{gannet, report, workload};
 use lexopt::prelude::*;
 use serde_json::{Value, json};
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -220,7 +221,17 @@ fn measure(driver: &dyn Driver, arguments: &Arguments, stop: &AtomicBool) -> Res
     }
 }
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    match work() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("gannet-lab: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn work() -> Result<()> {
     let Some(arguments) = parse(lexopt::Parser::from_env())? else {
         print!("{HELP}");
         return Ok(());

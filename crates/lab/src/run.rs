@@ -138,7 +138,7 @@ where
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
-        outcome.latency = stage.latency.into_inner().unwrap_or_else(|e| e.into_inner());
+        outcome.latency = std::mem::take(&mut *stage.latency.lock().unwrap_or_else(|e| e.into_inner()));
         Ok(outcome)
     })
 }

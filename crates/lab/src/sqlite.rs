@@ -91,6 +91,7 @@ impl Driver for Sqlite {
             get: connection.prepare("SELECT v FROM rows WHERE k = ?")?,
             scan: connection.prepare("SELECT v FROM rows ORDER BY k")?,
             put: connection.prepare("INSERT OR REPLACE INTO rows VALUES (?, ?)")?,
+            update: connection.prepare("UPDATE rows SET v = ? WHERE k = ?")?,
         };
         body(&mut session)
     }
@@ -113,6 +114,7 @@ struct SqliteSession<'c> {
     get: Statement<'c>,
     scan: Statement<'c>,
     put: Statement<'c>,
+    update: Statement<'c>,
 }
 
 fn number(key: &Key) -> i64 {
@@ -154,5 +156,9 @@ impl Session for SqliteSession<'_> {
     fn put(&mut self, key: &Key, value: &[u8]) -> Result<()> {
         self.put.execute((number(key), value))?;
         Ok(())
+    }
+
+    fn update(&mut self, key: &Key, value: &[u8]) -> Result<bool> {
+        Ok(self.update.execute((value, number(key)))? > 0)
     }
 }

@@ -118,6 +118,6 @@ pub fn updates(driver: &dyn Driver, rows: &Rows, plan: &Plan, stop: &AtomicBool)
         let number = random.below(rows.count);
         let mut value = Vec::with_capacity(rows.value_len);
         rows.value(number, call + 1, &mut value);
-        session.put(&Rows::key(number), &value)
+        must_be_there(session.update(&Rows::key(number), &value)?)
     })
 }
