@@ -88,7 +88,33 @@ struct Ahead {
     window: usize,
 }
 
-/// See the module's head.
+/// A transaction's view of a range of keys, in order, both ways; made by [`Transaction::cursor`]. It holds no latch
+/// between two steps, and reads the leaves ahead of it as deep batches.
+///
+/// ```
+/// # use gannet_store::{CreateOptions, Engine, EngineOptions, OpenOptions, TransactionOptions};
+/// # use std::ops::Bound;
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let engine = Engine::new(&EngineOptions::default())?;
+/// # let path = folder.path().join("data.gnt");
+/// # let db = engine.create(&path, &CreateOptions::default(), &OpenOptions::default())?;
+/// let mut txn = db.begin(TransactionOptions::default());
+/// let tree = txn.create_tree("letters")?;
+/// for letter in [b"a", b"b", b"c", b"d"] {
+///     txn.put(&tree, letter, b"")?;
+/// }
+/// let mut cursor = txn.cursor(&tree, (Bound::Excluded(b"a"), Bound::Unbounded))?;
+/// assert_eq!(cursor.next()?.map(|(key, _)| key.to_vec()), Some(b"b".to_vec()));
+/// cursor.seek(b"d");
+/// assert_eq!(cursor.previous()?.map(|(key, _)| key.to_vec()), Some(b"c".to_vec()));
+/// // What the transaction changes in between, the cursor sees.
+/// cursor.transaction().delete(&tree, b"b")?;
+/// assert!(cursor.previous()?.is_none());
+/// # drop(cursor);
+/// # txn.rollback()?;
+/// # db.close()?;
+/// # Ok::<(), gannet_store::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Cursor<'t> {
     txn: &'t mut Transaction,

@@ -129,7 +129,27 @@ impl Checkpoint for HeaderKeeper {
     }
 }
 
-/// An open database. Dropping it closes it as [`Database::close`] does, without reporting errors.
+/// An open database. Dropping it closes it as [`Database::close`] does, without reporting errors. It can be shared
+/// between threads; each [`Transaction`] belongs to one at a time.
+///
+/// ```
+/// # use gannet_store::{CreateOptions, Engine, EngineOptions, OpenOptions, TransactionOptions};
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let engine = Engine::new(&EngineOptions::default())?;
+/// # let path = folder.path().join("data.gnt");
+/// let db = engine.create(&path, &CreateOptions::default(), &OpenOptions::default())?;
+/// let mut txn = db.begin(TransactionOptions::default());
+/// let tree = txn.create_tree("fruit")?;
+/// txn.put(&tree, b"apple", b"red")?;
+/// txn.commit()?;
+/// println!("{}: {}", db.io_mode().effective.name(), db.io_mode().reason);
+/// db.close()?;
+///
+/// let db = engine.open(&path, &OpenOptions::default())?;
+/// assert!(!db.restart_report().crashed);
+/// # db.close()?;
+/// # Ok::<(), gannet_store::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Database {
     engine: Engine,

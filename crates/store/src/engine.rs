@@ -70,7 +70,22 @@ impl Default for OpenOptions {
     }
 }
 
-/// Process-wide resources: the memory budget, the page frames, the device layer. Several databases share one engine.
+/// Process-wide resources: the memory budget, the page frames, the device layer. Several databases share one engine,
+/// provided they have the same page size. Clones are handles to the same engine.
+///
+/// ```
+/// use gannet_store::{CreateOptions, Engine, EngineOptions, OpenOptions};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// let engine = Engine::new(&EngineOptions::default())?;
+/// let path = folder.path().join("data.gnt");
+/// let db = engine.create(&path, &CreateOptions::default(), &OpenOptions::default())?;
+/// assert!(engine.budget().used() <= engine.budget().limit());
+/// db.close()?;
+/// let db = engine.open(&path, &OpenOptions::default())?;
+/// # db.close()?;
+/// # Ok::<(), gannet_store::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Engine {
     disk: Arc<dyn Disk>,

@@ -1,4 +1,9 @@
-//! Gannet's storage engine.
+//! Gannet's storage engine, usable alone: an embedded, ordered, transactional key-value store for data larger than memory.
+//!
+//! An [`Engine`] holds what all databases of a process share, above all the memory budget. It creates and opens a
+//! [`Database`]; a [`Transaction`] reads and changes its trees, each an ordered map of byte strings; a [`Cursor`] goes
+//! through a range of keys. The example `kv` shows all of it. [`log`], [`node`] and [`page`] are public for tools and
+//! tests that look below that surface; they promise no stability.
 
 mod catalog;
 mod change;

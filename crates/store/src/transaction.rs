@@ -123,6 +123,31 @@ struct Writing {
 }
 
 /// A transaction. Dropped without [`Transaction::commit`], it is rolled back.
+///
+/// On [`Error::Conflict`] and [`Error::Deadlock`] roll back and run the whole transaction again.
+///
+/// ```
+/// # use gannet_store::{CreateOptions, Engine, EngineOptions, OpenOptions, TransactionOptions};
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let engine = Engine::new(&EngineOptions::default())?;
+/// # let path = folder.path().join("data.gnt");
+/// # let db = engine.create(&path, &CreateOptions::default(), &OpenOptions::default())?;
+/// let mut txn = db.begin(TransactionOptions::default());
+/// let fruit = txn.create_tree("fruit")?;
+/// txn.put(&fruit, b"apple", b"red")?;
+/// let savepoint = txn.savepoint();
+/// txn.put(&fruit, b"apple", b"blue")?;
+/// txn.rollback_to(savepoint)?;
+/// txn.commit()?;
+///
+/// let mut txn = db.begin(TransactionOptions::default());
+/// assert_eq!(txn.get(&fruit, b"apple")?, Some(b"red".to_vec()));
+/// assert_eq!(txn.multi_get(&fruit, &[b"apple", b"pear"])?, [Some(b"red".to_vec()), None]);
+/// assert!(txn.insert(&fruit, b"apple", b"green").is_err());
+/// # drop(txn);
+/// # db.close()?;
+/// # Ok::<(), gannet_store::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Transaction {
     shared: Arc<Shared>,
