@@ -16,6 +16,10 @@ const SLOW_FROM: u64 = 75;
 /// Pause of a writer just below `wal_limit`.
 const LONGEST_PAUSE: Duration = Duration::from_millis(4);
 
+/// How often, and after what pause, a writer looks whether a checkpoint has freed log segments on a full disk.
+const FULL_DISK_ATTEMPTS: usize = 20;
+const FULL_DISK_PAUSE: Duration = Duration::from_millis(25);
+
 /// The switch that ends all changes after a failure that cannot be undone.
 #[derive(Debug, Default)]
 pub(crate) struct Poison {
@@ -106,6 +110,21 @@ impl Core {
         let _ = self.read_only.set(why);
     }
 
+    /// Makes the next segment ready; where the disk is full, by a checkpoint that sets old ones free.
+    fn make_log_room(&self) -> Result<()> {
+        let mut result = self.log.prepare();
+        for _ in 0..FULL_DISK_ATTEMPTS {
+            if !matches!(result, Err(Error::NoSpace(_))) {
+                break;
+            }
+            self.poison.check()?;
+            self.volume.shorten_log();
+            clock::sleep(FULL_DISK_PAUSE);
+            result = self.log.prepare();
+        }
+        result
+    }
+
     /// Called by writers before a change, without latches: refuses what cannot be carried through, and slows writers as
     /// the log nears its limit, so that the checkpoint keeps up and nobody is ever stopped for long.
     pub(crate) fn throttle(&self) -> Result<()> {
@@ -115,7 +134,7 @@ impl Core {
         }
         // Where no segment can be made ready (a full disk), the rest of the last one is left to commits and rollbacks.
         if self.log.room() < self.log.segment_size() / 2 {
-            self.log.prepare()?;
+            self.make_log_room()?;
         }
         let slow_from = self.wal_limit * SLOW_FROM / 100;
         let mut used = self.log.used_bytes();
