@@ -110,6 +110,10 @@ impl Core {
         let _ = self.read_only.set(why);
     }
 
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.read_only.get().is_some()
+    }
+
     /// Makes the next segment ready; where the disk is full, by a checkpoint that sets old ones free.
     fn make_log_room(&self) -> Result<()> {
         let mut result = self.log.prepare();

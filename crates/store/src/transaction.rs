@@ -410,8 +410,24 @@ impl Transaction {
         Ok(())
     }
 
-    /// Changes one entry. Says whether the key was there.
+    /// Changes one entry. Says whether the key was there. What did not come to its end is taken back.
     fn write(&mut self, root: &Arc<TreeRoot>, key: &[u8], write: Write<'_>) -> Result<bool> {
+        let (undo, changes) = (self.newest_undo(), self.changes);
+        let result = self.write_entry(root, key, write);
+        if self.changes == changes && self.newest_undo() != undo {
+            // A long value was stored, and no entry came to refer to it.
+            let writing = self.writing.as_ref().expect("the transaction writes");
+            self.shared.revert_to(self.newest_undo(), undo, writing.txn.id())?;
+            writing.txn.set_newest_undo(undo.0);
+        }
+        result
+    }
+
+    fn newest_undo(&self) -> UndoPtr {
+        self.writing.as_ref().map_or(UndoPtr::NONE, |w| UndoPtr(w.txn.newest_undo()))
+    }
+
+    fn write_entry(&mut self, root: &Arc<TreeRoot>, key: &[u8], write: Write<'_>) -> Result<bool> {
         let shared = Arc::clone(&self.shared);
         let core = &*shared.core;
         let btree = BTree::new(core, root);
@@ -537,7 +553,9 @@ impl Transaction {
                 }
                 Fate::Committed(_) => {}
             }
+            // An insert only asks whether the key is there now.
             if self.options.isolation == Isolation::RepeatableRead
+                && !matches!(write, Write::Insert(_))
                 && let (writer, Fate::Committed(Some(csn))) = self.shared.last_change(reader, current)?
                 && !reader.snapshot.sees(csn)
             {
@@ -695,9 +713,10 @@ impl Transaction {
             let current = decode(node.payload(slot))?;
             let own = self.own_id();
             let running = current.writer != own && shared.fate(current.writer)? == Fate::Running;
-            // An update leaves the key alone; a delete or an exclusive lock does not.
+            // An update leaves the key alone; a delete or an exclusive lock does not, nor does an insert, which may yet
+            // be taken back.
             let stands_against = mode == Mode::Share || current.is_tombstone() || current.is_lock();
-            if running && stands_against {
+            if running && (stands_against || !self.was_there(node.payload(slot))?) {
                 let holders: Vec<_> = shared.registry.find(current.writer).into_iter().collect();
                 drop(leaf);
                 self.wait_for(&holders, ticket)?;
@@ -724,6 +743,13 @@ impl Transaction {
                 }
             }
         }
+    }
+
+    /// Whether a row that somebody is changing was there before.
+    fn was_there(&self, payload: &[u8]) -> Result<bool> {
+        let snapshot = self.new_snapshot();
+        let reader = Reader { snapshot: &snapshot, own: self.own_id() };
+        Ok(self.shared.look(reader, payload)? != Seen::Absent)
     }
 
     // ---- savepoints and the end -------------------------------------------------------------------------------
@@ -833,15 +859,7 @@ impl Transaction {
         }
         self.start_writing()?;
         let shared = Arc::clone(&self.shared);
-        let id = {
-            let mut next = shared.next_tree.lock();
-            let id = TreeId(*next);
-            *next = next
-                .checked_add(1)
-                .filter(|&n| n < u32::MAX - 1)
-                .ok_or_else(|| Error::Invalid("the database has used up its tree numbers".to_owned()))?;
-            id
-        };
+        let id = shared.new_tree_id()?;
         // The catalog entry comes first, under the transaction's undo; its root is filled in once allocated. A crash
         // in between finds a tree without pages, which the rollback frees as such.
         self.write(
