@@ -15,6 +15,7 @@
 //! A crash in 2 changes nothing that 2 would not do again. A crash in 3 or later leaves a longer log, and the same
 //! start of it.
 
+use crate::check::CheckReport;
 use crate::core::Core;
 use crate::engine::{CreateOptions, Engine, OpenOptions};
 use crate::log::{Flusher, Log, LogOptions, Recovery, RedoTable};
@@ -442,6 +443,7 @@ impl Database {
             next_tree: Mutex::new(FIRST_USER_TREE),
             stopping: Mutex::new(false),
             background: Condvar::new(),
+            sweeping: Mutex::new(()),
         }))
     }
 
@@ -577,6 +579,13 @@ impl Database {
     pub fn sweep(&self) -> Result<u64> {
         self.shared.core.poison.check()?;
         self.shared.sweep(Duration::ZERO)
+    }
+
+    /// Checks that everything refers to everything else as it should: trees, versions, long values, free space, and
+    /// the pages on the device. Findings are no error. No transaction may run meanwhile.
+    pub fn check(&self) -> Result<CheckReport> {
+        self.shared.core.poison.check()?;
+        self.shared.check()
     }
 
     /// Figures of this moment.

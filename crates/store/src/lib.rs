@@ -2,6 +2,7 @@
 
 mod catalog;
 mod change;
+mod check;
 mod core;
 mod cursor;
 mod database;
@@ -26,6 +27,7 @@ mod undo;
 mod versions;
 mod writeback;
 
+pub use check::{CheckReport, Finding};
 pub use cursor::Cursor;
 pub use database::{Database, DatabaseStats, RestartReport};
 pub use engine::{CreateOptions, Engine, EngineOptions, OpenOptions};

@@ -52,6 +52,8 @@ pub(crate) struct Shared {
     /// Tells the background thread that there may be something to do, or that it shall end.
     pub(crate) stopping: Mutex<bool>,
     pub(crate) background: Condvar,
+    /// Held while a sweep is under way: one works with trees that the next one may free.
+    pub(crate) sweeping: Mutex<()>,
 }
 
 impl Streams {

@@ -66,6 +66,7 @@ impl Shared {
     /// One round: every complete segment behind the horizon, and the newest segments of streams that nobody has written
     /// to for `idle`. Gives the number of segments freed.
     pub(crate) fn sweep(&self, idle: Duration) -> Result<u64> {
+        let _sweeping = self.sweeping.lock();
         let horizon = self.registry.horizon();
         self.retire_idle_streams(horizon, idle)?;
         let mut freed = 0;
