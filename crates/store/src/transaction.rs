@@ -217,14 +217,14 @@ impl Transaction {
         match self.options.isolation {
             Isolation::ReadCommitted => {
                 let snapshot = self.new_snapshot();
-                read(&self.shared, Reader { snapshot: &snapshot, own })
+                read(&self.shared, Reader { snapshot: &snapshot, own, copied: false })
             }
             Isolation::RepeatableRead => {
                 if self.snapshot.is_none() {
                     self.snapshot = Some(self.new_snapshot());
                 }
                 let snapshot = self.snapshot.as_ref().expect("taken above");
-                read(&self.shared, Reader { snapshot, own })
+                read(&self.shared, Reader { snapshot, own, copied: false })
             }
         }
     }
@@ -277,7 +277,7 @@ impl Transaction {
             }
         };
         let snapshot = own_snapshot.as_ref().or(self.snapshot.as_ref()).expect("taken above");
-        self.shared.check_tree(Reader { snapshot, own: self.own_id() }, &tree.root)?;
+        self.shared.check_tree(Reader { snapshot, own: self.own_id(), copied: false }, &tree.root)?;
         let bounds = Bounds::new(range.0, range.1);
         Cursor::new(self, own_snapshot, tree.clone(), bounds)
     }
@@ -401,7 +401,7 @@ impl Transaction {
             let slot = node.search(key);
             let current = slot.ok().map(|slot| decode(node.payload(slot))).transpose()?;
             let snapshot = guard.as_ref().or(self.snapshot.as_ref()).expect("a writer has a snapshot");
-            let reader = Reader { snapshot, own: self.own_id() };
+            let reader = Reader { snapshot, own: self.own_id(), copied: false };
             let exists = match self.examine(reader, root.id, key, current.as_ref(), &write)? {
                 Found::Free { exists } => exists,
                 Found::Wait(holders) => {
@@ -666,7 +666,7 @@ impl Transaction {
             if let (Isolation::RepeatableRead, Some(snapshot)) = (self.options.isolation, &self.snapshot)
                 && mode == Mode::Share
                 && let (writer, Fate::Committed(Some(csn))) =
-                    shared.last_change(Reader { snapshot, own }, &current)?
+                    shared.last_change(Reader { snapshot, own, copied: false }, &current)?
                 && !snapshot.sees(csn)
             {
                 return Err(Error::Conflict(writer));
@@ -816,12 +816,13 @@ impl Transaction {
 
     /// Opens a tree that this transaction sees.
     pub fn tree(&mut self, name: &str) -> Result<Option<Tree>> {
-        let value =
-            self.with_reader(|shared, reader| get(shared, reader, &shared.catalog, name.as_bytes()))?;
-        let Some(value) = value else { return Ok(None) };
-        let (id, root) = crate::catalog::decode(&value)
-            .ok_or_else(|| Error::Damaged(format!("the catalog entry of {name:?} makes no sense")))?;
-        Ok(Some(Tree { root: self.shared.tree_root(id, root), name: Arc::from(name.as_bytes()) }))
+        self.with_reader(|shared, reader| {
+            let Some(value) = get(shared, reader, &shared.catalog, name.as_bytes())? else { return Ok(None) };
+            let (id, root) = crate::catalog::decode(&value)
+                .ok_or_else(|| Error::Damaged(format!("the catalog entry of {name:?} makes no sense")))?;
+            // While the snapshot keeps the tree: a tree that is gone must not come back into the table.
+            Ok(Some(Tree { root: shared.tree_root(id, root), name: Arc::from(name.as_bytes()) }))
+        })
     }
 
     /// Drops a tree with everything in it; false when there is no such tree. Waits for those who write to it.
