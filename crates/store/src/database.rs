@@ -497,7 +497,10 @@ impl Database {
     /// Notes every tree of the catalog, dropped and created ones in any state included.
     fn load_trees(&self) -> Result<()> {
         let catalog = BTree::new(&self.shared.core, &self.shared.catalog);
-        let mut highest = FIRST_USER_TREE - 1;
+        let status = BTree::new(&self.shared.core, &self.shared.status);
+        let next = status.get(&crate::catalog::NEXT_TREE)?.and_then(|value| value.try_into().ok());
+        let next = next.map_or(FIRST_USER_TREE, |value| u64::from_le_bytes(value) as u32);
+        let mut highest = next.max(FIRST_USER_TREE) - 1;
         let mut from = Vec::new();
         while let Some((key, payload)) = catalog.first_from(&from)? {
             let entry = crate::versions::decode(&payload)?;

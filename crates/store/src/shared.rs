@@ -79,7 +79,7 @@ impl Shared {
             return stream;
         }
         streams.next += 1;
-        Stream::new(streams.next, 0)
+        Stream::new(streams.next)
     }
 
     pub(crate) fn give_stream(&self, stream: Stream) {

@@ -176,6 +176,9 @@ impl Shared {
         let limit = horizon.0.to_be_bytes();
         loop {
             let Some((first, _)) = tree.first_from(&[])? else { return Ok(()) };
+            if first.as_slice() >= limit.as_slice() {
+                return Ok(());
+            }
             let leaf = tree.leaf_exclusive(&first)?;
             let node = NodeRef::new(&leaf);
             let dead = node.search(&limit[..]).unwrap_or_else(|slot| slot);

@@ -793,10 +793,13 @@ impl Transaction {
         let id = {
             let mut next = shared.next_tree.lock();
             let id = TreeId(*next);
-            *next = next
+            let following = next
                 .checked_add(1)
                 .filter(|&n| n < u32::MAX - 1)
                 .ok_or_else(|| Error::Invalid("the database has used up its tree numbers".to_owned()))?;
+            let stored = u64::from(following).to_le_bytes();
+            BTree::new(&shared.core, &shared.status).put(&crate::catalog::NEXT_TREE, &stored)?;
+            *next = following;
             id
         };
         // The catalog entry comes first, under the transaction's undo; its root is filled in once allocated. A crash
