@@ -116,6 +116,8 @@ struct Writing {
     stream: Stream,
     sequence: u32,
     reserved_pages: u64,
+    /// Bytes that a rollback adds to rows.
+    shrunk_bytes: u64,
     /// Trees whose catalog entry is locked against being dropped.
     trees: BTreeSet<TreeId>,
 }
@@ -357,6 +359,7 @@ impl Transaction {
             stream,
             sequence: 0,
             reserved_pages: ROLLBACK_PAGES,
+            shrunk_bytes: 0,
             trees: BTreeSet::new(),
         });
         Ok(())
@@ -383,12 +386,40 @@ impl Transaction {
         Ok(())
     }
 
-    /// Changes one entry. Says whether the key was there.
+    /// Changes one entry. Says whether the key was there. Where it comes to no change, a long value that was stored for
+    /// it goes again.
     fn write(&mut self, root: &Arc<TreeRoot>, key: &[u8], write: Write<'_>) -> Result<bool> {
+        let newest_undo = |txn: &Self| {
+            UndoPtr(txn.writing.as_ref().expect("the transaction writes").txn.newest_undo())
+        };
+        let before = newest_undo(self);
+        let mut stored = before;
+        let result = self.store_long_value(root, key, &write).and_then(|long| {
+            stored = newest_undo(self);
+            self.write_entry(root, key, &write, long.as_deref())
+        });
+        let newest = newest_undo(self);
+        let unused = newest != before && (newest == stored || stored == before && result.is_err());
+        if unused {
+            let writing = self.writing.as_ref().expect("the transaction writes");
+            if let Err(error) = self.shared.revert_to(newest, before, writing.txn.id()) {
+                return result.and(Err(error));
+            }
+            writing.txn.set_newest_undo(before.0);
+        }
+        result
+    }
+
+    fn write_entry(
+        &mut self,
+        root: &Arc<TreeRoot>,
+        key: &[u8],
+        write: &Write<'_>,
+        long: Option<&[u8]>,
+    ) -> Result<bool> {
         let shared = Arc::clone(&self.shared);
         let core = &*shared.core;
         let btree = BTree::new(core, root);
-        let long = self.store_long_value(root, key, &write)?;
         // Keeps the undo that is followed below; under READ COMMITTED it says nothing about what is seen.
         let guard = match self.options.isolation {
             Isolation::ReadCommitted => Some(self.new_snapshot()),
@@ -402,7 +433,7 @@ impl Transaction {
             let current = slot.ok().map(|slot| decode(node.payload(slot))).transpose()?;
             let snapshot = guard.as_ref().or(self.snapshot.as_ref()).expect("a writer has a snapshot");
             let reader = Reader { snapshot, own: self.own_id(), copied: false };
-            let exists = match self.examine(reader, root.id, key, current.as_ref(), &write)? {
+            let exists = match self.examine(reader, root.id, key, current.as_ref(), write)? {
                 Found::Free { exists } => exists,
                 Found::Wait(holders) => {
                     drop(leaf);
@@ -416,7 +447,7 @@ impl Transaction {
                 Write::Lock if current.is_some_and(|c| c.writer == self.own_id()) => return Ok(true),
                 _ => {}
             }
-            let record = self.undo_record(reader, root.id, key, current.as_ref(), &write)?;
+            let record = self.undo_record(reader, root.id, key, current.as_ref(), write)?;
             let writing = self.writing.as_mut().expect("the transaction writes");
             let Some(reserved) = writing.stream.reserve(core, record.len()) else {
                 drop(leaf);
@@ -424,15 +455,15 @@ impl Transaction {
                 continue;
             };
             let undo = writing.stream.position(&reserved);
-            let payload = new_payload(writing.txn.id(), undo, current.as_ref(), &write, long.as_deref());
+            let payload = new_payload(writing.txn.id(), undo, current.as_ref(), write, long);
             if !fits(node, key, payload.len()) {
                 drop(leaf);
                 btree.make_room(key, payload.len(), Some(shared.registry.horizon()), false)?;
                 continue;
             }
-            let grown = current.map_or(0, |c| c.encoded_len()).saturating_sub(payload.len());
+            let shrunk = current.map_or(0, |c| c.encoded_len()).saturating_sub(payload.len());
+            self.reserve_for_rollback(shrunk)?;
             self.apply(leaf, key, &payload, &record, &reserved, undo)?;
-            self.reserve_for_rollback(grown)?;
             return Ok(exists);
         }
     }
@@ -465,11 +496,12 @@ impl Transaction {
     fn reserve_for_rollback(&mut self, bytes: usize) -> Result<()> {
         let writing = self.writing.as_mut().expect("the transaction writes");
         let core = &self.shared.core;
+        writing.shrunk_bytes += bytes as u64;
         // Every split gains at least a quarter of a page, and allocates up to three pages.
-        let pages = (bytes * 4 / core.page_size) as u64 * 3;
-        if pages > 0 {
-            core.space.reserve(core, pages)?;
-            writing.reserved_pages += pages;
+        let wanted = ROLLBACK_PAGES + writing.shrunk_bytes * 4 / core.page_size as u64 * 3;
+        if wanted > writing.reserved_pages {
+            core.space.reserve(core, wanted - writing.reserved_pages)?;
+            writing.reserved_pages = wanted;
         }
         Ok(())
     }
