@@ -428,6 +428,8 @@ impl Database {
     ) -> Result<Arc<Shared>> {
         let next_txn = TxnId((highest.0 + 1).max(meta.next_txn).max(1));
         let registry = Registry::new(next_txn, core.log.end().0, engine.budget())?;
+        let waiting = Arc::clone(&registry);
+        core.poison.on_set(move || waiting.waits().close());
         let undo_directory = TreeRoot::new(UNDO_DIRECTORY, meta.roots[2]);
         let (next_stream, segments) = read_undo_directory(core, &undo_directory, next_txn)?;
         Ok(Arc::new(Shared {

@@ -557,9 +557,11 @@ impl Transaction {
         let waits = self.shared.registry.waits();
         if holders.is_empty() {
             gannet_base::thread::yield_now();
-            return Ok(());
+            return self.shared.core.poison.check();
         }
-        waits.wait_for(&writing.txn, holders, ticket, self.options.lock_timeout, &self.cancel)
+        let waited = waits.wait_for(&writing.txn, holders, ticket, self.options.lock_timeout, &self.cancel);
+        // Where the waits were ended by a failure, that is what the caller is told.
+        if waited.is_err() { self.shared.core.poison.check().and(waited) } else { waited }
     }
 
     fn undo_record(
