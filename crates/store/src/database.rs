@@ -286,19 +286,7 @@ impl Database {
                 log.start_writing(meta.incarnation)?;
                 log
             }
-            None => {
-                let log = Log::create(
-                    disk,
-                    &folder,
-                    &log_options,
-                    meta.log_end,
-                    meta.incarnation,
-                    engine.budget(),
-                )?;
-                meta.redo_from = log.end();
-                meta.write(&*file)?;
-                log
-            }
+            None => begin_log(engine, &folder, &log_options, &mut meta, &*file)?,
         };
         let opened = Opened { file, ring, meta, log, recovery, healed, lock };
         let mut database = Self::assemble(engine, path, options, opened, false)?;
@@ -629,11 +617,15 @@ impl Database {
         }
         *self.shared.stopping.lock() = true;
         self.shared.background.notify_all();
+        // A panic in a thread of ours has poisoned the database already, or was reported by the panic itself. The page
+        // writer, which was started first, is the last to go: the others may wait for frames that it makes clean.
+        for thread in self.threads.drain(1.min(self.threads.len())..) {
+            let _ = thread.join();
+        }
         self.flusher = None;
         let result = self.write_out();
         self.shared.writer.stop();
         for thread in self.threads.drain(..) {
-            // A panic in a thread of ours has poisoned the database already, or was reported by the panic itself.
             let _ = thread.join();
         }
         let result = result.and_then(|written| if written { self.finish_clean() } else { Ok(()) });
@@ -660,6 +652,10 @@ impl Database {
             return Ok(());
         }
         let end = self.shared.core.log.close()?;
+        // Transactions outlive this handle. What one of them has changed before the log was closed is not written.
+        if self.pool.min_rec_lsn(&self.volume).is_some() || !self.shared.registry.active().is_empty() {
+            return Ok(());
+        }
         let mut meta = self.keeper.meta.lock();
         meta.clean = true;
         meta.redo_from = end;
@@ -691,6 +687,29 @@ impl Drop for Detach<'_> {
             self.pool.detach(volume);
         }
     }
+}
+
+/// Begins a new log for a database that was closed and lost its log since. At each moment header and log suit each other:
+/// first the closed database learns of the life to come and where that begins, then the log begins, durably, and then
+/// the database is open.
+fn begin_log(
+    engine: &Engine,
+    folder: &Path,
+    options: &LogOptions,
+    meta: &mut Meta,
+    file: &dyn File,
+) -> Result<Log> {
+    meta.log_end = Lsn(meta.log_end.0.next_multiple_of(options.segment_size));
+    meta.redo_from = meta.log_end;
+    meta.clean = true;
+    meta.write(file)?;
+    let log =
+        Log::create(engine.disk(), folder, options, meta.log_end, meta.incarnation, engine.budget())?;
+    log.append_note(b"begin")?;
+    log.flush_to(log.end())?;
+    meta.clean = false;
+    meta.write(file)?;
+    Ok(log)
 }
 
 /// Formats the first group and the roots of the store's own trees, at fixed pages behind the space map.

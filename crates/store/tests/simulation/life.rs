@@ -289,7 +289,8 @@ fn end(world: World, trouble: &Trouble, random: &mut Generator, summary: &mut Su
             world.db.close().expect("closing a database that is well");
             world.oracle.lock().all_durable();
             trace(|| "closed".to_owned());
-            if random.one_in(4) {
+            // A shutdown without time may leave work for the log.
+            if world.plan.open.shutdown_limit.as_secs() > 0 && random.one_in(4) {
                 lose_log(&disk);
             }
         }
@@ -320,5 +321,12 @@ fn refuses(world: &World) {
     assert!(matches!(error, Error::Poisoned(_)), "{error:?}");
 }
 
-/// After a clean shutdown the file alone is the database, if the log was not left behind for a redo.
-fn lose_log(_disk: &SimDisk) {}
+/// After a clean shutdown the file alone is the database.
+fn lose_log(disk: &SimDisk) {
+    let folder = Path::new(LOG);
+    for name in disk.list(folder).expect("the log's folder") {
+        disk.remove(&folder.join(name)).expect("a file of the log");
+    }
+    disk.sync_dir(folder).expect("a sync");
+    trace(|| "the log is lost".to_owned());
+}
