@@ -111,7 +111,8 @@ impl Shared {
         if record.kind == UndoKind::Chain {
             return overflow::free(&self.core, record.tree, at, record);
         }
-        if record.tree == CATALOG {
+        // A lock leaves the entry, and the tree that it describes, as it was.
+        if record.tree == CATALOG && record.kind != UndoKind::Lock {
             self.free_created_tree(&root, at, record)?;
         }
         self.revert_entry(&BTree::new(&self.core, &root), at, record)

@@ -1,7 +1,7 @@
 //! The lives of one database: opened, used, ended in some way or other, opened again.
 
 use crate::oracle::{Look, Observation, Oracle, Place};
-use crate::plan::{Plan, Trouble};
+use crate::plan::{Plan, Trouble, trace};
 use crate::session::{self, World};
 use gannet_base::sim::Generator;
 use gannet_base::{sync::Mutex, thread};
@@ -41,12 +41,6 @@ impl Summary {
         self.io += other.io;
         self.redone_pages += other.redone_pages;
         self.losers += other.losers;
-    }
-}
-
-fn trace(text: impl FnOnce() -> String) {
-    if std::env::var_os("SIM_TRACE").is_some() {
-        eprintln!("[{:>12}] {}", gannet_base::clock::now().as_nanos() / 1000, text());
     }
 }
 

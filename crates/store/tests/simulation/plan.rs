@@ -152,3 +152,11 @@ impl Plan {
         Ok(token)
     }
 }
+
+/// Tells what happens, where `SIM_TRACE` asks for it.
+pub fn trace(text: impl FnOnce() -> String) {
+    static ASKED: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    if *ASKED.get_or_init(|| std::env::var_os("SIM_TRACE").is_some()) {
+        eprintln!("[{:>12}] {}", gannet_base::clock::now().as_nanos() / 1000, text());
+    }
+}

@@ -1,7 +1,7 @@
 //! One session: random transactions, with everything they see held against the oracle.
 
 use crate::oracle::{Look, Observation, Oracle, Place};
-use crate::plan::Plan;
+use crate::plan::{Plan, trace};
 use gannet_base::sim::Generator;
 use gannet_base::{clock, sync::Mutex};
 use gannet_io::sim::SimDisk;
@@ -152,6 +152,7 @@ impl Work<'_> {
     fn end(mut self, result: Step) -> Step {
         let (world, name) = (self.world, self.name.clone());
         if result.is_err() || self.random.one_in(6) {
+            trace(|| format!("{name}: rollback"));
             if self.random.one_in(3) {
                 drop(self.txn);
                 return result;
@@ -163,7 +164,9 @@ impl Work<'_> {
             return self.txn.commit().map_err(|e| world.sort(&format!("{name}: commit of nothing"), e));
         }
         let index = world.oracle.lock().committing(name.clone(), self.sync, &self.own);
-        match self.txn.commit() {
+        let result = self.txn.commit();
+        trace(|| format!("{name}: commit {result:?}"));
+        match result {
             Ok(()) => {
                 world.oracle.lock().committed(index);
                 Ok(())
@@ -286,6 +289,10 @@ impl Work<'_> {
     /// Notes a write that has succeeded.
     fn wrote(&mut self, tree: u64, key: &[u8], value: Option<u64>) {
         let moment = self.world.moment();
+        trace(|| {
+            let key = String::from_utf8_lossy(key);
+            format!("{} ({:?}) wrote {value:?} at tree {tree} {key:?}", self.name, self.txn.id())
+        });
         self.own.insert(Place { tree, key: key.to_vec() }, (moment, value));
     }
 
@@ -327,6 +334,7 @@ impl Work<'_> {
             return Ok(());
         }
         self.savepoints.truncate(index + 1);
+        trace(|| format!("{}: rollback to {savepoint:?}", self.name));
         let done = self.txn.rollback_to(savepoint);
         self.sorted("roll back to a savepoint", done)?;
         self.own = own;
