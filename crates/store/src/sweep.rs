@@ -181,10 +181,10 @@ impl Shared {
             }
             let leaf = tree.leaf_exclusive(&first)?;
             let node = NodeRef::new(&leaf);
-            let dead = node.search(&limit[..]).unwrap_or_else(|slot| slot);
             // A few at a time are not worth a log record: wait until a quarter of the leaf is dead.
             let covers_limit = node.covers(&limit);
-            let dead = if covers_limit { dead } else { node.count() };
+            let dead =
+                if covers_limit { node.search(&limit).unwrap_or_else(|slot| slot) } else { node.count() };
             if dead == 0 || (covers_limit && dead * 4 < node.count().max(64)) {
                 return Ok(());
             }

@@ -51,6 +51,7 @@ impl World {
 
     /// Sorts an error; one that has no business here ends the simulation.
     pub fn sort(&self, what: &str, error: Error) -> Stop {
+        trace(|| format!("{what}: {error}"));
         match &error {
             Error::Deadlock(_) | Error::Conflict(_) | Error::Locked(_) | Error::Cancelled => Stop::Again,
             Error::Invalid(text) if text.contains("does not exist any more") => Stop::Again,
@@ -417,6 +418,7 @@ impl Work<'_> {
         let new = self.world.moment();
         let value = self.world.plan.value(new);
         let kind = self.random.below(100);
+        trace(|| format!("{} ({:?}) writes {new}, kind {kind}, {} bytes", self.name, self.txn.id(), value.len()));
         let txn = &mut self.txn;
         // What is known of the row before: `Some(true)` there, `Some(false)` not there; and what is written.
         let (result, writes) = match kind {
@@ -535,6 +537,7 @@ pub fn read_long(world: &World, seed: u64) {
     for _ in 0..1 + random.below(3) {
         let mut txn = world.db.begin(options);
         let from = world.moment();
+        trace(|| format!("a long reader begins at {from}"));
         let mut first: Option<(BTreeMap<Place, u64>, u64)> = None;
         for _ in 0..1 + random.below(4) {
             let state = match everything(world, &mut txn) {
