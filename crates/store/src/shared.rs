@@ -225,6 +225,9 @@ impl Shared {
     /// The rest of an abort that has begun; also what happens to a loser after a crash. `logged`: whether the log has
     /// ever heard of the transaction.
     pub(crate) fn finish_revert(&self, txn: &Arc<ActiveTxn>, logged: bool) -> Result<()> {
+        // A change that could not be logged is in memory, under no undo record that the transaction knows of. It must not
+        // end then: whoever reads on would take it for committed.
+        self.core.poison.check()?;
         let newest = UndoPtr(txn.newest_undo());
         self.revert_to(newest, UndoPtr::NONE, txn.id())?;
         if logged {
