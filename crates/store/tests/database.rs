@@ -243,6 +243,24 @@ fn trees_are_created_and_dropped_by_transactions() {
 }
 
 #[test]
+fn a_drop_rolled_back_leaves_the_tree() {
+    let disk = SimDisk::new(7);
+    let db = create(&disk);
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    txn.put(&tree, b"a", b"1").unwrap();
+    txn.commit().unwrap();
+    let mut txn = db.begin(TransactionOptions::default());
+    assert!(txn.drop_tree("t").unwrap());
+    txn.rollback().unwrap();
+    assert!(db.check().unwrap().findings.is_empty());
+    let mut txn = db.begin(TransactionOptions::default());
+    txn.create_tree("other").unwrap();
+    txn.commit().unwrap();
+    assert_eq!(contents(&db, "t").len(), 1);
+}
+
+#[test]
 fn bulk_loaded_trees_read_like_filled_ones() {
     let disk = SimDisk::new(8);
     let db = create(&disk);
