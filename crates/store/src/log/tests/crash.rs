@@ -172,6 +172,37 @@ fn a_crash_at_any_step_of_a_restart_is_just_another_crash() {
 }
 
 #[test]
+fn a_footer_is_not_trusted_while_its_segment_may_have_holes() {
+    let run = || {
+        let sim = SimDisk::new(1);
+        let options = LogOptions { ring_size: 4 * SEGMENT, ..options() };
+        let log = Log::create(&disk_of(&sim), folder(), &options, Lsn::ZERO, 1, &budget()).unwrap();
+        log.prepare().unwrap();
+        while log.end().0 < SEGMENT + 100_000 {
+            log.append(&group(&[(1, 0)], 900)).unwrap();
+        }
+        // The write of the first segment takes very long; somebody else waits for the second one.
+        sim.set_faults(Faults { latency_spike: Chance::At(vec![1]), ..Faults::default() });
+        let threads: Vec<_> = [Lsn(5000), log.end()]
+            .into_iter()
+            .map(|lsn| {
+                let log = log.clone();
+                thread::spawn("committer", move || log.flush_to(lsn).unwrap())
+            })
+            .collect();
+        clock::sleep(Duration::from_millis(3));
+        assert_eq!(log.durable(), Lsn::ZERO);
+        let images: Vec<_> = (0..60).map(|seed| sim.peek_crash(Some(CrashPolicy::PerSector), seed)).collect();
+        threads.into_iter().for_each(|t| t.join().unwrap());
+        for image in images {
+            let (recovery, recovered) = recover(&image);
+            walk_back(&recovered, recovery.end, Lsn::ZERO);
+        }
+    };
+    Simulation::new(1).run(run).unwrap();
+}
+
+#[test]
 fn a_full_device_fails_the_append_and_nothing_else() {
     let settings = Settings { capacity_bytes: Some(3 * SEGMENT), ..Settings::default() };
     let sim = SimDisk::with_settings(1, settings);
