@@ -39,3 +39,19 @@ pub fn residency<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Residenc
     });
     Residency { files: files.collect() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_of_asking_agree() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, vec![1; 100_000]).unwrap();
+        let file = std::fs::File::open(&path).unwrap();
+        let by_mapping = sys::mincore(&file, 100_000);
+        assert_eq!(by_mapping, sys::cached_bytes(&file));
+        assert!(by_mapping.is_none_or(|bytes| bytes >= 100_000));
+    }
+}

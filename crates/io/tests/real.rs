@@ -424,6 +424,36 @@ fn a_waiter_wakes_by_requests_that_another_thread_submits_later_and_that_end_at_
 }
 
 #[test]
+fn requests_outlive_the_thread_that_submitted_them() {
+    let folder = folder();
+    for (number, disk) in both().into_iter().enumerate() {
+        let options = OpenOptions::create_new();
+        let file = disk.open(&folder.path().join(number.to_string()), &options).unwrap();
+        let queue = disk.queue(32).unwrap();
+        let tally = Arc::new(Tally::default());
+        let mut memory: Vec<_> = (0..32).map(pattern).collect();
+        // Writes that extend the file are what the kernel hands to workers of the submitting thread.
+        let requests: Vec<_> = memory
+            .iter_mut()
+            .enumerate()
+            .map(|(i, b)| request(&file, Direction::Write(Durability::Cached), i * BLOCK, vec![slice(b)]))
+            .collect();
+        let (other, completion) = (Arc::clone(&queue), Arc::clone(&tally) as Arc<dyn Completion>);
+        let submitter = thread::spawn("submitter", move || {
+            // SAFETY: the memory lives until the test has seen every request end.
+            unsafe { other.submit(requests, &completion) };
+        });
+        submitter.join().unwrap();
+        queue.wait_until(&mut || tally.0.load(Ordering::SeqCst) == 32);
+        let mut buffer = AlignedBuffer::zeroed(BLOCK);
+        for block in 0..32 {
+            file.read_at(Class::Foreground, (block * BLOCK) as u64, &mut buffer).unwrap();
+            assert_eq!(buffer[..], pattern(block)[..]);
+        }
+    }
+}
+
+#[test]
 fn a_dropped_queue_waits_for_its_requests() {
     let folder = folder();
     for (number, disk) in both().into_iter().enumerate() {

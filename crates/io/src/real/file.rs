@@ -164,12 +164,7 @@ impl RealFile {
     ///
     /// # Safety
     /// The memory of `slices` must be as [`crate::Queue::submit`] asks.
-    pub(crate) unsafe fn run(&self, direction: Direction, offset: u64, slices: &[IoSlice]) -> Result<()> {
-        let total = self.check(direction, offset, slices)?;
-        if total == 0 {
-            return Ok(());
-        }
-        let mut transfer = Transfer::new(self, direction, offset, total);
+    pub(crate) unsafe fn run(&self, transfer: &mut Transfer, slices: &[IoSlice]) -> Result<()> {
         let mut pieces = Vec::new();
         loop {
             let answer = match transfer.step() {
@@ -207,11 +202,16 @@ impl RealFile {
     }
 
     fn transfer_here(&self, class: Class, direction: Direction, offset: u64, slice: IoSlice) -> Result<()> {
+        // What is refused here, as in the queues, never was an operation and is not counted.
+        if self.check(direction, offset, &[slice])? == 0 {
+            return Ok(());
+        }
+        let mut transfer = Transfer::new(self, direction, offset, slice.len);
         let submitted = clock::now();
         let depth = self.shared.admission.enter(class);
         // SAFETY: the slice was made from a reference that the public caller holds during the whole call, exclusive
         // for reads; for writes the memory is only read.
-        let result = unsafe { self.run(direction, offset, &[slice]) };
+        let result = unsafe { self.run(&mut transfer, &[slice]) };
         self.shared.admission.leave(class);
         let done = Settled { class, direction, bytes: slice.len, submitted, dispatched: submitted, depth };
         self.settle(&done, clock::now(), result.is_ok());

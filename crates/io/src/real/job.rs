@@ -3,7 +3,7 @@
 use crate::real::transfer::Transfer;
 use crate::real::{RealFile, Settled};
 use crate::{Completion, Error, ErrorKind, Request, Result};
-use gannet_base::clock::{self, Instant};
+use gannet_base::clock::Instant;
 use std::sync::Arc;
 
 /// A request on its way, with whom to tell.
@@ -12,9 +12,9 @@ pub(crate) struct Job {
     pub(crate) transfer: Transfer,
     completion: Arc<dyn Completion>,
     submitted: Instant,
-    pub(crate) dispatched: Instant,
+    dispatched: Instant,
     /// Requests at the device when this one left.
-    pub(crate) depth: usize,
+    depth: usize,
 }
 
 /// The file behind a request, when it belongs to a real disk.
@@ -72,9 +72,9 @@ impl Job {
         completion.complete(token, result);
     }
 
-    /// Marks the job as leaving for the device now.
-    pub(crate) fn dispatch(&mut self, depth: usize) {
-        self.dispatched = clock::now();
+    /// Marks the job as leaving for the device.
+    pub(crate) fn dispatch(&mut self, depth: usize, now: Instant) {
+        self.dispatched = now;
         self.depth = depth;
     }
 }

@@ -18,11 +18,12 @@ use crate::real::sys::TRANSFER_MAX;
 use crate::real::transfer::Step;
 use crate::reaping::Reaping;
 use crate::{Completion, Queue, Request, Result};
-use gannet_base::clock;
+use gannet_base::clock::{self, Instant};
 use gannet_base::sync::Mutex;
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 use std::fmt;
 use std::io;
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -44,6 +45,8 @@ struct Inner {
     slots: Vec<Option<Job>>,
     pieces: Vec<Pieces>,
     free: Vec<u32>,
+    /// A wake-up for the reaper is on its way; a second one would tell him nothing new.
+    waking: bool,
 }
 
 /// What the reaper works with; locked by the reaper only, so nobody ever waits for it.
@@ -101,6 +104,7 @@ impl UringQueue {
             slots: std::iter::repeat_with(|| None).take(slots).collect(),
             pieces: std::iter::repeat_with(Pieces::default).take(slots).collect(),
             free: (0..slots as u32).rev().collect(),
+            waking: false,
         };
         Ok(UringQueue {
             ring: IoUring::new(entries)?,
@@ -112,10 +116,10 @@ impl UringQueue {
     }
 
     /// Sends whatever may go to the device.
-    fn pump(&self, inner: &mut Inner) {
+    fn pump(&self, inner: &mut Inner, now: Instant) {
         while let Some((mut job, depth)) = inner.scheduler.next() {
             let slot = inner.free.pop().expect("the scheduler admits no more than there are slots");
-            job.dispatch(depth);
+            job.dispatch(depth, now);
             inner.slots[slot as usize] = Some(job);
             self.push_step(inner, slot);
         }
@@ -202,8 +206,8 @@ impl UringQueue {
         if harvest.answers.is_empty() {
             return;
         }
-        self.digest(harvest);
         let now = clock::now();
+        self.digest(harvest, now);
         for (job, result) in harvest.ended.drain(..) {
             // Not counted any more when its owner hears of it.
             self.outstanding.fetch_sub(1, Ordering::Release);
@@ -212,10 +216,11 @@ impl UringQueue {
     }
 
     /// Sorts answers into jobs that have ended and jobs that go on, and sends what may go now.
-    fn digest(&self, harvest: &mut Harvest) {
+    fn digest(&self, harvest: &mut Harvest, now: Instant) {
         let inner = &mut *self.inner.lock();
         for &(slot, answer) in &harvest.answers {
             if slot == WAKE {
+                inner.waking = false;
                 continue;
             }
             let place = &mut inner.slots[slot as usize];
@@ -236,7 +241,7 @@ impl UringQueue {
             inner.scheduler.finished(job.request.class);
             harvest.ended.push((job, result));
         }
-        self.pump(inner);
+        self.pump(inner, now);
     }
 }
 
@@ -254,7 +259,7 @@ impl Queue for UringQueue {
                     Err(end) => refused.push(end),
                 }
             }
-            self.pump(inner);
+            self.pump(inner, now);
         }
         if refused.is_empty() {
             return;
@@ -264,9 +269,11 @@ impl Queue for UringQueue {
             completion.complete(token, result);
         }
         if self.reaping.announce() {
-            let _inner = self.inner.lock();
-            self.push(&opcode::Nop::new().build().user_data(WAKE));
-            self.flush();
+            let mut inner = self.inner.lock();
+            if !mem::replace(&mut inner.waking, true) {
+                self.push(&opcode::Nop::new().build().user_data(WAKE));
+                self.flush();
+            }
         }
     }
 
