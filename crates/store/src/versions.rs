@@ -186,7 +186,9 @@ impl Shared {
         for _ in 0..LINK_PAST {
             let record = undo::read(&self.core, undo)?;
             let writer = record.previous_writer;
+            // A lock's record takes the value from the version behind it, which therefore has to stay.
             if !matches!(record.kind, UndoKind::Update | UndoKind::Delete)
+                || record.previous_flags & entry::LOCK != 0
                 || record.previous_undo.is_none()
                 || reader.snapshot.sees_unasked(writer)
             {

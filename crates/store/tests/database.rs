@@ -168,6 +168,27 @@ fn snapshots_see_what_was_there() {
 }
 
 #[test]
+fn a_snapshot_sees_the_value_before_a_locked_and_updated_row() {
+    let disk = SimDisk::new(4);
+    let db = create(&disk);
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    txn.put(&tree, b"a", b"1").unwrap();
+    txn.commit().unwrap();
+    let options =
+        TransactionOptions { isolation: Isolation::RepeatableRead, ..TransactionOptions::default() };
+    let mut old = db.begin(options);
+    assert_eq!(old.get(&tree, b"a").unwrap().unwrap(), b"1");
+    for version in [b"2", b"3"] {
+        let mut txn = db.begin(TransactionOptions::default());
+        txn.lock(&tree, b"a", LockMode::Exclusive).unwrap();
+        txn.put(&tree, b"a", version).unwrap();
+        txn.commit().unwrap();
+    }
+    assert_eq!(old.get(&tree, b"a").unwrap().unwrap(), b"1");
+}
+
+#[test]
 fn savepoints_take_back_a_part() {
     let disk = SimDisk::new(5);
     let db = create(&disk);

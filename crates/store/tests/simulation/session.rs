@@ -102,6 +102,7 @@ struct Work<'w> {
     /// Of the snapshot, under `REPEATABLE READ`.
     seen: Vec<Observation>,
     taken: Option<(u64, u64)>,
+    begun: u64,
 }
 
 /// The body of a session's thread.
@@ -142,6 +143,7 @@ fn transaction(world: &World, random: &mut Generator, name: String) -> Step {
         loads: 0,
         seen: Vec::new(),
         taken: None,
+        begun: world.moment(),
     };
     let count = 1 + work.random.below(world.plan.operations);
     let mut result = Ok(());
@@ -205,9 +207,9 @@ impl Work<'_> {
             }
         }
         if self.repeatable {
-            // The snapshot was taken by the first of the operations.
+            // The snapshot was taken by the first operation, which need not have been one that looked at anything.
             let to = self.taken.map_or_else(|| self.world.moment(), |(_, to)| to);
-            self.taken.get_or_insert((from, to));
+            self.taken.get_or_insert((self.begun, to));
             self.seen.extend(foreign);
         } else {
             let to = self.world.moment();
@@ -258,6 +260,7 @@ impl Work<'_> {
             created => self.sorted("create a tree", created)?,
         };
         let token = self.world.moment();
+        self.check_before(&Place { tree: CATALOG, key: name.as_bytes().to_vec() }, Some(false));
         self.wrote(CATALOG, name.as_bytes(), Some(token));
         let tag = self.world.plan.short_value(token);
         if self.random.one_in(2) {
@@ -288,6 +291,7 @@ impl Work<'_> {
         let dropped = self.txn.drop_tree(&name);
         if self.sorted("drop a tree", dropped)? {
             self.trees.remove(&name);
+            self.check_before(&Place { tree: CATALOG, key: name.as_bytes().to_vec() }, Some(true));
             self.wrote(CATALOG, name.as_bytes(), None);
         }
         Ok(())
