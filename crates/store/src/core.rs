@@ -18,7 +18,7 @@ const SLOW_FROM: u64 = 75;
 const LONGEST_PAUSE: Duration = Duration::from_millis(4);
 
 /// How often, and after what pause, a writer looks whether a checkpoint has freed log segments on a full disk.
-const FULL_DISK_ATTEMPTS: usize = 20;
+const FULL_DISK_ATTEMPTS: usize = 100;
 const FULL_DISK_PAUSE: Duration = Duration::from_millis(25);
 
 /// The switch that ends all changes after a failure that cannot be undone.
@@ -81,6 +81,7 @@ pub(crate) struct Core {
     pub(crate) wal_limit: u64,
     /// Why the database takes no changes, although nothing failed since it was opened.
     read_only: OnceLock<String>,
+    closed: AtomicBool,
     builders: Mutex<Vec<GroupBuilder>>,
 }
 
@@ -107,6 +108,7 @@ impl Core {
             max_record_len,
             wal_limit,
             read_only: OnceLock::new(),
+            closed: AtomicBool::new(false),
             builders: Mutex::default(),
         }
     }
@@ -126,6 +128,20 @@ impl Core {
     /// From now on the database takes no changes.
     pub(crate) fn set_read_only(&self, why: String) {
         let _ = self.read_only.set(why);
+    }
+
+    /// From now on every operation is refused.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        self.poison.set("it was closed".to_owned());
+    }
+
+    /// Fails once the database was closed.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(Error::Invalid("the database was closed".to_owned()));
+        }
+        Ok(())
     }
 
     pub(crate) fn is_read_only(&self) -> bool {
@@ -150,6 +166,7 @@ impl Core {
     /// Called by writers before a change, without latches: refuses what cannot be carried through, and slows writers as
     /// the log nears its limit, so that the checkpoint keeps up and nobody is ever stopped for long.
     pub(crate) fn throttle(&self) -> Result<()> {
+        self.check_open()?;
         self.poison.check()?;
         if let Some(why) = self.read_only.get() {
             return Err(Error::Damaged(format!("the database is open for reading only: {why}")));

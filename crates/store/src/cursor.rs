@@ -65,6 +65,8 @@ enum Direction {
 /// Where a cursor stands between two calls.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Position {
+    /// Nowhere yet: forwards begins at the first key, backwards at the last.
+    Fresh,
     /// Before the first key of the range.
     Start,
     /// On this key, which was given last.
@@ -150,7 +152,7 @@ impl<'t> Cursor<'t> {
             own_snapshot,
             tree,
             bounds,
-            position: Position::Start,
+            position: Position::Fresh,
             leaf: Vec::new(),
             slot: 0,
             seen_changes: txn.changes(),
@@ -217,6 +219,9 @@ impl<'t> Cursor<'t> {
 
     /// The key before and its value, or `None` before the first one. From a fresh cursor: the last one.
     pub fn previous(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        if self.position == Position::Start {
+            return Ok(None);
+        }
         self.turn(Direction::Backward)?;
         loop {
             let node = NodeRef::new(&self.leaf);

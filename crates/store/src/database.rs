@@ -24,7 +24,7 @@ use crate::mtr::Mtr;
 use crate::page::{self, PageKind};
 use crate::pool::{Access, Pool, ScanRing, Volume};
 use crate::recovery::ChainRedo;
-use crate::shared::{CATALOG, FIRST_USER_TREE, STATUS, Shared, Streams, UNDO_DIRECTORY};
+use crate::shared::{Attachment, CATALOG, FIRST_USER_TREE, STATUS, Shared, Streams, UNDO_DIRECTORY};
 use crate::space::{self, SYSTEM, Space};
 use crate::transaction::{Transaction, TransactionOptions};
 use crate::tree::{BTree, TreeRoot};
@@ -116,7 +116,7 @@ struct HeaderKeeper {
     meta: Mutex<Meta>,
     file: Arc<dyn File>,
     log: Log,
-    groups: AtomicU64,
+    groups: Arc<AtomicU64>,
 }
 
 impl Checkpoint for HeaderKeeper {
@@ -164,8 +164,9 @@ pub struct Database {
     options: OpenOptions,
     report: RestartReport,
     next_session: AtomicU64,
+    /// The start came to its end: before that, what is in memory says nothing about what is complete.
+    started: bool,
     closed: bool,
-    _lock: Box<dyn Any + Send + Sync>,
 }
 
 /// What the log says of transactions after a crash.
@@ -220,6 +221,13 @@ impl Database {
             return Err(Error::Invalid(format!(
                 "a log segment is a power of two of at least 64 pages ({} bytes), not {}",
                 64 * page_size,
+                create.segment_size
+            )));
+        }
+        let largest = 1 << 30;
+        if create.segment_size > largest {
+            return Err(Error::Invalid(format!(
+                "a log segment has at most {largest} bytes, not {}",
                 create.segment_size
             )));
         }
@@ -379,7 +387,7 @@ impl Database {
             meta: Mutex::new(meta.clone()),
             file: Arc::clone(&file),
             log: log.clone(),
-            groups: AtomicU64::new(groups),
+            groups: core.space.group_count(),
         });
         let writer = PageWriter::new(
             Arc::clone(&core),
@@ -404,7 +412,8 @@ impl Database {
                 other => other?,
             }
         }
-        let shared = Self::share(engine, &core, &meta, &writer, aftermath.highest_txn)?;
+        let attachment = Attachment { pool: Arc::clone(&pool), volume: Arc::clone(&volume), _lock: lock };
+        let shared = Self::share(engine, &core, &meta, &writer, aftermath.highest_txn, attachment)?;
         let mut database = Database {
             engine: engine.clone(),
             path: path.to_owned(),
@@ -417,11 +426,12 @@ impl Database {
             options: options.clone(),
             report: RestartReport { healed_pages: healed, ..RestartReport::default() },
             next_session: AtomicU64::new(1),
+            started: false,
             closed: false,
-            _lock: lock,
         };
         std::mem::forget(guard);
         database.start(redo, &aftermath)?;
+        database.started = true;
         Ok(database)
     }
 
@@ -442,6 +452,7 @@ impl Database {
         meta: &Meta,
         writer: &Arc<PageWriter>,
         highest: TxnId,
+        attachment: Attachment,
     ) -> Result<Arc<Shared>> {
         let next_txn = TxnId((highest.0 + 1).max(meta.next_txn).max(1));
         let registry = Registry::new(next_txn, core.log.end().0, engine.budget())?;
@@ -462,6 +473,7 @@ impl Database {
             next_tree: Mutex::new(FIRST_USER_TREE),
             stopping: Mutex::new(false),
             background: Condvar::new(),
+            attachment,
             sweeping: Mutex::new(()),
         }))
     }
@@ -469,7 +481,11 @@ impl Database {
     /// Starts the threads, redoes pages and reverts losers.
     fn start(&mut self, redo: Option<Arc<ChainRedo>>, aftermath: &Aftermath) -> Result<()> {
         let writer = Arc::clone(&self.shared.writer);
-        self.threads.push(thread::spawn("gannet-writer", move || writer.run()));
+        let core = Arc::clone(&self.shared.core);
+        self.threads.push(thread::spawn("gannet-writer", move || {
+            let _guard = PoisonOnPanic(core);
+            writer.run();
+        }));
         self.load_trees()?;
         let register = |&(id, undo): &(TxnId, u64)| self.shared.registry.insert_loser(id, undo);
         let losers: Vec<_> = aftermath.losers.iter().map(register).collect();
@@ -497,7 +513,10 @@ impl Database {
         }
         self.report.log_bytes = aftermath.end.0.saturating_sub(self.keeper.meta.lock().redo_from.0);
         let shared = Arc::clone(&self.shared);
-        self.threads.push(thread::spawn("gannet-background", move || shared.run_background()));
+        self.threads.push(thread::spawn("gannet-background", move || {
+            let _guard = PoisonOnPanic(Arc::clone(&shared.core));
+            shared.run_background();
+        }));
         self.flusher = Some(self.shared.core.log.start_flusher(self.options.max_delay));
         Ok(())
     }
@@ -659,15 +678,15 @@ impl Database {
             let _ = thread.join();
         }
         self.flusher = None;
-        let result = self.write_out();
+        let result = if self.started { self.write_out() } else { Ok(false) };
         self.shared.writer.stop();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
         let result = result.and_then(|written| if written { self.finish_clean() } else { Ok(()) });
-        self.volume.set_writer(None);
-        self.volume.set_redo(None);
-        self.pool.detach(&self.volume);
+        // Transactions may outlive this handle: from now on they are refused. The pages and the lock go with the last
+        // of them.
+        self.shared.core.close();
         result
     }
 
@@ -681,9 +700,7 @@ impl Database {
 
     /// With all threads gone: writes what the last of them left, and the header that says so.
     fn finish_clean(&self) -> Result<()> {
-        if !self.write_out()?
-            || !self.report.damaged_pages.is_empty()
-            || !self.shared.registry.active().is_empty()
+        if !self.write_out()? || self.shared.core.is_read_only() || !self.shared.registry.active().is_empty()
         {
             return Ok(());
         }
@@ -706,6 +723,17 @@ impl Drop for Database {
     fn drop(&mut self) {
         // Nobody is left to tell; what was not written is redone.
         let _ = self.end();
+    }
+}
+
+/// Ends all changes when the thread it lives in panics: its work is missing from then on.
+struct PoisonOnPanic(Arc<Core>);
+
+impl Drop for PoisonOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.poison.set("a background thread has panicked".to_owned());
+        }
     }
 }
 
@@ -775,8 +803,8 @@ fn count_groups(file: &dyn File, meta: &Meta, redo: Option<&ChainRedo>, capacity
             return Ok(groups);
         }
         file.read_at(Class::Foreground, id.0 * meta.page_size as u64, &mut page)?;
-        let valid = page::verify(&page, id, meta.database_id) == page::Verdict::Valid;
-        if !valid || page::kind(&page) != Some(PageKind::SpaceMap) {
+        // A damaged map is a map: taken for the end of the file, another would be written over what follows it.
+        if page::verify(&page, id, meta.database_id) == page::Verdict::NeverWritten {
             return Ok(groups);
         }
         groups += 1;

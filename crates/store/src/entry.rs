@@ -24,7 +24,13 @@ pub(crate) const OVERFLOW: u8 = 4;
 /// The header's writer only locked the row; value and other flags are those of the version before.
 pub(crate) const LOCK: u8 = 8;
 
-const KNOWN_FLAGS: u8 = VERSIONED | TOMBSTONE | OVERFLOW | LOCK;
+/// The header's writer holds the row exclusively, whatever else it did to it: not even its key may be relied on.
+pub(crate) const EXCLUSIVE: u8 = 16;
+
+const KNOWN_FLAGS: u8 = VERSIONED | TOMBSTONE | OVERFLOW | LOCK | EXCLUSIVE;
+
+/// What remains of the flags of a version that everybody sees.
+pub(crate) const KEPT_WHEN_SETTLED: u8 = TOMBSTONE | OVERFLOW;
 
 /// Bytes a header adds to an entry.
 pub(crate) const HEADER_LEN: usize = 16;
@@ -109,6 +115,10 @@ impl<'a> Entry<'a> {
         self.flags & OVERFLOW != 0
     }
 
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.flags & EXCLUSIVE != 0
+    }
+
     pub(crate) fn is_lock(&self) -> bool {
         self.flags & LOCK != 0
     }
@@ -148,8 +158,12 @@ pub(crate) fn settle(page: &mut [u8], horizon: TxnId) -> Result<(), String> {
         buffer.clear();
         let entry = Entry::decode(node.view().payload(slot)).ok_or("an entry makes no sense")?;
         let tombstone = entry.is_tombstone();
-        let settled =
-            Entry { flags: entry.flags & OVERFLOW, writer: TxnId::NONE, undo: UndoPtr::NONE, ..entry };
+        let settled = Entry {
+            flags: entry.flags & KEPT_WHEN_SETTLED,
+            writer: TxnId::NONE,
+            undo: UndoPtr::NONE,
+            ..entry
+        };
         settled.encode(&mut buffer);
         if tombstone {
             node.remove(slot);

@@ -6,6 +6,7 @@ use crate::entry::{Entry, UndoPtr};
 use crate::mtr::Mtr;
 use crate::node::NodeRef;
 use crate::overflow;
+use crate::pool::{Pool, Volume};
 use crate::tree::{BTree, TreeRoot, fits, is_underfull};
 use crate::txn::active::ActiveTxn;
 use crate::txn::locks::LockTable;
@@ -15,6 +16,7 @@ use crate::writeback::PageWriter;
 use crate::{Result, log};
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::{PageId, TreeId, TxnId};
+use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -54,6 +56,25 @@ pub(crate) struct Shared {
     pub(crate) background: Condvar,
     /// Held while a sweep is under way: one works with trees that the next one may free.
     pub(crate) sweeping: Mutex<()>,
+    /// What keeps the file ours; goes last.
+    #[expect(dead_code, reason = "held for its drop")]
+    pub(crate) attachment: Attachment,
+}
+
+/// A database's place among the engine's page frames, and its lock: both last as long as anybody can reach a page.
+#[derive(Debug)]
+pub(crate) struct Attachment {
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) volume: Arc<Volume>,
+    pub(crate) _lock: Box<dyn Any + Send + Sync>,
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        self.volume.set_writer(None);
+        self.volume.set_redo(None);
+        self.pool.detach(&self.volume);
+    }
 }
 
 impl Streams {
@@ -67,7 +88,8 @@ impl Streams {
     }
 
     pub(crate) fn give_idle(&mut self, streams: Vec<Stream>) {
-        self.idle.extend(streams);
+        // One without a segment is as good as none.
+        self.idle.extend(streams.into_iter().filter(Stream::has_segment));
     }
 }
 
@@ -154,7 +176,12 @@ impl Shared {
             tree.set_dropped_by(TxnId::NONE);
         }
         match crate::catalog::decode(current.value) {
-            Some((id, _)) if before != Some(id) => self.free_tree(id),
+            Some((id, _)) if before != Some(id) => {
+                if let Some(tree) = self.find_tree(id) {
+                    tree.set_dropped_by(crate::versions::NEVER_CREATED);
+                }
+                self.free_tree(id)
+            }
             _ => Ok(()),
         }
     }

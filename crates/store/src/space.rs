@@ -21,6 +21,8 @@ use gannet_base::sync::{Mutex, MutexGuard};
 use gannet_base::{PageId, TreeId};
 use gannet_io::{Class, ErrorKind};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Pages of an extent.
 pub(crate) const EXTENT_PAGES: u64 = 16;
@@ -119,19 +121,27 @@ struct State {
 #[derive(Debug, Default)]
 pub(crate) struct Space {
     state: Mutex<State>,
+    /// Formatted groups, for those who must not wait for the space lock.
+    groups: Arc<AtomicU64>,
 }
 
 impl Space {
     /// Space management of a file of `capacity` pages with `groups` formatted groups.
     pub(crate) fn new(capacity: u64, groups: u64) -> Self {
         let state = State { groups: vec![Group::default(); groups as usize], capacity, ..State::default() };
-        Space { state: Mutex::new(state) }
+        Space { state: Mutex::new(state), groups: Arc::new(AtomicU64::new(groups)) }
+    }
+
+    /// The number of formatted groups, as it grows.
+    pub(crate) fn group_count(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.groups)
     }
 
     /// The first group of a new file was formatted.
     pub(crate) fn add_first_group(&self) {
         let mut state = self.state.lock();
         state.groups.push(Group::default());
+        self.groups.store(1, Ordering::Relaxed);
         state.high_water = EXTENT_PAGES;
     }
 
@@ -379,6 +389,7 @@ impl<'c> Allocations<'c> {
         mtr.commit()?;
         let free_extents = extents_per_group(self.core.page_size) - 1;
         self.state.groups.push(Group { known: true, free_extents });
+        self.core.space.groups.store(self.state.groups.len() as u64, Ordering::Relaxed);
         Ok(())
     }
 
@@ -437,7 +448,8 @@ impl<'c> Allocations<'c> {
         let per_group = extents_per_group(self.core.page_size);
         let (group, index) = (extent / per_group, extent % per_group);
         if group >= self.state.groups.len() as u64 {
-            return Ok(());
+            let page = PageId(extent * EXTENT_PAGES);
+            return Err(Error::damaged_page(page, "it lies behind the last space map, and is in use"));
         }
         let place = self.map(group)?;
         let map = &mut self.maps[place];

@@ -15,7 +15,7 @@
 //! the leaf is latched before the undo page.
 
 use crate::cursor::{Bounds, Cursor};
-use crate::entry::{self, Entry, LOCK, OVERFLOW, TOMBSTONE, UndoPtr, VERSIONED};
+use crate::entry::{self, EXCLUSIVE, Entry, LOCK, OVERFLOW, TOMBSTONE, UndoPtr, VERSIONED};
 use crate::log::TxnEvent;
 use crate::mtr::Mtr;
 use crate::node::{NodeRef, max_entry_len, max_key_len};
@@ -105,6 +105,7 @@ impl Tree {
 /// A place in a transaction to go back to.
 #[derive(Clone, Copy, Debug)]
 pub struct Savepoint {
+    number: u64,
     undo: UndoPtr,
     locks: Option<LockMark>,
     owner: u64,
@@ -157,6 +158,9 @@ pub struct Transaction {
     cancel: Arc<AtomicBool>,
     changes: u64,
     number: u64,
+    /// Savepoints that can be gone back to, oldest first.
+    savepoints: Vec<u64>,
+    last_savepoint: u64,
 }
 
 /// Makes a transaction's waits end with [`Error::Cancelled`]. See [`Transaction::canceller`].
@@ -203,6 +207,8 @@ impl Transaction {
             cancel: Arc::default(),
             changes: 0,
             number,
+            savepoints: Vec::new(),
+            last_savepoint: 0,
         }
     }
 
@@ -419,10 +425,10 @@ impl Transaction {
         let before = newest_undo(self);
         let mut stored = before;
         let result = self.store_long_value(root, key, &write).and_then(|long| {
-            stored = newest_undo(self);
+            stored = self.newest_undo();
             self.write_entry(root, key, &write, long.as_deref())
         });
-        let newest = newest_undo(self);
+        let newest = self.newest_undo();
         let unused = newest != before && (newest == stored || stored == before && result.is_err());
         if unused {
             let writing = self.writing.as_ref().expect("the transaction writes");
@@ -468,7 +474,9 @@ impl Transaction {
             match write {
                 Write::Insert(_) if exists => return Err(Error::Duplicate),
                 Write::Update(_) | Write::Delete | Write::Lock if !exists => return Ok(false),
-                Write::Lock if current.is_some_and(|c| c.writer == self.own_id()) => return Ok(true),
+                Write::Lock if current.is_some_and(|c| c.writer == self.own_id() && c.is_exclusive()) => {
+                    return Ok(true);
+                }
                 _ => {}
             }
             let record = self.undo_record(reader, root.id, key, current.as_ref(), write)?;
@@ -714,23 +722,23 @@ impl Transaction {
             let running = current.writer != own && shared.fate(current.writer)? == Fate::Running;
             // An update leaves the key alone; a delete or an exclusive lock does not, nor does an insert, which may yet
             // be taken back.
-            let stands_against = mode == Mode::Share || current.is_tombstone() || current.is_lock();
+            let stands_against = mode == Mode::Share || current.is_tombstone() || current.is_exclusive();
             if running && (stands_against || !self.was_there(node.payload(slot))?) {
                 let holders: Vec<_> = shared.registry.find(current.writer).into_iter().collect();
                 drop(leaf);
                 self.wait_for(&holders, ticket)?;
                 continue;
             }
-            if current.is_tombstone() {
-                return Ok(false);
-            }
             if let (Isolation::RepeatableRead, Some(snapshot)) = (self.options.isolation, &self.snapshot)
-                && mode == Mode::Share
+                && (mode == Mode::Share || current.is_tombstone())
                 && let (writer, Fate::Committed(Some(csn))) =
                     shared.last_change(Reader { snapshot, own, copied: false }, &current)?
                 && !snapshot.sees(csn)
             {
                 return Err(Error::Conflict(writer));
+            }
+            if current.is_tombstone() {
+                return Ok(false);
             }
             let txn = &self.writing.as_ref().expect("who locks has a number").txn;
             match shared.locks.try_add(root.id, key, txn, mode) {
@@ -754,20 +762,29 @@ impl Transaction {
     // ---- savepoints and the end -------------------------------------------------------------------------------
 
     /// A place to go back to with [`Transaction::rollback_to`].
-    pub fn savepoint(&self) -> Savepoint {
+    pub fn savepoint(&mut self) -> Savepoint {
+        self.last_savepoint += 1;
+        self.savepoints.push(self.last_savepoint);
         let writing = self.writing.as_ref();
         Savepoint {
+            number: self.last_savepoint,
             undo: writing.map_or(UndoPtr::NONE, |w| UndoPtr(w.txn.newest_undo())),
             locks: writing.map(|w| self.shared.locks.mark(&w.txn)),
             owner: self.number,
         }
     }
 
-    /// Reverts everything since the savepoint, which stays valid.
+    /// Reverts everything since the savepoint, which stays valid; savepoints made after it do not.
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
         if savepoint.owner != self.number {
             return Err(Error::Invalid("a savepoint belongs to the transaction that made it".to_owned()));
         }
+        let Some(place) = self.savepoints.iter().position(|&number| number == savepoint.number) else {
+            return Err(Error::Invalid(
+                "the savepoint is gone since a rollback to an earlier one".to_owned(),
+            ));
+        };
+        self.savepoints.truncate(place + 1);
         let Some(writing) = &mut self.writing else { return Ok(()) };
         let newest = UndoPtr(writing.txn.newest_undo());
         self.shared.revert_to(newest, savepoint.undo, writing.txn.id())?;
@@ -857,6 +874,21 @@ impl Transaction {
             return Err(Error::Invalid(format!("a tree's name has 1 to {} bytes", crate::catalog::MAX_NAME)));
         }
         self.start_writing()?;
+        let before = self.newest_undo();
+        let result = self.create_tree_entry(name);
+        if result.is_err() && self.newest_undo() != before {
+            let writing = self.writing.as_ref().expect("the transaction writes");
+            self.shared.revert_to(self.newest_undo(), before, writing.txn.id())?;
+            writing.txn.set_newest_undo(before.0);
+        }
+        result
+    }
+
+    fn newest_undo(&self) -> UndoPtr {
+        self.writing.as_ref().map_or(UndoPtr::NONE, |w| UndoPtr(w.txn.newest_undo()))
+    }
+
+    fn create_tree_entry(&mut self, name: &str) -> Result<Tree> {
         let shared = Arc::clone(&self.shared);
         let id = shared.new_tree_id()?;
         // The catalog entry comes first, under the transaction's undo; its root is filled in once allocated. A crash
@@ -944,7 +976,7 @@ impl Transaction {
             return Err(Error::Invalid(message.to_owned()));
         }
         let inner = crate::tree::BulkLoader::new(BTree::new(core, &tree.root));
-        Ok(BulkLoader { inner, payload: Vec::new() })
+        Ok(BulkLoader { inner, payload: Vec::new(), page_size: core.page_size })
     }
 }
 
@@ -962,11 +994,19 @@ impl Drop for Transaction {
 pub struct BulkLoader<'t> {
     inner: crate::tree::BulkLoader<'t>,
     payload: Vec<u8>,
+    page_size: usize,
 }
 
 impl BulkLoader<'_> {
     /// Adds an entry behind all before it.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let longest = max_entry_len(self.page_size) - 1 - entry::HEADER_LEN;
+        if key.len() + value.len() > longest {
+            return Err(Error::Invalid(format!(
+                "a row of {} bytes is too long for bulk load: with this page size at most {longest} bytes fit",
+                key.len() + value.len()
+            )));
+        }
         self.payload.clear();
         // Written settled: who sees the tree at all sees every row of it.
         self.payload.push(0);
@@ -1016,9 +1056,12 @@ fn new_payload(
         (Write::Delete, _) => (TOMBSTONE, &[][..]),
         (Write::Lock, _) => {
             let current = current.expect("only a row that is there is locked");
-            (LOCK | current.flags & OVERFLOW, current.value)
+            (LOCK | EXCLUSIVE | current.flags & OVERFLOW, current.value)
         }
     };
+    // A lock outlasts later changes by the same transaction.
+    let held = current.filter(|c| c.writer == writer).map_or(0, |c| c.flags & EXCLUSIVE);
+    let flags = flags | held;
     let entry = Entry { flags: flags | VERSIONED, writer, undo, value };
     let mut payload = Vec::with_capacity(entry.encoded_len());
     entry.encode(&mut payload);

@@ -304,6 +304,11 @@ impl Stream {
         Some(Reserved { page: self.page, offset: self.offset, len })
     }
 
+    /// Whether there is a segment to append to.
+    pub(crate) fn has_segment(&self) -> bool {
+        self.segment.is_some()
+    }
+
     /// Notes that `txn` writes to this stream from now on.
     pub(crate) fn begin(&mut self, txn: TxnId) {
         self.last_used = clock::now();

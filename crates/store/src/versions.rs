@@ -12,6 +12,9 @@ use gannet_base::TxnId;
 /// Longest way through old versions that an updater shortens.
 const LINK_PAST: usize = 4;
 
+/// Stands where the dropping transaction would, for a tree whose creation was rolled back.
+pub(crate) const NEVER_CREATED: TxnId = TxnId(u64::MAX);
+
 /// Whose eyes an entry is looked at with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a> {
@@ -105,7 +108,11 @@ impl Shared {
 
     /// Fails when the reader sees that the tree was dropped. As long as it does not, the tree's pages are kept for it.
     pub(crate) fn check_tree(&self, reader: Reader<'_>, tree: &TreeRoot) -> Result<()> {
+        self.core.check_open()?;
         let dropped_by = tree.dropped_by();
+        if dropped_by == NEVER_CREATED {
+            return Err(Error::Invalid(format!("{} does not exist: its creation was rolled back", tree.id)));
+        }
         let reader = Reader { copied: true, ..reader };
         if !dropped_by.is_none() && self.sees(reader, dropped_by)? {
             return Err(Error::Invalid(format!("{} does not exist any more", tree.id)));
@@ -170,7 +177,7 @@ impl Shared {
         let Fate::Committed(csn) = self.fate(current.writer)? else { return Ok(keep) };
         if csn.is_none_or(|csn| csn <= self.registry.oldest_visible_csn()) {
             // Every snapshot, live or to come, sees this version or a newer one.
-            return Ok((current.flags & !(entry::VERSIONED | entry::LOCK), TxnId::NONE, UndoPtr::NONE));
+            return Ok((current.flags & entry::KEPT_WHEN_SETTLED, TxnId::NONE, UndoPtr::NONE));
         }
         match csn {
             Some(csn) if !reader.snapshot.sees_unasked(current.writer) => {

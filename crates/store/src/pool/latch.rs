@@ -112,6 +112,15 @@ impl Latch {
         }
     }
 
+    /// Lets go without a new version: for a holder that has changed nothing.
+    pub(crate) fn release_exclusive_unchanged(&self) {
+        let before = self.0.fetch_and(!EXCLUSIVE, Ordering::Release);
+        debug_assert!(before & EXCLUSIVE != 0);
+        if before & PARKED != 0 {
+            self.wake();
+        }
+    }
+
     #[cold]
     fn wake(&self) {
         self.0.fetch_and(!PARKED, Ordering::Relaxed);

@@ -64,6 +64,12 @@ enum State {
     Valid,
 }
 
+/// The state's bits of a frame's state word; above them stands the queue that a read in flight was given to.
+const STATE_MASK: u8 = 7;
+const QUEUE_SHIFT: u32 = 3;
+/// Most queues of a volume.
+const MAX_QUEUES: usize = 32;
+
 const STATES: [State; 6] =
     [State::Free, State::Loading, State::InFlight, State::Raw, State::Failed, State::Valid];
 
@@ -76,19 +82,21 @@ struct Frame {
     state: AtomicU8,
     referenced: AtomicBool,
     writing: AtomicBool,
-    /// Which of the volume's queues a read in flight was given to.
-    queue: AtomicU8,
     /// Next frame of the same read request.
     io_next: AtomicU32,
 }
 
 impl Frame {
     fn state(&self) -> State {
-        STATES[self.state.load(Ordering::Acquire) as usize]
+        STATES[usize::from(self.state.load(Ordering::Acquire) & STATE_MASK)]
     }
 
     fn set_state(&self, state: State) {
         self.state.store(state as u8, Ordering::Release);
+    }
+
+    fn set_in_flight(&self, queue: u8) {
+        self.state.store(State::InFlight as u8 | queue << QUEUE_SHIFT, Ordering::Release);
     }
 
     fn change_state(&self, from: State, to: State) -> bool {
@@ -174,7 +182,6 @@ impl Pool {
             state: AtomicU8::new(State::Free as u8),
             referenced: AtomicBool::new(false),
             writing: AtomicBool::new(false),
-            queue: AtomicU8::new(0),
             io_next: AtomicU32::new(NIL),
         };
         Ok(Arc::new(Pool {
@@ -331,10 +338,15 @@ impl Pool {
     }
 
     /// The page, to be read without a latch and validated afterwards.
-    pub(crate) fn optimistic(&self, volume: &Volume, id: PageId) -> Result<OptimisticPage<'_>> {
+    pub(crate) fn optimistic(
+        &self,
+        volume: &Volume,
+        id: PageId,
+        access: Access<'_>,
+    ) -> Result<OptimisticPage<'_>> {
         let key = FrameKey::new(volume.slot, id);
         loop {
-            let index = self.locate(volume, key, Access::Normal)?;
+            let index = self.locate(volume, key, access)?;
             let frame = &self.frames[index as usize];
             match frame.latch.optimistic() {
                 Some(version) if self.table.key(index) == key && frame.state() == State::Valid => {
@@ -390,10 +402,12 @@ impl Pool {
         if frame.state() == State::InFlight {
             self.wait_in_flight(volume, frame);
         }
-        let unread = frame.change_state(State::Raw, State::Loading)
-            || frame.change_state(State::Failed, State::Loading);
+        if self.adopt(index, key, State::Raw) || self.adopt(index, key, State::Failed) {
+            frame.set_state(State::Valid);
+            return Some(index);
+        }
         frame.latch.exclusive();
-        if self.table.key(index) == key && (unread || frame.state() == State::Valid) {
+        if self.table.key(index) == key && frame.state() == State::Valid {
             frame.set_state(State::Valid);
             return Some(index);
         }
@@ -424,16 +438,14 @@ impl Pool {
                 }
                 State::InFlight => self.wait_in_flight(volume, frame),
                 State::Raw => {
-                    if frame.change_state(State::Raw, State::Loading) {
-                        frame.latch.exclusive();
+                    if self.adopt(index, key, State::Raw) {
                         self.finish_load(volume, key, index)?;
                         frame.referenced.store(matches!(access, Access::Normal), Ordering::Relaxed);
                         return Ok(index);
                     }
                 }
                 State::Failed => {
-                    if frame.change_state(State::Failed, State::Loading) {
-                        frame.latch.exclusive();
+                    if self.adopt(index, key, State::Failed) {
                         // The device refused the batch; ask again alone, so that the error is this page's own.
                         self.read_page(volume, key, index)?;
                         return Ok(index);
@@ -444,9 +456,31 @@ impl Pool {
         }
     }
 
+    /// Takes over a frame whose bytes were read ahead: it is then `Loading` and latched. False when somebody else was
+    /// first, or the frame has got another page since it was found.
+    fn adopt(&self, index: u32, key: FrameKey, from: State) -> bool {
+        let frame = &self.frames[index as usize];
+        if !frame.change_state(from, State::Loading) {
+            return false;
+        }
+        frame.latch.exclusive();
+        if self.table.key(index) == key {
+            return true;
+        }
+        // Nobody else takes a frame that is `Loading`, so it is still as we found it.
+        frame.set_state(from);
+        frame.latch.release_exclusive();
+        false
+    }
+
+    /// Waits until a read ahead has come to its end, reaping the queue it was given to.
     fn wait_in_flight(&self, volume: &Volume, frame: &Frame) {
-        let queue = volume.queue(frame.queue.load(Ordering::Relaxed));
-        queue.wait_until(&mut || frame.state() != State::InFlight);
+        // State and queue are one word: a frame that goes elsewhere meanwhile shows another one.
+        let word = frame.state.load(Ordering::Acquire);
+        if word & STATE_MASK == State::InFlight as u8 {
+            let queue = volume.queue(word >> QUEUE_SHIFT);
+            queue.wait_until(&mut || frame.state.load(Ordering::Acquire) != word);
+        }
     }
 
     /// Reads a page that is not in memory. `None` when somebody else brought it meanwhile.
@@ -545,6 +579,8 @@ impl Pool {
                 return Ok(index);
             }
             self.stats.frame_waits.fetch_add(1, Ordering::Relaxed);
+            // Pages read ahead and given up by whoever asked for them come free by being reaped.
+            self.volumes.poll();
             self.volumes.ask_for_clean_frames()?;
             if start.elapsed() > FRAME_WAIT_LIMIT {
                 let message = format!("no page frame came free within {} s", FRAME_WAIT_LIMIT.as_secs());
@@ -846,8 +882,11 @@ impl<'p> OptimisticPage<'p> {
     pub(crate) fn into_exclusive(self) -> Option<ExclusivePage<'p>> {
         let latch = &self.pool.frames[self.index as usize].latch;
         latch.exclusive();
-        let guard = ExclusivePage { pool: self.pool, index: self.index, id: self.id };
-        // Releasing would move the version although nothing changed; harmless, the caller starts over anyway.
-        latch.version_is(self.version).then_some(guard)
+        if latch.version_is(self.version) {
+            return Some(ExclusivePage { pool: self.pool, index: self.index, id: self.id });
+        }
+        // Nothing was changed, and moving the version would only make others start over, too.
+        latch.release_exclusive_unchanged();
+        None
     }
 }

@@ -92,9 +92,8 @@ impl Pool {
             return None;
         }
         frame.io_next.store(NIL, Ordering::Relaxed);
-        frame.queue.store(queue, Ordering::Relaxed);
         frame.referenced.store(matches!(access, Access::Normal), Ordering::Relaxed);
-        frame.set_state(State::InFlight);
+        frame.set_in_flight(queue);
         self.table.insert(key, index, &shard);
         drop(shard);
         // From here on the frame belongs to the device, not to a latch: the version has moved, visitors see the state.

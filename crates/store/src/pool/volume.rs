@@ -40,7 +40,7 @@ pub(crate) struct Volume {
 
 impl Volume {
     pub(crate) fn new(file: Arc<dyn File>, salt: u64, queues: Vec<Arc<dyn Queue>>) -> Self {
-        assert!(!queues.is_empty() && queues.len() < 256);
+        assert!(!queues.is_empty() && queues.len() <= super::MAX_QUEUES);
         Volume {
             slot: 0,
             file,
@@ -112,6 +112,12 @@ impl Volumes {
     fn writers(&self) -> Vec<Arc<dyn CleanFrames>> {
         let slots = self.slots.lock();
         slots.iter().flatten().filter_map(|v| v.writer.read().clone()).collect()
+    }
+
+    /// Runs the completions of reads that have ended.
+    pub(super) fn poll(&self) {
+        let slots = self.slots.lock().clone();
+        slots.iter().flatten().flat_map(|v| &v.queues).for_each(|queue| queue.poll());
     }
 
     /// Asks every page writer to write. Fails when none of them can.

@@ -54,6 +54,19 @@ impl Level {
         NODE_OVERHEAD + self.lower.len() + next.len() + count * ENTRY_OVERHEAD + stored
     }
 
+    /// Bytes of the node if nothing were cut off its keys.
+    fn bytes_untruncated(&self) -> usize {
+        let stored = self.keys.len() + self.payloads.len();
+        NODE_OVERHEAD + self.lower.len() + self.ends.len() * ENTRY_OVERHEAD + stored
+    }
+
+    fn truncate(&mut self, count: usize) {
+        self.ends.truncate(count);
+        let (keys, payloads) = self.ends.last().copied().unwrap_or_default();
+        self.keys.truncate(keys as usize);
+        self.payloads.truncate(payloads as usize);
+    }
+
     fn clear(&mut self, lower: &[u8]) {
         self.keys.clear();
         self.payloads.clear();
@@ -158,10 +171,37 @@ impl<'c> BulkLoader<'c> {
         Ok(id)
     }
 
+    /// The last node of a level has no upper fence, so nothing is cut off its keys: what was collected with the prefix
+    /// cut off may be too much for it. Gives the first half away until the rest fits.
+    fn split_overfull(&mut self, level: usize) -> Result<()> {
+        while self.levels[level].bytes_untruncated() > self.tree.core.page_size {
+            let mut first = std::mem::take(&mut self.levels[level]);
+            let keep = first.ends.len() / 2;
+            let upper = match level {
+                0 => separator(first.key(keep - 1), first.key(keep)).to_vec(),
+                _ => first.key(keep).to_vec(),
+            };
+            let mut rest = Level::default();
+            for index in keep..first.ends.len() {
+                rest.push(first.key(index), first.payload(index));
+            }
+            first.truncate(keep);
+            self.levels[level] = first;
+            self.finish_node(level, Some(&upper))?;
+            rest.lower = upper;
+            self.levels[level] = rest;
+        }
+        Ok(())
+    }
+
     /// Completes the tree.
     pub(crate) fn finish(mut self) -> Result<()> {
         let mut level = 0;
-        while level + 1 < self.levels.len() {
+        loop {
+            self.split_overfull(level)?;
+            if level + 1 == self.levels.len() {
+                break;
+            }
             self.finish_node(level, None)?;
             level += 1;
         }

@@ -85,7 +85,7 @@ impl<'c> BTree<'c> {
     /// The leaf that covers `key`, for reading.
     pub(crate) fn leaf_shared(&self, key: &[u8], access: Access<'_>) -> Result<SharedPage<'c>> {
         for _ in 0..OPTIMISTIC_ATTEMPTS {
-            if let Some(leaf) = self.descend(key, 0)?
+            if let Some(leaf) = self.descend(key, 0, access)?
                 && let Some(page) = leaf.into_shared()
             {
                 if NodeRef::new(&page).level() == 0 {
@@ -101,7 +101,7 @@ impl<'c> BTree<'c> {
     pub(crate) fn leaf_exclusive(&self, key: &[u8]) -> Result<ExclusivePage<'c>> {
         loop {
             for _ in 0..OPTIMISTIC_ATTEMPTS {
-                if let Some(leaf) = self.descend(key, 0)?
+                if let Some(leaf) = self.descend(key, 0, Access::Normal)?
                     && let Some(page) = leaf.into_exclusive()
                 {
                     if self.is_node(&page, page.id())?.level() == 0 {
@@ -146,8 +146,8 @@ impl<'c> BTree<'c> {
 
     /// Goes down without latches to the node at `level` that covers `key` (or the root, when the tree is lower).
     /// `None` when something changed on the way.
-    fn descend(&self, key: &[u8], level: u8) -> Result<Option<OptimisticPage<'c>>> {
-        let mut page = self.core.pool.optimistic(&self.core.volume, self.tree.root)?;
+    fn descend(&self, key: &[u8], level: u8, access: Access<'_>) -> Result<Option<OptimisticPage<'c>>> {
+        let mut page = self.core.pool.optimistic(&self.core.volume, self.tree.root, Access::Normal)?;
         let mut page_level = self.tree.root_level.load(Ordering::Relaxed);
         if page_level <= level {
             return Ok(Some(page));
@@ -164,7 +164,8 @@ impl<'c> BTree<'c> {
             if child_level < level {
                 return Ok(Some(page));
             }
-            let next = match self.core.pool.optimistic(&self.core.volume, child) {
+            let access = if child_level == 0 { access } else { Access::Normal };
+            let next = match self.core.pool.optimistic(&self.core.volume, child, access) {
                 Ok(next) => next,
                 // The child may have been merged away while we asked for it.
                 Err(_) if !page.validate() => return Ok(None),
@@ -284,7 +285,7 @@ impl<'c> BTree<'c> {
     /// nodes. For look-ups in batches, which fetch all their leaves at once.
     pub(crate) fn leaf_id(&self, key: &[u8]) -> Result<PageId> {
         for _ in 0..OPTIMISTIC_ATTEMPTS {
-            let Some(parent) = self.descend(key, 1)? else { continue };
+            let Some(parent) = self.descend(key, 1, Access::Normal)? else { continue };
             if parent.id() == self.tree.root && self.tree.root_level.load(Ordering::Relaxed) == 0 {
                 return self.leaf_shared(key, Access::Normal).map(|leaf| leaf.id());
             }
