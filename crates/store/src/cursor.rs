@@ -182,7 +182,8 @@ impl<'t> Cursor<'t> {
             }
             let upper = upper.to_vec();
             self.load(Target::Covers(&upper), &upper)?;
-            self.slot = 0;
+            // Usually the leaf begins at `upper`; it may have been merged with the one before since.
+            self.slot = NodeRef::new(&self.leaf).search(&upper).unwrap_or_else(|slot| slot);
         }
         self.position = Position::End;
         Ok(None)
