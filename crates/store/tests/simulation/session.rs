@@ -436,7 +436,8 @@ impl Work<'_> {
         let place = Place { tree: token, key: key.clone() };
         let new = self.world.moment();
         let value = self.world.plan.value(new);
-        let kind = self.random.below(100);
+        let delete = self.random.below(100) < self.world.plan.deletes;
+        let kind = if delete { 70 } else { self.random.below(100) };
         trace(|| format!("{} ({:?}) writes {new}, kind {kind}, {} bytes", self.name, self.txn.id(), value.len()));
         let txn = &mut self.txn;
         // What is known of the row before: `Some(true)` there, `Some(false)` not there; and what is written.
