@@ -162,7 +162,8 @@ impl Shared {
         Ok(None)
     }
 
-    /// Before a catalog entry is reverted: frees the tree that it created. Nobody but the creator has ever seen it.
+    /// Before a catalog entry is reverted: frees the tree that it created, or empties the one that was loaded under it.
+    /// Nobody but the creator has ever seen it.
     fn free_created_tree(&self, catalog: &TreeRoot, at: UndoPtr, record: &UndoRecord) -> Result<()> {
         let Some(payload) = BTree::new(&self.core, catalog).get(&record.key)? else { return Ok(()) };
         let current = crate::versions::decode(&payload)?;
@@ -170,6 +171,7 @@ impl Shared {
             return Ok(());
         }
         let before = crate::catalog::decode(&record.value).map(|(id, _)| id);
+        let before_root = crate::catalog::decode(&record.value).map(|(_, root)| root);
         if record.kind == UndoKind::Delete
             && let Some(tree) = before.and_then(|id| self.find_tree(id))
         {
@@ -182,6 +184,8 @@ impl Shared {
                 }
                 self.free_tree(id)
             }
+            // The record of a bulk load: the entry stayed as it was.
+            Some((id, root)) if before_root == Some(root) => self.empty_tree(id, root),
             _ => Ok(()),
         }
     }
@@ -190,6 +194,15 @@ impl Shared {
     pub(crate) fn free_tree(&self, id: TreeId) -> Result<()> {
         self.trees.lock().remove(&id);
         self.core.space.free_tree(&self.core, id)
+    }
+
+    /// Makes a tree that nobody else can see an empty leaf again.
+    fn empty_tree(&self, id: TreeId, root: PageId) -> Result<()> {
+        let mut mtr = Mtr::new(&self.core);
+        let part = mtr.latch(root)?;
+        BTree::format_root(&mut mtr, part, id, self.core.page_size);
+        mtr.commit()?;
+        self.core.space.free_but(&self.core, id, root)
     }
 
     /// The tree that an entry of the catalog describes.

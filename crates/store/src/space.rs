@@ -184,11 +184,16 @@ impl Space {
 
     /// Gives back everything that belongs to `tree`, in mini-transactions that fit the log.
     pub(crate) fn free_tree(&self, core: &Core, tree: TreeId) -> Result<()> {
+        self.free_but(core, tree, PageId::NONE)
+    }
+
+    /// The same, except for page `keep`.
+    pub(crate) fn free_but(&self, core: &Core, tree: TreeId, keep: PageId) -> Result<()> {
         for group in 0..self.groups() {
             let mut freed = FREED_AT_ONCE;
             while freed == FREED_AT_ONCE {
                 let mut mtr = Mtr::new(core);
-                freed = mtr.allocations().free_some(group, tree)?;
+                freed = mtr.allocations().free_some(group, tree, keep)?;
                 mtr.commit()?;
             }
         }
@@ -307,15 +312,20 @@ impl<'c> Allocations<'c> {
         Ok(())
     }
 
-    /// Frees extents of `tree` in a group, at most [`FREED_AT_ONCE`]; says how many.
-    fn free_some(&mut self, group: u64, tree: TreeId) -> Result<usize> {
+    /// Frees extents of `tree` in a group, at most [`FREED_AT_ONCE`], except for page `keep`; says how many.
+    fn free_some(&mut self, group: u64, tree: TreeId, keep: PageId) -> Result<usize> {
         let per_group = extents_per_group(self.core.page_size);
         let map = self.map(group)?;
         let map = &self.maps[map];
-        let owned = (0..per_group).filter(|&i| map.extent(i).owner == tree);
+        let kept = Extent { used: 1 << (keep.0 % EXTENT_PAGES), owner: tree };
+        let left = |index| {
+            let keeps = !keep.is_none() && group * per_group + index == keep.0 / EXTENT_PAGES;
+            if keeps { kept } else { Extent::FREE }
+        };
+        let owned = (0..per_group).filter(|&i| map.extent(i).owner == tree && map.extent(i) != left(i));
         let owned: Vec<u64> = owned.take(FREED_AT_ONCE).collect();
         for &index in &owned {
-            self.edit(group * per_group + index, |extent| *extent = Extent::FREE)?;
+            self.edit(group * per_group + index, |extent| *extent = left(index))?;
         }
         Ok(owned.len())
     }

@@ -975,6 +975,10 @@ impl Transaction {
             let message = "bulk load fills an empty tree that the same transaction has created";
             return Err(Error::Invalid(message.to_owned()));
         }
+        // The rows have no undo of their own. Reverting this record, which changes nothing, empties the tree.
+        let entry = crate::catalog::encode(tree.id(), tree.root.root);
+        self.write(&Arc::clone(&self.shared.catalog), &tree.name, Write::Update(&entry))?;
+        let core = &*self.shared.core;
         let inner = crate::tree::BulkLoader::new(BTree::new(core, &tree.root));
         Ok(BulkLoader { inner, payload: Vec::new(), page_size: core.page_size })
     }

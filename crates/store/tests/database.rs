@@ -312,6 +312,23 @@ fn bulk_loaded_trees_read_like_filled_ones() {
 }
 
 #[test]
+fn a_savepoint_takes_back_a_bulk_load() {
+    let disk = SimDisk::new(8);
+    let db = create(&disk);
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    let savepoint = txn.savepoint();
+    let rows: BTreeMap<_, _> = (0..5_000).map(|i| (key(i), value(i, 0))).collect();
+    txn.bulk_load(&tree, rows.iter().map(|(k, v)| (k.as_slice(), v.as_slice()))).unwrap();
+    txn.rollback_to(savepoint).unwrap();
+    assert_eq!(txn.get(&tree, &key(7)).unwrap(), None);
+    txn.put(&tree, &key(7), b"7").unwrap();
+    txn.commit().unwrap();
+    assert_eq!(contents(&db, "t").len(), 1);
+    assert!(db.check().unwrap().findings.is_empty());
+}
+
+#[test]
 fn writers_of_one_row_wait_and_deadlocks_are_found() {
     let disk = SimDisk::new(9);
     let db = Arc::new(create(&disk));

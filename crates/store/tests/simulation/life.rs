@@ -139,32 +139,39 @@ fn create(plan: &Plan, random: &mut Generator, summary: &mut Summary) -> (SimDis
     }
 }
 
-/// Crashes at the start, as often as the seed says; gives a disk on which the next start goes through.
+/// Crashes and failures at the start, as often as the seed says; gives a disk on which the next start goes through.
 fn reopen_until(plan: &Plan, mut disk: SimDisk, random: &mut Generator, summary: &mut Summary) -> SimDisk {
     while random.one_in(2) {
-        let within = 1 << (2 + random.below(8));
-        disk.crash_after(1 + random.below(within));
+        let mut power = false;
+        if random.one_in(3) {
+            let (faults, with_power) = plan.faults(random);
+            trace(|| format!("a start with {faults:?}"));
+            disk.set_faults(faults);
+            power = with_power;
+        } else {
+            let within = 1 << (2 + random.below(8));
+            disk.crash_after(1 + random.below(within));
+        }
+        let trouble = |disk: &SimDisk| disk.is_crashed() || !disk.injected().is_empty();
         match engine(plan, &disk).open(Path::new(PATH), &plan.open) {
-            Ok(db) => {
-                let clean = random.one_in(2);
-                trace(|| format!("a short life, clean {clean}"));
-                if clean {
-                    let closed = db.close();
-                    assert!(closed.is_ok() || disk.is_crashed(), "close: {closed:?}");
-                } else {
-                    drop(db);
-                }
+            Ok(db) if random.one_in(2) => {
+                let closed = db.close();
+                trace(|| format!("a short life: {closed:?}"));
+                assert!(closed.is_ok() || trouble(&disk), "close: {closed:?}");
             }
+            Ok(db) => drop(db),
             Err(error) => {
-                assert!(disk.is_crashed(), "open: {error}");
-                trace(|| format!("crashed in the start: {error}"));
+                trace(|| format!("no start: {error}"));
+                let sound = matches!(error, Error::Io(_) | Error::NoSpace(_) | Error::Poisoned(_));
+                assert!(sound && trouble(&disk), "open: {error:?}");
             }
         }
-        if disk.is_crashed() {
+        if disk.is_crashed() || power {
             summary.crashes += 1;
             disk = disk.crash_image(random.next_u64());
         }
         disk.cancel_crash();
+        disk.set_faults(Faults::default());
     }
     disk
 }

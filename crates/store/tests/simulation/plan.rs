@@ -25,6 +25,8 @@ pub struct Plan {
     pub long_max: u64,
     pub initial_rows: u64,
     pub trees: u64,
+    /// Percent of the writes that remove a row, on top of the usual ones.
+    pub deletes: u64,
 }
 
 /// What goes wrong in one life of the database.
@@ -66,7 +68,7 @@ impl Plan {
             },
             epochs: 2 + random.below(4),
             sessions: 1 + random.below(5),
-            transactions: 4 + random.below(24),
+            transactions: if random.one_in(6) { 100 } else { 4 + random.below(24) },
             operations: pick(random, &[3, 8, 8, 20, 80]),
             keys,
             key_padding: pick(random, &[0, 0, 20, 400]),
@@ -75,42 +77,46 @@ impl Plan {
             long_max: pick(random, &[20_000, 60_000, 400_000]),
             initial_rows: if large { keys } else { random.below(keys) },
             trees: 1 + random.below(4),
+            deletes: pick(random, &[0, 0, 30, 60]),
         }
     }
 
     pub fn trouble(&self, random: &mut Generator) -> Trouble {
         let io = |random: &mut Generator| {
-            let within = 1 << (3 + random.below(9));
+            let within = 1 << (3 + random.below(11));
             1 + random.below(within)
         };
         match random.below(10) {
             0..=1 => Trouble::None,
             2..=6 => Trouble::Crash(io(random)),
             _ => {
-                let mut faults = Faults {
-                    short_read: Chance::OneIn(5),
-                    latency_spike: Chance::OneIn(40),
-                    ..Faults::default()
-                };
-                let mut power = random.one_in(2);
-                let often = Chance::OneIn(20 << random.below(6));
-                match random.below(5) {
-                    0 => faults.read_error = often,
-                    1 => faults.write_error = often,
-                    2 => {
-                        faults.sync_error = often;
-                        // What a failed sync left in the cache looks durable and is not: only a power cut tells.
-                        power = true;
-                    }
-                    3 => faults.no_space = Chance::OneIn(1 + random.below(8)),
-                    _ => {}
-                }
-                if random.one_in(3) {
-                    faults.only = Some(if random.one_in(2) { ".log" } else { ".gnt" }.to_owned());
-                }
+                let (faults, power) = self.faults(random);
                 Trouble::Faults { faults, power }
             }
         }
+    }
+
+    /// Something that fails now and then, and whether the machine goes down with it.
+    pub fn faults(&self, random: &mut Generator) -> (Faults, bool) {
+        let mut faults =
+            Faults { short_read: Chance::OneIn(5), latency_spike: Chance::OneIn(40), ..Faults::default() };
+        let mut power = random.one_in(2);
+        let often = Chance::OneIn(5 << random.below(8));
+        match random.below(5) {
+            0 => faults.read_error = often,
+            1 => faults.write_error = often,
+            2 => {
+                faults.sync_error = often;
+                // What a failed sync left in the cache looks durable and is not: only a power cut tells.
+                power = true;
+            }
+            3 => faults.no_space = Chance::OneIn(1 + random.below(8)),
+            _ => {}
+        }
+        if random.one_in(3) {
+            faults.only = Some(if random.one_in(2) { ".log" } else { ".gnt" }.to_owned());
+        }
+        (faults, power)
     }
 
     /// The key with this number.

@@ -96,9 +96,7 @@ struct Work<'w> {
     own: BTreeMap<Place, (u64, Option<u64>)>,
     /// Trees opened by name, with their tokens.
     trees: BTreeMap<String, (Tree, u64)>,
-    savepoints: Vec<(Savepoint, BTreeMap<Place, (u64, Option<u64>)>, u64)>,
-    /// Bulk loads so far: they are not reverted by a savepoint.
-    loads: u64,
+    savepoints: Vec<(Savepoint, BTreeMap<Place, (u64, Option<u64>)>)>,
     /// Of the snapshot, under `REPEATABLE READ`.
     seen: Vec<Observation>,
     taken: Option<(u64, u64)>,
@@ -140,7 +138,6 @@ fn transaction(world: &World, random: &mut Generator, name: String) -> Step {
         own: BTreeMap::new(),
         trees: BTreeMap::new(),
         savepoints: Vec::new(),
-        loads: 0,
         seen: Vec::new(),
         taken: None,
         begun: world.moment(),
@@ -264,6 +261,9 @@ impl Work<'_> {
         self.wrote(CATALOG, name.as_bytes(), Some(token));
         let tag = self.world.plan.short_value(token);
         if self.random.one_in(2) {
+            if self.random.one_in(3) {
+                self.load_in_vain(&created)?;
+            }
             let count = self.random.below(self.world.plan.keys);
             let mut rows = BTreeMap::new();
             for number in 0..count {
@@ -275,7 +275,6 @@ impl Work<'_> {
             let loaded =
                 self.txn.bulk_load(&created, values.iter().map(|(k, v)| (k.as_slice(), v.as_slice())));
             self.sorted("bulk load", loaded)?;
-            self.loads += 1;
             rows.iter().for_each(|(key, token)| self.wrote(token_of(&rows), key, Some(*token)));
         } else {
             let put = self.txn.put(&created, TAG, &tag);
@@ -284,6 +283,26 @@ impl Work<'_> {
         }
         self.trees.insert(name, (created, token));
         Ok(())
+    }
+
+    /// A load that is taken back to a savepoint, finished or not.
+    fn load_in_vain(&mut self, tree: &Tree) -> Step {
+        let savepoint = self.txn.savepoint();
+        let mut keys: Vec<_> =
+            (0..self.random.below(self.world.plan.keys)).map(|i| self.world.plan.key(i)).collect();
+        keys.sort();
+        let finish = self.random.one_in(2);
+        let load = |txn: &mut Transaction| {
+            let mut loader = txn.bulk_loader(tree)?;
+            for key in &keys {
+                loader.push(key, &[7; 100])?;
+            }
+            if finish { loader.finish() } else { Ok(()) }
+        };
+        let loaded = load(&mut self.txn);
+        self.sorted("load in vain", loaded)?;
+        let done = self.txn.rollback_to(savepoint);
+        self.sorted("take back a load", done)
     }
 
     fn drop_tree(&mut self) -> Step {
@@ -314,7 +333,7 @@ impl Work<'_> {
             0 => return self.create_tree(),
             1 if self.random.one_in(3) => return self.drop_tree(),
             2..=6 => {
-                let taken = (self.txn.savepoint(), self.own.clone(), self.loads);
+                let taken = (self.txn.savepoint(), self.own.clone());
                 self.savepoints.push(taken);
                 return Ok(());
             }
@@ -340,10 +359,7 @@ impl Work<'_> {
             return Ok(());
         }
         let index = self.random.below(self.savepoints.len() as u64) as usize;
-        let (savepoint, own, loads) = self.savepoints[index].clone();
-        if loads != self.loads {
-            return Ok(());
-        }
+        let (savepoint, own) = self.savepoints[index].clone();
         self.savepoints.truncate(index + 1);
         trace(|| format!("{}: rollback to {savepoint:?}", self.name));
         let done = self.txn.rollback_to(savepoint);
@@ -427,7 +443,8 @@ impl Work<'_> {
         let place = Place { tree: token, key: key.clone() };
         let new = self.world.moment();
         let value = self.world.plan.value(new);
-        let kind = self.random.below(100);
+        let delete = self.random.below(100) < self.world.plan.deletes;
+        let kind = if delete { 70 } else { self.random.below(100) };
         trace(|| {
             format!("{} ({:?}) writes {new}, kind {kind}, {} bytes", self.name, self.txn.id(), value.len())
         });
