@@ -7,14 +7,18 @@ use crate::{Error, Result};
 use gannet_base::clock;
 use gannet_base::memory::Budget;
 use gannet_base::sync::Mutex;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Share of `wal_limit`, in percent, from which on writers are slowed.
 const SLOW_FROM: u64 = 75;
 /// Pause of a writer just below `wal_limit`.
 const LONGEST_PAUSE: Duration = Duration::from_millis(4);
+
+/// How often, and after what pause, a writer looks whether a checkpoint has freed log segments on a full disk.
+const FULL_DISK_ATTEMPTS: usize = 20;
+const FULL_DISK_PAUSE: Duration = Duration::from_millis(25);
 
 /// The switch that ends all changes after a failure that cannot be undone.
 #[derive(Debug, Default)]
@@ -57,6 +61,8 @@ pub(crate) struct Core {
     pub(crate) max_record_len: usize,
     /// Bytes of log that redo may have to go through after a crash.
     pub(crate) wal_limit: u64,
+    /// Why the database takes no changes, although nothing failed since it was opened.
+    read_only: OnceLock<String>,
     builders: Mutex<Vec<GroupBuilder>>,
 }
 
@@ -82,6 +88,7 @@ impl Core {
             page_size,
             max_record_len,
             wal_limit,
+            read_only: OnceLock::new(),
             builders: Mutex::default(),
         }
     }
@@ -98,16 +105,47 @@ impl Core {
         }
     }
 
-    /// Called by writers before a change, without latches: slows them as the log nears its limit, so that the
-    /// checkpoint keeps up and nobody is ever stopped for long.
+    /// From now on the database takes no changes.
+    pub(crate) fn set_read_only(&self, why: String) {
+        let _ = self.read_only.set(why);
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.read_only.get().is_some()
+    }
+
+    /// Makes the next segment ready; where the disk is full, by a checkpoint that sets old ones free.
+    fn make_log_room(&self) -> Result<()> {
+        let mut result = self.log.prepare();
+        for _ in 0..FULL_DISK_ATTEMPTS {
+            if !matches!(result, Err(Error::NoSpace(_))) {
+                break;
+            }
+            self.poison.check()?;
+            self.volume.shorten_log();
+            clock::sleep(FULL_DISK_PAUSE);
+            result = self.log.prepare();
+        }
+        result
+    }
+
+    /// Called by writers before a change, without latches: refuses what cannot be carried through, and slows writers as
+    /// the log nears its limit, so that the checkpoint keeps up and nobody is ever stopped for long.
     pub(crate) fn throttle(&self) -> Result<()> {
         self.poison.check()?;
+        if let Some(why) = self.read_only.get() {
+            return Err(Error::Damaged(format!("the database is open for reading only: {why}")));
+        }
+        // Where no segment can be made ready (a full disk), the rest of the last one is left to commits and rollbacks.
+        if self.log.room() < self.log.segment_size() / 2 {
+            self.make_log_room()?;
+        }
         let slow_from = self.wal_limit * SLOW_FROM / 100;
         let mut used = self.log.used_bytes();
         if used <= slow_from {
             return Ok(());
         }
-        // The pause grows linearly from nothing to its longest at the limit; behind it, wait for the checkpoint.
+        // The pause grows from nothing to its longest at the limit; behind it, wait for the checkpoint.
         let share = (used - slow_from) as f64 / (self.wal_limit - slow_from) as f64;
         clock::sleep(LONGEST_PAUSE.mul_f64(share.min(1.0).powi(2)));
         while used > self.wal_limit {

@@ -208,7 +208,8 @@ impl<'t> Cursor<'t> {
             }
             let upper = upper.to_vec();
             self.load(Target::Covers(&upper), &upper)?;
-            self.slot = 0;
+            // Usually the leaf begins at `upper`; after a merge it begins before.
+            self.slot = NodeRef::new(&self.leaf).search(&upper).unwrap_or_else(|s| s);
         }
         self.position = Position::End;
         Ok(None)

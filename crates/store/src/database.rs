@@ -23,7 +23,7 @@ use crate::mtr::Mtr;
 use crate::page::{self, PageKind};
 use crate::pool::{Access, Pool, ScanRing, Volume};
 use crate::recovery::ChainRedo;
-use crate::shared::{CATALOG, FIRST_USER_TREE, STATUS, Shared, Streams, UNDO_DIRECTORY};
+use crate::shared::{CATALOG, FIRST_USER_TREE, NEXT_TREE_KEY, STATUS, Shared, Streams, UNDO_DIRECTORY};
 use crate::space::{self, SYSTEM, Space};
 use crate::transaction::{Transaction, TransactionOptions};
 use crate::tree::{BTree, TreeRoot};
@@ -406,6 +406,15 @@ impl Database {
             core.log.flush_to(core.log.end())?;
             keeper.meta.lock().write(&*file)?;
         }
+        if !new {
+            // The last group says where the used part of the file ends, behind which space is kept for rollbacks.
+            match core.space.learn(&core, groups - 1) {
+                Err(error @ (Error::Damaged(_) | Error::NeverWritten(_))) => {
+                    core.set_read_only(format!("a space map is damaged: {error}"));
+                }
+                other => other?,
+            }
+        }
         let shared = Self::share(engine, &core, &meta, &writer, aftermath.highest_txn)?;
         let mut database = Database {
             engine: engine.clone(),
@@ -475,15 +484,25 @@ impl Database {
         if let Some(redo) = redo {
             self.redo_all(&redo)?;
             (self.report.redone_pages, self.report.applied_changes) = redo.progress();
-            if self.report.damaged_pages.is_empty() {
+            if let Some(first) = self.report.damaged_pages.first() {
+                // The log that these pages lack must stay, so nothing more can be logged: look, save, restore.
+                let count = self.report.damaged_pages.len();
+                let why =
+                    format!("{count} pages could not be brought up to date from the log, the first: {first}");
+                self.shared.core.set_read_only(why);
+            } else {
                 self.volume.set_redo(None);
                 self.shared.writer.set_floor(None);
             }
         }
+        self.report.losers = losers.len() as u64;
+        if self.shared.core.is_read_only() {
+            // Readers step over the losers' changes through undo.
+            return Ok(());
+        }
         for loser in &losers {
             self.shared.finish_revert(loser, true)?;
         }
-        self.report.losers = losers.len() as u64;
         self.report.log_bytes = aftermath.end.0.saturating_sub(self.keeper.meta.lock().redo_from.0);
         let shared = Arc::clone(&self.shared);
         self.threads.push(thread::spawn("gannet-background", move || shared.run_background()));
@@ -515,44 +534,43 @@ impl Database {
     /// Notes every tree of the catalog, dropped and created ones in any state included.
     fn load_trees(&self) -> Result<()> {
         let catalog = BTree::new(&self.shared.core, &self.shared.catalog);
-        let mut highest = FIRST_USER_TREE - 1;
         let mut from = Vec::new();
         while let Some((key, payload)) = catalog.first_from(&from)? {
             let entry = crate::versions::decode(&payload)?;
-            if let Some((id, root)) = crate::catalog::decode(entry.value) {
-                highest = highest.max(id.0);
-                if !root.is_none() {
-                    self.shared.tree_root(id, root);
-                }
+            if let Some((id, root)) = crate::catalog::decode(entry.value)
+                && !root.is_none()
+            {
+                self.shared.tree_root(id, root);
             }
             // The version before may be another tree of the same name, which a rollback brings back.
             if entry.flags & entry::VERSIONED != 0 {
-                highest = highest.max(self.load_previous(&entry)?);
+                self.load_previous(&entry)?;
             }
             from = key;
             from.push(0);
         }
-        *self.shared.next_tree.lock() = highest + 1;
+        let stored = BTree::new(&self.shared.core, &self.shared.status).get(NEXT_TREE_KEY)?;
+        if let Some(next) = stored.and_then(|bytes| bytes.try_into().ok()) {
+            *self.shared.next_tree.lock() = u64::from_le_bytes(next) as u32;
+        }
         Ok(())
     }
 
-    fn load_previous(&self, entry: &entry::Entry<'_>) -> Result<u32> {
-        let mut highest = 0;
+    fn load_previous(&self, entry: &entry::Entry<'_>) -> Result<()> {
         let mut undo = entry.undo;
         let open: Vec<TxnId> =
             self.shared.core.log.open_transactions().into_iter().map(|(id, _)| id).collect();
         let mut writer = entry.writer;
         while open.contains(&writer) && !undo.is_none() {
             let record = crate::undo::read(&self.shared.core, undo)?;
-            if let Some((id, root)) = crate::catalog::decode(&record.value) {
-                highest = highest.max(id.0);
-                if !root.is_none() {
-                    self.shared.tree_root(id, root);
-                }
+            if let Some((id, root)) = crate::catalog::decode(&record.value)
+                && !root.is_none()
+            {
+                self.shared.tree_root(id, root);
             }
             (writer, undo) = (record.previous_writer, record.previous_undo);
         }
-        Ok(highest)
+        Ok(())
     }
 
     /// Where the database is.

@@ -4,7 +4,7 @@ use crate::database::Database;
 use crate::page::PAGE_SIZES;
 use crate::pool::{MIN_FRAMES, Pool};
 use crate::{Error, Result};
-use gannet_base::memory::Budget;
+use gannet_base::memory::{Budget, Charge, Purpose};
 use gannet_base::sync::Mutex;
 use gannet_base::units::format_size;
 use gannet_io::{Disk, ModeRequest, RealDisk, RealOptions};
@@ -90,7 +90,8 @@ impl Default for OpenOptions {
 pub struct Engine {
     disk: Arc<dyn Disk>,
     budget: Budget,
-    pool: Arc<Mutex<Option<Arc<Pool>>>>,
+    /// One pool for each page size in use.
+    pools: Arc<Mutex<Vec<Arc<Pool>>>>,
 }
 
 impl Engine {
@@ -108,7 +109,7 @@ impl Engine {
                 format_size(MIN_MEMORY)
             )));
         }
-        Ok(Engine { disk, budget: Budget::new(options.memory), pool: Arc::default() })
+        Ok(Engine { disk, budget: Budget::new(options.memory), pools: Arc::default() })
     }
 
     /// The memory budget: its limit, what is used, and for what.
@@ -121,6 +122,43 @@ impl Engine {
         &self.disk
     }
 
+    /// Memory for a running operation (a sort, a hash table), charged to the budget until dropped. Page frames make
+    /// room where the budget has none, and get it back afterwards.
+    pub fn work_memory(&self, bytes: u64) -> Result<WorkMemory> {
+        let mut lent = Vec::new();
+        let charge = loop {
+            match self.budget.charge(Purpose::Work, bytes) {
+                Ok(charge) => break charge,
+                Err(refusal) => {
+                    let missing = refusal.requested - (refusal.limit - refusal.used).min(refusal.requested);
+                    if !self.lend_frames(missing, &mut lent)? {
+                        take_back(&lent);
+                        return Err(refusal.into());
+                    }
+                }
+            }
+        };
+        Ok(WorkMemory { charge: Some(charge), lent })
+    }
+
+    /// Has the pools give up `bytes`, the largest one first; false when they have no more to give.
+    fn lend_frames(&self, bytes: u64, lent: &mut Vec<(Arc<Pool>, usize)>) -> Result<bool> {
+        let mut pools = self.pools.lock().clone();
+        pools.sort_by_key(|pool| std::cmp::Reverse(pool.charged_bytes()));
+        let mut left = bytes;
+        for pool in pools {
+            let given = pool.give_memory((left as usize).div_ceil(pool.page_size()))?;
+            left = left.saturating_sub((given * pool.page_size()) as u64);
+            if given > 0 {
+                lent.push((pool, given));
+            }
+            if left == 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Creates a database; `path` must not exist. Its log lies beside it, in a folder with `-wal` appended.
     pub fn create(&self, path: &Path, create: &CreateOptions, open: &OpenOptions) -> Result<Database> {
         Database::create(self, path, create, open)
@@ -131,34 +169,94 @@ impl Engine {
         Database::open(self, path, options)
     }
 
-    /// The page frames. They are made for the first database's page size, and later ones have to have the same.
+    /// The page frames of a page size. The first pool gets all memory meant for pages; one for another page size is
+    /// made with half of what the others have.
     pub(crate) fn pool(&self, page_size: usize) -> Result<Arc<Pool>> {
         if !PAGE_SIZES.contains(&page_size) {
             let message = format!("a page size of {page_size} is not possible: choose one of {PAGE_SIZES:?}");
             return Err(Error::Invalid(message));
         }
-        let mut pool = self.pool.lock();
-        if let Some(pool) = &*pool {
-            if pool.page_size() == page_size {
-                return Ok(Arc::clone(pool));
-            }
-            return Err(Error::Invalid(format!(
-                "this engine's frames hold pages of {} bytes, the database has {page_size}: open it in an engine of \
-                 its own",
-                pool.page_size()
-            )));
+        let mut pools = self.pools.lock();
+        if let Some(pool) = pools.iter().find(|pool| pool.page_size() == page_size) {
+            return Ok(Arc::clone(pool));
         }
         let limit = self.budget.limit();
         let share = limit - (limit / 8).max(OTHER_MIN.min(limit * 3 / 4));
-        let frames = Pool::frames_for(share, page_size);
+        let bytes = if pools.is_empty() { share } else { share / (pools.len() as u64 + 1) };
+        let frames = Pool::frames_for(bytes, page_size);
         if frames < MIN_FRAMES {
             return Err(Error::Invalid(format!(
-                "a memory budget of {} holds only {frames} pages of {page_size} bytes; at least {MIN_FRAMES} are needed",
+                "a memory budget of {} has room for only {frames} pages of {page_size} bytes; at least {MIN_FRAMES} \
+                 are needed",
                 format_size(limit)
             )));
         }
-        let made = Pool::new(page_size, frames, &self.budget)?;
-        *pool = Some(Arc::clone(&made));
+        for other in pools.iter() {
+            other.give_memory(other.active_frames() / (pools.len() + 1))?;
+        }
+        let made = Pool::new(
+            page_size,
+            frames.min(Pool::frames_for(share - self.page_memory(&pools), page_size)),
+            &self.budget,
+        )?;
+        pools.push(Arc::clone(&made));
         Ok(made)
+    }
+
+    fn page_memory(&self, pools: &[Arc<Pool>]) -> u64 {
+        pools.iter().map(|pool| pool.charged_bytes()).sum()
+    }
+}
+
+/// Memory of a running operation, see [`Engine::work_memory`].
+#[derive(Debug)]
+pub struct WorkMemory {
+    charge: Option<Charge>,
+    /// Frames given up for it.
+    lent: Vec<(Arc<Pool>, usize)>,
+}
+
+impl WorkMemory {
+    /// Bytes held.
+    pub fn bytes(&self) -> u64 {
+        self.charge.as_ref().map_or(0, Charge::bytes)
+    }
+}
+
+impl Drop for WorkMemory {
+    fn drop(&mut self) {
+        // The charge goes first: the frames take its place in the budget.
+        self.charge = None;
+        take_back(&self.lent);
+    }
+}
+
+fn take_back(lent: &[(Arc<Pool>, usize)]) {
+    for (pool, frames) in lent {
+        pool.take_memory(*frames);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gannet_io::sim::SimDisk;
+
+    #[test]
+    fn pools_of_several_page_sizes_share_one_budget() {
+        let engine =
+            Engine::with_disk(Arc::new(SimDisk::new(1)), &EngineOptions { memory: 32 << 20 }).unwrap();
+        let first = engine.pool(8192).unwrap();
+        let before = first.active_frames();
+        let second = engine.pool(32768).unwrap();
+        assert!(first.active_frames() <= before / 2 + 1 && second.active_frames() > 200);
+        assert!(engine.budget().used_for(Purpose::Pool) <= 28 << 20);
+        let used = engine.budget().used_for(Purpose::Pool);
+        let work = engine.work_memory(10 << 20).unwrap();
+        assert!(work.bytes() == 10 << 20 && engine.budget().used() <= 32 << 20);
+        assert!(engine.budget().used_for(Purpose::Pool) < used);
+        assert!(engine.work_memory(31 << 20).unwrap_err().to_string().contains("work"));
+        drop(work);
+        assert_eq!(engine.budget().used_for(Purpose::Pool), used);
     }
 }

@@ -33,7 +33,7 @@ mod writeback;
 
 pub use cursor::Cursor;
 pub use database::{Database, DatabaseStats, RestartReport};
-pub use engine::{CreateOptions, Engine, EngineOptions, OpenOptions};
+pub use engine::{CreateOptions, Engine, EngineOptions, OpenOptions, WorkMemory};
 pub use error::{Error, Result};
 pub use transaction::{
     BulkLoader, Canceller, Durability, Isolation, LockMode, Savepoint, Transaction, TransactionOptions, Tree,

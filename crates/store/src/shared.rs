@@ -27,6 +27,9 @@ pub(crate) const UNDO_DIRECTORY: TreeId = TreeId(3);
 /// The first number a user's tree gets.
 pub(crate) const FIRST_USER_TREE: u32 = 16;
 
+/// Where the status tree keeps the next tree's number: behind the keys of all transactions, which have 8 bytes.
+pub(crate) const NEXT_TREE_KEY: &[u8] = &[0xFF; 9];
+
 /// Undo streams nobody writes to now, and complete segments that wait for the horizon.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
@@ -70,6 +73,19 @@ impl Streams {
 }
 
 impl Shared {
+    /// A number no tree has ever had: the pages of a dropped tree are found by it until sweep has freed them.
+    pub(crate) fn new_tree_id(&self) -> Result<TreeId> {
+        let mut next = self.next_tree.lock();
+        let id = *next;
+        if id >= u32::MAX - 1 {
+            return Err(crate::Error::Invalid("the database has used up its tree numbers".to_owned()));
+        }
+        // Not taken back when the creation is.
+        BTree::new(&self.core, &self.status).put(NEXT_TREE_KEY, &u64::from(id + 1).to_le_bytes())?;
+        *next = id + 1;
+        Ok(TreeId(id))
+    }
+
     /// A stream for a transaction that begins to write.
     pub(crate) fn take_stream(&self) -> Stream {
         let mut streams = self.streams.lock();
@@ -77,7 +93,8 @@ impl Shared {
             return stream;
         }
         streams.next += 1;
-        Stream::new(streams.next, 0)
+        // The sequence begins at a log position: no segment of an earlier life had that number.
+        Stream::new(streams.next, self.core.log.end().0)
     }
 
     pub(crate) fn give_stream(&self, stream: Stream) {

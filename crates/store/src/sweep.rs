@@ -59,7 +59,11 @@ impl Shared {
                 self.core.space.learn(&self.core, learned)?;
                 learned += 1;
             }
-            self.sweep(STREAM_IDLE)?;
+            match self.sweep(STREAM_IDLE) {
+                // On a full disk garbage waits until there is room for the log that removing it takes.
+                Ok(_) | Err(crate::Error::NoSpace(_)) => {}
+                Err(error) => return Err(error),
+            }
         }
     }
 
@@ -177,11 +181,16 @@ impl Shared {
             let Some((first, _)) = tree.first_from(&[])? else { return Ok(()) };
             let leaf = tree.leaf_exclusive(&first)?;
             let node = NodeRef::new(&leaf);
-            let dead = node.search(&limit[..]).unwrap_or_else(|slot| slot);
+            let all_dead = node.upper_fence().is_some_and(|upper| upper <= &limit[..]);
+            let dead = if all_dead {
+                node.count()
+            } else if node.covers(&limit) {
+                node.search(&limit).unwrap_or_else(|slot| slot)
+            } else {
+                0
+            };
             // A few at a time are not worth a log record: wait until a quarter of the leaf is dead.
-            let covers_limit = node.covers(&limit);
-            let dead = if covers_limit { dead } else { node.count() };
-            if dead == 0 || (covers_limit && dead * 4 < node.count().max(64)) {
+            if dead == 0 || (!all_dead && dead * 4 < node.count().max(64)) {
                 return Ok(());
             }
             let image = without_first(node, dead);
@@ -193,7 +202,7 @@ impl Shared {
             if underfull {
                 tree.shrink(&first)?;
             }
-            if covers_limit {
+            if !all_dead {
                 return Ok(());
             }
         }

@@ -28,7 +28,7 @@ use crate::txn::registry::{self, Owner, Snapshot};
 use crate::undo::{Reserved, Stream, UndoKind, UndoRecord};
 use crate::versions::{Fate, Reader, Seen, decode};
 use crate::{Error, Result, overflow};
-use gannet_base::{PageId, TreeId, TxnId};
+use gannet_base::{PageId, TreeId, TxnId, clock};
 use gannet_io::Class;
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -38,6 +38,8 @@ use std::time::Duration;
 
 /// Pages kept for the rollback of each writing transaction.
 const ROLLBACK_PAGES: u64 = 16;
+/// How long a wait for a row goes on before it looks whether the database has failed.
+const WAIT_SLICE: Duration = Duration::from_secs(1);
 /// Keys of a multi-get whose pages are fetched as one batch.
 const FETCH_AT_ONCE: usize = 512;
 
@@ -408,8 +410,24 @@ impl Transaction {
         Ok(())
     }
 
-    /// Changes one entry. Says whether the key was there.
+    /// Changes one entry. Says whether the key was there. What did not come to its end is taken back.
     fn write(&mut self, root: &Arc<TreeRoot>, key: &[u8], write: Write<'_>) -> Result<bool> {
+        let (undo, changes) = (self.newest_undo(), self.changes);
+        let result = self.write_entry(root, key, write);
+        if self.changes == changes && self.newest_undo() != undo {
+            // A long value was stored, and no entry came to refer to it.
+            let writing = self.writing.as_ref().expect("the transaction writes");
+            self.shared.revert_to(self.newest_undo(), undo, writing.txn.id())?;
+            writing.txn.set_newest_undo(undo.0);
+        }
+        result
+    }
+
+    fn newest_undo(&self) -> UndoPtr {
+        self.writing.as_ref().map_or(UndoPtr::NONE, |w| UndoPtr(w.txn.newest_undo()))
+    }
+
+    fn write_entry(&mut self, root: &Arc<TreeRoot>, key: &[u8], write: Write<'_>) -> Result<bool> {
         let shared = Arc::clone(&self.shared);
         let core = &*shared.core;
         let btree = BTree::new(core, root);
@@ -523,11 +541,21 @@ impl Transaction {
         let own = reader.own;
         let Some(current) = current else { return Ok(Found::Free { exists: false }) };
         if current.writer != own {
-            if self.shared.fate(current.writer)? == Fate::Running {
-                // Ended meanwhile: look again at once.
-                return Ok(Found::Wait(self.shared.registry.find(current.writer).into_iter().collect()));
+            match self.shared.fate(current.writer)? {
+                // Nobody to wait for: it has ended meanwhile, look again at once.
+                Fate::Running => {
+                    return Ok(Found::Wait(self.shared.registry.find(current.writer).into_iter().collect()));
+                }
+                Fate::Reverted => {
+                    let what =
+                        format!("{} wrote a row of {tree}, but nothing is known of it", current.writer);
+                    return Err(Error::Damaged(what));
+                }
+                Fate::Committed(_) => {}
             }
+            // An insert only asks whether the key is there now.
             if self.options.isolation == Isolation::RepeatableRead
+                && !matches!(write, Write::Insert(_))
                 && let (writer, Fate::Committed(Some(csn))) = self.shared.last_change(reader, current)?
                 && !reader.snapshot.sees(csn)
             {
@@ -552,7 +580,15 @@ impl Transaction {
             gannet_base::thread::yield_now();
             return Ok(());
         }
-        waits.wait_for(&writing.txn, holders, ticket, self.options.lock_timeout, &self.cancel)
+        let deadline = self.options.lock_timeout.map(|timeout| clock::now() + timeout);
+        loop {
+            let left = deadline.map_or(WAIT_SLICE, |deadline| (deadline - clock::now()).min(WAIT_SLICE));
+            match waits.wait_for(&writing.txn, holders, ticket, Some(left), &self.cancel) {
+                // Only a slice of the time is over. Who is waited for may never end if the database has failed.
+                Err(Error::Locked(_)) if left == WAIT_SLICE => self.shared.core.poison.check()?,
+                other => return other,
+            }
+        }
     }
 
     fn undo_record(
@@ -677,9 +713,10 @@ impl Transaction {
             let current = decode(node.payload(slot))?;
             let own = self.own_id();
             let running = current.writer != own && shared.fate(current.writer)? == Fate::Running;
-            // An update leaves the key alone; a delete or an exclusive lock does not.
+            // An update leaves the key alone; a delete or an exclusive lock does not, nor does an insert, which may yet
+            // be taken back.
             let stands_against = mode == Mode::Share || current.is_tombstone() || current.is_lock();
-            if running && stands_against {
+            if running && (stands_against || !self.was_there(node.payload(slot))?) {
                 let holders: Vec<_> = shared.registry.find(current.writer).into_iter().collect();
                 drop(leaf);
                 self.wait_for(&holders, ticket)?;
@@ -706,6 +743,13 @@ impl Transaction {
                 }
             }
         }
+    }
+
+    /// Whether a row that somebody is changing was there before.
+    fn was_there(&self, payload: &[u8]) -> Result<bool> {
+        let snapshot = self.new_snapshot();
+        let reader = Reader { snapshot: &snapshot, own: self.own_id() };
+        Ok(self.shared.look(reader, payload)? != Seen::Absent)
     }
 
     // ---- savepoints and the end -------------------------------------------------------------------------------
@@ -815,15 +859,7 @@ impl Transaction {
         }
         self.start_writing()?;
         let shared = Arc::clone(&self.shared);
-        let id = {
-            let mut next = shared.next_tree.lock();
-            let id = TreeId(*next);
-            *next = next
-                .checked_add(1)
-                .filter(|&n| n < u32::MAX - 1)
-                .ok_or_else(|| Error::Invalid("the database has used up its tree numbers".to_owned()))?;
-            id
-        };
+        let id = shared.new_tree_id()?;
         // The catalog entry comes first, under the transaction's undo; its root is filled in once allocated. A crash
         // in between finds a tree without pages, which the rollback frees as such.
         self.write(

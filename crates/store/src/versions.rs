@@ -50,6 +50,9 @@ pub(crate) enum Fate {
     Running,
     /// It committed; `None` when so long ago that everybody sees it.
     Committed(Option<u64>),
+    /// It was rolled back, and its version is in the tree no more; only an older copy of the leaf still has it. The
+    /// undo it points to stays as long as the snapshot under which the copy was made.
+    Reverted,
 }
 
 impl Shared {
@@ -71,7 +74,7 @@ impl Shared {
                     }
                     // The horizon may have passed it, and sweep its status, while we looked.
                     None if writer < self.registry.horizon() => Ok(Fate::Committed(None)),
-                    None => Err(Error::Damaged(format!("{writer} wrote a row, but nothing is known of it"))),
+                    None => Ok(Fate::Reverted),
                 }
             }
         }
@@ -82,7 +85,7 @@ impl Shared {
             return Ok(true);
         }
         Ok(match self.fate(writer)? {
-            Fate::Running => false,
+            Fate::Running | Fate::Reverted => false,
             Fate::Committed(None) => true,
             Fate::Committed(Some(csn)) => reader.snapshot.sees(csn),
         })

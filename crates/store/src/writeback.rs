@@ -152,6 +152,8 @@ pub(crate) fn reset(ring: &dyn File, page_size: usize) -> Result<()> {
 struct Requests {
     stop: bool,
     clean_frames: bool,
+    /// Write everything and move the checkpoint to the log's end: the disk is full, and old segments are the way out.
+    short_log: bool,
 }
 
 /// A batch that has not been made durable in the data file.
@@ -241,7 +243,7 @@ impl PageWriter {
         loop {
             let request = {
                 let mut requests = self.requests.lock();
-                if !busy && !requests.stop && !requests.clean_frames {
+                if !busy && !requests.stop && !requests.clean_frames && !requests.short_log {
                     self.wake.wait_for(&mut requests, IDLE_PAUSE);
                 }
                 if requests.stop {
@@ -275,8 +277,8 @@ impl PageWriter {
         let mut dirty = Vec::new();
         self.core.pool.dirty_frames(&self.core.volume, &mut dirty);
         let frames = self.core.pool.frame_count();
-        let below = self.window_target();
-        let many = dirty.len() * 100 > frames * DIRTY_TARGET;
+        let below = if request.short_log { self.core.log.end() } else { self.window_target() };
+        let many = dirty.len() * 100 > self.core.pool.active_frames() * DIRTY_TARGET;
         let mut chosen: Vec<(u32, PageId)> = Vec::new();
         if request.clean_frames || many {
             // Those the eviction hand meets next.
@@ -290,7 +292,7 @@ impl PageWriter {
         let old = dirty.iter().filter(|(_, _, rec_lsn)| *rec_lsn < below);
         chosen.extend(old.map(|&(i, id, _)| (i, id)));
         if chosen.is_empty() {
-            return self.sync_and_advance().map(|()| false);
+            return self.sync_and_advance(request.short_log).map(|()| false);
         }
         // In the order of the file: neighbours go home in one request.
         chosen.sort_unstable_by_key(|&(_, id)| id);
@@ -299,7 +301,7 @@ impl PageWriter {
             self.write_batch(batch)?;
             self.core.pool.announce_clean();
         }
-        self.sync_and_advance().map(|()| true)
+        self.sync_and_advance(request.short_log).map(|()| true)
     }
 
     /// Pages dirty since before this position are due: half the log window is kept free, so that the oldest part is
@@ -420,8 +422,8 @@ impl PageWriter {
         Ok(())
     }
 
-    /// Moves the checkpoint as far as it can go.
-    fn sync_and_advance(&self) -> Result<()> {
+    /// Moves the checkpoint as far as it can go, if that is worth a header write or wanted `at_once`.
+    fn sync_and_advance(&self, at_once: bool) -> Result<()> {
         let _writing = self.buffer.lock();
         if !self.pending.lock().is_empty() {
             self.sync_data()?;
@@ -431,6 +433,7 @@ impl PageWriter {
         // A header write for each small step would cost more than it gives.
         let step = (self.core.wal_limit / 16).max(1);
         if target.0 >= before + step
+            || (target.0 > before && at_once)
             || (target.0 > before && self.core.log.used_bytes() > self.core.wal_limit / 2)
         {
             self.checkpoint.advance(target)?;
@@ -489,6 +492,11 @@ impl CleanFrames for PageWriter {
         self.requests.lock().clean_frames = true;
         self.wake.notify_all();
         Ok(())
+    }
+
+    fn shorten_log(&self) {
+        self.requests.lock().short_log = true;
+        self.wake.notify_all();
     }
 }
 

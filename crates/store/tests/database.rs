@@ -362,3 +362,67 @@ fn bad_requests_are_refused_with_a_reason() {
     assert!(error.to_string().contains("600"), "{error}");
     assert!(txn.create_tree("").is_err());
 }
+
+#[test]
+fn a_key_share_lock_waits_for_an_insert_that_may_be_taken_back() {
+    let disk = SimDisk::new(12);
+    let db = create(&disk);
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    txn.put(&tree, b"old", b"1").unwrap();
+    txn.commit().unwrap();
+    let impatient =
+        TransactionOptions { lock_timeout: Some(std::time::Duration::ZERO), ..Default::default() };
+    let mut writer = db.begin(impatient);
+    writer.insert(&tree, b"new", b"1").unwrap();
+    writer.update(&tree, b"old", b"2").unwrap();
+    let mut checker = db.begin(impatient);
+    assert!(matches!(checker.lock(&tree, b"new", LockMode::KeyShare), Err(Error::Locked(_))));
+    assert!(checker.lock(&tree, b"old", LockMode::KeyShare).unwrap());
+    writer.rollback().unwrap();
+    assert!(!checker.lock(&tree, b"new", LockMode::KeyShare).unwrap());
+}
+
+#[test]
+fn a_tree_number_is_never_given_twice() {
+    let disk = SimDisk::new(13);
+    let db = create(&disk);
+    let mut txn = db.begin(TransactionOptions::default());
+    txn.create_tree("a").unwrap();
+    let dropped = txn.create_tree("b").unwrap().id();
+    txn.commit().unwrap();
+    // Holds the horizon back, so that the dropped tree is still there after the restart.
+    let mut old = db.begin(TransactionOptions { isolation: Isolation::RepeatableRead, ..Default::default() });
+    old.trees().unwrap();
+    let mut txn = db.begin(TransactionOptions::default());
+    assert!(txn.drop_tree("b").unwrap());
+    txn.commit().unwrap();
+    let image = disk.crash_image(1);
+    drop(old);
+    drop(db);
+    let db = open(&image);
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("c").unwrap();
+    assert!(tree.id() > dropped);
+    txn.put(&tree, b"k", b"v").unwrap();
+    txn.commit().unwrap();
+    db.sweep().unwrap();
+    assert_eq!(contents(&db, "c").len(), 1);
+}
+
+#[test]
+fn a_long_value_that_nothing_came_to_refer_to_is_taken_back() {
+    let disk = SimDisk::new(14);
+    let db = create(&disk);
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    txn.put(&tree, b"a", b"1").unwrap();
+    let long = vec![1; 1_000_000];
+    for _ in 0..20 {
+        assert!(!txn.update(&tree, b"missing", &long).unwrap());
+        assert!(matches!(txn.insert(&tree, b"a", &long), Err(Error::Duplicate)));
+    }
+    txn.commit().unwrap();
+    assert!(db.stats().file_bytes < 8 << 20, "{}", db.stats().file_bytes);
+    assert_eq!(contents(&db, "t").len(), 1);
+}

@@ -332,6 +332,11 @@ impl Log {
         self.inner.segments.trim()
     }
 
+    /// Bytes that can be appended before a segment has to be made ready first, footers not counted.
+    pub fn room(&self) -> u64 {
+        self.inner.segments.ready_end_lsn().saturating_sub(self.end().0)
+    }
+
     /// Nothing below `lsn` is needed any more: no redo, no reader, no backup. Never goes back.
     pub fn set_keep_from(&self, lsn: Lsn) {
         assert!(lsn <= self.durable(), "what is not durable is needed");

@@ -188,6 +188,11 @@ impl Segments {
         number < self.ready_end.load(SeqCst)
     }
 
+    /// Where the last ready segment ends.
+    pub(crate) fn ready_end_lsn(&self) -> u64 {
+        self.ready_end.load(SeqCst) * self.size
+    }
+
     /// Says which segment is the first to make ready. Once, before the first [`Segments::make_ready`].
     pub(crate) fn begin_at(&self, number: u64) {
         self.ready_end.store(number, SeqCst);

@@ -141,12 +141,14 @@ pub(crate) struct Pool {
     table: Table,
     volumes: volume::Volumes,
     free: Mutex<Vec<u32>>,
+    /// Frames whose memory was given back: in no list, and never chosen for eviction, as they hold no page.
+    retired: Mutex<Vec<u32>>,
     hand: AtomicUsize,
     wait_lock: Mutex<()>,
     frame_freed: Condvar,
     waiting: AtomicUsize,
     pub(crate) stats: PoolStats,
-    _charge: Charge,
+    charge: Mutex<Charge>,
 }
 
 impl Pool {
@@ -182,12 +184,13 @@ impl Pool {
             table: Table::new(frames),
             volumes: volume::Volumes::default(),
             free: Mutex::new((0..frames as u32).rev().collect()),
+            retired: Mutex::default(),
             hand: AtomicUsize::new(0),
             wait_lock: Mutex::new(()),
             frame_freed: Condvar::new(),
             waiting: AtomicUsize::new(0),
             stats: PoolStats::default(),
-            _charge: charge,
+            charge: Mutex::new(charge),
         }))
     }
 
@@ -197,6 +200,50 @@ impl Pool {
 
     pub(crate) fn frame_count(&self) -> usize {
         self.frames.len()
+    }
+
+    /// Frames in use or ready to be used.
+    pub(crate) fn active_frames(&self) -> usize {
+        self.frames.len() - self.retired.lock().len()
+    }
+
+    /// Bytes charged to the budget.
+    pub(crate) fn charged_bytes(&self) -> u64 {
+        self.charge.lock().bytes()
+    }
+
+    /// Gives the memory of up to `count` frames back to the budget, keeping at least [`MIN_FRAMES`]; waits for dirty
+    /// ones to be written. Gives how many it were.
+    pub(crate) fn give_memory(&self, count: usize) -> Result<usize> {
+        let mut given = 0;
+        while given < count && self.active_frames() > MIN_FRAMES {
+            let index = self.take_frame(Access::Normal)?;
+            // SAFETY: the frame holds no page and is latched exclusively; its memory reads as zero afterwards.
+            unsafe { self.arena.release(index as usize * self.page_size, self.page_size) };
+            self.frames[index as usize].latch.release_exclusive();
+            self.retired.lock().push(index);
+            given += 1;
+        }
+        let mut charge = self.charge.lock();
+        let bytes = charge.bytes() - (given * self.page_size) as u64;
+        charge.resize(bytes)?;
+        Ok(given)
+    }
+
+    /// Takes memory for up to `count` frames given back before, as far as the budget has room. Gives how many it were.
+    pub(crate) fn take_memory(&self, count: usize) -> usize {
+        let mut retired = self.retired.lock();
+        let mut charge = self.charge.lock();
+        let mut taken = 0;
+        while taken < count && !retired.is_empty() {
+            let bytes = charge.bytes() + self.page_size as u64;
+            if charge.resize(bytes).is_err() {
+                break;
+            }
+            self.free.lock().extend(retired.pop());
+            taken += 1;
+        }
+        taken
     }
 
     /// Makes a database's file known; its pages are addressed by the returned slot.
@@ -429,6 +476,10 @@ impl Pool {
             }
             Err(error) => {
                 self.drop_frame(index, key);
+                if error.kind() == gannet_io::ErrorKind::ShortRead {
+                    let what = format!("the file {:?} ends before it: it was cut short", volume.file.path());
+                    return Err(Error::damaged_page(key.page(), what));
+                }
                 Err(error.into())
             }
         }

@@ -16,10 +16,13 @@ pub(crate) trait Redo: Send + Sync + fmt::Debug {
     fn redo(&self, page: PageId, bytes: &mut [u8], verdict: Verdict) -> Result<Option<Lsn>>;
 }
 
-/// Told that the pool runs out of clean frames.
+/// The page writer, as the pool and writers to the log see it.
 pub(crate) trait CleanFrames: Send + Sync + fmt::Debug {
     /// Write something soon. Fails when this database can never write again.
     fn ask(&self) -> Result<()>;
+
+    /// Write everything soon, so that the log can be shortened.
+    fn shorten_log(&self);
 }
 
 /// See the module's head.
@@ -65,6 +68,13 @@ impl Volume {
 
     pub(crate) fn redo(&self) -> Option<Arc<dyn Redo>> {
         if self.has_redo.load(Ordering::Acquire) { self.redo.read().clone() } else { None }
+    }
+
+    /// Asks the page writer to make all of the log behind us superfluous.
+    pub(crate) fn shorten_log(&self) {
+        if let Some(writer) = self.writer.read().clone() {
+            writer.shorten_log();
+        }
     }
 
     pub(crate) fn set_writer(&self, writer: Option<Arc<dyn CleanFrames>>) {

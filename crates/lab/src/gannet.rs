@@ -1,0 +1,234 @@
+//! Gannet itself, embedded.
+
+use crate::driver::{Counters, Driver, Key, LoadOrder, Rows, Scanned, Session};
+use anyhow::{Context, Result, bail};
+use gannet_io::stats::Operation;
+use gannet_io::{Class, ModeRequest};
+use gannet_store::{
+    CreateOptions, Database, Durability, Engine, EngineOptions, Isolation, OpenOptions, Transaction,
+    TransactionOptions, Tree,
+};
+use serde_json::{Value, json};
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+/// The tree every workload uses.
+const TREE: &str = "rows";
+/// Rows of one transaction while loading in random order.
+const ROWS_AT_ONCE: u64 = 1000;
+
+/// How Gannet is opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The folder that holds, or will hold, the database.
+    pub folder: PathBuf,
+    /// The memory budget in bytes.
+    pub memory: u64,
+    /// Bytes of a page, for a new database.
+    pub page_size: usize,
+    /// How files are opened.
+    pub mode: ModeRequest,
+    /// Bytes of log a restart may have to go through.
+    pub wal_limit: u64,
+}
+
+/// An open Gannet database.
+#[derive(Debug)]
+pub struct Gannet {
+    database: Database,
+    options: Options,
+}
+
+impl Gannet {
+    /// Opens the database in the folder; creates it first when `create`.
+    pub fn open(options: &Options, create: bool) -> Result<Self> {
+        std::fs::create_dir_all(&options.folder)
+            .with_context(|| format!("cannot make the folder {:?}", options.folder))?;
+        let engine = Engine::new(&EngineOptions { memory: options.memory })?;
+        let path = path(&options.folder);
+        let open = OpenOptions { mode: options.mode, wal_limit: options.wal_limit, ..OpenOptions::default() };
+        let database = if create {
+            let create = CreateOptions { page_size: options.page_size, ..CreateOptions::default() };
+            engine.create(&path, &create, &open)
+        } else {
+            engine.open(&path, &open)
+        };
+        let database = database.with_context(|| format!("cannot open {path:?}"))?;
+        Ok(Gannet { database, options: options.clone() })
+    }
+
+    fn tree(&self) -> Result<Tree> {
+        let mut txn = self.database.begin(TransactionOptions::default());
+        match txn.tree(TREE)? {
+            Some(tree) => Ok(tree),
+            None => bail!("{:?} holds no rows: load it first", self.options.folder),
+        }
+    }
+
+    fn load_sorted(&self, rows: &Rows, tree: &Tree, txn: &mut Transaction) -> Result<()> {
+        let mut loader = txn.bulk_loader(tree)?;
+        let mut value = Vec::new();
+        for number in 0..rows.count {
+            rows.value(number, 0, &mut value);
+            loader.push(&Rows::key(number), &value)?;
+        }
+        Ok(loader.finish()?)
+    }
+
+    fn load_random(&self, rows: &Rows, tree: &Tree) -> Result<()> {
+        let options = TransactionOptions { durability: Durability::Async, ..TransactionOptions::default() };
+        let mut value = Vec::new();
+        for first in (0..rows.count).step_by(ROWS_AT_ONCE as usize) {
+            let mut txn = self.database.begin(options);
+            for place in first..(first + ROWS_AT_ONCE).min(rows.count) {
+                let number = LoadOrder::Random.row(place, rows);
+                rows.value(number, 0, &mut value);
+                txn.put(tree, &Rows::key(number), &value)?;
+            }
+            txn.commit()?;
+        }
+        Ok(())
+    }
+}
+
+fn path(folder: &Path) -> PathBuf {
+    folder.join("lab.gnt")
+}
+
+impl Driver for Gannet {
+    fn name(&self) -> String {
+        format!("gannet {}", env!("CARGO_PKG_VERSION"))
+    }
+
+    fn settings(&self) -> Value {
+        let mode = self.database.io_mode();
+        json!({
+            "memory_bytes": self.options.memory,
+            "page_size": self.database.page_size(),
+            "wal_limit_bytes": self.options.wal_limit,
+            "io_mode": mode.effective.name(),
+            "io_mode_reason": mode.reason,
+            "durability": "every commit is durable when acknowledged",
+        })
+    }
+
+    fn load(&self, rows: &Rows, order: LoadOrder) -> Result<()> {
+        let mut txn = self.database.begin(TransactionOptions::default());
+        let tree = txn.create_tree(TREE)?;
+        if order == LoadOrder::Sorted {
+            self.load_sorted(rows, &tree, &mut txn)?;
+        }
+        txn.commit()?;
+        if order == LoadOrder::Random {
+            self.load_random(rows, &tree)?;
+        }
+        self.database.sweep()?;
+        Ok(self.database.checkpoint()?)
+    }
+
+    fn session(&self, body: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
+        body(&mut GannetSession { database: &self.database, tree: self.tree()?, reading: None })
+    }
+
+    fn counters(&self) -> Counters {
+        let device = self.database.engine().disk().stats();
+        let total = device.snapshot();
+        let (device_reads, device_read_bytes) = total.total(Operation::Read);
+        let (device_writes, device_write_bytes) = total.total(Operation::Write);
+        let stats = self.database.stats();
+        let commits = device.counter(Class::Commit, Operation::Write).requests.load(Ordering::Relaxed);
+        Counters {
+            device_reads,
+            device_read_bytes,
+            device_writes,
+            device_write_bytes,
+            commit_writes: commits,
+            syncs: total.total(Operation::Sync).0,
+            page_misses: stats.page_misses,
+            pages_prefetched: stats.pages_prefetched,
+            frame_waits: stats.frame_waits,
+        }
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let path = path(&self.options.folder);
+        let log = self.options.folder.join("lab.gnt-wal");
+        let entries = std::fs::read_dir(&log).into_iter().flatten().flatten();
+        std::iter::once(path).chain(entries.map(|entry| entry.path())).collect()
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(self.database.close()?)
+    }
+}
+
+struct GannetSession<'d> {
+    database: &'d Database,
+    tree: Tree,
+    reading: Option<Transaction>,
+}
+
+impl GannetSession<'_> {
+    /// Reads in the open transaction, or in one of its own.
+    fn read<T>(
+        &mut self,
+        read: impl FnOnce(&mut Transaction, &Tree) -> gannet_store::Result<T>,
+    ) -> Result<T> {
+        match &mut self.reading {
+            Some(txn) => Ok(read(txn, &self.tree)?),
+            None => Ok(read(&mut self.database.begin(TransactionOptions::default()), &self.tree)?),
+        }
+    }
+}
+
+impl Session for GannetSession<'_> {
+    fn begin_reading(&mut self) -> Result<()> {
+        let options =
+            TransactionOptions { isolation: Isolation::RepeatableRead, ..TransactionOptions::default() };
+        self.reading = Some(self.database.begin(options));
+        Ok(())
+    }
+
+    fn end_reading(&mut self) -> Result<()> {
+        self.reading = None;
+        Ok(())
+    }
+
+    fn get(&mut self, key: &Key) -> Result<bool> {
+        self.read(|txn, tree| Ok(std::hint::black_box(txn.get(tree, key)?).is_some()))
+    }
+
+    fn multi_get(&mut self, keys: &[Key]) -> Result<usize> {
+        let keys: Vec<&[u8]> = keys.iter().map(<[u8; 8]>::as_slice).collect();
+        let values = self.read(|txn, tree| txn.multi_get(tree, &keys))?;
+        Ok(std::hint::black_box(values).iter().flatten().count())
+    }
+
+    fn scan(&mut self) -> Result<Scanned> {
+        self.read(|txn, tree| {
+            let mut scanned = Scanned::default();
+            let mut cursor = txn.cursor(tree, (Bound::Unbounded, Bound::Unbounded))?;
+            while let Some((_, value)) = cursor.next()? {
+                scanned.count += 1;
+                if let Some(first) = value.first_chunk() {
+                    scanned.sum = scanned.sum.wrapping_add(u64::from_le_bytes(*first));
+                }
+            }
+            Ok(scanned)
+        })
+    }
+
+    fn put(&mut self, key: &Key, value: &[u8]) -> Result<()> {
+        let mut txn = self.database.begin(TransactionOptions::default());
+        txn.put(&self.tree, key, value)?;
+        Ok(txn.commit()?)
+    }
+
+    fn update(&mut self, key: &Key, value: &[u8]) -> Result<bool> {
+        let mut txn = self.database.begin(TransactionOptions::default());
+        let found = txn.update(&self.tree, key, value)?;
+        txn.commit()?;
+        Ok(found)
+    }
+}

@@ -1,0 +1,18 @@
+//! Gannet's laboratory: the same workloads against Gannet and against rivals, with raw data.
+//!
+//! A [`driver::Driver`] opens one store with fixed settings and hands out sessions; [`run`] lets threads work on
+//! sessions for a while and keeps a histogram of latencies and a throughput figure for every second; [`report`] puts
+//! everything that is needed to understand, and to repeat, a measurement into one JSON object.
+//!
+//! Nothing here asserts a speed: programs measure, people judge.
+
+pub mod driver;
+pub mod gannet;
+pub mod histogram;
+pub mod machine;
+pub mod random;
+pub mod report;
+pub mod run;
+#[cfg(feature = "rivals")]
+pub mod sqlite;
+pub mod workload;

@@ -1,0 +1,90 @@
+//! What a figure depends on besides the program: the machine, the kernel, the memory it was given.
+
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+fn read(path: impl AsRef<Path>) -> Option<String> {
+    std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
+/// The value behind `name:` in a file of such lines.
+fn field(path: &str, name: &str) -> Option<String> {
+    let text = read(path)?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(line.trim_start_matches(['\t', ' ', ':']).to_owned())
+}
+
+fn kibibytes(path: &str, name: &str) -> Option<u64> {
+    field(path, name)?.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+/// Machine, kernel and the program's commit (`GANNET_COMMIT`, which the scripts set).
+pub fn describe() -> Value {
+    json!({
+        "cpus": std::thread::available_parallelism().map_or(0, usize::from),
+        "cpu": field("/proc/cpuinfo", "model name"),
+        "memory_bytes": kibibytes("/proc/meminfo", "MemTotal"),
+        "kernel": read("/proc/sys/kernel/osrelease"),
+        "load_average": read("/proc/loadavg"),
+        "commit": std::env::var("GANNET_COMMIT").ok(),
+    })
+}
+
+/// Most physical memory this process has had, in bytes.
+pub fn peak_resident() -> Option<u64> {
+    kibibytes("/proc/self/status", "VmHWM")
+}
+
+/// The process's CPU time, user and system.
+pub fn cpu_time() -> Duration {
+    let ticks = || -> Option<u64> {
+        let stat = read("/proc/self/stat")?;
+        // Behind the name, which is in brackets and may hold anything: fields 14 and 15 of the line.
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+        Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
+    };
+    // USER_HZ is 100 wherever Linux runs.
+    Duration::from_millis(ticks().unwrap_or(0) * 10)
+}
+
+/// The memory cgroup this process is in, unless that is the root.
+fn memory_group() -> Option<PathBuf> {
+    let text = read("/proc/self/cgroup")?;
+    text.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (parts.next()?, parts.next()?.trim_start_matches('/'));
+        let base = match controllers {
+            "memory" => "/sys/fs/cgroup/memory",
+            "" => "/sys/fs/cgroup",
+            _ => return None,
+        };
+        let folder = Path::new(base).join(path);
+        let known = folder.join("memory.max_usage_in_bytes").exists() || folder.join("memory.peak").exists();
+        (!path.is_empty() && known).then_some(folder)
+    })
+}
+
+/// Limit and peak of the memory cgroup; null outside of one.
+pub fn memory_cgroup() -> Value {
+    let Some(folder) = memory_group() else { return Value::Null };
+    let number = |names: [&str; 2]| -> Option<u64> {
+        names.iter().find_map(|name| read(folder.join(name))?.parse().ok())
+    };
+    json!({
+        "limit_bytes": number(["memory.limit_in_bytes", "memory.max"]),
+        "peak_bytes": number(["memory.max_usage_in_bytes", "memory.peak"]),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn this_process_has_used_memory() {
+        assert!(peak_resident().is_some_and(|bytes| bytes > 100_000));
+        assert!(describe()["cpus"].as_u64().is_some_and(|cpus| cpus > 0));
+    }
+}

@@ -1,0 +1,279 @@
+//! The laboratory's command line.
+
+use anyhow::{Context, Result, bail};
+use gannet_base::units::{parse_duration, parse_size};
+use gannet_io::{Mode, ModeRequest};
+use gannet_lab::driver::{Driver, LoadOrder, Rows};
+use gannet_lab::run::{Outcome, Plan};
+use gannet_lab::{gannet, report, workload};
+use lexopt::prelude::*;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+const HELP: &str = "\
+gannet-lab: measures stores with the same key-value workloads; one JSON object per measurement on standard output.
+
+USAGE
+    gannet-lab store WORKLOAD --dir DIR [OPTIONS]
+
+WORKLOADS
+    load         make a new store and fill it
+    lookups      uniform point look-ups
+    multiget     uniform look-ups in batches
+    misses       device reads of look-ups that miss, one look-up at a time
+    scan         full scans in key order
+    commits      new rows, each in a synchronous transaction of its own
+    updates      random rows written anew, each in a synchronous transaction of its own
+    hot          look-ups among the first --hot-rows rows, inside one open read transaction
+
+OPTIONS
+    --dir DIR            folder of the store (required)
+    --driver NAME        gannet (default); sqlite, when built with the feature `rivals`
+    --memory SIZE        memory budget [256MiB]
+    --rows N             rows loaded [1000000]
+    --value-size BYTES   bytes of a value; keys have 8 [192]
+    --page-size BYTES    bytes of a page, for `load` [8192]
+    --io MODE            auto, direct, uncached or buffered [auto]
+    --wal-limit SIZE     log a restart may have to go through [1GiB]
+    --order ORDER        order of `load`: sorted or random [sorted]
+    --threads T          threads, each with a session of its own [1]
+    --seconds S          measured time [10]
+    --warm-up S          time before that [2]
+    --batch N            keys of one `multiget` [256]
+    --times N            number of scans; look-ups of `misses` in thousands [3]
+    --hot-rows N         rows of `hot` [10000]
+    --seed N             seed of random keys [1]
+    --help               this text
+
+Ctrl-C ends a run early; what was measured until then is still reported, marked as interrupted.
+";
+
+#[derive(Debug)]
+struct Arguments {
+    workload: String,
+    dir: PathBuf,
+    driver: String,
+    memory: u64,
+    rows: Rows,
+    page_size: usize,
+    mode: ModeRequest,
+    wal_limit: u64,
+    order: LoadOrder,
+    plan: Plan,
+    batch: usize,
+    times: usize,
+    hot_rows: u64,
+}
+
+impl Default for Arguments {
+    fn default() -> Self {
+        Arguments {
+            workload: String::new(),
+            dir: PathBuf::new(),
+            driver: "gannet".to_owned(),
+            memory: 256 << 20,
+            rows: Rows { count: 1_000_000, value_len: 192 },
+            page_size: 8192,
+            mode: ModeRequest::Auto,
+            wal_limit: 1 << 30,
+            order: LoadOrder::Sorted,
+            plan: Plan::default(),
+            batch: 256,
+            times: 3,
+            hot_rows: 10_000,
+        }
+    }
+}
+
+fn seconds(text: &str) -> Result<std::time::Duration> {
+    let with_unit =
+        if text.ends_with(|c: char| c.is_ascii_digit()) { format!("{text}s") } else { text.into() };
+    Ok(parse_duration(&with_unit)?)
+}
+
+fn mode(name: &str) -> Result<ModeRequest> {
+    Ok(match name {
+        "auto" => ModeRequest::Auto,
+        "direct" => ModeRequest::Only(Mode::Direct),
+        "uncached" => ModeRequest::Only(Mode::Uncached),
+        "buffered" => ModeRequest::Only(Mode::Buffered),
+        other => bail!("--io is auto, direct, uncached or buffered, not {other:?}"),
+    })
+}
+
+fn order(name: &str) -> Result<LoadOrder> {
+    Ok(match name {
+        "sorted" => LoadOrder::Sorted,
+        "random" => LoadOrder::Random,
+        other => bail!("--order is sorted or random, not {other:?}"),
+    })
+}
+
+/// What is to be done; `None` when only help was asked for.
+fn parse(mut parser: lexopt::Parser) -> Result<Option<Arguments>> {
+    let mut arguments = Arguments::default();
+    let mut words = Vec::new();
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Short('h') | Long("help") => return Ok(None),
+            Value(word) => words.push(word.string()?),
+            Long(name) => {
+                let name = name.to_owned();
+                let text = parser.value()?.string()?;
+                set(&mut arguments, &name, &text).with_context(|| format!("--{name} {text}"))?;
+            }
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    match words.as_slice() {
+        [] => return Ok(None),
+        [group, workload] if group == "store" => arguments.workload = workload.clone(),
+        _ => bail!("expected `store` and one workload, not {words:?}; see --help"),
+    }
+    if arguments.dir.as_os_str().is_empty() {
+        bail!("--dir is missing: the folder of the store");
+    }
+    Ok(Some(arguments))
+}
+
+fn set(arguments: &mut Arguments, name: &str, text: &str) -> Result<()> {
+    match name {
+        "dir" => arguments.dir = text.into(),
+        "driver" => arguments.driver = text.to_owned(),
+        "memory" => arguments.memory = parse_size(text)?,
+        "rows" => arguments.rows.count = text.parse()?,
+        "value-size" => arguments.rows.value_len = text.parse()?,
+        "page-size" => arguments.page_size = text.parse()?,
+        "io" => arguments.mode = mode(text)?,
+        "wal-limit" => arguments.wal_limit = parse_size(text)?,
+        "order" => arguments.order = order(text)?,
+        "threads" => arguments.plan.threads = text.parse()?,
+        "seconds" => arguments.plan.measure = seconds(text)?,
+        "warm-up" => arguments.plan.warm_up = seconds(text)?,
+        "batch" => arguments.batch = text.parse()?,
+        "times" => arguments.times = text.parse()?,
+        "hot-rows" => arguments.hot_rows = text.parse()?,
+        "seed" => arguments.plan.seed = text.parse()?,
+        _ => bail!("there is no such option; see --help"),
+    }
+    Ok(())
+}
+
+fn open(arguments: &Arguments) -> Result<Box<dyn Driver>> {
+    let create = arguments.workload == "load";
+    match arguments.driver.as_str() {
+        "gannet" => {
+            let options = gannet::Options {
+                folder: arguments.dir.clone(),
+                memory: arguments.memory,
+                page_size: arguments.page_size,
+                mode: arguments.mode,
+                wal_limit: arguments.wal_limit,
+            };
+            Ok(Box::new(gannet::Gannet::open(&options, create)?))
+        }
+        #[cfg(feature = "rivals")]
+        "sqlite" => {
+            let options = gannet_lab::sqlite::Options {
+                folder: arguments.dir.clone(),
+                memory: arguments.memory,
+                page_size: arguments.page_size,
+            };
+            Ok(Box::new(gannet_lab::sqlite::Sqlite::open(&options, create)?))
+        }
+        #[cfg(not(feature = "rivals"))]
+        "sqlite" => bail!("this build has no sqlite: build with `--features rivals`"),
+        other => bail!("there is no driver {other:?}"),
+    }
+}
+
+fn plan_json(arguments: &Arguments) -> Value {
+    json!({
+        "threads": arguments.plan.threads,
+        "seconds": arguments.plan.measure.as_secs_f64(),
+        "warm_up_seconds": arguments.plan.warm_up.as_secs_f64(),
+        "batch": arguments.batch,
+        "hot_rows": arguments.hot_rows,
+        "seed": arguments.plan.seed,
+    })
+}
+
+fn measure(driver: &dyn Driver, arguments: &Arguments, stop: &AtomicBool) -> Result<Value> {
+    let (rows, plan) = (&arguments.rows, &arguments.plan);
+    let json_of = |outcome: Result<Outcome>| outcome.map(|outcome| outcome.to_json());
+    match arguments.workload.as_str() {
+        "load" => workload::load(driver, rows, arguments.order),
+        "lookups" => json_of(workload::lookups(driver, rows, plan, stop)),
+        "multiget" => json_of(workload::multi_gets(driver, rows, plan, arguments.batch, stop)),
+        "misses" => workload::reads_per_miss(driver, rows, arguments.times as u64 * 1000, stop),
+        "scan" => workload::scans(driver, rows, arguments.times, stop),
+        "commits" => json_of(workload::commits(driver, rows, plan, stop)),
+        "updates" => json_of(workload::updates(driver, rows, plan, stop)),
+        "hot" => {
+            let hot = Rows { count: arguments.hot_rows.min(rows.count), ..*rows };
+            let plan = Plan { ops_per_sample: 64, one_transaction: true, ..plan.clone() };
+            json_of(workload::lookups(driver, &hot, &plan, stop))
+        }
+        other => bail!("there is no workload {other:?}; see --help"),
+    }
+}
+
+fn main() -> ExitCode {
+    match work() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("gannet-lab: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn work() -> Result<()> {
+    let Some(arguments) = parse(lexopt::Parser::from_env())? else {
+        print!("{HELP}");
+        return Ok(());
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        // A second signal ends the process at once; the store survives that as it survives a crash.
+        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))?;
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    let driver = open(&arguments)?;
+    let measured = measure(&*driver, &arguments, &stop)?;
+    let measurement =
+        report::measurement(&*driver, &arguments.workload, &arguments.rows, plan_json(&arguments), measured);
+    println!("{measurement}");
+    driver.close()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_understood_and_mistakes_named() {
+        let parsed = parse(lexopt::Parser::from_args([
+            "store",
+            "lookups",
+            "--dir",
+            "d",
+            "--memory",
+            "64MiB",
+            "--threads=4",
+            "--seconds",
+            "3",
+        ]));
+        let arguments = parsed.unwrap().unwrap();
+        assert_eq!((arguments.memory, arguments.plan.threads), (64 << 20, 4));
+        assert_eq!(arguments.plan.measure.as_secs(), 3);
+        for wrong in [&["store", "x"][..], &["store", "scan", "--dir", "d", "--rows", "many"], &["sell", "x"]]
+        {
+            assert!(parse(lexopt::Parser::from_args(wrong)).is_err(), "{wrong:?}");
+        }
+    }
+}

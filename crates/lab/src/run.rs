@@ -1,0 +1,226 @@
+//! Lets threads work on sessions for a while, and writes down how it went.
+
+use crate::driver::{Counters, Driver, Session};
+use crate::histogram::Histogram;
+use crate::random::Random;
+use anyhow::{Result, bail};
+use serde_json::{Value, json};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Barrier, Mutex};
+use std::time::{Duration, Instant};
+
+/// How a workload runs.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Threads, each with a session of its own.
+    pub threads: usize,
+    /// Time before anything is measured.
+    pub warm_up: Duration,
+    /// Measured time.
+    pub measure: Duration,
+    /// Operations timed together, where one alone is too short for a clock; the histogram gets their mean.
+    pub ops_per_sample: u64,
+    /// All look-ups of a session happen in one read transaction.
+    pub one_transaction: bool,
+    /// Seed of the threads' random numbers.
+    pub seed: u64,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Plan {
+            threads: 1,
+            warm_up: Duration::from_secs(2),
+            measure: Duration::from_secs(10),
+            ops_per_sample: 1,
+            one_transaction: false,
+            seed: 1,
+        }
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Operations within the measured time.
+    pub operations: u64,
+    /// The measured time.
+    pub elapsed: Duration,
+    /// Operations of each second.
+    pub per_second: Vec<u64>,
+    /// Their latencies.
+    pub latency: Histogram,
+    /// What the store counted in the measured time.
+    pub counters: Counters,
+    /// CPU time of the whole process in the measured time.
+    pub cpu: Duration,
+    /// The run was ended before its time.
+    pub interrupted: bool,
+}
+
+impl Outcome {
+    /// Operations a second.
+    pub fn rate(&self) -> f64 {
+        self.operations as f64 / self.elapsed.as_secs_f64().max(1e-9)
+    }
+
+    /// Everything, with raw data.
+    pub fn to_json(&self) -> Value {
+        let seconds = self.elapsed.as_secs_f64().max(1e-9);
+        let c = &self.counters;
+        json!({
+            "operations": self.operations,
+            "seconds": seconds,
+            "per_second_mean": self.rate(),
+            "per_second": self.per_second,
+            "latency_us": self.latency.to_json(),
+            "cpu_seconds": self.cpu.as_secs_f64(),
+            "interrupted": self.interrupted,
+            "device": {
+                "reads": c.device_reads,
+                "reads_per_second": c.device_reads as f64 / seconds,
+                "read_bytes": c.device_read_bytes,
+                "read_bytes_per_second": c.device_read_bytes as f64 / seconds,
+                "writes": c.device_writes,
+                "write_bytes": c.device_write_bytes,
+                "commit_writes": c.commit_writes,
+                "syncs": c.syncs,
+            },
+            "pool": {
+                "page_misses": c.page_misses,
+                "pages_prefetched": c.pages_prefetched,
+                "frame_waits": c.frame_waits,
+            },
+        })
+    }
+}
+
+const WARMING: u8 = 0;
+const MEASURING: u8 = 1;
+const ENDED: u8 = 2;
+
+/// What the threads of a run share.
+struct Stage<'a> {
+    phase: AtomicU8,
+    operations: AtomicU64,
+    latency: Mutex<Histogram>,
+    plan: &'a Plan,
+}
+
+/// Calls `operation` on sessions of `driver` as `plan` says, until the time is over or `stop` is set. `operation` is
+/// given the session, the thread's random numbers, and how often it was called in this thread.
+pub fn run<O>(driver: &dyn Driver, plan: &Plan, stop: &AtomicBool, operation: O) -> Result<Outcome>
+where
+    O: Fn(&mut dyn Session, &mut Random, u64) -> Result<()> + Sync,
+{
+    if plan.threads == 0 || plan.ops_per_sample == 0 {
+        bail!("a run needs at least one thread and one operation per sample");
+    }
+    let stage = Stage {
+        phase: AtomicU8::new(WARMING),
+        operations: AtomicU64::new(0),
+        latency: Mutex::default(),
+        plan,
+    };
+    let ready = Barrier::new(plan.threads + 1);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..plan.threads)
+            .map(|number| {
+                let (stage, ready, operation) = (&stage, &ready, &operation);
+                scope.spawn(move || worker(driver, stage, ready, number, operation))
+            })
+            .collect();
+        ready.wait();
+        let mut outcome = supervise(driver, &stage, stop);
+        for worker in workers {
+            match worker.join() {
+                Ok(result) => result?,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        outcome.latency = std::mem::take(&mut *stage.latency.lock().unwrap_or_else(|e| e.into_inner()));
+        Ok(outcome)
+    })
+}
+
+fn worker(
+    driver: &dyn Driver,
+    stage: &Stage<'_>,
+    ready: &Barrier,
+    number: usize,
+    operation: &(dyn Fn(&mut dyn Session, &mut Random, u64) -> Result<()> + Sync),
+) -> Result<()> {
+    let mut waited = false;
+    let result = driver.session(&mut |session| {
+        if stage.plan.one_transaction {
+            session.begin_reading()?;
+        }
+        waited = true;
+        ready.wait();
+        let mut random = Random::new(stage.plan.seed.wrapping_mul(1_000_003) + number as u64);
+        let mut latency = Histogram::default();
+        let mut calls = 0;
+        loop {
+            let phase = stage.phase.load(Ordering::Relaxed);
+            if phase == ENDED {
+                break;
+            }
+            let start = Instant::now();
+            for _ in 0..stage.plan.ops_per_sample {
+                operation(session, &mut random, calls)?;
+                calls += 1;
+            }
+            if phase == MEASURING {
+                let each = start.elapsed() / stage.plan.ops_per_sample as u32;
+                latency.record(each, stage.plan.ops_per_sample);
+                stage.operations.fetch_add(stage.plan.ops_per_sample, Ordering::Relaxed);
+            }
+        }
+        stage.latency.lock().unwrap_or_else(|e| e.into_inner()).merge(&latency);
+        if stage.plan.one_transaction {
+            session.end_reading()?;
+        }
+        Ok(())
+    });
+    if !waited {
+        ready.wait();
+    }
+    if result.is_err() {
+        stage.phase.store(ENDED, Ordering::Relaxed);
+    }
+    result
+}
+
+/// Leads through the phases and takes the figures of every second.
+fn supervise(driver: &dyn Driver, stage: &Stage<'_>, stop: &AtomicBool) -> Outcome {
+    let go_on = |until: Instant| {
+        while Instant::now() < until {
+            if stop.load(Ordering::Relaxed) || stage.phase.load(Ordering::Relaxed) == ENDED {
+                return false;
+            }
+            let rest = until.saturating_duration_since(Instant::now());
+            std::thread::sleep(rest.min(Duration::from_millis(50)));
+        }
+        true
+    };
+    let mut interrupted = !go_on(Instant::now() + stage.plan.warm_up);
+    let (counters, cpu) = (driver.counters(), crate::machine::cpu_time());
+    let start = Instant::now();
+    // Not over an end that a failed worker has called.
+    let _ = stage.phase.compare_exchange(WARMING, MEASURING, Ordering::Relaxed, Ordering::Relaxed);
+    let mut per_second = Vec::new();
+    let mut before = 0;
+    let end = start + stage.plan.measure;
+    while !interrupted && Instant::now() < end {
+        interrupted = !go_on((Instant::now() + Duration::from_secs(1)).min(end));
+        let now = stage.operations.load(Ordering::Relaxed);
+        per_second.push(now - before);
+        before = now;
+    }
+    let operations = stage.operations.load(Ordering::Relaxed);
+    let elapsed = start.elapsed();
+    let counters = driver.counters().since(&counters);
+    let cpu = crate::machine::cpu_time().saturating_sub(cpu);
+    stage.phase.store(ENDED, Ordering::Relaxed);
+    Outcome { operations, elapsed, per_second, counters, cpu, interrupted, ..Outcome::default() }
+}

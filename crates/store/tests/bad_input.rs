@@ -1,0 +1,237 @@
+//! Files that are not what they should be: a clear error that names the thing, the rest readable, nothing wrong served.
+
+use gannet_io::sim::{Settings, SimDisk};
+use gannet_io::{Disk, OpenOptions as FileOptions};
+use gannet_store::{
+    CreateOptions, Database, Engine, EngineOptions, Error, OpenOptions, Result, TransactionOptions,
+};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+const FILE: &str = "b.gnt";
+const WAL: &str = "b.gnt-wal";
+const PAGE: u64 = 4096;
+
+fn engine(disk: &SimDisk) -> Engine {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    Engine::with_disk(disk, &EngineOptions { memory: 8 << 20 }).unwrap()
+}
+
+fn options() -> OpenOptions {
+    OpenOptions { wal_limit: 4 << 20, ..OpenOptions::default() }
+}
+
+fn open(disk: &SimDisk) -> Result<Database> {
+    engine(disk).open(Path::new(FILE), &options())
+}
+
+type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// A small database with a few trees' worth of pages, and what it holds.
+fn sample(disk: &SimDisk) -> (Database, Rows) {
+    let create = CreateOptions { page_size: PAGE as usize, segment_size: 1 << 18 };
+    let db = engine(disk).create(Path::new(FILE), &create, &options()).unwrap();
+    let mut rows = Rows::new();
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    for i in 0..1500u64 {
+        let (key, value) = (i.to_be_bytes().to_vec(), vec![i as u8; 100 + i as usize % 50]);
+        txn.put(&tree, &key, &value).unwrap();
+        rows.insert(key, value);
+    }
+    let long = vec![7; 60_000];
+    txn.put(&tree, b"long", &long).unwrap();
+    rows.insert(b"long".to_vec(), long);
+    txn.commit().unwrap();
+    (db, rows)
+}
+
+fn read_all(db: &Database) -> Result<Rows> {
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.tree("t")?.ok_or(Error::NeverWritten(Default::default()))?;
+    let mut cursor = txn.cursor(&tree, (Bound::Unbounded, Bound::Unbounded))?;
+    let mut rows = Rows::new();
+    while let Some((key, value)) = cursor.next()? {
+        rows.insert(key.to_vec(), value.to_vec());
+    }
+    Ok(rows)
+}
+
+fn closed_sample(seed: u64) -> (SimDisk, Rows) {
+    let disk = SimDisk::new(seed);
+    let (db, rows) = sample(&disk);
+    db.close().unwrap();
+    (disk, rows)
+}
+
+/// Either everything is right, or an error says what is wrong.
+fn right_or_refused(disk: &SimDisk, rows: &Rows, what: &str) -> bool {
+    match open(disk).and_then(|db| read_all(&db)) {
+        Ok(found) => {
+            assert_eq!(&found, rows, "{what}");
+            true
+        }
+        Err(error) => {
+            let text = error.to_string();
+            assert!(text.len() > 15 && !text.contains("panick"), "{what}: {text}");
+            false
+        }
+    }
+}
+
+#[test]
+fn a_foreign_an_empty_and_a_missing_file_are_told_apart() {
+    let disk = SimDisk::new(1);
+    let file = disk.open(Path::new(FILE), &FileOptions::create_new()).unwrap();
+    assert!(open(&disk).unwrap_err().to_string().contains("not a Gannet database"));
+    file.set_len(1 << 20).unwrap();
+    assert!(open(&disk).unwrap_err().to_string().contains("not a Gannet database"));
+    assert!(!disk.exists(Path::new(WAL)).unwrap(), "a foreign file stays alone");
+    let missing = engine(&disk).open(Path::new("missing"), &options()).unwrap_err();
+    assert!(missing.to_string().contains("missing"), "{missing}");
+}
+
+#[test]
+fn one_damaged_header_is_survived_and_two_are_named() {
+    let (disk, rows) = closed_sample(2);
+    disk.corrupt(Path::new(FILE), 100, 8, 1).unwrap();
+    assert!(right_or_refused(&disk, &rows, "one header"));
+    for offset in [30, PAGE + 30] {
+        disk.corrupt(Path::new(FILE), offset, 100, 2).unwrap();
+    }
+    let error = open(&disk).unwrap_err();
+    assert!(matches!(error, Error::Damaged(_) | Error::Format(_)), "{error}");
+    assert!(error.to_string().contains(FILE), "{error}");
+}
+
+#[test]
+fn a_database_cut_short_is_named() {
+    let (_, rows) = closed_sample(3);
+    let mut refused = 0;
+    for pages in [1, 2, 3, 5, 6, 17, 40, 60, 100, 200] {
+        let (disk, _) = closed_sample(3);
+        let file = disk.open(Path::new(FILE), &FileOptions::read_write()).unwrap();
+        file.set_len(pages * PAGE).unwrap();
+        drop(file);
+        refused += u32::from(!right_or_refused(&disk, &rows, &format!("{pages} pages")));
+    }
+    assert!(refused >= 6, "{refused}");
+}
+
+#[test]
+fn every_flipped_page_is_noticed_and_the_rest_is_served() {
+    let (disk, rows) = closed_sample(4);
+    let pages = disk.contents(Path::new(FILE)).unwrap().len() as u64 / PAGE;
+    let mut noticed = 0;
+    for page in 0..pages {
+        let (disk, _) = closed_sample(4);
+        let bytes = disk.contents(Path::new(FILE)).unwrap();
+        let start = (page * PAGE) as usize;
+        if bytes[start..start + PAGE as usize].iter().all(|&b| b == 0) {
+            continue;
+        }
+        disk.corrupt(Path::new(FILE), page * PAGE + page * 37 % PAGE, 1, page).unwrap();
+        let read = open(&disk).and_then(|db| read_all(&db));
+        match read {
+            Ok(found) => assert_eq!(found, rows, "page {page}"),
+            Err(error) => {
+                noticed += 1;
+                assert!(matches!(error, Error::Damaged(_)), "page {page}: {error}");
+                assert!(error.to_string().contains(&format!("page {page}")), "page {page}: {error}");
+            }
+        }
+    }
+    assert!(noticed > 60, "{noticed}");
+}
+
+#[test]
+fn a_log_that_is_gone_is_missed_only_when_it_is_needed() {
+    let disk = SimDisk::new(5);
+    let (db, rows) = sample(&disk);
+    let crashed = disk.crash_image(5);
+    drop(db);
+    assert!(right_or_refused(&crashed, &rows, "with its log"));
+    let crashed = disk.crash_image(5);
+    for name in crashed.list(Path::new(WAL)).unwrap() {
+        crashed.remove(&Path::new(WAL).join(name)).unwrap();
+    }
+    let error = open(&crashed).unwrap_err().to_string();
+    assert!(error.contains("log") && error.contains(WAL), "{error}");
+}
+
+#[test]
+fn a_hole_in_the_log_is_no_crash() {
+    let disk = SimDisk::new(6);
+    let (db, rows) = sample(&disk);
+    // What was acknowledged last of all cannot be told from a write that a crash has torn: nothing behind it says that
+    // it was durable. So something follows what this test looks at.
+    for name in ["u", "v", "w"] {
+        let mut txn = db.begin(TransactionOptions::default());
+        txn.create_tree(name).unwrap();
+        txn.commit().unwrap();
+    }
+    let image = disk.crash_image(6);
+    drop(db);
+    let mut holes = 0;
+    let names: Vec<String> =
+        image.list(Path::new(WAL)).unwrap().into_iter().filter(|n| n.ends_with(".log")).collect();
+    for name in names {
+        for block in 1..32 {
+            let image = disk.crash_image(6);
+            image.corrupt(&Path::new(WAL).join(&name), block * 4096, 4096, 9).unwrap();
+            match open(&image).and_then(|db| read_all(&db)) {
+                Ok(found) => assert_eq!(found, rows, "{name} {block}"),
+                Err(Error::NeverWritten(_)) => panic!("{name} {block}: the tree is gone without a word"),
+                Err(error) => {
+                    holes += 1;
+                    assert!(
+                        error.to_string().contains("log") || matches!(error, Error::Damaged(_)),
+                        "{error}"
+                    );
+                }
+            }
+        }
+    }
+    assert!(holes > 0);
+}
+
+#[test]
+fn a_full_disk_refuses_work_and_loses_nothing() {
+    let settings = Settings { capacity_bytes: Some(12 << 20), ..Settings::default() };
+    let disk = SimDisk::with_settings(7, settings);
+    let (db, mut rows) = sample(&disk);
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.tree("t").unwrap().unwrap();
+    txn.rollback().unwrap();
+    let mut full = None;
+    for i in 0..100_000u64 {
+        let mut txn = db.begin(TransactionOptions::default());
+        let mut batch = Rows::new();
+        let done = (0..20).try_for_each(|j| {
+            let (key, value) = ((1_000_000 + i * 20 + j).to_be_bytes().to_vec(), vec![j as u8; 900]);
+            txn.put(&tree, &key, &value)?;
+            batch.insert(key, value);
+            Ok(())
+        });
+        match done.and_then(|()| txn.commit()) {
+            Ok(()) => rows.extend(batch),
+            Err(error) => {
+                full = Some(error);
+                break;
+            }
+        }
+    }
+    let error = full.expect("the disk is full at some time");
+    assert!(matches!(error, Error::NoSpace(_)), "{error}");
+    // Still readable, still writable where no new space is needed, and whole after a restart.
+    assert_eq!(read_all(&db).unwrap(), rows);
+    let mut txn = db.begin(TransactionOptions::default());
+    txn.put(&tree, &0u64.to_be_bytes(), b"short").unwrap();
+    txn.commit().unwrap();
+    rows.insert(0u64.to_be_bytes().to_vec(), b"short".to_vec());
+    let image = disk.crash_image(8);
+    drop(db);
+    assert_eq!(read_all(&open(&image).unwrap()).unwrap(), rows);
+}
