@@ -3,6 +3,9 @@
 //! ```text
 //! key: name    value: tree u32 | 4 zero bytes | root page u64
 //! ```
+//! Numbers of trees are never given twice, since undo records and extents of a dropped tree outlive its entry: the next
+//! number stands in the status tree, under a key behind all transactions.
+//!
 //! A dropped tree's pages go when sweep meets the dropping transaction's undo record behind the horizon; a created
 //! tree's when its creation is rolled back.
 
@@ -10,6 +13,9 @@ use crate::page::{get_u32, get_u64, put_u32, put_u64};
 use gannet_base::{PageId, TreeId};
 
 const VALUE_LEN: usize = 16;
+
+/// Key of the next tree's number (`u64`) in the status tree.
+pub(crate) const NEXT_TREE: [u8; 9] = [0xFF; 9];
 
 /// Longest name of a tree in bytes.
 pub(crate) const MAX_NAME: usize = 255;

@@ -7,6 +7,7 @@ use crate::{Error, Result};
 use gannet_base::clock;
 use gannet_base::memory::Budget;
 use gannet_base::sync::Mutex;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -21,10 +22,17 @@ const FULL_DISK_ATTEMPTS: usize = 20;
 const FULL_DISK_PAUSE: Duration = Duration::from_millis(25);
 
 /// The switch that ends all changes after a failure that cannot be undone.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Poison {
     set: AtomicBool,
     cause: Mutex<Option<String>>,
+    alarm: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl fmt::Debug for Poison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Poison").field("cause", &self.cause).finish_non_exhaustive()
+    }
 }
 
 impl Poison {
@@ -32,6 +40,16 @@ impl Poison {
     pub(crate) fn set(&self, cause: String) {
         self.cause.lock().get_or_insert(cause);
         self.set.store(true, Ordering::SeqCst);
+        if let Some(alarm) = self.alarm.get() {
+            alarm();
+        }
+    }
+
+    /// Has `alarm` wake those who wait for something that will never happen now. It is called under any latches and
+    /// locks, each time the switch is thrown. Once, before the database is used.
+    pub(crate) fn on_set(&self, alarm: impl Fn() + Send + Sync + 'static) {
+        let first = self.alarm.set(Box::new(alarm)).is_ok();
+        assert!(first, "there is one alarm");
     }
 
     pub(crate) fn is_set(&self) -> bool {

@@ -374,7 +374,7 @@ impl<'t> Cursor<'t> {
             (None, Some(held)) => held,
             (None, None) => return Err(Error::Invalid("the transaction has ended".to_owned())),
         };
-        let reader = Reader { snapshot, own: self.txn.reader_id() };
+        let reader = Reader { snapshot, own: self.txn.reader_id(), copied: true };
         let shared = self.txn.shared();
         let payload = NodeRef::new(&self.leaf).payload(slot);
         self.value.clear();

@@ -15,6 +15,7 @@
 //! A crash in 2 changes nothing that 2 would not do again. A crash in 3 or later leaves a longer log, and the same
 //! start of it.
 
+use crate::check::CheckReport;
 use crate::core::Core;
 use crate::engine::{CreateOptions, Engine, OpenOptions};
 use crate::log::{Flusher, Log, LogOptions, Recovery, RedoTable};
@@ -23,7 +24,7 @@ use crate::mtr::Mtr;
 use crate::page::{self, PageKind};
 use crate::pool::{Access, Pool, ScanRing, Volume};
 use crate::recovery::ChainRedo;
-use crate::shared::{CATALOG, FIRST_USER_TREE, NEXT_TREE_KEY, STATUS, Shared, Streams, UNDO_DIRECTORY};
+use crate::shared::{CATALOG, FIRST_USER_TREE, STATUS, Shared, Streams, UNDO_DIRECTORY};
 use crate::space::{self, SYSTEM, Space};
 use crate::transaction::{Transaction, TransactionOptions};
 use crate::tree::{BTree, TreeRoot};
@@ -305,19 +306,7 @@ impl Database {
                 log.start_writing(meta.incarnation)?;
                 log
             }
-            None => {
-                let log = Log::create(
-                    disk,
-                    &folder,
-                    &log_options,
-                    meta.log_end,
-                    meta.incarnation,
-                    engine.budget(),
-                )?;
-                meta.redo_from = log.end();
-                meta.write(&*file)?;
-                log
-            }
+            None => begin_log(engine, &folder, &log_options, &mut meta, &*file)?,
         };
         let opened = Opened { file, ring, meta, log, recovery, healed, lock };
         let mut database = Self::assemble(engine, path, options, opened, false)?;
@@ -456,6 +445,8 @@ impl Database {
     ) -> Result<Arc<Shared>> {
         let next_txn = TxnId((highest.0 + 1).max(meta.next_txn).max(1));
         let registry = Registry::new(next_txn, core.log.end().0, engine.budget())?;
+        let waiting = Arc::clone(&registry);
+        core.poison.on_set(move || waiting.waits().close());
         let undo_directory = TreeRoot::new(UNDO_DIRECTORY, meta.roots[2]);
         let (next_stream, segments) = read_undo_directory(core, &undo_directory, next_txn)?;
         Ok(Arc::new(Shared {
@@ -471,6 +462,7 @@ impl Database {
             next_tree: Mutex::new(FIRST_USER_TREE),
             stopping: Mutex::new(false),
             background: Condvar::new(),
+            sweeping: Mutex::new(()),
         }))
     }
 
@@ -534,6 +526,11 @@ impl Database {
     /// Notes every tree of the catalog, dropped and created ones in any state included.
     fn load_trees(&self) -> Result<()> {
         let catalog = BTree::new(&self.shared.core, &self.shared.catalog);
+        let status = BTree::new(&self.shared.core, &self.shared.status);
+        let next = status.get(&crate::catalog::NEXT_TREE)?.and_then(|value| value.try_into().ok());
+        if let Some(next) = next {
+            *self.shared.next_tree.lock() = u64::from_le_bytes(next) as u32;
+        }
         let mut from = Vec::new();
         while let Some((key, payload)) = catalog.first_from(&from)? {
             let entry = crate::versions::decode(&payload)?;
@@ -548,10 +545,6 @@ impl Database {
             }
             from = key;
             from.push(0);
-        }
-        let stored = BTree::new(&self.shared.core, &self.shared.status).get(NEXT_TREE_KEY)?;
-        if let Some(next) = stored.and_then(|bytes| bytes.try_into().ok()) {
-            *self.shared.next_tree.lock() = u64::from_le_bytes(next) as u32;
         }
         Ok(())
     }
@@ -617,6 +610,13 @@ impl Database {
         self.shared.sweep(Duration::ZERO)
     }
 
+    /// Checks that everything refers to everything else as it should: trees, versions, long values, free space, and
+    /// the pages on the device. Findings are no error. No transaction may run meanwhile.
+    pub fn check(&self) -> Result<CheckReport> {
+        self.shared.core.poison.check()?;
+        self.shared.check()
+    }
+
     /// Figures of this moment.
     pub fn stats(&self) -> DatabaseStats {
         let core = &self.shared.core;
@@ -653,11 +653,15 @@ impl Database {
         }
         *self.shared.stopping.lock() = true;
         self.shared.background.notify_all();
+        // A panic in a thread of ours has poisoned the database already, or was reported by the panic itself. The page
+        // writer, which was started first, is the last to go: the others may wait for frames that it makes clean.
+        for thread in self.threads.drain(1.min(self.threads.len())..) {
+            let _ = thread.join();
+        }
         self.flusher = None;
         let result = self.write_out();
         self.shared.writer.stop();
         for thread in self.threads.drain(..) {
-            // A panic in a thread of ours has poisoned the database already, or was reported by the panic itself.
             let _ = thread.join();
         }
         let result = result.and_then(|written| if written { self.finish_clean() } else { Ok(()) });
@@ -684,6 +688,10 @@ impl Database {
             return Ok(());
         }
         let end = self.shared.core.log.close()?;
+        // Transactions outlive this handle. What one of them has changed before the log was closed is not written.
+        if self.pool.min_rec_lsn(&self.volume).is_some() || !self.shared.registry.active().is_empty() {
+            return Ok(());
+        }
         let mut meta = self.keeper.meta.lock();
         meta.clean = true;
         meta.redo_from = end;
@@ -715,6 +723,28 @@ impl Drop for Detach<'_> {
             self.pool.detach(volume);
         }
     }
+}
+
+/// Begins a new log for a database that was closed and lost its log since. At each moment header and log suit each other:
+/// first the closed database learns of the life to come and where that begins, then the log begins, durably, and then
+/// the database is open.
+fn begin_log(
+    engine: &Engine,
+    folder: &Path,
+    options: &LogOptions,
+    meta: &mut Meta,
+    file: &dyn File,
+) -> Result<Log> {
+    meta.log_end = Lsn(meta.log_end.0.next_multiple_of(options.segment_size));
+    meta.redo_from = meta.log_end;
+    meta.clean = true;
+    meta.write(file)?;
+    let log = Log::create(engine.disk(), folder, options, meta.log_end, meta.incarnation, engine.budget())?;
+    log.append_note(b"begin")?;
+    log.flush_to(log.end())?;
+    meta.clean = false;
+    meta.write(file)?;
+    Ok(log)
 }
 
 /// Formats the first group and the roots of the store's own trees, at fixed pages behind the space map.

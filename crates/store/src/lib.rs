@@ -7,6 +7,7 @@
 
 mod catalog;
 mod change;
+mod check;
 mod core;
 mod cursor;
 mod database;
@@ -31,6 +32,7 @@ mod undo;
 mod versions;
 mod writeback;
 
+pub use check::{CheckReport, Finding};
 pub use cursor::Cursor;
 pub use database::{Database, DatabaseStats, RestartReport};
 pub use engine::{CreateOptions, Engine, EngineOptions, OpenOptions, WorkMemory};

@@ -177,6 +177,9 @@ impl<'c> Mtr<'c> {
         if self.group.is_empty() {
             return Ok(self.core.log.end());
         }
+        // Behind a change that could not be logged, nothing may be: redo would apply it to a page that lacks that
+        // change. The pages are latched, so whoever failed on one of them has thrown the switch by now.
+        self.core.poison.check()?;
         match self.core.log.append(&self.group) {
             Ok(lsn) => {
                 for (page, _) in self.pages.iter_mut().zip(&self.changed).filter(|(_, changed)| **changed) {

@@ -107,7 +107,7 @@ fn list(
 }
 
 /// The page after an index page, and the pages it lists.
-fn read_index(core: &Core, id: PageId) -> Result<(PageId, Vec<PageId>)> {
+pub(crate) fn read_index(core: &Core, id: PageId) -> Result<(PageId, Vec<PageId>)> {
     let page = core.pool.shared(&core.volume, id, Access::Normal)?;
     let count = usize::from(get_u16(&page, COUNT_AT));
     if page::kind(&page) != Some(PageKind::OverflowIndex) || count > listed_per_index(core.page_size) {

@@ -27,9 +27,6 @@ pub(crate) const UNDO_DIRECTORY: TreeId = TreeId(3);
 /// The first number a user's tree gets.
 pub(crate) const FIRST_USER_TREE: u32 = 16;
 
-/// Where the status tree keeps the next tree's number: behind the keys of all transactions, which have 8 bytes.
-pub(crate) const NEXT_TREE_KEY: &[u8] = &[0xFF; 9];
-
 /// Undo streams nobody writes to now, and complete segments that wait for the horizon.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
@@ -55,6 +52,8 @@ pub(crate) struct Shared {
     /// Tells the background thread that there may be something to do, or that it shall end.
     pub(crate) stopping: Mutex<bool>,
     pub(crate) background: Condvar,
+    /// Held while a sweep is under way: one works with trees that the next one may free.
+    pub(crate) sweeping: Mutex<()>,
 }
 
 impl Streams {
@@ -81,7 +80,8 @@ impl Shared {
             return Err(crate::Error::Invalid("the database has used up its tree numbers".to_owned()));
         }
         // Not taken back when the creation is.
-        BTree::new(&self.core, &self.status).put(NEXT_TREE_KEY, &u64::from(id + 1).to_le_bytes())?;
+        BTree::new(&self.core, &self.status)
+            .put(&crate::catalog::NEXT_TREE, &u64::from(id + 1).to_le_bytes())?;
         *next = id + 1;
         Ok(TreeId(id))
     }
@@ -93,8 +93,7 @@ impl Shared {
             return stream;
         }
         streams.next += 1;
-        // The sequence begins at a log position: no segment of an earlier life had that number.
-        Stream::new(streams.next, self.core.log.end().0)
+        Stream::new(streams.next)
     }
 
     pub(crate) fn give_stream(&self, stream: Stream) {
@@ -126,7 +125,8 @@ impl Shared {
         if record.kind == UndoKind::Chain {
             return overflow::free(&self.core, record.tree, at, record);
         }
-        if record.tree == CATALOG {
+        // A lock leaves the entry, and the tree that it describes, as it was.
+        if record.tree == CATALOG && record.kind != UndoKind::Lock {
             self.free_created_tree(&root, at, record)?;
         }
         self.revert_entry(&BTree::new(&self.core, &root), at, record)
@@ -239,6 +239,9 @@ impl Shared {
     /// The rest of an abort that has begun; also what happens to a loser after a crash. `logged`: whether the log has
     /// ever heard of the transaction.
     pub(crate) fn finish_revert(&self, txn: &Arc<ActiveTxn>, logged: bool) -> Result<()> {
+        // A change that could not be logged is in memory, under no undo record that the transaction knows of. It must not
+        // end then: whoever reads on would take it for committed.
+        self.core.poison.check()?;
         let newest = UndoPtr(txn.newest_undo());
         self.revert_to(newest, UndoPtr::NONE, txn.id())?;
         if logged {

@@ -31,6 +31,8 @@ pub(crate) const SYSTEM: TreeId = TreeId(u32::MAX);
 const FIRST_DESCRIPTOR: usize = 64;
 const DESCRIPTOR_LEN: usize = 8;
 const MAP_PAGE: u64 = 2;
+/// Extents freed by one mini-transaction: each takes 40 bytes of a log record.
+const FREED_AT_ONCE: usize = 256;
 const GROW_MIN_BYTES: u64 = 2 << 20;
 const GROW_MAX_BYTES: u64 = 64 << 20;
 
@@ -170,12 +172,15 @@ impl Space {
         self.lock(core).learn(group)
     }
 
-    /// Gives back everything that belongs to `tree`; one mini-transaction for each group it has extents in.
+    /// Gives back everything that belongs to `tree`, in mini-transactions that fit the log.
     pub(crate) fn free_tree(&self, core: &Core, tree: TreeId) -> Result<()> {
         for group in 0..self.groups() {
-            let mut mtr = Mtr::new(core);
-            mtr.allocations().free_all(group, tree)?;
-            mtr.commit()?;
+            let mut freed = FREED_AT_ONCE;
+            while freed == FREED_AT_ONCE {
+                let mut mtr = Mtr::new(core);
+                freed = mtr.allocations().free_some(group, tree)?;
+                mtr.commit()?;
+            }
         }
         Ok(())
     }
@@ -292,15 +297,17 @@ impl<'c> Allocations<'c> {
         Ok(())
     }
 
-    fn free_all(&mut self, group: u64, tree: TreeId) -> Result<()> {
+    /// Frees extents of `tree` in a group, at most [`FREED_AT_ONCE`]; says how many.
+    fn free_some(&mut self, group: u64, tree: TreeId) -> Result<usize> {
         let per_group = extents_per_group(self.core.page_size);
         let map = self.map(group)?;
         let map = &self.maps[map];
-        let owned: Vec<u64> = (0..per_group).filter(|&i| map.extent(i).owner == tree).collect();
-        for index in owned {
+        let owned = (0..per_group).filter(|&i| map.extent(i).owner == tree);
+        let owned: Vec<u64> = owned.take(FREED_AT_ONCE).collect();
+        for &index in &owned {
             self.edit(group * per_group + index, |extent| *extent = Extent::FREE)?;
         }
-        Ok(())
+        Ok(owned.len())
     }
 
     /// The lowest free page of an extent, if the extent belongs to `tree` and has one.

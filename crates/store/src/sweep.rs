@@ -70,6 +70,7 @@ impl Shared {
     /// One round: every complete segment behind the horizon, and the newest segments of streams that nobody has written
     /// to for `idle`. Gives the number of segments freed.
     pub(crate) fn sweep(&self, idle: Duration) -> Result<u64> {
+        let _sweeping = self.sweeping.lock();
         let horizon = self.registry.horizon();
         self.retire_idle_streams(horizon, idle)?;
         let mut freed = 0;
@@ -179,6 +180,9 @@ impl Shared {
         let limit = horizon.0.to_be_bytes();
         loop {
             let Some((first, _)) = tree.first_from(&[])? else { return Ok(()) };
+            if first.as_slice() >= limit.as_slice() {
+                return Ok(());
+            }
             let leaf = tree.leaf_exclusive(&first)?;
             let node = NodeRef::new(&leaf);
             let all_dead = node.upper_fence().is_some_and(|upper| upper <= &limit[..]);

@@ -28,7 +28,7 @@ use crate::txn::registry::{self, Owner, Snapshot};
 use crate::undo::{Reserved, Stream, UndoKind, UndoRecord};
 use crate::versions::{Fate, Reader, Seen, decode};
 use crate::{Error, Result, overflow};
-use gannet_base::{PageId, TreeId, TxnId, clock};
+use gannet_base::{PageId, TreeId, TxnId};
 use gannet_io::Class;
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -38,8 +38,6 @@ use std::time::Duration;
 
 /// Pages kept for the rollback of each writing transaction.
 const ROLLBACK_PAGES: u64 = 16;
-/// How long a wait for a row goes on before it looks whether the database has failed.
-const WAIT_SLICE: Duration = Duration::from_secs(1);
 /// Keys of a multi-get whose pages are fetched as one batch.
 const FETCH_AT_ONCE: usize = 512;
 
@@ -118,6 +116,8 @@ struct Writing {
     stream: Stream,
     sequence: u32,
     reserved_pages: u64,
+    /// Bytes that a rollback adds to rows.
+    shrunk_bytes: u64,
     /// Trees whose catalog entry is locked against being dropped.
     trees: BTreeSet<TreeId>,
 }
@@ -244,14 +244,14 @@ impl Transaction {
         match self.options.isolation {
             Isolation::ReadCommitted => {
                 let snapshot = self.new_snapshot();
-                read(&self.shared, Reader { snapshot: &snapshot, own })
+                read(&self.shared, Reader { snapshot: &snapshot, own, copied: false })
             }
             Isolation::RepeatableRead => {
                 if self.snapshot.is_none() {
                     self.snapshot = Some(self.new_snapshot());
                 }
                 let snapshot = self.snapshot.as_ref().expect("taken above");
-                read(&self.shared, Reader { snapshot, own })
+                read(&self.shared, Reader { snapshot, own, copied: false })
             }
         }
     }
@@ -304,7 +304,7 @@ impl Transaction {
             }
         };
         let snapshot = own_snapshot.as_ref().or(self.snapshot.as_ref()).expect("taken above");
-        self.shared.check_tree(Reader { snapshot, own: self.own_id() }, &tree.root)?;
+        self.shared.check_tree(Reader { snapshot, own: self.own_id(), copied: false }, &tree.root)?;
         let bounds = Bounds::new(range.0, range.1);
         Cursor::new(self, own_snapshot, tree.clone(), bounds)
     }
@@ -384,6 +384,7 @@ impl Transaction {
             stream,
             sequence: 0,
             reserved_pages: ROLLBACK_PAGES,
+            shrunk_bytes: 0,
             trees: BTreeSet::new(),
         });
         Ok(())
@@ -410,28 +411,39 @@ impl Transaction {
         Ok(())
     }
 
-    /// Changes one entry. Says whether the key was there. What did not come to its end is taken back.
+    /// Changes one entry. Says whether the key was there. Where it comes to no change, a long value that was stored for
+    /// it goes again.
     fn write(&mut self, root: &Arc<TreeRoot>, key: &[u8], write: Write<'_>) -> Result<bool> {
-        let (undo, changes) = (self.newest_undo(), self.changes);
-        let result = self.write_entry(root, key, write);
-        if self.changes == changes && self.newest_undo() != undo {
-            // A long value was stored, and no entry came to refer to it.
+        let newest_undo =
+            |txn: &Self| UndoPtr(txn.writing.as_ref().expect("the transaction writes").txn.newest_undo());
+        let before = newest_undo(self);
+        let mut stored = before;
+        let result = self.store_long_value(root, key, &write).and_then(|long| {
+            stored = newest_undo(self);
+            self.write_entry(root, key, &write, long.as_deref())
+        });
+        let newest = newest_undo(self);
+        let unused = newest != before && (newest == stored || stored == before && result.is_err());
+        if unused {
             let writing = self.writing.as_ref().expect("the transaction writes");
-            self.shared.revert_to(self.newest_undo(), undo, writing.txn.id())?;
-            writing.txn.set_newest_undo(undo.0);
+            if let Err(error) = self.shared.revert_to(newest, before, writing.txn.id()) {
+                return result.and(Err(error));
+            }
+            writing.txn.set_newest_undo(before.0);
         }
         result
     }
 
-    fn newest_undo(&self) -> UndoPtr {
-        self.writing.as_ref().map_or(UndoPtr::NONE, |w| UndoPtr(w.txn.newest_undo()))
-    }
-
-    fn write_entry(&mut self, root: &Arc<TreeRoot>, key: &[u8], write: Write<'_>) -> Result<bool> {
+    fn write_entry(
+        &mut self,
+        root: &Arc<TreeRoot>,
+        key: &[u8],
+        write: &Write<'_>,
+        long: Option<&[u8]>,
+    ) -> Result<bool> {
         let shared = Arc::clone(&self.shared);
         let core = &*shared.core;
         let btree = BTree::new(core, root);
-        let long = self.store_long_value(root, key, &write)?;
         // Keeps the undo that is followed below; under READ COMMITTED it says nothing about what is seen.
         let guard = match self.options.isolation {
             Isolation::ReadCommitted => Some(self.new_snapshot()),
@@ -444,8 +456,8 @@ impl Transaction {
             let slot = node.search(key);
             let current = slot.ok().map(|slot| decode(node.payload(slot))).transpose()?;
             let snapshot = guard.as_ref().or(self.snapshot.as_ref()).expect("a writer has a snapshot");
-            let reader = Reader { snapshot, own: self.own_id() };
-            let exists = match self.examine(reader, root.id, key, current.as_ref(), &write)? {
+            let reader = Reader { snapshot, own: self.own_id(), copied: false };
+            let exists = match self.examine(reader, root.id, key, current.as_ref(), write)? {
                 Found::Free { exists } => exists,
                 Found::Wait(holders) => {
                     drop(leaf);
@@ -459,7 +471,7 @@ impl Transaction {
                 Write::Lock if current.is_some_and(|c| c.writer == self.own_id()) => return Ok(true),
                 _ => {}
             }
-            let record = self.undo_record(reader, root.id, key, current.as_ref(), &write)?;
+            let record = self.undo_record(reader, root.id, key, current.as_ref(), write)?;
             let writing = self.writing.as_mut().expect("the transaction writes");
             let Some(reserved) = writing.stream.reserve(core, record.len()) else {
                 drop(leaf);
@@ -467,15 +479,15 @@ impl Transaction {
                 continue;
             };
             let undo = writing.stream.position(&reserved);
-            let payload = new_payload(writing.txn.id(), undo, current.as_ref(), &write, long.as_deref());
+            let payload = new_payload(writing.txn.id(), undo, current.as_ref(), write, long);
             if !fits(node, key, payload.len()) {
                 drop(leaf);
                 btree.make_room(key, payload.len(), Some(shared.registry.horizon()), false)?;
                 continue;
             }
-            let grown = current.map_or(0, |c| c.encoded_len()).saturating_sub(payload.len());
+            let shrunk = current.map_or(0, |c| c.encoded_len()).saturating_sub(payload.len());
+            self.reserve_for_rollback(shrunk)?;
             self.apply(leaf, key, &payload, &record, &reserved, undo)?;
-            self.reserve_for_rollback(grown)?;
             return Ok(exists);
         }
     }
@@ -508,11 +520,12 @@ impl Transaction {
     fn reserve_for_rollback(&mut self, bytes: usize) -> Result<()> {
         let writing = self.writing.as_mut().expect("the transaction writes");
         let core = &self.shared.core;
+        writing.shrunk_bytes += bytes as u64;
         // Every split gains at least a quarter of a page, and allocates up to three pages.
-        let pages = (bytes * 4 / core.page_size) as u64 * 3;
-        if pages > 0 {
-            core.space.reserve(core, pages)?;
-            writing.reserved_pages += pages;
+        let wanted = ROLLBACK_PAGES + writing.shrunk_bytes * 4 / core.page_size as u64 * 3;
+        if wanted > writing.reserved_pages {
+            core.space.reserve(core, wanted - writing.reserved_pages)?;
+            writing.reserved_pages = wanted;
         }
         Ok(())
     }
@@ -541,17 +554,9 @@ impl Transaction {
         let own = reader.own;
         let Some(current) = current else { return Ok(Found::Free { exists: false }) };
         if current.writer != own {
-            match self.shared.fate(current.writer)? {
+            if self.shared.fate(current.writer)? == Fate::Running {
                 // Nobody to wait for: it has ended meanwhile, look again at once.
-                Fate::Running => {
-                    return Ok(Found::Wait(self.shared.registry.find(current.writer).into_iter().collect()));
-                }
-                Fate::Reverted => {
-                    let what =
-                        format!("{} wrote a row of {tree}, but nothing is known of it", current.writer);
-                    return Err(Error::Damaged(what));
-                }
-                Fate::Committed(_) => {}
+                return Ok(Found::Wait(self.shared.registry.find(current.writer).into_iter().collect()));
             }
             // An insert only asks whether the key is there now.
             if self.options.isolation == Isolation::RepeatableRead
@@ -578,17 +583,11 @@ impl Transaction {
         let waits = self.shared.registry.waits();
         if holders.is_empty() {
             gannet_base::thread::yield_now();
-            return Ok(());
+            return self.shared.core.poison.check();
         }
-        let deadline = self.options.lock_timeout.map(|timeout| clock::now() + timeout);
-        loop {
-            let left = deadline.map_or(WAIT_SLICE, |deadline| (deadline - clock::now()).min(WAIT_SLICE));
-            match waits.wait_for(&writing.txn, holders, ticket, Some(left), &self.cancel) {
-                // Only a slice of the time is over. Who is waited for may never end if the database has failed.
-                Err(Error::Locked(_)) if left == WAIT_SLICE => self.shared.core.poison.check()?,
-                other => return other,
-            }
-        }
+        let waited = waits.wait_for(&writing.txn, holders, ticket, self.options.lock_timeout, &self.cancel);
+        // Where the waits were ended by a failure, that is what the caller is told.
+        if waited.is_err() { self.shared.core.poison.check().and(waited) } else { waited }
     }
 
     fn undo_record(
@@ -728,7 +727,7 @@ impl Transaction {
             if let (Isolation::RepeatableRead, Some(snapshot)) = (self.options.isolation, &self.snapshot)
                 && mode == Mode::Share
                 && let (writer, Fate::Committed(Some(csn))) =
-                    shared.last_change(Reader { snapshot, own }, &current)?
+                    shared.last_change(Reader { snapshot, own, copied: false }, &current)?
                 && !snapshot.sees(csn)
             {
                 return Err(Error::Conflict(writer));
@@ -748,7 +747,7 @@ impl Transaction {
     /// Whether a row that somebody is changing was there before.
     fn was_there(&self, payload: &[u8]) -> Result<bool> {
         let snapshot = self.new_snapshot();
-        let reader = Reader { snapshot: &snapshot, own: self.own_id() };
+        let reader = Reader { snapshot: &snapshot, own: self.own_id(), copied: false };
         Ok(self.shared.look(reader, payload)? != Seen::Absent)
     }
 
@@ -877,12 +876,13 @@ impl Transaction {
 
     /// Opens a tree that this transaction sees.
     pub fn tree(&mut self, name: &str) -> Result<Option<Tree>> {
-        let value =
-            self.with_reader(|shared, reader| get(shared, reader, &shared.catalog, name.as_bytes()))?;
-        let Some(value) = value else { return Ok(None) };
-        let (id, root) = crate::catalog::decode(&value)
-            .ok_or_else(|| Error::Damaged(format!("the catalog entry of {name:?} makes no sense")))?;
-        Ok(Some(Tree { root: self.shared.tree_root(id, root), name: Arc::from(name.as_bytes()) }))
+        self.with_reader(|shared, reader| {
+            let Some(value) = get(shared, reader, &shared.catalog, name.as_bytes())? else { return Ok(None) };
+            let (id, root) = crate::catalog::decode(&value)
+                .ok_or_else(|| Error::Damaged(format!("the catalog entry of {name:?} makes no sense")))?;
+            // While the snapshot keeps the tree: a tree that is gone must not come back into the table.
+            Ok(Some(Tree { root: shared.tree_root(id, root), name: Arc::from(name.as_bytes()) }))
+        })
     }
 
     /// Drops a tree with everything in it; false when there is no such tree. Waits for those who write to it.

@@ -1,7 +1,8 @@
 //! Undo: what every version looked like before, in append-only segments.
 //!
 //! A segment is one extent. A writing transaction owns a *stream* while it runs and appends to the stream's newest
-//! segment; when a segment is full, the directory tree (key: stream and sequence, big-endian) gets the next one.
+//! segment; when a segment is full, the directory tree (key: stream and sequence, big-endian) gets the next one. The
+//! sequence is the log position at which the segment begins, so no two segments ever have the same.
 //! Undo pages go through the pool and the log like any page, so a long reader costs disk, not memory.
 //!
 //! ```text
@@ -46,7 +47,7 @@ const TREE_AT: usize = 32;
 const PREVIOUS_WRITER_AT: usize = 36;
 const PREVIOUS_UNDO_AT: usize = 44;
 
-/// Stream and sequence of the segment a page belongs to: tells it from what the page held in an earlier life.
+/// Stream and sequence of the segment a page belongs to: tells it from what the page held in an earlier segment.
 const STREAM_AT: usize = HEADER_LEN + 4;
 const SEGMENT_AT: usize = HEADER_LEN + 8;
 /// Offset of the first record of an undo page, behind header, end position and segment.
@@ -269,7 +270,6 @@ impl Segment {
 pub(crate) struct Stream {
     id: u32,
     segment: Option<Segment>,
-    next_sequence: u64,
     /// Page and offset of the next record; the page is fresh when the offset is 0.
     page: PageId,
     offset: usize,
@@ -285,8 +285,8 @@ pub(crate) struct Reserved {
 }
 
 impl Stream {
-    pub(crate) fn new(id: u32, next_sequence: u64) -> Self {
-        Stream { id, segment: None, next_sequence, page: PageId::NONE, offset: 0, last_used: clock::now() }
+    pub(crate) fn new(id: u32) -> Self {
+        Stream { id, segment: None, page: PageId::NONE, offset: 0, last_used: clock::now() }
     }
 
     /// Finds room for a record of `len` bytes; `None` when that takes a new segment first
@@ -324,9 +324,10 @@ impl Stream {
         if let Some(full) = self.segment {
             tree.put(&full.key(), &full.value())?;
         }
+        // Streams are numbered anew in each life of the database, log positions never come back.
         let mut next = Segment {
             stream: self.id,
-            sequence: self.next_sequence,
+            sequence: core.log.end().0,
             first: PageId::NONE,
             highest_txn: TxnId::NONE,
         };
@@ -338,7 +339,6 @@ impl Stream {
         })?;
         mtr.commit()?;
         next.highest_txn = txn;
-        self.next_sequence += 1;
         self.page = next.first;
         self.offset = 0;
         Ok(self.segment.replace(next))

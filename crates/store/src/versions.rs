@@ -18,6 +18,8 @@ pub(crate) struct Reader<'a> {
     pub(crate) snapshot: &'a Snapshot,
     /// The reader's own transaction, whose changes it sees.
     pub(crate) own: TxnId,
+    /// The entry is a copy made earlier: meanwhile its writer may have been reverted without a trace.
+    pub(crate) copied: bool,
 }
 
 /// What a reader sees of a key.
@@ -50,31 +52,36 @@ pub(crate) enum Fate {
     Running,
     /// It committed; `None` when so long ago that everybody sees it.
     Committed(Option<u64>),
-    /// It was rolled back, and its version is in the tree no more; only an older copy of the leaf still has it. The
-    /// undo it points to stays as long as the snapshot under which the copy was made.
-    Reverted,
 }
 
 impl Shared {
-    /// What became of a version's writer.
+    /// What became of a version's writer, when the version is looked at in its place, under the latch.
     pub(crate) fn fate(&self, writer: TxnId) -> Result<Fate> {
+        match self.known_fate(writer)? {
+            Some(fate) => Ok(fate),
+            None => Err(Error::Damaged(format!("{writer} wrote a row, but nothing is known of it"))),
+        }
+    }
+
+    /// The same for what may have changed since; `None` when the writer was reverted.
+    fn known_fate(&self, writer: TxnId) -> Result<Option<Fate>> {
         if writer.is_none() || writer < self.registry.horizon() {
-            return Ok(Fate::Committed(None));
+            return Ok(Some(Fate::Committed(None)));
         }
         match self.registry.status(writer) {
-            Status::Running => Ok(Fate::Running),
-            Status::Committed(csn) => Ok(Fate::Committed(Some(csn))),
+            Status::Running => Ok(Some(Fate::Running)),
+            Status::Committed(csn) => Ok(Some(Fate::Committed(Some(csn)))),
             Status::Unknown => {
                 let stored = BTree::new(&self.core, &self.status).get(&writer.0.to_be_bytes())?;
                 match stored.and_then(|v| v.try_into().ok()) {
                     Some(csn) => {
                         let csn = u64::from_le_bytes(csn);
                         self.registry.cache_committed(writer, csn);
-                        Ok(Fate::Committed(Some(csn)))
+                        Ok(Some(Fate::Committed(Some(csn))))
                     }
                     // The horizon may have passed it, and sweep its status, while we looked.
-                    None if writer < self.registry.horizon() => Ok(Fate::Committed(None)),
-                    None => Ok(Fate::Reverted),
+                    None if writer < self.registry.horizon() => Ok(Some(Fate::Committed(None))),
+                    None => Ok(None),
                 }
             }
         }
@@ -84,8 +91,13 @@ impl Shared {
         if writer.is_none() || writer == reader.own || reader.snapshot.sees_unasked(writer) {
             return Ok(true);
         }
-        Ok(match self.fate(writer)? {
-            Fate::Running | Fate::Reverted => false,
+        let fate = match self.known_fate(writer)? {
+            None if reader.copied => return Ok(false),
+            None => self.fate(writer)?,
+            Some(fate) => fate,
+        };
+        Ok(match fate {
+            Fate::Running => false,
             Fate::Committed(None) => true,
             Fate::Committed(Some(csn)) => reader.snapshot.sees(csn),
         })
@@ -94,6 +106,7 @@ impl Shared {
     /// Fails when the reader sees that the tree was dropped. As long as it does not, the tree's pages are kept for it.
     pub(crate) fn check_tree(&self, reader: Reader<'_>, tree: &TreeRoot) -> Result<()> {
         let dropped_by = tree.dropped_by();
+        let reader = Reader { copied: true, ..reader };
         if !dropped_by.is_none() && self.sees(reader, dropped_by)? {
             return Err(Error::Invalid(format!("{} does not exist any more", tree.id)));
         }
@@ -173,7 +186,9 @@ impl Shared {
         for _ in 0..LINK_PAST {
             let record = undo::read(&self.core, undo)?;
             let writer = record.previous_writer;
+            // A lock's record takes the value from the version behind it, which therefore has to stay.
             if !matches!(record.kind, UndoKind::Update | UndoKind::Delete)
+                || record.previous_flags & entry::LOCK != 0
                 || record.previous_undo.is_none()
                 || reader.snapshot.sees_unasked(writer)
             {

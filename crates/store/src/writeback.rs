@@ -477,7 +477,8 @@ impl PageWriter {
         let _writing = self.buffer.lock();
         self.sync_data().inspect_err(|e| self.core.poison.set(e.to_string()))?;
         let target = self.redo_floor();
-        self.checkpoint.advance(target)?;
+        // A header half written must not be followed by another one over the copy that is whole.
+        self.checkpoint.advance(target).inspect_err(|e| self.core.poison.set(e.to_string()))?;
         self.redo_from.store(target.0, Ordering::Relaxed);
         Ok(true)
     }

@@ -168,6 +168,27 @@ fn snapshots_see_what_was_there() {
 }
 
 #[test]
+fn a_snapshot_sees_the_value_before_a_locked_and_updated_row() {
+    let disk = SimDisk::new(4);
+    let db = create(&disk);
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    txn.put(&tree, b"a", b"1").unwrap();
+    txn.commit().unwrap();
+    let options =
+        TransactionOptions { isolation: Isolation::RepeatableRead, ..TransactionOptions::default() };
+    let mut old = db.begin(options);
+    assert_eq!(old.get(&tree, b"a").unwrap().unwrap(), b"1");
+    for version in [b"2", b"3"] {
+        let mut txn = db.begin(TransactionOptions::default());
+        txn.lock(&tree, b"a", LockMode::Exclusive).unwrap();
+        txn.put(&tree, b"a", version).unwrap();
+        txn.commit().unwrap();
+    }
+    assert_eq!(old.get(&tree, b"a").unwrap().unwrap(), b"1");
+}
+
+#[test]
 fn savepoints_take_back_a_part() {
     let disk = SimDisk::new(5);
     let db = create(&disk);
@@ -240,6 +261,24 @@ fn trees_are_created_and_dropped_by_transactions() {
     let mut txn = db.begin(TransactionOptions::default());
     assert!(txn.trees().unwrap().is_empty());
     assert!(txn.get(&tree, b"b").is_err());
+}
+
+#[test]
+fn a_drop_rolled_back_leaves_the_tree() {
+    let disk = SimDisk::new(7);
+    let db = create(&disk);
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    txn.put(&tree, b"a", b"1").unwrap();
+    txn.commit().unwrap();
+    let mut txn = db.begin(TransactionOptions::default());
+    assert!(txn.drop_tree("t").unwrap());
+    txn.rollback().unwrap();
+    assert!(db.check().unwrap().findings.is_empty());
+    let mut txn = db.begin(TransactionOptions::default());
+    txn.create_tree("other").unwrap();
+    txn.commit().unwrap();
+    assert_eq!(contents(&db, "t").len(), 1);
 }
 
 #[test]

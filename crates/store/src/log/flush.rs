@@ -3,6 +3,13 @@
 //! Whoever waits for an LSN and finds a free slot writes everything appended so far, for everybody; the others sleep
 //! until the write that covers them is done. Up to `max_in_flight` writes are at the device at one time.
 //!
+//! # Why so
+//! Committers come in circles: each appends, waits, and appends again. A write that takes along all of them costs one
+//! latency for all; two writes side by side cost one and a half for each, fill blocks, and wake threads twice as often. So
+//! with many committers (more than two for each slot, as completed writes saw them) slots beyond the first are kept for long
+//! ranges, the next leader is woken after those who were covered, and who comes meanwhile leaves the writing to him. With
+//! few, side by side is faster: nobody waits for the rest of somebody else's write.
+//!
 //! # Invariants
 //! 1. No two writes in flight touch one block. While the last write ends inside a block, the next one must wait for it,
 //!    so when several committers are active a write ends with a filler that completes its block.
@@ -11,8 +18,10 @@
 //! 3. No write to a segment begins before the segment before it is durable wholly. So a segment's valid header proves
 //!    the segment before, and a restart trusts that one's footer without looking at its records. It costs one wait for
 //!    the device a segment.
-//! 4. Nobody sleeps while a slot is free and bytes that he waits for are not handed to the device: every change of
-//!    that condition (a write begun with more left over, a write ended) wakes one sleeper whose bytes are not.
+//! 4. Nobody sleeps while a slot is free and bytes that he waits for are not handed to the device, unless somebody has been
+//!    woken to write them: every change of that condition (a write begun with more left over, a write ended, a chosen
+//!    one who finds nothing to do) wakes one sleeper whose bytes are not. With many committers a second slot counts as
+//!    free only for a long range, see below.
 //! 5. After the first failed write nothing more is written, `durable` stands still, and everybody is told why.
 //!
 //! # A crash at any point
@@ -38,6 +47,8 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 pub(crate) const WRITE_MAX: u64 = 512 << 10;
 /// Bytes copied out of the ring under one hold of the mutex.
 const COPY_MAX: usize = 64 << 10;
+/// Bytes that are worth a write beside another one when many commit.
+const OVERLAP_MIN: u64 = 64 << 10;
 /// Writes that go on ending at block boundaries after committers were last seen waiting for each other.
 const CROWD: u32 = 64;
 
@@ -104,6 +115,10 @@ pub(crate) struct FlushState {
     poisoned: Option<String>,
     /// Writes left that end at a block boundary.
     crowd: u32,
+    /// Sleepers woken to write who have not begun.
+    chosen: usize,
+    /// How many wait for commits at one time, from what completed writes saw; falls slowly.
+    committers: usize,
     max_in_flight: usize,
     segment_size: u64,
 }
@@ -125,6 +140,8 @@ impl FlushState {
             waiters: Vec::new(),
             poisoned: None,
             crowd: 0,
+            chosen: 0,
+            committers: 0,
             max_in_flight,
             segment_size: options.segment_size,
         }
@@ -167,28 +184,43 @@ impl FlushState {
         self.waiters.drain(..).inspect(|waiter| waiter.state.store(FAILED, Release)).collect()
     }
 
-    /// Whether a write of bytes not submitted yet may start now.
-    fn may_start(&self) -> bool {
+    /// Whether a write of bytes not submitted yet, of which the last is below `end`, may start now.
+    fn may_start(&self, end: u64) -> bool {
+        let idle = self.flights.iter().all(|flight| flight.done);
         let block_is_free =
             self.submitted.is_multiple_of(BLOCK) || self.flights.back().is_none_or(|flight| flight.done);
         let segment_is_open =
             !self.submitted.is_multiple_of(self.segment_size) || self.durable == self.submitted;
-        block_is_free && segment_is_open && !self.buffers.is_empty()
+        let worth_it = idle || !self.is_crowded() || end - self.submitted >= OVERLAP_MIN;
+        block_is_free && segment_is_open && worth_it && !self.buffers.is_empty()
+    }
+
+    /// Whether so many commit that writes side by side only make the groups smaller.
+    fn is_crowded(&self) -> bool {
+        self.committers > 2 * self.max_in_flight
+    }
+
+    /// Whether somebody woken to write will take along what is appended now.
+    fn is_led(&self) -> bool {
+        self.chosen > 0 && (self.is_crowded() || self.buffers.len() <= self.chosen)
     }
 
     /// A sleeper who should write now, if there is one.
-    fn next_leader(&mut self) -> Option<Arc<Waiter>> {
-        if !self.may_start() {
+    fn next_leader(&mut self, end: u64) -> Option<Arc<Waiter>> {
+        if !self.may_start(end) || self.is_led() {
             return None;
         }
         let index = self.waiters.iter().position(|waiter| waiter.lsn > self.submitted)?;
         let leader = self.waiters.remove(index);
         leader.state.store(LEAD, Release);
+        self.chosen += 1;
         Some(leader)
     }
 
     /// Ends the write up to `to`. Returns whom to wake, in that order.
-    fn complete(&mut self, to: u64) -> Vec<Arc<Waiter>> {
+    fn complete(&mut self, to: u64, end: u64) -> Vec<Arc<Waiter>> {
+        let committing = self.waiters.len() + self.max_in_flight - self.buffers.len() + 1;
+        self.committers = committing.max(self.committers - self.committers / 8);
         let flight = self.flights.iter_mut().find(|flight| flight.to == to).expect("the write is in flight");
         flight.done = true;
         while self.flights.front().is_some_and(|flight| flight.done) {
@@ -201,8 +233,9 @@ impl FlushState {
         while self.marks.front().is_some_and(|&mark| mark <= self.durable) {
             self.whole = self.whole.max(self.marks.pop_front().expect("looked at"));
         }
-        // The next leader first: the device should not wait for the others to be told.
-        let mut woken: Vec<_> = self.next_leader().into_iter().collect();
+        // Woken last: those covered may append their next group first, and ride along.
+        let leader = self.next_leader(end);
+        let mut woken: Vec<_> = Vec::new();
         let durable = self.durable;
         self.waiters.retain(|waiter| {
             let covered = waiter.lsn <= durable;
@@ -212,6 +245,7 @@ impl FlushState {
             }
             !covered
         });
+        woken.extend(leader);
         woken
     }
 }
@@ -219,29 +253,40 @@ impl FlushState {
 impl Inner {
     /// Waits until the log is durable up to `target`, writing what is missing when a slot is free.
     pub(crate) fn flush_until(&self, target: u64) -> Result<()> {
+        let mut chosen = false;
         loop {
-            if self.durable.load(Acquire) >= target {
+            if !chosen && self.durable.load(Acquire) >= target {
                 return Ok(());
             }
             let mut state = self.state.lock();
-            if state.flush.durable >= target {
-                return Ok(());
-            }
             state.flush.check()?;
-            if target > state.end {
-                let text = format!("a wait for lsn {target}, but the log ends at lsn {}", state.end);
+            let end = state.end;
+            if target > end {
+                let text = format!("a wait for lsn {target}, but the log ends at lsn {end}");
                 return Err(Error::Invalid(text));
             }
-            if state.flush.submitted < target && state.flush.may_start() {
+            state.flush.chosen -= usize::from(chosen);
+            if state.flush.submitted < target && state.flush.may_start(end) && !state.flush.is_led() {
                 self.write_range(state);
+                chosen = false;
                 continue;
             }
-            state.flush.crowd = CROWD;
-            let waiter = Arc::new(Waiter { lsn: target, state: AtomicU32::new(WAITING) });
-            state.flush.waiters.push(Arc::clone(&waiter));
+            // Others may have relied on the chosen one, who has nothing to write any more.
+            let heir = if chosen { state.flush.next_leader(end) } else { None };
+            let mut waiter = None;
+            if state.flush.durable < target {
+                state.flush.crowd = CROWD;
+                let entry = Arc::new(Waiter { lsn: target, state: AtomicU32::new(WAITING) });
+                state.flush.waiters.push(Arc::clone(&entry));
+                waiter = Some(entry);
+            }
             drop(state);
-            if waiter.wait() == COVERED {
-                return Ok(());
+            if let Some(heir) = heir {
+                heir.wake();
+            }
+            match waiter.map(|waiter| waiter.wait()) {
+                None | Some(COVERED) => return Ok(()),
+                outcome => chosen = outcome == Some(LEAD),
             }
         }
     }
@@ -252,7 +297,7 @@ impl Inner {
         let limit = state.segment_end(from + 1).min(from + self.write_max);
         if state.flush.crowd > 0 {
             state.flush.crowd -= 1;
-            if state.end < limit && state.flush.max_in_flight > 1 {
+            if state.end < limit && state.flush.max_in_flight > 1 && !state.flush.is_crowded() {
                 state.fill_block();
                 self.end.store(state.end, Release);
             }
@@ -262,7 +307,8 @@ impl Inner {
         let whole = to == state.end;
         state.flush.flights.push_back(Flight { to, whole, done: false });
         state.flush.submitted = to;
-        let leader = state.flush.next_leader();
+        let end = state.end;
+        let leader = state.flush.next_leader(end);
         let len = (to - from) as usize;
         let padded = len.next_multiple_of(BLOCK as usize);
         for at in (0..len).step_by(COPY_MAX) {
@@ -283,7 +329,10 @@ impl Inner {
         let woken = match result {
             Err(error) => state.flush.poison(error.to_string()),
             Ok(()) if state.flush.poisoned.is_some() => Vec::new(),
-            Ok(()) => state.flush.complete(to),
+            Ok(()) => {
+                let end = state.end;
+                state.flush.complete(to, end)
+            }
         };
         self.durable.store(state.flush.durable, Release);
         self.durable_records.fetch_max(state.flush.whole, AcqRel);

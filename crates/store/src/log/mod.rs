@@ -11,8 +11,8 @@
 //! 2. Acknowledged log that is gone is reported as [`Error::Damaged`], naming file and position: a hole is told from a
 //!    crash by what the records behind it claim.
 //! 3. After a failed write everything fails with [`Error::Poisoned`], naming the first cause.
-//! 4. Its memory (ring, write buffers, index of the current segment, table of open transactions, reader caches) is charged to
-//!    the budget. Not charged is only what a restart or a [`Log::footer`] holds for a moment.
+//! 4. Its memory (ring, write buffers, index of the current segment, table of open transactions, redo table, reader caches) is
+//!    charged to the budget. A [`Footer`] or [`Record`] handed out is the caller's to charge.
 //!
 //! # How the parts hang together
 //! - `record`: a record's bytes. `segment`: files, header blocks, recycling. `footer`: a segment's index. `buffer`: the
@@ -25,6 +25,8 @@
 //! Each start of the log after a restart is a new *incarnation*, larger than all before, which the caller makes durable
 //! elsewhere before [`Log::start_writing`]. Checksums mix it in. What a dead life left behind the log's end (it may verify, it
 //! was never acknowledged) can so never be taken for what the new life writes at the same positions.
+
+#![forbid(unsafe_code)]
 
 use self::append::State;
 use self::buffer::Ring;

@@ -372,7 +372,14 @@ impl Pool {
             // An earlier life of the page number is still resident, perhaps only as bytes being read.
             let Some(index) = self.resident_for_create(volume, key) else { continue };
             // SAFETY: the frame is latched exclusively.
-            unsafe { self.bytes_mut(index) }.fill(0);
+            let bytes = unsafe { self.bytes_mut(index) };
+            // If nothing comes of it and the frame is dirty, it goes home as it is: with the LSN of its last change, so
+            // that redo does not look for all of its history.
+            let lsn = page::lsn(bytes);
+            bytes.fill(0);
+            if self.frames[index as usize].rec_lsn.load(Ordering::Relaxed) != 0 {
+                page::set_lsn(bytes, lsn);
+            }
             return Ok(ExclusivePage { pool: self, index, id });
         }
     }

@@ -110,33 +110,28 @@ impl<'c> BTree<'c> {
                     self.remember_level(&page);
                 }
             }
-            let id = self.descend_latched(Target::Covers(key), 0, Access::Normal)?.id();
-            let page = self.core.pool.exclusive(&self.core.volume, id)?;
-            // Between the two latches the page may have become anything.
-            if page::kind(&page) == Some(PageKind::Node) && page::tree(&page) == self.tree.id {
-                let node = NodeRef::new(&page);
-                if node.level() == 0 && node.covers(key) && self.still_reachable(key, id)? {
-                    return Ok(page);
-                }
+            if let Some(page) = self.leaf_exclusive_latched(key)? {
+                return Ok(page);
             }
         }
     }
 
-    /// Whether a descent for `key` ends at `leaf`, which the caller holds latched. (A page that was merged away keeps
-    /// its bytes, fences included.)
-    fn still_reachable(&self, key: &[u8], leaf: PageId) -> Result<bool> {
-        for _ in 0..OPTIMISTIC_ATTEMPTS {
-            if self.tree.root == leaf {
-                return Ok(true);
-            }
-            let Some(parent) = self.descend(key, 1)? else { continue };
-            // SAFETY-relevant reads happen inside `racy`; the result counts only if the version is unchanged.
-            let child = self.racy_child(&parent, key);
-            if parent.validate() {
-                return Ok(child.is_some_and(|(_, child)| child == leaf));
-            }
+    /// Latches parent and child on the way down; `None` when the tree grew from a single leaf meanwhile.
+    fn leaf_exclusive_latched(&self, key: &[u8]) -> Result<Option<ExclusivePage<'c>>> {
+        let parent = self.descend_latched(Target::Covers(key), 1, Access::Normal)?;
+        let node = NodeRef::new(&parent);
+        if node.level() > 0 {
+            // The parent's latch is held until the child's is taken. (Whoever holds a leaf must not wait for a node
+            // above it: a structure change that holds that one may be on its way down to the leaf.)
+            let (_, child) = node.child_for(key);
+            let page = self.core.pool.exclusive(&self.core.volume, child)?;
+            self.is_node(&page, child)?;
+            return Ok(Some(page));
         }
-        Ok(false)
+        drop(parent);
+        let page = self.core.pool.exclusive(&self.core.volume, self.tree.root)?;
+        let level = self.is_node(&page, self.tree.root)?.level();
+        Ok((level == 0).then_some(page))
     }
 
     /// The node at `level` that covers `key`, or the root when the tree is lower; for reading.
@@ -238,6 +233,8 @@ impl<'c> BTree<'c> {
             }
             let slot = match target {
                 Target::Covers(key) => node.child_for(key).0,
+                // The way may lead along nodes that end at the key: their last child it is.
+                Target::Before(key) if !node.covers(key) => node.count() - 1,
                 Target::Before(key) => match node.search(key) {
                     Ok(slot) | Err(slot) => slot.saturating_sub(1),
                 },

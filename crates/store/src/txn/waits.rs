@@ -27,7 +27,7 @@
 //!    either the waiter does not sleep, or the ending transaction takes the graph's mutex, which the waiter holds
 //!    from its announcement until it sleeps, and finds it in the graph. So the end of a transaction nobody waits for
 //!    costs one load.
-//! 4. `cancel` and `doom` are set before [`Waits::recheck`] takes the mutex, and looked at under it.
+//! 4. `cancel`, `doom` and `closed` are set before [`Waits::recheck`] takes the mutex, and looked at under it.
 
 use super::active::ActiveTxn;
 use crate::{Error, Result};
@@ -75,6 +75,8 @@ pub(crate) struct Waits {
     graph: Mutex<Graph>,
     /// How often somebody gave back locks before its end.
     releases: AtomicU64,
+    /// Nobody may end any more, so nobody waits.
+    closed: AtomicBool,
 }
 
 impl Waits {
@@ -109,7 +111,7 @@ impl Waits {
         let moved_on = holders.iter().any(|h| h.has_ended()) || self.ticket() != looked;
         let result = if moved_on {
             Ok(())
-        } else if waiter.is_doomed() || cancel.load(Ordering::SeqCst) {
+        } else if waiter.is_doomed() || cancel.load(Ordering::SeqCst) || self.closed.load(Ordering::SeqCst) {
             Err(Error::Cancelled)
         } else if timeout == Some(Duration::ZERO) {
             Err(Error::Locked(holders[0].id()))
@@ -117,7 +119,7 @@ impl Waits {
             Err(Error::Deadlock(holder))
         } else {
             graph.insert(waiter, holders);
-            let result = sleep(&mut graph, waiter, holders[0].id(), timeout, cancel);
+            let result = self.sleep(&mut graph, waiter, holders[0].id(), timeout, cancel);
             graph.remove(waiter.id());
             result
         };
@@ -151,6 +153,12 @@ impl Waits {
         }
     }
 
+    /// Ends every wait, now and later, with [`Error::Cancelled`]: transactions may not come to their end any more.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        self.recheck();
+    }
+
     /// Everybody who sleeps, by id.
     #[cfg_attr(not(test), expect(dead_code, reason = "for the views of sessions and locks"))]
     pub(crate) fn list(&self) -> Vec<WaitInfo> {
@@ -159,31 +167,32 @@ impl Waits {
             |w: &Waiting| WaitInfo { waiter: w.waiter.id(), holders: w.holders.clone(), since: w.since };
         graph.waiting.values().map(info).collect()
     }
-}
 
-/// Sleeps until somebody takes `waiter` out of the graph, or there is a reason to give up.
-fn sleep(
-    graph: &mut MutexGuard<'_, Graph>,
-    waiter: &ActiveTxn,
-    holder: TxnId,
-    timeout: Option<Duration>,
-    cancel: &AtomicBool,
-) -> Result<()> {
-    let deadline = timeout.map(|timeout| clock::now() + timeout);
-    loop {
-        match deadline.map(|deadline| deadline - clock::now()) {
-            None => waiter.wakeup.wait(graph),
-            Some(Duration::ZERO) => return Err(Error::Locked(holder)),
-            Some(left) => {
-                waiter.wakeup.wait_for(graph, left);
+    /// Sleeps until somebody takes `waiter` out of the graph, or there is a reason to give up.
+    fn sleep(
+        &self,
+        graph: &mut MutexGuard<'_, Graph>,
+        waiter: &ActiveTxn,
+        holder: TxnId,
+        timeout: Option<Duration>,
+        cancel: &AtomicBool,
+    ) -> Result<()> {
+        let deadline = timeout.map(|timeout| clock::now() + timeout);
+        loop {
+            match deadline.map(|deadline| deadline - clock::now()) {
+                None => waiter.wakeup.wait(graph),
+                Some(Duration::ZERO) => return Err(Error::Locked(holder)),
+                Some(left) => {
+                    waiter.wakeup.wait_for(graph, left);
+                }
             }
-        }
-        // An end counts even if the time ran out as well.
-        if !graph.waiting.contains_key(&waiter.id()) {
-            return Ok(());
-        }
-        if waiter.is_doomed() || cancel.load(Ordering::SeqCst) {
-            return Err(Error::Cancelled);
+            // An end counts even if the time ran out as well.
+            if !graph.waiting.contains_key(&waiter.id()) {
+                return Ok(());
+            }
+            if waiter.is_doomed() || cancel.load(Ordering::SeqCst) || self.closed.load(Ordering::SeqCst) {
+                return Err(Error::Cancelled);
+            }
         }
     }
 }

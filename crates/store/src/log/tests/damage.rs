@@ -98,6 +98,23 @@ fn every_flipped_bit_is_damage_or_an_earlier_end() {
     assert!(damaged > 0 && earlier > 0, "{damaged} {earlier}");
 }
 
+#[test]
+fn a_record_in_two_writes_is_not_claimed_by_the_first() {
+    let sim = SimDisk::new(1);
+    let log = create(&sim);
+    let lsns: Vec<_> = (0..6).map(|_| log.append(&group(&[(1, 0)], 9000)).unwrap()).collect();
+    // One write is a quarter of the ring: it ends inside the third or fourth record.
+    log.flush_to(lsns[0]).unwrap();
+    let cut = options().ring_size / 4;
+    let whole = *lsns.iter().rfind(|lsn| lsn.0 <= cut).unwrap();
+    assert!(log.durable() <= whole);
+    let last = log.append(&group(&[(1, 0)], 10)).unwrap();
+    log.flush_to(last).unwrap();
+    // As if the power had gone while the second write was in flight, and only its last sectors had arrived.
+    overwrite(&sim, 0, cut, &[0; 4096]);
+    assert_eq!(recover(&sim).0.end, whole);
+}
+
 /// A log of several segments, each commit flushed alone.
 fn several_segments(sim: &SimDisk) -> Log {
     let log = create(sim);

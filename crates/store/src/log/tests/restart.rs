@@ -135,11 +135,18 @@ fn a_crashed_segment_is_sealed_and_a_new_life_begins() {
     }
 }
 
+/// A group of which four fill a block.
+fn quarter_block() -> GroupBuilder {
+    let group = group(&[(4, 0)], 952);
+    assert_eq!(group.record_len(), 1024);
+    group
+}
+
 /// Appends until a group begins in the second segment, with everything flushed.
 fn fill_into_second_segment(log: &Log) -> Vec<Lsn> {
     let mut lsns = Vec::new();
     while log.end().0 < SEGMENT + 30_000 {
-        lsns.push(log.append(&group(&[(4, 0)], 1000)).unwrap());
+        lsns.push(log.append(&quarter_block()).unwrap());
     }
     log.flush_background().unwrap();
     lsns
@@ -166,9 +173,10 @@ fn what_a_dead_life_left_behind_the_end_is_never_taken_for_the_log() {
     assert_eq!(recovery.end.0, SEGMENT);
     assert_eq!(recovery.redo.get(PageId(4)), Some(Lsn(end)));
     log.start_writing(3).unwrap();
-    // The third life writes records of the same length over the dead ones: each end meets the start of a dead record.
+    // The third life writes records of the same length over the dead ones: wherever its end is a block's end, a dead
+    // record follows at its own right position.
     for (i, dead) in lsns.iter().filter(|lsn| lsn.0 > SEGMENT).take(8).enumerate() {
-        let lsn = log.append(&group(&[(4, 0)], 1000)).unwrap();
+        let lsn = log.append(&quarter_block()).unwrap();
         assert_eq!(lsn, *dead);
         log.flush_to(lsn).unwrap();
         let (recovery, _) = recover_from(&sim, 0, 3).unwrap();
@@ -189,7 +197,7 @@ fn the_rest_of_a_recycled_file_is_not_the_log() {
     let (recovery, _) = recover_from(&sim, lsns.last().unwrap().0, 1).unwrap();
     assert_eq!(recovery.end, *lsns.last().unwrap());
     while log.end().0 < 2 * SEGMENT + 20_000 {
-        log.append(&group(&[(4, 0)], 1000)).unwrap();
+        log.append(&quarter_block()).unwrap();
     }
     log.flush_background().unwrap();
     let (recovery, _) = recover_from(&sim, lsns.last().unwrap().0, 1).unwrap();

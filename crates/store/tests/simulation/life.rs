@@ -1,0 +1,327 @@
+//! The lives of one database: opened, used, ended in some way or other, opened again.
+
+use crate::oracle::{Look, Observation, Oracle, Place};
+use crate::plan::{Plan, Trouble, trace};
+use crate::session::{self, World};
+use gannet_base::sim::Generator;
+use gannet_base::{sync::Mutex, thread};
+use gannet_io::Disk;
+use gannet_io::sim::{Faults, SimDisk};
+use gannet_store::{Database, Durability, Engine, Error, Isolation, TransactionOptions};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+const PATH: &str = "sim.gnt";
+const LOG: &str = "sim.gnt-wal";
+
+/// What one seed went through.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Summary {
+    pub lives: u64,
+    pub crashes: u64,
+    pub crashed_restarts: u64,
+    pub commits: u64,
+    pub operations: u64,
+    pub observations: u64,
+    pub io: u64,
+    pub redone_pages: u64,
+    pub losers: u64,
+}
+
+impl Summary {
+    pub fn add(&mut self, other: &Summary) {
+        self.lives += other.lives;
+        self.crashes += other.crashes;
+        self.crashed_restarts += other.crashed_restarts;
+        self.commits += other.commits;
+        self.operations += other.operations;
+        self.observations += other.observations;
+        self.io += other.io;
+        self.redone_pages += other.redone_pages;
+        self.losers += other.losers;
+    }
+}
+
+fn engine(plan: &Plan, disk: &SimDisk) -> Engine {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    Engine::with_disk(disk, &plan.engine).expect("the budget is large enough")
+}
+
+/// Everything a seed stands for.
+pub fn lives(plan: Plan) -> Summary {
+    let mut random = Generator::new(plan.seed);
+    let mut summary = Summary::default();
+    trace(|| format!("{plan:#?}"));
+    let oracle = Arc::new(Mutex::new(Oracle::new()));
+    let (mut disk, db) = create(&plan, &mut random, &mut summary);
+    let mut next = Some(db);
+    for life in 0..plan.epochs {
+        let trouble = plan.trouble(&mut random);
+        trace(|| format!("life {life}: {trouble:?}"));
+        let db = match next.take() {
+            Some(db) => db,
+            None => {
+                disk = reopen_until(&plan, disk, &mut random, &mut summary);
+                open(&plan, &disk, &mut summary)
+            }
+        };
+        check(&db, "after the start");
+        let world = World {
+            plan: plan.clone(),
+            db,
+            disk: disk.clone(),
+            oracle: Arc::clone(&oracle),
+            faulty: matches!(trouble, Trouble::Faults { .. }),
+            poisoned: AtomicBool::new(false),
+            operations: AtomicU64::new(0),
+        };
+        settle(&world);
+        if life == 0 {
+            fill(&world);
+        }
+        disk = live(Arc::new(world), &trouble, &mut random, &mut summary);
+        summary.lives += 1;
+    }
+    disk.cancel_crash();
+    let db = open(&plan, &disk, &mut summary);
+    check(&db, "at the end");
+    let world = World {
+        plan: plan.clone(),
+        db,
+        disk: disk.clone(),
+        oracle: Arc::clone(&oracle),
+        faulty: false,
+        poisoned: AtomicBool::new(false),
+        operations: AtomicU64::new(0),
+    };
+    settle(&world);
+    world.db.sweep().expect("a sweep");
+    check(&world.db, "behind a sweep");
+    world.db.close().expect("a clean end");
+    summary.commits = oracle.lock().commits;
+    summary.observations = oracle.lock().observations;
+    summary
+}
+
+/// Creates the database; a crash in the middle leaves a file that is none, and no harm.
+fn create(plan: &Plan, random: &mut Generator, summary: &mut Summary) -> (SimDisk, Database) {
+    loop {
+        let disk = SimDisk::with_settings(random.next_u64(), plan.disk.clone());
+        if random.one_in(4) {
+            disk.crash_after(1 + random.below(60));
+        }
+        match engine(plan, &disk).create(Path::new(PATH), &plan.create, &plan.open) {
+            Ok(db) => {
+                disk.cancel_crash();
+                if disk.is_crashed() {
+                    drop(db);
+                    continue;
+                }
+                return (disk, db);
+            }
+            Err(error) => assert!(disk.is_crashed(), "create: {error}"),
+        }
+        summary.crashes += 1;
+        let image = disk.crash_image(random.next_u64());
+        match engine(plan, &image).open(Path::new(PATH), &plan.open) {
+            // The header was written last, so everything is there.
+            Ok(db) => {
+                check(&db, "after a crash at its creation");
+                return (image, db);
+            }
+            Err(error) => {
+                let whole = matches!(error, Error::Format(_) | Error::Io(_));
+                assert!(whole, "a file that is no database yet: {error:?}");
+            }
+        }
+    }
+}
+
+/// Crashes at the start, as often as the seed says; gives a disk on which the next start goes through.
+fn reopen_until(plan: &Plan, mut disk: SimDisk, random: &mut Generator, summary: &mut Summary) -> SimDisk {
+    while random.one_in(2) {
+        let within = 1 << (2 + random.below(8));
+        disk.crash_after(1 + random.below(within));
+        match engine(plan, &disk).open(Path::new(PATH), &plan.open) {
+            Ok(db) => {
+                let clean = random.one_in(2);
+                trace(|| format!("a short life, clean {clean}"));
+                if clean {
+                    let closed = db.close();
+                    assert!(closed.is_ok() || disk.is_crashed(), "close: {closed:?}");
+                } else {
+                    drop(db);
+                }
+            }
+            Err(error) => {
+                assert!(disk.is_crashed(), "open: {error}");
+                trace(|| format!("crashed in the start: {error}"));
+            }
+        }
+        if disk.is_crashed() {
+            summary.crashes += 1;
+            disk = disk.crash_image(random.next_u64());
+        }
+        disk.cancel_crash();
+    }
+    disk
+}
+
+fn open(plan: &Plan, disk: &SimDisk, summary: &mut Summary) -> Database {
+    disk.set_faults(Faults::default());
+    let db = match engine(plan, disk).open(Path::new(PATH), &plan.open) {
+        Ok(db) => db,
+        Err(error) => panic!("open: {error:?}: {error}"),
+    };
+    let report = db.restart_report();
+    trace(|| format!("{report:?}"));
+    assert!(report.damaged_pages.is_empty(), "restart: {report:?}");
+    summary.crashed_restarts += u64::from(report.crashed);
+    summary.redone_pages += report.redone_pages;
+    summary.losers += report.losers;
+    db
+}
+
+fn check(db: &Database, when: &str) {
+    let report = db.check().unwrap_or_else(|error| panic!("check {when}: {error}"));
+    let findings: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
+    assert!(findings.is_empty(), "check {when}: {} findings:\n{}", findings.len(), findings.join("\n"));
+}
+
+/// Holds everything that is there after a start against the oracle, which then starts from it.
+fn settle(world: &World) {
+    let options = TransactionOptions { isolation: Isolation::RepeatableRead, ..Default::default() };
+    let mut txn = world.db.begin(options);
+    let state =
+        session::everything(world, &mut txn).unwrap_or_else(|stop| panic!("reading everything: {stop:?}"));
+    txn.commit().expect("a reader's commit");
+    let mut oracle = world.oracle.lock();
+    let mut seen: Vec<Observation> = Vec::new();
+    let trees: Vec<u64> = std::iter::once(0)
+        .chain(state.iter().filter(|(place, _)| place.tree == 0).map(|(_, token)| *token))
+        .collect();
+    for tree in trees {
+        let known = oracle.places_of(tree, &[], None).into_iter().map(|key| Place { tree, key });
+        seen.extend(known.filter(|place| !state.contains_key(place)).map(|place| (place, None)));
+    }
+    seen.extend(state.iter().map(|(place, token)| (place.clone(), Some(*token))));
+    if let Err(what) = oracle.judge(&seen, Look::Restart) {
+        drop(oracle);
+        panic!("after the start: {what}");
+    }
+    oracle.rebase(state);
+}
+
+/// The first rows.
+fn fill(world: &World) {
+    let mut txn = world.db.begin(TransactionOptions { durability: Durability::Sync, ..Default::default() });
+    let mut writes = BTreeMap::new();
+    for name in ["tree0", "tree1"].into_iter().take(world.plan.trees as usize) {
+        let tree = txn.create_tree(name).expect("a new tree");
+        let token = world.oracle.lock().moment();
+        let at = |tree, key: &[u8]| Place { tree, key: key.to_vec() };
+        writes.insert(at(0, name.as_bytes()), (token, Some(token)));
+        txn.put(&tree, b"\0tag", &world.plan.short_value(token)).expect("a tag");
+        writes.insert(at(token, b"\0tag"), (token, Some(token)));
+        for number in 0..world.plan.initial_rows {
+            let (key, value) = (world.plan.key(number), world.oracle.lock().moment());
+            txn.put(&tree, &key, &world.plan.value(value)).expect("a new row");
+            writes.insert(at(token, &key), (value, Some(value)));
+        }
+    }
+    let index = world.oracle.lock().committing("the first rows".to_owned(), true, &writes);
+    txn.commit().expect("the first commit");
+    world.oracle.lock().committed(index);
+}
+
+/// One life, to its end; gives the disk that is found afterwards.
+fn live(world: Arc<World>, trouble: &Trouble, random: &mut Generator, summary: &mut Summary) -> SimDisk {
+    match trouble {
+        Trouble::None => {}
+        Trouble::Crash(after) => world.disk.crash_after(*after),
+        Trouble::Faults { faults, .. } => world.disk.set_faults(faults.clone()),
+    }
+    let io = world.disk.io_count();
+    let mut threads = Vec::new();
+    for number in 0..world.plan.sessions {
+        let (world, seed) = (Arc::clone(&world), random.next_u64());
+        threads.push(thread::spawn(&format!("session-{number}"), move || session::run(&world, number, seed)));
+    }
+    if random.one_in(2) {
+        let (world, seed) = (Arc::clone(&world), random.next_u64());
+        threads.push(thread::spawn("long-reader", move || session::read_long(&world, seed)));
+    }
+    if random.one_in(2) {
+        let (world, seed) = (Arc::clone(&world), random.next_u64());
+        threads.push(thread::spawn("disturber", move || session::disturb(&world, seed)));
+    }
+    for thread in threads {
+        thread.join().expect("a session's panic ends the simulation before this");
+    }
+    let world = Arc::into_inner(world).expect("all threads have ended");
+    summary.operations += world.operations.load(Ordering::Relaxed);
+    summary.io += world.disk.io_count() - io;
+    end(world, trouble, random, summary)
+}
+
+/// Ends a life: by a power cut, by closing, or by just letting go.
+fn end(world: World, trouble: &Trouble, random: &mut Generator, summary: &mut Summary) -> SimDisk {
+    let disk = world.disk.clone();
+    if world.poisoned.load(Ordering::SeqCst) && !disk.is_crashed() {
+        refuses(&world);
+    }
+    disk.set_faults(Faults::default());
+    let healthy = !world.poisoned.load(Ordering::SeqCst) && !disk.is_crashed();
+    if healthy && matches!(trouble, Trouble::None) {
+        if random.one_in(2) {
+            check(&world.db, "at the end of a life");
+        }
+        if random.one_in(3) {
+            drop(world.db);
+        } else {
+            world.db.close().expect("closing a database that is well");
+            world.oracle.lock().all_durable();
+            trace(|| "closed".to_owned());
+            // A shutdown without time may leave work for the log.
+            if world.plan.open.shutdown_limit.as_secs() > 0 && random.one_in(4) {
+                lose_log(&disk);
+            }
+        }
+        disk.cancel_crash();
+        return disk;
+    }
+    let power = !matches!(trouble, Trouble::Faults { power: false, .. });
+    if power {
+        if random.one_in(2) {
+            disk.power_off();
+        }
+        drop(world.db);
+        summary.crashes += 1;
+        disk.crash_image(random.next_u64())
+    } else {
+        // The process ends, the machine goes on.
+        drop(world.db);
+        disk
+    }
+}
+
+/// A database that met a failure takes no more changes, and says why.
+fn refuses(world: &World) {
+    let mut txn = world.db.begin(TransactionOptions::default());
+    let error = txn.create_tree("refused").expect_err("the database is closed to changes");
+    assert!(matches!(error, Error::Poisoned(_)), "{error:?}");
+    let error = world.db.checkpoint().expect_err("the database is closed to changes");
+    assert!(matches!(error, Error::Poisoned(_)), "{error:?}");
+}
+
+/// After a clean shutdown the file alone is the database.
+fn lose_log(disk: &SimDisk) {
+    let folder = Path::new(LOG);
+    for name in disk.list(folder).expect("the log's folder") {
+        disk.remove(&folder.join(name)).expect("a file of the log");
+    }
+    disk.sync_dir(folder).expect("a sync");
+    trace(|| "the log is lost".to_owned());
+}

@@ -1,0 +1,261 @@
+//! What the database may answer: a history of everything that was asked of it.
+//!
+//! Every value written is a *token*, used once. For each place (a key of a tree, or a name of the catalog) the oracle
+//! keeps the versions in the order in which they were written; since a writer holds its row until its commit is
+//! visible, that is the order of the commits. What a snapshot shows of many places then says of each transaction
+//! whether it must be inside or outside of the snapshot, and these verdicts have to agree with each other, with the
+//! moments at which commits were called and acknowledged, and with a single order of commits.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A key of the tree with this token; tree 0 is the catalog, its keys are names.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Place {
+    pub tree: u64,
+    pub key: Vec<u8>,
+}
+
+pub type TxnIndex = usize;
+pub type Observation = (Place, Option<u64>);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// Commit was called.
+    Called,
+    /// Commit was acknowledged at this moment.
+    Acknowledged(u64),
+    /// It failed in a way that leaves open whether it is in the log.
+    Unknown,
+    /// It failed and was rolled back.
+    Aborted,
+}
+
+#[derive(Clone, Debug)]
+pub struct Txn {
+    pub name: String,
+    called: u64,
+    outcome: Outcome,
+    /// Has to survive a crash.
+    durable: bool,
+    sync: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Version {
+    moment: u64,
+    txn: TxnIndex,
+    value: Option<u64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Look {
+    /// A snapshot taken between these two moments.
+    Snapshot { from: u64, to: u64 },
+    /// What a restart found.
+    Restart,
+}
+
+#[derive(Default)]
+pub struct Oracle {
+    now: u64,
+    txns: Vec<Txn>,
+    places: BTreeMap<Place, Vec<Version>>,
+    pub commits: u64,
+    pub observations: u64,
+}
+
+impl Oracle {
+    pub fn new() -> Self {
+        let mut oracle = Oracle { now: 1, ..Self::default() };
+        oracle.rebase(BTreeMap::new());
+        oracle
+    }
+
+    /// A moment later than all before; also used as token.
+    pub fn moment(&mut self) -> u64 {
+        self.now += 1;
+        self.now
+    }
+
+    /// From now on the database is known to hold exactly this.
+    pub fn rebase(&mut self, state: BTreeMap<Place, u64>) {
+        let base = Txn {
+            name: "an earlier life".to_owned(),
+            called: 0,
+            outcome: Outcome::Acknowledged(0),
+            durable: true,
+            sync: true,
+        };
+        self.txns = vec![base];
+        let version = |value| vec![Version { moment: 0, txn: 0, value: Some(value) }];
+        self.places = state.into_iter().map(|(place, value)| (place, version(value))).collect();
+    }
+
+    /// A transaction is about to commit these writes, each with the moment at which it was made.
+    pub fn committing(
+        &mut self,
+        name: String,
+        sync: bool,
+        writes: &BTreeMap<Place, (u64, Option<u64>)>,
+    ) -> TxnIndex {
+        let called = self.moment();
+        self.commits += 1;
+        let index = self.txns.len();
+        self.txns.push(Txn { name, called, outcome: Outcome::Called, durable: false, sync });
+        for (place, &(moment, value)) in writes {
+            let versions = self.places.entry(place.clone()).or_default();
+            let at = versions.partition_point(|v| v.moment < moment);
+            versions.insert(at, Version { moment, txn: index, value });
+        }
+        index
+    }
+
+    pub fn committed(&mut self, txn: TxnIndex) {
+        let now = self.moment();
+        self.txns[txn].outcome = Outcome::Acknowledged(now);
+        self.txns[txn].durable = self.txns[txn].sync;
+    }
+
+    pub fn failed(&mut self, txn: TxnIndex, aborted: bool) {
+        self.txns[txn].outcome = if aborted { Outcome::Aborted } else { Outcome::Unknown };
+    }
+
+    /// A clean shutdown: what was acknowledged is durable, asynchronous or not.
+    pub fn all_durable(&mut self) {
+        for txn in &mut self.txns {
+            txn.durable |= matches!(txn.outcome, Outcome::Acknowledged(_));
+        }
+    }
+
+    /// Places of a tree that ever held anything, with `from <= key <= to`.
+    pub fn places_of(&self, tree: u64, from: &[u8], to: Option<&[u8]>) -> Vec<Vec<u8>> {
+        let first = Place { tree, key: from.to_vec() };
+        self.places
+            .range(first..)
+            .take_while(|(p, _)| p.tree == tree && to.is_none_or(|to| p.key.as_slice() <= to))
+            .map(|(p, _)| p.key.clone())
+            .collect()
+    }
+
+    /// The newest committed version of a place whose row the caller holds.
+    pub fn newest(&self, place: &Place) -> Option<u64> {
+        let versions = self.places.get(place)?;
+        let alive = |v: &&Version| self.txns[v.txn].outcome != Outcome::Aborted;
+        versions.iter().rev().find(alive).and_then(|v| v.value)
+    }
+
+    /// Fails when no set of committed transactions explains what was seen.
+    pub fn judge(&mut self, seen: &[Observation], look: Look) -> Result<(), String> {
+        self.observations += seen.len() as u64;
+        let mut inside = BTreeMap::new();
+        let mut outside = BTreeMap::new();
+        for (place, value) in seen {
+            self.sort_out(place, *value, look, &mut inside, &mut outside)?;
+        }
+        self.agree(&inside, &outside, look)?;
+        for &txn in inside.keys() {
+            // A synchronous commit is seen by nobody before it is durable.
+            let txn = &mut self.txns[txn];
+            txn.durable |= txn.sync;
+        }
+        Ok(())
+    }
+
+    /// Notes who must be inside and outside of the snapshot for one place to look like that.
+    fn sort_out<'a>(
+        &self,
+        place: &'a Place,
+        value: Option<u64>,
+        look: Look,
+        inside: &mut BTreeMap<TxnIndex, &'a Place>,
+        outside: &mut BTreeMap<TxnIndex, &'a Place>,
+    ) -> Result<(), String> {
+        let none = Vec::new();
+        let versions = self.places.get(place).unwrap_or(&none);
+        let versions: Vec<&Version> =
+            versions.iter().filter(|v| self.txns[v.txn].outcome != Outcome::Aborted).collect();
+        // Number of versions that are inside, for each way in which the place may look like that.
+        let mut ways: Vec<usize> = (1..=versions.len()).filter(|&n| versions[n - 1].value == value).collect();
+        if value.is_none() {
+            ways.insert(0, 0);
+        }
+        if ways.is_empty() {
+            return Err(format!("{place:?} shows {value:?}; ever written: {}", self.describe(&versions)));
+        }
+        let possible = |n: &usize| {
+            versions[..*n].iter().all(|v| self.may_be_inside(v.txn, look).is_ok())
+                && versions[*n..].iter().all(|v| self.may_be_outside(v.txn, look).is_ok())
+        };
+        let possible: Vec<usize> = ways.iter().copied().filter(possible).collect();
+        match possible[..] {
+            [] => {
+                Err(format!("{place:?} shows {value:?} at {look:?}; written: {}", self.describe(&versions)))
+            }
+            [n] => {
+                inside.extend(versions[..n].iter().map(|v| (v.txn, place)));
+                outside.extend(versions[n..].iter().map(|v| (v.txn, place)));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn may_be_inside(&self, txn: TxnIndex, look: Look) -> Result<(), String> {
+        let txn = &self.txns[txn];
+        match look {
+            Look::Snapshot { to, .. } if txn.called > to => {
+                Err(format!("{txn:?} is seen before it was committed"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn may_be_outside(&self, txn: TxnIndex, look: Look) -> Result<(), String> {
+        let txn = &self.txns[txn];
+        match (look, txn.outcome) {
+            (Look::Snapshot { from, .. }, Outcome::Acknowledged(at)) if at < from => {
+                Err(format!("{txn:?} is not seen"))
+            }
+            (Look::Restart, _) if txn.durable => Err(format!("{txn:?} is lost")),
+            _ => Ok(()),
+        }
+    }
+
+    fn agree(
+        &self,
+        inside: &BTreeMap<TxnIndex, &Place>,
+        outside: &BTreeMap<TxnIndex, &Place>,
+        look: Look,
+    ) -> Result<(), String> {
+        let both: BTreeSet<_> = inside.keys().filter(|txn| outside.contains_key(txn)).collect();
+        if let Some(txn) = both.first() {
+            return Err(format!(
+                "{:?} is seen by halves at {look:?}: at {:?}, not at {:?}",
+                self.txns[**txn], inside[txn], outside[txn]
+            ));
+        }
+        // One order of commits: who was acknowledged before another one was called comes first.
+        let last = inside.iter().max_by_key(|(txn, _)| self.txns[**txn].called);
+        let acknowledged = |txn: TxnIndex| match self.txns[txn].outcome {
+            Outcome::Acknowledged(at) => at,
+            _ => u64::MAX,
+        };
+        let first = outside.iter().min_by_key(|(txn, _)| acknowledged(**txn));
+        if let (Some((last, last_at)), Some((first, first_at))) = (last, first)
+            && acknowledged(*first) < self.txns[*last].called
+        {
+            return Err(format!(
+                "{:?} is seen at {last_at:?}, but {:?}, which ended before it began to commit, is not, at \
+                 {first_at:?}; {look:?}",
+                self.txns[*last], self.txns[*first]
+            ));
+        }
+        Ok(())
+    }
+
+    fn describe(&self, versions: &[&Version]) -> String {
+        let last = versions.len().saturating_sub(6);
+        let each = versions[last..].iter().map(|v| format!("{:?} by {:?}", v.value, self.txns[v.txn]));
+        each.collect::<Vec<_>>().join("; ")
+    }
+}

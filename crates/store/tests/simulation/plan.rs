@@ -1,0 +1,166 @@
+//! What a seed stands for: the shape of the database, of the load, and of the trouble.
+
+use gannet_base::sim::Generator;
+use gannet_io::sim::{Chance, Faults, Settings};
+use gannet_store::{CreateOptions, EngineOptions, OpenOptions};
+use std::time::Duration;
+
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub seed: u64,
+    pub create: CreateOptions,
+    pub engine: EngineOptions,
+    pub open: OpenOptions,
+    pub disk: Settings,
+    pub epochs: u64,
+    pub sessions: u64,
+    pub transactions: u64,
+    pub operations: u64,
+    pub keys: u64,
+    /// Longest part of a key that carries no information.
+    pub key_padding: u64,
+    pub value_max: u64,
+    /// One value in so many goes to pages of its own; 0 for none.
+    pub long_one_in: u64,
+    pub long_max: u64,
+    pub initial_rows: u64,
+    pub trees: u64,
+}
+
+/// What goes wrong in one life of the database.
+#[derive(Clone, Debug)]
+pub enum Trouble {
+    /// Nothing, and a clean end.
+    None,
+    /// The power goes at this I/O from the opening on.
+    Crash(u64),
+    /// The device fails now and then; `power` says whether the machine goes down with it.
+    Faults { faults: Faults, power: bool },
+}
+
+fn pick<T: Clone>(random: &mut Generator, of: &[T]) -> T {
+    of[random.below(of.len() as u64) as usize].clone()
+}
+
+impl Plan {
+    pub fn new(seed: u64) -> Self {
+        let random = &mut Generator::new(seed ^ 0x5EED);
+        let page_size = pick(random, &[4096, 4096, 4096, 8192, 8192, 16384, 32768]);
+        let segment_size = (64 * page_size as u64).max(1 << 18);
+        let memory = if page_size == 32768 { 10 << 20 } else { 8 << 20 };
+        let large = random.one_in(4);
+        let keys = if large { 2000 + random.below(3000) } else { 10 + random.below(300) };
+        Plan {
+            seed,
+            create: CreateOptions { page_size, segment_size },
+            engine: EngineOptions { memory },
+            open: OpenOptions {
+                wal_limit: if random.one_in(4) { 64 << 20 } else { 4 * segment_size },
+                max_delay: Duration::from_millis(pick(random, &[2, 20, 200])),
+                shutdown_limit: Duration::from_millis(pick(random, &[0, 5, 10_000, 10_000])),
+                ..OpenOptions::default()
+            },
+            disk: Settings {
+                atomic_write_max: if random.one_in(6) { 32768 } else { 0 },
+                ..Settings::default()
+            },
+            epochs: 2 + random.below(4),
+            sessions: 1 + random.below(5),
+            transactions: 4 + random.below(24),
+            operations: pick(random, &[3, 8, 8, 20, 80]),
+            keys,
+            key_padding: pick(random, &[0, 0, 20, 400]),
+            value_max: if large { 900 } else { pick(random, &[20, 100, 700]) },
+            long_one_in: pick(random, &[0, 30, 10]),
+            long_max: pick(random, &[20_000, 60_000, 400_000]),
+            initial_rows: if large { keys } else { random.below(keys) },
+            trees: 1 + random.below(4),
+        }
+    }
+
+    pub fn trouble(&self, random: &mut Generator) -> Trouble {
+        let io = |random: &mut Generator| {
+            let within = 1 << (3 + random.below(9));
+            1 + random.below(within)
+        };
+        match random.below(10) {
+            0..=1 => Trouble::None,
+            2..=6 => Trouble::Crash(io(random)),
+            _ => {
+                let mut faults = Faults {
+                    short_read: Chance::OneIn(5),
+                    latency_spike: Chance::OneIn(40),
+                    ..Faults::default()
+                };
+                let mut power = random.one_in(2);
+                let often = Chance::OneIn(20 << random.below(6));
+                match random.below(5) {
+                    0 => faults.read_error = often,
+                    1 => faults.write_error = often,
+                    2 => {
+                        faults.sync_error = often;
+                        // What a failed sync left in the cache looks durable and is not: only a power cut tells.
+                        power = true;
+                    }
+                    3 => faults.no_space = Chance::OneIn(1 + random.below(8)),
+                    _ => {}
+                }
+                if random.one_in(3) {
+                    faults.only = Some(if random.one_in(2) { ".log" } else { ".gnt" }.to_owned());
+                }
+                Trouble::Faults { faults, power }
+            }
+        }
+    }
+
+    /// The key with this number.
+    pub fn key(&self, number: u64) -> Vec<u8> {
+        let hash = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
+        let mut key = format!("{:05}", (number * 7919) % 99_991).into_bytes();
+        if self.key_padding > 0 {
+            key.resize(key.len() + (hash % self.key_padding) as usize, b'a' + (hash % 26) as u8);
+        }
+        key
+    }
+
+    /// The value of a token. Everything about it follows from the token.
+    pub fn value(&self, token: u64) -> Vec<u8> {
+        let mut random = Generator::new(token);
+        let long = self.long_one_in > 0 && random.one_in(self.long_one_in);
+        let len = 8 + random.below(if long { self.long_max } else { self.value_max });
+        let mut value = token.to_le_bytes().to_vec();
+        value.extend((0..len.saturating_sub(8)).map(|i| (token.wrapping_mul(31) ^ i.wrapping_mul(7)) as u8));
+        value
+    }
+
+    /// The same, where it has to fit a page.
+    pub fn short_value(&self, token: u64) -> Vec<u8> {
+        let mut value = self.value(token);
+        value.truncate(8 + (token % 200) as usize);
+        value
+    }
+
+    /// The token of a value.
+    pub fn token(&self, value: &[u8]) -> Result<u64, String> {
+        let head = value.get(..8).ok_or_else(|| format!("a value of {} bytes", value.len()))?;
+        let token = u64::from_le_bytes(head.try_into().expect("eight bytes"));
+        let (whole, short) = (self.value(token), self.short_value(token));
+        if value != whole && value != short {
+            let at = whole.iter().zip(value).position(|(a, b)| a != b);
+            return Err(format!(
+                "token {token}: {} bytes, wrong from {at:?} on, not {}",
+                value.len(),
+                whole.len()
+            ));
+        }
+        Ok(token)
+    }
+}
+
+/// Tells what happens, where `SIM_TRACE` asks for it.
+pub fn trace(text: impl FnOnce() -> String) {
+    static ASKED: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    if *ASKED.get_or_init(|| std::env::var_os("SIM_TRACE").is_some()) {
+        eprintln!("[{:>12}] {}", gannet_base::clock::now().as_nanos() / 1000, text());
+    }
+}

@@ -1,0 +1,600 @@
+//! One session: random transactions, with everything they see held against the oracle.
+
+use crate::oracle::{Look, Observation, Oracle, Place};
+use crate::plan::{Plan, trace};
+use gannet_base::sim::Generator;
+use gannet_base::{clock, sync::Mutex};
+use gannet_io::sim::SimDisk;
+use gannet_store::{
+    Database, Durability, Error, Isolation, LockMode, Savepoint, Transaction, TransactionOptions, Tree,
+};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The catalog's place in the oracle.
+const CATALOG: u64 = 0;
+/// A row of every tree that says which tree it is.
+const TAG: &[u8] = b"\0tag";
+
+/// What the threads of one life share.
+pub struct World {
+    pub plan: Plan,
+    pub db: Database,
+    pub disk: SimDisk,
+    pub oracle: Arc<Mutex<Oracle>>,
+    /// The disk may fail with this life's faults.
+    pub faulty: bool,
+    /// A session found the database closed to changes.
+    pub poisoned: AtomicBool,
+    pub operations: AtomicU64,
+}
+
+/// Why a transaction goes no further.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stop {
+    /// It is to be rolled back; the next one may do better.
+    Again,
+    /// The database is closed to changes.
+    Dead,
+}
+
+type Step<T = ()> = Result<T, Stop>;
+
+impl World {
+    /// Whether errors of the device are to be expected.
+    pub fn trouble(&self) -> bool {
+        self.disk.is_crashed() || self.faulty && !self.disk.injected().is_empty()
+    }
+
+    /// Sorts an error; one that has no business here ends the simulation.
+    pub fn sort(&self, what: &str, error: Error) -> Stop {
+        trace(|| format!("{what}: {error}"));
+        match &error {
+            Error::Deadlock(_) | Error::Conflict(_) | Error::Locked(_) | Error::Cancelled => Stop::Again,
+            Error::Invalid(text) if text.contains("does not exist any more") => Stop::Again,
+            Error::NoSpace(_) if self.trouble() => Stop::Again,
+            Error::Poisoned(_) if self.trouble() => {
+                self.poisoned.store(true, Ordering::SeqCst);
+                Stop::Dead
+            }
+            Error::Io(_) if self.trouble() => {
+                if self.disk.is_crashed() {
+                    Stop::Dead
+                } else {
+                    Stop::Again
+                }
+            }
+            _ => panic!("{what}: unexpected error {error:?}: {error}"),
+        }
+    }
+
+    /// Judges what a snapshot showed.
+    pub fn judge(&self, who: &str, seen: &[Observation], from: u64, to: u64) {
+        let verdict = self.oracle.lock().judge(seen, Look::Snapshot { from, to });
+        if let Err(what) = verdict {
+            panic!("{who}: {what}");
+        }
+    }
+
+    fn moment(&self) -> u64 {
+        self.oracle.lock().moment()
+    }
+}
+
+/// One transaction at work.
+struct Work<'w> {
+    world: &'w World,
+    random: &'w mut Generator,
+    name: String,
+    txn: Transaction,
+    repeatable: bool,
+    sync: bool,
+    /// Own writes: when, and what.
+    own: BTreeMap<Place, (u64, Option<u64>)>,
+    /// Trees opened by name, with their tokens.
+    trees: BTreeMap<String, (Tree, u64)>,
+    savepoints: Vec<(Savepoint, BTreeMap<Place, (u64, Option<u64>)>, u64)>,
+    /// Bulk loads so far: they are not reverted by a savepoint.
+    loads: u64,
+    /// Of the snapshot, under `REPEATABLE READ`.
+    seen: Vec<Observation>,
+    taken: Option<(u64, u64)>,
+    begun: u64,
+}
+
+/// The body of a session's thread.
+pub fn run(world: &World, number: u64, seed: u64) {
+    let mut random = Generator::new(seed);
+    for round in 0..world.plan.transactions {
+        if transaction(world, &mut random, format!("session {number}, transaction {round}"))
+            == Err(Stop::Dead)
+        {
+            return;
+        }
+        if random.one_in(3) {
+            clock::sleep(Duration::from_micros(random.below(3000)));
+        }
+    }
+}
+
+fn transaction(world: &World, random: &mut Generator, name: String) -> Step {
+    let repeatable = random.one_in(2);
+    let sync = !random.one_in(3);
+    let options = TransactionOptions {
+        isolation: if repeatable { Isolation::RepeatableRead } else { Isolation::ReadCommitted },
+        durability: if sync { Durability::Sync } else { Durability::Async },
+        lock_timeout: [None, None, Some(Duration::ZERO), Some(Duration::from_millis(3))]
+            [random.below(4) as usize],
+    };
+    let txn = world.db.begin(options);
+    let mut work = Work {
+        world,
+        random,
+        name,
+        txn,
+        repeatable,
+        sync,
+        own: BTreeMap::new(),
+        trees: BTreeMap::new(),
+        savepoints: Vec::new(),
+        loads: 0,
+        seen: Vec::new(),
+        taken: None,
+        begun: world.moment(),
+    };
+    let count = 1 + work.random.below(world.plan.operations);
+    let mut result = Ok(());
+    for _ in 0..count {
+        result = work.operation();
+        if result.is_err() {
+            break;
+        }
+    }
+    work.judge_snapshot();
+    work.end(result)
+}
+
+impl Work<'_> {
+    fn end(mut self, result: Step) -> Step {
+        let (world, name) = (self.world, self.name.clone());
+        if result.is_err() || self.random.one_in(6) {
+            trace(|| format!("{name}: rollback"));
+            if self.random.one_in(3) {
+                drop(self.txn);
+                return result;
+            }
+            let rolled_back = self.txn.rollback().map_err(|e| world.sort(&format!("{name}: rollback"), e));
+            return if result == Err(Stop::Dead) { result } else { rolled_back };
+        }
+        if self.txn.id().is_none() {
+            return self.txn.commit().map_err(|e| world.sort(&format!("{name}: commit of nothing"), e));
+        }
+        let index = world.oracle.lock().committing(name.clone(), self.sync, &self.own);
+        let result = self.txn.commit();
+        trace(|| format!("{name}: commit {result:?}"));
+        match result {
+            Ok(()) => {
+                world.oracle.lock().committed(index);
+                Ok(())
+            }
+            Err(error) => {
+                let aborted = !error.is_fatal();
+                world.oracle.lock().failed(index, aborted);
+                Err(world.sort(&format!("{name}: commit"), error))
+            }
+        }
+    }
+
+    fn sorted<T>(&self, what: &str, result: Result<T, Error>) -> Step<T> {
+        result.map_err(|e| self.world.sort(&format!("{}: {what}", self.name), e))
+    }
+
+    fn token(&self, value: &[u8]) -> u64 {
+        self.world.plan.token(value).unwrap_or_else(|what| panic!("{}: {what}", self.name))
+    }
+
+    /// Holds what an operation saw, of places this transaction has not written, against the oracle.
+    fn observe(&mut self, seen: Vec<Observation>, from: u64) {
+        self.world.operations.fetch_add(1, Ordering::Relaxed);
+        let mut foreign = Vec::with_capacity(seen.len());
+        for (place, value) in seen {
+            match self.own.get(&place) {
+                Some(&(_, own)) => assert_eq!(value, own, "{}: its own write at {place:?}", self.name),
+                None => foreign.push((place, value)),
+            }
+        }
+        if self.repeatable {
+            // The snapshot was taken by the first operation, which need not have been one that looked at anything.
+            let to = self.taken.map_or_else(|| self.world.moment(), |(_, to)| to);
+            self.taken.get_or_insert((self.begun, to));
+            self.seen.extend(foreign);
+        } else {
+            let to = self.world.moment();
+            self.world.judge(&self.name, &foreign, from, to);
+        }
+    }
+
+    fn judge_snapshot(&mut self) {
+        if let Some((from, to)) = self.taken {
+            self.world.judge(&self.name, &self.seen, from, to);
+        }
+    }
+
+    // ---- trees ------------------------------------------------------------------------------------------------
+
+    /// A tree, if the transaction sees it.
+    fn tree(&mut self, name: &str) -> Step<Option<(Tree, u64)>> {
+        if let Some(known) = self.trees.get(name) {
+            return Ok(Some(known.clone()));
+        }
+        let from = self.world.moment();
+        let found = self.txn.tree(name);
+        let found = self.sorted("open a tree", found)?;
+        let place = Place { tree: CATALOG, key: name.as_bytes().to_vec() };
+        let Some(tree) = found else {
+            self.observe(vec![(place, None)], from);
+            return Ok(None);
+        };
+        let tag = self.txn.get(&tree, TAG);
+        let tag = self.sorted("read a tree's tag", tag)?;
+        let tag = tag.unwrap_or_else(|| panic!("{}: tree {name:?} is seen, its rows are not", self.name));
+        let token = self.token(&tag);
+        if self.repeatable {
+            self.observe(vec![(place, Some(token))], from);
+        }
+        self.trees.insert(name.to_owned(), (tree.clone(), token));
+        Ok(Some((tree, token)))
+    }
+
+    fn tree_name(&mut self) -> String {
+        format!("tree{}", self.random.below(self.world.plan.trees))
+    }
+
+    fn create_tree(&mut self) -> Step {
+        let name = self.tree_name();
+        let created = match self.txn.create_tree(&name) {
+            Err(Error::Duplicate) => return Ok(()),
+            created => self.sorted("create a tree", created)?,
+        };
+        let token = self.world.moment();
+        self.check_before(&Place { tree: CATALOG, key: name.as_bytes().to_vec() }, Some(false));
+        self.wrote(CATALOG, name.as_bytes(), Some(token));
+        let tag = self.world.plan.short_value(token);
+        if self.random.one_in(2) {
+            let count = self.random.below(self.world.plan.keys);
+            let mut rows = BTreeMap::new();
+            for number in 0..count {
+                rows.insert(self.world.plan.key(number), self.world.moment());
+            }
+            rows.insert(TAG.to_vec(), token);
+            let values: Vec<_> =
+                rows.iter().map(|(k, t)| (k.clone(), self.world.plan.short_value(*t))).collect();
+            let loaded =
+                self.txn.bulk_load(&created, values.iter().map(|(k, v)| (k.as_slice(), v.as_slice())));
+            self.sorted("bulk load", loaded)?;
+            self.loads += 1;
+            rows.iter().for_each(|(key, token)| self.wrote(token_of(&rows), key, Some(*token)));
+        } else {
+            let put = self.txn.put(&created, TAG, &tag);
+            self.sorted("tag a tree", put)?;
+            self.wrote(token, TAG, Some(token));
+        }
+        self.trees.insert(name, (created, token));
+        Ok(())
+    }
+
+    fn drop_tree(&mut self) -> Step {
+        let name = self.tree_name();
+        let dropped = self.txn.drop_tree(&name);
+        if self.sorted("drop a tree", dropped)? {
+            self.trees.remove(&name);
+            self.check_before(&Place { tree: CATALOG, key: name.as_bytes().to_vec() }, Some(true));
+            self.wrote(CATALOG, name.as_bytes(), None);
+        }
+        Ok(())
+    }
+
+    /// Notes a write that has succeeded.
+    fn wrote(&mut self, tree: u64, key: &[u8], value: Option<u64>) {
+        let moment = self.world.moment();
+        trace(|| {
+            let key = String::from_utf8_lossy(key);
+            format!("{} ({:?}) wrote {value:?} at tree {tree} {key:?}", self.name, self.txn.id())
+        });
+        self.own.insert(Place { tree, key: key.to_vec() }, (moment, value));
+    }
+
+    // ---- operations -------------------------------------------------------------------------------------------
+
+    fn operation(&mut self) -> Step {
+        match self.random.below(100) {
+            0 => return self.create_tree(),
+            1 if self.random.one_in(3) => return self.drop_tree(),
+            2..=6 => {
+                let taken = (self.txn.savepoint(), self.own.clone(), self.loads);
+                self.savepoints.push(taken);
+                return Ok(());
+            }
+            7..=10 => return self.rollback_to(),
+            11..=13 => {
+                clock::sleep(Duration::from_micros(self.random.below(4000)));
+                return Ok(());
+            }
+            _ => {}
+        }
+        let name = self.tree_name();
+        let Some((tree, token)) = self.tree(&name)? else { return Ok(()) };
+        match self.random.below(100) {
+            0..=14 => self.get(&tree, token),
+            15..=19 => self.multi_get(&tree, token),
+            20..=28 => self.scan(&tree, token),
+            _ => self.write(&tree, token),
+        }
+    }
+
+    fn rollback_to(&mut self) -> Step {
+        if self.savepoints.is_empty() {
+            return Ok(());
+        }
+        let index = self.random.below(self.savepoints.len() as u64) as usize;
+        let (savepoint, own, loads) = self.savepoints[index].clone();
+        if loads != self.loads {
+            return Ok(());
+        }
+        self.savepoints.truncate(index + 1);
+        trace(|| format!("{}: rollback to {savepoint:?}", self.name));
+        let done = self.txn.rollback_to(savepoint);
+        self.sorted("roll back to a savepoint", done)?;
+        self.own = own;
+        self.trees.clear();
+        Ok(())
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        let number = self.random.below(self.world.plan.keys);
+        self.world.plan.key(number)
+    }
+
+    fn get(&mut self, tree: &Tree, token: u64) -> Step {
+        let key = self.key();
+        let from = self.world.moment();
+        let value = self.txn.get(tree, &key);
+        let value = self.sorted("get", value)?.map(|v| self.token(&v));
+        self.observe(vec![(Place { tree: token, key }, value)], from);
+        Ok(())
+    }
+
+    fn multi_get(&mut self, tree: &Tree, token: u64) -> Step {
+        let keys: Vec<Vec<u8>> = (0..1 + self.random.below(30)).map(|_| self.key()).collect();
+        let wanted: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let from = self.world.moment();
+        let values = self.txn.multi_get(tree, &wanted);
+        let values = self.sorted("multi-get", values)?;
+        let values: Vec<_> = values.into_iter().map(|v| v.map(|v| self.token(&v))).collect();
+        let places = keys.into_iter().map(|key| Place { tree: token, key });
+        self.observe(places.zip(values).collect(), from);
+        Ok(())
+    }
+
+    /// A cursor over a range, one way or the other, to the end or not.
+    fn scan(&mut self, tree: &Tree, token: u64) -> Step {
+        let (mut low, mut high) = (self.key(), self.key());
+        if low > high {
+            std::mem::swap(&mut low, &mut high);
+        }
+        let whole = self.random.one_in(4);
+        let range = match whole {
+            true => (Bound::Unbounded, Bound::Unbounded),
+            false => (Bound::Included(low.as_slice()), Bound::Included(high.as_slice())),
+        };
+        let forward = self.random.one_in(2);
+        let limit = if self.random.one_in(3) { self.random.below(20) as usize } else { usize::MAX };
+        let from = self.world.moment();
+        let found = read_range(&mut self.txn, tree, range, forward, limit, self.random);
+        let (rows, complete) = self.sorted("scan", found)?;
+        let (mut first, mut last) = match whole {
+            true => (Vec::new(), None),
+            false => (low, Some(high)),
+        };
+        if !complete && forward {
+            last = Some(rows.last().map(|(key, _)| key.clone()).unwrap_or_default());
+        } else if !complete {
+            first = rows.last().map(|(key, _)| key.clone()).unwrap_or_default();
+        }
+        let in_order = rows.windows(2).all(|w| if forward { w[0].0 < w[1].0 } else { w[0].0 > w[1].0 });
+        assert!(in_order, "{}: a cursor gives keys out of order", self.name);
+        let mut seen: BTreeMap<Vec<u8>, Option<u64>> = BTreeMap::new();
+        if complete || !rows.is_empty() {
+            let known = self.world.oracle.lock().places_of(token, &first, last.as_deref());
+            let own = self.own.keys().filter(|p| p.tree == token && p.key >= first);
+            let own = own.filter(|p| last.as_ref().is_none_or(|last| p.key <= *last));
+            seen.extend(known.into_iter().chain(own.map(|p| p.key.clone())).map(|key| (key, None)));
+        }
+        for (key, value) in rows {
+            let value = self.token(&value);
+            seen.insert(key, Some(value));
+        }
+        let place = |(key, value)| (Place { tree: token, key }, value);
+        self.observe(seen.into_iter().map(place).collect(), from);
+        Ok(())
+    }
+
+    fn write(&mut self, tree: &Tree, token: u64) -> Step {
+        let key = self.key();
+        let place = Place { tree: token, key: key.clone() };
+        let new = self.world.moment();
+        let value = self.world.plan.value(new);
+        let kind = self.random.below(100);
+        trace(|| {
+            format!("{} ({:?}) writes {new}, kind {kind}, {} bytes", self.name, self.txn.id(), value.len())
+        });
+        let txn = &mut self.txn;
+        // What is known of the row before: `Some(true)` there, `Some(false)` not there; and what is written.
+        let (result, writes) = match kind {
+            0..=39 => (txn.put(tree, &key, &value).map(|()| None), Some(Some(new))),
+            40..=54 => match txn.insert(tree, &key, &value) {
+                Err(Error::Duplicate) => (Ok(None), None),
+                result => (result.map(|()| Some(false)), Some(Some(new))),
+            },
+            55..=69 => (txn.update(tree, &key, &value).map(|there| there.then_some(true)), Some(Some(new))),
+            70..=86 => (txn.delete(tree, &key).map(|there| there.then_some(true)), Some(None)),
+            87..=92 => (txn.lock(tree, &key, LockMode::Exclusive).map(|there| there.then_some(true)), None),
+            93..=96 => (txn.lock(tree, &key, LockMode::Share).map(|there| there.then_some(true)), None),
+            _ => (txn.lock(tree, &key, LockMode::KeyShare).map(|_| None), None),
+        };
+        let before = self.sorted("write", result)?;
+        self.world.operations.fetch_add(1, Ordering::Relaxed);
+        self.check_before(&place, before);
+        match writes {
+            Some(value) if before.is_some() || kind < 40 => self.wrote(token, &key, value),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The row is held now, so what was there before is what was committed last.
+    fn check_before(&mut self, place: &Place, before: Option<bool>) {
+        let Some(before) = before else { return };
+        if let Some((_, own)) = self.own.get(place) {
+            assert_eq!(own.is_some(), before, "{}: a write at its own {place:?}", self.name);
+            return;
+        }
+        let newest = self.world.oracle.lock().newest(place);
+        assert_eq!(newest.is_some(), before, "{}: a write at {place:?}, which holds {newest:?}", self.name);
+        if self.repeatable
+            && let Some((from, _)) = self.taken
+        {
+            // A write is refused when the snapshot does not see the newest version.
+            self.observe(vec![(place.clone(), newest)], from);
+        }
+    }
+}
+
+fn token_of(rows: &BTreeMap<Vec<u8>, u64>) -> u64 {
+    rows[TAG]
+}
+
+type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Up to `limit` rows of a range, and whether that was all. Now and then turns round or seeks in between.
+fn read_range(
+    txn: &mut Transaction,
+    tree: &Tree,
+    range: (Bound<&[u8]>, Bound<&[u8]>),
+    forward: bool,
+    limit: usize,
+    random: &mut Generator,
+) -> Result<(Rows, bool), Error> {
+    let mut cursor = txn.cursor(tree, range)?;
+    let mut rows: Rows = Vec::new();
+    let turning = random.one_in(4);
+    loop {
+        if rows.len() >= limit {
+            return Ok((rows, false));
+        }
+        if turning && !rows.is_empty() && random.one_in(5) {
+            let back = if forward { cursor.previous()? } else { cursor.next()? };
+            let back = back.map(|(key, value)| (key.to_vec(), value.to_vec()));
+            assert_eq!(back.as_ref(), rows.iter().rev().nth(1), "a cursor turned round");
+            // Back to where it was, by the other way or by a seek.
+            if random.one_in(2) || back.is_none() {
+                let (last, _) = rows.last().expect("not empty");
+                let key = last.clone();
+                cursor.seek(&key);
+                if forward {
+                    cursor.next()?;
+                }
+            } else {
+                let again = if forward { cursor.next()? } else { cursor.previous()? };
+                let again = again.map(|(key, value)| (key.to_vec(), value.to_vec()));
+                assert_eq!(again.as_ref(), rows.last(), "a cursor turned round twice");
+            }
+        }
+        let step = if forward { cursor.next()? } else { cursor.previous()? };
+        match step {
+            Some((key, value)) => rows.push((key.to_vec(), value.to_vec())),
+            None => return Ok((rows, true)),
+        }
+    }
+}
+
+/// The body of the thread that disturbs: checkpoints and sweeps at random moments.
+pub fn disturb(world: &World, seed: u64) {
+    let mut random = Generator::new(seed);
+    for _ in 0..world.plan.transactions {
+        clock::sleep(Duration::from_micros(random.below(20_000)));
+        let done = match random.below(3) {
+            0 => world.db.checkpoint(),
+            1 => world.db.sweep().map(drop),
+            _ => {
+                world.db.stats();
+                Ok(())
+            }
+        };
+        if let Err(error) = done
+            && world.sort("checkpoint or sweep", error) == Stop::Dead
+        {
+            return;
+        }
+    }
+}
+
+/// The body of a long reader: one snapshot, looked at again and again.
+pub fn read_long(world: &World, seed: u64) {
+    let mut random = Generator::new(seed);
+    let options = TransactionOptions { isolation: Isolation::RepeatableRead, ..Default::default() };
+    for _ in 0..1 + random.below(3) {
+        let mut txn = world.db.begin(options);
+        let from = world.moment();
+        trace(|| format!("a long reader begins at {from}"));
+        let mut first: Option<(BTreeMap<Place, u64>, u64)> = None;
+        for _ in 0..1 + random.below(4) {
+            let state = match everything(world, &mut txn) {
+                Ok(state) => state,
+                Err(Stop::Dead) => return,
+                Err(Stop::Again) => break,
+            };
+            let (before, to) = first.get_or_insert_with(|| (state.clone(), world.moment()));
+            assert_eq!(*before, state, "a snapshot shows something else later");
+            let mut seen: Vec<Observation> = Vec::new();
+            let trees: Vec<u64> = std::iter::once(CATALOG)
+                .chain(state.iter().filter(|(p, _)| p.tree == CATALOG).map(|(_, t)| *t))
+                .collect();
+            for tree in trees {
+                let known = world.oracle.lock().places_of(tree, &[], None);
+                let unseen = known.into_iter().map(|key| Place { tree, key });
+                seen.extend(unseen.filter(|p| !state.contains_key(p)).map(|p| (p, None)));
+            }
+            seen.extend(state.into_iter().map(|(p, t)| (p, Some(t))));
+            world.judge("long reader", &seen, from, *to);
+            clock::sleep(Duration::from_micros(random.below(60_000)));
+        }
+    }
+}
+
+/// Every row of every tree that a transaction sees.
+pub fn everything(world: &World, txn: &mut Transaction) -> Result<BTreeMap<Place, u64>, Stop> {
+    let sort = |error| world.sort("read everything", error);
+    let mut state = BTreeMap::new();
+    let names = txn.trees().map_err(sort)?;
+    for name in names {
+        let tree = txn.tree(&name).map_err(sort)?;
+        let tree = tree.unwrap_or_else(|| panic!("tree {name:?} is listed, but not there"));
+        let mut random = Generator::new(0);
+        let (rows, _) =
+            read_range(txn, &tree, (Bound::Unbounded, Bound::Unbounded), true, usize::MAX, &mut random)
+                .map_err(sort)?;
+        let token = |value: &[u8]| world.plan.token(value).unwrap_or_else(|what| panic!("{name:?}: {what}"));
+        let tag = rows.iter().find(|(key, _)| key == TAG);
+        let tag = tag.unwrap_or_else(|| panic!("tree {name:?} has lost its tag; {} rows", rows.len()));
+        let tree_token = token(&tag.1);
+        state.insert(Place { tree: CATALOG, key: name.as_bytes().to_vec() }, tree_token);
+        state.extend(
+            rows.iter().map(|(key, value)| (Place { tree: tree_token, key: key.clone() }, token(value))),
+        );
+    }
+    Ok(state)
+}
