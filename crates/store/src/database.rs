@@ -553,10 +553,10 @@ impl Database {
         let mut from = Vec::new();
         while let Some((key, payload)) = catalog.first_from(&from)? {
             let entry = crate::versions::decode(&payload)?;
-            if let Some((id, root)) = crate::catalog::decode(entry.value) {
-                if !root.is_none() {
-                    self.shared.tree_root(id, root);
-                }
+            if let Some((id, root)) = crate::catalog::decode(entry.value)
+                && !root.is_none()
+            {
+                self.shared.tree_root(id, root);
             }
             // The version before may be another tree of the same name, which a rollback brings back.
             if entry.flags & entry::VERSIONED != 0 {
@@ -575,10 +575,10 @@ impl Database {
         let mut writer = entry.writer;
         while open.contains(&writer) && !undo.is_none() {
             let record = crate::undo::read(&self.shared.core, undo)?;
-            if let Some((id, root)) = crate::catalog::decode(&record.value) {
-                if !root.is_none() {
-                    self.shared.tree_root(id, root);
-                }
+            if let Some((id, root)) = crate::catalog::decode(&record.value)
+                && !root.is_none()
+            {
+                self.shared.tree_root(id, root);
             }
             (writer, undo) = (record.previous_writer, record.previous_undo);
         }

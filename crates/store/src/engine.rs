@@ -70,8 +70,8 @@ impl Default for OpenOptions {
     }
 }
 
-/// Process-wide resources: the memory budget, the page frames, the device layer. Several databases share one engine,
-/// provided they have the same page size. Clones are handles to the same engine.
+/// Process-wide resources: the memory budget, the page frames, the device layer. Several databases share one engine.
+/// Clones are handles to the same engine.
 ///
 /// ```
 /// use gannet_store::{CreateOptions, Engine, EngineOptions, OpenOptions};

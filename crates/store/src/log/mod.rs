@@ -2,7 +2,7 @@
 //!
 //! One endless stream of bytes; a position in it is an [`Lsn`]. It is stored in segment files of one size, each a header
 //! block, records, and a footer that indexes them. A record is one atomic group of page changes under one checksum, so
-//! an incomplete group is simply no record. Byte layout: `docs/format-log.md`.
+//! an incomplete group is simply no record. Byte layout: `docs/format.md`.
 //!
 //! # What it guarantees
 //! 1. When [`Log::flush_to`] returned for an LSN, every record up to it survives any crash and is found by

@@ -1,4 +1,4 @@
-//! The bytes of a record: the one place that writes and reads them. Layout in `docs/format-log.md`.
+//! The bytes of a record: the one place that writes and reads them. Layout in `docs/format.md`.
 //!
 //! # Invariants
 //! 1. A record starts and ends at a multiple of [`ALIGNMENT`] and never straddles a segment.

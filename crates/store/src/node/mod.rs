@@ -2,7 +2,7 @@
 //!
 //! Everything here is a pure function of page bytes: no I/O, no latches, no clock. Leaves (level 0) and inner nodes
 //! (level ≥ 1) share one structure; an inner node's payload is the 8-byte little-endian number of a child page, and
-//! entry *i* leads to the keys ≥ keyᵢ and < keyᵢ₊₁. The byte layout stands in `docs/format-node.md`.
+//! entry *i* leads to the keys ≥ keyᵢ and < keyᵢ₊₁. The byte layout stands in `docs/format.md`.
 //!
 //! # Invariants
 //! 1. A node covers the keys from its *lower fence* (inclusive; empty = −∞) to its *upper fence* (exclusive; absent =

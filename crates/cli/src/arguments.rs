@@ -1,0 +1,209 @@
+//! The command line: every flag with its meaning, default and range in one place.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use gannet_base::units;
+use gannet_io::{Mode, ModeRequest};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Commands of later releases. They are refused by name.
+pub(crate) const PLANNED: [&str; 14] = [
+    "demo", "sql", "serve", "stat", "backup", "restore", "verify", "dump", "load", "sweep", "compact",
+    "check", "tune", "lab",
+];
+
+const NOT_YET: &str = "Not in this release: demo, sql, serve, stat, backup, restore, verify, dump, load, sweep, \
+                       compact, check, tune, lab.\n\nSizes are bytes with units (512MiB), durations human (10s).";
+
+/// A database for data larger than memory.
+#[derive(Parser, Debug)]
+#[command(name = "gannet", version, after_help = NOT_YET, disable_help_subcommand = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// What this machine gives a database: I/O mode, device, memory; what the OS caches of a database's files
+    Doctor(Doctor),
+    /// Read and change a database as a map from keys to values
+    Kv(Kv),
+    #[command(external_subcommand)]
+    Other(Vec<OsString>),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Doctor {
+    /// A folder to probe, or a database: its folder is probed and its files are looked at
+    #[arg(value_name = "DIR|DB", default_value = ".")]
+    pub(crate) path: PathBuf,
+    /// The I/O mode to ask for: auto, direct, uncached or buffered
+    #[arg(long, value_name = "MODE", env = "GANNET_IO", default_value = "auto", value_parser = io_mode)]
+    pub(crate) io: ModeRequest,
+    /// How long the device is measured; 0s leaves it out
+    #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = duration)]
+    pub(crate) time: Duration,
+    /// Size of the scratch file that is written, read and removed again, 1MiB or more
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = scratch_size)]
+    pub(crate) scratch: u64,
+    /// Write the report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Kv {
+    /// The database file
+    #[arg(value_name = "DB")]
+    pub(crate) path: PathBuf,
+    #[command(subcommand)]
+    pub(crate) command: KvCommand,
+    #[command(flatten)]
+    pub(crate) options: KvOptions,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct KvOptions {
+    /// The one memory number: everything the database uses lives inside it
+    #[arg(long, global = true, value_name = "SIZE", env = "GANNET_MEMORY", default_value = "256MiB",
+          value_parser = size)]
+    pub(crate) memory: u64,
+    /// The I/O mode to ask for: auto, direct, uncached or buffered
+    #[arg(long, global = true, value_name = "MODE", env = "GANNET_IO", default_value = "auto",
+          value_parser = io_mode)]
+    pub(crate) io: ModeRequest,
+    /// How rows are written
+    #[arg(long, global = true, value_name = "FORMAT")]
+    pub(crate) format: Option<Format>,
+    /// Page size of a database that `put` or `load` creates: 4KiB, 8KiB, 16KiB or 32KiB [default: 8KiB]
+    #[arg(long, global = true, value_name = "SIZE", value_parser = size)]
+    pub(crate) page_size: Option<u64>,
+    /// The tree inside the database
+    #[arg(long, global = true, value_name = "NAME", default_value = "default")]
+    pub(crate) tree: String,
+    /// Keys and values are read and written as hexadecimal digits instead of text
+    #[arg(long, global = true)]
+    pub(crate) hex: bool,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum KvCommand {
+    /// Write the value of a key; without --format, just its bytes and a line feed
+    Get {
+        /// The key
+        key: String,
+    },
+    /// Put a value, from the command line or from standard input; creates database and tree where they are missing
+    Put {
+        /// The key
+        key: String,
+        /// The value; without it, all of standard input, as it is
+        value: Option<String>,
+    },
+    /// Remove keys, all of them or, when one is not there, none
+    Delete {
+        /// The keys
+        #[arg(required = true, value_name = "KEY")]
+        keys: Vec<String>,
+    },
+    /// Write rows in the order of their keys
+    Scan {
+        /// First key of the range
+        #[arg(long, value_name = "KEY")]
+        from: Option<String>,
+        /// The range ends before this key
+        #[arg(long, value_name = "KEY")]
+        to: Option<String>,
+        /// Only keys that begin like this
+        #[arg(long, value_name = "KEY", conflicts_with_all = ["from", "to"])]
+        prefix: Option<String>,
+        /// At most this many rows
+        #[arg(long, value_name = "N")]
+        limit: Option<u64>,
+        /// From the last key to the first
+        #[arg(long)]
+        reverse: bool,
+    },
+    /// Put all rows of a file, as `scan --format csv` or `json` writes them
+    Load {
+        /// The file; - is standard input
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Format of the file: csv with the columns key and value, or json with one object in each line
+        #[arg(long, default_value = "csv")]
+        input: Input,
+        /// The rows ascend by key: loads a new tree bottom-up, in one transaction
+        #[arg(long)]
+        sorted: bool,
+    },
+    /// Figures of the database: header, I/O, restart, memory, trees, files
+    Stat,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Format {
+    /// Aligned columns, for people
+    Table,
+    /// Comma-separated values with a header line
+    Csv,
+    /// One object in each line
+    Json,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Input {
+    Csv,
+    Json,
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    units::parse_size(text).map_err(|error| error.to_string())
+}
+
+fn scratch_size(text: &str) -> Result<u64, String> {
+    size(text).and_then(|bytes| {
+        if bytes >= 1 << 20 { Ok(bytes) } else { Err("a scratch file has at least 1MiB".to_owned()) }
+    })
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    units::parse_duration(text).map_err(|error| error.to_string())
+}
+
+fn io_mode(text: &str) -> Result<ModeRequest, String> {
+    Ok(match text {
+        "auto" => ModeRequest::Auto,
+        "direct" => ModeRequest::Only(Mode::Direct),
+        "uncached" => ModeRequest::Only(Mode::Uncached),
+        "buffered" => ModeRequest::Only(Mode::Buffered),
+        _ => return Err("choose one of auto, direct, uncached, buffered".to_owned()),
+    })
+}
+
+/// The name of a requested mode, as it was written.
+pub(crate) fn request_name(request: ModeRequest) -> &'static str {
+    match request {
+        ModeRequest::Auto => "auto",
+        ModeRequest::Only(mode) => mode.name(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_planned_command_is_named_in_the_help() {
+        for name in PLANNED {
+            assert!(NOT_YET.contains(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Rows to load: CSV with the columns `key` and `value`, or JSON objects, one in each line.
+
+use crate::arguments::Input;
+use crate::interrupt;
+use crate::output::Encoding;
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+const CHUNK: usize = 64 << 10;
+
+/// The first key behind all keys with a prefix; `None` when there is none.
+pub(crate) fn behind_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|&byte| byte != 0xFF)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end)
+}
+
+enum Lines {
+    Csv(csv::Reader<Source>, csv::ByteRecord),
+    Json(BufReader<Source>, Vec<u8>),
+}
+
+/// Reads rows one by one.
+pub(crate) struct InputRows {
+    lines: Lines,
+    encoding: Encoding,
+    len: Option<u64>,
+    read: Rc<Cell<u64>>,
+    row: u64,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl InputRows {
+    pub(crate) fn open(path: &Path, input: Input, encoding: Encoding) -> Result<Self> {
+        let read = Rc::new(Cell::new(0));
+        let (inner, len): (Box<dyn Read>, _) = match path.to_str() {
+            Some("-") => (Box::new(StandardInput::start()), None),
+            _ => {
+                let file = File::open(path).with_context(|| format!("cannot open {path:?}"))?;
+                let metadata = file.metadata().with_context(|| format!("cannot look at {path:?}"))?;
+                (Box::new(file), Some(metadata.len()).filter(|len| *len > 0))
+            }
+        };
+        let source = Source { inner, read: Rc::clone(&read) };
+        let lines = match input {
+            Input::Csv => {
+                let mut reader = csv::Reader::from_reader(source);
+                let header = reader.byte_headers().context("cannot read the header line")?;
+                if header != ["key", "value"].as_slice() {
+                    bail!("{path:?} does not begin with the header line `key,value`");
+                }
+                Lines::Csv(reader, csv::ByteRecord::new())
+            }
+            Input::Json => Lines::Json(BufReader::with_capacity(CHUNK, source), Vec::new()),
+        };
+        Ok(InputRows { lines, encoding, len, read, row: 0, key: Vec::new(), value: Vec::new() })
+    }
+
+    /// Goes to the next row; false behind the last one.
+    pub(crate) fn next(&mut self) -> Result<bool> {
+        self.row += 1;
+        let found = self.advance().with_context(|| self.place())?;
+        // A source that was told to stop just ends, perhaps within a row.
+        interrupt::check()?;
+        Ok(found)
+    }
+
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    pub(crate) fn value(&self) -> &[u8] {
+        &self.value
+    }
+
+    fn advance(&mut self) -> Result<bool> {
+        match &mut self.lines {
+            Lines::Csv(reader, record) => {
+                if !reader.read_byte_record(record)? {
+                    return Ok(false);
+                }
+                decode(self.encoding, &record[0], &mut self.key)?;
+                decode(self.encoding, &record[1], &mut self.value)?;
+            }
+            Lines::Json(reader, line) => {
+                line.clear();
+                if reader.read_until(b'\n', line)? == 0 {
+                    return Ok(false);
+                }
+                let (key, value) = members(line)?;
+                decode(self.encoding, key.as_bytes(), &mut self.key)?;
+                decode(self.encoding, value.as_bytes(), &mut self.value)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// The row given last, for messages.
+    pub(crate) fn place(&self) -> String {
+        format!("row {}", self.row)
+    }
+
+    /// The share of the input that was read, if its length is known.
+    pub(crate) fn share(&self) -> Option<f64> {
+        self.len.map(|len| self.read.get() as f64 / len as f64)
+    }
+}
+
+fn members(line: &[u8]) -> Result<(String, String)> {
+    let object: Value = serde_json::from_slice(line).context("not a JSON object in one line")?;
+    let Value::Object(mut members) = object else { bail!("not a JSON object") };
+    let mut take = |name: &str| match members.remove(name) {
+        Some(Value::String(text)) => Ok(text),
+        _ => bail!("there is no string {name:?}"),
+    };
+    let row = (take("key")?, take("value")?);
+    match members.keys().next() {
+        Some(name) => bail!("what is {name:?}? A row has \"key\" and \"value\""),
+        None => Ok(row),
+    }
+}
+
+fn decode(encoding: Encoding, cell: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    out.clear();
+    match encoding {
+        Encoding::Text => out.extend_from_slice(cell),
+        Encoding::Hex => *out = encoding.read(&String::from_utf8_lossy(cell))?,
+    }
+    Ok(())
+}
+
+/// Counts what is read.
+struct Source {
+    inner: Box<dyn Read>,
+    read: Rc<Cell<u64>>,
+}
+
+impl Read for Source {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let len = self.inner.read(buffer)?;
+        self.read.set(self.read.get() + len as u64);
+        Ok(len)
+    }
+}
+
+/// Standard input, read by a thread of its own: it may stay silent for ever, and Ctrl-C has to be heard.
+struct StandardInput {
+    chunks: Receiver<io::Result<Vec<u8>>>,
+    current: Vec<u8>,
+    at: usize,
+}
+
+impl StandardInput {
+    fn start() -> Self {
+        let (sender, chunks) = mpsc::sync_channel(4);
+        // Not joined: it may hang in a read when the process ends.
+        std::thread::spawn(move || {
+            loop {
+                let mut chunk = vec![0; CHUNK];
+                let read = io::stdin().lock().read(&mut chunk);
+                let ended = !matches!(read, Ok(1..));
+                chunk.truncate(*read.as_ref().unwrap_or(&0));
+                if sender.send(read.map(|_| chunk)).is_err() || ended {
+                    return;
+                }
+            }
+        });
+        StandardInput { chunks, current: Vec::new(), at: 0 }
+    }
+}
+
+impl Read for StandardInput {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.at == self.current.len() {
+            match self.chunks.recv_timeout(Duration::from_millis(50)) {
+                Ok(chunk) => {
+                    self.current = chunk?;
+                    self.at = 0;
+                    if self.current.is_empty() {
+                        return Ok(0);
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => return Ok(0),
+                Err(RecvTimeoutError::Timeout) if interrupt::check().is_err() => return Ok(0),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+        let len = buffer.len().min(self.current.len() - self.at);
+        buffer[..len].copy_from_slice(&self.current[self.at..self.at + len]);
+        self.at += len;
+        Ok(len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_prefix_is_just_behind_it() {
+        assert_eq!(behind_prefix(b"ab"), Some(b"ac".to_vec()));
+        assert_eq!(behind_prefix(b"a\xff\xff"), Some(b"b".to_vec()));
+        assert_eq!(behind_prefix(b"\xff"), None);
+        assert_eq!(behind_prefix(b""), None);
+    }
+
+    #[test]
+    fn a_row_of_json_has_a_key_and_a_value() {
+        assert_eq!(members(br#"{"key":"a","value":"b"}"#).unwrap(), ("a".to_owned(), "b".to_owned()));
+        for wrong in
+            ["[]", "{", r#"{"key":"a"}"#, r#"{"key":1,"value":""}"#, r#"{"key":"","value":"","x":1}"#]
+        {
+            assert!(members(wrong.as_bytes()).is_err(), "{wrong}");
+        }
+    }
+}

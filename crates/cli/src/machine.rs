@@ -1,0 +1,132 @@
+//! What this machine and its control group leave a process of memory, as the kernel tells it.
+
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// Bytes; `None` where the kernel does not tell, or sets no limit.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Memory {
+    pub(crate) total: Option<u64>,
+    pub(crate) available: Option<u64>,
+    pub(crate) swap_total: Option<u64>,
+    pub(crate) swap_free: Option<u64>,
+    pub(crate) cgroup_limit: Option<u64>,
+    pub(crate) cgroup_used: Option<u64>,
+    pub(crate) cgroup_swap_limit: Option<u64>,
+}
+
+impl Memory {
+    pub(crate) fn of_this_machine() -> Self {
+        let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let mut memory = Memory::from_meminfo(&text);
+        let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        memory.add_cgroup(&groups, Path::new("/sys/fs/cgroup"));
+        memory
+    }
+
+    fn from_meminfo(text: &str) -> Self {
+        let field = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+            line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+        };
+        Memory {
+            total: field("MemTotal"),
+            available: field("MemAvailable"),
+            swap_total: field("SwapTotal"),
+            swap_free: field("SwapFree"),
+            ..Memory::default()
+        }
+    }
+
+    /// Reads the limits of the group this process is in and of all groups around it: the least one counts.
+    fn add_cgroup(&mut self, groups: &str, root: &Path) {
+        let number = |path: PathBuf| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+        if let Some(path) = groups.lines().find_map(|line| line.strip_prefix("0::")) {
+            for folder in Path::new(path.trim_start_matches('/')).ancestors().map(|part| root.join(part)) {
+                self.cgroup_limit = least(self.cgroup_limit, number(folder.join("memory.max")));
+                self.cgroup_swap_limit =
+                    least(self.cgroup_swap_limit, number(folder.join("memory.swap.max")));
+                self.cgroup_used = self.cgroup_used.or_else(|| number(folder.join("memory.current")));
+            }
+        }
+        let first_version = |line: &str| {
+            let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+            controllers
+                .split(',')
+                .any(|name| name == "memory")
+                .then(|| path.trim_start_matches('/').to_owned())
+        };
+        if let Some(path) = groups.lines().find_map(first_version) {
+            for folder in Path::new(&path).ancestors().map(|part| root.join("memory").join(part)) {
+                // Without a limit it is a number beyond all memory.
+                let limit = number(folder.join("memory.limit_in_bytes")).filter(|&limit| limit < 1 << 60);
+                self.cgroup_limit = least(self.cgroup_limit, limit);
+                self.cgroup_used = self.cgroup_used.or_else(|| number(folder.join("memory.usage_in_bytes")));
+            }
+        }
+    }
+
+    /// What a process here can have at most: the machine's memory or the group's limit.
+    pub(crate) fn limit(&self) -> Option<u64> {
+        least(self.total, self.cgroup_limit)
+    }
+
+    pub(crate) fn report(&self) -> Value {
+        json!({
+            "total_bytes": self.total,
+            "available_bytes": self.available,
+            "swap_total_bytes": self.swap_total,
+            "swap_free_bytes": self.swap_free,
+            "cgroup_limit_bytes": self.cgroup_limit,
+            "cgroup_used_bytes": self.cgroup_used,
+            "cgroup_swap_limit_bytes": self.cgroup_swap_limit,
+            "limit_bytes": self.limit(),
+        })
+    }
+}
+
+fn least(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    a.into_iter().chain(b).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_figures_are_read() {
+        let text = "MemTotal:       1000 kB\nMemFree: 1 kB\nMemAvailable:    500 kB\nSwapTotal: 0 kB\n";
+        let memory = Memory::from_meminfo(text);
+        assert_eq!((memory.total, memory.available), (Some(1_024_000), Some(512_000)));
+        assert_eq!((memory.swap_total, memory.swap_free), (Some(0), None));
+        assert_eq!(Memory::from_meminfo("garbage\nMemTotal: x kB"), Memory::default());
+    }
+
+    #[test]
+    fn the_tightest_group_around_the_process_counts() {
+        let root = tempfile::tempdir().unwrap();
+        let inner = root.path().join("a/b");
+        std::fs::create_dir_all(&inner).unwrap();
+        std::fs::write(root.path().join("a/memory.max"), "1000\n").unwrap();
+        std::fs::write(inner.join("memory.max"), "max\n").unwrap();
+        std::fs::write(inner.join("memory.current"), "300\n").unwrap();
+        let mut memory = Memory { total: Some(5000), ..Memory::default() };
+        memory.add_cgroup("0::/a/b\n", root.path());
+        assert_eq!(
+            (memory.cgroup_limit, memory.cgroup_used, memory.limit()),
+            (Some(1000), Some(300), Some(1000))
+        );
+    }
+
+    #[test]
+    fn groups_of_the_first_version_are_read() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("memory/x");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(root.path().join("memory/memory.limit_in_bytes"), "9223372036854771712\n").unwrap();
+        std::fs::write(folder.join("memory.limit_in_bytes"), "2000\n").unwrap();
+        let mut memory = Memory::default();
+        memory.add_cgroup("3:cpu,cpuacct:/x\n4:memory:/x\n", root.path());
+        assert_eq!(memory.cgroup_limit, Some(2000));
+    }
+}

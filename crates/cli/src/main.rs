@@ -1,0 +1,96 @@
+//! `gannet`: one thin binary over the libraries.
+//!
+//! # Exit status
+//! 0: done. 1: it failed, or the command line is wrong; one line on standard error says why. 2: the command belongs to
+//! a later release. 130: stopped by Ctrl-C.
+
+mod arguments;
+mod doctor;
+mod input;
+mod interrupt;
+mod kv;
+mod machine;
+mod output;
+mod progress;
+
+use arguments::{Arguments, Command};
+use clap::Parser;
+use clap::error::ErrorKind;
+use interrupt::Interrupted;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+const NOT_IMPLEMENTED: u8 = 2;
+const INTERRUPTED: u8 = 130;
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return refuse(&error),
+    };
+    let done = match arguments.command {
+        Command::Doctor(options) => doctor::run(&options),
+        Command::Kv(options) => kv::run(options),
+        Command::Other(words) => return unknown(&words),
+    };
+    let Err(error) = done else { return ExitCode::SUCCESS };
+    if error.is::<Interrupted>() {
+        complain("interrupted");
+        return ExitCode::from(INTERRUPTED);
+    }
+    if is_broken_pipe(&error) {
+        // Whoever read our output has seen enough.
+        return ExitCode::SUCCESS;
+    }
+    complain(&format!("{error:#}"));
+    ExitCode::FAILURE
+}
+
+/// Help and version are output like any other; everything else is a complaint of one line.
+fn refuse(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        // A reader that went away has seen enough of the help.
+        let _ = write!(io::stdout(), "{error}");
+        return ExitCode::SUCCESS;
+    }
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let _ = write!(io::stderr(), "{error}");
+        return ExitCode::FAILURE;
+    }
+    let text = error.to_string();
+    let before_usage = text.split("\n\nUsage:").next().unwrap_or_default();
+    let before_hint = before_usage.split("\n\nFor more information").next().unwrap_or_default();
+    let line = before_hint.split_whitespace().collect::<Vec<_>>().join(" ");
+    complain(&format!("{} (see --help)", line.trim_start_matches("error: ")));
+    ExitCode::FAILURE
+}
+
+fn unknown(words: &[OsString]) -> ExitCode {
+    let name = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
+    if arguments::PLANNED.contains(&&*name) {
+        complain(&format!("`{name}` is not implemented in this release"));
+        return ExitCode::from(NOT_IMPLEMENTED);
+    }
+    complain(&format!("there is no command `{name}` (see --help)"));
+    ExitCode::FAILURE
+}
+
+/// One line on standard error, whatever is in the message.
+fn complain(message: &str) {
+    let line: Vec<&str> = message.lines().collect();
+    // Without a standard error there is nobody to tell.
+    let _ = writeln!(io::stderr(), "gannet: {}", line.join(" "));
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io_kind = |cause: &(dyn std::error::Error + 'static)| {
+        let io = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+        let csv = cause.downcast_ref::<csv::Error>().and_then(|error| match error.kind() {
+            csv::ErrorKind::Io(error) => Some(error.kind()),
+            _ => None,
+        });
+        io.or(csv)
+    };
+    error.chain().any(|cause| io_kind(cause) == Some(io::ErrorKind::BrokenPipe))
+}

@@ -1,0 +1,388 @@
+//! The binary as its users meet it: what it prints, and how it ends.
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use tempfile::TempDir;
+
+fn gannet(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gannet"));
+    command.args(arguments).current_dir(folder).env_remove("GANNET_MEMORY").env_remove("GANNET_IO");
+    command
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    gannet(folder, arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+/// Runs a command that must succeed and say nothing on standard error.
+fn good(folder: &Path, arguments: &[&str]) -> String {
+    let output = run(folder, arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+    assert_eq!(stderr(&output), "", "{arguments:?}");
+    stdout(&output).to_owned()
+}
+
+/// Runs a command that must fail with one line on standard error, and gives that line.
+fn bad(folder: &Path, arguments: &[&str], status: i32) -> String {
+    let output = run(folder, arguments);
+    assert_eq!(output.status.code(), Some(status), "{arguments:?}: {output:?}");
+    assert_eq!(stdout(&output), "", "{arguments:?}");
+    let text = stderr(&output);
+    assert!(text.starts_with("gannet: ") && text.ends_with('\n') && text.lines().count() == 1, "{text:?}");
+    text.to_owned()
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn send(signal: &str, child: &Child) {
+    let status = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+/// A load from standard input that has its database open, has taken `rows`, and waits for more.
+fn waiting_load(folder: &Path, rows: &str) -> Child {
+    let mut child = gannet(folder, &["kv", "data.gnt", "load", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let input = child.stdin.as_mut().unwrap();
+    input.write_all(rows.as_bytes()).unwrap();
+    // More than all the buffers on the way hold, and less than a batch: once it is written, what came before was taken.
+    for i in 0..10 {
+        input.write_all(format!("filler{i},{}\n", "x".repeat(100_000)).as_bytes()).unwrap();
+    }
+    child
+}
+
+#[test]
+fn version_and_help_are_output() {
+    let folder = folder();
+    assert_eq!(good(folder.path(), &["--version"]), format!("gannet {}\n", env!("CARGO_PKG_VERSION")));
+    let help = good(folder.path(), &["--help"]);
+    assert!(
+        help.contains("doctor") && help.contains("kv") && help.contains("Not in this release: demo"),
+        "{help}"
+    );
+    assert_eq!(run(folder.path(), &[]).status.code(), Some(1));
+}
+
+#[test]
+fn commands_of_later_releases_are_refused_by_name() {
+    let folder = folder();
+    let names =
+        ["demo", "sql", "serve", "stat", "backup", "restore", "verify", "dump", "load", "sweep", "compact"];
+    for name in names.into_iter().chain(["check", "tune", "lab"]) {
+        let line = bad(folder.path(), &[name, "--any", "flag"], 2);
+        assert_eq!(line, format!("gannet: `{name}` is not implemented in this release\n"));
+    }
+}
+
+#[test]
+fn bad_input_is_refused_in_one_line() {
+    let folder = folder();
+    let here = folder.path();
+    std::fs::write(here.join("foreign.gnt"), vec![7; 100_000]).unwrap();
+    let cases: [(&[&str], &str); 14] = [
+        (&["nonsense"], "there is no command `nonsense`"),
+        (&["--nonsense"], "--nonsense"),
+        (&["kv", "x.gnt", "get"], "<KEY>"),
+        (&["kv", "x.gnt", "get", "k"], "\"x.gnt\" does not exist"),
+        (&["kv", "x.gnt", "put", "k", "v", "--memory", "much"], "\"much\" is not a size"),
+        (&["kv", "x.gnt", "put", "k", "v", "--memory", "1MiB"], "too small"),
+        (&["kv", "x.gnt", "put", "k", "v", "--io", "fast"], "direct, uncached, buffered"),
+        (&["kv", "x.gnt", "put", "k", "v", "--page-size", "5000"], "page size of 5000"),
+        (&["kv", "x.gnt", "scan", "--format", "xml"], "xml"),
+        (&["kv", "foreign.gnt", "stat"], "is not a Gannet database"),
+        (&["kv", "no/such/folder/x.gnt", "put", "k", "v"], "No such file or directory"),
+        (&["doctor", "no-such-place"], "no-such-place"),
+        (&["doctor", "--time", "3"], "is not a duration"),
+        (&["doctor", "--scratch", "1"], "at least 1MiB"),
+    ];
+    for (arguments, expected) in cases {
+        let line = bad(here, arguments, 1);
+        assert!(line.contains(expected), "{arguments:?}: {line}");
+    }
+    assert!(!here.join("x.gnt").exists());
+}
+
+#[test]
+fn doctor_reports_what_it_measured_and_leaves_nothing_behind() {
+    let folder = folder();
+    good(folder.path(), &["kv", "data.gnt", "put", "k", "v"]);
+    let arguments = ["doctor", "data.gnt", "--json", "--time", "300ms", "--scratch", "4MiB"];
+    let report: Value = serde_json::from_str(&good(folder.path(), &arguments)).unwrap();
+    assert_eq!(report["io"]["requested"], "auto");
+    assert!(["direct", "uncached", "buffered"].contains(&report["io"]["effective"].as_str().unwrap()));
+    assert!(!report["io"]["reason"].as_str().unwrap().is_empty());
+    assert!(!report["queue"]["reason"].as_str().unwrap().is_empty());
+    assert!(report["device"]["read_latency_us"].as_f64().unwrap() > 0.0);
+    assert!(report["device"]["sync_write_latency_us"].as_f64().unwrap() > 0.0);
+    assert!(report["device"]["useful_depth"].as_u64().unwrap() >= 1);
+    assert!(report["memory"]["total_bytes"].as_u64().unwrap() > 0);
+    let files = report["database"]["files"].as_array().unwrap();
+    assert!(
+        files.len() > 2 && files[0]["path"] == "./data.gnt" || files[0]["path"] == "data.gnt",
+        "{files:?}"
+    );
+    let names = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(names.into_iter().all(|name| !name.to_string_lossy().contains("doctor")));
+
+    let text = good(folder.path(), &["doctor", ".", "--time", "0s"]);
+    assert!(
+        text.contains("effective") && text.contains("memory") && !text.contains("read latency"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_mode_that_was_asked_for_is_in_force_or_the_reason_is_given() {
+    let folder = folder();
+    for mode in ["direct", "uncached", "buffered"] {
+        let arguments = ["doctor", "--json", "--time", "0s", "--io", mode];
+        let report: Value = serde_json::from_str(&good(folder.path(), &arguments)).unwrap();
+        assert_eq!(report["io"]["requested"], mode);
+        let said = report["remarks"].to_string().contains("was asked for");
+        assert_eq!(report["io"]["effective"] != mode, said, "{report}");
+    }
+}
+
+#[test]
+fn values_come_back_as_they_were_put() {
+    let folder = folder();
+    let kv = |words: &[&str]| good(folder.path(), &[&["kv", "data.gnt"], words].concat());
+    assert_eq!(kv(&["put", "a", "1"]), "");
+    kv(&["put", "b", "2, with \"quotes\""]);
+    kv(&["put", "b", "other", "--tree", "second"]);
+    assert_eq!(kv(&["get", "a"]), "1\n");
+    assert_eq!(kv(&["get", "a", "--format", "json"]), "{\"key\":\"a\",\"value\":\"1\"}\n");
+    assert_eq!(kv(&["get", "b", "--tree", "second"]), "other\n");
+    assert_eq!(kv(&["get", "61", "--hex"]), "31\n");
+    kv(&["put", "ff00", "00ff", "--hex"]);
+    let table = kv(&["scan"]);
+    let lines: Vec<&str> = table.lines().collect();
+    assert_eq!(
+        lines,
+        ["key       value", "a         1", "b         2, with \"quotes\"", "\\xff\\x00  \\x00\\xff"]
+    );
+    assert_eq!(
+        kv(&["scan", "--limit", "2", "--format", "csv"]),
+        "key,value\na,1\nb,\"2, with \"\"quotes\"\"\"\n"
+    );
+    assert_eq!(
+        kv(&["scan", "--hex", "--reverse", "--limit", "1", "--format", "csv"]),
+        "key,value\nff00,00ff\n"
+    );
+    let line = bad(folder.path(), &["kv", "data.gnt", "get", "--format", "csv", "c"], 1);
+    assert!(line.contains("there is no key \"c\""), "{line}");
+    let line = bad(folder.path(), &["kv", "data.gnt", "get", "a", "--tree", "third"], 1);
+    assert!(line.contains("there is no tree \"third\""), "{line}");
+
+    let line = bad(folder.path(), &["kv", "data.gnt", "delete", "a", "c"], 1);
+    assert!(line.contains("nothing was deleted"), "{line}");
+    assert_eq!(kv(&["get", "a"]), "1\n");
+    kv(&["delete", "a", "b"]);
+    bad(folder.path(), &["kv", "data.gnt", "get", "a"], 1);
+}
+
+#[test]
+fn a_long_value_comes_from_standard_input() {
+    let folder = folder();
+    let long: Vec<u8> = (0..3_000_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let mut child =
+        gannet(folder.path(), &["kv", "data.gnt", "put", "long"]).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(&long).unwrap();
+    assert!(child.wait().unwrap().success());
+    let output = run(folder.path(), &["kv", "data.gnt", "get", "long"]);
+    assert!(output.status.success() && output.stdout.len() == long.len() + 1);
+    assert!(output.stdout[..long.len()] == long[..], "the bytes are the same");
+}
+
+#[test]
+fn what_scan_writes_load_reads() {
+    let folder = folder();
+    let here = folder.path();
+    let mut rows = String::from("key,value\n");
+    for i in 0..25_000 {
+        rows.push_str(&format!("key{i:06},\"value {i}, with a comma\"\n"));
+    }
+    std::fs::write(here.join("rows.csv"), &rows).unwrap();
+    let report = good(here, &["kv", "a.gnt", "load", "rows.csv", "--memory", "16MiB", "--format", "json"]);
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["rows"], 25_000);
+    assert!(report["written_bytes"].as_u64().unwrap() > rows.len() as u64, "{report}");
+    assert_eq!(good(here, &["kv", "a.gnt", "scan", "--format", "csv", "--memory", "16MiB"]), rows);
+
+    good(here, &["kv", "b.gnt", "load", "rows.csv", "--sorted", "--page-size", "16KiB"]);
+    assert_eq!(good(here, &["kv", "b.gnt", "scan", "--format", "csv"]), rows);
+    let json = good(here, &["kv", "b.gnt", "scan", "--prefix", "key0000", "--format", "json"]);
+    assert_eq!(json.lines().count(), 100);
+    std::fs::write(here.join("rows.json"), &json).unwrap();
+    good(here, &["kv", "c.gnt", "load", "rows.json", "--input", "json", "--tree", "t"]);
+    assert_eq!(good(here, &["kv", "c.gnt", "scan", "--tree", "t", "--format", "json"]), json);
+    let range = ["kv", "b.gnt", "scan", "--from", "key000009", "--to", "key000011", "--format", "csv"];
+    assert_eq!(good(here, &range).lines().count(), 3);
+
+    let line = bad(here, &["kv", "b.gnt", "load", "rows.csv", "--sorted"], 1);
+    assert!(line.contains("--sorted fills a new one"), "{line}");
+    let line = bad(here, &["kv", "b.gnt", "get", "key000001", "--page-size", "8KiB"], 1);
+    assert!(line.contains("has pages of 16KiB"), "{line}");
+}
+
+#[test]
+fn a_bad_row_is_named_and_what_was_committed_stays() {
+    let folder = folder();
+    let here = folder.path();
+    std::fs::write(here.join("header.csv"), "a,b\n1,2\n").unwrap();
+    assert!(bad(here, &["kv", "x.gnt", "load", "header.csv"], 1).contains("key,value"));
+    std::fs::write(here.join("row.csv"), "key,value\na,1\nb\n").unwrap();
+    assert!(bad(here, &["kv", "x.gnt", "load", "row.csv"], 1).contains("row 2"));
+    std::fs::write(here.join("row.json"), "{\"key\":\"a\",\"value\":\"1\"}\n{\"key\":1}\n").unwrap();
+    assert!(bad(here, &["kv", "x.gnt", "load", "row.json", "--input", "json"], 1).contains("row 2"));
+    std::fs::write(here.join("order.csv"), "key,value\nb,1\na,1\n").unwrap();
+    assert!(bad(here, &["kv", "x.gnt", "load", "order.csv", "--sorted"], 1).contains("row 2"));
+    assert!(bad(here, &["kv", "x.gnt", "scan"], 1).contains("there is no tree"));
+
+    let mut rows = String::from("key,value\n");
+    (0..10_001).for_each(|i| rows.push_str(&format!("{i:05},x\n")));
+    std::fs::write(here.join("late.csv"), rows + "one\n").unwrap();
+    let output = run(here, &["kv", "x.gnt", "load", "late.csv"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("the first 10000 rows are loaded and stay"), "{}", stderr(&output));
+    assert_eq!(good(here, &["kv", "x.gnt", "scan", "--format", "json"]).lines().count(), 10_000);
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let folder = folder();
+    let mut rows = String::from("key,value\n");
+    (0..50_000).for_each(|i| rows.push_str(&format!("{i:05},{}\n", "x".repeat(40))));
+    std::fs::write(folder.path().join("rows.csv"), rows).unwrap();
+    good(folder.path(), &["kv", "data.gnt", "load", "rows.csv", "--sorted"]);
+    for format in ["table", "csv", "json"] {
+        let mut child = gannet(folder.path(), &["kv", "data.gnt", "scan", "--format", format])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success() && stderr(&output).is_empty(), "{output:?}");
+    }
+    assert!(good(folder.path(), &["kv", "data.gnt", "stat"]).contains("crashed                no"));
+}
+
+#[test]
+fn a_second_opener_is_told_who_has_the_database() {
+    let folder = folder();
+    let mut child = waiting_load(folder.path(), "key,value\na,1\n");
+    let line = bad(folder.path(), &["kv", "data.gnt", "get", "a"], 1);
+    assert!(line.contains(&format!("pid {}", child.id())), "{line}");
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+    assert_eq!(good(folder.path(), &["kv", "data.gnt", "get", "a"]), "1\n");
+}
+
+#[test]
+fn ctrl_c_comes_to_a_clean_end() {
+    let folder = folder();
+    let child = waiting_load(folder.path(), "key,value\na,1\n");
+    send("-INT", &child);
+    // Its standard input stays open meanwhile.
+    let mut child = child;
+    let input = child.stdin.take();
+    let output = child.wait_with_output().unwrap();
+    drop(input);
+    assert_eq!((output.status.code(), stderr(&output)), (Some(130), "gannet: interrupted\n"));
+    let report = good(folder.path(), &["kv", "data.gnt", "stat", "--format", "json"]);
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(
+        (&report["restart"]["crashed"], &report["trees"]),
+        (&Value::Bool(false), &Value::Array(vec![]))
+    );
+}
+
+#[test]
+fn doctor_takes_ctrl_c_and_removes_its_scratch_file() {
+    let folder = folder();
+    let child = gannet(folder.path(), &["doctor", "--time", "60s"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let files = || std::fs::read_dir(folder.path()).unwrap().filter_map(|entry| entry.ok()?.metadata().ok());
+    while files().all(|file| file.len() < 1 << 20) {
+        std::thread::yield_now();
+    }
+    send("-INT", &child);
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
+    assert_eq!(files().count(), 0);
+}
+
+#[test]
+fn what_was_committed_survives_a_kill() {
+    let folder = folder();
+    good(folder.path(), &["kv", "data.gnt", "put", "a", "1"]);
+    let mut rows = String::from("key,value\n");
+    (0..10_000).for_each(|i| rows.push_str(&format!("{i:05},x\n")));
+    let mut child = waiting_load(folder.path(), &rows);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let report = good(folder.path(), &["kv", "data.gnt", "stat", "--format", "json"]);
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["restart"]["crashed"], true);
+    let rows = good(folder.path(), &["kv", "data.gnt", "scan", "--format", "json"]).lines().count();
+    assert_eq!(rows, 10_001, "the batch that was committed, and nothing of the one that was not");
+    assert_eq!(good(folder.path(), &["kv", "data.gnt", "get", "a"]), "1\n");
+}
+
+#[test]
+fn a_closed_database_is_one_file() {
+    let folder = folder();
+    let elsewhere = tempfile::tempdir().unwrap();
+    good(folder.path(), &["kv", "data.gnt", "put", "a", "1"]);
+    std::fs::copy(folder.path().join("data.gnt"), elsewhere.path().join("copy.gnt")).unwrap();
+    assert_eq!(good(elsewhere.path(), &["kv", "copy.gnt", "get", "a"]), "1\n");
+    // A file that was not closed needs its log.
+    let mut child = waiting_load(folder.path(), "key,value\n");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    std::fs::rename(folder.path().join("data.gnt-wal"), folder.path().join("away")).unwrap();
+    let line = bad(folder.path(), &["kv", "data.gnt", "get", "a"], 1);
+    assert!(line.contains("was not closed, and its log"), "{line}");
+    std::fs::remove_dir_all(folder.path().join("data.gnt-wal")).unwrap();
+    std::fs::rename(folder.path().join("away"), folder.path().join("data.gnt-wal")).unwrap();
+    assert_eq!(good(folder.path(), &["kv", "data.gnt", "get", "a"]), "1\n");
+}
+
+#[test]
+fn settings_come_from_the_environment_unless_a_flag_says_otherwise() {
+    let folder = folder();
+    good(folder.path(), &["kv", "data.gnt", "put", "a", "1", "--memory", "32MiB"]);
+    let stat = |flags: &[&str]| -> Value {
+        let mut command = gannet(folder.path(), &["kv", "data.gnt", "stat", "--format", "json"]);
+        let output = command.args(flags).env("GANNET_MEMORY", "48MiB").env("GANNET_IO", "buffered").output();
+        serde_json::from_str(stdout(&output.unwrap())).unwrap()
+    };
+    let (by_environment, by_flag) = (stat(&[]), stat(&["--memory", "64MiB", "--io", "auto"]));
+    assert_eq!(by_environment["memory"]["limit_bytes"], 48 << 20);
+    assert_eq!(by_environment["io"]["effective"], "buffered");
+    assert_eq!(
+        (&by_flag["memory"]["limit_bytes"], &by_flag["io"]["requested"]),
+        (&Value::from(64 << 20), &Value::from("auto"))
+    );
+}

@@ -1,0 +1,51 @@
+# The menu of everyday commands. Each is an ordinary cargo command; `just` itself is never needed.
+
+# This menu.
+default:
+    @just --list --unsorted
+
+# Build everything.
+build:
+    cargo build --workspace --all-targets
+
+# Run all tests.
+test *ARGS:
+    cargo test --workspace {{ ARGS }}
+
+# Format check, lints, documentation: all without a warning.
+lint:
+    cargo fmt --check
+    cargo clippy --workspace --all-targets -- -D warnings
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+# Format the code.
+fmt:
+    cargo fmt
+
+# Simulate fresh seeds for a while, with costly assertions.
+sim SECONDS="60":
+    SIM_SECONDS={{ SECONDS }} cargo test -p gannet-store --features invariants --test simulation -- --nocapture
+
+# Replay one seed of the simulation.
+replay SEED:
+    SIM_SEED={{ SEED }} cargo test -p gannet-store --features invariants --test simulation -- --nocapture
+
+# Measure: workloads of the laboratory, for example `just bench store lookups --dir bench-data`.
+bench *ARGS:
+    cargo run --release -p gannet-lab -- {{ ARGS }}
+
+# What this machine gives a database.
+doctor *ARGS:
+    cargo run --release -- doctor {{ ARGS }}
+
+# The embedded API, from one end to the other.
+example:
+    cargo run --release -p gannet-store --example kv
+
+# Licences of dependencies.
+licences:
+    .ci/licences
+
+# What the CI does.
+ci:
+    .ci/run
