@@ -40,7 +40,7 @@ need() { # need PROGRAM HOW-TO-GET-IT
 }
 
 build() { # build [FEATURES]
-    (cd "$ROOT" && cargo build --quiet --release -p gannet-lab --features "${1:-default}")
+    (cd "$ROOT" && cargo build --quiet --release -p gannet-lab ${1:+--features "$1"})
 }
 
 # build_c NAME SOURCE LIBRARY HOW-TO-GET-THE-LIBRARY

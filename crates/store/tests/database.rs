@@ -362,3 +362,27 @@ fn bad_requests_are_refused_with_a_reason() {
     assert!(error.to_string().contains("600"), "{error}");
     assert!(txn.create_tree("").is_err());
 }
+
+#[test]
+fn a_database_with_large_log_segments_opens_in_a_small_budget() {
+    let disk = SimDisk::new(11);
+    let engine = |disk: &SimDisk| {
+        let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+        Engine::with_disk(disk, &EngineOptions { memory: 48 << 20 }).unwrap()
+    };
+    let path = Path::new("small.gnt");
+    let db = engine(&disk).create(path, &CreateOptions::default(), &OpenOptions::default()).unwrap();
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    txn.put(&tree, b"a", b"1").unwrap();
+    txn.commit().unwrap();
+    let crashed = disk.crash_image(3);
+    drop(db);
+    // After a clean close, and after a crash, where the last segment is read as a whole.
+    for disk in [disk, crashed] {
+        let db = engine(&disk).open(path, &OpenOptions::default()).unwrap();
+        let mut txn = db.begin(TransactionOptions::default());
+        let tree = txn.tree("t").unwrap().unwrap();
+        assert_eq!(txn.get(&tree, b"a").unwrap(), Some(b"1".to_vec()));
+    }
+}
