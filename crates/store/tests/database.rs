@@ -376,13 +376,18 @@ fn a_database_with_large_log_segments_opens_in_a_small_budget() {
     let tree = txn.create_tree("t").unwrap();
     txn.put(&tree, b"a", b"1").unwrap();
     txn.commit().unwrap();
-    let crashed = disk.crash_image(3);
     drop(db);
-    // After a clean close, and after a crash, where the last segment is read as a whole.
-    for disk in [disk, crashed] {
-        let db = engine(&disk).open(path, &OpenOptions::default()).unwrap();
+    let check = |disk: &SimDisk| {
+        let db = engine(disk).open(path, &OpenOptions::default()).unwrap();
         let mut txn = db.begin(TransactionOptions::default());
         let tree = txn.tree("t").unwrap().unwrap();
         assert_eq!(txn.get(&tree, b"a").unwrap(), Some(b"1".to_vec()));
-    }
+        drop(txn);
+        db
+    };
+    // After a clean close, and after a crash, where the last segment is read as a whole.
+    let open = check(&disk);
+    let crashed = disk.crash_image(3);
+    drop(open);
+    drop(check(&crashed));
 }
