@@ -5,7 +5,7 @@
 #               RocksDB reads the row first, as an update has to; its blind overwrite is shown for information.
 #   schema      one tree, 8-byte keys, 192-byte values, loaded in order
 #   threads     16
-#   page size   8 KiB for all; direct I/O for all; the same memory, in the same kind of cgroup (budget + 64 MiB)
+#   page size   8 KiB for all; direct I/O (Berkeley DB: where built with it); the same memory, in the same kind of cgroup (budget + 64 MiB)
 #   durability  every commit durable when acknowledged; rivals' settings: bench/rivals/bdb.c, bench/rivals/rocksdb.c
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -13,6 +13,8 @@ build
 build_c bdb rivals/bdb.c -ldb "apt-get install libdb5.3-dev"
 build_c rocksdb rivals/rocksdb.c -lrocksdb "apt-get install librocksdb-dev"
 MEMORY=$UPDATE_MEMORY
+# Long enough that dirty pages have to be written at the pace they are made, on every side.
+SECONDS_EACH=$((SECONDS_EACH * 4)) WARM_UP=$((SECONDS_EACH / 3))
 data "updates-$ROWS" sorted
 rival() { # rival PROGRAM WORKLOAD OPTIONS...
     local program=$1 workload=$2
@@ -20,7 +22,6 @@ rival() { # rival PROGRAM WORKLOAD OPTIONS...
     "$BIN/$program" "$workload" --dir "$BENCH_DIR/$program-$ROWS" --memory $((MEMORY << 20)) --rows "$ROWS" \
         --value-size $VALUE_SIZE --page-size $PAGE_SIZE --threads 16 --seconds $SECONDS_EACH --warm-up $WARM_UP "$@"
 }
-export -f rival
 for program in bdb rocksdb; do
     if [ ! -e "$BENCH_DIR/$program-$ROWS/complete" ]; then
         say "making $program-$ROWS"
