@@ -17,7 +17,7 @@
 
 use crate::check::CheckReport;
 use crate::core::Core;
-use crate::engine::{CreateOptions, Engine, OpenOptions};
+use crate::engine::{CreateOptions, Engine, OpenOptions, Room};
 use crate::log::{Flusher, Log, LogOptions, Recovery, RedoTable};
 use crate::meta::Meta;
 use crate::mtr::Mtr;
@@ -186,6 +186,7 @@ struct Opened {
     recovery: Option<Recovery>,
     healed: u64,
     lock: Box<dyn Any + Send + Sync>,
+    log_room: Room,
 }
 
 fn wal_folder(path: &Path) -> PathBuf {
@@ -259,14 +260,15 @@ impl Database {
             segment_size: create.segment_size,
             roots: [PageId(3), PageId(4), PageId(5)],
         };
-        let log =
-            Log::create(disk, &folder, &log_options(engine, &meta, open), Lsn::ZERO, 1, engine.budget())?;
+        let log_options = log_options(engine, &meta, open);
+        let log_room = engine.make_room(log_options.memory())?;
+        let log = Log::create(disk, &folder, &log_options, Lsn::ZERO, 1, engine.budget())?;
         meta.redo_from = log.end();
         file.allocate(0, FIRST_PAGES * page_size as u64)?;
         file.sync(Class::Foreground)?;
         let ring = Self::open_ring(&**disk, &*file, &folder, page_size, open)?;
         // The header is written last: until then the file is no database.
-        let opened = Opened { file, ring, meta, log, recovery: None, healed: 0, lock };
+        let opened = Opened { file, ring, meta, log, recovery: None, healed: 0, lock, log_room };
         Self::assemble(engine, path, open, opened, true)
     }
 
@@ -283,6 +285,9 @@ impl Database {
         let mut meta = Meta { ..Meta::read(&*file).unwrap_or(meta) };
         engine.pool(meta.page_size)?;
         let log_options = log_options(engine, &meta, options);
+        let log_room = engine.make_room(log_options.memory())?;
+        // The last segment is read as a whole, and the footers of the others one at a time.
+        let _restart_room = engine.make_room(2 * meta.segment_size)?;
         let present = Log::is_present(disk, &folder, &log_options, engine.budget())?;
         if !meta.clean && !present {
             return Err(Error::Damaged(format!(
@@ -316,7 +321,7 @@ impl Database {
             }
             None => begin_log(engine, &folder, &log_options, &mut meta, &*file)?,
         };
-        let opened = Opened { file, ring, meta, log, recovery, healed, lock };
+        let opened = Opened { file, ring, meta, log, recovery, healed, lock, log_room };
         let mut database = Self::assemble(engine, path, options, opened, false)?;
         database.report.crashed = crashed;
         database.report.duration = start.elapsed();
@@ -355,7 +360,7 @@ impl Database {
         opened: Opened,
         new: bool,
     ) -> Result<Self> {
-        let Opened { file, ring, meta, log, recovery, healed, lock } = opened;
+        let Opened { file, ring, meta, log, recovery, healed, lock, log_room } = opened;
         let disk = engine.disk();
         let pool = engine.pool(meta.page_size)?;
         let queues =
@@ -412,7 +417,12 @@ impl Database {
                 other => other?,
             }
         }
-        let attachment = Attachment { pool: Arc::clone(&pool), volume: Arc::clone(&volume), _lock: lock };
+        let attachment = Attachment {
+            pool: Arc::clone(&pool),
+            volume: Arc::clone(&volume),
+            _lock: lock,
+            _log_room: log_room,
+        };
         let shared = Self::share(engine, &core, &meta, &writer, aftermath.highest_txn, attachment)?;
         let mut database = Database {
             engine: engine.clone(),

@@ -141,6 +141,14 @@ impl Engine {
         Ok(WorkMemory { charge: Some(charge), lent })
     }
 
+    /// Has page frames give `bytes` of memory to the budget, for something that charges it on its own, until the
+    /// returned value is dropped. Gives less where frames have no more to give; the charge then fails.
+    pub(crate) fn make_room(&self, bytes: u64) -> Result<Room> {
+        let mut room = Room { lent: Vec::new() };
+        self.lend_frames(bytes, &mut room.lent)?;
+        Ok(room)
+    }
+
     /// Has the pools give up `bytes`, the largest one first; false when they have no more to give.
     fn lend_frames(&self, bytes: u64, lent: &mut Vec<(Arc<Pool>, usize)>) -> Result<bool> {
         let mut pools = self.pools.lock().clone();
@@ -227,6 +235,18 @@ impl Drop for WorkMemory {
     fn drop(&mut self) {
         // The charge goes first: the frames take its place in the budget.
         self.charge = None;
+        take_back(&self.lent);
+    }
+}
+
+/// Room in the budget that page frames made, see [`Engine::make_room`].
+#[derive(Debug)]
+pub(crate) struct Room {
+    lent: Vec<(Arc<Pool>, usize)>,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
         take_back(&self.lent);
     }
 }

@@ -2,6 +2,7 @@
 //! own trees.
 
 use crate::core::Core;
+use crate::engine::Room;
 use crate::entry::{Entry, UndoPtr};
 use crate::mtr::Mtr;
 use crate::node::NodeRef;
@@ -67,6 +68,8 @@ pub(crate) struct Attachment {
     pub(crate) pool: Arc<Pool>,
     pub(crate) volume: Arc<Volume>,
     pub(crate) _lock: Box<dyn Any + Send + Sync>,
+    /// What the log takes of the budget.
+    pub(crate) _log_room: Room,
 }
 
 impl Drop for Attachment {

@@ -482,3 +482,32 @@ fn a_long_value_that_nothing_came_to_refer_to_is_taken_back() {
     assert!(db.stats().file_bytes < 8 << 20, "{}", db.stats().file_bytes);
     assert_eq!(contents(&db, "t").len(), 1);
 }
+
+#[test]
+fn a_database_with_large_log_segments_opens_in_a_small_budget() {
+    let disk = SimDisk::new(11);
+    let engine = |disk: &SimDisk| {
+        let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+        Engine::with_disk(disk, &EngineOptions { memory: 48 << 20 }).unwrap()
+    };
+    let path = Path::new("small.gnt");
+    let db = engine(&disk).create(path, &CreateOptions::default(), &OpenOptions::default()).unwrap();
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    txn.put(&tree, b"a", b"1").unwrap();
+    txn.commit().unwrap();
+    drop(db);
+    let check = |disk: &SimDisk| {
+        let db = engine(disk).open(path, &OpenOptions::default()).unwrap();
+        let mut txn = db.begin(TransactionOptions::default());
+        let tree = txn.tree("t").unwrap().unwrap();
+        assert_eq!(txn.get(&tree, b"a").unwrap(), Some(b"1".to_vec()));
+        drop(txn);
+        db
+    };
+    // After a clean close, and after a crash, where the last segment is read as a whole.
+    let open = check(&disk);
+    let crashed = disk.crash_image(3);
+    drop(open);
+    drop(check(&crashed));
+}

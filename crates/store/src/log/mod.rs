@@ -124,6 +124,11 @@ impl LogOptions {
         (self.segment_size / 256) as usize
     }
 
+    /// Memory that an open log takes as long as it is open, apart from its index of pages.
+    pub(crate) fn memory(&self) -> u64 {
+        self.ring_size + self.write_max() * self.max_in_flight as u64
+    }
+
     fn write_max(&self) -> u64 {
         WRITE_MAX.min(self.ring_size / 4)
     }
@@ -161,8 +166,7 @@ impl Inner {
         resumption: recover::Resumption,
     ) -> Result<Arc<Self>> {
         let write_max = options.write_max();
-        let bytes = options.ring_size + write_max * options.max_in_flight as u64;
-        let charge = budget.charge(Purpose::Log, bytes)?;
+        let charge = budget.charge(Purpose::Log, options.memory())?;
         let end = resumption.end;
         let state = State {
             ring: Ring::new(options.ring_size as usize),
