@@ -511,3 +511,26 @@ fn a_database_with_large_log_segments_opens_in_a_small_budget() {
     drop(open);
     drop(check(&crashed));
 }
+
+#[test]
+fn an_insert_taken_back_leaves_the_older_version_to_be_seen() {
+    let disk = SimDisk::new(15);
+    let db = create(&disk);
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    txn.put(&tree, b"k", b"old").unwrap();
+    txn.commit().unwrap();
+    let mut old = db.begin(TransactionOptions { isolation: Isolation::RepeatableRead, ..Default::default() });
+    old.put(&tree, b"other", b"1").unwrap();
+    let mut deleter = db.begin(TransactionOptions::default());
+    assert!(deleter.delete(&tree, b"k").unwrap());
+    deleter.commit().unwrap();
+    let savepoint = old.savepoint();
+    old.insert(&tree, b"k", b"new").unwrap();
+    assert_eq!(old.get(&tree, b"k").unwrap().as_deref(), Some(&b"new"[..]));
+    old.rollback_to(savepoint).unwrap();
+    assert_eq!(old.get(&tree, b"k").unwrap().as_deref(), Some(&b"old"[..]));
+    old.insert(&tree, b"k", b"new").unwrap();
+    assert!(old.delete(&tree, b"k").unwrap());
+    assert_eq!(old.get(&tree, b"k").unwrap(), None);
+}
