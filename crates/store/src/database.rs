@@ -144,6 +144,8 @@ pub struct Database {
     options: OpenOptions,
     report: RestartReport,
     next_session: AtomicU64,
+    /// The start came to its end: pages are redone, losers reverted. Before that it must not pass for complete.
+    started: bool,
     closed: bool,
     _lock: Box<dyn Any + Send + Sync>,
 }
@@ -388,6 +390,7 @@ impl Database {
             options: options.clone(),
             report: RestartReport { healed_pages: healed, ..RestartReport::default() },
             next_session: AtomicU64::new(1),
+            started: false,
             closed: false,
             _lock: lock,
         };
@@ -460,6 +463,7 @@ impl Database {
         let shared = Arc::clone(&self.shared);
         self.threads.push(thread::spawn("gannet-background", move || shared.run_background()));
         self.flusher = Some(self.shared.core.log.start_flusher(self.options.max_delay));
+        self.started = true;
         Ok(())
     }
 
@@ -645,7 +649,8 @@ impl Database {
 
     /// With all threads gone: writes what the last of them left, and the header that says so.
     fn finish_clean(&self) -> Result<()> {
-        if !self.write_out()?
+        if !self.started
+            || !self.write_out()?
             || !self.report.damaged_pages.is_empty()
             || !self.shared.registry.active().is_empty()
         {
