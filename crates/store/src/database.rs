@@ -164,7 +164,7 @@ pub struct Database {
     options: OpenOptions,
     report: RestartReport,
     next_session: AtomicU64,
-    /// The start came to its end: before that, what is in memory says nothing about what is complete.
+    /// The start came to its end: pages are redone, losers reverted. Before that it must not pass for complete.
     started: bool,
     closed: bool,
 }
@@ -441,7 +441,6 @@ impl Database {
         };
         std::mem::forget(guard);
         database.start(redo, &aftermath)?;
-        database.started = true;
         Ok(database)
     }
 
@@ -528,6 +527,7 @@ impl Database {
             shared.run_background();
         }));
         self.flusher = Some(self.shared.core.log.start_flusher(self.options.max_delay));
+        self.started = true;
         Ok(())
     }
 
@@ -710,7 +710,10 @@ impl Database {
 
     /// With all threads gone: writes what the last of them left, and the header that says so.
     fn finish_clean(&self) -> Result<()> {
-        if !self.write_out()? || self.shared.core.is_read_only() || !self.shared.registry.active().is_empty()
+        if !self.started
+            || !self.write_out()?
+            || self.shared.core.is_read_only()
+            || !self.shared.registry.active().is_empty()
         {
             return Ok(());
         }
