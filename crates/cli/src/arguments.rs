@@ -201,6 +201,15 @@ mod tests {
     }
 
     #[test]
+    fn the_default_budget_is_the_stores() {
+        let command = Arguments::command();
+        let kv = command.find_subcommand("kv").unwrap();
+        let memory = kv.get_arguments().find(|argument| argument.get_id() == "memory").unwrap();
+        let default = memory.get_default_values()[0].to_str().unwrap();
+        assert_eq!(size(default).unwrap(), gannet_store::EngineOptions::default().memory);
+    }
+
+    #[test]
     fn every_planned_command_is_named_in_the_help() {
         for name in PLANNED {
             assert!(NOT_YET.contains(name), "{name}");

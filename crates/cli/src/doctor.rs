@@ -10,15 +10,13 @@ use gannet_io::{
     Backend, Calibration, CalibrationPlan, Disk, Mode, ModeRequest, OpenOptions, RealDisk, calibrate,
     residency,
 };
+use gannet_store::EngineOptions;
 use serde_json::{Value, json};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
-
-/// The budget a database gets unless told otherwise; see `gannet_store::EngineOptions`.
-const DEFAULT_MEMORY: u64 = 256 << 20;
 
 pub(crate) fn run(options: &Doctor) -> Result<()> {
     let place = Place::find(&options.path)?;
@@ -36,10 +34,11 @@ pub(crate) fn run(options: &Doctor) -> Result<()> {
         report["device"] = measure(&disk, &place.folder, options, &mut remarks)?;
     }
     let memory = Memory::of_this_machine();
-    if let Some(limit) = memory.limit().filter(|limit| *limit < 2 * DEFAULT_MEMORY) {
+    let default_budget = EngineOptions::default().memory;
+    if let Some(limit) = memory.limit().filter(|limit| *limit < 2 * default_budget) {
         remarks.push(format!(
             "the default budget of {} is more than half of the {} there are: give --memory",
-            format_size(DEFAULT_MEMORY),
+            format_size(default_budget),
             format_size(limit)
         ));
     }
