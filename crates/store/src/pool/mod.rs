@@ -132,11 +132,14 @@ pub(crate) enum Access<'a> {
 pub(crate) struct ScanRing {
     frames: Mutex<std::collections::VecDeque<(u32, FrameKey)>>,
     limit: usize,
+    /// The volume's queue that all its reads go to. Whoever waits for a page reaps only the queue that page was given
+    /// to; with its reads on several, the backlog of the others would stand still meanwhile.
+    queue: std::sync::OnceLock<u8>,
 }
 
 impl ScanRing {
     pub(crate) fn new(limit: usize) -> Self {
-        ScanRing { frames: Mutex::default(), limit }
+        ScanRing { frames: Mutex::default(), limit, queue: std::sync::OnceLock::new() }
     }
 }
 

@@ -37,7 +37,10 @@ impl Pool {
         class: Class,
         access: Access<'_>,
     ) -> usize {
-        let queue_number = volume.pick_queue();
+        let queue_number = match access {
+            Access::Ring(ring) => *ring.queue.get_or_init(|| volume.pick_queue()),
+            Access::Normal => volume.pick_queue(),
+        };
         let mut requests: Vec<Request> = Vec::with_capacity(pages.len().min(64));
         let mut last: Option<(PageId, u32)> = None;
         let mut started = 0;
