@@ -234,7 +234,11 @@ impl Checker<'_> {
 
     fn status_entry(&mut self, id: PageId, key: &[u8], payload: &[u8]) {
         if payload.len() != 8 || key.len() != 8 && key != catalog::NEXT_TREE {
-            self.find(id, STATUS, format_args!("{key:?} is no transaction's number, or has no commit number"));
+            self.find(
+                id,
+                STATUS,
+                format_args!("{key:?} is no transaction's number, or has no commit number"),
+            );
         }
     }
 
@@ -242,7 +246,9 @@ impl Checker<'_> {
         let Some(segment) = Segment::decode(key, payload) else {
             return self.find(id, UNDO_DIRECTORY, format_args!("the entry of {key:?} makes no sense"));
         };
-        if segment.first.is_none() || segment.first.0 % EXTENT_PAGES != 0 || !self.segments.insert(segment.first)
+        if segment.first.is_none()
+            || segment.first.0 % EXTENT_PAGES != 0
+            || !self.segments.insert(segment.first)
         {
             let what = format!("segment {segment:?} begins at no extent, or where another one does");
             return self.find(id, UNDO_DIRECTORY, what);
@@ -294,7 +300,11 @@ impl Checker<'_> {
             let first = PageId(at.page().0 / EXTENT_PAGES * EXTENT_PAGES);
             // While the catalog is walked, the directory is not known yet.
             if tree != CATALOG && !self.segments.contains(&first) {
-                return self.find(id, tree, format_args!("{key:?} by {writer}: {at:?} lies in no undo segment"));
+                return self.find(
+                    id,
+                    tree,
+                    format_args!("{key:?} by {writer}: {at:?} lies in no undo segment"),
+                );
             }
             let record = match undo::read(&self.shared.core, at) {
                 Ok(record) => record,

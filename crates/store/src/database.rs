@@ -708,8 +708,7 @@ fn begin_log(
     meta.redo_from = meta.log_end;
     meta.clean = true;
     meta.write(file)?;
-    let log =
-        Log::create(engine.disk(), folder, options, meta.log_end, meta.incarnation, engine.budget())?;
+    let log = Log::create(engine.disk(), folder, options, meta.log_end, meta.incarnation, engine.budget())?;
     log.append_note(b"begin")?;
     log.flush_to(log.end())?;
     meta.clean = false;

@@ -344,7 +344,8 @@ impl<'c> Allocations<'c> {
             }
             let first = if group == wanted_group { wanted % per_group } else { 0 };
             // Holes before the never used end, so that the file does not grow while it has room.
-            let used_end = (self.state.high_water / EXTENT_PAGES).saturating_sub(group * per_group).min(per_group);
+            let used_end =
+                (self.state.high_water / EXTENT_PAGES).saturating_sub(group * per_group).min(per_group);
             let place = self.map(group)?;
             let map = &self.maps[place];
             let is_free = |&index: &u64| map.extent(index) == Extent::FREE;

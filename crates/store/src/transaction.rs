@@ -389,9 +389,8 @@ impl Transaction {
     /// Changes one entry. Says whether the key was there. Where it comes to no change, a long value that was stored for
     /// it goes again.
     fn write(&mut self, root: &Arc<TreeRoot>, key: &[u8], write: Write<'_>) -> Result<bool> {
-        let newest_undo = |txn: &Self| {
-            UndoPtr(txn.writing.as_ref().expect("the transaction writes").txn.newest_undo())
-        };
+        let newest_undo =
+            |txn: &Self| UndoPtr(txn.writing.as_ref().expect("the transaction writes").txn.newest_undo());
         let before = newest_undo(self);
         let mut stored = before;
         let result = self.store_long_value(root, key, &write).and_then(|long| {

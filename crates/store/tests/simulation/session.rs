@@ -1,6 +1,6 @@
 //! One session: random transactions, with everything they see held against the oracle.
 
-use crate::oracle::{Look, Observation, Oracle, Place};
+use crate::oracle::{Look, Observation, Oracle, Place, Writes};
 use crate::plan::{Plan, trace};
 use gannet_base::sim::Generator;
 use gannet_base::{clock, sync::Mutex};
@@ -20,21 +20,21 @@ const CATALOG: u64 = 0;
 const TAG: &[u8] = b"\0tag";
 
 /// What the threads of one life share.
-pub struct World {
-    pub plan: Plan,
-    pub db: Database,
-    pub disk: SimDisk,
-    pub oracle: Arc<Mutex<Oracle>>,
+pub(crate) struct World {
+    pub(crate) plan: Plan,
+    pub(crate) db: Database,
+    pub(crate) disk: SimDisk,
+    pub(crate) oracle: Arc<Mutex<Oracle>>,
     /// The disk may fail with this life's faults.
-    pub faulty: bool,
+    pub(crate) faulty: bool,
     /// A session found the database closed to changes.
-    pub poisoned: AtomicBool,
-    pub operations: AtomicU64,
+    pub(crate) poisoned: AtomicBool,
+    pub(crate) operations: AtomicU64,
 }
 
 /// Why a transaction goes no further.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stop {
+pub(crate) enum Stop {
     /// It is to be rolled back; the next one may do better.
     Again,
     /// The database is closed to changes.
@@ -45,12 +45,12 @@ type Step<T = ()> = Result<T, Stop>;
 
 impl World {
     /// Whether errors of the device are to be expected.
-    pub fn trouble(&self) -> bool {
+    pub(crate) fn trouble(&self) -> bool {
         self.disk.is_crashed() || self.faulty && !self.disk.injected().is_empty()
     }
 
     /// Sorts an error; one that has no business here ends the simulation.
-    pub fn sort(&self, what: &str, error: Error) -> Stop {
+    pub(crate) fn sort(&self, what: &str, error: Error) -> Stop {
         trace(|| format!("{what}: {error}"));
         match &error {
             Error::Deadlock(_) | Error::Conflict(_) | Error::Locked(_) | Error::Cancelled => Stop::Again,
@@ -61,14 +61,18 @@ impl World {
                 Stop::Dead
             }
             Error::Io(_) if self.trouble() => {
-                if self.disk.is_crashed() { Stop::Dead } else { Stop::Again }
+                if self.disk.is_crashed() {
+                    Stop::Dead
+                } else {
+                    Stop::Again
+                }
             }
             _ => panic!("{what}: unexpected error {error:?}: {error}"),
         }
     }
 
     /// Judges what a snapshot showed.
-    pub fn judge(&self, who: &str, seen: &[Observation], from: u64, to: u64) {
+    pub(crate) fn judge(&self, who: &str, seen: &[Observation], from: u64, to: u64) {
         let verdict = self.oracle.lock().judge(seen, Look::Snapshot { from, to });
         if let Err(what) = verdict {
             panic!("{who}: {what}");
@@ -89,10 +93,10 @@ struct Work<'w> {
     repeatable: bool,
     sync: bool,
     /// Own writes: when, and what.
-    own: BTreeMap<Place, (u64, Option<u64>)>,
+    own: Writes,
     /// Trees opened by name, with their tokens.
     trees: BTreeMap<String, (Tree, u64)>,
-    savepoints: Vec<(Savepoint, BTreeMap<Place, (u64, Option<u64>)>)>,
+    savepoints: Vec<(Savepoint, Writes)>,
     /// Of the snapshot, under `REPEATABLE READ`.
     seen: Vec<Observation>,
     taken: Option<(u64, u64)>,
@@ -100,10 +104,12 @@ struct Work<'w> {
 }
 
 /// The body of a session's thread.
-pub fn run(world: &World, number: u64, seed: u64) {
+pub(crate) fn run(world: &World, number: u64, seed: u64) {
     let mut random = Generator::new(seed);
     for round in 0..world.plan.transactions {
-        if transaction(world, &mut random, format!("session {number}, transaction {round}")) == Err(Stop::Dead) {
+        if transaction(world, &mut random, format!("session {number}, transaction {round}"))
+            == Err(Stop::Dead)
+        {
             return;
         }
         if random.one_in(3) {
@@ -149,7 +155,7 @@ fn transaction(world: &World, random: &mut Generator, name: String) -> Step {
 }
 
 impl Work<'_> {
-    fn end(mut self, result: Step) -> Step {
+    fn end(self, result: Step) -> Step {
         let (world, name) = (self.world, self.name.clone());
         if result.is_err() || self.random.one_in(6) {
             trace(|| format!("{name}: rollback"));
@@ -282,7 +288,8 @@ impl Work<'_> {
     /// A load that is taken back to a savepoint, finished or not.
     fn load_in_vain(&mut self, tree: &Tree) -> Step {
         let savepoint = self.txn.savepoint();
-        let mut keys: Vec<_> = (0..self.random.below(self.world.plan.keys)).map(|i| self.world.plan.key(i)).collect();
+        let mut keys: Vec<_> =
+            (0..self.random.below(self.world.plan.keys)).map(|i| self.world.plan.key(i)).collect();
         keys.sort();
         let finish = self.random.one_in(2);
         let load = |txn: &mut Transaction| {
@@ -438,7 +445,9 @@ impl Work<'_> {
         let value = self.world.plan.value(new);
         let delete = self.random.below(100) < self.world.plan.deletes;
         let kind = if delete { 70 } else { self.random.below(100) };
-        trace(|| format!("{} ({:?}) writes {new}, kind {kind}, {} bytes", self.name, self.txn.id(), value.len()));
+        trace(|| {
+            format!("{} ({:?}) writes {new}, kind {kind}, {} bytes", self.name, self.txn.id(), value.len())
+        });
         let txn = &mut self.txn;
         // What is known of the row before: `Some(true)` there, `Some(false)` not there; and what is written.
         let (result, writes) = match kind {
@@ -449,9 +458,7 @@ impl Work<'_> {
             },
             55..=69 => (txn.update(tree, &key, &value).map(|there| there.then_some(true)), Some(Some(new))),
             70..=86 => (txn.delete(tree, &key).map(|there| there.then_some(true)), Some(None)),
-            87..=92 => {
-                (txn.lock(tree, &key, LockMode::Exclusive).map(|there| there.then_some(true)), None)
-            }
+            87..=92 => (txn.lock(tree, &key, LockMode::Exclusive).map(|there| there.then_some(true)), None),
             93..=96 => (txn.lock(tree, &key, LockMode::Share).map(|there| there.then_some(true)), None),
             _ => (txn.lock(tree, &key, LockMode::KeyShare).map(|_| None), None),
         };
@@ -474,7 +481,9 @@ impl Work<'_> {
         }
         let newest = self.world.oracle.lock().newest(place);
         assert_eq!(newest.is_some(), before, "{}: a write at {place:?}, which holds {newest:?}", self.name);
-        if self.repeatable && let Some((from, _)) = self.taken {
+        if self.repeatable
+            && let Some((from, _)) = self.taken
+        {
             // A write is refused when the snapshot does not see the newest version.
             self.observe(vec![(place.clone(), newest)], from);
         }
@@ -530,7 +539,7 @@ fn read_range(
 }
 
 /// The body of the thread that disturbs: checkpoints and sweeps at random moments.
-pub fn disturb(world: &World, seed: u64) {
+pub(crate) fn disturb(world: &World, seed: u64) {
     let mut random = Generator::new(seed);
     for _ in 0..world.plan.transactions {
         clock::sleep(Duration::from_micros(random.below(20_000)));
@@ -551,7 +560,7 @@ pub fn disturb(world: &World, seed: u64) {
 }
 
 /// The body of a long reader: one snapshot, looked at again and again.
-pub fn read_long(world: &World, seed: u64) {
+pub(crate) fn read_long(world: &World, seed: u64) {
     let mut random = Generator::new(seed);
     let options = TransactionOptions { isolation: Isolation::RepeatableRead, ..Default::default() };
     for _ in 0..1 + random.below(3) {
@@ -584,7 +593,7 @@ pub fn read_long(world: &World, seed: u64) {
 }
 
 /// Every row of every tree that a transaction sees.
-pub fn everything(world: &World, txn: &mut Transaction) -> Result<BTreeMap<Place, u64>, Stop> {
+pub(crate) fn everything(world: &World, txn: &mut Transaction) -> Result<BTreeMap<Place, u64>, Stop> {
     let sort = |error| world.sort("read everything", error);
     let mut state = BTreeMap::new();
     let names = txn.trees().map_err(sort)?;
@@ -600,9 +609,9 @@ pub fn everything(world: &World, txn: &mut Transaction) -> Result<BTreeMap<Place
         let tag = tag.unwrap_or_else(|| panic!("tree {name:?} has lost its tag; {} rows", rows.len()));
         let tree_token = token(&tag.1);
         state.insert(Place { tree: CATALOG, key: name.as_bytes().to_vec() }, tree_token);
-        state.extend(rows.iter().map(|(key, value)| {
-            (Place { tree: tree_token, key: key.clone() }, token(value))
-        }));
+        state.extend(
+            rows.iter().map(|(key, value)| (Place { tree: tree_token, key: key.clone() }, token(value))),
+        );
     }
     Ok(state)
 }
