@@ -55,7 +55,13 @@ impl Redo for ChainRedo {
         if have >= last {
             return Ok(None);
         }
-        let chain = self.reader.chain(id, last, have)?;
+        let chain = self.reader.chain(id, last, have).map_err(|error| match (error, verdict) {
+            (Error::Damaged(what), Verdict::Damaged | Verdict::NeverWritten) => Error::damaged_page(
+                id,
+                format_args!("it is not whole, and its history cannot be read from the start: {what}"),
+            ),
+            (error, _) => error,
+        })?;
         let complete = chain.first().is_some_and(|first| first.init);
         if verdict != Verdict::Valid && !complete {
             let what = if verdict == Verdict::Damaged { "is torn or rotten" } else { "was never written" };

@@ -129,6 +129,37 @@ fn a_crash_keeps_commits_and_reverts_the_rest() {
 }
 
 #[test]
+fn a_rotten_page_whose_history_is_recycled_is_reported_alone() {
+    let disk = SimDisk::new(13);
+    let options = OpenOptions { wal_limit: 1 << 20, ..OpenOptions::default() };
+    let db = engine(&disk).create(Path::new("test.gnt"), &small(), &options).unwrap();
+    let mut txn = db.begin(TransactionOptions::default());
+    let (rotten, other) = (txn.create_tree("rotten").unwrap(), txn.create_tree("other").unwrap());
+    txn.put(&rotten, b"a", b"needle in the file").unwrap();
+    txn.commit().unwrap();
+    for round in 0..40 {
+        let mut txn = db.begin(TransactionOptions::default());
+        for i in 0..300 {
+            txn.put(&other, &key(i), &value(i, round)).unwrap();
+        }
+        txn.commit().unwrap();
+        db.checkpoint().unwrap();
+    }
+    let mut txn = db.begin(TransactionOptions::default());
+    txn.put(&rotten, b"b", b"2").unwrap();
+    txn.commit().unwrap();
+    let after = disk.crash_image_with(gannet_io::sim::CrashPolicy::KeepNone, 7);
+    drop(db);
+    let bytes = after.contents(Path::new("test.gnt")).unwrap();
+    let at = bytes.windows(6).position(|w| w == b"needle").unwrap() as u64;
+    after.corrupt(Path::new("test.gnt"), at, 6, 1).unwrap();
+    let db = engine(&after).open(Path::new("test.gnt"), &options).unwrap();
+    let damaged = &db.restart_report().damaged_pages;
+    assert!(damaged.len() == 1 && damaged[0].contains(&format!("page {}", at / 4096)), "{damaged:?}");
+    assert_eq!(contents(&db, "other").len(), 300);
+}
+
+#[test]
 fn snapshots_see_what_was_there() {
     let disk = SimDisk::new(4);
     let db = create(&disk);

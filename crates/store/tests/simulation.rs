@@ -15,9 +15,10 @@ mod plan;
 #[path = "simulation/session.rs"]
 mod session;
 
+use gannet_base::clock;
 use gannet_base::sim::Simulation;
 use plan::Plan;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Seeds that every run goes through.
 const FIXED: std::ops::Range<u64> = 1..9;
@@ -65,12 +66,12 @@ fn the_database_survives_every_seed() {
 
 /// Runs seeds that nobody has seen before, or those from `SIM_FIRST` on.
 fn run_fresh(seeds: u64, seconds: u64) {
-    let start = Instant::now();
+    let start = clock::now();
     let first = number("SIM_FIRST").unwrap_or_else(|| gannet_base::random::next_u64() >> 24);
     let (mut count, mut total) = (0, life::Summary::default());
     while count < seeds && start.elapsed() < Duration::from_secs(seconds) {
         let seed = first + count;
-        let begun = Instant::now();
+        let begun = clock::now();
         match run(seed) {
             Ok(summary) => {
                 println!("seed {seed}: {summary:?}, {:.2} s", begun.elapsed().as_secs_f64());

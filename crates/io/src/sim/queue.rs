@@ -85,7 +85,11 @@ impl SimQueue {
                 self.state(&mut state).enqueue(Op { id, latency, request, completion, submitted, written });
                 state.announce();
             }
-            Err(error) => self.conclude(&request, completion, Duration::ZERO, Err(error)),
+            Err(error) => {
+                self.conclude(&request, completion, Duration::ZERO, Err(error));
+                // Somebody else may wait for it already.
+                self.shared.state.lock().announce();
+            }
         }
     }
 

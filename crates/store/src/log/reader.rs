@@ -184,7 +184,12 @@ impl LogReader {
             }
         }
         let segments = &self.inner.segments;
-        let file = segments.file(start / segments.size)?;
+        let file = match segments.file(start / segments.size) {
+            Err(Error::Io(error)) if error.kind() == gannet_io::ErrorKind::NotFound => {
+                return Err(self.damaged(Lsn(start + 1), "the segment is gone"));
+            }
+            file => file?,
+        };
         let mut bytes = AlignedBuffer::zeroed(CHUNK as usize);
         file.read_at(Class::Foreground, start % segments.size, &mut bytes)?;
         let bytes = Arc::new(bytes);

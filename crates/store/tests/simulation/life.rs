@@ -18,20 +18,20 @@ const LOG: &str = "sim.gnt-wal";
 
 /// What one seed went through.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Summary {
-    pub lives: u64,
-    pub crashes: u64,
-    pub crashed_restarts: u64,
-    pub commits: u64,
-    pub operations: u64,
-    pub observations: u64,
-    pub io: u64,
-    pub redone_pages: u64,
-    pub losers: u64,
+pub(crate) struct Summary {
+    pub(crate) lives: u64,
+    pub(crate) crashes: u64,
+    pub(crate) crashed_restarts: u64,
+    pub(crate) commits: u64,
+    pub(crate) operations: u64,
+    pub(crate) observations: u64,
+    pub(crate) io: u64,
+    pub(crate) redone_pages: u64,
+    pub(crate) losers: u64,
 }
 
 impl Summary {
-    pub fn add(&mut self, other: &Summary) {
+    pub(crate) fn add(&mut self, other: &Summary) {
         self.lives += other.lives;
         self.crashes += other.crashes;
         self.crashed_restarts += other.crashed_restarts;
@@ -50,7 +50,7 @@ fn engine(plan: &Plan, disk: &SimDisk) -> Engine {
 }
 
 /// Everything a seed stands for.
-pub fn lives(plan: Plan) -> Summary {
+pub(crate) fn lives(plan: Plan) -> Summary {
     let mut random = Generator::new(plan.seed);
     let mut summary = Summary::default();
     trace(|| format!("{plan:#?}"));
@@ -248,7 +248,7 @@ fn live(world: Arc<World>, trouble: &Trouble, random: &mut Generator, summary: &
     match trouble {
         Trouble::None => {}
         Trouble::Crash(after) => world.disk.crash_after(*after),
-        Trouble::Faults { faults, .. } => world.disk.set_faults(faults.clone()),
+        Trouble::Faults { faults, .. } => world.disk.set_faults(faults.as_ref().clone()),
     }
     let io = world.disk.io_count();
     let mut threads = Vec::new();

@@ -10,16 +10,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A key of the tree with this token; tree 0 is the catalog, its keys are names.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Place {
-    pub tree: u64,
-    pub key: Vec<u8>,
+pub(crate) struct Place {
+    pub(crate) tree: u64,
+    pub(crate) key: Vec<u8>,
 }
 
-pub type TxnIndex = usize;
-pub type Observation = (Place, Option<u64>);
+/// Writes of a transaction: when each was made, and what.
+pub(crate) type Writes = BTreeMap<Place, (u64, Option<u64>)>;
+pub(crate) type TxnIndex = usize;
+pub(crate) type Observation = (Place, Option<u64>);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// Commit was called.
     Called,
     /// Commit was acknowledged at this moment.
@@ -31,8 +33,9 @@ pub enum Outcome {
 }
 
 #[derive(Clone, Debug)]
-pub struct Txn {
-    pub name: String,
+pub(crate) struct Txn {
+    #[expect(dead_code, reason = "for the messages, which show all of it")]
+    name: String,
     called: u64,
     outcome: Outcome,
     /// Has to survive a crash.
@@ -48,7 +51,7 @@ struct Version {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Look {
+pub(crate) enum Look {
     /// A snapshot taken between these two moments.
     Snapshot { from: u64, to: u64 },
     /// What a restart found.
@@ -56,29 +59,29 @@ pub enum Look {
 }
 
 #[derive(Default)]
-pub struct Oracle {
+pub(crate) struct Oracle {
     now: u64,
     txns: Vec<Txn>,
     places: BTreeMap<Place, Vec<Version>>,
-    pub commits: u64,
-    pub observations: u64,
+    pub(crate) commits: u64,
+    pub(crate) observations: u64,
 }
 
 impl Oracle {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut oracle = Oracle { now: 1, ..Self::default() };
         oracle.rebase(BTreeMap::new());
         oracle
     }
 
     /// A moment later than all before; also used as token.
-    pub fn moment(&mut self) -> u64 {
+    pub(crate) fn moment(&mut self) -> u64 {
         self.now += 1;
         self.now
     }
 
     /// From now on the database is known to hold exactly this.
-    pub fn rebase(&mut self, state: BTreeMap<Place, u64>) {
+    pub(crate) fn rebase(&mut self, state: BTreeMap<Place, u64>) {
         let base = Txn {
             name: "an earlier life".to_owned(),
             called: 0,
@@ -92,12 +95,7 @@ impl Oracle {
     }
 
     /// A transaction is about to commit these writes, each with the moment at which it was made.
-    pub fn committing(
-        &mut self,
-        name: String,
-        sync: bool,
-        writes: &BTreeMap<Place, (u64, Option<u64>)>,
-    ) -> TxnIndex {
+    pub(crate) fn committing(&mut self, name: String, sync: bool, writes: &Writes) -> TxnIndex {
         let called = self.moment();
         self.commits += 1;
         let index = self.txns.len();
@@ -110,25 +108,25 @@ impl Oracle {
         index
     }
 
-    pub fn committed(&mut self, txn: TxnIndex) {
+    pub(crate) fn committed(&mut self, txn: TxnIndex) {
         let now = self.moment();
         self.txns[txn].outcome = Outcome::Acknowledged(now);
         self.txns[txn].durable = self.txns[txn].sync;
     }
 
-    pub fn failed(&mut self, txn: TxnIndex, aborted: bool) {
+    pub(crate) fn failed(&mut self, txn: TxnIndex, aborted: bool) {
         self.txns[txn].outcome = if aborted { Outcome::Aborted } else { Outcome::Unknown };
     }
 
     /// A clean shutdown: what was acknowledged is durable, asynchronous or not.
-    pub fn all_durable(&mut self) {
+    pub(crate) fn all_durable(&mut self) {
         for txn in &mut self.txns {
             txn.durable |= matches!(txn.outcome, Outcome::Acknowledged(_));
         }
     }
 
     /// Places of a tree that ever held anything, with `from <= key <= to`.
-    pub fn places_of(&self, tree: u64, from: &[u8], to: Option<&[u8]>) -> Vec<Vec<u8>> {
+    pub(crate) fn places_of(&self, tree: u64, from: &[u8], to: Option<&[u8]>) -> Vec<Vec<u8>> {
         let first = Place { tree, key: from.to_vec() };
         self.places
             .range(first..)
@@ -138,14 +136,14 @@ impl Oracle {
     }
 
     /// The newest committed version of a place whose row the caller holds.
-    pub fn newest(&self, place: &Place) -> Option<u64> {
+    pub(crate) fn newest(&self, place: &Place) -> Option<u64> {
         let versions = self.places.get(place)?;
         let alive = |v: &&Version| self.txns[v.txn].outcome != Outcome::Aborted;
         versions.iter().rev().find(alive).and_then(|v| v.value)
     }
 
     /// Fails when no set of committed transactions explains what was seen.
-    pub fn judge(&mut self, seen: &[Observation], look: Look) -> Result<(), String> {
+    pub(crate) fn judge(&mut self, seen: &[Observation], look: Look) -> Result<(), String> {
         self.observations += seen.len() as u64;
         let mut inside = BTreeMap::new();
         let mut outside = BTreeMap::new();

@@ -6,38 +6,38 @@ use gannet_store::{CreateOptions, EngineOptions, OpenOptions};
 use std::time::Duration;
 
 #[derive(Clone, Debug)]
-pub struct Plan {
-    pub seed: u64,
-    pub create: CreateOptions,
-    pub engine: EngineOptions,
-    pub open: OpenOptions,
-    pub disk: Settings,
-    pub epochs: u64,
-    pub sessions: u64,
-    pub transactions: u64,
-    pub operations: u64,
-    pub keys: u64,
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    pub(crate) create: CreateOptions,
+    pub(crate) engine: EngineOptions,
+    pub(crate) open: OpenOptions,
+    pub(crate) disk: Settings,
+    pub(crate) epochs: u64,
+    pub(crate) sessions: u64,
+    pub(crate) transactions: u64,
+    pub(crate) operations: u64,
+    pub(crate) keys: u64,
     /// Longest part of a key that carries no information.
-    pub key_padding: u64,
-    pub value_max: u64,
+    pub(crate) key_padding: u64,
+    pub(crate) value_max: u64,
     /// One value in so many goes to pages of its own; 0 for none.
-    pub long_one_in: u64,
-    pub long_max: u64,
-    pub initial_rows: u64,
-    pub trees: u64,
+    pub(crate) long_one_in: u64,
+    pub(crate) long_max: u64,
+    pub(crate) initial_rows: u64,
+    pub(crate) trees: u64,
     /// Percent of the writes that remove a row, on top of the usual ones.
-    pub deletes: u64,
+    pub(crate) deletes: u64,
 }
 
 /// What goes wrong in one life of the database.
 #[derive(Clone, Debug)]
-pub enum Trouble {
+pub(crate) enum Trouble {
     /// Nothing, and a clean end.
     None,
     /// The power goes at this I/O from the opening on.
     Crash(u64),
     /// The device fails now and then; `power` says whether the machine goes down with it.
-    Faults { faults: Faults, power: bool },
+    Faults { faults: Box<Faults>, power: bool },
 }
 
 fn pick<T: Clone>(random: &mut Generator, of: &[T]) -> T {
@@ -45,7 +45,7 @@ fn pick<T: Clone>(random: &mut Generator, of: &[T]) -> T {
 }
 
 impl Plan {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         let random = &mut Generator::new(seed ^ 0x5EED);
         let page_size = pick(random, &[4096, 4096, 4096, 8192, 8192, 16384, 32768]);
         let segment_size = (64 * page_size as u64).max(1 << 18);
@@ -81,7 +81,7 @@ impl Plan {
         }
     }
 
-    pub fn trouble(&self, random: &mut Generator) -> Trouble {
+    pub(crate) fn trouble(&self, random: &mut Generator) -> Trouble {
         let io = |random: &mut Generator| {
             let within = 1 << (3 + random.below(11));
             1 + random.below(within)
@@ -91,13 +91,13 @@ impl Plan {
             2..=6 => Trouble::Crash(io(random)),
             _ => {
                 let (faults, power) = self.faults(random);
-                Trouble::Faults { faults, power }
+                Trouble::Faults { faults: Box::new(faults), power }
             }
         }
     }
 
     /// Something that fails now and then, and whether the machine goes down with it.
-    pub fn faults(&self, random: &mut Generator) -> (Faults, bool) {
+    pub(crate) fn faults(&self, random: &mut Generator) -> (Faults, bool) {
         let mut faults =
             Faults { short_read: Chance::OneIn(5), latency_spike: Chance::OneIn(40), ..Faults::default() };
         let mut power = random.one_in(2);
@@ -120,7 +120,7 @@ impl Plan {
     }
 
     /// The key with this number.
-    pub fn key(&self, number: u64) -> Vec<u8> {
+    pub(crate) fn key(&self, number: u64) -> Vec<u8> {
         let hash = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
         let mut key = format!("{:05}", (number * 7919) % 99_991).into_bytes();
         if self.key_padding > 0 {
@@ -130,7 +130,7 @@ impl Plan {
     }
 
     /// The value of a token. Everything about it follows from the token.
-    pub fn value(&self, token: u64) -> Vec<u8> {
+    pub(crate) fn value(&self, token: u64) -> Vec<u8> {
         let mut random = Generator::new(token);
         let long = self.long_one_in > 0 && random.one_in(self.long_one_in);
         let len = 8 + random.below(if long { self.long_max } else { self.value_max });
@@ -140,14 +140,14 @@ impl Plan {
     }
 
     /// The same, where it has to fit a page.
-    pub fn short_value(&self, token: u64) -> Vec<u8> {
+    pub(crate) fn short_value(&self, token: u64) -> Vec<u8> {
         let mut value = self.value(token);
         value.truncate(8 + (token % 200) as usize);
         value
     }
 
     /// The token of a value.
-    pub fn token(&self, value: &[u8]) -> Result<u64, String> {
+    pub(crate) fn token(&self, value: &[u8]) -> Result<u64, String> {
         let head = value.get(..8).ok_or_else(|| format!("a value of {} bytes", value.len()))?;
         let token = u64::from_le_bytes(head.try_into().expect("eight bytes"));
         let (whole, short) = (self.value(token), self.short_value(token));
@@ -164,7 +164,7 @@ impl Plan {
 }
 
 /// Tells what happens, where `SIM_TRACE` asks for it.
-pub fn trace(text: impl FnOnce() -> String) {
+pub(crate) fn trace(text: impl FnOnce() -> String) {
     static ASKED: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     if *ASKED.get_or_init(|| std::env::var_os("SIM_TRACE").is_some()) {
         eprintln!("[{:>12}] {}", gannet_base::clock::now().as_nanos() / 1000, text());

@@ -1,6 +1,6 @@
 //! One session: random transactions, with everything they see held against the oracle.
 
-use crate::oracle::{Look, Observation, Oracle, Place};
+use crate::oracle::{Look, Observation, Oracle, Place, Writes};
 use crate::plan::{Plan, trace};
 use gannet_base::sim::Generator;
 use gannet_base::{clock, sync::Mutex};
@@ -20,21 +20,21 @@ const CATALOG: u64 = 0;
 const TAG: &[u8] = b"\0tag";
 
 /// What the threads of one life share.
-pub struct World {
-    pub plan: Plan,
-    pub db: Database,
-    pub disk: SimDisk,
-    pub oracle: Arc<Mutex<Oracle>>,
+pub(crate) struct World {
+    pub(crate) plan: Plan,
+    pub(crate) db: Database,
+    pub(crate) disk: SimDisk,
+    pub(crate) oracle: Arc<Mutex<Oracle>>,
     /// The disk may fail with this life's faults.
-    pub faulty: bool,
+    pub(crate) faulty: bool,
     /// A session found the database closed to changes.
-    pub poisoned: AtomicBool,
-    pub operations: AtomicU64,
+    pub(crate) poisoned: AtomicBool,
+    pub(crate) operations: AtomicU64,
 }
 
 /// Why a transaction goes no further.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stop {
+pub(crate) enum Stop {
     /// It is to be rolled back; the next one may do better.
     Again,
     /// The database is closed to changes.
@@ -45,12 +45,12 @@ type Step<T = ()> = Result<T, Stop>;
 
 impl World {
     /// Whether errors of the device are to be expected.
-    pub fn trouble(&self) -> bool {
+    pub(crate) fn trouble(&self) -> bool {
         self.disk.is_crashed() || self.faulty && !self.disk.injected().is_empty()
     }
 
     /// Sorts an error; one that has no business here ends the simulation.
-    pub fn sort(&self, what: &str, error: Error) -> Stop {
+    pub(crate) fn sort(&self, what: &str, error: Error) -> Stop {
         trace(|| format!("{what}: {error}"));
         match &error {
             Error::Deadlock(_) | Error::Conflict(_) | Error::Locked(_) | Error::Cancelled => Stop::Again,
@@ -72,7 +72,7 @@ impl World {
     }
 
     /// Judges what a snapshot showed.
-    pub fn judge(&self, who: &str, seen: &[Observation], from: u64, to: u64) {
+    pub(crate) fn judge(&self, who: &str, seen: &[Observation], from: u64, to: u64) {
         let verdict = self.oracle.lock().judge(seen, Look::Snapshot { from, to });
         if let Err(what) = verdict {
             panic!("{who}: {what}");
@@ -93,10 +93,10 @@ struct Work<'w> {
     repeatable: bool,
     sync: bool,
     /// Own writes: when, and what.
-    own: BTreeMap<Place, (u64, Option<u64>)>,
+    own: Writes,
     /// Trees opened by name, with their tokens.
     trees: BTreeMap<String, (Tree, u64)>,
-    savepoints: Vec<(Savepoint, BTreeMap<Place, (u64, Option<u64>)>)>,
+    savepoints: Vec<(Savepoint, Writes)>,
     /// Of the snapshot, under `REPEATABLE READ`.
     seen: Vec<Observation>,
     taken: Option<(u64, u64)>,
@@ -104,7 +104,7 @@ struct Work<'w> {
 }
 
 /// The body of a session's thread.
-pub fn run(world: &World, number: u64, seed: u64) {
+pub(crate) fn run(world: &World, number: u64, seed: u64) {
     let mut random = Generator::new(seed);
     for round in 0..world.plan.transactions {
         if transaction(world, &mut random, format!("session {number}, transaction {round}"))
@@ -155,7 +155,7 @@ fn transaction(world: &World, random: &mut Generator, name: String) -> Step {
 }
 
 impl Work<'_> {
-    fn end(mut self, result: Step) -> Step {
+    fn end(self, result: Step) -> Step {
         let (world, name) = (self.world, self.name.clone());
         if result.is_err() || self.random.one_in(6) {
             trace(|| format!("{name}: rollback"));
@@ -541,7 +541,7 @@ fn read_range(
 }
 
 /// The body of the thread that disturbs: checkpoints and sweeps at random moments.
-pub fn disturb(world: &World, seed: u64) {
+pub(crate) fn disturb(world: &World, seed: u64) {
     let mut random = Generator::new(seed);
     for _ in 0..world.plan.transactions {
         clock::sleep(Duration::from_micros(random.below(20_000)));
@@ -562,7 +562,7 @@ pub fn disturb(world: &World, seed: u64) {
 }
 
 /// The body of a long reader: one snapshot, looked at again and again.
-pub fn read_long(world: &World, seed: u64) {
+pub(crate) fn read_long(world: &World, seed: u64) {
     let mut random = Generator::new(seed);
     let options = TransactionOptions { isolation: Isolation::RepeatableRead, ..Default::default() };
     for _ in 0..1 + random.below(3) {
@@ -595,7 +595,7 @@ pub fn read_long(world: &World, seed: u64) {
 }
 
 /// Every row of every tree that a transaction sees.
-pub fn everything(world: &World, txn: &mut Transaction) -> Result<BTreeMap<Place, u64>, Stop> {
+pub(crate) fn everything(world: &World, txn: &mut Transaction) -> Result<BTreeMap<Place, u64>, Stop> {
     let sort = |error| world.sort("read everything", error);
     let mut state = BTreeMap::new();
     let names = txn.trees().map_err(sort)?;
