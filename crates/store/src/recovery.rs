@@ -53,7 +53,9 @@ impl Redo for ChainRedo {
         // Of a page that is not whole nothing counts, not even its LSN.
         let have = if verdict == Verdict::Valid { page::lsn(bytes) } else { Lsn::ZERO };
         if have >= last {
-            return Ok(None);
+            // It is as it should be, but was it ever durable? If a sync failed before the crash, what reads well now may
+            // be gone after the next one. So it is written again.
+            return Ok(Some(self.redo_from));
         }
         let chain = self.reader.chain(id, last, have).map_err(|error| match (error, verdict) {
             (Error::Damaged(what), Verdict::Damaged | Verdict::NeverWritten) => Error::damaged_page(

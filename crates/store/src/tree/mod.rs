@@ -171,6 +171,7 @@ impl<'c> BTree<'c> {
                 Err(_) if !page.validate() => return Ok(None),
                 Err(error) => return Err(error),
             };
+            gannet_base::sync::yield_point();
             if !page.validate() {
                 return Ok(None);
             }

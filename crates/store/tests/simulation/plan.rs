@@ -108,7 +108,7 @@ impl Plan {
             2 => {
                 faults.sync_error = often;
                 // What a failed sync left in the cache looks durable and is not: only a power cut tells.
-                power = true;
+                power = random.one_in(2);
             }
             3 => faults.no_space = Chance::OneIn(1 + random.below(8)),
             _ => {}
