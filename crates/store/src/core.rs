@@ -1,6 +1,6 @@
 //! What every layer of one open database shares.
 
-use crate::log::{GroupBuilder, Log};
+use crate::log::{GroupBuilder, Log, LogOptions};
 use crate::pool::{Pool, Volume};
 use crate::space::Space;
 use crate::{Error, Result};
@@ -77,6 +77,8 @@ pub(crate) struct Core {
     pub(crate) page_size: usize,
     /// The longest log record in bytes: at least four page images, which a root split needs.
     pub(crate) max_record_len: usize,
+    /// Writing transactions at one time; the log's limit, less a few for those that are about to begin.
+    pub(crate) max_open_transactions: usize,
     /// Bytes of log that redo may have to go through after a crash.
     pub(crate) wal_limit: u64,
     /// Why the database takes no changes, although nothing failed since it was opened.
@@ -92,9 +94,10 @@ impl Core {
         log: Log,
         space: Space,
         budget: Budget,
-        max_record_len: usize,
+        log_options: &LogOptions,
         wal_limit: u64,
     ) -> Self {
+        let max_record_len = log_options.max_record_len();
         let page_size = pool.page_size();
         assert!(max_record_len >= 4 * page_size, "checked when the database was created");
         Core {
@@ -106,6 +109,7 @@ impl Core {
             poison: Arc::default(),
             page_size,
             max_record_len,
+            max_open_transactions: log_options.max_open_transactions() * 3 / 4,
             wal_limit,
             read_only: OnceLock::new(),
             closed: AtomicBool::new(false),
@@ -171,8 +175,9 @@ impl Core {
         if let Some(why) = self.read_only.get() {
             return Err(Error::Damaged(format!("the database is open for reading only: {why}")));
         }
-        // Where no segment can be made ready (a full disk), the rest of the last one is left to commits and rollbacks.
-        if self.log.room() < self.log.segment_size() / 2 {
+        // Where no segment can be made ready (a full disk), at least a segment's worth of log is left to commits,
+        // rollbacks and changes that have begun: they must not fail half-way.
+        if self.log.room() < self.log.segment_size() {
             self.make_log_room()?;
         }
         let slow_from = self.wal_limit * SLOW_FROM / 100;

@@ -147,7 +147,7 @@ impl<'t> Cursor<'t> {
     ) -> Result<Self> {
         let core = &txn.shared().core;
         let charge = core.budget.charge(Purpose::Work, core.page_size as u64)?;
-        let widest = WIDEST_WINDOW.min(core.pool.frame_count() / 8).max(2);
+        let widest = WIDEST_WINDOW.min(core.pool.frame_count() / 16).max(2);
         Ok(Cursor {
             own_snapshot,
             tree,
@@ -159,7 +159,7 @@ impl<'t> Cursor<'t> {
             direction: Direction::Forward,
             leaves_read: 0,
             ahead: Ahead::default(),
-            ring: ScanRing::new(widest * 2),
+            ring: ScanRing::new(widest * 3 / 2),
             key: Vec::new(),
             value: Vec::new(),
             _charge: charge,
@@ -340,7 +340,7 @@ impl<'t> Cursor<'t> {
             ahead.window = FIRST_WINDOW;
         }
         ahead.outstanding = ahead.outstanding.saturating_sub(1);
-        let widest = WIDEST_WINDOW.min(btree.core.pool.frame_count() / 8).max(2);
+        let widest = WIDEST_WINDOW.min(btree.core.pool.frame_count() / 16).max(2);
         if ahead.outstanding > ahead.window / 2 {
             return Ok(());
         }

@@ -286,6 +286,8 @@ impl Database {
         engine.pool(meta.page_size)?;
         let log_options = log_options(engine, &meta, options);
         let log_room = engine.make_room(log_options.memory())?;
+        // Footers, the last segment and the table of pages to redo take memory that frames do not need yet.
+        let _recovery_room = engine.make_room(engine.budget().limit() / 2)?;
         // The last segment is read as a whole, and the footers of the others one at a time.
         let _restart_room = engine.make_room(2 * meta.segment_size)?;
         let present = Log::is_present(disk, &folder, &log_options, engine.budget())?;
@@ -377,7 +379,7 @@ impl Database {
         volume.set_redo(redo.clone().map(|redo| redo as _));
         let capacity = file.len()? / meta.page_size as u64;
         let groups = count_groups(&*file, &meta, redo.as_deref(), capacity)?;
-        let max_record = log_options(engine, &meta, options).max_record_len();
+        let log_options = log_options(engine, &meta, options);
         let wal_limit = options.wal_limit.max(4 * meta.segment_size);
         let core = Arc::new(Core::new(
             Arc::clone(&pool),
@@ -385,7 +387,7 @@ impl Database {
             log.clone(),
             Space::new(capacity, if new { 0 } else { groups }),
             engine.budget().clone(),
-            max_record,
+            &log_options,
             wal_limit,
         ));
         let keeper = Arc::new(HeaderKeeper {

@@ -9,7 +9,7 @@
 //!    is reported as damaged, alone.
 
 use crate::change;
-use crate::log::{LogReader, RedoTable};
+use crate::log::{LogReader, PageChange, RedoTable};
 use crate::page::{self, Verdict};
 use crate::pool::Redo;
 use crate::{Error, Result};
@@ -57,31 +57,34 @@ impl Redo for ChainRedo {
             // be gone after the next one. So it is written again.
             return Ok(Some(self.redo_from));
         }
-        let chain = self.reader.chain(id, last, have).map_err(|error| match (error, verdict) {
-            (Error::Damaged(what), Verdict::Damaged | Verdict::NeverWritten) => Error::damaged_page(
-                id,
-                format_args!("it is not whole, and its history cannot be read from the start: {what}"),
-            ),
-            (error, _) => error,
-        })?;
-        let complete = chain.first().is_some_and(|first| first.init);
-        if verdict != Verdict::Valid && !complete {
-            let what = if verdict == Verdict::Damaged { "is torn or rotten" } else { "was never written" };
-            return Err(Error::damaged_page(
-                id,
-                format_args!("it {what}, and the log does not hold its first contents"),
-            ));
-        }
-        for change in &chain {
+        let mut applied = 0;
+        let mut apply = |change: &PageChange| {
+            if applied == 0 && verdict != Verdict::Valid && !change.init {
+                let what =
+                    if verdict == Verdict::Damaged { "is torn or rotten" } else { "was never written" };
+                return Err(Error::damaged_page(
+                    id,
+                    format_args!("it {what}, and the log does not hold its first contents"),
+                ));
+            }
             if change.init {
                 bytes.fill(0);
             }
             change::apply(change.kind, &change.bytes, bytes)
                 .map_err(|what| Error::damaged_page(id, format_args!("redo of {}: {what}", change.lsn)))?;
             page::set_lsn(bytes, change.lsn);
-        }
+            applied += 1;
+            Ok(())
+        };
+        self.reader.chain(id, last, have, &mut apply).map_err(|error| match (error, verdict) {
+            (Error::Damaged(what), Verdict::Damaged | Verdict::NeverWritten) => Error::damaged_page(
+                id,
+                format_args!("it is not whole, and its history cannot be read from the start: {what}"),
+            ),
+            (error, _) => error,
+        })?;
         self.pages.fetch_add(1, Ordering::Relaxed);
-        self.changes.fetch_add(chain.len() as u64, Ordering::Relaxed);
+        self.changes.fetch_add(applied, Ordering::Relaxed);
         Ok(Some(self.redo_from))
     }
 }

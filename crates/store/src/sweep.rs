@@ -50,20 +50,13 @@ impl Shared {
                 }
             }
             self.core.poison.check()?;
-            // No reserve on a full disk is no reason to stop: whoever needs a segment gets the error.
-            match self.core.log.prepare() {
-                Err(crate::Error::NoSpace(_)) | Ok(()) => {}
-                Err(error) => return Err(error),
-            }
+            // No room for a reserve is no reason to stop: whoever needs a segment gets the error.
+            unless_passing(self.core.log.prepare())?;
             if learned < groups {
-                self.core.space.learn(&self.core, learned)?;
+                unless_passing(self.core.space.learn(&self.core, learned))?;
                 learned += 1;
             }
-            match self.sweep(STREAM_IDLE) {
-                // On a full disk garbage waits until there is room for the log that removing it takes.
-                Ok(_) | Err(crate::Error::NoSpace(_)) => {}
-                Err(error) => return Err(error),
-            }
+            unless_passing(self.sweep(STREAM_IDLE).map(drop))?;
         }
     }
 
@@ -83,11 +76,15 @@ impl Shared {
                     None => break,
                 }
             };
-            if let Err(error) = self.sweep_segment(&segment, horizon) {
-                self.streams.lock().complete.push_front(segment);
-                return Err(error);
+            match self.sweep_segment(&segment, horizon) {
+                Ok(()) => freed += 1,
+                // Garbage that cannot be reached stays, in a segment that stays until the next start.
+                Err(crate::Error::Damaged(_) | crate::Error::NeverWritten(_)) => {}
+                Err(error) => {
+                    self.streams.lock().complete.push_front(segment);
+                    return Err(error);
+                }
             }
-            freed += 1;
             if *self.stopping.lock() {
                 break;
             }
@@ -210,6 +207,16 @@ impl Shared {
                 return Ok(());
             }
         }
+    }
+}
+
+/// Lets pass what need not end background work: no room on the disk or in memory for now, or damage that others are told
+/// of when they come upon it.
+fn unless_passing(result: Result<()>) -> Result<()> {
+    use crate::Error::{Damaged, Memory, NeverWritten, NoSpace};
+    match result {
+        Err(NoSpace(_) | Memory(_) | Damaged(_) | NeverWritten(_)) => Ok(()),
+        other => other,
     }
 }
 

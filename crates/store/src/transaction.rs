@@ -380,6 +380,12 @@ impl Transaction {
         if self.options.isolation == Isolation::RepeatableRead && self.snapshot.is_none() {
             self.snapshot = Some(self.new_snapshot());
         }
+        let most = self.shared.core.max_open_transactions;
+        if self.shared.registry.active_count() >= most {
+            return Err(Error::Invalid(format!(
+                "{most} transactions are writing, and the log keeps account of no more"
+            )));
+        }
         self.shared.core.space.reserve(&self.shared.core, ROLLBACK_PAGES)?;
         // The number comes after the stream, so that numbers ascend along it: see `undo`, invariant 3.
         let mut stream = self.shared.take_stream();

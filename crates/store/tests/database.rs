@@ -2,7 +2,7 @@
 
 use gannet_base::thread;
 use gannet_io::Disk;
-use gannet_io::sim::SimDisk;
+use gannet_io::sim::{Chance, Faults, SimDisk};
 use gannet_store::{
     CreateOptions, Database, Durability, Engine, EngineOptions, Error, Isolation, LockMode, OpenOptions,
     TransactionOptions,
@@ -564,4 +564,78 @@ fn an_insert_taken_back_leaves_the_older_version_to_be_seen() {
     old.insert(&tree, b"k", b"new").unwrap();
     assert!(old.delete(&tree, b"k").unwrap());
     assert_eq!(old.get(&tree, b"k").unwrap(), None);
+}
+
+#[test]
+fn a_start_that_fails_does_not_pass_for_a_close() {
+    let disk = SimDisk::new(16);
+    let db = create(&disk);
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    for i in 0..300 {
+        txn.put(&tree, &key(i), &value(i, 0)).unwrap();
+    }
+    txn.commit().unwrap();
+    let after = disk.crash_image(1);
+    drop(db);
+    for nth in 1..80 {
+        let image = after.peek_crash(None, 1);
+        image.set_faults(Faults { read_error: Chance::At(vec![nth]), ..Faults::default() });
+        drop(engine(&image).open(Path::new("test.gnt"), &OpenOptions::default()));
+        image.set_faults(Faults::default());
+        assert_eq!(contents(&open(&image), "t").len(), 300, "the {nth}th read failed");
+    }
+}
+
+#[test]
+fn bulk_load_takes_keys_with_a_long_common_prefix() {
+    let disk = SimDisk::new(17);
+    let db = create(&disk);
+    for count in [1u64, 60, 61, 200, 5000] {
+        let mut txn = db.begin(TransactionOptions::default());
+        let tree = txn.create_tree(&format!("t{count}")).unwrap();
+        let rows: BTreeMap<_, _> =
+            (0..count).map(|i| (format!("customer/orders/{i:08}").into_bytes(), value(i, 0))).collect();
+        txn.bulk_load(&tree, rows.iter().map(|(k, v)| (k.as_slice(), v.as_slice()))).unwrap();
+        txn.commit().unwrap();
+        assert_eq!(contents(&db, &format!("t{count}")), rows);
+    }
+    let findings = db.check().unwrap().findings;
+    assert!(findings.is_empty(), "{findings:?}");
+}
+
+#[test]
+fn a_row_locked_and_then_updated_stays_locked() {
+    let disk = SimDisk::new(18);
+    let db = create(&disk);
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    txn.put(&tree, b"a", b"1").unwrap();
+    txn.commit().unwrap();
+    let impatient =
+        TransactionOptions { lock_timeout: Some(std::time::Duration::ZERO), ..Default::default() };
+    let (mut one, mut two) = (db.begin(impatient), db.begin(impatient));
+    assert!(one.lock(&tree, b"a", LockMode::Exclusive).unwrap());
+    assert!(one.update(&tree, b"a", b"2").unwrap());
+    assert!(matches!(two.lock(&tree, b"a", LockMode::KeyShare), Err(Error::Locked(_))));
+    one.rollback().unwrap();
+    assert!(two.lock(&tree, b"a", LockMode::KeyShare).unwrap());
+}
+
+#[test]
+fn a_transaction_that_outlives_its_database_is_refused() {
+    let disk = SimDisk::new(19);
+    let engine = engine(&disk);
+    let db = engine.create(Path::new("one.gnt"), &small(), &OpenOptions::default()).unwrap();
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    txn.put(&tree, b"a", b"of one").unwrap();
+    txn.commit().unwrap();
+    let mut stale = db.begin(TransactionOptions::default());
+    db.close().unwrap();
+    let other = engine.create(Path::new("two.gnt"), &small(), &OpenOptions::default()).unwrap();
+    assert!(stale.get(&tree, b"a").unwrap_err().to_string().contains("closed"));
+    assert!(stale.put(&tree, b"a", b"x").unwrap_err().to_string().contains("closed"));
+    drop(stale);
+    drop(other);
 }

@@ -207,7 +207,7 @@ impl Inner {
             self.end.store(state.end, Release);
         }
         self.check_open_limit(&state, draft)?;
-        state.index.reserve(draft.pages.len())?;
+        state.index.reserve(draft.pages.len());
         let lsn = state.put(draft, body_sum);
         self.end.store(lsn, Release);
         let wake_flusher = std::mem::take(&mut state.flush.flusher_idle);

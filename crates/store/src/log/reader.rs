@@ -81,22 +81,29 @@ impl LogReader {
         self.with_record(lsn, |record| Ok(record.to_record()))
     }
 
-    /// The changes of `page` above `have`, its LSN in the data file, up to `last`, oldest first. Begins with a change
-    /// that needs no earlier content, where there is one: then `have` does not matter.
+    /// Gives `visit` the changes of `page` above `have`, its LSN in the data file, up to `last`, oldest first. They begin
+    /// with a change that needs no earlier content, where there is one: then `have` does not matter. Of a long history
+    /// only the positions are kept in memory, 8 bytes each.
     ///
     /// # Errors
     /// [`Error::Damaged`] when a record of the chain is missing or does not change the page, or when the chain does not
-    /// come by `have`: the page in the data file is not a state this history went through.
-    pub fn chain(&self, page: PageId, last: Lsn, have: Lsn) -> Result<Vec<PageChange>> {
+    /// come by `have`: the page in the data file is not a state this history went through. Nothing was visited then.
+    pub fn chain(
+        &self,
+        page: PageId,
+        last: Lsn,
+        have: Lsn,
+        visit: &mut dyn FnMut(&PageChange) -> Result<()>,
+    ) -> Result<()> {
         let mut newest_first = Vec::new();
         let mut at = last;
         while at > have {
-            let (previous, init) = self.with_record(at, |record| collect(record, page, &mut newest_first))?;
-            if init {
-                newest_first.reverse();
-                return Ok(newest_first);
-            }
+            let (previous, init) = self.with_record(at, |record| step_back(record, page))?;
+            newest_first.push(at);
             at = previous;
+            if init {
+                at = have;
+            }
         }
         if at < have && !newest_first.is_empty() {
             return Err(Error::damaged_page(
@@ -104,8 +111,12 @@ impl LogReader {
                 format!("its lsn {have} is not in its history, which goes from {at} straight on beyond it"),
             ));
         }
-        newest_first.reverse();
-        Ok(newest_first)
+        for &lsn in newest_first.iter().rev() {
+            for change in self.with_record(lsn, |record| Ok(changes_of(record, page)))? {
+                visit(&change)?;
+            }
+        }
+        Ok(())
     }
 
     fn with_record<T>(&self, lsn: Lsn, use_record: impl FnOnce(&RecordView<'_>) -> Result<T>) -> Result<T> {
@@ -205,26 +216,32 @@ impl LogReader {
     }
 }
 
-/// Adds the record's changes of `page` to `newest_first`. Returns the page's LSN before the record, and whether the chain
-/// ends here.
-fn collect(record: &RecordView<'_>, page: PageId, newest_first: &mut Vec<PageChange>) -> Result<(Lsn, bool)> {
+/// The page's LSN before the record, and whether its history begins here.
+fn step_back(record: &RecordView<'_>, page: PageId) -> Result<(Lsn, bool)> {
     let lsn = Lsn(record.end());
-    let begin = newest_first.len();
     let mut previous = None;
     let mut init = false;
     for change in record.changes().filter(|change| change.page == page) {
-        if change.init {
-            newest_first.truncate(begin);
-            init = true;
-        }
         previous.get_or_insert(change.previous);
-        let bytes = change.bytes.to_vec();
-        newest_first.push(PageChange { lsn, kind: change.kind, init: change.init, bytes });
+        init |= change.init;
     }
-    newest_first[begin..].reverse();
     match previous {
         Some(previous) if init || previous < lsn => Ok((previous, init)),
         Some(previous) => Err(Error::damaged_page(page, format!("{lsn} says it follows {previous}"))),
         None => Err(Error::damaged_page(page, format!("its history names {lsn}, where it was not changed"))),
     }
+}
+
+/// The record's changes of `page`, in order, from the last one on that needs no earlier content.
+fn changes_of(record: &RecordView<'_>, page: PageId) -> Vec<PageChange> {
+    let lsn = Lsn(record.end());
+    let mut changes = Vec::new();
+    for change in record.changes().filter(|change| change.page == page) {
+        if change.init {
+            changes.clear();
+        }
+        let bytes = change.bytes.to_vec();
+        changes.push(PageChange { lsn, kind: change.kind, init: change.init, bytes });
+    }
+    changes
 }

@@ -28,7 +28,7 @@ use std::sync::Arc;
 const READ_CHUNK: usize = 1 << 20;
 const FOOTER_GUESS: u64 = 64 << 10;
 const READERS: usize = 8;
-const BATCH: usize = 32;
+const BATCH: u64 = 32;
 
 /// What a restart found in the log.
 #[derive(Debug)]
@@ -207,11 +207,19 @@ impl<'a> Scanner<'a> {
     fn walk_sealed(&mut self, first: u64) -> Result<(u64, Option<SegmentHeader>)> {
         let mut number = first;
         let mut sealed: Option<(SegmentHeader, Footer, u32)> = None;
+        let mut batch_len = BATCH;
         loop {
             let batch: Vec<u64> =
-                (number..number + BATCH as u64).take_while(|n| self.numbers.contains(n)).collect();
-            let all_ends = read_batch(self.segments, &batch, self.budget)?;
-            let complete = all_ends.len() == BATCH;
+                (number..number + batch_len).take_while(|n| self.numbers.contains(n)).collect();
+            let all_ends = match read_batch(self.segments, &batch, self.budget) {
+                // Footers of small transactions are long: fewer at a time, then.
+                Err(Error::Memory(_)) if batch.len() > 1 => {
+                    batch_len = batch.len() as u64 / 2;
+                    continue;
+                }
+                read => read?,
+            };
+            let complete = all_ends.len() as u64 == batch_len;
             for ends in all_ends {
                 let link = sealed.as_ref().map(|(_, footer, crc)| Link::behind(footer, *crc)).or(self.link);
                 let Some(header) = ends.header.filter(|header| Link::continued_by(link, header)) else {
@@ -269,7 +277,7 @@ impl<'a> Scanner<'a> {
                 if record.previous_crc != last_crc || record.incarnation != header.identity.incarnation {
                     break;
                 }
-                index.reserve(record.pages().count())?;
+                index.reserve(record.pages().count());
                 index.apply_view(&record);
                 (end, last_crc) = (record.end(), record.crc);
                 if end == start + self.segments.size {

@@ -17,6 +17,15 @@ mod restart;
 const FOLDER: &str = "/db.gnt-wal";
 const SEGMENT: u64 = 256 << 10;
 
+fn chain_of(reader: &LogReader, page: PageId, last: Lsn, have: Lsn) -> Result<Vec<PageChange>> {
+    let mut changes = Vec::new();
+    reader.chain(page, last, have, &mut |change| {
+        changes.push(change.clone());
+        Ok(())
+    })?;
+    Ok(changes)
+}
+
 fn folder() -> &'static Path {
     Path::new(FOLDER)
 }

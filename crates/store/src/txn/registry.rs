@@ -341,6 +341,11 @@ impl Registry {
         self.active.read().table.values().cloned().collect()
     }
 
+    /// How many have not ended.
+    pub(crate) fn active_count(&self) -> usize {
+        self.active.read().table.len()
+    }
+
     /// The id the next transaction gets.
     pub(crate) fn next_txn(&self) -> TxnId {
         TxnId(self.active.read().next)

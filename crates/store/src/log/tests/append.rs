@@ -107,7 +107,7 @@ fn a_pages_history_is_walked_alone() {
     }
     log.close().unwrap();
     let reader = log.reader(1 << 18).unwrap();
-    let chain = |last: usize, have: u64| reader.chain(PageId(8), Lsn(lsns[last]), Lsn(have));
+    let chain = |last: usize, have: u64| chain_of(&reader, PageId(8), Lsn(lsns[last]), Lsn(have));
     let changes = chain(300, lsns[250]).unwrap();
     assert_eq!(changes.len(), 100);
     assert_eq!((changes[0].lsn, changes[0].kind), (Lsn(lsns[251]), 1));
@@ -116,7 +116,7 @@ fn a_pages_history_is_walked_alone() {
     assert!(whole[0].init && whole.len() == 400, "the chain begins with the change that needs no page");
     assert_eq!(chain(50, 0).unwrap().len(), 100);
     assert_eq!(chain(50, lsns[50]).unwrap(), []);
-    for wrong in [chain(300, lsns[250] + 8), reader.chain(PageId(7), Lsn(lsns[9]), Lsn(0))] {
+    for wrong in [chain(300, lsns[250] + 8), chain_of(&reader, PageId(7), Lsn(lsns[9]), Lsn(0))] {
         assert!(matches!(wrong, Err(Error::Damaged(_))), "{wrong:?}");
     }
 }

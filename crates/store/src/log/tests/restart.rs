@@ -130,7 +130,7 @@ fn a_crashed_segment_is_sealed_and_a_new_life_begins() {
     }
     let reader = log.reader(1 << 20).unwrap();
     for (&page, &last) in &all.pages {
-        let chain = reader.chain(PageId(page), Lsn(last), Lsn::ZERO).unwrap();
+        let chain = chain_of(&reader, PageId(page), Lsn(last), Lsn::ZERO).unwrap();
         assert_eq!(chain.last().unwrap().lsn, Lsn(last));
     }
 }
