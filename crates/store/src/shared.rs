@@ -276,7 +276,9 @@ impl Shared {
     /// Reverts a transaction wholly and ends it; `logged` as in [`Shared::finish_revert`].
     pub(crate) fn abort(&self, txn: &Arc<ActiveTxn>, logged: bool) -> Result<()> {
         self.registry.begin_abort(txn);
+        // What could not be reverted holds its rows for ever: whoever waits for them has to be told.
         self.finish_revert(txn, logged)
+            .inspect_err(|error| self.core.poison.set(format!("a rollback failed: {error}")))
     }
 
     /// The rest of an abort that has begun; also what happens to a loser after a crash. `logged`: whether the log has

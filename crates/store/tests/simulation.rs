@@ -24,8 +24,10 @@ use std::time::Duration;
 const FIXED: std::ops::Range<u64> = 1..9;
 
 /// Seeds that found a bug, with what it was.
-const REGRESSIONS: &[(u64, &str)] =
-    &[(3093, "a start that failed half-way marked the file as closed, and its log was not redone")];
+const REGRESSIONS: &[(u64, &str)] = &[
+    (3093, "a start that failed half-way marked the file as closed, and its log was not redone"),
+    (377916207741, "a rollback that could not read its undo left others waiting for its rows for ever"),
+];
 
 /// More than any healthy run takes: behind it somebody is taken to be stuck.
 const MAX_STEPS: u64 = 40_000_000;
