@@ -17,6 +17,8 @@
 //! - before the sync of the data file: as before; the slot is still there, since slots are reused only after a sync.
 //! - after it: the slot is stale, but says so: every slot written later names the last retired one, and a valid home
 //!   is never touched.
+//! - after a sync that failed: nothing tells which bytes of the homes are durable, however well they read. So healing
+//!   writes every page home again that a live slot holds in no older state.
 //! - while healing: homes are restored from slots that stay as they are until everything is synced; then the ring is
 //!   emptied, and only then used again.
 //!
@@ -30,6 +32,7 @@ use gannet_base::memory::Charge;
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::{Lsn, PageId, checksum};
 use gannet_io::{AlignedBuffer, Class, Completion, Direction, Durability, File, IoSlice, Queue, Request};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -95,12 +98,19 @@ pub(crate) fn heal(ring: &dyn File, data: &dyn File, page_size: usize, salt: u64
     // Newest first: a page that is in two slots is taken from the newer one.
     slots.sort_by_key(|slot| std::cmp::Reverse(slot.0));
     let mut healed = Vec::new();
+    let mut seen = BTreeSet::new();
     for (_, offset, count, header) in &slots {
         for index in 0..*count {
             let id = PageId(get_u64(header, LIST_AT + index * 16));
             let place = offset + (SLOT_HEADER + index * page_size) as u64;
-            if !healed.contains(&id) && heal_page(ring, data, place, id, page_size, salt)? {
-                healed.push(id);
+            if seen.contains(&id) {
+                continue;
+            }
+            if let Some(was_torn) = heal_page(ring, data, place, id, page_size, salt)? {
+                seen.insert(id);
+                if was_torn {
+                    healed.push(id);
+                }
             }
         }
     }
@@ -108,6 +118,8 @@ pub(crate) fn heal(ring: &dyn File, data: &dyn File, page_size: usize, salt: u64
     Ok(healed)
 }
 
+/// Brings a page home from a slot, where its home is torn, or may not be durable. `None` when the slot does not have
+/// it whole; else whether the home was torn.
 fn heal_page(
     ring: &dyn File,
     data: &dyn File,
@@ -115,25 +127,27 @@ fn heal_page(
     id: PageId,
     size: usize,
     salt: u64,
-) -> Result<bool> {
+) -> Result<Option<bool>> {
+    let mut copy = AlignedBuffer::zeroed(size);
+    ring.read_at(Class::Foreground, place, &mut copy)?;
+    // An incomplete slot: its pages' homes were not touched by it, so damage there has another cause, which shows when
+    // the page is used.
+    if page::verify(&copy, id, salt) != Verdict::Valid {
+        return Ok(None);
+    }
     let mut page = AlignedBuffer::zeroed(size);
     let home = id.0 * size as u64;
-    let damaged = match data.read_at(Class::Foreground, home, &mut page) {
-        Ok(()) => page::verify(&page, id, salt) == Verdict::Damaged,
-        Err(error) if error.kind() == gannet_io::ErrorKind::ShortRead => false,
+    let verdict = match data.read_at(Class::Foreground, home, &mut page) {
+        Ok(()) => page::verify(&page, id, salt),
+        Err(error) if error.kind() == gannet_io::ErrorKind::ShortRead => return Ok(Some(false)),
         Err(error) => return Err(error.into()),
     };
-    if !damaged {
-        return Ok(false);
+    // A home that reads well may still not be durable, if a sync failed before the crash: as long as the copy is not
+    // older, it is written again. The copy stays until that is synced.
+    if verdict != Verdict::Valid || page::lsn(&page) <= page::lsn(&copy) {
+        data.write_at(Class::Foreground, home, &copy, Durability::Cached)?;
     }
-    ring.read_at(Class::Foreground, place, &mut page)?;
-    // An incomplete slot: its pages' homes were not touched by it, so the damage has another cause, which shows
-    // when the page is used.
-    if page::verify(&page, id, salt) != Verdict::Valid {
-        return Ok(false);
-    }
-    data.write_at(Class::Foreground, home, &page, Durability::Cached)?;
-    Ok(true)
+    Ok(Some(verdict == Verdict::Damaged))
 }
 
 /// Makes every slot of the ring empty, durably: sequence numbers start anew. Only behind [`heal`].
