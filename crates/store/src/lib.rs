@@ -40,3 +40,7 @@ pub use error::{Error, Result};
 pub use transaction::{
     BulkLoader, Canceller, Durability, Isolation, LockMode, Savepoint, Transaction, TransactionOptions, Tree,
 };
+
+/// What a statement sees; placeholder until views land.
+#[derive(Clone, Debug)]
+pub struct View(());

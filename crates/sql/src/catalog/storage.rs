@@ -1,0 +1,1 @@
+//! Where definitions are kept.

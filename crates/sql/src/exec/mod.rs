@@ -1,0 +1,193 @@
+//! Running plans: operators that pull batches of rows, within the memory budget.
+//!
+//! # Guarantees
+//! 1. An operator keeps at most what it has charged to the engine's budget; where that ends it spills through the store's
+//!    temporary files, or fails with 53200 where it cannot.
+//! 2. A statement does not see its own changes: it reads through one [`View`] taken at its start.
+//! 3. Between batches, and in long loops within one, [`Context::check`] ends a cancelled statement.
+
+use crate::catalog::Catalog;
+use crate::session::SessionState;
+use crate::types::Value;
+use crate::{Error, Result, SqlState};
+use gannet_store::{Transaction, View};
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Rows of a batch, at most, where nothing asks for fewer.
+pub const BATCH_ROWS: usize = 256;
+
+/// Rows on their way between operators, one after the other in one vector.
+#[derive(Debug, Default)]
+pub struct Batch {
+    width: usize,
+    rows: usize,
+    values: Vec<Value>,
+}
+
+impl Batch {
+    /// An empty batch.
+    pub fn new() -> Self {
+        Batch::default()
+    }
+
+    /// Empties the batch, for rows of `width` values; keeps its memory.
+    pub fn reset(&mut self, width: usize) {
+        self.width = width;
+        self.rows = 0;
+        self.values.clear();
+    }
+
+    /// Rows in it.
+    pub fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// Whether it has no rows.
+    pub fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
+    /// Values of a row.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// A row.
+    pub fn row(&self, index: usize) -> &[Value] {
+        &self.values[index * self.width..][..self.width]
+    }
+
+    /// A row, to be changed or taken from.
+    pub fn row_mut(&mut self, index: usize) -> &mut [Value] {
+        &mut self.values[index * self.width..][..self.width]
+    }
+
+    /// The rows.
+    pub fn iter(&self) -> impl Iterator<Item = &[Value]> {
+        (0..self.rows).map(|index| self.row(index))
+    }
+
+    /// Adds a row.
+    pub fn push(&mut self, row: impl IntoIterator<Item = Value>) {
+        let before = self.values.len();
+        self.values.extend(row);
+        debug_assert_eq!(self.values.len() - before, self.width, "a row of another width");
+        self.rows += 1;
+    }
+
+    /// Adds a row that `fill` appends to the vector of values; it may leave it out again by returning false.
+    pub fn push_with(&mut self, fill: impl FnOnce(&mut Vec<Value>) -> Result<bool>) -> Result<bool> {
+        let before = self.values.len();
+        let kept = fill(&mut self.values)?;
+        if kept {
+            debug_assert_eq!(self.values.len() - before, self.width, "a row of another width");
+            self.rows += 1;
+        } else {
+            self.values.truncate(before);
+        }
+        Ok(kept)
+    }
+
+    /// Keeps the first rows only.
+    pub fn truncate(&mut self, rows: usize) {
+        if rows < self.rows {
+            self.rows = rows;
+            self.values.truncate(rows * self.width);
+        }
+    }
+}
+
+/// What a statement runs with. One thread runs one statement, so what changes stands in cells.
+pub struct Context<'c> {
+    /// The definitions.
+    pub catalog: &'c Arc<Catalog>,
+    /// What the statement sees.
+    pub view: &'c View,
+    /// The session's transaction, for those who write.
+    pub transaction: &'c RefCell<Transaction>,
+    /// The session: settings, clock, sequences, the database and its engine.
+    pub session: &'c SessionState,
+    /// Parameters of the statement.
+    pub parameters: &'c [Value],
+    /// See [`crate::physical`], invariant 3.
+    pub slots: &'c RefCell<Vec<Value>>,
+    /// Set when the statement shall end.
+    pub cancel: &'c AtomicBool,
+    /// State of the statement's subqueries.
+    pub subplans: &'c Subplans,
+    /// Counters of EXPLAIN ANALYZE, by node; empty when nobody asked.
+    pub profile: &'c RefCell<Vec<NodeProfile>>,
+}
+
+impl fmt::Debug for Context<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("view", &self.view).finish_non_exhaustive()
+    }
+}
+
+impl Context<'_> {
+    /// Fails when the statement was cancelled.
+    pub fn check(&self) -> Result<()> {
+        if self.cancel.load(Ordering::Relaxed) {
+            return Err(self.session.cancel_reason());
+        }
+        Ok(())
+    }
+}
+
+/// What EXPLAIN ANALYZE shows of a node, its inputs included.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NodeProfile {
+    /// How often it was started.
+    pub loops: u64,
+    /// Rows it gave.
+    pub rows: u64,
+    /// Nanoseconds until its first row, over all loops.
+    pub first_row_ns: u64,
+    /// Nanoseconds in all.
+    pub total_ns: u64,
+    /// Pages found in memory.
+    pub hits: u64,
+    /// Pages waited for one by one.
+    pub serial_reads: u64,
+    /// Pages asked for ahead, in batches.
+    pub batched_reads: u64,
+    /// Bytes written to temporary files.
+    pub spilled_bytes: u64,
+    /// Most memory held, in bytes.
+    pub memory_bytes: u64,
+    /// Rows a filter took away.
+    pub rows_removed: u64,
+}
+
+/// A running node of a plan.
+pub trait Operator: fmt::Debug + Send {
+    /// Puts the next rows into `out` (which the operator resets): at least one and at most `limit`; false when there are no more.
+    fn next(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<bool>;
+
+    /// Starts anew, as if it had just been made: slots it reads may have changed.
+    fn rewind(&mut self, context: &Context<'_>) -> Result<()>;
+}
+
+/// Rows made one at a time, by a table function.
+pub trait RowSource: fmt::Debug + Send {
+    /// Appends the next row's values; false when there are no more.
+    fn next(&mut self, context: &Context<'_>, out: &mut Vec<Value>) -> Result<bool>;
+}
+
+mod expr;
+mod store;
+mod subplan;
+
+pub use subplan::Subplans;
+
+/// Makes the operators of a plan.
+pub fn open(plan: &crate::physical::Plan) -> Result<Box<dyn Operator>> {
+    if let Some(operator) = store::open(plan)? {
+        return Ok(operator);
+    }
+    Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, "no operators yet"))
+}

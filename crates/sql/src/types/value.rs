@@ -1,0 +1,245 @@
+//! A value, without its type: see [`crate::types`].
+
+use super::{Numeric, Type};
+use compact_str::CompactString;
+use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// A value. Which variant a type uses:
+///
+/// | types | variant |
+/// |---|---|
+/// | boolean | `Bool` |
+/// | smallint, integer, bigint, oid and its kin | `Int` |
+/// | date | `Int`: days since 2000-01-01 |
+/// | timestamp, timestamp with time zone | `Int`: microseconds since 2000-01-01 00:00 (UTC) |
+/// | real, double precision | `Float` |
+/// | numeric | `Numeric` |
+/// | text, varchar, name, "char" | `Text` |
+/// | character(n) | `Padded`: padded with blanks, which do not count in comparisons |
+/// | bytea | `Bytes` |
+/// | arrays, int2vector, oidvector | `Array` |
+/// | record | `Record` |
+///
+/// The infinities of date and timestamp are `i32::MIN`/`MAX` and `i64::MIN`/`MAX`, so they order themselves.
+#[derive(Clone, Debug, Default)]
+pub enum Value {
+    /// SQL's NULL, of any type.
+    #[default]
+    Null,
+    /// boolean
+    Bool(bool),
+    /// Whole numbers, dates and times.
+    Int(i64),
+    /// real and double precision
+    Float(f64),
+    /// numeric
+    Numeric(Numeric),
+    /// Strings.
+    Text(CompactString),
+    /// character(n)
+    Padded(CompactString),
+    /// bytea
+    Bytes(Arc<[u8]>),
+    /// Arrays of one dimension.
+    Array(Arc<Array>),
+    /// A row.
+    Record(Arc<[Value]>),
+}
+
+/// An array of one dimension (or none, when empty).
+#[derive(Clone, Debug)]
+pub struct Array {
+    /// Type of the elements.
+    pub element: Type,
+    /// The elements.
+    pub values: Vec<Value>,
+    /// Index of the first one: 1, but 0 in `int2vector` and `oidvector`.
+    pub lower: i32,
+}
+
+impl Value {
+    /// A string.
+    pub fn text(text: impl AsRef<str>) -> Self {
+        Value::Text(CompactString::new(text))
+    }
+
+    /// Whether it is NULL.
+    pub fn is_null(&self) -> bool {
+        matches!(self, Value::Null)
+    }
+
+    /// The truth value; `None` for NULL.
+    pub fn as_bool(&self) -> Option<bool> {
+        match self {
+            Value::Bool(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// The whole number; `None` for NULL and other variants.
+    pub fn as_int(&self) -> Option<i64> {
+        match self {
+            Value::Int(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// The string; `None` for NULL and other variants.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Value::Text(value) | Value::Padded(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The order of two values of one type. NULLs are equal to each other and behind everything else, NaN is equal to
+    /// itself and behind all numbers; strings are compared bytewise.
+    pub fn total_cmp(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            (Value::Null, Value::Null) => Ordering::Equal,
+            (Value::Null, _) => Ordering::Greater,
+            (_, Value::Null) => Ordering::Less,
+            (Value::Int(a), Value::Int(b)) => a.cmp(b),
+            (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
+            (Value::Float(a), Value::Float(b)) => compare_floats(*a, *b),
+            (Value::Numeric(a), Value::Numeric(b)) => a.cmp(b),
+            (Value::Text(a), Value::Text(b)) => a.as_bytes().cmp(b.as_bytes()),
+            (Value::Padded(a), Value::Padded(b)) => unpadded(a).as_bytes().cmp(unpadded(b).as_bytes()),
+            (Value::Bytes(a), Value::Bytes(b)) => a.cmp(b),
+            (Value::Array(a), Value::Array(b)) => compare_all(&a.values, &b.values),
+            (Value::Record(a), Value::Record(b)) => compare_all(a, b),
+            // The binder lets only equal types meet; this keeps the order total all the same.
+            (a, b) => a.rank().cmp(&b.rank()),
+        }
+    }
+
+    fn rank(&self) -> u8 {
+        match self {
+            Value::Bool(_) => 0,
+            Value::Int(_) => 1,
+            Value::Float(_) => 2,
+            Value::Numeric(_) => 3,
+            Value::Text(_) => 4,
+            Value::Padded(_) => 5,
+            Value::Bytes(_) => 6,
+            Value::Array(_) => 7,
+            Value::Record(_) => 8,
+            Value::Null => 9,
+        }
+    }
+
+    /// Bytes on the heap, for memory accounting: an estimate from above.
+    pub fn heap_bytes(&self) -> usize {
+        match self {
+            Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) => 0,
+            Value::Numeric(numeric) => numeric.heap_bytes(),
+            Value::Text(text) | Value::Padded(text) => {
+                if text.is_heap_allocated() {
+                    text.capacity()
+                } else {
+                    0
+                }
+            }
+            Value::Bytes(bytes) => bytes.len() + 16,
+            Value::Array(array) => {
+                64 + array.values.iter().map(|v| size_of::<Value>() + v.heap_bytes()).sum::<usize>()
+            }
+            Value::Record(values) => {
+                16 + values.iter().map(|v| size_of::<Value>() + v.heap_bytes()).sum::<usize>()
+            }
+        }
+    }
+}
+
+/// A string of type character(n) without the blanks it is padded with.
+pub fn unpadded(text: &str) -> &str {
+    text.trim_end_matches(' ')
+}
+
+fn compare_floats(a: f64, b: f64) -> Ordering {
+    match a.partial_cmp(&b) {
+        Some(order) => order,
+        None => a.is_nan().cmp(&b.is_nan()),
+    }
+}
+
+fn compare_all(a: &[Value], b: &[Value]) -> Ordering {
+    for (a, b) in a.iter().zip(b) {
+        match a.total_cmp(b) {
+            Ordering::Equal => {}
+            other => return other,
+        }
+    }
+    a.len().cmp(&b.len())
+}
+
+/// Equality as DISTINCT and GROUP BY have it: NULL equals NULL, NaN equals NaN.
+impl PartialEq for Value {
+    fn eq(&self, other: &Self) -> bool {
+        self.total_cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Value {}
+
+impl PartialOrd for Value {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Value {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.total_cmp(other)
+    }
+}
+
+/// Equal values have equal hashes.
+impl Hash for Value {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            Value::Null => state.write_u8(0xff),
+            Value::Bool(value) => value.hash(state),
+            Value::Int(value) => state.write_i64(*value),
+            Value::Float(value) => {
+                // -0 equals 0, and every NaN every other.
+                let bits = if value.is_nan() { f64::NAN.to_bits() } else { (value + 0.0).to_bits() };
+                state.write_u64(bits);
+            }
+            Value::Numeric(value) => value.hash(state),
+            Value::Text(value) => value.as_bytes().hash(state),
+            Value::Padded(value) => unpadded(value).as_bytes().hash(state),
+            Value::Bytes(value) => value.hash(state),
+            Value::Array(array) => array.values.hash(state),
+            Value::Record(values) => values.hash(state),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_no_larger_than_a_string() {
+        assert!(size_of::<Value>() <= 32, "{}", size_of::<Value>());
+    }
+
+    #[test]
+    fn blanks_at_the_end_count_in_text_only() {
+        assert_ne!(Value::text("a"), Value::text("a "));
+        assert_eq!(Value::Padded("a".into()), Value::Padded("a  ".into()));
+    }
+
+    #[test]
+    fn nan_and_null_come_last() {
+        let mut values =
+            [Value::Null, Value::Float(f64::NAN), Value::Float(f64::INFINITY), Value::Float(-1.0)];
+        values.sort();
+        assert!(
+            values[0] == Value::Float(-1.0) && values[2] == Value::Float(f64::NAN) && values[3].is_null()
+        );
+    }
+}
