@@ -22,6 +22,7 @@ mod overflow;
 pub mod page;
 mod pool;
 mod recovery;
+mod scan;
 mod shared;
 mod space;
 mod sweep;
@@ -30,6 +31,7 @@ mod tree;
 mod txn;
 mod undo;
 mod versions;
+mod view;
 mod writeback;
 
 pub use check::{CheckReport, Finding};
@@ -37,6 +39,9 @@ pub use cursor::Cursor;
 pub use database::{Database, DatabaseStats, RestartReport};
 pub use engine::{CreateOptions, Engine, EngineOptions, OpenOptions, WorkMemory};
 pub use error::{Error, Result};
+pub use scan::Scan;
 pub use transaction::{
-    BulkLoader, Canceller, Durability, Isolation, LockMode, Savepoint, Transaction, TransactionOptions, Tree,
+    BulkLoader, Canceller, Durability, Isolation, LockMode, Outcome, Savepoint, Transaction,
+    TransactionOptions, Tree,
 };
+pub use view::View;

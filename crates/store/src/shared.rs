@@ -178,12 +178,12 @@ impl Shared {
         if record.kind == UndoKind::Delete
             && let Some(tree) = before.and_then(|id| self.find_tree(id))
         {
-            tree.set_dropped_by(TxnId::NONE);
+            tree.set_dropped(TxnId::NONE, 0);
         }
         match crate::catalog::decode(current.value) {
             Some((id, _)) if before != Some(id) => {
                 if let Some(tree) = self.find_tree(id) {
-                    tree.set_dropped_by(crate::versions::NEVER_CREATED);
+                    tree.set_dropped(crate::versions::NEVER_CREATED, 0);
                 }
                 self.free_tree(id)
             }
