@@ -2,7 +2,6 @@
 //! own trees.
 
 use crate::core::Core;
-use crate::engine::Room;
 use crate::entry::{Entry, UndoPtr};
 use crate::mtr::Mtr;
 use crate::node::NodeRef;
@@ -13,6 +12,7 @@ use crate::txn::active::ActiveTxn;
 use crate::txn::locks::LockTable;
 use crate::txn::registry::Registry;
 use crate::undo::{self, Segment, Stream, UndoKind, UndoRecord};
+use crate::work::Room;
 use crate::writeback::PageWriter;
 use crate::{Result, log};
 use gannet_base::sync::{Condvar, Mutex};

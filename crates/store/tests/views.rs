@@ -20,7 +20,8 @@ const REPEATABLE: TransactionOptions = TransactionOptions {
 
 fn create() -> Database {
     let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
-    let engine = Engine::with_disk(disk, &EngineOptions { memory: 8 << 20 }).unwrap();
+    let engine =
+        Engine::with_disk(disk, &EngineOptions { memory: 8 << 20, ..EngineOptions::default() }).unwrap();
     let create = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
     engine.create(Path::new("v.gnt"), &create, &OpenOptions::default()).unwrap()
 }
