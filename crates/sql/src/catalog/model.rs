@@ -40,6 +40,8 @@ pub struct Catalog {
     pub statistics: BTreeMap<Oid, Arc<TableStatistics>>,
     /// Relations (tables, indexes, sequences share one name space) of schema `public` by name.
     pub names: HashMap<String, Relation>,
+    /// The tree of the definitions, once they were loaded.
+    pub(crate) entries: Option<Tree>,
 }
 
 /// What a name of a relation stands for.
@@ -90,6 +92,10 @@ pub struct Table {
     pub owner: Oid,
     /// The next column number to be given.
     pub next_column: ColumnNumber,
+    /// Another number with each change of the definition, so that two of them are told apart without reading them. It stands
+    /// in front of the stored definition.
+    #[serde(skip)]
+    pub revision: u64,
     /// See [`Table::codec`].
     #[serde(skip)]
     pub(crate) codec: CodecCell,
@@ -286,6 +292,16 @@ pub struct Sequence {
     /// The serial column it belongs to, and goes with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owned_by: Option<(Oid, ColumnNumber)>,
+    /// Whether the column it belongs to is an identity column.
+    #[serde(default)]
+    pub identity: bool,
+    /// The counter that keeps its position. A restart gives it a new one, so that a rollback brings the old one back.
+    pub counter: Oid,
+    /// Where the counter begins, and whether that value counts as given already.
+    pub begin: (i64, bool),
+    /// See [`Table::revision`].
+    #[serde(skip)]
+    pub revision: u64,
 }
 
 /// A role.
@@ -303,6 +319,9 @@ pub struct Role {
     /// `SCRAM-SHA-256$iterations:salt$stored:server`, as PostgreSQL has it; no password if none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password: Option<String>,
+    /// See [`Table::revision`].
+    #[serde(skip)]
+    pub revision: u64,
 }
 
 /// What ANALYZE found out about a table.
@@ -317,6 +336,9 @@ pub struct TableStatistics {
     pub columns: BTreeMap<ColumnNumber, ColumnStatistics>,
     /// When, in microseconds since 2000-01-01 UTC.
     pub analyzed_at: i64,
+    /// See [`Table::revision`].
+    #[serde(skip)]
+    pub revision: u64,
 }
 
 /// What ANALYZE found out about a column.
