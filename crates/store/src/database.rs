@@ -17,7 +17,7 @@
 
 use crate::check::CheckReport;
 use crate::core::Core;
-use crate::engine::{CreateOptions, Engine, OpenOptions, Room};
+use crate::engine::{CreateOptions, Engine, OpenOptions};
 use crate::log::{Flusher, Log, LogOptions, Recovery, RedoTable};
 use crate::meta::Meta;
 use crate::mtr::Mtr;
@@ -31,6 +31,7 @@ use crate::tree::{BTree, TreeRoot};
 use crate::txn::locks::LockTable;
 use crate::txn::registry::Registry;
 use crate::undo::Segment;
+use crate::work::Room;
 use crate::writeback::{self, Checkpoint, PageWriter};
 use crate::{Error, Result, entry};
 use gannet_base::sync::{Condvar, Mutex};

@@ -22,25 +22,31 @@ mod overflow;
 pub mod page;
 mod pool;
 mod recovery;
+mod scan;
 mod shared;
 mod space;
 mod sweep;
+mod temp;
 mod transaction;
 mod tree;
 mod txn;
 mod undo;
 mod versions;
+mod view;
+mod work;
 mod writeback;
 
 pub use check::{CheckReport, Finding};
 pub use cursor::Cursor;
 pub use database::{Database, DatabaseStats, RestartReport};
-pub use engine::{CreateOptions, Engine, EngineOptions, OpenOptions, WorkMemory};
+pub use engine::{CreateOptions, Engine, EngineOptions, OpenOptions};
 pub use error::{Error, Result};
+pub use pool::reads::{ThreadReads, thread_reads};
+pub use scan::Scan;
+pub use temp::{TempFile, TempReader, TempStats, TempWriter};
 pub use transaction::{
-    BulkLoader, Canceller, Durability, Isolation, LockMode, Savepoint, Transaction, TransactionOptions, Tree,
+    BulkLoader, Canceller, Durability, Isolation, LockMode, Outcome, Savepoint, Transaction,
+    TransactionOptions, Tree,
 };
-
-/// What a statement sees; placeholder until views land.
-#[derive(Clone, Debug)]
-pub struct View(());
+pub use view::View;
+pub use work::WorkMemory;

@@ -16,7 +16,7 @@ const PAGE: u64 = 4096;
 
 fn engine(disk: &SimDisk) -> Engine {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
-    Engine::with_disk(disk, &EngineOptions { memory: 8 << 20 }).unwrap()
+    Engine::with_disk(disk, &EngineOptions { memory: 8 << 20, ..EngineOptions::default() }).unwrap()
 }
 
 fn options() -> OpenOptions {

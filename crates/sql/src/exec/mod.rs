@@ -7,11 +7,12 @@
 //! 3. Between batches, and in long loops within one, [`Context::check`] ends a cancelled statement.
 
 use crate::catalog::Catalog;
+use crate::physical::Plan;
 use crate::session::SessionState;
 use crate::types::Value;
 use crate::{Error, Result, SqlState};
 use gannet_store::{Transaction, View};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -120,6 +121,10 @@ pub struct Context<'c> {
     pub subplans: &'c Subplans,
     /// Counters of EXPLAIN ANALYZE, by node; empty when nobody asked.
     pub profile: &'c RefCell<Vec<NodeProfile>>,
+    /// Rows that the statement has inserted, changed or removed, counted by those who do it.
+    pub affected: &'c Cell<u64>,
+    /// Bytes an operator may take before it spills, whatever [`Engine::work_limit`](gannet_store::Engine::work_limit) says.
+    pub work_bytes: u64,
 }
 
 impl fmt::Debug for Context<'_> {
@@ -179,14 +184,16 @@ pub trait RowSource: fmt::Debug + Send {
 }
 
 mod expr;
+mod run;
 mod store;
 mod subplan;
 
+pub use run::{Environment, Running};
 pub use subplan::Subplans;
 
 /// Makes the operators of a plan.
-pub fn open(plan: &crate::physical::Plan) -> Result<Box<dyn Operator>> {
-    if let Some(operator) = store::open(plan)? {
+pub fn open(plan: &Plan, context: &Context<'_>) -> Result<Box<dyn Operator>> {
+    if let Some(operator) = store::open(plan, context)? {
         return Ok(operator);
     }
     Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, "no operators yet"))
