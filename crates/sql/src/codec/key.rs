@@ -243,7 +243,7 @@ impl KeyColumn {
                 }
             }
             (Form::Float8, Value::Float(value)) => out.extend_from_slice(&float_bits(*value).to_be_bytes()),
-            (Form::Numeric, Value::Numeric(_)) => numeric::encode_key(value, out)?,
+            (Form::Numeric, Value::Numeric(number)) => numeric::encode_key(number, out),
             (Form::Text, Value::Text(text) | Value::Padded(text)) => encode_string(text.as_bytes(), out),
             (Form::Padded, Value::Text(text) | Value::Padded(text)) => {
                 encode_string(unpadded(text).as_bytes(), out);
@@ -276,7 +276,7 @@ impl KeyColumn {
             Form::Oid => Value::Int(i64::from(u32::from_be_bytes(take(input, mask)?))),
             Form::Float4 => Value::Float(f64::from(float4_from_bits(u32::from_be_bytes(take(input, mask)?)))),
             Form::Float8 => Value::Float(float_from_bits(u64::from_be_bytes(take(input, mask)?))),
-            Form::Numeric => numeric::decode_key(input, mask, fixed_scale(self.modifier).unwrap_or(0))?,
+            Form::Numeric => Value::Numeric(numeric::decode_key(input, mask, fixed_scale(self.modifier))?),
             Form::Text => Value::Text(stored_text(&decode_string(input, mask)?)?),
             Form::Padded => padded(&decode_string(input, mask)?, self.modifier)?,
             Form::Bytes => Value::Bytes(decode_string(input, mask)?.as_ref().into()),

@@ -2,7 +2,7 @@
 
 use super::super::range::{Next, Range, key_range};
 use super::*;
-use crate::types::NO_MODIFIER;
+use crate::types::{NO_MODIFIER, Numeric};
 use proptest::prelude::*;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -34,6 +34,7 @@ fn typed_pair() -> impl Strategy<Value = (Type, Modifier, Value, Value)> {
     let text =
         prop::collection::vec(prop::sample::select(vec!['\0', '\u{1}', '\u{2}', ' ', 'a', 'ß', '😀']), 0..5)
             .prop_map(|chars| chars.into_iter().collect::<String>());
+    let number = (-9999i64..9999, 0u16..4).prop_map(|(digits, scale)| Numeric::new(digits, scale));
     let bytes = prop::collection::vec(prop::sample::select(vec![0u8, 1, 2, 3, 254, 255]), 0..5);
     prop_oneof![
         pair(Type::Bool, NO_MODIFIER, any::<bool>().prop_map(Value::Bool).boxed()),
@@ -48,6 +49,12 @@ fn typed_pair() -> impl Strategy<Value = (Type, Modifier, Value, Value)> {
             Type::Float4,
             NO_MODIFIER,
             float().prop_map(|f| Value::Float(f64::from(nearest_float4(f)))).boxed()
+        ),
+        pair(Type::Numeric, NO_MODIFIER, number.clone().prop_map(Value::Numeric).boxed()),
+        pair(
+            Type::Numeric,
+            (20 << 16 | 2) + 4,
+            (-9999i64..9999).prop_map(|d| Value::Numeric(Numeric::new(d, 2))).boxed()
         ),
         pair(Type::Text, NO_MODIFIER, text.clone().prop_map(Value::text).boxed()),
         pair(Type::Name, NO_MODIFIER, text.clone().prop_map(Value::text).boxed()),

@@ -554,7 +554,7 @@ fn decode_fixed(form: Form, bytes: &[u8]) -> Option<Value> {
 fn encode_variable(form: Form, modifier: Modifier, value: &Value, out: &mut Vec<u8>) -> Result<()> {
     match (form, value) {
         (_, Value::Null) => {}
-        (Form::Numeric, Value::Numeric(_)) => numeric::encode_row(value, out)?,
+        (Form::Numeric, Value::Numeric(number)) => numeric::encode_row(number, out),
         (Form::Text, Value::Text(text)) => out.extend_from_slice(text.as_bytes()),
         (Form::Padded, Value::Padded(text) | Value::Text(text)) => {
             let stored = if padded_length(modifier).is_some() { unpadded(text) } else { text };
@@ -571,7 +571,7 @@ fn decode_variable(form: Form, modifier: Modifier, bytes: &[u8]) -> Result<Value
         Form::Text => Ok(Value::Text(stored_text(bytes)?)),
         Form::Padded => padded(bytes, modifier),
         Form::Bytes => Ok(Value::Bytes(bytes.into())),
-        _ => numeric::decode_row(bytes),
+        _ => Ok(Value::Numeric(numeric::decode_row(bytes)?)),
     }
 }
 

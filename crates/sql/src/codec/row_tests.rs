@@ -3,11 +3,11 @@
 use super::*;
 use crate::SqlState;
 use crate::catalog::{IndexColumn, Layout, Storage};
-use crate::types::{NO_MODIFIER, Type};
+use crate::types::{NO_MODIFIER, Numeric, Type};
 use proptest::prelude::*;
 use std::sync::Arc;
 
-const TYPES: [(Type, Modifier); 14] = [
+const TYPES: [(Type, Modifier); 15] = [
     (Type::Int4, NO_MODIFIER),
     (Type::Text, NO_MODIFIER),
     (Type::Bool, NO_MODIFIER),
@@ -22,6 +22,7 @@ const TYPES: [(Type, Modifier); 14] = [
     (Type::Date, NO_MODIFIER),
     (Type::TimestampTz, NO_MODIFIER),
     (Type::Oid, NO_MODIFIER),
+    (Type::Numeric, NO_MODIFIER),
 ];
 
 fn table(types: &[(Type, Modifier)], key: &[ColumnNumber]) -> Table {
@@ -51,6 +52,7 @@ fn table(types: &[(Type, Modifier)], key: &[ColumnNumber]) -> Table {
         referenced_by: Vec::new(),
         owner: 10,
         next_column: types.len() as ColumnNumber + 1,
+        revision: 0,
         codec: Default::default(),
     }
 }
@@ -80,6 +82,9 @@ fn value(ty: Type, modifier: Modifier) -> BoxedStrategy<Value> {
         Type::Bytea => any::<Vec<u8>>().prop_map(|v| Value::Bytes(Arc::from(v))).boxed(),
         Type::Bpchar if modifier < 0 => text.prop_map(|v| Value::Padded(v.into())).boxed(),
         Type::Bpchar => "[a-cß ]{5}".prop_map(|v| Value::Padded(v.into())).boxed(),
+        Type::Numeric => {
+            (any::<i64>(), 0u16..20).prop_map(|(d, s)| Value::Numeric(Numeric::new(d, s))).boxed()
+        }
         Type::Int8 | Type::TimestampTz => any::<i64>().prop_map(Value::Int).boxed(),
         _ => text.prop_map(Value::text).boxed(),
     };
