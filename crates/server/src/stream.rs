@@ -166,6 +166,17 @@ impl Stream {
         self.start < self.end
     }
 
+    /// Waits until there is something to be read, or the other side has ended.
+    pub(crate) fn peek(&mut self) -> io::Result<()> {
+        if self.start == self.end {
+            let mut buffer = std::mem::take(&mut self.buffer);
+            let read = self.read_some(&mut buffer);
+            self.buffer = buffer;
+            (self.start, self.end) = (0, read?);
+        }
+        Ok(())
+    }
+
     /// Fills `into`. False when the other side has ended before its first byte.
     pub(crate) fn read_exact(&mut self, into: &mut [u8]) -> io::Result<bool> {
         let mut filled = 0;

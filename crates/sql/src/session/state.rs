@@ -134,6 +134,23 @@ impl SessionState {
         Ok(settings.text(index).to_owned())
     }
 
+    /// Changes a setting as a connection's first message asks: what RESET goes back to stays the default.
+    pub fn set_at_start(&self, name: &str, value: &str) -> Result<()> {
+        let index = settings::find(name)?;
+        self.settings.borrow_mut().set(index, Some(value))?;
+        self.style_changed.set(true);
+        Ok(())
+    }
+
+    /// Names and texts of the settings that a client is told of.
+    pub fn reported_settings(&self) -> Vec<(&'static str, String)> {
+        let settings = self.settings.borrow();
+        let text = |(index, definition): (usize, &settings::Definition)| {
+            definition.reported.then(|| (definition.name, settings.text(index).to_owned()))
+        };
+        DEFINITIONS.iter().enumerate().filter_map(text).collect()
+    }
+
     /// Sets a setting without asking whether that is permitted or a transaction could undo it.
     pub(super) fn note_setting(&self, key: Key, text: &str) {
         self.settings.borrow_mut().restore(key as usize, text.to_owned());
