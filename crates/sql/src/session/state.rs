@@ -6,11 +6,14 @@ use super::interrupt::Interrupt;
 use super::settings::{self, DEFINITIONS, Key, Settings, severity_rank};
 use crate::catalog::{Catalog, Sequence, Table};
 use crate::types::text::TextStyle;
-use crate::{Error, Result, SqlState};
+use crate::{Error, Result, SqlState, Value};
 use gannet_store::Engine;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
+
+/// Rows of a COPY FROM, in batches.
+type CopySource = std::sync::mpsc::Receiver<Result<Vec<Vec<Value>>>>;
 
 /// A change of a setting that its transaction may have to undo.
 #[derive(Debug)]
@@ -46,6 +49,8 @@ pub struct SessionState {
     /// Names and new texts of settings that the client is told of.
     reports: RefCell<Vec<(&'static str, String)>>,
     notices: RefCell<Vec<Notice>>,
+    /// Rows of a COPY FROM, for its INSERT.
+    copy_source: RefCell<Option<CopySource>>,
     /// What nextval gave, by sequence.
     current: RefCell<HashMap<u32, i64>>,
     last: Cell<Option<i64>>,
@@ -71,6 +76,7 @@ impl SessionState {
             style_changed: Cell::new(false),
             reports: RefCell::default(),
             notices: RefCell::default(),
+            copy_source: RefCell::default(),
             current: RefCell::default(),
             last: Cell::new(None),
             seed: Cell::new(None),
@@ -259,6 +265,15 @@ impl SessionState {
         if severity_rank(notice.severity) >= self.settings.borrow().least_severity {
             self.notices.borrow_mut().push(notice);
         }
+    }
+
+    /// Rows of a COPY FROM are about to come from here.
+    pub(super) fn give_copy_source(&self, source: CopySource) {
+        *self.copy_source.borrow_mut() = Some(source);
+    }
+
+    pub(super) fn take_copy_source(&self) -> Option<CopySource> {
+        self.copy_source.take()
     }
 
     pub(super) fn take_notices(&self) -> Vec<Notice> {

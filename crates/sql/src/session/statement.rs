@@ -103,7 +103,7 @@ impl Session {
             database: &self.state.database,
             user: &self.state.user,
         };
-        let bound = bind::bind(&scope, &parsed.statement, parameters)?;
+        let bound = bind::bind(&scope, parsed, parameters)?;
         let parameters = bound.parameters.clone();
         let settings = self.state.settings().planner.clone();
         let statement = plan::plan(bound, &catalog, &settings, &Sizes { catalog: &catalog })?;
@@ -174,6 +174,18 @@ impl Session {
             SqlState::SERIALIZATION_FAILURE,
             "could not run the statement: definitions of its tables keep changing",
         ))
+    }
+
+    /// Starts a statement with the very plan it has: 40001 when definitions have changed since it was made.
+    pub(super) fn start_exactly(&mut self, prepared: &Arc<Prepared>, parameters: Vec<Value>) -> Result<Running> {
+        let running = self.start(prepared, parameters, false)?;
+        match &prepared.plan {
+            Some(plan) if Arc::ptr_eq(&plan.statement, running.plan()) => Ok(running),
+            _ => Err(Error::new(
+                SqlState::SERIALIZATION_FAILURE,
+                "could not run the statement: definitions have changed meanwhile",
+            )),
+        }
     }
 
     fn plan_again(&mut self, prepared: &Prepared) -> Result<Arc<Prepared>> {

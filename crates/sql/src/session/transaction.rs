@@ -9,11 +9,11 @@ use super::client::CommandTag;
 use super::database::Shared;
 use super::interrupt::Interrupt;
 use super::state::SessionState;
+use crate::bind::Parsed;
 use crate::catalog::{Catalog, Oid, storage};
 use crate::ddl::{self, DdlContext};
 use crate::{Error, Result, SqlState};
 use gannet_store::{Isolation, Savepoint, Transaction, TransactionOptions, View};
-use sqlparser::ast::Statement;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -281,7 +281,7 @@ impl Open {
         shared: &Shared,
         state: &SessionState,
         interrupt: &Interrupt,
-        statement: &Statement,
+        statement: &Parsed,
     ) -> Result<CommandTag> {
         let mut catalog = Arc::clone(&self.private_mut(shared).catalog);
         let planner = state.settings().planner.clone();

@@ -4,9 +4,10 @@ use super::client::{Client, CommandTag, Notice, OutputColumn};
 use super::settings::{self, DEFINITIONS, Key};
 use super::transaction::Open;
 use super::{Session, copy};
-use crate::bind::{self, Parsed};
+use crate::bind::utility::{Discard, ExplainFormat, ExplainOptions, Isolation as Level, Maintenance, TransactionModes};
+use crate::bind::{Kind, Parsed, Utility};
 use crate::ddl;
-use crate::plan::explain::{self, ExplainOptions, Format};
+use crate::plan::explain;
 use crate::types::cast;
 use crate::{Error, Result, SqlState, Type, Value};
 use gannet_store::Isolation;
@@ -15,43 +16,45 @@ use std::sync::Arc;
 
 /// Whether a statement may be run in a failed transaction.
 pub(super) fn ends_transaction(parsed: &Parsed) -> bool {
-    matches!(&parsed.statement, Statement::Commit { .. } | Statement::Rollback { .. })
+    match &parsed.kind {
+        Kind::Utility(utility) => matches!(
+            **utility,
+            Utility::Commit { .. } | Utility::Rollback { .. } | Utility::RollbackTo(_)
+        ),
+        Kind::Sql(_) => false,
+    }
 }
 
 fn tag(command: &'static str) -> CommandTag {
     CommandTag::plain(command)
 }
 
+fn text_column(name: &str) -> OutputColumn {
+    OutputColumn { name: name.to_owned(), ty: Type::Text, modifier: crate::types::NO_MODIFIER, origin: None }
+}
+
 /// Whether a statement has a plan.
-fn is_planned(statement: &Statement) -> bool {
+fn is_planned(parsed: &Parsed) -> bool {
     matches!(
-        statement,
-        Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)
+        parsed.statement(),
+        Some(Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_))
     )
 }
 
 impl Session {
     /// What a utility statement gives: `None`: it is none; `Some(None)`: no rows.
     pub(super) fn utility_columns(&self, parsed: &Parsed) -> Result<Option<Option<Vec<OutputColumn>>>> {
-        let text = |name: &str| OutputColumn {
-            name: name.to_owned(),
-            ty: Type::Text,
-            modifier: crate::types::NO_MODIFIER,
-            origin: None,
-        };
-        Ok(match &parsed.statement {
-            statement if is_planned(statement) => None,
-            Statement::Explain { .. } => Some(Some(vec![text("QUERY PLAN")])),
-            Statement::ShowVariable { variable } => Some(Some(match show_name(variable) {
-                None => ["name", "setting", "description"].map(text).to_vec(),
-                Some(name) => vec![text(DEFINITIONS[settings::find(&name)?].name)],
-            })),
-            Statement::Execute { name, .. } => {
-                let prepared = self.prepared(&prepared_name(name.as_ref())?)?;
-                Some(prepared.columns().map(<[OutputColumn]>::to_vec))
-            }
-            _ => Some(None),
-        })
+        if is_planned(parsed) {
+            return Ok(None);
+        }
+        let Kind::Utility(utility) = &parsed.kind else { return Ok(Some(None)) };
+        Ok(Some(match &**utility {
+            Utility::Explain { .. } => Some(vec![text_column("QUERY PLAN")]),
+            Utility::Show(None) => Some(["name", "setting", "description"].map(text_column).to_vec()),
+            Utility::Show(Some(name)) => Some(vec![text_column(DEFINITIONS[settings::find(name)?].name)]),
+            Utility::Execute { name, .. } => self.prepared(name)?.columns().map(<[OutputColumn]>::to_vec),
+            _ => None,
+        }))
     }
 
     /// Runs a statement that has no plan; false when it has one. `alone`: the statement is the only one of its text.
@@ -63,90 +66,124 @@ impl Session {
         client: &mut dyn Client,
     ) -> Result<bool> {
         self.refuse_in_failed(parsed)?;
-        let statement = &parsed.statement;
-        if is_planned(statement) {
+        if is_planned(parsed) {
             return Ok(false);
         }
         if !parameters.is_empty() {
             return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1"));
         }
-        if let Some(done) = self.transaction_statement(statement)? {
-            self.complete(&done, client)?;
-            return Ok(true);
-        }
-        let done = match statement {
-            Statement::Set(set) => self.set(set)?,
-            Statement::Reset(reset) => self.reset(&reset.reset)?,
-            Statement::ShowVariable { variable } => self.show(variable, client)?,
-            Statement::Explain { .. } => self.explain(parsed, client)?,
-            Statement::Prepare { name, data_types, statement } => {
-                self.prepare_sql(parsed, name, data_types, statement)?
-            }
-            Statement::Execute { .. } => return self.execute_sql(statement, client).map(|()| true),
-            Statement::Deallocate { name, prepare: _ } => self.deallocate(name)?,
-            Statement::Discard { object_type } => self.discard(*object_type)?,
-            Statement::Vacuum(vacuum) => self.vacuum(vacuum, alone)?,
-            Statement::Copy { .. } => copy::run(self, statement, client)?,
-            definition if ddl::is_ddl(definition) => self.define(definition)?,
-            other => {
-                let text = other.to_string();
-                let words: Vec<&str> = text.split_whitespace().take(2).collect();
-                return Err(Error::unsupported(words.join(" ").to_uppercase()));
+        let utility = match &parsed.kind {
+            Kind::Utility(utility) => &**utility,
+            Kind::Sql(_) => {
+                let done = self.define(parsed)?;
+                return self.finish_utility(&done, alone, client).map(|()| true);
             }
         };
-        // What may fail at the end has to fail before success is reported.
+        if let Utility::Execute { name, arguments } = utility {
+            return self.execute_sql(name, arguments, client).map(|()| true);
+        }
+        if let Some(done) = self.transaction_statement(parsed, utility)? {
+            return self.complete(&done, client).map(|()| true);
+        }
+        let done = match utility {
+            Utility::Set { name, values, local } => {
+                let value = values.as_ref().map(|values| values.join(", "));
+                self.set_one(name, value.as_deref(), *local)?;
+                tag("SET")
+            }
+            Utility::Reset(None) => {
+                self.ensure_transaction()?;
+                self.state.reset_settings();
+                tag("RESET")
+            }
+            Utility::Reset(Some(name)) => {
+                self.set_one(name, None, false)?;
+                tag("RESET")
+            }
+            Utility::Show(name) => self.show(name.as_deref(), client)?,
+            Utility::Explain { options, statement } => self.explain(options, statement, client)?,
+            Utility::Prepare { name, types, statement } => self.prepare_sql(name, types, statement)?,
+            Utility::Deallocate(name) => self.deallocate(name.as_deref())?,
+            Utility::Discard(what) => self.discard(*what)?,
+            Utility::Vacuum(options) => self.vacuum(parsed, options, alone)?,
+            Utility::Checkpoint => {
+                self.database.store().checkpoint()?;
+                tag("CHECKPOINT")
+            }
+            Utility::Copy(statement) => copy::run(self, statement, client)?,
+            Utility::Analyze(_) | Utility::CreateRole { .. } | Utility::AlterRole { .. } | Utility::DropRole { .. } => {
+                self.define(parsed)?
+            }
+            Utility::Unsupported(name) => return Err(Error::unsupported(name)),
+            Utility::Begin(_)
+            | Utility::Commit { .. }
+            | Utility::Rollback { .. }
+            | Utility::Savepoint(_)
+            | Utility::Release(_)
+            | Utility::RollbackTo(_)
+            | Utility::SetTransaction { .. }
+            | Utility::Execute { .. } => return Err(Error::internal("a statement was dispatched twice")),
+        };
+        self.finish_utility(&done, alone, client).map(|()| true)
+    }
+
+    /// What may fail at the end has to fail before success is reported.
+    fn finish_utility(&mut self, done: &CommandTag, alone: bool, client: &mut dyn Client) -> Result<()> {
         if alone {
             self.end_implicit()?;
         }
-        self.complete(&done, client)?;
-        Ok(true)
+        self.complete(done, client)
     }
 
     // ---- transactions -----------------------------------------------------------------------------------------
 
-    fn transaction_statement(&mut self, statement: &Statement) -> Result<Option<CommandTag>> {
-        Ok(Some(match statement {
-            Statement::StartTransaction { modes, begin, transaction: _, modifier, statements, exception, has_end_keyword } => {
-                if modifier.is_some() || !statements.is_empty() || exception.is_some() || *has_end_keyword {
-                    return Err(Error::unsupported("this form of BEGIN"));
-                }
-                self.begin(modes)?;
-                tag(if *begin { "BEGIN" } else { "START TRANSACTION" })
+    fn transaction_statement(&mut self, parsed: &Parsed, utility: &Utility) -> Result<Option<CommandTag>> {
+        Ok(Some(match utility {
+            Utility::Begin(modes) => {
+                self.begin(*modes)?;
+                let start = parsed.text.trim_start().get(..5).is_some_and(|word| word.eq_ignore_ascii_case("start"));
+                tag(if start { "START TRANSACTION" } else { "BEGIN" })
             }
-            Statement::Commit { chain, end: _, modifier } => {
-                if modifier.is_some() {
-                    return Err(Error::unsupported("this form of COMMIT"));
-                }
-                self.end_transaction(*chain, Self::commit_explicit)?
-            }
-            Statement::Rollback { chain, savepoint: None } => {
+            Utility::Commit { chain } => self.end_transaction(*chain, Self::commit_explicit)?,
+            Utility::Rollback { chain } => {
                 self.end_transaction(*chain, |session| session.rollback().map(|()| tag("ROLLBACK")))?
             }
-            Statement::Rollback { chain: _, savepoint: Some(name) } => {
-                self.rollback_to(&bind::identifier(name)?)?;
+            Utility::RollbackTo(name) => {
+                self.rollback_to(name)?;
                 tag("ROLLBACK")
             }
-            Statement::Savepoint { name } => {
-                let name = bind::identifier(name)?;
+            Utility::Savepoint(name) => {
                 self.explicit("SAVEPOINT")?;
                 if let Some(open) = &mut self.transaction {
-                    open.savepoint(name, &self.state)?;
+                    open.savepoint(name.clone(), &self.state)?;
                 }
                 tag("SAVEPOINT")
             }
-            Statement::ReleaseSavepoint { name } => {
-                let name = bind::identifier(name)?;
+            Utility::Release(name) => {
                 self.explicit("RELEASE SAVEPOINT")?;
                 if let Some(open) = &mut self.transaction {
-                    open.release(&name)?;
+                    open.release(name)?;
                 }
                 tag("RELEASE")
+            }
+            Utility::SetTransaction { modes, session } => {
+                if *session {
+                    self.set_session_modes(*modes)?;
+                } else if self.transaction.as_ref().is_some_and(|open| open.explicit) {
+                    self.set_modes(*modes)?;
+                } else {
+                    self.state.notice(Notice::warning(
+                        SqlState::NO_ACTIVE_SQL_TRANSACTION,
+                        "SET TRANSACTION can only be used in transaction blocks",
+                    ));
+                }
+                tag("SET")
             }
             _ => return Ok(None),
         }))
     }
 
-    fn begin(&mut self, modes: &[ast::TransactionMode]) -> Result<()> {
+    fn begin(&mut self, modes: TransactionModes) -> Result<()> {
         match &mut self.transaction {
             Some(open) if open.explicit => {
                 self.state.notice(Notice::warning(
@@ -158,46 +195,37 @@ impl Session {
             Some(open) => open.explicit = true,
             None => self.transaction = Some(Open::new(&self.database.0, &self.state, true)),
         }
-        self.set_modes(modes)?;
-        let (isolation, read_only) = match &self.transaction {
-            Some(open) => (open.isolation, open.read_only),
-            None => return Ok(()),
-        };
-        self.note_transaction(isolation, read_only);
-        Ok(())
+        self.set_modes(modes)
     }
 
     fn note_transaction(&self, isolation: Isolation, read_only: bool) {
-        let name = match isolation {
-            Isolation::ReadCommitted => "read committed",
-            Isolation::RepeatableRead => "repeatable read",
-        };
-        self.state.note_setting(Key::TransactionIsolation, name);
+        self.state.note_setting(Key::TransactionIsolation, isolation_name(isolation));
         self.state.note_setting(Key::TransactionReadOnly, if read_only { "on" } else { "off" });
     }
 
-    fn set_modes(&mut self, modes: &[ast::TransactionMode]) -> Result<()> {
-        for mode in modes {
-            let Some(open) = &mut self.transaction else { return Ok(()) };
-            match mode {
-                ast::TransactionMode::AccessMode(access) => {
-                    let read_only = matches!(access, ast::TransactionAccessMode::ReadOnly);
-                    if open.read_only && !read_only && open.used {
-                        return Err(Error::new(
-                            SqlState::ACTIVE_SQL_TRANSACTION,
-                            "transaction read-write mode must be set before any query",
-                        ));
-                    }
-                    open.read_only = read_only;
-                }
-                ast::TransactionMode::IsolationLevel(level) => {
-                    open.set_isolation(&self.database.0, &self.state, isolation(*level)?)?;
-                }
+    fn set_modes(&mut self, modes: TransactionModes) -> Result<()> {
+        let TransactionModes { isolation, read_only, deferrable } = modes;
+        let Some(open) = &mut self.transaction else { return Ok(()) };
+        if let Some(level) = isolation {
+            open.set_isolation(&self.database.0, &self.state, store_isolation(level)?)?;
+        }
+        if let Some(read_only) = read_only {
+            if open.read_only && !read_only && open.used {
+                return Err(Error::new(
+                    SqlState::ACTIVE_SQL_TRANSACTION,
+                    "transaction read-write mode must be set before any query",
+                ));
             }
+            open.read_only = read_only;
         }
-        if let Some(open) = &self.transaction {
-            self.note_transaction(open.isolation, open.read_only);
+        if deferrable == Some(true) {
+            self.state.notice(Notice::warning(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "DEFERRABLE has an effect on SERIALIZABLE transactions only",
+            ));
         }
+        let (isolation, read_only) = (open.isolation, open.read_only);
+        self.note_transaction(isolation, read_only);
         Ok(())
     }
 
@@ -264,66 +292,13 @@ impl Session {
 
     // ---- settings ---------------------------------------------------------------------------------------------
 
-    fn set(&mut self, set: &ast::Set) -> Result<CommandTag> {
-        match set {
-            ast::Set::SingleAssignment { scope, hivevar, variable, values } => {
-                if *hivevar {
-                    return Err(Error::unsupported("SET HIVEVAR"));
-                }
-                let local = match scope {
-                    None | Some(ast::ContextModifier::Session) => false,
-                    Some(ast::ContextModifier::Local) => true,
-                    Some(other) => return Err(Error::unsupported(format!("SET {other}"))),
-                };
-                let name = variable.to_string();
-                let value = setting_value(values)?;
-                self.set_one(&name, value.as_deref(), local)?;
-            }
-            ast::Set::SetTimeZone { local, value } => {
-                let value = setting_value(std::slice::from_ref(value))?;
-                let value = value.filter(|value| !value.eq_ignore_ascii_case("local"));
-                self.set_one("TimeZone", value.as_deref(), *local)?;
-            }
-            ast::Set::SetNames { charset_name, collation_name } => {
-                if collation_name.is_some() {
-                    return Err(Error::unsupported("SET NAMES ... COLLATE"));
-                }
-                self.set_one("client_encoding", Some(&charset_name.value), false)?;
-            }
-            ast::Set::SetNamesDefault {} => self.set_one("client_encoding", None, false)?,
-            ast::Set::SetTransaction { modes, snapshot, session } => {
-                if snapshot.is_some() {
-                    return Err(Error::unsupported("SET TRANSACTION SNAPSHOT"));
-                }
-                if *session {
-                    self.set_session_modes(modes)?;
-                } else if self.transaction.is_some() {
-                    self.set_modes(modes)?;
-                } else {
-                    self.state.notice(Notice::warning(
-                        SqlState::NO_ACTIVE_SQL_TRANSACTION,
-                        "SET TRANSACTION can only be used in transaction blocks",
-                    ));
-                }
-            }
-            other => return Err(Error::unsupported(other)),
+    fn set_session_modes(&mut self, modes: TransactionModes) -> Result<()> {
+        if let Some(read_only) = modes.read_only {
+            self.set_one("default_transaction_read_only", Some(if read_only { "on" } else { "off" }), false)?;
         }
-        Ok(tag("SET"))
-    }
-
-    fn set_session_modes(&mut self, modes: &[ast::TransactionMode]) -> Result<()> {
-        for mode in modes {
-            match mode {
-                ast::TransactionMode::AccessMode(access) => {
-                    let read_only = matches!(access, ast::TransactionAccessMode::ReadOnly);
-                    let value = if read_only { "on" } else { "off" };
-                    self.set_one("default_transaction_read_only", Some(value), false)?;
-                }
-                ast::TransactionMode::IsolationLevel(level) => {
-                    let level = level.to_string().to_lowercase();
-                    self.set_one("default_transaction_isolation", Some(&level), false)?;
-                }
-            }
+        if let Some(level) = modes.isolation {
+            let name = isolation_name(store_isolation(level)?);
+            self.set_one("default_transaction_isolation", Some(name), false)?;
         }
         Ok(())
     }
@@ -338,47 +313,26 @@ impl Session {
         }
         self.ensure_transaction()?;
         if index == Key::TransactionIsolation as usize {
-            let wanted = settings::isolation(&value.unwrap_or("read committed").to_lowercase())?;
+            let default = self.state.settings().isolation;
+            let wanted = value.map_or(Ok(default), |value| settings::isolation(&value.to_lowercase()))?;
             let level = match wanted {
-                Isolation::ReadCommitted => ast::TransactionIsolationLevel::ReadCommitted,
-                Isolation::RepeatableRead => ast::TransactionIsolationLevel::RepeatableRead,
+                Isolation::ReadCommitted => Level::ReadCommitted,
+                Isolation::RepeatableRead => Level::RepeatableRead,
             };
-            return self.set_modes(&[ast::TransactionMode::IsolationLevel(level)]);
+            return self.set_modes(TransactionModes { isolation: Some(level), ..TransactionModes::default() });
         }
         self.state.change_setting(index, value, local)?;
         if index == Key::TransactionReadOnly as usize {
-            let read_only = self.state.settings().get(Key::TransactionReadOnly) == "on";
-            let mode = if read_only {
-                ast::TransactionAccessMode::ReadOnly
-            } else {
-                ast::TransactionAccessMode::ReadWrite
-            };
-            self.set_modes(&[ast::TransactionMode::AccessMode(mode)])?;
+            let read_only = Some(self.state.settings().get(Key::TransactionReadOnly) == "on");
+            self.set_modes(TransactionModes { read_only, ..TransactionModes::default() })?;
         }
         Ok(())
     }
 
-    fn reset(&mut self, reset: &ast::Reset) -> Result<CommandTag> {
-        match reset {
-            ast::Reset::ALL => {
-                self.ensure_transaction()?;
-                self.state.reset_settings();
-            }
-            ast::Reset::ConfigurationParameter(name) => self.set_one(&name.to_string(), None, false)?,
-        }
-        Ok(tag("RESET"))
-    }
-
-    fn show(&mut self, variable: &[ast::Ident], client: &mut dyn Client) -> Result<CommandTag> {
-        let text = |name: &str| OutputColumn {
-            name: name.to_owned(),
-            ty: Type::Text,
-            modifier: crate::types::NO_MODIFIER,
-            origin: None,
-        };
-        let (columns, rows) = match show_name(variable) {
+    fn show(&mut self, name: Option<&str>, client: &mut dyn Client) -> Result<CommandTag> {
+        let (columns, rows) = match name {
             None => {
-                let columns = ["name", "setting", "description"].map(text).to_vec();
+                let columns = ["name", "setting", "description"].map(text_column).to_vec();
                 let settings = self.state.settings();
                 let row = |(index, definition): (usize, &settings::Definition)| {
                     [definition.name, settings.text(index), definition.description].map(Value::text).to_vec()
@@ -386,9 +340,9 @@ impl Session {
                 (columns, DEFINITIONS.iter().enumerate().map(row).collect::<Vec<_>>())
             }
             Some(name) => {
-                let index = settings::find(&name)?;
+                let index = settings::find(name)?;
                 let value = self.state.settings().text(index).to_owned();
-                (vec![text(DEFINITIONS[index].name)], vec![vec![Value::text(value)]])
+                (vec![text_column(DEFINITIONS[index].name)], vec![vec![Value::text(value)]])
             }
         };
         give(&columns, &rows, self, client)?;
@@ -397,109 +351,93 @@ impl Session {
 
     // ---- EXPLAIN ----------------------------------------------------------------------------------------------
 
-    fn explain(&mut self, parsed: &Arc<Parsed>, client: &mut dyn Client) -> Result<CommandTag> {
-        let Statement::Explain { describe_alias, analyze, verbose, query_plan, estimate, statement, format, options } =
-            &parsed.statement
-        else {
-            return Err(Error::internal("EXPLAIN of something else"));
-        };
-        if !matches!(describe_alias, ast::DescribeAlias::Explain) || *query_plan || *estimate || format.is_some() {
-            return Err(Error::unsupported("this form of EXPLAIN"));
-        }
-        let mut chosen = ExplainOptions { analyze: *analyze, verbose: *verbose, ..ExplainOptions::default() };
-        for option in options.iter().flatten() {
-            explain_option(&mut chosen, option)?;
-        }
-        if !is_planned(statement) {
-            return Err(Error::unsupported("EXPLAIN of this statement"));
-        }
-        let inner = Arc::new(Parsed { statement: (**statement).clone(), text: statement.to_string() });
-        self.ensure_transaction()?;
+    fn explain(
+        &mut self,
+        options: &ExplainOptions,
+        statement: &Parsed,
+        client: &mut dyn Client,
+    ) -> Result<CommandTag> {
+        let prepared;
         let started = gannet_base::clock::now();
-        let prepared = self.plan(&inner, &[])?;
+        self.ensure_transaction()?;
+        let planned = match &statement.kind {
+            Kind::Utility(utility) => match &**utility {
+                Utility::Execute { name, arguments } => {
+                    let known = self.prepared(name)?;
+                    let values = self.arguments(name, &known, arguments)?;
+                    prepared = known;
+                    values
+                }
+                _ => return Err(Error::unsupported("EXPLAIN of a utility statement")),
+            },
+            Kind::Sql(_) if is_planned(statement) => {
+                prepared = self.plan(&Arc::new(statement.clone()), &[])?;
+                Vec::new()
+            }
+            Kind::Sql(_) => return Err(Error::unsupported("EXPLAIN of a definition")),
+        };
         let planning = started.elapsed();
-        let plan = prepared.plan.as_ref().ok_or_else(|| Error::internal("no plan"))?;
-        let text = if chosen.analyze {
-            let mut running = self.start(&prepared, Vec::new(), true)?;
+        let plan = prepared.plan.clone().ok_or_else(|| Error::internal("no plan"))?;
+        let text = if options.analyze {
+            let mut running = self.start(&prepared, planned, true)?;
             let started = gannet_base::clock::now();
             self.exhaust(&mut running)?;
-            let execution = started.elapsed();
-            let profile = running.profile();
-            explain::text(running.plan(), &chosen, Some((&profile, planning, execution)))
+            let run = explain::Run { nodes: running.profile(), planning, execution: started.elapsed() };
+            explain::explain(running.plan(), options, Some(&run))
         } else {
-            explain::text(&plan.statement, &chosen, None)
+            explain::explain(&plan.statement, options, None)
         };
-        let columns = [OutputColumn {
-            name: "QUERY PLAN".to_owned(),
-            ty: Type::Text,
-            modifier: crate::types::NO_MODIFIER,
-            origin: None,
-        }];
-        let rows: Vec<Vec<Value>> = match chosen.format {
-            Format::Text => text.lines().map(|line| vec![Value::text(line)]).collect(),
-            Format::Json => vec![vec![Value::text(text)]],
+        let rows: Vec<Vec<Value>> = match options.format {
+            ExplainFormat::Text => text.lines().map(|line| vec![Value::text(line)]).collect(),
+            ExplainFormat::Json => vec![vec![Value::text(text)]],
         };
-        give(&columns, &rows, self, client)?;
+        give(&[text_column("QUERY PLAN")], &rows, self, client)?;
         Ok(tag("EXPLAIN"))
     }
 
     // ---- prepared statements in SQL -----------------------------------------------------------------------------
 
-    fn prepare_sql(
-        &mut self,
-        parsed: &Parsed,
-        name: &ast::Ident,
-        data_types: &[ast::DataType],
-        statement: &Statement,
-    ) -> Result<CommandTag> {
+    fn prepare_sql(&mut self, name: &str, types: &[Type], statement: &Parsed) -> Result<CommandTag> {
         if !is_planned(statement) {
-            return Err(Error::new(SqlState::SYNTAX_ERROR, "only SELECT, INSERT, UPDATE and DELETE can be prepared"));
+            return Err(Error::unsupported("PREPARE of this statement"));
         }
-        let types: Vec<Type> =
-            data_types.iter().map(|ty| bind::bind_type(ty).map(|(ty, _)| ty)).collect::<Result<_>>()?;
         self.ensure_transaction()?;
-        let inner = Arc::new(Parsed { statement: statement.clone(), text: parsed.text.clone() });
-        let prepared = self.plan(&inner, &types)?;
-        self.keep_prepared(&bind::identifier(name)?, prepared)?;
+        let prepared = self.plan(&Arc::new(statement.clone()), types)?;
+        self.keep_prepared(name, prepared)?;
         Ok(tag("PREPARE"))
     }
 
-    fn execute_sql(&mut self, statement: &Statement, client: &mut dyn Client) -> Result<()> {
-        let Statement::Execute { name, parameters, has_parentheses: _, immediate, into, using, output, default } = statement
-        else {
-            return Err(Error::internal("EXECUTE of something else"));
+    fn execute_sql(&mut self, name: &str, arguments: &[ast::Expr], client: &mut dyn Client) -> Result<()> {
+        let prepared = self.prepared(name)?;
+        self.ensure_transaction()?;
+        let values = self.arguments(name, &prepared, arguments)?;
+        let Some(parsed) = prepared.parsed.clone().filter(|_| prepared.plan.is_none()) else {
+            let mut running = self.start(&prepared, values, false)?;
+            if prepared.columns.is_some() {
+                client.columns(running.columns(), &self.state.style)?;
+            }
+            self.advance(&mut running, 0, client)?;
+            let tag = running.tag();
+            drop(running);
+            return self.complete(&tag, client);
         };
-        if *immediate || !into.is_empty() || !using.is_empty() || *output || *default {
-            return Err(Error::unsupported("this form of EXECUTE"));
-        }
-        let name = prepared_name(name.as_ref())?;
-        let prepared = self.prepared(&name)?;
-        if parameters.len() != prepared.parameters.len() {
+        self.utility(&parsed, &[], false, client).map(drop)
+    }
+
+    fn arguments(&mut self, name: &str, prepared: &super::Prepared, arguments: &[ast::Expr]) -> Result<Vec<Value>> {
+        if arguments.len() != prepared.parameters.len() {
             return Err(Error::new(
                 SqlState::SYNTAX_ERROR,
                 format!("wrong number of parameters for prepared statement \"{name}\""),
             )
-            .detail(format!("Expected {} parameters but got {}.", prepared.parameters.len(), parameters.len())));
+            .detail(format!("Expected {} parameters but got {}.", prepared.parameters.len(), arguments.len())));
         }
-        self.ensure_transaction()?;
-        let values = parameters
-            .iter()
-            .zip(&prepared.parameters)
-            .map(|(expression, ty)| self.constant(expression, *ty))
-            .collect::<Result<Vec<_>>>()?;
-        let mut running = self.start(&prepared, values, false)?;
-        if prepared.columns.is_some() {
-            client.columns(running.columns(), &self.state.style)?;
-        }
-        self.advance(&mut running, 0, client)?;
-        let tag = running.tag();
-        drop(running);
-        self.complete(&tag, client)
+        arguments.iter().zip(&prepared.parameters).map(|(argument, ty)| self.constant(argument, *ty)).collect()
     }
 
     /// The value of an expression without columns, as an assignment to `ty` gives it.
     fn constant(&mut self, expression: &ast::Expr, ty: Type) -> Result<Value> {
-        let parsed = bind::parse(&format!("select {expression}"))?.pop();
+        let parsed = crate::bind::parse(&format!("select {expression}"))?.pop();
         let parsed = Arc::new(parsed.ok_or_else(|| Error::internal("an expression vanished"))?);
         let prepared = self.plan(&parsed, &[])?;
         let mut running = self.start(&prepared, Vec::new(), false)?;
@@ -516,20 +454,19 @@ impl Session {
         cast::cast(value, from, ty, crate::types::NO_MODIFIER, false, &self.state.style)
     }
 
-    fn deallocate(&mut self, name: &ast::Ident) -> Result<CommandTag> {
-        if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("all") {
-            self.prepared.retain(|name, _| name.is_empty());
+    fn deallocate(&mut self, name: Option<&str>) -> Result<CommandTag> {
+        let Some(name) = name else {
+            self.prepared.clear();
             return Ok(tag("DEALLOCATE ALL"));
-        }
-        let name = bind::identifier(name)?;
-        self.prepared(&name)?;
-        self.close_prepared(&name);
+        };
+        self.prepared(name)?;
+        self.close_prepared(name);
         Ok(tag("DEALLOCATE"))
     }
 
-    fn discard(&mut self, object: ast::DiscardObject) -> Result<CommandTag> {
-        Ok(match object {
-            ast::DiscardObject::ALL => {
+    fn discard(&mut self, what: Discard) -> Result<CommandTag> {
+        Ok(match what {
+            Discard::All => {
                 if self.transaction.as_ref().is_some_and(|open| open.explicit) {
                     return Err(Error::new(
                         SqlState::ACTIVE_SQL_TRANSACTION,
@@ -543,19 +480,20 @@ impl Session {
                 self.state.forget_sequences();
                 tag("DISCARD ALL")
             }
-            ast::DiscardObject::PLANS => tag("DISCARD PLANS"),
-            ast::DiscardObject::SEQUENCES => {
+            // Plans are kept by the definitions they were made with; there are no others to be forgotten.
+            Discard::Plans => tag("DISCARD PLANS"),
+            Discard::Sequences => {
                 self.state.forget_sequences();
                 tag("DISCARD SEQUENCES")
             }
             // There are no temporary tables to be discarded.
-            ast::DiscardObject::TEMP => tag("DISCARD TEMP"),
+            Discard::Temporary => tag("DISCARD TEMP"),
         })
     }
 
     // ---- definitions and upkeep -------------------------------------------------------------------------------
 
-    fn define(&mut self, statement: &Statement) -> Result<CommandTag> {
+    fn define(&mut self, parsed: &Parsed) -> Result<CommandTag> {
         self.ensure_transaction()?;
         let shared = Arc::clone(&self.database.0);
         let open = self.transaction.as_mut().ok_or_else(|| Error::internal("no transaction"))?;
@@ -566,14 +504,19 @@ impl Session {
             ));
         }
         open.used = true;
-        open.define(&shared, &self.state, &self.interrupt, statement)
+        open.define(&shared, &self.state, &self.interrupt, parsed)
     }
 
-    fn vacuum(&mut self, vacuum: &ast::VacuumStatement, alone: bool) -> Result<CommandTag> {
-        let ast::VacuumStatement { full, sort_only, delete_only, reindex, recluster, table_name, threshold, boost } =
-            vacuum;
-        if *full || *sort_only || *delete_only || *reindex || *recluster || threshold.is_some() || *boost {
-            return Err(Error::unsupported("this form of VACUUM"));
+    fn vacuum(&mut self, parsed: &Parsed, options: &Maintenance, alone: bool) -> Result<CommandTag> {
+        let Maintenance { analyze, verbose: _, full, freeze, tables } = options;
+        if *full {
+            return Err(Error::unsupported("VACUUM FULL").hint("Use compact, which gives space back online."));
+        }
+        if *freeze {
+            self.state.notice(Notice::warning(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "FREEZE has no effect: transaction numbers never wrap around",
+            ));
         }
         if !alone || self.transaction.as_ref().is_some_and(|open| open.explicit) {
             return Err(Error::new(
@@ -581,13 +524,26 @@ impl Session {
                 "VACUUM cannot run inside a transaction block",
             ));
         }
-        if let Some(name) = table_name {
-            let catalog = self.database.catalog();
-            ddl::find_table(&catalog, name)?;
+        let catalog = self.database.catalog();
+        for (relation, _) in tables {
+            if catalog.table(&relation.name).is_none() {
+                return Err(Error::new(
+                    SqlState::UNDEFINED_TABLE,
+                    format!("relation \"{}\" does not exist", relation.name),
+                )
+                .at(relation.position));
+            }
         }
         // Garbage is found through undo, not through tables: one sweep takes it from all of them.
         self.rollback()?;
         self.database.store().sweep()?;
+        if *analyze {
+            let text = parsed.text.clone();
+            let mut analyze = parsed.clone();
+            analyze.kind = Kind::Utility(Box::new(Utility::Analyze(options.clone())));
+            analyze.text = text;
+            self.define(&analyze)?;
+        }
         Ok(tag("VACUUM"))
     }
 }
@@ -601,98 +557,17 @@ fn give(columns: &[OutputColumn], rows: &[Vec<Value>], session: &Session, client
     Ok(())
 }
 
-fn isolation(level: ast::TransactionIsolationLevel) -> Result<Isolation> {
-    use ast::TransactionIsolationLevel as Level;
+fn isolation_name(isolation: Isolation) -> &'static str {
+    match isolation {
+        Isolation::ReadCommitted => "read committed",
+        Isolation::RepeatableRead => "repeatable read",
+    }
+}
+
+fn store_isolation(level: Level) -> Result<Isolation> {
     settings::isolation(match level {
         Level::ReadUncommitted | Level::ReadCommitted => "read committed",
         Level::RepeatableRead => "repeatable read",
         Level::Serializable => "serializable",
-        Level::Snapshot => return Err(Error::unsupported("isolation level SNAPSHOT")),
     })
-}
-
-/// The setting that SHOW names; `None` for all.
-fn show_name(variable: &[ast::Ident]) -> Option<String> {
-    let words: Vec<String> = variable.iter().map(|word| word.value.to_lowercase()).collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    match words.as_slice() {
-        ["all"] => None,
-        ["transaction", "isolation", "level"] => Some("transaction_isolation".to_owned()),
-        ["time", "zone"] => Some("TimeZone".to_owned()),
-        ["session", "authorization"] => Some("session_authorization".to_owned()),
-        words => Some(words.join(".")),
-    }
-}
-
-fn prepared_name(name: Option<&ast::ObjectName>) -> Result<String> {
-    match name.map(|name| name.0.as_slice()) {
-        Some([ast::ObjectNamePart::Identifier(ident)]) => bind::identifier(ident),
-        _ => Err(Error::new(SqlState::SYNTAX_ERROR, "EXECUTE needs the name of a prepared statement")),
-    }
-}
-
-/// The text that SET gives; `None` for DEFAULT.
-fn setting_value(values: &[ast::Expr]) -> Result<Option<String>> {
-    let mut texts = Vec::new();
-    for value in values {
-        texts.push(match value {
-            ast::Expr::Identifier(ident) => {
-                if values.len() == 1 && ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default") {
-                    return Ok(None);
-                }
-                ident.value.clone()
-            }
-            ast::Expr::Value(literal) => literal_text(&literal.value)?,
-            ast::Expr::UnaryOp { op: ast::UnaryOperator::Minus, expr } => match &**expr {
-                ast::Expr::Value(literal) => format!("-{}", literal_text(&literal.value)?),
-                other => return Err(Error::unsupported(format!("SET ... TO {other}"))),
-            },
-            other => return Err(Error::unsupported(format!("SET ... TO {other}"))),
-        });
-    }
-    Ok(Some(texts.join(", ")))
-}
-
-fn literal_text(value: &ast::Value) -> Result<String> {
-    match value {
-        ast::Value::Number(number, _) => Ok(number.clone()),
-        ast::Value::SingleQuotedString(text) | ast::Value::EscapedStringLiteral(text) => Ok(text.clone()),
-        ast::Value::Boolean(value) => Ok(if *value { "on" } else { "off" }.to_owned()),
-        other => Err(Error::unsupported(format!("SET ... TO {other}"))),
-    }
-}
-
-fn explain_option(options: &mut ExplainOptions, option: &ast::UtilityOption) -> Result<()> {
-    let ast::UtilityOption { name, arg } = option;
-    let text = match arg {
-        None => None,
-        Some(arg) => setting_value(std::slice::from_ref(arg))?.map(|text| text.to_lowercase()),
-    };
-    let on = || match text.as_deref() {
-        None | Some("on" | "true" | "1") => Ok(true),
-        Some("off" | "false" | "0") => Ok(false),
-        Some(other) => Err(Error::new(
-            SqlState::SYNTAX_ERROR,
-            format!("{} requires a Boolean value, not \"{other}\"", name.value.to_lowercase()),
-        )),
-    };
-    match name.value.to_lowercase().as_str() {
-        "analyze" => options.analyze = on()?,
-        "verbose" => options.verbose = on()?,
-        "costs" => options.costs = on()?,
-        "buffers" => options.buffers = on()?,
-        "timing" => options.timing = on()?,
-        "summary" => options.summary = Some(on()?),
-        "format" => {
-            options.format = match text.as_deref() {
-                Some("text") => Format::Text,
-                Some("json") => Format::Json,
-                other => {
-                    return Err(Error::unsupported(format!("EXPLAIN (FORMAT {})", other.unwrap_or_default())));
-                }
-            }
-        }
-        other => return Err(Error::new(SqlState::SYNTAX_ERROR, format!("unrecognized EXPLAIN option \"{other}\""))),
-    }
-    Ok(())
 }
