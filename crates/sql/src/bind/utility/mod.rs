@@ -539,11 +539,6 @@ fn explain(reader: &mut Reader<'_>) -> Result<Utility> {
         options.verbose = reader.accept(K::VERBOSE);
     }
     let statement = parse_inner(reader.rest())?;
-    if let super::Kind::Utility(utility) = &statement.kind
-        && !matches!(**utility, Utility::Execute { .. } | Utility::Unsupported(_))
-    {
-        return Err(reader.unexpected());
-    }
     Ok(Utility::Explain { options, statement: Box::new(statement) })
 }
 
