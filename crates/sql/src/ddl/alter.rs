@@ -2,7 +2,9 @@
 
 use super::column::{self, ColumnSpec, column_exists, no_column};
 use super::constraint::{self, Spec};
-use super::{DdlContext, build, drop, names, no_relation, not_a, sequence, storage_parameters, text, validate};
+use super::{
+    DdlContext, build, drop, names, no_relation, not_a, sequence, storage_parameters, text, validate,
+};
 use crate::bind::{self, identifier};
 use crate::catalog::{Column, Layout, Oid, Relation, Sequence, Table, TableKey};
 use crate::types::text::TextStyle;
@@ -14,8 +16,16 @@ use std::sync::Arc;
 
 pub(super) fn table(context: &mut DdlContext<'_>, statement: &ast::AlterTable) -> Result<&'static str> {
     const DONE: &str = "ALTER TABLE";
-    let ast::AlterTable { name, if_exists, only: _, operations, location, on_cluster, table_type, end_token: _ } =
-        statement;
+    let ast::AlterTable {
+        name,
+        if_exists,
+        only: _,
+        operations,
+        location,
+        on_cluster,
+        table_type,
+        end_token: _,
+    } = statement;
     if location.is_some() || on_cluster.is_some() || table_type.is_some() {
         return Err(Error::unsupported("ALTER TABLE with LOCATION, ON CLUSTER or another kind of table"));
     }
@@ -30,7 +40,11 @@ pub(super) fn table(context: &mut DdlContext<'_>, statement: &ast::AlterTable) -
     Ok(DONE)
 }
 
-fn apply(context: &mut DdlContext<'_>, table: &Arc<Table>, operation: &AlterTableOperation) -> Result<Arc<Table>> {
+fn apply(
+    context: &mut DdlContext<'_>,
+    table: &Arc<Table>,
+    operation: &AlterTableOperation,
+) -> Result<Arc<Table>> {
     match operation {
         AlterTableOperation::AddConstraint { constraint, not_valid } => {
             if *not_valid {
@@ -73,7 +87,11 @@ fn apply(context: &mut DdlContext<'_>, table: &Arc<Table>, operation: &AlterTabl
         AlterTableOperation::ValidateConstraint { name } => {
             let name = identifier(name)?;
             // All of them are.
-            if names::has_constraint(table, &name) { Ok(Arc::clone(table)) } else { Err(no_constraint(&name, table)) }
+            if names::has_constraint(table, &name) {
+                Ok(Arc::clone(table))
+            } else {
+                Err(no_constraint(&name, table))
+            }
         }
         AlterTableOperation::RenameTable { .. } => {
             Err(Error::new(SqlState::SYNTAX_ERROR, "RENAME TO stands alone in ALTER TABLE"))
@@ -340,9 +358,11 @@ fn change_type(
         return Err(Error::new(SqlState::DATATYPE_MISMATCH, message)
             .hint(format!("You might need to specify \"USING {name}::{}\".", ty.display(modifier))));
     }
-    let keys = context.catalog.tables.values().flat_map(|table| {
-        table.foreign_keys.iter().map(move |key| (table.oid, key))
-    });
+    let keys = context
+        .catalog
+        .tables
+        .values()
+        .flat_map(|table| table.foreign_keys.iter().map(move |key| (table.oid, key)));
     let involved = |(child, key): (Oid, &crate::catalog::ForeignKey)| {
         child == old.oid && key.columns.contains(&number)
             || key.parent == old.oid && key.parent_columns.contains(&number)
@@ -356,10 +376,8 @@ fn change_type(
     if let Some(default) = &column.default {
         let column = column.clone();
         context.bind_default(&column, default).map_err(|error| {
-            let message = format!(
-                "default for column \"{name}\" cannot be cast automatically to type {}",
-                ty.name()
-            );
+            let message =
+                format!("default for column \"{name}\" cannot be cast automatically to type {}", ty.name());
             Error::new(SqlState::DATATYPE_MISMATCH, message).detail(error.to_string())
         })?;
     }
@@ -379,9 +397,9 @@ fn change_type(
 }
 
 fn rename_column(context: &mut DdlContext<'_>, old: &Arc<Table>, from: &str, to: &str) -> Result<Arc<Table>> {
-    let position = old.find_column(from).ok_or_else(|| {
-        Error::new(SqlState::UNDEFINED_COLUMN, format!("column \"{from}\" does not exist"))
-    })?;
+    let position = old
+        .find_column(from)
+        .ok_or_else(|| Error::new(SqlState::UNDEFINED_COLUMN, format!("column \"{from}\" does not exist")))?;
     column::check_name(to)?;
     if old.find_column(to).is_some() {
         return Err(column_exists(to, &old.name));
@@ -451,7 +469,12 @@ fn drop_primary(
     context.put_table(new)
 }
 
-fn rename_constraint(context: &mut DdlContext<'_>, old: &Arc<Table>, from: &str, to: &str) -> Result<Arc<Table>> {
+fn rename_constraint(
+    context: &mut DdlContext<'_>,
+    old: &Arc<Table>,
+    from: &str,
+    to: &str,
+) -> Result<Arc<Table>> {
     let mut table = Table::clone(old);
     if names::has_constraint(&table, to) {
         let message = format!("constraint \"{to}\" for relation \"{}\" already exists", table.name);
@@ -462,7 +485,9 @@ fn rename_constraint(context: &mut DdlContext<'_>, old: &Arc<Table>, from: &str,
         .iter_mut()
         .map(|check| &mut check.name)
         .chain(table.foreign_keys.iter_mut().map(|key| &mut key.name))
-        .chain(table.indexes.iter_mut().filter(|index| index.constraint.is_some()).map(|index| &mut index.name));
+        .chain(
+            table.indexes.iter_mut().filter(|index| index.constraint.is_some()).map(|index| &mut index.name),
+        );
     match { names }.find(|name| *name == from) {
         Some(name) => to.clone_into(name),
         None => {
@@ -558,14 +583,19 @@ pub(super) fn index(
 }
 
 /// The role that OWNER TO names.
-pub(super) fn owner(context: &DdlContext<'_>, owner: &ast::Owner) -> Result<Oid> {
+fn owner(context: &DdlContext<'_>, owner: &ast::Owner) -> Result<Oid> {
     let name = match owner {
         ast::Owner::Ident(ident) => identifier(ident)?,
         ast::Owner::CurrentRole | ast::Owner::CurrentUser | ast::Owner::SessionUser => {
             context.session.user.clone()
         }
     };
-    let owner = context.find_role(&name)?.oid;
+    owner_named(context, &name)
+}
+
+/// The role that shall own something.
+pub(super) fn owner_named(context: &DdlContext<'_>, name: &str) -> Result<Oid> {
+    let owner = context.find_role(name)?.oid;
     let role = context.role()?;
     if !role.superuser && role.oid != owner {
         let message = format!("must be member of role \"{name}\"");

@@ -1,8 +1,8 @@
 //! ANALYZE.
 use super::DdlContext;
+use crate::bind::utility::Maintenance;
 use crate::{Error, Result};
-use sqlparser::ast;
-pub(super) fn analyze(context: &mut DdlContext<'_>, statement: &ast::Analyze) -> Result<&'static str> {
+pub(super) fn analyze(context: &mut DdlContext<'_>, statement: &Maintenance) -> Result<()> {
     let _ = (context, statement);
     Err(Error::unsupported("ANALYZE"))
 }

@@ -172,9 +172,10 @@ fn load(
 
 fn put_long(context: &DdlContext<'_>, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
     match context.transaction.borrow_mut().put(tree, key, value) {
-        Err(gannet_store::Error::Invalid(message)) => {
-            Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, format!("an index entry is too long: {message}")))
-        }
+        Err(gannet_store::Error::Invalid(message)) => Err(Error::new(
+            SqlState::PROGRAM_LIMIT_EXCEEDED,
+            format!("an index entry is too long: {message}"),
+        )),
         other => Ok(other?),
     }
 }
@@ -184,10 +185,8 @@ fn duplicate(context: &DdlContext<'_>, table: &Table, index: usize, row: &[Value
     let index = &table.indexes[index];
     let columns: Vec<usize> =
         index.columns.iter().filter_map(|column| table.position(column.column)).collect();
-    let error = Error::new(
-        SqlState::UNIQUE_VIOLATION,
-        format!("could not create unique index \"{}\"", index.name),
-    );
+    let error =
+        Error::new(SqlState::UNIQUE_VIOLATION, format!("could not create unique index \"{}\"", index.name));
     let names: Vec<&str> = columns.iter().map(|&position| table.columns[position].name.as_str()).collect();
     let values: Vec<String> = columns
         .iter()

@@ -3,6 +3,7 @@
 use super::constraint::Spec;
 use super::sequence;
 use super::{DdlContext, names, text};
+use crate::bind::utility::SequenceOptions;
 use crate::bind::{self, identifier};
 use crate::catalog::{Column, ColumnNumber};
 use crate::logical::Scalar;
@@ -22,7 +23,7 @@ pub(super) struct ColumnSpec {
     /// The default, as text.
     pub(super) default: Option<String>,
     /// A sequence of its own gives the default: serial and identity columns.
-    pub(super) sequence: Option<sequence::Options>,
+    pub(super) sequence: Option<SequenceOptions>,
     /// An identity column.
     pub(super) identity: bool,
     /// Constraints written beside the column.
@@ -56,7 +57,7 @@ impl ColumnSpec {
         if !ty.is_storable() {
             return Err(not_storable(&name, ty));
         }
-        let sequence = serial.map(|ty| sequence::Options { ty: Some(ty), ..sequence::Options::default() });
+        let sequence = serial.map(|ty| SequenceOptions { ty: Some(ty), ..SequenceOptions::default() });
         let mut spec = ColumnSpec {
             name,
             ty,
@@ -157,7 +158,8 @@ impl ColumnSpec {
 
     /// Strings are compared bytewise, which is what these collations mean.
     fn collation(&self, collation: &ast::ObjectName) -> Result<()> {
-        let last = collation.0.last().and_then(ast::ObjectNamePart::as_ident).map(|ident| ident.value.as_str());
+        let last =
+            collation.0.last().and_then(ast::ObjectNamePart::as_ident).map(|ident| ident.value.as_str());
         if !matches!(self.ty, Type::Text | Type::Varchar | Type::Bpchar | Type::Name) {
             return Err(Error::new(
                 SqlState::DATATYPE_MISMATCH,
@@ -194,7 +196,7 @@ impl ColumnSpec {
             let message = "identity column type must be smallint, integer, or bigint";
             return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));
         }
-        let mut sequence = sequence::Options::of_ast(None, options.unwrap_or_default(), None)?;
+        let mut sequence = sequence::options_of_ast(options.unwrap_or_default())?;
         sequence.ty = Some(self.ty);
         self.sequence = Some(sequence);
         self.identity = true;

@@ -61,11 +61,19 @@ impl Spec {
     }
 
     /// Of a column's definition: `column` is its name, `name` that of the constraint.
-    pub(super) fn of_primary(key: &ast::PrimaryKeyConstraint, column: &str, name: Option<&ast::Ident>) -> Result<Self> {
+    pub(super) fn of_primary(
+        key: &ast::PrimaryKeyConstraint,
+        column: &str,
+        name: Option<&ast::Ident>,
+    ) -> Result<Self> {
         primary(key, Some((column, name)))
     }
 
-    pub(super) fn of_unique(key: &ast::UniqueConstraint, column: &str, name: Option<&ast::Ident>) -> Result<Self> {
+    pub(super) fn of_unique(
+        key: &ast::UniqueConstraint,
+        column: &str,
+        name: Option<&ast::Ident>,
+    ) -> Result<Self> {
         unique(key, Some((column, name)))
     }
 
@@ -237,22 +245,26 @@ fn plain_column(column: &ast::IndexColumn) -> Result<String> {
 pub(super) fn add_to_new(context: &mut DdlContext<'_>, table: &mut Table, spec: &Spec) -> Result<()> {
     match spec {
         Spec::Key { name, columns, primary } => {
-            let Some(index) = key_index(context, table, name.as_deref(), columns, *primary)? else { return Ok(()) };
+            let Some(index) = key_index(context, table, name.as_deref(), columns, *primary)? else {
+                return Ok(());
+            };
             if *primary {
                 make_primary(table, &index);
             }
             table.indexes.push(index);
             Ok(())
         }
-        Spec::Check { name, expression } => {
-            add_check(context, table, name.as_deref(), expression)
-        }
+        Spec::Check { name, expression } => add_check(context, table, name.as_deref(), expression),
         Spec::Foreign { .. } => add_foreign_key(context, table, spec).map(drop),
     }
 }
 
 /// Adds a constraint to a table that is there: its rows are looked at, or written anew. Gives the table as it is then.
-pub(super) fn add_to_existing(context: &mut DdlContext<'_>, old: &Arc<Table>, spec: &Spec) -> Result<Arc<Table>> {
+pub(super) fn add_to_existing(
+    context: &mut DdlContext<'_>,
+    old: &Arc<Table>,
+    spec: &Spec,
+) -> Result<Arc<Table>> {
     let mut table = Table::clone(old);
     match spec {
         Spec::Key { name, columns, primary } => {
@@ -369,7 +381,12 @@ fn constraint_exists(table: &Table, name: &str) -> Error {
     )
 }
 
-fn add_check(context: &DdlContext<'_>, table: &mut Table, name: Option<&str>, expression: &str) -> Result<()> {
+fn add_check(
+    context: &DdlContext<'_>,
+    table: &mut Table,
+    name: Option<&str>,
+    expression: &str,
+) -> Result<()> {
     context.check_condition(table, expression)?;
     let mentioned = text::columns_mentioned(table, expression)?;
     let columns: Vec<&str> =
@@ -384,7 +401,11 @@ fn add_check(context: &DdlContext<'_>, table: &mut Table, name: Option<&str>, ex
 }
 
 /// Adds a foreign key, and the table to those that refer to the parent; gives the parent if it is another table.
-fn add_foreign_key(context: &mut DdlContext<'_>, table: &mut Table, spec: &Spec) -> Result<Option<Arc<Table>>> {
+fn add_foreign_key(
+    context: &mut DdlContext<'_>,
+    table: &mut Table,
+    spec: &Spec,
+) -> Result<Option<Arc<Table>>> {
     let Spec::Foreign { name, columns, parent, parent_columns, on_delete, on_update } = spec else {
         return Err(Error::internal("no foreign key"));
     };
@@ -510,7 +531,10 @@ fn parent_key(parent: &Table, columns: &[String], count: usize) -> Result<(Vec<C
     let index = index.ok_or_else(|| {
         Error::new(
             SqlState::INVALID_FOREIGN_KEY,
-            format!("there is no unique constraint matching given keys for referenced table \"{}\"", parent.name),
+            format!(
+                "there is no unique constraint matching given keys for referenced table \"{}\"",
+                parent.name
+            ),
         )
     })?;
     Ok((numbers, index.oid))

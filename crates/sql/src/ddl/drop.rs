@@ -1,6 +1,6 @@
 //! DROP, and what else has to go when something goes.
 
-use super::{DdlContext, build, no_schema, not_a, role, sequence};
+use super::{DdlContext, build, no_schema, not_a, sequence};
 use crate::catalog::{ColumnNumber, Index, Oid, Relation, Sequence, Table, storage};
 use crate::{Error, Result, SqlState};
 use sqlparser::ast::{self, ObjectType};
@@ -17,7 +17,8 @@ pub(super) fn drop_objects(
         ObjectType::Table => tables(context, names, if_exists, cascade),
         ObjectType::Index => indexes(context, names, if_exists, cascade),
         ObjectType::Sequence => sequences(context, names, if_exists, cascade),
-        ObjectType::Role | ObjectType::User => role::drop_roles(context, names, if_exists),
+        // Those are statements of their own.
+        ObjectType::Role | ObjectType::User => Err(Error::internal("DROP ROLE as a definition")),
         ObjectType::View | ObjectType::MaterializedView => {
             let what = if kind == ObjectType::View { "view" } else { "materialized view" };
             for name in names {
@@ -170,7 +171,9 @@ impl Dependents {
                 SqlState::SUCCESSFUL_COMPLETION,
                 format!("drop cascades to {} other objects", names.len()),
             )
-            .detail(names.iter().map(|name| format!("drop cascades to {name}")).collect::<Vec<_>>().join("\n")),
+            .detail(
+                names.iter().map(|name| format!("drop cascades to {name}")).collect::<Vec<_>>().join("\n"),
+            ),
         };
         context.session.notice(crate::Notice { severity: "NOTICE", error: notice });
         for (dependent, _) in self.0 {

@@ -120,7 +120,8 @@ fn index_columns(table: &Table, columns: &[ast::IndexColumn]) -> Result<Vec<Inde
         ));
     }
     let mut result: Vec<IndexColumn> = Vec::with_capacity(columns.len());
-    for ast::IndexColumn { column: ast::OrderByExpr { expr, options, with_fill }, operator_class } in columns {
+    for ast::IndexColumn { column: ast::OrderByExpr { expr, options, with_fill }, operator_class } in columns
+    {
         if operator_class.is_some() {
             return Err(Error::unsupported("an operator class"));
         }

@@ -41,6 +41,8 @@ mod text;
 mod truncate;
 mod validate;
 
+use crate::bind::utility::{CopyRelation, Maintenance, Utility};
+use crate::bind::{Kind, Parsed};
 use crate::catalog::{self, Catalog, Numbers, Oid, Relation, Role, Sequence, Table, storage};
 use crate::session::{CommandTag, Notice, PlannerSettings, SessionState};
 use crate::{Error, Result, SqlState};
@@ -73,23 +75,29 @@ impl std::fmt::Debug for DdlContext<'_> {
 }
 
 /// Whether [`execute`] runs a statement (or says why it does not).
-pub fn is_ddl(statement: &Statement) -> bool {
-    matches!(
-        statement,
-        Statement::Analyze(_)
-            | Statement::Truncate(_)
-            | Statement::CreateTable(_)
-            | Statement::CreateIndex(_)
-            | Statement::CreateRole(_)
-            | Statement::CreateSequence { .. }
-            | Statement::AlterTable(_)
-            | Statement::AlterIndex { .. }
-            | Statement::AlterRole { .. }
-            | Statement::Drop { .. }
-            | Statement::Grant(_)
-            | Statement::Revoke(_)
-            | Statement::Comment { .. }
-    ) || refused(statement).is_some()
+pub fn is_ddl(parsed: &Parsed) -> bool {
+    match &parsed.kind {
+        Kind::Sql(statement) => {
+            matches!(
+                **statement,
+                Statement::Truncate(_)
+                    | Statement::CreateTable(_)
+                    | Statement::CreateIndex(_)
+                    | Statement::AlterTable(_)
+                    | Statement::AlterIndex { .. }
+                    | Statement::Drop { .. }
+            ) || refused(statement).is_some()
+        }
+        Kind::Utility(utility) => matches!(
+            **utility,
+            Utility::Analyze(_)
+                | Utility::CreateRole { .. }
+                | Utility::AlterRole { .. }
+                | Utility::DropRole { .. }
+                | Utility::CreateSequence { .. }
+                | Utility::AlterSequence { .. }
+        ),
+    }
 }
 
 /// The name of a definition statement that is not implemented.
@@ -140,8 +148,9 @@ fn refused(statement: &Statement) -> Option<&'static str> {
         Statement::DropDomain(_) => "DROP DOMAIN",
         Statement::CreateType { .. } => "CREATE TYPE",
         Statement::DropSecret { .. } => "DROP SECRET",
-        Statement::CreateUser(_) => "CREATE USER with these options",
-        Statement::AlterUser(_) => "ALTER USER with these options",
+        Statement::Grant(_) => "GRANT",
+        Statement::Revoke(_) => "REVOKE",
+        Statement::Comment { .. } => "COMMENT",
         Statement::RenameTable(_) => "RENAME TABLE",
         Statement::Deny(_) => "DENY",
         _ => return None,
@@ -149,16 +158,40 @@ fn refused(statement: &Statement) -> Option<&'static str> {
 }
 
 /// Runs a definition statement.
-pub fn execute(context: &mut DdlContext<'_>, statement: &Statement) -> Result<CommandTag> {
+pub fn execute(context: &mut DdlContext<'_>, parsed: &Parsed) -> Result<CommandTag> {
     let before = Arc::clone(context.catalog);
-    let result = dispatch(context, statement);
+    let result = match &parsed.kind {
+        Kind::Sql(statement) => definition(context, statement),
+        Kind::Utility(utility) => self::utility(context, utility),
+    };
     if result.is_err() {
         *context.catalog = before;
     }
     result.map(|command| CommandTag { command, rows: None })
 }
 
-fn dispatch(context: &mut DdlContext<'_>, statement: &Statement) -> Result<&'static str> {
+/// Brings what ANALYZE finds out about tables up to date: ANALYZE, and VACUUM with it.
+pub fn analyze(context: &mut DdlContext<'_>, maintenance: &Maintenance) -> Result<()> {
+    analyze::analyze(context, maintenance)
+}
+
+fn utility(context: &mut DdlContext<'_>, utility: &Utility) -> Result<&'static str> {
+    match utility {
+        Utility::Analyze(maintenance) => analyze(context, maintenance).map(|()| "ANALYZE"),
+        Utility::CreateSequence { name, if_not_exists, options } => {
+            sequence::create(context, name, *if_not_exists, options)
+        }
+        Utility::AlterSequence { name, if_exists, action } => {
+            sequence::alter(context, name, *if_exists, action)
+        }
+        Utility::CreateRole { name, options } => role::create(context, name, options),
+        Utility::AlterRole { name, options } => role::alter(context, name, options),
+        Utility::DropRole { names, if_exists } => role::drop_roles(context, names, *if_exists),
+        other => Err(Error::internal(format!("no definition statement: {other:?}"))),
+    }
+}
+
+fn definition(context: &mut DdlContext<'_>, statement: &Statement) -> Result<&'static str> {
     if let Some(name) = refused(statement) {
         return Err(Error::unsupported(name));
     }
@@ -168,40 +201,20 @@ fn dispatch(context: &mut DdlContext<'_>, statement: &Statement) -> Result<&'sta
         Statement::AlterTable(alter) => alter::table(context, alter),
         Statement::AlterIndex { name, operation } => alter::index(context, name, operation),
         Statement::Truncate(truncate) => truncate::truncate(context, truncate),
-        Statement::Analyze(analyze) => analyze::analyze(context, analyze),
-        Statement::CreateSequence { temporary, if_not_exists, name, data_type, sequence_options, owned_by } => {
-            if *temporary {
-                return Err(Error::unsupported("CREATE TEMPORARY SEQUENCE"));
-            }
-            let options = sequence::Options::of_ast(data_type.as_ref(), sequence_options, owned_by.as_ref())?;
-            sequence::create(context, name, *if_not_exists, &options)
-        }
-        Statement::CreateRole(create) => role::create(context, create),
-        Statement::AlterRole { name, operation } => role::alter(context, name, operation),
-        Statement::Drop {
-            object_type,
-            if_exists,
-            names,
-            cascade,
-            restrict: _,
-            purge,
-            temporary,
-            table,
-        } => {
+        Statement::Drop { object_type, if_exists, names, cascade, restrict: _, purge, temporary, table } => {
             if *purge || *temporary || table.is_some() {
                 return Err(Error::unsupported("DROP with PURGE, TEMPORARY or ON"));
             }
             drop::drop_objects(context, *object_type, names, *if_exists, *cascade)
         }
-        Statement::Grant(_) => Err(Error::unsupported("GRANT")
-            .hint("A table is accessible to its owner and to superusers.")),
-        Statement::Revoke(_) => Err(Error::unsupported("REVOKE")
-            .hint("A table is accessible to its owner and to superusers.")),
-        Statement::Comment { object_type, object_name: _, comment: _, if_exists: _ } => {
-            Err(Error::unsupported(format!("COMMENT ON {object_type}")))
-        }
         other => Err(Error::internal(format!("no definition statement: {other}"))),
     }
+}
+
+/// A name of a utility statement, as syntax trees have it.
+fn object_name(relation: &CopyRelation) -> ast::ObjectName {
+    let part = |name: &String| ast::ObjectNamePart::Identifier(ast::Ident::with_quote('"', name));
+    ast::ObjectName(relation.schema.iter().chain([&relation.name]).map(part).collect())
 }
 
 impl DdlContext<'_> {
@@ -345,9 +358,7 @@ impl DdlContext<'_> {
 
     fn find_role(&self, name: &str) -> Result<&Arc<Role>> {
         let found = self.catalog.roles.values().find(|role| role.name == name);
-        found.ok_or_else(|| {
-            Error::new(SqlState::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist"))
-        })
+        found.ok_or_else(|| Error::new(SqlState::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist")))
     }
 
     fn check_owner(&self, owner: Oid, what: &str, name: &str) -> Result<()> {
@@ -376,7 +387,9 @@ fn not_a(name: &str, what: &str) -> Error {
 fn storage_parameters(context: &DdlContext<'_>, options: &[ast::SqlOption]) -> Result<()> {
     for option in options {
         let name = match option {
-            ast::SqlOption::KeyValue { key, value: _ } | ast::SqlOption::Ident(key) => crate::bind::identifier(key)?,
+            ast::SqlOption::KeyValue { key, value: _ } | ast::SqlOption::Ident(key) => {
+                crate::bind::identifier(key)?
+            }
             other => return Err(Error::unsupported(format!("the storage parameter {other}"))),
         };
         storage_parameter(context, &name)?;
@@ -385,11 +398,12 @@ fn storage_parameters(context: &DdlContext<'_>, options: &[ast::SqlOption]) -> R
 }
 
 fn storage_parameter(context: &DdlContext<'_>, name: &str) -> Result<()> {
-    let known = matches!(name, "fillfactor" | "parallel_workers" | "deduplicate_items" | "user_catalog_table")
-        || name.starts_with("autovacuum_")
-        || name.starts_with("toast.")
-        || name.starts_with("toast_")
-        || name.starts_with("vacuum_");
+    let known =
+        matches!(name, "fillfactor" | "parallel_workers" | "deduplicate_items" | "user_catalog_table")
+            || name.starts_with("autovacuum_")
+            || name.starts_with("toast.")
+            || name.starts_with("toast_")
+            || name.starts_with("vacuum_");
     if !known {
         let message = format!("unrecognized parameter \"{name}\"");
         return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));

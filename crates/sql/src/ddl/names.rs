@@ -52,7 +52,8 @@ pub(super) fn has_constraint(table: &Table, name: &str) -> bool {
 /// Whether an index of `table`, which is not in the catalog as it is now, or any relation has the name.
 fn is_relation(catalog: &Catalog, table: Option<&Table>, name: &str) -> bool {
     catalog.names.contains_key(name)
-        || table.is_some_and(|table| table.name == name || table.indexes.iter().any(|index| index.name == name))
+        || table
+            .is_some_and(|table| table.name == name || table.indexes.iter().any(|index| index.name == name))
 }
 
 /// The columns' part of a generated name.
@@ -74,8 +75,7 @@ fn columns_part(columns: &[&str]) -> String {
 pub(super) fn index(catalog: &Catalog, table: &Table, columns: &[&str], label: &str) -> String {
     let columns = if label == "pkey" { String::new() } else { columns_part(columns) };
     unused(&table.name, &columns, label, |name| {
-        is_relation(catalog, Some(table), name)
-            || label != "idx" && is_constraint(catalog, Some(table), name)
+        is_relation(catalog, Some(table), name) || label != "idx" && is_constraint(catalog, Some(table), name)
     })
 }
 

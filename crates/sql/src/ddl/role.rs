@@ -1,45 +1,10 @@
 //! CREATE, ALTER, DROP ROLE. A password is turned into its verifier at once; the clear text goes nowhere else.
 
 use super::{DdlContext, drop, scram};
-use crate::bind::identifier;
+use crate::bind::utility::RoleOptions;
 use crate::catalog::{Role, storage};
 use crate::{Error, Result, SqlState};
-use sqlparser::ast;
 use std::sync::Arc;
-
-/// Options as they were written.
-#[derive(Default)]
-pub(super) struct Options {
-    pub(super) login: Option<bool>,
-    pub(super) superuser: Option<bool>,
-    /// `Some(None)`: PASSWORD NULL.
-    pub(super) password: Option<Option<String>>,
-}
-
-impl Options {
-    fn password(&mut self, password: &ast::Password) -> Result<()> {
-        self.password = Some(match password {
-            ast::Password::NullPassword => None,
-            ast::Password::Password(ast::Expr::Value(value)) => match &value.value {
-                ast::Value::SingleQuotedString(text) | ast::Value::EscapedStringLiteral(text) => Some(text.clone()),
-                // Not repeated in the message: it may be a password all the same.
-                _ => return Err(Error::new(SqlState::SYNTAX_ERROR, "a password is a string constant")),
-            },
-            ast::Password::Password(_) => {
-                return Err(Error::new(SqlState::SYNTAX_ERROR, "a password is a string constant"));
-            }
-        });
-        Ok(())
-    }
-}
-
-/// Attributes that roles do not have here: as long as they are off, that is no difference.
-fn attribute(context: &DdlContext<'_>, name: &str, on: bool) {
-    if on {
-        let message = format!("{name} has no effect");
-        context.notice("NOTICE", SqlState::SUCCESSFUL_COMPLETION, message);
-    }
-}
 
 fn denied(what: &str) -> Error {
     Error::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("permission denied to {what}"))
@@ -80,62 +45,11 @@ fn verifier(context: &DdlContext<'_>, password: Option<&str>) -> Result<Option<S
 }
 
 /// CREATE ROLE
-pub(super) fn create(context: &mut DdlContext<'_>, statement: &ast::CreateRole) -> Result<&'static str> {
-    let ast::CreateRole {
-        names,
-        if_not_exists,
-        login,
-        inherit,
-        bypassrls,
-        password,
-        superuser,
-        create_db,
-        create_role,
-        replication,
-        connection_limit,
-        valid_until,
-        in_role,
-        in_group,
-        role,
-        user,
-        admin,
-        authorization_owner,
-    } = statement;
-    let members = [in_role, in_group, role, user, admin];
-    let refused = [
-        (connection_limit.is_some(), "CONNECTION LIMIT"),
-        (valid_until.is_some(), "VALID UNTIL"),
-        (members.iter().any(|list| !list.is_empty()), "membership of roles"),
-        (authorization_owner.is_some(), "AUTHORIZATION"),
-        (*if_not_exists, "CREATE ROLE IF NOT EXISTS"),
-    ];
-    if let Some((_, what)) = refused.iter().find(|(there, _)| *there) {
-        return Err(Error::unsupported(what));
-    }
-    attribute(context, "NOINHERIT", *inherit == Some(false));
-    attribute(context, "BYPASSRLS", *bypassrls == Some(true));
-    attribute(context, "CREATEDB", *create_db == Some(true));
-    attribute(context, "CREATEROLE", *create_role == Some(true));
-    attribute(context, "REPLICATION", *replication == Some(true));
-    let mut options = Options { login: *login, superuser: *superuser, password: None };
-    if let Some(password) = password {
-        options.password(password)?;
-    }
-    for name in names {
-        create_one(context, &role_name(context, name)?, &options)?;
-    }
-    Ok("CREATE ROLE")
-}
-
-fn role_name(context: &DdlContext<'_>, name: &ast::ObjectName) -> Result<String> {
-    match context.local_name(name)? {
-        (None, name) => Ok(name),
-        (Some(_), _) => Err(Error::new(SqlState::SYNTAX_ERROR, format!("\"{name}\" is no name of a role"))),
-    }
-}
-
-/// Creates a role.
-pub(super) fn create_one(context: &mut DdlContext<'_>, name: &str, options: &Options) -> Result<()> {
+pub(super) fn create(
+    context: &mut DdlContext<'_>,
+    name: &str,
+    options: &RoleOptions,
+) -> Result<&'static str> {
     check_superuser(context, "create role")?;
     check_role_name(name)?;
     let role = Role {
@@ -148,7 +62,7 @@ pub(super) fn create_one(context: &mut DdlContext<'_>, name: &str, options: &Opt
     };
     let catalog = Arc::make_mut(context.catalog);
     storage::put_role(&mut context.transaction.borrow_mut(), catalog, role)?;
-    Ok(())
+    Ok("CREATE ROLE")
 }
 
 fn claim(context: &mut DdlContext<'_>, name: &str) -> Result<Role> {
@@ -159,27 +73,6 @@ fn claim(context: &mut DdlContext<'_>, name: &str) -> Result<Role> {
     role.map(|role| Role::clone(&role)).ok_or_else(missing)
 }
 
-/// ALTER ROLE
-pub(super) fn alter(
-    context: &mut DdlContext<'_>,
-    name: &ast::Ident,
-    operation: &ast::AlterRoleOperation,
-) -> Result<&'static str> {
-    const DONE: &str = "ALTER ROLE";
-    let name = alias(context, identifier(name)?);
-    match operation {
-        ast::AlterRoleOperation::RenameRole { role_name } => rename(context, &name, &identifier(role_name)?)?,
-        ast::AlterRoleOperation::WithOptions { options } => alter_options(context, &name, options)?,
-        ast::AlterRoleOperation::AddMember { .. } | ast::AlterRoleOperation::DropMember { .. } => {
-            return Err(Error::unsupported("membership of roles"));
-        }
-        ast::AlterRoleOperation::Set { .. } | ast::AlterRoleOperation::Reset { .. } => {
-            return Err(Error::unsupported("ALTER ROLE SET"));
-        }
-    }
-    Ok(DONE)
-}
-
 /// `current_user` and its kin stand for who is connected.
 fn alias(context: &DdlContext<'_>, name: String) -> String {
     match name.as_str() {
@@ -188,37 +81,11 @@ fn alias(context: &DdlContext<'_>, name: String) -> String {
     }
 }
 
-fn rename(context: &mut DdlContext<'_>, old: &str, new: &str) -> Result<()> {
-    check_superuser(context, "rename role")?;
-    check_role_name(new)?;
-    if old == context.session.user {
-        return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, "session user cannot be renamed"));
-    }
-    let mut role = claim(context, old)?;
-    role.name = new.to_owned();
-    let catalog = Arc::make_mut(context.catalog);
-    storage::put_role(&mut context.transaction.borrow_mut(), catalog, role)?;
-    Ok(())
-}
-
-fn alter_options(context: &mut DdlContext<'_>, name: &str, options: &[ast::RoleOption]) -> Result<()> {
-    let mut changes = Options::default();
-    for option in options {
-        match option {
-            ast::RoleOption::Login(on) => changes.login = Some(*on),
-            ast::RoleOption::SuperUser(on) => changes.superuser = Some(*on),
-            ast::RoleOption::Password(password) => changes.password(password)?,
-            ast::RoleOption::BypassRLS(on) => attribute(context, "BYPASSRLS", *on),
-            ast::RoleOption::CreateDB(on) => attribute(context, "CREATEDB", *on),
-            ast::RoleOption::CreateRole(on) => attribute(context, "CREATEROLE", *on),
-            ast::RoleOption::Inherit(on) => attribute(context, "NOINHERIT", !*on),
-            ast::RoleOption::Replication(on) => attribute(context, "REPLICATION", *on),
-            ast::RoleOption::ConnectionLimit(_) => return Err(Error::unsupported("CONNECTION LIMIT")),
-            ast::RoleOption::ValidUntil(_) => return Err(Error::unsupported("VALID UNTIL")),
-        }
-    }
+/// ALTER ROLE
+pub(super) fn alter(context: &mut DdlContext<'_>, name: &str, changes: &RoleOptions) -> Result<&'static str> {
+    let name = &alias(context, name.to_owned());
     let only_password = changes.login.is_none() && changes.superuser.is_none();
-    let own = name == context.session.user;
+    let own = *name == context.session.user;
     if !(context.role()?.superuser || own && only_password) {
         return Err(Error::new(SqlState::INSUFFICIENT_PRIVILEGE, "permission denied"));
     }
@@ -234,28 +101,27 @@ fn alter_options(context: &mut DdlContext<'_>, name: &str, options: &[ast::RoleO
     }
     let catalog = Arc::make_mut(context.catalog);
     storage::put_role(&mut context.transaction.borrow_mut(), catalog, role)?;
-    Ok(())
+    Ok("ALTER ROLE")
 }
 
 /// DROP ROLE
 pub(super) fn drop_roles(
     context: &mut DdlContext<'_>,
-    names: &[ast::ObjectName],
+    names: &[String],
     if_exists: bool,
 ) -> Result<&'static str> {
     check_superuser(context, "drop role")?;
     for name in names {
-        let name = role_name(context, name)?;
-        if context.find_role(&name).is_err() {
-            drop::missing(context, if_exists, SqlState::UNDEFINED_OBJECT, "role", &name)?;
+        if context.find_role(name).is_err() {
+            drop::missing(context, if_exists, SqlState::UNDEFINED_OBJECT, "role", name)?;
             continue;
         }
-        if name == context.session.user {
+        if *name == context.session.user {
             return Err(Error::new(SqlState::OBJECT_IN_USE, "current user cannot be dropped"));
         }
-        let role = claim(context, &name)?;
+        let role = claim(context, name)?;
         if role.oid == crate::catalog::BOOTSTRAP_ROLE {
-            return Err(depends(&name, "it is required by the database system"));
+            return Err(depends(name, "it is required by the database system"));
         }
         let owned = context.catalog.tables.values().filter(|table| table.owner == role.oid);
         let owned = owned.map(|table| format!("owner of table {}", table.name));
@@ -263,7 +129,7 @@ pub(super) fn drop_roles(
         let sequences = sequences.map(|sequence| format!("owner of sequence {}", sequence.name));
         let lines: Vec<String> = owned.chain(sequences).collect();
         if !lines.is_empty() {
-            return Err(depends(&name, "some objects depend on it").detail(lines.join("\n")));
+            return Err(depends(name, "some objects depend on it").detail(lines.join("\n")));
         }
         let catalog = Arc::make_mut(context.catalog);
         storage::remove_role(&mut context.transaction.borrow_mut(), catalog, role.oid)?;

@@ -3,13 +3,13 @@
 use super::DdlContext;
 use crate::bind::{self, Bound, Scope};
 use crate::catalog::{Catalog, Storage, Table};
-use crate::exec::{self, Batch, Context, Operator, Subplans};
+use crate::exec::{Batch, Environment, Running};
 use crate::logical::{ColumnId, ColumnInfo, Columns, Output, Planned, Query, Rel, Scalar};
+use crate::physical::Statement;
 use crate::plan::{self, Estimator};
 use crate::types::{NO_MODIFIER, Value};
 use crate::{Error, Result};
 use gannet_store::{Tree, View};
-use std::cell::RefCell;
 use std::sync::Arc;
 
 /// Estimates from what ANALYZE found; a table it has not seen is taken for a large one, as the statements here read all of it.
@@ -51,21 +51,13 @@ impl DdlContext<'_> {
     /// Runs a query over what is committed now and what this transaction has changed; gives at most `limit` rows.
     pub(super) fn query(&self, sql: &str, limit: usize) -> Result<Vec<Vec<Value>>> {
         let mut parsed = bind::parse(sql)?;
-        let Some(statement) = parsed.pop() else { return Ok(Vec::new()) };
-        let bound = bind::bind(&self.scope(self.catalog), &statement.statement, &[])?;
-        let mut run = Run::new(self, bound)?;
-        let mut rows = Vec::new();
-        while rows.len() < limit {
-            match run.next(self)? {
-                Some(row) => rows.push(row),
-                None => break,
-            }
-        }
-        Ok(rows)
+        let Some(parsed) = parsed.pop() else { return Ok(Vec::new()) };
+        let mut query = Prepared::new(self, bind::bind(&self.scope(self.catalog), &parsed, &[])?)?;
+        query.rows(self, limit)
     }
 
     /// An expression over no columns, to be computed as often as one likes.
-    pub(super) fn prepare(&self, scalar: Scalar, ty: crate::Type) -> Result<Run> {
+    pub(super) fn prepare(&self, scalar: Scalar, ty: crate::Type) -> Result<Prepared> {
         let mut columns = Columns::default();
         let info =
             ColumnInfo { name: "value".to_owned(), ty, modifier: NO_MODIFIER, origin: None, nullable: true };
@@ -74,7 +66,7 @@ impl DdlContext<'_> {
         let rel = Rel::Project { input: Box::new(one), columns: vec![(id, scalar)] };
         let output = vec![Output { column: id, name: "value".to_owned() }];
         let planned = Planned::Query(Query { rel, output });
-        Run::new(self, Bound { planned, columns, parameters: Vec::new() })
+        Prepared::new(self, Bound { planned, columns, parameters: Vec::new() })
     }
 
     /// The tree of a table or index.
@@ -92,78 +84,42 @@ impl DdlContext<'_> {
     }
 }
 
-/// A query that is running.
-pub(super) struct Run {
-    operator: Box<dyn Operator>,
+/// A query that can be run.
+pub(super) struct Prepared {
+    statement: Arc<Statement>,
     view: View,
     catalog: Arc<Catalog>,
-    slots: RefCell<Vec<Value>>,
-    subplans: Subplans,
-    profile: RefCell<Vec<exec::NodeProfile>>,
     batch: Batch,
-    next: usize,
 }
 
-impl Run {
+impl Prepared {
     fn new(ddl: &DdlContext<'_>, bound: Bound) -> Result<Self> {
         let catalog = Arc::clone(ddl.catalog);
-        let statement = plan::plan(bound, &catalog, ddl.planner, &Known(&catalog))?;
-        Ok(Run {
-            operator: exec::open(&statement.root)?,
-            view: ddl.latest_view(),
-            slots: RefCell::new(vec![Value::Null; statement.slots]),
-            subplans: Subplans::default(),
-            profile: RefCell::default(),
-            batch: Batch::new(),
-            next: 0,
-            catalog,
-        })
+        let statement = Arc::new(plan::plan(bound, &catalog, ddl.planner, &Known(&catalog))?);
+        Ok(Prepared { statement, view: ddl.latest_view(), catalog, batch: Batch::new() })
     }
 
-    /// The next row.
-    pub(super) fn next(&mut self, ddl: &DdlContext<'_>) -> Result<Option<Vec<Value>>> {
-        let Run { operator, view, catalog, slots, subplans, profile, batch, next } = self;
-        if *next >= batch.len() {
-            let context = context(ddl, catalog, view, slots, subplans, profile);
-            *next = 0;
-            if !operator.next(&context, exec::BATCH_ROWS, batch)? {
-                batch.reset(0);
-                return Ok(None);
-            }
+    /// Runs it; gives at most `limit` rows.
+    fn rows(&mut self, ddl: &DdlContext<'_>, limit: usize) -> Result<Vec<Vec<Value>>> {
+        let environment = Environment {
+            catalog: &self.catalog,
+            view: &self.view,
+            transaction: ddl.transaction,
+            session: ddl.session,
+            cancel: ddl.cancel,
+            work_bytes: u64::MAX,
+        };
+        let mut running = Running::new(Arc::clone(&self.statement), Vec::new(), false);
+        let mut rows = Vec::new();
+        while rows.len() < limit && running.next(&environment, limit - rows.len(), &mut self.batch)? {
+            rows.extend(self.batch.iter().map(<[Value]>::to_vec));
         }
-        *next += 1;
-        Ok(Some(batch.row_mut(*next - 1).iter_mut().map(std::mem::take).collect()))
+        Ok(rows)
     }
 
     /// The value of an expression, computed anew.
     pub(super) fn value(&mut self, ddl: &DdlContext<'_>) -> Result<Value> {
-        let Run { operator, view, catalog, slots, subplans, profile, batch, next } = self;
-        let context = context(ddl, catalog, view, slots, subplans, profile);
-        operator.rewind(&context)?;
-        batch.reset(0);
-        *next = 0;
-        let row = self.next(ddl)?.ok_or_else(|| Error::internal("an expression gave no row"))?;
+        let row = self.rows(ddl, 1)?.pop().ok_or_else(|| Error::internal("an expression gave no row"))?;
         row.into_iter().next().ok_or_else(|| Error::internal("an expression gave no value"))
-    }
-}
-
-fn context<'c>(
-    ddl: &'c DdlContext<'_>,
-    catalog: &'c Arc<Catalog>,
-    view: &'c View,
-    slots: &'c RefCell<Vec<Value>>,
-    subplans: &'c Subplans,
-    profile: &'c RefCell<Vec<exec::NodeProfile>>,
-) -> Context<'c> {
-    Context {
-        catalog,
-        view,
-        transaction: ddl.transaction,
-        session: ddl.session,
-        parameters: &[],
-        slots,
-        cancel: ddl.cancel,
-        subplans,
-        profile,
     }
 }

@@ -66,8 +66,11 @@ pub(super) fn verifier(password: &str) -> String {
 
 /// Whether a text is a verifier already.
 pub(super) fn is_verifier(text: &str) -> bool {
-    let Some((head, keys)) = text.strip_prefix(PREFIX).and_then(|rest| rest.split_once('$')) else { return false };
-    let (Some((iterations, salt)), Some((stored, server))) = (head.split_once(':'), keys.split_once(':')) else {
+    let Some((head, keys)) = text.strip_prefix(PREFIX).and_then(|rest| rest.split_once('$')) else {
+        return false;
+    };
+    let (Some((iterations, salt)), Some((stored, server))) = (head.split_once(':'), keys.split_once(':'))
+    else {
         return false;
     };
     iterations.parse::<u32>().is_ok_and(|n| n > 0)

@@ -1,59 +1,30 @@
 //! CREATE SEQUENCE, ALTER SEQUENCE. Where a sequence stands is kept by [`Numbers`](crate::catalog::Numbers).
 
-use super::{DdlContext, no_relation, not_a, text};
-use crate::bind;
+use super::{DdlContext, no_relation, not_a, object_name, text};
+use crate::bind::utility::{AlterSequence, CopyRelation, SequenceOptions as Options};
 use crate::catalog::{ColumnNumber, Oid, Relation, Sequence, Table};
 use crate::{Error, Result, SqlState, Type};
 use sqlparser::ast;
 use std::sync::Arc;
 
-/// Options as they were written. `Some(None)` stands for NO MINVALUE and its kin.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Options {
-    pub(super) ty: Option<Type>,
-    pub(super) increment: Option<i64>,
-    pub(super) minimum: Option<Option<i64>>,
-    pub(super) maximum: Option<Option<i64>>,
-    pub(super) start: Option<i64>,
-    /// RESTART, with a value or without.
-    pub(super) restart: Option<Option<i64>>,
-    pub(super) cache: Option<i64>,
-    pub(super) cycle: Option<bool>,
-    /// OWNED BY; `Some(None)`: NONE.
-    pub(super) owned_by: Option<Option<ast::ObjectName>>,
-}
-
-impl Options {
-    pub(super) fn of_ast(
-        data_type: Option<&ast::DataType>,
-        options: &[ast::SequenceOptions],
-        owned_by: Option<&ast::ObjectName>,
-    ) -> Result<Self> {
-        let mut result = Options {
-            ty: data_type.map(|ty| bind::bind_type(ty).map(|(ty, _)| ty)).transpose()?,
-            ..Options::default()
-        };
-        for option in options {
-            match option {
-                ast::SequenceOptions::IncrementBy(value, _) => set(&mut result.increment, number(value)?)?,
-                ast::SequenceOptions::MinValue(value) => {
-                    set(&mut result.minimum, value.as_ref().map(number).transpose()?)?;
-                }
-                ast::SequenceOptions::MaxValue(value) => {
-                    set(&mut result.maximum, value.as_ref().map(number).transpose()?)?;
-                }
-                ast::SequenceOptions::StartWith(value, _) => set(&mut result.start, number(value)?)?,
-                ast::SequenceOptions::Cache(value) => set(&mut result.cache, number(value)?)?,
-                ast::SequenceOptions::Cycle(no) => set(&mut result.cycle, !no)?,
+/// The options of an identity column, which come from the syntax tree.
+pub(super) fn options_of_ast(options: &[ast::SequenceOptions]) -> Result<Options> {
+    let mut result = Options::default();
+    for option in options {
+        match option {
+            ast::SequenceOptions::IncrementBy(value, _) => set(&mut result.increment, number(value)?)?,
+            ast::SequenceOptions::MinValue(value) => {
+                set(&mut result.minimum, value.as_ref().map(number).transpose()?)?;
             }
+            ast::SequenceOptions::MaxValue(value) => {
+                set(&mut result.maximum, value.as_ref().map(number).transpose()?)?;
+            }
+            ast::SequenceOptions::StartWith(value, _) => set(&mut result.start, number(value)?)?,
+            ast::SequenceOptions::Cache(value) => set(&mut result.cache, number(value)?)?,
+            ast::SequenceOptions::Cycle(no) => set(&mut result.cycle, !no)?,
         }
-        if let Some(owner) = owned_by {
-            let none = matches!(owner.0.as_slice(), [ast::ObjectNamePart::Identifier(ident)]
-                if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("none"));
-            result.owned_by = Some((!none).then(|| owner.clone()));
-        }
-        Ok(result)
     }
+    Ok(result)
 }
 
 /// Sets an option that may be given once.
@@ -179,7 +150,12 @@ fn check_within(what: &str, value: i64, sequence: &Sequence) -> Result<()> {
 }
 
 /// A new sequence, not yet stored.
-pub(super) fn define(context: &DdlContext<'_>, name: String, options: &Options, owner: Oid) -> Result<Sequence> {
+pub(super) fn define(
+    context: &DdlContext<'_>,
+    name: String,
+    options: &Options,
+    owner: Oid,
+) -> Result<Sequence> {
     let mut sequence = Sequence {
         oid: context.new_oid()?,
         name,
@@ -207,12 +183,12 @@ pub(super) fn define(context: &DdlContext<'_>, name: String, options: &Options, 
 /// CREATE SEQUENCE
 pub(super) fn create(
     context: &mut DdlContext<'_>,
-    name: &ast::ObjectName,
+    name: &CopyRelation,
     if_not_exists: bool,
     options: &Options,
 ) -> Result<&'static str> {
     const DONE: &str = "CREATE SEQUENCE";
-    let name = context.new_name(name)?;
+    let name = context.new_name(&object_name(name))?;
     if context.catalog.names.contains_key(&name) {
         let message = format!("relation \"{name}\" already exists");
         if if_not_exists {
@@ -231,21 +207,13 @@ pub(super) fn create(
 }
 
 /// The column that OWNED BY names.
-fn owning_column(context: &mut DdlContext<'_>, name: &ast::ObjectName) -> Result<(Oid, ColumnNumber)> {
-    let mut parts = name.0.clone();
-    let column = parts.pop();
-    if parts.is_empty() {
-        return Err(Error::new(SqlState::SYNTAX_ERROR, "invalid OWNED BY option")
-            .hint("Specify OWNED BY table.column or OWNED BY NONE."));
-    }
-    let column = match &column {
-        Some(ast::ObjectNamePart::Identifier(ident)) => bind::identifier(ident)?,
-        _ => return Err(Error::unsupported(format!("the name {name}"))),
-    };
-    let table: Option<Arc<Table>> = context.claim_named_table(&ast::ObjectName(parts), false)?;
+fn owning_column(
+    context: &mut DdlContext<'_>,
+    (table, column): &(CopyRelation, String),
+) -> Result<(Oid, ColumnNumber)> {
+    let table = context.claim_named_table(&object_name(table), false)?;
     let table = table.ok_or_else(|| Error::internal("a table that may be missing"))?;
-    let position =
-        table.find_column(&column).ok_or_else(|| super::column::no_column(&column, &table.name))?;
+    let position = table.find_column(column).ok_or_else(|| super::column::no_column(column, &table.name))?;
     Ok((table.oid, table.columns[position].number))
 }
 
@@ -271,8 +239,28 @@ pub(super) fn claim_named(
     Ok(Some(sequence))
 }
 
-/// ALTER SEQUENCE name options
+/// ALTER SEQUENCE
 pub(super) fn alter(
+    context: &mut DdlContext<'_>,
+    name: &CopyRelation,
+    if_exists: bool,
+    action: &AlterSequence,
+) -> Result<&'static str> {
+    let name = object_name(name);
+    match action {
+        AlterSequence::Options(options) => alter_options(context, &name, if_exists, options)?,
+        AlterSequence::Rename(new) => super::alter::rename_sequence(context, &name, if_exists, new)?,
+        AlterSequence::Owner(owner) => {
+            let owner = super::alter::owner_named(context, owner)?;
+            if let Some(sequence) = claim_named(context, &name, if_exists)? {
+                context.put_sequence(Sequence { owner, ..Sequence::clone(&sequence) })?;
+            }
+        }
+    }
+    Ok("ALTER SEQUENCE")
+}
+
+fn alter_options(
     context: &mut DdlContext<'_>,
     name: &ast::ObjectName,
     if_exists: bool,
@@ -284,10 +272,8 @@ pub(super) fn alter(
     if let Some(owner) = &options.owned_by {
         if sequence.identity {
             let message = "cannot change ownership of identity sequence";
-            return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message).detail(format!(
-                "Sequence \"{}\" is linked to a table.",
-                sequence.name
-            )));
+            return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+                .detail(format!("Sequence \"{}\" is linked to a table.", sequence.name)));
         }
         sequence.owned_by = match owner {
             Some(owner) => Some(owning_column(context, owner)?),
@@ -356,7 +342,11 @@ pub(super) fn users(context: &DdlContext<'_>, sequence: &str) -> Result<Vec<(Oid
 }
 
 /// Sequences that belong to a table, or to one of its columns.
-pub(super) fn owned(context: &DdlContext<'_>, table: Oid, column: Option<ColumnNumber>) -> Vec<Arc<Sequence>> {
+pub(super) fn owned(
+    context: &DdlContext<'_>,
+    table: Oid,
+    column: Option<ColumnNumber>,
+) -> Vec<Arc<Sequence>> {
     let belongs = |sequence: &&Arc<Sequence>| {
         sequence.owned_by.is_some_and(|(owner, number)| owner == table && column.is_none_or(|c| c == number))
     };

@@ -217,7 +217,8 @@ impl Merge {
     }
 
     fn new_on(file: &TempFile, runs: &[Run]) -> Result<Self> {
-        let readers = runs.iter().map(|run| file.reader(run.from, run.to)).collect::<gannet_store::Result<_>>()?;
+        let readers =
+            runs.iter().map(|run| file.reader(run.from, run.to)).collect::<gannet_store::Result<_>>()?;
         let mut merge = Merge { readers, heads: BinaryHeap::new(), current: None, _file: None };
         for run in 0..merge.readers.len() {
             let head = Head { key: Vec::new(), run, value: Vec::new() };
@@ -260,8 +261,7 @@ mod tests {
     #[test]
     fn more_entries_than_memory_come_back_in_order() {
         let folder = tempfile::tempdir().unwrap();
-        let options =
-            EngineOptions { memory: 8 << 20, temp_folder: Some(folder.path().to_owned()) };
+        let options = EngineOptions { memory: 8 << 20, temp_folder: Some(folder.path().to_owned()) };
         let engine = Engine::new(&options).unwrap();
         let mut sorter = Sorter::new(&engine).unwrap();
         let count = 60_000_u64;

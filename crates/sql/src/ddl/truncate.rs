@@ -7,7 +7,8 @@ use sqlparser::ast;
 use std::sync::Arc;
 
 pub(super) fn truncate(context: &mut DdlContext<'_>, statement: &ast::Truncate) -> Result<&'static str> {
-    let ast::Truncate { table_names, partitions, table: _, if_exists, identity, cascade, on_cluster } = statement;
+    let ast::Truncate { table_names, partitions, table: _, if_exists, identity, cascade, on_cluster } =
+        statement;
     if partitions.is_some() || *if_exists || on_cluster.is_some() {
         return Err(Error::unsupported("TRUNCATE with PARTITION, IF EXISTS or ON CLUSTER"));
     }
