@@ -3,8 +3,8 @@
 use crate::connection::Connection;
 use crate::message::Output;
 use gannet_sql::session::CopyFormat;
-use gannet_sql::types::text::{self, TextStyle};
 use gannet_sql::types::binary;
+use gannet_sql::types::text::{self, TextStyle};
 use gannet_sql::{Client, CommandTag, Error, Notice, OutputColumn, Result, SqlState, Type, Value};
 
 /// Bytes that are gathered before they are sent.

@@ -137,8 +137,11 @@ impl Connection {
 
     fn begin(&mut self, minor: u16, parameters: &[(String, String)]) -> Step<Connected> {
         let find = |name: &str| parameters.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str());
-        let unknown: Vec<&str> =
-            parameters.iter().map(|(name, _)| name.as_str()).filter(|name| name.starts_with("_pq_.")).collect();
+        let unknown: Vec<&str> = parameters
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .filter(|name| name.starts_with("_pq_."))
+            .collect();
         if minor > 0 || !unknown.is_empty() {
             self.out.begin(b'v').i32(0).i32(unknown.len() as i32);
             for name in unknown {
@@ -328,7 +331,8 @@ impl Connection {
 
     /// For COPY FROM STDIN: the next piece of data; false at its end.
     pub(crate) fn read_copy(&mut self, data: &mut Vec<u8>) -> Result<bool> {
-        let gone = || Error::new(SqlState("08006"), "unexpected EOF on client connection with an open transaction");
+        let gone =
+            || Error::new(SqlState("08006"), "unexpected EOF on client connection with an open transaction");
         loop {
             let (kind, body) = match self.read() {
                 Ok(Some((kind, body))) => (kind, body?),
@@ -374,7 +378,11 @@ fn start_settings(parameters: &[(String, String)]) -> Vec<(String, String)> {
                 while let Some(word) = words.next() {
                     let assignment = match word.as_str() {
                         "-c" => words.next().unwrap_or_default(),
-                        other => other.strip_prefix("-c").or_else(|| other.strip_prefix("--")).unwrap_or(other).to_owned(),
+                        other => other
+                            .strip_prefix("-c")
+                            .or_else(|| other.strip_prefix("--"))
+                            .unwrap_or(other)
+                            .to_owned(),
                     };
                     let (name, value) = assignment.split_once('=').unwrap_or((&assignment, ""));
                     settings.push((name.replace('-', "_"), value.to_owned()));
@@ -503,10 +511,8 @@ impl Connected {
         // Within a message there is no limit.
         connection.stream.set_read_timeout(None)?;
         if self.shared.is_stopping() {
-            let error = Error::new(
-                SqlState::ADMIN_SHUTDOWN,
-                "terminating connection due to administrator command",
-            );
+            let error =
+                Error::new(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command");
             return Err(connection.fatal(&error));
         }
         Ok(())
@@ -621,7 +627,11 @@ impl Connected {
         if formats.len() > 1 && formats.len() != values.len() {
             return Err(Error::new(
                 SqlState::PROTOCOL_VIOLATION,
-                format!("bind message has {} parameter formats but {} parameters", formats.len(), values.len()),
+                format!(
+                    "bind message has {} parameter formats but {} parameters",
+                    formats.len(),
+                    values.len()
+                ),
             ));
         }
         for format in formats.iter().chain(&results) {
@@ -647,7 +657,11 @@ impl Connected {
                     .and_then(|value| text::read(value, ty, -1, &self.session.state().style)),
             };
             parameters.push(read.map_err(|error| {
-                let name = if portal.is_empty() { "unnamed portal".to_owned() } else { format!("portal \"{portal}\"") };
+                let name = if portal.is_empty() {
+                    "unnamed portal".to_owned()
+                } else {
+                    format!("portal \"{portal}\"")
+                };
                 error.context(format!("{name} parameter ${}", index + 1))
             })?);
         }
@@ -671,8 +685,9 @@ impl Connected {
 fn parameter_type(oid: u32) -> Result<Type> {
     match oid {
         0 => Ok(Type::Unknown),
-        _ => Type::from_oid(oid)
-            .ok_or_else(|| Error::new(SqlState::UNDEFINED_OBJECT, format!("type with OID {oid} does not exist"))),
+        _ => Type::from_oid(oid).ok_or_else(|| {
+            Error::new(SqlState::UNDEFINED_OBJECT, format!("type with OID {oid} does not exist"))
+        }),
     }
 }
 

@@ -421,7 +421,10 @@ mod tests {
             parse_first(&body)
         };
         assert_eq!(first(SSL_REQUEST, b"").unwrap(), First::Ssl);
-        assert_eq!(first(CANCEL_REQUEST, &[0, 0, 0, 7, 0, 0, 0, 9]).unwrap(), First::Cancel { pid: 7, secret: 9 });
+        assert_eq!(
+            first(CANCEL_REQUEST, &[0, 0, 0, 7, 0, 0, 0, 9]).unwrap(),
+            First::Cancel { pid: 7, secret: 9 }
+        );
         let parameters = vec![("user".to_owned(), "me".to_owned())];
         assert_eq!(first(3 << 16, b"user\0me\0\0").unwrap(), First::Startup { minor: 0, parameters });
         assert!(first(2 << 16, b"").unwrap_err().to_string().contains("protocol 2.0"));

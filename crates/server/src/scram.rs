@@ -48,7 +48,13 @@ impl Verifier {
     pub(crate) fn made_up(secret: &[u8], name: &str) -> Self {
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
         let salt = hmac::sign(&key, name.as_bytes()).as_ref()[..16].to_vec();
-        Verifier { iterations: ITERATIONS, salt, stored_key: vec![0; 32], server_key: vec![0; 32], fake: true }
+        Verifier {
+            iterations: ITERATIONS,
+            salt,
+            stored_key: vec![0; 32],
+            server_key: vec![0; 32],
+            fake: true,
+        }
     }
 }
 
@@ -67,7 +73,11 @@ fn refused(why: &'static str) -> Error {
 }
 
 /// Answers the client's first message; gives the server's first one.
-pub(crate) fn begin(verifier: Verifier, first: &str, random: &[u8; NONCE_BYTES]) -> Result<(Exchange, String)> {
+pub(crate) fn begin(
+    verifier: Verifier,
+    first: &str,
+    random: &[u8; NONCE_BYTES],
+) -> Result<(Exchange, String)> {
     let mut parts = first.splitn(3, ',');
     let (binding, identity, bare) = (parts.next(), parts.next(), parts.next());
     let (Some(binding), Some(identity), Some(bare)) = (binding, identity, bare) else {
@@ -143,7 +153,13 @@ mod tests {
         let salt = BASE64.decode(attribute("s=")).unwrap();
         let mut salted = [0; 32];
         let iterations = attribute("i=").parse().unwrap();
-        ring::pbkdf2::derive(ring::pbkdf2::PBKDF2_HMAC_SHA256, iterations, &salt, password.as_bytes(), &mut salted);
+        ring::pbkdf2::derive(
+            ring::pbkdf2::PBKDF2_HMAC_SHA256,
+            iterations,
+            &salt,
+            password.as_bytes(),
+            &mut salted,
+        );
         let sign = |key: &[u8], text: &str| {
             hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text.as_bytes()).as_ref().to_vec()
         };
@@ -180,11 +196,14 @@ mod tests {
     #[test]
     fn malformed_messages_are_refused() {
         let first = |text: &str| begin(Verifier::parse(PENCIL).unwrap(), text, &[7; NONCE_BYTES]).is_err();
-        for text in ["", "n,,", "n,,n=", "p=tls-unique,,n=,r=a", "n,a=me,n=,r=a", "x,,n=,r=a", "n,,m=1,n=,r=a"] {
+        for text in
+            ["", "n,,", "n,,n=", "p=tls-unique,,n=,r=a", "n,a=me,n=,r=a", "x,,n=,r=a", "n,,m=1,n=,r=a"]
+        {
             assert!(first(text), "{text}");
         }
         for text in ["", "c=biws", "c=biws,r=wrong,p=AAAA", "c=biws,r=abc,p=!"] {
-            let (exchange, _) = begin(Verifier::parse(PENCIL).unwrap(), "n,,n=,r=abc", &[7; NONCE_BYTES]).unwrap();
+            let (exchange, _) =
+                begin(Verifier::parse(PENCIL).unwrap(), "n,,n=,r=abc", &[7; NONCE_BYTES]).unwrap();
             assert!(exchange.finish(text).is_err(), "{text}");
         }
         for text in ["", "md5abc", "SCRAM-SHA-256$x:AA==$AA==:AA=="] {

@@ -101,9 +101,9 @@ impl Shared {
     /// Bytes nobody can guess.
     pub(crate) fn random<const N: usize>(&self) -> gannet_sql::Result<[u8; N]> {
         let mut bytes = [0; N];
-        self.random
-            .fill(&mut bytes)
-            .map_err(|_| gannet_sql::Error::new(SqlState::INTERNAL_ERROR, "the system has no randomness to give"))?;
+        self.random.fill(&mut bytes).map_err(|_| {
+            gannet_sql::Error::new(SqlState::INTERNAL_ERROR, "the system has no randomness to give")
+        })?;
         Ok(bytes)
     }
 
@@ -160,7 +160,9 @@ impl Server {
         check(options)?;
         let random = SystemRandom::new();
         let mut made_up_secret = [0; 32];
-        random.fill(&mut made_up_secret).map_err(|_| Error::Setup("the system has no randomness to give".into()))?;
+        random
+            .fill(&mut made_up_secret)
+            .map_err(|_| Error::Setup("the system has no randomness to give".into()))?;
         let tls = options.tls.as_ref().map(|(certificate, key)| tls::load(certificate, key)).transpose()?;
         let databases = open_databases(engine, options)?;
         let shared = Arc::new(Shared {
@@ -264,7 +266,8 @@ impl Server {
         let mut result = Ok(());
         for (name, database) in std::mem::take(&mut *self.shared.databases.lock()) {
             if let Err(error) = database.close() {
-                let message = format!("database \"{name}\" was not closed ({left} connections left): {error}");
+                let message =
+                    format!("database \"{name}\" was not closed ({left} connections left): {error}");
                 result = Err(Error::Setup(message));
             }
         }
@@ -295,8 +298,7 @@ fn welcome(shared: &Arc<Shared>, socket: Socket, trusted: bool) {
     let mut connections = shared.connections.lock();
     if *connections >= shared.max_connections {
         drop(connections);
-        let error =
-            gannet_sql::Error::new(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already");
+        let error = gannet_sql::Error::new(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already");
         connection.out.report(b'E', "FATAL", &error);
         // It is not worth waiting for.
         let _ = connection.stream.write_all(connection.out.bytes());

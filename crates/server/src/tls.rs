@@ -16,8 +16,8 @@ pub(crate) fn load(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>> 
     if chain.is_empty() {
         return Err(bad(certificate, "there is no certificate in the file".into()));
     }
-    let private =
-        PrivateKeyDer::from_pem_file(key).map_err(|error| bad(key, format!("no private key can be read: {error}")))?;
+    let private = PrivateKeyDer::from_pem_file(key)
+        .map_err(|error| bad(key, format!("no private key can be read: {error}")))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

@@ -1,5 +1,7 @@
 //! Planning: from what a statement means to how it is run, by cost.
 
+pub mod explain;
+
 use crate::Result;
 use crate::bind::Bound;
 use crate::catalog::Catalog;

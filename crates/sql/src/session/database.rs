@@ -162,7 +162,10 @@ impl Database {
 
     /// The role that the owner of the file has.
     pub fn owner(&self) -> String {
-        self.catalog().roles.get(&BOOTSTRAP_ROLE).map_or_else(|| "gannet".to_owned(), |role| role.name.clone())
+        self.catalog()
+            .roles
+            .get(&BOOTSTRAP_ROLE)
+            .map_or_else(|| "gannet".to_owned(), |role| role.name.clone())
     }
 
     /// Begins a session of a role; 28000 when there is no such role, or it may not log in.
@@ -216,7 +219,7 @@ impl Database {
             )
         })?;
         let Shared { numbers, store, .. } = shared;
-        numbers.settle()?;
+        numbers.close()?;
         drop(numbers);
         let store = Arc::try_unwrap(store).map_err(|_| Error::internal("the store is still used"))?;
         Ok(store.close()?)

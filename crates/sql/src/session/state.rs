@@ -182,7 +182,8 @@ impl SessionState {
         let changes: Vec<Undo> = undo.drain(mark..).collect();
         for (place, change) in changes.iter().enumerate().rev() {
             // A later SET of the same setting outlasts a SET LOCAL before it.
-            let outlasted = || changes[place + 1..].iter().any(|later| later.index == change.index && !later.local);
+            let outlasted =
+                || changes[place + 1..].iter().any(|later| later.index == change.index && !later.local);
             if !committed || change.local && !outlasted() {
                 settings.restore(change.index, change.text.clone());
                 self.changed(&settings, change.index);
@@ -193,7 +194,8 @@ impl SessionState {
     /// All settings to their defaults.
     pub(super) fn reset_settings(&self) {
         for (index, definition) in DEFINITIONS.iter().enumerate() {
-            let transaction = index == Key::TransactionIsolation as usize || index == Key::TransactionReadOnly as usize;
+            let transaction =
+                index == Key::TransactionIsolation as usize || index == Key::TransactionReadOnly as usize;
             if definition.scope == settings::Scope::Session
                 && !transaction
                 && self.settings.borrow().text(index) != definition.default

@@ -85,7 +85,8 @@ impl Session {
         let private = open.as_ref().is_some_and(|open| open.private.is_some());
         let catalog = open.map_or_else(|| shared.catalog(), |open| open.catalog(&shared));
         self.state.set_catalog(&catalog);
-        let key = (!private).then(|| Key::new(&parsed.text, parameters, &self.state.settings(), &self.state.user));
+        let key =
+            (!private).then(|| Key::new(&parsed.text, parameters, &self.state.settings(), &self.state.user));
         if let Some(prepared) = key.as_ref().and_then(|key| shared.plans.get(key, catalog.version)) {
             return Ok(prepared);
         }
@@ -96,7 +97,12 @@ impl Session {
         Ok(prepared)
     }
 
-    fn plan_with(&self, parsed: &Arc<Parsed>, parameters: &[Type], catalog: Arc<Catalog>) -> Result<Prepared> {
+    fn plan_with(
+        &self,
+        parsed: &Arc<Parsed>,
+        parameters: &[Type],
+        catalog: Arc<Catalog>,
+    ) -> Result<Prepared> {
         let scope = Scope {
             catalog: &catalog,
             style: &self.state.style,
@@ -177,7 +183,11 @@ impl Session {
     }
 
     /// Starts a statement with the very plan it has: 40001 when definitions have changed since it was made.
-    pub(super) fn start_exactly(&mut self, prepared: &Arc<Prepared>, parameters: Vec<Value>) -> Result<Running> {
+    pub(super) fn start_exactly(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        parameters: Vec<Value>,
+    ) -> Result<Running> {
         let running = self.start(prepared, parameters, false)?;
         match &prepared.plan {
             Some(plan) if Arc::ptr_eq(&plan.statement, running.plan()) => Ok(running),
@@ -242,7 +252,7 @@ impl Session {
     }
 
     /// Runs a statement to its end and gives nobody its rows: EXPLAIN ANALYZE.
-    pub(super) fn exhaust(&self, running: &mut Running) -> Result<()> {
+    pub(super) fn exhaust(&mut self, running: &mut Running) -> Result<()> {
         while self.pull(running, BATCH_ROWS)? {}
         Ok(())
     }

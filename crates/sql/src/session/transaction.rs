@@ -86,7 +86,12 @@ impl Open {
     }
 
     /// Begins the store's transaction anew with another isolation: nothing has been done yet.
-    pub(super) fn set_isolation(&mut self, shared: &Shared, state: &SessionState, isolation: Isolation) -> Result<()> {
+    pub(super) fn set_isolation(
+        &mut self,
+        shared: &Shared,
+        state: &SessionState,
+        isolation: Isolation,
+    ) -> Result<()> {
         if isolation == self.isolation {
             return Ok(());
         }
@@ -165,7 +170,10 @@ impl Open {
                 if self.snapshot.is_some() {
                     return Err(Error::new(
                         SqlState::SERIALIZATION_FAILURE,
-                        format!("could not serialize access: the definition of table \"{}\" has changed", table.name),
+                        format!(
+                            "could not serialize access: the definition of table \"{}\" has changed",
+                            table.name
+                        ),
                     ));
                 }
                 current = false;
@@ -184,8 +192,7 @@ impl Open {
 
     pub(super) fn savepoint(&mut self, name: String, state: &SessionState) -> Result<()> {
         let savepoint = self.store()?.borrow_mut().savepoint();
-        let mark =
-            Mark { name, savepoint, private: self.private.clone(), settings: state.settings_mark() };
+        let mark = Mark { name, savepoint, private: self.private.clone(), settings: state.settings_mark() };
         self.savepoints.push(mark);
         Ok(())
     }

@@ -4,9 +4,10 @@ use super::client::{Client, CommandTag, Notice, OutputColumn};
 use super::settings::{self, DEFINITIONS, Key};
 use super::transaction::Open;
 use super::{Session, copy};
-use crate::bind::utility::{Discard, ExplainFormat, ExplainOptions, Isolation as Level, Maintenance, TransactionModes};
+use crate::bind::utility::{
+    Discard, ExplainFormat, ExplainOptions, Isolation as Level, Maintenance, TransactionModes,
+};
 use crate::bind::{Kind, Parsed, Utility};
-use crate::ddl;
 use crate::plan::explain;
 use crate::types::cast;
 use crate::{Error, Result, SqlState, Type, Value};
@@ -17,10 +18,9 @@ use std::sync::Arc;
 /// Whether a statement may be run in a failed transaction.
 pub(super) fn ends_transaction(parsed: &Parsed) -> bool {
     match &parsed.kind {
-        Kind::Utility(utility) => matches!(
-            **utility,
-            Utility::Commit { .. } | Utility::Rollback { .. } | Utility::RollbackTo(_)
-        ),
+        Kind::Utility(utility) => {
+            matches!(**utility, Utility::Commit { .. } | Utility::Rollback { .. } | Utility::RollbackTo(_))
+        }
         Kind::Sql(_) => false,
     }
 }
@@ -111,9 +111,12 @@ impl Session {
                 tag("CHECKPOINT")
             }
             Utility::Copy(statement) => copy::run(self, statement, client)?,
-            Utility::Analyze(_) | Utility::CreateRole { .. } | Utility::AlterRole { .. } | Utility::DropRole { .. } => {
-                self.define(parsed)?
-            }
+            Utility::Analyze(_)
+            | Utility::CreateRole { .. }
+            | Utility::AlterRole { .. }
+            | Utility::DropRole { .. }
+            | Utility::CreateSequence { .. }
+            | Utility::AlterSequence { .. } => self.define(parsed)?,
             Utility::Unsupported(name) => return Err(Error::unsupported(name)),
             Utility::Begin(_)
             | Utility::Commit { .. }
@@ -141,7 +144,8 @@ impl Session {
         Ok(Some(match utility {
             Utility::Begin(modes) => {
                 self.begin(*modes)?;
-                let start = parsed.text.trim_start().get(..5).is_some_and(|word| word.eq_ignore_ascii_case("start"));
+                let start =
+                    parsed.text.trim_start().get(..5).is_some_and(|word| word.eq_ignore_ascii_case("start"));
                 tag(if start { "START TRANSACTION" } else { "BEGIN" })
             }
             Utility::Commit { chain } => self.end_transaction(*chain, Self::commit_explicit)?,
@@ -319,7 +323,8 @@ impl Session {
                 Isolation::ReadCommitted => Level::ReadCommitted,
                 Isolation::RepeatableRead => Level::RepeatableRead,
             };
-            return self.set_modes(TransactionModes { isolation: Some(level), ..TransactionModes::default() });
+            return self
+                .set_modes(TransactionModes { isolation: Some(level), ..TransactionModes::default() });
         }
         self.state.change_setting(index, value, local)?;
         if index == Key::TransactionReadOnly as usize {
@@ -424,15 +429,28 @@ impl Session {
         self.utility(&parsed, &[], false, client).map(drop)
     }
 
-    fn arguments(&mut self, name: &str, prepared: &super::Prepared, arguments: &[ast::Expr]) -> Result<Vec<Value>> {
+    fn arguments(
+        &mut self,
+        name: &str,
+        prepared: &super::Prepared,
+        arguments: &[ast::Expr],
+    ) -> Result<Vec<Value>> {
         if arguments.len() != prepared.parameters.len() {
             return Err(Error::new(
                 SqlState::SYNTAX_ERROR,
                 format!("wrong number of parameters for prepared statement \"{name}\""),
             )
-            .detail(format!("Expected {} parameters but got {}.", prepared.parameters.len(), arguments.len())));
+            .detail(format!(
+                "Expected {} parameters but got {}.",
+                prepared.parameters.len(),
+                arguments.len()
+            )));
         }
-        arguments.iter().zip(&prepared.parameters).map(|(argument, ty)| self.constant(argument, *ty)).collect()
+        arguments
+            .iter()
+            .zip(&prepared.parameters)
+            .map(|(argument, ty)| self.constant(argument, *ty))
+            .collect()
     }
 
     /// The value of an expression without columns, as an assignment to `ty` gives it.
@@ -448,7 +466,11 @@ impl Session {
         if cast::context(from, ty).is_none_or(|context| context > cast::CastContext::Assignment) {
             return Err(Error::new(
                 SqlState::DATATYPE_MISMATCH,
-                format!("a parameter of type {} cannot be coerced to the expected type {}", from.name(), ty.name()),
+                format!(
+                    "a parameter of type {} cannot be coerced to the expected type {}",
+                    from.name(),
+                    ty.name()
+                ),
             ));
         }
         cast::cast(value, from, ty, crate::types::NO_MODIFIER, false, &self.state.style)
@@ -549,7 +571,12 @@ impl Session {
 }
 
 /// Gives rows that were computed here to the client.
-fn give(columns: &[OutputColumn], rows: &[Vec<Value>], session: &Session, client: &mut dyn Client) -> Result<()> {
+fn give(
+    columns: &[OutputColumn],
+    rows: &[Vec<Value>],
+    session: &Session,
+    client: &mut dyn Client,
+) -> Result<()> {
     client.columns(columns, &session.state.style)?;
     for row in rows {
         client.row(row, columns, &session.state.style)?;

@@ -3,7 +3,7 @@
 use super::create::create_trees;
 use super::{Database, FileLock, HeaderKeeper, RestartReport, take_lock, wal_folder};
 use crate::core::Core;
-use crate::engine::{Engine, OpenOptions};
+use crate::engine::{CreateOptions, Engine, OpenOptions};
 use crate::log::{Log, LogOptions, Recovery, RedoTable};
 use crate::meta::Meta;
 use crate::page;
@@ -72,6 +72,8 @@ impl Database {
         let folder = wal_folder(path);
         let file = disk.open(path, &gannet_io::OpenOptions::read_write().mode(options.mode))?;
         let (mut meta, lock) = lock_header(&**disk, &*file, path, &folder)?;
+        let created = CreateOptions { page_size: meta.page_size, segment_size: meta.segment_size };
+        created.check_memory(engine.budget().limit())?;
         engine.pool(meta.page_size)?;
         let log_options = log_options(engine, &meta, options);
         let log_room = engine.make_room(log_options.memory())?;

@@ -182,7 +182,10 @@ impl Reader {
     }
 
     /// The range of the next row in the buffer, without its line end.
-    fn next_line(&mut self, more: &mut dyn FnMut(&mut Vec<u8>) -> Result<bool>) -> Result<Option<Range<usize>>> {
+    fn next_line(
+        &mut self,
+        more: &mut dyn FnMut(&mut Vec<u8>) -> Result<bool>,
+    ) -> Result<Option<Range<usize>>> {
         if self.ended {
             return Ok(None);
         }
@@ -271,7 +274,12 @@ impl Reader {
     }
 
     /// A line ends as the first one did.
-    fn judge_line_end(&mut self, byte: u8, following: Option<u8>, at: usize) -> Result<Option<(usize, usize)>> {
+    fn judge_line_end(
+        &mut self,
+        byte: u8,
+        following: Option<u8>,
+        at: usize,
+    ) -> Result<Option<(usize, usize)>> {
         let found = match (byte, following) {
             (b'\r', Some(b'\n')) => LineEnd::Both,
             (b'\r', _) => LineEnd::Return,
@@ -389,15 +397,15 @@ fn unescape(raw: &[u8], out: &mut Vec<u8>) {
             b'v' => out.push(11),
             b'0'..=b'7' => {
                 let more = rest.iter().take(2).take_while(|b| (b'0'..=b'7').contains(b)).count();
-                let digits = rest[..more].iter().fold(u32::from(kind - b'0'), |n, b| n * 8 + u32::from(b - b'0'));
+                let digits =
+                    rest[..more].iter().fold(u32::from(kind - b'0'), |n, b| n * 8 + u32::from(b - b'0'));
                 out.push(digits as u8);
                 rest = &rest[more..];
             }
             b'x' if rest.first().is_some_and(u8::is_ascii_hexdigit) => {
                 let more = rest.iter().take(2).take_while(|b| b.is_ascii_hexdigit()).count();
-                let value = rest[..more]
-                    .iter()
-                    .fold(0u32, |n, &b| n * 16 + char::from(b).to_digit(16).unwrap_or(0));
+                let value =
+                    rest[..more].iter().fold(0u32, |n, &b| n * 16 + char::from(b).to_digit(16).unwrap_or(0));
                 out.push(value as u8);
                 rest = &rest[more..];
             }

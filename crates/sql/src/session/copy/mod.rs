@@ -36,7 +36,9 @@ pub(super) fn run(session: &mut Session, copy: &Copy, client: &mut dyn Client) -
     }
     session.ensure_transaction()?;
     let rows = match (&copy.target, copy.from) {
-        (CopyTarget::Table(relation, columns), true) => copy_in(session, relation, columns, &copy.options, client)?,
+        (CopyTarget::Table(relation, columns), true) => {
+            copy_in(session, relation, columns, &copy.options, client)?
+        }
         (CopyTarget::Query(_), true) => {
             return Err(Error::new(SqlState::SYNTAX_ERROR, "a query cannot be copied into"));
         }
@@ -212,13 +214,21 @@ fn columns_of(option: &CopyOption, columns: &[String]) -> Result<Vec<bool>> {
             }
             Ok(columns.iter().map(|column| names.contains(column)).collect())
         }
-        _ => Err(option_error(option, format!("argument to option \"{}\" must be a list of column names", option.name))),
+        _ => Err(option_error(
+            option,
+            format!("argument to option \"{}\" must be a list of column names", option.name),
+        )),
     }
 }
 
 // ---- COPY TO --------------------------------------------------------------------------------------------------------
 
-fn copy_out(session: &mut Session, query: &Parsed, options: &[CopyOption], client: &mut dyn Client) -> Result<u64> {
+fn copy_out(
+    session: &mut Session,
+    query: &Parsed,
+    options: &[CopyOption],
+    client: &mut dyn Client,
+) -> Result<u64> {
     let prepared = session.plan(&Arc::new(query.clone()), &[])?;
     let Some(columns) = prepared.columns.clone() else {
         return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, "COPY query must have a RETURNING clause"));
@@ -318,7 +328,6 @@ type Batch = Result<Vec<Vec<Value>>>;
 
 /// Where the rows of a COPY FROM come from, within its INSERT.
 static SOURCE: TableFunction = TableFunction {
-    oid: 0,
     name: "copy source",
     arguments: &[],
     optional: 0,
@@ -386,7 +395,8 @@ fn copy_in(
         lines: Vec::new(),
     };
     let (inserted, read) = std::thread::scope(|scope| {
-        let inserting = scope.spawn(|| session.exhaust(&mut running));
+        let (session, running) = (&mut *session, &mut running);
+        let inserting = scope.spawn(move || session.exhaust(running));
         let read = reading.run(sender, client);
         let inserted = inserting
             .join()
@@ -397,7 +407,8 @@ fn copy_in(
     // What the reader found was told to the inserting side, which has failed by it; its own words are the better ones.
     read?;
     inserted.map_err(|error| {
-        let line = reading.lines.get(rows as usize / BATCH_ROWS).map_or(0, |first| first + rows % BATCH_ROWS as u64);
+        let line =
+            reading.lines.get(rows as usize / BATCH_ROWS).map_or(0, |first| first + rows % BATCH_ROWS as u64);
         match &error.fields().context {
             Some(_) => error,
             None => error.context(format!("COPY {}, line {line}", table.name)),
@@ -438,8 +449,12 @@ fn targets(table: &Table, columns: &[String]) -> Result<Vec<Target>> {
 fn start_insert(session: &mut Session, table: &Table, targets: &[Target]) -> Result<Running> {
     let names: Vec<String> = targets.iter().map(|target| quoted(&target.name)).collect();
     let values: Vec<String> = (1..=targets.len()).map(|number| format!("${number}")).collect();
-    let sql =
-        format!("insert into public.{} ({}) values ({})", quoted(&table.name), names.join(", "), values.join(", "));
+    let sql = format!(
+        "insert into public.{} ({}) values ({})",
+        quoted(&table.name),
+        names.join(", "),
+        values.join(", ")
+    );
     let types: Vec<Type> = targets.iter().map(|target| target.ty).collect();
     let prepared = session.plan(&Arc::new(parse_one(&sql)?), &types)?;
     let mut copy = super::Prepared {
@@ -463,15 +478,22 @@ fn replace_source(plan: &mut Plan, width: usize) -> bool {
         Node::Values(rows) => match rows.as_slice() {
             [row] => {
                 row.len() == width
-                    && row.iter().enumerate().all(|(index, value)| matches!(value, Expr::Parameter(n) if *n == index))
+                    && row
+                        .iter()
+                        .enumerate()
+                        .all(|(index, value)| matches!(value, Expr::Parameter(n) if *n == index))
             }
             _ => false,
         },
         _ => false,
     };
     if is_source {
-        plan.node =
-            Node::FunctionScan { function: &SOURCE, arguments: Vec::new(), types: Vec::new(), ordinality: false };
+        plan.node = Node::FunctionScan {
+            function: &SOURCE,
+            arguments: Vec::new(),
+            types: Vec::new(),
+            ordinality: false,
+        };
         return true;
     }
     match &mut plan.node {
