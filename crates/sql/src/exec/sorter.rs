@@ -150,6 +150,7 @@ impl Key {
             Raw::Padded(bytes) => (leading(unpadded(bytes)), false),
             Raw::Other(Value::Bool(value)) => (1 + u64::from(*value), true),
             Raw::Other(Value::Float(value)) => (float_order(*value), false),
+            Raw::Other(Value::Numeric(value)) => (float_order(value.to_f64_lossy()), false),
             Raw::Other(_) => (1 << 63, false),
         };
         let directed = if self.descending { !ascending } else { ascending };
