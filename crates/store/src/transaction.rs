@@ -241,6 +241,11 @@ impl Transaction {
         self.options.isolation
     }
 
+    /// The longest key that fits, in bytes.
+    pub fn max_key_len(&self) -> usize {
+        max_key_len(self.shared.core.page_size)
+    }
+
     /// Decides anew when the commit is acknowledged.
     pub fn set_durability(&mut self, durability: Durability) {
         self.options.durability = durability;
