@@ -53,7 +53,7 @@ struct Part {
 enum Stage {
     Start,
     /// Rows of the left side are looked up: of the input, or of a part that was divided so often.
-    Look(Option<(SpillReader, u32)>),
+    Look(Option<Box<(SpillReader, u32)>>),
     NextPart,
     Done,
 }
@@ -257,14 +257,14 @@ impl Set {
                 self.take_right(&row, level + 1, &mut divided, context)?;
                 row.clear();
                 rows += 1;
-                if rows % BATCH_ROWS as u64 == 0 {
+                if rows.is_multiple_of(BATCH_ROWS as u64) {
                     context.check()?;
                 }
             }
         }
         let mut reader = left.reader()?;
         let Some(divided) = divided else {
-            self.stage = Stage::Look(Some((reader, level + 1)));
+            self.stage = Stage::Look(Some(Box::new((reader, level + 1))));
             return Ok(true);
         };
         let mut lefts = Partitions::with(divided.count(), divided.level());
@@ -287,7 +287,7 @@ impl Set {
                 context.check()?;
                 self.left.next(context, BATCH_ROWS, &mut self.batch)
             }
-            Stage::Look(Some((reader, _))) => reader.fill(&mut self.batch, context),
+            Stage::Look(Some(part)) => part.0.fill(&mut self.batch, context),
             _ => Ok(false),
         }
     }
@@ -302,7 +302,7 @@ impl Set {
     /// Gives the result's rows among those of the left side, up to so many.
     fn look(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<()> {
         let level = match &self.stage {
-            Stage::Look(Some((_, level))) => *level,
+            Stage::Look(Some(part)) => part.1,
             _ => 0,
         };
         let mut batch = std::mem::take(&mut self.batch);

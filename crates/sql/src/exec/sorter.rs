@@ -282,10 +282,9 @@ impl Sorter {
             return Ok(());
         }
         self.order.encode(row, context, &mut self.encoded)?;
-        if let Some(cutoff) = &self.cutoff {
-            if self.order.compare(&self.encoded, cutoff) != Ordering::Less {
-                return Ok(());
-            }
+        let behind = |cutoff: &Vec<u8>| self.order.compare(&self.encoded, cutoff) != Ordering::Less;
+        if self.cutoff.as_ref().is_some_and(behind) {
+            return Ok(());
         }
         if self.arena.len() >= self.top.saturating_mul(2).max(PRUNE_LEAST) && self.top < usize::MAX {
             self.prune();

@@ -144,7 +144,7 @@ impl State {
                 }
                 self.scratch.truncate(arguments);
                 rows = rows.wrapping_add(1);
-                if rows % 4096 == 0 {
+                if rows.is_multiple_of(4096) {
                     context.check()?;
                 }
                 if !self.call.distinct {

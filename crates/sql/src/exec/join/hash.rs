@@ -279,7 +279,7 @@ impl HashJoin {
             }
             reader.taken();
             self.steps = self.steps.wrapping_add(1);
-            if self.steps % CHECK_EVERY == 0 {
+            if self.steps.is_multiple_of(CHECK_EVERY) {
                 context.check()?;
             }
         }
@@ -360,7 +360,7 @@ impl HashJoin {
                     }
                 }
                 self.steps = self.steps.wrapping_add(1);
-                if self.steps % CHECK_EVERY == 0 {
+                if self.steps.is_multiple_of(CHECK_EVERY) {
                     context.check()?;
                 }
             }

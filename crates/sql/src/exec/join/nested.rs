@@ -46,7 +46,7 @@ pub(in crate::exec) struct NestedLoop {
 enum Inner {
     /// Not read yet.
     Unread,
-    Kept(RowBuffer, RowCursor),
+    Kept(Box<(RowBuffer, RowCursor)>),
     /// Run for each row of the left side.
     Bound {
         batch: Batch,
@@ -73,9 +73,7 @@ impl NestedLoop {
         if let Some(condition) = condition {
             walk::expressions(condition, &mut |expr| {
                 if let Expr::Column(column) = expr {
-                    if *column >= sides.left_width {
-                        read.push(*column - sides.left_width);
-                    }
+                    read.extend(column.checked_sub(sides.left_width));
                 }
             });
         }
@@ -135,7 +133,7 @@ impl NestedLoop {
             return Ok(());
         }
         match &mut self.inner {
-            Inner::Kept(buffer, cursor) => *cursor = buffer.cursor()?,
+            Inner::Kept(kept) => kept.1 = kept.0.cursor()?,
             inner => {
                 let buffer =
                     RowBuffer::read(&mut *self.sides.right, self.sides.right_width, self.node, context)?;
@@ -144,7 +142,7 @@ impl NestedLoop {
                     self.matched = vec![false; buffer.len()];
                 }
                 let cursor = buffer.cursor()?;
-                *inner = Inner::Kept(buffer, cursor);
+                *inner = Inner::Kept(Box::new((buffer, cursor)));
             }
         }
         Ok(())
@@ -156,11 +154,11 @@ impl NestedLoop {
         let left = self.batch.row(self.current);
         while out.len() < limit {
             self.steps = self.steps.wrapping_add(1);
-            if self.steps % CHECK_EVERY == 0 {
+            if self.steps.is_multiple_of(CHECK_EVERY) {
                 context.check()?;
             }
             let (number, right) = match &mut self.inner {
-                Inner::Kept(buffer, cursor) => match cursor.next(buffer)? {
+                Inner::Kept(kept) => match kept.1.next(&kept.0)? {
                     Some(row) => row,
                     None => return Ok(true),
                 },
@@ -241,23 +239,24 @@ impl NestedLoop {
     fn begin_unmatched(&mut self, context: &Context<'_>) -> Result<()> {
         self.stage = Stage::Unmatched;
         match &mut self.inner {
-            Inner::Kept(buffer, cursor) => *cursor = buffer.cursor()?,
+            Inner::Kept(kept) => kept.1 = kept.0.cursor()?,
             inner => {
                 // There was no row on the left: all are without partner.
                 let buffer =
                     RowBuffer::read(&mut *self.sides.right, self.sides.right_width, self.node, context)?;
                 let cursor = buffer.cursor()?;
-                *inner = Inner::Kept(buffer, cursor);
+                *inner = Inner::Kept(Box::new((buffer, cursor)));
             }
         }
         Ok(())
     }
 
     fn give_unmatched(&mut self, limit: usize, out: &mut Batch) -> Result<()> {
-        let Inner::Kept(buffer, cursor) = &mut self.inner else {
+        let Inner::Kept(kept) = &mut self.inner else {
             self.stage = Stage::Done;
             return Ok(());
         };
+        let (buffer, cursor) = &mut **kept;
         while out.len() < limit {
             let Some((number, row)) = cursor.next(buffer)? else {
                 self.stage = Stage::Done;

@@ -52,11 +52,7 @@ impl Table {
         }
     }
 
-    /// Rows in it.
-    pub(super) fn len(&self) -> usize {
-        self.arena.len()
-    }
-
+    /// Whether it has no rows.
     pub(super) fn is_empty(&self) -> bool {
         self.arena.is_empty()
     }
