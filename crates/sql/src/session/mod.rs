@@ -160,6 +160,8 @@ pub struct SessionState {
     pub pid: i32,
     /// Memory and temporary files.
     pub engine: Engine,
+    /// Where `random()` stands, once `setseed()` was called.
+    pub seed: std::cell::Cell<Option<u64>>,
 }
 
 impl SessionState {
