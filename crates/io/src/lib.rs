@@ -196,6 +196,9 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Makes a folder, if it is not there; its parent must be.
     fn create_dir(&self, folder: &Path) -> Result<()>;
 
+    /// Removes an empty folder. Durable after [`Disk::sync_dir`] of its parent.
+    fn remove_dir(&self, folder: &Path) -> Result<()>;
+
     /// Removes a file. Durable after [`Disk::sync_dir`] of its folder.
     fn remove(&self, path: &Path) -> Result<()>;
 

@@ -2,8 +2,9 @@
 //!
 //! An [`Engine`] holds what all databases of a process share, above all the memory budget. It creates and opens a
 //! [`Database`]; a [`Transaction`] reads and changes its trees, each an ordered map of byte strings; a [`Cursor`] goes
-//! through a range of keys. The example `kv` shows all of it. [`log`], [`node`] and [`page`] are public for tools and
-//! tests that look below that surface; they promise no stability.
+//! through a range of keys (the example `kv` shows all of that). For layers above, a [`View`] is what one statement sees,
+//! with [`Scan`]s that do not meet what the statement changes itself. [`log`], [`node`] and [`page`] are public for tools
+//! and tests that look below that surface; they promise no stability.
 
 mod catalog;
 mod change;

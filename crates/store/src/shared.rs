@@ -67,7 +67,7 @@ pub(crate) struct Shared {
 pub(crate) struct Attachment {
     pub(crate) pool: Arc<Pool>,
     pub(crate) volume: Arc<Volume>,
-    pub(crate) _lock: Box<dyn Any + Send + Sync>,
+    pub(crate) _lock: Arc<dyn Any + Send + Sync>,
     /// What the log takes of the budget.
     pub(crate) _log_room: Room,
 }

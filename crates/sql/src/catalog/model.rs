@@ -398,4 +398,61 @@ impl Catalog {
             _ => None,
         }
     }
+
+    /// Takes over what `private`, made from `base`, has changed: objects are compared by identity.
+    pub fn adopt(&mut self, base: &Catalog, private: &Catalog) {
+        for (oid, table) in &base.tables {
+            if !private.tables.get(oid).is_some_and(|now| Arc::ptr_eq(now, table)) {
+                self.forget_names(table);
+            }
+        }
+        for (oid, sequence) in &base.sequences {
+            if !private.sequences.get(oid).is_some_and(|now| Arc::ptr_eq(now, sequence)) {
+                self.names.remove(&sequence.name);
+            }
+        }
+        adopt_objects(&mut self.tables, &base.tables, &private.tables);
+        adopt_objects(&mut self.sequences, &base.sequences, &private.sequences);
+        adopt_objects(&mut self.roles, &base.roles, &private.roles);
+        adopt_objects(&mut self.statistics, &base.statistics, &private.statistics);
+        for (oid, table) in &private.tables {
+            if !base.tables.get(oid).is_some_and(|before| Arc::ptr_eq(before, table)) {
+                self.learn_names(table);
+            }
+        }
+        for (oid, sequence) in &private.sequences {
+            if !base.sequences.get(oid).is_some_and(|before| Arc::ptr_eq(before, sequence)) {
+                self.names.insert(sequence.name.clone(), Relation::Sequence(*oid));
+            }
+        }
+    }
+
+    fn forget_names(&mut self, table: &Table) {
+        self.names.remove(&table.name);
+        for index in &table.indexes {
+            self.names.remove(&index.name);
+        }
+    }
+
+    fn learn_names(&mut self, table: &Table) {
+        self.names.insert(table.name.clone(), Relation::Table(table.oid));
+        for index in &table.indexes {
+            self.names.insert(index.name.clone(), Relation::Index { table: table.oid, index: index.oid });
+        }
+    }
+}
+
+fn adopt_objects<T>(
+    into: &mut BTreeMap<Oid, Arc<T>>,
+    base: &BTreeMap<Oid, Arc<T>>,
+    private: &BTreeMap<Oid, Arc<T>>,
+) {
+    for oid in base.keys().filter(|oid| !private.contains_key(oid)) {
+        into.remove(oid);
+    }
+    for (oid, object) in private {
+        if !base.get(oid).is_some_and(|before| Arc::ptr_eq(before, object)) {
+            into.insert(*oid, Arc::clone(object));
+        }
+    }
 }

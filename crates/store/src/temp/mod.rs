@@ -15,8 +15,7 @@
 //! # Invariants
 //! 1. A file exists only while its engine's lock is held: the lock is taken before the first file is made, and given back
 //!    behind the removal of the last one.
-//! 2. Who removes another engine's files holds that engine's lock, so that engine is gone. (Where a lock file is removed
-//!    just as its engine is about to lock it, that engine's files lose their names early. They stay readable for it.)
+//! 2. Who removes another engine's files holds that engine's lock, so that engine is gone.
 
 mod block;
 mod stream;
