@@ -81,6 +81,7 @@ states! {
     SERIALIZATION_FAILURE = "40001", "Somebody else was first: run the transaction again.";
     DEADLOCK_DETECTED = "40P01", "Transactions waited for each other: run this one again.";
     SYNTAX_ERROR = "42601", "Not SQL.";
+    INVALID_NAME = "42602", "Not a name.";
     INSUFFICIENT_PRIVILEGE = "42501", "Not permitted.";
     CANNOT_COERCE = "42846", "No such cast.";
     GROUPING_ERROR = "42803", "A column that is neither grouped nor aggregated.";

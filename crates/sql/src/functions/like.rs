@@ -251,9 +251,8 @@ mod tests {
 
     #[test]
     fn other_escapes_are_rewritten() {
-        let rewrite = |pattern: &str, escape| {
-            rewrite(pattern.chars(), escape, '\\').into_iter().collect::<String>()
-        };
+        let rewrite =
+            |pattern: &str, escape| rewrite(pattern.chars(), escape, '\\').into_iter().collect::<String>();
         assert_eq!(rewrite("a#%b\\c##", Some('#')), "a\\%b\\\\c\\#");
         assert_eq!(rewrite("a\\%", None), "a\\\\%");
         assert_eq!(rewrite("a\\%", Some('\\')), "a\\%");

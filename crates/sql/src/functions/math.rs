@@ -194,7 +194,9 @@ fn width_bucket(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
         let share = (operand / 2.0 - low / 2.0) / (high / 2.0 - low / 2.0);
         ((count as f64 * share) as i64).min(count - 1) + 1
     };
-    i32::try_from(bucket).map(|bucket| Value::Int(i64::from(bucket))).map_err(|_| Error::out_of_range("integer"))
+    i32::try_from(bucket)
+        .map(|bucket| Value::Int(i64::from(bucket)))
+        .map_err(|_| Error::out_of_range("integer"))
 }
 
 /// One step of SplitMix64.

@@ -23,9 +23,9 @@
 //! | `accumulator`, `aggregate` | aggregates |
 //! | `table`, `keywords` | functions that give rows |
 
+use crate::Result;
 use crate::exec::{Context, RowSource};
 use crate::types::{Type, Value};
-use crate::Result;
 
 /// What a function accepts in one place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -227,16 +227,33 @@ macro_rules! operators {
     };
 }
 
-
 mod accumulator;
+mod aggregate;
 mod arguments;
 mod arithmetic;
+mod array;
+mod bytes;
+mod describe;
+pub mod digest;
+pub mod encoding;
+mod keywords;
+pub mod like;
+mod math;
+mod numeric;
+mod pattern;
+pub mod quote;
+mod regex;
 mod registry;
 mod resolve;
+mod sequence;
+mod session;
+mod string;
+mod table;
 
 pub use accumulator::Accumulator;
 pub use registry::{all, operators, symbol};
 pub use resolve::{common_type, resolve_comparison, resolve_function, resolve_operator};
+pub use session::VERSION;
 
 /// What a name and arguments came to.
 #[derive(Clone, Copy, Debug)]

@@ -84,12 +84,7 @@ fn ranges(locations: &::regex::CaptureLocations) -> Found {
 }
 
 /// Appends what a match is replaced with: `\1` to `\9` are groups, `\&` is the whole.
-fn expand(
-    replacement: &str,
-    text: &str,
-    locations: &::regex::CaptureLocations,
-    out: &mut String,
-) {
+fn expand(replacement: &str, text: &str, locations: &::regex::CaptureLocations, out: &mut String) {
     let mut rest = replacement;
     while let Some(at) = rest.find('\\') {
         out.push_str(&rest[..at]);
@@ -183,7 +178,13 @@ fn count_matches(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
 }
 
 /// The range of a group of a match, by their numbers.
-fn nth_match(text: &str, regex: &::regex::Regex, start: i64, which: i64, group: i64) -> Result<Option<Range<usize>>> {
+fn nth_match(
+    text: &str,
+    regex: &::regex::Regex,
+    start: i64,
+    which: i64,
+    group: i64,
+) -> Result<Option<Range<usize>>> {
     let mut result = None;
     let mut number = 0;
     each_match(regex, text, start_at(text, start), |locations, range| {
@@ -239,7 +240,8 @@ fn strings(values: Vec<Value>) -> Value {
 /// The groups of a match, or the whole where there are none.
 fn groups(text: &str, found: &Found) -> Value {
     let groups = if found.len() > 1 { &found[1..] } else { &found[..] };
-    let group = |range: &Option<Range<usize>>| range.clone().map_or(Value::Null, |range| Value::text(&text[range]));
+    let group =
+        |range: &Option<Range<usize>>| range.clone().map_or(Value::Null, |range| Value::text(&text[range]));
     strings(groups.iter().map(group).collect())
 }
 

@@ -93,9 +93,9 @@ fn number(rest: &mut &str) -> Result<Option<i64>> {
     if digits == 0 {
         return Ok(None);
     }
-    let value: i32 = rest[..digits].parse().map_err(|_| {
-        Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "number is out of range")
-    })?;
+    let value: i32 = rest[..digits]
+        .parse()
+        .map_err(|_| Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "number is out of range"))?;
     *rest = &rest[digits..];
     if rest.is_empty() { Err(unterminated()) } else { Ok(Some(i64::from(value))) }
 }

@@ -18,13 +18,13 @@ pub(super) struct Options {
     /// `i`: whatever the case.
     pub(super) fold: bool,
     /// `n`, `p`: neither `.` nor a negated bracket matches the end of a line.
-    lines: bool,
+    pub(super) lines: bool,
     /// `n`, `w`: `^` and `$` match within the text, at the ends of lines.
-    anchors: bool,
+    pub(super) anchors: bool,
     /// `q`: no pattern at all, but a string.
-    literal: bool,
+    pub(super) literal: bool,
     /// `x`: blanks and comments do not count.
-    expanded: bool,
+    pub(super) expanded: bool,
 }
 
 impl Options {
@@ -123,8 +123,7 @@ fn translate(pattern: &str, mut options: Options) -> Result<(String, Options)> {
         if let Some(rest) = pattern.strip_prefix("(?")
             && rest.starts_with(|c: char| c.is_ascii_alphabetic())
         {
-            let (letters, behind) =
-                rest.split_once(')').ok_or_else(|| invalid("invalid embedded option"))?;
+            let (letters, behind) = rest.split_once(')').ok_or_else(|| invalid("invalid embedded option"))?;
             if matches!(letters, "b") {
                 return Err(invalid("basic regular expressions are not supported"));
             }
@@ -137,8 +136,11 @@ fn translate(pattern: &str, mut options: Options) -> Result<(String, Options)> {
     if options.literal {
         return Ok((::regex::escape(pattern), options));
     }
-    let mut translator =
-        Translator { rest: pattern.chars().peekable(), out: String::with_capacity(pattern.len() + 8), options };
+    let mut translator = Translator {
+        rest: pattern.chars().peekable(),
+        out: String::with_capacity(pattern.len() + 8),
+        options,
+    };
     translator.run()?;
     Ok((translator.out, options))
 }

@@ -16,19 +16,37 @@ pub(super) struct Registry {
 const FUNCTIONS: &[&[Function]] = &[
     super::arithmetic::FUNCTIONS,
     super::math::FUNCTIONS,
+    super::numeric::FUNCTIONS,
+    super::string::FUNCTIONS,
+    super::quote::FUNCTIONS,
+    super::bytes::FUNCTIONS,
+    super::digest::FUNCTIONS,
+    super::encoding::FUNCTIONS,
+    super::like::FUNCTIONS,
+    super::pattern::FUNCTIONS,
+    super::array::FUNCTIONS,
+    super::sequence::FUNCTIONS,
+    super::session::FUNCTIONS,
+    super::describe::FUNCTIONS,
 ];
 
 const OPERATORS: &[&[(&str, Function)]] = &[
     super::arithmetic::OPERATORS,
     super::math::OPERATORS,
+    super::numeric::OPERATORS,
+    super::string::OPERATORS,
+    super::bytes::OPERATORS,
+    super::like::OPERATORS,
+    super::pattern::OPERATORS,
+    super::array::OPERATORS,
 ];
 
 /// Operators whose functions are called by name, too.
-const NAMED: &[(&str, u32)] = &[("||", 378), ("||", 379), ("||", 383)];
+const NAMED: &[(&str, u32)] = &[("||", 378), ("||", 379), ("||", 383), ("^@", 3696)];
 
-const AGGREGATES: &[&[Aggregate]] = &[];
+const AGGREGATES: &[&[Aggregate]] = &[super::aggregate::AGGREGATES];
 
-const TABLES: &[&[TableFunction]] = &[];
+const TABLES: &[&[TableFunction]] = &[super::table::TABLES, super::pattern::TABLES, super::keywords::TABLES];
 
 pub(super) static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
     let mut registry =
@@ -70,13 +88,51 @@ pub fn symbol(function: &Function) -> Option<&'static str> {
 /// Whether PostgreSQL has a function of this name and we do not: said so, it is clearer than "does not exist".
 pub(super) fn is_unsupported(name: &str) -> bool {
     const NAMES: &[&str] = &[
-        "age", "array_to_json", "convert", "convert_from", "convert_to", "cume_dist", "currtid2", "date_bin",
-        "dense_rank", "first_value", "gen_random_uuid", "get_bit", "lag", "last_value", "lead", "make_interval",
-        "make_time", "mode", "normalize", "nth_value", "ntile", "percent_rank", "percentile_cont",
-        "percentile_disc", "rank", "row_number", "row_to_json", "set_bit", "similar_escape", "similar_to_escape",
-        "to_json", "to_jsonb", "unistr",
+        "age",
+        "array_to_json",
+        "convert",
+        "convert_from",
+        "convert_to",
+        "cume_dist",
+        "currtid2",
+        "date_bin",
+        "dense_rank",
+        "first_value",
+        "gen_random_uuid",
+        "get_bit",
+        "lag",
+        "last_value",
+        "lead",
+        "make_interval",
+        "make_time",
+        "mode",
+        "normalize",
+        "nth_value",
+        "ntile",
+        "percent_rank",
+        "percentile_cont",
+        "percentile_disc",
+        "rank",
+        "row_number",
+        "row_to_json",
+        "set_bit",
+        "similar_escape",
+        "similar_to_escape",
+        "to_json",
+        "to_jsonb",
+        "unistr",
     ];
-    const PREFIXES: &[&str] =
-        &["pg_advisory_", "pg_try_advisory_", "json", "justify_", "lo_", "ts_", "to_ts", "xml", "regr_", "covar_"];
+    const PREFIXES: &[&str] = &[
+        "pg_advisory_",
+        "pg_try_advisory_",
+        "json",
+        "justify_",
+        "lo_",
+        "ts_",
+        "to_ts",
+        "xml",
+        "regr_",
+        "covar_",
+    ];
     NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }

@@ -7,8 +7,8 @@
 
 use super::registry::{self, REGISTRY};
 use super::{Argument, Resolution, Resolved, Returns};
-use crate::types::cast::{self, CastContext};
 use crate::types::Type;
+use crate::types::cast::{self, CastContext};
 use crate::{Error, Result, SqlState};
 use std::fmt::Write;
 
@@ -142,7 +142,8 @@ const COMPARABLE: &[(Type, Type, Type)] = {
 /// The type to which both sides of a comparison are converted, by the rules for operators; 42883 or 42725 where PostgreSQL has none that
 /// fits. Of integers of different widths it is the wider one, though comparisons take them as they are. Not for records.
 pub fn resolve_comparison(symbol: &str, left: Type, right: Type) -> Result<Type> {
-    if left == right && left != Type::Unknown && COMPARABLE.iter().any(|(l, r, _)| *l == left && *r == right) {
+    if left == right && left != Type::Unknown && COMPARABLE.iter().any(|(l, r, _)| *l == left && *r == right)
+    {
         return Ok(left);
     }
     // xid has no order.
@@ -290,8 +291,7 @@ fn select<T>(given: &[Type], mut candidates: Vec<Expanded<T>>) -> Choice<T> {
     keep_best(&mut candidates, given, is_exact);
     keep_best(&mut candidates, given, |ty, argument| {
         let (category, preferred) = category(argument);
-        ty != Type::Unknown
-            && (argument == Argument::Is(ty) || (preferred && category == ty.category()))
+        ty != Type::Unknown && (argument == Argument::Is(ty) || (preferred && category == ty.category()))
     });
     if candidates.len() > 1 && given.contains(&Type::Unknown) {
         keep_likely(&mut candidates, given);

@@ -5,7 +5,6 @@ use super::arguments::{int, int_or, present, text, text_or};
 use super::{Call, Function};
 use crate::types::cast;
 use crate::types::text as output;
-use crate::types::value::unpadded;
 use crate::types::{NO_MODIFIER, Type, Value};
 use crate::{Error, Result, SqlState};
 use compact_str::CompactString;
@@ -55,7 +54,7 @@ fn length(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
 }
 
 fn unpadded_length(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    whole(count(unpadded(text(a, 0)?)))
+    whole(count(text(a, 0)?.trim_end_matches(' ')))
 }
 
 fn octet_length(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
@@ -228,7 +227,10 @@ fn replace(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     }
     if to.len() > from.len() && text.len() / from.len() * to.len() > LARGE_BYTES {
         let found = text.matches(from).count();
-        reserve(call, found.checked_mul(to.len() - from.len()).and_then(|more| more.checked_add(text.len())))?;
+        reserve(
+            call,
+            found.checked_mul(to.len() - from.len()).and_then(|more| more.checked_add(text.len())),
+        )?;
     }
     made(text.replace(from, to))
 }
@@ -392,7 +394,6 @@ pub(super) const OPERATORS: &[(&str, Function)] = operators! {
     "||" 1258 "textcat" (Text Text) Text = concatenate;
     "||" 2003 "textanycat" (Text anynonarray) Text.stable() = concatenate_any;
     "||" 2004 "anytextcat" (anynonarray Text) Text.stable() = concatenate_any;
-    "^@" 3696 "starts_with" (Text Text) Bool = starts_with;
 };
 
 #[rustfmt::skip]
@@ -431,6 +432,7 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
     868 "strpos" (Text Text) Int4 = position;
     1622 "repeat" (Text Int4) Text = repeat;
     3062 "reverse" (Text) Text = reverse;
+    3696 "starts_with" (Text Text) Bool = starts_with;
     2088 "split_part" (Text Text Int4) Text = split_part;
     3058 "concat" (any) Text.variadic().lax().stable() = concat;
     3059 "concat_ws" (Text any) Text.variadic().lax().stable() = concat_ws;
