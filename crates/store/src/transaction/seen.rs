@@ -10,7 +10,8 @@
 //! A long value is compared without the latch: its pages do not change, and what is latched again afterwards is its
 //! entry, byte by byte. The snapshot that the writer holds keeps the entry's header, and so its identity.
 
-use super::{Isolation, LockMode, Transaction, Tree, Write};
+use super::write::Write;
+use super::{Isolation, LockMode, Transaction, Tree};
 use crate::entry::{Entry, REFERENCE_LEN};
 use crate::txn::locks::Mode;
 use crate::versions::Seen;
