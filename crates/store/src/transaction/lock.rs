@@ -9,7 +9,7 @@ use crate::pool::Access;
 use crate::tree::{BTree, TreeRoot};
 use crate::txn::locks::{Added, Mode};
 use crate::versions::{Fate, Reader, Seen, decode};
-use crate::{Error, Result, overflow};
+use crate::{Error, Result};
 use std::sync::Arc;
 
 impl Transaction {
@@ -64,11 +64,10 @@ impl Transaction {
                     Standing::Long(reference) => {
                         compared = Some(payload.to_vec());
                         drop(leaf);
-                        let value = overflow::read(&shared.core, &reference)?;
-                        if expected.seen != value {
-                            return Ok(Outcome::Changed(value));
+                        match self.compare_long(Some(expected), &reference)? {
+                            Some(outcome) => return Ok(outcome),
+                            None => continue,
                         }
-                        continue;
                     }
                 }
             }

@@ -16,7 +16,7 @@ use crate::entry::{Entry, REFERENCE_LEN};
 use crate::txn::locks::Mode;
 use crate::versions::Seen;
 use crate::view::View;
-use crate::{Error, Result};
+use crate::{Error, Result, overflow};
 use std::sync::Arc;
 
 /// What came of a write to a row that was seen. Unless it is [`Outcome::Done`], nothing was written.
@@ -161,6 +161,16 @@ impl Transaction {
             Seen::Value(value) => Ok(differs(expected, &value)),
             Seen::Long(reference) => Ok(Some(Standing::Long(reference))),
         }
+    }
+
+    /// Compares a long value, without a latch; gives the outcome if it is another one.
+    pub(super) fn compare_long(
+        &self,
+        expected: Option<&Expected<'_>>,
+        reference: &[u8; REFERENCE_LEN],
+    ) -> Result<Option<Outcome>> {
+        let value = overflow::read(&self.shared.core, reference)?;
+        Ok(expected.filter(|expected| expected.seen != value).map(|_| Outcome::Changed(value)))
     }
 
     /// Whether the newest change, mere locks apart, is the own transaction's, and later than the view.

@@ -14,7 +14,7 @@ use crate::txn::locks::{Mode, WriteKind};
 use crate::txn::waits::Ticket;
 use crate::undo::{Reserved, UndoKind, UndoRecord};
 use crate::versions::{Fate, Reader, decode};
-use crate::{Error, Result, overflow};
+use crate::{Error, Result};
 use gannet_base::{TreeId, TxnId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -211,11 +211,10 @@ impl Transaction {
                 Found::Seen(Standing::Long(reference)) => {
                     compared = payload.map(<[u8]>::to_vec);
                     drop(leaf);
-                    let value = overflow::read(core, &reference)?;
-                    if expected.is_some_and(|e| e.seen != value) {
-                        return Ok(Outcome::Changed(value));
+                    match self.compare_long(expected, &reference)? {
+                        Some(outcome) => return Ok(outcome),
+                        None => continue,
                     }
-                    continue;
                 }
             };
             match write {
