@@ -226,7 +226,7 @@ impl Transaction {
 
     /// The longest key that fits, in bytes.
     pub fn max_key_len(&self) -> usize {
-        max_key_len(self.shared.core.page_size)
+        crate::node::max_key_len(self.shared.core.page_size)
     }
 
     /// Decides anew when the commit is acknowledged.
