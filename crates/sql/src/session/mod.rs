@@ -23,7 +23,7 @@ mod transaction;
 mod utility;
 
 pub use client::{Client, CommandTag, CopyFormat, Notice, OutputColumn, Rows};
-pub use database::{Activity, Database, SessionInfo};
+pub use database::{Activity, Database, SessionInfo, SettingReport};
 pub use interrupt::{Interrupt, Reason};
 pub use prepared::Prepared;
 pub use settings::Settings;
