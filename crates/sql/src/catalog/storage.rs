@@ -106,15 +106,15 @@ impl Definition for TableStatistics {
 
 // ---- reading --------------------------------------------------------------------------------------------------------
 
-/// Makes a new database one that has SQL: creates its trees, and `role`, who may do everything.
-pub fn bootstrap(transaction: &mut Transaction, role: &str) -> Result<()> {
+/// Makes a new database one that has SQL: creates its trees, and the role `owner`, who may do everything.
+pub fn bootstrap(transaction: &mut Transaction, owner: &str) -> Result<()> {
     let tree = transaction.create_tree(TREE)?;
     transaction.put(&tree, &[Kind::Layout as u8], &LAYOUT.to_le_bytes())?;
     sequences::bootstrap(transaction)?;
     let mut catalog = Catalog { entries: Some(tree), ..Catalog::default() };
     let role = Role {
         oid: BOOTSTRAP_ROLE,
-        name: role.to_owned(),
+        name: owner.to_owned(),
         login: true,
         superuser: true,
         password: None,
