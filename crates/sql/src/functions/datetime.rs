@@ -48,7 +48,25 @@ fn clock_time(_: &Call<'_, '_>, _: &[Value]) -> Result<Value> {
 }
 
 fn time_of_day(call: &Call<'_, '_>, _: &[Value]) -> Result<Value> {
-    Ok(Value::text(datetime::format_timestamptz(now(), "Dy Mon DD HH24:MI:SS.US YYYY TZ", zone(call))?))
+    const DAYS: [&str; 7] = ["Sat", "Sun", "Mon", "Tue", "Wed", "Thu", "Fri"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let time = now();
+    let local = datetime::timestamptz_to_timestamp(time, zone(call))?;
+    let civil = datetime::Civil::of_timestamp(local);
+    // 2000-01-01 was a Saturday.
+    let day = DAYS[local.div_euclid(datetime::USECS_PER_DAY).rem_euclid(7) as usize];
+    let month = MONTHS[(civil.month - 1).clamp(0, 11) as usize];
+    Ok(Value::text(format!(
+        "{day} {month} {:02} {:02}:{:02}:{:02}.{:06} {} {}",
+        civil.day,
+        civil.hour,
+        civil.minute,
+        civil.second,
+        civil.micros,
+        civil.year,
+        zone(call).abbreviation_at(time),
+    )))
 }
 
 /// What `extract` gives, as numeric; NULL where an infinity has no such part.
