@@ -76,6 +76,11 @@ impl Error {
         &self.path
     }
 
+    /// What is known beyond the operation and the file.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
     /// A copy for another waiter of the same failed operation. The OS error keeps its code.
     pub fn duplicate(&self) -> Self {
         let source = self.source.as_ref().map(|s| match s.raw_os_error() {

@@ -143,12 +143,20 @@ pub struct OpenOptions {
     pub create_new: bool,
     /// The wanted mode.
     pub mode: ModeRequest,
+    /// A file that is made is for this user alone; otherwise the system's defaults decide.
+    pub private: bool,
 }
 
 impl OpenOptions {
     /// An existing file, for reading.
     pub fn read() -> Self {
-        OpenOptions { write: false, create: false, create_new: false, mode: ModeRequest::Auto }
+        OpenOptions {
+            write: false,
+            create: false,
+            create_new: false,
+            mode: ModeRequest::Auto,
+            private: false,
+        }
     }
 
     /// An existing file, for reading and writing.
@@ -159,6 +167,12 @@ impl OpenOptions {
     /// A new file, which must not be there yet, for reading and writing.
     pub fn create_new() -> Self {
         OpenOptions { create_new: true, ..Self::read_write() }
+    }
+
+    /// The same, for this user alone where the file is made.
+    pub fn private(mut self) -> Self {
+        self.private = true;
+        self
     }
 
     /// The same with another wanted mode.
@@ -181,6 +195,9 @@ pub trait Disk: Send + Sync + fmt::Debug {
 
     /// Makes a folder, if it is not there; its parent must be.
     fn create_dir(&self, folder: &Path) -> Result<()>;
+
+    /// Removes an empty folder. Durable after [`Disk::sync_dir`] of its parent.
+    fn remove_dir(&self, folder: &Path) -> Result<()>;
 
     /// Removes a file. Durable after [`Disk::sync_dir`] of its folder.
     fn remove(&self, path: &Path) -> Result<()>;

@@ -158,6 +158,10 @@ impl Disk for RealDisk {
         }
     }
 
+    fn remove_dir(&self, folder: &Path) -> Result<()> {
+        std::fs::remove_dir(folder).map_err(|e| Error::from_os("remove folder", folder, "", e))
+    }
+
     fn remove(&self, path: &Path) -> Result<()> {
         std::fs::remove_file(path).map_err(|e| Error::from_os("remove", path, "", e))
     }

@@ -283,6 +283,12 @@ impl Disk for SimDisk {
         state.change_names("create folder", &folder, |names, sequence| names.create_folder(sequence, &folder))
     }
 
+    fn remove_dir(&self, folder: &Path) -> Result<()> {
+        let folder = names::normal("remove folder", folder)?;
+        let mut state = self.shared.state.lock();
+        state.change_names("remove folder", &folder, |names, sequence| names.remove_folder(sequence, &folder))
+    }
+
     fn remove(&self, path: &Path) -> Result<()> {
         let path = names::normal("remove", path)?;
         let mut state = self.shared.state.lock();

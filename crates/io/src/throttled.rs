@@ -181,6 +181,10 @@ impl Disk for ThrottledDisk {
         self.under.create_dir(folder)
     }
 
+    fn remove_dir(&self, folder: &Path) -> Result<()> {
+        self.under.remove_dir(folder)
+    }
+
     fn remove(&self, path: &Path) -> Result<()> {
         self.under.remove(path)
     }

@@ -340,7 +340,10 @@ fn names_are_listed_renamed_and_removed() {
     assert_eq!(disk.list(&inside).unwrap(), ["b"]);
     assert_eq!(disk.list(folder.path()).unwrap(), Vec::<String>::new());
     assert!(disk.exists(&b).unwrap() && !disk.exists(&a).unwrap());
+    assert!(disk.remove_dir(&inside).is_err(), "it is not empty");
     disk.remove(&b).unwrap();
+    disk.remove_dir(&inside).unwrap();
+    assert!(!disk.exists(&inside).unwrap());
     assert_eq!(disk.open(&b, &OpenOptions::read()).unwrap_err().kind(), ErrorKind::NotFound);
 }
 

@@ -45,7 +45,7 @@ impl Gannet {
     pub fn open(options: &Options, create: bool) -> Result<Self> {
         std::fs::create_dir_all(&options.folder)
             .with_context(|| format!("cannot make the folder {:?}", options.folder))?;
-        let engine = Engine::new(&EngineOptions { memory: options.memory })?;
+        let engine = Engine::new(&EngineOptions { memory: options.memory, ..EngineOptions::default() })?;
         let path = path(&options.folder);
         let open = OpenOptions { mode: options.mode, wal_limit: options.wal_limit, ..OpenOptions::default() };
         let database = if create {

@@ -12,7 +12,7 @@ fn main() -> Result<()> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("example.gnt");
     // One engine for the process; all its databases share the one memory budget.
-    let engine = Engine::new(&EngineOptions { memory: 128 << 20 })?;
+    let engine = Engine::new(&EngineOptions { memory: 128 << 20, ..EngineOptions::default() })?;
     fill(&engine, &path)?;
     change(&engine, &path)?;
     read(&engine, &path)

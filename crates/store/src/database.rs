@@ -12,47 +12,37 @@
 //! 4. Pages are redone as they are touched; here every page of the table is touched before the database is handed
 //!    out. Then the losers are reverted.
 //!
+//! A file that is being created has no header before everything else of it is there, and is locked all the time. An attempt
+//! that fails takes away what it has made; one that is cut short by a crash leaves a file that is no database.
+//!
 //! A crash in 2 changes nothing that 2 would not do again. A crash in 3 or later leaves a longer log, and the same
 //! start of it.
 
+mod create;
+mod open;
+mod restart;
+
 use crate::check::CheckReport;
 use crate::core::Core;
-use crate::engine::{CreateOptions, Engine, OpenOptions, Room};
-use crate::log::{Flusher, Log, LogOptions, Recovery, RedoTable};
+use crate::engine::{Engine, OpenOptions};
+use crate::log::{Flusher, Log};
 use crate::meta::Meta;
-use crate::mtr::Mtr;
-use crate::page::{self, PageKind};
-use crate::pool::{Access, Pool, ScanRing, Volume};
-use crate::recovery::ChainRedo;
-use crate::shared::{Attachment, CATALOG, FIRST_USER_TREE, STATUS, Shared, Streams, UNDO_DIRECTORY};
-use crate::space::{self, SYSTEM, Space};
+use crate::pool::{Pool, Volume};
+use crate::shared::Shared;
 use crate::transaction::{Transaction, TransactionOptions};
-use crate::tree::{BTree, TreeRoot};
-use crate::txn::locks::LockTable;
-use crate::txn::registry::Registry;
-use crate::undo::Segment;
-use crate::writeback::{self, Checkpoint, PageWriter};
-use crate::{Error, Result, entry};
-use gannet_base::sync::{Condvar, Mutex};
-use gannet_base::{Lsn, PageId, TxnId, clock, random, thread};
-use gannet_io::{Class, Disk, File, ModeReport};
+use crate::writeback::Checkpoint;
+use crate::{Error, Result};
+use gannet_base::sync::Mutex;
+use gannet_base::{Lsn, TxnId, thread};
+use gannet_io::{Disk, File, ModeReport};
 use std::any::Any;
-use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Requests in flight of each queue.
-const QUEUE_DEPTH: usize = 128;
-/// Queues for reads; sessions take turns.
-const READ_QUEUES: usize = 2;
-/// Memory for reading the log during restart, in bytes.
-const REDO_CACHE: u64 = 8 << 20;
-/// Size of the log's buffer, in bytes; less where the budget is small.
-const LOG_RING: u64 = 8 << 20;
-/// Extents of the first allocation of a new file.
-const FIRST_PAGES: u64 = 256;
+/// Name of the lock.
+const LOCK: &str = "lock";
 
 /// What a restart did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -169,434 +159,28 @@ pub struct Database {
     closed: bool,
 }
 
-/// What the log says of transactions after a crash.
-#[derive(Debug, Default)]
-struct Aftermath {
-    end: Lsn,
-    highest_txn: TxnId,
-    losers: Vec<(TxnId, u64)>,
-}
-
-/// The parts of a database that are open before its trees are.
-struct Opened {
-    file: Arc<dyn File>,
-    ring: Option<Arc<dyn File>>,
-    meta: Meta,
-    log: Log,
-    recovery: Option<Recovery>,
-    healed: u64,
-    lock: Box<dyn Any + Send + Sync>,
-    log_room: Room,
-}
-
+/// Where a database's log and lock are.
 fn wal_folder(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push("-wal");
     PathBuf::from(name)
 }
 
-fn parent_of(path: &Path) -> &Path {
-    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
+/// What says that a database is ours, as long as anybody holds it.
+type FileLock = Arc<dyn Any + Send + Sync>;
 
-fn log_options(engine: &Engine, meta: &Meta, open: &OpenOptions) -> LogOptions {
-    let mut options = LogOptions::new(meta.database_id);
-    options.segment_size = meta.segment_size;
-    // At least half a segment, which is the log's own lower limit.
-    let affordable = (engine.budget().limit() / 16).max(1).next_power_of_two() / 2;
-    options.ring_size = LOG_RING.min(affordable).max(meta.segment_size / 2);
-    options.mode = open.mode;
-    options
+/// Takes the lock of the database at `path`, in its folder, which is there.
+fn take_lock(disk: &dyn Disk, path: &Path, folder: &Path) -> Result<FileLock> {
+    match disk.lock(&folder.join(LOCK)) {
+        Ok(lock) => Ok(Arc::from(lock)),
+        Err(error) if error.kind() == gannet_io::ErrorKind::Locked => {
+            Err(Error::InUse(format!("{path:?} is in use: {}", error.detail())))
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 impl Database {
-    pub(crate) fn create(
-        engine: &Engine,
-        path: &Path,
-        create: &CreateOptions,
-        open: &OpenOptions,
-    ) -> Result<Self> {
-        let page_size = create.page_size;
-        engine.pool(page_size)?;
-        if !create.segment_size.is_power_of_two() || create.segment_size < 64 * page_size as u64 {
-            return Err(Error::Invalid(format!(
-                "a log segment is a power of two of at least 64 pages ({} bytes), not {}",
-                64 * page_size,
-                create.segment_size
-            )));
-        }
-        let largest = 1 << 30;
-        if create.segment_size > largest {
-            return Err(Error::Invalid(format!(
-                "a log segment has at most {largest} bytes, not {}",
-                create.segment_size
-            )));
-        }
-        let disk = engine.disk();
-        let folder = wal_folder(path);
-        if disk.exists(path)? {
-            return Err(Error::Invalid(format!("{path:?} exists already")));
-        }
-        if disk.exists(&folder)? && disk.list(&folder)?.iter().any(|name| name.ends_with(".log")) {
-            return Err(Error::Invalid(format!(
-                "{folder:?} holds the log of another database: move it away"
-            )));
-        }
-        disk.create_dir(&folder)?;
-        disk.sync_dir(parent_of(path))?;
-        let lock = disk.lock(&folder.join("lock"))?;
-        let file = disk.open(path, &gannet_io::OpenOptions::create_new().mode(open.mode))?;
-        disk.sync_dir(parent_of(path))?;
-        let mut meta = Meta {
-            page_size,
-            database_id: random::next_u64(),
-            sequence: 0,
-            incarnation: 1,
-            clean: false,
-            redo_from: Lsn::ZERO,
-            log_end: Lsn::ZERO,
-            groups: 1,
-            next_txn: 1,
-            segment_size: create.segment_size,
-            roots: [PageId(3), PageId(4), PageId(5)],
-        };
-        let log_options = log_options(engine, &meta, open);
-        let log_room = engine.make_room(log_options.memory())?;
-        let log = Log::create(disk, &folder, &log_options, Lsn::ZERO, 1, engine.budget())?;
-        meta.redo_from = log.end();
-        file.allocate(0, FIRST_PAGES * page_size as u64)?;
-        file.sync(Class::Foreground)?;
-        let ring = Self::open_ring(&**disk, &*file, &folder, page_size, open)?;
-        // The header is written last: until then the file is no database.
-        let opened = Opened { file, ring, meta, log, recovery: None, healed: 0, lock, log_room };
-        Self::assemble(engine, path, open, opened, true)
-    }
-
-    pub(crate) fn open(engine: &Engine, path: &Path, options: &OpenOptions) -> Result<Self> {
-        let start = clock::now();
-        let disk = engine.disk();
-        let folder = wal_folder(path);
-        // The header is looked at before anything is made: a foreign file stays untouched.
-        let file = disk.open(path, &gannet_io::OpenOptions::read_write().mode(options.mode))?;
-        let meta = Meta::read(&*file)?;
-        disk.create_dir(&folder)?;
-        let lock = disk.lock(&folder.join("lock"))?;
-        // Now nobody else changes it.
-        let mut meta = Meta { ..Meta::read(&*file).unwrap_or(meta) };
-        engine.pool(meta.page_size)?;
-        let log_options = log_options(engine, &meta, options);
-        let log_room = engine.make_room(log_options.memory())?;
-        // Footers, the last segment and the table of pages to redo take memory that frames do not need yet.
-        let _recovery_room = engine.make_room(engine.budget().limit() / 2)?;
-        // The last segment is read as a whole, and the footers of the others one at a time.
-        let _restart_room = engine.make_room(2 * meta.segment_size)?;
-        let present = Log::is_present(disk, &folder, &log_options, engine.budget())?;
-        if !meta.clean && !present {
-            return Err(Error::Damaged(format!(
-                "{path:?} was not closed, and its log in {folder:?} is gone: put the folder back, or restore a backup"
-            )));
-        }
-        let ring = Self::open_ring(&**disk, &*file, &folder, meta.page_size, options)?;
-        let mut healed = 0;
-        if let Some(ring) = &ring {
-            if !meta.clean {
-                healed = writeback::heal(&**ring, &*file, meta.page_size, meta.database_id)?.len() as u64;
-            }
-            writeback::reset(&**ring, meta.page_size)?;
-        }
-        let (recovery, log) = if present {
-            let (recovery, log) =
-                Log::recover(disk, &folder, &log_options, meta.redo_from, meta.incarnation, engine.budget())?;
-            (Some(recovery), Some(log))
-        } else {
-            (None, None)
-        };
-        let crashed = !meta.clean;
-        let newest = recovery.as_ref().map_or(0, |r| r.incarnation);
-        meta.incarnation = meta.incarnation.max(newest) + 1;
-        meta.clean = false;
-        let log = match log {
-            Some(log) => {
-                meta.write(&*file)?;
-                log.start_writing(meta.incarnation)?;
-                log
-            }
-            None => begin_log(engine, &folder, &log_options, &mut meta, &*file)?,
-        };
-        let opened = Opened { file, ring, meta, log, recovery, healed, lock, log_room };
-        let mut database = Self::assemble(engine, path, options, opened, false)?;
-        database.report.crashed = crashed;
-        database.report.duration = start.elapsed();
-        Ok(database)
-    }
-
-    /// The double-write ring, unless the device makes writes of a page whole by itself.
-    fn open_ring(
-        disk: &dyn Disk,
-        data: &dyn File,
-        folder: &Path,
-        page_size: usize,
-        options: &OpenOptions,
-    ) -> Result<Option<Arc<dyn File>>> {
-        let path = folder.join("ring");
-        let exists = disk.exists(&path)?;
-        if data.atomic_write_max() >= page_size && !exists {
-            return Ok(None);
-        }
-        let mut open = gannet_io::OpenOptions::read_write().mode(options.mode);
-        open.create = true;
-        let ring = disk.open(&path, &open)?;
-        let wanted = writeback::ring_bytes(page_size);
-        if ring.len()? < wanted {
-            ring.allocate(0, wanted)?;
-            ring.sync(Class::Foreground)?;
-            disk.sync_dir(folder)?;
-        }
-        Ok(Some(ring))
-    }
-
-    fn assemble(
-        engine: &Engine,
-        path: &Path,
-        options: &OpenOptions,
-        opened: Opened,
-        new: bool,
-    ) -> Result<Self> {
-        let Opened { file, ring, meta, log, recovery, healed, lock, log_room } = opened;
-        let disk = engine.disk();
-        let pool = engine.pool(meta.page_size)?;
-        let queues =
-            (0..READ_QUEUES).map(|_| disk.queue(QUEUE_DEPTH)).collect::<gannet_io::Result<Vec<_>>>()?;
-        let volume = pool.attach(Volume::new(Arc::clone(&file), meta.database_id, queues))?;
-        let guard = Detach { pool: &pool, volume: Some(&volume) };
-        let (table, aftermath) = match recovery {
-            Some(Recovery { redo, end, highest_txn, open_transactions, .. }) => {
-                (Some(redo), Aftermath { end, highest_txn, losers: open_transactions })
-            }
-            None => (None, Aftermath::default()),
-        };
-        let redo = Self::prepare_redo(&log, table, meta.redo_from, engine)?;
-        volume.set_redo(redo.clone().map(|redo| redo as _));
-        let capacity = file.len()? / meta.page_size as u64;
-        let groups = count_groups(&*file, &meta, redo.as_deref(), capacity)?;
-        let log_options = log_options(engine, &meta, options);
-        let wal_limit = options.wal_limit.max(4 * meta.segment_size);
-        let core = Arc::new(Core::new(
-            Arc::clone(&pool),
-            Arc::clone(&volume),
-            log.clone(),
-            Space::new(capacity, if new { 0 } else { groups }),
-            engine.budget().clone(),
-            &log_options,
-            wal_limit,
-        ));
-        let keeper = Arc::new(HeaderKeeper {
-            meta: Mutex::new(meta.clone()),
-            file: Arc::clone(&file),
-            log: log.clone(),
-            groups: core.space.group_count(),
-        });
-        let writer = PageWriter::new(
-            Arc::clone(&core),
-            ring,
-            disk.queue(QUEUE_DEPTH)?,
-            Arc::clone(&keeper) as _,
-            meta.redo_from,
-        )?;
-        writer.set_floor(redo.as_ref().map(|_| meta.redo_from));
-        volume.set_writer(Some(Arc::clone(&writer) as _));
-        if new {
-            create_trees(&core, &meta)?;
-            core.log.flush_to(core.log.end())?;
-            keeper.meta.lock().write(&*file)?;
-        }
-        if !new {
-            // The last group says where the used part of the file ends, behind which space is kept for rollbacks.
-            match core.space.learn(&core, groups - 1) {
-                Err(error @ (Error::Damaged(_) | Error::NeverWritten(_))) => {
-                    core.set_read_only(format!("a space map is damaged: {error}"));
-                }
-                other => other?,
-            }
-        }
-        let attachment = Attachment {
-            pool: Arc::clone(&pool),
-            volume: Arc::clone(&volume),
-            _lock: lock,
-            _log_room: log_room,
-        };
-        let shared = Self::share(engine, &core, &meta, &writer, aftermath.highest_txn, attachment)?;
-        let mut database = Database {
-            engine: engine.clone(),
-            path: path.to_owned(),
-            shared,
-            pool: Arc::clone(&pool),
-            volume: Arc::clone(&volume),
-            keeper,
-            threads: Vec::new(),
-            flusher: None,
-            options: options.clone(),
-            report: RestartReport { healed_pages: healed, ..RestartReport::default() },
-            next_session: AtomicU64::new(1),
-            started: false,
-            closed: false,
-        };
-        std::mem::forget(guard);
-        database.start(redo, &aftermath)?;
-        Ok(database)
-    }
-
-    fn prepare_redo(
-        log: &Log,
-        table: Option<RedoTable>,
-        redo_from: Lsn,
-        engine: &Engine,
-    ) -> Result<Option<Arc<ChainRedo>>> {
-        let Some(table) = table.filter(|table| !table.is_empty()) else { return Ok(None) };
-        let cache = REDO_CACHE.min(engine.budget().limit() / 16).max(256 << 10);
-        Ok(Some(Arc::new(ChainRedo::new(table, log.reader(cache)?, redo_from))))
-    }
-
-    fn share(
-        engine: &Engine,
-        core: &Arc<Core>,
-        meta: &Meta,
-        writer: &Arc<PageWriter>,
-        highest: TxnId,
-        attachment: Attachment,
-    ) -> Result<Arc<Shared>> {
-        let next_txn = TxnId((highest.0 + 1).max(meta.next_txn).max(1));
-        let registry = Registry::new(next_txn, core.log.end().0, engine.budget())?;
-        let waiting = Arc::clone(&registry);
-        core.poison.on_set(move || waiting.waits().close());
-        let undo_directory = TreeRoot::new(UNDO_DIRECTORY, meta.roots[2]);
-        let (next_stream, segments) = read_undo_directory(core, &undo_directory, next_txn)?;
-        Ok(Arc::new(Shared {
-            core: Arc::clone(core),
-            registry,
-            locks: LockTable::new(engine.budget(), engine.budget().limit() / 32),
-            catalog: Arc::new(TreeRoot::new(CATALOG, meta.roots[0])),
-            status: TreeRoot::new(STATUS, meta.roots[1]),
-            undo_directory,
-            streams: Mutex::new(Streams::new(next_stream, segments)),
-            writer: Arc::clone(writer),
-            trees: Mutex::new(BTreeMap::new()),
-            next_tree: Mutex::new(FIRST_USER_TREE),
-            stopping: Mutex::new(false),
-            background: Condvar::new(),
-            attachment,
-            sweeping: Mutex::new(()),
-        }))
-    }
-
-    /// Starts the threads, redoes pages and reverts losers.
-    fn start(&mut self, redo: Option<Arc<ChainRedo>>, aftermath: &Aftermath) -> Result<()> {
-        let writer = Arc::clone(&self.shared.writer);
-        let core = Arc::clone(&self.shared.core);
-        self.threads.push(thread::spawn("gannet-writer", move || {
-            let _guard = PoisonOnPanic(core);
-            writer.run();
-        }));
-        self.load_trees()?;
-        let register = |&(id, undo): &(TxnId, u64)| self.shared.registry.insert_loser(id, undo);
-        let losers: Vec<_> = aftermath.losers.iter().map(register).collect();
-        if let Some(redo) = redo {
-            self.redo_all(&redo)?;
-            (self.report.redone_pages, self.report.applied_changes) = redo.progress();
-            if let Some(first) = self.report.damaged_pages.first() {
-                // The log that these pages lack must stay, so nothing more can be logged: look, save, restore.
-                let count = self.report.damaged_pages.len();
-                let why =
-                    format!("{count} pages could not be brought up to date from the log, the first: {first}");
-                self.shared.core.set_read_only(why);
-            } else {
-                self.volume.set_redo(None);
-                self.shared.writer.set_floor(None);
-            }
-        }
-        self.report.losers = losers.len() as u64;
-        if self.shared.core.is_read_only() {
-            // Readers step over the losers' changes through undo.
-            return Ok(());
-        }
-        for loser in &losers {
-            self.shared.finish_revert(loser, true)?;
-        }
-        self.report.log_bytes = aftermath.end.0.saturating_sub(self.keeper.meta.lock().redo_from.0);
-        let shared = Arc::clone(&self.shared);
-        self.threads.push(thread::spawn("gannet-background", move || {
-            let _guard = PoisonOnPanic(Arc::clone(&shared.core));
-            shared.run_background();
-        }));
-        self.flusher = Some(self.shared.core.log.start_flusher(self.options.max_delay));
-        self.started = true;
-        Ok(())
-    }
-
-    /// Touches every page that the log knows, in page order and with deep batches.
-    fn redo_all(&mut self, redo: &ChainRedo) -> Result<()> {
-        let pages = redo.pages();
-        self.report.examined_pages = pages.len() as u64;
-        let batch = (self.pool.frame_count() / 8).clamp(8, 256);
-        let ring = ScanRing::new(batch * 2);
-        for window in pages.chunks(batch) {
-            self.pool.prefetch(&self.volume, window, Class::Prefetch, Access::Ring(&ring));
-            for &id in window {
-                match self.pool.shared(&self.volume, id, Access::Ring(&ring)) {
-                    Ok(_) => {}
-                    Err(error @ (Error::Damaged(_) | Error::NeverWritten(_))) => {
-                        self.report.damaged_pages.push(error.to_string());
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Notes every tree of the catalog, dropped and created ones in any state included.
-    fn load_trees(&self) -> Result<()> {
-        let catalog = BTree::new(&self.shared.core, &self.shared.catalog);
-        let status = BTree::new(&self.shared.core, &self.shared.status);
-        let next = status.get(&crate::catalog::NEXT_TREE)?.and_then(|value| value.try_into().ok());
-        if let Some(next) = next {
-            *self.shared.next_tree.lock() = u64::from_le_bytes(next) as u32;
-        }
-        let mut from = Vec::new();
-        while let Some((key, payload)) = catalog.first_from(&from)? {
-            let entry = crate::versions::decode(&payload)?;
-            if let Some((id, root)) = crate::catalog::decode(entry.value)
-                && !root.is_none()
-            {
-                self.shared.tree_root(id, root);
-            }
-            // The version before may be another tree of the same name, which a rollback brings back.
-            if entry.flags & entry::VERSIONED != 0 {
-                self.load_previous(&entry)?;
-            }
-            from = key;
-            from.push(0);
-        }
-        Ok(())
-    }
-
-    fn load_previous(&self, entry: &entry::Entry<'_>) -> Result<()> {
-        let mut undo = entry.undo;
-        let open: Vec<TxnId> =
-            self.shared.core.log.open_transactions().into_iter().map(|(id, _)| id).collect();
-        let mut writer = entry.writer;
-        while open.contains(&writer) && !undo.is_none() {
-            let record = crate::undo::read(&self.shared.core, undo)?;
-            if let Some((id, root)) = crate::catalog::decode(&record.value)
-                && !root.is_none()
-            {
-                self.shared.tree_root(id, root);
-            }
-            (writer, undo) = (record.previous_writer, record.previous_undo);
-        }
-        Ok(())
-    }
-
     /// Where the database is.
     pub fn path(&self) -> &Path {
         &self.path
@@ -750,98 +334,4 @@ impl Drop for PoisonOnPanic {
             self.0.poison.set("a background thread has panicked".to_owned());
         }
     }
-}
-
-/// Takes the volume out of the pool when opening fails half-way.
-struct Detach<'a> {
-    pool: &'a Pool,
-    volume: Option<&'a Arc<Volume>>,
-}
-
-impl Drop for Detach<'_> {
-    fn drop(&mut self) {
-        if let Some(volume) = self.volume {
-            volume.set_writer(None);
-            volume.set_redo(None);
-            self.pool.detach(volume);
-        }
-    }
-}
-
-/// Begins a new log for a database that was closed and lost its log since. At each moment header and log suit each other:
-/// first the closed database learns of the life to come and where that begins, then the log begins, durably, and then
-/// the database is open.
-fn begin_log(
-    engine: &Engine,
-    folder: &Path,
-    options: &LogOptions,
-    meta: &mut Meta,
-    file: &dyn File,
-) -> Result<Log> {
-    meta.log_end = Lsn(meta.log_end.0.next_multiple_of(options.segment_size));
-    meta.redo_from = meta.log_end;
-    meta.clean = true;
-    meta.write(file)?;
-    let log = Log::create(engine.disk(), folder, options, meta.log_end, meta.incarnation, engine.budget())?;
-    log.append_note(b"begin")?;
-    log.flush_to(log.end())?;
-    meta.clean = false;
-    meta.write(file)?;
-    Ok(log)
-}
-
-/// Formats the first group and the roots of the store's own trees, at fixed pages behind the space map.
-fn create_trees(core: &Core, meta: &Meta) -> Result<()> {
-    let mut mtr = Mtr::new(core);
-    let map = mtr.add(core.pool.create(&core.volume, space::map_page(0, core.page_size))?);
-    mtr.format(map, PageKind::SpaceMap, SYSTEM, &space::first_map(core.page_size, meta.roots.len()));
-    for (id, root) in [CATALOG, STATUS, UNDO_DIRECTORY].into_iter().zip(meta.roots) {
-        let part = mtr.add(core.pool.create(&core.volume, root)?);
-        BTree::format_root(&mut mtr, part, id, core.page_size);
-    }
-    mtr.commit()?;
-    core.space.add_first_group();
-    Ok(())
-}
-
-/// Number of groups with a space map: those the header knows, and those that were added since.
-fn count_groups(file: &dyn File, meta: &Meta, redo: Option<&ChainRedo>, capacity: u64) -> Result<u64> {
-    let mut groups = meta.groups;
-    let mut page = gannet_io::AlignedBuffer::zeroed(meta.page_size);
-    loop {
-        let id = space::map_page(groups, meta.page_size);
-        if redo.is_some_and(|redo| redo.knows(id)) {
-            groups += 1;
-            continue;
-        }
-        if id.0 >= capacity {
-            return Ok(groups);
-        }
-        file.read_at(Class::Foreground, id.0 * meta.page_size as u64, &mut page)?;
-        // A damaged map is a map: taken for the end of the file, another would be written over what follows it.
-        if page::verify(&page, id, meta.database_id) == page::Verdict::NeverWritten {
-            return Ok(groups);
-        }
-        groups += 1;
-    }
-}
-
-/// The undo segments of earlier lives: all complete, since nobody writes to them any more.
-fn read_undo_directory(core: &Core, root: &TreeRoot, next_txn: TxnId) -> Result<(u32, VecDeque<Segment>)> {
-    let tree = BTree::new(core, root);
-    let mut segments = VecDeque::new();
-    let mut next_stream = 0;
-    let mut from = Vec::new();
-    while let Some((key, value)) = tree.first_from(&from)? {
-        let mut segment = Segment::decode(&key, &value)
-            .ok_or_else(|| Error::Damaged("an entry of the undo directory makes no sense".to_owned()))?;
-        if segment.highest_txn.is_none() {
-            segment.highest_txn = TxnId(next_txn.0 - 1);
-        }
-        next_stream = next_stream.max(segment.stream);
-        segments.push_back(segment);
-        from = key;
-        from.push(0);
-    }
-    Ok((next_stream, segments))
 }

@@ -3,12 +3,13 @@
 use crate::database::Database;
 use crate::page::PAGE_SIZES;
 use crate::pool::{MIN_FRAMES, Pool};
+use crate::temp::{TempFile, TempSpace, TempStats};
+use crate::work::{Lender, Room, WorkMemory};
 use crate::{Error, Result};
-use gannet_base::memory::{Budget, Charge, Purpose};
-use gannet_base::sync::Mutex;
+use gannet_base::memory::Budget;
 use gannet_base::units::format_size;
 use gannet_io::{Disk, ModeRequest, RealDisk, RealOptions};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,17 +18,26 @@ const OTHER_MIN: u64 = 6 << 20;
 /// Smallest budget an engine works with, in bytes.
 pub(crate) const MIN_MEMORY: u64 = 8 << 20;
 
+/// Pages of the smallest pool that a database works with.
+const LEAST_PAGES: u64 = 128;
+/// What a restart takes beside pages and log, in bytes.
+const RESTART_MIN: u64 = 2 << 20;
+
 /// How an engine is set up.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
     /// The one memory number, in bytes: page frames, log buffers, I/O buffers, transactions and running operations of
-    /// all databases together. Default 256 MiB, at least 8 MiB.
+    /// all databases together. Default 256 MiB, at least what [`CreateOptions::least_memory`] says of each database: with
+    /// the default sizes 25 MiB, never less than 8 MiB.
     pub memory: u64,
+    /// Where temporary files go: what sorts and hash tables have no memory for. Default: the system's folder for such
+    /// files, which on many machines is kept in memory and then is a bad place for this.
+    pub temp_folder: Option<PathBuf>,
 }
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        EngineOptions { memory: 256 << 20 }
+        EngineOptions { memory: 256 << 20, temp_folder: None }
     }
 }
 
@@ -38,6 +48,33 @@ pub struct CreateOptions {
     pub page_size: usize,
     /// Bytes of a log segment: a power of two, at least 64 pages. Default 16 MiB.
     pub segment_size: u64,
+}
+
+impl CreateOptions {
+    /// The smallest memory budget, in bytes, that such a database works with: to open it after a crash, a log segment has to
+    /// be read as a whole. Less is refused when it is created or opened.
+    pub fn least_memory(&self) -> u64 {
+        // Beside pages for a start: working memory, or what restart needs. The pages to be redone are listed in up to 3/8
+        // of a segment's size, that is 1/10 of the log that such a small pool lets grow.
+        let pages = LEAST_PAGES * self.page_size as u64;
+        let restart = RESTART_MIN + self.segment_size + self.segment_size * 3 / 8;
+        MIN_MEMORY.max(pages + OTHER_MIN.max(restart))
+    }
+
+    /// Refuses a budget that is too small.
+    pub(crate) fn check_memory(&self, limit: u64) -> Result<()> {
+        let least = self.least_memory();
+        if limit >= least {
+            return Ok(());
+        }
+        Err(Error::Invalid(format!(
+            "a memory budget of {} is too small for a database with pages of {} and log segments of {}: give at least {}",
+            format_size(limit),
+            format_size(self.page_size as u64),
+            format_size(self.segment_size),
+            format_size(least)
+        )))
+    }
 }
 
 impl Default for CreateOptions {
@@ -89,9 +126,8 @@ impl Default for OpenOptions {
 #[derive(Clone, Debug)]
 pub struct Engine {
     disk: Arc<dyn Disk>,
-    budget: Budget,
-    /// One pool for each page size in use.
-    pools: Arc<Mutex<Vec<Arc<Pool>>>>,
+    lender: Lender,
+    temp: Arc<TempSpace>,
 }
 
 impl Engine {
@@ -109,12 +145,15 @@ impl Engine {
                 format_size(MIN_MEMORY)
             )));
         }
-        Ok(Engine { disk, budget: Budget::new(options.memory), pools: Arc::default() })
+        let lender = Lender::new(Budget::new(options.memory));
+        let folder = options.temp_folder.clone().unwrap_or_else(std::env::temp_dir);
+        let temp = TempSpace::new(&disk, folder, &lender);
+        Ok(Engine { disk, lender, temp })
     }
 
     /// The memory budget: its limit, what is used, and for what.
     pub fn budget(&self) -> &Budget {
-        &self.budget
+        &self.lender.budget
     }
 
     /// The device layer, with its counters.
@@ -125,46 +164,29 @@ impl Engine {
     /// Memory for a running operation (a sort, a hash table), charged to the budget until dropped. Page frames make
     /// room where the budget has none, and get it back afterwards.
     pub fn work_memory(&self, bytes: u64) -> Result<WorkMemory> {
-        let mut lent = Vec::new();
-        let charge = loop {
-            match self.budget.charge(Purpose::Work, bytes) {
-                Ok(charge) => break charge,
-                Err(refusal) => {
-                    let missing = refusal.requested - (refusal.limit - refusal.used).min(refusal.requested);
-                    if !self.lend_frames(missing, &mut lent)? {
-                        take_back(&lent);
-                        return Err(refusal.into());
-                    }
-                }
-            }
-        };
-        Ok(WorkMemory { charge: Some(charge), lent })
+        self.lender.work_memory(bytes, true)
     }
 
-    /// Has page frames give `bytes` of memory to the budget, for something that charges it on its own, until the
-    /// returned value is dropped. Gives less where frames have no more to give; the charge then fails.
+    /// Bytes that an operation should be content with before it spills: a quarter of the budget, shared equally by those
+    /// who hold [`WorkMemory`] now, but at least 1 MiB. It falls as others begin and rises as they end, so who
+    /// grows in steps asks before each.
+    pub fn work_limit(&self) -> u64 {
+        self.lender.work_limit()
+    }
+
+    /// A new temporary file in [`EngineOptions::temp_folder`].
+    pub fn temp_file(&self) -> Result<TempFile> {
+        self.temp.create()
+    }
+
+    /// Figures of the temporary files since the engine's start.
+    pub fn temp_stats(&self) -> TempStats {
+        self.temp.stats()
+    }
+
+    /// See [`Lender::make_room`].
     pub(crate) fn make_room(&self, bytes: u64) -> Result<Room> {
-        let mut room = Room { lent: Vec::new() };
-        self.lend_frames(bytes, &mut room.lent)?;
-        Ok(room)
-    }
-
-    /// Has the pools give up `bytes`, the largest one first; false when they have no more to give.
-    fn lend_frames(&self, bytes: u64, lent: &mut Vec<(Arc<Pool>, usize)>) -> Result<bool> {
-        let mut pools = self.pools.lock().clone();
-        pools.sort_by_key(|pool| std::cmp::Reverse(pool.charged_bytes()));
-        let mut left = bytes;
-        for pool in pools {
-            let given = pool.give_memory((left as usize).div_ceil(pool.page_size()))?;
-            left = left.saturating_sub((given * pool.page_size()) as u64);
-            if given > 0 {
-                lent.push((pool, given));
-            }
-            if left == 0 {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        self.lender.make_room(bytes)
     }
 
     /// Creates a database; `path` must not exist. Its log lies beside it, in a folder with `-wal` appended.
@@ -180,15 +202,12 @@ impl Engine {
     /// The page frames of a page size. The first pool gets all memory meant for pages; one for another page size is
     /// made with half of what the others have.
     pub(crate) fn pool(&self, page_size: usize) -> Result<Arc<Pool>> {
-        if !PAGE_SIZES.contains(&page_size) {
-            let message = format!("a page size of {page_size} is not possible: choose one of {PAGE_SIZES:?}");
-            return Err(Error::Invalid(message));
-        }
-        let mut pools = self.pools.lock();
+        check_page_size(page_size)?;
+        let mut pools = self.lender.pools.lock();
         if let Some(pool) = pools.iter().find(|pool| pool.page_size() == page_size) {
             return Ok(Arc::clone(pool));
         }
-        let limit = self.budget.limit();
+        let limit = self.lender.budget.limit();
         let share = limit - (limit / 8).max(OTHER_MIN.min(limit * 3 / 4));
         let bytes = if pools.is_empty() { share } else { share / (pools.len() as u64 + 1) };
         let frames = Pool::frames_for(bytes, page_size);
@@ -205,7 +224,7 @@ impl Engine {
         let made = Pool::new(
             page_size,
             frames.min(Pool::frames_for(share - self.page_memory(&pools), page_size)),
-            &self.budget,
+            &self.lender.budget,
         )?;
         pools.push(Arc::clone(&made));
         Ok(made)
@@ -216,56 +235,27 @@ impl Engine {
     }
 }
 
-/// Memory of a running operation, see [`Engine::work_memory`].
-#[derive(Debug)]
-pub struct WorkMemory {
-    charge: Option<Charge>,
-    /// Frames given up for it.
-    lent: Vec<(Arc<Pool>, usize)>,
-}
-
-impl WorkMemory {
-    /// Bytes held.
-    pub fn bytes(&self) -> u64 {
-        self.charge.as_ref().map_or(0, Charge::bytes)
+pub(crate) fn check_page_size(page_size: usize) -> Result<()> {
+    if PAGE_SIZES.contains(&page_size) {
+        return Ok(());
     }
-}
-
-impl Drop for WorkMemory {
-    fn drop(&mut self) {
-        // The charge goes first: the frames take its place in the budget.
-        self.charge = None;
-        take_back(&self.lent);
-    }
-}
-
-/// Room in the budget that page frames made, see [`Engine::make_room`].
-#[derive(Debug)]
-pub(crate) struct Room {
-    lent: Vec<(Arc<Pool>, usize)>,
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        take_back(&self.lent);
-    }
-}
-
-fn take_back(lent: &[(Arc<Pool>, usize)]) {
-    for (pool, frames) in lent {
-        pool.take_memory(*frames);
-    }
+    let message = format!("a page size of {page_size} is not possible: choose one of {PAGE_SIZES:?}");
+    Err(Error::Invalid(message))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gannet_base::memory::Purpose;
     use gannet_io::sim::SimDisk;
 
     #[test]
     fn pools_of_several_page_sizes_share_one_budget() {
-        let engine =
-            Engine::with_disk(Arc::new(SimDisk::new(1)), &EngineOptions { memory: 32 << 20 }).unwrap();
+        let engine = Engine::with_disk(
+            Arc::new(SimDisk::new(1)),
+            &EngineOptions { memory: 32 << 20, ..EngineOptions::default() },
+        )
+        .unwrap();
         let first = engine.pool(8192).unwrap();
         let before = first.active_frames();
         let second = engine.pool(32768).unwrap();

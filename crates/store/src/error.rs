@@ -20,6 +20,9 @@ pub enum Error {
     /// The file is no Gannet database, or of a format this release does not read.
     #[error("{0}")]
     Format(String),
+    /// Somebody else has the database open, and the message says who.
+    #[error("{0}")]
+    InUse(String),
     /// A write or sync failed earlier; the database takes no more changes until it is opened anew.
     #[error("the database is closed to changes since an earlier failure: {0}")]
     Poisoned(String),

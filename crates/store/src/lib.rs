@@ -2,8 +2,9 @@
 //!
 //! An [`Engine`] holds what all databases of a process share, above all the memory budget. It creates and opens a
 //! [`Database`]; a [`Transaction`] reads and changes its trees, each an ordered map of byte strings; a [`Cursor`] goes
-//! through a range of keys. The example `kv` shows all of it. [`log`], [`node`] and [`page`] are public for tools and
-//! tests that look below that surface; they promise no stability.
+//! through a range of keys (the example `kv` shows all of that). For layers above, a [`View`] is what one statement sees,
+//! with [`Scan`]s that do not meet what the statement changes itself. [`log`], [`node`] and [`page`] are public for tools
+//! and tests that look below that surface; they promise no stability.
 
 mod catalog;
 mod change;
@@ -22,25 +23,31 @@ mod overflow;
 pub mod page;
 mod pool;
 mod recovery;
+mod scan;
 mod shared;
 mod space;
 mod sweep;
+mod temp;
 mod transaction;
 mod tree;
 mod txn;
 mod undo;
 mod versions;
+mod view;
+mod work;
 mod writeback;
 
 pub use check::{CheckReport, Finding};
 pub use cursor::Cursor;
 pub use database::{Database, DatabaseStats, RestartReport};
-pub use engine::{CreateOptions, Engine, EngineOptions, OpenOptions, WorkMemory};
+pub use engine::{CreateOptions, Engine, EngineOptions, OpenOptions};
 pub use error::{Error, Result};
+pub use pool::reads::{ThreadReads, thread_reads};
+pub use scan::Scan;
+pub use temp::{TempFile, TempReader, TempStats, TempWriter};
 pub use transaction::{
-    BulkLoader, Canceller, Durability, Isolation, LockMode, Savepoint, Transaction, TransactionOptions, Tree,
+    BulkLoader, Canceller, Durability, Isolation, LockMode, Outcome, Savepoint, Transaction,
+    TransactionOptions, Tree,
 };
-
-/// What a statement sees; placeholder until views land.
-#[derive(Clone, Debug)]
-pub struct View(());
+pub use view::View;
+pub use work::WorkMemory;

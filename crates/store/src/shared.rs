@@ -2,7 +2,6 @@
 //! own trees.
 
 use crate::core::Core;
-use crate::engine::Room;
 use crate::entry::{Entry, UndoPtr};
 use crate::mtr::Mtr;
 use crate::node::NodeRef;
@@ -13,6 +12,7 @@ use crate::txn::active::ActiveTxn;
 use crate::txn::locks::LockTable;
 use crate::txn::registry::Registry;
 use crate::undo::{self, Segment, Stream, UndoKind, UndoRecord};
+use crate::work::Room;
 use crate::writeback::PageWriter;
 use crate::{Result, log};
 use gannet_base::sync::{Condvar, Mutex};
@@ -67,7 +67,7 @@ pub(crate) struct Shared {
 pub(crate) struct Attachment {
     pub(crate) pool: Arc<Pool>,
     pub(crate) volume: Arc<Volume>,
-    pub(crate) _lock: Box<dyn Any + Send + Sync>,
+    pub(crate) _lock: Arc<dyn Any + Send + Sync>,
     /// What the log takes of the budget.
     pub(crate) _log_room: Room,
 }
@@ -178,12 +178,12 @@ impl Shared {
         if record.kind == UndoKind::Delete
             && let Some(tree) = before.and_then(|id| self.find_tree(id))
         {
-            tree.set_dropped_by(TxnId::NONE);
+            tree.set_dropped(TxnId::NONE, 0);
         }
         match crate::catalog::decode(current.value) {
             Some((id, _)) if before != Some(id) => {
                 if let Some(tree) = self.find_tree(id) {
-                    tree.set_dropped_by(crate::versions::NEVER_CREATED);
+                    tree.set_dropped(crate::versions::NEVER_CREATED, 0);
                 }
                 self.free_tree(id)
             }

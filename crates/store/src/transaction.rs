@@ -14,22 +14,27 @@
 //! A transaction waits for others only without latches. Room for the undo record is found before the leaf is changed;
 //! the leaf is latched before the undo page.
 
-use crate::cursor::{Bounds, Cursor};
+mod seen;
+
+use crate::cursor::Cursor;
 use crate::entry::{self, EXCLUSIVE, Entry, LOCK, OVERFLOW, TOMBSTONE, UndoPtr, VERSIONED};
 use crate::log::TxnEvent;
 use crate::mtr::Mtr;
 use crate::node::{NodeRef, max_entry_len, max_key_len};
 use crate::pool::Access;
+use crate::scan::Bounds;
 use crate::shared::{CATALOG, Shared};
 use crate::tree::{BTree, TreeRoot, fits};
 use crate::txn::active::ActiveTxn;
 use crate::txn::locks::{Added, LockMark, Mode, WriteKind};
 use crate::txn::registry::{self, Owner, Snapshot};
 use crate::undo::{Reserved, Stream, UndoKind, UndoRecord};
-use crate::versions::{Fate, Reader, Seen, decode};
+use crate::versions::{ALL_OWN, Fate, Reader, Seen, decode};
+use crate::view::{self, View};
 use crate::{Error, Result, overflow};
 use gannet_base::{PageId, TreeId, TxnId};
-use gannet_io::Class;
+pub use seen::Outcome;
+use seen::{Expected, Standing};
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -38,8 +43,8 @@ use std::time::Duration;
 
 /// Pages kept for the rollback of each writing transaction.
 const ROLLBACK_PAGES: u64 = 16;
-/// Keys of a multi-get whose pages are fetched as one batch.
-const FETCH_AT_ONCE: usize = 512;
+/// Most changes of one transaction: each has a number of 32 bits, the last few of which are left alone.
+const MAX_CHANGES: u32 = u32::MAX - 16;
 
 /// What a transaction sees of others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -115,7 +120,6 @@ pub struct Savepoint {
 struct Writing {
     txn: Arc<ActiveTxn>,
     stream: Stream,
-    sequence: u32,
     reserved_pages: u64,
     /// Bytes that a rollback adds to rows.
     shrunk_bytes: u64,
@@ -153,14 +157,15 @@ struct Writing {
 pub struct Transaction {
     shared: Arc<Shared>,
     options: TransactionOptions,
-    snapshot: Option<Snapshot>,
+    snapshot: Option<Arc<Snapshot>>,
     writing: Option<Writing>,
     cancel: Arc<AtomicBool>,
     changes: u64,
     number: u64,
-    /// Savepoints that can be gone back to, oldest first.
-    savepoints: Vec<u64>,
     last_savepoint: u64,
+    /// Savepoints that a rollback to an earlier one has made invalid: ranges of their numbers, from the first (not
+    /// including it) to the last, ascending.
+    lost_savepoints: Vec<(u64, u64)>,
 }
 
 /// Makes a transaction's waits end with [`Error::Cancelled`]. See [`Transaction::canceller`].
@@ -194,7 +199,11 @@ enum Write<'a> {
 /// What a look at the newest version of a key led to.
 enum Found {
     Wait(Vec<Arc<ActiveTxn>>),
-    Free { exists: bool },
+    Free {
+        exists: bool,
+    },
+    /// Not the version that was seen, or not known yet.
+    Seen(Standing),
 }
 
 impl Transaction {
@@ -207,8 +216,8 @@ impl Transaction {
             cancel: Arc::default(),
             changes: 0,
             number,
-            savepoints: Vec::new(),
             last_savepoint: 0,
+            lost_savepoints: Vec::new(),
         }
     }
 
@@ -227,12 +236,36 @@ impl Transaction {
         self.changes
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+    /// What the transaction sees of others.
+    pub fn isolation(&self) -> Isolation {
+        self.options.isolation
+    }
+
+    /// The longest key that fits, in bytes.
+    pub fn max_key_len(&self) -> usize {
+        max_key_len(self.shared.core.page_size)
+    }
+
+    /// Decides anew when the commit is acknowledged.
+    pub fn set_durability(&mut self, durability: Durability) {
+        self.options.durability = durability;
+    }
+
+    /// Decides anew how long to wait for a row, see [`TransactionOptions::lock_timeout`].
+    pub fn set_lock_timeout(&mut self, timeout: Option<Duration>) {
+        self.options.lock_timeout = timeout;
+    }
+
+    fn own(&self) -> Option<&ActiveTxn> {
+        self.writing.as_ref().map(|w| &*w.txn)
     }
 
     fn own_id(&self) -> TxnId {
-        self.writing.as_ref().map_or(TxnId::NONE, |w| w.txn.id())
+        self.own().map_or(TxnId::NONE, ActiveTxn::id)
+    }
+
+    pub(crate) fn active(&self) -> Option<Arc<ActiveTxn>> {
+        self.writing.as_ref().map(|w| Arc::clone(&w.txn))
     }
 
     // ---- reading ----------------------------------------------------------------------------------------------
@@ -241,86 +274,75 @@ impl Transaction {
         self.shared.registry.take_snapshot(Owner { session: self.number, label: "transaction" })
     }
 
+    /// The snapshot of the whole transaction, taken at its first use.
+    fn held_snapshot(&mut self) -> &Arc<Snapshot> {
+        if self.snapshot.is_none() {
+            self.snapshot = Some(Arc::new(self.new_snapshot()));
+        }
+        self.snapshot.as_ref().expect("taken above")
+    }
+
     /// Runs `read` with the snapshot this transaction's isolation asks for.
-    pub(crate) fn with_reader<T>(
-        &mut self,
-        read: impl FnOnce(&Shared, Reader<'_>) -> Result<T>,
-    ) -> Result<T> {
-        let own = self.own_id();
+    fn with_reader<T>(&mut self, read: impl FnOnce(&Shared, Reader<'_>) -> Result<T>) -> Result<T> {
         match self.options.isolation {
             Isolation::ReadCommitted => {
                 let snapshot = self.new_snapshot();
-                read(&self.shared, Reader { snapshot: &snapshot, own, copied: false })
+                read(&self.shared, Reader::new(&snapshot, self.own()))
             }
             Isolation::RepeatableRead => {
-                if self.snapshot.is_none() {
-                    self.snapshot = Some(self.new_snapshot());
-                }
-                let snapshot = self.snapshot.as_ref().expect("taken above");
-                read(&self.shared, Reader { snapshot, own, copied: false })
+                let snapshot = Arc::clone(self.held_snapshot());
+                read(&self.shared, Reader::new(&snapshot, self.own()))
             }
         }
     }
 
+    /// The snapshot this transaction's isolation asks for.
+    fn statement_snapshot(&mut self) -> Arc<Snapshot> {
+        match self.options.isolation {
+            Isolation::ReadCommitted => Arc::new(self.new_snapshot()),
+            Isolation::RepeatableRead => Arc::clone(self.held_snapshot()),
+        }
+    }
+
+    fn view_of(&self, snapshot: Arc<Snapshot>, upto: u32) -> View {
+        View::new(&self.shared, snapshot, self.active(), upto, self.number)
+    }
+
+    /// Changes made so far, by their numbers.
+    fn sequence(&self) -> u32 {
+        self.own().map_or(0, ActiveTxn::sequence)
+    }
+
+    /// What a statement that begins now sees: under `REPEATABLE READ` the transaction's snapshot (taken at its first
+    /// use), under `READ COMMITTED` a snapshot taken now, and with it what this transaction has changed so far.
+    pub fn view(&mut self) -> View {
+        let snapshot = self.statement_snapshot();
+        self.view_of(snapshot, self.sequence())
+    }
+
+    /// What is committed now, whatever the isolation, and what this transaction has changed so far. For checks that have
+    /// to hold for everybody, as of a foreign key.
+    pub fn latest_view(&mut self) -> View {
+        self.view_of(Arc::new(self.new_snapshot()), self.sequence())
+    }
+
     /// The value of `key`.
     pub fn get(&mut self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.with_reader(|shared, reader| {
-            shared.check_tree(reader, &tree.root)?;
-            get(shared, reader, &tree.root, key)
-        })
+        self.with_reader(|shared, reader| view::fetch_owned(shared, reader, &tree.root, key))
     }
 
     /// The values of many keys, in the order of `keys`. Pages that are not in memory are fetched as deep batches: the
     /// device works on all of them at once.
     pub fn multi_get(&mut self, tree: &Tree, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
-        self.with_reader(|shared, reader| {
-            shared.check_tree(reader, &tree.root)?;
-            let core = &shared.core;
-            let btree = BTree::new(core, &tree.root);
-            let at_once = FETCH_AT_ONCE.min(core.pool.frame_count() / 4).max(1);
-            let mut values = Vec::with_capacity(keys.len());
-            let mut leaves = Vec::with_capacity(at_once.min(keys.len()));
-            for batch in keys.chunks(at_once) {
-                leaves.clear();
-                for key in batch {
-                    leaves.push(btree.leaf_id(key)?);
-                }
-                if leaves.len() > 1 {
-                    // Foreground: somebody waits for every one of them.
-                    core.pool.prefetch(&core.volume, &leaves, Class::Foreground, Access::Normal);
-                }
-                for key in batch {
-                    values.push(get(shared, reader, &tree.root, key)?);
-                }
-            }
-            Ok(values)
-        })
+        self.with_reader(|shared, reader| view::multi_fetch(shared, reader, &tree.root, keys))
     }
 
     /// A cursor over the keys within `range`, forwards and backwards. It sees the transaction's snapshot (under
     /// `READ COMMITTED`, one taken now) and this transaction's own changes, also later ones.
     pub fn cursor<'t>(&'t mut self, tree: &Tree, range: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<Cursor<'t>> {
-        let own_snapshot = match self.options.isolation {
-            Isolation::ReadCommitted => Some(self.new_snapshot()),
-            Isolation::RepeatableRead => {
-                if self.snapshot.is_none() {
-                    self.snapshot = Some(self.new_snapshot());
-                }
-                None
-            }
-        };
-        let snapshot = own_snapshot.as_ref().or(self.snapshot.as_ref()).expect("taken above");
-        self.shared.check_tree(Reader { snapshot, own: self.own_id(), copied: false }, &tree.root)?;
-        let bounds = Bounds::new(range.0, range.1);
-        Cursor::new(self, own_snapshot, tree.clone(), bounds)
-    }
-
-    pub(crate) fn held_snapshot(&self) -> Option<&Snapshot> {
-        self.snapshot.as_ref()
-    }
-
-    pub(crate) fn reader_id(&self) -> TxnId {
-        self.own_id()
+        let snapshot = self.statement_snapshot();
+        let view = self.view_of(snapshot, ALL_OWN);
+        Cursor::new(self, view, tree.clone(), Bounds::new(range.0, range.1))
     }
 
     // ---- writing ----------------------------------------------------------------------------------------------
@@ -337,28 +359,34 @@ impl Transaction {
 
     /// Changes the value of a key; false when it is not there.
     pub fn update(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.write_row(tree, key, Write::Update(value))
+        self.write_row(tree, key, Write::Update(value)).map(Outcome::is_done)
     }
 
     /// Removes a key; false when it is not there.
     pub fn delete(&mut self, tree: &Tree, key: &[u8]) -> Result<bool> {
-        self.write_row(tree, key, Write::Delete)
+        self.write_row(tree, key, Write::Delete).map(Outcome::is_done)
     }
 
     /// Locks a row until the transaction ends; false when it is not there.
     pub fn lock(&mut self, tree: &Tree, key: &[u8], mode: LockMode) -> Result<bool> {
-        match mode {
+        let outcome = match mode {
             LockMode::Exclusive => self.write_row(tree, key, Write::Lock),
-            LockMode::Share => self.lock_shared(tree, key, Mode::Share),
-            LockMode::KeyShare => self.lock_shared(tree, key, Mode::KeyShare),
-        }
+            LockMode::Share => self.lock_shared(tree, key, Mode::Share, None),
+            LockMode::KeyShare => self.lock_shared(tree, key, Mode::KeyShare, None),
+        };
+        outcome.map(Outcome::is_done)
     }
 
-    fn write_row(&mut self, tree: &Tree, key: &[u8], write: Write<'_>) -> Result<bool> {
+    fn write_row(&mut self, tree: &Tree, key: &[u8], write: Write<'_>) -> Result<Outcome> {
+        self.prepare_row(tree, key)?;
+        self.write(&Arc::clone(&tree.root), key, write, None)
+    }
+
+    /// What every write and lock of a row begins with.
+    fn prepare_row(&mut self, tree: &Tree, key: &[u8]) -> Result<()> {
         self.start_writing()?;
         self.hold_tree(tree)?;
-        self.check_key(key)?;
-        self.write(&Arc::clone(&tree.root), key, write)
+        self.check_key(key)
     }
 
     fn check_key(&self, key: &[u8]) -> Result<()> {
@@ -375,10 +403,13 @@ impl Transaction {
     fn start_writing(&mut self) -> Result<()> {
         self.shared.core.throttle()?;
         if let Some(writing) = &self.writing {
+            if writing.txn.sequence() >= MAX_CHANGES {
+                return Err(Error::Invalid(format!("one transaction makes at most {MAX_CHANGES} changes")));
+            }
             return if writing.txn.is_doomed() { Err(Error::Cancelled) } else { Ok(()) };
         }
-        if self.options.isolation == Isolation::RepeatableRead && self.snapshot.is_none() {
-            self.snapshot = Some(self.new_snapshot());
+        if self.options.isolation == Isolation::RepeatableRead {
+            self.held_snapshot();
         }
         let most = self.shared.core.max_open_transactions;
         if self.shared.registry.active_count() >= most {
@@ -394,7 +425,6 @@ impl Transaction {
         self.writing = Some(Writing {
             txn,
             stream,
-            sequence: 0,
             reserved_pages: ROLLBACK_PAGES,
             shrunk_bytes: 0,
             trees: BTreeSet::new(),
@@ -412,7 +442,7 @@ impl Transaction {
         let gone = || {
             Error::Invalid(format!("tree {:?} does not exist any more", String::from_utf8_lossy(&tree.name)))
         };
-        if !self.lock_shared_in(&catalog, &tree.name, Mode::KeyShare)? {
+        if !self.lock_shared_in(&catalog, &tree.name, Mode::KeyShare, None)?.is_done() {
             return Err(gone());
         }
         match self.shared.created_tree(&catalog, &tree.name)? {
@@ -423,16 +453,20 @@ impl Transaction {
         Ok(())
     }
 
-    /// Changes one entry. Says whether the key was there. Where it comes to no change, a long value that was stored for
-    /// it goes again.
-    fn write(&mut self, root: &Arc<TreeRoot>, key: &[u8], write: Write<'_>) -> Result<bool> {
-        let newest_undo =
-            |txn: &Self| UndoPtr(txn.writing.as_ref().expect("the transaction writes").txn.newest_undo());
-        let before = newest_undo(self);
+    /// Changes one entry, if it is what is `expected`. [`Outcome::Gone`] where a write that needs the key does not find
+    /// it. Where it comes to no change, a long value that was stored for it goes again.
+    fn write(
+        &mut self,
+        root: &Arc<TreeRoot>,
+        key: &[u8],
+        write: Write<'_>,
+        expected: Option<&Expected<'_>>,
+    ) -> Result<Outcome> {
+        let before = self.newest_undo();
         let mut stored = before;
         let result = self.store_long_value(root, key, &write).and_then(|long| {
             stored = self.newest_undo();
-            self.write_entry(root, key, &write, long.as_deref())
+            self.write_entry(root, key, &write, long.as_deref(), expected)
         });
         let newest = self.newest_undo();
         let unused = newest != before && (newest == stored || stored == before && result.is_err());
@@ -452,36 +486,51 @@ impl Transaction {
         key: &[u8],
         write: &Write<'_>,
         long: Option<&[u8]>,
-    ) -> Result<bool> {
+        expected: Option<&Expected<'_>>,
+    ) -> Result<Outcome> {
         let shared = Arc::clone(&self.shared);
         let core = &*shared.core;
         let btree = BTree::new(core, root);
         // Keeps the undo that is followed below; under READ COMMITTED it says nothing about what is seen.
-        let guard = match self.options.isolation {
-            Isolation::ReadCommitted => Some(self.new_snapshot()),
-            Isolation::RepeatableRead => None,
+        let guard = match (self.options.isolation, expected) {
+            (Isolation::ReadCommitted, None) => Arc::new(self.new_snapshot()),
+            (Isolation::ReadCommitted, Some(expected)) => Arc::clone(expected.view.snapshot()),
+            (Isolation::RepeatableRead, _) => Arc::clone(self.held_snapshot()),
         };
+        // A long value that was compared, as its entry was then.
+        let mut compared = None;
         loop {
             let ticket = shared.registry.waits().ticket();
             let leaf = btree.leaf_exclusive(key)?;
             let node = NodeRef::new(&leaf);
-            let slot = node.search(key);
-            let current = slot.ok().map(|slot| decode(node.payload(slot))).transpose()?;
-            let snapshot = guard.as_ref().or(self.snapshot.as_ref()).expect("a writer has a snapshot");
-            let reader = Reader { snapshot, own: self.own_id(), copied: false };
-            let exists = match self.examine(reader, root.id, key, current.as_ref(), write)? {
+            let payload = node.search(key).ok().map(|slot| node.payload(slot));
+            let current = payload.map(decode).transpose()?;
+            let active = self.active();
+            let reader = Reader::new(&guard, active.as_deref());
+            let expected_now = expected.filter(|_| compared.is_none() || compared.as_deref() != payload);
+            let exists = match self.examine(reader, root.id, key, current.as_ref(), write, expected_now)? {
                 Found::Free { exists } => exists,
                 Found::Wait(holders) => {
                     drop(leaf);
-                    self.wait_for(&holders, ticket)?;
+                    self.wait_for(&holders, ticket, expected.is_none_or(|e| e.wait))?;
+                    continue;
+                }
+                Found::Seen(Standing::Settled(outcome)) => return Ok(outcome),
+                Found::Seen(Standing::Long(reference)) => {
+                    compared = payload.map(<[u8]>::to_vec);
+                    drop(leaf);
+                    let value = overflow::read(core, &reference)?;
+                    if expected.is_some_and(|e| e.seen != value) {
+                        return Ok(Outcome::Changed(value));
+                    }
                     continue;
                 }
             };
             match write {
                 Write::Insert(_) if exists => return Err(Error::Duplicate),
-                Write::Update(_) | Write::Delete | Write::Lock if !exists => return Ok(false),
+                Write::Update(_) | Write::Delete | Write::Lock if !exists => return Ok(Outcome::Gone),
                 Write::Lock if current.is_some_and(|c| c.writer == self.own_id() && c.is_exclusive()) => {
-                    return Ok(true);
+                    return Ok(Outcome::Done);
                 }
                 _ => {}
             }
@@ -502,7 +551,7 @@ impl Transaction {
             let shrunk = current.map_or(0, |c| c.encoded_len()).saturating_sub(payload.len());
             self.reserve_for_rollback(shrunk)?;
             self.apply(leaf, key, &payload, &record, &reserved, undo)?;
-            return Ok(exists);
+            return Ok(Outcome::Done);
         }
     }
 
@@ -520,12 +569,12 @@ impl Transaction {
         let mut mtr = Mtr::new(core);
         let leaf = mtr.add(leaf);
         let undo_part = writing.stream.latch(&mut mtr, core, reserved)?;
+        writing.txn.use_sequence(record.sequence);
         writing.stream.append(&mut mtr, undo_part, reserved, record);
         mtr.put_entry(leaf, key, payload);
         mtr.group().set_txn(writing.txn.id(), TxnEvent::Change { undo: undo.0 });
         mtr.commit()?;
         writing.txn.set_newest_undo(undo.0);
-        writing.sequence += 1;
         self.changes += 1;
         Ok(())
     }
@@ -564,9 +613,15 @@ impl Transaction {
         key: &[u8],
         current: Option<&Entry<'_>>,
         write: &Write<'_>,
+        expected: Option<&Expected<'_>>,
     ) -> Result<Found> {
-        let own = reader.own;
-        let Some(current) = current else { return Ok(Found::Free { exists: false }) };
+        let own = reader.own_id();
+        let Some(current) = current else {
+            return Ok(match expected {
+                Some(_) => Found::Seen(Standing::Settled(Outcome::Gone)),
+                None => Found::Free { exists: false },
+            });
+        };
         if current.writer != own {
             if self.shared.fate(current.writer)? == Fate::Running {
                 // Nobody to wait for: it has ended meanwhile, look again at once.
@@ -581,6 +636,11 @@ impl Transaction {
                 return Err(Error::Conflict(writer));
             }
         }
+        if let Some(expected) = expected
+            && let Some(standing) = self.standing(expected, current)?
+        {
+            return Ok(Found::Seen(standing));
+        }
         let kind = match write {
             Write::Put(_) | Write::Insert(_) | Write::Update(_) => WriteKind::Update,
             Write::Delete | Write::Lock => WriteKind::Delete,
@@ -592,14 +652,21 @@ impl Transaction {
         Ok(Found::Free { exists: !current.is_tombstone() })
     }
 
-    fn wait_for(&self, holders: &[Arc<ActiveTxn>], ticket: crate::txn::waits::Ticket) -> Result<()> {
+    /// Waits for others; `patient` is false for who is to fail instead.
+    fn wait_for(
+        &self,
+        holders: &[Arc<ActiveTxn>],
+        ticket: crate::txn::waits::Ticket,
+        patient: bool,
+    ) -> Result<()> {
         let writing = self.writing.as_ref().expect("who waits has a number");
         let waits = self.shared.registry.waits();
         if holders.is_empty() {
             gannet_base::thread::yield_now();
             return self.shared.core.poison.check();
         }
-        let waited = waits.wait_for(&writing.txn, holders, ticket, self.options.lock_timeout, &self.cancel);
+        let timeout = if patient { self.options.lock_timeout } else { Some(Duration::ZERO) };
+        let waited = waits.wait_for(&writing.txn, holders, ticket, timeout, &self.cancel);
         // Where the waits were ended by a failure, that is what the caller is told.
         if waited.is_err() { self.shared.core.poison.check().and(waited) } else { waited }
     }
@@ -628,7 +695,7 @@ impl Transaction {
             done: false,
             writer: writing.txn.id(),
             previous_record: UndoPtr(writing.txn.newest_undo()),
-            sequence: writing.sequence,
+            sequence: writing.txn.sequence(),
             tree,
             previous_flags,
             previous_writer,
@@ -695,82 +762,118 @@ impl Transaction {
             let undo_part = writing.stream.latch(&mut mtr, core, &reserved)?;
             let (first, part) = mtr.allocate(root.id, root.root)?;
             record.value = entry::encode_reference(len, first).to_vec();
-            record.sequence = writing.sequence;
+            record.sequence = writing.txn.sequence();
+            writing.txn.use_sequence(record.sequence);
             writing.stream.append(&mut mtr, undo_part, &reserved, &record);
             overflow::format_index(&mut mtr, part, root.id);
             mtr.group().set_txn(writing.txn.id(), TxnEvent::Change { undo: undo.0 });
             mtr.commit()?;
             writing.txn.set_newest_undo(undo.0);
-            writing.sequence += 1;
             return Ok((first, record.value));
         }
     }
 
     // ---- locks ------------------------------------------------------------------------------------------------
 
-    fn lock_shared(&mut self, tree: &Tree, key: &[u8], mode: Mode) -> Result<bool> {
-        self.start_writing()?;
-        self.hold_tree(tree)?;
-        self.check_key(key)?;
-        self.lock_shared_in(&Arc::clone(&tree.root), key, mode)
+    fn lock_shared(
+        &mut self,
+        tree: &Tree,
+        key: &[u8],
+        mode: Mode,
+        expected: Option<&Expected<'_>>,
+    ) -> Result<Outcome> {
+        self.prepare_row(tree, key)?;
+        self.lock_shared_in(&Arc::clone(&tree.root), key, mode, expected)
     }
 
-    fn lock_shared_in(&mut self, root: &Arc<TreeRoot>, key: &[u8], mode: Mode) -> Result<bool> {
+    fn lock_shared_in(
+        &mut self,
+        root: &Arc<TreeRoot>,
+        key: &[u8],
+        mode: Mode,
+        expected: Option<&Expected<'_>>,
+    ) -> Result<Outcome> {
         let shared = Arc::clone(&self.shared);
         let btree = BTree::new(&shared.core, root);
+        // A long value that was compared, as its entry was then.
+        let mut compared = None;
         loop {
             let ticket = shared.registry.waits().ticket();
             let leaf = btree.leaf_shared(key, Access::Normal)?;
             let node = NodeRef::new(&leaf);
-            let Ok(slot) = node.search(key) else { return Ok(false) };
-            let current = decode(node.payload(slot))?;
+            let Ok(slot) = node.search(key) else { return Ok(Outcome::Gone) };
+            let payload = node.payload(slot);
+            let current = decode(payload)?;
             let own = self.own_id();
             let running = current.writer != own && shared.fate(current.writer)? == Fate::Running;
             // An update leaves the key alone; a delete or an exclusive lock does not, nor does an insert, which may yet
             // be taken back.
             let stands_against = mode == Mode::Share || current.is_tombstone() || current.is_exclusive();
-            if running && (stands_against || !self.was_there(node.payload(slot))?) {
+            let before = if running && !stands_against { self.committed(payload)? } else { Seen::Absent };
+            if running && before == Seen::Absent {
                 let holders: Vec<_> = shared.registry.find(current.writer).into_iter().collect();
                 drop(leaf);
-                self.wait_for(&holders, ticket)?;
+                self.wait_for(&holders, ticket, expected.is_none_or(|e| e.wait))?;
                 continue;
             }
-            if let (Isolation::RepeatableRead, Some(snapshot)) = (self.options.isolation, &self.snapshot)
-                && (mode == Mode::Share || current.is_tombstone())
-                && let (writer, Fate::Committed(Some(csn))) =
-                    shared.last_change(Reader { snapshot, own, copied: false }, &current)?
-                && !snapshot.sees(csn)
+            self.check_conflict(&current, mode)?;
+            if let Some(expected) = expected
+                && compared.as_deref() != Some(payload)
+                && let Some(standing) = self.standing_for_lock(expected, &current, before, mode)?
             {
-                return Err(Error::Conflict(writer));
+                match standing {
+                    Standing::Settled(outcome) => return Ok(outcome),
+                    Standing::Long(reference) => {
+                        compared = Some(payload.to_vec());
+                        drop(leaf);
+                        let value = overflow::read(&shared.core, &reference)?;
+                        if expected.seen != value {
+                            return Ok(Outcome::Changed(value));
+                        }
+                        continue;
+                    }
+                }
             }
             if current.is_tombstone() {
-                return Ok(false);
+                return Ok(Outcome::Gone);
             }
             let txn = &self.writing.as_ref().expect("who locks has a number").txn;
             match shared.locks.try_add(root.id, key, txn, mode) {
-                Added::Yes => return Ok(true),
+                Added::Yes => return Ok(Outcome::Done),
                 // No memory for one more shared lock: the row itself has room for an exclusive one.
                 Added::TableFull => {
                     drop(leaf);
-                    return self.write(root, key, Write::Lock);
+                    return self.write(root, key, Write::Lock, expected);
                 }
             }
         }
     }
 
-    /// Whether a row that somebody is changing was there before.
-    fn was_there(&self, payload: &[u8]) -> Result<bool> {
+    /// Under `REPEATABLE READ`: refuses a shared lock on a row that has changed since the snapshot.
+    fn check_conflict(&self, current: &Entry<'_>, mode: Mode) -> Result<()> {
+        if let (Isolation::RepeatableRead, Some(snapshot)) = (self.options.isolation, &self.snapshot)
+            && (mode == Mode::Share || current.is_tombstone())
+            && let (writer, Fate::Committed(Some(csn))) =
+                self.shared.last_change(Reader::new(snapshot, self.own()), current)?
+            && !snapshot.sees(csn)
+        {
+            return Err(Error::Conflict(writer));
+        }
+        Ok(())
+    }
+
+    /// What a row that somebody is changing was before.
+    fn committed<'p>(&self, payload: &'p [u8]) -> Result<Seen<'p>> {
         let snapshot = self.new_snapshot();
-        let reader = Reader { snapshot: &snapshot, own: self.own_id(), copied: false };
-        Ok(self.shared.look(reader, payload)? != Seen::Absent)
+        self.shared.look(Reader::new(&snapshot, self.own()), payload)
     }
 
     // ---- savepoints and the end -------------------------------------------------------------------------------
 
-    /// A place to go back to with [`Transaction::rollback_to`].
+    /// A place to go back to with [`Transaction::rollback_to`]. It costs next to nothing and keeps nothing, so that each
+    /// statement may take one.
     pub fn savepoint(&mut self) -> Savepoint {
         self.last_savepoint += 1;
-        self.savepoints.push(self.last_savepoint);
         let writing = self.writing.as_ref();
         Savepoint {
             number: self.last_savepoint,
@@ -785,13 +888,9 @@ impl Transaction {
         if savepoint.owner != self.number {
             return Err(Error::Invalid("a savepoint belongs to the transaction that made it".to_owned()));
         }
-        let Some(place) = self.savepoints.iter().position(|&number| number == savepoint.number) else {
-            return Err(Error::Invalid(
-                "the savepoint is gone since a rollback to an earlier one".to_owned(),
-            ));
-        };
-        self.savepoints.truncate(place + 1);
+        self.lose_savepoints_after(savepoint.number)?;
         let Some(writing) = &mut self.writing else { return Ok(()) };
+        writing.txn.note_revert();
         let newest = UndoPtr(writing.txn.newest_undo());
         self.shared.revert_to(newest, savepoint.undo, writing.txn.id())?;
         writing.txn.set_newest_undo(savepoint.undo.0);
@@ -807,11 +906,25 @@ impl Transaction {
         Ok(())
     }
 
+    /// Makes the savepoints taken after `number` invalid; fails when it is so itself.
+    fn lose_savepoints_after(&mut self, number: u64) -> Result<()> {
+        let behind = self.lost_savepoints.partition_point(|&(from, _)| from < number);
+        if behind > 0 && number <= self.lost_savepoints[behind - 1].1 {
+            let message = "the savepoint is gone since a rollback to an earlier one";
+            return Err(Error::Invalid(message.to_owned()));
+        }
+        self.lost_savepoints.truncate(behind);
+        if number < self.last_savepoint {
+            self.lost_savepoints.push((number, self.last_savepoint));
+        }
+        Ok(())
+    }
+
     /// Makes the changes visible, and durable unless the transaction is asynchronous.
     pub fn commit(mut self) -> Result<()> {
         let Some(writing) = self.writing.take() else { return Ok(()) };
         let shared = Arc::clone(&self.shared);
-        if writing.sequence == 0 {
+        if writing.txn.sequence() == 0 {
             // Locks only.
             let done = shared.abort(&writing.txn, false);
             self.give_back(writing);
@@ -862,7 +975,7 @@ impl Transaction {
 
     fn end_by_rollback(&mut self) -> Result<()> {
         let Some(writing) = self.writing.take() else { return Ok(()) };
-        let done = self.shared.abort(&writing.txn, writing.sequence > 0);
+        let done = self.shared.abort(&writing.txn, writing.txn.sequence() > 0);
         self.give_back(writing);
         done
     }
@@ -903,35 +1016,33 @@ impl Transaction {
             &shared.catalog,
             name.as_bytes(),
             Write::Insert(&crate::catalog::encode(id, PageId::NONE)),
-        )?;
+            None,
+        )
+        .map(drop)?;
         let mut mtr = Mtr::new(&shared.core);
         let (root, part) = mtr.allocate(id, PageId::NONE)?;
         BTree::format_root(&mut mtr, part, id, shared.core.page_size);
         mtr.commit()?;
-        self.write(&shared.catalog, name.as_bytes(), Write::Update(&crate::catalog::encode(id, root)))?;
+        let entry = crate::catalog::encode(id, root);
+        self.write(&shared.catalog, name.as_bytes(), Write::Update(&entry), None).map(drop)?;
         Ok(Tree { root: shared.tree_root(id, root), name: Arc::from(name.as_bytes()) })
     }
 
     /// Opens a tree that this transaction sees.
     pub fn tree(&mut self, name: &str) -> Result<Option<Tree>> {
-        self.with_reader(|shared, reader| {
-            let Some(value) = get(shared, reader, &shared.catalog, name.as_bytes())? else { return Ok(None) };
-            let (id, root) = crate::catalog::decode(&value)
-                .ok_or_else(|| Error::Damaged(format!("the catalog entry of {name:?} makes no sense")))?;
-            // While the snapshot keeps the tree: a tree that is gone must not come back into the table.
-            Ok(Some(Tree { root: shared.tree_root(id, root), name: Arc::from(name.as_bytes()) }))
-        })
+        self.with_reader(|shared, reader| view::find_tree(shared, reader, name))
     }
 
     /// Drops a tree with everything in it; false when there is no such tree. Waits for those who write to it.
     pub fn drop_tree(&mut self, name: &str) -> Result<bool> {
         self.start_writing()?;
         let catalog = Arc::clone(&self.shared.catalog);
-        self.write(&catalog, name.as_bytes(), Write::Lock)?;
+        self.write(&catalog, name.as_bytes(), Write::Lock, None).map(drop)?;
         let tree = self.shared.created_tree(&catalog, name.as_bytes())?;
-        let dropped = self.write(&catalog, name.as_bytes(), Write::Delete)?;
+        let sequence = self.sequence();
+        let dropped = self.write(&catalog, name.as_bytes(), Write::Delete, None)?.is_done();
         if let Some(root) = tree.filter(|_| dropped).and_then(|(id, _)| self.shared.find_tree(id)) {
-            root.set_dropped_by(self.own_id());
+            root.set_dropped(self.own_id(), sequence);
         }
         Ok(dropped)
     }
@@ -983,7 +1094,10 @@ impl Transaction {
         }
         // The rows have no undo of their own. Reverting this record, which changes nothing, empties the tree.
         let entry = crate::catalog::encode(tree.id(), tree.root.root);
-        self.write(&Arc::clone(&self.shared.catalog), &tree.name, Write::Update(&entry))?;
+        let sequence = self.sequence();
+        self.write(&Arc::clone(&self.shared.catalog), &tree.name, Write::Update(&entry), None).map(drop)?;
+        // A view from before it sees none of the rows, which say nothing of it.
+        tree.root.set_filled(own, sequence);
         let core = &*self.shared.core;
         let inner = crate::tree::BulkLoader::new(BTree::new(core, &tree.root));
         Ok(BulkLoader { inner, payload: Vec::new(), page_size: core.page_size })
@@ -1027,28 +1141,6 @@ impl BulkLoader<'_> {
     /// Completes the tree.
     pub fn finish(self) -> Result<()> {
         self.inner.finish()
-    }
-}
-
-/// What a reader sees of a key.
-pub(crate) fn get(
-    shared: &Shared,
-    reader: Reader<'_>,
-    root: &TreeRoot,
-    key: &[u8],
-) -> Result<Option<Vec<u8>>> {
-    let seen = {
-        let leaf = BTree::new(&shared.core, root).leaf_shared(key, Access::Normal)?;
-        let node = NodeRef::new(&leaf);
-        match node.search(key) {
-            Ok(slot) => shared.look(reader, node.payload(slot))?,
-            Err(_) => Seen::Absent,
-        }
-    };
-    match seen {
-        Seen::Absent => Ok(None),
-        Seen::Value(value) => Ok(Some(value)),
-        Seen::Long(reference) => overflow::read(&shared.core, &reference).map(Some),
     }
 }
 

@@ -1,13 +1,15 @@
 //! Versions: what a snapshot sees of an entry, and what a writer finds.
 
-use crate::entry::{self, Entry, UndoPtr};
+use crate::entry::{self, Entry, OVERFLOW, REFERENCE_LEN, TOMBSTONE, UndoPtr};
 use crate::shared::Shared;
 use crate::tree::{BTree, TreeRoot};
+use crate::txn::active::ActiveTxn;
 use crate::txn::registry::Snapshot;
 use crate::txn::status::Status;
 use crate::undo::{self, UndoKind};
 use crate::{Error, Result};
 use gannet_base::TxnId;
+use std::borrow::Cow;
 
 /// Longest way through old versions that an updater shortens.
 const LINK_PAST: usize = 4;
@@ -15,37 +17,82 @@ const LINK_PAST: usize = 4;
 /// Stands where the dropping transaction would, for a tree whose creation was rolled back.
 pub(crate) const NEVER_CREATED: TxnId = TxnId(u64::MAX);
 
+/// A reader that sees all of its own transaction's changes, also those to come.
+pub(crate) const ALL_OWN: u32 = u32::MAX;
+
 /// Whose eyes an entry is looked at with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a> {
     pub(crate) snapshot: &'a Snapshot,
-    /// The reader's own transaction, whose changes it sees.
-    pub(crate) own: TxnId,
+    /// The reader's own transaction, once it has a number.
+    pub(crate) own: Option<&'a ActiveTxn>,
+    /// Of the own transaction's changes it sees those whose undo record has a number below this.
+    pub(crate) upto: u32,
     /// The entry is a copy made earlier: meanwhile its writer may have been reverted without a trace.
     pub(crate) copied: bool,
 }
 
+impl<'a> Reader<'a> {
+    /// One that sees everything of its own.
+    pub(crate) fn new(snapshot: &'a Snapshot, own: Option<&'a ActiveTxn>) -> Self {
+        Reader { snapshot, own, upto: ALL_OWN, copied: false }
+    }
+
+    pub(crate) fn own_id(&self) -> TxnId {
+        self.own.map_or(TxnId::NONE, ActiveTxn::id)
+    }
+
+    /// Whether the own transaction has changed nothing that this reader must not see. To be asked after the entry was
+    /// found: see `ActiveTxn`, invariant 4.
+    fn sees_all_own(&self) -> bool {
+        self.own.is_none_or(|own| own.sequence() <= self.upto)
+    }
+
+    /// Fails once the own transaction has come to its end, or is about to: from then on its versions are no more told
+    /// apart by their numbers.
+    pub(crate) fn check_running(&self) -> Result<()> {
+        if self.own.is_none_or(ActiveTxn::is_running) {
+            return Ok(());
+        }
+        Err(Error::Invalid("the transaction that this view belongs to has ended".to_owned()))
+    }
+
+    /// What tells that the own transaction has gone back to a savepoint.
+    pub(crate) fn reverts(&self) -> u32 {
+        self.own.map_or(0, ActiveTxn::reverts)
+    }
+}
+
 /// What a reader sees of a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Seen {
+pub(crate) enum Seen<'p> {
     /// Nothing.
     Absent,
     /// A value.
-    Value(Vec<u8>),
+    Value(Cow<'p, [u8]>),
     /// The reference to a long value.
-    Long(Vec<u8>),
+    Long([u8; REFERENCE_LEN]),
 }
 
-impl Seen {
-    fn of(entry: &Entry<'_>) -> Self {
-        if entry.is_tombstone() {
+impl<'p> Seen<'p> {
+    fn of(flags: u8, value: Cow<'p, [u8]>) -> Self {
+        if flags & TOMBSTONE != 0 {
             Seen::Absent
-        } else if entry.is_overflow() {
-            Seen::Long(entry.value.to_vec())
+        } else if flags & OVERFLOW != 0 {
+            Seen::Long(value[..REFERENCE_LEN].try_into().expect("a reference has this length"))
         } else {
-            Seen::Value(entry.value.to_vec())
+            Seen::Value(value)
         }
     }
+}
+
+/// What there is of a tree for a reader.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Contents {
+    /// What is stored in it.
+    Stored,
+    /// Nothing: it was filled later, in a way that leaves no trace in its rows.
+    Nothing,
 }
 
 /// What became of an entry's writer.
@@ -90,8 +137,9 @@ impl Shared {
         }
     }
 
-    fn sees(&self, reader: Reader<'_>, writer: TxnId) -> Result<bool> {
-        if writer.is_none() || writer == reader.own || reader.snapshot.sees_unasked(writer) {
+    /// Whether a reader sees what another transaction wrote.
+    fn sees_other(&self, reader: Reader<'_>, writer: TxnId) -> Result<bool> {
+        if writer.is_none() || reader.snapshot.sees_unasked(writer) {
             return Ok(true);
         }
         let fate = match self.known_fate(writer)? {
@@ -106,47 +154,71 @@ impl Shared {
         })
     }
 
+    /// Whether a reader sees a change that concerns a whole tree.
+    fn sees_mark(&self, reader: Reader<'_>, (writer, sequence): (TxnId, u32)) -> Result<bool> {
+        if writer == reader.own_id() {
+            return Ok(sequence < reader.upto);
+        }
+        self.sees_other(Reader { copied: true, ..reader }, writer)
+    }
+
     /// Fails when the reader sees that the tree was dropped. As long as it does not, the tree's pages are kept for it.
-    pub(crate) fn check_tree(&self, reader: Reader<'_>, tree: &TreeRoot) -> Result<()> {
+    pub(crate) fn check_tree(&self, reader: Reader<'_>, tree: &TreeRoot) -> Result<Contents> {
         self.core.check_open()?;
-        let dropped_by = tree.dropped_by();
-        if dropped_by == NEVER_CREATED {
+        reader.check_running()?;
+        let dropped = tree.dropped();
+        if dropped.0 == NEVER_CREATED {
             return Err(Error::Invalid(format!("{} does not exist: its creation was rolled back", tree.id)));
         }
-        let reader = Reader { copied: true, ..reader };
-        if !dropped_by.is_none() && self.sees(reader, dropped_by)? {
+        if !dropped.0.is_none() && self.sees_mark(reader, dropped)? {
             return Err(Error::Invalid(format!("{} does not exist any more", tree.id)));
         }
-        Ok(())
+        let filled = tree.filled();
+        if !filled.0.is_none() && !self.sees_mark(reader, filled)? {
+            return Ok(Contents::Nothing);
+        }
+        Ok(Contents::Stored)
     }
 
     /// What a reader sees of an entry.
-    pub(crate) fn look(&self, reader: Reader<'_>, payload: &[u8]) -> Result<Seen> {
-        let entry = decode(payload)?;
-        if self.sees(reader, entry.writer)? {
-            return Ok(Seen::of(&entry));
-        }
-        self.look_back(reader, entry)
-    }
-
-    /// Walks the versions before an entry that the reader does not see.
-    fn look_back(&self, reader: Reader<'_>, entry: Entry<'_>) -> Result<Seen> {
-        let mut value = entry.value.to_vec();
-        let mut flags = entry.flags;
-        let mut undo = entry.undo;
+    pub(crate) fn look<'p>(&self, reader: Reader<'_>, payload: &'p [u8]) -> Result<Seen<'p>> {
+        let Entry { mut flags, mut writer, mut undo, value } = decode(payload)?;
+        let mut value = Cow::Borrowed(value);
+        let own = reader.own_id();
         loop {
+            // Of the own changes each has to be looked at, unless all of them are seen.
+            let is_own = !writer.is_none() && writer == own;
+            let seen = if is_own { reader.sees_all_own() } else { self.sees_other(reader, writer)? };
+            if seen {
+                return Ok(Seen::of(flags, value));
+            }
             let record = undo::read(&self.core, undo)?;
+            if is_own && record.sequence < reader.upto {
+                return Ok(Seen::of(flags, value));
+            }
             if record.kind == UndoKind::Insert {
                 return Ok(Seen::Absent);
             }
-            let current = Entry { flags, writer: record.writer, undo, value: &value };
-            let previous = record.previous(&current);
-            if self.sees(reader, previous.writer)? {
-                return Ok(Seen::of(&previous));
+            (flags, writer, undo) = (record.previous_flags, record.previous_writer, record.previous_undo);
+            // A lock left the value where it was.
+            if record.kind != UndoKind::Lock {
+                value = Cow::Owned(record.value);
             }
-            (flags, undo) = (previous.flags, previous.undo);
-            value = previous.value.to_vec();
         }
+    }
+
+    /// The number of the newest change of an entry that is no mere lock, if the transaction itself made it.
+    pub(crate) fn own_change(&self, own: TxnId, entry: &Entry<'_>) -> Result<Option<u32>> {
+        let (mut writer, mut undo, mut is_lock) = (entry.writer, entry.undo, entry.is_lock());
+        while writer == own {
+            let record = undo::read(&self.core, undo)?;
+            if !is_lock {
+                return Ok(Some(record.sequence));
+            }
+            (writer, undo) = (record.previous_writer, record.previous_undo);
+            is_lock = record.previous_flags & entry::LOCK != 0;
+        }
+        Ok(None)
     }
 
     /// The newest change of an entry that is not a mere lock: its writer's fate. The reader's own changes count as
@@ -155,7 +227,7 @@ impl Shared {
         let (mut writer, mut undo, mut is_lock) = (entry.writer, entry.undo, entry.is_lock());
         loop {
             // Undo of a writer that the snapshot sees unasked may be gone; that of others is kept for the snapshot.
-            if writer.is_none() || writer == reader.own || reader.snapshot.sees_unasked(writer) {
+            if writer.is_none() || writer == reader.own_id() || reader.snapshot.sees_unasked(writer) {
                 return Ok((writer, Fate::Committed(None)));
             }
             if !is_lock {
@@ -171,7 +243,7 @@ impl Shared {
     /// without what nobody can ask for any more.
     pub(crate) fn shorten(&self, reader: Reader<'_>, current: &Entry<'_>) -> Result<(u8, TxnId, UndoPtr)> {
         let keep = (current.flags, current.writer, current.undo);
-        if current.writer.is_none() || current.writer == reader.own {
+        if current.writer.is_none() || current.writer == reader.own_id() {
             return Ok(keep);
         }
         let Fate::Committed(csn) = self.fate(current.writer)? else { return Ok(keep) };

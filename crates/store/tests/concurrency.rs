@@ -18,7 +18,8 @@ const WRITERS: u64 = 4;
 fn create(seed: u64, page_size: usize) -> (SimDisk, Arc<Database>) {
     let disk = SimDisk::new(seed);
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
-    let engine = Engine::with_disk(shared, &EngineOptions { memory: 8 << 20 }).unwrap();
+    let engine =
+        Engine::with_disk(shared, &EngineOptions { memory: 8 << 20, ..EngineOptions::default() }).unwrap();
     let create = CreateOptions { page_size, segment_size: 1 << 20 };
     let open = OpenOptions { wal_limit: 8 << 20, ..OpenOptions::default() };
     (disk, Arc::new(engine.create(Path::new("t.gnt"), &create, &open).unwrap()))

@@ -45,7 +45,7 @@ const ALLOWANCE: usize = 8 << 20;
 #[test]
 fn memory_stays_within_the_budget_whatever_the_data() {
     let folder = tempfile::tempdir().unwrap();
-    let engine = Engine::new(&EngineOptions { memory: BUDGET }).unwrap();
+    let engine = Engine::new(&EngineOptions { memory: BUDGET, ..EngineOptions::default() }).unwrap();
     let create = CreateOptions { page_size: 8192, segment_size: 1 << 20 };
     let options = OpenOptions { wal_limit: 16 << 20, ..OpenOptions::default() };
     let db = Arc::new(engine.create(&folder.path().join("m.gnt"), &create, &options).unwrap());

@@ -14,6 +14,8 @@ mod oracle;
 mod plan;
 #[path = "simulation/session.rs"]
 mod session;
+#[path = "simulation/statement.rs"]
+mod statement;
 
 use gannet_base::clock;
 use gannet_base::sim::Simulation;

@@ -16,6 +16,7 @@ use gannet_base::clock::{self, Instant};
 use gannet_base::sync::Mutex;
 use std::any::Any;
 use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -53,6 +54,7 @@ impl RealFile {
             .write(options.write)
             .create(options.create && options.write)
             .create_new(options.create_new)
+            .mode(if options.private { 0o600 } else { 0o666 })
             .open(path)
             .map_err(|e| Error::from_os("open", path, "", e))?;
         let probed = mode::probe(&file, options.mode);

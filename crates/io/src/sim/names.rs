@@ -17,10 +17,20 @@ impl Tree {
         path.parent().is_none() || self.folders.contains(path)
     }
 
+    fn is_empty_folder(&self, path: &Path) -> bool {
+        let within = |other: &PathBuf| other.parent() == Some(path);
+        !self.files.keys().any(within) && !self.folders.iter().any(within)
+    }
+
     fn apply(&mut self, change: &NameChange) {
         match change {
             NameChange::Folder(path) => {
                 self.folders.insert(path.clone());
+            }
+            NameChange::RemoveFolder(path) => {
+                if self.is_empty_folder(path) {
+                    self.folders.remove(path);
+                }
             }
             NameChange::Link(path, inode) => {
                 self.files.insert(path.clone(), *inode);
@@ -60,6 +70,7 @@ impl Tree {
 #[derive(Clone)]
 enum NameChange {
     Folder(PathBuf),
+    RemoveFolder(PathBuf),
     Link(PathBuf, u64),
     Unlink(PathBuf, u64),
     Rename(PathBuf, PathBuf, u64),
@@ -94,6 +105,19 @@ impl Names {
     pub(super) fn create_folder(&mut self, sequence: u64, path: &Path) -> Result<()> {
         let parent = self.parent("create folder", path)?;
         self.change(sequence, parent, NameChange::Folder(path.to_owned()));
+        Ok(())
+    }
+
+    pub(super) fn remove_folder(&mut self, sequence: u64, path: &Path) -> Result<()> {
+        let operation = "remove folder";
+        if !self.live.folders.contains(path) {
+            return Err(Error::new(ErrorKind::NotFound, operation, path, "no such folder"));
+        }
+        if !self.live.is_empty_folder(path) {
+            return Err(invalid(operation, path, "it is not empty"));
+        }
+        let parent = self.parent(operation, path)?;
+        self.change(sequence, parent, NameChange::RemoveFolder(path.to_owned()));
         Ok(())
     }
 
@@ -171,7 +195,7 @@ impl Names {
     /// Every file that a name refers to, or may refer to after a crash.
     pub(super) fn referenced(&self) -> BTreeSet<u64> {
         let pending = self.pending.iter().filter_map(|effect| match &effect.change {
-            NameChange::Folder(_) => None,
+            NameChange::Folder(_) | NameChange::RemoveFolder(_) => None,
             NameChange::Link(_, inode) | NameChange::Unlink(_, inode) | NameChange::Rename(_, _, inode) => {
                 Some(*inode)
             }

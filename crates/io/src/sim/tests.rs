@@ -100,6 +100,11 @@ fn opening_follows_its_options() {
     assert_eq!(disk.list(Path::new("/")).unwrap(), ["data"]);
     assert!(disk.exists(Path::new("/no/./file")).unwrap() && !disk.exists(Path::new("/yes")).unwrap());
     assert_eq!(kind(disk.open(Path::new("/no"), &OpenOptions::read())), ErrorKind::Invalid);
+    assert_eq!(kind(disk.remove_dir(Path::new("/no"))), ErrorKind::Invalid);
+    disk.remove(Path::new("/no/file")).unwrap();
+    disk.remove_dir(Path::new("/no")).unwrap();
+    assert_eq!(kind(disk.remove_dir(Path::new("/no"))), ErrorKind::NotFound);
+    assert!(!disk.exists(Path::new("/no")).unwrap());
 }
 
 #[test]

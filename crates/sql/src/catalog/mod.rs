@@ -12,6 +12,8 @@
 //! half understood.
 
 pub mod model;
+pub mod sequences;
 pub mod storage;
 
 pub use model::*;
+pub use sequences::Numbers;

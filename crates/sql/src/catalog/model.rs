@@ -40,6 +40,8 @@ pub struct Catalog {
     pub statistics: BTreeMap<Oid, Arc<TableStatistics>>,
     /// Relations (tables, indexes, sequences share one name space) of schema `public` by name.
     pub names: HashMap<String, Relation>,
+    /// The tree of the definitions, once they were loaded.
+    pub(crate) entries: Option<Tree>,
 }
 
 /// What a name of a relation stands for.
@@ -90,6 +92,10 @@ pub struct Table {
     pub owner: Oid,
     /// The next column number to be given.
     pub next_column: ColumnNumber,
+    /// Another number with each change of the definition, so that two of them are told apart without reading them. It stands
+    /// in front of the stored definition.
+    #[serde(skip)]
+    pub revision: u64,
     /// See [`Table::codec`].
     #[serde(skip)]
     pub(crate) codec: CodecCell,
@@ -286,6 +292,18 @@ pub struct Sequence {
     /// The serial column it belongs to, and goes with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owned_by: Option<(Oid, ColumnNumber)>,
+    /// Whether the column it belongs to is an identity column.
+    #[serde(default)]
+    pub identity: bool,
+    /// The role that owns it.
+    pub owner: Oid,
+    /// The counter that keeps its position. A restart gives it a new one, so that a rollback brings the old one back.
+    pub counter: Oid,
+    /// Where the counter begins, and whether that value counts as given already.
+    pub begin: (i64, bool),
+    /// See [`Table::revision`].
+    #[serde(skip)]
+    pub revision: u64,
 }
 
 /// A role.
@@ -303,6 +321,9 @@ pub struct Role {
     /// `SCRAM-SHA-256$iterations:salt$stored:server`, as PostgreSQL has it; no password if none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password: Option<String>,
+    /// See [`Table::revision`].
+    #[serde(skip)]
+    pub revision: u64,
 }
 
 /// What ANALYZE found out about a table.
@@ -317,6 +338,9 @@ pub struct TableStatistics {
     pub columns: BTreeMap<ColumnNumber, ColumnStatistics>,
     /// When, in microseconds since 2000-01-01 UTC.
     pub analyzed_at: i64,
+    /// See [`Table::revision`].
+    #[serde(skip)]
+    pub revision: u64,
 }
 
 /// What ANALYZE found out about a column.
@@ -374,6 +398,63 @@ impl Catalog {
         match self.names.get(name)? {
             Relation::Table(oid) => self.tables.get(oid),
             _ => None,
+        }
+    }
+
+    /// Takes over what `private`, made from `base`, has changed: objects are compared by identity.
+    pub fn adopt(&mut self, base: &Catalog, private: &Catalog) {
+        for (oid, table) in &base.tables {
+            if !private.tables.get(oid).is_some_and(|now| Arc::ptr_eq(now, table)) {
+                self.forget_names(table);
+            }
+        }
+        for (oid, sequence) in &base.sequences {
+            if !private.sequences.get(oid).is_some_and(|now| Arc::ptr_eq(now, sequence)) {
+                self.names.remove(&sequence.name);
+            }
+        }
+        adopt_objects(&mut self.tables, &base.tables, &private.tables);
+        adopt_objects(&mut self.sequences, &base.sequences, &private.sequences);
+        adopt_objects(&mut self.roles, &base.roles, &private.roles);
+        adopt_objects(&mut self.statistics, &base.statistics, &private.statistics);
+        for (oid, table) in &private.tables {
+            if !base.tables.get(oid).is_some_and(|before| Arc::ptr_eq(before, table)) {
+                self.learn_names(table);
+            }
+        }
+        for (oid, sequence) in &private.sequences {
+            if !base.sequences.get(oid).is_some_and(|before| Arc::ptr_eq(before, sequence)) {
+                self.names.insert(sequence.name.clone(), Relation::Sequence(*oid));
+            }
+        }
+    }
+
+    fn forget_names(&mut self, table: &Table) {
+        self.names.remove(&table.name);
+        for index in &table.indexes {
+            self.names.remove(&index.name);
+        }
+    }
+
+    fn learn_names(&mut self, table: &Table) {
+        self.names.insert(table.name.clone(), Relation::Table(table.oid));
+        for index in &table.indexes {
+            self.names.insert(index.name.clone(), Relation::Index { table: table.oid, index: index.oid });
+        }
+    }
+}
+
+fn adopt_objects<T>(
+    into: &mut BTreeMap<Oid, Arc<T>>,
+    base: &BTreeMap<Oid, Arc<T>>,
+    private: &BTreeMap<Oid, Arc<T>>,
+) {
+    for oid in base.keys().filter(|oid| !private.contains_key(oid)) {
+        into.remove(oid);
+    }
+    for (oid, object) in private {
+        if !base.get(oid).is_some_and(|before| Arc::ptr_eq(before, object)) {
+            into.insert(*oid, Arc::clone(object));
         }
     }
 }

@@ -1,20 +1,396 @@
 //! Computing expressions.
+//!
+//! # Guarantees
+//! 1. NULL goes by SQL's rules: AND, OR, NOT and comparisons know three truth values, a strict function is not called with NULL.
+//! 2. What does not decide the result is not computed: AND and OR stop at the first operand that settles them, CASE and COALESCE at the first
+//!    that applies.
+//! 3. Columns, constants and parameters are borrowed, and conditions on them are decided without making values: a comparison
+//!    of integers costs a few instructions.
 
 use super::Context;
+use crate::functions::{Call, Function};
+use crate::logical::Comparison;
 use crate::physical::Expr;
-use crate::types::Value;
+use crate::types::{Array, Type, Value, cast};
 use crate::{Error, Result};
 use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::sync::Arc;
 
 impl Expr {
     /// The value of the expression for a row.
+    #[inline]
     pub fn eval<'a>(&'a self, row: &'a [Value], context: &'a Context<'_>) -> Result<Cow<'a, Value>> {
-        let _ = (row, context);
-        Err(Error::unsupported("an expression"))
+        match self.direct(row, context) {
+            Some(value) => Ok(Cow::Borrowed(value)),
+            None => self.compute(row, context),
+        }
     }
 
     /// Whether a condition is true: neither false nor NULL.
+    #[inline]
     pub fn is_true(&self, row: &[Value], context: &Context<'_>) -> Result<bool> {
-        Ok(self.eval(row, context)?.as_bool() == Some(true))
+        Ok(self.truth(row, context)? == Some(true))
     }
+
+    /// The truth value of a condition; `None` for NULL.
+    pub(super) fn truth(&self, row: &[Value], context: &Context<'_>) -> Result<Option<bool>> {
+        match self {
+            Expr::Compare { op, left, right } => {
+                if let (Some(left), Some(right)) = (left.direct(row, context), right.direct(row, context)) {
+                    return Ok(compare(*op, left, right));
+                }
+                Ok(compare(*op, &*left.eval(row, context)?, &*right.eval(row, context)?))
+            }
+            Expr::And(operands) => decide(operands, false, row, context),
+            Expr::Or(operands) => decide(operands, true, row, context),
+            Expr::Not(operand) => Ok(operand.truth(row, context)?.map(|value| !value)),
+            Expr::IsNull(operand) => Ok(Some(operand.eval(row, context)?.is_null())),
+            Expr::IsBool { argument, value } => Ok(Some(argument.truth(row, context)? == Some(*value))),
+            Expr::CompareRows { op, left, right } => compare_rows(*op, left, right, row, context),
+            Expr::InSet { argument, set, null } => {
+                let argument = argument.eval(row, context)?;
+                Ok(in_set(&argument, set, *null))
+            }
+            Expr::InList { argument, list } => in_list(argument, list, row, context),
+            Expr::Quantified { argument, op, array, all } => {
+                let array = array.eval(row, context)?;
+                let argument = argument.eval(row, context)?;
+                quantified(&argument, *op, &array, *all)
+            }
+            Expr::Subquery { .. } => Ok(self.subquery(row, context)?.as_bool()),
+            other => Ok(other.eval(row, context)?.as_bool()),
+        }
+    }
+
+    /// The value where it is there already.
+    #[inline]
+    fn direct<'a>(&'a self, row: &'a [Value], context: &'a Context<'_>) -> Option<&'a Value> {
+        match self {
+            Expr::Column(column) => Some(&row[*column]),
+            Expr::Literal(value) => Some(value),
+            Expr::Parameter(index) => Some(&context.parameters[*index]),
+            _ => None,
+        }
+    }
+
+    fn compute<'a>(&'a self, row: &'a [Value], context: &'a Context<'_>) -> Result<Cow<'a, Value>> {
+        match self {
+            Expr::Literal(_) | Expr::Column(_) | Expr::Parameter(_) => {
+                self.direct(row, context).map(Cow::Borrowed).ok_or_else(|| Error::internal("no value"))
+            }
+            Expr::Slot(slot) => Ok(Cow::Owned(context.slots.borrow()[*slot].clone())),
+            Expr::Call { function, arguments, types, ty } => {
+                call(function, arguments, types, *ty, row, context).map(Cow::Owned)
+            }
+            Expr::Cast { argument, from, to, modifier, explicit } => {
+                let value = argument.eval(row, context)?;
+                if value.is_null() {
+                    return Ok(Cow::Owned(Value::Null));
+                }
+                let style = &context.session.style;
+                cast::cast(value.into_owned(), *from, *to, *modifier, *explicit, style).map(Cow::Owned)
+            }
+            Expr::Case { branches, otherwise } => {
+                for (condition, value) in branches {
+                    if condition.is_true(row, context)? {
+                        return value.eval(row, context);
+                    }
+                }
+                otherwise.eval(row, context)
+            }
+            Expr::Coalesce(arguments) => {
+                for argument in arguments {
+                    let value = argument.eval(row, context)?;
+                    if !value.is_null() {
+                        return Ok(value);
+                    }
+                }
+                Ok(Cow::Owned(Value::Null))
+            }
+            Expr::Extreme { arguments, greatest } => extreme(arguments, *greatest, row, context),
+            Expr::Array { elements, element } => {
+                let values = eval_all(elements, row, context)?;
+                Ok(Cow::Owned(Value::Array(Arc::new(Array { element: *element, values, lower: 1 }))))
+            }
+            Expr::Subscript { array, index } => {
+                let array = array.eval(row, context)?;
+                let index = index.eval(row, context)?;
+                Ok(Cow::Owned(subscript(&array, &index)))
+            }
+            Expr::Row(elements) => Ok(Cow::Owned(Value::Record(eval_all(elements, row, context)?.into()))),
+            Expr::Subquery { .. } => self.subquery(row, context).map(Cow::Owned),
+            Expr::And(_)
+            | Expr::Or(_)
+            | Expr::Not(_)
+            | Expr::Compare { .. }
+            | Expr::CompareRows { .. }
+            | Expr::IsNull(_)
+            | Expr::IsBool { .. }
+            | Expr::InList { .. }
+            | Expr::InSet { .. }
+            | Expr::Quantified { .. } => Ok(Cow::Owned(boolean(self.truth(row, context)?))),
+        }
+    }
+
+    #[inline(never)]
+    fn subquery(&self, row: &[Value], context: &Context<'_>) -> Result<Value> {
+        match self {
+            Expr::Subquery { subplan, bind, kind } => {
+                context.subplans.value(*subplan, bind, kind, row, context)
+            }
+            _ => Err(Error::internal("not a subquery")),
+        }
+    }
+}
+
+/// The values of some expressions.
+pub(super) fn eval_all(exprs: &[Expr], row: &[Value], context: &Context<'_>) -> Result<Vec<Value>> {
+    exprs.iter().map(|expr| expr.eval(row, context).map(Cow::into_owned)).collect()
+}
+
+/// Appends the values of some expressions.
+pub(super) fn eval_into(
+    exprs: &[Expr],
+    row: &[Value],
+    context: &Context<'_>,
+    out: &mut Vec<Value>,
+) -> Result<()> {
+    for expr in exprs {
+        out.push(expr.eval(row, context)?.into_owned());
+    }
+    Ok(())
+}
+
+/// A truth value as a value.
+pub(super) fn boolean(value: Option<bool>) -> Value {
+    value.map_or(Value::Null, Value::Bool)
+}
+
+/// How two values compare; `None` for NULL.
+#[inline]
+pub(super) fn compare(op: Comparison, left: &Value, right: &Value) -> Option<bool> {
+    if let (Value::Int(left), Value::Int(right)) = (left, right) {
+        return Some(holds(op, left.cmp(right)));
+    }
+    if matches!(op, Comparison::Distinct | Comparison::NotDistinct) {
+        return Some(holds(op, left.total_cmp(right)));
+    }
+    if left.is_null() || right.is_null() {
+        return None;
+    }
+    Some(holds(op, left.total_cmp(right)))
+}
+
+#[inline]
+fn holds(op: Comparison, order: Ordering) -> bool {
+    match op {
+        Comparison::Equal | Comparison::NotDistinct => order == Ordering::Equal,
+        Comparison::NotEqual | Comparison::Distinct => order != Ordering::Equal,
+        Comparison::Less => order == Ordering::Less,
+        Comparison::LessOrEqual => order != Ordering::Greater,
+        Comparison::Greater => order == Ordering::Greater,
+        Comparison::GreaterOrEqual => order != Ordering::Less,
+    }
+}
+
+/// AND (`decisive`: false) or OR (`decisive`: true).
+fn decide(operands: &[Expr], decisive: bool, row: &[Value], context: &Context<'_>) -> Result<Option<bool>> {
+    let mut result = Some(!decisive);
+    for operand in operands {
+        match operand.truth(row, context)? {
+            Some(value) if value == decisive => return Ok(Some(decisive)),
+            Some(_) => {}
+            None => result = None,
+        }
+    }
+    Ok(result)
+}
+
+#[inline(never)]
+fn compare_rows(
+    op: Comparison,
+    left: &[Expr],
+    right: &[Expr],
+    row: &[Value],
+    context: &Context<'_>,
+) -> Result<Option<bool>> {
+    if left.len() != right.len() {
+        return Err(Error::internal("rows of unequal length"));
+    }
+    let mut comparison = RowComparison::new(op);
+    for (left, right) in left.iter().zip(right) {
+        let left = left.eval(row, context)?;
+        let right = right.eval(row, context)?;
+        if comparison.next(&left, &right) {
+            break;
+        }
+    }
+    Ok(comparison.result())
+}
+
+/// A comparison of two rows, pair by pair.
+pub(super) struct RowComparison {
+    op: Comparison,
+    null: bool,
+    order: Ordering,
+}
+
+impl RowComparison {
+    pub(super) fn new(op: Comparison) -> Self {
+        RowComparison { op, null: false, order: Ordering::Equal }
+    }
+
+    /// Takes the next pair; true when no further one matters.
+    pub(super) fn next(&mut self, left: &Value, right: &Value) -> bool {
+        let null = left.is_null() || right.is_null();
+        match self.op {
+            Comparison::Equal | Comparison::NotEqual if null => self.null = true,
+            Comparison::Less | Comparison::LessOrEqual | Comparison::Greater | Comparison::GreaterOrEqual
+                if null =>
+            {
+                // What would decide is unknown.
+                self.null = true;
+                return true;
+            }
+            _ => self.order = left.total_cmp(right),
+        }
+        self.order != Ordering::Equal
+    }
+
+    pub(super) fn result(&self) -> Option<bool> {
+        // A pair that differs decides equality, whatever the others are; of an order, an unknown pair before it does.
+        if self.null && self.order == Ordering::Equal {
+            return None;
+        }
+        Some(holds(self.op, self.order))
+    }
+}
+
+fn in_set(argument: &Value, set: &[Value], null: bool) -> Option<bool> {
+    let found = match argument {
+        Value::Null => return None,
+        Value::Int(wanted) => set
+            .binary_search_by(|value| match value {
+                Value::Int(value) => value.cmp(wanted),
+                other => other.total_cmp(argument),
+            })
+            .is_ok(),
+        _ => set.binary_search_by(|value| value.total_cmp(argument)).is_ok(),
+    };
+    if !found && null { None } else { Some(found) }
+}
+
+#[inline(never)]
+fn in_list(argument: &Expr, list: &[Expr], row: &[Value], context: &Context<'_>) -> Result<Option<bool>> {
+    let argument = argument.eval(row, context)?;
+    if argument.is_null() {
+        return Ok(None);
+    }
+    let mut result = Some(false);
+    for candidate in list {
+        match compare(Comparison::Equal, &argument, &*candidate.eval(row, context)?) {
+            Some(true) => return Ok(Some(true)),
+            Some(false) => {}
+            None => result = None,
+        }
+    }
+    Ok(result)
+}
+
+fn quantified(argument: &Value, op: Comparison, array: &Value, all: bool) -> Result<Option<bool>> {
+    let array = match array {
+        Value::Array(array) => array,
+        Value::Null => return Ok(None),
+        _ => return Err(Error::internal("ANY of what is no array")),
+    };
+    let mut result = Some(all);
+    for element in &array.values {
+        match compare(op, argument, element) {
+            Some(value) if value != all => return Ok(Some(value)),
+            Some(_) => {}
+            None => result = None,
+        }
+    }
+    Ok(result)
+}
+
+fn subscript(array: &Value, index: &Value) -> Value {
+    let (Value::Array(array), Value::Int(index)) = (array, index) else { return Value::Null };
+    index
+        .checked_sub(i64::from(array.lower))
+        .and_then(|offset| usize::try_from(offset).ok())
+        .and_then(|offset| array.values.get(offset).cloned())
+        .unwrap_or(Value::Null)
+}
+
+#[inline(never)]
+fn extreme<'a>(
+    arguments: &'a [Expr],
+    greatest: bool,
+    row: &'a [Value],
+    context: &'a Context<'_>,
+) -> Result<Cow<'a, Value>> {
+    let wanted = if greatest { Ordering::Greater } else { Ordering::Less };
+    let mut best: Cow<'a, Value> = Cow::Owned(Value::Null);
+    for argument in arguments {
+        let value = argument.eval(row, context)?;
+        if !value.is_null() && (best.is_null() || value.total_cmp(&best) == wanted) {
+            best = value;
+        }
+    }
+    Ok(best)
+}
+
+/// Calls a function. The arguments of the usual ones stand on the stack.
+fn call(
+    function: &Function,
+    arguments: &[Expr],
+    types: &[Type],
+    ty: Type,
+    row: &[Value],
+    context: &Context<'_>,
+) -> Result<Value> {
+    let call = Call { context, types, ty };
+    match arguments {
+        [] => (function.body)(&call, &[]),
+        [one] => {
+            let one = one.eval(row, context)?;
+            if function.strict && one.is_null() {
+                return Ok(Value::Null);
+            }
+            (function.body)(&call, std::slice::from_ref(&*one))
+        }
+        [one, two] => {
+            let one = one.eval(row, context)?;
+            if function.strict && one.is_null() {
+                return Ok(Value::Null);
+            }
+            let two = two.eval(row, context)?;
+            if function.strict && two.is_null() {
+                return Ok(Value::Null);
+            }
+            (function.body)(&call, &[one.into_owned(), two.into_owned()])
+        }
+        _ => call_with_many(function, &call, arguments, row, context),
+    }
+}
+
+#[inline(never)]
+fn call_with_many(
+    function: &Function,
+    call: &Call<'_, '_>,
+    arguments: &[Expr],
+    row: &[Value],
+    context: &Context<'_>,
+) -> Result<Value> {
+    let mut values = Vec::with_capacity(arguments.len());
+    for argument in arguments {
+        let value = argument.eval(row, context)?.into_owned();
+        if function.strict && value.is_null() {
+            return Ok(Value::Null);
+        }
+        values.push(value);
+    }
+    (function.body)(call, &values)
 }

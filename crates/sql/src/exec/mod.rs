@@ -7,11 +7,13 @@
 //! 3. Between batches, and in long loops within one, [`Context::check`] ends a cancelled statement.
 
 use crate::catalog::Catalog;
+use crate::logical::JoinKind;
+use crate::physical::{Node, Plan};
 use crate::session::SessionState;
 use crate::types::Value;
-use crate::{Error, Result, SqlState};
+use crate::{Error, Result};
 use gannet_store::{Transaction, View};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -91,6 +93,29 @@ impl Batch {
         Ok(kept)
     }
 
+    /// Keeps the rows for which `keep` is true.
+    pub fn retain(&mut self, mut keep: impl FnMut(&[Value]) -> Result<bool>) -> Result<()> {
+        let mut kept = 0;
+        for index in 0..self.rows {
+            if keep(self.row(index))? {
+                if kept < index {
+                    let (before, row) = self.values.split_at_mut(index * self.width);
+                    before[kept * self.width..][..self.width].swap_with_slice(&mut row[..self.width]);
+                }
+                kept += 1;
+            }
+        }
+        self.truncate(kept);
+        Ok(())
+    }
+
+    /// Removes the first rows.
+    pub fn drop_first(&mut self, rows: usize) {
+        let rows = rows.min(self.rows);
+        self.values.drain(..rows * self.width);
+        self.rows -= rows;
+    }
+
     /// Keeps the first rows only.
     pub fn truncate(&mut self, rows: usize) {
         if rows < self.rows {
@@ -120,6 +145,10 @@ pub struct Context<'c> {
     pub subplans: &'c Subplans,
     /// Counters of EXPLAIN ANALYZE, by node; empty when nobody asked.
     pub profile: &'c RefCell<Vec<NodeProfile>>,
+    /// Rows that the statement has inserted, changed or removed, counted by those who do it.
+    pub affected: &'c Cell<u64>,
+    /// Bytes an operator may take before it spills, whatever [`Engine::work_limit`](gannet_store::Engine::work_limit) says.
+    pub work_bytes: u64,
 }
 
 impl fmt::Debug for Context<'_> {
@@ -135,6 +164,19 @@ impl Context<'_> {
             return Err(self.session.cancel_reason());
         }
         Ok(())
+    }
+
+    /// Bytes an operator may take before it spills.
+    fn work_limit(&self) -> u64 {
+        self.session.engine.work_limit().min(self.work_bytes)
+    }
+
+    /// Counts something for EXPLAIN ANALYZE, if that is wanted.
+    #[inline]
+    pub(crate) fn note(&self, node: usize, count: impl FnOnce(&mut NodeProfile)) {
+        if let Some(profile) = self.profile.borrow_mut().get_mut(node) {
+            count(profile);
+        }
     }
 }
 
@@ -178,16 +220,104 @@ pub trait RowSource: fmt::Debug + Send {
     fn next(&mut self, context: &Context<'_>, out: &mut Vec<Value>) -> Result<bool>;
 }
 
+mod aggregate;
+mod arena;
 mod expr;
+mod hash;
+mod join;
+mod keys;
+mod memory;
+mod partition;
+mod profile;
+mod run;
+mod set;
+mod simple;
+mod sort;
+mod sorter;
+mod spill;
 mod store;
 mod subplan;
+mod walk;
 
+pub use run::{Environment, Running};
 pub use subplan::Subplans;
 
+/// Bytes that a row takes as values.
+fn row_bytes(row: &[Value]) -> usize {
+    row.iter().map(|value| size_of::<Value>() + value.heap_bytes()).sum()
+}
+
 /// Makes the operators of a plan.
-pub fn open(plan: &crate::physical::Plan) -> Result<Box<dyn Operator>> {
-    if let Some(operator) = store::open(plan)? {
+pub fn open(plan: &Plan, context: &Context<'_>) -> Result<Box<dyn Operator>> {
+    let operator = match store::open(plan, context)? {
+        Some(operator) => operator,
+        None => open_node(plan, context)?,
+    };
+    if context.profile.borrow().is_empty() {
         return Ok(operator);
     }
-    Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, "no operators yet"))
+    Ok(Box::new(profile::Profiled::new(plan.id, operator)))
+}
+
+fn open_node(plan: &Plan, context: &Context<'_>) -> Result<Box<dyn Operator>> {
+    let node = plan.id;
+    let width = plan.columns.len();
+    let input_of = |input: &Plan| open(input, context);
+    Ok(match &plan.node {
+        Node::One => Box::new(simple::One::default()),
+        Node::Values(rows) => Box::new(simple::Values::new(rows, width)),
+        Node::Filter { input, predicate } => Box::new(simple::Filter::new(node, input_of(input)?, predicate)),
+        Node::Project { input, exprs } => Box::new(simple::Project::new(input_of(input)?, exprs)),
+        Node::Limit { input, limit, offset } => {
+            Box::new(simple::Limit::new(input_of(input)?, limit.as_ref(), offset.as_ref(), width))
+        }
+        Node::Append(inputs) => {
+            let inputs = inputs.iter().map(input_of).collect::<Result<_>>()?;
+            Box::new(simple::Append::new(inputs, width))
+        }
+        Node::Unique { input, keys } => Box::new(simple::Unique::new(input_of(input)?, keys, width)),
+        Node::FunctionScan { function, arguments, types, ordinality } => {
+            Box::new(simple::FunctionScan::new(function, arguments, types, *ordinality, width))
+        }
+        Node::SystemScan { table, columns, filter, .. } => {
+            Box::new(simple::SystemScan::new(node, table, columns, filter.as_ref()))
+        }
+        Node::Sort { input, keys, presorted, top } => {
+            let input = input_of(input)?;
+            Box::new(sort::Sort::new(node, input, keys, *presorted, top.as_ref(), width))
+        }
+        Node::HashJoin { kind, left, right, left_keys, right_keys, residual } => {
+            let sides = sides(*kind, left, right, context)?;
+            Box::new(join::hash::HashJoin::new(node, sides, left_keys, right_keys, residual.as_ref()))
+        }
+        Node::NestedLoop { kind, left, right, bind, condition } => {
+            let sides = sides(*kind, left, right, context)?;
+            Box::new(join::nested::NestedLoop::new(node, sides, bind, condition.as_ref()))
+        }
+        Node::Aggregate { input, grouping, groups, aggregates } => {
+            let input_width = input.columns.len();
+            aggregate::open(node, input_of(input)?, *grouping, groups, aggregates, input_width)
+        }
+        Node::Set { operation, all, left, right } => {
+            Box::new(set::Set::new(node, *operation, *all, input_of(left)?, input_of(right)?, width))
+        }
+        Node::TableScan { .. }
+        | Node::IndexScan { .. }
+        | Node::IndexJoin { .. }
+        | Node::LockRows { .. }
+        | Node::Insert { .. }
+        | Node::Update { .. }
+        | Node::Delete { .. } => return Err(Error::internal("a node of the store has no operator")),
+    })
+}
+
+fn sides(kind: JoinKind, left: &Plan, right: &Plan, context: &Context<'_>) -> Result<join::hash::Sides> {
+    Ok(join::hash::Sides {
+        kind,
+        left: open(left, context)?,
+        right: open(right, context)?,
+        left_width: left.columns.len(),
+        right_width: right.columns.len(),
+        right_fixed: walk::is_fixed(right),
+    })
 }

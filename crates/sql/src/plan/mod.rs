@@ -9,6 +9,8 @@
 //!
 //! `explain` writes a plan down for people.
 
+pub mod explain;
+
 use crate::Result;
 use crate::bind::Bound;
 use crate::catalog::{Catalog, Oid, Table};

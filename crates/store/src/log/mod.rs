@@ -167,6 +167,8 @@ impl Inner {
     ) -> Result<Arc<Self>> {
         let write_max = options.write_max();
         let charge = budget.charge(Purpose::Log, options.memory())?;
+        // On a full disk the first segment of the new life may have to come from here.
+        segments.keep_from(keep_from.0 / options.segment_size);
         let end = resumption.end;
         let state = State {
             ring: Ring::new(options.ring_size as usize),

@@ -203,20 +203,23 @@ impl Segments {
         self.keep.fetch_max(number.saturating_sub(1), SeqCst);
     }
 
-    /// Makes every segment up to `number` ready, reusing old files before making new ones.
+    /// Makes every segment up to `number` ready, reusing old files before making new ones. Where that fails on the way,
+    /// those before are ready all the same: on a full disk they are all there is.
     pub(crate) fn make_ready(&self, number: u64, class: Class) -> Result<()> {
         let mut inventory = self.inventory.lock();
         let first = self.ready_end.load(SeqCst);
-        if number < first {
-            return Ok(());
+        let mut outcome = Ok(());
+        let mut end = first;
+        while end <= number && outcome.is_ok() {
+            outcome = self.provide(&mut inventory, end, class);
+            end += u64::from(outcome.is_ok());
         }
-        for number in first..=number {
-            self.provide(&mut inventory, number, class)?;
+        if end > first {
+            // Also for files found, not made: a process that died may not have got as far as this.
+            self.disk.sync_dir(&self.folder)?;
+            self.ready_end.store(end, SeqCst);
         }
-        // Also for files found, not made: a process that died may not have got as far as this.
-        self.disk.sync_dir(&self.folder)?;
-        self.ready_end.store(number + 1, SeqCst);
-        Ok(())
+        outcome
     }
 
     fn provide(&self, inventory: &mut BTreeSet<u64>, number: u64, class: Class) -> Result<()> {

@@ -28,6 +28,7 @@
 
 pub(crate) mod latch;
 mod prefetch;
+pub(crate) mod reads;
 mod table;
 mod volume;
 
@@ -154,6 +155,8 @@ pub(crate) struct Pool {
     free: Mutex<Vec<u32>>,
     /// Frames whose memory was given back: in no list, and never chosen for eviction, as they hold no page.
     retired: Mutex<Vec<u32>>,
+    /// Frames whose memory was lent out and could not be taken back yet.
+    owed: Mutex<usize>,
     hand: AtomicUsize,
     wait_lock: Mutex<()>,
     frame_freed: Condvar,
@@ -195,6 +198,7 @@ impl Pool {
             volumes: volume::Volumes::default(),
             free: Mutex::new((0..frames as u32).rev().collect()),
             retired: Mutex::default(),
+            owed: Mutex::default(),
             hand: AtomicUsize::new(0),
             wait_lock: Mutex::new(()),
             frame_freed: Condvar::new(),
@@ -240,8 +244,16 @@ impl Pool {
         Ok(given)
     }
 
+    /// Takes back the memory of `count` frames that was given. Where the budget has no room for some of them now, they come
+    /// with the next call.
+    pub(crate) fn return_memory(&self, count: usize) {
+        let mut owed = self.owed.lock();
+        *owed += count;
+        *owed -= self.take_memory(*owed);
+    }
+
     /// Takes memory for up to `count` frames given back before, as far as the budget has room. Gives how many it were.
-    pub(crate) fn take_memory(&self, count: usize) -> usize {
+    fn take_memory(&self, count: usize) -> usize {
         let mut retired = self.retired.lock();
         let mut charge = self.charge.lock();
         let mut taken = 0;
@@ -433,6 +445,7 @@ impl Pool {
                     if matches!(access, Access::Normal) && !frame.referenced.load(Ordering::Relaxed) {
                         frame.referenced.store(true, Ordering::Relaxed);
                     }
+                    reads::hit();
                     return Ok(index);
                 }
                 State::Loading => {
@@ -510,6 +523,7 @@ impl Pool {
     fn read_page(&self, volume: &Volume, key: FrameKey, index: u32) -> Result<()> {
         // SAFETY: the frame is latched exclusively by the caller.
         let bytes = unsafe { self.bytes_mut(index) };
+        reads::serial();
         let offset = key.page().0 * self.page_size as u64;
         match volume.file.read_at(Class::Foreground, offset, bytes) {
             Ok(()) => self.finish_load(volume, key, index),

@@ -73,6 +73,7 @@ impl Pool {
         if !requests.is_empty() {
             let completion: Arc<dyn Completion> = Arc::new(Loaded(Arc::clone(self)));
             self.stats.prefetched.fetch_add(started as u64, Ordering::Relaxed);
+            super::reads::batched(started);
             // SAFETY: the frames are `InFlight`: nobody touches their bytes until the completion makes them `Raw`,
             // and the completion keeps the pool, hence the arena, alive.
             unsafe { volume.queue(queue_number).submit(requests, &completion) };

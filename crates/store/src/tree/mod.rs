@@ -25,7 +25,7 @@ use crate::page::{self, PageKind};
 use crate::pool::{Access, ExclusivePage, OptimisticPage, SharedPage};
 use crate::{Error, Result};
 use gannet_base::{PageId, TreeId, TxnId};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 pub(crate) use bulk::BulkLoader;
 use smo::put_image;
@@ -41,21 +41,53 @@ pub(crate) struct TreeRoot {
     pub(crate) root: PageId,
     /// Level of the root when it was last looked at. A hint: it only decides how the root is first approached.
     root_level: AtomicU8,
-    /// The transaction that dropped the tree; 0 when nobody did.
-    dropped_by: AtomicU64,
+    /// The change that dropped the tree.
+    dropped: Mark,
+    /// The change that filled the tree by a bulk load, whose rows carry no header.
+    filled: Mark,
+}
+
+/// A change that concerns a tree as a whole: its transaction (0 when there is none) and its number within that.
+#[derive(Debug, Default)]
+struct Mark {
+    txn: AtomicU64,
+    sequence: AtomicU32,
+}
+
+impl Mark {
+    fn set(&self, txn: TxnId, sequence: u32) {
+        // The transaction is what a reader looks for; the number is there before it.
+        self.sequence.store(sequence, Ordering::SeqCst);
+        self.txn.store(txn.0, Ordering::SeqCst);
+    }
+
+    fn get(&self) -> (TxnId, u32) {
+        let txn = TxnId(self.txn.load(Ordering::SeqCst));
+        (txn, self.sequence.load(Ordering::SeqCst))
+    }
 }
 
 impl TreeRoot {
     pub(crate) fn new(id: TreeId, root: PageId) -> Self {
-        TreeRoot { id, root, root_level: AtomicU8::new(0), dropped_by: AtomicU64::new(0) }
+        TreeRoot { id, root, root_level: AtomicU8::new(0), dropped: Mark::default(), filled: Mark::default() }
     }
 
-    pub(crate) fn set_dropped_by(&self, txn: TxnId) {
-        self.dropped_by.store(txn.0, Ordering::SeqCst);
+    pub(crate) fn set_dropped(&self, txn: TxnId, sequence: u32) {
+        self.dropped.set(txn, sequence);
     }
 
-    pub(crate) fn dropped_by(&self) -> TxnId {
-        TxnId(self.dropped_by.load(Ordering::SeqCst))
+    /// Who dropped the tree, and by which of its changes.
+    pub(crate) fn dropped(&self) -> (TxnId, u32) {
+        self.dropped.get()
+    }
+
+    pub(crate) fn set_filled(&self, txn: TxnId, sequence: u32) {
+        self.filled.set(txn, sequence);
+    }
+
+    /// Who filled the tree by a bulk load, and by which of its changes: until then it was empty.
+    pub(crate) fn filled(&self) -> (TxnId, u32) {
+        self.filled.get()
     }
 }
 

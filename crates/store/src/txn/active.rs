@@ -6,6 +6,10 @@
 //! 2. `csn` is 0 until the commit is in the log, and never changes afterwards. Alone it does not make the transaction
 //!    visible: that takes `csn <= visible_csn`.
 //! 3. `Ended` is set after the transaction left the active table, and is final.
+//! 4. `sequence` counts the undo records written; it never falls, not even with a rollback to a savepoint, so a number
+//!    names one change for ever. It is raised while the changed leaf is latched: whoever finds a change in a leaf finds
+//!    the count above its number.
+//! 5. `reverts` is raised before a rollback to a savepoint takes its first change back.
 
 use super::locks::Held;
 use gannet_base::TxnId;
@@ -38,6 +42,8 @@ pub(crate) struct ActiveTxn {
     state: AtomicU8,
     csn: AtomicU64,
     newest_undo: AtomicU64,
+    sequence: AtomicU32,
+    reverts: AtomicU32,
     started: Instant,
     /// How many sleep until this transaction ends, or are about to ([`super::waits`]).
     pub(super) waiters: AtomicU32,
@@ -54,6 +60,8 @@ impl ActiveTxn {
             state: AtomicU8::new(state as u8),
             csn: AtomicU64::new(0),
             newest_undo: AtomicU64::new(newest_undo),
+            sequence: AtomicU32::new(0),
+            reverts: AtomicU32::new(0),
             started: clock::now(),
             waiters: AtomicU32::new(0),
             wakeup: Condvar::new(),
@@ -94,6 +102,32 @@ impl ActiveTxn {
     /// Remembers its newest undo record.
     pub(crate) fn set_newest_undo(&self, pointer: u64) {
         self.newest_undo.store(pointer, Ordering::Release);
+    }
+
+    /// Whether its owner may still read and write.
+    pub(crate) fn is_running(&self) -> bool {
+        matches!(self.state(), State::Running | State::Doomed)
+    }
+
+    /// The number its next undo record gets: those below are of changes made already.
+    pub(crate) fn sequence(&self) -> u32 {
+        self.sequence.load(Ordering::Acquire)
+    }
+
+    /// Gives a number away (invariant 4).
+    pub(crate) fn use_sequence(&self, number: u32) {
+        let before = self.sequence.swap(number + 1, Ordering::AcqRel);
+        assert_eq!(before, number, "{}: a number of an undo record is given once", self.id);
+    }
+
+    /// How often it went back to a savepoint.
+    pub(crate) fn reverts(&self) -> u32 {
+        self.reverts.load(Ordering::SeqCst)
+    }
+
+    /// It is about to go back to a savepoint.
+    pub(crate) fn note_revert(&self) {
+        self.reverts.fetch_add(1, Ordering::SeqCst);
     }
 
     /// When it began (for a loser: when the database was opened).

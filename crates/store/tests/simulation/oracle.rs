@@ -135,11 +135,14 @@ impl Oracle {
             .collect()
     }
 
-    /// The newest committed version of a place whose row the caller holds.
-    pub(crate) fn newest(&self, place: &Place) -> Option<u64> {
-        let versions = self.places.get(place)?;
+    /// The newest committed version of a place whose row the caller holds; `None` when a commit that failed leaves that open.
+    pub(crate) fn newest(&self, place: &Place) -> Option<Option<u64>> {
+        let Some(versions) = self.places.get(place) else { return Some(None) };
         let alive = |v: &&Version| self.txns[v.txn].outcome != Outcome::Aborted;
-        versions.iter().rev().find(alive).and_then(|v| v.value)
+        match versions.iter().rev().find(alive) {
+            Some(version) if self.txns[version.txn].outcome == Outcome::Unknown => None,
+            version => Some(version.and_then(|v| v.value)),
+        }
     }
 
     /// Fails when no set of committed transactions explains what was seen.

@@ -55,7 +55,7 @@ impl Plan {
         Plan {
             seed,
             create: CreateOptions { page_size, segment_size },
-            engine: EngineOptions { memory },
+            engine: EngineOptions { memory, ..EngineOptions::default() },
             open: OpenOptions {
                 wal_limit: if random.one_in(4) { 64 << 20 } else { 4 * segment_size },
                 max_delay: Duration::from_millis(pick(random, &[2, 20, 200])),

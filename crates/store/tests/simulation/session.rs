@@ -17,7 +17,7 @@ use std::time::Duration;
 /// The catalog's place in the oracle.
 const CATALOG: u64 = 0;
 /// A row of every tree that says which tree it is.
-const TAG: &[u8] = b"\0tag";
+pub(crate) const TAG: &[u8] = b"\0tag";
 
 /// What the threads of one life share.
 pub(crate) struct World {
@@ -41,7 +41,7 @@ pub(crate) enum Stop {
     Dead,
 }
 
-type Step<T = ()> = Result<T, Stop>;
+pub(crate) type Step<T = ()> = Result<T, Stop>;
 
 impl World {
     /// Whether errors of the device are to be expected.
@@ -79,23 +79,23 @@ impl World {
         }
     }
 
-    fn moment(&self) -> u64 {
+    pub(crate) fn moment(&self) -> u64 {
         self.oracle.lock().moment()
     }
 }
 
 /// One transaction at work.
-struct Work<'w> {
-    world: &'w World,
-    random: &'w mut Generator,
-    name: String,
-    txn: Transaction,
-    repeatable: bool,
+pub(crate) struct Work<'w> {
+    pub(crate) world: &'w World,
+    pub(crate) random: &'w mut Generator,
+    pub(crate) name: String,
+    pub(crate) txn: Transaction,
+    pub(crate) repeatable: bool,
     sync: bool,
     /// Own writes: when, and what.
-    own: Writes,
+    pub(crate) own: Writes,
     /// Trees opened by name, with their tokens.
-    trees: BTreeMap<String, (Tree, u64)>,
+    pub(crate) trees: BTreeMap<String, (Tree, u64)>,
     savepoints: Vec<(Savepoint, Writes)>,
     /// Of the snapshot, under `REPEATABLE READ`.
     seen: Vec<Observation>,
@@ -185,16 +185,16 @@ impl Work<'_> {
         }
     }
 
-    fn sorted<T>(&self, what: &str, result: Result<T, Error>) -> Step<T> {
+    pub(crate) fn sorted<T>(&self, what: &str, result: Result<T, Error>) -> Step<T> {
         result.map_err(|e| self.world.sort(&format!("{}: {what}", self.name), e))
     }
 
-    fn token(&self, value: &[u8]) -> u64 {
+    pub(crate) fn token(&self, value: &[u8]) -> u64 {
         self.world.plan.token(value).unwrap_or_else(|what| panic!("{}: {what}", self.name))
     }
 
     /// Holds what an operation saw, of places this transaction has not written, against the oracle.
-    fn observe(&mut self, seen: Vec<Observation>, from: u64) {
+    pub(crate) fn observe(&mut self, seen: Vec<Observation>, from: u64) {
         self.world.operations.fetch_add(1, Ordering::Relaxed);
         let mut foreign = Vec::with_capacity(seen.len());
         for (place, value) in seen {
@@ -317,7 +317,7 @@ impl Work<'_> {
     }
 
     /// Notes a write that has succeeded.
-    fn wrote(&mut self, tree: u64, key: &[u8], value: Option<u64>) {
+    pub(crate) fn wrote(&mut self, tree: u64, key: &[u8], value: Option<u64>) {
         let moment = self.world.moment();
         trace(|| {
             let key = String::from_utf8_lossy(key);
@@ -350,6 +350,7 @@ impl Work<'_> {
             0..=14 => self.get(&tree, token),
             15..=19 => self.multi_get(&tree, token),
             20..=28 => self.scan(&tree, token),
+            29..=33 => self.statement(&tree, token),
             _ => self.write(&tree, token),
         }
     }
@@ -369,7 +370,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn key(&mut self) -> Vec<u8> {
+    pub(crate) fn key(&mut self) -> Vec<u8> {
         let number = self.random.below(self.world.plan.keys);
         self.world.plan.key(number)
     }
@@ -422,20 +423,30 @@ impl Work<'_> {
         }
         let in_order = rows.windows(2).all(|w| if forward { w[0].0 < w[1].0 } else { w[0].0 > w[1].0 });
         assert!(in_order, "{}: a cursor gives keys out of order", self.name);
-        let mut seen: BTreeMap<Vec<u8>, Option<u64>> = BTreeMap::new();
         if complete || !rows.is_empty() {
-            let known = self.world.oracle.lock().places_of(token, &first, last.as_deref());
-            let own = self.own.keys().filter(|p| p.tree == token && p.key >= first);
-            let own = own.filter(|p| last.as_ref().is_none_or(|last| p.key <= *last));
-            seen.extend(known.into_iter().chain(own.map(|p| p.key.clone())).map(|key| (key, None)));
+            let seen = self.shown(&self.own, token, (first, last), rows);
+            self.observe(seen, from);
         }
-        for (key, value) in rows {
-            let value = self.token(&value);
-            seen.insert(key, Some(value));
-        }
-        let place = |(key, value)| (Place { tree: token, key }, value);
-        self.observe(seen.into_iter().map(place).collect(), from);
         Ok(())
+    }
+
+    /// What a range showed, of places of others and those of `own` alike: the rows, and nothing in between.
+    pub(crate) fn shown(
+        &self,
+        own: &Writes,
+        token: u64,
+        (first, last): (Vec<u8>, Option<Vec<u8>>),
+        rows: Rows,
+    ) -> Vec<Observation> {
+        let known = self.world.oracle.lock().places_of(token, &first, last.as_deref());
+        let own = own.keys().filter(|p| p.tree == token && p.key >= first);
+        let own = own.filter(|p| last.as_ref().is_none_or(|last| p.key <= *last));
+        let mut seen: BTreeMap<Vec<u8>, Option<u64>> = BTreeMap::new();
+        seen.extend(known.into_iter().chain(own.map(|p| p.key.clone())).map(|key| (key, None)));
+        for (key, value) in rows {
+            seen.insert(key, Some(self.token(&value)));
+        }
+        seen.into_iter().map(|(key, value)| (Place { tree: token, key }, value)).collect()
     }
 
     fn write(&mut self, tree: &Tree, token: u64) -> Step {
@@ -473,13 +484,13 @@ impl Work<'_> {
     }
 
     /// The row is held now, so what was there before is what was committed last.
-    fn check_before(&mut self, place: &Place, before: Option<bool>, insert: bool) {
+    pub(crate) fn check_before(&mut self, place: &Place, before: Option<bool>, insert: bool) {
         let Some(before) = before else { return };
         if let Some((_, own)) = self.own.get(place) {
             assert_eq!(own.is_some(), before, "{}: a write at its own {place:?}", self.name);
             return;
         }
-        let newest = self.world.oracle.lock().newest(place);
+        let Some(newest) = self.world.oracle.lock().newest(place) else { return };
         assert_eq!(newest.is_some(), before, "{}: a write at {place:?}, which holds {newest:?}", self.name);
         if self.repeatable
             && !insert
@@ -496,7 +507,7 @@ fn token_of(rows: &BTreeMap<Vec<u8>, u64>) -> u64 {
     rows[TAG]
 }
 
-type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+pub(crate) type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Up to `limit` rows of a range, and whether that was all. Now and then turns round or seeks in between.
 fn read_range(

@@ -203,3 +203,35 @@ fn the_rest_of_a_recycled_file_is_not_the_log() {
     let (recovery, _) = recover_from(&sim, lsns.last().unwrap().0, 1).unwrap();
     assert_eq!(recovery.end, log.end());
 }
+
+#[test]
+fn on_a_full_disk_what_can_be_recycled_is_ready() {
+    let capacity_bytes = Some(3 * SEGMENT + (16 << 10));
+    let sim = SimDisk::with_settings(1, Settings { capacity_bytes, ..Settings::default() });
+    let options = LogOptions { reserve_segments: 4, ..options() };
+    let log = Log::create(&disk_of(&sim), folder(), &options, Lsn::ZERO, 1, &budget()).unwrap();
+    let mut load = Load::new(1);
+    let mut turns = 0;
+    while log.end().0 < 12 * SEGMENT {
+        // Never room for all the reserves; what there is has to do.
+        let refused = log.prepare();
+        assert!(matches!(refused, Err(Error::NoSpace(_))), "{refused:?}");
+        assert!(log.room() > SEGMENT, "the reserve that there is room for is ready");
+        let until = log.end().0 + SEGMENT;
+        while log.end().0 < until {
+            load.step(&log, 2000).unwrap();
+        }
+        log.flush_background().unwrap();
+        log.set_keep_from(log.durable());
+        turns += 1;
+    }
+    assert!(turns >= 10);
+    let (kept, end) = (log.durable(), log.end());
+    drop(log);
+    // The first segment of the next life comes from the same three.
+    let sim = sim.crash_image(1);
+    let (recovery, log) = recover_from(&sim, kept.0, 1).unwrap();
+    assert_eq!(recovery.end, end);
+    log.start_writing(2).unwrap();
+    log.append(&group(&[(1, 0)], 9)).unwrap();
+}

@@ -1,0 +1,542 @@
+//! What PostgreSQL's clients send and `sqlparser` cannot read is made readable here, token by token; and depth is limited before
+//! any recursion begins.
+//!
+//! # Guarantees
+//! 1. Whatever the text, parsing what [`bridge`] lets pass, and walking or dropping the tree, recurses at most [`DEPTH_LIMIT`] steps of cost.
+//! 2. AND and OR are free: long chains of them are regrouped into balanced trees, which mean the same.
+//!
+//! | written | given to the parser as |
+//! |---|---|
+//! | `FOR NO KEY UPDATE` | `FOR UPDATE`: the two are one lock here |
+//! | `FOR KEY SHARE`, `OF a, b` | `FOR SHARE OF "`[`KEY_SHARE`]`"`, one clause for each table |
+//! | `BETWEEN SYMMETRIC a AND b` | `BETWEEN "`[`SYMMETRIC`]`"(a) AND b` |
+//! | `ONLY` | nothing: there is no inheritance |
+//! | `TABLE t` | `SELECT * FROM t` |
+//! | `TRIM(LEADING FROM a)` | `TRIM(LEADING a)` |
+//! | `x ISNULL` | `x IS NULL` |
+//! | `DROP INDEX CONCURRENTLY` | `DROP INDEX` |
+
+use super::tokens::Lexeme;
+use crate::{Error, Result, SqlState};
+use sqlparser::keywords::Keyword as K;
+use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
+
+/// First part of the name in `FOR SHARE OF`, which makes FOR KEY SHARE of it. No text can have it: it holds a NUL.
+pub(super) const KEY_SHARE: &str = "\0key share";
+
+/// Function around the lower bound of BETWEEN SYMMETRIC.
+pub(super) const SYMMETRIC: &str = "\0symmetric";
+
+/// How deep a statement may be: a subquery costs 16, a parenthesis or prefix operator 4, an operator in a chain 1.
+const DEPTH_LIMIT: usize = 1024;
+
+/// Up to this cost of nesting the parser's recursion fits on any stack; deeper statements are parsed on one of their own.
+pub(super) const SHALLOW: usize = 120;
+
+/// Chains of AND and OR longer than this are regrouped.
+const CHAIN: usize = 48;
+
+/// Tokens for the parser, and the cost of their nesting.
+pub(super) struct Bridged {
+    pub(super) tokens: Vec<TokenWithSpan>,
+    pub(super) nesting: usize,
+}
+
+/// A nesting level: parentheses, brackets, or CASE.
+#[derive(Default)]
+struct Level {
+    /// What it adds to the cost of nesting.
+    cost: usize,
+    /// Operators since the last comma or clause.
+    chain: usize,
+    /// Cost of prefix operators, likewise.
+    prefixes: usize,
+    /// Cost of UNION and its kin.
+    unions: usize,
+    /// BETWEENs whose AND is still to come.
+    betweens: usize,
+    /// The first lexeme of the expression.
+    start: usize,
+    ands: Vec<usize>,
+    ors: Vec<usize>,
+    case: bool,
+    /// The SET of an UPDATE: what stands before the first `=` is no expression.
+    set: bool,
+}
+
+impl Level {
+    fn depth(&self) -> usize {
+        self.chain + self.prefixes + self.unions
+    }
+
+    /// A comma or clause ends an expression.
+    fn end_expression(&mut self, at: usize, groups: &mut Groups) {
+        if self.ands.len() + self.ors.len() > CHAIN {
+            regroup(self.start, at, &self.ands, &self.ors, groups);
+        }
+        self.ands.clear();
+        self.ors.clear();
+        self.chain = 0;
+        self.prefixes = 0;
+        self.betweens = 0;
+        self.start = at + 1;
+    }
+}
+
+/// Makes tokens for the parser of a statement's lexemes.
+pub(super) fn bridge(lexemes: &[Lexeme]) -> Result<Bridged> {
+    let (nesting, groups) = measure(lexemes)?;
+    let mut writer =
+        Writer { out: Vec::with_capacity(lexemes.len() + 1), groups, next_group: 0, trailing: None };
+    let mut at = 0;
+    while at < lexemes.len() {
+        at = writer.step(lexemes, at)?;
+    }
+    if let Some(last) = lexemes.last() {
+        writer.parentheses(lexemes.len(), last);
+    }
+    Ok(Bridged { tokens: writer.out, nesting })
+}
+
+/// Parentheses to be put in before the lexeme of a number: so many closing and so many opening ones.
+type Groups = Vec<(usize, usize, usize)>;
+
+fn too_deep(lexeme: &Lexeme) -> Error {
+    Error::new(SqlState::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded")
+        .detail("The statement is nested too deeply, or has too many operators in a row.")
+        .at(lexeme.characters.start)
+}
+
+/// The cost of nesting, and where chains of AND and OR are regrouped.
+fn measure(lexemes: &[Lexeme]) -> Result<(usize, Groups)> {
+    let mut levels = vec![Level::default()];
+    // Cost of all levels, and of what stands in those below the last.
+    let (mut below, mut deepest) = (0, 0);
+    let mut groups = Groups::new();
+    for (at, lexeme) in lexemes.iter().enumerate() {
+        let level = levels.last_mut().expect("the outermost level stays");
+        match classify(lexemes, at) {
+            Class::Open { cost, case } => {
+                below += level.depth() + cost;
+                levels.push(Level { cost, case, start: at + 1, ..Level::default() });
+            }
+            Class::Close { case } => {
+                level.end_expression(at, &mut groups);
+                // What does not match is the parser's to complain about.
+                if level.case == case && levels.len() > 1 {
+                    below -= levels.pop().expect("more than one").cost;
+                    below -= levels.last().expect("the outermost level stays").depth();
+                }
+            }
+            Class::Boundary => {
+                level.end_expression(at, &mut groups);
+                level.set = lexeme.keyword() == K::SET || level.set && lexeme.token == Token::Comma;
+            }
+            Class::Union => {
+                level.end_expression(at, &mut groups);
+                level.unions += 2;
+            }
+            Class::Between => {
+                level.betweens += 1;
+                level.chain += 1;
+            }
+            Class::And if level.betweens > 0 => level.betweens -= 1,
+            Class::And | Class::Or if level.set => level.chain += 1,
+            class @ (Class::And | Class::Or) => {
+                if matches!(class, Class::And) {
+                    level.ands.push(at)
+                } else {
+                    level.ors.push(at)
+                }
+                level.chain = 0;
+                level.prefixes = 0;
+            }
+            Class::Operator => level.chain += 1,
+            Class::Prefix => level.prefixes += 4,
+            Class::Operand => {}
+        }
+        let level = levels.last().expect("the outermost level stays");
+        if below + level.depth() > DEPTH_LIMIT {
+            return Err(too_deep(lexeme));
+        }
+        deepest = deepest.max(below + level.prefixes + level.unions);
+    }
+    while let Some(mut level) = levels.pop() {
+        level.end_expression(lexemes.len(), &mut groups);
+    }
+    groups.sort_by_key(|group| group.0);
+    Ok((deepest, groups))
+}
+
+/// What a token does to depth.
+#[derive(Clone, Copy)]
+enum Class {
+    Open { cost: usize, case: bool },
+    Close { case: bool },
+    Boundary,
+    Union,
+    Between,
+    And,
+    Or,
+    Operator,
+    Prefix,
+    Operand,
+}
+
+fn classify(lexemes: &[Lexeme], at: usize) -> Class {
+    let lexeme = &lexemes[at];
+    let previous = at.checked_sub(1).map(|at| &lexemes[at]);
+    match &lexeme.token {
+        Token::LParen => {
+            let subquery = lexemes
+                .get(at + 1)
+                .is_some_and(|next| matches!(next.keyword(), K::SELECT | K::VALUES | K::WITH | K::TABLE));
+            Class::Open { cost: if subquery { 16 } else { 4 }, case: false }
+        }
+        Token::LBracket => Class::Open { cost: 4, case: false },
+        Token::RParen | Token::RBracket => Class::Close { case: false },
+        Token::Comma => Class::Boundary,
+        Token::Word(word) if word.quote_style.is_some() => Class::Operand,
+        // Behind a dot or AS any word is a name.
+        Token::Word(_)
+            if previous.is_some_and(|p| matches!(p.token, Token::Period) || p.keyword() == K::AS) =>
+        {
+            Class::Operand
+        }
+        Token::Word(word) => classify_word(lexemes, at, word.keyword),
+        Token::Number(..)
+        | Token::SingleQuotedString(_)
+        | Token::EscapedStringLiteral(_)
+        | Token::DollarQuotedString(_)
+        | Token::UnicodeStringLiteral(_)
+        | Token::NationalStringLiteral(_)
+        | Token::HexStringLiteral(_)
+        | Token::SingleQuotedByteStringLiteral(_)
+        | Token::Placeholder(_)
+        | Token::Period
+        | Token::Colon => Class::Operand,
+        _ if previous.is_some_and(ends_operand) => Class::Operator,
+        _ => Class::Prefix,
+    }
+}
+
+fn classify_word(lexemes: &[Lexeme], at: usize, keyword: K) -> Class {
+    let before = |back: usize| at.checked_sub(back).map_or(K::NoKeyword, |at| lexemes[at].keyword());
+    let call = lexemes.get(at + 1).is_some_and(|next| next.token == Token::LParen);
+    match keyword {
+        K::CASE => Class::Open { cost: 4, case: true },
+        K::END => Class::Close { case: true },
+        K::AND => Class::And,
+        K::OR => Class::Or,
+        K::NOT => {
+            // In NOT IN, NOT LIKE, IS NOT it is part of the operator.
+            let operand = at > 0 && ends_operand(&lexemes[at - 1]) || before(1) == K::IS;
+            if operand { Class::Operand } else { Class::Prefix }
+        }
+        K::BETWEEN => Class::Between,
+        K::IS | K::LIKE | K::ILIKE | K::SIMILAR | K::IN | K::NOTNULL | K::COLLATE | K::AT | K::OPERATOR => {
+            Class::Operator
+        }
+        K::UNION | K::EXCEPT | K::INTERSECT => Class::Union,
+        K::FROM if before(1) == K::DISTINCT && matches!(before(2), K::IS | K::NOT) => Class::Operand,
+        K::SELECT
+        | K::FROM
+        | K::WHERE
+        | K::ON
+        | K::HAVING
+        | K::GROUP
+        | K::ORDER
+        | K::BY
+        | K::LIMIT
+        | K::OFFSET
+        | K::FETCH
+        | K::FOR
+        | K::WHEN
+        | K::THEN
+        | K::ELSE
+        | K::AS
+        | K::RETURNING
+        | K::VALUES
+        | K::WINDOW
+        | K::USING
+        | K::CHECK => Class::Boundary,
+        K::SET if at > 1 => Class::Boundary,
+        K::JOIN | K::INNER | K::LEFT | K::RIGHT | K::FULL | K::CROSS | K::NATURAL if !call => Class::Boundary,
+        _ if lexemes[at].is_word("isnull") => Class::Operator,
+        _ => Class::Operand,
+    }
+}
+
+/// Whether an operator behind this is a binary one.
+fn ends_operand(lexeme: &Lexeme) -> bool {
+    match &lexeme.token {
+        Token::Word(word) => {
+            word.quote_style.is_some()
+                || !matches!(
+                    word.keyword,
+                    K::SELECT
+                        | K::DISTINCT
+                        | K::WHERE
+                        | K::ON
+                        | K::HAVING
+                        | K::BY
+                        | K::LIMIT
+                        | K::OFFSET
+                        | K::WHEN
+                        | K::THEN
+                        | K::ELSE
+                        | K::CASE
+                        | K::RETURNING
+                        | K::AND
+                        | K::OR
+                        | K::NOT
+                        | K::BETWEEN
+                        | K::LIKE
+                        | K::ILIKE
+                        | K::IN
+                        | K::IS
+                        | K::FROM
+                        | K::CHECK
+                )
+        }
+        Token::RParen
+        | Token::RBracket
+        | Token::Number(..)
+        | Token::SingleQuotedString(_)
+        | Token::EscapedStringLiteral(_)
+        | Token::DollarQuotedString(_)
+        | Token::UnicodeStringLiteral(_)
+        | Token::NationalStringLiteral(_)
+        | Token::HexStringLiteral(_)
+        | Token::SingleQuotedByteStringLiteral(_)
+        | Token::Placeholder(_) => true,
+        _ => false,
+    }
+}
+
+/// Terms of a chain that go into one pair of parentheses.
+const FAN: usize = 32;
+
+/// Regroups the expression `start..end`: a chain of ORs of chains of ANDs.
+fn regroup(start: usize, end: usize, ands: &[usize], ors: &[usize], groups: &mut Groups) {
+    let terms = split(start, end, ors);
+    for term in &terms {
+        let from = ands.partition_point(|at| *at < term.0);
+        let to = ands.partition_point(|at| *at < term.1);
+        balance(split(term.0, term.1, &ands[from..to]), groups);
+    }
+    balance(terms, groups);
+}
+
+fn split(start: usize, end: usize, at: &[usize]) -> Vec<(usize, usize)> {
+    let mut terms = Vec::with_capacity(at.len() + 1);
+    let mut from = start;
+    for &at in at {
+        terms.push((from, at));
+        from = at + 1;
+    }
+    terms.push((from, end));
+    terms
+}
+
+fn balance(mut terms: Vec<(usize, usize)>, groups: &mut Groups) {
+    while terms.len() > FAN {
+        terms = terms
+            .chunks(FAN)
+            .map(|chunk| {
+                let whole = (chunk[0].0, chunk[chunk.len() - 1].1);
+                groups.push((whole.0, 0, 1));
+                groups.push((whole.1, 1, 0));
+                whole
+            })
+            .collect();
+    }
+}
+
+/// Writes the tokens for the parser.
+struct Writer {
+    out: Vec<TokenWithSpan>,
+    groups: Groups,
+    next_group: usize,
+    /// A parenthesis to be closed before the AND of BETWEEN SYMMETRIC: the lexeme's number.
+    trailing: Option<Vec<usize>>,
+}
+
+impl Writer {
+    fn put(&mut self, token: Token, at: &Lexeme) {
+        let span = at.located().span;
+        self.out.push(TokenWithSpan::new(token, Span::new(span.start, span.start)));
+    }
+
+    fn parentheses(&mut self, before: usize, at: &Lexeme) {
+        while let Some(&(position, closing, opening)) = self.groups.get(self.next_group) {
+            if position > before {
+                break;
+            }
+            for _ in 0..closing {
+                self.put(Token::RParen, at);
+            }
+            for _ in 0..opening {
+                self.put(Token::LParen, at);
+            }
+            self.next_group += 1;
+        }
+    }
+
+    /// Writes the lexeme, or what it becomes; gives the number of the next one.
+    fn step(&mut self, lexemes: &[Lexeme], at: usize) -> Result<usize> {
+        let lexeme = &lexemes[at];
+        self.parentheses(at, lexeme);
+        if let Some(trailing) = &mut self.trailing
+            && trailing.last() == Some(&at)
+        {
+            trailing.pop();
+            self.put(Token::RParen, lexeme);
+        }
+        let named = at > 0 && (lexemes[at - 1].token == Token::Period || lexemes[at - 1].keyword() == K::AS);
+        if !matches!(lexeme.token, Token::Word(_)) || named {
+            self.out.push(lexeme.located());
+            return Ok(at + 1);
+        }
+        self.step_word(lexemes, at)
+    }
+
+    fn step_word(&mut self, lexemes: &[Lexeme], at: usize) -> Result<usize> {
+        let lexeme = &lexemes[at];
+        let keyword = |ahead: usize| lexemes.get(at + ahead).map_or(K::NoKeyword, Lexeme::keyword);
+        let previous = at.checked_sub(1).map(|at| &lexemes[at]);
+        let unsupported = |what: &str| Err(Error::unsupported(what).at(lexeme.characters.start));
+        match lexeme.keyword() {
+            K::FOR if matches!(keyword(1), K::UPDATE | K::SHARE | K::NO | K::KEY) => {
+                return self.lock_clause(lexemes, at);
+            }
+            K::BETWEEN if keyword(1) == K::SYMMETRIC => {
+                self.out.push(lexeme.located());
+                self.put(Token::make_word(SYMMETRIC, Some('"')), lexeme);
+                self.put(Token::LParen, lexeme);
+                if let Some(and) = symmetric_end(lexemes, at + 2) {
+                    self.trailing.get_or_insert_default().push(and);
+                }
+                return Ok(at + 2);
+            }
+            // There is no inheritance, so ONLY says nothing.
+            K::ONLY => return Ok(at + 1),
+            K::TABLE
+                if previous.is_none_or(|p| {
+                    p.token == Token::LParen
+                        || matches!(p.keyword(), K::UNION | K::EXCEPT | K::INTERSECT | K::ALL)
+                }) && !matches!(lexemes.get(at + 1).map(|l| &l.token), Some(Token::LParen)) =>
+            {
+                self.put(Token::make_keyword("SELECT"), lexeme);
+                self.put(Token::Mul, lexeme);
+                self.put(Token::make_keyword("FROM"), lexeme);
+                return Ok(at + 1);
+            }
+            K::FROM
+                if previous.is_some_and(|p| matches!(p.keyword(), K::LEADING | K::TRAILING | K::BOTH)) =>
+            {
+                return Ok(at + 1);
+            }
+            K::FROM
+                if previous.is_some_and(|p| p.token == Token::LParen)
+                    && at > 1
+                    && lexemes[at - 2].keyword() == K::TRIM =>
+            {
+                return Ok(at + 1);
+            }
+            K::CONCURRENTLY
+                if previous.is_some_and(|p| p.keyword() == K::INDEX) && lexemes[0].keyword() == K::DROP =>
+            {
+                return Ok(at + 1);
+            }
+            K::ROWS if keyword(1) == K::FROM => return unsupported("ROWS FROM"),
+            K::CURRENT if keyword(1) == K::OF => return unsupported("WHERE CURRENT OF"),
+            K::VARIADIC if previous.is_some_and(|p| matches!(p.token, Token::LParen | Token::Comma)) => {
+                return unsupported("VARIADIC");
+            }
+            _ if lexeme.is_word("overriding") => return unsupported("OVERRIDING"),
+            _ if lexeme.is_word("isnull") && previous.is_some_and(ends_operand) => {
+                self.put(Token::make_keyword("IS"), lexeme);
+                self.put(Token::make_keyword("NULL"), lexeme);
+                return Ok(at + 1);
+            }
+            _ => {}
+        }
+        self.out.push(lexeme.located());
+        Ok(at + 1)
+    }
+
+    /// `FOR strength [OF a, b] [NOWAIT | SKIP LOCKED]`, one clause for each table.
+    fn lock_clause(&mut self, lexemes: &[Lexeme], at: usize) -> Result<usize> {
+        let lexeme = &lexemes[at];
+        let keyword = |at: usize| lexemes.get(at).map_or(K::NoKeyword, Lexeme::keyword);
+        let (strength, key_share, mut next) = match (keyword(at + 1), keyword(at + 2), keyword(at + 3)) {
+            (K::NO, K::KEY, K::UPDATE) => (K::UPDATE, false, at + 4),
+            (K::KEY, K::SHARE, _) => (K::SHARE, true, at + 3),
+            (K::UPDATE | K::SHARE, _, _) => (keyword(at + 1), false, at + 2),
+            _ => {
+                self.out.push(lexeme.located());
+                return Ok(at + 1);
+            }
+        };
+        let mut tables: Vec<&[Lexeme]> = Vec::new();
+        if keyword(next) == K::OF {
+            next += 1;
+            loop {
+                let from = next;
+                while lexemes.get(next).is_some_and(|l| {
+                    matches!(l.token, Token::Word(_) | Token::Period)
+                        && (!matches!(l.keyword(), K::NOWAIT | K::SKIP | K::FOR) || next == from)
+                }) {
+                    next += 1;
+                }
+                tables.push(&lexemes[from..next]);
+                if lexemes.get(next).is_none_or(|l| l.token != Token::Comma) {
+                    break;
+                }
+                next += 1;
+            }
+        }
+        let wait_from = next;
+        if keyword(next) == K::NOWAIT {
+            next += 1;
+        } else if keyword(next) == K::SKIP && keyword(next + 1) == K::LOCKED {
+            next += 2;
+        }
+        let wait = &lexemes[wait_from..next];
+        if tables.is_empty() {
+            tables.push(&[]);
+        }
+        for table in tables {
+            self.put(Token::make_keyword("FOR"), lexeme);
+            self.put(Token::make_keyword(if strength == K::UPDATE { "UPDATE" } else { "SHARE" }), lexeme);
+            if key_share || !table.is_empty() {
+                self.put(Token::make_keyword("OF"), lexeme);
+            }
+            if key_share {
+                self.put(Token::make_word(KEY_SHARE, Some('"')), lexeme);
+                if !table.is_empty() {
+                    self.put(Token::Period, lexeme);
+                }
+            }
+            self.out.extend(table.iter().chain(wait).map(Lexeme::located));
+        }
+        Ok(next)
+    }
+}
+
+/// The AND that ends the lower bound of BETWEEN SYMMETRIC, which begins at `from`.
+fn symmetric_end(lexemes: &[Lexeme], from: usize) -> Option<usize> {
+    let (mut open, mut betweens) = (0usize, 0usize);
+    for (at, lexeme) in lexemes.iter().enumerate().skip(from) {
+        match (&lexeme.token, lexeme.keyword()) {
+            (Token::LParen | Token::LBracket, _) | (_, K::CASE) => open += 1,
+            (Token::RParen | Token::RBracket, _) | (_, K::END) => open = open.checked_sub(1)?,
+            (_, K::BETWEEN) if open == 0 => betweens += 1,
+            (_, K::AND) if open == 0 && betweens == 0 => return Some(at),
+            (_, K::AND) if open == 0 => betweens -= 1,
+            _ => {}
+        }
+    }
+    None
+}

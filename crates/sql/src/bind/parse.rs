@@ -1,0 +1,174 @@
+//! From text to syntax trees.
+//!
+//! # Guarantees
+//! 1. No text makes the parser overflow a stack of 1 MiB: depth is limited before it starts (see [`super::bridge`]), and what is
+//!    deeper than usual is parsed on a stack of its own.
+//! 2. Spans of the tree are places in the whole text the client sent, so that errors found later can point there.
+
+use super::bridge::{SHALLOW, bridge};
+use super::tokens::{Lexeme, at_end, near, tokenize};
+use super::utility;
+use super::{Kind, MAX_STATEMENT, Parsed};
+use crate::{Error, Result, SqlState};
+use sqlparser::ast;
+use sqlparser::dialect::PostgreSqlDialect;
+use sqlparser::keywords::Keyword;
+use sqlparser::parser::{Parser, ParserError};
+use sqlparser::tokenizer::{Token, TokenWithSpan};
+
+/// Stack for what is deeper than usual; only what is touched is taken.
+const DEEP_STACK: usize = 64 << 20;
+
+/// Limit of the parser's own counter: the depth was limited before.
+const RECURSION_LIMIT: usize = 100_000;
+
+/// A text and the tokens of one of its statements.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'t> {
+    pub(super) sql: &'t str,
+    pub(super) lexemes: &'t [Lexeme],
+}
+
+impl<'t> Source<'t> {
+    /// A part of it, by numbers of lexemes.
+    pub(super) fn from(self, start: usize) -> Source<'t> {
+        Source { sql: self.sql, lexemes: &self.lexemes[start.min(self.lexemes.len())..] }
+    }
+
+    /// The part `start..end`.
+    pub(super) fn part(self, start: usize, end: usize) -> Source<'t> {
+        Source { sql: self.sql, lexemes: &self.lexemes[start..end] }
+    }
+
+    /// The place behind it, in characters from 1.
+    fn end(self) -> usize {
+        self.lexemes.last().map_or(1, |last| last.characters.end)
+    }
+
+    /// Its text.
+    pub(super) fn text(self) -> &'t str {
+        match (self.lexemes.first(), self.lexemes.last()) {
+            (Some(first), Some(last)) => &self.sql[first.bytes.start..last.bytes.end],
+            _ => "",
+        }
+    }
+
+    /// The error for the lexeme of this number, or the end.
+    pub(super) fn unexpected(self, at: usize) -> Error {
+        match self.lexemes.get(at) {
+            Some(lexeme) => near(&self.sql[lexeme.bytes.clone()], lexeme.characters.start),
+            None => at_end(self.end()),
+        }
+    }
+}
+
+/// Splits and parses a text of statements separated by semicolons. Syntax errors carry 42601 and a position.
+pub fn parse(sql: &str) -> Result<Vec<Parsed>> {
+    if sql.len() > MAX_STATEMENT {
+        let message = format!("a statement of more than {MAX_STATEMENT} bytes");
+        return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
+    }
+    let lexemes = tokenize(sql)?;
+    let mut statements = Vec::new();
+    for lexemes in lexemes.split(|lexeme| lexeme.token == Token::SemiColon) {
+        if !lexemes.is_empty() {
+            statements.push(parse_one(Source { sql, lexemes })?);
+        }
+    }
+    Ok(statements)
+}
+
+/// Parses one statement.
+pub(super) fn parse_one(source: Source<'_>) -> Result<Parsed> {
+    let kind = match utility::parse(source)? {
+        Some(utility) => Kind::Utility(Box::new(utility)),
+        None => Kind::Sql(Box::new(with_parser(source, |parser| parser.parse_statement())?)),
+    };
+    let position = source.lexemes.first().map_or(1, |first| first.characters.start);
+    Ok(Parsed { kind, text: source.text().to_owned(), position })
+}
+
+/// Parses one query or DML statement, for EXPLAIN, COPY and PREPARE. What else may stand there in PostgreSQL comes out as a utility
+/// statement; none that holds a statement in turn, so there is no recursion.
+pub(super) fn parse_inner(source: Source<'_>) -> Result<Parsed> {
+    let allowed = source.lexemes.first().is_some_and(|first| {
+        first.token == Token::LParen
+            || matches!(
+                first.keyword(),
+                Keyword::SELECT
+                    | Keyword::VALUES
+                    | Keyword::WITH
+                    | Keyword::TABLE
+                    | Keyword::INSERT
+                    | Keyword::UPDATE
+                    | Keyword::DELETE
+                    | Keyword::MERGE
+                    | Keyword::CREATE
+                    | Keyword::EXECUTE
+                    | Keyword::DECLARE
+            )
+    });
+    if allowed { parse_one(source) } else { Err(source.unexpected(0)) }
+}
+
+/// Parses an expression that is all of a text.
+pub(super) fn parse_expression(sql: &str) -> Result<ast::Expr> {
+    let lexemes = tokenize(sql)?;
+    let source = Source { sql, lexemes: &lexemes };
+    with_parser(source, |parser| parser.parse_expr())
+}
+
+/// Parses something that takes all lexemes of `source`.
+pub(super) fn with_parser<T: Send>(
+    source: Source<'_>,
+    parse: impl FnOnce(&mut Parser<'_>) -> std::result::Result<T, ParserError> + Send,
+) -> Result<T> {
+    let bridged = bridge(source.lexemes)?;
+    let tokens = bridged.tokens;
+    let run = move || run_parser(tokens, parse);
+    let outcome = if bridged.nesting <= SHALLOW {
+        run()
+    } else {
+        std::thread::scope(|scope| {
+            let builder = std::thread::Builder::new().name("parser".to_owned()).stack_size(DEEP_STACK);
+            let thread = builder.spawn_scoped(scope, run).map_err(|error| {
+                ParserError::TokenizerError(format!("no thread for a deep statement: {error}"))
+            })?;
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    };
+    outcome.map_err(|error| syntax_error(source, &error))
+}
+
+fn run_parser<T>(
+    tokens: Vec<TokenWithSpan>,
+    parse: impl FnOnce(&mut Parser<'_>) -> std::result::Result<T, ParserError>,
+) -> std::result::Result<T, ParserError> {
+    let mut parser = Parser::new(&PostgreSqlDialect {})
+        .with_recursion_limit(RECURSION_LIMIT)
+        .with_tokens_with_locations(tokens);
+    let parsed = parse(&mut parser)?;
+    let next = parser.peek_token();
+    if next.token == Token::EOF {
+        Ok(parsed)
+    } else {
+        Err(ParserError::ParserError(format!("Expected: end, found: {next}{}", next.span.start)))
+    }
+}
+
+/// The parser's error in PostgreSQL's words. Its messages end in the place of the token it did not like.
+fn syntax_error(source: Source<'_>, error: &ParserError) -> Error {
+    let message = match error {
+        ParserError::ParserError(message) => message,
+        ParserError::TokenizerError(message) => {
+            return Error::new(SqlState::OUT_OF_MEMORY, message.clone());
+        }
+        ParserError::RecursionLimitExceeded => {
+            return Error::new(SqlState::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded");
+        }
+    };
+    let column = message.rsplit_once("Column: ").and_then(|(_, column)| column.trim().parse::<usize>().ok());
+    let lexeme = column
+        .and_then(|column| source.lexemes.iter().position(|lexeme| lexeme.characters.contains(&column)));
+    source.unexpected(lexeme.unwrap_or(source.lexemes.len()))
+}

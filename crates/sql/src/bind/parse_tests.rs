@@ -1,0 +1,201 @@
+//! Splitting, syntax errors and depth.
+
+use super::{Kind, Parsed, Utility, parse};
+use crate::Error;
+use sqlparser::ast;
+
+fn texts(sql: &str) -> Vec<String> {
+    parse(sql).unwrap().into_iter().map(|parsed| parsed.text).collect()
+}
+
+fn error(sql: &str) -> (String, String, Option<usize>) {
+    let error: Error = parse(sql).unwrap_err();
+    (error.state().0.to_owned(), error.to_string(), error.fields().position)
+}
+
+fn tree(sql: &str) -> String {
+    match parse(sql).unwrap().remove(0).kind {
+        Kind::Sql(statement) => statement.to_string().replace('\0', "~"),
+        Kind::Utility(utility) => format!("{utility:?}"),
+    }
+}
+
+/// Runs on a stack as small as a server's threads have.
+fn on_small_stack(body: impl FnOnce() + Send + 'static) {
+    std::thread::Builder::new().stack_size(2 << 20).spawn(body).unwrap().join().unwrap();
+}
+
+#[test]
+fn statements_are_split_at_semicolons_that_are_no_part_of_anything() {
+    assert_eq!(
+        texts("; select ';' ; -- a; b\n select $$;$$ , E'\\';' ; /* ; /* ; */ */ select \";\" from t;;"),
+        ["select ';'", "select $$;$$ , E'\\';'", "select \";\" from t"]
+    );
+    assert!(texts(" -- nothing\n").is_empty());
+    let parsed: Vec<Parsed> = parse("select 1; äselect 2").map_err(drop).unwrap_or_default();
+    assert!(parsed.is_empty());
+    assert_eq!(parse("/* ä */ select 1; select 2").unwrap()[1].position, 19);
+}
+
+#[test]
+fn syntax_errors_name_the_token_and_its_place() {
+    let syntax = |text: &str, position| ("42601".to_owned(), text.to_owned(), Some(position));
+    assert_eq!(error("selec 1"), syntax("syntax error at or near \"selec\"", 1));
+    assert_eq!(error("select 1; select 'ä', from t"), syntax("syntax error at or near \"from\"", 23));
+    assert_eq!(error("select a from t where"), syntax("syntax error at end of input", 22));
+    assert_eq!(error("select (1"), syntax("syntax error at end of input", 10));
+    assert_eq!(error("select 'abc"), syntax("unterminated quoted string at or near \"'abc\"", 8));
+    assert_eq!(error("select \"abc"), syntax("unterminated quoted identifier at or near \"\"abc\"", 8));
+    assert_eq!(error("select 1 from t t2 t3"), syntax("syntax error at or near \"t3\"", 20));
+    assert_eq!(error("select /* x").1, "unterminated /* comment at or near \"/* x\"");
+    assert_eq!(error("begin foo"), syntax("syntax error at or near \"foo\"", 7));
+}
+
+#[test]
+fn what_the_parser_cannot_read_is_made_readable() {
+    assert_eq!(
+        tree("select 1 from t for no key update of t, public.u nowait for key share skip locked"),
+        "SELECT 1 FROM t FOR UPDATE OF t NOWAIT FOR UPDATE OF public.u NOWAIT FOR SHARE OF \"~key share\" SKIP LOCKED"
+    );
+    assert_eq!(
+        tree("select a between symmetric (1 + 2) and 3 and b between 1 and 2"),
+        "SELECT a BETWEEN \"~symmetric\"((1 + 2)) AND 3 AND b BETWEEN 1 AND 2"
+    );
+    assert_eq!(tree("table a union table b"), "SELECT * FROM a UNION SELECT * FROM b");
+    assert_eq!(tree("update only t set a = 1"), "UPDATE t SET a = 1");
+    assert_eq!(
+        tree("select trim(leading from a), x isnull, t.only"),
+        "SELECT TRIM(LEADING a), x IS NULL, t.only"
+    );
+    assert_eq!(tree("drop index concurrently if exists i"), "DROP INDEX IF EXISTS i");
+}
+
+#[test]
+fn long_chains_of_and_and_or_are_regrouped_into_what_means_the_same() {
+    let sql = |separator: &str, count: usize| {
+        let terms: Vec<String> = (0..count).map(|n| format!("a between {n} and {n} + 1")).collect();
+        format!("select case when {} then 1 end from t", terms.join(separator))
+    };
+    for separator in [" or ", " and "] {
+        let short = tree(&sql(separator, 40));
+        assert!(!short.contains("(a"), "{short}");
+        let long = tree(&sql(separator, 5000));
+        assert!(long.contains("WHEN ((a BETWEEN 0 AND 0 + 1"), "{}", &long[..200]);
+        let without: String = long.chars().filter(|c| !matches!(c, '(' | ')')).collect();
+        assert_eq!(without.to_lowercase(), sql(separator, 5000).replace("case when", "case when"));
+    }
+}
+
+#[test]
+fn no_depth_overflows_the_stack() {
+    on_small_stack(|| {
+        let n = 100_000;
+        let nested = |open: &str, close: &str| format!("select {}1{}", open.repeat(n), close.repeat(n));
+        let deep = [
+            nested("(", ")"),
+            nested("array[", "]"),
+            nested("(select ", ")"),
+            nested("case when true then ", " end"),
+            nested("f(", ")"),
+            nested("not ", ""),
+            nested("- ", ""),
+            nested("exists(select ", ")"),
+            nested("", "+1"),
+            nested("", "::int"),
+            nested("", " union select 1"),
+            nested("", " is null"),
+            format!("{}select 1{}", "(".repeat(n), ")".repeat(n)),
+            format!("select * from {}t{}", "(".repeat(n), ")".repeat(n)),
+            format!("{}t{}", "select * from (".repeat(n), ") x".repeat(n)),
+            format!("select * from {}t{}", "t join (".repeat(n), ") on true".repeat(n)),
+            format!("create table t (a int check ({}1{}))", "(".repeat(n), ")".repeat(n)),
+        ];
+        for sql in deep {
+            let error = parse(&sql).unwrap_err();
+            assert_eq!(error.state().0, "54001", "{} {error}", &sql[..40]);
+        }
+        for chain in [" and a", " or a", " and not a", " or a = -1 and b < 2 + 3"] {
+            drop(parse(&format!("select * from t where a{}", chain.repeat(n))).unwrap());
+            let error = parse(&format!("select * from t where a{} )", chain.repeat(n))).unwrap_err();
+            assert_eq!(error.state().0, "42601");
+        }
+        assert_eq!(parse(&"explain ".repeat(n)).unwrap_err().state().0, "42601");
+        // As deep as is allowed.
+        drop(parse(&format!("select {}1{}", "(".repeat(250), ")".repeat(250))).unwrap());
+        drop(parse(&format!("select {}1{}", "(select ".repeat(60), ")".repeat(60))).unwrap());
+        drop(parse(&format!("{}1{}", "select * from (select ".repeat(60), ") x".repeat(60))).unwrap());
+        drop(parse(&format!("select 1{}", "+1".repeat(1000))).unwrap());
+    });
+}
+
+#[test]
+fn a_statement_of_ten_megabytes_is_parsed() {
+    on_small_stack(|| {
+        let row = "(1, 'some text', NULL, 3.25),";
+        let sql = format!("insert into t values {} (2)", row.repeat(10_000_000 / row.len() / 8));
+        match &parse(&sql).unwrap()[0].kind {
+            Kind::Sql(statement) => assert!(matches!(**statement, ast::Statement::Insert(_))),
+            Kind::Utility(_) => panic!("not an insert"),
+        }
+        let sql = format!("select '{}'", "x".repeat(10_000_000));
+        assert_eq!(parse(&sql).unwrap()[0].text.len(), sql.len());
+    });
+}
+
+#[test]
+fn utility_statements() {
+    let of = |sql: &str| tree(sql);
+    assert_eq!(
+        of("begin isolation level repeatable read, read only"),
+        "Begin(TransactionModes { isolation: Some(RepeatableRead), read_only: Some(true), deferrable: None })"
+    );
+    assert_eq!(of("rollback to savepoint \"A\""), "RollbackTo(\"A\")");
+    assert_eq!(of("commit and chain"), "Commit { chain: true }");
+    assert_eq!(
+        of("set local search_path to a, \"B\", 'c'"),
+        "Set { name: \"search_path\", values: Some([\"a\", \"B\", \"c\"]), local: true }"
+    );
+    assert_eq!(of("set x to default"), "Set { name: \"x\", values: None, local: false }");
+    assert_eq!(
+        of("set time zone 'UTC'"),
+        "Set { name: \"timezone\", values: Some([\"UTC\"]), local: false }"
+    );
+    assert_eq!(
+        of("set extra_float_digits = -3"),
+        "Set { name: \"extra_float_digits\", values: Some([\"-3\"]), local: false }"
+    );
+    assert_eq!(of("show transaction isolation level"), "Show(Some(\"transaction_isolation\"))");
+    assert_eq!(of("show all"), "Show(None)");
+    assert_eq!(of("discard all"), "Discard(All)");
+    assert_eq!(of("declare c cursor for select 1"), "Unsupported(\"DECLARE\")");
+    assert_eq!(of("create or replace view v as select 1"), "Unsupported(\"CREATE VIEW\")");
+    assert_eq!(
+        of("create user x with password 'y' superuser"),
+        "CreateRole { name: \"x\", options: RoleOptions { login: Some(true), superuser: Some(true), password: Some(Some(\"y\")) } }"
+    );
+    assert!(
+        of("explain (analyze, buffers off) select 1")
+            .contains("analyze: true, verbose: false, buffers: Some(false)")
+    );
+    assert!(of("vacuum (analyze, verbose) t (a)").contains("analyze: true, verbose: true, full: false"));
+    assert_eq!(error("explain (foo) select 1").1, "unrecognized EXPLAIN option \"foo\"");
+    assert!(of("prepare p(int, text) as select $1").contains("types: [Int4, Text]"));
+    assert!(of("execute p(1, 'x')").starts_with("Execute { name: \"p\""));
+    assert_eq!(of("checkpoint"), "Checkpoint");
+}
+
+#[test]
+fn copy_has_one_list_of_options() {
+    for sql in [
+        "copy t (a, b) from stdin with (format csv, freeze on, null 'x', force_null (a))",
+        "copy t (a, b) from stdin csv freeze null as 'x' force null a",
+    ] {
+        let Kind::Utility(utility) = parse(sql).unwrap().remove(0).kind else { panic!() };
+        let Utility::Copy(copy) = *utility else { panic!() };
+        let names: Vec<&str> = copy.options.iter().map(|option| option.name.as_str()).collect();
+        assert_eq!(names, ["format", "freeze", "null", "force_null"]);
+        assert!(copy.from && copy.file.is_none());
+    }
+    assert_eq!(error("copy t from program 'x'").0, "0A000");
+    assert_eq!(error("copy (select 1) from stdin").0, "42601");
+}

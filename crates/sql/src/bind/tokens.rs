@@ -1,0 +1,148 @@
+//! Tokens of a text, each with its place, by `sqlparser`'s tokenizer; blanks and comments are left out.
+
+use crate::{Error, Result, SqlState};
+use sqlparser::dialect::PostgreSqlDialect;
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer};
+use std::ops::Range;
+
+/// A token and its place.
+#[derive(Clone, Debug)]
+pub(super) struct Lexeme {
+    pub(super) token: Token,
+    /// Place of its first character in the text, from 1, and of the one behind its last.
+    pub(super) characters: Range<usize>,
+    /// The same in bytes, from 0.
+    pub(super) bytes: Range<usize>,
+}
+
+impl Lexeme {
+    /// The keyword it is; `NoKeyword` if it is none.
+    pub(super) fn keyword(&self) -> Keyword {
+        match &self.token {
+            Token::Word(word) => word.keyword,
+            _ => Keyword::NoKeyword,
+        }
+    }
+
+    /// Whether it is this word, unquoted. (For words that are no keywords to `sqlparser`.)
+    pub(super) fn is_word(&self, expected: &str) -> bool {
+        matches!(&self.token, Token::Word(word) if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(expected))
+    }
+
+    /// As the parser takes it. Its columns are places in the whole text, so that a span's start is what a client is told; see
+    /// [`position`].
+    pub(super) fn located(&self) -> TokenWithSpan {
+        let (start, end) = (self.characters.start as u64, self.characters.end as u64);
+        TokenWithSpan::new(self.token.clone(), Span::new(Location::new(1, start), Location::new(1, end)))
+    }
+}
+
+/// The place of a span, in characters from 1; `None` where the parser has kept none.
+pub(super) fn position(span: Span) -> Option<usize> {
+    (span.start.line != 0).then_some(span.start.column as usize)
+}
+
+/// Follows the tokenizer's lines and columns through the text.
+struct Cursor<'t> {
+    rest: std::str::Chars<'t>,
+    line: u64,
+    column: u64,
+    character: usize,
+    byte: usize,
+}
+
+impl Cursor<'_> {
+    fn advance_to(&mut self, location: Location) -> (usize, usize) {
+        while (self.line, self.column) < (location.line, location.column) {
+            let Some(next) = self.rest.next() else { break };
+            if next == '\n' {
+                self.line += 1;
+                self.column = 1;
+            } else {
+                self.column += 1;
+            }
+            self.character += 1;
+            self.byte += next.len_utf8();
+        }
+        (self.character, self.byte)
+    }
+}
+
+/// The tokens of a text.
+pub(super) fn tokenize(sql: &str) -> Result<Vec<Lexeme>> {
+    let mut tokens = Vec::new();
+    let outcome = Tokenizer::new(&PostgreSqlDialect {}, sql).tokenize_with_location_into_buf(&mut tokens);
+    if let Err(error) = outcome {
+        return Err(unterminated(sql, &error.message, error.location));
+    }
+    let mut cursor = Cursor { rest: sql.chars(), line: 1, column: 1, character: 1, byte: 0 };
+    let mut lexemes = Vec::with_capacity(tokens.len() / 2 + 1);
+    for TokenWithSpan { token, span } in tokens {
+        if matches!(token, Token::Whitespace(_) | Token::EOF) {
+            continue;
+        }
+        let (character, byte) = cursor.advance_to(span.start);
+        let (character_end, byte_end) = cursor.advance_to(span.end);
+        let lexeme = Lexeme { token, characters: character..character_end, bytes: byte..byte_end };
+        refuse_foreign(sql, &lexeme)?;
+        lexemes.push(lexeme);
+    }
+    Ok(lexemes)
+}
+
+/// Tokens of other dialects.
+fn refuse_foreign(sql: &str, lexeme: &Lexeme) -> Result<()> {
+    let text = &sql[lexeme.bytes.clone()];
+    match &lexeme.token {
+        Token::HexStringLiteral(_) if text.starts_with('0') => Err(Error::new(
+            SqlState::SYNTAX_ERROR,
+            format!("trailing junk after numeric literal at or near \"{}\"", &text[..text.len().min(2)]),
+        )
+        .at(lexeme.characters.start)),
+        Token::DoubleEq | Token::Backslash | Token::LBrace | Token::RBrace => {
+            Err(near(text, lexeme.characters.start))
+        }
+        Token::Word(word) if word.quote_style.is_some() && word.value.is_empty() => Err(Error::new(
+            SqlState::SYNTAX_ERROR,
+            format!("zero-length delimited identifier at or near \"{text}\""),
+        )
+        .at(lexeme.characters.start)),
+        _ => Ok(()),
+    }
+}
+
+fn unterminated(sql: &str, message: &str, location: Location) -> Error {
+    let mut cursor = Cursor { rest: sql.chars(), line: 1, column: 1, character: 1, byte: 0 };
+    let (character, byte) = cursor.advance_to(location);
+    let rest = &sql[byte..];
+    let what = if message.contains("comment") {
+        return Error::new(
+            SqlState::SYNTAX_ERROR,
+            format!("unterminated /* comment at or near \"{}\"", comment_start(sql)),
+        );
+    } else if message.contains('"') {
+        "unterminated quoted identifier"
+    } else if rest.starts_with('$') {
+        "unterminated dollar-quoted string"
+    } else if message.to_ascii_lowercase().contains("untermin") || message.contains("string") {
+        "unterminated quoted string"
+    } else {
+        "syntax error"
+    };
+    Error::new(SqlState::SYNTAX_ERROR, format!("{what} at or near \"{rest}\"")).at(character)
+}
+
+fn comment_start(sql: &str) -> &str {
+    sql.find("/*").map_or(sql, |at| &sql[at..])
+}
+
+/// `syntax error at or near "x"`
+pub(super) fn near(text: &str, position: usize) -> Error {
+    Error::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{text}\"")).at(position)
+}
+
+/// `syntax error at end of input`
+pub(super) fn at_end(position: usize) -> Error {
+    Error::new(SqlState::SYNTAX_ERROR, "syntax error at end of input").at(position)
+}

@@ -1,0 +1,342 @@
+//! Numbers that are never given twice: oids, positions of sequences, row numbers of tables without primary key.
+//!
+//! # What it guarantees
+//! 1. A number is given once, whatever is rolled back or crashes, as far as anything durable knows of it. (A sequence gives a
+//!    number again when it cycles or is set.)
+//! 2. Giving one costs a lock in memory. Only every so many of them, the stored counter is raised by a block.
+//!
+//! # Why a crash is harmless
+//! A counter is raised in a transaction of its own, which commits asynchronously *before* the first number of the block is given. What
+//! a transaction does with the number is logged behind that commit, and the log survives a crash up to some point: if the
+//! number's use survived, so did the raise. Numbers of the block that were not given are lost; that leaves a gap.
+//! The session's own transaction is not touched, so its rollback takes nothing back, and nobody waits for its end.
+//!
+//! # Layout
+//! ```text
+//! tree "catalog.numbers"
+//!   01                 the next oid not reserved, 4 bytes
+//!   02 counter         position of a sequence (8 bytes), 1 if that value counts as given, else 0
+//!   03 oid             the next row number of a table not reserved, 8 bytes
+//! ```
+//! Numbers in keys are 4 bytes big-endian, others little-endian.
+//!
+//! # Invariants
+//! 1. A counter's entry is written by who holds its lock in memory, and by nobody else: that transaction never waits for a row.
+//! 2. Entries of sequences and tables that are gone are removed when the database is opened. Their numbers are never used again,
+//!    so that they stay for a while means nothing.
+
+use super::model::{Catalog, FIRST_USER_OID, Oid, Sequence, Table};
+use crate::{Error, Result, SqlState};
+use gannet_base::sync::Mutex;
+use gannet_store::{Database, Durability, Transaction, TransactionOptions, Tree};
+use std::collections::HashMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+const TREE: &str = "catalog.numbers";
+const OIDS: u8 = 1;
+const SEQUENCE: u8 = 2;
+const ROWS: u8 = 3;
+
+/// Oids reserved at once.
+const OID_BLOCK: u32 = 64;
+/// Values of a sequence reserved at once.
+const SEQUENCE_BLOCK: u32 = 32;
+/// Row numbers reserved at once.
+const ROW_BLOCK: u64 = 4096;
+
+/// Creates the tree of the counters in a new database.
+pub(super) fn bootstrap(transaction: &mut Transaction) -> Result<()> {
+    let tree = transaction.create_tree(TREE)?;
+    transaction.put(&tree, &[OIDS], &FIRST_USER_OID.to_le_bytes())?;
+    Ok(())
+}
+
+/// Where a sequence stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Position {
+    /// The value given last, or the one to be given first.
+    pub value: i64,
+    /// Whether it counts as given.
+    pub called: bool,
+}
+
+impl Position {
+    fn encode(self) -> [u8; 9] {
+        let mut bytes = [u8::from(self.called); 9];
+        bytes[..8].copy_from_slice(&self.value.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self> {
+        let (value, rest) = bytes.split_first_chunk::<8>().ok_or_else(damaged)?;
+        let [called @ (0 | 1)] = rest else { return Err(damaged()) };
+        Ok(Position { value: i64::from_le_bytes(*value), called: *called == 1 })
+    }
+
+    /// The next value, and whether it is there at all.
+    fn next(self, sequence: &Sequence) -> Option<i64> {
+        if !self.called {
+            return Some(self.value);
+        }
+        let next = self.value.checked_add(sequence.increment);
+        match next.filter(|next| (sequence.minimum..=sequence.maximum).contains(next)) {
+            Some(next) => Some(next),
+            None if sequence.cycle && sequence.increment > 0 => Some(sequence.minimum),
+            None if sequence.cycle => Some(sequence.maximum),
+            None => None,
+        }
+    }
+}
+
+fn damaged() -> Error {
+    Error::new(SqlState::DATA_CORRUPTED, "the catalog is damaged: a counter that cannot be read")
+}
+
+/// A range of numbers of which some are left.
+/// None are left at first, and the end is 0: the counter is still to be read.
+#[derive(Debug, Default)]
+struct Block {
+    next: u64,
+    end: u64,
+}
+
+#[derive(Debug)]
+struct SequenceState {
+    position: Position,
+    /// Values that may be given before the stored counter has to be raised, and the steps they were reserved for.
+    left: u32,
+    steps: (i64, i64, i64, bool),
+    /// What is stored; `None`: nothing yet.
+    stored: Option<Position>,
+}
+
+/// The counters of an open database, shared by its sessions.
+#[derive(Debug)]
+pub struct Numbers {
+    database: Arc<Database>,
+    tree: Tree,
+    oids: Mutex<Block>,
+    sequences: Mutex<HashMap<Oid, Arc<Mutex<SequenceState>>>>,
+    rows: Mutex<HashMap<Oid, Arc<Mutex<Block>>>>,
+}
+
+impl Numbers {
+    /// The counters of a database that has SQL definitions, which are `catalog`. To be called once, before anybody uses it.
+    pub fn open(database: Arc<Database>, catalog: &Catalog) -> Result<Self> {
+        let mut transaction = database.begin(TransactionOptions::default());
+        let view = transaction.view();
+        let tree = view.tree(TREE)?.ok_or_else(damaged)?;
+        let counters: std::collections::HashSet<Oid> =
+            catalog.sequences.values().map(|s| s.counter).collect();
+        let mut orphans = Vec::new();
+        let mut scan = view.scan(&tree, (Bound::Unbounded, Bound::Unbounded))?;
+        while let Some((key, _)) = scan.next()? {
+            let known = match key {
+                [OIDS] => true,
+                [SEQUENCE, oid @ ..] => oid_of(oid).is_some_and(|oid| counters.contains(&oid)),
+                [ROWS, oid @ ..] => oid_of(oid).is_some_and(|oid| catalog.tables.contains_key(&oid)),
+                // What a newer release keeps here is none of our business.
+                _ => true,
+            };
+            if !known {
+                orphans.push(key.to_vec());
+            }
+        }
+        drop((scan, view));
+        for key in orphans {
+            transaction.delete(&tree, &key)?;
+        }
+        transaction.set_durability(Durability::Async);
+        transaction.commit()?;
+        Ok(Numbers {
+            database,
+            tree,
+            oids: Mutex::new(Block::default()),
+            sequences: Mutex::default(),
+            rows: Mutex::default(),
+        })
+    }
+
+    /// A number for a new object.
+    pub fn new_oid(&self) -> Result<Oid> {
+        let mut block = self.oids.lock();
+        if block.next == block.end {
+            let start = match block.end {
+                0 => {
+                    let stored = self.read(&[OIDS])?.ok_or_else(damaged)?;
+                    stored.try_into().map(u32::from_le_bytes).map_err(|_| damaged())?
+                }
+                end => end as u32,
+            };
+            let end = start.checked_add(OID_BLOCK).ok_or_else(|| {
+                Error::new(
+                    SqlState::PROGRAM_LIMIT_EXCEEDED,
+                    "the database has no more numbers for new objects",
+                )
+            })?;
+            self.write(&[(vec![OIDS], end.to_le_bytes().to_vec())])?;
+            *block = Block { next: u64::from(start), end: u64::from(end) };
+        }
+        let oid = block.next as Oid;
+        block.next += 1;
+        Ok(oid)
+    }
+
+    /// A number for a new row of a table without primary key.
+    pub fn row_id(&self, table: &Table) -> Result<u64> {
+        let counter = {
+            let mut rows = self.rows.lock();
+            match rows.get(&table.oid) {
+                Some(counter) => Arc::clone(counter),
+                None => Arc::clone(rows.entry(table.oid).or_default()),
+            }
+        };
+        let mut block = counter.lock();
+        if block.next == block.end {
+            let key = entry_key(ROWS, table.oid);
+            let start = match block.end {
+                0 => match self.read(&key)? {
+                    Some(stored) => stored.try_into().map(u64::from_le_bytes).map_err(|_| damaged())?,
+                    None => 1,
+                },
+                end => end,
+            };
+            let end = start.checked_add(ROW_BLOCK).ok_or_else(|| {
+                let message = format!("table \"{}\" has no more row numbers", table.name);
+                Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
+            })?;
+            self.write(&[(key, end.to_le_bytes().to_vec())])?;
+            *block = Block { next: start, end };
+        }
+        block.next += 1;
+        Ok(block.next - 1)
+    }
+
+    /// The next value of a sequence.
+    pub fn nextval(&self, sequence: &Sequence) -> Result<i64> {
+        let state = self.state(sequence)?;
+        let mut state = state.lock();
+        let Some(value) = state.position.next(sequence) else { return Err(exhausted(sequence)) };
+        let given = Position { value, called: true };
+        let steps = (sequence.increment, sequence.minimum, sequence.maximum, sequence.cycle);
+        if state.left == 0 || state.steps != steps {
+            let (ahead, count) = reserve(given, sequence);
+            self.write(&[(entry_key(SEQUENCE, sequence.counter), ahead.encode().to_vec())])?;
+            state.stored = Some(ahead);
+            state.left = count;
+            state.steps = steps;
+        } else {
+            state.left -= 1;
+        }
+        state.position = given;
+        Ok(value)
+    }
+
+    /// Sets the position of a sequence; `called`: the next value is the one behind `value`.
+    pub fn setval(&self, sequence: &Sequence, value: i64, called: bool) -> Result<()> {
+        if !(sequence.minimum..=sequence.maximum).contains(&value) {
+            return Err(Error::new(
+                SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+                format!(
+                    "setval: value {value} is out of bounds for sequence \"{}\" ({}..{})",
+                    sequence.name, sequence.minimum, sequence.maximum
+                ),
+            ));
+        }
+        let state = self.state(sequence)?;
+        let mut state = state.lock();
+        let position = Position { value, called };
+        self.write(&[(entry_key(SEQUENCE, sequence.counter), position.encode().to_vec())])?;
+        state.position = position;
+        state.stored = Some(position);
+        state.left = 0;
+        Ok(())
+    }
+
+    /// Where a sequence stands.
+    pub fn current(&self, sequence: &Sequence) -> Result<Position> {
+        Ok(self.state(sequence)?.lock().position)
+    }
+
+    /// Stores where sequences stand exactly, so that an orderly end leaves no gaps. For who closes the database.
+    pub fn close(&self) -> Result<()> {
+        let states: Vec<_> =
+            self.sequences.lock().iter().map(|(oid, state)| (*oid, Arc::clone(state))).collect();
+        let mut entries = Vec::new();
+        // The locks are held until the entries are written, so that nobody raises a counter in between.
+        let mut held: Vec<_> = states.iter().map(|(oid, state)| (*oid, state.lock())).collect();
+        for (oid, state) in &held {
+            if state.stored.is_some_and(|stored| stored != state.position) {
+                entries.push((entry_key(SEQUENCE, *oid), state.position.encode().to_vec()));
+            }
+        }
+        self.write(&entries)?;
+        for (_, state) in &mut held {
+            state.left = 0;
+            state.stored = state.stored.map(|_| state.position);
+        }
+        Ok(())
+    }
+
+    fn state(&self, sequence: &Sequence) -> Result<Arc<Mutex<SequenceState>>> {
+        let mut sequences = self.sequences.lock();
+        if let Some(state) = sequences.get(&sequence.counter) {
+            return Ok(Arc::clone(state));
+        }
+        let stored = self.read(&entry_key(SEQUENCE, sequence.counter))?;
+        let stored = stored.map(|bytes| Position::decode(&bytes)).transpose()?;
+        // A sequence that nobody has used, perhaps of a transaction that nobody else sees yet.
+        let position = stored.unwrap_or(Position { value: sequence.begin.0, called: sequence.begin.1 });
+        let state = SequenceState { position, left: 0, steps: (0, 0, 0, false), stored };
+        let state = Arc::new(Mutex::new(state));
+        sequences.insert(sequence.counter, Arc::clone(&state));
+        Ok(state)
+    }
+
+    fn read(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mut transaction = self.database.begin(TransactionOptions::default());
+        Ok(transaction.latest_view().get(&self.tree, key)?)
+    }
+
+    fn write(&self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+        let options = TransactionOptions { durability: Durability::Async, ..TransactionOptions::default() };
+        let mut transaction = self.database.begin(options);
+        for (key, value) in entries {
+            transaction.put(&self.tree, key, value)?;
+        }
+        transaction.commit()?;
+        Ok(())
+    }
+}
+
+/// The position some values behind `given`, and how many values that is.
+fn reserve(given: Position, sequence: &Sequence) -> (Position, u32) {
+    let mut ahead = given;
+    for count in 0..SEQUENCE_BLOCK {
+        match ahead.next(sequence) {
+            Some(value) => ahead.value = value,
+            None => return (ahead, count),
+        }
+    }
+    (ahead, SEQUENCE_BLOCK)
+}
+
+fn exhausted(sequence: &Sequence) -> Error {
+    let (which, limit) =
+        if sequence.increment > 0 { ("maximum", sequence.maximum) } else { ("minimum", sequence.minimum) };
+    Error::new(
+        SqlState("2200H"),
+        format!("nextval: reached {which} value of sequence \"{}\" ({limit})", sequence.name),
+    )
+}
+
+fn entry_key(kind: u8, oid: Oid) -> Vec<u8> {
+    let mut key = vec![kind];
+    key.extend_from_slice(&oid.to_be_bytes());
+    key
+}
+
+fn oid_of(bytes: &[u8]) -> Option<Oid> {
+    bytes.try_into().ok().map(Oid::from_be_bytes)
+}

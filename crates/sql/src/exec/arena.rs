@@ -1,0 +1,191 @@
+//! Many rows in little memory: encoded, one behind the other, in chunks that never move.
+
+use super::spill::{Fields, ROW_HEADER};
+
+/// Bytes of a chunk, least and most.
+const CHUNK_LEAST: usize = 4 << 10;
+const CHUNK_MOST: usize = 1 << 20;
+
+/// Where a row stands in its arena. Rows that were added later have greater ones.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct RowRef(u64);
+
+impl RowRef {
+    /// No row.
+    pub(super) const NONE: RowRef = RowRef(u64::MAX);
+
+    fn new(chunk: usize, offset: usize) -> Self {
+        RowRef((chunk as u64) << 32 | offset as u64)
+    }
+
+    fn place(self) -> (usize, usize) {
+        ((self.0 >> 32) as usize, self.0 as u32 as usize)
+    }
+
+    pub(super) fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    pub(super) fn from_bits(bits: u64) -> Self {
+        RowRef(bits)
+    }
+}
+
+/// Encoded rows, each behind a header of a fixed number of bytes for whoever owns the arena.
+#[derive(Debug)]
+pub(super) struct Arena {
+    chunks: Vec<Vec<u8>>,
+    header: usize,
+    bytes: usize,
+    rows: usize,
+}
+
+impl Arena {
+    /// An empty one whose rows have headers of `header` bytes.
+    pub(super) fn new(header: usize) -> Self {
+        Arena { chunks: Vec::new(), header, bytes: 0, rows: 0 }
+    }
+
+    /// Rows in it.
+    pub(super) fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
+    /// Bytes it takes.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Bytes it will take with another row of `len` bytes.
+    #[inline]
+    pub(super) fn bytes_with(&self, len: usize) -> usize {
+        let needed = len + self.header;
+        match self.chunks.last() {
+            Some(chunk) if chunk.capacity() - chunk.len() >= needed => self.bytes,
+            _ => self.bytes + self.next_chunk(needed),
+        }
+    }
+
+    fn next_chunk(&self, needed: usize) -> usize {
+        (self.bytes / 2).clamp(CHUNK_LEAST, CHUNK_MOST).max(needed)
+    }
+
+    /// Adds a row, encoded by [`super::spill::encode_row`]; its header is zeros.
+    pub(super) fn push(&mut self, row: &[u8]) -> RowRef {
+        let needed = row.len() + self.header;
+        let fits = self.chunks.last().is_some_and(|chunk| chunk.capacity() - chunk.len() >= needed);
+        if !fits {
+            let chunk = Vec::with_capacity(self.next_chunk(needed));
+            self.bytes += chunk.capacity();
+            self.chunks.push(chunk);
+        }
+        let number = self.chunks.len() - 1;
+        let chunk = &mut self.chunks[number];
+        let place = RowRef::new(number, chunk.len());
+        chunk.resize(chunk.len() + self.header, 0);
+        chunk.extend_from_slice(row);
+        self.rows += 1;
+        place
+    }
+
+    /// A row as it was added.
+    #[inline]
+    pub(super) fn row(&self, row: RowRef) -> &[u8] {
+        let (chunk, offset) = row.place();
+        let bytes = &self.chunks[chunk][offset + self.header..];
+        &bytes[..row_len(bytes)]
+    }
+
+    /// The values of a row.
+    #[inline]
+    pub(super) fn fields(&self, row: RowRef) -> Fields<'_> {
+        Fields(&self.row(row)[ROW_HEADER..])
+    }
+
+    /// A row's header.
+    #[inline]
+    pub(super) fn header(&self, row: RowRef) -> &[u8] {
+        let (chunk, offset) = row.place();
+        &self.chunks[chunk][offset..offset + self.header]
+    }
+
+    /// A row's header, to be changed.
+    #[inline]
+    pub(super) fn header_mut(&mut self, row: RowRef) -> &mut [u8] {
+        let (chunk, offset) = row.place();
+        &mut self.chunks[chunk][offset..offset + self.header]
+    }
+
+    /// The row behind `row`, or the first one; `None` at the end.
+    pub(super) fn next(&self, row: Option<RowRef>) -> Option<RowRef> {
+        let (mut chunk, mut offset) = match row {
+            Some(row) => {
+                let (chunk, offset) = row.place();
+                (chunk, offset + self.header + self.row(row).len())
+            }
+            None => (0, 0),
+        };
+        while offset >= self.chunks.get(chunk)?.len() {
+            chunk += 1;
+            offset = 0;
+        }
+        Some(RowRef::new(chunk, offset))
+    }
+
+    /// All rows, in the order in which they were added.
+    pub(super) fn iter(&self) -> impl Iterator<Item = RowRef> + '_ {
+        std::iter::successors(self.next(None), |row| self.next(Some(*row)))
+    }
+
+    /// Forgets all rows and gives their memory back, but for a small part.
+    pub(super) fn clear(&mut self) {
+        self.chunks.truncate(1);
+        if let Some(chunk) = self.chunks.first_mut() {
+            chunk.clear();
+        }
+        self.bytes = self.chunks.first().map_or(0, Vec::capacity);
+        self.rows = 0;
+    }
+}
+
+fn row_len(bytes: &[u8]) -> usize {
+    let len: [u8; ROW_HEADER] = bytes[..ROW_HEADER].try_into().expect("the length of a row");
+    ROW_HEADER + u32::from_le_bytes(len) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::spill::encode_row;
+    use super::*;
+    use crate::types::Value;
+
+    #[test]
+    fn rows_of_all_sizes_are_found_and_iterated() {
+        for header in [0, 16] {
+            let mut arena = Arena::new(header);
+            let mut refs = Vec::new();
+            let mut row = Vec::new();
+            for number in 0..3000_usize {
+                row.clear();
+                let len = if number % 500 == 7 { 2 << 20 } else { number % 300 };
+                encode_row([&Value::text("x".repeat(len))], &mut row).unwrap();
+                let expected = arena.bytes_with(row.len());
+                refs.push(arena.push(&row));
+                assert_eq!(arena.bytes(), expected);
+            }
+            assert!(refs.is_sorted() && arena.iter().eq(refs.iter().copied()));
+            assert!(arena.fields(refs[299]).value().unwrap() == Value::text("x".repeat(299)));
+            if header > 0 {
+                arena.header_mut(refs[5]).fill(7);
+                assert_eq!((arena.header(refs[5]), arena.header(refs[6])), (&[7; 16][..], &[0; 16][..]));
+            }
+            arena.clear();
+            assert!(arena.is_empty() && arena.iter().next().is_none() && arena.bytes() < 10_000);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What an operator holds of the engine's memory.
+
+use super::Context;
+use crate::{Error, Result};
+use gannet_store::WorkMemory;
+
+/// The least that is charged at a time, in bytes.
+const LEAST: u64 = 16 << 10;
+/// The most that is charged beyond what is needed.
+const AHEAD_MOST: u64 = 4 << 20;
+
+/// Memory of an operator: charged to the engine's budget in steps, before it is used.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    held: Option<WorkMemory>,
+    /// Bytes of `held`.
+    bytes: u64,
+    /// The most that was ever held.
+    peak: u64,
+}
+
+impl Memory {
+    /// Sees to it that `bytes` in all are held. False where the operator's share, or the budget, ends before: it is time to spill.
+    #[inline]
+    pub(super) fn reserve(&mut self, context: &Context<'_>, bytes: usize) -> Result<bool> {
+        if bytes as u64 <= self.bytes {
+            return Ok(true);
+        }
+        self.grow(context, bytes as u64)
+    }
+
+    #[cold]
+    fn grow(&mut self, context: &Context<'_>, bytes: u64) -> Result<bool> {
+        let limit = context.work_limit();
+        if bytes > limit {
+            return Ok(false);
+        }
+        let ample = (bytes + (bytes / 2).min(AHEAD_MOST)).max(LEAST).min(limit);
+        match self.set(context, ample) {
+            Ok(()) => Ok(true),
+            Err(gannet_store::Error::Memory(_)) => match self.set(context, bytes) {
+                Ok(()) => Ok(true),
+                Err(gannet_store::Error::Memory(_)) => Ok(false),
+                Err(error) => Err(error.into()),
+            },
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The same for what cannot be spilled: an error where the budget ends.
+    pub(super) fn demand(&mut self, context: &Context<'_>, bytes: usize) -> Result<()> {
+        if bytes as u64 > self.bytes {
+            let ample = bytes as u64 + (bytes as u64 / 4).clamp(LEAST, AHEAD_MOST);
+            if self.set(context, ample).is_err() {
+                self.set(context, bytes as u64).map_err(Error::from)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, context: &Context<'_>, bytes: u64) -> gannet_store::Result<()> {
+        match &mut self.held {
+            Some(held) => held.grow(bytes - self.bytes)?,
+            None => self.held = Some(context.session.engine.work_memory(bytes)?),
+        }
+        self.bytes = bytes;
+        self.peak = self.peak.max(bytes);
+        Ok(())
+    }
+
+    /// Gives back all but `bytes`.
+    pub(super) fn shrink(&mut self, bytes: usize) {
+        if let Some(held) = self.held.as_mut().filter(|held| held.bytes() > bytes as u64) {
+            held.shrink_to(bytes as u64);
+            self.bytes = bytes as u64;
+        }
+    }
+
+    /// Gives back everything.
+    pub(super) fn release(&mut self) {
+        self.held = None;
+        self.bytes = 0;
+    }
+
+    /// The most that was ever held, in bytes.
+    pub(super) fn peak(&self) -> u64 {
+        self.peak
+    }
+}

@@ -1,0 +1,157 @@
+//! Started statements: what is kept of one between two calls, and what it runs with.
+
+use super::{Batch, Context, NodeProfile, Operator, Subplans, open};
+use crate::Result;
+use crate::catalog::Catalog;
+use crate::physical::Statement;
+use crate::session::SessionState;
+use crate::types::Value;
+use gannet_store::{Transaction, View};
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// What a session gives a statement to run with.
+#[derive(Clone, Copy)]
+pub struct Environment<'c> {
+    /// The definitions.
+    pub catalog: &'c Arc<Catalog>,
+    /// What the statement sees.
+    pub view: &'c View,
+    /// The session's transaction.
+    pub transaction: &'c RefCell<Transaction>,
+    /// The session.
+    pub session: &'c SessionState,
+    /// Set when the statement shall end.
+    pub cancel: &'c AtomicBool,
+    /// Bytes an operator may take before it spills, if that is less than what the engine has for it: `u64::MAX` for no such limit.
+    pub work_bytes: u64,
+}
+
+impl fmt::Debug for Environment<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Environment").field("view", &self.view).finish_non_exhaustive()
+    }
+}
+
+impl Environment<'_> {
+    /// Runs something outside of any plan: an expression such as a default, without slots and subqueries.
+    pub fn run<T>(&self, parameters: &[Value], body: impl FnOnce(&Context<'_>) -> T) -> T {
+        let slots = RefCell::new(Vec::new());
+        let subplans = Subplans::default();
+        let profile = RefCell::new(Vec::new());
+        let affected = Cell::new(0);
+        body(&self.context(parameters, &slots, &subplans, &profile, &affected))
+    }
+
+    fn context<'a>(
+        &'a self,
+        parameters: &'a [Value],
+        slots: &'a RefCell<Vec<Value>>,
+        subplans: &'a Subplans,
+        profile: &'a RefCell<Vec<NodeProfile>>,
+        affected: &'a Cell<u64>,
+    ) -> Context<'a> {
+        Context {
+            catalog: self.catalog,
+            view: self.view,
+            transaction: self.transaction,
+            session: self.session,
+            parameters,
+            slots,
+            cancel: self.cancel,
+            subplans,
+            profile,
+            affected,
+            work_bytes: self.work_bytes,
+        }
+    }
+}
+
+/// A started statement. It borrows nothing of its session, so that a portal can keep it between two calls; each call has to
+/// come with the same view.
+#[derive(Debug)]
+pub struct Running {
+    statement: Arc<Statement>,
+    parameters: Vec<Value>,
+    slots: RefCell<Vec<Value>>,
+    subplans: Subplans,
+    profile: RefCell<Vec<NodeProfile>>,
+    affected: Cell<u64>,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Not asked for anything yet.
+    New,
+    /// Under way.
+    Open(Box<dyn Operator>),
+    /// At its end: everything was given back.
+    Done,
+}
+
+impl Running {
+    /// Starts a statement; nothing happens before the first [`Running::next`]. `profiled`: counters for EXPLAIN ANALYZE are kept.
+    pub fn new(statement: Arc<Statement>, parameters: Vec<Value>, profiled: bool) -> Self {
+        let nodes = if profiled { statement.nodes } else { 0 };
+        Running {
+            slots: RefCell::new(vec![Value::Null; statement.slots]),
+            subplans: Subplans::new(&statement),
+            profile: RefCell::new(vec![NodeProfile::default(); nodes]),
+            affected: Cell::new(0),
+            state: State::New,
+            parameters,
+            statement,
+        }
+    }
+
+    /// Puts the next rows into `out`: at least one and at most `limit`; false when there are no more, or the statement gives none. After an error the
+    /// statement is at its end.
+    pub fn next(&mut self, environment: &Environment<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
+        let context =
+            environment.context(&self.parameters, &self.slots, &self.subplans, &self.profile, &self.affected);
+        let result = advance(&mut self.state, &self.statement, &context, limit, out);
+        if !matches!(result, Ok(true)) {
+            self.state = State::Done;
+            self.subplans = Subplans::default();
+        }
+        result
+    }
+
+    /// The statement.
+    pub fn statement(&self) -> &Arc<Statement> {
+        &self.statement
+    }
+
+    /// Rows that the statement has inserted, changed or removed so far.
+    pub fn affected(&self) -> u64 {
+        self.affected.get()
+    }
+
+    /// Counters by node, where they were asked for.
+    pub fn profile(&self) -> Vec<NodeProfile> {
+        self.profile.borrow().clone()
+    }
+}
+
+fn advance(
+    state: &mut State,
+    statement: &Statement,
+    context: &Context<'_>,
+    limit: usize,
+    out: &mut Batch,
+) -> Result<bool> {
+    context.check()?;
+    if let State::New = state {
+        *state = State::Open(open(&statement.root, context)?);
+    }
+    match state {
+        State::Open(root) => root.next(context, limit, out),
+        State::New | State::Done => {
+            out.reset(statement.root.columns.len());
+            Ok(false)
+        }
+    }
+}

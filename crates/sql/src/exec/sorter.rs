@@ -1,0 +1,509 @@
+//! Sorting rows, within memory or through temporary files.
+//!
+//! # How
+//! Rows are kept encoded, the sort keys first. What is sorted are 16 bytes for each row: a number that orders most rows by
+//! their first key, and where the row stands. Where memory ends, the sorted rows become a *run* in a temporary file; at the end
+//! the runs are merged, so many at a time as memory has room for their blocks. Rows with equal keys stay in their order.
+//!
+//! When only the first rows are wanted, the others are thrown away from time to time, and rows behind what is kept are not
+//! even taken.
+
+use super::Context;
+use super::arena::{Arena, RowRef};
+use super::memory::Memory;
+use super::spill::{Fields, ROW_HEADER, Raw, SpillReader, SpillWriter, Spilled, encode, unpadded};
+use crate::physical::{Expr, OrderBy};
+use crate::types::Value;
+use crate::{Error, Result, SqlState};
+use gannet_store::TempFile;
+use std::cmp::Ordering;
+use std::ops::Range;
+
+/// Runs merged at a time, least and most.
+const FAN_IN: (u64, u64) = (4, 128);
+/// Rows compared between two looks at the cancellation flag.
+const CHECK_EVERY: usize = 1 << 12;
+/// Rows kept before the first look for those that are not among the first.
+const PRUNE_LEAST: usize = 1024;
+
+/// What is sorted by, and how rows are laid out for it.
+#[derive(Debug)]
+pub(super) struct SortOrder {
+    keys: Vec<Key>,
+    /// The columns stored behind the keys.
+    rest: Vec<usize>,
+    /// Where each column of the row stands among what is stored.
+    restore: Vec<usize>,
+    /// The stored values are the row's, in their order.
+    in_order: bool,
+}
+
+#[derive(Debug)]
+struct Key {
+    expr: Expr,
+    descending: bool,
+    nulls_first: bool,
+}
+
+impl SortOrder {
+    /// For rows of `width` values.
+    pub(super) fn new(order: &[OrderBy], width: usize) -> Self {
+        let mut keys: Vec<Key> = Vec::new();
+        let mut restore = vec![usize::MAX; width];
+        for by in order {
+            match &by.expr {
+                // What stands there already, or is the same for all rows, decides nothing.
+                Expr::Column(column) if restore[*column] != usize::MAX => continue,
+                Expr::Literal(_) | Expr::Parameter(_) => continue,
+                Expr::Column(column) => restore[*column] = keys.len(),
+                _ => {}
+            }
+            let &OrderBy { descending, nulls_first, .. } = by;
+            keys.push(Key { expr: by.expr.clone(), descending, nulls_first });
+        }
+        let rest: Vec<usize> = (0..width).filter(|&column| restore[column] == usize::MAX).collect();
+        for (index, &column) in rest.iter().enumerate() {
+            restore[column] = keys.len() + index;
+        }
+        let in_order = keys.len() + rest.len() == width && restore.is_sorted();
+        SortOrder { keys, rest, restore, in_order }
+    }
+
+    fn encode(&self, row: &[Value], context: &Context<'_>, out: &mut Vec<u8>) -> Result<()> {
+        out.clear();
+        out.extend_from_slice(&[0; ROW_HEADER]);
+        for key in &self.keys {
+            encode(&*key.expr.eval(row, context)?, out);
+        }
+        for &column in &self.rest {
+            encode(&row[column], out);
+        }
+        let Ok(len) = u32::try_from(out.len() - ROW_HEADER) else {
+            return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "a row is larger than 4 GiB"));
+        };
+        out[..ROW_HEADER].copy_from_slice(&len.to_le_bytes());
+        Ok(())
+    }
+
+    /// Appends the columns of an encoded row.
+    fn decode(&self, row: &[u8], scratch: &mut Vec<Value>, out: &mut Vec<Value>) -> Result<()> {
+        let fields = Fields(&row[ROW_HEADER..]);
+        if self.in_order {
+            return fields.values(out);
+        }
+        scratch.clear();
+        fields.values(scratch)?;
+        if scratch.len() != self.keys.len() + self.rest.len() {
+            return Err(Error::internal("a sorted row has another number of values"));
+        }
+        out.extend(self.restore.iter().map(|&place| std::mem::take(&mut scratch[place])));
+        Ok(())
+    }
+
+    /// The order of two encoded rows.
+    fn compare(&self, left: &[u8], right: &[u8]) -> Ordering {
+        self.compare_fields(left, right).unwrap_or(Ordering::Equal)
+    }
+
+    fn compare_fields(&self, left: &[u8], right: &[u8]) -> Result<Ordering> {
+        let (mut left, mut right) = (Fields(&left[ROW_HEADER..]), Fields(&right[ROW_HEADER..]));
+        for key in &self.keys {
+            let order = key.compare(&left.raw()?, &right.raw()?);
+            if order != Ordering::Equal {
+                return Ok(order);
+            }
+        }
+        Ok(Ordering::Equal)
+    }
+
+    /// A number that is less only where the row is less, and whether it alone tells rows apart.
+    fn prefix(&self, row: &[u8]) -> (u64, bool) {
+        let Some(key) = self.keys.first() else { return (0, true) };
+        match Fields(&row[ROW_HEADER..]).raw() {
+            Ok(raw) => {
+                let (prefix, exact) = key.prefix(&raw);
+                (prefix, exact && self.keys.len() == 1)
+            }
+            Err(_) => (0, false),
+        }
+    }
+}
+
+impl Key {
+    fn compare(&self, left: &Raw<'_>, right: &Raw<'_>) -> Ordering {
+        match (left.is_null(), right.is_null()) {
+            (false, false) if self.descending => right.total_cmp(left),
+            (false, false) => left.total_cmp(right),
+            (true, true) => Ordering::Equal,
+            (true, false) if self.nulls_first => Ordering::Less,
+            (true, false) => Ordering::Greater,
+            (false, true) if self.nulls_first => Ordering::Greater,
+            (false, true) => Ordering::Less,
+        }
+    }
+
+    fn prefix(&self, raw: &Raw<'_>) -> (u64, bool) {
+        let (ascending, exact) = match raw {
+            Raw::Other(Value::Null) => return (if self.nulls_first { 0 } else { u64::MAX }, true),
+            Raw::Int(value) => (*value as u64 ^ 1 << 63, true),
+            Raw::Text(bytes) | Raw::Bytes(bytes) => (leading(bytes), false),
+            Raw::Padded(bytes) => (leading(unpadded(bytes)), false),
+            Raw::Other(Value::Bool(value)) => (1 + u64::from(*value), true),
+            Raw::Other(Value::Float(value)) => (float_order(*value), false),
+            Raw::Other(Value::Numeric(value)) => (float_order(value.to_f64_lossy()), false),
+            Raw::Other(_) => (1 << 63, false),
+        };
+        let directed = if self.descending { !ascending } else { ascending };
+        // The ends are for NULLs.
+        let inner = directed.clamp(1, u64::MAX - 1);
+        (inner, exact && inner == directed)
+    }
+}
+
+/// The first bytes, as a number that orders like them.
+fn leading(bytes: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    let len = bytes.len().min(8);
+    word[..len].copy_from_slice(&bytes[..len]);
+    u64::from_be_bytes(word)
+}
+
+/// A number that orders like the float, all NaN behind everything.
+fn float_order(value: f64) -> u64 {
+    if value.is_nan() {
+        return u64::MAX;
+    }
+    let bits = (value + 0.0).to_bits();
+    if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
+}
+
+/// Sorted rows in a temporary file.
+#[derive(Debug, Default)]
+struct Runs {
+    file: Option<TempFile>,
+    /// Where each begins and ends.
+    places: Vec<(u64, u64)>,
+}
+
+impl Runs {
+    /// Begins another one.
+    fn writer(&mut self, context: &Context<'_>) -> Result<SpillWriter> {
+        match self.file.take() {
+            Some(file) => SpillWriter::append(file),
+            None => SpillWriter::new(context),
+        }
+    }
+
+    /// It is written.
+    fn push(&mut self, run: Spilled) {
+        self.places.push((run.from, run.file.len()));
+        self.file = Some(run.file);
+    }
+
+    fn reader(&self, index: usize) -> Result<SpillReader> {
+        let (from, to) = self.places[index];
+        let file = self.file.as_ref().ok_or_else(|| Error::internal("a sort has no file"))?;
+        SpillReader::new(file, from, to)
+    }
+}
+
+/// What is moved about when sorting.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    prefix: u64,
+    row: RowRef,
+}
+
+/// Takes rows in any order and gives them back sorted.
+#[derive(Debug)]
+pub(super) struct Sorter {
+    order: SortOrder,
+    node: usize,
+    /// Only so many rows are wanted.
+    top: usize,
+    arena: Arena,
+    memory: Memory,
+    runs: Runs,
+    encoded: Vec<u8>,
+    /// The last of the rows wanted, so far: rows behind it need not be taken.
+    cutoff: Option<Vec<u8>>,
+    scratch: Vec<Value>,
+    output: Output,
+}
+
+#[derive(Debug)]
+enum Output {
+    /// Rows are still taken.
+    Taking,
+    Memory {
+        entries: Vec<Entry>,
+        next: usize,
+    },
+    Merge(Merge),
+}
+
+impl Sorter {
+    /// For `node`; `top`: only so many rows are wanted.
+    pub(super) fn new(order: SortOrder, node: usize, top: Option<usize>) -> Self {
+        Sorter {
+            order,
+            node,
+            top: top.unwrap_or(usize::MAX),
+            arena: Arena::new(0),
+            memory: Memory::default(),
+            runs: Runs::default(),
+            encoded: Vec::new(),
+            cutoff: None,
+            scratch: Vec::new(),
+            output: Output::Taking,
+        }
+    }
+
+    /// Becomes empty, for the next rows.
+    pub(super) fn reset(&mut self, top: Option<usize>) {
+        self.top = top.unwrap_or(usize::MAX);
+        self.arena.clear();
+        self.memory.shrink(self.arena.bytes());
+        self.runs = Runs::default();
+        self.cutoff = None;
+        self.output = Output::Taking;
+    }
+
+    /// Gives everything back.
+    pub(super) fn close(&mut self) {
+        self.reset(None);
+        self.arena = Arena::new(0);
+        self.memory.release();
+    }
+
+    /// Takes a row.
+    pub(super) fn add(&mut self, row: &[Value], context: &Context<'_>) -> Result<()> {
+        if self.top == 0 {
+            return Ok(());
+        }
+        self.order.encode(row, context, &mut self.encoded)?;
+        let behind = |cutoff: &Vec<u8>| self.order.compare(&self.encoded, cutoff) != Ordering::Less;
+        if self.cutoff.as_ref().is_some_and(behind) {
+            return Ok(());
+        }
+        if self.arena.len() >= self.top.saturating_mul(2).max(PRUNE_LEAST) && self.top < usize::MAX {
+            self.prune();
+        }
+        let needed = self.needed();
+        if !self.memory.reserve(context, needed)? {
+            if self.arena.len() > self.top {
+                self.prune();
+            }
+            if !self.memory.reserve(context, self.needed())? && !self.arena.is_empty() {
+                self.spill(context)?;
+            }
+            self.memory.demand(context, self.needed())?;
+        }
+        self.arena.push(&self.encoded);
+        Ok(())
+    }
+
+    /// Bytes needed with one more row.
+    fn needed(&self) -> usize {
+        self.arena.bytes_with(self.encoded.len()) + (self.arena.len() + 1) * size_of::<Entry>()
+    }
+
+    /// The rows in order, or the first ones of them.
+    fn sorted(&self, first: usize) -> Vec<Entry> {
+        let mut entries = Vec::with_capacity(self.arena.len());
+        let mut exact = true;
+        for row in self.arena.iter() {
+            let (prefix, tells) = self.order.prefix(self.arena.row(row));
+            exact &= tells;
+            entries.push(Entry { prefix, row });
+        }
+        let compare = |a: &Entry, b: &Entry| {
+            let mut order = a.prefix.cmp(&b.prefix);
+            if order == Ordering::Equal && !exact {
+                order = self.order.compare(self.arena.row(a.row), self.arena.row(b.row));
+            }
+            order.then(a.row.cmp(&b.row))
+        };
+        if first < entries.len() {
+            entries.select_nth_unstable_by(first, compare);
+            entries.truncate(first);
+        }
+        entries.sort_unstable_by(compare);
+        entries
+    }
+
+    /// Throws away what is not among the first rows.
+    fn prune(&mut self) {
+        let mut entries = self.sorted(self.top);
+        self.cutoff = entries.last().map(|last| self.arena.row(last.row).to_vec());
+        entries.sort_unstable_by_key(|entry| entry.row);
+        let mut kept = Arena::new(0);
+        for entry in entries {
+            kept.push(self.arena.row(entry.row));
+        }
+        self.arena = kept;
+    }
+
+    /// The rows in memory become a run.
+    fn spill(&mut self, context: &Context<'_>) -> Result<()> {
+        context.check()?;
+        let mut writer = self.runs.writer(context)?;
+        let entries = self.sorted(self.top);
+        for entry in &entries {
+            writer.push_encoded(self.arena.row(entry.row))?;
+        }
+        if let Some(last) = entries.get(self.top.wrapping_sub(1)) {
+            // Before the cutoff, as it was taken.
+            self.cutoff = Some(self.arena.row(last.row).to_vec());
+        }
+        drop(entries);
+        self.runs.push(writer.finish(context, self.node)?);
+        self.arena.clear();
+        context.check()
+    }
+
+    /// No more rows come: from now on they are given by [`Sorter::next`].
+    pub(super) fn finish(&mut self, context: &Context<'_>) -> Result<()> {
+        context.check()?;
+        let peak = self.memory.peak();
+        context.note(self.node, |profile| profile.memory_bytes = profile.memory_bytes.max(peak));
+        if self.runs.places.is_empty() {
+            self.output = Output::Memory { entries: self.sorted(self.top), next: 0 };
+            return Ok(());
+        }
+        if !self.arena.is_empty() {
+            self.spill(context)?;
+        }
+        self.arena = Arena::new(0);
+        self.memory.release();
+        let mut runs = std::mem::take(&mut self.runs);
+        let fan_in = fan_in(context);
+        while runs.places.len() > fan_in {
+            runs = self.merge_some(&runs, fan_in, context)?;
+        }
+        self.output = Output::Merge(Merge::new(&self.order, &runs, 0..runs.places.len())?);
+        Ok(())
+    }
+
+    /// Makes fewer runs of many, in a new file.
+    fn merge_some(&self, runs: &Runs, fan_in: usize, context: &Context<'_>) -> Result<Runs> {
+        let count = runs.places.len();
+        let mut merged = Runs::default();
+        for start in (0..count).step_by(fan_in) {
+            let mut merge = Merge::new(&self.order, runs, start..count.min(start + fan_in))?;
+            let mut writer = merged.writer(context)?;
+            let mut rows = 0;
+            while rows < self.top {
+                let Some(row) = merge.next(&self.order)? else { break };
+                writer.push_encoded(row)?;
+                rows += 1;
+                if rows % CHECK_EVERY == 0 {
+                    context.check()?;
+                }
+            }
+            merged.push(writer.finish(context, self.node)?);
+        }
+        Ok(merged)
+    }
+
+    /// Appends the next row; false behind the last one.
+    pub(super) fn next(&mut self, out: &mut Vec<Value>) -> Result<bool> {
+        let row = match &mut self.output {
+            Output::Taking => return Err(Error::internal("a sort was not finished")),
+            Output::Memory { entries, next } => {
+                let Some(entry) = entries.get(*next) else { return Ok(false) };
+                *next += 1;
+                self.arena.row(entry.row)
+            }
+            Output::Merge(merge) => match merge.next(&self.order)? {
+                Some(row) => row,
+                None => return Ok(false),
+            },
+        };
+        self.order.decode(row, &mut self.scratch, out)?;
+        Ok(true)
+    }
+
+    /// Whether it has files.
+    #[cfg(test)]
+    pub(super) fn spilled(&self) -> bool {
+        matches!(self.output, Output::Merge(_)) || !self.runs.places.is_empty()
+    }
+}
+
+/// How many runs are merged at a time: as many as have room for three blocks each, see `gannet_store::TempFile`.
+fn fan_in(context: &Context<'_>) -> usize {
+    let limit = context.work_limit();
+    let block = (limit / 32).next_power_of_two().clamp(16 << 10, 256 << 10);
+    (limit / (3 * block)).clamp(FAN_IN.0, FAN_IN.1) as usize
+}
+
+/// Runs on their way into one.
+#[derive(Debug)]
+struct Merge {
+    sources: Vec<SpillReader>,
+    /// A heap: the source with the least row first.
+    heap: Vec<Source>,
+    /// The first source's row was given and has to be replaced.
+    given: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Source {
+    prefix: u64,
+    index: usize,
+}
+
+impl Merge {
+    fn new(order: &SortOrder, runs: &Runs, which: Range<usize>) -> Result<Self> {
+        let mut merge = Merge { sources: Vec::new(), heap: Vec::new(), given: false };
+        for index in which {
+            let mut reader = runs.reader(index)?;
+            if reader.advance()? {
+                let (prefix, _) = order.prefix(reader.current());
+                merge.heap.push(Source { prefix, index: merge.sources.len() });
+                merge.sources.push(reader);
+            }
+        }
+        for at in (0..merge.heap.len() / 2).rev() {
+            merge.sift_down(order, at);
+        }
+        Ok(merge)
+    }
+
+    fn next(&mut self, order: &SortOrder) -> Result<Option<&[u8]>> {
+        if self.given {
+            let index = self.heap[0].index;
+            if self.sources[index].advance()? {
+                (self.heap[0].prefix, _) = order.prefix(self.sources[index].current());
+            } else {
+                self.heap.swap_remove(0);
+            }
+            self.sift_down(order, 0);
+        }
+        self.given = !self.heap.is_empty();
+        Ok(self.heap.first().map(|source| self.sources[source.index].current()))
+    }
+
+    fn less(&self, order: &SortOrder, a: Source, b: Source) -> bool {
+        let by_keys = || order.compare(self.sources[a.index].current(), self.sources[b.index].current());
+        // Runs are in the order of their rows: of equal ones the earlier run's comes first.
+        a.prefix.cmp(&b.prefix).then_with(by_keys).then(a.index.cmp(&b.index)) == Ordering::Less
+    }
+
+    fn sift_down(&mut self, order: &SortOrder, mut at: usize) {
+        loop {
+            let mut least = at;
+            for child in [2 * at + 1, 2 * at + 2] {
+                if child < self.heap.len() && self.less(order, self.heap[child], self.heap[least]) {
+                    least = child;
+                }
+            }
+            if least == at {
+                return;
+            }
+            self.heap.swap(at, least);
+            at = least;
+        }
+    }
+}

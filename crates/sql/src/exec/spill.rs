@@ -1,0 +1,544 @@
+//! Rows as bytes: in memory, where they are to take little room, and in temporary files.
+//!
+//! # The encoding
+//! A row is its length (4 bytes, little-endian) and its values one after the other. A value is a tag and what the tag says. Nothing of it
+//! outlives the statement, so it has no version.
+//!
+//! | tag | follows |
+//! |---|---|
+//! | 0, 1, 2 | nothing: NULL, false, true |
+//! | 3 to 6 | a whole number of 1, 2, 4 or 8 bytes |
+//! | 7 | a float, 8 bytes |
+//! | 8, 9, 10 | length, then text, padded text, bytes |
+//! | 11 | an array: number of the element type, lower bound, count, elements |
+//! | 12 | a record: count, values |
+//! | 13, 14 | a numeric: scale (2 bytes), then its digits: 8 bytes, or length and bytes |
+//! | 15, 16, 17 | nothing: the numerics NaN, infinity, -infinity |
+//! | from 128 | text of (tag - 128) bytes |
+//!
+//! Lengths, counts and type numbers are 4 bytes.
+
+use super::{BATCH_ROWS, Batch, Context};
+use crate::types::numeric::{MAX_SCALE, Parts};
+use crate::types::{Array, Numeric, Type, Value};
+use crate::{Error, Result, SqlState};
+use compact_str::CompactString;
+use gannet_store::{TempFile, TempReader, TempWriter};
+use num_bigint::BigInt;
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+const NULL: u8 = 0;
+const FALSE: u8 = 1;
+const TRUE: u8 = 2;
+const INT1: u8 = 3;
+const INT2: u8 = 4;
+const INT4: u8 = 5;
+const INT8: u8 = 6;
+const FLOAT: u8 = 7;
+const TEXT: u8 = 8;
+const PADDED: u8 = 9;
+const BYTES: u8 = 10;
+const ARRAY: u8 = 11;
+const RECORD: u8 = 12;
+const NUMERIC: u8 = 13;
+const LONG_NUMERIC: u8 = 14;
+const NUMERIC_NAN: u8 = 15;
+const NUMERIC_INFINITY: u8 = 16;
+const NUMERIC_NEG_INFINITY: u8 = 17;
+const SHORT_TEXT: u8 = 128;
+
+/// Bytes before the values of a row: its length.
+pub(super) const ROW_HEADER: usize = 4;
+
+fn damaged() -> Error {
+    Error::new(SqlState::DATA_CORRUPTED, "a row in a temporary file makes no sense")
+}
+
+/// Appends a value.
+pub(super) fn encode(value: &Value, out: &mut Vec<u8>) {
+    match value {
+        Value::Null => out.push(NULL),
+        Value::Bool(value) => out.push(if *value { TRUE } else { FALSE }),
+        Value::Int(value) => encode_int(*value, out),
+        Value::Float(value) => {
+            out.push(FLOAT);
+            out.extend_from_slice(&value.to_le_bytes());
+        }
+        Value::Text(text) if text.len() < usize::from(SHORT_TEXT) => {
+            out.push(SHORT_TEXT + text.len() as u8);
+            out.extend_from_slice(text.as_bytes());
+        }
+        Value::Text(text) => encode_bytes(TEXT, text.as_bytes(), out),
+        Value::Padded(text) => encode_bytes(PADDED, text.as_bytes(), out),
+        Value::Bytes(bytes) => encode_bytes(BYTES, bytes, out),
+        Value::Array(array) => {
+            out.push(ARRAY);
+            out.extend_from_slice(&array.element.oid().to_le_bytes());
+            out.extend_from_slice(&array.lower.to_le_bytes());
+            encode_all(&array.values, out);
+        }
+        Value::Record(values) => {
+            out.push(RECORD);
+            encode_all(values, out);
+        }
+        Value::Numeric(number) => encode_numeric(number, out),
+    }
+}
+
+fn encode_numeric(number: &Numeric, out: &mut Vec<u8>) {
+    match number.parts() {
+        Parts::Small { digits, scale } => {
+            out.push(NUMERIC);
+            out.extend_from_slice(&scale.to_le_bytes());
+            out.extend_from_slice(&digits.to_le_bytes());
+        }
+        Parts::Big { digits, scale } => {
+            out.push(LONG_NUMERIC);
+            out.extend_from_slice(&scale.to_le_bytes());
+            let bytes = digits.to_signed_bytes_le();
+            out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+            out.extend_from_slice(&bytes);
+        }
+        Parts::NaN => out.push(NUMERIC_NAN),
+        Parts::Infinity => out.push(NUMERIC_INFINITY),
+        Parts::NegInfinity => out.push(NUMERIC_NEG_INFINITY),
+    }
+}
+
+#[inline]
+fn encode_int(value: i64, out: &mut Vec<u8>) {
+    if let Ok(value) = i8::try_from(value) {
+        out.extend_from_slice(&[INT1, value as u8]);
+    } else if let Ok(value) = i16::try_from(value) {
+        out.push(INT2);
+        out.extend_from_slice(&value.to_le_bytes());
+    } else if let Ok(value) = i32::try_from(value) {
+        out.push(INT4);
+        out.extend_from_slice(&value.to_le_bytes());
+    } else {
+        out.push(INT8);
+        out.extend_from_slice(&value.to_le_bytes());
+    }
+}
+
+fn encode_bytes(tag: u8, bytes: &[u8], out: &mut Vec<u8>) {
+    out.push(tag);
+    out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+fn encode_all(values: &[Value], out: &mut Vec<u8>) {
+    out.extend_from_slice(&(values.len() as u32).to_le_bytes());
+    for value in values {
+        encode(value, out);
+    }
+}
+
+/// A value as it stands among bytes.
+#[derive(Debug)]
+pub(super) enum Raw<'a> {
+    Int(i64),
+    Text(&'a [u8]),
+    Padded(&'a [u8]),
+    Bytes(&'a [u8]),
+    /// Any other, NULL included.
+    Other(Value),
+}
+
+impl Raw<'_> {
+    pub(super) fn is_null(&self) -> bool {
+        matches!(self, Raw::Other(Value::Null))
+    }
+
+    /// The order of [`Value::total_cmp`].
+    pub(super) fn total_cmp(&self, other: &Raw<'_>) -> Ordering {
+        match (self, other) {
+            (Raw::Int(a), Raw::Int(b)) => a.cmp(b),
+            (Raw::Text(a), Raw::Text(b)) | (Raw::Bytes(a), Raw::Bytes(b)) => a.cmp(b),
+            (Raw::Padded(a), Raw::Padded(b)) => unpadded(a).cmp(unpadded(b)),
+            (Raw::Other(a), Raw::Other(b)) => a.total_cmp(b),
+            (_, Raw::Other(Value::Null)) => Ordering::Less,
+            (Raw::Other(Value::Null), _) => Ordering::Greater,
+            // Values of two types do not meet.
+            _ => Ordering::Equal,
+        }
+    }
+
+    /// Equality as DISTINCT and GROUP BY have it.
+    #[inline]
+    pub(super) fn equals(&self, value: &Value) -> bool {
+        match (self, value) {
+            (Raw::Int(a), Value::Int(b)) => a == b,
+            (Raw::Text(a), Value::Text(b)) => *a == b.as_bytes(),
+            (Raw::Padded(a), Value::Padded(b)) => unpadded(a) == unpadded(b.as_bytes()),
+            (Raw::Bytes(a), Value::Bytes(b)) => **a == **b,
+            (Raw::Other(a), b) => a == b,
+            _ => false,
+        }
+    }
+
+    fn into_value(self) -> Result<Value> {
+        let text = |bytes| CompactString::from_utf8(bytes).map_err(|_| damaged());
+        Ok(match self {
+            Raw::Int(value) => Value::Int(value),
+            Raw::Text(bytes) => Value::Text(text(bytes)?),
+            Raw::Padded(bytes) => Value::Padded(text(bytes)?),
+            Raw::Bytes(bytes) => Value::Bytes(bytes.into()),
+            Raw::Other(value) => value,
+        })
+    }
+}
+
+pub(super) fn unpadded(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().rposition(|&byte| byte != b' ').map_or(0, |last| last + 1);
+    &bytes[..end]
+}
+
+/// Values as they stand among bytes, one after the other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fields<'a>(pub(super) &'a [u8]);
+
+impl<'a> Fields<'a> {
+    /// Whether there are no more.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    #[inline]
+    fn take(&mut self, count: usize) -> Result<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or_else(damaged)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    #[inline]
+    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk::<N>().ok_or_else(damaged)?;
+        self.0 = rest;
+        Ok(*taken)
+    }
+
+    fn count(&mut self) -> Result<usize> {
+        Ok(u32::from_le_bytes(self.array()?) as usize)
+    }
+
+    fn sized(&mut self) -> Result<&'a [u8]> {
+        let count = self.count()?;
+        self.take(count)
+    }
+
+    /// The next value, as it stands.
+    #[inline]
+    pub(super) fn raw(&mut self) -> Result<Raw<'a>> {
+        let [tag] = self.array()?;
+        Ok(match tag {
+            INT1 => Raw::Int(i64::from(i8::from_le_bytes(self.array()?))),
+            INT2 => Raw::Int(i64::from(i16::from_le_bytes(self.array()?))),
+            INT4 => Raw::Int(i64::from(i32::from_le_bytes(self.array()?))),
+            INT8 => Raw::Int(i64::from_le_bytes(self.array()?)),
+            SHORT_TEXT.. => Raw::Text(self.take(usize::from(tag - SHORT_TEXT))?),
+            TEXT => Raw::Text(self.sized()?),
+            PADDED => Raw::Padded(self.sized()?),
+            BYTES => Raw::Bytes(self.sized()?),
+            NULL => Raw::Other(Value::Null),
+            FALSE => Raw::Other(Value::Bool(false)),
+            TRUE => Raw::Other(Value::Bool(true)),
+            FLOAT => Raw::Other(Value::Float(f64::from_le_bytes(self.array()?))),
+            _ => Raw::Other(self.compound(tag)?),
+        })
+    }
+
+    fn compound(&mut self, tag: u8) -> Result<Value> {
+        match tag {
+            ARRAY => {
+                let element = Type::from_oid(u32::from_le_bytes(self.array()?)).ok_or_else(damaged)?;
+                let lower = i32::from_le_bytes(self.array()?);
+                let values = self.all()?;
+                Ok(Value::Array(Arc::new(Array { element, values, lower })))
+            }
+            RECORD => Ok(Value::Record(self.all()?.into())),
+            _ => Ok(Value::Numeric(self.numeric(tag)?)),
+        }
+    }
+
+    fn numeric(&mut self, tag: u8) -> Result<Numeric> {
+        if !(NUMERIC..=LONG_NUMERIC).contains(&tag) {
+            return match tag {
+                NUMERIC_NAN => Ok(Numeric::NAN),
+                NUMERIC_INFINITY => Ok(Numeric::INFINITY),
+                NUMERIC_NEG_INFINITY => Ok(Numeric::NEG_INFINITY),
+                _ => Err(damaged()),
+            };
+        }
+        let scale = u16::from_le_bytes(self.array()?);
+        if scale > MAX_SCALE {
+            return Err(damaged());
+        }
+        if tag == NUMERIC {
+            return Ok(Numeric::new(i64::from_le_bytes(self.array()?), scale));
+        }
+        Numeric::from_big(BigInt::from_signed_bytes_le(self.sized()?), u32::from(scale))
+    }
+
+    fn all(&mut self) -> Result<Vec<Value>> {
+        let count = self.count()?;
+        // Each takes a byte at least.
+        let mut values = Vec::with_capacity(count.min(self.0.len()));
+        for _ in 0..count {
+            values.push(self.value()?);
+        }
+        Ok(values)
+    }
+
+    /// The next value.
+    #[inline]
+    pub(super) fn value(&mut self) -> Result<Value> {
+        self.raw()?.into_value()
+    }
+
+    /// Whether they are all the values of a row, as DISTINCT and GROUP BY compare.
+    pub(super) fn equal(mut self, row: &[Value]) -> bool {
+        row.iter().all(|value| self.raw().is_ok_and(|raw| raw.equals(value))) && self.is_empty()
+    }
+
+    /// Appends all values.
+    pub(super) fn values(mut self, out: &mut Vec<Value>) -> Result<()> {
+        while !self.is_empty() {
+            out.push(self.value()?);
+        }
+        Ok(())
+    }
+}
+
+/// Encodes a row, its length first.
+pub(super) fn encode_row<'v>(row: impl IntoIterator<Item = &'v Value>, out: &mut Vec<u8>) -> Result<()> {
+    let start = out.len();
+    out.extend_from_slice(&[0; ROW_HEADER]);
+    for value in row {
+        encode(value, out);
+    }
+    let Ok(len) = u32::try_from(out.len() - start - ROW_HEADER) else {
+        return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "a row is larger than 4 GiB"));
+    };
+    out[start..start + ROW_HEADER].copy_from_slice(&len.to_le_bytes());
+    Ok(())
+}
+
+/// Rows in a temporary file.
+#[derive(Debug)]
+pub(super) struct Spilled {
+    pub(super) file: TempFile,
+    /// Where the rows begin.
+    pub(super) from: u64,
+    /// How many.
+    pub(super) rows: u64,
+}
+
+impl Spilled {
+    /// Reads the rows, in the order in which they were written.
+    pub(super) fn reader(&self) -> Result<SpillReader> {
+        SpillReader::new(&self.file, self.from, self.file.len())
+    }
+
+    /// Bytes of all rows.
+    pub(super) fn bytes(&self) -> u64 {
+        self.file.len() - self.from
+    }
+}
+
+/// Writes rows to a temporary file.
+#[derive(Debug)]
+pub(super) struct SpillWriter {
+    writer: TempWriter,
+    from: u64,
+    scratch: Vec<u8>,
+    rows: u64,
+}
+
+impl SpillWriter {
+    /// To a file of its own.
+    pub(super) fn new(context: &Context<'_>) -> Result<Self> {
+        Self::append(context.session.engine.temp_file()?)
+    }
+
+    /// Behind what a file has already.
+    pub(super) fn append(file: TempFile) -> Result<Self> {
+        let writer = file.writer()?;
+        Ok(SpillWriter { from: writer.position(), writer, scratch: Vec::new(), rows: 0 })
+    }
+
+    /// Adds a row.
+    pub(super) fn push<'v>(&mut self, row: impl IntoIterator<Item = &'v Value>) -> Result<()> {
+        self.scratch.clear();
+        encode_row(row, &mut self.scratch)?;
+        self.rows += 1;
+        Ok(self.writer.write_all(&self.scratch)?)
+    }
+
+    /// Adds a row that is encoded already, with its length.
+    pub(super) fn push_encoded(&mut self, row: &[u8]) -> Result<()> {
+        self.rows += 1;
+        Ok(self.writer.write_all(row)?)
+    }
+
+    /// The file, to be read.
+    pub(super) fn finish(self, context: &Context<'_>, node: usize) -> Result<Spilled> {
+        let spilled = Spilled { file: self.writer.finish()?, from: self.from, rows: self.rows };
+        context.note(node, |profile| profile.spilled_bytes += spilled.bytes());
+        Ok(spilled)
+    }
+}
+
+/// Reads rows from a temporary file.
+#[derive(Debug)]
+pub(super) struct SpillReader {
+    reader: TempReader,
+    row: Vec<u8>,
+}
+
+impl SpillReader {
+    /// The rows in a part of a file.
+    pub(super) fn new(file: &TempFile, from: u64, to: u64) -> Result<Self> {
+        Ok(SpillReader { reader: file.reader(from, to)?, row: Vec::new() })
+    }
+
+    /// The next row, as it stands: its length, then its values.
+    pub(super) fn next(&mut self) -> Result<Option<&[u8]>> {
+        Ok(if self.advance()? { Some(&self.row) } else { None })
+    }
+
+    /// Goes to the next row; see [`SpillReader::current`].
+    pub(super) fn advance(&mut self) -> Result<bool> {
+        if self.reader.remaining() == 0 {
+            return Ok(false);
+        }
+        let mut len = [0; ROW_HEADER];
+        self.reader.read_exact(&mut len)?;
+        let bytes = u32::from_le_bytes(len) as usize;
+        if bytes as u64 > self.reader.remaining() {
+            return Err(damaged());
+        }
+        self.row.clear();
+        self.row.extend_from_slice(&len);
+        self.row.resize(ROW_HEADER + bytes, 0);
+        self.reader.read_exact(&mut self.row[ROW_HEADER..])?;
+        Ok(true)
+    }
+
+    /// The row that was read last, as it stands; nothing when it was taken.
+    pub(super) fn current(&self) -> &[u8] {
+        &self.row
+    }
+
+    /// The row that was read last was taken: there is no current one.
+    pub(super) fn taken(&mut self) {
+        self.row.clear();
+    }
+
+    /// Puts the next rows into a batch, whose width is known; false at the end.
+    pub(super) fn fill(&mut self, batch: &mut Batch, context: &Context<'_>) -> Result<bool> {
+        context.check()?;
+        batch.reset(batch.width());
+        while batch.len() < BATCH_ROWS && batch.push_with(|values| self.next_into(values))? {}
+        Ok(!batch.is_empty())
+    }
+
+    /// Appends the next row's values; false behind the last one.
+    pub(super) fn next_into(&mut self, out: &mut Vec<Value>) -> Result<bool> {
+        match self.next()? {
+            Some(row) => {
+                Fields(&row[ROW_HEADER..]).values(out)?;
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples() -> Vec<Value> {
+        let mut values = vec![
+            Value::Null,
+            Value::Bool(true),
+            Value::Bool(false),
+            Value::Float(-0.5),
+            Value::Float(f64::NAN),
+            Value::text(""),
+            Value::text("short"),
+            Value::text("ü".repeat(63) + "x"),
+            Value::text("ü".repeat(64)),
+            Value::text("long ".repeat(1000)),
+            Value::Padded("ab  ".into()),
+            Value::Bytes([0, 1, 255].as_slice().into()),
+            Value::Record([Value::Int(1), Value::Null].into()),
+            Value::Numeric(Numeric::new(-150, 2)),
+            Value::Numeric(Numeric::parse("123456789012345678901234567890.5").unwrap()),
+            Value::Numeric(Numeric::parse("-98765432109876543210").unwrap()),
+            Value::Numeric(Numeric::NAN),
+            Value::Numeric(Numeric::INFINITY),
+            Value::Numeric(Numeric::NEG_INFINITY),
+            Value::Array(Arc::new(Array {
+                element: Type::Text,
+                values: vec![Value::text("a"), Value::Null],
+                lower: 0,
+            })),
+        ];
+        for bits in 0..64 {
+            values.push(Value::Int(1 << bits));
+            values.push(Value::Int((1_i64 << bits).wrapping_neg().wrapping_sub(1)));
+        }
+        values
+    }
+
+    #[test]
+    fn values_come_back_as_they_were() {
+        let values = samples();
+        let mut bytes = Vec::new();
+        encode_row(&values, &mut bytes).unwrap();
+        let mut back = Vec::new();
+        Fields(&bytes[ROW_HEADER..]).values(&mut back).unwrap();
+        assert_eq!(format!("{values:?}"), format!("{back:?}"));
+    }
+
+    #[test]
+    fn values_are_ordered_among_bytes_as_they_are_themselves() {
+        let strings: Vec<Value> = ["", " ", "a", "a ", "b"].iter().map(Value::text).collect();
+        let padded: Vec<Value> = ["", " ", "a", "a ", "b"].map(|text| Value::Padded(text.into())).into();
+        let numbers: Vec<Value> = [i64::MIN, -1, 0, 300, i64::MAX].map(Value::Int).into();
+        let numerics: Vec<Value> = ["-Infinity", "-1.5", "0.00", "1e30", "NaN"]
+            .map(|text| Value::Numeric(Numeric::parse(text).unwrap()))
+            .into();
+        for mut group in [strings, padded, numbers, numerics] {
+            group.push(Value::Null);
+            for a in &group {
+                for b in &group {
+                    let (mut left, mut right) = (Vec::new(), Vec::new());
+                    encode(a, &mut left);
+                    encode(b, &mut right);
+                    let order = Fields(&left).raw().unwrap().total_cmp(&Fields(&right).raw().unwrap());
+                    assert_eq!(order, a.total_cmp(b), "{a:?} {b:?}");
+                    assert_eq!(Fields(&left).raw().unwrap().equals(b), a == b, "{a:?} {b:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_row_are_refused() {
+        let mut bytes = Vec::new();
+        for value in samples() {
+            bytes.clear();
+            encode(&value, &mut bytes);
+            for len in 0..bytes.len().min(40) {
+                assert!(Fields(&bytes[..len]).value().is_err(), "{value:?} cut to {len}");
+            }
+        }
+        assert!(Fields(&[SHORT_TEXT + 1, 0xff]).value().is_err());
+        assert!(Fields(&[RECORD, 255, 255, 255, 255, 0]).value().is_err());
+        assert!(Fields(&[99]).value().is_err());
+    }
+}

@@ -1,0 +1,171 @@
+//! Plans that are kept: by text, types of parameters, and whatever settings a plan depends on; valid for one version of the catalog.
+//!
+//! The plans' memory is part of the budget. The least recently used go first.
+
+use super::settings::Settings;
+use super::{PlannerSettings, Prepared};
+use crate::Type;
+use crate::types::text::DateOrder;
+use gannet_base::memory::{Budget, Charge, Purpose};
+use gannet_base::sync::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Part of the budget that plans may take.
+const SHARE: u64 = 64;
+/// Bytes that a plan takes for each byte of its statement, about.
+const BYTES_PER_BYTE: u64 = 40;
+/// Bytes that any plan takes, about.
+const BYTES_AT_LEAST: u64 = 4096;
+
+/// What a plan depends on.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Key {
+    text: Arc<str>,
+    parameters: Vec<Type>,
+    planner: PlannerSettings,
+    zone: String,
+    date_order: DateOrder,
+    user: Arc<str>,
+}
+
+impl Key {
+    pub(super) fn new(text: &str, parameters: &[Type], settings: &Settings, user: &str) -> Self {
+        Key {
+            text: Arc::from(text),
+            parameters: parameters.to_vec(),
+            planner: settings.planner.clone(),
+            zone: settings.style.zone.name().to_owned(),
+            date_order: settings.style.date_order,
+            user: Arc::from(user),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        BYTES_AT_LEAST + self.text.len() as u64 * BYTES_PER_BYTE
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    prepared: Arc<Prepared>,
+    used: u64,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+struct Entries {
+    by_key: HashMap<Key, Entry>,
+    bytes: u64,
+    clock: u64,
+    charge: Option<Charge>,
+}
+
+/// See the module's head.
+#[derive(Debug)]
+pub(super) struct PlanCache {
+    budget: Budget,
+    entries: Mutex<Entries>,
+}
+
+impl PlanCache {
+    pub(super) fn new(budget: Budget) -> Self {
+        let entries = Entries { by_key: HashMap::new(), bytes: 0, clock: 0, charge: None };
+        PlanCache { budget, entries: Mutex::new(entries) }
+    }
+
+    /// The plan for this key, if it was made for this version of the catalog.
+    pub(super) fn get(&self, key: &Key, version: u64) -> Option<Arc<Prepared>> {
+        let mut entries = self.entries.lock();
+        entries.clock += 1;
+        let clock = entries.clock;
+        let entry = entries.by_key.get_mut(key)?;
+        if entry.prepared.catalog_version() != version {
+            return None;
+        }
+        entry.used = clock;
+        Some(Arc::clone(&entry.prepared))
+    }
+
+    /// Keeps a plan, unless there is no memory for it.
+    pub(super) fn put(&self, key: Key, prepared: Arc<Prepared>) {
+        let most = self.budget.limit() / SHARE;
+        let bytes = key.bytes();
+        if bytes > most / 4 {
+            return;
+        }
+        let mut entries = self.entries.lock();
+        entries.clock += 1;
+        let used = entries.clock;
+        if let Some(old) = entries.by_key.insert(key, Entry { prepared, used, bytes }) {
+            entries.bytes -= old.bytes;
+        }
+        entries.bytes += bytes;
+        if entries.bytes > most {
+            entries.make_room(most / 2);
+        }
+        entries.settle(&self.budget);
+    }
+
+    /// How many plans are kept.
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.entries.lock().by_key.len()
+    }
+}
+
+impl Entries {
+    /// Lets the least recently used go, until `bytes` are left.
+    fn make_room(&mut self, bytes: u64) {
+        let mut ages: Vec<u64> = self.by_key.values().map(|entry| entry.used).collect();
+        ages.sort_unstable();
+        let mut oldest_kept = 0;
+        for age in ages {
+            if self.bytes <= bytes {
+                break;
+            }
+            oldest_kept = age + 1;
+            let gone = self.by_key.values().find(|entry| entry.used == age).map_or(0, |entry| entry.bytes);
+            self.bytes -= gone;
+        }
+        self.by_key.retain(|_, entry| entry.used >= oldest_kept);
+    }
+
+    /// Brings the charge up to date; where the budget is full, the cache is emptied.
+    fn settle(&mut self, budget: &Budget) {
+        let charged = match &mut self.charge {
+            Some(charge) => charge.resize(self.bytes),
+            None => budget.charge(Purpose::Sessions, self.bytes).map(|charge| self.charge = Some(charge)),
+        };
+        if charged.is_err() {
+            self.by_key.clear();
+            self.bytes = 0;
+            self.charge = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(text: &str) -> Key {
+        Key::new(text, &[], &Settings::new("me", PlannerSettings::new(1, 1)), "me")
+    }
+
+    #[test]
+    fn the_least_recently_used_go_and_versions_count() {
+        let budget = Budget::new(64 * 64 * 1024);
+        let cache = PlanCache::new(budget.clone());
+        let plan = Arc::new(Prepared::empty(7));
+        for number in 0..100 {
+            cache.put(key(&format!("select {number}")), Arc::clone(&plan));
+            assert!(cache.get(&key("select 0"), 7).is_some(), "it was used all the time");
+        }
+        assert!(cache.len() < 20 && budget.used() > 0 && budget.used() <= 64 * 1024);
+        assert!(cache.get(&key("select 0"), 8).is_none());
+        assert!(cache.get(&key("select 1"), 7).is_none());
+        drop(cache);
+        assert_eq!(budget.used(), 0);
+    }
+}

@@ -1,0 +1,572 @@
+//! The text and csv formats of COPY: splitting incoming data into rows and fields, and writing rows.
+//!
+//! Data comes in pieces cut anywhere. A row is handed out when its end was seen, so no more than one row and one piece is
+//! kept in memory.
+
+use crate::{Error, Result, SqlState};
+use std::ops::Range;
+
+/// Longest row, in bytes.
+const MAX_ROW: usize = 1 << 30;
+
+/// How COPY reads or writes.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct CopyOptions {
+    /// csv; else text.
+    pub(super) csv: bool,
+    /// Between fields.
+    pub(super) delimiter: u8,
+    /// What NULL looks like.
+    pub(super) null: String,
+    /// Whether the first line has the columns' names.
+    pub(super) header: Header,
+    /// csv: around fields.
+    pub(super) quote: u8,
+    /// csv: before a quote within quotes.
+    pub(super) escape: u8,
+    /// csv out: which columns are always quoted, by position.
+    pub(super) force_quote: Vec<bool>,
+    /// csv in: columns whose unquoted NULL text is no NULL, by position.
+    pub(super) force_not_null: Vec<bool>,
+    /// csv in: columns whose quoted NULL text is NULL, by position.
+    pub(super) force_null: Vec<bool>,
+}
+
+/// The first line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Header {
+    /// Is data.
+    No,
+    /// Has names, which are passed over on input.
+    Yes,
+    /// Has names, which have to be the columns'.
+    Match,
+}
+
+impl CopyOptions {
+    /// The defaults of text or csv.
+    pub(super) fn new(csv: bool) -> Self {
+        CopyOptions {
+            csv,
+            delimiter: if csv { b',' } else { b'\t' },
+            null: if csv { String::new() } else { "\\N".to_owned() },
+            header: Header::No,
+            quote: b'"',
+            escape: b'"',
+            force_quote: Vec::new(),
+            force_not_null: Vec::new(),
+            force_null: Vec::new(),
+        }
+    }
+}
+
+/// The fields of a row, as text.
+#[derive(Debug, Default)]
+pub(super) struct Fields {
+    text: Vec<u8>,
+    fields: Vec<Option<Range<usize>>>,
+}
+
+impl Fields {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.fields.len()
+    }
+
+    /// Bytes of text in them.
+    pub(super) fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
+    /// A field; `None` for NULL.
+    pub(super) fn get(&self, index: usize) -> Result<Option<&str>> {
+        let Some(range) = &self.fields[index] else { return Ok(None) };
+        let bytes = &self.text[range.clone()];
+        std::str::from_utf8(bytes).map(Some).map_err(|error| not_utf8(&bytes[error.valid_up_to()..]))
+    }
+
+    fn clear(&mut self) {
+        self.text.clear();
+        self.fields.clear();
+    }
+}
+
+fn not_utf8(bytes: &[u8]) -> Error {
+    let shown: Vec<String> = bytes.iter().take(4).map(|byte| format!("0x{byte:02x}")).collect();
+    Error::new(
+        SqlState::CHARACTER_NOT_IN_REPERTOIRE,
+        format!("invalid byte sequence for encoding \"UTF8\": {}", shown.join(" ")),
+    )
+}
+
+fn bad(message: impl Into<String>) -> Error {
+    Error::new(SqlState::BAD_COPY_FILE_FORMAT, message.into())
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum LineEnd {
+    Newline,
+    Return,
+    Both,
+}
+
+/// Splits incoming data into rows.
+#[derive(Debug)]
+pub(super) struct Reader {
+    options: CopyOptions,
+    buffer: Vec<u8>,
+    /// Where the next row begins in the buffer.
+    start: usize,
+    /// Up to where the row's end was looked for.
+    scanned: usize,
+    /// Whether that place is within quotes.
+    quoted: bool,
+    line_end: Option<LineEnd>,
+    /// Lines handed out.
+    line: u64,
+    ended: bool,
+}
+
+impl Reader {
+    /// A reader of data in this format.
+    pub(super) fn new(options: CopyOptions) -> Self {
+        Reader {
+            options,
+            buffer: Vec::new(),
+            start: 0,
+            scanned: 0,
+            quoted: false,
+            line_end: None,
+            line: 0,
+            ended: false,
+        }
+    }
+
+    /// Number of the line handed out last, from 1.
+    pub(super) fn line(&self) -> u64 {
+        self.line
+    }
+
+    /// The next row; false at the end of the data. `more` appends the next piece of data, or gives false.
+    pub(super) fn next(
+        &mut self,
+        more: &mut dyn FnMut(&mut Vec<u8>) -> Result<bool>,
+        fields: &mut Fields,
+    ) -> Result<bool> {
+        fields.clear();
+        let Some(row) = self.next_line(more)? else { return Ok(false) };
+        self.line += 1;
+        // Taken out for the moment, so that it can be read while fields are written.
+        let buffer = std::mem::take(&mut self.buffer);
+        let line = &buffer[row];
+        let ends = line == b"\\.";
+        let done = if ends {
+            Ok(())
+        } else if self.options.csv {
+            self.split_csv(line, fields)
+        } else {
+            self.split_text(line, fields)
+        };
+        self.buffer = buffer;
+        done?;
+        if ends {
+            self.ended = true;
+            // What follows the end mark is read, so that the sender can finish, and passed over.
+            self.buffer.clear();
+            while more(&mut self.buffer)? {
+                self.buffer.clear();
+            }
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// The range of the next row in the buffer, without its line end.
+    fn next_line(
+        &mut self,
+        more: &mut dyn FnMut(&mut Vec<u8>) -> Result<bool>,
+    ) -> Result<Option<Range<usize>>> {
+        if self.ended {
+            return Ok(None);
+        }
+        loop {
+            if let Some((end, next)) = self.find_line_end(false)? {
+                return Ok(Some(self.take(end, next)));
+            }
+            if self.start > 0 {
+                self.buffer.drain(..self.start);
+                self.scanned -= self.start;
+                self.start = 0;
+            }
+            if self.buffer.len() > MAX_ROW {
+                return Err(Error::new(
+                    SqlState::PROGRAM_LIMIT_EXCEEDED,
+                    format!("a row of COPY data has more than {MAX_ROW} bytes"),
+                ));
+            }
+            if !more(&mut self.buffer)? {
+                break;
+            }
+        }
+        if let Some((end, next)) = self.find_line_end(true)? {
+            return Ok(Some(self.take(end, next)));
+        }
+        self.ended = true;
+        if self.quoted {
+            return Err(bad("unterminated CSV quoted field"));
+        }
+        if self.start == self.buffer.len() {
+            return Ok(None);
+        }
+        let end = self.buffer.len();
+        Ok(Some(self.take(end, end)))
+    }
+
+    fn take(&mut self, end: usize, next: usize) -> Range<usize> {
+        let row = self.start..end;
+        self.start = next;
+        self.scanned = next;
+        row
+    }
+
+    /// Where the row ends and the next one begins. `complete`: there is no more data.
+    fn find_line_end(&mut self, complete: bool) -> Result<Option<(usize, usize)>> {
+        while let Some(&byte) = self.buffer.get(self.scanned) {
+            let at = self.scanned;
+            match byte {
+                b'\n' | b'\r' if !self.quoted => {
+                    let following = self.buffer.get(at + 1).copied();
+                    if byte == b'\r' && following.is_none() && !complete {
+                        return Ok(None);
+                    }
+                    if let Some(found) = self.judge_line_end(byte, following, at)? {
+                        return Ok(Some(found));
+                    }
+                    self.scanned += 1;
+                }
+                b'\\' if !self.options.csv => {
+                    if at + 1 >= self.buffer.len() && !complete {
+                        return Ok(None);
+                    }
+                    self.scanned += 2;
+                }
+                _ if self.options.csv => {
+                    let Some(step) = self.csv_step(byte, at, complete) else { return Ok(None) };
+                    self.scanned += step;
+                }
+                _ => self.scanned += 1,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Follows quotes; `None` where the next byte decides and is not there yet.
+    fn csv_step(&mut self, byte: u8, at: usize, complete: bool) -> Option<usize> {
+        let CopyOptions { quote, escape, .. } = self.options;
+        if self.quoted && byte == escape && escape != quote {
+            return if at + 1 < self.buffer.len() || complete { Some(2) } else { None };
+        }
+        if byte == quote {
+            // A doubled quote ends and begins quotes again, which comes to the same.
+            self.quoted = !self.quoted;
+        }
+        Some(1)
+    }
+
+    /// A line ends as the first one did.
+    fn judge_line_end(
+        &mut self,
+        byte: u8,
+        following: Option<u8>,
+        at: usize,
+    ) -> Result<Option<(usize, usize)>> {
+        let found = match (byte, following) {
+            (b'\r', Some(b'\n')) => LineEnd::Both,
+            (b'\r', _) => LineEnd::Return,
+            _ => LineEnd::Newline,
+        };
+        let expected = *self.line_end.get_or_insert(found);
+        if found == expected {
+            return Ok(Some((at, at + if found == LineEnd::Both { 2 } else { 1 })));
+        }
+        let kind = if self.options.csv { "unquoted" } else { "literal" };
+        let what = if byte == b'\r' { "carriage return" } else { "newline" };
+        let hint = if self.options.csv {
+            format!("Use quoted CSV field to represent {what}.")
+        } else {
+            format!("Use \"\\{}\" to represent {what}.", if byte == b'\r' { 'r' } else { 'n' })
+        };
+        Err(bad(format!("{kind} {what} found in data")).hint(hint))
+    }
+
+    fn split_text(&self, line: &[u8], fields: &mut Fields) -> Result<()> {
+        let delimiter = self.options.delimiter;
+        let mut rest = line;
+        loop {
+            let start = fields.text.len();
+            let mut raw_len = 0;
+            let mut ended = true;
+            while let Some(&byte) = rest.get(raw_len) {
+                if byte == delimiter {
+                    ended = false;
+                    break;
+                }
+                raw_len += if byte == b'\\' && raw_len + 1 < rest.len() { 2 } else { 1 };
+            }
+            let raw = &rest[..raw_len];
+            if raw == self.options.null.as_bytes() {
+                fields.fields.push(None);
+            } else {
+                unescape(raw, &mut fields.text);
+                fields.fields.push(Some(start..fields.text.len()));
+            }
+            if ended {
+                return Ok(());
+            }
+            rest = &rest[raw_len + 1..];
+        }
+    }
+
+    fn split_csv(&self, line: &[u8], fields: &mut Fields) -> Result<()> {
+        let CopyOptions { delimiter, quote, escape, .. } = self.options;
+        let mut at = 0;
+        loop {
+            let start = fields.text.len();
+            let mut was_quoted = false;
+            let mut quoted = false;
+            let mut ended = true;
+            while let Some(&byte) = line.get(at) {
+                let following = line.get(at + 1).copied();
+                if quoted {
+                    if byte == escape && following.is_some_and(|next| next == quote || next == escape) {
+                        fields.text.extend(following);
+                        at += 1;
+                    } else if byte == quote {
+                        quoted = false;
+                    } else {
+                        fields.text.push(byte);
+                    }
+                } else if byte == quote {
+                    quoted = true;
+                    was_quoted = true;
+                } else if byte == delimiter {
+                    ended = false;
+                    break;
+                } else {
+                    fields.text.push(byte);
+                }
+                at += 1;
+            }
+            if quoted {
+                return Err(bad("unterminated CSV quoted field"));
+            }
+            let position = fields.fields.len();
+            let is_null_text = &fields.text[start..] == self.options.null.as_bytes();
+            let flag = |flags: &[bool]| flags.get(position) == Some(&true);
+            let null = is_null_text
+                && if was_quoted {
+                    flag(&self.options.force_null)
+                } else {
+                    !flag(&self.options.force_not_null)
+                };
+            fields.fields.push(if null { None } else { Some(start..fields.text.len()) });
+            if ended {
+                return Ok(());
+            }
+            at += 1;
+        }
+    }
+}
+
+/// Undoes the backslashes of the text format.
+fn unescape(raw: &[u8], out: &mut Vec<u8>) {
+    let mut rest = raw;
+    while let Some(at) = rest.iter().position(|&byte| byte == b'\\') {
+        out.extend_from_slice(&rest[..at]);
+        let Some(&kind) = rest.get(at + 1) else {
+            out.push(b'\\');
+            return;
+        };
+        rest = &rest[at + 2..];
+        match kind {
+            b'b' => out.push(8),
+            b'f' => out.push(12),
+            b'n' => out.push(b'\n'),
+            b'r' => out.push(b'\r'),
+            b't' => out.push(b'\t'),
+            b'v' => out.push(11),
+            b'0'..=b'7' => {
+                let more = rest.iter().take(2).take_while(|b| (b'0'..=b'7').contains(b)).count();
+                let digits =
+                    rest[..more].iter().fold(u32::from(kind - b'0'), |n, b| n * 8 + u32::from(b - b'0'));
+                out.push(digits as u8);
+                rest = &rest[more..];
+            }
+            b'x' if rest.first().is_some_and(u8::is_ascii_hexdigit) => {
+                let more = rest.iter().take(2).take_while(|b| b.is_ascii_hexdigit()).count();
+                let value =
+                    rest[..more].iter().fold(0u32, |n, &b| n * 16 + char::from(b).to_digit(16).unwrap_or(0));
+                out.push(value as u8);
+                rest = &rest[more..];
+            }
+            other => out.push(other),
+        }
+    }
+    out.extend_from_slice(rest);
+}
+
+/// Appends a field of the text format.
+fn write_text(field: &str, delimiter: u8, out: &mut Vec<u8>) {
+    for byte in field.bytes() {
+        match byte {
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            8 => out.extend_from_slice(b"\\b"),
+            12 => out.extend_from_slice(b"\\f"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            11 => out.extend_from_slice(b"\\v"),
+            other => {
+                if other == delimiter {
+                    out.push(b'\\');
+                }
+                out.push(other);
+            }
+        }
+    }
+}
+
+/// Appends a row: `field` puts the text of each field into its argument, and gives false for NULL.
+pub(super) fn write_row(
+    options: &CopyOptions,
+    columns: usize,
+    mut field: impl FnMut(usize, &mut String) -> bool,
+    out: &mut Vec<u8>,
+) {
+    let mut text = String::new();
+    for index in 0..columns {
+        if index > 0 {
+            out.push(options.delimiter);
+        }
+        text.clear();
+        if !field(index, &mut text) {
+            out.extend_from_slice(options.null.as_bytes());
+        } else if options.csv {
+            let forced = options.force_quote.get(index) == Some(&true);
+            write_csv(options, &text, forced, columns == 1, out);
+        } else {
+            write_text(&text, options.delimiter, out);
+        }
+    }
+    out.push(b'\n');
+}
+
+fn write_csv(options: &CopyOptions, text: &str, forced: bool, alone: bool, out: &mut Vec<u8>) {
+    let CopyOptions { delimiter, quote, escape, .. } = *options;
+    let special = |byte: u8| byte == delimiter || byte == quote || byte == b'\n' || byte == b'\r';
+    if !forced && text != options.null && !(alone && text == "\\.") && !text.bytes().any(special) {
+        out.extend_from_slice(text.as_bytes());
+        return;
+    }
+    out.push(quote);
+    for byte in text.bytes() {
+        if byte == quote || byte == escape {
+            out.push(escape);
+        }
+        out.push(byte);
+    }
+    out.push(quote);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All rows, the data cut into pieces of `piece` bytes.
+    fn read(options: &CopyOptions, data: &[u8], piece: usize) -> Result<Vec<Vec<Option<String>>>> {
+        let mut pieces = data.chunks(piece);
+        let mut more = |out: &mut Vec<u8>| {
+            let next = pieces.next();
+            out.extend_from_slice(next.unwrap_or_default());
+            Ok(next.is_some())
+        };
+        let mut reader = Reader::new(options.clone());
+        let mut fields = Fields::default();
+        let mut rows = Vec::new();
+        while reader.next(&mut more, &mut fields)? {
+            let row: Result<Vec<_>> =
+                (0..fields.len()).map(|i| Ok(fields.get(i)?.map(str::to_owned))).collect();
+            rows.push(row?);
+        }
+        Ok(rows)
+    }
+
+    fn some(text: &str) -> Option<String> {
+        Some(text.to_owned())
+    }
+
+    #[test]
+    fn text_is_unescaped_however_it_is_cut() {
+        let data = b"1\ta\\tb\\\\\\x41\\101\t\\N\n2\t\\\n\t\n\\.\nrubbish";
+        for piece in 1..data.len() + 1 {
+            let rows = read(&CopyOptions::new(false), data, piece).unwrap();
+            assert_eq!(
+                rows,
+                [vec![some("1"), some("a\tb\\AA"), None], vec![some("2"), some("\n"), some("")]],
+                "in pieces of {piece}"
+            );
+        }
+    }
+
+    #[test]
+    fn csv_keeps_lines_within_quotes() {
+        let data = b"a,\"b\r\n\"\"c\"\"\",\r\n\"\",x y,z\r\n";
+        for piece in 1..data.len() + 1 {
+            let rows = read(&CopyOptions::new(true), data, piece).unwrap();
+            assert_eq!(
+                rows,
+                [vec![some("a"), some("b\r\n\"c\""), None], vec![some(""), some("x y"), some("z")]],
+                "in pieces of {piece}"
+            );
+        }
+    }
+
+    #[test]
+    fn damage_is_named() {
+        let text = CopyOptions::new(false);
+        let csv = CopyOptions::new(true);
+        for (options, data, words) in [
+            (&csv, &b"a,\"b\n"[..], "unterminated CSV quoted field"),
+            (&text, b"a\nb\r\n", "literal carriage return found in data"),
+            (&text, b"a\xff\n", "invalid byte sequence for encoding \"UTF8\": 0xff"),
+        ] {
+            let error = read(options, data, 3).unwrap_err();
+            assert!(error.to_string().contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let rows = [
+            vec![some("a\tb\n\\"), None, some("\\N")],
+            vec![some(""), some("\"q\","), some("\r\u{8}x")],
+            vec![some("\\."), some(" "), some("NULL")],
+        ];
+        let mut own = CopyOptions::new(true);
+        (own.delimiter, own.quote, own.escape, own.null) = (b';', b'\'', b'\\', "NULL".to_owned());
+        for options in [CopyOptions::new(false), CopyOptions::new(true), own] {
+            let mut data = Vec::new();
+            for row in &rows {
+                let write = |index: usize, out: &mut String| match &row[index] {
+                    Some(text) => {
+                        out.push_str(text);
+                        true
+                    }
+                    None => false,
+                };
+                write_row(&options, row.len(), write, &mut data);
+            }
+            assert_eq!(read(&options, &data, 7).unwrap(), rows, "{options:?}");
+        }
+    }
+}

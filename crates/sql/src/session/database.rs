@@ -1,0 +1,279 @@
+//! An open database: the store, the definitions, the plans, and who is connected.
+//!
+//! # Guarantees
+//! 1. A view and the catalog taken with it by [`Shared::snapshot`] agree: both are from before a change of definitions, or both
+//!    from after it. Whoever commits such a change holds the catalog's lock exclusively from before the commit until
+//!    the new catalog is in its place; whoever takes both holds it shared.
+//! 2. Changes of definitions by different sessions are merged object by object; that two of them do not change one object is
+//!    seen to by the locks on the objects' entries.
+
+use super::cache::PlanCache;
+use super::interrupt::{Interrupt, Reason, Timer};
+use super::{PlannerSettings, Session};
+use crate::catalog::{BOOTSTRAP_ROLE, Catalog, Numbers, Role, storage};
+use crate::{Error, Result, SqlState};
+use gannet_base::sync::{Mutex, RwLock};
+use gannet_store::{CreateOptions, Engine, OpenOptions, Transaction, TransactionOptions, View};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+/// Numbers of sessions, over all databases of the process.
+static NEXT_PID: AtomicI32 = AtomicI32::new(1);
+
+/// An open database. Clones are handles to the same one.
+///
+/// ```
+/// use gannet_sql::session::Rows;
+/// use gannet_sql::Database;
+/// use gannet_store::{CreateOptions, Engine, EngineOptions, OpenOptions};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// let engine = Engine::new(&EngineOptions { memory: 64 << 20, ..EngineOptions::default() })?;
+/// let path = folder.path().join("shop.gnt");
+/// let database = Database::create(&engine, &path, &CreateOptions::default(), &OpenOptions::default(), "gannet")?;
+/// let mut session = database.session("gannet")?;
+/// let mut rows = Rows::default();
+/// session.run("create table fruit (name text primary key, price numeric(6, 2))", &mut rows)?;
+/// session.run("insert into fruit values ('apple', 1.2), ('pear', 0.9)", &mut rows)?;
+/// session.run("select name, price from fruit order by price", &mut rows)?;
+/// assert_eq!(rows.text(), [["pear", "0.90"], ["apple", "1.20"]]);
+/// drop(session);
+/// database.close()?;
+/// # Ok::<(), gannet_sql::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Database(pub(super) Arc<Shared>);
+
+/// What the sessions of a database share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) name: String,
+    pub(super) numbers: Numbers,
+    pub(super) store: Arc<gannet_store::Database>,
+    pub(super) plans: PlanCache,
+    pub(super) timer: Timer,
+    catalog: RwLock<Arc<Catalog>>,
+    sessions: Mutex<BTreeMap<i32, SessionInfo>>,
+}
+
+/// A session, as views show it.
+#[derive(Clone, Debug)]
+pub struct SessionInfo {
+    /// Its number.
+    pub pid: i32,
+    /// Its role.
+    pub user: String,
+    /// When it began, in microseconds since 2000-01-01 UTC.
+    pub started: i64,
+    /// What changes while it goes on.
+    pub activity: Arc<Mutex<Activity>>,
+    /// Ends its statements.
+    pub interrupt: Interrupt,
+}
+
+/// What a session does.
+#[derive(Clone, Debug, Default)]
+pub struct Activity {
+    /// `application_name`
+    pub application: String,
+    /// `active`, `idle`, `idle in transaction`, `idle in transaction (aborted)`
+    pub state: &'static str,
+    /// The statement that runs, or ran last.
+    pub query: String,
+    /// When that began.
+    pub query_start: i64,
+    /// When the transaction began.
+    pub transaction_start: Option<i64>,
+    /// When `state` changed.
+    pub state_change: i64,
+}
+
+/// Microseconds from 1970 to 2000.
+pub(super) const EPOCH_SHIFT_US: i64 = 946_684_800_000_000;
+
+/// Microseconds since 2000-01-01 UTC.
+pub(super) fn now() -> i64 {
+    gannet_base::clock::unix_micros() as i64 - EPOCH_SHIFT_US
+}
+
+impl Database {
+    /// Creates a database; see [`Engine::create`]. `owner` is the role that may do everything in it.
+    pub fn create(
+        engine: &Engine,
+        path: &Path,
+        create: &CreateOptions,
+        open: &OpenOptions,
+        owner: &str,
+    ) -> Result<Self> {
+        Self::with(engine.create(path, create, open)?, path, owner)
+    }
+
+    /// Opens a database; see [`Engine::open`]. One that was used as a key-value store only gets what SQL needs, with
+    /// `owner` as the role that may do everything.
+    pub fn open(engine: &Engine, path: &Path, open: &OpenOptions, owner: &str) -> Result<Self> {
+        Self::with(engine.open(path, open)?, path, owner)
+    }
+
+    fn with(store: gannet_store::Database, path: &Path, owner: &str) -> Result<Self> {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let mut transaction = store.begin(TransactionOptions::default());
+        let catalog = if storage::is_sql(&transaction.view())? {
+            storage::load(&transaction.view())?
+        } else {
+            storage::bootstrap(&mut transaction, owner)?;
+            transaction.commit()?;
+            storage::load(&store.begin(TransactionOptions::default()).view())?
+        };
+        let store = Arc::new(store);
+        let numbers = Numbers::open(Arc::clone(&store), &catalog)?;
+        let plans = PlanCache::new(store.engine().budget().clone());
+        Ok(Database(Arc::new(Shared {
+            name,
+            numbers,
+            plans,
+            timer: Timer::default(),
+            catalog: RwLock::new(Arc::new(catalog)),
+            sessions: Mutex::default(),
+            store,
+        })))
+    }
+
+    /// Its name: the file's, without extension.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The storage engine's side of it.
+    pub fn store(&self) -> &gannet_store::Database {
+        &self.0.store
+    }
+
+    /// What is defined now.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(&self.0.catalog.read())
+    }
+
+    /// The role of this name, for whoever asks for a password.
+    pub fn role(&self, name: &str) -> Option<Arc<Role>> {
+        self.catalog().roles.values().find(|role| role.name == name).cloned()
+    }
+
+    /// The role that the owner of the file has.
+    pub fn owner(&self) -> String {
+        self.catalog()
+            .roles
+            .get(&BOOTSTRAP_ROLE)
+            .map_or_else(|| "gannet".to_owned(), |role| role.name.clone())
+    }
+
+    /// Begins a session of a role; 28000 when there is no such role, or it may not log in.
+    pub fn session(&self, user: &str) -> Result<Session> {
+        match self.role(user) {
+            Some(role) if role.login => {}
+            Some(_) => {
+                return Err(Error::new(
+                    SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
+                    format!("role \"{user}\" is not permitted to log in"),
+                ));
+            }
+            None => {
+                return Err(Error::new(
+                    SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
+                    format!("role \"{user}\" does not exist"),
+                ));
+            }
+        }
+        Session::new(self.clone(), user)
+    }
+
+    /// The sessions.
+    pub fn sessions(&self) -> Vec<SessionInfo> {
+        self.0.sessions.lock().values().cloned().collect()
+    }
+
+    /// Ends the running statement of a session, for `CancelRequest` and `pg_cancel_backend`; false when there is no such session.
+    pub fn interrupt(&self, pid: i32, reason: Reason) -> bool {
+        let interrupt = self.0.sessions.lock().get(&pid).map(|session| session.interrupt.clone());
+        interrupt.is_some_and(|interrupt| {
+            interrupt.interrupt(reason);
+            true
+        })
+    }
+
+    /// Ends the sessions' statements, now and later: the server goes down.
+    pub fn shut_down_sessions(&self) {
+        for session in self.sessions() {
+            session.interrupt.interrupt(Reason::Shutdown);
+        }
+    }
+
+    /// Closes the database. Every session has to be gone: 55006.
+    pub fn close(self) -> Result<()> {
+        let shared = Arc::try_unwrap(self.0).map_err(|shared| {
+            let count = shared.sessions.lock().len();
+            Error::new(
+                SqlState::OBJECT_IN_USE,
+                format!("database \"{}\" is being used by {count} sessions", shared.name),
+            )
+        })?;
+        let Shared { numbers, store, .. } = shared;
+        numbers.close()?;
+        drop(numbers);
+        let store = Arc::try_unwrap(store).map_err(|_| Error::internal("the store is still used"))?;
+        Ok(store.close()?)
+    }
+}
+
+impl Shared {
+    /// What a transaction sees from now on, and the definitions that go with it.
+    pub(super) fn snapshot(&self, transaction: &mut Transaction) -> (View, Arc<Catalog>) {
+        let catalog = self.catalog.read();
+        (transaction.view(), Arc::clone(&catalog))
+    }
+
+    pub(super) fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(&self.catalog.read())
+    }
+
+    /// Commits a transaction that has changed definitions: `private` was made of `base`.
+    pub(super) fn commit_definitions(
+        &self,
+        transaction: Transaction,
+        base: &Catalog,
+        private: &Catalog,
+    ) -> Result<()> {
+        let mut catalog = self.catalog.write();
+        transaction.commit()?;
+        let mut merged = (**catalog).clone();
+        merged.adopt(base, private);
+        merged.version += 1;
+        *catalog = Arc::new(merged);
+        Ok(())
+    }
+
+    pub(super) fn enter(&self, user: &str, activity: &Arc<Mutex<Activity>>, interrupt: &Interrupt) -> i32 {
+        let pid = NEXT_PID.fetch_add(1, Ordering::Relaxed);
+        let info = SessionInfo {
+            pid,
+            user: user.to_owned(),
+            started: now(),
+            activity: Arc::clone(activity),
+            interrupt: interrupt.clone(),
+        };
+        self.sessions.lock().insert(pid, info);
+        pid
+    }
+
+    pub(super) fn leave(&self, pid: i32) {
+        self.sessions.lock().remove(&pid);
+    }
+
+    /// About what the planner has to reckon with: memory for pages, and for an operator.
+    pub(super) fn planner_settings(&self) -> PlannerSettings {
+        let engine = self.store.engine();
+        let cache = engine.budget().used_for(gannet_base::memory::Purpose::Pool);
+        PlannerSettings::new(cache, engine.work_limit())
+    }
+}

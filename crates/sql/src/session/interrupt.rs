@@ -1,0 +1,214 @@
+//! Ending statements: at the user's request, for a time-out, or because the server goes down.
+
+use crate::{Error, SqlState};
+use gannet_base::clock::{self, Instant};
+use gannet_base::sync::{Condvar, Mutex};
+use gannet_base::thread::JoinHandle;
+use gannet_store::Canceller;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::Duration;
+
+/// Why a statement is ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Reason {
+    /// The user asked.
+    User = 1,
+    /// `statement_timeout`
+    Timeout = 2,
+    /// The session is to end, as the server goes down or an administrator wants it.
+    Shutdown = 3,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    cancel: AtomicBool,
+    reason: AtomicU8,
+    running: AtomicBool,
+    canceller: Mutex<Option<Canceller>>,
+}
+
+/// Ends a session's running statement, from any thread. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Interrupt(Arc<Shared>);
+
+impl Interrupt {
+    /// Ends the running statement. Nothing happens when none runs, except that a shutdown ends whatever comes next.
+    pub fn interrupt(&self, reason: Reason) {
+        if reason != Reason::Shutdown && !self.0.running.load(Ordering::SeqCst) {
+            return;
+        }
+        // A shutdown is not to be taken for less.
+        self.0.reason.fetch_max(reason as u8, Ordering::SeqCst);
+        self.0.cancel.store(true, Ordering::SeqCst);
+        if let Some(canceller) = &*self.0.canceller.lock() {
+            canceller.cancel();
+        }
+    }
+
+    /// Whether both are of the same session.
+    pub fn is_same(&self, other: &Interrupt) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// The flag that running operators look at.
+    pub(super) fn flag(&self) -> &AtomicBool {
+        &self.0.cancel
+    }
+
+    /// A statement begins.
+    pub(super) fn begin(&self) {
+        if self.0.reason.load(Ordering::SeqCst) != Reason::Shutdown as u8 {
+            self.0.cancel.store(false, Ordering::SeqCst);
+            self.0.reason.store(0, Ordering::SeqCst);
+            if let Some(canceller) = &*self.0.canceller.lock() {
+                canceller.reset();
+            }
+        }
+        self.0.running.store(true, Ordering::SeqCst);
+    }
+
+    /// The statement has ended.
+    pub(super) fn end(&self) {
+        self.0.running.store(false, Ordering::SeqCst);
+    }
+
+    /// Waits of this transaction are to end as well; `None`: there is no transaction any more.
+    pub(super) fn set_canceller(&self, canceller: Option<Canceller>) {
+        let mut place = self.0.canceller.lock();
+        if let (Some(canceller), true) = (&canceller, self.0.cancel.load(Ordering::SeqCst)) {
+            canceller.cancel();
+        }
+        *place = canceller;
+    }
+
+    /// What the client is told.
+    pub(super) fn error(&self) -> Error {
+        let reason = self.0.reason.load(Ordering::SeqCst);
+        if reason == Reason::Shutdown as u8 {
+            Error::new(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command")
+        } else if reason == Reason::Timeout as u8 {
+            Error::new(SqlState::QUERY_CANCELED, "canceling statement due to statement timeout")
+        } else {
+            Error::new(SqlState::QUERY_CANCELED, "canceling statement due to user request")
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Alarms {
+    /// By time and number.
+    pending: BTreeMap<(Instant, u64), Interrupt>,
+    next: u64,
+    stopping: bool,
+}
+
+/// One thread that ends statements which ran out of time; it is started with the first one.
+#[derive(Debug, Default)]
+pub(super) struct Timer {
+    alarms: Arc<(Mutex<Alarms>, Condvar)>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// An alarm that is set; dropped, it is taken back.
+#[derive(Debug)]
+pub(super) struct Alarm {
+    alarms: Arc<(Mutex<Alarms>, Condvar)>,
+    key: (Instant, u64),
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        self.alarms.0.lock().pending.remove(&self.key);
+    }
+}
+
+impl Timer {
+    /// Interrupts after `delay`, unless the alarm is dropped before.
+    pub(super) fn set(&self, delay: Duration, interrupt: Interrupt) -> Alarm {
+        let mut alarms = self.alarms.0.lock();
+        let nanos = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+        let at = Instant::from_nanos(clock::now().as_nanos().saturating_add(nanos));
+        let key = (at, alarms.next);
+        alarms.next += 1;
+        alarms.pending.insert(key, interrupt);
+        let first = alarms.pending.keys().next() == Some(&key);
+        drop(alarms);
+        let mut thread = self.thread.lock();
+        if thread.is_none() {
+            let shared = Arc::clone(&self.alarms);
+            *thread = Some(gannet_base::thread::spawn("gannet-timer", move || ring(&shared)));
+        } else if first {
+            self.alarms.1.notify_one();
+        }
+        Alarm { alarms: Arc::clone(&self.alarms), key }
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        self.alarms.0.lock().stopping = true;
+        self.alarms.1.notify_one();
+        if let Some(thread) = self.thread.lock().take() {
+            // A panic there has ended nothing but time-outs.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn ring((alarms, changed): &(Mutex<Alarms>, Condvar)) {
+    let mut alarms = alarms.lock();
+    while !alarms.stopping {
+        let now = clock::now();
+        match alarms.pending.first_key_value() {
+            None => changed.wait(&mut alarms),
+            Some(((at, _), _)) if *at > now => {
+                let left = Duration::from_nanos(at.as_nanos() - now.as_nanos());
+                changed.wait_for(&mut alarms, left);
+            }
+            Some(_) => {
+                if let Some((_, interrupt)) = alarms.pending.pop_first() {
+                    interrupt.interrupt(Reason::Timeout);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_alarm_rings_unless_taken_back() {
+        let timer = Timer::default();
+        let (kept, dropped) = (Interrupt::default(), Interrupt::default());
+        kept.begin();
+        dropped.begin();
+        let late = timer.set(Duration::from_secs(3600), dropped.clone());
+        let _alarm = timer.set(Duration::from_millis(1), kept.clone());
+        while !kept.flag().load(Ordering::SeqCst) {
+            gannet_base::thread::yield_now();
+        }
+        drop(late);
+        assert!(timer.alarms.0.lock().pending.is_empty() && !dropped.flag().load(Ordering::SeqCst));
+        assert!(kept.error().to_string().contains("timeout"));
+    }
+
+    #[test]
+    fn only_a_running_statement_is_cancelled_but_a_shutdown_stays() {
+        let interrupt = Interrupt::default();
+        interrupt.interrupt(Reason::User);
+        interrupt.begin();
+        assert!(!interrupt.flag().load(Ordering::SeqCst));
+        interrupt.interrupt(Reason::User);
+        assert!(interrupt.flag().load(Ordering::SeqCst));
+        interrupt.end();
+        interrupt.interrupt(Reason::Shutdown);
+        interrupt.begin();
+        assert!(interrupt.flag().load(Ordering::SeqCst));
+        assert_eq!(interrupt.error().state(), SqlState::ADMIN_SHUTDOWN);
+    }
+}

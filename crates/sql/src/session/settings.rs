@@ -1,0 +1,528 @@
+//! Settings of a session: what SET, SHOW, `set_config` and `pg_settings` know.
+//!
+//! # Guarantees
+//! 1. No setting is silently ignored: a name is known and its value takes effect, or there is an error. Where PostgreSQL has a
+//!    setting that makes no sense here, but clients and dumps set it, exactly the values that change nothing are taken.
+//! 2. SET is undone when its transaction rolls back, SET LOCAL when it ends.
+
+use super::PlannerSettings;
+use crate::types::datetime::Zone;
+use crate::types::text::{DateOrder, TextStyle};
+use crate::{Error, Result, SqlState};
+use gannet_store::{Durability, Isolation};
+use std::time::Duration;
+
+/// How a value is checked and shown.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// on or off
+    Bool,
+    /// A whole number.
+    Int {
+        /// Smallest.
+        min: i64,
+        /// Largest.
+        max: i64,
+    },
+    /// Milliseconds, with units `us ms s min h d`; 0 for none.
+    Time,
+    /// One of these words.
+    Enum(&'static [&'static str]),
+    /// Any text, perhaps checked further.
+    Text,
+}
+
+/// Who may change a setting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// Anybody, for their session.
+    Session,
+    /// Nobody: it says how things are.
+    Fixed,
+}
+
+/// A setting.
+#[derive(Clone, Copy, Debug)]
+pub struct Definition {
+    /// Its name, as it is shown.
+    pub name: &'static str,
+    /// How its value is checked.
+    pub kind: Kind,
+    /// What it is by default, as it is shown.
+    pub default: &'static str,
+    /// Who may change it.
+    pub scope: Scope,
+    /// Whether clients are told of changes.
+    pub reported: bool,
+    /// What it does, in one sentence.
+    pub description: &'static str,
+}
+
+const ISOLATION: &[&str] = &["read committed", "repeatable read", "read uncommitted", "serializable"];
+
+const fn session(
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    description: &'static str,
+) -> Definition {
+    Definition { name, kind, default, scope: Scope::Session, reported: false, description }
+}
+
+const fn reported(
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    description: &'static str,
+) -> Definition {
+    Definition { name, kind, default, scope: Scope::Session, reported: true, description }
+}
+
+const fn fixed(name: &'static str, default: &'static str, description: &'static str) -> Definition {
+    Definition { name, kind: Kind::Text, default, scope: Scope::Fixed, reported: false, description }
+}
+
+const fn told(name: &'static str, default: &'static str, description: &'static str) -> Definition {
+    Definition { name, kind: Kind::Text, default, scope: Scope::Fixed, reported: true, description }
+}
+
+macro_rules! definitions {
+    ($($key:ident = $definition:expr;)*) => {
+        /// A setting's place in [`DEFINITIONS`].
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[expect(missing_docs, reason = "DEFINITIONS describes them")]
+        pub enum Key { $($key),* }
+        /// Every key, in the order of [`DEFINITIONS`].
+        const KEYS: &[Key] = &[$(Key::$key),*];
+        /// Every setting.
+        pub const DEFINITIONS: &[Definition] = &[$($definition),*];
+    };
+}
+
+definitions! {
+    ApplicationName = reported("application_name", Kind::Text, "", "Name of the application, for views and the log.");
+    ByteaOutput = session("bytea_output", Kind::Enum(&["hex", "escape"]), "hex", "How bytea is written as text.");
+    CheckFunctionBodies = session("check_function_bodies", Kind::Bool, "on", "There are no functions to check; taken for the sake of dumps.");
+    ClientEncoding = reported("client_encoding", Kind::Text, "UTF8", "Encoding of text on the wire; only UTF8.");
+    ClientMinMessages = session("client_min_messages", Kind::Enum(&["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"]), "notice", "The least severe messages that are sent.");
+    DateStyle = reported("DateStyle", Kind::Text, "ISO, MDY", "How dates are written (only ISO), and the order of day, month and year in input.");
+    DefaultTableAccessMethod = session("default_table_access_method", Kind::Enum(&["heap"]), "heap", "Taken for the sake of dumps; there is one kind of table.");
+    DefaultTablespace = session("default_tablespace", Kind::Enum(&[""]), "", "Taken for the sake of dumps; there are no tablespaces.");
+    DefaultTransactionIsolation = session("default_transaction_isolation", Kind::Enum(ISOLATION), "read committed", "Isolation of transactions that do not say.");
+    DefaultTransactionReadOnly = reported("default_transaction_read_only", Kind::Bool, "off", "Whether transactions that do not say are read-only.");
+    EnableHashagg = session("enable_hashagg", Kind::Bool, "on", "Whether the planner groups by hash tables.");
+    EnableHashjoin = session("enable_hashjoin", Kind::Bool, "on", "Whether the planner joins by hash tables.");
+    EnableIndexonlyscan = session("enable_indexonlyscan", Kind::Bool, "on", "Whether the planner reads indexes without their table.");
+    EnableIndexscan = session("enable_indexscan", Kind::Bool, "on", "Whether the planner reads tables through indexes.");
+    EnableNestloop = session("enable_nestloop", Kind::Bool, "on", "Whether the planner joins row by row, index joins included.");
+    EnableSeqscan = session("enable_seqscan", Kind::Bool, "on", "Whether the planner reads whole tables.");
+    EnableSort = session("enable_sort", Kind::Bool, "on", "Whether the planner sorts.");
+    ExtraFloatDigits = session("extra_float_digits", Kind::Int { min: -15, max: 3 }, "1", "Above 0: the shortest text that reads back the same; else fewer digits.");
+    LookAhead = session("gannet_look_ahead", Kind::Bool, "on", "Whether index order and index joins fetch rows in deep batches ahead of their turn.");
+    IdleInTransactionTimeout = session("idle_in_transaction_session_timeout", Kind::Time, "0", "How long a session may be idle in a transaction before it is ended.");
+    IdleTimeout = session("idle_session_timeout", Kind::Time, "0", "How long a session may be idle before it is ended.");
+    InHotStandby = told("in_hot_standby", "off", "Whether the server only follows another one.");
+    IntegerDatetimes = told("integer_datetimes", "on", "Timestamps are whole microseconds.");
+    IntervalStyle = reported("IntervalStyle", Kind::Enum(&["postgres"]), "postgres", "How intervals are written.");
+    IsSuperuser = told("is_superuser", "on", "Whether the role may do everything.");
+    LcCollate = fixed("lc_collate", "C", "Order of text: bytewise.");
+    LcCtype = fixed("lc_ctype", "C.UTF-8", "Classes of characters.");
+    LcMessages = session("lc_messages", Kind::Enum(&["C", "en_US.UTF-8"]), "C", "Language of messages: English.");
+    LcMonetary = session("lc_monetary", Kind::Enum(&["C", "en_US.UTF-8"]), "C", "There is no type money.");
+    LcNumeric = session("lc_numeric", Kind::Enum(&["C", "en_US.UTF-8"]), "C", "How to_char writes numbers.");
+    LcTime = session("lc_time", Kind::Enum(&["C", "en_US.UTF-8"]), "C", "How to_char writes names of days and months.");
+    LockTimeout = session("lock_timeout", Kind::Time, "0", "How long a statement waits for a row.");
+    MaxIdentifierLength = fixed("max_identifier_length", "63", "Longest name, in bytes.");
+    MaxIndexKeys = fixed("max_index_keys", "32", "Most columns of an index.");
+    RowSecurity = session("row_security", Kind::Bool, "on", "There are no policies; taken for the sake of dumps.");
+    SearchPath = session("search_path", Kind::Text, "\"$user\", public", "Schemas in which names are looked up.");
+    ServerEncoding = told("server_encoding", "UTF8", "Encoding of the database.");
+    ServerVersion = told("server_version", "15.0", "The release of PostgreSQL whose language is spoken.");
+    ServerVersionNum = fixed("server_version_num", "150000", "The same as a number.");
+    SessionAuthorization = told("session_authorization", "", "The role that has connected.");
+    StandardConformingStrings = reported("standard_conforming_strings", Kind::Enum(&["on"]), "on", "A backslash in '...' is a backslash.");
+    StatementTimeout = session("statement_timeout", Kind::Time, "0", "How long a statement may run.");
+    SynchronizeSeqscans = session("synchronize_seqscans", Kind::Bool, "on", "Taken for the sake of dumps; scans have one order.");
+    SynchronousCommit = session("synchronous_commit", Kind::Enum(&["on", "off", "local", "remote_write", "remote_apply"]), "on", "Whether a commit waits until it is durable.");
+    TimeZone = reported("TimeZone", Kind::Text, "UTC", "Time zone in which timestamps are read and written.");
+    TransactionIsolation = session("transaction_isolation", Kind::Enum(ISOLATION), "read committed", "Isolation of the current transaction.");
+    TransactionReadOnly = session("transaction_read_only", Kind::Bool, "off", "Whether the current transaction is read-only.");
+    XmlOption = session("xmloption", Kind::Enum(&["content", "document"]), "content", "There is no type xml; taken for the sake of dumps.");
+}
+
+/// Another name of a setting.
+fn alias(name: &str) -> &str {
+    match name {
+        "timezone" | "time zone" => "TimeZone",
+        other => other,
+    }
+}
+
+/// The setting of this name, however it is spelt.
+pub fn find(name: &str) -> Result<usize> {
+    let wanted = alias(name);
+    DEFINITIONS.iter().position(|d| d.name.eq_ignore_ascii_case(wanted)).ok_or_else(|| {
+        Error::new(SqlState::UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\""))
+    })
+}
+
+/// The settings of a session: as text, and as the code uses them.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    texts: Vec<String>,
+    /// How values are read and written.
+    pub style: TextStyle,
+    /// What the planner may do.
+    pub planner: PlannerSettings,
+    /// `statement_timeout`
+    pub statement_timeout: Option<Duration>,
+    /// `lock_timeout`
+    pub lock_timeout: Option<Duration>,
+    /// `idle_in_transaction_session_timeout`
+    pub idle_in_transaction_timeout: Option<Duration>,
+    /// `idle_session_timeout`
+    pub idle_timeout: Option<Duration>,
+    /// `synchronous_commit`
+    pub durability: Durability,
+    /// `default_transaction_isolation`
+    pub isolation: Isolation,
+    /// `default_transaction_read_only`
+    pub read_only: bool,
+    /// Rank of `client_min_messages`.
+    pub least_severity: u8,
+}
+
+impl Settings {
+    /// The defaults.
+    pub fn new(user: &str, planner: PlannerSettings) -> Self {
+        let mut texts: Vec<String> = DEFINITIONS.iter().map(|d| d.default.to_owned()).collect();
+        texts[Key::SessionAuthorization as usize] = user.to_owned();
+        Settings {
+            texts,
+            style: TextStyle::default(),
+            planner,
+            statement_timeout: None,
+            lock_timeout: None,
+            idle_in_transaction_timeout: None,
+            idle_timeout: None,
+            durability: Durability::Sync,
+            isolation: Isolation::ReadCommitted,
+            read_only: false,
+            least_severity: severity_rank("notice"),
+        }
+    }
+
+    /// A setting's text.
+    pub fn text(&self, index: usize) -> &str {
+        &self.texts[index]
+    }
+
+    /// A setting's text, by key.
+    pub fn get(&self, key: Key) -> &str {
+        &self.texts[key as usize]
+    }
+
+    /// Changes a setting; gives the text it had. `None`: to its default.
+    pub fn set(&mut self, index: usize, value: Option<&str>) -> Result<String> {
+        let definition = &DEFINITIONS[index];
+        if definition.scope == Scope::Fixed {
+            return Err(Error::new(
+                SqlState::CANT_CHANGE_RUNTIME_PARAM,
+                format!("parameter \"{}\" cannot be changed", definition.name),
+            ));
+        }
+        let text = normalise(definition, value.unwrap_or(definition.default))?;
+        let text = self.apply(index, text)?;
+        Ok(std::mem::replace(&mut self.texts[index], text))
+    }
+
+    /// Brings back a text that [`Settings::set`] gave.
+    pub fn restore(&mut self, index: usize, text: String) {
+        // It was in effect before, so it is valid.
+        if let Ok(text) = self.apply(index, text) {
+            self.texts[index] = text;
+        }
+    }
+
+    fn apply(&mut self, index: usize, text: String) -> Result<String> {
+        let on = text == "on";
+        let key = KEYS[index];
+        match key {
+            Key::ByteaOutput => self.style.bytea_hex = text == "hex",
+            Key::ClientEncoding => {
+                let plain: String = text.chars().filter(char::is_ascii_alphanumeric).collect();
+                if !matches!(plain.to_ascii_lowercase().as_str(), "utf8" | "unicode") {
+                    return Err(invalid(key, &text).detail("Only UTF8 is implemented."));
+                }
+                return Ok("UTF8".to_owned());
+            }
+            Key::ClientMinMessages => self.least_severity = severity_rank(&text),
+            Key::DateStyle => {
+                self.style.date_order = date_style(&text, self.style.date_order)?;
+                return Ok(format!("ISO, {}", order_name(self.style.date_order)));
+            }
+            Key::DefaultTransactionIsolation | Key::TransactionIsolation => {
+                let isolation = isolation(&text)?;
+                if key == Key::DefaultTransactionIsolation {
+                    self.isolation = isolation;
+                }
+            }
+            Key::DefaultTransactionReadOnly => self.read_only = on,
+            Key::EnableHashagg => self.planner.hashagg = on,
+            Key::EnableHashjoin => self.planner.hashjoin = on,
+            Key::EnableIndexonlyscan => self.planner.indexonlyscan = on,
+            Key::EnableIndexscan => self.planner.indexscan = on,
+            Key::EnableNestloop => self.planner.nestloop = on,
+            Key::EnableSeqscan => self.planner.seqscan = on,
+            Key::EnableSort => self.planner.sort = on,
+            Key::LookAhead => self.planner.look_ahead = on,
+            Key::ExtraFloatDigits => self.style.extra_float_digits = text.parse().unwrap_or(1),
+            Key::IdleInTransactionTimeout => self.idle_in_transaction_timeout = duration(&text),
+            Key::IdleTimeout => self.idle_timeout = duration(&text),
+            Key::LockTimeout => self.lock_timeout = duration(&text),
+            Key::StatementTimeout => self.statement_timeout = duration(&text),
+            Key::SearchPath => check_search_path(&text)?,
+            Key::SynchronousCommit => {
+                self.durability = if text == "off" { Durability::Async } else { Durability::Sync };
+                if text.starts_with("remote") {
+                    return Err(invalid(key, &text).detail("There is no other server to wait for."));
+                }
+            }
+            Key::TimeZone => {
+                self.style.zone = Zone::parse(&text)?;
+                return Ok(self.style.zone.name().to_owned());
+            }
+            Key::ApplicationName
+            | Key::CheckFunctionBodies
+            | Key::DefaultTableAccessMethod
+            | Key::DefaultTablespace
+            | Key::InHotStandby
+            | Key::IntegerDatetimes
+            | Key::IntervalStyle
+            | Key::IsSuperuser
+            | Key::LcCollate
+            | Key::LcCtype
+            | Key::LcMessages
+            | Key::LcMonetary
+            | Key::LcNumeric
+            | Key::LcTime
+            | Key::MaxIdentifierLength
+            | Key::MaxIndexKeys
+            | Key::RowSecurity
+            | Key::ServerEncoding
+            | Key::ServerVersion
+            | Key::ServerVersionNum
+            | Key::SessionAuthorization
+            | Key::StandardConformingStrings
+            | Key::SynchronizeSeqscans
+            | Key::TransactionReadOnly
+            | Key::XmlOption => {}
+        }
+        Ok(text)
+    }
+}
+
+/// A level's store isolation; READ UNCOMMITTED is READ COMMITTED, as in PostgreSQL.
+pub fn isolation(text: &str) -> Result<Isolation> {
+    match text {
+        "read committed" | "read uncommitted" => Ok(Isolation::ReadCommitted),
+        "repeatable read" => Ok(Isolation::RepeatableRead),
+        _ => Err(Error::unsupported("isolation level SERIALIZABLE")
+            .hint("Use REPEATABLE READ, which is snapshot isolation.")),
+    }
+}
+
+fn invalid(key: Key, value: &str) -> Error {
+    let name = DEFINITIONS[key as usize].name;
+    Error::new(
+        SqlState::INVALID_PARAMETER_VALUE,
+        format!("invalid value for parameter \"{name}\": \"{value}\""),
+    )
+}
+
+fn normalise(definition: &Definition, value: &str) -> Result<String> {
+    let bad = || {
+        Error::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            format!("invalid value for parameter \"{}\": \"{value}\"", definition.name),
+        )
+    };
+    match definition.kind {
+        Kind::Text => Ok(value.to_owned()),
+        Kind::Bool => match value.to_ascii_lowercase().as_str() {
+            "on" | "true" | "yes" | "1" | "t" | "y" => Ok("on".to_owned()),
+            "off" | "false" | "no" | "0" | "f" | "n" => Ok("off".to_owned()),
+            _ => Err(Error::new(
+                SqlState::INVALID_PARAMETER_VALUE,
+                format!("parameter \"{}\" requires a Boolean value", definition.name),
+            )),
+        },
+        Kind::Enum(words) => {
+            let value = value.to_ascii_lowercase();
+            let boolean = match value.as_str() {
+                "true" | "yes" | "1" => "on",
+                "false" | "no" | "0" => "off",
+                other => other,
+            };
+            words
+                .iter()
+                .find(|word| word.eq_ignore_ascii_case(boolean))
+                .map(|word| (*word).to_owned())
+                .ok_or_else(|| bad().hint(format!("Available values: {}.", words.join(", "))))
+        }
+        Kind::Int { min, max } => {
+            let number: i64 = value.trim().parse().map_err(|_| bad())?;
+            if number < min || number > max {
+                return Err(Error::new(
+                    SqlState::INVALID_PARAMETER_VALUE,
+                    format!(
+                        "{number} is outside the valid range for parameter \"{}\" ({min} .. {max})",
+                        definition.name
+                    ),
+                ));
+            }
+            Ok(number.to_string())
+        }
+        Kind::Time => {
+            let millis = parse_time(value).ok_or_else(|| {
+                bad().hint(
+                    "Valid units for this parameter are \"us\", \"ms\", \"s\", \"min\", \"h\", and \"d\".",
+                )
+            })?;
+            Ok(show_time(millis))
+        }
+    }
+}
+
+/// Milliseconds of a time as PostgreSQL's settings have it.
+fn parse_time(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: f64 = number.parse().ok()?;
+    let factor = match unit.trim() {
+        "us" => 0.001,
+        "" | "ms" => 1.0,
+        "s" => 1000.0,
+        "min" => 60_000.0,
+        "h" => 3_600_000.0,
+        "d" => 86_400_000.0,
+        _ => return None,
+    };
+    let millis = (number * factor).round();
+    (0.0..=f64::from(i32::MAX)).contains(&millis).then_some(millis as u64)
+}
+
+/// A time with the largest unit that divides it.
+fn show_time(millis: u64) -> String {
+    for (size, unit) in [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")] {
+        if millis > 0 && millis % size == 0 {
+            return format!("{}{unit}", millis / size);
+        }
+    }
+    if millis == 0 { "0".to_owned() } else { format!("{millis}ms") }
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    parse_time(text).filter(|millis| *millis > 0).map(Duration::from_millis)
+}
+
+fn date_style(text: &str, mut order: DateOrder) -> Result<DateOrder> {
+    for word in text.split(',') {
+        match word.trim().to_ascii_lowercase().as_str() {
+            "iso" => {}
+            "mdy" | "us" | "noneuro" | "noneuropean" => order = DateOrder::Mdy,
+            "dmy" | "euro" | "european" => order = DateOrder::Dmy,
+            "ymd" => order = DateOrder::Ymd,
+            "default" => order = DateOrder::Mdy,
+            "sql" | "postgres" | "german" => {
+                return Err(Error::unsupported(format!("DateStyle {}", word.trim()))
+                    .hint("Dates are written in ISO style only."));
+            }
+            _ => return Err(invalid(Key::DateStyle, text)),
+        }
+    }
+    Ok(order)
+}
+
+fn order_name(order: DateOrder) -> &'static str {
+    match order {
+        DateOrder::Mdy => "MDY",
+        DateOrder::Dmy => "DMY",
+        DateOrder::Ymd => "YMD",
+    }
+}
+
+/// Names are looked up in pg_catalog and public; a path that asks for something else would be ignored.
+fn check_search_path(text: &str) -> Result<()> {
+    for schema in text.split(',').map(|schema| schema.trim().trim_matches('"')) {
+        if !matches!(schema, "" | "$user" | "public" | "pg_catalog") {
+            return Err(Error::unsupported(format!("schema \"{schema}\" in search_path"))
+                .hint("There is one schema for tables, \"public\"."));
+        }
+    }
+    Ok(())
+}
+
+/// Rank of a severity among messages to a client.
+pub(super) fn severity_rank(severity: &str) -> u8 {
+    match severity.to_ascii_lowercase().as_str() {
+        "debug5" | "debug4" | "debug3" | "debug2" | "debug1" => 0,
+        "log" => 1,
+        "notice" => 2,
+        "warning" => 3,
+        "info" => 9,
+        _ => 4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> Settings {
+        Settings::new("me", PlannerSettings::new(1 << 20, 1 << 20))
+    }
+
+    fn set(settings: &mut Settings, name: &str, value: &str) -> Result<String> {
+        let index = find(name)?;
+        settings.set(index, Some(value))?;
+        Ok(settings.text(index).to_owned())
+    }
+
+    #[test]
+    fn every_default_is_valid() {
+        let mut settings = settings();
+        for (index, definition) in DEFINITIONS.iter().enumerate() {
+            if definition.scope == Scope::Session {
+                settings.set(index, None).unwrap();
+                assert_eq!(settings.text(index), definition.default, "{}", definition.name);
+            }
+        }
+    }
+
+    #[test]
+    fn values_are_checked_and_shown_as_in_postgresql() {
+        let mut s = settings();
+        assert_eq!(set(&mut s, "statement_timeout", "90000").unwrap(), "90s");
+        assert_eq!(s.statement_timeout, Some(Duration::from_secs(90)));
+        assert_eq!(set(&mut s, "STATEMENT_TIMEOUT", "1500ms").unwrap(), "1500ms");
+        assert_eq!(set(&mut s, "statement_timeout", "0").unwrap(), "0");
+        assert_eq!(s.statement_timeout, None);
+        assert_eq!(set(&mut s, "datestyle", "dmy").unwrap(), "ISO, DMY");
+        assert_eq!(set(&mut s, "client_encoding", "utf-8").unwrap(), "UTF8");
+        assert_eq!(set(&mut s, "enable_seqscan", "FALSE").unwrap(), "off");
+        assert!(!s.planner.seqscan);
+        for (name, value, state) in [
+            ("nonsense", "1", SqlState::UNDEFINED_OBJECT),
+            ("extra_float_digits", "99", SqlState::INVALID_PARAMETER_VALUE),
+            ("statement_timeout", "1 week", SqlState::INVALID_PARAMETER_VALUE),
+            ("server_version", "16", SqlState::CANT_CHANGE_RUNTIME_PARAM),
+            ("client_encoding", "LATIN1", SqlState::INVALID_PARAMETER_VALUE),
+            ("search_path", "elsewhere", SqlState::FEATURE_NOT_SUPPORTED),
+            ("default_transaction_isolation", "serializable", SqlState::FEATURE_NOT_SUPPORTED),
+        ] {
+            assert_eq!(set(&mut s, name, value).unwrap_err().state(), state, "{name}");
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! What functions and operators see of a session.
+
+use super::Notice;
+use super::database::{Database, now};
+use super::interrupt::Interrupt;
+use super::settings::{self, DEFINITIONS, Key, Settings, severity_rank};
+use crate::catalog::{Catalog, Sequence, Table};
+use crate::types::text::TextStyle;
+use crate::{Error, Result, SqlState, Value};
+use gannet_store::Engine;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Rows of a COPY FROM, in batches.
+type CopySource = std::sync::mpsc::Receiver<Result<Vec<Vec<Value>>>>;
+
+/// A change of a setting that its transaction may have to undo.
+#[derive(Debug)]
+struct Undo {
+    index: usize,
+    text: String,
+    /// SET LOCAL: undone at the transaction's end in any case.
+    local: bool,
+}
+
+/// What functions and operators see of a session.
+#[derive(Debug)]
+pub struct SessionState {
+    /// How values are read and written.
+    pub style: TextStyle,
+    /// When the transaction began, in microseconds since 2000-01-01 UTC: `now()`.
+    pub transaction_start: i64,
+    /// When the statement began: `statement_timestamp()`.
+    pub statement_start: i64,
+    /// Name of the role.
+    pub user: String,
+    /// Name of the database.
+    pub database: String,
+    /// Number of the session, as `pg_backend_pid()` gives it.
+    pub pid: i32,
+    /// Memory and temporary files.
+    pub engine: Engine,
+    pub(super) handle: Database,
+    pub(super) interrupt: Interrupt,
+    settings: RefCell<Settings>,
+    undo: RefCell<Vec<Undo>>,
+    style_changed: Cell<bool>,
+    /// Names and new texts of settings that the client is told of.
+    reports: RefCell<Vec<(&'static str, String)>>,
+    notices: RefCell<Vec<Notice>>,
+    /// Rows of a COPY FROM, for its INSERT.
+    copy_source: RefCell<Option<CopySource>>,
+    /// What nextval gave, by sequence.
+    current: RefCell<HashMap<u32, i64>>,
+    last: Cell<Option<i64>>,
+    /// Where `random()` stands, once `setseed()` was called.
+    pub seed: Cell<Option<u64>>,
+}
+
+impl SessionState {
+    pub(super) fn new(handle: Database, user: &str, pid: i32, interrupt: Interrupt) -> Self {
+        let settings = Settings::new(user, handle.0.planner_settings());
+        SessionState {
+            style: settings.style.clone(),
+            transaction_start: now(),
+            statement_start: now(),
+            user: user.to_owned(),
+            database: handle.name().to_owned(),
+            pid,
+            engine: handle.store().engine().clone(),
+            handle,
+            interrupt,
+            settings: RefCell::new(settings),
+            undo: RefCell::default(),
+            style_changed: Cell::new(false),
+            reports: RefCell::default(),
+            notices: RefCell::default(),
+            copy_source: RefCell::default(),
+            current: RefCell::default(),
+            last: Cell::new(None),
+            seed: Cell::new(None),
+        }
+    }
+
+    /// Why the statement was cancelled: at the user's request, for its time-out, or because the server goes down.
+    pub fn cancel_reason(&self) -> Error {
+        self.interrupt.error()
+    }
+
+    /// The open database.
+    pub fn database(&self) -> &Database {
+        &self.handle
+    }
+
+    /// A statement begins, with these definitions.
+    pub(super) fn begin_statement(&mut self, in_transaction: bool) {
+        self.statement_start = now();
+        if !in_transaction {
+            self.transaction_start = self.statement_start;
+        }
+        if self.style_changed.take() {
+            self.style = self.settings.borrow().style.clone();
+        }
+        self.style.now = self.transaction_start;
+    }
+
+    /// Names of regclass and its kin are taken from here.
+    pub(super) fn set_catalog(&mut self, catalog: &Arc<Catalog>) {
+        match &self.style.catalog {
+            Some(known) if Arc::ptr_eq(known, catalog) => {}
+            _ => self.style.catalog = Some(Arc::clone(catalog)),
+        }
+    }
+
+    // ---- settings ---------------------------------------------------------------------------------------------
+
+    /// The settings.
+    pub fn settings(&self) -> std::cell::Ref<'_, Settings> {
+        self.settings.borrow()
+    }
+
+    /// The text of a setting, as SHOW and `current_setting()` give it; 42704 when there is none.
+    pub fn setting(&self, name: &str) -> Result<String> {
+        let index = settings::find(name)?;
+        Ok(self.settings.borrow().text(index).to_owned())
+    }
+
+    /// Changes a setting, as SET (`local`: SET LOCAL) and `set_config()` do; gives its new text.
+    pub fn set_setting(&self, name: &str, value: &str, local: bool) -> Result<String> {
+        self.change_setting(settings::find(name)?, Some(value), local)
+    }
+
+    /// The same by number; `None`: to its default.
+    pub(super) fn change_setting(&self, index: usize, value: Option<&str>, local: bool) -> Result<String> {
+        let mut settings = self.settings.borrow_mut();
+        let text = settings.set(index, value)?;
+        self.undo.borrow_mut().push(Undo { index, text, local });
+        self.changed(&settings, index);
+        Ok(settings.text(index).to_owned())
+    }
+
+    /// Changes a setting as a connection's first message asks: what RESET goes back to stays the default.
+    pub fn set_at_start(&self, name: &str, value: &str) -> Result<()> {
+        let index = settings::find(name)?;
+        self.settings.borrow_mut().set(index, Some(value))?;
+        self.style_changed.set(true);
+        Ok(())
+    }
+
+    /// Names and texts of the settings that a client is told of.
+    pub fn reported_settings(&self) -> Vec<(&'static str, String)> {
+        let settings = self.settings.borrow();
+        let text = |(index, definition): (usize, &settings::Definition)| {
+            definition.reported.then(|| (definition.name, settings.text(index).to_owned()))
+        };
+        DEFINITIONS.iter().enumerate().filter_map(text).collect()
+    }
+
+    /// Sets a setting without asking whether that is permitted or a transaction could undo it.
+    pub(super) fn note_setting(&self, key: Key, text: &str) {
+        self.settings.borrow_mut().restore(key as usize, text.to_owned());
+    }
+
+    fn changed(&self, settings: &Settings, index: usize) {
+        self.style_changed.set(true);
+        let definition = &DEFINITIONS[index];
+        if definition.reported {
+            self.reports.borrow_mut().push((definition.name, settings.text(index).to_owned()));
+        }
+    }
+
+    /// Where the transaction's changes of settings stand.
+    pub(super) fn settings_mark(&self) -> usize {
+        self.undo.borrow().len()
+    }
+
+    /// Undoes changes of settings since a mark; all of them, or, at a commit, the local ones.
+    pub(super) fn undo_settings(&self, mark: usize, committed: bool) {
+        let mut undo = self.undo.borrow_mut();
+        let mut settings = self.settings.borrow_mut();
+        let changes: Vec<Undo> = undo.drain(mark..).collect();
+        for (place, change) in changes.iter().enumerate().rev() {
+            // A later SET of the same setting outlasts a SET LOCAL before it.
+            let outlasted =
+                || changes[place + 1..].iter().any(|later| later.index == change.index && !later.local);
+            if !committed || change.local && !outlasted() {
+                settings.restore(change.index, change.text.clone());
+                self.changed(&settings, change.index);
+            }
+        }
+    }
+
+    /// All settings to their defaults.
+    pub(super) fn reset_settings(&self) {
+        for (index, definition) in DEFINITIONS.iter().enumerate() {
+            let transaction =
+                index == Key::TransactionIsolation as usize || index == Key::TransactionReadOnly as usize;
+            if definition.scope == settings::Scope::Session
+                && !transaction
+                && self.settings.borrow().text(index) != definition.default
+            {
+                // Defaults are valid.
+                let _ = self.change_setting(index, None, false);
+            }
+        }
+    }
+
+    pub(super) fn take_reports(&self) -> Vec<(&'static str, String)> {
+        self.reports.take()
+    }
+
+    // ---- sequences --------------------------------------------------------------------------------------------
+
+    /// The next value of a sequence. Not taken back by a rollback.
+    pub fn nextval(&self, sequence: &Sequence) -> Result<i64> {
+        let value = self.handle.0.numbers.nextval(sequence)?;
+        self.current.borrow_mut().insert(sequence.oid, value);
+        self.last.set(Some(value));
+        Ok(value)
+    }
+
+    /// The value nextval gave last in this session; 55000 when none.
+    pub fn currval(&self, sequence: &Sequence) -> Result<i64> {
+        self.current.borrow().get(&sequence.oid).copied().ok_or_else(|| {
+            Error::new(
+                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("currval of sequence \"{}\" is not yet defined in this session", sequence.name),
+            )
+        })
+    }
+
+    /// What nextval gave last, of whatever sequence.
+    pub fn lastval(&self) -> Result<i64> {
+        self.last.get().ok_or_else(|| {
+            Error::new(
+                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "lastval is not yet defined in this session",
+            )
+        })
+    }
+
+    /// Sets a sequence's position; `called`: the next value is the one behind it.
+    pub fn setval(&self, sequence: &Sequence, value: i64, called: bool) -> Result<()> {
+        self.handle.0.numbers.setval(sequence, value, called)?;
+        if called {
+            self.current.borrow_mut().insert(sequence.oid, value);
+        }
+        Ok(())
+    }
+
+    /// A number for a new row of a table without primary key: never given before, whatever crashed or was rolled back.
+    pub fn next_row_id(&self, table: &Table) -> Result<u64> {
+        self.handle.0.numbers.row_id(table)
+    }
+
+    /// Forgets what nextval gave.
+    pub(super) fn forget_sequences(&self) {
+        self.current.borrow_mut().clear();
+        self.last.set(None);
+    }
+
+    // ---- notices ----------------------------------------------------------------------------------------------
+
+    /// Something to tell the client.
+    pub fn notice(&self, notice: Notice) {
+        if severity_rank(notice.severity) >= self.settings.borrow().least_severity {
+            self.notices.borrow_mut().push(notice);
+        }
+    }
+
+    /// Rows of a COPY FROM are about to come from here.
+    pub(super) fn give_copy_source(&self, source: CopySource) {
+        *self.copy_source.borrow_mut() = Some(source);
+    }
+
+    pub(super) fn take_copy_source(&self) -> Option<CopySource> {
+        self.copy_source.take()
+    }
+
+    pub(super) fn take_notices(&self) -> Vec<Notice> {
+        self.notices.take()
+    }
+}

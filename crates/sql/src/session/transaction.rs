@@ -1,0 +1,314 @@
+//! The session's transaction: begun by BEGIN, or for a statement; savepoints; definitions and settings that it has changed.
+//!
+//! # States
+//! A session has no [`Open`] transaction (idle), or one that is explicit (BEGIN) or implicit (ends with its statement, simple
+//! query, or series of extended-protocol messages). After an error an explicit one is failed: what it holds has been
+//! given back, as far as savepoints allow, and it takes nothing but its end or ROLLBACK TO.
+
+use super::client::CommandTag;
+use super::database::Shared;
+use super::interrupt::Interrupt;
+use super::state::SessionState;
+use crate::bind::Parsed;
+use crate::catalog::{Catalog, Oid, storage};
+use crate::ddl::{self, DdlContext};
+use crate::{Error, Result, SqlState};
+use gannet_store::{Isolation, Savepoint, Transaction, TransactionOptions, View};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Definitions that a transaction has changed and not committed.
+#[derive(Clone, Debug)]
+pub(super) struct Private {
+    /// What they were made from.
+    pub(super) base: Arc<Catalog>,
+    /// What the transaction sees.
+    pub(super) catalog: Arc<Catalog>,
+}
+
+#[derive(Debug)]
+struct Mark {
+    name: String,
+    savepoint: Savepoint,
+    private: Option<Private>,
+    settings: usize,
+}
+
+/// A transaction of a session.
+#[derive(Debug)]
+pub(super) struct Open {
+    /// The store's side of it. `None` once it has failed without a savepoint to go back to.
+    transaction: Option<RefCell<Transaction>>,
+    pub(super) explicit: bool,
+    pub(super) failed: bool,
+    pub(super) read_only: bool,
+    pub(super) isolation: Isolation,
+    /// Whether a statement has run: isolation can no longer be changed.
+    pub(super) used: bool,
+    /// REPEATABLE READ: what all statements see.
+    snapshot: Option<Arc<Catalog>>,
+    pub(super) private: Option<Private>,
+    savepoints: Vec<Mark>,
+    /// Tables that are held against changes of their definition.
+    held: BTreeSet<Oid>,
+    settings: usize,
+}
+
+impl Open {
+    pub(super) fn new(shared: &Shared, state: &SessionState, explicit: bool) -> Self {
+        let settings = state.settings();
+        let options = TransactionOptions {
+            isolation: settings.isolation,
+            durability: settings.durability,
+            lock_timeout: settings.lock_timeout,
+        };
+        let transaction = shared.store.begin(options);
+        state.interrupt.set_canceller(Some(transaction.canceller()));
+        Open {
+            transaction: Some(RefCell::new(transaction)),
+            explicit,
+            failed: false,
+            read_only: settings.read_only,
+            isolation: settings.isolation,
+            used: false,
+            snapshot: None,
+            private: None,
+            savepoints: Vec::new(),
+            held: BTreeSet::new(),
+            settings: state.settings_mark(),
+        }
+    }
+
+    /// The store's transaction.
+    pub(super) fn store(&self) -> Result<&RefCell<Transaction>> {
+        self.transaction.as_ref().ok_or_else(failed)
+    }
+
+    /// Begins the store's transaction anew with another isolation: nothing has been done yet.
+    pub(super) fn set_isolation(
+        &mut self,
+        shared: &Shared,
+        state: &SessionState,
+        isolation: Isolation,
+    ) -> Result<()> {
+        if isolation == self.isolation {
+            return Ok(());
+        }
+        if self.used || !self.savepoints.is_empty() {
+            return Err(Error::new(
+                SqlState::ACTIVE_SQL_TRANSACTION,
+                "SET TRANSACTION ISOLATION LEVEL must be called before any query",
+            ));
+        }
+        let settings = state.settings();
+        let transaction = shared.store.begin(TransactionOptions {
+            isolation,
+            durability: settings.durability,
+            lock_timeout: settings.lock_timeout,
+        });
+        state.interrupt.set_canceller(Some(transaction.canceller()));
+        self.transaction = Some(RefCell::new(transaction));
+        self.isolation = isolation;
+        Ok(())
+    }
+
+    // ---- what a statement sees --------------------------------------------------------------------------------
+
+    /// The definitions for the next statement.
+    pub(super) fn catalog(&mut self, shared: &Shared) -> Arc<Catalog> {
+        if let Some(catalog) = &self.snapshot {
+            if let Some(private) = &self.private {
+                return Arc::clone(&private.catalog);
+            }
+            return Arc::clone(catalog);
+        }
+        let committed = shared.catalog();
+        let Some(private) = &mut self.private else { return committed };
+        if private.base.version != committed.version {
+            // Others have committed changes: ours are put on top of them.
+            let mut merged = (*committed).clone();
+            merged.adopt(&private.base, &private.catalog);
+            *private = Private { base: committed, catalog: Arc::new(merged) };
+        }
+        Arc::clone(&private.catalog)
+    }
+
+    /// Takes the view of a statement that was planned with `planned`; `None` when definitions have changed since.
+    pub(super) fn view(&mut self, shared: &Shared, planned: &Arc<Catalog>) -> Result<Option<View>> {
+        self.used = true;
+        let transaction = self.transaction.as_ref().ok_or_else(failed)?;
+        if self.snapshot.is_some() {
+            return Ok(Some(transaction.borrow_mut().view()));
+        }
+        let (view, committed) = shared.snapshot(&mut transaction.borrow_mut());
+        let base = self.private.as_ref().map_or(planned, |private| &private.base);
+        if base.version != committed.version {
+            if self.isolation == Isolation::RepeatableRead {
+                // The snapshot is taken now, for good; so are the definitions.
+                self.snapshot = Some(committed);
+            }
+            return Ok(None);
+        }
+        if self.isolation == Isolation::RepeatableRead {
+            self.snapshot = Some(committed);
+        }
+        Ok(Some(view))
+    }
+
+    /// Holds tables against changes of their definition, for one that writes to them. False when a definition has changed
+    /// meanwhile: the statement has to be planned anew.
+    pub(super) fn hold(&mut self, shared: &Shared, planned: &Catalog, tables: &[Oid]) -> Result<bool> {
+        let mut current = true;
+        for oid in tables {
+            if self.held.contains(oid) {
+                continue;
+            }
+            let transaction = self.transaction.as_ref().ok_or_else(failed)?;
+            let Some(table) = planned.tables.get(oid) else { continue };
+            if !storage::lock_for_write(&mut transaction.borrow_mut(), planned, table)? {
+                if self.snapshot.is_some() {
+                    return Err(Error::new(
+                        SqlState::SERIALIZATION_FAILURE,
+                        format!(
+                            "could not serialize access: the definition of table \"{}\" has changed",
+                            table.name
+                        ),
+                    ));
+                }
+                current = false;
+                continue;
+            }
+            self.held.insert(*oid);
+        }
+        if !current {
+            // The change may be committed but not yet in place: its session publishes it right after.
+            drop(shared.catalog());
+        }
+        Ok(current)
+    }
+
+    // ---- savepoints -------------------------------------------------------------------------------------------
+
+    pub(super) fn savepoint(&mut self, name: String, state: &SessionState) -> Result<()> {
+        let savepoint = self.store()?.borrow_mut().savepoint();
+        let mark = Mark { name, savepoint, private: self.private.clone(), settings: state.settings_mark() };
+        self.savepoints.push(mark);
+        Ok(())
+    }
+
+    fn find(&self, name: &str) -> Result<usize> {
+        self.savepoints.iter().rposition(|mark| mark.name == name).ok_or_else(|| {
+            Error::new(SqlState::SAVEPOINT_EXCEPTION, format!("savepoint \"{name}\" does not exist"))
+        })
+    }
+
+    pub(super) fn release(&mut self, name: &str) -> Result<()> {
+        let place = self.find(name)?;
+        self.savepoints.truncate(place);
+        Ok(())
+    }
+
+    pub(super) fn rollback_to(&mut self, name: &str, state: &SessionState) -> Result<()> {
+        let place = self.find(name)?;
+        self.savepoints.truncate(place + 1);
+        self.go_back(state)?;
+        self.failed = false;
+        Ok(())
+    }
+
+    /// To the newest savepoint.
+    fn go_back(&mut self, state: &SessionState) -> Result<()> {
+        let Some(mark) = self.savepoints.last() else { return Ok(()) };
+        if let Some(transaction) = &self.transaction {
+            transaction.borrow_mut().rollback_to(mark.savepoint)?;
+        }
+        self.private.clone_from(&mark.private);
+        state.undo_settings(mark.settings, false);
+        self.held.clear();
+        Ok(())
+    }
+
+    // ---- the end ----------------------------------------------------------------------------------------------
+
+    /// A statement has failed: gives back what it and all since the last savepoint have taken.
+    pub(super) fn fail(&mut self, state: &SessionState) -> Result<()> {
+        self.failed = true;
+        if !self.savepoints.is_empty() {
+            return self.go_back(state);
+        }
+        self.private = None;
+        self.held.clear();
+        state.interrupt.set_canceller(None);
+        match self.transaction.take() {
+            Some(transaction) => Ok(transaction.into_inner().rollback()?),
+            None => Ok(()),
+        }
+    }
+
+    /// Commits; a failed transaction is rolled back instead, and false given.
+    pub(super) fn commit(mut self, shared: &Shared, state: &SessionState) -> Result<bool> {
+        let Some(transaction) = self.transaction.take().filter(|_| !self.failed) else {
+            self.rollback(state)?;
+            return Ok(false);
+        };
+        state.interrupt.set_canceller(None);
+        let transaction = transaction.into_inner();
+        let done = match &self.private {
+            Some(private) => shared.commit_definitions(transaction, &private.base, &private.catalog),
+            None => transaction.commit().map_err(Error::from),
+        };
+        state.undo_settings(self.settings, done.is_ok());
+        done.map(|()| true)
+    }
+
+    /// Rolls back.
+    pub(super) fn rollback(mut self, state: &SessionState) -> Result<()> {
+        state.interrupt.set_canceller(None);
+        state.undo_settings(self.settings, false);
+        match self.transaction.take() {
+            Some(transaction) => Ok(transaction.into_inner().rollback()?),
+            None => Ok(()),
+        }
+    }
+
+    /// The definitions that the transaction changes, its own copy of them.
+    pub(super) fn private_mut(&mut self, shared: &Shared) -> &mut Private {
+        if self.private.is_none() {
+            let base = self.snapshot.clone().unwrap_or_else(|| shared.catalog());
+            self.private = Some(Private { catalog: Arc::clone(&base), base });
+        }
+        let _ = self.catalog(shared);
+        self.private.as_mut().expect("made above")
+    }
+
+    /// Runs a statement that changes definitions.
+    pub(super) fn define(
+        &mut self,
+        shared: &Shared,
+        state: &SessionState,
+        interrupt: &Interrupt,
+        statement: &Parsed,
+    ) -> Result<CommandTag> {
+        let mut catalog = Arc::clone(&self.private_mut(shared).catalog);
+        let planner = state.settings().planner.clone();
+        let mut context = DdlContext {
+            transaction: self.store()?,
+            catalog: &mut catalog,
+            numbers: &shared.numbers,
+            session: state,
+            planner: &planner,
+            cancel: interrupt.flag(),
+        };
+        let tag = ddl::execute(&mut context, statement)?;
+        self.private_mut(shared).catalog = catalog;
+        Ok(tag)
+    }
+}
+
+pub(super) fn failed() -> Error {
+    Error::new(
+        SqlState::IN_FAILED_SQL_TRANSACTION,
+        "current transaction is aborted, commands ignored until end of transaction block",
+    )
+}

@@ -1,0 +1,380 @@
+//! Opening a database.
+
+use super::create::create_trees;
+use super::{Database, FileLock, HeaderKeeper, RestartReport, take_lock, wal_folder};
+use crate::core::Core;
+use crate::engine::{CreateOptions, Engine, OpenOptions};
+use crate::log::{Log, LogOptions, Recovery, RedoTable};
+use crate::meta::Meta;
+use crate::page;
+use crate::pool::{Pool, Volume};
+use crate::recovery::ChainRedo;
+use crate::shared::{Attachment, CATALOG, FIRST_USER_TREE, STATUS, Shared, Streams, UNDO_DIRECTORY};
+use crate::space::{self, Space};
+use crate::tree::{BTree, TreeRoot};
+use crate::txn::locks::LockTable;
+use crate::txn::registry::Registry;
+use crate::undo::Segment;
+use crate::work::Room;
+use crate::writeback::{self, PageWriter};
+use crate::{Error, Result};
+use gannet_base::sync::{Condvar, Mutex};
+use gannet_base::{Lsn, TxnId, clock};
+use gannet_io::{Class, Disk, File};
+use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// Requests in flight of each queue.
+const QUEUE_DEPTH: usize = 128;
+/// Queues for reads; sessions take turns.
+const READ_QUEUES: usize = 2;
+/// Memory for reading the log during restart, in bytes.
+const REDO_CACHE: u64 = 8 << 20;
+/// Size of the log's buffer, in bytes; less where the budget is small.
+const LOG_RING: u64 = 8 << 20;
+
+/// What the log says of transactions after a crash.
+#[derive(Debug, Default)]
+pub(super) struct Aftermath {
+    pub(super) end: Lsn,
+    pub(super) highest_txn: TxnId,
+    pub(super) losers: Vec<(TxnId, u64)>,
+}
+
+/// The parts of a database that are open before its trees are.
+pub(super) struct Opened {
+    pub(super) file: Arc<dyn File>,
+    pub(super) ring: Option<Arc<dyn File>>,
+    pub(super) meta: Meta,
+    pub(super) log: Log,
+    pub(super) recovery: Option<Recovery>,
+    pub(super) healed: u64,
+    pub(super) lock: FileLock,
+    pub(super) log_room: Room,
+}
+
+pub(super) fn log_options(engine: &Engine, meta: &Meta, open: &OpenOptions) -> LogOptions {
+    let mut options = LogOptions::new(meta.database_id);
+    options.segment_size = meta.segment_size;
+    // At least half a segment, which is the log's own lower limit.
+    let affordable = (engine.budget().limit() / 16).max(1).next_power_of_two() / 2;
+    options.ring_size = LOG_RING.min(affordable).max(meta.segment_size / 2);
+    options.mode = open.mode;
+    options
+}
+
+impl Database {
+    pub(crate) fn open(engine: &Engine, path: &Path, options: &OpenOptions) -> Result<Self> {
+        let start = clock::now();
+        let disk = engine.disk();
+        let folder = wal_folder(path);
+        let file = disk.open(path, &gannet_io::OpenOptions::read_write().mode(options.mode))?;
+        let (mut meta, lock) = lock_header(&**disk, &*file, path, &folder)?;
+        let created = CreateOptions { page_size: meta.page_size, segment_size: meta.segment_size };
+        created.check_memory(engine.budget().limit())?;
+        engine.pool(meta.page_size)?;
+        let log_options = log_options(engine, &meta, options);
+        let log_room = engine.make_room(log_options.memory())?;
+        // Footers, the last segment and the table of pages to redo take memory that frames do not need yet.
+        let _recovery_room = engine.make_room(engine.budget().limit() / 2)?;
+        // The last segment is read as a whole, and the footers of the others one at a time.
+        let _restart_room = engine.make_room(2 * meta.segment_size)?;
+        let present = Log::is_present(disk, &folder, &log_options, engine.budget())?;
+        if !meta.clean && !present {
+            return Err(Error::Damaged(format!(
+                "{path:?} was not closed, and its log in {folder:?} is gone: put the folder back, or restore a backup"
+            )));
+        }
+        let ring = Self::open_ring(&**disk, &*file, &folder, meta.page_size, options)?;
+        let mut healed = 0;
+        if let Some(ring) = &ring {
+            if !meta.clean {
+                healed = writeback::heal(&**ring, &*file, meta.page_size, meta.database_id)?.len() as u64;
+            }
+            writeback::reset(&**ring, meta.page_size)?;
+        }
+        let (recovery, log) = if present {
+            let (recovery, log) =
+                Log::recover(disk, &folder, &log_options, meta.redo_from, meta.incarnation, engine.budget())?;
+            (Some(recovery), Some(log))
+        } else {
+            (None, None)
+        };
+        let crashed = !meta.clean;
+        let newest = recovery.as_ref().map_or(0, |r| r.incarnation);
+        meta.incarnation = meta.incarnation.max(newest) + 1;
+        meta.clean = false;
+        let log = match log {
+            Some(log) => {
+                meta.write(&*file)?;
+                log.start_writing(meta.incarnation)?;
+                log
+            }
+            None => begin_log(engine, &folder, &log_options, &mut meta, &*file)?,
+        };
+        let opened = Opened { file, ring, meta, log, recovery, healed, lock, log_room };
+        let mut database = Self::assemble(engine, path, options, opened, false)?;
+        database.report.crashed = crashed;
+        database.report.duration = start.elapsed();
+        Ok(database)
+    }
+
+    /// The double-write ring, unless the device makes writes of a page whole by itself.
+    pub(super) fn open_ring(
+        disk: &dyn Disk,
+        data: &dyn File,
+        folder: &Path,
+        page_size: usize,
+        options: &OpenOptions,
+    ) -> Result<Option<Arc<dyn File>>> {
+        let path = folder.join("ring");
+        let exists = disk.exists(&path)?;
+        if data.atomic_write_max() >= page_size && !exists {
+            return Ok(None);
+        }
+        let mut open = gannet_io::OpenOptions::read_write().mode(options.mode);
+        open.create = true;
+        let ring = disk.open(&path, &open)?;
+        let wanted = writeback::ring_bytes(page_size);
+        if ring.len()? < wanted {
+            ring.allocate(0, wanted)?;
+            ring.sync(Class::Foreground)?;
+            disk.sync_dir(folder)?;
+        }
+        Ok(Some(ring))
+    }
+
+    pub(super) fn assemble(
+        engine: &Engine,
+        path: &Path,
+        options: &OpenOptions,
+        opened: Opened,
+        new: bool,
+    ) -> Result<Self> {
+        let Opened { file, ring, meta, log, recovery, healed, lock, log_room } = opened;
+        let disk = engine.disk();
+        let pool = engine.pool(meta.page_size)?;
+        let queues =
+            (0..READ_QUEUES).map(|_| disk.queue(QUEUE_DEPTH)).collect::<gannet_io::Result<Vec<_>>>()?;
+        let volume = pool.attach(Volume::new(Arc::clone(&file), meta.database_id, queues))?;
+        let guard = Detach { pool: &pool, volume: Some(&volume) };
+        let (table, aftermath) = match recovery {
+            Some(Recovery { redo, end, highest_txn, open_transactions, .. }) => {
+                (Some(redo), Aftermath { end, highest_txn, losers: open_transactions })
+            }
+            None => (None, Aftermath::default()),
+        };
+        let redo = Self::prepare_redo(&log, table, meta.redo_from, engine)?;
+        volume.set_redo(redo.clone().map(|redo| redo as _));
+        let capacity = file.len()? / meta.page_size as u64;
+        let groups = count_groups(&*file, &meta, redo.as_deref(), capacity)?;
+        let log_options = log_options(engine, &meta, options);
+        let wal_limit = options.wal_limit.max(4 * meta.segment_size);
+        let core = Arc::new(Core::new(
+            Arc::clone(&pool),
+            Arc::clone(&volume),
+            log.clone(),
+            Space::new(capacity, if new { 0 } else { groups }),
+            engine.budget().clone(),
+            &log_options,
+            wal_limit,
+        ));
+        let keeper = Arc::new(HeaderKeeper {
+            meta: Mutex::new(meta.clone()),
+            file: Arc::clone(&file),
+            log: log.clone(),
+            groups: core.space.group_count(),
+        });
+        let writer = PageWriter::new(
+            Arc::clone(&core),
+            ring,
+            disk.queue(QUEUE_DEPTH)?,
+            Arc::clone(&keeper) as _,
+            meta.redo_from,
+        )?;
+        writer.set_floor(redo.as_ref().map(|_| meta.redo_from));
+        volume.set_writer(Some(Arc::clone(&writer) as _));
+        if new {
+            create_trees(&core, &meta)?;
+            core.log.flush_to(core.log.end())?;
+            keeper.meta.lock().write(&*file)?;
+        }
+        if !new {
+            // The last group says where the used part of the file ends, behind which space is kept for rollbacks.
+            match core.space.learn(&core, groups - 1) {
+                Err(error @ (Error::Damaged(_) | Error::NeverWritten(_))) => {
+                    core.set_read_only(format!("a space map is damaged: {error}"));
+                }
+                other => other?,
+            }
+        }
+        let attachment = Attachment {
+            pool: Arc::clone(&pool),
+            volume: Arc::clone(&volume),
+            _lock: lock,
+            _log_room: log_room,
+        };
+        let shared = Self::share(engine, &core, &meta, &writer, aftermath.highest_txn, attachment)?;
+        let mut database = Database {
+            engine: engine.clone(),
+            path: path.to_owned(),
+            shared,
+            pool: Arc::clone(&pool),
+            volume: Arc::clone(&volume),
+            keeper,
+            threads: Vec::new(),
+            flusher: None,
+            options: options.clone(),
+            report: RestartReport { healed_pages: healed, ..RestartReport::default() },
+            next_session: AtomicU64::new(1),
+            started: false,
+            closed: false,
+        };
+        std::mem::forget(guard);
+        database.start(redo, &aftermath)?;
+        Ok(database)
+    }
+
+    fn prepare_redo(
+        log: &Log,
+        table: Option<RedoTable>,
+        redo_from: Lsn,
+        engine: &Engine,
+    ) -> Result<Option<Arc<ChainRedo>>> {
+        let Some(table) = table.filter(|table| !table.is_empty()) else { return Ok(None) };
+        let cache = REDO_CACHE.min(engine.budget().limit() / 16).max(256 << 10);
+        Ok(Some(Arc::new(ChainRedo::new(table, log.reader(cache)?, redo_from))))
+    }
+
+    fn share(
+        engine: &Engine,
+        core: &Arc<Core>,
+        meta: &Meta,
+        writer: &Arc<PageWriter>,
+        highest: TxnId,
+        attachment: Attachment,
+    ) -> Result<Arc<Shared>> {
+        let next_txn = TxnId((highest.0 + 1).max(meta.next_txn).max(1));
+        let registry = Registry::new(next_txn, core.log.end().0, engine.budget())?;
+        let waiting = Arc::clone(&registry);
+        core.poison.on_set(move || waiting.waits().close());
+        let undo_directory = TreeRoot::new(UNDO_DIRECTORY, meta.roots[2]);
+        let (next_stream, segments) = read_undo_directory(core, &undo_directory, next_txn)?;
+        Ok(Arc::new(Shared {
+            core: Arc::clone(core),
+            registry,
+            locks: LockTable::new(engine.budget(), engine.budget().limit() / 32),
+            catalog: Arc::new(TreeRoot::new(CATALOG, meta.roots[0])),
+            status: TreeRoot::new(STATUS, meta.roots[1]),
+            undo_directory,
+            streams: Mutex::new(Streams::new(next_stream, segments)),
+            writer: Arc::clone(writer),
+            trees: Mutex::new(BTreeMap::new()),
+            next_tree: Mutex::new(FIRST_USER_TREE),
+            stopping: Mutex::new(false),
+            background: Condvar::new(),
+            attachment,
+            sweeping: Mutex::new(()),
+        }))
+    }
+}
+
+/// Takes the lock and reads the header. It is looked at before anything is made: a foreign file stays without company.
+fn lock_header(disk: &dyn Disk, file: &dyn File, path: &Path, folder: &Path) -> Result<(Meta, FileLock)> {
+    let first = Meta::read(file);
+    // No header: perhaps not yet, if somebody is creating the database. That one has a lock then.
+    if first.is_err() && !disk.exists(folder)? {
+        return Err(first.expect_err("looked at above"));
+    }
+    disk.create_dir(folder)?;
+    let lock = match (take_lock(disk, path, folder), &first) {
+        (Ok(lock), _) => lock,
+        (Err(error @ Error::InUse(_)), _) | (Err(error), Ok(_)) => return Err(error),
+        (Err(_), Err(_)) => return Err(first.expect_err("looked at above")),
+    };
+    // Now nobody else changes it.
+    let meta = Meta::read(file).or(first)?;
+    Ok((meta, lock))
+}
+
+/// Takes the volume out of the pool when opening fails half-way.
+struct Detach<'a> {
+    pool: &'a Pool,
+    volume: Option<&'a Arc<Volume>>,
+}
+
+impl Drop for Detach<'_> {
+    fn drop(&mut self) {
+        if let Some(volume) = self.volume {
+            volume.set_writer(None);
+            volume.set_redo(None);
+            self.pool.detach(volume);
+        }
+    }
+}
+
+/// Begins a new log for a database that was closed and lost its log since. At each moment header and log suit each other:
+/// first the closed database learns of the life to come and where that begins, then the log begins, durably, and then
+/// the database is open.
+fn begin_log(
+    engine: &Engine,
+    folder: &Path,
+    options: &LogOptions,
+    meta: &mut Meta,
+    file: &dyn File,
+) -> Result<Log> {
+    meta.log_end = Lsn(meta.log_end.0.next_multiple_of(options.segment_size));
+    meta.redo_from = meta.log_end;
+    meta.clean = true;
+    meta.write(file)?;
+    let log = Log::create(engine.disk(), folder, options, meta.log_end, meta.incarnation, engine.budget())?;
+    log.append_note(b"begin")?;
+    log.flush_to(log.end())?;
+    meta.clean = false;
+    meta.write(file)?;
+    Ok(log)
+}
+
+/// Number of groups with a space map: those the header knows, and those that were added since.
+fn count_groups(file: &dyn File, meta: &Meta, redo: Option<&ChainRedo>, capacity: u64) -> Result<u64> {
+    let mut groups = meta.groups;
+    let mut page = gannet_io::AlignedBuffer::zeroed(meta.page_size);
+    loop {
+        let id = space::map_page(groups, meta.page_size);
+        if redo.is_some_and(|redo| redo.knows(id)) {
+            groups += 1;
+            continue;
+        }
+        if id.0 >= capacity {
+            return Ok(groups);
+        }
+        file.read_at(Class::Foreground, id.0 * meta.page_size as u64, &mut page)?;
+        // A damaged map is a map: taken for the end of the file, another would be written over what follows it.
+        if page::verify(&page, id, meta.database_id) == page::Verdict::NeverWritten {
+            return Ok(groups);
+        }
+        groups += 1;
+    }
+}
+
+/// The undo segments of earlier lives: all complete, since nobody writes to them any more.
+fn read_undo_directory(core: &Core, root: &TreeRoot, next_txn: TxnId) -> Result<(u32, VecDeque<Segment>)> {
+    let tree = BTree::new(core, root);
+    let mut segments = VecDeque::new();
+    let mut next_stream = 0;
+    let mut from = Vec::new();
+    while let Some((key, value)) = tree.first_from(&from)? {
+        let mut segment = Segment::decode(&key, &value)
+            .ok_or_else(|| Error::Damaged("an entry of the undo directory makes no sense".to_owned()))?;
+        if segment.highest_txn.is_none() {
+            segment.highest_txn = TxnId(next_txn.0 - 1);
+        }
+        next_stream = next_stream.max(segment.stream);
+        segments.push_back(segment);
+        from = key;
+        from.push(0);
+    }
+    Ok((next_stream, segments))
+}

@@ -1,0 +1,51 @@
+//! What each thread has read: for explaining where a statement's time went.
+
+use std::cell::Cell;
+
+/// Pages that a thread has asked the page frames for, since it began; see [`thread_reads`]. The difference of two looks is
+/// what happened in between.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadReads {
+    /// Pages found in memory. Inner nodes that are looked at without a latch count, as every page on the way down does;
+    /// what was read ahead does not count again when it is used for the first time.
+    pub hits: u64,
+    /// Pages this thread read from the device one by one, each of them waited for.
+    pub serial_reads: u64,
+    /// Pages this thread had read ahead, many at a time.
+    pub batched_reads: u64,
+}
+
+impl ThreadReads {
+    /// What came since `earlier`.
+    pub fn since(&self, earlier: ThreadReads) -> ThreadReads {
+        ThreadReads {
+            hits: self.hits - earlier.hits,
+            serial_reads: self.serial_reads - earlier.serial_reads,
+            batched_reads: self.batched_reads - earlier.batched_reads,
+        }
+    }
+}
+
+thread_local! {
+    static HITS: Cell<u64> = const { Cell::new(0) };
+    static SERIAL: Cell<u64> = const { Cell::new(0) };
+    static BATCHED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The calling thread's counters. They only grow.
+pub fn thread_reads() -> ThreadReads {
+    ThreadReads { hits: HITS.get(), serial_reads: SERIAL.get(), batched_reads: BATCHED.get() }
+}
+
+#[inline]
+pub(super) fn hit() {
+    HITS.set(HITS.get() + 1);
+}
+
+pub(super) fn serial() {
+    SERIAL.set(SERIAL.get() + 1);
+}
+
+pub(super) fn batched(pages: usize) {
+    BATCHED.set(BATCHED.get() + pages as u64);
+}

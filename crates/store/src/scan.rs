@@ -1,0 +1,421 @@
+//! Scans: a view of a range of keys, in order, both ways.
+//!
+//! A scan works on a private copy of one leaf, so it holds no latch between two calls and survives whatever happens to
+//! the tree: the next leaf is found by the key where the copy ends. What its view sees of an entry does not change
+//! while it looks at an older copy, with one exception: a rollback to a savepoint, which is noticed by its count and makes
+//! the scan look again.
+//!
+//! Reading ahead: from the second leaf on, the leaves to come are taken from their parents and fetched as deep batches
+//! of growing size, so a scan keeps the device busy however the leaves are scattered. A long scan moves to a ring of
+//! frames of its own and does not push out what others use.
+
+use crate::Result;
+use crate::node::NodeRef;
+use crate::pool::{Access, ScanRing};
+use crate::transaction::Tree;
+use crate::tree::{BTree, Target};
+use crate::txn::active::ActiveTxn;
+use crate::versions::{Contents, Seen};
+use crate::view::{View, fetch_owned, long_value};
+use gannet_base::PageId;
+use gannet_base::memory::{Charge, Purpose};
+use gannet_io::Class;
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// Leaves read before a scan uses frames of its own.
+const RING_AFTER: usize = 32;
+/// Leaves under way or waiting, at first and at most.
+const FIRST_WINDOW: usize = 8;
+const WIDEST_WINDOW: usize = 256;
+
+/// A range of keys.
+#[derive(Clone, Debug)]
+pub(crate) struct Bounds {
+    lower: Bound<Vec<u8>>,
+    upper: Bound<Vec<u8>>,
+}
+
+impl Bounds {
+    pub(crate) fn new(lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> Self {
+        Bounds { lower: lower.map(<[u8]>::to_vec), upper: upper.map(<[u8]>::to_vec) }
+    }
+
+    fn above_lower(&self, key: &[u8]) -> bool {
+        match &self.lower {
+            Bound::Included(lower) => key >= lower.as_slice(),
+            Bound::Excluded(lower) => key > lower.as_slice(),
+            Bound::Unbounded => true,
+        }
+    }
+
+    fn below_upper(&self, key: &[u8]) -> bool {
+        match &self.upper {
+            Bound::Included(upper) => key <= upper.as_slice(),
+            Bound::Excluded(upper) => key < upper.as_slice(),
+            Bound::Unbounded => true,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Direction {
+    Forward,
+    Backward,
+}
+
+/// Where a scan stands between two calls.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Position {
+    /// Nowhere yet: forwards begins at the first key, backwards at the last.
+    Fresh,
+    /// Before the first key of the range.
+    Start,
+    /// On this key, which was given last.
+    At(Vec<u8>),
+    /// Just before this key.
+    Before(Vec<u8>),
+    /// Behind the last key.
+    End,
+}
+
+/// The leaves a scan is about to need.
+#[derive(Debug, Default)]
+struct Ahead {
+    /// Known, not yet asked for.
+    known: VecDeque<PageId>,
+    /// Where the next parent begins; `None` before the first one.
+    next: Option<Vec<u8>>,
+    exhausted: bool,
+    /// Asked for and not yet reached.
+    outstanding: usize,
+    window: usize,
+}
+
+/// A view of a range of keys, in order, both ways; made by [`View::scan`]. It holds no latch between two steps, borrows
+/// nothing, and reads the leaves ahead of it as deep batches.
+///
+/// ```
+/// # use gannet_store::{CreateOptions, Engine, EngineOptions, OpenOptions, TransactionOptions};
+/// # use std::ops::Bound;
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let engine = Engine::new(&EngineOptions::default())?;
+/// # let path = folder.path().join("data.gnt");
+/// # let db = engine.create(&path, &CreateOptions::default(), &OpenOptions::default())?;
+/// let mut txn = db.begin(TransactionOptions::default());
+/// let tree = txn.create_tree("letters")?;
+/// for letter in [b"a", b"b", b"c", b"d"] {
+///     txn.put(&tree, letter, b"")?;
+/// }
+/// let mut scan = txn.view().scan(&tree, (Bound::Excluded(b"a"), Bound::Unbounded))?;
+/// assert_eq!(scan.next()?.map(|(key, _)| key.to_vec()), Some(b"b".to_vec()));
+/// // What the transaction does now, the scan does not show.
+/// txn.delete(&tree, b"c")?;
+/// assert_eq!(scan.next()?.map(|(key, _)| key.to_vec()), Some(b"c".to_vec()));
+/// scan.seek(b"c");
+/// assert_eq!(scan.previous()?.map(|(key, _)| key.to_vec()), Some(b"b".to_vec()));
+/// # drop(scan);
+/// # txn.rollback()?;
+/// # db.close()?;
+/// # Ok::<(), gannet_store::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Scan {
+    view: View,
+    tree: Tree,
+    bounds: Bounds,
+    position: Position,
+    /// Copy of a leaf; empty when none is loaded.
+    leaf: Vec<u8>,
+    /// Slot of `position` in the copy, while that is valid.
+    slot: usize,
+    /// How often the transaction had gone back to a savepoint when the leaf was copied.
+    reverts: u32,
+    direction: Direction,
+    leaves_read: usize,
+    looks_ahead: bool,
+    ahead: Ahead,
+    ring: ScanRing,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    _charge: Charge,
+}
+
+impl Scan {
+    pub(crate) fn new(view: View, tree: Tree, bounds: Bounds) -> Result<Self> {
+        let shared = view.shared();
+        shared.check_tree(view.reader(true), &tree.root)?;
+        let core = &shared.core;
+        let charge = core.budget.charge(Purpose::Work, core.page_size as u64)?;
+        let widest = WIDEST_WINDOW.min(core.pool.frame_count() / 16).max(2);
+        Ok(Scan {
+            tree,
+            bounds,
+            position: Position::Fresh,
+            leaf: Vec::new(),
+            slot: 0,
+            reverts: 0,
+            direction: Direction::Forward,
+            leaves_read: 0,
+            looks_ahead: true,
+            ahead: Ahead::default(),
+            ring: ScanRing::new(widest * 3 / 2),
+            key: Vec::new(),
+            value: Vec::new(),
+            _charge: charge,
+            view,
+        })
+    }
+
+    /// Turns reading ahead off or on; it is on at first. Off is right for who expects to stop soon.
+    pub fn look_ahead(&mut self, on: bool) {
+        self.looks_ahead = on;
+        self.ahead = Ahead::default();
+    }
+
+    /// From now on the scan goes on with everything that `own` has changed.
+    pub(crate) fn look_again(&mut self, own: Option<Arc<ActiveTxn>>) {
+        self.view.set_own(own);
+        self.leaf.clear();
+    }
+
+    /// Moves to the place just before `key`: [`Scan::next`] gives the first key at or above it, and
+    /// [`Scan::previous`] the last one below, within the range.
+    pub fn seek(&mut self, key: &[u8]) {
+        self.leaf.clear();
+        self.ahead = Ahead::default();
+        self.leaves_read = 0;
+        self.position = Position::Before(key.to_vec());
+    }
+
+    /// The next key and its value, or `None` behind the last one.
+    #[expect(clippy::should_implement_trait, reason = "the items borrow the scan, and steps can fail")]
+    pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        if self.position == Position::End {
+            return Ok(None);
+        }
+        if !self.turn(Direction::Forward)? {
+            return Ok(None);
+        }
+        loop {
+            let node = NodeRef::new(&self.leaf);
+            if self.slot < node.count() {
+                let slot = self.slot;
+                self.slot += 1;
+                self.key.clear();
+                node.copy_key(slot, &mut self.key);
+                if !self.bounds.below_upper(&self.key) {
+                    break;
+                }
+                if self.bounds.above_lower(&self.key) && self.take_value(slot)? {
+                    self.remember();
+                    return Ok(Some((&self.key, &self.value)));
+                }
+                continue;
+            }
+            let Some(upper) = node.upper_fence() else { break };
+            if !self.bounds.below_upper(upper) {
+                break;
+            }
+            let upper = upper.to_vec();
+            self.load(Target::Covers(&upper), &upper)?;
+            // Usually the leaf begins at `upper`; after a merge it begins before.
+            self.slot = NodeRef::new(&self.leaf).search(&upper).unwrap_or_else(|s| s);
+        }
+        self.position = Position::End;
+        Ok(None)
+    }
+
+    /// The key before and its value, or `None` before the first one. From a fresh scan: the last one.
+    pub fn previous(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        if self.position == Position::Start {
+            return Ok(None);
+        }
+        if !self.turn(Direction::Backward)? {
+            return Ok(None);
+        }
+        loop {
+            let node = NodeRef::new(&self.leaf);
+            if self.slot > 0 {
+                self.slot -= 1;
+                let slot = self.slot;
+                self.key.clear();
+                node.copy_key(slot, &mut self.key);
+                if !self.bounds.above_lower(&self.key) {
+                    break;
+                }
+                if self.bounds.below_upper(&self.key) && self.take_value(slot)? {
+                    self.remember();
+                    return Ok(Some((&self.key, &self.value)));
+                }
+                continue;
+            }
+            let lower = node.lower_fence();
+            if lower.is_empty() || !self.bounds.above_lower(lower) && self.bounds.lower != Bound::Unbounded {
+                break;
+            }
+            let lower = lower.to_vec();
+            self.load(Target::Before(&lower), &lower)?;
+            // Usually the leaf ends at `lower`; it may have grown beyond since.
+            let node = NodeRef::new(&self.leaf);
+            self.slot =
+                if node.covers(&lower) { node.search(&lower).unwrap_or_else(|s| s) } else { node.count() };
+        }
+        self.position = Position::Start;
+        self.leaf.clear();
+        Ok(None)
+    }
+
+    /// Stores the position as a key: what a step in the other direction, or a look again, starts from.
+    fn remember(&mut self) {
+        match &mut self.position {
+            Position::At(key) => {
+                key.clear();
+                key.extend_from_slice(&self.key);
+            }
+            other => *other = Position::At(self.key.clone()),
+        }
+    }
+
+    /// Makes sure that a leaf is loaded and that `slot` is right for a step in `direction`; false when the view sees
+    /// nothing of the tree.
+    fn turn(&mut self, direction: Direction) -> Result<bool> {
+        let reader = self.view.reader(true);
+        reader.check_running()?;
+        let stale = self.reverts != reader.reverts();
+        if !self.leaf.is_empty() && !stale && self.direction == direction {
+            return Ok(true);
+        }
+        if self.view.shared().check_tree(reader, &self.tree.root)? == Contents::Nothing {
+            return Ok(false);
+        }
+        if self.direction != direction {
+            self.ahead = Ahead::default();
+            self.leaves_read = 0;
+        }
+        self.direction = direction;
+        let position = self.position.clone();
+        match (direction, position) {
+            (Direction::Forward, Position::At(key)) => {
+                self.load(Target::Covers(&key), &key)?;
+                self.slot = NodeRef::new(&self.leaf).search(&key).map_or_else(|s| s, |s| s + 1);
+            }
+            (_, Position::Before(key)) => {
+                self.load(Target::Covers(&key), &key)?;
+                self.slot = NodeRef::new(&self.leaf).search(&key).unwrap_or_else(|s| s);
+            }
+            (Direction::Forward, _) => {
+                let start = match &self.bounds.lower {
+                    Bound::Included(key) | Bound::Excluded(key) => key.clone(),
+                    Bound::Unbounded => Vec::new(),
+                };
+                self.load(Target::Covers(&start), &start)?;
+                self.slot = NodeRef::new(&self.leaf).search(&start).unwrap_or_else(|s| s);
+            }
+            (Direction::Backward, Position::At(key)) => {
+                self.load(Target::Covers(&key), &key)?;
+                self.slot = NodeRef::new(&self.leaf).search(&key).unwrap_or_else(|s| s);
+            }
+            (Direction::Backward, _) => match self.bounds.upper.clone() {
+                Bound::Included(key) | Bound::Excluded(key) => {
+                    self.load(Target::Covers(&key), &key)?;
+                    self.slot = NodeRef::new(&self.leaf).search(&key).map_or_else(|s| s, |s| s + 1);
+                }
+                Bound::Unbounded => {
+                    self.load(Target::Last, &[])?;
+                    self.slot = NodeRef::new(&self.leaf).count();
+                }
+            },
+        }
+        Ok(true)
+    }
+
+    /// Copies a leaf; `near` is a key of the way to it.
+    fn load(&mut self, target: Target<'_>, near: &[u8]) -> Result<()> {
+        let shared = Arc::clone(self.view.shared());
+        let root = Arc::clone(&self.tree.root);
+        let btree = BTree::new(&shared.core, &root);
+        if self.leaves_read >= 1 && self.looks_ahead {
+            self.read_ahead(&btree, near)?;
+        }
+        self.leaves_read += 1;
+        let access = if self.leaves_read > RING_AFTER { Access::Ring(&self.ring) } else { Access::Normal };
+        self.reverts = self.view.reader(true).reverts();
+        let page = match target {
+            Target::Covers(key) => btree.leaf_shared(key, access)?,
+            _ => btree.leaf_at(target, access)?,
+        };
+        self.leaf.clear();
+        self.leaf.extend_from_slice(&page);
+        Ok(())
+    }
+
+    /// Keeps the window of leaves under way filled.
+    fn read_ahead(&mut self, btree: &BTree<'_>, near: &[u8]) -> Result<()> {
+        let ahead = &mut self.ahead;
+        if ahead.window == 0 {
+            ahead.window = FIRST_WINDOW;
+        }
+        ahead.outstanding = ahead.outstanding.saturating_sub(1);
+        let widest = WIDEST_WINDOW.min(btree.core.pool.frame_count() / 16).max(2);
+        if ahead.outstanding > ahead.window / 2 {
+            return Ok(());
+        }
+        let wanted = ahead.window - ahead.outstanding;
+        while ahead.known.len() < wanted && !ahead.exhausted {
+            let from = ahead.next.take().unwrap_or_else(|| near.to_vec());
+            let (leaves, next) = match self.direction {
+                Direction::Forward => btree.leaves_from(&from)?,
+                Direction::Backward => btree.leaves_before(&from)?,
+            };
+            ahead.known.extend(leaves);
+            let within = match (&next, self.direction) {
+                (Some(key), Direction::Forward) => self.bounds.below_upper(key),
+                (Some(key), Direction::Backward) => self.bounds.above_lower(key),
+                (None, _) => false,
+            };
+            ahead.exhausted = !within;
+            ahead.next = next;
+        }
+        let count = wanted.min(ahead.known.len());
+        if count == 0 {
+            return Ok(());
+        }
+        let pages: Vec<PageId> = ahead.known.drain(..count).collect();
+        ahead.outstanding += count;
+        ahead.window = (ahead.window * 2).min(widest);
+        let access = if self.leaves_read > RING_AFTER { Access::Ring(&self.ring) } else { Access::Normal };
+        btree.core.pool.prefetch(&btree.core.volume, &pages, Class::Prefetch, access);
+        Ok(())
+    }
+
+    /// Puts what the view sees of an entry into `value`; false when it sees nothing.
+    fn take_value(&mut self, slot: usize) -> Result<bool> {
+        let payload = NodeRef::new(&self.leaf).payload(slot);
+        self.value.clear();
+        if let [0, value @ ..] = payload {
+            // Settled and short: the common case, without a copy in between.
+            self.value.extend_from_slice(value);
+            return Ok(true);
+        }
+        let (shared, reader) = (self.view.shared(), self.view.reader(true));
+        let seen = shared.look(reader, payload)?;
+        reader.check_running()?;
+        match seen {
+            Seen::Absent => return Ok(false),
+            Seen::Value(Cow::Borrowed(value)) => self.value.extend_from_slice(value),
+            Seen::Value(Cow::Owned(value)) => self.value = value,
+            Seen::Long(reference) => match long_value(shared, reader, self.reverts, &reference)? {
+                Some(value) => self.value = value,
+                // Taken back meanwhile, by another thread: the row as it is now.
+                None => match fetch_owned(shared, reader, &self.tree.root, &self.key)? {
+                    Some(value) => self.value = value,
+                    None => return Ok(false),
+                },
+            },
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,335 @@
+//! Memory of running operations, the temporary files they spill to, and what they are told of their reads.
+
+use gannet_base::sim::Generator;
+use gannet_io::sim::{Chance, Faults, Settings, SimDisk};
+use gannet_io::{Disk, Mode};
+use gannet_store::{
+    CreateOptions, Engine, EngineOptions, Error, OpenOptions, TempFile, TransactionOptions, thread_reads,
+};
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+fn options(folder: &Path) -> EngineOptions {
+    EngineOptions { memory: 16 << 20, temp_folder: Some(folder.to_owned()) }
+}
+
+fn simulated(disk: &SimDisk) -> Engine {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    Engine::with_disk(disk, &options(Path::new("/spill/here"))).unwrap()
+}
+
+fn bytes(seed: u64, len: usize) -> Vec<u8> {
+    let mut random = Generator::new(seed);
+    (0..len).map(|_| random.next_u64() as u8).collect()
+}
+
+/// Writes `content` in pieces of all sizes.
+fn write(engine: &Engine, content: &[u8], seed: u64) -> TempFile {
+    let mut random = Generator::new(seed);
+    let mut writer = engine.temp_file().unwrap().writer().unwrap();
+    let mut rest = content;
+    while !rest.is_empty() {
+        let most = 1 << (1 + random.below(18));
+        let count = (1 + random.below(most) as usize).min(rest.len());
+        writer.write_all(&rest[..count]).unwrap();
+        rest = &rest[count..];
+        assert_eq!(writer.position(), (content.len() - rest.len()) as u64);
+    }
+    writer.finish().unwrap()
+}
+
+fn check(file: &TempFile, content: &[u8], from: usize, to: usize, random: &mut Generator) {
+    let mut reader = file.reader(from as u64, to as u64).unwrap();
+    let mut at = from;
+    while at < to {
+        let count = (1 + random.below(100_000) as usize).min(to - at);
+        let mut got = vec![0; count];
+        reader.read_exact(&mut got).unwrap();
+        assert!(got == content[at..at + count], "bytes {at} to {}", at + count);
+        at += count;
+        assert_eq!(reader.remaining(), (to - at) as u64);
+    }
+    assert!(matches!(reader.read_exact(&mut [0]), Err(Error::Invalid(_))));
+}
+
+fn round_trip(engine: &Engine) {
+    let content = bytes(7, 3_000_001);
+    let file = write(engine, &content, 1);
+    assert_eq!((file.len(), file.is_empty()), (content.len() as u64, false));
+    let mut random = Generator::new(3);
+    check(&file, &content, 0, content.len(), &mut random);
+    for _ in 0..20 {
+        let from = random.below(content.len() as u64) as usize;
+        let to = from + random.below((content.len() - from) as u64 + 1) as usize;
+        check(&file, &content, from, to, &mut random);
+    }
+    assert!(matches!(file.reader(5, file.len() + 1), Err(Error::Invalid(_))));
+    assert!(matches!(file.reader(5, 4), Err(Error::Invalid(_))));
+    assert!(file.reader(5, 5).unwrap().read_exact(&mut []).is_ok());
+}
+
+#[test]
+fn what_was_written_is_read_on_any_disk() {
+    round_trip(&simulated(&SimDisk::new(1)));
+    let folder = tempfile::tempdir().unwrap();
+    round_trip(&Engine::new(&options(folder.path())).unwrap());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_file_grows_while_it_is_read_by_several() {
+    let engine = simulated(&SimDisk::new(2));
+    let mut file = engine.temp_file().unwrap();
+    let mut runs: Vec<(u64, u64, Vec<u8>)> = Vec::new();
+    let mut readers = Vec::new();
+    for run in 0..8 {
+        let content = bytes(run, 10_000 + 40_000 * run as usize);
+        let mut writer = file.writer().unwrap();
+        let from = writer.position();
+        writer.write_all(&content).unwrap();
+        file = writer.finish().unwrap();
+        readers.push(file.reader(from, file.len()).unwrap());
+        runs.push((from, file.len(), content));
+    }
+    // A merge: a piece of each in turn.
+    let mut at = 0;
+    while readers.iter().any(|reader| reader.remaining() > 0) {
+        for (reader, (_, _, content)) in readers.iter_mut().zip(&runs).filter(|(r, _)| r.remaining() > 0) {
+            let mut piece = vec![0; 1000];
+            reader.read_exact(&mut piece).unwrap();
+            assert!(piece == content[at..at + 1000]);
+        }
+        at += 1000;
+    }
+    // The file lives as long as somebody reads it.
+    drop(file);
+    assert_eq!(engine.temp_stats().open_files, 1);
+    drop(readers);
+    let stats = engine.temp_stats();
+    assert_eq!((stats.files, stats.open_files), (1, 0));
+    assert!(stats.bytes_written >= 1_200_000 && stats.bytes_read >= stats.bytes_written);
+}
+
+#[test]
+fn blocks_are_large_and_ask_for_the_next_ones() {
+    let disk = SimDisk::new(3);
+    let engine = simulated(&disk);
+    let content = bytes(1, 2 << 20);
+    let before = disk.stats().snapshot();
+    let file = write(&engine, &content, 5);
+    let written = disk.stats().snapshot().since(&before);
+    let (requests, volume) = written.total(gannet_io::stats::Operation::Write);
+    assert!(volume == 2 << 20 && requests <= 17, "{requests} writes of {volume} bytes");
+    assert_eq!(written.total(gannet_io::stats::Operation::Sync).0, 0, "never made durable");
+    let mut reader = file.reader(0, file.len()).unwrap();
+    reader.read_exact(&mut [0; 10]).unwrap();
+    assert!(engine.temp_stats().bytes_read > 300_000, "further blocks are under way");
+}
+
+#[test]
+fn blocks_are_charged_and_make_do_with_little() {
+    let engine = simulated(&SimDisk::new(4));
+    let used = || engine.budget().used_for(gannet_base::memory::Purpose::Work);
+    let content = bytes(2, 1 << 20);
+    let mut writer = engine.temp_file().unwrap().writer().unwrap();
+    assert!(used() > 0);
+    writer.write_all(&content).unwrap();
+    let block = used() / 3;
+    // Nothing is left: one block has to do.
+    let hog = engine.work_memory(engine.budget().limit() - engine.budget().used()).unwrap();
+    assert!(engine.temp_file().unwrap().writer().is_err());
+    writer.write_all(&content).unwrap();
+    let file = writer.finish().unwrap();
+    drop(hog);
+    let hog = engine.work_memory(engine.budget().limit() - engine.budget().used() - block).unwrap();
+    check(&file, &[&content[..], &content[..]].concat(), 0, 2 << 20, &mut Generator::new(1));
+    drop((file, hog));
+    assert_eq!(used(), 0);
+}
+
+#[test]
+fn a_full_disk_is_said_and_the_file_goes() {
+    let disk = SimDisk::with_settings(5, Settings { capacity_bytes: Some(4 << 20), ..Settings::default() });
+    let engine = simulated(&disk);
+    let mut writer = engine.temp_file().unwrap().writer().unwrap();
+    let chunk = vec![1; 100_000];
+    let error = (0..100).find_map(|_| writer.write_all(&chunk).err()).unwrap();
+    let text = error.to_string();
+    assert!(matches!(error, Error::NoSpace(_)) && text.contains("gannet-temp-"), "{text}");
+    assert!(writer.position() > 3 << 20, "all of the disk is used");
+    assert!(matches!(writer.write_all(&chunk), Err(Error::NoSpace(_))));
+    assert!(matches!(writer.finish(), Err(Error::NoSpace(_))));
+    // The room is there again.
+    write(&engine, &bytes(1, 3 << 20), 1);
+}
+
+#[test]
+fn a_device_that_fails_is_reported_and_leaves_no_memory_behind() {
+    let disk = SimDisk::new(6);
+    let engine = simulated(&disk);
+    let file = write(&engine, &bytes(1, 1 << 20), 1);
+    disk.set_faults(Faults {
+        write_error: Chance::OneIn(3),
+        read_error: Chance::OneIn(3),
+        ..Faults::default()
+    });
+    let mut reader = file.reader(0, file.len()).unwrap();
+    assert!((0..16).any(|_| reader.read_exact(&mut [0; 65_536]).is_err()));
+    let mut writer = engine.temp_file().unwrap().writer().unwrap();
+    let failed = (0..100).any(|_| writer.write_all(&[0; 65_536]).is_err());
+    assert!(failed && writer.finish().is_err());
+    drop((reader, file));
+    assert_eq!(engine.budget().used(), 0);
+}
+
+fn left_over(folder: &Path, name: &str) -> PathBuf {
+    let path = folder.join(name);
+    std::fs::write(&path, b"left").unwrap();
+    path
+}
+
+#[test]
+fn left_overs_go_at_the_next_start_but_not_those_of_the_living() {
+    let folder = tempfile::tempdir().unwrap();
+    let living = Engine::new(&options(folder.path())).unwrap();
+    let file = write(&living, &bytes(1, 10_000), 1);
+    let dead = left_over(folder.path(), "gannet-temp-0123456789abcdef-3");
+    let lock = left_over(folder.path(), "gannet-temp-0123456789abcdef.lock");
+    let foreign = left_over(folder.path(), "gannet-temporary-notes");
+    let before = std::fs::read_dir(folder.path()).unwrap().count();
+    let second = Engine::new(&options(folder.path())).unwrap();
+    assert!(!dead.exists() && !lock.exists() && foreign.exists());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), before - 2);
+    check(&file, &bytes(1, 10_000), 0, 10_000, &mut Generator::new(1));
+    drop((living, second));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3, "the file keeps its engine's lock");
+    drop(file);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn left_overs_of_a_power_cut_go_too() {
+    let disk = SimDisk::new(8);
+    let engine = simulated(&disk);
+    let file = write(&engine, &bytes(1, 100_000), 1);
+    disk.sync_dir(Path::new("/spill/here")).unwrap();
+    disk.sync_dir(Path::new("/spill")).unwrap();
+    disk.sync_dir(Path::new("/")).unwrap();
+    let image = disk.crash_image(1);
+    let names = |disk: &SimDisk| disk.list(Path::new("/spill/here")).unwrap();
+    assert_eq!(names(&image).len(), 1);
+    let engine_after = simulated(&image);
+    assert!(names(&image).is_empty());
+    drop((file, engine, engine_after));
+}
+
+#[test]
+fn temporary_files_are_private_and_past_the_cache() {
+    use std::os::unix::fs::PermissionsExt;
+    // Beside the build, as the system's folder may be kept in memory.
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let engine = Engine::new(&options(folder.path())).unwrap();
+    let file = write(&engine, &bytes(1, 1 << 20), 1);
+    check(&file, &bytes(1, 1 << 20), 0, 1 << 20, &mut Generator::new(1));
+    let path = std::fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().path());
+    let path = path.into_iter().find(|p| p.extension().is_none()).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let opened = engine.disk().open(&path, &gannet_io::OpenOptions::read()).unwrap();
+    if opened.mode().effective == Mode::Direct {
+        assert_eq!(opened.cached_bytes().unwrap_or(0), 0);
+    }
+}
+
+#[test]
+fn work_memory_grows_and_shrinks_in_steps() {
+    let engine = simulated(&SimDisk::new(9));
+    let create = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
+    let db = engine.create(Path::new("w.gnt"), &create, &OpenOptions::default()).unwrap();
+    let pool = || engine.budget().used_for(gannet_base::memory::Purpose::Pool);
+    let frames = pool();
+    assert_eq!(engine.work_limit(), 4 << 20);
+    let mut memory = engine.work_memory(1 << 20).unwrap();
+    for step in 2..=8u64 {
+        memory.grow(1 << 20).unwrap();
+        assert_eq!(memory.bytes(), step << 20);
+    }
+    assert!(pool() < frames, "frames have made room");
+    let refused = memory.grow(1 << 30);
+    assert!(matches!(refused, Err(Error::Memory(_))) && memory.bytes() == 8 << 20, "{refused:?}");
+    let second = engine.work_memory(10).unwrap();
+    assert_eq!(engine.work_limit(), 2 << 20);
+    memory.shrink_to(9 << 20);
+    memory.shrink_to(1 << 20);
+    assert!(memory.bytes() == 1 << 20 && pool() > frames - (1 << 20));
+    let many: Vec<_> = (0..10).map(|_| engine.work_memory(1).unwrap()).collect();
+    assert_eq!(engine.work_limit(), 1 << 20);
+    drop((memory, second, many));
+    assert_eq!((pool(), engine.work_limit()), (frames, 4 << 20));
+    db.close().unwrap();
+}
+
+#[test]
+fn frames_come_back_even_if_somebody_else_takes_their_room_first() {
+    let engine = simulated(&SimDisk::new(10));
+    let create = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
+    let db = engine.create(Path::new("w.gnt"), &create, &OpenOptions::default()).unwrap();
+    let pool = || engine.budget().used_for(gannet_base::memory::Purpose::Pool);
+    let frames = pool();
+    let free = engine.budget().limit() - engine.budget().used();
+    let first = engine.work_memory(free + (2 << 20)).unwrap();
+    let other = engine.budget().charge(gannet_base::memory::Purpose::Sessions, 0).unwrap();
+    let mut other = other;
+    drop(first);
+    other.resize(free).unwrap();
+    let second = engine.work_memory(2 << 20).unwrap();
+    drop(second);
+    other.resize(0).unwrap();
+    drop(engine.work_memory(1).unwrap());
+    assert_eq!(pool(), frames);
+    db.close().unwrap();
+}
+
+#[test]
+fn a_thread_is_told_what_it_has_read() {
+    let disk = SimDisk::new(11);
+    let engine = simulated(&disk);
+    let create = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
+    let db = engine.create(Path::new("r.gnt"), &create, &OpenOptions::default()).unwrap();
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    let rows: Vec<_> = (0..20_000u32).map(|i| i.to_be_bytes()).collect();
+    txn.bulk_load(&tree, rows.iter().map(|key| (&key[..], &[1; 200][..]))).unwrap();
+    txn.commit().unwrap();
+    db.close().unwrap();
+    let db = simulated(&disk).open(Path::new("r.gnt"), &OpenOptions::default()).unwrap();
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.tree("t").unwrap().unwrap();
+    let view = txn.view();
+    let start = thread_reads();
+    view.get(&tree, &rows[5]).unwrap();
+    let first = thread_reads().since(start);
+    assert!((2..=4).contains(&first.serial_reads) && first.batched_reads == 0, "{first:?}");
+    let before = thread_reads();
+    view.get(&tree, &rows[5]).unwrap();
+    let again = thread_reads().since(before);
+    assert!(again.serial_reads == 0 && (2..=4).contains(&again.hits), "{again:?}");
+    // Look-ahead of an index join: the pages are asked for at once, and nobody waits for one alone.
+    let keys: Vec<_> = rows.iter().step_by(400).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    view.multi_get(&tree, &[&rows[0][..], &rows[19_999][..]]).unwrap();
+    let before = thread_reads();
+    view.prefetch(&tree, &keys).unwrap();
+    let asked = thread_reads().since(before);
+    assert!(asked.batched_reads >= 45 && asked.serial_reads <= 8, "{asked:?}");
+    for key in &keys {
+        assert!(view.get(&tree, key).unwrap().is_some());
+    }
+    assert_eq!(thread_reads().since(before).serial_reads, asked.serial_reads);
+    let mut scan = view.scan(&tree, (Bound::Unbounded, Bound::Unbounded)).unwrap();
+    while scan.next().unwrap().is_some() {}
+    let all = thread_reads().since(start);
+    assert!(all.batched_reads > 900 && all.serial_reads < 30, "{all:?}");
+    let elsewhere = gannet_base::thread::spawn("other", thread_reads).join().unwrap();
+    assert_eq!(elsewhere, Default::default());
+}

@@ -1,0 +1,500 @@
+//! Views, scans that borrow nothing, and writes to rows as they were seen.
+
+use gannet_base::thread;
+use gannet_io::Disk;
+use gannet_io::sim::SimDisk;
+use gannet_store::{
+    CreateOptions, Database, Engine, EngineOptions, Error, Isolation, LockMode, OpenOptions, Outcome, Result,
+    Scan, Transaction, TransactionOptions, Tree, View,
+};
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+const ALL: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
+const REPEATABLE: TransactionOptions = TransactionOptions {
+    isolation: Isolation::RepeatableRead,
+    durability: gannet_store::Durability::Sync,
+    lock_timeout: None,
+};
+
+fn create() -> Database {
+    let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
+    let engine =
+        Engine::with_disk(disk, &EngineOptions { memory: 8 << 20, ..EngineOptions::default() }).unwrap();
+    let create = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
+    engine.create(Path::new("v.gnt"), &create, &OpenOptions::default()).unwrap()
+}
+
+fn begin(db: &Database) -> Transaction {
+    db.begin(TransactionOptions::default())
+}
+
+/// A database with one tree and some committed rows.
+fn sample(rows: &[(&str, &str)]) -> (Database, Tree) {
+    let db = create();
+    let mut txn = begin(&db);
+    let tree = txn.create_tree("t").unwrap();
+    for (key, value) in rows {
+        txn.insert(&tree, key.as_bytes(), value.as_bytes()).unwrap();
+    }
+    txn.commit().unwrap();
+    (db, tree)
+}
+
+/// Commits one change.
+fn elsewhere(db: &Database, change: impl FnOnce(&mut Transaction)) {
+    let mut txn = begin(db);
+    change(&mut txn);
+    txn.commit().unwrap();
+}
+
+fn text(value: Option<Vec<u8>>) -> Option<String> {
+    value.map(|v| String::from_utf8(v).unwrap())
+}
+
+fn get(view: &View, tree: &Tree, key: &str) -> Option<String> {
+    text(view.get(tree, key.as_bytes()).unwrap())
+}
+
+fn step(row: Result<Option<(&[u8], &[u8])>>) -> Option<(String, String)> {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    row.unwrap().map(|(key, value)| (text(key), text(value)))
+}
+
+fn forward(scan: &mut Scan) -> Vec<(String, String)> {
+    std::iter::from_fn(|| step(scan.next())).collect()
+}
+
+fn backward(scan: &mut Scan) -> Vec<(String, String)> {
+    std::iter::from_fn(|| step(scan.previous())).collect()
+}
+
+fn rows(view: &View, tree: &Tree) -> Vec<(String, String)> {
+    forward(&mut view.scan(tree, ALL).unwrap())
+}
+
+fn pairs(rows: &[(&str, &str)]) -> Vec<(String, String)> {
+    rows.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()
+}
+
+#[test]
+fn a_view_shows_what_its_transaction_did_before_it_and_nothing_later() {
+    let (db, tree) = sample(&[("a", "1"), ("b", "1"), ("c", "1")]);
+    let mut txn = begin(&db);
+    let first = txn.view();
+    assert!(txn.update(&tree, b"a", b"2").unwrap());
+    txn.insert(&tree, b"d", b"2").unwrap();
+    assert!(txn.delete(&tree, b"b").unwrap());
+    let second = txn.view();
+    // Several changes of one row, a lock among them, a row that comes again, and one that comes and goes.
+    assert!(txn.lock(&tree, b"a", LockMode::Exclusive).unwrap());
+    assert!(txn.update(&tree, b"a", b"3").unwrap());
+    assert!(txn.update(&tree, b"a", b"4").unwrap());
+    txn.insert(&tree, b"b", b"3").unwrap();
+    txn.insert(&tree, b"e", b"3").unwrap();
+    assert!(txn.delete(&tree, b"e").unwrap());
+    assert!(txn.delete(&tree, b"d").unwrap());
+    let third = txn.view();
+
+    assert_eq!(rows(&first, &tree), pairs(&[("a", "1"), ("b", "1"), ("c", "1")]));
+    assert_eq!(rows(&second, &tree), pairs(&[("a", "2"), ("c", "1"), ("d", "2")]));
+    assert_eq!(rows(&third, &tree), pairs(&[("a", "4"), ("b", "3"), ("c", "1")]));
+    assert_eq!((get(&second, &tree, "a"), get(&second, &tree, "b")), (Some("2".into()), None));
+    assert_eq!(
+        second.multi_get(&tree, &["a", "x", "d"]).unwrap(),
+        [Some(b"2".into()), None, Some(b"2".into())]
+    );
+    assert_eq!(third.with_value(&tree, b"a", |v| v.len()).unwrap(), Some(1));
+    // The transaction itself sees everything, as ever.
+    assert_eq!(text(txn.get(&tree, b"a").unwrap()), Some("4".into()));
+    second.clone().prefetch(&tree, &["a", "b", "zzz"]).unwrap();
+}
+
+#[test]
+fn a_lock_hides_nothing_and_changes_nothing() {
+    let (db, tree) = sample(&[("a", "1")]);
+    let mut txn = begin(&db);
+    let view = txn.view();
+    assert!(txn.lock(&tree, b"a", LockMode::Exclusive).unwrap());
+    assert_eq!(get(&view, &tree, "a"), Some("1".into()));
+    // A statement locks a row and then changes it: that is one change.
+    assert_eq!(txn.update_seen(&view, &tree, b"a", b"1", b"2").unwrap(), Outcome::Done);
+    assert!(txn.lock(&tree, b"a", LockMode::Exclusive).unwrap());
+    assert_eq!(txn.update_seen(&view, &tree, b"a", b"2", b"3").unwrap(), Outcome::Repeated);
+    assert_eq!(get(&txn.view(), &tree, "a"), Some("2".into()));
+}
+
+#[test]
+fn long_values_have_versions_like_others() {
+    let (db, tree) = sample(&[]);
+    let long = |fill: u8| vec![fill; 50_000];
+    elsewhere(&db, |txn| txn.insert(&tree, b"k", &long(1)).unwrap());
+    let mut txn = begin(&db);
+    let before = txn.view();
+    assert_eq!(txn.update_seen(&before, &tree, b"k", &long(1), &long(2)).unwrap(), Outcome::Done);
+    let after = txn.view();
+    assert_eq!(txn.update_seen(&after, &tree, b"k", &long(2), b"short").unwrap(), Outcome::Done);
+    assert_eq!(before.get(&tree, b"k").unwrap(), Some(long(1)));
+    assert_eq!(after.get(&tree, b"k").unwrap(), Some(long(2)));
+    assert_eq!(after.with_value(&tree, b"k", |v| v[0]).unwrap(), Some(2));
+    let mut scan = after.scan(&tree, ALL).unwrap();
+    assert_eq!(scan.next().unwrap().map(|(_, v)| v.to_vec()), Some(long(2)));
+    drop(txn);
+    // Compared byte by byte, whether or not the lengths agree.
+    let mut txn = begin(&db);
+    let view = txn.view();
+    elsewhere(&db, |other| assert!(other.update(&tree, b"k", &long(3)).unwrap()));
+    let outcome = txn.update_seen(&view, &tree, b"k", &long(1), b"x").unwrap();
+    assert_eq!(outcome, Outcome::Changed(long(3)));
+    let outcome = txn.lock_seen(&view, &tree, b"k", b"short", LockMode::Share, true).unwrap();
+    assert_eq!(outcome, Outcome::Changed(long(3)));
+    assert_eq!(txn.delete_seen(&view, &tree, b"k", &long(3)).unwrap(), Outcome::Done);
+    txn.commit().unwrap();
+    let findings = db.check().unwrap().findings;
+    assert!(findings.is_empty(), "{findings:?}");
+}
+
+#[test]
+fn what_somebody_changed_since_is_looked_at_again() {
+    let (db, tree) = sample(&[("a", "1"), ("b", "1"), ("c", "1")]);
+    let mut txn = begin(&db);
+    let view = txn.view();
+    elsewhere(&db, |other| {
+        assert!(other.update(&tree, b"a", b"2").unwrap());
+        assert!(other.delete(&tree, b"b").unwrap());
+    });
+    let outcome = txn.update_seen(&view, &tree, b"a", b"1", b"x").unwrap();
+    assert_eq!(outcome, Outcome::Changed(b"2".to_vec()));
+    assert_eq!(txn.lock_seen(&view, &tree, b"a", b"1", LockMode::KeyShare, true).unwrap(), outcome);
+    // With the value as it is now it goes through.
+    assert_eq!(txn.update_seen(&view, &tree, b"a", b"2", b"x").unwrap(), Outcome::Done);
+    assert_eq!(txn.delete_seen(&view, &tree, b"b", b"1").unwrap(), Outcome::Gone);
+    assert_eq!(txn.lock_seen(&view, &tree, b"b", b"1", LockMode::Share, true).unwrap(), Outcome::Gone);
+    assert_eq!(txn.update_seen(&view, &tree, b"nothing", b"1", b"x").unwrap(), Outcome::Gone);
+    // Changed and changed back is the same row.
+    elsewhere(&db, |other| assert!(other.update(&tree, b"c", b"2").unwrap()));
+    elsewhere(&db, |other| assert!(other.update(&tree, b"c", b"1").unwrap()));
+    assert_eq!(txn.delete_seen(&view, &tree, b"c", b"1").unwrap(), Outcome::Done);
+    txn.commit().unwrap();
+    assert_eq!(rows(&begin(&db).view(), &tree), pairs(&[("a", "x")]));
+}
+
+#[test]
+fn a_change_waits_for_others_and_then_looks_again() {
+    let (db, tree) = sample(&[("a", "1"), ("b", "1")]);
+    let db = Arc::new(db);
+    let mut first = begin(&db);
+    assert!(first.update(&tree, b"a", b"2").unwrap());
+    assert!(first.update(&tree, b"b", b"2").unwrap());
+    let waiting = {
+        let (db, tree) = (Arc::clone(&db), tree.clone());
+        thread::spawn("second", move || {
+            let mut second = begin(&db);
+            let view = second.view();
+            let outcome = second.update_seen(&view, &tree, b"a", b"1", b"3").unwrap();
+            second.rollback().unwrap();
+            outcome
+        })
+    };
+    while first.id().is_some() && db.stats().active_transactions < 2 {
+        thread::yield_now();
+    }
+    let mut third = begin(&db);
+    let view = third.view();
+    let refused = third.lock_seen(&view, &tree, b"b", b"1", LockMode::Exclusive, false);
+    assert!(matches!(refused, Err(Error::Locked(_))), "{refused:?}");
+    let refused = third.lock_seen(&view, &tree, b"b", b"1", LockMode::Share, false);
+    assert!(matches!(refused, Err(Error::Locked(_))), "{refused:?}");
+    // The key alone is not in danger.
+    assert_eq!(third.lock_seen(&view, &tree, b"b", b"1", LockMode::KeyShare, false).unwrap(), Outcome::Done);
+    first.commit().unwrap();
+    assert_eq!(waiting.join().unwrap(), Outcome::Changed(b"2".to_vec()));
+}
+
+#[test]
+fn under_repeatable_read_a_change_since_the_snapshot_is_a_conflict() {
+    let (db, tree) = sample(&[("a", "1"), ("b", "1"), ("c", "1")]);
+    let mut txn = db.begin(REPEATABLE);
+    let view = txn.view();
+    elsewhere(&db, |other| {
+        assert!(other.update(&tree, b"a", b"2").unwrap());
+        assert!(other.delete(&tree, b"b").unwrap());
+    });
+    // The snapshot is the transaction's, whenever the view is taken; the latest view is not bound by it.
+    assert_eq!(get(&txn.view(), &tree, "a"), Some("1".into()));
+    let latest = txn.latest_view();
+    assert_eq!((get(&latest, &tree, "a"), get(&latest, &tree, "b")), (Some("2".into()), None));
+    for view in [&view, &latest] {
+        let refused = txn.update_seen(view, &tree, b"a", b"1", b"x");
+        assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
+        let refused = txn.delete_seen(view, &tree, b"b", b"1");
+        assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
+        let refused = txn.lock_seen(view, &tree, b"a", b"1", LockMode::Share, true);
+        assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
+    }
+    assert_eq!(txn.lock_seen(&view, &tree, b"a", b"1", LockMode::KeyShare, true).unwrap(), Outcome::Done);
+    assert_eq!(txn.update_seen(&view, &tree, b"c", b"1", b"3").unwrap(), Outcome::Done);
+    assert_eq!(txn.update_seen(&view, &tree, b"c", b"3", b"4").unwrap(), Outcome::Repeated);
+    let view = txn.view();
+    assert_eq!(txn.update_seen(&view, &tree, b"c", b"3", b"4").unwrap(), Outcome::Done);
+}
+
+#[test]
+fn a_statement_changes_a_row_once() {
+    let (db, tree) = sample(&[("a", "1"), ("b", "1")]);
+    let mut txn = begin(&db);
+    let view = txn.view();
+    assert_eq!(txn.update_seen(&view, &tree, b"a", b"1", b"2").unwrap(), Outcome::Done);
+    assert_eq!(txn.update_seen(&view, &tree, b"a", b"1", b"3").unwrap(), Outcome::Repeated);
+    assert_eq!(txn.delete_seen(&view, &tree, b"a", b"2").unwrap(), Outcome::Repeated);
+    assert_eq!(txn.lock_seen(&view, &tree, b"a", b"1", LockMode::Share, true).unwrap(), Outcome::Repeated);
+    assert_eq!(txn.delete_seen(&view, &tree, b"b", b"1").unwrap(), Outcome::Done);
+    assert_eq!(txn.delete_seen(&view, &tree, b"b", b"1").unwrap(), Outcome::Repeated);
+    // The next statement may.
+    let view = txn.view();
+    assert_eq!(txn.update_seen(&view, &tree, b"a", b"2", b"3").unwrap(), Outcome::Done);
+    assert_eq!(txn.delete_seen(&view, &tree, b"b", b"1").unwrap(), Outcome::Gone);
+    // A view is good for its own transaction only.
+    let refused = begin(&db).update_seen(&view, &tree, b"a", b"3", b"4");
+    assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
+}
+
+#[test]
+fn views_outlast_a_rollback_to_a_savepoint() {
+    let (db, tree) = sample(&[("a", "1"), ("b", "1")]);
+    let long = vec![7; 30_000];
+    let mut txn = begin(&db);
+    assert!(txn.update(&tree, b"a", b"2").unwrap());
+    let kept = txn.view();
+    let savepoint = txn.savepoint();
+    assert!(txn.update(&tree, b"a", b"3").unwrap());
+    txn.insert(&tree, b"c", &long).unwrap();
+    let lost = txn.view();
+    let mut scan = lost.scan(&tree, ALL).unwrap();
+    assert_eq!(step(scan.next()), Some(("a".into(), "3".into())));
+    txn.rollback_to(savepoint).unwrap();
+    // The scan's copy of the leaf still holds what was taken back, a long value among it.
+    assert_eq!(forward(&mut scan), pairs(&[("b", "1")]));
+    assert_eq!(rows(&lost, &tree), pairs(&[("a", "2"), ("b", "1")]));
+    // Numbers are not given again: new changes are not taken for those that went.
+    assert!(txn.update(&tree, b"a", b"4").unwrap());
+    txn.insert(&tree, b"c", b"4").unwrap();
+    txn.insert(&tree, b"d", b"4").unwrap();
+    assert_eq!(rows(&lost, &tree), pairs(&[("a", "2"), ("b", "1")]));
+    assert_eq!(rows(&kept, &tree), pairs(&[("a", "2"), ("b", "1")]));
+    assert_eq!(txn.update_seen(&lost, &tree, b"a", b"4", b"5").unwrap(), Outcome::Repeated);
+    assert_eq!(rows(&txn.view(), &tree), pairs(&[("a", "4"), ("b", "1"), ("c", "4"), ("d", "4")]));
+}
+
+#[test]
+fn a_savepoint_is_good_until_one_before_it_is_gone_back_to() {
+    let (db, tree) = sample(&[]);
+    let mut txn = begin(&db);
+    let mut savepoints = Vec::new();
+    for i in 0..6u8 {
+        savepoints.push(txn.savepoint());
+        txn.insert(&tree, &[i], b"").unwrap();
+    }
+    txn.rollback_to(savepoints[4]).unwrap();
+    txn.rollback_to(savepoints[4]).unwrap();
+    assert!(txn.rollback_to(savepoints[5]).is_err());
+    let later = txn.savepoint();
+    txn.insert(&tree, b"later", b"").unwrap();
+    txn.rollback_to(later).unwrap();
+    txn.rollback_to(savepoints[1]).unwrap();
+    assert_eq!(rows(&txn.view(), &tree).len(), 1);
+    for gone in [savepoints[2], savepoints[4], later] {
+        assert!(txn.rollback_to(gone).is_err());
+    }
+    let last = txn.savepoint();
+    txn.rollback_to(last).unwrap();
+    txn.rollback_to(savepoints[0]).unwrap();
+    assert!(txn.rollback_to(last).is_err() && txn.rollback_to(savepoints[1]).is_err());
+    assert!(rows(&txn.view(), &tree).is_empty());
+}
+
+#[test]
+fn a_view_ends_with_a_transaction_that_has_written() {
+    let (db, tree) = sample(&[("a", "1")]);
+    for commit in [true, false] {
+        let mut txn = begin(&db);
+        let before = txn.view();
+        assert!(txn.update(&tree, b"a", b"2").unwrap());
+        let view = txn.view();
+        let mut scan = view.scan(&tree, ALL).unwrap();
+        if commit { txn.commit() } else { txn.rollback() }.unwrap();
+        let refused = view.get(&tree, b"a");
+        assert!(matches!(&refused, Err(Error::Invalid(text)) if text.contains("ended")), "{refused:?}");
+        assert!(scan.next().is_err() && view.scan(&tree, ALL).is_err() && view.tree("t").is_err());
+        assert!(view.multi_get(&tree, &[b"a"]).is_err() && view.prefetch(&tree, &[b"a"]).is_err());
+        // One that shows nothing of the transaction goes on.
+        assert_eq!(get(&before, &tree, "a"), Some(if commit { "1" } else { "2" }.into()));
+    }
+}
+
+/// Enough rows for many leaves.
+fn many(db: &Database, tree: &Tree, count: u32) {
+    elsewhere(db, |txn| {
+        for i in 0..count {
+            txn.put(tree, format!("{i:06}").as_bytes(), &[b'v'; 60]).unwrap();
+        }
+    });
+}
+
+#[test]
+fn scans_go_both_ways_while_others_change_everything() {
+    let (db, tree) = sample(&[]);
+    many(&db, &tree, 3000);
+    let mut txn = begin(&db);
+    let view = txn.view();
+    let expected = rows(&view, &tree);
+    assert_eq!(expected.len(), 3000);
+    let mut up = view.scan(&tree, ALL).unwrap();
+    let mut down = view.scan(&tree, ALL).unwrap();
+    down.look_ahead(false);
+    let (mut upwards, mut downwards) = (Vec::new(), Vec::new());
+    for round in 0..30u32 {
+        upwards.extend((0..100).map_while(|_| step(up.next())));
+        downwards.extend((0..100).map_while(|_| step(down.previous())));
+        elsewhere(&db, |other| {
+            for i in (0..3000).skip(round as usize).step_by(31) {
+                let key = format!("{i:06}");
+                match i % 3 {
+                    0 => drop(other.delete(&tree, key.as_bytes()).unwrap()),
+                    1 => other.put(&tree, key.as_bytes(), &[b'w'; 200]).unwrap(),
+                    _ => other.put(&tree, format!("{key}x").as_bytes(), &[b'n'; 300]).unwrap(),
+                }
+            }
+        });
+    }
+    assert_eq!((step(up.next()), step(down.previous())), (None, None));
+    assert_eq!(upwards, expected);
+    downwards.reverse();
+    assert_eq!(downwards, expected);
+    // Turning round, and seeking.
+    assert_eq!(step(up.previous()).as_ref(), expected.last());
+    up.seek(b"001500");
+    assert_eq!(step(up.next()).as_ref(), Some(&expected[1500]));
+    assert_eq!(step(up.previous()).as_ref(), Some(&expected[1499]));
+    let within = (Bound::Excluded(&b"000010"[..]), Bound::Included(&b"000020"[..]));
+    assert_eq!(forward(&mut view.scan(&tree, within).unwrap()), expected[11..=20]);
+    let mut expected_down = expected[11..=20].to_vec();
+    expected_down.reverse();
+    assert_eq!(backward(&mut view.scan(&tree, within).unwrap()), expected_down);
+}
+
+#[test]
+fn a_scan_does_not_meet_what_its_own_transaction_puts_in_its_way() {
+    let (db, tree) = sample(&[]);
+    many(&db, &tree, 2000);
+    let mut txn = begin(&db);
+    // Before the first write, and after it.
+    for round in 0..2 {
+        let view = txn.view();
+        let expected = rows(&view, &tree);
+        assert_eq!(expected.len(), 2000 * (1 + round));
+        let mut scan = view.scan(&tree, ALL).unwrap();
+        let mut found = Vec::new();
+        while let Some((key, value)) = step(scan.next()) {
+            // Ahead of it, behind it, and the row itself.
+            txn.put(&tree, format!("{key}+{round}").as_bytes(), &[b'n'; 70]).unwrap();
+            let outcome = txn.update_seen(&view, &tree, key.as_bytes(), value.as_bytes(), &[b'u'; 90]);
+            assert_eq!(outcome.unwrap(), Outcome::Done);
+            found.push((key, value));
+        }
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn a_view_can_be_read_by_other_threads_while_its_transaction_writes() {
+    let (db, tree) = sample(&[]);
+    many(&db, &tree, 1000);
+    let mut txn = begin(&db);
+    assert!(txn.delete(&tree, b"000500").unwrap());
+    let view = txn.view();
+    let expected = rows(&view, &tree);
+    let readers: Vec<_> = (0..2)
+        .map(|_| {
+            let (view, tree, expected) = (view.clone(), tree.clone(), expected.clone());
+            thread::spawn("reader", move || {
+                for _ in 0..10 {
+                    assert_eq!(rows(&view, &tree), expected);
+                    assert_eq!(view.get(&tree, b"000500").unwrap(), None);
+                }
+            })
+        })
+        .collect();
+    for i in 0..1000 {
+        txn.put(&tree, format!("{i:06}").as_bytes(), &[b'x'; 100]).unwrap();
+        txn.put(&tree, format!("{i:06}+").as_bytes(), &[b'y'; 100]).unwrap();
+    }
+    readers.into_iter().for_each(|reader| reader.join().unwrap());
+}
+
+#[test]
+fn a_view_keeps_what_it_shows() {
+    let (db, tree) = sample(&[("a", "1"), ("b", "1")]);
+    let view = begin(&db).view();
+    let horizon = db.stats().horizon;
+    elsewhere(&db, |txn| {
+        assert!(txn.delete(&tree, b"a").unwrap());
+        assert!(txn.update(&tree, b"b", b"2").unwrap());
+    });
+    elsewhere(&db, |txn| assert!(txn.drop_tree("t").unwrap()));
+    db.sweep().unwrap();
+    assert_eq!(db.stats().horizon, horizon);
+    assert_eq!(rows(&view, &tree), pairs(&[("a", "1"), ("b", "1")]));
+    assert!(view.tree("t").unwrap().is_some() && begin(&db).view().tree("t").unwrap().is_none());
+    drop(view);
+    assert!(db.stats().horizon > horizon);
+}
+
+#[test]
+fn trees_of_the_own_transaction_are_seen_from_their_creation_on() {
+    let (db, old) = sample(&[("a", "1")]);
+    let mut txn = begin(&db);
+    let before = txn.view();
+    let new = txn.create_tree("new").unwrap();
+    let created = txn.view();
+    assert!(before.tree("new").unwrap().is_none() && created.tree("new").unwrap().is_some());
+    let entries: Vec<(Vec<u8>, Vec<u8>)> =
+        (0..500u32).map(|i| (i.to_be_bytes().to_vec(), vec![1; 50])).collect();
+    txn.bulk_load(&new, entries.iter().map(|(k, v)| (&k[..], &v[..]))).unwrap();
+    let loaded = txn.view();
+    // The rows of a bulk load carry no number of their own.
+    for view in [&before, &created] {
+        assert_eq!(view.get(&new, &7u32.to_be_bytes()).unwrap(), None);
+        assert!(view.scan(&new, ALL).unwrap().next().unwrap().is_none());
+        assert_eq!(view.multi_get(&new, &[7u32.to_be_bytes()]).unwrap(), [None]);
+    }
+    let mut scan = loaded.scan(&new, ALL).unwrap();
+    assert!(txn.drop_tree("new").unwrap() && txn.drop_tree("t").unwrap());
+    assert_eq!(std::iter::from_fn(|| scan.next().unwrap().map(|_| ())).count(), 500);
+    assert_eq!(get(&loaded, &old, "a"), Some("1".into()));
+    let refused = txn.view().get(&old, b"a");
+    assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
+    // Somebody who has got hold of the tree's handle does not see the rows either.
+    let foreign = begin(&db).view();
+    txn.rollback().unwrap();
+    assert!(foreign.get(&new, &7u32.to_be_bytes()).is_err());
+    assert_eq!(rows(&foreign, &old), pairs(&[("a", "1")]));
+}
+
+#[test]
+fn a_tree_taken_back_to_a_savepoint_is_gone_for_views() {
+    let (db, _) = sample(&[]);
+    let mut txn = begin(&db);
+    let savepoint = txn.savepoint();
+    let tree = txn.create_tree("new").unwrap();
+    txn.put(&tree, b"a", b"1").unwrap();
+    let view = txn.view();
+    let mut scan = view.scan(&tree, ALL).unwrap();
+    assert!(scan.next().unwrap().is_some());
+    txn.rollback_to(savepoint).unwrap();
+    for refused in [scan.next().map(drop), view.get(&tree, b"a").map(drop)] {
+        assert!(matches!(&refused, Err(Error::Invalid(text)) if text.contains("rolled back")), "{refused:?}");
+    }
+    assert!(view.tree("new").unwrap().is_none());
+}
