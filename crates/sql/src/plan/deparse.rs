@@ -265,7 +265,9 @@ impl Names<'_> {
         self.write(argument, out);
         out.push_str(" = ANY (");
         match element.array() {
-            Some(ty) => self.literal(&Value::Array(Arc::new(Array { element, values, lower: 1 })), Some(ty), out),
+            Some(ty) => {
+                self.literal(&Value::Array(Arc::new(Array { element, values, lower: 1 })), Some(ty), out)
+            }
             None => {
                 for (position, value) in values.iter().enumerate() {
                     if position > 0 {

@@ -9,8 +9,6 @@
 //!
 //! `explain` writes a plan down for people.
 
-pub mod explain;
-
 use crate::Result;
 use crate::bind::Bound;
 use crate::catalog::{Catalog, Oid, Table};
