@@ -9,6 +9,7 @@
 //! | `connection` | one connection: start-up, authentication, the loop of messages |
 //! | `client` | results on their way to the client |
 //! | `message` | the protocol's messages, both ways |
+//! | [`settings`] | what was asked for, by whom, and what is in effect |
 //! | `scram`, `tls` | passwords, encryption |
 //! | `stream`, `watch` | bytes of a connection; clients that went away |
 
@@ -17,6 +18,7 @@ mod connection;
 mod message;
 mod scram;
 mod server;
+pub mod settings;
 mod stream;
 mod tls;
 mod watch;

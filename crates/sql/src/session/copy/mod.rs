@@ -328,6 +328,7 @@ type Batch = Result<Vec<Vec<Value>>>;
 
 /// Where the rows of a COPY FROM come from, within its INSERT.
 static SOURCE: TableFunction = TableFunction {
+    oid: 0,
     name: "copy source",
     arguments: &[],
     optional: 0,
