@@ -17,6 +17,7 @@
 pub mod bind;
 pub mod catalog;
 pub mod codec;
+pub mod ddl;
 mod error;
 pub mod exec;
 pub mod functions;

@@ -18,11 +18,17 @@ const OTHER_MIN: u64 = 6 << 20;
 /// Smallest budget an engine works with, in bytes.
 pub(crate) const MIN_MEMORY: u64 = 8 << 20;
 
+/// Pages of the smallest pool that a database works with.
+const LEAST_PAGES: u64 = 128;
+/// What a restart takes beside pages and log, in bytes.
+const RESTART_MIN: u64 = 2 << 20;
+
 /// How an engine is set up.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
     /// The one memory number, in bytes: page frames, log buffers, I/O buffers, transactions and running operations of
-    /// all databases together. Default 256 MiB, at least 8 MiB.
+    /// all databases together. Default 256 MiB, at least what [`CreateOptions::least_memory`] says of each database: with
+    /// the default sizes 25 MiB, never less than 8 MiB.
     pub memory: u64,
     /// Where temporary files go: what sorts and hash tables have no memory for. Default: the system's folder for such
     /// files, which on many machines is kept in memory and then is a bad place for this.
@@ -42,6 +48,33 @@ pub struct CreateOptions {
     pub page_size: usize,
     /// Bytes of a log segment: a power of two, at least 64 pages. Default 16 MiB.
     pub segment_size: u64,
+}
+
+impl CreateOptions {
+    /// The smallest memory budget, in bytes, that such a database works with: to open it after a crash, a log segment has to
+    /// be read as a whole. Less is refused when it is created or opened.
+    pub fn least_memory(&self) -> u64 {
+        // Beside pages for a start: working memory, or what restart needs. The pages to be redone are listed in up to 3/8
+        // of a segment's size, that is 1/10 of the log that such a small pool lets grow.
+        let pages = LEAST_PAGES * self.page_size as u64;
+        let restart = RESTART_MIN + self.segment_size + self.segment_size * 3 / 8;
+        MIN_MEMORY.max(pages + OTHER_MIN.max(restart))
+    }
+
+    /// Refuses a budget that is too small.
+    pub(crate) fn check_memory(&self, limit: u64) -> Result<()> {
+        let least = self.least_memory();
+        if limit >= least {
+            return Ok(());
+        }
+        Err(Error::Invalid(format!(
+            "a memory budget of {} is too small for a database with pages of {} and log segments of {}: give at least {}",
+            format_size(limit),
+            format_size(self.page_size as u64),
+            format_size(self.segment_size),
+            format_size(least)
+        )))
+    }
 }
 
 impl Default for CreateOptions {
@@ -169,10 +202,7 @@ impl Engine {
     /// The page frames of a page size. The first pool gets all memory meant for pages; one for another page size is
     /// made with half of what the others have.
     pub(crate) fn pool(&self, page_size: usize) -> Result<Arc<Pool>> {
-        if !PAGE_SIZES.contains(&page_size) {
-            let message = format!("a page size of {page_size} is not possible: choose one of {PAGE_SIZES:?}");
-            return Err(Error::Invalid(message));
-        }
+        check_page_size(page_size)?;
         let mut pools = self.lender.pools.lock();
         if let Some(pool) = pools.iter().find(|pool| pool.page_size() == page_size) {
             return Ok(Arc::clone(pool));
@@ -203,6 +233,14 @@ impl Engine {
     fn page_memory(&self, pools: &[Arc<Pool>]) -> u64 {
         pools.iter().map(|pool| pool.charged_bytes()).sum()
     }
+}
+
+pub(crate) fn check_page_size(page_size: usize) -> Result<()> {
+    if PAGE_SIZES.contains(&page_size) {
+        return Ok(());
+    }
+    let message = format!("a page size of {page_size} is not possible: choose one of {PAGE_SIZES:?}");
+    Err(Error::Invalid(message))
 }
 
 #[cfg(test)]

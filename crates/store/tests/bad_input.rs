@@ -349,3 +349,48 @@ fn who_opens_a_database_that_is_being_created_is_told_so() {
     }
     assert_eq!(refused, 4000);
 }
+
+#[test]
+fn the_smallest_budget_is_said_and_is_enough() {
+    assert_eq!(CreateOptions::default().least_memory(), 25 << 20);
+    for (page_size, segment_size) in [(4096, 1 << 18), (8192, 4 << 20), (32768, 2 << 20)] {
+        let create = CreateOptions { page_size, segment_size };
+        let least = create.least_memory();
+        let disk = SimDisk::new(1);
+        let with = |memory: u64| {
+            let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+            Engine::with_disk(disk, &EngineOptions { memory, ..EngineOptions::default() })
+        };
+        let small = with(least - 1).and_then(|engine| engine.create(Path::new(FILE), &create, &options()));
+        let text = small.unwrap_err().to_string();
+        assert!(text.contains("too small") && text.contains("at least"), "{text}");
+        assert!(disk.files().is_empty());
+        let options = OpenOptions { wal_limit: 4 * segment_size, ..OpenOptions::default() };
+        let db = with(least).unwrap().create(Path::new(FILE), &create, &options).unwrap();
+        let mut txn = db.begin(TransactionOptions::default());
+        let tree = txn.create_tree("t").unwrap();
+        txn.commit().unwrap();
+        for i in 0u64.. {
+            if db.stats().end_lsn.0 > 2 * segment_size + segment_size / 2 {
+                break;
+            }
+            let mut txn = db.begin(TransactionOptions::default());
+            for j in 0..200 {
+                let key = (i * 200 + j).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
+                txn.put(&tree, &key, &[1; 100]).unwrap();
+            }
+            txn.commit().unwrap();
+        }
+        let image = disk.crash_image(1);
+        drop(db);
+        let disk: Arc<dyn Disk> = Arc::new(image);
+        let engine = |memory| {
+            Engine::with_disk(Arc::clone(&disk), &EngineOptions { memory, ..EngineOptions::default() })
+        };
+        let refused = engine(least - 1).and_then(|engine| engine.open(Path::new(FILE), &options));
+        assert!(refused.unwrap_err().to_string().contains("too small"));
+        let db = engine(least).unwrap().open(Path::new(FILE), &options).unwrap();
+        assert!(db.restart_report().crashed && read_all(&db).unwrap().len() > 1000);
+        db.close().unwrap();
+    }
+}

@@ -7,11 +7,12 @@
 
 use super::bridge::{SHALLOW, bridge};
 use super::tokens::{Lexeme, at_end, near, tokenize};
-use super::utility::{self, Utility};
+use super::utility;
 use super::{Kind, MAX_STATEMENT, Parsed};
 use crate::{Error, Result, SqlState};
 use sqlparser::ast;
 use sqlparser::dialect::PostgreSqlDialect;
+use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
@@ -87,18 +88,27 @@ pub(super) fn parse_one(source: Source<'_>) -> Result<Parsed> {
     Ok(Parsed { kind, text: source.text().to_owned(), position })
 }
 
-/// Parses one query or DML statement, for EXPLAIN, COPY and PREPARE.
+/// Parses one query or DML statement, for EXPLAIN, COPY and PREPARE. What else may stand there in PostgreSQL comes out as a utility
+/// statement; none that holds a statement in turn, so there is no recursion.
 pub(super) fn parse_inner(source: Source<'_>) -> Result<Parsed> {
-    if source.lexemes.is_empty() {
-        return Err(source.unexpected(0));
-    }
-    let parsed = parse_one(source)?;
-    match &parsed.kind {
-        Kind::Utility(utility) if matches!(**utility, Utility::Explain { .. } | Utility::Prepare { .. }) => {
-            Err(source.unexpected(0))
-        }
-        _ => Ok(parsed),
-    }
+    let allowed = source.lexemes.first().is_some_and(|first| {
+        first.token == Token::LParen
+            || matches!(
+                first.keyword(),
+                Keyword::SELECT
+                    | Keyword::VALUES
+                    | Keyword::WITH
+                    | Keyword::TABLE
+                    | Keyword::INSERT
+                    | Keyword::UPDATE
+                    | Keyword::DELETE
+                    | Keyword::MERGE
+                    | Keyword::CREATE
+                    | Keyword::EXECUTE
+                    | Keyword::DECLARE
+            )
+    });
+    if allowed { parse_one(source) } else { Err(source.unexpected(0)) }
 }
 
 /// Parses an expression that is all of a text.

@@ -295,6 +295,8 @@ pub struct Sequence {
     /// Whether the column it belongs to is an identity column.
     #[serde(default)]
     pub identity: bool,
+    /// The role that owns it.
+    pub owner: Oid,
     /// The counter that keeps its position. A restart gives it a new one, so that a rollback brings the old one back.
     pub counter: Oid,
     /// Where the counter begins, and whether that value counts as given already.

@@ -260,7 +260,7 @@ impl Numbers {
     }
 
     /// Stores where sequences stand exactly, so that an orderly end leaves no gaps. For who closes the database.
-    pub fn settle(&self) -> Result<()> {
+    pub fn close(&self) -> Result<()> {
         let states: Vec<_> =
             self.sequences.lock().iter().map(|(oid, state)| (*oid, Arc::clone(state))).collect();
         let mut entries = Vec::new();

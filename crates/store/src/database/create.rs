@@ -3,7 +3,7 @@
 use super::open::{Opened, log_options};
 use super::{Database, FileLock, LOCK, take_lock, wal_folder};
 use crate::core::Core;
-use crate::engine::{CreateOptions, Engine, OpenOptions};
+use crate::engine::{CreateOptions, Engine, OpenOptions, check_page_size};
 use crate::log::Log;
 use crate::meta::Meta;
 use crate::mtr::Mtr;
@@ -29,7 +29,7 @@ impl Database {
         open: &OpenOptions,
     ) -> Result<Self> {
         let page_size = create.page_size;
-        engine.pool(page_size)?;
+        check_page_size(page_size)?;
         if !create.segment_size.is_power_of_two() || create.segment_size < 64 * page_size as u64 {
             return Err(Error::Invalid(format!(
                 "a log segment is a power of two of at least 64 pages ({} bytes), not {}",
@@ -44,6 +44,8 @@ impl Database {
                 create.segment_size
             )));
         }
+        create.check_memory(engine.budget().limit())?;
+        engine.pool(page_size)?;
         let disk = engine.disk();
         if disk.exists(path)? {
             return Err(Error::Invalid(format!("{path:?} exists already")));

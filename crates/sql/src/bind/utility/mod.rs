@@ -4,6 +4,7 @@
 mod copy;
 mod reader;
 mod role;
+mod sequence;
 
 use super::parse::{Source, parse_inner, with_parser};
 use super::{Parsed, bind_type};
@@ -12,6 +13,7 @@ use crate::{Error, Result};
 pub use copy::{Copy, CopyOption, CopyRelation, CopyTarget, CopyValue};
 use reader::Reader;
 pub use role::RoleOptions;
+pub use sequence::{AlterSequence, SequenceOptions};
 use sqlparser::ast;
 use sqlparser::keywords::Keyword as K;
 use sqlparser::tokenizer::Token;
@@ -112,6 +114,24 @@ pub enum Utility {
         names: Vec<String>,
         /// IF EXISTS
         if_exists: bool,
+    },
+    /// CREATE SEQUENCE
+    CreateSequence {
+        /// The name.
+        name: CopyRelation,
+        /// IF NOT EXISTS
+        if_not_exists: bool,
+        /// How it counts.
+        options: Box<SequenceOptions>,
+    },
+    /// ALTER SEQUENCE
+    AlterSequence {
+        /// The name.
+        name: CopyRelation,
+        /// IF EXISTS
+        if_exists: bool,
+        /// What is changed.
+        action: AlterSequence,
     },
     /// Valid SQL that is not implemented, by name: an error when it is run.
     Unsupported(String),
@@ -267,6 +287,12 @@ pub(super) fn parse(source: Source<'_>) -> Result<Option<Utility>> {
         }
         K::CREATE | K::ALTER | K::DROP if matches!(reader.keyword(1), K::ROLE | K::USER | K::GROUP) => {
             role::parse(&mut reader)?
+        }
+        K::CREATE | K::ALTER
+            if reader.is_word(1, "sequence")
+                || matches!(reader.keyword(1), K::TEMP | K::TEMPORARY) && reader.is_word(2, "sequence") =>
+        {
+            sequence::parse(&mut reader)?
         }
         first => match other(&reader, first) {
             Some(name) => return Ok(Some(Utility::Unsupported(name))),
@@ -539,11 +565,6 @@ fn explain(reader: &mut Reader<'_>) -> Result<Utility> {
         options.verbose = reader.accept(K::VERBOSE);
     }
     let statement = parse_inner(reader.rest())?;
-    if let super::Kind::Utility(utility) = &statement.kind
-        && !matches!(**utility, Utility::Execute { .. } | Utility::Unsupported(_))
-    {
-        return Err(reader.unexpected());
-    }
     Ok(Utility::Explain { options, statement: Box::new(statement) })
 }
 

@@ -112,6 +112,18 @@ impl<'t> Reader<'t> {
         Ok(CopyRelation { schema: parts.pop(), name, position })
     }
 
+    /// A relation and a column of it: `t.a`, `s.t.a`; `None` for a name without dots.
+    pub(super) fn relation_column(&mut self) -> Result<Option<(CopyRelation, String)>> {
+        let position = self.position();
+        let mut parts = vec![self.name()?];
+        while self.accept_token(&Token::Period) {
+            parts.push(self.name()?);
+        }
+        let column = parts.pop().expect("one was pushed");
+        let Some(name) = parts.pop() else { return Ok(None) };
+        Ok(Some((CopyRelation { schema: parts.pop(), name, position }, column)))
+    }
+
     /// `(a, b)`, or nothing.
     pub(super) fn optional_names(&mut self) -> Result<Vec<String>> {
         let mut names = Vec::new();

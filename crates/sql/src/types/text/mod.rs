@@ -44,7 +44,7 @@ pub struct TextStyle {
 }
 
 /// Order of the parts of an ambiguous date.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DateOrder {
     /// Month, day, year.
     Mdy,

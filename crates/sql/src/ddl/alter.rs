@@ -1,0 +1,617 @@
+//! ALTER TABLE, ALTER INDEX. Each operation of a statement sees what the one before left behind.
+
+use super::column::{self, ColumnSpec, column_exists, no_column};
+use super::constraint::{self, Spec};
+use super::{
+    DdlContext, build, drop, names, no_relation, not_a, sequence, storage_parameters, text, validate,
+};
+use crate::bind::{self, identifier};
+use crate::catalog::{Column, Layout, Oid, Relation, Sequence, Table, TableKey};
+use crate::types::text::TextStyle;
+use crate::types::{Value, cast};
+use crate::{Error, Result, SqlState};
+use sqlparser::ast::{self, AlterColumnOperation, AlterTableOperation};
+use std::ops::Bound;
+use std::sync::Arc;
+
+pub(super) fn table(context: &mut DdlContext<'_>, statement: &ast::AlterTable) -> Result<&'static str> {
+    const DONE: &str = "ALTER TABLE";
+    let ast::AlterTable {
+        name,
+        if_exists,
+        only: _,
+        operations,
+        location,
+        on_cluster,
+        table_type,
+        end_token: _,
+    } = statement;
+    if location.is_some() || on_cluster.is_some() || table_type.is_some() {
+        return Err(Error::unsupported("ALTER TABLE with LOCATION, ON CLUSTER or another kind of table"));
+    }
+    if let [AlterTableOperation::RenameTable { table_name }] = operations.as_slice() {
+        rename_relation(context, name, *if_exists, table_name)?;
+        return Ok(DONE);
+    }
+    let Some(mut table) = context.claim_named_table(name, *if_exists)? else { return Ok(DONE) };
+    for operation in operations {
+        table = apply(context, &table, operation)?;
+    }
+    Ok(DONE)
+}
+
+fn apply(
+    context: &mut DdlContext<'_>,
+    table: &Arc<Table>,
+    operation: &AlterTableOperation,
+) -> Result<Arc<Table>> {
+    match operation {
+        AlterTableOperation::AddConstraint { constraint, not_valid } => {
+            if *not_valid {
+                return Err(Error::unsupported("NOT VALID"));
+            }
+            constraint::add_to_existing(context, table, &Spec::of_table(constraint)?)
+        }
+        AlterTableOperation::AddColumn { column_keyword: _, if_not_exists, column_def, column_position } => {
+            if column_position.is_some() {
+                return Err(Error::unsupported("ADD COLUMN with FIRST or AFTER"));
+            }
+            add_column(context, table, column_def, *if_not_exists)
+        }
+        AlterTableOperation::DropColumn { has_column_keyword: _, column_names, if_exists, drop_behavior } => {
+            let mut table = Arc::clone(table);
+            for name in column_names {
+                let cascade = is_cascade(drop_behavior.as_ref());
+                table = drop_column(context, &table, &identifier(name)?, *if_exists, cascade)?;
+            }
+            Ok(table)
+        }
+        AlterTableOperation::DropConstraint { if_exists, name, drop_behavior } => {
+            let cascade = is_cascade(drop_behavior.as_ref());
+            drop_constraint(context, table, &identifier(name)?, *if_exists, cascade)
+        }
+        AlterTableOperation::RenameColumn { old_column_name, new_column_name } => {
+            rename_column(context, table, &identifier(old_column_name)?, &identifier(new_column_name)?)
+        }
+        AlterTableOperation::RenameConstraint { old_name, new_name } => {
+            rename_constraint(context, table, &identifier(old_name)?, &identifier(new_name)?)
+        }
+        AlterTableOperation::AlterColumn { column_name, op } => {
+            alter_column(context, table, &identifier(column_name)?, op)
+        }
+        AlterTableOperation::OwnerTo { new_owner } => change_owner(context, table, new_owner),
+        AlterTableOperation::SetOptionsParens { options } => {
+            storage_parameters(context, options)?;
+            Ok(Arc::clone(table))
+        }
+        AlterTableOperation::ValidateConstraint { name } => {
+            let name = identifier(name)?;
+            // All of them are.
+            if names::has_constraint(table, &name) {
+                Ok(Arc::clone(table))
+            } else {
+                Err(no_constraint(&name, table))
+            }
+        }
+        AlterTableOperation::RenameTable { .. } => {
+            Err(Error::new(SqlState::SYNTAX_ERROR, "RENAME TO stands alone in ALTER TABLE"))
+        }
+        other => refuse(other),
+    }
+}
+
+/// What is not implemented, or other systems have.
+fn refuse(operation: &AlterTableOperation) -> Result<Arc<Table>> {
+    let what = match operation {
+        AlterTableOperation::EnableRowLevelSecurity
+        | AlterTableOperation::DisableRowLevelSecurity
+        | AlterTableOperation::ForceRowLevelSecurity
+        | AlterTableOperation::NoForceRowLevelSecurity => "ROW LEVEL SECURITY",
+        AlterTableOperation::EnableRule { .. }
+        | AlterTableOperation::DisableRule { .. }
+        | AlterTableOperation::EnableAlwaysRule { .. }
+        | AlterTableOperation::EnableReplicaRule { .. } => "ALTER TABLE with a rule",
+        AlterTableOperation::EnableTrigger { .. }
+        | AlterTableOperation::DisableTrigger { .. }
+        | AlterTableOperation::EnableAlwaysTrigger { .. }
+        | AlterTableOperation::EnableReplicaTrigger { .. } => "ALTER TABLE with a trigger",
+        AlterTableOperation::ReplicaIdentity { .. } => "REPLICA IDENTITY",
+        AlterTableOperation::AttachPartition { .. }
+        | AlterTableOperation::DetachPartition { .. }
+        | AlterTableOperation::FreezePartition { .. }
+        | AlterTableOperation::UnfreezePartition { .. }
+        | AlterTableOperation::RenamePartitions { .. }
+        | AlterTableOperation::AddPartitions { .. }
+        | AlterTableOperation::DropPartitions { .. } => "ALTER TABLE with a partition",
+        AlterTableOperation::SetLogged | AlterTableOperation::SetUnlogged => "SET LOGGED or UNLOGGED",
+        other => return Err(Error::unsupported(format!("ALTER TABLE ... {other}"))),
+    };
+    Err(Error::unsupported(what))
+}
+
+fn is_cascade(behavior: Option<&ast::DropBehavior>) -> bool {
+    matches!(behavior, Some(ast::DropBehavior::Cascade))
+}
+
+fn no_constraint(name: &str, table: &Table) -> Error {
+    Error::new(
+        SqlState::UNDEFINED_OBJECT,
+        format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name),
+    )
+}
+
+fn position(table: &Table, column: &str) -> Result<usize> {
+    table.find_column(column).ok_or_else(|| no_column(column, &table.name))
+}
+
+/// The layout of rows that have all columns the table has now.
+fn push_layout(table: &mut Table) {
+    let mut numbers: Vec<_> = table.columns.iter().map(|column| column.number).collect();
+    numbers.sort_unstable();
+    table.layouts.push(Layout(numbers));
+}
+
+fn has_rows(context: &DdlContext<'_>, table: &Table) -> Result<bool> {
+    let tree = context.tree(&table.storage)?;
+    let mut scan = context.latest_view().scan(&tree, (Bound::Unbounded, Bound::Unbounded))?;
+    scan.look_ahead(false);
+    Ok(scan.next()?.is_some())
+}
+
+// ---- columns --------------------------------------------------------------------------------------------------------
+
+fn add_column(
+    context: &mut DdlContext<'_>,
+    old: &Arc<Table>,
+    definition: &ast::ColumnDef,
+    if_not_exists: bool,
+) -> Result<Arc<Table>> {
+    let spec = ColumnSpec::new(definition, &old.name)?;
+    column::check_name(&spec.name)?;
+    if old.find_column(&spec.name).is_some() {
+        let error = column_exists(&spec.name, &old.name);
+        if if_not_exists {
+            context.notice("NOTICE", SqlState::DUPLICATE_COLUMN, format!("{error}, skipping"));
+            return Ok(Arc::clone(old));
+        }
+        return Err(error);
+    }
+    if old.columns.len() >= column::MOST_COLUMNS || usize::from(old.next_column) >= usize::from(u16::MAX) {
+        return Err(column::too_many());
+    }
+    let number = old.next_column;
+    let mut new = spec.finish(context, (old.oid, &old.name), old.owner, number)?;
+    // It may have made a sequence, and the table's entry may be another one since.
+    let mut table = Table::clone(old);
+    table.next_column += 1;
+    let primary = spec.constraints.iter().any(|spec| matches!(spec, Spec::Key { primary: true, .. }));
+    let not_null = new.not_null || primary;
+    let default = new.default.as_deref().map(|default| context.bind_default(&new, default)).transpose()?;
+    let mut table = match default {
+        Some(default) if column::is_volatile(&default) => {
+            let mut value = context.prepare(default, new.ty)?;
+            table.columns.push(new);
+            table.layouts.clear();
+            push_layout(&mut table);
+            let everything: Vec<usize> = (0..old.columns.len()).collect();
+            let ddl = &*context;
+            build::rewrite(ddl, old, table, &everything, |row| {
+                row.push(value.value(ddl)?);
+                Ok(())
+            })?
+        }
+        default => {
+            let value = match default {
+                Some(default) => context.prepare(default, new.ty)?.value(context)?,
+                None => Value::Null,
+            };
+            if value.is_null() {
+                if not_null && has_rows(context, old)? {
+                    return Err(build::contains_null(old, &new.name));
+                }
+            } else {
+                let mut missing = String::new();
+                crate::types::text::write(&value, new.ty, &TextStyle::default(), &mut missing);
+                new.missing = Some(missing);
+            }
+            table.columns.push(new);
+            push_layout(&mut table);
+            table
+        }
+    };
+    table.revision = old.revision;
+    let mut table = context.put_table(table)?;
+    for constraint in &spec.constraints {
+        table = constraint::add_to_existing(context, &table, constraint)?;
+    }
+    Ok(table)
+}
+
+fn drop_column(
+    context: &mut DdlContext<'_>,
+    table: &Arc<Table>,
+    name: &str,
+    if_exists: bool,
+    cascade: bool,
+) -> Result<Arc<Table>> {
+    let Some(position) = table.find_column(name) else {
+        let error = no_column(name, &table.name);
+        if if_exists {
+            context.notice("NOTICE", SqlState::SUCCESSFUL_COMPLETION, format!("{error}, skipping"));
+            return Ok(Arc::clone(table));
+        }
+        return Err(error);
+    };
+    let number = table.columns[position].number;
+    drop::remove_column_sequences(context, table, number, cascade)?;
+    let mut table = Arc::clone(table);
+    // Constraints and indexes with the column go, and what leans on them with CASCADE.
+    loop {
+        let index = table.indexes.iter().find(|index| index.columns.iter().any(|c| c.column == number));
+        let Some(index) = index.cloned() else { break };
+        let what = format!("column {name} of table {}", table.name);
+        table = if index.primary {
+            drop_primary(context, &table, &what, cascade)?
+        } else {
+            drop::remove_index(context, &table, index.oid, &what, cascade)?
+        };
+    }
+    while let Some(key) = table.foreign_keys.iter().find(|key| key.columns.contains(&number)) {
+        drop::drop_foreign_key(context, table.oid, key.oid)?;
+        table = context.claim_known_table(table.oid)?;
+    }
+    let mut new = Table::clone(&table);
+    let mut checks = Vec::new();
+    for check in new.checks.drain(..) {
+        if !text::columns_mentioned(&table, &check.expression)?.contains(&number) {
+            checks.push(check);
+        }
+    }
+    new.checks = checks;
+    new.columns.remove(position);
+    new.layouts.clear();
+    push_layout(&mut new);
+    let keep: Vec<usize> = (0..table.columns.len()).filter(|&other| other != position).collect();
+    let new = build::rewrite(context, &table, new, &keep, |_| Ok(()))?;
+    context.put_table(new)
+}
+
+fn alter_column(
+    context: &mut DdlContext<'_>,
+    old: &Arc<Table>,
+    name: &str,
+    operation: &AlterColumnOperation,
+) -> Result<Arc<Table>> {
+    let position = position(old, name)?;
+    let mut table = Table::clone(old);
+    let column = &mut table.columns[position];
+    let identity = || {
+        let owned = sequence::owned(context, old.oid, Some(old.columns[position].number));
+        owned.iter().any(|sequence| sequence.identity)
+    };
+    let is_identity = || {
+        Error::new(
+            SqlState::SYNTAX_ERROR,
+            format!("column \"{name}\" of relation \"{}\" is an identity column", old.name),
+        )
+    };
+    match operation {
+        AlterColumnOperation::SetNotNull => {
+            if !column.not_null {
+                validate::not_null(context, old, &old.columns[position])?;
+                column.not_null = true;
+            }
+        }
+        AlterColumnOperation::DropNotNull => {
+            if matches!(&old.key, TableKey::Columns(numbers) if numbers.contains(&column.number)) {
+                let message = format!("column \"{name}\" is in a primary key");
+                return Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, message));
+            }
+            if identity() {
+                return Err(is_identity());
+            }
+            column.not_null = false;
+        }
+        AlterColumnOperation::SetDefault { value } => {
+            if identity() {
+                return Err(is_identity());
+            }
+            let text = value.to_string();
+            context.bind_default(column, &text)?;
+            column.default = Some(text);
+        }
+        AlterColumnOperation::DropDefault => {
+            if identity() {
+                return Err(is_identity());
+            }
+            column.default = None;
+        }
+        AlterColumnOperation::SetDataType { data_type, using, had_set: _ } => {
+            if using.is_some() {
+                return Err(Error::unsupported("ALTER COLUMN TYPE with USING"));
+            }
+            return change_type(context, old, position, data_type);
+        }
+        AlterColumnOperation::AddGenerated { .. } => {
+            return Err(Error::unsupported("ALTER COLUMN ADD GENERATED"));
+        }
+    }
+    context.put_table(table)
+}
+
+fn change_type(
+    context: &mut DdlContext<'_>,
+    old: &Arc<Table>,
+    position: usize,
+    data_type: &ast::DataType,
+) -> Result<Arc<Table>> {
+    let (ty, modifier) = bind::bind_type(data_type)?;
+    let Column { name, ty: from, modifier: old_modifier, number, .. } = old.columns[position].clone();
+    if (ty, modifier) == (from, old_modifier) {
+        return Ok(Arc::clone(old));
+    }
+    if !ty.is_storable() {
+        return Err(Error::unsupported(format!("a column of type {}", ty.name())));
+    }
+    if cast::context(from, ty).is_none_or(|context| context > cast::CastContext::Assignment) {
+        let message = format!("column \"{name}\" cannot be cast automatically to type {}", ty.name());
+        return Err(Error::new(SqlState::DATATYPE_MISMATCH, message)
+            .hint(format!("You might need to specify \"USING {name}::{}\".", ty.display(modifier))));
+    }
+    let keys = context
+        .catalog
+        .tables
+        .values()
+        .flat_map(|table| table.foreign_keys.iter().map(move |key| (table.oid, key)));
+    let involved = |(child, key): (Oid, &crate::catalog::ForeignKey)| {
+        child == old.oid && key.columns.contains(&number)
+            || key.parent == old.oid && key.parent_columns.contains(&number)
+    };
+    if { keys }.any(involved) {
+        return Err(Error::unsupported("changing the type of a column of a foreign key"));
+    }
+    let mut table = Table::clone(old);
+    let column = &mut table.columns[position];
+    (column.ty, column.modifier, column.missing) = (ty, modifier, None);
+    if let Some(default) = &column.default {
+        let column = column.clone();
+        context.bind_default(&column, default).map_err(|error| {
+            let message =
+                format!("default for column \"{name}\" cannot be cast automatically to type {}", ty.name());
+            Error::new(SqlState::DATATYPE_MISMATCH, message).detail(error.to_string())
+        })?;
+    }
+    for check in &table.checks {
+        context.check_condition(&table, &check.expression)?;
+    }
+    table.layouts.clear();
+    push_layout(&mut table);
+    let everything: Vec<usize> = (0..old.columns.len()).collect();
+    let ddl = &*context;
+    let table = build::rewrite(ddl, old, table, &everything, |row| {
+        let value = std::mem::take(&mut row[position]);
+        row[position] = cast::cast(value, from, ty, modifier, false, &ddl.session.style)?;
+        Ok(())
+    })?;
+    context.put_table(table)
+}
+
+fn rename_column(context: &mut DdlContext<'_>, old: &Arc<Table>, from: &str, to: &str) -> Result<Arc<Table>> {
+    let position = old
+        .find_column(from)
+        .ok_or_else(|| Error::new(SqlState::UNDEFINED_COLUMN, format!("column \"{from}\" does not exist")))?;
+    column::check_name(to)?;
+    if old.find_column(to).is_some() {
+        return Err(column_exists(to, &old.name));
+    }
+    let mut table = Table::clone(old);
+    table.columns[position].name = to.to_owned();
+    for check in &mut table.checks {
+        if text::columns_mentioned(old, &check.expression)?.contains(&old.columns[position].number) {
+            check.expression = text::rename_column(&check.expression, from, to)?;
+        }
+    }
+    context.put_table(table)
+}
+
+// ---- constraints ----------------------------------------------------------------------------------------------------
+
+fn drop_constraint(
+    context: &mut DdlContext<'_>,
+    table: &Arc<Table>,
+    name: &str,
+    if_exists: bool,
+    cascade: bool,
+) -> Result<Arc<Table>> {
+    if let Some(key) = table.foreign_keys.iter().find(|key| key.name == name) {
+        drop::drop_foreign_key(context, table.oid, key.oid)?;
+        return context.claim_known_table(table.oid);
+    }
+    if table.checks.iter().any(|check| check.name == name) {
+        let mut table = Table::clone(table);
+        table.checks.retain(|check| check.name != name);
+        return context.put_table(table);
+    }
+    let index = table.indexes.iter().find(|index| index.constraint.is_some() && index.name == name);
+    if let Some(index) = index {
+        let what = format!("constraint {name} on table {}", table.name);
+        return if index.primary {
+            drop_primary(context, table, &what, cascade)
+        } else {
+            drop::remove_index(context, table, index.oid, &what, cascade)
+        };
+    }
+    let error = no_constraint(name, table);
+    if if_exists {
+        context.notice("NOTICE", SqlState::SUCCESSFUL_COMPLETION, format!("{error}, skipping"));
+        return Ok(Arc::clone(table));
+    }
+    Err(error)
+}
+
+/// Removes the primary key: rows get numbers for keys.
+fn drop_primary(
+    context: &mut DdlContext<'_>,
+    table: &Arc<Table>,
+    what: &str,
+    cascade: bool,
+) -> Result<Arc<Table>> {
+    let Some(primary) = table.primary() else { return Ok(Arc::clone(table)) };
+    let oid = primary.oid;
+    let table = drop::settle_index(context, table, oid, what, cascade)?;
+    let mut new = Table::clone(&table);
+    new.indexes.retain(|index| index.oid != oid);
+    new.key = TableKey::RowId;
+    new.layouts.clear();
+    push_layout(&mut new);
+    let everything: Vec<usize> = (0..table.columns.len()).collect();
+    let new = build::rewrite(context, &table, new, &everything, |_| Ok(()))?;
+    context.put_table(new)
+}
+
+fn rename_constraint(
+    context: &mut DdlContext<'_>,
+    old: &Arc<Table>,
+    from: &str,
+    to: &str,
+) -> Result<Arc<Table>> {
+    let mut table = Table::clone(old);
+    if names::has_constraint(&table, to) {
+        let message = format!("constraint \"{to}\" for relation \"{}\" already exists", table.name);
+        return Err(Error::new(SqlState::DUPLICATE_OBJECT, message));
+    }
+    let names = table
+        .checks
+        .iter_mut()
+        .map(|check| &mut check.name)
+        .chain(table.foreign_keys.iter_mut().map(|key| &mut key.name))
+        .chain(
+            table.indexes.iter_mut().filter(|index| index.constraint.is_some()).map(|index| &mut index.name),
+        );
+    match { names }.find(|name| *name == from) {
+        Some(name) => to.clone_into(name),
+        None => {
+            let message = format!("constraint \"{from}\" for table \"{}\" does not exist", old.name);
+            return Err(Error::new(SqlState::UNDEFINED_OBJECT, message));
+        }
+    }
+    context.put_table(table)
+}
+
+// ---- names and owners -----------------------------------------------------------------------------------------------
+
+/// ALTER TABLE ... RENAME TO, which PostgreSQL takes for indexes and sequences as well.
+fn rename_relation(
+    context: &mut DdlContext<'_>,
+    name: &ast::ObjectName,
+    if_exists: bool,
+    new: &ast::RenameTableNameKind,
+) -> Result<()> {
+    let new = match new {
+        ast::RenameTableNameKind::To(new) => single_name(new)?,
+        ast::RenameTableNameKind::As(_) => return Err(Error::unsupported("RENAME AS")),
+    };
+    match context.find(name)?.1 {
+        Some(Relation::Sequence(_)) => rename_sequence(context, name, if_exists, &new),
+        Some(Relation::Index { .. }) => rename_index(context, name, &new),
+        Some(Relation::Table(_)) | None => {
+            let Some(table) = context.claim_named_table(name, if_exists)? else { return Ok(()) };
+            check_free(context, &new)?;
+            let mut table = Table::clone(&table);
+            table.name = new;
+            context.put_table(table)?;
+            Ok(())
+        }
+    }
+}
+
+fn single_name(name: &ast::ObjectName) -> Result<String> {
+    match name.0.as_slice() {
+        [ast::ObjectNamePart::Identifier(ident)] => identifier(ident),
+        _ => Err(Error::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{name}\""))),
+    }
+}
+
+fn check_free(context: &DdlContext<'_>, name: &str) -> Result<()> {
+    if context.catalog.names.contains_key(name) {
+        return Err(Error::new(SqlState::DUPLICATE_TABLE, format!("relation \"{name}\" already exists")));
+    }
+    Ok(())
+}
+
+/// ALTER SEQUENCE ... RENAME TO
+pub(super) fn rename_sequence(
+    context: &mut DdlContext<'_>,
+    name: &ast::ObjectName,
+    if_exists: bool,
+    new: &str,
+) -> Result<()> {
+    let Some(found) = sequence::claim_named(context, name, if_exists)? else { return Ok(()) };
+    check_free(context, new)?;
+    sequence::rename(context, &found, new)
+}
+
+fn rename_index(context: &mut DdlContext<'_>, name: &ast::ObjectName, new: &str) -> Result<()> {
+    let (last, relation) = context.find(name)?;
+    let (table, index) = match relation {
+        Some(Relation::Index { table, index }) => (table, index),
+        Some(_) => return Err(not_a(&last, "index")),
+        None => return Err(no_relation(&last)),
+    };
+    let table = context.claim_known_table(table)?;
+    context.check_owner(table.owner, "index", &last)?;
+    check_free(context, new)?;
+    let mut table = Table::clone(&table);
+    match table.indexes.iter_mut().find(|other| other.oid == index) {
+        Some(index) => new.clone_into(&mut index.name),
+        None => return Err(no_relation(&last)),
+    }
+    context.put_table(table)?;
+    Ok(())
+}
+
+/// ALTER INDEX
+pub(super) fn index(
+    context: &mut DdlContext<'_>,
+    name: &ast::ObjectName,
+    operation: &ast::AlterIndexOperation,
+) -> Result<&'static str> {
+    let ast::AlterIndexOperation::RenameIndex { index_name } = operation;
+    let new = single_name(index_name)?;
+    rename_index(context, name, &new)?;
+    Ok("ALTER INDEX")
+}
+
+/// The role that OWNER TO names.
+fn owner(context: &DdlContext<'_>, owner: &ast::Owner) -> Result<Oid> {
+    let name = match owner {
+        ast::Owner::Ident(ident) => identifier(ident)?,
+        ast::Owner::CurrentRole | ast::Owner::CurrentUser | ast::Owner::SessionUser => {
+            context.session.user.clone()
+        }
+    };
+    owner_named(context, &name)
+}
+
+/// The role that shall own something.
+pub(super) fn owner_named(context: &DdlContext<'_>, name: &str) -> Result<Oid> {
+    let owner = context.find_role(name)?.oid;
+    let role = context.role()?;
+    if !role.superuser && role.oid != owner {
+        let message = format!("must be member of role \"{name}\"");
+        return Err(Error::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
+    }
+    Ok(owner)
+}
+
+fn change_owner(context: &mut DdlContext<'_>, table: &Arc<Table>, new: &ast::Owner) -> Result<Arc<Table>> {
+    let owner = owner(context, new)?;
+    for owned in sequence::owned(context, table.oid, None) {
+        if let Some(owned) = context.claim_sequence(owned.oid)? {
+            context.put_sequence(Sequence { owner, ..Sequence::clone(&owned) })?;
+        }
+    }
+    let mut table = Table::clone(table);
+    table.owner = owner;
+    context.put_table(table)
+}

@@ -1,0 +1,222 @@
+//! Filling indexes, and writing a table's rows anew: scan, sort by key, load from the bottom up.
+//!
+//! The caller holds the exclusive lock on the table's entry, so the rows that are committed when the scan begins are all there will
+//! be, save for those of the own transaction, which the view shows as well.
+
+use super::DdlContext;
+use super::sort::{Sorted, Sorter};
+use crate::catalog::{Table, TableKey};
+use crate::types::{Value, text};
+use crate::{Error, Result, SqlState};
+use gannet_store::Tree;
+use std::ops::Bound;
+
+/// Rows between two looks at whether the statement was cancelled.
+const CHECK_EVERY: u32 = 4096;
+
+/// Fills the tree of an index (by position, not the primary one), which this transaction has created, from the table's rows.
+pub(super) fn fill_index(context: &DdlContext<'_>, table: &Table, position: usize) -> Result<()> {
+    let rows = context.tree(&table.storage)?;
+    let mut sorter = Sorter::new(&context.session.engine)?;
+    let everything: Vec<usize> = (0..table.columns.len()).collect();
+    let mut row = Vec::new();
+    for_each_row(context, &rows, |key, value| {
+        row.clear();
+        table.codec().decode_row(key, value, &everything, &mut row)?;
+        let entry = table.codec().index_entry(position, &row, key)?;
+        sorter.push(&entry.key, &entry.value)
+    })?;
+    let index = &table.indexes[position];
+    let tree = context.tree(&index.storage)?;
+    load(context, &tree, sorter.finish()?, |_, row_key| {
+        let mut values = Vec::new();
+        if let Some(value) = context.latest_view().get(&rows, row_key)? {
+            table.codec().decode_row(row_key, &value, &everything, &mut values)?;
+        }
+        Ok(duplicate(context, table, position, &values))
+    })
+}
+
+/// Writes all rows of `old` in the shape of `new`, which gets new trees for itself and its indexes; those of `old` are dropped. `complete` appends
+/// the values of columns that `old` does not have; `keep` says which of its columns `new` has, by position in `old`.
+pub(super) fn rewrite(
+    context: &DdlContext<'_>,
+    old: &Table,
+    mut new: Table,
+    keep: &[usize],
+    mut complete: impl FnMut(&mut Vec<Value>) -> Result<()>,
+) -> Result<Table> {
+    new.storage = context.new_storage("t")?;
+    // No row of an earlier layout is left.
+    new.layouts.drain(..new.layouts.len().saturating_sub(1));
+    for index in 0..new.indexes.len() {
+        new.indexes[index].storage =
+            if new.indexes[index].primary { new.storage.clone() } else { context.new_storage("i")? };
+    }
+    let source = context.tree(&old.storage)?;
+    let mut sorter = Sorter::new(&context.session.engine)?;
+    let (mut row, mut new_key, mut new_row) = (Vec::new(), Vec::new(), Vec::new());
+    for_each_row(context, &source, |key, value| {
+        (row.clear(), new_key.clear(), new_row.clear());
+        old.codec().decode_row(key, value, keep, &mut row)?;
+        complete(&mut row)?;
+        for (column, value) in new.columns.iter().zip(&row) {
+            if column.not_null && value.is_null() {
+                return Err(contains_null(&new, &column.name));
+            }
+        }
+        match (&old.key, &new.key) {
+            (_, TableKey::Columns(_)) => new.codec().row_key(&row, &mut new_key)?,
+            (TableKey::RowId, TableKey::RowId) => new_key.extend_from_slice(key),
+            (TableKey::Columns(_), TableKey::RowId) => {
+                new_key.extend_from_slice(&context.numbers.row_id(&new)?.to_be_bytes());
+            }
+        }
+        new.codec().encode_row(&row, &mut new_row)?;
+        sorter.push(&new_key, &new_row)
+    })?;
+    let tree = context.tree(&new.storage)?;
+    load(context, &tree, sorter.finish()?, |key, value| {
+        let everything: Vec<usize> = (0..new.columns.len()).collect();
+        let mut values = Vec::new();
+        new.codec().decode_row(key, value, &everything, &mut values)?;
+        let primary = new.indexes.iter().position(|index| index.primary);
+        let primary = primary.ok_or_else(|| Error::internal("two rows have one row number"))?;
+        Ok(duplicate(context, &new, primary, &values))
+    })?;
+    for (position, index) in new.indexes.iter().enumerate() {
+        if !index.primary {
+            fill_index(context, &new, position)?;
+        }
+    }
+    drop_trees(context, old)?;
+    Ok(new)
+}
+
+/// Drops the trees of a table and its indexes.
+pub(super) fn drop_trees(context: &DdlContext<'_>, table: &Table) -> Result<()> {
+    context.drop_storage(&table.storage)?;
+    for index in table.indexes.iter().filter(|index| !index.primary) {
+        context.drop_storage(&index.storage)?;
+    }
+    Ok(())
+}
+
+fn for_each_row(
+    context: &DdlContext<'_>,
+    tree: &Tree,
+    mut each: impl FnMut(&[u8], &[u8]) -> Result<()>,
+) -> Result<()> {
+    let mut scan = context.latest_view().scan(tree, (Bound::Unbounded, Bound::Unbounded))?;
+    let mut count = 0_u32;
+    while let Some((key, value)) = scan.next()? {
+        each(key, value)?;
+        count = count.wrapping_add(1);
+        if count.is_multiple_of(CHECK_EVERY) {
+            context.check()?;
+        }
+    }
+    Ok(())
+}
+
+/// Fills an empty tree of this transaction. `twice` makes the error for an entry whose key was there already.
+fn load(
+    context: &DdlContext<'_>,
+    tree: &Tree,
+    mut sorted: Sorted,
+    twice: impl FnOnce(&[u8], &[u8]) -> Result<Error>,
+) -> Result<()> {
+    // What is too long for a page of its own is put in afterwards, one by one.
+    let mut long = Sorter::new(&context.session.engine)?;
+    let mut long_entries = 0_u64;
+    let mut repeated = None;
+    {
+        let mut transaction = context.transaction.borrow_mut();
+        let mut loader = transaction.bulk_loader(tree)?;
+        let mut previous: Option<Vec<u8>> = None;
+        let mut count = 0_u32;
+        while let Some((key, value)) = sorted.next()? {
+            if previous.as_deref() == Some(key) {
+                repeated = Some((key.to_vec(), value.to_vec()));
+                break;
+            }
+            match loader.push(key, value) {
+                Ok(()) => {}
+                Err(gannet_store::Error::Invalid(_)) => {
+                    long.push(key, value)?;
+                    long_entries += 1;
+                }
+                Err(error) => return Err(error.into()),
+            }
+            let previous = previous.get_or_insert_default();
+            previous.clear();
+            previous.extend_from_slice(key);
+            count = count.wrapping_add(1);
+            if count.is_multiple_of(CHECK_EVERY) {
+                context.check()?;
+            }
+        }
+        if repeated.is_none() {
+            loader.finish()?;
+        }
+    }
+    if let Some((key, value)) = repeated {
+        return Err(twice(&key, &value)?);
+    }
+    if long_entries > 0 {
+        let mut long = long.finish()?;
+        while let Some((key, value)) = long.next()? {
+            put_long(context, tree, key, value)?;
+        }
+    }
+    Ok(())
+}
+
+fn put_long(context: &DdlContext<'_>, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+    match context.transaction.borrow_mut().put(tree, key, value) {
+        Err(gannet_store::Error::Invalid(message)) => Err(Error::new(
+            SqlState::PROGRAM_LIMIT_EXCEEDED,
+            format!("an index entry is too long: {message}"),
+        )),
+        other => Ok(other?),
+    }
+}
+
+/// The error for rows that agree in the columns of a unique index.
+fn duplicate(context: &DdlContext<'_>, table: &Table, index: usize, row: &[Value]) -> Error {
+    let index = &table.indexes[index];
+    let columns: Vec<usize> =
+        index.columns.iter().filter_map(|column| table.position(column.column)).collect();
+    let error =
+        Error::new(SqlState::UNIQUE_VIOLATION, format!("could not create unique index \"{}\"", index.name));
+    let names: Vec<&str> = columns.iter().map(|&position| table.columns[position].name.as_str()).collect();
+    let values: Vec<String> = columns
+        .iter()
+        .filter_map(|&position| Some(show(context, row.get(position)?, table.columns[position].ty)))
+        .collect();
+    error
+        .detail(format!("Key ({})=({}) is duplicated.", names.join(", "), values.join(", ")))
+        .table("public", &table.name)
+        .constraint(&index.name)
+}
+
+/// The text of a value.
+pub(super) fn show(context: &DdlContext<'_>, value: &Value, ty: crate::Type) -> String {
+    let mut out = String::new();
+    if value.is_null() {
+        out.push_str("null");
+    } else {
+        text::write(value, ty, &context.session.style, &mut out);
+    }
+    out
+}
+
+/// The error for rows that have NULL where it is to be refused.
+pub(super) fn contains_null(table: &Table, column: &str) -> Error {
+    Error::new(
+        SqlState::NOT_NULL_VIOLATION,
+        format!("column \"{column}\" of relation \"{}\" contains null values", table.name),
+    )
+    .table("public", &table.name)
+    .column(column)
+}

@@ -1,0 +1,304 @@
+//! Columns: from syntax to the table's definition.
+
+use super::constraint::Spec;
+use super::sequence;
+use super::{DdlContext, names, text};
+use crate::bind::utility::SequenceOptions;
+use crate::bind::{self, identifier};
+use crate::catalog::{Column, ColumnNumber};
+use crate::logical::Scalar;
+use crate::{Error, Result, SqlState, Type};
+use sqlparser::ast::{self, ColumnOption};
+
+/// Columns of a table, at most.
+pub(super) const MOST_COLUMNS: usize = 1600;
+
+/// A column as it was written.
+#[derive(Debug)]
+pub(super) struct ColumnSpec {
+    pub(super) name: String,
+    pub(super) ty: Type,
+    pub(super) modifier: i32,
+    pub(super) not_null: bool,
+    /// The default, as text.
+    pub(super) default: Option<String>,
+    /// A sequence of its own gives the default: serial and identity columns.
+    pub(super) sequence: Option<SequenceOptions>,
+    /// An identity column.
+    pub(super) identity: bool,
+    /// Constraints written beside the column.
+    pub(super) constraints: Vec<Spec>,
+}
+
+/// The integer type that a serial type stands for.
+fn serial(data_type: &ast::DataType) -> Option<Type> {
+    let ast::DataType::Custom(name, modifiers) = data_type else { return None };
+    let [ast::ObjectNamePart::Identifier(name)] = name.0.as_slice() else { return None };
+    if !modifiers.is_empty() || name.quote_style.is_some() {
+        return None;
+    }
+    match name.value.to_ascii_lowercase().as_str() {
+        "smallserial" | "serial2" => Some(Type::Int2),
+        "serial" | "serial4" => Some(Type::Int4),
+        "bigserial" | "serial8" => Some(Type::Int8),
+        _ => None,
+    }
+}
+
+impl ColumnSpec {
+    pub(super) fn new(definition: &ast::ColumnDef, table: &str) -> Result<Self> {
+        let ast::ColumnDef { name, data_type, options } = definition;
+        let name = identifier(name)?;
+        let serial = serial(data_type);
+        let (ty, modifier) = match serial {
+            Some(ty) => (ty, -1),
+            None => bind::bind_type(data_type)?,
+        };
+        if !ty.is_storable() {
+            return Err(not_storable(&name, ty));
+        }
+        let sequence = serial.map(|ty| SequenceOptions { ty: Some(ty), ..SequenceOptions::default() });
+        let mut spec = ColumnSpec {
+            name,
+            ty,
+            modifier,
+            not_null: serial.is_some(),
+            default: None,
+            sequence,
+            identity: false,
+            constraints: Vec::new(),
+        };
+        let mut null = None;
+        for option in options {
+            spec.option(option, table, &mut null)?;
+        }
+        if null == Some(true) && spec.not_null {
+            return Err(spec.conflict("conflicting NULL/NOT NULL declarations", table));
+        }
+        Ok(spec)
+    }
+
+    fn conflict(&self, what: &str, table: &str) -> Error {
+        Error::new(
+            SqlState::SYNTAX_ERROR,
+            format!("{what} for column \"{}\" of table \"{table}\"", self.name),
+        )
+    }
+
+    /// `null`: whether NULL was said to be allowed, or refused.
+    fn option(
+        &mut self,
+        definition: &ast::ColumnOptionDef,
+        table: &str,
+        null: &mut Option<bool>,
+    ) -> Result<()> {
+        let ast::ColumnOptionDef { name, option } = definition;
+        let name = name.as_ref();
+        match option {
+            ColumnOption::Null | ColumnOption::NotNull => {
+                let allowed = matches!(option, ColumnOption::Null);
+                if null.is_some_and(|before| before != allowed) || allowed && self.identity {
+                    return Err(self.conflict("conflicting NULL/NOT NULL declarations", table));
+                }
+                *null = Some(allowed);
+                self.not_null |= !allowed;
+            }
+            ColumnOption::Default(value) => {
+                if self.identity {
+                    return Err(self.conflict("both default and identity specified", table));
+                }
+                if self.default.is_some() || self.sequence.is_some() {
+                    return Err(self.conflict("multiple default values specified", table));
+                }
+                self.default = Some(value.to_string());
+            }
+            ColumnOption::PrimaryKey(key) => {
+                if *null == Some(true) {
+                    return Err(self.conflict("conflicting NULL/NOT NULL declarations", table));
+                }
+                self.constraints.push(Spec::of_primary(key, &self.name, name)?);
+            }
+            ColumnOption::Unique(key) => self.constraints.push(Spec::of_unique(key, &self.name, name)?),
+            ColumnOption::ForeignKey(key) => {
+                self.constraints.push(Spec::foreign(key, Some((&self.name, name)))?);
+            }
+            ColumnOption::Check(check) => self.constraints.push(Spec::check(check, name)?),
+            ColumnOption::Collation(collation) => self.collation(collation)?,
+            ColumnOption::Generated {
+                generated_as,
+                sequence_options,
+                generation_expr,
+                generation_expr_mode: _,
+                generated_keyword: _,
+            } => {
+                if generation_expr.is_some() {
+                    return Err(Error::unsupported("a generated column"));
+                }
+                self.identity(*generated_as, sequence_options.as_deref(), table)?;
+            }
+            ColumnOption::Materialized(_)
+            | ColumnOption::Ephemeral(_)
+            | ColumnOption::Alias(_)
+            | ColumnOption::DialectSpecific(_)
+            | ColumnOption::CharacterSet(_)
+            | ColumnOption::Comment(_)
+            | ColumnOption::OnUpdate(_)
+            | ColumnOption::Options(_)
+            | ColumnOption::Identity(_)
+            | ColumnOption::OnConflict(_)
+            | ColumnOption::Policy(_)
+            | ColumnOption::Tags(_)
+            | ColumnOption::Srid(_)
+            | ColumnOption::Invisible => {
+                return Err(Error::unsupported(format!("the column option {option}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Strings are compared bytewise, which is what these collations mean.
+    fn collation(&self, collation: &ast::ObjectName) -> Result<()> {
+        let last =
+            collation.0.last().and_then(ast::ObjectNamePart::as_ident).map(|ident| ident.value.as_str());
+        if !matches!(self.ty, Type::Text | Type::Varchar | Type::Bpchar | Type::Name) {
+            return Err(Error::new(
+                SqlState::DATATYPE_MISMATCH,
+                format!("collations are not supported by type {}", self.ty.name()),
+            ));
+        }
+        match last {
+            Some("C" | "POSIX" | "default" | "ucs_basic") => Ok(()),
+            _ => Err(Error::unsupported(format!("the collation {collation}"))),
+        }
+    }
+
+    fn identity(
+        &mut self,
+        kind: ast::GeneratedAs,
+        options: Option<&[ast::SequenceOptions]>,
+        table: &str,
+    ) -> Result<()> {
+        match kind {
+            ast::GeneratedAs::ByDefault => {}
+            ast::GeneratedAs::Always => {
+                return Err(Error::unsupported("GENERATED ALWAYS AS IDENTITY")
+                    .hint("GENERATED BY DEFAULT AS IDENTITY is supported."));
+            }
+            ast::GeneratedAs::ExpStored => return Err(Error::unsupported("a generated column")),
+        }
+        if self.identity {
+            return Err(self.conflict("multiple identity specifications", table));
+        }
+        if self.default.is_some() || self.sequence.is_some() {
+            return Err(self.conflict("both default and identity specified", table));
+        }
+        if !self.ty.is_integer() {
+            let message = "identity column type must be smallint, integer, or bigint";
+            return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));
+        }
+        let mut sequence = sequence::options_of_ast(options.unwrap_or_default())?;
+        sequence.ty = Some(self.ty);
+        self.sequence = Some(sequence);
+        self.identity = true;
+        self.not_null = true;
+        Ok(())
+    }
+
+    /// The column, with its sequence made. The default is bound, so that it is known to make sense.
+    pub(super) fn finish(
+        &self,
+        context: &mut DdlContext<'_>,
+        table: (u32, &str),
+        owner: u32,
+        number: ColumnNumber,
+    ) -> Result<Column> {
+        let (oid, table_name) = table;
+        let default = match &self.sequence {
+            Some(options) => {
+                let name = names::sequence(context.catalog, table_name, &self.name);
+                let mut sequence = sequence::define(context, name, options, owner)?;
+                sequence.owned_by = Some((oid, number));
+                sequence.identity = self.identity;
+                Some(text::nextval(&context.put_sequence(sequence)?.name))
+            }
+            None => self.default.clone(),
+        };
+        let column = Column {
+            number,
+            name: self.name.clone(),
+            ty: self.ty,
+            modifier: self.modifier,
+            not_null: self.not_null,
+            default,
+            missing: None,
+        };
+        if let Some(default) = &column.default {
+            context.bind_default(&column, default)?;
+        }
+        Ok(column)
+    }
+}
+
+fn not_storable(name: &str, ty: Type) -> Error {
+    if matches!(ty, Type::Record | Type::Void | Type::Unknown) {
+        let message = format!("column \"{name}\" has pseudo-type {}", ty.name());
+        return Error::new(SqlState::INVALID_TABLE_DEFINITION, message);
+    }
+    Error::unsupported(format!("a column of type {}", ty.name()))
+}
+
+pub(super) fn no_column(column: &str, table: &str) -> Error {
+    Error::new(
+        SqlState::UNDEFINED_COLUMN,
+        format!("column \"{column}\" of relation \"{table}\" does not exist"),
+    )
+}
+
+pub(super) fn column_exists(column: &str, table: &str) -> Error {
+    Error::new(
+        SqlState::DUPLICATE_COLUMN,
+        format!("column \"{column}\" of relation \"{table}\" already exists"),
+    )
+}
+
+/// Names of columns that PostgreSQL keeps for itself.
+pub(super) fn check_name(name: &str) -> Result<()> {
+    if matches!(name, "ctid" | "xmin" | "xmax" | "cmin" | "cmax" | "tableoid") {
+        let message = format!("column name \"{name}\" conflicts with a system column name");
+        return Err(Error::new(SqlState::DUPLICATE_COLUMN, message));
+    }
+    Ok(())
+}
+
+pub(super) fn too_many() -> Error {
+    Error::new(SqlState::TOO_MANY_COLUMNS, format!("tables can have at most {MOST_COLUMNS} columns"))
+}
+
+/// Whether an expression gives another value each time it is computed.
+pub(super) fn is_volatile(scalar: &Scalar) -> bool {
+    let any = |scalars: &[Scalar]| scalars.iter().any(is_volatile);
+    match scalar {
+        Scalar::Literal { .. } | Scalar::Column(_) | Scalar::Parameter { .. } => false,
+        Scalar::Call { function, arguments, ty: _ } => {
+            function.volatility == crate::functions::Volatility::Volatile || any(arguments)
+        }
+        Scalar::Cast { argument, .. }
+        | Scalar::Not(argument)
+        | Scalar::IsNull(argument)
+        | Scalar::IsBool { argument, .. } => is_volatile(argument),
+        Scalar::And(list) | Scalar::Or(list) | Scalar::Row(list) => any(list),
+        Scalar::Compare { left, right, op: _ } => is_volatile(left) || is_volatile(right),
+        Scalar::CompareRows { left, right, op: _ } => any(left) || any(right),
+        Scalar::Case { branches, otherwise, ty: _ } => {
+            branches.iter().any(|(condition, value)| is_volatile(condition) || is_volatile(value))
+                || is_volatile(otherwise)
+        }
+        Scalar::Coalesce { arguments, ty: _ }
+        | Scalar::Extreme { arguments, greatest: _, ty: _ }
+        | Scalar::Array { elements: arguments, ty: _ } => any(arguments),
+        Scalar::InList { argument, list } => is_volatile(argument) || any(list),
+        Scalar::Quantified { argument, array, op: _, all: _ } => is_volatile(argument) || is_volatile(array),
+        Scalar::Subscript { array, index, ty: _ } => is_volatile(array) || is_volatile(index),
+        Scalar::Subquery(_) => true,
+    }
+}

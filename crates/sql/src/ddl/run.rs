@@ -1,0 +1,125 @@
+//! Queries and expressions that a definition statement needs: rows that break a new rule, values of a default.
+
+use super::DdlContext;
+use crate::bind::{self, Bound, Scope};
+use crate::catalog::{Catalog, Storage, Table};
+use crate::exec::{Batch, Environment, Running};
+use crate::logical::{ColumnId, ColumnInfo, Columns, Output, Planned, Query, Rel, Scalar};
+use crate::physical::Statement;
+use crate::plan::{self, Estimator};
+use crate::types::{NO_MODIFIER, Value};
+use crate::{Error, Result};
+use gannet_store::{Tree, View};
+use std::sync::Arc;
+
+/// Estimates from what ANALYZE found; a table it has not seen is taken for a large one, as the statements here read all of it.
+#[derive(Debug)]
+struct Known<'a>(&'a Catalog);
+
+impl Estimator for Known<'_> {
+    fn rows(&self, table: &Table) -> f64 {
+        self.0.statistics.get(&table.oid).map_or(100_000.0, |found| found.rows)
+    }
+
+    fn pages(&self, storage: &Storage) -> f64 {
+        let table = self.0.tables.values().find(|table| table.storage.name == storage.name);
+        table.and_then(|table| self.0.statistics.get(&table.oid)).map_or(1000.0, |found| found.pages)
+    }
+}
+
+impl DdlContext<'_> {
+    /// What binding needs to know; `catalog` is the private copy.
+    fn scope<'s>(&'s self, catalog: &'s Arc<Catalog>) -> Scope<'s> {
+        Scope {
+            catalog,
+            style: &self.session.style,
+            database: &self.session.database,
+            user: &self.session.user,
+        }
+    }
+
+    /// Checks that a CHECK constraint makes sense.
+    pub(super) fn check_condition(&self, table: &Table, text: &str) -> Result<()> {
+        bind::bind_check(&self.scope(self.catalog), table, text).map(drop)
+    }
+
+    /// A column's default, bound.
+    pub(super) fn bind_default(&self, column: &crate::catalog::Column, text: &str) -> Result<Scalar> {
+        bind::bind_default(&self.scope(self.catalog), column.ty, column.modifier, text)
+    }
+
+    /// Runs a query over what is committed now and what this transaction has changed; gives at most `limit` rows.
+    pub(super) fn query(&self, sql: &str, limit: usize) -> Result<Vec<Vec<Value>>> {
+        let mut parsed = bind::parse(sql)?;
+        let Some(parsed) = parsed.pop() else { return Ok(Vec::new()) };
+        let mut query = Prepared::new(self, bind::bind(&self.scope(self.catalog), &parsed, &[])?)?;
+        query.rows(self, limit)
+    }
+
+    /// An expression over no columns, to be computed as often as one likes.
+    pub(super) fn prepare(&self, scalar: Scalar, ty: crate::Type) -> Result<Prepared> {
+        let mut columns = Columns::default();
+        let info =
+            ColumnInfo { name: "value".to_owned(), ty, modifier: NO_MODIFIER, origin: None, nullable: true };
+        let id: ColumnId = columns.add(info);
+        let one = Rel::Values { columns: Vec::new(), rows: vec![Vec::new()] };
+        let rel = Rel::Project { input: Box::new(one), columns: vec![(id, scalar)] };
+        let output = vec![Output { column: id, name: "value".to_owned() }];
+        let planned = Planned::Query(Query { rel, output });
+        Prepared::new(self, Bound { planned, columns, parameters: Vec::new() })
+    }
+
+    /// The tree of a table or index.
+    pub(super) fn tree(&self, storage: &Storage) -> Result<Tree> {
+        let open = |name: &str| -> Result<Tree> {
+            let tree = self.transaction.borrow_mut().latest_view().tree(name)?;
+            tree.ok_or_else(|| Error::internal(format!("tree {name} is missing")))
+        };
+        storage.tree(open).cloned()
+    }
+
+    /// What is committed now, and what this transaction has changed.
+    pub(super) fn latest_view(&self) -> View {
+        self.transaction.borrow_mut().latest_view()
+    }
+}
+
+/// A query that can be run.
+pub(super) struct Prepared {
+    statement: Arc<Statement>,
+    view: View,
+    catalog: Arc<Catalog>,
+    batch: Batch,
+}
+
+impl Prepared {
+    fn new(ddl: &DdlContext<'_>, bound: Bound) -> Result<Self> {
+        let catalog = Arc::clone(ddl.catalog);
+        let statement = Arc::new(plan::plan(bound, &catalog, ddl.planner, &Known(&catalog))?);
+        Ok(Prepared { statement, view: ddl.latest_view(), catalog, batch: Batch::new() })
+    }
+
+    /// Runs it; gives at most `limit` rows.
+    fn rows(&mut self, ddl: &DdlContext<'_>, limit: usize) -> Result<Vec<Vec<Value>>> {
+        let environment = Environment {
+            catalog: &self.catalog,
+            view: &self.view,
+            transaction: ddl.transaction,
+            session: ddl.session,
+            cancel: ddl.cancel,
+            work_bytes: u64::MAX,
+        };
+        let mut running = Running::new(Arc::clone(&self.statement), Vec::new(), false);
+        let mut rows = Vec::new();
+        while rows.len() < limit && running.next(&environment, limit - rows.len(), &mut self.batch)? {
+            rows.extend(self.batch.iter().map(<[Value]>::to_vec));
+        }
+        Ok(rows)
+    }
+
+    /// The value of an expression, computed anew.
+    pub(super) fn value(&mut self, ddl: &DdlContext<'_>) -> Result<Value> {
+        let row = self.rows(ddl, 1)?.pop().ok_or_else(|| Error::internal("an expression gave no row"))?;
+        row.into_iter().next().ok_or_else(|| Error::internal("an expression gave no value"))
+    }
+}

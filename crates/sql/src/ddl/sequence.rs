@@ -1,0 +1,354 @@
+//! CREATE SEQUENCE, ALTER SEQUENCE. Where a sequence stands is kept by [`Numbers`](crate::catalog::Numbers).
+
+use super::{DdlContext, no_relation, not_a, object_name, text};
+use crate::bind::utility::{AlterSequence, CopyRelation, SequenceOptions as Options};
+use crate::catalog::{ColumnNumber, Oid, Relation, Sequence, Table};
+use crate::{Error, Result, SqlState, Type};
+use sqlparser::ast;
+use std::sync::Arc;
+
+/// The options of an identity column, which come from the syntax tree.
+pub(super) fn options_of_ast(options: &[ast::SequenceOptions]) -> Result<Options> {
+    let mut result = Options::default();
+    for option in options {
+        match option {
+            ast::SequenceOptions::IncrementBy(value, _) => set(&mut result.increment, number(value)?)?,
+            ast::SequenceOptions::MinValue(value) => {
+                set(&mut result.minimum, value.as_ref().map(number).transpose()?)?;
+            }
+            ast::SequenceOptions::MaxValue(value) => {
+                set(&mut result.maximum, value.as_ref().map(number).transpose()?)?;
+            }
+            ast::SequenceOptions::StartWith(value, _) => set(&mut result.start, number(value)?)?,
+            ast::SequenceOptions::Cache(value) => set(&mut result.cache, number(value)?)?,
+            ast::SequenceOptions::Cycle(no) => set(&mut result.cycle, !no)?,
+        }
+    }
+    Ok(result)
+}
+
+/// Sets an option that may be given once.
+fn set<T>(option: &mut Option<T>, value: T) -> Result<()> {
+    if option.replace(value).is_some() {
+        return Err(Error::new(SqlState::SYNTAX_ERROR, "conflicting or redundant options"));
+    }
+    Ok(())
+}
+
+fn number(expr: &ast::Expr) -> Result<i64> {
+    let text = expr.to_string().replace(' ', "");
+    text.parse().map_err(|_| {
+        if text.trim_start_matches(['-', '+']).bytes().all(|b| b.is_ascii_digit()) {
+            let message = format!("value \"{text}\" is out of range for type bigint");
+            Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message)
+        } else {
+            Error::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{text}\""))
+        }
+    })
+}
+
+fn invalid(message: String) -> Error {
+    Error::new(SqlState::INVALID_PARAMETER_VALUE, message)
+}
+
+fn range(ty: Type) -> Result<(i64, i64)> {
+    match ty {
+        Type::Int2 => Ok((i64::from(i16::MIN), i64::from(i16::MAX))),
+        Type::Int4 => Ok((i64::from(i32::MIN), i64::from(i32::MAX))),
+        Type::Int8 => Ok((i64::MIN, i64::MAX)),
+        _ => Err(invalid("sequence type must be smallint, integer, or bigint".to_owned())),
+    }
+}
+
+/// The default limits of a type and direction.
+fn defaults(ty: Type, increment: i64) -> Result<(i64, i64)> {
+    let (least, most) = range(ty)?;
+    Ok(if increment > 0 { (1, most) } else { (least, -1) })
+}
+
+/// The parameters of a sequence, checked as PostgreSQL does.
+fn apply(context: &DdlContext<'_>, sequence: &mut Sequence, options: &Options, new: bool) -> Result<()> {
+    let old_type = sequence.ty;
+    if let Some(ty) = options.ty {
+        range(ty)?;
+        sequence.ty = ty;
+    }
+    if let Some(increment) = options.increment {
+        if increment == 0 {
+            return Err(invalid("INCREMENT must not be zero".to_owned()));
+        }
+        sequence.increment = increment;
+    }
+    if let Some(cycle) = options.cycle {
+        sequence.cycle = cycle;
+    }
+    let (least, most) = range(sequence.ty)?;
+    let (default_minimum, default_maximum) = defaults(sequence.ty, sequence.increment)?;
+    // A limit that was the old type's limit becomes that of the new one.
+    let widened = options.ty.is_some() && !new;
+    let (old_least, old_most) = range(old_type)?;
+    let reset_maximum = new || widened && sequence.maximum == old_most;
+    let reset_minimum = new || widened && sequence.minimum == old_least;
+    sequence.maximum = match options.maximum {
+        Some(Some(value)) => value,
+        Some(None) => default_maximum,
+        None if reset_maximum => default_maximum,
+        None => sequence.maximum,
+    };
+    sequence.minimum = match options.minimum {
+        Some(Some(value)) => value,
+        Some(None) => default_minimum,
+        None if reset_minimum => default_minimum,
+        None => sequence.minimum,
+    };
+    for (what, value) in [("MAXVALUE", sequence.maximum), ("MINVALUE", sequence.minimum)] {
+        if !(least..=most).contains(&value) {
+            return Err(invalid(format!(
+                "{what} ({value}) is out of range for sequence data type {}",
+                sequence.ty.name()
+            )));
+        }
+    }
+    if sequence.minimum >= sequence.maximum {
+        return Err(invalid(format!(
+            "MINVALUE ({}) must be less than MAXVALUE ({})",
+            sequence.minimum, sequence.maximum
+        )));
+    }
+    if let Some(start) = options.start {
+        sequence.start = start;
+    } else if new {
+        sequence.start = if sequence.increment > 0 { sequence.minimum } else { sequence.maximum };
+    }
+    check_within("START", sequence.start, sequence)?;
+    if let Some(cache) = options.cache {
+        if cache <= 0 {
+            return Err(invalid(format!("CACHE ({cache}) must be greater than zero")));
+        }
+        if cache > 1 {
+            let message = "CACHE has no effect: values are reserved for all sessions together";
+            context.notice("NOTICE", SqlState::SUCCESSFUL_COMPLETION, message);
+        }
+    }
+    Ok(())
+}
+
+fn check_within(what: &str, value: i64, sequence: &Sequence) -> Result<()> {
+    if value < sequence.minimum {
+        return Err(invalid(format!(
+            "{what} value ({value}) cannot be less than MINVALUE ({})",
+            sequence.minimum
+        )));
+    }
+    if value > sequence.maximum {
+        return Err(invalid(format!(
+            "{what} value ({value}) cannot be greater than MAXVALUE ({})",
+            sequence.maximum
+        )));
+    }
+    Ok(())
+}
+
+/// A new sequence, not yet stored.
+pub(super) fn define(
+    context: &DdlContext<'_>,
+    name: String,
+    options: &Options,
+    owner: Oid,
+) -> Result<Sequence> {
+    let mut sequence = Sequence {
+        oid: context.new_oid()?,
+        name,
+        ty: options.ty.unwrap_or(Type::Int8),
+        start: 1,
+        increment: 1,
+        minimum: 1,
+        maximum: i64::MAX,
+        cycle: false,
+        owned_by: None,
+        identity: false,
+        owner,
+        counter: context.new_oid()?,
+        begin: (1, false),
+        revision: 0,
+    };
+    apply(context, &mut sequence, options, true)?;
+    if options.restart.is_some() {
+        return Err(Error::new(SqlState::SYNTAX_ERROR, "invalid sequence option RESTART"));
+    }
+    sequence.begin = (sequence.start, false);
+    Ok(sequence)
+}
+
+/// CREATE SEQUENCE
+pub(super) fn create(
+    context: &mut DdlContext<'_>,
+    name: &CopyRelation,
+    if_not_exists: bool,
+    options: &Options,
+) -> Result<&'static str> {
+    const DONE: &str = "CREATE SEQUENCE";
+    let name = context.new_name(&object_name(name))?;
+    if context.catalog.names.contains_key(&name) {
+        let message = format!("relation \"{name}\" already exists");
+        if if_not_exists {
+            context.notice("NOTICE", SqlState::DUPLICATE_TABLE, format!("{message}, skipping"));
+            return Ok(DONE);
+        }
+        return Err(Error::new(SqlState::DUPLICATE_TABLE, message));
+    }
+    let owner = context.role()?.oid;
+    let mut sequence = define(context, name, options, owner)?;
+    if let Some(Some(owner)) = &options.owned_by {
+        sequence.owned_by = Some(owning_column(context, owner)?);
+    }
+    context.put_sequence(sequence)?;
+    Ok(DONE)
+}
+
+/// The column that OWNED BY names.
+fn owning_column(
+    context: &mut DdlContext<'_>,
+    (table, column): &(CopyRelation, String),
+) -> Result<(Oid, ColumnNumber)> {
+    let table = context.claim_named_table(&object_name(table), false)?;
+    let table = table.ok_or_else(|| Error::internal("a table that may be missing"))?;
+    let position = table.find_column(column).ok_or_else(|| super::column::no_column(column, &table.name))?;
+    Ok((table.oid, table.columns[position].number))
+}
+
+/// The sequence of a name, locked for a change.
+pub(super) fn claim_named(
+    context: &mut DdlContext<'_>,
+    name: &ast::ObjectName,
+    if_exists: bool,
+) -> Result<Option<Arc<Sequence>>> {
+    let (last, relation) = context.find(name)?;
+    let oid = match relation {
+        Some(Relation::Sequence(oid)) => oid,
+        Some(_) => return Err(not_a(&last, "sequence")),
+        None if if_exists => {
+            let message = format!("relation \"{last}\" does not exist, skipping");
+            context.notice("NOTICE", SqlState::SUCCESSFUL_COMPLETION, message);
+            return Ok(None);
+        }
+        None => return Err(no_relation(&last)),
+    };
+    let sequence = context.claim_sequence(oid)?.ok_or_else(|| no_relation(&last))?;
+    context.check_owner(sequence.owner, "sequence", &sequence.name)?;
+    Ok(Some(sequence))
+}
+
+/// ALTER SEQUENCE
+pub(super) fn alter(
+    context: &mut DdlContext<'_>,
+    name: &CopyRelation,
+    if_exists: bool,
+    action: &AlterSequence,
+) -> Result<&'static str> {
+    let name = object_name(name);
+    match action {
+        AlterSequence::Options(options) => alter_options(context, &name, if_exists, options)?,
+        AlterSequence::Rename(new) => super::alter::rename_sequence(context, &name, if_exists, new)?,
+        AlterSequence::Owner(owner) => {
+            let owner = super::alter::owner_named(context, owner)?;
+            if let Some(sequence) = claim_named(context, &name, if_exists)? {
+                context.put_sequence(Sequence { owner, ..Sequence::clone(&sequence) })?;
+            }
+        }
+    }
+    Ok("ALTER SEQUENCE")
+}
+
+fn alter_options(
+    context: &mut DdlContext<'_>,
+    name: &ast::ObjectName,
+    if_exists: bool,
+    options: &Options,
+) -> Result<()> {
+    let Some(old) = claim_named(context, name, if_exists)? else { return Ok(()) };
+    let mut sequence = Sequence::clone(&old);
+    apply(context, &mut sequence, options, false)?;
+    if let Some(owner) = &options.owned_by {
+        if sequence.identity {
+            let message = "cannot change ownership of identity sequence";
+            return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+                .detail(format!("Sequence \"{}\" is linked to a table.", sequence.name)));
+        }
+        sequence.owned_by = match owner {
+            Some(owner) => Some(owning_column(context, owner)?),
+            None => None,
+        };
+    }
+    match options.restart {
+        Some(value) => {
+            let value = value.unwrap_or(sequence.start);
+            check_within("RESTART", value, &sequence)?;
+            restart(context, &mut sequence, value)?;
+        }
+        None => {
+            let position = context.numbers.current(&old)?;
+            if position.called {
+                check_within("RESTART", position.value, &sequence)?;
+            } else if options.start.is_some() || sequence.begin.0 != sequence.start {
+                // Never used: it begins where its definition says.
+                check_within("RESTART", position.value, &sequence)?;
+            }
+        }
+    }
+    context.put_sequence(sequence)?;
+    Ok(())
+}
+
+/// Gives a sequence a new counter, which begins at a value.
+pub(super) fn restart(context: &DdlContext<'_>, sequence: &mut Sequence, value: i64) -> Result<()> {
+    sequence.counter = context.new_oid()?;
+    sequence.begin = (value, false);
+    Ok(())
+}
+
+/// Gives a sequence another name, also where defaults mention it.
+pub(super) fn rename(context: &mut DdlContext<'_>, sequence: &Sequence, new: &str) -> Result<()> {
+    for (table, column) in users(context, &sequence.name)? {
+        let Some(table) = context.claim_table(table)? else { continue };
+        let mut table = Table::clone(&table);
+        if let Some(position) = table.position(column) {
+            let column = &mut table.columns[position];
+            if let Some(default) = &column.default {
+                column.default = Some(text::rename_sequence(default, &sequence.name, new)?);
+            }
+        }
+        context.put_table(table)?;
+    }
+    let sequence = Sequence { name: new.to_owned(), ..sequence.clone() };
+    context.put_sequence(sequence)?;
+    Ok(())
+}
+
+/// Columns whose default draws from a sequence.
+pub(super) fn users(context: &DdlContext<'_>, sequence: &str) -> Result<Vec<(Oid, ColumnNumber)>> {
+    let mut users = Vec::new();
+    for table in context.catalog.tables.values() {
+        for column in &table.columns {
+            if let Some(default) = &column.default
+                && default.contains("val")
+                && text::sequences_mentioned(default)?.iter().any(|name| name == sequence)
+            {
+                users.push((table.oid, column.number));
+            }
+        }
+    }
+    Ok(users)
+}
+
+/// Sequences that belong to a table, or to one of its columns.
+pub(super) fn owned(
+    context: &DdlContext<'_>,
+    table: Oid,
+    column: Option<ColumnNumber>,
+) -> Vec<Arc<Sequence>> {
+    let belongs = |sequence: &&Arc<Sequence>| {
+        sequence.owned_by.is_some_and(|(owner, number)| owner == table && column.is_none_or(|c| c == number))
+    };
+    context.catalog.sequences.values().filter(belongs).cloned().collect()
+}
