@@ -1,11 +1,75 @@
 //! Operators that touch the store: scans, index joins, changes, locks.
+//!
+//! | module | job |
+//! |---|---|
+//! | `access` | a stored row as a row of the plan: decoding, identity, filter |
+//! | `ahead` | rows of a table by key, fetched in deep batches ahead of their turn |
+//! | `table_scan`, `index_scan`, `index_join` | the operators that read |
+//! | `point` | one row by its whole key, without an operator |
+//! | `lock` | FOR UPDATE and its kin |
+//! | `insert`, `update`, `delete` | the operators that change |
+//! | `writer` | a changed row with its constraints and index entries |
+//! | `foreign` | foreign keys: what a child needs, what a parent's change does to its children |
+//! | `derived` | defaults and checks of tables that a foreign key leads to |
+//! | `describe` | rows and keys in messages |
+
+mod access;
+mod ahead;
+mod delete;
+mod derived;
+mod describe;
+mod foreign;
+mod index_join;
+mod index_scan;
+mod insert;
+mod lock;
+mod point;
+mod table_scan;
+mod update;
+mod writer;
 
 use super::{Context, Operator};
 use crate::Result;
-use crate::physical::Plan;
+use crate::physical::{Node, Plan};
+pub(crate) use point::fetch_one;
 
 /// Makes the operator of a node that touches the store; `None` for other nodes.
 pub(super) fn open(plan: &Plan, context: &Context<'_>) -> Result<Option<Box<dyn Operator>>> {
-    let _ = (plan, context);
-    Ok(None)
+    let open = |input: &Plan| super::open(input, context);
+    let node = plan.id;
+    Ok(Some(match &plan.node {
+        Node::TableScan { access, range, backward } => {
+            Box::new(table_scan::TableScan::new(node, access, range.as_ref(), *backward))
+        }
+        Node::IndexScan { access, index, range, backward, index_only, look_ahead } => {
+            let how = index_scan::How {
+                index: *index,
+                backward: *backward,
+                index_only: *index_only,
+                look_ahead: *look_ahead,
+            };
+            Box::new(index_scan::IndexScan::new(node, access, range, how))
+        }
+        Node::IndexJoin { outer, .. } => {
+            Box::new(index_join::IndexJoin::new(plan, open(outer)?, outer.columns.len())?)
+        }
+        Node::LockRows { input, targets, recheck } => {
+            Box::new(lock::LockRows::new(open(input)?, targets, recheck.as_ref(), input.columns.len()))
+        }
+        Node::Insert { input, table, values, checks, returning } => {
+            Box::new(insert::Insert::new(open(input)?, table, values, checks, returning.as_deref()))
+        }
+        Node::Update { input, target, recheck, assignments, checks, returning } => {
+            let input = open(input)?;
+            let recheck = recheck.as_ref();
+            Box::new(update::Update::new(input, target, recheck, assignments, checks, returning.as_deref()))
+        }
+        Node::Delete { input, target, recheck, returning } => {
+            Box::new(delete::Delete::new(open(input)?, target, recheck.as_ref(), returning.as_deref()))
+        }
+        _ => return Ok(None),
+    }))
 }
+
+#[cfg(test)]
+mod tests;

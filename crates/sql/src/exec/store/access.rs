@@ -1,0 +1,156 @@
+//! A stored row as a row of the plan.
+
+use super::super::{Batch, Context};
+use crate::catalog::Table;
+use crate::codec::key::KeyColumn;
+use crate::codec::range::{Next, Range, key_range};
+use crate::physical::{Access, Expr, KeyRange};
+use crate::types::Value;
+use crate::{Error, Result, SqlState};
+use gannet_store::{Scan, Tree, View};
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// What an operator takes of a table's rows.
+#[derive(Clone, Debug)]
+pub(super) struct Rows {
+    /// Number of the node, for its counters.
+    pub(super) node: usize,
+    pub(super) table: Arc<Table>,
+    /// Which columns, by position in the table.
+    pub(super) columns: Vec<usize>,
+    /// Whether key and row follow the columns.
+    pub(super) identity: bool,
+    /// What is demanded of a row that is given.
+    pub(super) filter: Option<Expr>,
+}
+
+/// The tree of a table's rows.
+pub(super) fn table_tree<'t>(table: &'t Table, view: &View) -> Result<&'t Tree> {
+    table.storage.tree(|name| open_tree(view, name))
+}
+
+/// The tree of an index (by position in the table); the primary one is the table's own.
+pub(super) fn index_tree<'t>(table: &'t Table, index: usize, view: &View) -> Result<&'t Tree> {
+    let index = &table.indexes[index];
+    let storage = if index.primary { &table.storage } else { &index.storage };
+    storage.tree(|name| open_tree(view, name))
+}
+
+fn open_tree(view: &View, name: &str) -> Result<Tree> {
+    view.tree(name)?.ok_or_else(|| {
+        Error::new(SqlState::DATA_CORRUPTED, format!("the catalog names tree \"{name}\", which is not there"))
+    })
+}
+
+/// A scan of a range of keys.
+pub(super) fn scan(view: &View, tree: &Tree, range: &Range) -> Result<Scan> {
+    let lower = if range.lower.is_empty() { Bound::Unbounded } else { Bound::Included(&range.lower[..]) };
+    let upper = range.upper.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+    Ok(view.scan(tree, (lower, upper))?)
+}
+
+/// The keys that a condition on the first columns of a key means now; `None` when there can be none.
+pub(super) fn evaluate(
+    columns: &[KeyColumn],
+    range: &KeyRange,
+    context: &Context<'_>,
+) -> Result<Option<Range>> {
+    let value = |expr: &Expr| expr.eval(&[], context).map(|value| value.into_owned());
+    let bound = |bound: &Option<(Expr, bool)>| match bound {
+        Some((expr, included)) => Ok::<_, Error>(Some((value(expr)?, *included))),
+        None => Ok(None),
+    };
+    let equal = range.equal.iter().map(value).collect::<Result<Vec<_>>>()?;
+    let (lower, upper) = (bound(&range.lower)?, bound(&range.upper)?);
+    let next = Next {
+        lower: lower.as_ref().map(|(value, included)| (value, *included)),
+        upper: upper.as_ref().map(|(value, included)| (value, *included)),
+        is_null: range.is_null,
+        not_null: range.not_null,
+    };
+    key_range(columns, equal.iter(), &next)
+}
+
+impl Rows {
+    pub(super) fn new(node: usize, access: &Access) -> Self {
+        Rows {
+            node,
+            table: Arc::clone(&access.table),
+            columns: access.columns.clone(),
+            identity: access.identity,
+            filter: access.filter.clone(),
+        }
+    }
+
+    /// Values of a row that is given.
+    pub(super) fn width(&self) -> usize {
+        self.columns.len() + if self.identity { 2 } else { 0 }
+    }
+
+    pub(super) fn tree(&self, view: &View) -> Result<&Tree> {
+        table_tree(&self.table, view)
+    }
+
+    /// Appends a row; the filter is not asked.
+    pub(super) fn decode(&self, key: &[u8], row: &[u8], values: &mut Vec<Value>) -> Result<()> {
+        self.table.codec().decode_row(key, row, &self.columns, values)?;
+        if self.identity {
+            values.extend([Value::Bytes(key.into()), Value::Bytes(row.into())]);
+        }
+        Ok(())
+    }
+
+    /// Appends what an index entry has of a row; the filter is not asked.
+    pub(super) fn decode_entry(
+        &self,
+        index: usize,
+        key: &[u8],
+        value: &[u8],
+        values: &mut Vec<Value>,
+    ) -> Result<()> {
+        if self.identity {
+            return Err(Error::internal("an index does not have the identity of a row"));
+        }
+        self.table.codec().decode_index(index, key, value, &self.columns, values)
+    }
+
+    /// Whether a row that is given fulfils the filter.
+    pub(super) fn passes(&self, row: &[Value], context: &Context<'_>) -> Result<bool> {
+        let Some(filter) = &self.filter else { return Ok(true) };
+        let passes = filter.is_true(row, context)?;
+        if !passes {
+            context.note(self.node, |profile| profile.rows_removed += 1);
+        }
+        Ok(passes)
+    }
+
+    /// Adds a row to a batch, if it fulfils the filter.
+    pub(super) fn push(&self, context: &Context<'_>, key: &[u8], row: &[u8], out: &mut Batch) -> Result<()> {
+        self.push_with(context, out, |values| self.decode(key, row, values))
+    }
+
+    /// Adds a row that `decode` appends to a batch, if it fulfils the filter.
+    pub(super) fn push_with(
+        &self,
+        context: &Context<'_>,
+        out: &mut Batch,
+        decode: impl FnOnce(&mut Vec<Value>) -> Result<()>,
+    ) -> Result<()> {
+        out.push_with(|values| {
+            let start = values.len();
+            decode(values)?;
+            self.passes(&values[start..], context)
+        })?;
+        Ok(())
+    }
+
+    /// An index entry whose row is not there.
+    pub(super) fn missing_row(&self, index: usize) -> Error {
+        let message = format!(
+            "index \"{}\" leads to a row that table \"{}\" does not have",
+            self.table.indexes[index].name, self.table.name
+        );
+        Error::new(SqlState::DATA_CORRUPTED, message)
+    }
+}

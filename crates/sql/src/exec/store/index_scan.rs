@@ -1,0 +1,141 @@
+//! Rows of a table in the order of an index.
+
+use super::super::{Batch, Context, Operator};
+use super::access::{Rows, evaluate, index_tree, scan};
+use super::ahead::Window;
+use super::table_scan::CHECK_EVERY;
+use crate::Result;
+use crate::physical::{Access, KeyRange};
+use gannet_store::Scan;
+
+/// How an index is gone through.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct How {
+    /// Which index, by position in the table.
+    pub(super) index: usize,
+    pub(super) backward: bool,
+    /// The index has all that is taken.
+    pub(super) index_only: bool,
+    /// Rows of the table are fetched in deep batches ahead of their turn; else one by one.
+    pub(super) look_ahead: bool,
+}
+
+/// Rows of a table in the order of an index, of which a range is gone through.
+#[derive(Debug)]
+pub(super) struct IndexScan {
+    rows: Rows,
+    range: KeyRange,
+    how: How,
+    started: bool,
+    /// `None` when all entries were taken.
+    scan: Option<Box<Scan>>,
+    window: Window,
+}
+
+impl IndexScan {
+    pub(super) fn new(node: usize, access: &Access, range: &KeyRange, how: How) -> Self {
+        IndexScan {
+            rows: Rows::new(node, access),
+            range: range.clone(),
+            how,
+            started: false,
+            scan: None,
+            window: Window::new(how.look_ahead),
+        }
+    }
+
+    fn start(&mut self, context: &Context<'_>, limit: usize) -> Result<()> {
+        self.started = true;
+        self.window.begin(limit);
+        let table = &self.rows.table;
+        let columns = table.codec().index_columns(self.how.index);
+        if let Some(range) = evaluate(columns, &self.range, context)? {
+            let tree = index_tree(table, self.how.index, context.view)?;
+            let mut scan = scan(context.view, tree, &range)?;
+            scan.look_ahead(self.how.look_ahead || self.how.index_only);
+            self.scan = Some(Box::new(scan));
+        }
+        Ok(())
+    }
+
+    /// Adds rows from the entries alone.
+    fn from_entries(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<()> {
+        let Some(scan) = &mut self.scan else { return Ok(()) };
+        let mut looked_at = 0;
+        while out.len() < limit {
+            if looked_at % CHECK_EVERY == 0 {
+                context.check()?;
+            }
+            looked_at += 1;
+            let entry = if self.how.backward { scan.previous()? } else { scan.next()? };
+            let Some((key, value)) = entry else {
+                self.scan = None;
+                break;
+            };
+            let index = self.how.index;
+            self.rows.push_with(context, out, |values| self.rows.decode_entry(index, key, value, values))?;
+        }
+        Ok(())
+    }
+
+    /// Takes entries of the index into the window.
+    fn fill(&mut self, context: &Context<'_>) -> Result<()> {
+        let wanted = self.window.wanted();
+        let Some(scan) = self.scan.as_mut().filter(|_| wanted > 0) else { return Ok(()) };
+        context.check()?;
+        let table = &self.rows.table;
+        let mut added = 0;
+        while added < wanted {
+            let entry = if self.how.backward { scan.previous()? } else { scan.next()? };
+            let Some((key, value)) = entry else {
+                self.scan = None;
+                break;
+            };
+            self.window.keys.push(table.codec().index_row_key(self.how.index, key, value)?);
+            added += 1;
+        }
+        self.window.fetch(context, self.rows.tree(context.view)?, added)
+    }
+
+    /// Adds rows by visits to the table.
+    fn by_visits(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<()> {
+        while out.len() < limit {
+            self.fill(context)?;
+            if self.window.keys.len() == 0 {
+                return Ok(());
+            }
+            let key = self.window.keys.get(0);
+            let tree = self.rows.tree(context.view)?;
+            out.push_with(|values| {
+                let start = values.len();
+                let found = context.view.with_value(tree, key, |row| self.rows.decode(key, row, values))?;
+                found.ok_or_else(|| self.rows.missing_row(self.how.index))??;
+                self.rows.passes(&values[start..], context)
+            })?;
+            self.window.keys.advance();
+        }
+        Ok(())
+    }
+}
+
+impl Operator for IndexScan {
+    fn next(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
+        out.reset(self.rows.width());
+        if !self.started {
+            self.start(context, limit)?;
+        }
+        if self.how.index_only {
+            self.from_entries(context, limit, out)?;
+        } else {
+            self.by_visits(context, limit, out)?;
+        }
+        Ok(!out.is_empty())
+    }
+
+    fn rewind(&mut self, _: &Context<'_>) -> Result<()> {
+        self.started = false;
+        self.scan = None;
+        self.window.release();
+        Ok(())
+    }
+}

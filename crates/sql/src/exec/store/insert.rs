@@ -1,0 +1,110 @@
+//! INSERT.
+
+use super::super::{BATCH_ROWS, Batch, Context, Operator};
+use super::foreign::ForeignKeys;
+use super::writer::Writer;
+use crate::Result;
+use crate::catalog::Table;
+use crate::physical::Expr;
+use crate::types::Value;
+use std::sync::Arc;
+
+/// Adds rows, and gives the columns of RETURNING.
+#[derive(Debug)]
+pub(super) struct Insert {
+    input: Box<dyn Operator>,
+    table: Arc<Table>,
+    /// The new row's columns, over the input's row.
+    values: Vec<Expr>,
+    returning: Option<Vec<Expr>>,
+    writer: Writer,
+    foreign: Option<ForeignKeys>,
+    /// Rows of the input, and how many of them are done.
+    batch: Batch,
+    done: usize,
+    ended: bool,
+    row: Vec<Value>,
+}
+
+impl Insert {
+    pub(super) fn new(
+        input: Box<dyn Operator>,
+        table: &Arc<Table>,
+        values: &[Expr],
+        checks: &[(String, Expr)],
+        returning: Option<&[Expr]>,
+    ) -> Self {
+        Insert {
+            input,
+            table: Arc::clone(table),
+            values: values.to_vec(),
+            returning: returning.map(<[Expr]>::to_vec),
+            writer: Writer::new(table, checks),
+            foreign: None,
+            batch: Batch::new(),
+            done: 0,
+            ended: false,
+            row: Vec::new(),
+        }
+    }
+
+    /// Adds the row made of the next one of the input's.
+    fn insert(&mut self, context: &Context<'_>, out: &mut Batch) -> Result<()> {
+        let source = self.batch.row(self.done);
+        self.done += 1;
+        self.row.clear();
+        for value in &self.values {
+            self.row.push(value.eval(source, context)?.into_owned());
+        }
+        self.writer.insert(context, &self.row)?;
+        if let Some(foreign) = &mut self.foreign {
+            foreign.inserted(context, &self.table, &self.row)?;
+        }
+        context.affected.set(context.affected.get() + 1);
+        if let Some(returning) = &self.returning {
+            out.push_with(|values| give(returning, &self.row, context, values))?;
+        }
+        Ok(())
+    }
+}
+
+/// Appends what RETURNING gives for a row.
+pub(super) fn give(
+    returning: &[Expr],
+    row: &[Value],
+    context: &Context<'_>,
+    values: &mut Vec<Value>,
+) -> Result<bool> {
+    for expr in returning {
+        values.push(expr.eval(row, context)?.into_owned());
+    }
+    Ok(true)
+}
+
+impl Operator for Insert {
+    fn next(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
+        out.reset(self.returning.as_ref().map_or(0, Vec::len));
+        if self.foreign.is_none() && !self.table.foreign_keys.is_empty() {
+            self.foreign = Some(ForeignKeys::new(context, &self.table)?);
+        }
+        while out.len() < limit && !self.ended {
+            if self.done < self.batch.len() {
+                self.insert(context, out)?;
+                continue;
+            }
+            context.check()?;
+            self.done = 0;
+            if !self.input.next(context, BATCH_ROWS, &mut self.batch)? {
+                self.ended = true;
+                if let Some(foreign) = &mut self.foreign {
+                    foreign.finish(context)?;
+                }
+            }
+        }
+        Ok(!out.is_empty())
+    }
+
+    fn rewind(&mut self, _: &Context<'_>) -> Result<()> {
+        Err(crate::Error::internal("an INSERT that is run twice"))
+    }
+}

@@ -1,0 +1,130 @@
+//! FOR UPDATE and its kin.
+
+use super::super::{Batch, Context, Operator};
+use super::access::table_tree;
+use super::describe::waited_too_long;
+use crate::logical::{LockStrength, LockWait};
+use crate::physical::{Expr, LockTarget, Target};
+use crate::types::Value;
+use crate::{Error, Result, SqlState};
+use gannet_store::{Error as StoreError, LockMode, Outcome};
+use std::sync::Arc;
+
+/// Key and bytes of a row, where a row of the input has it; `None` where an outer join found no partner.
+pub(super) type Identity = Option<(Arc<[u8]>, Arc<[u8]>)>;
+
+/// Takes a row's identity out of a row of the input.
+pub(super) fn identity(row: &[Value], at: usize) -> Result<Identity> {
+    match (&row[at], &row[at + 1]) {
+        (Value::Bytes(key), Value::Bytes(bytes)) => Ok(Some((Arc::clone(key), Arc::clone(bytes)))),
+        (Value::Null, _) => Ok(None),
+        _ => Err(Error::internal("a row without identity")),
+    }
+}
+
+impl Target {
+    /// Puts the row as it is now in the place of what was seen of it.
+    pub(super) fn reread(&self, row: &mut [Value], key: &[u8], bytes: &[u8]) -> Result<()> {
+        let columns: Vec<usize> = self.columns.iter().map(|(in_table, _)| *in_table).collect();
+        let mut values = Vec::with_capacity(columns.len());
+        self.table.codec().decode_row(key, bytes, &columns, &mut values)?;
+        for ((_, in_row), value) in self.columns.iter().zip(values) {
+            row[*in_row] = value;
+        }
+        row[self.identity + 1] = Value::Bytes(bytes.into());
+        Ok(())
+    }
+}
+
+/// Locks rows that pass. One that somebody else has changed meanwhile is looked at again as it is now, and passes if it fulfils the
+/// condition still.
+#[derive(Debug)]
+pub(super) struct LockRows {
+    input: Box<dyn Operator>,
+    targets: Vec<LockTarget>,
+    recheck: Option<Expr>,
+    width: usize,
+    batch: Batch,
+}
+
+impl LockRows {
+    pub(super) fn new(
+        input: Box<dyn Operator>,
+        targets: &[LockTarget],
+        recheck: Option<&Expr>,
+        width: usize,
+    ) -> Self {
+        LockRows { input, targets: targets.to_vec(), recheck: recheck.cloned(), width, batch: Batch::new() }
+    }
+
+    /// Locks what stands behind a row of the input; false when the row does not pass.
+    fn lock(&self, context: &Context<'_>, row: &mut [Value]) -> Result<bool> {
+        for target in &self.targets {
+            while let Some((key, bytes)) = identity(row, target.target.identity)? {
+                match target.lock(context, &key, &bytes)? {
+                    None | Some(Outcome::Gone | Outcome::Repeated) => return Ok(false),
+                    Some(Outcome::Done) => break,
+                    Some(Outcome::Changed(newer)) => {
+                        target.target.reread(row, &key, &newer)?;
+                        if let Some(recheck) = &self.recheck
+                            && !recheck.is_true(row, context)?
+                        {
+                            return Ok(false);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl LockTarget {
+    /// Locks a row; `None` when it is to be left out.
+    fn lock(&self, context: &Context<'_>, key: &[u8], seen: &[u8]) -> Result<Option<Outcome>> {
+        let mode = match self.strength {
+            LockStrength::KeyShare => LockMode::KeyShare,
+            LockStrength::Share => LockMode::Share,
+            LockStrength::Update => LockMode::Exclusive,
+        };
+        let table = &self.target.table;
+        let tree = table_tree(table, context.view)?;
+        let wait = self.wait == LockWait::Block;
+        let outcome = context.transaction.borrow_mut().lock_seen(context.view, tree, key, seen, mode, wait);
+        match outcome {
+            Ok(outcome) => Ok(Some(outcome)),
+            Err(StoreError::Locked(_)) if self.wait == LockWait::SkipLocked => Ok(None),
+            Err(StoreError::Locked(_)) if self.wait == LockWait::NoWait => {
+                let message = format!("could not obtain lock on row in relation \"{}\"", table.name);
+                Err(Error::new(SqlState::LOCK_NOT_AVAILABLE, message))
+            }
+            Err(error) => Err(waited_too_long(error)),
+        }
+    }
+}
+
+impl Operator for LockRows {
+    fn next(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
+        out.reset(self.width);
+        // No more rows are asked for than are wanted: all that come are locked.
+        while out.is_empty() {
+            context.check()?;
+            let mut batch = std::mem::take(&mut self.batch);
+            let more = self.input.next(context, limit, &mut batch)?;
+            for index in 0..if more { batch.len() } else { 0 } {
+                if self.lock(context, batch.row_mut(index))? {
+                    out.push(batch.row_mut(index).iter_mut().map(std::mem::take));
+                }
+            }
+            self.batch = batch;
+            if !more {
+                break;
+            }
+        }
+        Ok(!out.is_empty())
+    }
+
+    fn rewind(&mut self, context: &Context<'_>) -> Result<()> {
+        self.input.rewind(context)
+    }
+}

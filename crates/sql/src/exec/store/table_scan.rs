@@ -1,0 +1,105 @@
+//! Rows of a table in the order of its key.
+
+use super::super::{Batch, Context, Operator};
+use super::access::{Rows, evaluate, scan};
+use crate::Result;
+use crate::codec::range::{Range, encode_equal};
+use crate::physical::{Access, KeyRange};
+use gannet_store::Scan;
+
+/// Rows looked at between two looks at whether the statement was cancelled.
+pub(super) const CHECK_EVERY: usize = 1024;
+
+/// Rows of a table in the order of its key: all, or a range of the primary key.
+#[derive(Debug)]
+pub(super) struct TableScan {
+    rows: Rows,
+    range: Option<KeyRange>,
+    /// The range is one value for each column of the key.
+    whole_key: bool,
+    backward: bool,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    New,
+    Scanning(Box<Scan>),
+    Done,
+}
+
+impl TableScan {
+    pub(super) fn new(node: usize, access: &Access, range: Option<&KeyRange>, backward: bool) -> Self {
+        let columns = access.table.codec().key_columns().len();
+        let whole_key = columns > 0 && range.is_some_and(|range| range.equal.len() == columns);
+        TableScan {
+            rows: Rows::new(node, access),
+            range: range.cloned(),
+            whole_key,
+            backward,
+            state: State::New,
+        }
+    }
+
+    /// Adds the only row there can be.
+    fn fetch_one(&self, context: &Context<'_>, range: &KeyRange, out: &mut Batch) -> Result<()> {
+        let columns = self.rows.table.codec().key_columns();
+        let mut key = Vec::with_capacity(16);
+        for (expr, column) in range.equal.iter().zip(columns) {
+            if !encode_equal(std::slice::from_ref(column), [&*expr.eval(&[], context)?], &mut key)? {
+                return Ok(());
+            }
+        }
+        let tree = self.rows.tree(context.view)?;
+        out.push_with(|values| {
+            let start = values.len();
+            let found = context.view.with_value(tree, &key, |row| self.rows.decode(&key, row, values))?;
+            // The filter may ask the store for more; it comes when the page is free again.
+            Ok(found.transpose()?.is_some() && self.rows.passes(&values[start..], context)?)
+        })?;
+        Ok(())
+    }
+
+    fn start(&mut self, context: &Context<'_>) -> Result<State> {
+        let range = match &self.range {
+            None => Some(Range::default()),
+            Some(range) => evaluate(self.rows.table.codec().key_columns(), range, context)?,
+        };
+        let Some(range) = range else { return Ok(State::Done) };
+        Ok(State::Scanning(Box::new(scan(context.view, self.rows.tree(context.view)?, &range)?)))
+    }
+}
+
+impl Operator for TableScan {
+    fn next(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
+        out.reset(self.rows.width());
+        if let State::New = self.state {
+            if let Some(range) = self.range.as_ref().filter(|_| self.whole_key) {
+                self.fetch_one(context, range, out)?;
+                self.state = State::Done;
+                return Ok(!out.is_empty());
+            }
+            self.state = self.start(context)?;
+        }
+        let State::Scanning(scan) = &mut self.state else { return Ok(false) };
+        let mut looked_at = 0;
+        while out.len() < limit {
+            if looked_at % CHECK_EVERY == 0 {
+                context.check()?;
+            }
+            looked_at += 1;
+            let entry = if self.backward { scan.previous()? } else { scan.next()? };
+            let Some((key, row)) = entry else {
+                self.state = State::Done;
+                break;
+            };
+            self.rows.push(context, key, row, out)?;
+        }
+        Ok(!out.is_empty())
+    }
+
+    fn rewind(&mut self, _: &Context<'_>) -> Result<()> {
+        self.state = State::New;
+        Ok(())
+    }
+}

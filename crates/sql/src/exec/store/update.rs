@@ -1,0 +1,125 @@
+//! UPDATE.
+
+use super::super::{BATCH_ROWS, Batch, Context, Operator};
+use super::foreign::ForeignKeys;
+use super::insert::give;
+use super::lock::identity;
+use super::writer::{Seen, Writer};
+use crate::physical::{Expr, Target};
+use crate::types::Value;
+use crate::{Error, Result};
+use gannet_store::Outcome;
+use std::sync::Arc;
+
+/// Changes rows, and gives the columns of RETURNING. A row that somebody else has changed meanwhile is looked at again as it is
+/// now: it has to fulfil the condition still, and the new values are computed from it. A row that the input gives twice is changed once.
+#[derive(Debug)]
+pub(super) struct Update {
+    input: Box<dyn Operator>,
+    target: Target,
+    recheck: Option<Expr>,
+    /// New values by position in the table, over the input's row.
+    assignments: Vec<(usize, Expr)>,
+    /// Over the new row, followed by the input's row.
+    returning: Option<Vec<Expr>>,
+    writer: Writer,
+    foreign: Option<ForeignKeys>,
+    batch: Batch,
+    done: usize,
+    ended: bool,
+    old: Vec<Value>,
+    new: Vec<Value>,
+}
+
+impl Update {
+    pub(super) fn new(
+        input: Box<dyn Operator>,
+        target: &Target,
+        recheck: Option<&Expr>,
+        assignments: &[(usize, Expr)],
+        checks: &[(String, Expr)],
+        returning: Option<&[Expr]>,
+    ) -> Self {
+        Update {
+            input,
+            recheck: recheck.cloned(),
+            assignments: assignments.to_vec(),
+            returning: returning.map(<[Expr]>::to_vec),
+            writer: Writer::new(&target.table, checks),
+            foreign: None,
+            batch: Batch::new(),
+            done: 0,
+            ended: false,
+            old: Vec::new(),
+            new: Vec::new(),
+            target: target.clone(),
+        }
+    }
+
+    /// Changes the next row of the input.
+    fn update(&mut self, context: &Context<'_>, out: &mut Batch) -> Result<()> {
+        let row = self.batch.row_mut(self.done);
+        self.done += 1;
+        loop {
+            let Some((key, bytes)) = identity(row, self.target.identity)? else { return Ok(()) };
+            self.old.clear();
+            self.old.resize(self.target.table.columns.len(), Value::Null);
+            for (in_table, in_row) in &self.target.columns {
+                self.old[*in_table].clone_from(&row[*in_row]);
+            }
+            self.new.clone_from(&self.old);
+            for (at, value) in &self.assignments {
+                self.new[*at] = value.eval(row, context)?.into_owned();
+            }
+            let seen = Seen { view: context.view, key: &key, bytes: &bytes };
+            match self.writer.update(context, seen, &self.old, &self.new)? {
+                Outcome::Done => break,
+                Outcome::Gone | Outcome::Repeated => return Ok(()),
+                Outcome::Changed(newer) => {
+                    self.target.reread(row, &key, &newer)?;
+                    if let Some(recheck) = &self.recheck
+                        && !recheck.is_true(row, context)?
+                    {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        if let Some(foreign) = &mut self.foreign {
+            foreign.updated(context, &self.target.table, &self.old, &self.new)?;
+        }
+        context.affected.set(context.affected.get() + 1);
+        if let Some(returning) = &self.returning {
+            self.new.extend(row.iter().cloned());
+            out.push_with(|values| give(returning, &self.new, context, values))?;
+        }
+        Ok(())
+    }
+}
+
+impl Operator for Update {
+    fn next(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
+        out.reset(self.returning.as_ref().map_or(0, Vec::len));
+        let table = &self.target.table;
+        if self.foreign.is_none() && !(table.foreign_keys.is_empty() && table.referenced_by.is_empty()) {
+            self.foreign = Some(ForeignKeys::new(context, &Arc::clone(table))?);
+        }
+        while out.len() < limit && !self.ended {
+            if self.done < self.batch.len() {
+                self.update(context, out)?;
+                continue;
+            }
+            context.check()?;
+            self.done = 0;
+            self.ended = !self.input.next(context, BATCH_ROWS, &mut self.batch)?;
+            if let Some(foreign) = &mut self.foreign {
+                if self.ended { foreign.finish(context)? } else { foreign.flush(context)? }
+            }
+        }
+        Ok(!out.is_empty())
+    }
+
+    fn rewind(&mut self, _: &Context<'_>) -> Result<()> {
+        Err(Error::internal("an UPDATE that is run twice"))
+    }
+}
