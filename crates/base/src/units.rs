@@ -80,6 +80,17 @@ pub fn format_size(bytes: u64) -> String {
     }
 }
 
+/// Writes a duration with the largest unit that leaves no fraction: `10s`, `1500ms`.
+pub fn format_duration(duration: Duration) -> String {
+    let micros = duration.as_micros();
+    for (factor, unit) in [(3_600_000_000, "h"), (60_000_000, "min"), (1_000_000, "s"), (1000, "ms")] {
+        if micros >= factor && micros % factor == 0 {
+            return format!("{}{unit}", micros / factor);
+        }
+    }
+    if micros == 0 { "0s".to_owned() } else { format!("{micros}us") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,5 +114,8 @@ mod tests {
         assert_eq!(parse_duration("1.5ms").unwrap(), Duration::from_micros(1500));
         assert_eq!(parse_duration("2min").unwrap(), Duration::from_secs(120));
         assert!(parse_duration("10").is_err());
+        for text in ["10s", "1500ms", "2min", "90min", "7us", "0s"] {
+            assert_eq!(format_duration(parse_duration(text).unwrap()), text);
+        }
     }
 }

@@ -50,6 +50,9 @@ states! {
     INVALID_ROW_COUNT_IN_OFFSET = "2201X", "A negative OFFSET.";
     INVALID_ARGUMENT_FOR_LOGARITHM = "2201E", "The logarithm of what has none.";
     INVALID_ARGUMENT_FOR_POWER = "2201F", "A power that does not exist.";
+    INVALID_ARGUMENT_FOR_WIDTH_BUCKET = "2201G", "Buckets that make no sense.";
+    ARRAY_SUBSCRIPT_ERROR = "2202E", "Arrays that do not go together, or an index outside of one.";
+    ZERO_LENGTH_CHARACTER_STRING = "2200F", "An empty string where a character is needed.";
     SUBSTRING_ERROR = "22011", "A substring of negative length.";
     CHARACTER_NOT_IN_REPERTOIRE = "22021", "Bytes that are not valid UTF-8.";
     INVALID_TEXT_REPRESENTATION = "22P02", "Text that is no value of the type.";
@@ -78,6 +81,7 @@ states! {
     SERIALIZATION_FAILURE = "40001", "Somebody else was first: run the transaction again.";
     DEADLOCK_DETECTED = "40P01", "Transactions waited for each other: run this one again.";
     SYNTAX_ERROR = "42601", "Not SQL.";
+    INVALID_NAME = "42602", "Not a name.";
     INSUFFICIENT_PRIVILEGE = "42501", "Not permitted.";
     CANNOT_COERCE = "42846", "No such cast.";
     GROUPING_ERROR = "42803", "A column that is neither grouped nor aggregated.";

@@ -7,10 +7,11 @@
 //! 3. Between batches, and in long loops within one, [`Context::check`] ends a cancelled statement.
 
 use crate::catalog::Catalog;
+use crate::logical::JoinKind;
 use crate::physical::{Node, Plan};
 use crate::session::SessionState;
 use crate::types::Value;
-use crate::{Error, Result, SqlState};
+use crate::{Error, Result};
 use gannet_store::{Transaction, View};
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -219,11 +220,17 @@ pub trait RowSource: fmt::Debug + Send {
     fn next(&mut self, context: &Context<'_>, out: &mut Vec<Value>) -> Result<bool>;
 }
 
+mod aggregate;
 mod arena;
 mod expr;
 mod hash;
+mod join;
+mod keys;
 mod memory;
+mod partition;
+mod profile;
 mod run;
+mod set;
 mod simple;
 mod sort;
 mod sorter;
@@ -242,27 +249,33 @@ fn row_bytes(row: &[Value]) -> usize {
 
 /// Makes the operators of a plan.
 pub fn open(plan: &Plan, context: &Context<'_>) -> Result<Box<dyn Operator>> {
-    if let Some(operator) = store::open(plan, context)? {
+    let operator = match store::open(plan, context)? {
+        Some(operator) => operator,
+        None => open_node(plan, context)?,
+    };
+    if context.profile.borrow().is_empty() {
         return Ok(operator);
     }
+    Ok(Box::new(profile::Profiled::new(plan.id, operator)))
+}
+
+fn open_node(plan: &Plan, context: &Context<'_>) -> Result<Box<dyn Operator>> {
     let node = plan.id;
     let width = plan.columns.len();
-    let open_input = |input: &Plan| open(input, context);
+    let input_of = |input: &Plan| open(input, context);
     Ok(match &plan.node {
         Node::One => Box::new(simple::One::default()),
         Node::Values(rows) => Box::new(simple::Values::new(rows, width)),
-        Node::Filter { input, predicate } => {
-            Box::new(simple::Filter::new(node, open_input(input)?, predicate))
-        }
-        Node::Project { input, exprs } => Box::new(simple::Project::new(open_input(input)?, exprs)),
+        Node::Filter { input, predicate } => Box::new(simple::Filter::new(node, input_of(input)?, predicate)),
+        Node::Project { input, exprs } => Box::new(simple::Project::new(input_of(input)?, exprs)),
         Node::Limit { input, limit, offset } => {
-            Box::new(simple::Limit::new(open_input(input)?, limit.as_ref(), offset.as_ref(), width))
+            Box::new(simple::Limit::new(input_of(input)?, limit.as_ref(), offset.as_ref(), width))
         }
         Node::Append(inputs) => {
-            let inputs = inputs.iter().map(open_input).collect::<Result<_>>()?;
+            let inputs = inputs.iter().map(input_of).collect::<Result<_>>()?;
             Box::new(simple::Append::new(inputs, width))
         }
-        Node::Unique { input, keys } => Box::new(simple::Unique::new(open_input(input)?, keys, width)),
+        Node::Unique { input, keys } => Box::new(simple::Unique::new(input_of(input)?, keys, width)),
         Node::FunctionScan { function, arguments, types, ordinality } => {
             Box::new(simple::FunctionScan::new(function, arguments, types, *ordinality, width))
         }
@@ -270,9 +283,41 @@ pub fn open(plan: &Plan, context: &Context<'_>) -> Result<Box<dyn Operator>> {
             Box::new(simple::SystemScan::new(node, table, columns, filter.as_ref()))
         }
         Node::Sort { input, keys, presorted, top } => {
-            let input = open_input(input)?;
+            let input = input_of(input)?;
             Box::new(sort::Sort::new(node, input, keys, *presorted, top.as_ref(), width))
         }
-        _ => return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, "no operators yet")),
+        Node::HashJoin { kind, left, right, left_keys, right_keys, residual } => {
+            let sides = sides(*kind, left, right, context)?;
+            Box::new(join::hash::HashJoin::new(node, sides, left_keys, right_keys, residual.as_ref()))
+        }
+        Node::NestedLoop { kind, left, right, bind, condition } => {
+            let sides = sides(*kind, left, right, context)?;
+            Box::new(join::nested::NestedLoop::new(node, sides, bind, condition.as_ref()))
+        }
+        Node::Aggregate { input, grouping, groups, aggregates } => {
+            let input_width = input.columns.len();
+            aggregate::open(node, input_of(input)?, *grouping, groups, aggregates, input_width)
+        }
+        Node::Set { operation, all, left, right } => {
+            Box::new(set::Set::new(node, *operation, *all, input_of(left)?, input_of(right)?, width))
+        }
+        Node::TableScan { .. }
+        | Node::IndexScan { .. }
+        | Node::IndexJoin { .. }
+        | Node::LockRows { .. }
+        | Node::Insert { .. }
+        | Node::Update { .. }
+        | Node::Delete { .. } => return Err(Error::internal("a node of the store has no operator")),
+    })
+}
+
+fn sides(kind: JoinKind, left: &Plan, right: &Plan, context: &Context<'_>) -> Result<join::hash::Sides> {
+    Ok(join::hash::Sides {
+        kind,
+        left: open(left, context)?,
+        right: open(right, context)?,
+        left_width: left.columns.len(),
+        right_width: right.columns.len(),
+        right_fixed: walk::is_fixed(right),
     })
 }

@@ -98,7 +98,7 @@ impl Running {
         let nodes = if profiled { statement.nodes } else { 0 };
         Running {
             slots: RefCell::new(vec![Value::Null; statement.slots]),
-            subplans: Subplans::default(),
+            subplans: Subplans::new(&statement),
             profile: RefCell::new(vec![NodeProfile::default(); nodes]),
             affected: Cell::new(0),
             state: State::New,

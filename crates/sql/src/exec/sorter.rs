@@ -150,6 +150,7 @@ impl Key {
             Raw::Padded(bytes) => (leading(unpadded(bytes)), false),
             Raw::Other(Value::Bool(value)) => (1 + u64::from(*value), true),
             Raw::Other(Value::Float(value)) => (float_order(*value), false),
+            Raw::Other(Value::Numeric(value)) => (float_order(value.to_f64_lossy()), false),
             Raw::Other(_) => (1 << 63, false),
         };
         let directed = if self.descending { !ascending } else { ascending };
@@ -281,10 +282,9 @@ impl Sorter {
             return Ok(());
         }
         self.order.encode(row, context, &mut self.encoded)?;
-        if let Some(cutoff) = &self.cutoff {
-            if self.order.compare(&self.encoded, cutoff) != Ordering::Less {
-                return Ok(());
-            }
+        let behind = |cutoff: &Vec<u8>| self.order.compare(&self.encoded, cutoff) != Ordering::Less;
+        if self.cutoff.as_ref().is_some_and(behind) {
+            return Ok(());
         }
         if self.arena.len() >= self.top.saturating_mul(2).max(PRUNE_LEAST) && self.top < usize::MAX {
             self.prune();

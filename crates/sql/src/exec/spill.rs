@@ -12,16 +12,19 @@
 //! | 8, 9, 10 | length, then text, padded text, bytes |
 //! | 11 | an array: number of the element type, lower bound, count, elements |
 //! | 12 | a record: count, values |
-//! | 13 | a numeric: length, then its binary representation |
+//! | 13, 14 | a numeric: scale (2 bytes), then its digits: 8 bytes, or length and bytes |
+//! | 15, 16, 17 | nothing: the numerics NaN, infinity, -infinity |
 //! | from 128 | text of (tag - 128) bytes |
 //!
 //! Lengths, counts and type numbers are 4 bytes.
 
-use super::Context;
-use crate::types::{Array, NO_MODIFIER, Type, Value, binary};
+use super::{BATCH_ROWS, Batch, Context};
+use crate::types::numeric::{MAX_SCALE, Parts};
+use crate::types::{Array, Numeric, Type, Value};
 use crate::{Error, Result, SqlState};
 use compact_str::CompactString;
 use gannet_store::{TempFile, TempReader, TempWriter};
+use num_bigint::BigInt;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -39,6 +42,10 @@ const BYTES: u8 = 10;
 const ARRAY: u8 = 11;
 const RECORD: u8 = 12;
 const NUMERIC: u8 = 13;
+const LONG_NUMERIC: u8 = 14;
+const NUMERIC_NAN: u8 = 15;
+const NUMERIC_INFINITY: u8 = 16;
+const NUMERIC_NEG_INFINITY: u8 = 17;
 const SHORT_TEXT: u8 = 128;
 
 /// Bytes before the values of a row: its length.
@@ -75,14 +82,27 @@ pub(super) fn encode(value: &Value, out: &mut Vec<u8>) {
             out.push(RECORD);
             encode_all(values, out);
         }
-        Value::Numeric(_) => {
+        Value::Numeric(number) => encode_numeric(number, out),
+    }
+}
+
+fn encode_numeric(number: &Numeric, out: &mut Vec<u8>) {
+    match number.parts() {
+        Parts::Small { digits, scale } => {
             out.push(NUMERIC);
-            let at = out.len();
-            out.extend_from_slice(&[0; 4]);
-            binary::write(value, Type::Numeric, out);
-            let len = (out.len() - at - 4) as u32;
-            out[at..at + 4].copy_from_slice(&len.to_le_bytes());
+            out.extend_from_slice(&scale.to_le_bytes());
+            out.extend_from_slice(&digits.to_le_bytes());
         }
+        Parts::Big { digits, scale } => {
+            out.push(LONG_NUMERIC);
+            out.extend_from_slice(&scale.to_le_bytes());
+            let bytes = digits.to_signed_bytes_le();
+            out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+            out.extend_from_slice(&bytes);
+        }
+        Parts::NaN => out.push(NUMERIC_NAN),
+        Parts::Infinity => out.push(NUMERIC_INFINITY),
+        Parts::NegInfinity => out.push(NUMERIC_NEG_INFINITY),
     }
 }
 
@@ -142,6 +162,19 @@ impl Raw<'_> {
             (Raw::Other(Value::Null), _) => Ordering::Greater,
             // Values of two types do not meet.
             _ => Ordering::Equal,
+        }
+    }
+
+    /// Equality as DISTINCT and GROUP BY have it.
+    #[inline]
+    pub(super) fn equals(&self, value: &Value) -> bool {
+        match (self, value) {
+            (Raw::Int(a), Value::Int(b)) => a == b,
+            (Raw::Text(a), Value::Text(b)) => *a == b.as_bytes(),
+            (Raw::Padded(a), Value::Padded(b)) => unpadded(a) == unpadded(b.as_bytes()),
+            (Raw::Bytes(a), Value::Bytes(b)) => **a == **b,
+            (Raw::Other(a), b) => a == b,
+            _ => false,
         }
     }
 
@@ -225,9 +258,27 @@ impl<'a> Fields<'a> {
                 Ok(Value::Array(Arc::new(Array { element, values, lower })))
             }
             RECORD => Ok(Value::Record(self.all()?.into())),
-            NUMERIC => binary::read(self.sized()?, Type::Numeric, NO_MODIFIER),
-            _ => Err(damaged()),
+            _ => Ok(Value::Numeric(self.numeric(tag)?)),
         }
+    }
+
+    fn numeric(&mut self, tag: u8) -> Result<Numeric> {
+        if !(NUMERIC..=LONG_NUMERIC).contains(&tag) {
+            return match tag {
+                NUMERIC_NAN => Ok(Numeric::NAN),
+                NUMERIC_INFINITY => Ok(Numeric::INFINITY),
+                NUMERIC_NEG_INFINITY => Ok(Numeric::NEG_INFINITY),
+                _ => Err(damaged()),
+            };
+        }
+        let scale = u16::from_le_bytes(self.array()?);
+        if scale > MAX_SCALE {
+            return Err(damaged());
+        }
+        if tag == NUMERIC {
+            return Ok(Numeric::new(i64::from_le_bytes(self.array()?), scale));
+        }
+        Numeric::from_big(BigInt::from_signed_bytes_le(self.sized()?), u32::from(scale))
     }
 
     fn all(&mut self) -> Result<Vec<Value>> {
@@ -244,6 +295,11 @@ impl<'a> Fields<'a> {
     #[inline]
     pub(super) fn value(&mut self) -> Result<Value> {
         self.raw()?.into_value()
+    }
+
+    /// Whether they are all the values of a row, as DISTINCT and GROUP BY compare.
+    pub(super) fn equal(mut self, row: &[Value]) -> bool {
+        row.iter().all(|value| self.raw().is_ok_and(|raw| raw.equals(value))) && self.is_empty()
     }
 
     /// Appends all values.
@@ -370,9 +426,22 @@ impl SpillReader {
         Ok(true)
     }
 
-    /// The row that was read last, as it stands.
+    /// The row that was read last, as it stands; nothing when it was taken.
     pub(super) fn current(&self) -> &[u8] {
         &self.row
+    }
+
+    /// The row that was read last was taken: there is no current one.
+    pub(super) fn taken(&mut self) {
+        self.row.clear();
+    }
+
+    /// Puts the next rows into a batch, whose width is known; false at the end.
+    pub(super) fn fill(&mut self, batch: &mut Batch, context: &Context<'_>) -> Result<bool> {
+        context.check()?;
+        batch.reset(batch.width());
+        while batch.len() < BATCH_ROWS && batch.push_with(|values| self.next_into(values))? {}
+        Ok(!batch.is_empty())
     }
 
     /// Appends the next row's values; false behind the last one.
@@ -406,6 +475,12 @@ mod tests {
             Value::Padded("ab  ".into()),
             Value::Bytes([0, 1, 255].as_slice().into()),
             Value::Record([Value::Int(1), Value::Null].into()),
+            Value::Numeric(Numeric::new(-150, 2)),
+            Value::Numeric(Numeric::parse("123456789012345678901234567890.5").unwrap()),
+            Value::Numeric(Numeric::parse("-98765432109876543210").unwrap()),
+            Value::Numeric(Numeric::NAN),
+            Value::Numeric(Numeric::INFINITY),
+            Value::Numeric(Numeric::NEG_INFINITY),
             Value::Array(Arc::new(Array {
                 element: Type::Text,
                 values: vec![Value::text("a"), Value::Null],
@@ -434,7 +509,10 @@ mod tests {
         let strings: Vec<Value> = ["", " ", "a", "a ", "b"].iter().map(Value::text).collect();
         let padded: Vec<Value> = ["", " ", "a", "a ", "b"].map(|text| Value::Padded(text.into())).into();
         let numbers: Vec<Value> = [i64::MIN, -1, 0, 300, i64::MAX].map(Value::Int).into();
-        for mut group in [strings, padded, numbers] {
+        let numerics: Vec<Value> = ["-Infinity", "-1.5", "0.00", "1e30", "NaN"]
+            .map(|text| Value::Numeric(Numeric::parse(text).unwrap()))
+            .into();
+        for mut group in [strings, padded, numbers, numerics] {
             group.push(Value::Null);
             for a in &group {
                 for b in &group {
@@ -443,6 +521,7 @@ mod tests {
                     encode(b, &mut right);
                     let order = Fields(&left).raw().unwrap().total_cmp(&Fields(&right).raw().unwrap());
                     assert_eq!(order, a.total_cmp(b), "{a:?} {b:?}");
+                    assert_eq!(Fields(&left).raw().unwrap().equals(b), a == b, "{a:?} {b:?}");
                 }
             }
         }

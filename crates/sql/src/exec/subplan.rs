@@ -1,15 +1,69 @@
 //! Subqueries within expressions.
+//!
+//! # Guarantees
+//! 1. A subquery that takes nothing from outside is run at most once; its result is kept for the statement.
+//! 2. One that does is run anew for each row, with its slots filled; its operators are made once.
+//! 3. `= ANY` of a subquery that takes nothing from outside is looked up in a hash table, and is NULL where SQL says so: when
+//!    there is no match but a comparison with NULL.
 
-use super::Context;
-use crate::physical::{Expr, SubplanKind};
-use crate::types::Value;
-use crate::{Error, Result};
+use super::expr::{RowComparison, boolean, eval_all};
+use super::join::buffer::RowBuffer;
+use super::keys::{KeyTable, encoded_bytes};
+use super::memory::Memory;
+use super::{BATCH_ROWS, Batch, Context, Operator, open, row_bytes, walk};
+use crate::logical::Comparison;
+use crate::physical::{Expr, Plan, Statement, SubplanKind};
+use crate::types::{Array, Type, Value};
+use crate::{Error, Result, SqlState};
+use std::cell::RefCell;
+use std::sync::Arc;
 
 /// State of a statement's subqueries: their operators, and the results of those that are run only once.
 #[derive(Debug, Default)]
-pub struct Subplans(());
+pub struct Subplans {
+    statement: Option<Arc<Statement>>,
+    states: Vec<RefCell<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    operator: Option<Box<dyn Operator>>,
+    /// Whether it takes something from outside that its expression does not bind, once that is known.
+    depends: Option<bool>,
+    kept: Kept,
+    memory: Memory,
+    batch: Batch,
+}
+
+/// The result of a subquery that is run once.
+#[derive(Debug, Default)]
+enum Kept {
+    #[default]
+    Nothing,
+    Value(Value),
+    Keys(Keys),
+    Rows(RowBuffer),
+}
+
+/// The rows of an IN, to be looked up.
+#[derive(Debug)]
+struct Keys {
+    /// Rows without NULL.
+    whole: KeyTable,
+    /// Rows with NULL.
+    partial: KeyTable,
+}
 
 impl Subplans {
+    /// For a statement.
+    pub(super) fn new(statement: &Arc<Statement>) -> Self {
+        if statement.subplans.is_empty() {
+            return Subplans::default();
+        }
+        let states = statement.subplans.iter().map(|_| RefCell::default()).collect();
+        Subplans { statement: Some(Arc::clone(statement)), states }
+    }
+
     /// The value of a subquery for a row.
     pub(super) fn value(
         &self,
@@ -19,7 +73,231 @@ impl Subplans {
         row: &[Value],
         context: &Context<'_>,
     ) -> Result<Value> {
-        let _ = (subplan, bind, kind, row, context);
-        Err(Error::unsupported("a subquery"))
+        let (Some(statement), Some(state)) = (&self.statement, self.states.get(subplan)) else {
+            return Err(Error::internal("a subquery where none may stand"));
+        };
+        let mut state = state.try_borrow_mut().map_err(|_| Error::internal("a subquery within itself"))?;
+        let plan = &statement.subplans[subplan];
+        for (slot, expr) in bind {
+            let value = expr.eval(row, context)?.into_owned();
+            context.slots.borrow_mut()[*slot] = value;
+        }
+        let depends = *state.depends.get_or_insert_with(|| !walk::free_slots(plan, statement).is_empty());
+        let fixed = bind.is_empty() && !depends;
+        match kind {
+            SubplanKind::Quantified { arguments, op, all } => {
+                let arguments = eval_all(arguments, row, context)?;
+                let result = if fixed {
+                    state.kept_quantified(plan, &arguments, *op, *all, context)?
+                } else {
+                    state.begin(plan, context)?;
+                    state.quantified(&arguments, *op, *all, context)?
+                };
+                Ok(boolean(result))
+            }
+            SubplanKind::Scalar | SubplanKind::Exists | SubplanKind::Array(_) if fixed => {
+                if let Kept::Value(value) = &state.kept {
+                    return Ok(value.clone());
+                }
+                state.begin(plan, context)?;
+                let value = state.run(kind, context)?;
+                // It will not be run again.
+                state.operator = None;
+                state.batch = Batch::new();
+                state.kept = Kept::Value(value.clone());
+                Ok(value)
+            }
+            SubplanKind::Scalar | SubplanKind::Exists | SubplanKind::Array(_) => {
+                state.begin(plan, context)?;
+                state.run(kind, context)
+            }
+        }
     }
+}
+
+impl State {
+    /// The operators, ready to begin.
+    fn begin(&mut self, plan: &Plan, context: &Context<'_>) -> Result<()> {
+        match &mut self.operator {
+            Some(operator) => operator.rewind(context),
+            none => {
+                *none = Some(open(plan, context)?);
+                Ok(())
+            }
+        }
+    }
+
+    /// The next rows.
+    fn next(&mut self, context: &Context<'_>, limit: usize) -> Result<bool> {
+        context.check()?;
+        match &mut self.operator {
+            Some(operator) => operator.next(context, limit, &mut self.batch),
+            None => Err(Error::internal("a subquery was not begun")),
+        }
+    }
+
+    fn run(&mut self, kind: &SubplanKind, context: &Context<'_>) -> Result<Value> {
+        match kind {
+            SubplanKind::Scalar => self.scalar(context),
+            SubplanKind::Exists => Ok(Value::Bool(self.next(context, 1)?)),
+            SubplanKind::Array(element) => self.array(*element, context),
+            SubplanKind::Quantified { .. } => Err(Error::internal("a comparison without its left side")),
+        }
+    }
+
+    fn scalar(&mut self, context: &Context<'_>) -> Result<Value> {
+        if !self.next(context, 2)? {
+            return Ok(Value::Null);
+        }
+        let too_many = self.batch.len() > 1;
+        let value = self.batch.row_mut(0).first_mut().map(std::mem::take).unwrap_or_default();
+        if too_many || self.next(context, 1)? {
+            let message = "more than one row returned by a subquery used as an expression";
+            return Err(Error::new(SqlState::CARDINALITY_VIOLATION, message));
+        }
+        Ok(value)
+    }
+
+    fn array(&mut self, element: Type, context: &Context<'_>) -> Result<Value> {
+        let mut values = Vec::new();
+        let mut bytes = 0;
+        while self.next(context, BATCH_ROWS)? {
+            for index in 0..self.batch.len() {
+                let row = self.batch.row_mut(index);
+                bytes += row_bytes(row);
+                values.extend(row.first_mut().map(std::mem::take));
+            }
+            self.memory.demand(context, bytes * 2)?;
+        }
+        self.memory.shrink(bytes);
+        Ok(Value::Array(Arc::new(Array { element, values, lower: 1 })))
+    }
+
+    /// ANY or ALL of the rows to come.
+    fn quantified(
+        &mut self,
+        arguments: &[Value],
+        op: Comparison,
+        all: bool,
+        context: &Context<'_>,
+    ) -> Result<Option<bool>> {
+        let mut result = Some(all);
+        while self.next(context, BATCH_ROWS)? {
+            for row in self.batch.iter() {
+                match compare(op, arguments, row) {
+                    Some(value) if value != all => return Ok(Some(value)),
+                    Some(_) => {}
+                    None => result = None,
+                }
+            }
+        }
+        Ok(result)
+    }
+
+    /// The same of rows that are kept.
+    fn kept_quantified(
+        &mut self,
+        plan: &Plan,
+        arguments: &[Value],
+        op: Comparison,
+        all: bool,
+        context: &Context<'_>,
+    ) -> Result<Option<bool>> {
+        let by_hash = matches!((op, all), (Comparison::Equal, false) | (Comparison::NotEqual, true));
+        if matches!(self.kept, Kept::Nothing) {
+            self.begin(plan, context)?;
+            self.kept = if by_hash {
+                Kept::Keys(self.read_keys(context)?)
+            } else {
+                let operator = self.operator.as_mut().ok_or_else(|| Error::internal("no subquery"))?;
+                Kept::Rows(RowBuffer::read(&mut **operator, plan.columns.len(), plan.id, context)?)
+            };
+            self.operator = None;
+            self.batch = Batch::new();
+        }
+        match &self.kept {
+            Kept::Keys(keys) => {
+                let any = keys.contain(arguments)?;
+                // <> ALL is NOT = ANY.
+                Ok(if all { any.map(|any| !any) } else { any })
+            }
+            Kept::Rows(rows) => {
+                let mut result = Some(all);
+                let mut cursor = rows.cursor()?;
+                while let Some((_, row)) = cursor.next(rows)? {
+                    match compare(op, arguments, row) {
+                        Some(value) if value != all => return Ok(Some(value)),
+                        Some(_) => {}
+                        None => result = None,
+                    }
+                }
+                Ok(result)
+            }
+            Kept::Nothing | Kept::Value(_) => Err(Error::internal("a subquery of two kinds")),
+        }
+    }
+
+    fn read_keys(&mut self, context: &Context<'_>) -> Result<Keys> {
+        let mut keys = Keys { whole: KeyTable::new(), partial: KeyTable::new() };
+        while self.next(context, BATCH_ROWS)? {
+            for row in self.batch.iter() {
+                let hash = KeyTable::hash(row);
+                let table = if row.iter().any(Value::is_null) { &mut keys.partial } else { &mut keys.whole };
+                if table.find(hash, row).is_none() {
+                    let bytes = encoded_bytes(row);
+                    // All of them are needed at once, so there is nothing to spill.
+                    let total = keys.whole.bytes_with(bytes) + keys.partial.bytes_with(bytes);
+                    self.memory.demand(context, total)?;
+                    let table =
+                        if row.iter().any(Value::is_null) { &mut keys.partial } else { &mut keys.whole };
+                    table.insert(hash, row)?;
+                }
+            }
+        }
+        Ok(keys)
+    }
+}
+
+impl Keys {
+    /// = ANY of the rows.
+    fn contain(&self, arguments: &[Value]) -> Result<Option<bool>> {
+        if self.whole.len() + self.partial.len() == 0 {
+            return Ok(Some(false));
+        }
+        if !arguments.iter().any(Value::is_null) {
+            if self.whole.find(KeyTable::hash(arguments), arguments).is_some() {
+                return Ok(Some(true));
+            }
+            return Ok(if unknown(&self.partial, arguments)? { None } else { Some(false) });
+        }
+        let unknown =
+            arguments.len() == 1 || unknown(&self.whole, arguments)? || unknown(&self.partial, arguments)?;
+        Ok(if unknown { None } else { Some(false) })
+    }
+}
+
+/// Whether it is unknown of some row whether it equals the arguments.
+fn unknown(rows: &KeyTable, arguments: &[Value]) -> Result<bool> {
+    let mut row = Vec::new();
+    for number in 0..rows.len() {
+        row.clear();
+        rows.key(number).values(&mut row)?;
+        if compare(Comparison::Equal, arguments, &row).is_none() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn compare(op: Comparison, arguments: &[Value], row: &[Value]) -> Option<bool> {
+    if let ([argument], [value, ..]) = (arguments, row) {
+        return super::expr::compare(op, argument, value);
+    }
+    let mut comparison = RowComparison::new(op);
+    for (argument, value) in arguments.iter().zip(row) {
+        if comparison.next(argument, value) {
+            break;
+        }
+    }
+    comparison.result()
 }

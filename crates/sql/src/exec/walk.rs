@@ -1,6 +1,10 @@
 //! Looking through expressions and plans.
 
-use crate::physical::{Access, AggregateExpr, Expr, KeyRange, Node, OrderBy, Plan, SubplanKind, children};
+use crate::functions::Volatility;
+use crate::physical::{
+    Access, AggregateExpr, Expr, KeyRange, Node, OrderBy, Plan, Statement, SubplanKind, children,
+};
+use std::collections::BTreeSet;
 
 /// Shows an expression and all parts of it to `visit`.
 pub(super) fn expressions<'p>(expr: &'p Expr, visit: &mut dyn FnMut(&'p Expr)) {
@@ -130,4 +134,67 @@ fn order_expressions<'p>(order: &'p [OrderBy], visit: &mut dyn FnMut(&'p Expr)) 
 fn aggregate_expressions<'p>(aggregate: &'p AggregateExpr, visit: &mut dyn FnMut(&'p Expr)) {
     aggregate.arguments.iter().chain(&aggregate.filter).for_each(&mut *visit);
     order_expressions(&aggregate.order, visit);
+}
+
+/// Slots that a plan reads and does not fill itself, subplans included.
+pub(super) fn free_slots(plan: &Plan, statement: &Statement) -> BTreeSet<usize> {
+    let mut slots = Slots { statement, read: BTreeSet::new(), filled: BTreeSet::new() };
+    slots.plan(plan);
+    slots.read.difference(&slots.filled).copied().collect()
+}
+
+struct Slots<'p> {
+    statement: &'p Statement,
+    read: BTreeSet<usize>,
+    filled: BTreeSet<usize>,
+}
+
+impl<'p> Slots<'p> {
+    fn plan(&mut self, plan: &'p Plan) {
+        let mut found: Vec<&Expr> = Vec::new();
+        let mut filled = Vec::new();
+        plans(plan, &mut |plan| {
+            if let Node::NestedLoop { bind, .. } = &plan.node {
+                filled.extend(bind.iter().map(|(slot, _)| *slot));
+            }
+            node_expressions(&plan.node, &mut |expr| found.push(expr));
+        });
+        self.filled.extend(filled);
+        for expr in found {
+            self.expr(expr);
+        }
+    }
+
+    fn expr(&mut self, expr: &'p Expr) {
+        let mut subplans = Vec::new();
+        expressions(expr, &mut |expr| match expr {
+            Expr::Slot(slot) => {
+                self.read.insert(*slot);
+            }
+            Expr::Subquery { subplan, bind, .. } => {
+                self.filled.extend(bind.iter().map(|(slot, _)| *slot));
+                subplans.push(*subplan);
+            }
+            _ => {}
+        });
+        let statement = self.statement;
+        for subplan in subplans {
+            self.plan(&statement.subplans[subplan]);
+        }
+    }
+}
+
+/// Whether a plan gives the same rows each time it is run within a statement, as far as that is plain to see.
+pub(super) fn is_fixed(plan: &Plan) -> bool {
+    let mut fixed = true;
+    plans(plan, &mut |plan| {
+        node_expressions(&plan.node, &mut |expr| {
+            expressions(expr, &mut |expr| match expr {
+                Expr::Slot(_) | Expr::Subquery { .. } => fixed = false,
+                Expr::Call { function, .. } if function.volatility == Volatility::Volatile => fixed = false,
+                _ => {}
+            });
+        });
+    });
+    fixed
 }

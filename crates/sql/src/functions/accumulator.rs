@@ -1,25 +1,319 @@
 //! States of aggregates.
-use crate::Result;
-use crate::types::Value;
+//!
+//! Counts, sums and extremes of whole numbers take no memory of their own, those of exact numbers one piece for each group; none of
+//! them takes memory for a row.
+
+use crate::types::numeric::{NumericSum, variance};
+use crate::types::{Array, Numeric, Type, Value};
+use crate::{Error, Result, SqlState};
+use compact_str::CompactString;
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// Largest string or bytea, as in PostgreSQL.
+const LIMIT_BYTES: usize = 0x3fff_ffff;
 
 /// The state of an aggregate over some rows.
 #[derive(Clone, Debug)]
-pub struct Accumulator(());
+pub struct Accumulator(State);
+
+/// How whole numbers are put together bit by bit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Bits {
+    And,
+    Or,
+    Xor,
+}
+
+/// Which figure of spread is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Spread {
+    /// Of a sample; else of the whole population.
+    pub(super) sample: bool,
+    /// The standard deviation; else the variance.
+    pub(super) root: bool,
+}
+
+/// Sums of numbers and of their squares.
+#[derive(Clone, Debug, Default)]
+struct Moments {
+    sum: NumericSum,
+    squares: NumericSum,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    /// count(*)
+    Rows(i64),
+    /// count(x)
+    Count(i64),
+    /// sum of smallint and integer, which is a bigint.
+    Sum(Option<i64>),
+    /// sum of bigint, avg of whole numbers: a sum of 128 bits in two words, and how many.
+    Whole { high: i64, low: u64, count: u64, average: bool },
+    /// sum and avg of exact numbers.
+    Exact { sum: Box<NumericSum>, average: bool },
+    /// sum of floats; `single`: in the precision of real.
+    Float { sum: Option<f64>, single: bool },
+    /// avg, variance and standard deviation of floats, by Youngs and Cramer; no spread: avg.
+    Moments { count: f64, sum: f64, squares: f64, spread: Option<Spread> },
+    /// Variance and standard deviation of exact and whole numbers.
+    Spread { moments: Box<Moments>, spread: Spread },
+    /// min (`Less`) and max (`Greater`).
+    Extreme { value: Value, wanted: Ordering },
+    /// bool_and, bool_or: ends at the first value that is `until`.
+    Truth { value: Option<bool>, until: bool },
+    /// bit_and and its kin.
+    Bits { value: Option<i64>, how: Bits },
+    /// string_agg of text.
+    Text(Option<CompactString>),
+    /// string_agg of bytea.
+    Bytes(Option<Vec<u8>>),
+    /// array_agg
+    Array { element: Type, values: Option<Box<Vec<Value>>>, bytes: usize },
+}
 
 impl Accumulator {
+    pub(super) fn rows() -> Self {
+        Accumulator(State::Rows(0))
+    }
+
+    pub(super) fn count() -> Self {
+        Accumulator(State::Count(0))
+    }
+
+    pub(super) fn sum() -> Self {
+        Accumulator(State::Sum(None))
+    }
+
+    pub(super) fn whole(average: bool) -> Self {
+        Accumulator(State::Whole { high: 0, low: 0, count: 0, average })
+    }
+
+    pub(super) fn exact(average: bool) -> Self {
+        Accumulator(State::Exact { sum: Box::default(), average })
+    }
+
+    pub(super) fn float(single: bool) -> Self {
+        Accumulator(State::Float { sum: None, single })
+    }
+
+    pub(super) fn moments(spread: Option<Spread>) -> Self {
+        Accumulator(State::Moments { count: 0.0, sum: 0.0, squares: 0.0, spread })
+    }
+
+    pub(super) fn spread(spread: Spread) -> Self {
+        Accumulator(State::Spread { moments: Box::default(), spread })
+    }
+
+    pub(super) fn extreme(wanted: Ordering) -> Self {
+        Accumulator(State::Extreme { value: Value::Null, wanted })
+    }
+
+    pub(super) fn truth(until: bool) -> Self {
+        Accumulator(State::Truth { value: None, until })
+    }
+
+    pub(super) fn bits(how: Bits) -> Self {
+        Accumulator(State::Bits { value: None, how })
+    }
+
+    pub(super) fn text() -> Self {
+        Accumulator(State::Text(None))
+    }
+
+    pub(super) fn bytes() -> Self {
+        Accumulator(State::Bytes(None))
+    }
+
+    pub(super) fn array(types: &[Type]) -> Self {
+        let element = types.first().copied().unwrap_or(Type::Text);
+        Accumulator(State::Array { element, values: None, bytes: 0 })
+    }
+
     /// Takes one row's arguments. Strict aggregates pass over NULL themselves.
+    #[inline]
     pub fn add(&mut self, arguments: &[Value]) -> Result<()> {
-        let _ = arguments;
+        let value = arguments.first().unwrap_or(&Value::Null);
+        match (&mut self.0, value) {
+            (State::Rows(count), _) => *count += 1,
+            (State::Array { .. }, _) => self.add_element(value),
+            (_, Value::Null) => {}
+            (State::Count(count), _) => *count += 1,
+            (State::Sum(sum), Value::Int(value)) => {
+                let total = sum.unwrap_or(0).checked_add(*value);
+                *sum = Some(total.ok_or_else(|| Error::out_of_range("bigint"))?);
+            }
+            (State::Whole { high, low, count, .. }, Value::Int(value)) => {
+                let (sum, carried) = low.overflowing_add(*value as u64);
+                *low = sum;
+                *high += i64::from(carried) - i64::from(*value < 0);
+                *count += 1;
+            }
+            (State::Exact { sum, .. }, Value::Numeric(value)) => sum.add(value),
+            (State::Extreme { value: best, wanted }, value) => {
+                if best.is_null() || value.total_cmp(best) == *wanted {
+                    best.clone_from(value);
+                }
+            }
+            _ => return self.add_other(value, arguments.get(1)),
+        }
         Ok(())
+    }
+
+    fn add_other(&mut self, value: &Value, second: Option<&Value>) -> Result<()> {
+        match (&mut self.0, value) {
+            (State::Float { sum, single }, Value::Float(value)) => {
+                let before = sum.unwrap_or(0.0);
+                let total = if *single { f64::from((before + value) as f32) } else { before + value };
+                if total.is_infinite() && before.is_finite() && value.is_finite() {
+                    return Err(overflow());
+                }
+                *sum = Some(total);
+            }
+            (State::Moments { count, sum, squares, .. }, Value::Float(value)) => {
+                (*count, *sum, *squares) = add_moment((*count, *sum, *squares), *value)?;
+            }
+            (State::Spread { moments, .. }, Value::Int(value)) => {
+                moments.sum.add_int(*value);
+                moments.squares.add_int_square(*value);
+            }
+            (State::Spread { moments, .. }, Value::Numeric(value)) => {
+                moments.sum.add(value);
+                moments.squares.add(&value.mul(value)?);
+            }
+            (State::Truth { value: so_far, until }, Value::Bool(value)) => {
+                if *so_far != Some(*until) {
+                    *so_far = Some(*value);
+                }
+            }
+            (State::Bits { value: so_far, how }, Value::Int(value)) => {
+                *so_far = Some(match (*so_far, how) {
+                    (None, _) => *value,
+                    (Some(so_far), Bits::And) => so_far & value,
+                    (Some(so_far), Bits::Or) => so_far | value,
+                    (Some(so_far), Bits::Xor) => so_far ^ value,
+                });
+            }
+            (State::Text(so_far), Value::Text(value) | Value::Padded(value)) => match so_far {
+                None => *so_far = Some(value.clone()),
+                Some(so_far) => {
+                    let separator = second.and_then(Value::as_str).unwrap_or("");
+                    check_length(so_far.len() + separator.len() + value.len())?;
+                    so_far.push_str(separator);
+                    so_far.push_str(value);
+                }
+            },
+            (State::Bytes(so_far), Value::Bytes(value)) => match so_far {
+                None => *so_far = Some(value.to_vec()),
+                Some(so_far) => {
+                    if let Some(Value::Bytes(separator)) = second {
+                        check_length(so_far.len() + separator.len() + value.len())?;
+                        so_far.extend_from_slice(separator);
+                    }
+                    so_far.extend_from_slice(value);
+                }
+            },
+            _ => return Err(Error::internal("an aggregate met a value of another type")),
+        }
+        Ok(())
+    }
+
+    fn add_element(&mut self, value: &Value) {
+        if let State::Array { values, bytes, .. } = &mut self.0 {
+            *bytes += value.heap_bytes();
+            values.get_or_insert_default().push(value.clone());
+        }
     }
 
     /// The result so far.
     pub fn finish(self) -> Result<Value> {
-        Ok(Value::Null)
+        Ok(match self.0 {
+            State::Rows(count) | State::Count(count) => Value::Int(count),
+            State::Sum(sum) | State::Bits { value: sum, .. } => sum.map_or(Value::Null, Value::Int),
+            State::Whole { count: 0, .. } => Value::Null,
+            State::Whole { high, low, count, average } => {
+                let sum = Numeric::from_i128(i128::from(high) << 64 | i128::from(low), 0);
+                Value::Numeric(if average { sum.div(&Numeric::from_u64(count))? } else { sum })
+            }
+            State::Exact { sum, .. } if sum.count() == 0 => Value::Null,
+            State::Exact { sum, average: true } => sum.average()?.map_or(Value::Null, Value::Numeric),
+            State::Exact { sum, average: false } => Value::Numeric(sum.sum()?),
+            State::Float { sum, .. } => sum.map_or(Value::Null, Value::Float),
+            State::Moments { count, sum, squares, spread } => {
+                finish_moments(count, sum, squares, spread).map_or(Value::Null, Value::Float)
+            }
+            State::Spread { moments, spread } => {
+                variance(&moments.sum, &moments.squares, spread.sample, spread.root)?
+                    .map_or(Value::Null, Value::Numeric)
+            }
+            State::Extreme { value, .. } => value,
+            State::Truth { value, .. } => value.map_or(Value::Null, Value::Bool),
+            State::Text(text) => text.map_or(Value::Null, Value::Text),
+            State::Bytes(bytes) => bytes.map_or(Value::Null, |bytes| Value::Bytes(bytes.into())),
+            State::Array { values: None, .. } => Value::Null,
+            State::Array { element, values: Some(values), .. } => {
+                Value::Array(Arc::new(Array { element, values: *values, lower: 1 }))
+            }
+        })
     }
 
     /// Bytes on the heap, for memory accounting.
     pub fn heap_bytes(&self) -> usize {
-        0
+        match &self.0 {
+            State::Exact { sum, .. } => size_of::<NumericSum>() + sum.heap_bytes(),
+            State::Spread { moments, .. } => {
+                size_of::<Moments>() + moments.sum.heap_bytes() + moments.squares.heap_bytes()
+            }
+            State::Extreme { value, .. } => value.heap_bytes(),
+            State::Text(Some(text)) if text.is_heap_allocated() => text.capacity(),
+            State::Bytes(Some(bytes)) => bytes.capacity(),
+            State::Array { values: Some(values), bytes, .. } => {
+                size_of::<Vec<Value>>() + values.capacity() * size_of::<Value>() + bytes
+            }
+            _ => 0,
+        }
     }
+}
+
+fn overflow() -> Error {
+    Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow")
+}
+
+fn check_length(bytes: usize) -> Result<()> {
+    if bytes > LIMIT_BYTES {
+        let message = format!("string buffer exceeds maximum allowed length ({LIMIT_BYTES} bytes)");
+        return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
+    }
+    Ok(())
+}
+
+/// Count, sum, and sum of squared differences from the mean, with one value more.
+fn add_moment((count, sum, squares): (f64, f64, f64), value: f64) -> Result<(f64, f64, f64)> {
+    let (new_count, new_sum) = (count + 1.0, sum + value);
+    if count == 0.0 {
+        return Ok((new_count, new_sum, if value.is_finite() { squares } else { f64::NAN }));
+    }
+    let difference = value * new_count - new_sum;
+    let mut new_squares = squares + difference * difference / (new_count * count);
+    if new_sum.is_infinite() || new_squares.is_infinite() {
+        if sum.is_finite() && value.is_finite() {
+            return Err(overflow());
+        }
+        new_squares = f64::NAN;
+    }
+    Ok((new_count, new_sum, new_squares))
+}
+
+fn finish_moments(count: f64, sum: f64, squares: f64, spread: Option<Spread>) -> Option<f64> {
+    if count == 0.0 {
+        return None;
+    }
+    let Some(spread) = spread else { return Some(sum / count) };
+    let divisor = if spread.sample { count - 1.0 } else { count };
+    if divisor <= 0.0 {
+        return None;
+    }
+    let variance = squares / divisor;
+    Some(if spread.root { variance.sqrt() } else { variance })
 }

@@ -2,10 +2,30 @@
 //!
 //! An operator is a function with another spelling, as in PostgreSQL: [`resolve_operator`] gives the [`Function`] behind it.
 //! Comparisons, AND, OR, NOT, CASE, COALESCE and their kin are no functions, but nodes of [`Scalar`](crate::logical::Scalar).
+//!
+//! # Guarantees
+//! 1. Every function and aggregate has a number of its own: PostgreSQL's, or one from 9000 to 9999.
+//! 2. A strict function is never called with NULL; whoever computes expressions sees to it.
+//! 3. A body finds values of the variants that its argument types have. It does not trust in that: another variant is an
+//!    internal error, not a panic.
+//!
+//! | module | job |
+//! |---|---|
+//! | `registry` | the lists of all that follows, by name and by symbol |
+//! | `resolve` | which one a call means |
+//! | `arithmetic`, `numeric`, `math` | operators and functions of numbers |
+//! | `string`, `quote`, `bytes`, `digest`, `encoding` | strings and bytea |
+//! | `like`, `regex`, `pattern` | LIKE; regular expressions, translated and cached |
+//! | `datetime` | dates and timestamps |
+//! | `picture` | to_char of numbers, to_number |
+//! | `array` | arrays |
+//! | `session`, `describe`, `sequence` | what clients ask a server about itself |
+//! | `accumulator`, `aggregate` | aggregates |
+//! | `table`, `keywords` | functions that give rows |
 
+use crate::Result;
 use crate::exec::{Context, RowSource};
 use crate::types::{Type, Value};
-use crate::{Error, Result, SqlState};
 
 /// What a function accepts in one place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,6 +38,8 @@ pub enum Argument {
     AnyArray,
     /// Any type, the same for all of them; the element type of an `AnyArray` beside it.
     AnyElement,
+    /// As `AnyElement`, but no array.
+    AnyNonArray,
 }
 
 /// What a function gives.
@@ -79,6 +101,8 @@ pub struct Call<'a, 'c> {
 /// A function that gives rows.
 #[derive(Debug)]
 pub struct TableFunction {
+    /// PostgreSQL's number of it.
+    pub oid: u32,
     /// Its name.
     pub name: &'static str,
     /// What it takes.
@@ -108,11 +132,133 @@ pub struct Aggregate {
     pub start: fn(&[Type]) -> Accumulator,
 }
 
+impl Function {
+    /// A function that is strict and immutable, and takes all its arguments.
+    const fn new(
+        oid: u32,
+        name: &'static str,
+        arguments: &'static [Argument],
+        returns: Returns,
+        body: fn(&Call<'_, '_>, &[Value]) -> Result<Value>,
+    ) -> Self {
+        let (optional, variadic, strict, volatility) = (0, false, true, Volatility::Immutable);
+        Function { oid, name, arguments, optional, variadic, returns, strict, volatility, body }
+    }
+
+    /// It is called with NULL, too.
+    const fn lax(mut self) -> Self {
+        self.strict = false;
+        self
+    }
+
+    const fn stable(mut self) -> Self {
+        self.volatility = Volatility::Stable;
+        self
+    }
+
+    const fn volatile(mut self) -> Self {
+        self.volatility = Volatility::Volatile;
+        self
+    }
+
+    /// So many of the last arguments may be left out.
+    const fn optional(mut self, count: usize) -> Self {
+        self.optional = count;
+        self
+    }
+
+    /// The last argument may be repeated.
+    const fn variadic(mut self) -> Self {
+        self.variadic = true;
+        self
+    }
+}
+
+/// An [`Argument`] as the lists of functions write it.
+macro_rules! argument {
+    (any) => {
+        $crate::functions::Argument::Any
+    };
+    (anyarray) => {
+        $crate::functions::Argument::AnyArray
+    };
+    (anyelement) => {
+        $crate::functions::Argument::AnyElement
+    };
+    (anynonarray) => {
+        $crate::functions::Argument::AnyNonArray
+    };
+    ($ty:ident) => {
+        $crate::functions::Argument::Is($crate::types::Type::$ty)
+    };
+}
+
+/// A [`Returns`] as the lists of functions write it.
+macro_rules! returns {
+    (anyarray) => {
+        $crate::functions::Returns::Array
+    };
+    (anyelement) => {
+        $crate::functions::Returns::Element
+    };
+    ($ty:ident) => {
+        $crate::functions::Returns::Is($crate::types::Type::$ty)
+    };
+}
+
+/// A list of functions: number, name, arguments, result, what is unusual about it, body.
+macro_rules! functions {
+    ($($oid:literal $name:literal ($($argument:ident)*) $returns:ident $(.$option:ident($($count:literal)?))* = $body:expr;)*) => {
+        &[$(
+            $crate::functions::Function::new($oid, $name, &[$(argument!($argument)),*], returns!($returns), $body)
+                $(.$option($($count)?))*
+        ),*]
+    };
+}
+
+/// A list of operators: symbol, then as in a list of functions.
+macro_rules! operators {
+    ($($symbol:literal $oid:literal $name:literal ($($argument:ident)*) $returns:ident $(.$option:ident($($count:literal)?))* = $body:expr;)*) => {
+        &[$((
+            $symbol,
+            $crate::functions::Function::new($oid, $name, &[$(argument!($argument)),*], returns!($returns), $body)
+                $(.$option($($count)?))*
+        )),*]
+    };
+}
+
 mod accumulator;
+mod aggregate;
+mod arguments;
+mod arithmetic;
+mod array;
+mod bytes;
+mod datetime;
+mod describe;
+pub mod digest;
+pub mod encoding;
+mod keywords;
+pub mod like;
+mod math;
+mod numeric;
+mod pattern;
+mod picture;
+pub mod quote;
+mod regex;
+mod registry;
+mod resolve;
+mod sequence;
+mod session;
+mod string;
+mod table;
+
 pub use accumulator::Accumulator;
+pub use registry::{all, operators, symbol};
+pub use resolve::{common_type, resolve_comparison, resolve_function, resolve_operator};
+pub use session::VERSION;
 
 /// What a name and arguments came to.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub enum Resolved {
     /// A function of values.
     Function(&'static Function),
@@ -122,6 +268,61 @@ pub enum Resolved {
     Table(&'static TableFunction),
 }
 
+impl Resolved {
+    /// Its number.
+    pub fn oid(self) -> u32 {
+        match self {
+            Resolved::Function(function) => function.oid,
+            Resolved::Aggregate(aggregate) => aggregate.oid,
+            Resolved::Table(function) => function.oid,
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Resolved::Function(function) => function.name,
+            Resolved::Aggregate(aggregate) => aggregate.name,
+            Resolved::Table(function) => function.name,
+        }
+    }
+
+    /// What it takes.
+    pub fn arguments(self) -> &'static [Argument] {
+        match self {
+            Resolved::Function(function) => function.arguments,
+            Resolved::Aggregate(aggregate) => aggregate.arguments,
+            Resolved::Table(function) => function.arguments,
+        }
+    }
+
+    /// How many of the last arguments may be left out.
+    pub fn optional(self) -> usize {
+        match self {
+            Resolved::Function(function) => function.optional,
+            Resolved::Aggregate(_) => 0,
+            Resolved::Table(function) => function.optional,
+        }
+    }
+
+    /// Whether the last argument may be repeated.
+    pub fn variadic(self) -> bool {
+        matches!(self, Resolved::Function(function) if function.variadic)
+    }
+
+    /// What it gives: of a function that gives rows, the first column, or a record where it has several.
+    pub fn returns(self) -> Returns {
+        match self {
+            Resolved::Function(function) => function.returns,
+            Resolved::Aggregate(aggregate) => aggregate.returns,
+            Resolved::Table(function) => match function.columns {
+                [(_, returns)] => *returns,
+                _ => Returns::Is(Type::Record),
+            },
+        }
+    }
+}
+
 /// A resolved call: what is called, and which types the arguments have to be cast to.
 #[derive(Clone, Debug)]
 pub struct Resolution {
@@ -129,27 +330,8 @@ pub struct Resolution {
     pub target: Resolved,
     /// One for each argument given.
     pub types: Vec<Type>,
-    /// What it gives; for a table function see its columns.
+    /// What it gives; for a table function see its columns, among which [`Resolution::element`] is [`Returns::Element`].
     pub returns: Type,
-}
-
-/// The function, aggregate or table function that a call means, by PostgreSQL's rules (exact match, then preferred types, unknown
-/// literals taken as what fits). `arguments`: the types, [`Type::Unknown`] for a string literal or NULL or parameter without type.
-/// Errors: 42883 with PostgreSQL's message and hint, 42725.
-pub fn resolve_function(name: &str, arguments: &[Type]) -> Result<Resolution> {
-    let _ = arguments;
-    Err(Error::new(SqlState::UNDEFINED_FUNCTION, format!("function {name} does not exist")))
-}
-
-/// The function behind a binary operator (`left` given) or prefix operator, other than the comparisons = <> < <= > >=.
-pub fn resolve_operator(symbol: &str, left: Option<Type>, right: Type) -> Result<Resolution> {
-    let _ = (left, right);
-    Err(Error::new(SqlState::UNDEFINED_FUNCTION, format!("operator does not exist: {symbol}")))
-}
-
-/// The type to which both sides of a comparison (or all branches of CASE, COALESCE, UNION, IN, VALUES) are converted, by PostgreSQL's
-/// rules; `None` where there is none. Unknown with unknown is text.
-pub fn common_type(types: &[Type]) -> Option<Type> {
-    let _ = types;
-    None
+    /// The type that the `AnyElement` arguments and the elements of the `AnyArray` arguments have; unknown where there are none.
+    pub element: Type,
 }

@@ -1,12 +1,50 @@
 //! Planning: from what a statement means to how it is run, by cost.
+//!
+//! # The way of a statement
+//! 1. `normal`, `simplify`: expressions are simplified, subqueries merged into the query around them or made joins.
+//! 2. `reduce`: outer joins become inner ones where they may; columns that nobody asks for go.
+//! 3. `region`, `join`, `access`, `rels`: candidates with their costs, from the tables up. A candidate is kept if none is better in cost, start
+//!    and order all together.
+//! 4. `build`, `compile`: the cheapest one becomes a [`Statement`], in which columns are positions; `check` verifies it in debug builds.
+//!
+//! `explain` writes a plan down for people.
 
 use crate::Result;
 use crate::bind::Bound;
-use crate::catalog::Catalog;
-use crate::physical::Statement;
+use crate::catalog::{Catalog, Oid, Table};
+use crate::logical::{ColumnId, ColumnInfo, Columns, Planned, Rel};
+use crate::physical::{Expr, Statement};
 use crate::session::PlannerSettings;
-use crate::{Error, SqlState};
+use crate::types::{NO_MODIFIER, Type, Value};
+use path::Leaf;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
+use visit::ColumnSet;
+
+mod access;
+mod build;
+mod check;
+mod compile;
+mod cost;
+mod deparse;
+pub mod explain;
+mod join;
+mod normal;
+mod path;
+mod pushdown;
+mod reduce;
+mod region;
+mod rels;
+mod scalar;
+mod selectivity;
+mod simplify;
+mod statement;
+mod visit;
+
+#[cfg(test)]
+mod tests;
 
 /// What the planner asks about the data.
 pub trait Estimator {
@@ -14,6 +52,12 @@ pub trait Estimator {
     fn rows(&self, table: &crate::catalog::Table) -> f64;
     /// About how many leaf pages a tree has, by the name of its storage.
     fn pages(&self, storage: &crate::catalog::Storage) -> f64;
+    /// The value of an expression that takes nothing from outside: of immutable functions to be put in its place, of stable ones to be
+    /// estimated with. `None` where it cannot be computed, or fails.
+    fn constant(&self, expr: &Expr) -> Option<Value> {
+        let _ = expr;
+        None
+    }
 }
 
 /// Plans a bound statement.
@@ -23,6 +67,156 @@ pub fn plan(
     settings: &PlannerSettings,
     estimator: &dyn Estimator,
 ) -> Result<Statement> {
-    let _ = (bound, catalog, settings, estimator);
-    Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, "no planner yet"))
+    let Bound { planned, columns, .. } = bound;
+    let mut planner = Planner {
+        columns,
+        catalog,
+        settings,
+        estimator,
+        used: ColumnSet::new(),
+        constants: ColumnSet::new(),
+        equal_to: HashMap::new(),
+        table_sizes: RefCell::new(Vec::new()),
+        leaves: Vec::new(),
+        identities: Vec::new(),
+        aliases: Vec::new(),
+    };
+    let statement = match planned {
+        Planned::Query(query) => planner.query(query),
+        Planned::Insert(insert) => planner.insert(insert),
+        Planned::Update(update) => planner.update(update),
+        Planned::Delete(delete) => planner.delete(delete),
+    }?;
+    if cfg!(debug_assertions) {
+        check::statement(&statement)?;
+    }
+    Ok(statement)
+}
+
+/// What is known while a statement is planned.
+struct Planner<'a> {
+    columns: Columns,
+    catalog: &'a Arc<Catalog>,
+    settings: &'a PlannerSettings,
+    estimator: &'a dyn Estimator,
+    /// Columns of tables that the statement uses.
+    used: ColumnSet,
+    /// Columns that have one value in all rows that are left of them.
+    constants: ColumnSet,
+    /// Columns that equal another one.
+    equal_to: HashMap<ColumnId, ColumnId>,
+    table_sizes: RefCell<Vec<(Oid, f64)>>,
+    leaves: Vec<Rc<Leaf>>,
+    /// Tables whose rows are changed or locked, by their first column, and the columns of their rows' identities.
+    identities: Vec<((Oid, Option<ColumnId>), (ColumnId, ColumnId))>,
+    /// Names in front of columns, where the statement has several tables.
+    aliases: Vec<(ColumnSet, String)>,
+}
+
+impl Planner<'_> {
+    fn new_column(&mut self, name: String, ty: Type) -> ColumnId {
+        self.columns.add(ColumnInfo { name, ty, modifier: NO_MODIFIER, origin: None, nullable: true })
+    }
+
+    /// Asks for the identity of a table's rows.
+    fn want_identity(&mut self, table: Oid, first: Option<ColumnId>) {
+        if self.identities.iter().any(|(known, _)| *known == (table, first)) {
+            return;
+        }
+        let key = self.new_column("key".to_owned(), Type::Bytea);
+        let row = self.new_column("row".to_owned(), Type::Bytea);
+        self.identities.push(((table, first), (key, row)));
+    }
+
+    fn is_identity(&self, id: ColumnId) -> bool {
+        self.identities.iter().any(|(_, (key, row))| *key == id || *row == id)
+    }
+
+    /// A table as it stands in the query.
+    fn leaf(&mut self, table: &Arc<Table>, alias: &str, columns: &[ColumnId]) -> Rc<Leaf> {
+        let known = self.leaves.iter().find(|leaf| leaf.table.oid == table.oid && leaf.columns == columns);
+        if let Some(leaf) = known {
+            return leaf.clone();
+        }
+        let wanted = (table.oid, columns.first().copied());
+        let identity = self.identities.iter().find(|(known, _)| *known == wanted).map(|(_, ids)| *ids);
+        let (table, alias) = (table.clone(), alias.to_owned());
+        let leaf = Rc::new(Leaf { table, alias, columns: columns.to_vec(), identity });
+        self.leaves.push(leaf.clone());
+        leaf
+    }
+
+    /// The table that a column is of.
+    fn leaf_of(&self, column: ColumnId) -> Option<Rc<Leaf>> {
+        self.leaves.iter().find(|leaf| leaf.columns.contains(&column)).cloned()
+    }
+
+    /// The column that stands for all that are equal to this one.
+    fn representative(&self, mut column: ColumnId) -> ColumnId {
+        while let Some(other) = self.equal_to.get(&column) {
+            column = *other;
+        }
+        column
+    }
+
+    fn equal(&self, a: ColumnId, b: ColumnId) -> bool {
+        a == b || self.representative(a) == self.representative(b)
+    }
+
+    fn is_constant(&self, column: ColumnId) -> bool {
+        self.constants.contains(column)
+            || !self.equal_to.is_empty() && self.constants.contains(self.representative(column))
+    }
+
+    /// Notes that columns are equal in all rows.
+    fn note_equal(&mut self, columns: &[ColumnId], constant: bool) {
+        let Some(first) = columns.first() else { return };
+        for other in &columns[1..] {
+            let (a, b) = (self.representative(*first), self.representative(*other));
+            if a != b {
+                self.equal_to.insert(b, a);
+            }
+        }
+        if constant {
+            columns.iter().for_each(|column| self.constants.insert(*column));
+            let all = self.representative(*first);
+            self.constants.insert(all);
+        }
+    }
+
+    /// A column's name for people, with its table where there are several.
+    fn display_name(&self, column: ColumnId) -> String {
+        let name = &self.columns.get(column).name;
+        match self.aliases.iter().find(|(columns, _)| columns.contains(column)) {
+            Some((_, alias)) => format!("{alias}.{name}"),
+            None => name.clone(),
+        }
+    }
+
+    /// Notes under which names columns are known.
+    fn note_aliases(&mut self, rel: &Rel) {
+        let mut found: Vec<(ColumnSet, String)> = Vec::new();
+        gather_aliases(rel, &mut found);
+        if found.len() > 1 {
+            self.aliases = found;
+        }
+    }
+}
+
+fn gather_aliases(rel: &Rel, found: &mut Vec<(ColumnSet, String)>) {
+    match rel {
+        Rel::Table { alias, columns, .. } | Rel::System { alias, columns, .. } => {
+            found.push((columns.iter().copied().collect(), alias.clone()));
+        }
+        _ => {}
+    }
+    visit::scalars(rel, &mut |scalar| gather_in_scalar(scalar, found));
+    visit::inputs(rel, &mut |input| gather_aliases(input, found));
+}
+
+fn gather_in_scalar(scalar: &crate::logical::Scalar, found: &mut Vec<(ColumnSet, String)>) {
+    if let crate::logical::Scalar::Subquery(subquery) = scalar {
+        gather_aliases(&subquery.query.rel, found);
+    }
+    visit::parts(scalar, &mut |part| gather_in_scalar(part, found));
 }

@@ -115,7 +115,8 @@ pub struct Rows {
 impl Rows {
     fn begin(&mut self) {
         if self.complete {
-            *self = Rows { input: std::mem::take(&mut self.input), style: self.style.clone(), ..Rows::default() };
+            *self =
+                Rows { input: std::mem::take(&mut self.input), style: self.style.clone(), ..Rows::default() };
         }
     }
 

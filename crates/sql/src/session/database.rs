@@ -10,8 +10,7 @@
 use super::cache::PlanCache;
 use super::interrupt::{Interrupt, Reason, Timer};
 use super::{PlannerSettings, Session};
-use crate::catalog::sequences::Numbers;
-use crate::catalog::{BOOTSTRAP_ROLE, Catalog, Role, storage};
+use crate::catalog::{BOOTSTRAP_ROLE, Catalog, Numbers, Role, storage};
 use crate::{Error, Result, SqlState};
 use gannet_base::sync::{Mutex, RwLock};
 use gannet_store::{CreateOptions, Engine, OpenOptions, Transaction, TransactionOptions, View};
@@ -33,7 +32,7 @@ static NEXT_PID: AtomicI32 = AtomicI32::new(1);
 /// # let folder = tempfile::tempdir().unwrap();
 /// let engine = Engine::new(&EngineOptions { memory: 64 << 20, ..EngineOptions::default() })?;
 /// let path = folder.path().join("shop.gnt");
-/// let database = Database::create(&engine, &path, &CreateOptions::default(), &OpenOptions::default())?;
+/// let database = Database::create(&engine, &path, &CreateOptions::default(), &OpenOptions::default(), "gannet")?;
 /// let mut session = database.session("gannet")?;
 /// let mut rows = Rows::default();
 /// session.run("create table fruit (name text primary key, price numeric(6, 2))", &mut rows)?;
@@ -51,12 +50,28 @@ pub struct Database(pub(super) Arc<Shared>);
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) name: String,
-    pub(super) store: gannet_store::Database,
     pub(super) numbers: Numbers,
+    pub(super) store: Arc<gannet_store::Database>,
     pub(super) plans: PlanCache,
     pub(super) timer: Timer,
     catalog: RwLock<Arc<Catalog>>,
+    settings: Mutex<Vec<SettingReport>>,
     sessions: Mutex<BTreeMap<i32, SessionInfo>>,
+}
+
+/// A setting of the process that has the database open, as `gannet_settings` shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingReport {
+    /// Its name.
+    pub name: String,
+    /// What was asked for.
+    pub requested: String,
+    /// What is in effect.
+    pub effective: String,
+    /// Where the request came from: default, file, environment or flag.
+    pub source: String,
+    /// Why the two differ, or what else is to be said.
+    pub reason: String,
 }
 
 /// A session, as views show it.
@@ -100,27 +115,35 @@ pub(super) fn now() -> i64 {
 }
 
 impl Database {
-    /// Creates a database; see [`Engine::create`].
-    pub fn create(engine: &Engine, path: &Path, create: &CreateOptions, open: &OpenOptions) -> Result<Self> {
-        Self::with(engine.create(path, create, open)?, path)
+    /// Creates a database; see [`Engine::create`]. `owner` is the role that may do everything in it.
+    pub fn create(
+        engine: &Engine,
+        path: &Path,
+        create: &CreateOptions,
+        open: &OpenOptions,
+        owner: &str,
+    ) -> Result<Self> {
+        Self::with(engine.create(path, create, open)?, path, owner)
     }
 
-    /// Opens a database; see [`Engine::open`]. One that was used as a key-value store only gets what SQL needs.
-    pub fn open(engine: &Engine, path: &Path, open: &OpenOptions) -> Result<Self> {
-        Self::with(engine.open(path, open)?, path)
+    /// Opens a database; see [`Engine::open`]. One that was used as a key-value store only gets what SQL needs, with
+    /// `owner` as the role that may do everything.
+    pub fn open(engine: &Engine, path: &Path, open: &OpenOptions, owner: &str) -> Result<Self> {
+        Self::with(engine.open(path, open)?, path, owner)
     }
 
-    fn with(store: gannet_store::Database, path: &Path) -> Result<Self> {
+    fn with(store: gannet_store::Database, path: &Path, owner: &str) -> Result<Self> {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let mut transaction = store.begin(TransactionOptions::default());
         let catalog = if storage::is_sql(&transaction.view())? {
             storage::load(&transaction.view())?
         } else {
-            storage::bootstrap(&mut transaction)?;
+            storage::bootstrap(&mut transaction, owner)?;
             transaction.commit()?;
             storage::load(&store.begin(TransactionOptions::default()).view())?
         };
-        let numbers = Numbers::new(&store);
+        let store = Arc::new(store);
+        let numbers = Numbers::open(Arc::clone(&store), &catalog)?;
         let plans = PlanCache::new(store.engine().budget().clone());
         Ok(Database(Arc::new(Shared {
             name,
@@ -128,6 +151,7 @@ impl Database {
             plans,
             timer: Timer::default(),
             catalog: RwLock::new(Arc::new(catalog)),
+            settings: Mutex::default(),
             sessions: Mutex::default(),
             store,
         })))
@@ -155,7 +179,10 @@ impl Database {
 
     /// The role that the owner of the file has.
     pub fn owner(&self) -> String {
-        self.catalog().roles.get(&BOOTSTRAP_ROLE).map_or_else(|| "gannet".to_owned(), |role| role.name.clone())
+        self.catalog()
+            .roles
+            .get(&BOOTSTRAP_ROLE)
+            .map_or_else(|| "gannet".to_owned(), |role| role.name.clone())
     }
 
     /// Begins a session of a role; 28000 when there is no such role, or it may not log in.
@@ -176,6 +203,16 @@ impl Database {
             }
         }
         Session::new(self.clone(), user)
+    }
+
+    /// Whoever has opened the database says which settings are in effect.
+    pub fn publish_settings(&self, reports: Vec<SettingReport>) {
+        *self.0.settings.lock() = reports;
+    }
+
+    /// The settings of the process that has the database open.
+    pub fn process_settings(&self) -> Vec<SettingReport> {
+        self.0.settings.lock().clone()
     }
 
     /// The sessions.
@@ -208,8 +245,11 @@ impl Database {
                 format!("database \"{}\" is being used by {count} sessions", shared.name),
             )
         })?;
-        shared.numbers.close()?;
-        Ok(shared.store.close()?)
+        let Shared { numbers, store, .. } = shared;
+        numbers.close()?;
+        drop(numbers);
+        let store = Arc::try_unwrap(store).map_err(|_| Error::internal("the store is still used"))?;
+        Ok(store.close()?)
     }
 }
 

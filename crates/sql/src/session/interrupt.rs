@@ -48,6 +48,11 @@ impl Interrupt {
         }
     }
 
+    /// Whether both are of the same session.
+    pub fn is_same(&self, other: &Interrupt) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The flag that running operators look at.
     pub(super) fn flag(&self) -> &AtomicBool {
         &self.0.cancel

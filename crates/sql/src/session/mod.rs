@@ -1,15 +1,52 @@
 //! Sessions: who runs statements, in which transaction, with which settings.
+//!
+//! | module | job |
+//! |---|---|
+//! | `database` | the open database that sessions share |
+//! | `transaction` | BEGIN to COMMIT, savepoints, definitions not yet committed |
+//! | `statement` | planning through the cache, running, giving out rows |
+//! | `utility` | statements without a plan: SET, SHOW, EXPLAIN, PREPARE and their kin |
+//! | `copy` | COPY |
+//! | `settings`, `state` | settings; what functions and operators see of a session |
+//! | `interrupt` | cancelling, time-outs |
 
-use crate::bind::Parsed;
-use crate::catalog::{Sequence, Table};
-use crate::types::text::TextStyle;
+mod cache;
+mod client;
+mod copy;
+mod database;
+mod interrupt;
+mod prepared;
+pub mod settings;
+mod state;
+mod statement;
+mod transaction;
+mod utility;
+
+pub use client::{Client, CommandTag, CopyFormat, Notice, OutputColumn, Rows};
+pub use database::{Activity, Database, SessionInfo, SettingReport};
+pub use interrupt::{Interrupt, Reason};
+pub use prepared::Prepared;
+pub use settings::Settings;
+pub use state::SessionState;
+
+use crate::bind::{self, Parsed};
 use crate::{Error, Result, SqlState, Type, Value};
-use gannet_store::Engine;
+use gannet_base::memory::{Charge, Purpose};
+use gannet_base::sync::Mutex;
+use interrupt::Alarm;
+use prepared::{Portal, Progress};
+use settings::Key;
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use transaction::Open;
+
+/// Bytes that a session takes of the budget, about.
+const SESSION_BYTES: u64 = 64 << 10;
+/// Longest part of a statement that views show.
+const SHOWN_QUERY: usize = 1024;
 
 /// Switches of the planner, by PostgreSQL's names; an experiment forces a plan with them.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::struct_excessive_bools, reason = "they are the settings users know")]
 pub struct PlannerSettings {
     /// `enable_seqscan`
@@ -34,80 +71,6 @@ pub struct PlannerSettings {
     pub work_bytes: u64,
 }
 
-/// A column of a result.
-#[derive(Clone, Debug, PartialEq)]
-pub struct OutputColumn {
-    /// Its name.
-    pub name: String,
-    /// Its type.
-    pub ty: Type,
-    /// The type's modifier.
-    pub modifier: i32,
-    /// The table and the number of the table's column it is.
-    pub origin: Option<(u32, u16)>,
-}
-
-/// How a statement ended, as `CommandComplete` says it: `SELECT 3`, `INSERT 0 1`, `BEGIN`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CommandTag {
-    /// The command.
-    pub command: &'static str,
-    /// Rows, for commands that count them.
-    pub rows: Option<u64>,
-}
-
-impl std::fmt::Display for CommandTag {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.rows {
-            Some(rows) if self.command == "INSERT" => write!(f, "INSERT 0 {rows}"),
-            Some(rows) => write!(f, "{} {rows}", self.command),
-            None => f.write_str(self.command),
-        }
-    }
-}
-
-/// Something to be told that is no error.
-#[derive(Clone, Debug)]
-pub struct Notice {
-    /// `WARNING`, `NOTICE`, `INFO`
-    pub severity: &'static str,
-    /// The rest.
-    pub error: Error,
-}
-
-/// What a COPY statement moves.
-#[derive(Clone, Debug)]
-pub struct CopyFormat {
-    /// Number of columns.
-    pub columns: usize,
-}
-
-/// Who gets the results of statements.
-pub trait Client {
-    /// A result with these columns begins. (Not called by [`Session::execute`], whose caller has described the portal.)
-    fn columns(&mut self, columns: &[OutputColumn]) -> Result<()>;
-    /// A row of it.
-    fn row(&mut self, values: &[Value]) -> Result<()>;
-    /// The statement ended well.
-    fn complete(&mut self, tag: &CommandTag) -> Result<()>;
-    /// The text had no statement.
-    fn empty(&mut self) -> Result<()>;
-    /// Something to be told.
-    fn notice(&mut self, notice: &Notice);
-    /// A setting that clients are told of has changed (`TimeZone`, `client_encoding`, ...).
-    fn setting_changed(&mut self, name: &str, value: &str);
-    /// COPY FROM STDIN begins: data is asked for with [`Client::copy_read`].
-    fn copy_in(&mut self, format: &CopyFormat) -> Result<()>;
-    /// Appends the next piece of data; false at the end. An error ends the COPY (the client gave up: 57014).
-    fn copy_read(&mut self, data: &mut Vec<u8>) -> Result<bool>;
-    /// COPY TO STDOUT begins.
-    fn copy_out(&mut self, format: &CopyFormat) -> Result<()>;
-    /// A piece of data, whole lines.
-    fn copy_write(&mut self, data: &[u8]) -> Result<()>;
-    /// COPY TO STDOUT has no more data.
-    fn copy_out_end(&mut self) -> Result<()>;
-}
-
 /// How far [`Session::execute`] came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Execution {
@@ -128,160 +91,423 @@ pub enum TransactionStatus {
     Failed,
 }
 
-/// An open database.
-#[derive(Clone, Debug)]
-pub struct Database(Arc<()>);
-
-/// A prepared statement.
-#[derive(Debug)]
-pub struct Prepared {
-    /// The statement; `None` for an empty text.
-    pub parsed: Option<Parsed>,
-    /// Types of its parameters.
-    pub parameters: Vec<Type>,
-    /// Columns of its result; `None` where it gives no rows.
-    pub columns: Option<Vec<OutputColumn>>,
-}
-
-/// What functions and operators see of a session.
-#[derive(Debug)]
-pub struct SessionState {
-    /// How values are read and written.
-    pub style: TextStyle,
-    /// When the transaction began, in microseconds since 2000-01-01 UTC: `now()`.
-    pub transaction_start: i64,
-    /// When the statement began: `statement_timestamp()`.
-    pub statement_start: i64,
-    /// Name of the role.
-    pub user: String,
-    /// Name of the database.
-    pub database: String,
-    /// Number of the session, as `pg_backend_pid()` gives it.
-    pub pid: i32,
-    /// Memory and temporary files.
-    pub engine: Engine,
-}
-
-impl SessionState {
-    /// The text of a setting, as SHOW and `current_setting()` give it; 42704 when there is none.
-    pub fn setting(&self, name: &str) -> Result<String> {
-        Err(Error::new(
-            SqlState::UNDEFINED_OBJECT,
-            format!("unrecognized configuration parameter \"{name}\""),
-        ))
-    }
-
-    /// Changes a setting, as SET (`local`: SET LOCAL) and `set_config()` do; gives its new text.
-    pub fn set_setting(&self, name: &str, value: &str, local: bool) -> Result<String> {
-        let _ = (value, local);
-        self.setting(name)
-    }
-
-    /// The next value of a sequence. Not taken back by a rollback.
-    pub fn nextval(&self, sequence: &Sequence) -> Result<i64> {
-        Err(Error::unsupported(format!("nextval of {}", sequence.name)))
-    }
-
-    /// The value nextval gave last in this session; 55000 when none.
-    pub fn currval(&self, sequence: &Sequence) -> Result<i64> {
-        Err(Error::unsupported(format!("currval of {}", sequence.name)))
-    }
-
-    /// What nextval gave last, of whatever sequence.
-    pub fn lastval(&self) -> Result<i64> {
-        Err(Error::unsupported("lastval"))
-    }
-
-    /// Sets a sequence's position; `called`: the next value is the one behind it.
-    pub fn setval(&self, sequence: &Sequence, value: i64, called: bool) -> Result<()> {
-        let _ = (value, called);
-        Err(Error::unsupported(format!("setval of {}", sequence.name)))
-    }
-
-    /// A number for a new row of a table without primary key: never given before, whatever crashed or was rolled back.
-    pub fn next_row_id(&self, table: &Table) -> Result<u64> {
-        Err(Error::unsupported(format!("a row number of {}", table.name)))
-    }
-
-    /// Something to tell the client.
-    pub fn notice(&self, notice: Notice) {
-        let _ = notice;
-    }
-
-    /// Why the statement was cancelled: at the user's request, for its time-out, or because the server goes down.
-    pub fn cancel_reason(&self) -> Error {
-        Error::new(SqlState::QUERY_CANCELED, "canceling statement due to user request")
-    }
-}
-
-/// Ends a session's running statement, from any thread.
-#[derive(Clone, Debug)]
-pub struct Interrupt(Arc<AtomicBool>);
-
 /// A session on a database. Dropped, it rolls back.
 #[derive(Debug)]
 pub struct Session {
+    database: Database,
     state: SessionState,
+    interrupt: Interrupt,
+    activity: Arc<Mutex<Activity>>,
+    transaction: Option<Open>,
+    prepared: HashMap<String, Arc<Prepared>>,
+    portals: HashMap<String, Portal>,
+    _memory: Charge,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.portals.clear();
+        if let Some(open) = self.transaction.take() {
+            // Whoever went away cannot be told; what was not reverted now is reverted by the next start.
+            let _ = open.rollback(&self.state);
+        }
+        self.database.0.leave(self.state.pid);
+    }
 }
 
 impl Session {
-    /// Runs all statements of a text, as the simple query protocol does: those not within BEGIN and COMMIT are one transaction. The
-    /// first error ends it, and is returned.
-    pub fn run(&mut self, sql: &str, client: &mut dyn Client) -> Result<()> {
-        let _ = (sql, client, &self.state);
-        Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, "no sessions yet"))
+    fn new(database: Database, user: &str) -> Result<Self> {
+        let memory = database
+            .store()
+            .engine()
+            .budget()
+            .charge(Purpose::Sessions, SESSION_BYTES)
+            .map_err(gannet_store::Error::from)?;
+        let interrupt = Interrupt::default();
+        let activity = Arc::new(Mutex::new(Activity { state: "idle", ..Activity::default() }));
+        let pid = database.0.enter(user, &activity, &interrupt);
+        Ok(Session {
+            state: SessionState::new(database.clone(), user, pid, interrupt.clone()),
+            database,
+            interrupt,
+            activity,
+            transaction: None,
+            prepared: HashMap::new(),
+            portals: HashMap::new(),
+            _memory: memory,
+        })
     }
 
-    /// Prepares a statement under a name ("" is replaced silently, others must be new: 42P05). Types the client leaves open are
-    /// [`Type::Unknown`], or beyond the end of the list.
-    pub fn prepare(&mut self, name: &str, sql: &str, parameters: &[Type]) -> Result<Arc<Prepared>> {
-        let _ = (name, sql, parameters);
-        Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, "no sessions yet"))
+    /// What functions see of the session: settings, user, number.
+    pub fn state(&self) -> &SessionState {
+        &self.state
     }
 
-    /// The prepared statement of this name.
-    pub fn prepared(&self, name: &str) -> Result<Arc<Prepared>> {
-        Err(Error::new(
-            SqlState::INVALID_SQL_STATEMENT_NAME,
-            format!("prepared statement \"{name}\" does not exist"),
-        ))
-    }
-
-    /// Forgets a prepared statement; nothing happens when there is none.
-    pub fn close_prepared(&mut self, name: &str) {
-        let _ = name;
-    }
-
-    /// Makes a portal of a prepared statement and values for its parameters. Portal "" is replaced silently.
-    pub fn bind(&mut self, portal: &str, statement: &str, parameters: Vec<Value>) -> Result<()> {
-        let _ = (portal, statement, parameters);
-        Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, "no sessions yet"))
-    }
-
-    /// The columns of a portal; `None` where it gives no rows.
-    pub fn portal_columns(&self, portal: &str) -> Result<Option<Vec<OutputColumn>>> {
-        Err(Error::new(SqlState::INVALID_CURSOR_NAME, format!("portal \"{portal}\" does not exist")))
-    }
-
-    /// Runs a portal, or goes on with it, for at most `limit` rows (0: all).
-    pub fn execute(&mut self, portal: &str, limit: u64, client: &mut dyn Client) -> Result<Execution> {
-        let _ = (portal, limit, client);
-        Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, "no sessions yet"))
-    }
-
-    /// Forgets a portal; nothing happens when there is none.
-    pub fn close_portal(&mut self, portal: &str) {
-        let _ = portal;
-    }
-
-    /// The end of a series of extended-protocol messages: ends the transaction that was begun for them, if there was no BEGIN. After an error in
-    /// the series it is rolled back.
-    pub fn sync(&mut self) -> Result<()> {
-        Ok(())
+    /// Ends the running statement, from any thread.
+    pub fn interrupt(&self) -> Interrupt {
+        self.interrupt.clone()
     }
 
     /// Where the session stands.
     pub fn status(&self) -> TransactionStatus {
-        TransactionStatus::Idle
+        match &self.transaction {
+            Some(open) if open.failed => TransactionStatus::Failed,
+            Some(open) if open.explicit => TransactionStatus::Active,
+            _ => TransactionStatus::Idle,
+        }
+    }
+
+    // ---- simple query -----------------------------------------------------------------------------------------
+
+    /// Runs all statements of a text, as the simple query protocol does: those not within BEGIN and COMMIT are one
+    /// transaction. The first error ends it, and is returned.
+    pub fn run(&mut self, sql: &str, client: &mut dyn Client) -> Result<()> {
+        let alarm = self.begin_work(sql);
+        let done = self.run_all(sql, client);
+        self.end_work(alarm, done, client)
+    }
+
+    fn run_all(&mut self, sql: &str, client: &mut dyn Client) -> Result<()> {
+        self.portals.remove("");
+        let statements = bind::parse(sql)?;
+        if statements.is_empty() {
+            return client.empty();
+        }
+        let alone = statements.len() == 1;
+        for parsed in statements {
+            self.run_statement(&Arc::new(parsed), alone, client)?;
+        }
+        self.end_implicit()
+    }
+
+    /// Runs one statement of a text; `alone`: it is the only one.
+    fn run_statement(&mut self, parsed: &Arc<Parsed>, alone: bool, client: &mut dyn Client) -> Result<()> {
+        if self.utility(parsed, &[], alone, client)? {
+            return Ok(());
+        }
+        self.ensure_transaction()?;
+        let prepared = self.plan(parsed, &[])?;
+        if !prepared.parameters.is_empty() {
+            return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1"));
+        }
+        let mut running = self.start(&prepared, Vec::new(), false)?;
+        if prepared.columns.is_some() {
+            client.columns(running.columns(), &self.state.style)?;
+        }
+        self.advance(&mut running, 0, client)?;
+        if alone {
+            // What may fail at the end has to fail before success is reported.
+            let tag = running.tag();
+            drop(running);
+            self.end_implicit()?;
+            return self.complete(&tag, client);
+        }
+        self.complete(&running.tag(), client)
+    }
+
+    /// Reports success, after whatever was to be told.
+    fn complete(&mut self, tag: &CommandTag, client: &mut dyn Client) -> Result<()> {
+        self.tell(client);
+        client.complete(tag)
+    }
+
+    // ---- extended query ---------------------------------------------------------------------------------------
+
+    /// Prepares a statement under a name ("" is replaced silently, others must be new: 42P05). Types the client leaves open
+    /// are [`Type::Unknown`], or beyond the end of the list.
+    pub fn prepare(&mut self, name: &str, sql: &str, parameters: &[Type]) -> Result<Arc<Prepared>> {
+        self.extended(sql, |session| session.prepare_statement(name, sql, parameters))
+    }
+
+    fn prepare_statement(&mut self, name: &str, sql: &str, parameters: &[Type]) -> Result<Arc<Prepared>> {
+        let mut statements = bind::parse(sql)?;
+        if statements.len() > 1 {
+            return Err(Error::new(
+                SqlState::SYNTAX_ERROR,
+                "cannot insert multiple commands into a prepared statement",
+            ));
+        }
+        let prepared = match statements.pop() {
+            None => Arc::new(Prepared { parsed: None, parameters: Vec::new(), columns: None, plan: None }),
+            Some(parsed) => self.prepare_parsed(&Arc::new(parsed), parameters)?,
+        };
+        self.keep_prepared(name, Arc::clone(&prepared))?;
+        Ok(prepared)
+    }
+
+    fn prepare_parsed(&mut self, parsed: &Arc<Parsed>, parameters: &[Type]) -> Result<Arc<Prepared>> {
+        self.refuse_in_failed(parsed)?;
+        if let Some(columns) = self.utility_columns(parsed)? {
+            return Ok(Arc::new(Prepared {
+                parsed: Some(Arc::clone(parsed)),
+                parameters: parameters.to_vec(),
+                columns: columns.map(Arc::from),
+                plan: None,
+            }));
+        }
+        self.plan(parsed, parameters)
+    }
+
+    fn keep_prepared(&mut self, name: &str, prepared: Arc<Prepared>) -> Result<()> {
+        if !name.is_empty() && self.prepared.contains_key(name) {
+            return Err(Error::new(
+                SqlState::DUPLICATE_PREPARED_STATEMENT,
+                format!("prepared statement \"{name}\" already exists"),
+            ));
+        }
+        self.prepared.insert(name.to_owned(), prepared);
+        Ok(())
+    }
+
+    /// The prepared statement of this name.
+    pub fn prepared(&self, name: &str) -> Result<Arc<Prepared>> {
+        self.prepared.get(name).cloned().ok_or_else(|| {
+            let message = if name.is_empty() {
+                "unnamed prepared statement does not exist".to_owned()
+            } else {
+                format!("prepared statement \"{name}\" does not exist")
+            };
+            Error::new(SqlState::INVALID_SQL_STATEMENT_NAME, message)
+        })
+    }
+
+    /// Forgets a prepared statement; nothing happens when there is none.
+    pub fn close_prepared(&mut self, name: &str) {
+        self.prepared.remove(name);
+    }
+
+    /// Makes a portal of a prepared statement and values for its parameters. Portal "" is replaced silently.
+    pub fn bind(&mut self, portal: &str, statement: &str, parameters: Vec<Value>) -> Result<()> {
+        self.extended("", |session| {
+            let prepared = session.prepared(statement)?;
+            if let Some(parsed) = &prepared.parsed {
+                session.refuse_in_failed(parsed)?;
+            }
+            if parameters.len() != prepared.parameters.len() {
+                return Err(Error::new(
+                    SqlState::PROTOCOL_VIOLATION,
+                    format!(
+                        "bind message supplies {} parameters, but prepared statement \"{statement}\" requires {}",
+                        parameters.len(),
+                        prepared.parameters.len()
+                    ),
+                ));
+            }
+            if !portal.is_empty() && session.portals.contains_key(portal) {
+                return Err(Error::new(
+                    SqlState::DUPLICATE_CURSOR,
+                    format!("cursor \"{portal}\" already exists"),
+                ));
+            }
+            let made = Portal { prepared, parameters, progress: Progress::Ready };
+            session.portals.insert(portal.to_owned(), made);
+            Ok(())
+        })
+    }
+
+    fn no_portal(name: &str) -> Error {
+        Error::new(SqlState::INVALID_CURSOR_NAME, format!("portal \"{name}\" does not exist"))
+    }
+
+    /// The columns of a portal; `None` where it gives no rows.
+    pub fn portal_columns(&self, portal: &str) -> Result<Option<&[OutputColumn]>> {
+        let portal = self.portals.get(portal).ok_or_else(|| Self::no_portal(portal))?;
+        Ok(portal.prepared.columns())
+    }
+
+    /// Runs a portal, or goes on with it, for at most `limit` rows (0: all).
+    pub fn execute(&mut self, portal: &str, limit: u64, client: &mut dyn Client) -> Result<Execution> {
+        let alarm = {
+            let found = self.portals.get(portal).ok_or_else(|| Self::no_portal(portal))?;
+            let text = found.prepared.parsed.as_ref().map_or("", |parsed| parsed.text.as_str()).to_owned();
+            self.begin_work(&text)
+        };
+        let mut execution = Execution::Complete;
+        let done = self.execute_portal(portal, limit, client).map(|end| execution = end);
+        self.pause_work(alarm, done, client).map(|()| execution)
+    }
+
+    fn execute_portal(&mut self, name: &str, limit: u64, client: &mut dyn Client) -> Result<Execution> {
+        let portal = self.portals.get_mut(name).ok_or_else(|| Self::no_portal(name))?;
+        let prepared = Arc::clone(&portal.prepared);
+        let Some(parsed) = &prepared.parsed else {
+            client.empty()?;
+            return Ok(Execution::Complete);
+        };
+        let progress = std::mem::replace(&mut portal.progress, Progress::Done);
+        let parsed = Arc::clone(parsed);
+        let mut running = match progress {
+            Progress::Done => {
+                self.refuse_in_failed(&parsed)?;
+                // As in PostgreSQL, a portal at its end gives no more rows.
+                client.complete(&CommandTag { command: "SELECT", rows: Some(0) })?;
+                return Ok(Execution::Complete);
+            }
+            Progress::Running(running) => {
+                self.refuse_in_failed(&parsed)?;
+                running
+            }
+            Progress::Ready => {
+                let parameters = std::mem::take(&mut portal.parameters);
+                if prepared.plan.is_none() {
+                    if !self.utility(&parsed, &parameters, true, client)? {
+                        return Err(Error::internal("a statement that is neither planned nor a utility"));
+                    }
+                    return Ok(Execution::Complete);
+                }
+                self.refuse_in_failed(&parsed)?;
+                self.ensure_transaction()?;
+                Box::new(self.start(&prepared, parameters, false)?)
+            }
+        };
+        if !self.advance(&mut running, limit, client)? {
+            if let Some(portal) = self.portals.get_mut(name) {
+                portal.progress = Progress::Running(running);
+            }
+            self.tell(client);
+            return Ok(Execution::Suspended);
+        }
+        self.complete(&running.tag(), client)?;
+        Ok(Execution::Complete)
+    }
+
+    /// Forgets a portal; nothing happens when there is none.
+    pub fn close_portal(&mut self, portal: &str) {
+        self.portals.remove(portal);
+    }
+
+    /// The end of a series of extended-protocol messages: ends the transaction that was begun for them, if there was no BEGIN.
+    /// After an error in the series it was rolled back.
+    pub fn sync(&mut self, client: &mut dyn Client) -> Result<()> {
+        let done = self.end_implicit();
+        let done = self.judge(done);
+        self.tell(client);
+        self.interrupt.end();
+        self.show_state();
+        done
+    }
+
+    // ---- around statements ------------------------------------------------------------------------------------
+
+    /// Work begins: it can be cancelled, and has a time-out.
+    fn begin_work(&mut self, sql: &str) -> Option<Alarm> {
+        self.interrupt.begin();
+        self.state.begin_statement(self.transaction.is_some());
+        let shown = sql.char_indices().take_while(|(at, _)| *at < SHOWN_QUERY).count();
+        let mut activity = self.activity.lock();
+        activity.query = sql.chars().take(shown).collect();
+        activity.query_start = self.state.statement_start;
+        activity.state_change = self.state.statement_start;
+        activity.state = "active";
+        drop(activity);
+        let limit = self.state.settings().statement_timeout?;
+        Some(self.database.0.timer.set(limit, self.interrupt.clone()))
+    }
+
+    /// Work has ended for now; a transaction begun for it may go on.
+    fn pause_work(&mut self, alarm: Option<Alarm>, done: Result<()>, client: &mut dyn Client) -> Result<()> {
+        drop(alarm);
+        let done = self.judge(done);
+        self.tell(client);
+        self.interrupt.end();
+        self.show_state();
+        done
+    }
+
+    fn end_work(&mut self, alarm: Option<Alarm>, done: Result<()>, client: &mut dyn Client) -> Result<()> {
+        self.pause_work(alarm, done, client)
+    }
+
+    /// Steps of the extended protocol that run nothing: errors count all the same.
+    fn extended<T>(&mut self, sql: &str, step: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        if !sql.is_empty() {
+            self.state.begin_statement(self.transaction.is_some());
+        }
+        let mut made = None;
+        let done = step(self).map(|value| made = Some(value));
+        self.judge(done)?;
+        made.ok_or_else(|| Error::internal("a step without result"))
+    }
+
+    /// After an error: what was begun implicitly is rolled back, what BEGIN began has failed.
+    fn judge(&mut self, done: Result<()>) -> Result<()> {
+        let Err(error) = done else { return Ok(()) };
+        self.portals.clear();
+        match self.transaction.take() {
+            Some(mut open) if open.explicit => {
+                let undone = open.fail(&self.state);
+                self.transaction = Some(open);
+                undone?;
+            }
+            Some(open) => open.rollback(&self.state)?,
+            None => {}
+        }
+        Err(error)
+    }
+
+    fn ensure_transaction(&mut self) -> Result<()> {
+        match &self.transaction {
+            Some(open) if open.failed => Err(transaction::failed()),
+            Some(_) => Ok(()),
+            None => {
+                self.transaction = Some(Open::new(&self.database.0, &self.state, false));
+                Ok(())
+            }
+        }
+    }
+
+    /// A failed transaction takes only its end.
+    fn refuse_in_failed(&self, parsed: &Parsed) -> Result<()> {
+        match &self.transaction {
+            Some(open) if open.failed && !utility::ends_transaction(parsed) => Err(transaction::failed()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Commits a transaction that was begun for a statement.
+    fn end_implicit(&mut self) -> Result<()> {
+        match &self.transaction {
+            Some(open) if !open.explicit => self.commit().map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    /// Commits; false when the transaction had failed and was rolled back.
+    fn commit(&mut self) -> Result<bool> {
+        self.portals.clear();
+        let Some(open) = self.transaction.take() else { return Ok(true) };
+        open.commit(&self.database.0, &self.state)
+    }
+
+    fn rollback(&mut self) -> Result<()> {
+        self.portals.clear();
+        match self.transaction.take() {
+            Some(open) => open.rollback(&self.state),
+            None => Ok(()),
+        }
+    }
+
+    /// Tells the client of notices and changed settings.
+    fn tell(&mut self, client: &mut dyn Client) {
+        for notice in self.state.take_notices() {
+            client.notice(&notice);
+        }
+        for (name, value) in self.state.take_reports() {
+            if name == settings::DEFINITIONS[Key::ApplicationName as usize].name {
+                self.activity.lock().application.clone_from(&value);
+            }
+            client.setting_changed(name, &value);
+        }
+    }
+
+    fn show_state(&mut self) {
+        let mut activity = self.activity.lock();
+        activity.state = match self.status() {
+            TransactionStatus::Idle => "idle",
+            TransactionStatus::Active => "idle in transaction",
+            TransactionStatus::Failed => "idle in transaction (aborted)",
+        };
+        activity.transaction_start = self.transaction.is_some().then_some(self.state.transaction_start);
+        activity.state_change = database::now();
     }
 }

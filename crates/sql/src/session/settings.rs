@@ -60,11 +60,21 @@ pub struct Definition {
 
 const ISOLATION: &[&str] = &["read committed", "repeatable read", "read uncommitted", "serializable"];
 
-const fn session(name: &'static str, kind: Kind, default: &'static str, description: &'static str) -> Definition {
+const fn session(
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    description: &'static str,
+) -> Definition {
     Definition { name, kind, default, scope: Scope::Session, reported: false, description }
 }
 
-const fn reported(name: &'static str, kind: Kind, default: &'static str, description: &'static str) -> Definition {
+const fn reported(
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    description: &'static str,
+) -> Definition {
     Definition { name, kind, default, scope: Scope::Session, reported: true, description }
 }
 
@@ -152,10 +162,7 @@ fn alias(name: &str) -> &str {
 pub fn find(name: &str) -> Result<usize> {
     let wanted = alias(name);
     DEFINITIONS.iter().position(|d| d.name.eq_ignore_ascii_case(wanted)).ok_or_else(|| {
-        Error::new(
-            SqlState::UNDEFINED_OBJECT,
-            format!("unrecognized configuration parameter \"{name}\""),
-        )
+        Error::new(SqlState::UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\""))
     })
 }
 
@@ -357,9 +364,11 @@ fn normalise(definition: &Definition, value: &str) -> Result<String> {
                 "false" | "no" | "0" => "off",
                 other => other,
             };
-            words.iter().find(|word| word.eq_ignore_ascii_case(boolean)).map(|word| (*word).to_owned()).ok_or_else(
-                || bad().hint(format!("Available values: {}.", words.join(", "))),
-            )
+            words
+                .iter()
+                .find(|word| word.eq_ignore_ascii_case(boolean))
+                .map(|word| (*word).to_owned())
+                .ok_or_else(|| bad().hint(format!("Available values: {}.", words.join(", "))))
         }
         Kind::Int { min, max } => {
             let number: i64 = value.trim().parse().map_err(|_| bad())?;
@@ -376,7 +385,9 @@ fn normalise(definition: &Definition, value: &str) -> Result<String> {
         }
         Kind::Time => {
             let millis = parse_time(value).ok_or_else(|| {
-                bad().hint("Valid units for this parameter are \"us\", \"ms\", \"s\", \"min\", \"h\", and \"d\".")
+                bad().hint(
+                    "Valid units for this parameter are \"us\", \"ms\", \"s\", \"min\", \"h\", and \"d\".",
+                )
             })?;
             Ok(show_time(millis))
         }

@@ -4,13 +4,17 @@ use super::Notice;
 use super::database::{Database, now};
 use super::interrupt::Interrupt;
 use super::settings::{self, DEFINITIONS, Key, Settings, severity_rank};
+use crate::catalog::sequences::Position;
 use crate::catalog::{Catalog, Sequence, Table};
 use crate::types::text::TextStyle;
-use crate::{Error, Result, SqlState};
+use crate::{Error, Result, SqlState, Value};
 use gannet_store::Engine;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
+
+/// Rows of a COPY FROM, in batches.
+type CopySource = std::sync::mpsc::Receiver<Result<Vec<Vec<Value>>>>;
 
 /// A change of a setting that its transaction may have to undo.
 #[derive(Debug)]
@@ -46,6 +50,8 @@ pub struct SessionState {
     /// Names and new texts of settings that the client is told of.
     reports: RefCell<Vec<(&'static str, String)>>,
     notices: RefCell<Vec<Notice>>,
+    /// Rows of a COPY FROM, for its INSERT.
+    copy_source: RefCell<Option<CopySource>>,
     /// What nextval gave, by sequence.
     current: RefCell<HashMap<u32, i64>>,
     last: Cell<Option<i64>>,
@@ -71,6 +77,7 @@ impl SessionState {
             style_changed: Cell::new(false),
             reports: RefCell::default(),
             notices: RefCell::default(),
+            copy_source: RefCell::default(),
             current: RefCell::default(),
             last: Cell::new(None),
             seed: Cell::new(None),
@@ -134,6 +141,23 @@ impl SessionState {
         Ok(settings.text(index).to_owned())
     }
 
+    /// Changes a setting as a connection's first message asks: what RESET goes back to stays the default.
+    pub fn set_at_start(&self, name: &str, value: &str) -> Result<()> {
+        let index = settings::find(name)?;
+        self.settings.borrow_mut().set(index, Some(value))?;
+        self.style_changed.set(true);
+        Ok(())
+    }
+
+    /// Names and texts of the settings that a client is told of.
+    pub fn reported_settings(&self) -> Vec<(&'static str, String)> {
+        let settings = self.settings.borrow();
+        let text = |(index, definition): (usize, &settings::Definition)| {
+            definition.reported.then(|| (definition.name, settings.text(index).to_owned()))
+        };
+        DEFINITIONS.iter().enumerate().filter_map(text).collect()
+    }
+
     /// Sets a setting without asking whether that is permitted or a transaction could undo it.
     pub(super) fn note_setting(&self, key: Key, text: &str) {
         self.settings.borrow_mut().restore(key as usize, text.to_owned());
@@ -159,7 +183,8 @@ impl SessionState {
         let changes: Vec<Undo> = undo.drain(mark..).collect();
         for (place, change) in changes.iter().enumerate().rev() {
             // A later SET of the same setting outlasts a SET LOCAL before it.
-            let outlasted = || changes[place + 1..].iter().any(|later| later.index == change.index && !later.local);
+            let outlasted =
+                || changes[place + 1..].iter().any(|later| later.index == change.index && !later.local);
             if !committed || change.local && !outlasted() {
                 settings.restore(change.index, change.text.clone());
                 self.changed(&settings, change.index);
@@ -170,7 +195,8 @@ impl SessionState {
     /// All settings to their defaults.
     pub(super) fn reset_settings(&self) {
         for (index, definition) in DEFINITIONS.iter().enumerate() {
-            let transaction = index == Key::TransactionIsolation as usize || index == Key::TransactionReadOnly as usize;
+            let transaction =
+                index == Key::TransactionIsolation as usize || index == Key::TransactionReadOnly as usize;
             if definition.scope == settings::Scope::Session
                 && !transaction
                 && self.settings.borrow().text(index) != definition.default
@@ -224,6 +250,11 @@ impl SessionState {
         Ok(())
     }
 
+    /// Where a sequence stands, for views.
+    pub fn sequence_position(&self, sequence: &Sequence) -> Result<Position> {
+        self.handle.0.numbers.current(sequence)
+    }
+
     /// A number for a new row of a table without primary key: never given before, whatever crashed or was rolled back.
     pub fn next_row_id(&self, table: &Table) -> Result<u64> {
         self.handle.0.numbers.row_id(table)
@@ -242,6 +273,15 @@ impl SessionState {
         if severity_rank(notice.severity) >= self.settings.borrow().least_severity {
             self.notices.borrow_mut().push(notice);
         }
+    }
+
+    /// Rows of a COPY FROM are about to come from here.
+    pub(super) fn give_copy_source(&self, source: CopySource) {
+        *self.copy_source.borrow_mut() = Some(source);
+    }
+
+    pub(super) fn take_copy_source(&self) -> Option<CopySource> {
+        self.copy_source.take()
     }
 
     pub(super) fn take_notices(&self) -> Vec<Notice> {

@@ -5,9 +5,13 @@
 //! query, or series of extended-protocol messages). After an error an explicit one is failed: what it holds has been
 //! given back, as far as savepoints allow, and it takes nothing but its end or ROLLBACK TO.
 
-use super::database::{self, Shared};
+use super::client::CommandTag;
+use super::database::Shared;
+use super::interrupt::Interrupt;
 use super::state::SessionState;
+use crate::bind::Parsed;
 use crate::catalog::{Catalog, Oid, storage};
+use crate::ddl::{self, DdlContext};
 use crate::{Error, Result, SqlState};
 use gannet_store::{Isolation, Savepoint, Transaction, TransactionOptions, View};
 use std::cell::RefCell;
@@ -82,7 +86,12 @@ impl Open {
     }
 
     /// Begins the store's transaction anew with another isolation: nothing has been done yet.
-    pub(super) fn set_isolation(&mut self, shared: &Shared, state: &SessionState, isolation: Isolation) -> Result<()> {
+    pub(super) fn set_isolation(
+        &mut self,
+        shared: &Shared,
+        state: &SessionState,
+        isolation: Isolation,
+    ) -> Result<()> {
         if isolation == self.isolation {
             return Ok(());
         }
@@ -157,11 +166,14 @@ impl Open {
             }
             let transaction = self.transaction.as_ref().ok_or_else(failed)?;
             let Some(table) = planned.tables.get(oid) else { continue };
-            if !storage::lock_for_write(&mut transaction.borrow_mut(), table)? {
+            if !storage::lock_for_write(&mut transaction.borrow_mut(), planned, table)? {
                 if self.snapshot.is_some() {
                     return Err(Error::new(
                         SqlState::SERIALIZATION_FAILURE,
-                        format!("could not serialize access: the definition of table \"{}\" has changed", table.name),
+                        format!(
+                            "could not serialize access: the definition of table \"{}\" has changed",
+                            table.name
+                        ),
                     ));
                 }
                 current = false;
@@ -180,8 +192,7 @@ impl Open {
 
     pub(super) fn savepoint(&mut self, name: String, state: &SessionState) -> Result<()> {
         let savepoint = self.store()?.borrow_mut().savepoint();
-        let mark =
-            Mark { name, savepoint, private: self.private.clone(), settings: state.settings_mark() };
+        let mark = Mark { name, savepoint, private: self.private.clone(), settings: state.settings_mark() };
         self.savepoints.push(mark);
         Ok(())
     }
@@ -271,9 +282,27 @@ impl Open {
         self.private.as_mut().expect("made above")
     }
 
-    /// When it began, for views.
-    pub(super) fn began() -> i64 {
-        database::now()
+    /// Runs a statement that changes definitions.
+    pub(super) fn define(
+        &mut self,
+        shared: &Shared,
+        state: &SessionState,
+        interrupt: &Interrupt,
+        statement: &Parsed,
+    ) -> Result<CommandTag> {
+        let mut catalog = Arc::clone(&self.private_mut(shared).catalog);
+        let planner = state.settings().planner.clone();
+        let mut context = DdlContext {
+            transaction: self.store()?,
+            catalog: &mut catalog,
+            numbers: &shared.numbers,
+            session: state,
+            planner: &planner,
+            cancel: interrupt.flag(),
+        };
+        let tag = ddl::execute(&mut context, statement)?;
+        self.private_mut(shared).catalog = catalog;
+        Ok(tag)
     }
 }
 

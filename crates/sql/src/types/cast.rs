@@ -1,7 +1,11 @@
 //! Which type converts to which, when, and how.
-use super::text::TextStyle;
-use super::{Modifier, Type, Value};
-use crate::{Error, Result};
+
+use super::datetime;
+use super::text::{self, TextStyle};
+use super::{Array, Modifier, Numeric, Type, Value, unpadded};
+use crate::{Error, Result, SqlState};
+use compact_str::CompactString;
+use std::sync::Arc;
 
 /// When a conversion is applied without being asked for: `pg_cast.castcontext`. Ordered: what is implicit is also allowed for assignment.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -17,8 +21,52 @@ pub enum CastContext {
 /// The weakest context in which `from` converts to `to`; `None` where there is no such cast. Equal types are implicit. Casts through text input
 /// and output (any type to text in assignment, text to any type explicitly) are included, as in PostgreSQL.
 pub fn context(from: Type, to: Type) -> Option<CastContext> {
-    let _ = (from, to);
-    None
+    if from == to || from == Type::Unknown {
+        return Some(CastContext::Implicit);
+    }
+    if let Some(context) = listed(from, to) {
+        return Some(context);
+    }
+    if let (Some(from), Some(to), false) =
+        (from.element(), to.element(), matches!(to, Type::Int2Vector | Type::OidVector))
+        && let Some(context) = context(from, to)
+    {
+        return Some(context);
+    }
+    if to.category() == 'S' {
+        Some(CastContext::Assignment)
+    } else if from.category() == 'S' && !matches!(to, Type::Unknown | Type::Record | Type::Void) {
+        Some(CastContext::Explicit)
+    } else {
+        None
+    }
+}
+
+/// PostgreSQL's `pg_cast`, as far as we have the types.
+#[rustfmt::skip]
+fn listed(from: Type, to: Type) -> Option<CastContext> {
+    use CastContext::{Assignment, Explicit, Implicit};
+    use Type::*;
+    Some(match (from, to) {
+        (Int2, Int4 | Int8) | (Int4, Int8) => Implicit,
+        (Int2 | Int4 | Int8, Float4 | Float8 | Numeric) | (Numeric, Float4 | Float8) | (Float4, Float8) => Implicit,
+        (Int8, Int2 | Int4) | (Int4, Int2) => Assignment,
+        (Float4 | Float8 | Numeric, Int2 | Int4 | Int8) | (Float4 | Float8, Numeric) | (Float8, Float4) => Assignment,
+        (Int4, Bool | Char) | (Bool, Int4) | (Char, Int4) => Explicit,
+        (Int2 | Int4 | Int8, Oid | Regproc | Regclass | Regtype | Regnamespace) => Implicit,
+        (Oid, Regproc | Regclass | Regtype | Regnamespace) => Implicit,
+        (Regproc | Regclass | Regtype | Regnamespace, Oid) => Implicit,
+        (Oid | Regproc | Regclass | Regtype | Regnamespace, Int4 | Int8) => Assignment,
+        (Bool, Text | Varchar | Bpchar) => Assignment,
+        (Char, Text) | (Name, Text) | (NodeTree, Text) => Implicit,
+        (Char | Name, Varchar | Bpchar) => Assignment,
+        (Text, Varchar | Bpchar | Name) | (Varchar, Text | Bpchar | Name) | (Bpchar, Text | Varchar | Name) => Implicit,
+        (Text | Varchar | Bpchar, Char) => Assignment,
+        (Text | Varchar, Regclass) => Implicit,
+        (Date, Timestamp | TimestampTz) | (Timestamp, TimestampTz) => Implicit,
+        (Timestamp, Date) | (TimestampTz, Date | Timestamp) => Assignment,
+        _ => return None,
+    })
 }
 
 /// Converts a value; NULL stays NULL. `explicit`: strings are cut to the modifier silently, as CAST does; else text that is too long is an error,
@@ -31,9 +79,230 @@ pub fn cast(
     explicit: bool,
     style: &TextStyle,
 ) -> Result<Value> {
-    let _ = (value, modifier, explicit, style);
-    Err(Error::new(
-        crate::SqlState::CANNOT_COERCE,
-        format!("cannot cast type {} to {}", from.name(), to.name()),
-    ))
+    if value.is_null() {
+        return Ok(value);
+    }
+    if from == to {
+        return if modifier < 0 { Ok(value) } else { fit(value, to, modifier, explicit) };
+    }
+    let value = convert(value, from, to, modifier, explicit, style)?;
+    if modifier < 0 { Ok(value) } else { fit(value, to, modifier, explicit) }
+}
+
+fn convert(
+    value: Value,
+    from: Type,
+    to: Type,
+    modifier: Modifier,
+    explicit: bool,
+    style: &TextStyle,
+) -> Result<Value> {
+    let value = match (value, to) {
+        (Value::Text(text), _) if to.is_string() => return Ok(string(text, from, to)),
+        (Value::Padded(text), _) if to.is_string() => {
+            return Ok(string(CompactString::from(unpadded(&text)), from, to));
+        }
+        (value, _) if from.is_string() => return from_string(value, from, to, modifier, style),
+        (value, _) if to.is_string() => return Ok(to_string(&value, from, to, style)),
+        (Value::Int(number), _) if to.is_int() => return integer(number, from, to, style).map(Value::Int),
+        (Value::Int(number), Type::Float8) => return Ok(Value::Float(number as f64)),
+        (Value::Int(number), Type::Float4) => return Ok(Value::Float(f64::from(number as f32))),
+        (Value::Int(number), Type::Numeric) => return Ok(Value::Numeric(Numeric::from(number))),
+        (Value::Int(number), Type::Bool) => return Ok(Value::Bool(number != 0)),
+        (Value::Bool(value), _) if to.is_integer() => return Ok(Value::Int(i64::from(value))),
+        (Value::Float(number), _) if to.is_integer() => return float_to_integer(number, to).map(Value::Int),
+        (Value::Float(number), Type::Float4) => return narrow(number).map(Value::Float),
+        (Value::Float(number), Type::Float8) => return Ok(Value::Float(number)),
+        (Value::Float(number), Type::Numeric) => {
+            let number = match from {
+                Type::Float4 => Numeric::from_f32(number as f32),
+                _ => Numeric::from_f64(number),
+            };
+            return number.map(Value::Numeric);
+        }
+        (Value::Numeric(number), _) => return from_numeric(number, from, to),
+        (Value::Array(array), _) if to.element().is_some() => {
+            return cast_array(&array, from, to, modifier, explicit, style);
+        }
+        (value, _) => value,
+    };
+    let _ = value;
+    Err(cannot_cast(from, to))
+}
+
+fn cannot_cast(from: Type, to: Type) -> Error {
+    Error::new(SqlState::CANNOT_COERCE, format!("cannot cast type {} to {}", from.name(), to.name()))
+}
+
+/// A string as one of another string type.
+fn string(text: CompactString, from: Type, to: Type) -> Value {
+    match to {
+        Type::Bpchar => Value::Padded(text),
+        Type::Name => Value::Text(CompactString::new(text::cut_name(&text))),
+        // The first character only.
+        Type::Char if from != Type::Char => Value::Text(
+            text.chars()
+                .next()
+                .map_or(CompactString::default(), |first| CompactString::new(first.encode_utf8(&mut [0; 4]))),
+        ),
+        _ => Value::Text(text),
+    }
+}
+
+fn from_string(value: Value, from: Type, to: Type, modifier: Modifier, style: &TextStyle) -> Result<Value> {
+    let Some(text) = value.as_str() else { return Err(Error::internal("a string of another kind")) };
+    if from == Type::Char && to == Type::Int4 {
+        // The byte's number, signed.
+        let byte = text.as_bytes().first().copied().unwrap_or(0);
+        return Ok(Value::Int(i64::from(byte as i8)));
+    }
+    text::read(text, to, modifier, style)
+}
+
+fn to_string(value: &Value, from: Type, to: Type, style: &TextStyle) -> Value {
+    match value {
+        Value::Bool(value) => {
+            let word = if *value { "true" } else { "false" };
+            string(CompactString::const_new(word), from, to)
+        }
+        Value::Int(number) if from == Type::Int4 && to == Type::Char => {
+            let byte = *number as u8;
+            let character = [byte & 0x7f];
+            let character = std::str::from_utf8(&character).unwrap_or_default();
+            Value::text(if byte == 0 { "" } else { character })
+        }
+        _ => string(text::to_text(value, from, style), from, to),
+    }
+}
+
+/// Between the types whose values are whole numbers.
+fn integer(number: i64, from: Type, to: Type, style: &TextStyle) -> Result<i64> {
+    match (from, to) {
+        (Type::Date, Type::Timestamp) => datetime::date_to_timestamp(number),
+        (Type::Date, Type::TimestampTz) => datetime::date_to_timestamptz(number, &style.zone),
+        (Type::Timestamp, Type::Date) => datetime::timestamp_to_date(number),
+        (Type::Timestamp, Type::TimestampTz) => datetime::timestamp_to_timestamptz(number, &style.zone),
+        (Type::TimestampTz, Type::Date) => datetime::timestamptz_to_date(number, &style.zone),
+        (Type::TimestampTz, Type::Timestamp) => datetime::timestamptz_to_timestamp(number, &style.zone),
+        (Type::Date | Type::Timestamp | Type::TimestampTz, _)
+        | (_, Type::Date | Type::Timestamp | Type::TimestampTz) => Err(cannot_cast(from, to)),
+        (_, Type::Int8) => Ok(number),
+        (_, Type::Int2) => i16::try_from(number).map(i64::from).map_err(|_| Error::out_of_range("smallint")),
+        // Object numbers are unsigned; as integer they are the same bits.
+        (_, Type::Int4) if is_object_number(from) => Ok(i64::from(number as u32 as i32)),
+        (_, Type::Int4) => i32::try_from(number).map(i64::from).map_err(|_| Error::out_of_range("integer")),
+        (Type::Int2 | Type::Int4, _) => Ok(i64::from(number as i32 as u32)),
+        _ => u32::try_from(number).map(i64::from).map_err(|_| Error::out_of_range("OID")),
+    }
+}
+
+fn is_object_number(ty: Type) -> bool {
+    matches!(ty, Type::Oid | Type::Xid | Type::Regproc | Type::Regclass | Type::Regtype | Type::Regnamespace)
+}
+
+/// Rounds half to even.
+fn float_to_integer(number: f64, to: Type) -> Result<i64> {
+    let rounded = number.round_ties_even();
+    // The bounds are powers of two, so both are exact; the upper one is out of range.
+    let bound = match to {
+        Type::Int2 => 2_f64.powi(15),
+        Type::Int4 => 2_f64.powi(31),
+        _ => 2_f64.powi(63),
+    };
+    if rounded >= -bound && rounded < bound {
+        Ok(rounded as i64)
+    } else {
+        Err(Error::out_of_range(to.name()))
+    }
+}
+
+/// To single precision.
+fn narrow(number: f64) -> Result<f64> {
+    let narrow = number as f32;
+    if narrow.is_infinite() && number.is_finite() {
+        return Err(Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow"));
+    }
+    if narrow == 0.0 && number != 0.0 {
+        return Err(Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: underflow"));
+    }
+    Ok(f64::from(narrow))
+}
+
+fn from_numeric(number: Numeric, from: Type, to: Type) -> Result<Value> {
+    Ok(match to {
+        Type::Int2 => Value::Int(i64::from(number.to_i16()?)),
+        Type::Int4 => Value::Int(i64::from(number.to_i32()?)),
+        Type::Int8 => Value::Int(number.to_i64()?),
+        Type::Float4 => Value::Float(f64::from(number.to_f32()?)),
+        Type::Float8 => Value::Float(number.to_f64()?),
+        Type::Numeric => Value::Numeric(number),
+        _ => return Err(cannot_cast(from, to)),
+    })
+}
+
+/// Element by element.
+fn cast_array(
+    array: &Array,
+    from: Type,
+    to: Type,
+    modifier: Modifier,
+    explicit: bool,
+    style: &TextStyle,
+) -> Result<Value> {
+    let element = to.element().ok_or_else(|| cannot_cast(from, to))?;
+    let values = array
+        .values
+        .iter()
+        .map(|value| cast(value.clone(), array.element, element, modifier, explicit, style))
+        .collect::<Result<Vec<_>>>()?;
+    Ok(Value::Array(Arc::new(Array { element, values, lower: array.lower })))
+}
+
+/// Fits a value of type `ty` to a modifier: length, precision and scale, digits of a second. `explicit` as in [`cast`].
+pub fn fit(value: Value, ty: Type, modifier: Modifier, explicit: bool) -> Result<Value> {
+    Ok(match value {
+        Value::Numeric(number) => Value::Numeric(number.fit(modifier)?),
+        Value::Text(text) if ty == Type::Varchar && modifier >= 4 => {
+            Value::Text(fit_text(text, (modifier - 4) as usize, explicit, ty)?)
+        }
+        Value::Padded(text) if modifier >= 4 => {
+            let length = (modifier - 4) as usize;
+            let mut text = fit_text(text, length, explicit, ty)?;
+            let missing = length.saturating_sub(characters(&text));
+            text.reserve(missing);
+            text.extend(std::iter::repeat_n(' ', missing));
+            Value::Padded(text)
+        }
+        Value::Int(timestamp) if matches!(ty, Type::Timestamp | Type::TimestampTz) => {
+            Value::Int(datetime::fit_timestamp(timestamp, modifier)?)
+        }
+        Value::Array(array) => {
+            let values = array
+                .values
+                .iter()
+                .map(|value| fit(value.clone(), array.element, modifier, explicit))
+                .collect::<Result<Vec<_>>>()?;
+            Value::Array(Arc::new(Array { element: array.element, values, lower: array.lower }))
+        }
+        other => other,
+    })
+}
+
+fn characters(text: &str) -> usize {
+    if text.is_ascii() { text.len() } else { text.chars().count() }
+}
+
+/// Cuts text to so many characters; unless explicitly, only blanks may be lost.
+fn fit_text(mut text: CompactString, length: usize, explicit: bool, ty: Type) -> Result<CompactString> {
+    // A character has one byte at least.
+    if text.len() <= length {
+        return Ok(text);
+    }
+    let Some((end, _)) = text.char_indices().nth(length) else { return Ok(text) };
+    if !explicit && !unpadded(&text[end..]).is_empty() {
+        let message = format!("value too long for type {}({length})", ty.name());
+        return Err(Error::new(SqlState::STRING_DATA_RIGHT_TRUNCATION, message));
+    }
+    text.truncate(end);
+    Ok(text)
 }

@@ -181,35 +181,10 @@ impl Database {
             &log_options,
             wal_limit,
         ));
-        let keeper = Arc::new(HeaderKeeper {
-            meta: Mutex::new(meta.clone()),
-            file: Arc::clone(&file),
-            log: log.clone(),
-            groups: core.space.group_count(),
-        });
-        let writer = PageWriter::new(
-            Arc::clone(&core),
-            ring,
-            disk.queue(QUEUE_DEPTH)?,
-            Arc::clone(&keeper) as _,
-            meta.redo_from,
-        )?;
-        writer.set_floor(redo.as_ref().map(|_| meta.redo_from));
+        let floor = redo.as_ref().map(|_| meta.redo_from);
+        let (keeper, writer) = Self::start_writer(&core, &**disk, &file, ring, &meta, floor)?;
         volume.set_writer(Some(Arc::clone(&writer) as _));
-        if new {
-            create_trees(&core, &meta)?;
-            core.log.flush_to(core.log.end())?;
-            keeper.meta.lock().write(&*file)?;
-        }
-        if !new {
-            // The last group says where the used part of the file ends, behind which space is kept for rollbacks.
-            match core.space.learn(&core, groups - 1) {
-                Err(error @ (Error::Damaged(_) | Error::NeverWritten(_))) => {
-                    core.set_read_only(format!("a space map is damaged: {error}"));
-                }
-                other => other?,
-            }
-        }
+        Self::begin_space(&core, &keeper, &meta, (!new).then_some(groups))?;
         let attachment = Attachment {
             pool: Arc::clone(&pool),
             volume: Arc::clone(&volume),
@@ -235,6 +210,45 @@ impl Database {
         std::mem::forget(guard);
         database.start(redo, &aftermath)?;
         Ok(database)
+    }
+
+    /// What writes pages home and moves the checkpoint.
+    fn start_writer(
+        core: &Arc<Core>,
+        disk: &dyn Disk,
+        file: &Arc<dyn File>,
+        ring: Option<Arc<dyn File>>,
+        meta: &Meta,
+        floor: Option<Lsn>,
+    ) -> Result<(Arc<HeaderKeeper>, Arc<PageWriter>)> {
+        let keeper = Arc::new(HeaderKeeper {
+            meta: Mutex::new(meta.clone()),
+            file: Arc::clone(file),
+            log: core.log.clone(),
+            groups: core.space.group_count(),
+        });
+        let queue = disk.queue(QUEUE_DEPTH)?;
+        let checkpoint = Arc::clone(&keeper) as _;
+        let writer = PageWriter::new(Arc::clone(core), ring, queue, checkpoint, meta.redo_from)?;
+        writer.set_floor(floor);
+        Ok((keeper, writer))
+    }
+
+    /// Begins the space of a new file, and its header with that; or learns of that of a file with so many groups.
+    fn begin_space(core: &Core, keeper: &HeaderKeeper, meta: &Meta, groups: Option<u64>) -> Result<()> {
+        let Some(groups) = groups else {
+            create_trees(core, meta)?;
+            core.log.flush_to(core.log.end())?;
+            return keeper.meta.lock().write(&*keeper.file);
+        };
+        // The last group says where the used part of the file ends, behind which space is kept for rollbacks.
+        match core.space.learn(core, groups - 1) {
+            Err(error @ (Error::Damaged(_) | Error::NeverWritten(_))) => {
+                core.set_read_only(format!("a space map is damaged: {error}"));
+                Ok(())
+            }
+            other => other,
+        }
     }
 
     fn prepare_redo(

@@ -10,12 +10,13 @@
 //! A long value is compared without the latch: its pages do not change, and what is latched again afterwards is its
 //! entry, byte by byte. The snapshot that the writer holds keeps the entry's header, and so its identity.
 
-use super::{Isolation, LockMode, Transaction, Tree, Write};
+use super::write::Write;
+use super::{Isolation, LockMode, Transaction, Tree};
 use crate::entry::{Entry, REFERENCE_LEN};
 use crate::txn::locks::Mode;
 use crate::versions::Seen;
 use crate::view::View;
-use crate::{Error, Result};
+use crate::{Error, Result, overflow};
 use std::sync::Arc;
 
 /// What came of a write to a row that was seen. Unless it is [`Outcome::Done`], nothing was written.
@@ -160,6 +161,16 @@ impl Transaction {
             Seen::Value(value) => Ok(differs(expected, &value)),
             Seen::Long(reference) => Ok(Some(Standing::Long(reference))),
         }
+    }
+
+    /// Compares a long value, without a latch; gives the outcome if it is another one.
+    pub(super) fn compare_long(
+        &self,
+        expected: Option<&Expected<'_>>,
+        reference: &[u8; REFERENCE_LEN],
+    ) -> Result<Option<Outcome>> {
+        let value = overflow::read(&self.shared.core, reference)?;
+        Ok(expected.filter(|expected| expected.seen != value).map(|_| Outcome::Changed(value)))
     }
 
     /// Whether the newest change, mere locks apart, is the own transaction's, and later than the view.

@@ -11,30 +11,30 @@ const MAX_ROW: usize = 1 << 30;
 
 /// How COPY reads or writes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct CopyOptions {
+pub(super) struct CopyOptions {
     /// csv; else text.
-    pub csv: bool,
+    pub(super) csv: bool,
     /// Between fields.
-    pub delimiter: u8,
+    pub(super) delimiter: u8,
     /// What NULL looks like.
-    pub null: String,
+    pub(super) null: String,
     /// Whether the first line has the columns' names.
-    pub header: Header,
+    pub(super) header: Header,
     /// csv: around fields.
-    pub quote: u8,
+    pub(super) quote: u8,
     /// csv: before a quote within quotes.
-    pub escape: u8,
+    pub(super) escape: u8,
     /// csv out: which columns are always quoted, by position.
-    pub force_quote: Vec<bool>,
+    pub(super) force_quote: Vec<bool>,
     /// csv in: columns whose unquoted NULL text is no NULL, by position.
-    pub force_not_null: Vec<bool>,
+    pub(super) force_not_null: Vec<bool>,
     /// csv in: columns whose quoted NULL text is NULL, by position.
-    pub force_null: Vec<bool>,
+    pub(super) force_null: Vec<bool>,
 }
 
 /// The first line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Header {
+pub(super) enum Header {
     /// Is data.
     No,
     /// Has names, which are passed over on input.
@@ -45,7 +45,7 @@ pub enum Header {
 
 impl CopyOptions {
     /// The defaults of text or csv.
-    pub fn new(csv: bool) -> Self {
+    pub(super) fn new(csv: bool) -> Self {
         CopyOptions {
             csv,
             delimiter: if csv { b',' } else { b'\t' },
@@ -62,19 +62,24 @@ impl CopyOptions {
 
 /// The fields of a row, as text.
 #[derive(Debug, Default)]
-pub struct Fields {
+pub(super) struct Fields {
     text: Vec<u8>,
     fields: Vec<Option<Range<usize>>>,
 }
 
 impl Fields {
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.fields.len()
     }
 
+    /// Bytes of text in them.
+    pub(super) fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
     /// A field; `None` for NULL.
-    pub fn get(&self, index: usize) -> Result<Option<&str>> {
+    pub(super) fn get(&self, index: usize) -> Result<Option<&str>> {
         let Some(range) = &self.fields[index] else { return Ok(None) };
         let bytes = &self.text[range.clone()];
         std::str::from_utf8(bytes).map(Some).map_err(|error| not_utf8(&bytes[error.valid_up_to()..]))
@@ -107,7 +112,7 @@ enum LineEnd {
 
 /// Splits incoming data into rows.
 #[derive(Debug)]
-pub struct Reader {
+pub(super) struct Reader {
     options: CopyOptions,
     buffer: Vec<u8>,
     /// Where the next row begins in the buffer.
@@ -124,7 +129,7 @@ pub struct Reader {
 
 impl Reader {
     /// A reader of data in this format.
-    pub fn new(options: CopyOptions) -> Self {
+    pub(super) fn new(options: CopyOptions) -> Self {
         Reader {
             options,
             buffer: Vec::new(),
@@ -138,12 +143,12 @@ impl Reader {
     }
 
     /// Number of the line handed out last, from 1.
-    pub fn line(&self) -> u64 {
+    pub(super) fn line(&self) -> u64 {
         self.line
     }
 
     /// The next row; false at the end of the data. `more` appends the next piece of data, or gives false.
-    pub fn next(
+    pub(super) fn next(
         &mut self,
         more: &mut dyn FnMut(&mut Vec<u8>) -> Result<bool>,
         fields: &mut Fields,
@@ -177,7 +182,10 @@ impl Reader {
     }
 
     /// The range of the next row in the buffer, without its line end.
-    fn next_line(&mut self, more: &mut dyn FnMut(&mut Vec<u8>) -> Result<bool>) -> Result<Option<Range<usize>>> {
+    fn next_line(
+        &mut self,
+        more: &mut dyn FnMut(&mut Vec<u8>) -> Result<bool>,
+    ) -> Result<Option<Range<usize>>> {
         if self.ended {
             return Ok(None);
         }
@@ -266,7 +274,12 @@ impl Reader {
     }
 
     /// A line ends as the first one did.
-    fn judge_line_end(&mut self, byte: u8, following: Option<u8>, at: usize) -> Result<Option<(usize, usize)>> {
+    fn judge_line_end(
+        &mut self,
+        byte: u8,
+        following: Option<u8>,
+        at: usize,
+    ) -> Result<Option<(usize, usize)>> {
         let found = match (byte, following) {
             (b'\r', Some(b'\n')) => LineEnd::Both,
             (b'\r', _) => LineEnd::Return,
@@ -384,15 +397,15 @@ fn unescape(raw: &[u8], out: &mut Vec<u8>) {
             b'v' => out.push(11),
             b'0'..=b'7' => {
                 let more = rest.iter().take(2).take_while(|b| (b'0'..=b'7').contains(b)).count();
-                let digits = rest[..more].iter().fold(u32::from(kind - b'0'), |n, b| n * 8 + u32::from(b - b'0'));
+                let digits =
+                    rest[..more].iter().fold(u32::from(kind - b'0'), |n, b| n * 8 + u32::from(b - b'0'));
                 out.push(digits as u8);
                 rest = &rest[more..];
             }
             b'x' if rest.first().is_some_and(u8::is_ascii_hexdigit) => {
                 let more = rest.iter().take(2).take_while(|b| b.is_ascii_hexdigit()).count();
-                let value = rest[..more]
-                    .iter()
-                    .fold(0u32, |n, &b| n * 16 + char::from(b).to_digit(16).unwrap_or(0));
+                let value =
+                    rest[..more].iter().fold(0u32, |n, &b| n * 16 + char::from(b).to_digit(16).unwrap_or(0));
                 out.push(value as u8);
                 rest = &rest[more..];
             }
@@ -424,7 +437,7 @@ fn write_text(field: &str, delimiter: u8, out: &mut Vec<u8>) {
 }
 
 /// Appends a row: `field` puts the text of each field into its argument, and gives false for NULL.
-pub fn write_row(
+pub(super) fn write_row(
     options: &CopyOptions,
     columns: usize,
     mut field: impl FnMut(usize, &mut String) -> bool,

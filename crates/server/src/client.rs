@@ -1,0 +1,150 @@
+//! Results on their way to the client.
+
+use crate::connection::Connection;
+use crate::message::Output;
+use gannet_sql::session::CopyFormat;
+use gannet_sql::types::binary;
+use gannet_sql::types::text::{self, TextStyle};
+use gannet_sql::{Client, CommandTag, Error, Notice, OutputColumn, Result, SqlState, Type, Value};
+
+/// Bytes that are gathered before they are sent.
+const SEND_AT: usize = 64 << 10;
+
+/// Formats of a result's columns, as Bind gives them: none (all text), one for all, or one for each; 1 is binary.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Formats(pub(crate) Vec<i16>);
+
+impl Formats {
+    fn is_binary(&self, column: usize) -> bool {
+        match self.0.as_slice() {
+            [] => false,
+            [all] => *all == 1,
+            each => each.get(column) == Some(&1),
+        }
+    }
+}
+
+/// Gives results to the client of a connection.
+pub(crate) struct Wire<'c> {
+    connection: &'c mut Connection,
+    formats: Formats,
+    /// Simple protocol: columns are described before rows.
+    simple: bool,
+    text: String,
+}
+
+impl<'c> Wire<'c> {
+    pub(crate) fn new(connection: &'c mut Connection, formats: Formats, simple: bool) -> Self {
+        Wire { connection, formats, simple, text: String::new() }
+    }
+
+    fn out(&mut self) -> &mut Output {
+        &mut self.connection.out
+    }
+
+    fn sent(&mut self) -> Result<()> {
+        if self.out().bytes().len() >= SEND_AT { self.connection.flush() } else { Ok(()) }
+    }
+
+    /// `RowDescription`, or `NoData`.
+    pub(crate) fn describe(&mut self, columns: Option<&[OutputColumn]>) {
+        let Some(columns) = columns else {
+            self.out().plain(b'n');
+            return;
+        };
+        let formats = self.formats.clone();
+        self.out().begin(b'T').count(columns.len());
+        for (index, column) in columns.iter().enumerate() {
+            let (table, number) = column.origin.unwrap_or((0, 0));
+            // To a client, a literal whose type nobody asked for is text.
+            let ty = if column.ty == Type::Unknown { Type::Text } else { column.ty };
+            self.out().str(&column.name).u32(table).i16(number as i16).u32(ty.oid()).i16(ty.len());
+            self.out().i32(column.modifier).i16(i16::from(formats.is_binary(index)));
+        }
+        self.out().end();
+    }
+
+    fn copy_response(&mut self, kind: u8, format: &CopyFormat) {
+        self.out().begin(kind).u8(0).count(format.columns);
+        for _ in 0..format.columns {
+            self.out().i16(0);
+        }
+        self.out().end();
+    }
+}
+
+impl Client for Wire<'_> {
+    fn columns(&mut self, columns: &[OutputColumn], _style: &TextStyle) -> Result<()> {
+        if self.simple {
+            self.describe(Some(columns));
+        }
+        Ok(())
+    }
+
+    fn row(&mut self, values: &[Value], columns: &[OutputColumn], style: &TextStyle) -> Result<()> {
+        let Wire { connection, formats, text, .. } = self;
+        let out = &mut connection.out;
+        out.begin(b'D').count(values.len());
+        for (index, (value, column)) in values.iter().zip(columns).enumerate() {
+            if value.is_null() {
+                out.i32(-1);
+            } else if formats.is_binary(index) {
+                out.value(|bytes| binary::write(value, column.ty, bytes));
+            } else {
+                text.clear();
+                text::write(value, column.ty, style, text);
+                out.value(|bytes| bytes.extend_from_slice(text.as_bytes()));
+            }
+        }
+        if !out.end() {
+            return Err(Error::new(
+                SqlState::PROGRAM_LIMIT_EXCEEDED,
+                "a row is longer than a message of the protocol can be",
+            ));
+        }
+        self.sent()
+    }
+
+    fn complete(&mut self, tag: &CommandTag) -> Result<()> {
+        let tag = tag.to_string();
+        self.out().begin(b'C').str(&tag).end();
+        Ok(())
+    }
+
+    fn empty(&mut self) -> Result<()> {
+        self.out().plain(b'I');
+        Ok(())
+    }
+
+    fn notice(&mut self, notice: &Notice) {
+        self.out().report(b'N', notice.severity, &notice.error);
+    }
+
+    fn setting_changed(&mut self, name: &str, value: &str) {
+        self.out().begin(b'S').str(name).str(value).end();
+    }
+
+    fn copy_in(&mut self, format: &CopyFormat) -> Result<()> {
+        self.copy_response(b'G', format);
+        self.connection.flush()
+    }
+
+    fn copy_read(&mut self, data: &mut Vec<u8>) -> Result<bool> {
+        self.connection.read_copy(data)
+    }
+
+    fn copy_out(&mut self, format: &CopyFormat) -> Result<()> {
+        self.copy_response(b'H', format);
+        Ok(())
+    }
+
+    fn copy_write(&mut self, data: &[u8]) -> Result<()> {
+        self.out().begin(b'd').raw(data).end();
+        self.sent()
+    }
+
+    fn copy_out_end(&mut self) -> Result<()> {
+        self.out().plain(b'c');
+        Ok(())
+    }
+}

@@ -1,0 +1,37 @@
+//! Gannet's server: PostgreSQL's wire protocol, authentication, TLS, connections.
+//!
+//! A thread serves each connection on a blocking socket, so a page miss blocks only the session that has it. One more
+//! thread watches clients whose statements run, and one (in `gannet-sql`) the time-outs.
+//!
+//! | module | job |
+//! |---|---|
+//! | `server` | databases, listeners, the end |
+//! | `connection` | one connection: start-up, authentication, the loop of messages |
+//! | `client` | results on their way to the client |
+//! | `message` | the protocol's messages, both ways |
+//! | [`settings`] | what was asked for, by whom, and what is in effect |
+//! | `scram`, `tls` | passwords, encryption |
+//! | `stream`, `watch` | bytes of a connection; clients that went away |
+
+mod client;
+mod connection;
+mod message;
+mod scram;
+mod server;
+pub mod settings;
+mod stream;
+mod tls;
+mod watch;
+
+pub use server::{Server, ServerOptions, socket_folder};
+
+/// Result of setting a server up.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a server does not start, or not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// What is to be changed before it can.
+    #[error("{0}")]
+    Setup(String),
+}

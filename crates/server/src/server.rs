@@ -1,0 +1,459 @@
+//! The server: its databases on one memory budget, its listeners, its connections, and its end.
+//!
+//! # Guarantees
+//! 1. Nothing listens beyond loopback unless an address says so, and there every client needs a password.
+//! 2. A folder of the Unix socket can be entered by its owner only; peers are trusted when they are the server's own user.
+//! 3. [`Server::stop`] ends statements, tells clients, waits for the connections and closes the databases; what is acknowledged
+//!    is durable whether or not it gets that far.
+
+use crate::connection::Connection;
+use crate::message::Output;
+use crate::settings::Report;
+use crate::stream::{Socket, Stream};
+use crate::tls;
+use crate::watch::Watch;
+use crate::{Error, Result};
+use gannet_base::sync::{Condvar, Mutex};
+use gannet_base::thread::JoinHandle;
+use gannet_sql::session::{Interrupt, Reason, SettingReport};
+use gannet_sql::{Database, SqlState};
+use gannet_store::{Engine, OpenOptions};
+use ring::rand::{SecureRandom, SystemRandom};
+use rustix::net::sockopt::socket_peercred;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How often a listener looks whether it is to end.
+const ACCEPT_PERIOD: Duration = Duration::from_millis(100);
+
+/// How a server is set up.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Databases: files, or folders all of whose `.gnt` files are databases.
+    pub paths: Vec<PathBuf>,
+    /// Where TCP clients connect; none: no TCP.
+    pub listen: Vec<SocketAddr>,
+    /// Folders in which Unix sockets are made. One more is made beside each database, in [`socket_folder`].
+    pub sockets: Vec<PathBuf>,
+    /// Port in the names of the Unix sockets.
+    pub port: u16,
+    /// Lets clients on loopback in without password. Refused for any other address.
+    pub insecure_trust: bool,
+    /// Certificate and private key, PEM, for TLS.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    /// Most connections at a time.
+    pub max_connections: usize,
+    /// How the databases are opened.
+    pub open: OpenOptions,
+    /// The role that may do everything in a database that has no roles yet: the user that runs the server.
+    pub owner: String,
+}
+
+/// A connection that was let in.
+#[derive(Debug)]
+struct Entered {
+    socket: Arc<Socket>,
+    interrupt: Interrupt,
+}
+
+/// What the connections share.
+pub(crate) struct Shared {
+    pub(crate) engine: Engine,
+    pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
+    pub(crate) watch: Watch,
+    /// Makes the salts of names that do not exist.
+    pub(crate) made_up_secret: [u8; 32],
+    databases: Mutex<BTreeMap<String, Database>>,
+    entered: Mutex<BTreeMap<u64, Entered>>,
+    next: AtomicU64,
+    /// What a client has to know to cancel a session's statement.
+    keys: Mutex<BTreeMap<i32, (u32, Interrupt)>>,
+    /// Connections, those being let in included.
+    connections: Mutex<usize>,
+    connection_ended: Condvar,
+    max_connections: usize,
+    stopping: AtomicBool,
+    random: SystemRandom,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    pub(crate) fn database(&self, name: &str) -> Option<Database> {
+        self.databases.lock().get(name).cloned()
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    /// Bytes nobody can guess.
+    pub(crate) fn random<const N: usize>(&self) -> gannet_sql::Result<[u8; N]> {
+        let mut bytes = [0; N];
+        self.random.fill(&mut bytes).map_err(|_| {
+            gannet_sql::Error::new(SqlState::INTERNAL_ERROR, "the system has no randomness to give")
+        })?;
+        Ok(bytes)
+    }
+
+    pub(crate) fn enter(&self, interrupt: Interrupt, socket: &Arc<Socket>) -> u64 {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let entered = Entered { socket: Arc::clone(socket), interrupt };
+        self.entered.lock().insert(number, entered);
+        if self.is_stopping() {
+            self.end_all();
+        }
+        number
+    }
+
+    pub(crate) fn leave(&self, number: u64) {
+        if let Some(entered) = self.entered.lock().remove(&number) {
+            self.keys.lock().retain(|_, (_, interrupt)| !interrupt.is_same(&entered.interrupt));
+        }
+    }
+
+    pub(crate) fn add_key(&self, pid: i32, secret: u32, interrupt: Interrupt) {
+        self.keys.lock().insert(pid, (secret, interrupt));
+    }
+
+    /// Ends a statement, for who knows its session's secret.
+    pub(crate) fn cancel(&self, pid: i32, secret: u32) {
+        let interrupt = match self.keys.lock().get(&pid) {
+            Some((known, interrupt)) if *known == secret => interrupt.clone(),
+            _ => return,
+        };
+        interrupt.interrupt(Reason::User);
+    }
+
+    /// Ends statements, and wakes connections that wait for their clients.
+    fn end_all(&self) {
+        for entered in self.entered.lock().values() {
+            entered.interrupt.interrupt(Reason::Shutdown);
+            entered.socket.stop_reading();
+        }
+    }
+}
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    shared: Arc<Shared>,
+    listeners: Vec<JoinHandle<()>>,
+    addresses: Vec<SocketAddr>,
+    sockets: Vec<PathBuf>,
+    /// Folders that were made for sockets.
+    folders: Vec<PathBuf>,
+}
+
+impl Server {
+    /// Opens the databases and begins to listen.
+    pub fn start(engine: &Engine, options: &ServerOptions) -> Result<Server> {
+        check(options)?;
+        let random = SystemRandom::new();
+        let mut made_up_secret = [0; 32];
+        random
+            .fill(&mut made_up_secret)
+            .map_err(|_| Error::Setup("the system has no randomness to give".into()))?;
+        let tls = options.tls.as_ref().map(|(certificate, key)| tls::load(certificate, key)).transpose()?;
+        let files = database_files(&options.paths)?;
+        let databases = open_databases(engine, &files, options)?;
+        let shared = Arc::new(Shared {
+            engine: engine.clone(),
+            tls,
+            watch: Watch::default(),
+            made_up_secret,
+            databases: Mutex::new(databases),
+            entered: Mutex::default(),
+            next: AtomicU64::new(0),
+            keys: Mutex::default(),
+            connections: Mutex::default(),
+            connection_ended: Condvar::new(),
+            max_connections: options.max_connections,
+            stopping: AtomicBool::new(false),
+            random,
+        });
+        let mut server = Server {
+            shared,
+            listeners: Vec::new(),
+            addresses: Vec::new(),
+            sockets: Vec::new(),
+            folders: Vec::new(),
+        };
+        for address in &options.listen {
+            server.listen_tcp(*address, options.insecure_trust)?;
+        }
+        for folder in options.sockets.iter().cloned().chain(files.iter().map(|file| socket_folder(file))) {
+            server.listen_unix(&folder, options.port)?;
+        }
+        Ok(server)
+    }
+
+    /// Tells sessions what was asked for and what is in effect, for `gannet_settings`.
+    pub fn publish_settings(&self, reports: &[Report]) {
+        let reports: Vec<SettingReport> = reports
+            .iter()
+            .map(|report| SettingReport {
+                name: report.name.clone(),
+                requested: report.requested.clone(),
+                effective: report.effective.clone(),
+                source: report.source.to_string(),
+                reason: report.reason.clone(),
+            })
+            .collect();
+        for database in self.shared.databases.lock().values() {
+            database.publish_settings(reports.clone());
+        }
+    }
+
+    /// How the files of the first database were opened, and why so.
+    pub fn io_mode(&self) -> Option<gannet_io::ModeReport> {
+        self.shared.databases.lock().values().next().map(|database| database.store().io_mode().clone())
+    }
+
+    /// Where TCP clients connect.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// The Unix sockets.
+    pub fn sockets(&self) -> &[PathBuf] {
+        &self.sockets
+    }
+
+    /// Names of the databases.
+    pub fn databases(&self) -> Vec<String> {
+        self.shared.databases.lock().keys().cloned().collect()
+    }
+
+    fn listen_tcp(&mut self, address: SocketAddr, trust: bool) -> Result<()> {
+        let cannot = |error: io::Error| Error::Setup(format!("cannot listen on {address}: {error}"));
+        let listener = TcpListener::bind(address).map_err(cannot)?;
+        listener.set_nonblocking(true).map_err(cannot)?;
+        self.addresses.push(listener.local_addr().map_err(cannot)?);
+        let shared = Arc::clone(&self.shared);
+        self.listeners.push(gannet_base::thread::spawn("gannet-listen", move || {
+            accept(&shared, || {
+                let (socket, _) = listener.accept()?;
+                socket.set_nonblocking(false)?;
+                socket.set_nodelay(true)?;
+                Ok((Socket::Tcp(socket), trust))
+            });
+        }));
+        Ok(())
+    }
+
+    fn listen_unix(&mut self, folder: &Path, port: u16) -> Result<()> {
+        let path = folder.join(format!(".s.PGSQL.{port}"));
+        let cannot = |error: io::Error| Error::Setup(format!("cannot listen on {}: {error}", path.display()));
+        if private_folder(folder)? {
+            self.folders.push(folder.to_owned());
+        }
+        remove_stale(&path)?;
+        let listener = UnixListener::bind(&path).map_err(cannot)?;
+        listener.set_nonblocking(true).map_err(cannot)?;
+        self.sockets.push(path.clone());
+        let own = rustix::process::geteuid();
+        let shared = Arc::clone(&self.shared);
+        self.listeners.push(gannet_base::thread::spawn("gannet-listen", move || {
+            accept(&shared, || {
+                let (socket, _) = listener.accept()?;
+                socket.set_nonblocking(false)?;
+                let trusted = socket_peercred(&socket).is_ok_and(|peer| peer.uid == own);
+                Ok((Socket::Unix(socket), trusted))
+            });
+        }));
+        Ok(())
+    }
+
+    /// Ends the server: no new connections, statements are ended, clients told, databases closed. `limit`: how long connections are
+    /// waited for.
+    pub fn stop(self, limit: Duration) -> Result<()> {
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        for listener in self.listeners {
+            // A listener that panicked listens no more either.
+            let _ = listener.join();
+        }
+        for path in &self.sockets {
+            // Whoever starts next removes it otherwise.
+            let _ = fs::remove_file(path);
+        }
+        for folder in &self.folders {
+            let _ = fs::remove_dir(folder);
+        }
+        self.shared.end_all();
+        let began = gannet_base::clock::now();
+        let mut connections = self.shared.connections.lock();
+        while *connections > 0 && began.elapsed() < limit {
+            self.shared.connection_ended.wait_for(&mut connections, Duration::from_millis(100));
+        }
+        let left = *connections;
+        drop(connections);
+        let mut result = Ok(());
+        for (name, database) in std::mem::take(&mut *self.shared.databases.lock()) {
+            if let Err(error) = database.close() {
+                let message =
+                    format!("database \"{name}\" was not closed ({left} connections left): {error}");
+                result = Err(Error::Setup(message));
+            }
+        }
+        result
+    }
+}
+
+/// Takes connections until the server stops.
+fn accept(shared: &Arc<Shared>, mut next: impl FnMut() -> io::Result<(Socket, bool)>) {
+    while !shared.is_stopping() {
+        match next() {
+            Ok((socket, trusted)) => welcome(shared, socket, trusted),
+            // Nobody there, or the system is short of something: either way it is tried again.
+            Err(_) => gannet_base::clock::sleep(ACCEPT_PERIOD),
+        }
+    }
+}
+
+fn welcome(shared: &Arc<Shared>, socket: Socket, trusted: bool) {
+    let Ok(watched) = socket.duplicate() else { return };
+    let mut connection = Connection {
+        shared: Arc::clone(shared),
+        stream: Stream::new(socket),
+        socket: Arc::new(watched),
+        trusted,
+        out: Output::default(),
+    };
+    let mut connections = shared.connections.lock();
+    if *connections >= shared.max_connections {
+        drop(connections);
+        let error = gannet_sql::Error::new(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already");
+        connection.out.report(b'E', "FATAL", &error);
+        // It is not worth waiting for.
+        let _ = connection.stream.write_all(connection.out.bytes());
+        connection.socket.close();
+        return;
+    }
+    *connections += 1;
+    drop(connections);
+    let ended = Ended(Arc::clone(shared));
+    gannet_base::thread::spawn("gannet-session", move || {
+        let _ended = ended;
+        connection.serve();
+    });
+}
+
+/// Counts a connection's end, however it comes.
+struct Ended(Arc<Shared>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        *self.0.connections.lock() -= 1;
+        self.0.connection_ended.notify_all();
+    }
+}
+
+fn check(options: &ServerOptions) -> Result<()> {
+    if let Some(address) = options.listen.iter().find(|address| !address.ip().is_loopback())
+        && options.insecure_trust
+    {
+        return Err(Error::Setup(format!(
+            "--insecure-trust would let anybody in who reaches {address}; it is for loopback addresses only"
+        )));
+    }
+    if options.max_connections == 0 {
+        return Err(Error::Setup("max_connections is 0: nobody could connect".into()));
+    }
+    Ok(())
+}
+
+/// The folder, beside a database, of the socket by which those who are given its file find the server that has it open.
+pub fn socket_folder(database: &Path) -> PathBuf {
+    let mut name = database.as_os_str().to_owned();
+    name.push("-socket");
+    PathBuf::from(name)
+}
+
+fn open_databases(
+    engine: &Engine,
+    files: &[PathBuf],
+    options: &ServerOptions,
+) -> Result<BTreeMap<String, Database>> {
+    let mut databases = BTreeMap::new();
+    for path in files {
+        let database = Database::open(engine, path, &options.open, &options.owner)
+            .map_err(|error| Error::Setup(format!("{}: {error}", path.display())))?;
+        let name = database.name().to_owned();
+        if databases.insert(name.clone(), database).is_some() {
+            return Err(Error::Setup(format!("two of the files are called \"{name}\"")));
+        }
+    }
+    if databases.is_empty() {
+        return Err(Error::Setup("there is no database to serve".into()));
+    }
+    Ok(databases)
+}
+
+/// The files that paths name, folders searched.
+fn database_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for path in paths {
+        let cannot = |error: io::Error| Error::Setup(format!("{}: {error}", path.display()));
+        if !fs::metadata(path).map_err(cannot)?.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        for entry in fs::read_dir(path).map_err(cannot)? {
+            let file = entry.map_err(cannot)?.path();
+            if file.extension().is_some_and(|extension| extension == "gnt") {
+                files.push(file);
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Makes the socket's folder (true), or sees to it that only its owner, the server's user, can enter it.
+fn private_folder(folder: &Path) -> Result<bool> {
+    let cannot = |error: io::Error| Error::Setup(format!("{}: {error}", folder.display()));
+    if !folder.exists() {
+        return fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map(|()| true)
+            .map_err(cannot);
+    }
+    let metadata = fs::metadata(folder).map_err(cannot)?;
+    if metadata.uid() != rustix::process::geteuid().as_raw() {
+        return Err(Error::Setup(format!(
+            "{} belongs to another user; a socket there could be taken away",
+            folder.display()
+        )));
+    }
+    if metadata.permissions().mode() & 0o077 != 0 {
+        return Err(Error::Setup(format!(
+            "others can enter {}: make the socket's folder private (chmod 700), or name another one",
+            folder.display()
+        )));
+    }
+    Ok(false)
+}
+
+/// Removes the socket of a server that is gone.
+fn remove_stale(path: &Path) -> Result<()> {
+    match std::os::unix::net::UnixStream::connect(path) {
+        Ok(_) => Err(Error::Setup(format!("another server listens on {}", path.display()))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(_) => fs::remove_file(path).map_err(|error| Error::Setup(format!("{}: {error}", path.display()))),
+    }
+}

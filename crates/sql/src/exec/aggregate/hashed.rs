@@ -1,0 +1,239 @@
+//! Aggregates over groups that come in any order.
+//!
+//! # How memory ends
+//! Groups that are in the table when it is full stay there until the end of the input, and take further rows. Rows of other
+//! groups are divided by the hash of their group into temporary files. When the groups of the table were given, each file is
+//! treated like an input of its own, and may have to be divided again.
+
+use super::{accumulate, counts};
+use crate::Result;
+use crate::exec::expr::eval_into;
+use crate::exec::keys::{KeyTable, encoded_bytes};
+use crate::exec::memory::Memory;
+use crate::exec::partition::Partitions;
+use crate::exec::spill::Spilled;
+use crate::exec::{BATCH_ROWS, Batch, Context, Operator};
+use crate::functions::Accumulator;
+use crate::physical::{AggregateExpr, Expr};
+use crate::types::Value;
+
+/// Groups that are taken however little memory there is.
+const GROUPS_LEAST: usize = 16;
+
+/// See the module's head.
+#[derive(Debug)]
+pub(super) struct Hashed {
+    node: usize,
+    input: Box<dyn Operator>,
+    groups: Vec<Expr>,
+    aggregates: Vec<AggregateExpr>,
+    /// Whether an aggregate's state was seen to have memory of its own.
+    grows: Vec<bool>,
+    table: KeyTable,
+    /// States of the aggregates, group by group.
+    accumulators: Vec<Accumulator>,
+    /// Memory of the states.
+    heap_bytes: usize,
+    memory: Memory,
+    overflow: Option<Partitions>,
+    /// Parts that wait, and how often their rows were divided.
+    parts: Vec<(Spilled, u32)>,
+    stage: Stage,
+    batch: Batch,
+    key: Vec<Value>,
+    scratch: Vec<Value>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Start,
+    /// The groups of the table are given, from this one on.
+    Give(usize, std::vec::IntoIter<Accumulator>),
+    Done,
+}
+
+impl Hashed {
+    pub(super) fn new(
+        node: usize,
+        input: Box<dyn Operator>,
+        groups: &[Expr],
+        aggregates: &[AggregateExpr],
+    ) -> Self {
+        Hashed {
+            node,
+            input,
+            groups: groups.to_vec(),
+            aggregates: aggregates.to_vec(),
+            grows: vec![false; aggregates.len()],
+            table: KeyTable::new(),
+            accumulators: Vec::new(),
+            heap_bytes: 0,
+            memory: Memory::default(),
+            overflow: None,
+            parts: Vec::new(),
+            stage: Stage::Start,
+            batch: Batch::new(),
+            key: Vec::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Reads the input, or a part.
+    fn read(&mut self, context: &Context<'_>, part: Option<&(Spilled, u32)>) -> Result<()> {
+        let level = part.map_or(0, |(_, level)| level + 1);
+        let mut batch = std::mem::take(&mut self.batch);
+        match part {
+            None => {
+                while self.input.next(context, BATCH_ROWS, &mut batch)? {
+                    context.check()?;
+                    for row in batch.iter() {
+                        self.take(row, level, context)?;
+                    }
+                    self.settle(context)?;
+                }
+            }
+            Some((part, _)) => {
+                let mut reader = part.reader()?;
+                while reader.fill(&mut batch, context)? {
+                    for row in batch.iter() {
+                        self.take(row, level, context)?;
+                    }
+                    self.settle(context)?;
+                }
+            }
+        }
+        self.batch = batch;
+        if let Some(overflow) = self.overflow.take() {
+            let parts = overflow.finish(context, self.node)?;
+            self.parts.extend(parts.into_iter().flatten().map(|part| (part, level)));
+        }
+        let peak = self.memory.peak();
+        context.note(self.node, |profile| profile.memory_bytes = profile.memory_bytes.max(peak));
+        let accumulators = std::mem::take(&mut self.accumulators);
+        self.stage = Stage::Give(0, accumulators.into_iter());
+        Ok(())
+    }
+
+    /// The states have grown: their memory is charged. They cannot be spilled, but no new groups come while there is too little.
+    fn settle(&mut self, context: &Context<'_>) -> Result<()> {
+        if self.heap_bytes > 0 {
+            self.memory.demand(context, self.bytes())?;
+        }
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        self.accumulators.capacity() * size_of::<Accumulator>() + self.heap_bytes + self.table.bytes_with(0)
+    }
+
+    fn take(&mut self, row: &[Value], level: u32, context: &Context<'_>) -> Result<()> {
+        self.key.clear();
+        eval_into(&self.groups, row, context, &mut self.key)?;
+        let hash = KeyTable::hash(&self.key);
+        let (group, new) = match self.table.find(hash, &self.key) {
+            Some(group) => (group, false),
+            None if self.has_room(context)? => (self.begin(hash)?, true),
+            None => {
+                let overflow = self.overflow.get_or_insert_with(|| Partitions::new(context, level));
+                return overflow.push(overflow.of(hash), row, context);
+            }
+        };
+        let count = self.aggregates.len();
+        let states = &mut self.accumulators[group * count..][..count];
+        for ((call, state), grows) in self.aggregates.iter().zip(states).zip(&mut self.grows) {
+            if !counts(call, row, context)? {
+                continue;
+            }
+            let before = if *grows && !new { state.heap_bytes() } else { 0 };
+            accumulate(call, state, row, context, &mut self.scratch)?;
+            if *grows || new {
+                let after = state.heap_bytes();
+                *grows |= after > 0;
+                self.heap_bytes = (self.heap_bytes + after).saturating_sub(before);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there is room for another group, with the key at hand.
+    fn has_room(&mut self, context: &Context<'_>) -> Result<bool> {
+        if self.overflow.is_some() {
+            return Ok(false);
+        }
+        let mut states = self.accumulators.capacity();
+        if self.accumulators.len() + self.aggregates.len() > states {
+            // While they move, there are two of them.
+            states += (states * 2).max(self.aggregates.len() * 4);
+        }
+        let bytes = states * size_of::<Accumulator>()
+            + self.heap_bytes
+            + self.table.bytes_with(encoded_bytes(&self.key));
+        if self.memory.reserve(context, bytes)? {
+            return Ok(true);
+        }
+        if self.table.len() < GROUPS_LEAST {
+            self.memory.demand(context, bytes)?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Begins a group, with the key at hand.
+    fn begin(&mut self, hash: u64) -> Result<usize> {
+        for call in &self.aggregates {
+            let state = (call.aggregate.start)(&call.types);
+            self.heap_bytes += state.heap_bytes();
+            self.accumulators.push(state);
+        }
+        self.table.insert(hash, &self.key)
+    }
+
+    fn clear(&mut self) {
+        self.table.clear();
+        self.accumulators = Vec::new();
+        self.heap_bytes = 0;
+    }
+}
+
+impl Operator for Hashed {
+    fn next(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
+        out.reset(self.groups.len() + self.aggregates.len());
+        loop {
+            match &mut self.stage {
+                Stage::Start => self.read(context, None)?,
+                Stage::Give(next, states) => {
+                    while *next < self.table.len() && out.len() < limit.min(BATCH_ROWS) {
+                        let key = self.table.key(*next);
+                        *next += 1;
+                        out.push_with(|values| {
+                            key.values(values)?;
+                            for state in states.by_ref().take(self.aggregates.len()) {
+                                values.push(state.finish()?);
+                            }
+                            Ok(true)
+                        })?;
+                    }
+                    if !out.is_empty() {
+                        return Ok(true);
+                    }
+                    self.stage = Stage::Done;
+                    self.clear();
+                    match self.parts.pop() {
+                        Some(part) => self.read(context, Some(&part))?,
+                        None => self.memory.release(),
+                    }
+                }
+                Stage::Done => return Ok(false),
+            }
+        }
+    }
+
+    fn rewind(&mut self, context: &Context<'_>) -> Result<()> {
+        self.clear();
+        self.memory.release();
+        self.overflow = None;
+        self.parts.clear();
+        self.stage = Stage::Start;
+        self.input.rewind(context)
+    }
+}

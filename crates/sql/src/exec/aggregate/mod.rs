@@ -1,0 +1,169 @@
+//! Groups and aggregates.
+//!
+//! | module | job |
+//! |---|---|
+//! | here | the state of one aggregate over one group, DISTINCT and ORDER BY included |
+//! | `ordered` | one group, or groups that come one after the other |
+//! | `hashed` | groups in any order, by a hash table; rows of groups it has no room for go to temporary files |
+
+mod hashed;
+mod ordered;
+
+use super::expr::eval_into;
+use super::sort::Sort;
+use super::sorter::{SortOrder, Sorter};
+use super::{Context, Operator};
+use crate::Result;
+use crate::functions::Accumulator;
+use crate::physical::{AggregateExpr, Expr, Grouping, OrderBy};
+use crate::types::Value;
+
+/// Makes the operator. `width`: of the input's rows.
+pub(super) fn open(
+    node: usize,
+    input: Box<dyn Operator>,
+    grouping: Grouping,
+    groups: &[Expr],
+    aggregates: &[AggregateExpr],
+    width: usize,
+) -> Box<dyn Operator> {
+    let sorts = aggregates.iter().any(|aggregate| aggregate.distinct || !aggregate.order.is_empty());
+    match grouping {
+        // What sorts does so group by group, or it would take memory for each of them.
+        Grouping::Hash if sorts => {
+            let order = |expr: &Expr| OrderBy { expr: expr.clone(), descending: false, nulls_first: false };
+            let keys: Vec<OrderBy> = groups.iter().map(order).collect();
+            let sorted = Sort::new(node, input, &keys, 0, None, width);
+            Box::new(ordered::Ordered::new(node, Box::new(sorted), Some(groups), aggregates))
+        }
+        Grouping::Hash => Box::new(hashed::Hashed::new(node, input, groups, aggregates)),
+        Grouping::Sorted => Box::new(ordered::Ordered::new(node, input, Some(groups), aggregates)),
+        Grouping::Single => Box::new(ordered::Ordered::new(node, input, None, aggregates)),
+    }
+}
+
+/// Whether a row counts for an aggregate.
+#[inline]
+fn counts(call: &AggregateExpr, row: &[Value], context: &Context<'_>) -> Result<bool> {
+    match &call.filter {
+        Some(filter) => filter.is_true(row, context),
+        None => Ok(true),
+    }
+}
+
+/// Gives a row's arguments to an accumulator.
+#[inline]
+fn accumulate(
+    call: &AggregateExpr,
+    accumulator: &mut Accumulator,
+    row: &[Value],
+    context: &Context<'_>,
+    scratch: &mut Vec<Value>,
+) -> Result<()> {
+    match call.arguments.as_slice() {
+        [] => accumulator.add(&[]),
+        [argument] => accumulator.add(std::slice::from_ref(&*argument.eval(row, context)?)),
+        arguments => {
+            scratch.clear();
+            eval_into(arguments, row, context, scratch)?;
+            accumulator.add(scratch)
+        }
+    }
+}
+
+/// An aggregate over one group at a time.
+#[derive(Debug)]
+struct State {
+    call: AggregateExpr,
+    accumulator: Accumulator,
+    /// For DISTINCT and ORDER BY: the arguments, followed by what is sorted by.
+    sorter: Option<Sorter>,
+    scratch: Vec<Value>,
+}
+
+impl State {
+    fn new(node: usize, call: &AggregateExpr) -> Self {
+        let arguments = call.arguments.len();
+        let by = |column: usize, order: Option<&OrderBy>| OrderBy {
+            expr: Expr::Column(column),
+            descending: order.is_some_and(|order| order.descending),
+            nulls_first: order.is_some_and(|order| order.nulls_first),
+        };
+        let sorts = call.distinct || !call.order.is_empty();
+        let sorter = sorts.then(|| {
+            let mut keys: Vec<OrderBy> = call
+                .order
+                .iter()
+                .enumerate()
+                .map(|(index, order)| by(arguments + index, Some(order)))
+                .collect();
+            if call.distinct {
+                keys.extend((0..arguments).map(|index| by(index, None)));
+            }
+            Sorter::new(SortOrder::new(&keys, arguments + call.order.len()), node, None)
+        });
+        let accumulator = (call.aggregate.start)(&call.types);
+        State { call: call.clone(), accumulator, sorter, scratch: Vec::new() }
+    }
+
+    fn add(&mut self, row: &[Value], context: &Context<'_>) -> Result<()> {
+        if !counts(&self.call, row, context)? {
+            return Ok(());
+        }
+        let State { call, accumulator, sorter, scratch } = self;
+        match sorter {
+            None => accumulate(call, accumulator, row, context, scratch),
+            Some(sorter) => {
+                scratch.clear();
+                eval_into(&call.arguments, row, context, scratch)?;
+                for order in &call.order {
+                    scratch.push(order.expr.eval(row, context)?.into_owned());
+                }
+                sorter.add(scratch, context)
+            }
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.accumulator.heap_bytes()
+    }
+
+    /// The result for the group; the next one begins.
+    fn finish(&mut self, context: &Context<'_>) -> Result<Value> {
+        let fresh = (self.call.aggregate.start)(&self.call.types);
+        let mut accumulator = std::mem::replace(&mut self.accumulator, fresh);
+        if let Some(sorter) = &mut self.sorter {
+            let arguments = self.call.arguments.len();
+            sorter.finish(context)?;
+            let mut last: Option<Vec<Value>> = None;
+            let mut rows = 0_u32;
+            loop {
+                self.scratch.clear();
+                if !sorter.next(&mut self.scratch)? {
+                    break;
+                }
+                self.scratch.truncate(arguments);
+                rows = rows.wrapping_add(1);
+                if rows.is_multiple_of(4096) {
+                    context.check()?;
+                }
+                if !self.call.distinct {
+                    accumulator.add(&self.scratch)?;
+                } else if last.as_ref() != Some(&self.scratch) {
+                    accumulator.add(&self.scratch)?;
+                    std::mem::swap(last.get_or_insert_default(), &mut self.scratch);
+                }
+            }
+            sorter.reset(None);
+        }
+        accumulator.finish()
+    }
+
+    /// Forgets the group and gives everything back.
+    fn close(&mut self) {
+        self.accumulator = (self.call.aggregate.start)(&self.call.types);
+        if let Some(sorter) = &mut self.sorter {
+            sorter.close();
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Aggregates over one group, or over groups that come one after the other.
+
+use super::State;
+use crate::Result;
+use crate::exec::expr::eval_all;
+use crate::exec::memory::Memory;
+use crate::exec::{BATCH_ROWS, Batch, Context, Operator};
+use crate::physical::{AggregateExpr, Expr};
+use crate::types::Value;
+
+/// See the module's head.
+#[derive(Debug)]
+pub(super) struct Ordered {
+    node: usize,
+    input: Box<dyn Operator>,
+    /// `None`: all rows are one group, and there is a result for no rows too.
+    groups: Option<Vec<Expr>>,
+    states: Vec<State>,
+    memory: Memory,
+    /// The group that is read.
+    group: Option<Vec<Value>>,
+    batch: Batch,
+    next_row: usize,
+    done: bool,
+}
+
+impl Ordered {
+    pub(super) fn new(
+        node: usize,
+        input: Box<dyn Operator>,
+        groups: Option<&[Expr]>,
+        aggregates: &[AggregateExpr],
+    ) -> Self {
+        Ordered {
+            node,
+            input,
+            groups: groups.map(<[Expr]>::to_vec),
+            states: aggregates.iter().map(|call| State::new(node, call)).collect(),
+            memory: Memory::default(),
+            group: None,
+            batch: Batch::new(),
+            next_row: 0,
+            done: false,
+        }
+    }
+
+    fn width(&self) -> usize {
+        self.groups.as_ref().map_or(0, Vec::len) + self.states.len()
+    }
+
+    /// Takes the rows of the batch up to the end of the group; true when another one begins there.
+    fn take_rows(&mut self, context: &Context<'_>) -> Result<bool> {
+        while self.next_row < self.batch.len() {
+            let row = self.batch.row(self.next_row);
+            if let Some(groups) = &self.groups {
+                match &self.group {
+                    None => self.group = Some(eval_all(groups, row, context)?),
+                    Some(group) => {
+                        for (expr, known) in groups.iter().zip(group) {
+                            if *expr.eval(row, context)? != *known {
+                                return Ok(true);
+                            }
+                        }
+                    }
+                }
+            }
+            for state in &mut self.states {
+                state.add(row, context)?;
+            }
+            self.next_row += 1;
+        }
+        let bytes = self.states.iter().map(State::heap_bytes).sum();
+        self.memory.demand(context, bytes)?;
+        Ok(false)
+    }
+
+    fn give(&mut self, context: &Context<'_>, out: &mut Batch) -> Result<()> {
+        let group = self.group.take().unwrap_or_default();
+        out.push_with(|values| {
+            values.extend(group);
+            for state in &mut self.states {
+                values.push(state.finish(context)?);
+            }
+            Ok(true)
+        })?;
+        Ok(())
+    }
+}
+
+impl Operator for Ordered {
+    fn next(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
+        out.reset(self.width());
+        while !self.done && out.len() < limit.min(BATCH_ROWS) {
+            if self.take_rows(context)? {
+                self.give(context, out)?;
+                continue;
+            }
+            context.check()?;
+            self.next_row = 0;
+            if !self.input.next(context, BATCH_ROWS, &mut self.batch)? {
+                self.done = true;
+                if self.group.is_some() || self.groups.is_none() {
+                    self.give(context, out)?;
+                }
+                let peak = self.memory.peak();
+                context.note(self.node, |profile| profile.memory_bytes = profile.memory_bytes.max(peak));
+                self.states.iter_mut().for_each(State::close);
+                self.memory.release();
+            }
+        }
+        Ok(!out.is_empty())
+    }
+
+    fn rewind(&mut self, context: &Context<'_>) -> Result<()> {
+        self.states.iter_mut().for_each(State::close);
+        self.memory.release();
+        self.group = None;
+        self.batch.reset(0);
+        self.next_row = 0;
+        self.done = false;
+        self.input.rewind(context)
+    }
+}

@@ -1,0 +1,321 @@
+//! Join of all with all: the right side is kept, or run anew for each row of the left side.
+
+use super::buffer::{RowBuffer, RowCursor};
+use super::hash::Sides;
+use super::nulls;
+use crate::Result;
+use crate::exec::memory::Memory;
+use crate::exec::{BATCH_ROWS, Batch, Context, Operator, walk};
+use crate::logical::JoinKind;
+use crate::physical::Expr;
+use crate::types::Value;
+
+/// Pairs looked at between two looks at the cancellation flag.
+const CHECK_EVERY: u32 = 1 << 10;
+
+/// See the module's head.
+#[derive(Debug)]
+pub(in crate::exec) struct NestedLoop {
+    node: usize,
+    sides: Sides,
+    /// What the right side takes from the left row; nothing: it is kept.
+    bind: Vec<(usize, Expr)>,
+    condition: Option<Expr>,
+    /// Columns of the right side that the condition reads.
+    read: Vec<usize>,
+    inner: Inner,
+    /// Which rows of the right side had a partner, for FULL.
+    matched: Vec<bool>,
+    matched_memory: Memory,
+    batch: Batch,
+    current: usize,
+    /// Whether the left row at hand was begun, and had a partner.
+    begun: bool,
+    had_partner: bool,
+    /// The left row at hand, with the columns of the right one that the condition reads.
+    pair: Vec<Value>,
+    stage: Stage,
+    steps: u32,
+    /// Rows of the left side to ask for: more and more.
+    wanted: usize,
+    /// It was run more than once, and may be once more.
+    rewound: bool,
+}
+
+#[derive(Debug)]
+enum Inner {
+    /// Not read yet.
+    Unread,
+    Kept(Box<(RowBuffer, RowCursor)>),
+    /// Run for each row of the left side.
+    Bound {
+        batch: Batch,
+        next: usize,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Probe,
+    /// Rows of the right side without partner.
+    Unmatched,
+    Done,
+}
+
+impl NestedLoop {
+    pub(in crate::exec) fn new(
+        node: usize,
+        sides: Sides,
+        bind: &[(usize, Expr)],
+        condition: Option<&Expr>,
+    ) -> Self {
+        let mut read = Vec::new();
+        if let Some(condition) = condition {
+            walk::expressions(condition, &mut |expr| {
+                if let Expr::Column(column) = expr {
+                    read.extend(column.checked_sub(sides.left_width));
+                }
+            });
+        }
+        read.sort_unstable();
+        read.dedup();
+        NestedLoop {
+            node,
+            sides,
+            bind: bind.to_vec(),
+            condition: condition.cloned(),
+            read,
+            inner: Inner::Unread,
+            matched: Vec::new(),
+            matched_memory: Memory::default(),
+            batch: Batch::new(),
+            current: 0,
+            begun: false,
+            had_partner: false,
+            pair: Vec::new(),
+            stage: Stage::Probe,
+            steps: 0,
+            wanted: 0,
+            rewound: false,
+        }
+    }
+
+    fn width(&self) -> usize {
+        match self.sides.kind {
+            JoinKind::Semi | JoinKind::Anti => self.sides.left_width,
+            JoinKind::Inner | JoinKind::Left | JoinKind::Full => {
+                self.sides.left_width + self.sides.right_width
+            }
+        }
+    }
+
+    /// Makes the right side ready for the left row at hand.
+    fn begin_row(&mut self, context: &Context<'_>) -> Result<()> {
+        self.begun = true;
+        self.had_partner = false;
+        let row = self.batch.row(self.current);
+        self.pair.clear();
+        self.pair.extend_from_slice(row);
+        self.pair.extend(nulls(self.sides.right_width));
+        if !self.bind.is_empty() {
+            for (slot, expr) in &self.bind {
+                let value = expr.eval(row, context)?.into_owned();
+                context.slots.borrow_mut()[*slot] = value;
+            }
+            self.sides.right.rewind(context)?;
+            match &mut self.inner {
+                Inner::Bound { batch, next } => {
+                    batch.reset(self.sides.right_width);
+                    *next = 0;
+                }
+                inner => *inner = Inner::Bound { batch: Batch::new(), next: 0 },
+            }
+            return Ok(());
+        }
+        match &mut self.inner {
+            Inner::Kept(kept) => kept.1 = kept.0.cursor()?,
+            inner => {
+                let buffer =
+                    RowBuffer::read(&mut *self.sides.right, self.sides.right_width, self.node, context)?;
+                if self.sides.kind == JoinKind::Full {
+                    self.matched_memory.demand(context, buffer.len())?;
+                    self.matched = vec![false; buffer.len()];
+                }
+                let cursor = buffer.cursor()?;
+                *inner = Inner::Kept(Box::new((buffer, cursor)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks for partners of the row at hand, until there are so many rows; true when there are no more.
+    fn join_row(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
+        let one = matches!(self.sides.kind, JoinKind::Semi | JoinKind::Anti);
+        let left = self.batch.row(self.current);
+        while out.len() < limit {
+            self.steps = self.steps.wrapping_add(1);
+            if self.steps.is_multiple_of(CHECK_EVERY) {
+                context.check()?;
+            }
+            let (number, right) = match &mut self.inner {
+                Inner::Kept(kept) => match kept.1.next(&kept.0)? {
+                    Some(row) => row,
+                    None => return Ok(true),
+                },
+                Inner::Bound { batch, next } => {
+                    if *next >= batch.len() {
+                        *next = 0;
+                        // Of whoever looks for one partner only, few rows are wanted.
+                        let wanted = if one && self.condition.is_none() { 1 } else { BATCH_ROWS };
+                        if !self.sides.right.next(context, wanted, batch)? {
+                            batch.reset(self.sides.right_width);
+                            return Ok(true);
+                        }
+                    }
+                    *next += 1;
+                    (0, batch.row(*next - 1))
+                }
+                Inner::Unread => return Ok(true),
+            };
+            if let Some(condition) = &self.condition {
+                for &column in &self.read {
+                    self.pair[self.sides.left_width + column].clone_from(&right[column]);
+                }
+                if !condition.is_true(&self.pair, context)? {
+                    continue;
+                }
+            }
+            self.had_partner = true;
+            if one {
+                return Ok(true);
+            }
+            if let Some(matched) = self.matched.get_mut(number) {
+                *matched = true;
+            }
+            out.push(left.iter().chain(right).cloned());
+        }
+        Ok(false)
+    }
+
+    /// The row at hand has no more partners. There is room for one more row.
+    fn finish_row(&mut self, out: &mut Batch) {
+        let left = self.batch.row(self.current).iter().cloned();
+        match (self.sides.kind, self.had_partner) {
+            (JoinKind::Left | JoinKind::Full, false) => out.push(left.chain(nulls(self.sides.right_width))),
+            (JoinKind::Semi, true) | (JoinKind::Anti, false) => out.push(left),
+            _ => {}
+        }
+        self.current += 1;
+        self.begun = false;
+    }
+
+    fn probe(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<()> {
+        while out.len() < limit {
+            if self.current >= self.batch.len() {
+                context.check()?;
+                self.current = 0;
+                // With a LIMIT above, a few rows of the left side may be enough.
+                self.wanted = (self.wanted * 2).clamp(limit, BATCH_ROWS);
+                if !self.sides.left.next(context, self.wanted, &mut self.batch)? {
+                    self.batch.reset(self.sides.left_width);
+                    self.stage = Stage::Done;
+                    if self.sides.kind == JoinKind::Full {
+                        self.begin_unmatched(context)?;
+                    }
+                    return Ok(());
+                }
+                continue;
+            }
+            if !self.begun {
+                self.begin_row(context)?;
+            }
+            if self.join_row(context, limit, out)? && out.len() < limit {
+                self.finish_row(out);
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_unmatched(&mut self, context: &Context<'_>) -> Result<()> {
+        self.stage = Stage::Unmatched;
+        match &mut self.inner {
+            Inner::Kept(kept) => kept.1 = kept.0.cursor()?,
+            inner => {
+                // There was no row on the left: all are without partner.
+                let buffer =
+                    RowBuffer::read(&mut *self.sides.right, self.sides.right_width, self.node, context)?;
+                let cursor = buffer.cursor()?;
+                *inner = Inner::Kept(Box::new((buffer, cursor)));
+            }
+        }
+        Ok(())
+    }
+
+    fn give_unmatched(&mut self, limit: usize, out: &mut Batch) -> Result<()> {
+        let Inner::Kept(kept) = &mut self.inner else {
+            self.stage = Stage::Done;
+            return Ok(());
+        };
+        let (buffer, cursor) = &mut **kept;
+        while out.len() < limit {
+            let Some((number, row)) = cursor.next(buffer)? else {
+                self.stage = Stage::Done;
+                break;
+            };
+            if self.matched.get(number) != Some(&true) {
+                out.push(nulls(self.sides.left_width).chain(row.iter().cloned()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether what is kept of the right side serves the next run too.
+    fn serves_again(&self) -> bool {
+        self.sides.right_fixed && self.rewound && matches!(self.inner, Inner::Kept(..))
+    }
+
+    fn close(&mut self) {
+        self.inner = Inner::Unread;
+        self.matched = Vec::new();
+        self.matched_memory.release();
+    }
+}
+
+impl Operator for NestedLoop {
+    fn next(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
+        out.reset(self.width());
+        let limit = limit.min(BATCH_ROWS);
+        while out.is_empty() {
+            match self.stage {
+                Stage::Probe => self.probe(context, limit, out)?,
+                Stage::Unmatched => self.give_unmatched(limit, out)?,
+                Stage::Done => {
+                    if !self.serves_again() {
+                        self.close();
+                    }
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn rewind(&mut self, context: &Context<'_>) -> Result<()> {
+        self.batch.reset(self.sides.left_width);
+        self.current = 0;
+        self.begun = false;
+        self.stage = Stage::Probe;
+        let keep = self.serves_again();
+        self.rewound = true;
+        self.wanted = 0;
+        if keep {
+            self.matched.fill(false);
+        } else {
+            self.close();
+            if self.bind.is_empty() {
+                self.sides.right.rewind(context)?;
+            }
+        }
+        self.sides.left.rewind(context)
+    }
+}

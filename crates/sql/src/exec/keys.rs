@@ -1,0 +1,105 @@
+//! Distinct keys, numbered as they come: what groups, sets and the lists of IN are looked up in.
+
+use super::arena::{Arena, RowRef};
+use super::hash::{hash_key, is_exact};
+use super::spill::{Fields, encode_row};
+use crate::types::Value;
+use crate::{Error, Result, SqlState};
+use hashbrown::HashTable;
+
+/// Numbers for distinct keys. NULL equals NULL here.
+#[derive(Debug)]
+pub(super) struct KeyTable {
+    slots: HashTable<Slot>,
+    /// The keys, encoded, by number.
+    rows: Vec<RowRef>,
+    arena: Arena,
+    /// All keys are one whole number each: equal hashes are equal keys.
+    exact: bool,
+    encoded: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    hash: u64,
+    number: u32,
+}
+
+/// Bytes of a hash table with room for so many slots of a size.
+pub(super) fn table_bytes(slots: usize, slot: usize) -> usize {
+    if slots == 0 { 0 } else { (slots * 8 / 7 + 1).next_power_of_two().max(4) * (slot + 1) + 16 }
+}
+
+impl KeyTable {
+    pub(super) fn new() -> Self {
+        KeyTable {
+            slots: HashTable::new(),
+            rows: Vec::new(),
+            arena: Arena::new(0),
+            exact: true,
+            encoded: Vec::new(),
+        }
+    }
+
+    /// Keys in it.
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The hash of a key, as [`KeyTable::find`] wants it.
+    pub(super) fn hash(key: &[Value]) -> u64 {
+        hash_key(key.iter())
+    }
+
+    /// The number of a key.
+    #[inline]
+    pub(super) fn find(&self, hash: u64, key: &[Value]) -> Option<usize> {
+        let exact = self.exact && is_exact(key);
+        let equal = |slot: &Slot| slot.hash == hash && (exact || self.key(slot.number as usize).equal(key));
+        self.slots.find(hash, equal).map(|slot| slot.number as usize)
+    }
+
+    /// Gives a number to a key that has none.
+    pub(super) fn insert(&mut self, hash: u64, key: &[Value]) -> Result<usize> {
+        let number = self.rows.len();
+        let Ok(short) = u32::try_from(number) else {
+            return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "too many distinct rows"));
+        };
+        self.exact &= is_exact(key);
+        self.encoded.clear();
+        encode_row(key, &mut self.encoded)?;
+        self.rows.push(self.arena.push(&self.encoded));
+        self.slots.insert_unique(hash, Slot { hash, number: short }, |slot| slot.hash);
+        Ok(number)
+    }
+
+    /// A key.
+    pub(super) fn key(&self, number: usize) -> Fields<'_> {
+        self.arena.fields(self.rows[number])
+    }
+
+    /// Bytes it may need while a key of this many encoded bytes is inserted.
+    pub(super) fn bytes_with(&self, encoded: usize) -> usize {
+        let slots = self.slots.capacity();
+        let mut bytes = table_bytes(slots, size_of::<Slot>());
+        if self.slots.len() == slots {
+            // The old table goes only when everything stands in the new one.
+            bytes += table_bytes((slots + 1).max(3) * 2, size_of::<Slot>());
+        }
+        let mut rows = self.rows.capacity();
+        if self.rows.len() == rows {
+            rows += rows.max(4) * 2;
+        }
+        bytes + rows * size_of::<RowRef>() + self.arena.bytes_with(encoded)
+    }
+
+    /// Forgets all keys.
+    pub(super) fn clear(&mut self) {
+        *self = KeyTable::new();
+    }
+}
+
+/// About how many bytes a key takes when it is encoded: an estimate from above.
+pub(super) fn encoded_bytes(key: &[Value]) -> usize {
+    16 + key.iter().map(|value| 16 + value.heap_bytes().max(24)).sum::<usize>()
+}

@@ -1,0 +1,70 @@
+//! Counting what a node does, for EXPLAIN ANALYZE.
+
+use super::{Batch, Context, Operator};
+use crate::Result;
+use gannet_base::clock;
+use gannet_store::thread_reads;
+
+/// An operator that is watched.
+#[derive(Debug)]
+pub(super) struct Profiled {
+    node: usize,
+    inner: Box<dyn Operator>,
+    /// Whether this run was asked for anything, and has given something.
+    started: bool,
+    gave: bool,
+    /// Nanoseconds in this run.
+    spent_ns: u64,
+}
+
+impl Profiled {
+    pub(super) fn new(node: usize, inner: Box<dyn Operator>) -> Self {
+        Profiled { node, inner, started: false, gave: false, spent_ns: 0 }
+    }
+
+    fn watch<T>(
+        &mut self,
+        context: &Context<'_>,
+        work: impl FnOnce(&mut dyn Operator) -> Result<T>,
+    ) -> Result<T> {
+        let reads = thread_reads();
+        let start = clock::now();
+        let result = work(&mut *self.inner);
+        let nanos = start.elapsed().as_nanos() as u64;
+        let reads = thread_reads().since(reads);
+        self.spent_ns += nanos;
+        context.note(self.node, |profile| {
+            profile.total_ns += nanos;
+            profile.hits += reads.hits;
+            profile.serial_reads += reads.serial_reads;
+            profile.batched_reads += reads.batched_reads;
+        });
+        result
+    }
+}
+
+impl Operator for Profiled {
+    fn next(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
+        if !self.started {
+            self.started = true;
+            context.note(self.node, |profile| profile.loops += 1);
+        }
+        let more = self.watch(context, |inner| inner.next(context, limit, out))?;
+        let first = (!self.gave).then_some(self.spent_ns);
+        self.gave = true;
+        context.note(self.node, |profile| {
+            profile.first_row_ns += first.unwrap_or(0);
+            if more {
+                profile.rows += out.len() as u64;
+            }
+        });
+        Ok(more)
+    }
+
+    fn rewind(&mut self, context: &Context<'_>) -> Result<()> {
+        self.started = false;
+        self.gave = false;
+        self.spent_ns = 0;
+        self.watch(context, |inner| inner.rewind(context))
+    }
+}

@@ -1,0 +1,449 @@
+//! Definitions as SQL text, and names of objects by number: what `pg_get_indexdef` and its kin give to clients that describe tables.
+
+use super::arguments::{boolean, int, present, text};
+use super::quote::{self, write_name};
+use super::{Argument, Call, Function, Resolved, Returns};
+use crate::catalog::{
+    Catalog, FIRST_USER_OID, ForeignKey, INFORMATION_SCHEMA, Index, Oid, PG_CATALOG, PUBLIC,
+    ReferentialAction, Relation, Table,
+};
+use crate::exec::Context;
+use crate::types::text as input;
+use crate::types::{NO_MODIFIER, Type, Value};
+use crate::{Error, Result, SqlState};
+
+/// An object's number.
+fn oid(a: &[Value], index: usize) -> Result<Oid> {
+    // Numbers that are none belong to nothing.
+    Ok(u32::try_from(int(a, index)?).unwrap_or(0))
+}
+
+fn find_index(catalog: &Catalog, oid: Oid) -> Option<(&Table, &Index)> {
+    catalog.tables.values().find_map(|table| {
+        let index = table.indexes.iter().find(|index| index.oid == oid)?;
+        Some((table.as_ref(), index))
+    })
+}
+
+/// The name of the table, index or sequence with this number.
+pub(super) fn relation_name<'c>(context: &Context<'c>, oid: Oid) -> Option<&'c str> {
+    let catalog: &'c Catalog = context.catalog;
+    if let Some(table) = catalog.tables.get(&oid) {
+        return Some(&table.name);
+    }
+    if let Some(sequence) = catalog.sequences.get(&oid) {
+        return Some(&sequence.name);
+    }
+    find_index(catalog, oid).map(|(_, index)| index.name.as_str())
+}
+
+/// The parts of a name such as `public."T"`, folded to lower case where they are not quoted.
+pub(super) fn name_parts(name: &str) -> Result<Vec<String>> {
+    let invalid = || Error::new(SqlState::INVALID_NAME, "invalid name syntax");
+    let mut parts = Vec::new();
+    let mut rest = name.trim();
+    loop {
+        let mut part = String::new();
+        if let Some(quoted) = rest.strip_prefix('"') {
+            rest = quoted;
+            loop {
+                let at = rest.find('"').ok_or_else(invalid)?;
+                part.push_str(&rest[..at]);
+                rest = &rest[at + 1..];
+                match rest.strip_prefix('"') {
+                    Some(behind) => {
+                        part.push('"');
+                        rest = behind;
+                    }
+                    None => break,
+                }
+            }
+        } else {
+            let end = rest.find(|c: char| c == '.' || c.is_whitespace() || c == '"').unwrap_or(rest.len());
+            part.extend(rest[..end].chars().map(|c| c.to_ascii_lowercase()));
+            rest = &rest[end..];
+        }
+        if part.is_empty() {
+            return Err(invalid());
+        }
+        parts.push(part);
+        rest = rest.trim_start();
+        match rest.strip_prefix('.') {
+            Some(behind) => rest = behind.trim_start(),
+            None if rest.is_empty() => return Ok(parts),
+            None => return Err(invalid()),
+        }
+    }
+}
+
+/// The table that a name written in a string means.
+pub(super) fn find_table<'c>(context: &Context<'c>, name: &str) -> Result<&'c Table> {
+    let parts = name_parts(name)?;
+    let catalog: &'c Catalog = context.catalog;
+    let found = match parts.as_slice() {
+        [table] => catalog.table(table),
+        [schema, table] if schema == "public" => catalog.table(table),
+        _ => None,
+    };
+    found.map(AsRef::as_ref).ok_or_else(|| {
+        Error::new(SqlState::UNDEFINED_TABLE, format!("relation \"{}\" does not exist", parts.join(".")))
+    })
+}
+
+/// Names of columns, separated by commas.
+fn column_names(table: &Table, numbers: impl IntoIterator<Item = u16>) -> String {
+    let mut out = String::new();
+    for number in numbers {
+        if !out.is_empty() {
+            out.push_str(", ");
+        }
+        write_name(table.column(number).map_or("?", |column| &column.name), &mut out);
+    }
+    out
+}
+
+/// An index's columns with their order, where that is not the usual one.
+fn index_columns(table: &Table, index: &Index) -> String {
+    let mut out = String::new();
+    for column in &index.columns {
+        if !out.is_empty() {
+            out.push_str(", ");
+        }
+        out.push_str(&column_names(table, [column.column]));
+        match (column.descending, column.nulls_first) {
+            (false, false) => {}
+            (true, true) => out.push_str(" DESC"),
+            (true, false) => out.push_str(" DESC NULLS LAST"),
+            (false, true) => out.push_str(" NULLS FIRST"),
+        }
+    }
+    out
+}
+
+/// CREATE INDEX; without the schema where `pretty`.
+fn index_definition(table: &Table, index: &Index, pretty: bool) -> String {
+    format!(
+        "CREATE {}INDEX {} ON {}{} USING btree ({})",
+        if index.unique { "UNIQUE " } else { "" },
+        quote::name(&index.name),
+        if pretty { "" } else { "public." },
+        quote::name(&table.name),
+        index_columns(table, index),
+    )
+}
+
+fn indexdef(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let Some((table, index)) = find_index(call.context.catalog, oid(a, 0)?) else { return Ok(Value::Null) };
+    let number = if a.len() > 1 { int(a, 1)? } else { 0 };
+    if number == 0 {
+        let pretty = a.len() > 2 && boolean(a, 2)?;
+        return Ok(Value::text(index_definition(table, index, pretty)));
+    }
+    let column = usize::try_from(number - 1).ok().and_then(|at| index.columns.get(at));
+    Ok(Value::text(column.map_or(String::new(), |column| column_names(table, [column.column]))))
+}
+
+fn action(action: ReferentialAction) -> Option<&'static str> {
+    match action {
+        ReferentialAction::NoAction => None,
+        ReferentialAction::Restrict => Some("RESTRICT"),
+        ReferentialAction::Cascade => Some("CASCADE"),
+        ReferentialAction::SetNull => Some("SET NULL"),
+        ReferentialAction::SetDefault => Some("SET DEFAULT"),
+    }
+}
+
+fn foreign_key_definition(catalog: &Catalog, table: &Table, key: &ForeignKey) -> String {
+    let (parent, columns) = match catalog.tables.get(&key.parent) {
+        Some(parent) => (parent.name.as_str(), column_names(parent, key.parent_columns.iter().copied())),
+        None => ("?", String::new()),
+    };
+    let mut out = format!(
+        "FOREIGN KEY ({}) REFERENCES {}({columns})",
+        column_names(table, key.columns.iter().copied()),
+        quote::name(parent),
+    );
+    for (event, what) in [(" ON UPDATE ", key.on_update), (" ON DELETE ", key.on_delete)] {
+        if let Some(action) = action(what) {
+            out.push_str(event);
+            out.push_str(action);
+        }
+    }
+    out
+}
+
+fn constraint_definition(catalog: &Catalog, wanted: Oid, pretty: bool) -> Option<String> {
+    for table in catalog.tables.values() {
+        if let Some(index) = table.indexes.iter().find(|index| index.constraint == Some(wanted)) {
+            let kind = if index.primary { "PRIMARY KEY" } else { "UNIQUE" };
+            let columns = column_names(table, index.columns.iter().map(|column| column.column));
+            return Some(format!("{kind} ({columns})"));
+        }
+        if let Some(check) = table.checks.iter().find(|check| check.oid == wanted) {
+            let expression = &check.expression;
+            return Some(if pretty {
+                format!("CHECK ({expression})")
+            } else {
+                format!("CHECK (({expression}))")
+            });
+        }
+        if let Some(key) = table.foreign_keys.iter().find(|key| key.oid == wanted) {
+            return Some(foreign_key_definition(catalog, table, key));
+        }
+    }
+    None
+}
+
+fn constraintdef(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let pretty = a.len() > 1 && boolean(a, 1)?;
+    let definition = constraint_definition(call.context.catalog, oid(a, 0)?, pretty);
+    Ok(definition.map_or(Value::Null, Value::text))
+}
+
+/// Expressions are kept as text.
+fn expression(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    Ok(Value::text(text(a, 0)?))
+}
+
+fn format_type(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    if !present(a, 0) {
+        return Ok(Value::Null);
+    }
+    let oid = oid(a, 0)?;
+    let modifier = if present(a, 1) { Some(int(a, 1)? as i32) } else { None };
+    let name = match (Type::from_oid(oid), modifier) {
+        (None, _) if oid == 0 => "-".to_owned(),
+        (None, _) => "???".to_owned(),
+        // Without a length it is not what `character` means.
+        (Some(Type::Bpchar), Some(..0)) => "bpchar".to_owned(),
+        (Some(Type::BpcharArray), Some(..0)) => "bpchar[]".to_owned(),
+        (Some(ty), modifier) => match (ty.element(), modifier) {
+            (Some(element), Some(modifier @ 0..)) if ty.array().is_none() => {
+                format!("{}[]", element.display(modifier))
+            }
+            (_, modifier) => ty.display(modifier.unwrap_or(NO_MODIFIER)),
+        },
+    };
+    Ok(Value::text(name))
+}
+
+fn user_by_id(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let oid = oid(a, 0)?;
+    Ok(match call.context.catalog.roles.get(&oid) {
+        Some(role) => Value::text(&role.name),
+        None => Value::text(format!("unknown (OID={oid})")),
+    })
+}
+
+fn is_relation_visible(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let oid = oid(a, 0)?;
+    if oid >= FIRST_USER_OID {
+        let there = relation_name(call.context, oid).is_some();
+        return Ok(if there { Value::Bool(true) } else { Value::Null });
+    }
+    Ok(crate::system::by_oid(oid).map_or(Value::Null, |table| Value::Bool(table.schema == "pg_catalog")))
+}
+
+fn is_type_visible(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    Ok(Type::from_oid(oid(a, 0)?).map_or(Value::Null, |_| Value::Bool(true)))
+}
+
+/// Everything of a kind that has one schema only.
+fn is_visible(_: &Call<'_, '_>, _: &[Value]) -> Result<Value> {
+    Ok(Value::Bool(true))
+}
+
+fn find_function(a: &[Value]) -> Result<Option<Resolved>> {
+    let oid = oid(a, 0)?;
+    Ok(super::all().find(|function| function.oid() == oid))
+}
+
+fn argument_name(argument: Argument) -> &'static str {
+    match argument {
+        Argument::Is(ty) => ty.name(),
+        Argument::Any => "\"any\"",
+        Argument::AnyArray => "anyarray",
+        Argument::AnyElement => "anyelement",
+        Argument::AnyNonArray => "anynonarray",
+    }
+}
+
+fn function_arguments(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let Some(function) = find_function(a)? else { return Ok(Value::Null) };
+    let mut names: Vec<String> =
+        function.arguments().iter().map(|ty| argument_name(*ty).to_owned()).collect();
+    if function.variadic()
+        && let Some(last) = names.last_mut()
+    {
+        last.insert_str(0, "VARIADIC ");
+    }
+    Ok(Value::text(names.join(", ")))
+}
+
+fn function_result(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let Some(function) = find_function(a)? else { return Ok(Value::Null) };
+    let name = match function.returns() {
+        Returns::Is(ty) => ty.name(),
+        Returns::Element => "anyelement",
+        Returns::Array => "anyarray",
+    };
+    let rows = matches!(function, Resolved::Table(_));
+    Ok(Value::text(if rows { format!("SETOF {name}") } else { name.to_owned() }))
+}
+
+fn nothing(_: &Call<'_, '_>, _: &[Value]) -> Result<Value> {
+    Ok(Value::Null)
+}
+
+/// Reads a name; NULL where nothing bears it.
+fn lookup(call: &Call<'_, '_>, a: &[Value], ty: Type) -> Result<Value> {
+    let name = text(a, 0)?;
+    // A number is no name here.
+    if name.bytes().all(|c| c.is_ascii_digit()) {
+        return Ok(Value::Null);
+    }
+    match input::read(name, ty, NO_MODIFIER, &call.context.session.style) {
+        Err(error)
+            if matches!(
+                error.state(),
+                SqlState::UNDEFINED_TABLE | SqlState::UNDEFINED_OBJECT | SqlState::INVALID_SCHEMA_NAME
+            ) =>
+        {
+            Ok(Value::Null)
+        }
+        result => result,
+    }
+}
+
+fn to_regnamespace(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let parts = name_parts(text(a, 0)?)?;
+    Ok(match parts.first().map(String::as_str) {
+        _ if parts.len() > 1 => return Err(Error::new(SqlState::SYNTAX_ERROR, "invalid name syntax")),
+        Some("pg_catalog") => Value::Int(i64::from(PG_CATALOG)),
+        Some("public") => Value::Int(i64::from(PUBLIC)),
+        Some("information_schema") => Value::Int(i64::from(INFORMATION_SCHEMA)),
+        _ => Value::Null,
+    })
+}
+
+/// Whether there is such a relation, as an index or table can be replicated or changed.
+fn is_table(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    Ok(Value::Bool(call.context.catalog.tables.contains_key(&oid(a, 0)?)))
+}
+
+/// The store's number of an object: its own.
+fn filenode(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let oid = oid(a, 0)?;
+    Ok(relation_name(call.context, oid).map_or(Value::Null, |_| Value::Int(i64::from(oid))))
+}
+
+/// INSERT, UPDATE and DELETE: bits 3, 2 and 4.
+fn updatable(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let is_table = call.context.catalog.tables.contains_key(&oid(a, 0)?);
+    Ok(Value::Int(if is_table { 8 | 4 | 16 } else { 0 }))
+}
+
+/// Whether an index is there: what is asked of it, all of them can.
+fn index_has(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let Some((_, index)) = find_index(call.context.catalog, oid(a, 0)?) else { return Ok(Value::Null) };
+    let property = text(a, a.len() - 1)?.to_ascii_lowercase();
+    let column = if a.len() > 2 {
+        usize::try_from(int(a, 1)? - 1).ok().and_then(|at| index.columns.get(at))
+    } else {
+        None
+    };
+    if a.len() > 2 && column.is_none() {
+        return Ok(Value::Null);
+    }
+    Ok(match (property.as_str(), column) {
+        ("asc", Some(column)) => Value::Bool(!column.descending),
+        ("desc", Some(column)) => Value::Bool(column.descending),
+        ("nulls_first", Some(column)) => Value::Bool(column.nulls_first),
+        ("nulls_last", Some(column)) => Value::Bool(!column.nulls_first),
+        ("orderable" | "returnable" | "search_array" | "search_nulls", Some(_)) => Value::Bool(true),
+        ("distance_orderable", Some(_)) => Value::Bool(false),
+        ("clusterable" | "index_scan" | "backward_scan", None) => Value::Bool(true),
+        ("bitmap_scan", None) => Value::Bool(false),
+        _ => Value::Null,
+    })
+}
+
+/// The table or index named, if there is none: an error elsewhere.
+fn relation_by_name(context: &Context<'_>, name: &str) -> Option<Relation> {
+    context.catalog.names.get(name).copied()
+}
+
+/// Views there are none.
+fn viewdef(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    if let Some(Value::Text(name)) = a.first() {
+        let parts = name_parts(name)?;
+        let known = parts.last().is_some_and(|name| relation_by_name(call.context, name).is_some());
+        let message = if known {
+            format!("\"{name}\" is not a view")
+        } else {
+            format!("relation \"{name}\" does not exist")
+        };
+        let state = if known { SqlState::WRONG_OBJECT_TYPE } else { SqlState::UNDEFINED_TABLE };
+        return Err(Error::new(state, message));
+    }
+    Ok(Value::Null)
+}
+
+#[rustfmt::skip]
+pub(super) const FUNCTIONS: &[Function] = functions! {
+    1643 "pg_get_indexdef" (Oid) Text.stable() = indexdef;
+    2507 "pg_get_indexdef" (Oid Int4 Bool) Text.stable() = indexdef;
+    1387 "pg_get_constraintdef" (Oid) Text.stable() = constraintdef;
+    2508 "pg_get_constraintdef" (Oid Bool) Text.stable() = constraintdef;
+    1716 "pg_get_expr" (NodeTree Oid) Text.stable() = expression;
+    2509 "pg_get_expr" (NodeTree Oid Bool) Text.stable() = expression;
+    1081 "format_type" (Oid Int4) Text.lax().stable() = format_type;
+    1642 "pg_get_userbyid" (Oid) Name.stable() = user_by_id;
+    1640 "pg_get_viewdef" (Text) Text.stable() = viewdef;
+    2505 "pg_get_viewdef" (Text Bool) Text.stable() = viewdef;
+    1641 "pg_get_viewdef" (Oid) Text.stable() = viewdef;
+    2506 "pg_get_viewdef" (Oid Bool) Text.stable() = viewdef;
+    3159 "pg_get_viewdef" (Oid Int4) Text.stable() = viewdef;
+    1662 "pg_get_triggerdef" (Oid) Text.stable() = nothing;
+    2730 "pg_get_triggerdef" (Oid Bool) Text.stable() = nothing;
+    1573 "pg_get_ruledef" (Oid) Text.stable() = nothing;
+    2504 "pg_get_ruledef" (Oid Bool) Text.stable() = nothing;
+    3352 "pg_get_partkeydef" (Oid) Text.stable() = nothing;
+    3415 "pg_get_statisticsobjdef" (Oid) Text.stable() = nothing;
+    6174 "pg_get_statisticsobjdef_columns" (Oid) Text.stable() = nothing;
+    2098 "pg_get_functiondef" (Oid) Text.stable() = nothing;
+    6197 "pg_get_function_sqlbody" (Oid) Text.stable() = nothing;
+    3808 "pg_get_function_arg_default" (Oid Int4) Text.stable() = nothing;
+    2162 "pg_get_function_arguments" (Oid) Text.stable() = function_arguments;
+    2232 "pg_get_function_identity_arguments" (Oid) Text.stable() = function_arguments;
+    2165 "pg_get_function_result" (Oid) Text.stable() = function_result;
+    2079 "pg_table_is_visible" (Oid) Bool.stable() = is_relation_visible;
+    2080 "pg_type_is_visible" (Oid) Bool.stable() = is_type_visible;
+    2081 "pg_function_is_visible" (Oid) Bool.stable() = is_visible;
+    2082 "pg_operator_is_visible" (Oid) Bool.stable() = is_visible;
+    2083 "pg_opclass_is_visible" (Oid) Bool.stable() = is_visible;
+    3829 "pg_opfamily_is_visible" (Oid) Bool.stable() = is_visible;
+    2093 "pg_conversion_is_visible" (Oid) Bool.stable() = is_visible;
+    3403 "pg_statistics_obj_is_visible" (Oid) Bool.stable() = is_visible;
+    3756 "pg_ts_parser_is_visible" (Oid) Bool.stable() = is_visible;
+    3757 "pg_ts_dict_is_visible" (Oid) Bool.stable() = is_visible;
+    3768 "pg_ts_template_is_visible" (Oid) Bool.stable() = is_visible;
+    3758 "pg_ts_config_is_visible" (Oid) Bool.stable() = is_visible;
+    3815 "pg_collation_is_visible" (Oid) Bool.stable() = is_visible;
+    1348 "obj_description" (Oid) Text.stable() = nothing;
+    1215 "obj_description" (Oid Name) Text.stable() = nothing;
+    1216 "col_description" (Oid Int4) Text.stable() = nothing;
+    1993 "shobj_description" (Oid Name) Text.stable() = nothing;
+    3778 "pg_tablespace_location" (Oid) Text.stable() = nothing;
+    6120 "pg_get_replica_identity_index" (Regclass) Regclass.stable() = nothing;
+    3424 "pg_partition_root" (Regclass) Regclass = nothing;
+    6121 "pg_relation_is_publishable" (Regclass) Bool.stable() = is_table;
+    3842 "pg_relation_is_updatable" (Regclass Bool) Int4.stable() = updatable;
+    3843 "pg_column_is_updatable" (Regclass Int2 Bool) Bool.stable() = is_table;
+    2999 "pg_relation_filenode" (Regclass) Oid.stable() = filenode;
+    637 "pg_index_has_property" (Regclass Text) Bool.stable() = index_has;
+    638 "pg_index_column_has_property" (Regclass Int4 Text) Bool.stable() = index_has;
+    3495 "to_regclass" (Text) Regclass.stable() = |call, a| lookup(call, a, Type::Regclass);
+    3493 "to_regtype" (Text) Regtype.stable() = |call, a| lookup(call, a, Type::Regtype);
+    4086 "to_regnamespace" (Text) Regnamespace.stable() = to_regnamespace;
+};

@@ -1,0 +1,260 @@
+//! LIKE and ILIKE: `%` stands for anything, `_` for one character, a backslash takes away the meaning of what follows.
+//!
+//! Patterns are matched as they are, without being compiled and without memory of their own. A mismatch goes back to the
+//! last `%` only: what an earlier one could do differently, the last one can do as well. So a match takes time in proportion
+//! to the product of both lengths at worst.
+
+use super::arguments::{bytes, text};
+use super::string::lower_char;
+use super::{Call, Function};
+use crate::types::Value;
+use crate::{Error, Result, SqlState};
+
+/// How text is taken apart and compared.
+trait Units: Copy {
+    /// Length of the character of the text at `at`, which is not the end.
+    fn step(self, at: usize) -> usize;
+    /// Lengths of what stands in text and pattern at these places, which are not the ends, if it is equal.
+    fn equal(self, at: usize, pattern_at: usize) -> Option<(usize, usize)>;
+}
+
+/// Length of the UTF-8 sequence that begins with this byte.
+fn sequence_length(first: u8) -> usize {
+    match first {
+        0..0xc0 => 1,
+        0xc0..0xe0 => 2,
+        0xe0..0xf0 => 3,
+        _ => 4,
+    }
+}
+
+/// Bytes of UTF-8, where `WIDE`; else bytes.
+#[derive(Clone, Copy)]
+struct Plain<'a, const WIDE: bool> {
+    text: &'a [u8],
+    pattern: &'a [u8],
+}
+
+impl<const WIDE: bool> Units for Plain<'_, WIDE> {
+    #[inline]
+    fn step(self, at: usize) -> usize {
+        if WIDE { sequence_length(self.text[at]) } else { 1 }
+    }
+
+    #[inline]
+    fn equal(self, at: usize, pattern_at: usize) -> Option<(usize, usize)> {
+        (self.text[at] == self.pattern[pattern_at]).then_some((1, 1))
+    }
+}
+
+/// Characters, whatever their case.
+#[derive(Clone, Copy)]
+struct Folded<'a> {
+    text: &'a str,
+    pattern: &'a str,
+}
+
+impl Units for Folded<'_> {
+    fn step(self, at: usize) -> usize {
+        sequence_length(self.text.as_bytes()[at])
+    }
+
+    fn equal(self, at: usize, pattern_at: usize) -> Option<(usize, usize)> {
+        let (a, b) = (self.text.as_bytes()[at], self.pattern.as_bytes()[pattern_at]);
+        if a.is_ascii() && b.is_ascii() {
+            return a.eq_ignore_ascii_case(&b).then_some((1, 1));
+        }
+        let (a, b) = (self.text.get(at..)?.chars().next()?, self.pattern.get(pattern_at..)?.chars().next()?);
+        (lower_char(a) == lower_char(b)).then_some((a.len_utf8(), b.len_utf8()))
+    }
+}
+
+fn matches(units: impl Units, length: usize, pattern: &[u8]) -> Result<bool> {
+    let (mut at, mut place) = (0, 0);
+    // Behind the last %: where the pattern goes on, and where in the text that was tried last.
+    let mut retry: Option<(usize, usize)> = None;
+    loop {
+        let advanced = match pattern.get(place) {
+            Some(b'%') => {
+                place += 1;
+                if place == pattern.len() {
+                    return Ok(true);
+                }
+                retry = Some((place, at));
+                continue;
+            }
+            None if at == length => return Ok(true),
+            None => None,
+            _ if at >= length => return Ok(false),
+            Some(b'_') => Some((units.step(at), 1)),
+            Some(b'\\') if place + 1 == pattern.len() => {
+                let message = "LIKE pattern must not end with escape character";
+                return Err(Error::new(SqlState::INVALID_ESCAPE_SEQUENCE, message));
+            }
+            Some(b'\\') => units.equal(at, place + 1).map(|(text, pattern)| (text, pattern + 1)),
+            Some(_) => units.equal(at, place),
+        };
+        match (advanced, retry) {
+            (Some((text, pattern)), _) => {
+                at += text;
+                place += pattern;
+            }
+            (None, Some((behind, tried))) => {
+                at = tried + units.step(tried);
+                place = behind;
+                retry = Some((behind, at));
+            }
+            (None, None) => return Ok(false),
+        }
+    }
+}
+
+/// Whether a string matches a pattern.
+pub fn like(text: &str, pattern: &str) -> Result<bool> {
+    let (text, pattern) = (text.as_bytes(), pattern.as_bytes());
+    matches(Plain::<true> { text, pattern }, text.len(), pattern)
+}
+
+/// The same, whatever the case.
+pub fn like_folded(text: &str, pattern: &str) -> Result<bool> {
+    matches(Folded { text, pattern }, text.len(), pattern.as_bytes())
+}
+
+fn like_bytes(text: &[u8], pattern: &[u8]) -> Result<bool> {
+    matches(Plain::<false> { text, pattern }, text.len(), pattern)
+}
+
+fn is_like<const WANTED: bool>(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    Ok(Value::Bool(like(text(a, 0)?, text(a, 1)?)? == WANTED))
+}
+
+fn is_like_folded<const WANTED: bool>(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    Ok(Value::Bool(like_folded(text(a, 0)?, text(a, 1)?)? == WANTED))
+}
+
+fn are_bytes_like<const WANTED: bool>(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    Ok(Value::Bool(like_bytes(bytes(a, 0)?, bytes(a, 1)?)? == WANTED))
+}
+
+fn bad_escape() -> Error {
+    Error::new(SqlState::INVALID_ESCAPE_SEQUENCE, "invalid escape string")
+        .hint("Escape string must be empty or one character.")
+}
+
+/// A pattern with another escape character, or none, rewritten for the backslash.
+fn rewrite<T: Copy + PartialEq>(pattern: impl Iterator<Item = T>, escape: Option<T>, backslash: T) -> Vec<T> {
+    let mut result = Vec::new();
+    let mut escaped = false;
+    for unit in pattern {
+        if Some(unit) == escape && !escaped {
+            result.push(backslash);
+            escaped = true;
+            continue;
+        }
+        // A backslash means itself.
+        if unit == backslash && !escaped {
+            result.push(backslash);
+        }
+        result.push(unit);
+        escaped = false;
+    }
+    result
+}
+
+fn like_escape(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let mut escape = text(a, 1)?.chars();
+    let (first, more) = (escape.next(), escape.next());
+    if more.is_some() {
+        return Err(bad_escape());
+    }
+    let rewritten = rewrite(text(a, 0)?.chars(), first, '\\');
+    Ok(Value::Text(rewritten.into_iter().collect()))
+}
+
+fn like_escape_bytes(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let escape = bytes(a, 1)?;
+    if escape.len() > 1 {
+        return Err(bad_escape());
+    }
+    let rewritten = rewrite(bytes(a, 0)?.iter().copied(), escape.first().copied(), b'\\');
+    Ok(Value::Bytes(rewritten.into()))
+}
+
+#[rustfmt::skip]
+pub(super) const OPERATORS: &[(&str, Function)] = operators! {
+    "~~" 850 "textlike" (Text Text) Bool = is_like::<true>;
+    "~~" 858 "namelike" (Name Text) Bool = is_like::<true>;
+    "~~" 1631 "bpcharlike" (Bpchar Text) Bool = is_like::<true>;
+    "~~" 2005 "bytealike" (Bytea Bytea) Bool = are_bytes_like::<true>;
+    "!~~" 851 "textnlike" (Text Text) Bool = is_like::<false>;
+    "!~~" 859 "namenlike" (Name Text) Bool = is_like::<false>;
+    "!~~" 1632 "bpcharnlike" (Bpchar Text) Bool = is_like::<false>;
+    "!~~" 2006 "byteanlike" (Bytea Bytea) Bool = are_bytes_like::<false>;
+    "~~*" 1633 "texticlike" (Text Text) Bool = is_like_folded::<true>;
+    "~~*" 1635 "nameiclike" (Name Text) Bool = is_like_folded::<true>;
+    "~~*" 1660 "bpchariclike" (Bpchar Text) Bool = is_like_folded::<true>;
+    "!~~*" 1634 "texticnlike" (Text Text) Bool = is_like_folded::<false>;
+    "!~~*" 1636 "nameicnlike" (Name Text) Bool = is_like_folded::<false>;
+    "!~~*" 1661 "bpcharicnlike" (Bpchar Text) Bool = is_like_folded::<false>;
+};
+
+#[rustfmt::skip]
+pub(super) const FUNCTIONS: &[Function] = functions! {
+    1569 "like" (Text Text) Bool = is_like::<true>;
+    1571 "like" (Name Text) Bool = is_like::<true>;
+    2007 "like" (Bytea Bytea) Bool = are_bytes_like::<true>;
+    1570 "notlike" (Text Text) Bool = is_like::<false>;
+    1572 "notlike" (Name Text) Bool = is_like::<false>;
+    2008 "notlike" (Bytea Bytea) Bool = are_bytes_like::<false>;
+    1637 "like_escape" (Text Text) Text = like_escape;
+    2009 "like_escape" (Bytea Bytea) Bytea = like_escape_bytes;
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_as_in_postgresql() {
+        let cases = [
+            ("", "", true),
+            ("", "%", true),
+            ("a", "", false),
+            ("abc", "a%c", true),
+            ("abcabd", "%ab_", true),
+            ("abcabd", "%abc", false),
+            ("aXbXc", "%X%X%", true),
+            ("äöü", "_ö_", true),
+            ("äöü", "%ü", true),
+            ("äöü", "__", false),
+            ("a%c", "a\\%c", true),
+            ("abc", "a\\%c", false),
+            ("mississippi", "m%iss%ip%i", true),
+            ("ab", "a_b", false),
+        ];
+        for (text, pattern, expected) in cases {
+            assert_eq!(like(text, pattern).unwrap(), expected, "{text} like {pattern}");
+            assert_eq!(like_folded(text, pattern).unwrap(), expected, "{text} ilike {pattern}");
+        }
+        assert!(like_folded("ÄÖÜ", "äö_").unwrap());
+        assert!(!like("ÄÖÜ", "äö_").unwrap());
+        assert_eq!(like("abc", "ab\\").unwrap_err().state(), SqlState::INVALID_ESCAPE_SEQUENCE);
+        assert!(!like("xbc", "ab\\").unwrap());
+    }
+
+    #[test]
+    fn many_wildcards_take_no_exponential_time() {
+        let text = "a".repeat(2000);
+        let pattern = "%a".repeat(500) + "b";
+        assert!(!like(&text, &pattern).unwrap());
+    }
+
+    #[test]
+    fn other_escapes_are_rewritten() {
+        let rewrite =
+            |pattern: &str, escape| rewrite(pattern.chars(), escape, '\\').into_iter().collect::<String>();
+        assert_eq!(rewrite("a#%b\\c##", Some('#')), "a\\%b\\\\c\\#");
+        assert_eq!(rewrite("a\\%", None), "a\\\\%");
+        assert_eq!(rewrite("a\\%", Some('\\')), "a\\%");
+    }
+}

@@ -1,0 +1,79 @@
+//! Functions of sequences.
+
+use super::arguments::{boolean, int, text};
+use super::{Call, Function};
+use crate::catalog::Sequence;
+use crate::exec::Context;
+use crate::types::Value;
+use crate::{Error, Result, SqlState};
+
+/// The sequence of this number.
+pub(super) fn find<'c>(context: &Context<'c>, oid: i64) -> Result<&'c Sequence> {
+    let number = u32::try_from(oid).unwrap_or(0);
+    if let Some(sequence) = context.catalog.sequences.get(&number) {
+        return Ok(sequence);
+    }
+    let relation = super::describe::relation_name(context, number);
+    Err(match relation {
+        Some(name) => Error::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a sequence")),
+        None => Error::new(SqlState::INTERNAL_ERROR, format!("could not open relation with OID {oid}")),
+    })
+}
+
+fn nextval(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    call.context.session.nextval(find(call.context, int(a, 0)?)?).map(Value::Int)
+}
+
+fn currval(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    call.context.session.currval(find(call.context, int(a, 0)?)?).map(Value::Int)
+}
+
+fn lastval(call: &Call<'_, '_>, _: &[Value]) -> Result<Value> {
+    call.context.session.lastval().map(Value::Int)
+}
+
+fn setval(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let (sequence, value) = (find(call.context, int(a, 0)?)?, int(a, 1)?);
+    let called = if a.len() > 2 { boolean(a, 2)? } else { true };
+    if !(sequence.minimum..=sequence.maximum).contains(&value) {
+        let message = format!(
+            "setval: value {value} is out of bounds for sequence \"{}\" ({}..{})",
+            sequence.name, sequence.minimum, sequence.maximum
+        );
+        return Err(Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message));
+    }
+    call.context.session.setval(sequence, value, called)?;
+    Ok(Value::Int(value))
+}
+
+/// The sequence that a serial column takes its values from.
+fn serial_sequence(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let (table, column) = (text(a, 0)?, text(a, 1)?);
+    let table = super::describe::find_table(call.context, table)?;
+    let Some(index) = table.find_column(column) else {
+        let message = format!("column \"{column}\" of relation \"{}\" does not exist", table.name);
+        return Err(Error::new(SqlState::UNDEFINED_COLUMN, message));
+    };
+    let owner = Some((table.oid, table.columns[index].number));
+    let sequence = call.context.catalog.sequences.values().find(|sequence| sequence.owned_by == owner);
+    Ok(sequence.map_or(Value::Null, |sequence| {
+        Value::text(format!("public.{}", super::quote::name(&sequence.name)))
+    }))
+}
+
+/// Where a sequence stands in this session; NULL where it was not used.
+fn last_value(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let sequence = find(call.context, int(a, 0)?)?;
+    Ok(call.context.session.currval(sequence).map_or(Value::Null, Value::Int))
+}
+
+#[rustfmt::skip]
+pub(super) const FUNCTIONS: &[Function] = functions! {
+    1574 "nextval" (Regclass) Int8.volatile() = nextval;
+    1575 "currval" (Regclass) Int8.volatile() = currval;
+    2559 "lastval" () Int8.volatile() = lastval;
+    1576 "setval" (Regclass Int8) Int8.volatile() = setval;
+    1765 "setval" (Regclass Int8 Bool) Int8.volatile() = setval;
+    1665 "pg_get_serial_sequence" (Text Text) Text.stable() = serial_sequence;
+    4032 "pg_sequence_last_value" (Regclass) Int8.volatile() = last_value;
+};

@@ -1,0 +1,445 @@
+//! Functions of strings. Positions and lengths count characters; case is Unicode's, one character for one, as the C
+//! library maps it.
+
+use super::arguments::{int, int_or, present, text, text_or};
+use super::{Call, Function};
+use crate::types::cast;
+use crate::types::text as output;
+use crate::types::{NO_MODIFIER, Type, Value};
+use crate::{Error, Result, SqlState};
+use compact_str::CompactString;
+use std::fmt::Write;
+
+/// Largest value, as in PostgreSQL.
+const LIMIT_BYTES: usize = 0x3fff_ffff;
+/// From here on a result is charged to the budget while it is made.
+const LARGE_BYTES: usize = 1 << 20;
+
+fn too_long() -> Error {
+    Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large")
+}
+
+/// Fails when a result of so many bytes may not be, or has no room in the memory budget now.
+pub(super) fn reserve(call: &Call<'_, '_>, bytes: Option<usize>) -> Result<()> {
+    match bytes {
+        Some(bytes) if bytes <= LARGE_BYTES => Ok(()),
+        Some(bytes) if bytes <= LIMIT_BYTES => {
+            Ok(call.context.session.engine.work_memory(bytes as u64).map(drop)?)
+        }
+        _ => Err(too_long()),
+    }
+}
+
+/// A string made of others.
+fn made(text: String) -> Result<Value> {
+    Ok(Value::Text(CompactString::from(text)))
+}
+
+/// A part of another.
+fn part(text: &str) -> Result<Value> {
+    Ok(Value::Text(CompactString::new(text)))
+}
+
+/// Characters of a string.
+pub(super) fn count(text: &str) -> usize {
+    if text.is_ascii() { text.len() } else { text.chars().count() }
+}
+
+fn whole(number: usize) -> Result<Value> {
+    Ok(Value::Int(number as i64))
+}
+
+fn length(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    whole(count(text(a, 0)?))
+}
+
+fn unpadded_length(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    whole(count(text(a, 0)?.trim_end_matches(' ')))
+}
+
+fn octet_length(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    whole(text(a, 0)?.len())
+}
+
+fn bit_length(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    whole(text(a, 0)?.len().saturating_mul(8))
+}
+
+/// The lower-case character.
+pub(super) fn lower_char(c: char) -> char {
+    if c.is_ascii() {
+        return c.to_ascii_lowercase();
+    }
+    c.to_lowercase().next().unwrap_or(c)
+}
+
+/// The upper-case character; itself where that is more than one.
+fn upper_char(c: char) -> char {
+    if c.is_ascii() {
+        return c.to_ascii_uppercase();
+    }
+    let mut mapped = c.to_uppercase();
+    match (mapped.next(), mapped.next()) {
+        (Some(upper), None) => upper,
+        _ => c,
+    }
+}
+
+fn lower(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let text = text(a, 0)?;
+    if text.is_ascii() {
+        let mut text = CompactString::new(text);
+        text.make_ascii_lowercase();
+        return Ok(Value::Text(text));
+    }
+    Ok(Value::Text(text.chars().map(lower_char).collect()))
+}
+
+fn upper(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let text = text(a, 0)?;
+    if text.is_ascii() {
+        let mut text = CompactString::new(text);
+        text.make_ascii_uppercase();
+        return Ok(Value::Text(text));
+    }
+    Ok(Value::Text(text.chars().map(upper_char).collect()))
+}
+
+fn initcap(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let mut within = false;
+    let capital = |c: char| {
+        let mapped = if within { lower_char(c) } else { upper_char(c) };
+        within = c.is_alphanumeric();
+        mapped
+    };
+    Ok(Value::Text(text(a, 0)?.chars().map(capital).collect()))
+}
+
+/// Where the character with this number stands, in bytes; the end where there is none.
+fn offset(text: &str, characters: usize) -> usize {
+    if characters >= text.len() {
+        text.len()
+    } else if text.is_ascii() {
+        characters
+    } else {
+        text.char_indices().nth(characters).map_or(text.len(), |(at, _)| at)
+    }
+}
+
+pub(super) fn negative_length() -> Error {
+    Error::new(SqlState::SUBSTRING_ERROR, "negative substring length not allowed")
+}
+
+/// First element and number of elements of `substring(... from start for length)`, from 0.
+pub(super) fn span(start: i64, length: Option<i64>) -> Result<(usize, usize)> {
+    let first = start.max(1);
+    let Some(length) = length else { return Ok((first as usize - 1, usize::MAX)) };
+    if length < 0 {
+        return Err(negative_length());
+    }
+    let end = start.saturating_add(length);
+    Ok((first as usize - 1, end.saturating_sub(first).max(0) as usize))
+}
+
+fn slice(text: &str, start: i64, length: Option<i64>) -> Result<&str> {
+    let (first, length) = span(start, length)?;
+    let rest = &text[offset(text, first)..];
+    Ok(&rest[..offset(rest, length)])
+}
+
+fn substring(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let length = if a.len() > 2 { Some(int(a, 2)?) } else { None };
+    part(slice(text(a, 0)?, int(a, 1)?, length)?)
+}
+
+/// Where the last `count` characters begin.
+fn from_end(text: &str, count: usize) -> usize {
+    if count == 0 {
+        return text.len();
+    }
+    text.char_indices().rev().nth(count - 1).map_or(0, |(at, _)| at)
+}
+
+fn left(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let (text, wanted) = (text(a, 0)?, int(a, 1)?);
+    let characters = wanted.unsigned_abs() as usize;
+    part(&text[..if wanted < 0 { from_end(text, characters) } else { offset(text, characters) }])
+}
+
+fn right(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let (text, wanted) = (text(a, 0)?, int(a, 1)?);
+    let characters = wanted.unsigned_abs() as usize;
+    part(&text[if wanted < 0 { offset(text, characters) } else { from_end(text, characters) }..])
+}
+
+/// The text cut to a length, and what is put before or behind it.
+fn pad(call: &Call<'_, '_>, a: &[Value], before: bool) -> Result<Value> {
+    let (text, wanted, fill) = (text(a, 0)?, int(a, 1)?.max(0) as usize, text_or(a, 2, " ")?);
+    let present = count(text);
+    if wanted <= present || fill.is_empty() {
+        return part(&text[..offset(text, wanted)]);
+    }
+    if wanted > LIMIT_BYTES / 4 {
+        return Err(too_long());
+    }
+    let missing = wanted - present;
+    let longest = fill.chars().map(char::len_utf8).max().unwrap_or(1);
+    reserve(call, missing.checked_mul(longest).and_then(|bytes| bytes.checked_add(text.len())))?;
+    let padding = fill.chars().cycle().take(missing);
+    let mut result = CompactString::with_capacity(missing + text.len());
+    if !before {
+        result.push_str(text);
+    }
+    result.extend(padding);
+    if before {
+        result.push_str(text);
+    }
+    Ok(Value::Text(result))
+}
+
+fn lpad(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    pad(call, a, true)
+}
+
+fn rpad(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    pad(call, a, false)
+}
+
+fn ltrim(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let set = text_or(a, 1, " ")?;
+    part(text(a, 0)?.trim_start_matches(|c| set.contains(c)))
+}
+
+fn rtrim(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let set = text_or(a, 1, " ")?;
+    part(text(a, 0)?.trim_end_matches(|c| set.contains(c)))
+}
+
+fn btrim(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let set = text_or(a, 1, " ")?;
+    part(text(a, 0)?.trim_matches(|c| set.contains(c)))
+}
+
+fn replace(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let (text, from, to) = (text(a, 0)?, text(a, 1)?, text(a, 2)?);
+    if from.is_empty() || !text.contains(from) {
+        return part(text);
+    }
+    if to.len() > from.len() && text.len() / from.len() * to.len() > LARGE_BYTES {
+        let found = text.matches(from).count();
+        reserve(
+            call,
+            found.checked_mul(to.len() - from.len()).and_then(|more| more.checked_add(text.len())),
+        )?;
+    }
+    made(text.replace(from, to))
+}
+
+fn translate(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let (text, from, to) = (text(a, 0)?, text(a, 1)?, text(a, 2)?);
+    let translated = text.chars().filter_map(|c| match from.chars().position(|other| other == c) {
+        Some(position) => to.chars().nth(position),
+        None => Some(c),
+    });
+    Ok(Value::Text(translated.collect()))
+}
+
+fn position(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let text = text(a, 0)?;
+    whole(text.find(super::arguments::text(a, 1)?).map_or(0, |at| count(&text[..at]) + 1))
+}
+
+fn repeat(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let (text, times) = (text(a, 0)?, int(a, 1)?.max(0) as usize);
+    reserve(call, text.len().checked_mul(times))?;
+    Ok(Value::Text(CompactString::from(text.repeat(times))))
+}
+
+fn reverse(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    Ok(Value::Text(text(a, 0)?.chars().rev().collect()))
+}
+
+fn split_part(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let (text, delimiter, field) = (text(a, 0)?, text(a, 1)?, int(a, 2)?);
+    if field == 0 {
+        return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, "field position must not be zero"));
+    }
+    let index = field.unsigned_abs() as usize - 1;
+    let found = if delimiter.is_empty() {
+        (index == 0).then_some(text)
+    } else if field > 0 {
+        text.split(delimiter).nth(index)
+    } else {
+        text.rsplit(delimiter).nth(index)
+    };
+    part(found.unwrap_or(""))
+}
+
+fn starts_with(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    Ok(Value::Bool(text(a, 0)?.starts_with(text(a, 1)?)))
+}
+
+fn concatenate(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let (a, b) = (text(a, 0)?, text(a, 1)?);
+    let mut result = CompactString::with_capacity(a.len() + b.len());
+    result.push_str(a);
+    result.push_str(b);
+    Ok(Value::Text(result))
+}
+
+/// A value as a cast to text has it: `true`, where the text representation is `t`.
+pub(super) fn cast_to_text(call: &Call<'_, '_>, value: &Value, ty: Type) -> Result<Value> {
+    if let Value::Text(_) = value {
+        return Ok(value.clone());
+    }
+    cast::cast(value.clone(), ty, Type::Text, NO_MODIFIER, true, &call.context.session.style)
+}
+
+fn concatenate_any(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let mut result = CompactString::default();
+    for (value, ty) in a.iter().zip(call.types) {
+        let text = cast_to_text(call, value, *ty)?;
+        result.push_str(text.as_str().unwrap_or_default());
+    }
+    Ok(Value::Text(result))
+}
+
+/// Appends the text of an argument; nothing for NULL.
+pub(super) fn append(call: &Call<'_, '_>, a: &[Value], index: usize, out: &mut String) {
+    match a.get(index) {
+        None | Some(Value::Null) => {}
+        Some(Value::Text(text) | Value::Padded(text)) => out.push_str(text),
+        Some(value) => {
+            let ty = call.types.get(index).copied().unwrap_or(Type::Text);
+            output::write(value, ty, &call.context.session.style, out);
+        }
+    }
+}
+
+fn concat(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let mut result = String::new();
+    for index in 0..a.len() {
+        append(call, a, index, &mut result);
+    }
+    made(result)
+}
+
+fn concat_ws(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    if !present(a, 0) {
+        return Ok(Value::Null);
+    }
+    let separator = text(a, 0)?;
+    let mut result = String::new();
+    let mut first = true;
+    for index in (1..a.len()).filter(|index| present(a, *index)) {
+        if !first {
+            result.push_str(separator);
+        }
+        first = false;
+        append(call, a, index, &mut result);
+    }
+    made(result)
+}
+
+fn ascii(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    Ok(Value::Int(text(a, 0)?.chars().next().map_or(0, |c| i64::from(u32::from(c)))))
+}
+
+fn chr(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let number = int(a, 0)?;
+    let beyond = |message: String| Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
+    if number < 0 {
+        return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, "character number must be positive"));
+    }
+    if number == 0 {
+        return beyond("null character not permitted".to_owned());
+    }
+    if number > i64::from(u32::from(char::MAX)) {
+        return beyond(format!("requested character too large for encoding: {number}"));
+    }
+    match char::from_u32(number as u32) {
+        Some(c) => part(c.encode_utf8(&mut [0; 4])),
+        None => beyond(format!("requested character not valid for encoding: {number}")),
+    }
+}
+
+fn to_hex4(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let mut result = String::new();
+    let _ = write!(result, "{:x}", int(a, 0)? as u32);
+    made(result)
+}
+
+fn to_hex8(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let mut result = String::new();
+    let _ = write!(result, "{:x}", int(a, 0)?);
+    made(result)
+}
+
+fn overlay(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let (text, new, start) = (text(a, 0)?, text(a, 1)?, int(a, 2)?);
+    let length = int_or(a, 3, count(new) as i64)?;
+    if start <= 0 {
+        return Err(negative_length());
+    }
+    let behind = start + length;
+    if i32::try_from(behind).is_err() {
+        return Err(Error::out_of_range("integer"));
+    }
+    let (head, tail) = (slice(text, 1, Some(start - 1))?, slice(text, behind, None)?);
+    made([head, new, tail].concat())
+}
+
+#[rustfmt::skip]
+pub(super) const OPERATORS: &[(&str, Function)] = operators! {
+    "||" 1258 "textcat" (Text Text) Text = concatenate;
+    "||" 2003 "textanycat" (Text anynonarray) Text.stable() = concatenate_any;
+    "||" 2004 "anytextcat" (anynonarray Text) Text.stable() = concatenate_any;
+};
+
+#[rustfmt::skip]
+pub(super) const FUNCTIONS: &[Function] = functions! {
+    1317 "length" (Text) Int4 = length;
+    1318 "length" (Bpchar) Int4 = unpadded_length;
+    1381 "char_length" (Text) Int4 = length;
+    1372 "char_length" (Bpchar) Int4 = unpadded_length;
+    1369 "character_length" (Text) Int4 = length;
+    1367 "character_length" (Bpchar) Int4 = unpadded_length;
+    1374 "octet_length" (Text) Int4 = octet_length;
+    1375 "octet_length" (Bpchar) Int4 = octet_length;
+    1811 "bit_length" (Text) Int4 = bit_length;
+    870 "lower" (Text) Text = lower;
+    871 "upper" (Text) Text = upper;
+    872 "initcap" (Text) Text = initcap;
+    936 "substring" (Text Int4 Int4) Text = substring;
+    937 "substring" (Text Int4) Text = substring;
+    877 "substr" (Text Int4 Int4) Text = substring;
+    883 "substr" (Text Int4) Text = substring;
+    3060 "left" (Text Int4) Text = left;
+    3061 "right" (Text Int4) Text = right;
+    873 "lpad" (Text Int4 Text) Text = lpad;
+    879 "lpad" (Text Int4) Text = lpad;
+    874 "rpad" (Text Int4 Text) Text = rpad;
+    880 "rpad" (Text Int4) Text = rpad;
+    875 "ltrim" (Text Text) Text = ltrim;
+    881 "ltrim" (Text) Text = ltrim;
+    876 "rtrim" (Text Text) Text = rtrim;
+    882 "rtrim" (Text) Text = rtrim;
+    884 "btrim" (Text Text) Text = btrim;
+    885 "btrim" (Text) Text = btrim;
+    2087 "replace" (Text Text Text) Text = replace;
+    878 "translate" (Text Text Text) Text = translate;
+    849 "position" (Text Text) Int4 = position;
+    868 "strpos" (Text Text) Int4 = position;
+    1622 "repeat" (Text Int4) Text = repeat;
+    3062 "reverse" (Text) Text = reverse;
+    3696 "starts_with" (Text Text) Bool = starts_with;
+    2088 "split_part" (Text Text Int4) Text = split_part;
+    3058 "concat" (any) Text.variadic().lax().stable() = concat;
+    3059 "concat_ws" (Text any) Text.variadic().lax().stable() = concat_ws;
+    1620 "ascii" (Text) Int4 = ascii;
+    1621 "chr" (Int4) Text = chr;
+    2089 "to_hex" (Int4) Text = to_hex4;
+    2090 "to_hex" (Int8) Text = to_hex8;
+    1404 "overlay" (Text Text Int4 Int4) Text = overlay;
+    1405 "overlay" (Text Text Int4) Text = overlay;
+};

@@ -1,0 +1,433 @@
+//! The first pass: expressions are simplified, subqueries in FROM merged into the query around them, EXISTS and IN turned into joins.
+//!
+//! # Merging
+//! A projection in the input of a join, filter, aggregate or projection goes; what it computed is put where it is used. On the side
+//! of an outer join that may be NULL only mere columns are: anything else would not become NULL there. Columns that are named in lists (a
+//! query's output, the sides of UNION) are given by a projection put there again.
+//!
+//! # Subqueries as joins
+//! A condition of WHERE counts only as far as it is true, so EXISTS and IN are semi joins and NOT EXISTS is an anti join. NOT IN is none:
+//! it is not true when the subquery has a NULL.
+
+use super::scalar::{
+    Substitution, conjunction, conjuncts, constant, has_subquery, inline, is_volatile, refers_to, work,
+};
+use super::simplify::Simplifier;
+use super::visit::{ColumnSet, columns_of, free, nothing, output, output_set, parts_mut};
+use crate::Result;
+use crate::logical::{ColumnId, Comparison, JoinKind, Query, Rel, Scalar, Subquery, SubqueryKind};
+use crate::types::Value;
+use std::mem::replace;
+
+/// Work of an expression that is rather computed once than wherever it is used.
+const MERGED_WORK: f64 = 40.0;
+
+/// See the module.
+pub(super) struct Normaliser<'a> {
+    pub(super) simplifier: Simplifier<'a>,
+    pub(super) merged: Substitution,
+    /// Whether there are outer joins.
+    pub(super) outer_joins: bool,
+}
+
+impl Normaliser<'_> {
+    /// A query: that of the statement or of a subquery.
+    pub(super) fn query(&mut self, query: &mut Query) -> Result<()> {
+        self.rel(&mut query.rel)?;
+        let columns: Vec<ColumnId> = query.output.iter().map(|output| output.column).collect();
+        self.expose(&mut query.rel, &columns);
+        Ok(())
+    }
+
+    /// An expression, with the subqueries in it.
+    pub(super) fn scalar(&mut self, scalar: &mut Scalar) -> Result<()> {
+        if !self.merged.is_empty() {
+            self.merged.scalar(scalar);
+        }
+        self.subqueries(scalar)?;
+        self.simplifier.simplify(scalar)
+    }
+
+    fn subqueries(&mut self, scalar: &mut Scalar) -> Result<()> {
+        match scalar {
+            Scalar::Literal { .. } | Scalar::Column(_) | Scalar::Parameter { .. } => return Ok(()),
+            Scalar::Subquery(subquery) => self.query(&mut subquery.query)?,
+            _ => {}
+        }
+        self.simplifier.enter()?;
+        let mut result = Ok(());
+        parts_mut(scalar, &mut |part| {
+            if result.is_ok() {
+                result = self.subqueries(part);
+            }
+        });
+        self.simplifier.leave();
+        result
+    }
+
+    /// A relation.
+    pub(super) fn rel(&mut self, rel: &mut Rel) -> Result<()> {
+        self.simplifier.enter()?;
+        match rel {
+            Rel::Table { .. } | Rel::System { .. } => {}
+            Rel::Values { rows, .. } => {
+                for scalar in rows.iter_mut().flatten() {
+                    self.scalar(scalar)?;
+                }
+            }
+            Rel::Function { arguments, .. } => {
+                for scalar in arguments {
+                    self.scalar(scalar)?;
+                }
+            }
+            Rel::Join { .. } => self.join(rel)?,
+            Rel::Filter { .. } => self.filter(rel)?,
+            Rel::Project { input, columns } => {
+                self.rel(input)?;
+                self.merge(input, false);
+                for (_, scalar) in columns.iter_mut() {
+                    self.scalar(scalar)?;
+                }
+                for (id, _) in columns.iter() {
+                    // From here on it is the projection's.
+                    self.merged.0.remove(id);
+                }
+            }
+            Rel::Set { left, right, .. } => {
+                for side in [left, right] {
+                    self.rel(&mut side.0)?;
+                    self.expose(&mut side.0, &side.1);
+                }
+            }
+            Rel::Distinct { input, on: None } => {
+                let mut columns = Vec::new();
+                output(input, &mut columns);
+                self.rel(input)?;
+                let mut now = Vec::new();
+                output(input, &mut now);
+                if columns != now {
+                    self.project(input, &columns);
+                }
+            }
+            Rel::Aggregate { input, .. } => {
+                self.rel(input)?;
+                self.merge(input, false);
+                self.own_scalars(rel)?;
+            }
+            Rel::Distinct { input, .. }
+            | Rel::Sort { input, .. }
+            | Rel::Limit { input, .. }
+            | Rel::Lock { input, .. } => {
+                self.rel(input)?;
+                self.own_scalars(rel)?;
+            }
+        }
+        self.simplifier.leave();
+        if let Rel::Limit { .. } = rel {
+            limit_below_projection(rel);
+        }
+        Ok(())
+    }
+
+    fn own_scalars(&mut self, rel: &mut Rel) -> Result<()> {
+        let mut result = Ok(());
+        super::visit::scalars_mut(rel, &mut |scalar| {
+            if result.is_ok() {
+                result = self.scalar(scalar);
+            }
+        });
+        result
+    }
+
+    /// Dissolves a projection, if that is possible.
+    fn merge(&mut self, rel: &mut Box<Rel>, nullable: bool) {
+        let Rel::Project { columns, .. } = &**rel else { return };
+        let mergeable = columns.iter().all(|(_, scalar)| match scalar {
+            Scalar::Column(_) => true,
+            _ if nullable => false,
+            other => !is_volatile(other) && !has_subquery(other) && work(other) < MERGED_WORK,
+        });
+        if !mergeable {
+            return;
+        }
+        let Rel::Project { input, columns } = replace(&mut **rel, nothing()) else { return };
+        for (id, scalar) in columns {
+            if !matches!(scalar, Scalar::Column(same) if same == id) {
+                self.merged.0.insert(id, scalar);
+            }
+        }
+        *rel = input;
+    }
+
+    /// Has the columns given by the relation, where they went into expressions.
+    fn expose(&mut self, rel: &mut Rel, columns: &[ColumnId]) {
+        if columns.iter().any(|id| self.merged.0.contains_key(id)) {
+            self.project(rel, columns);
+        }
+    }
+
+    fn project(&mut self, rel: &mut Rel, columns: &[ColumnId]) {
+        let mut definitions: Vec<(ColumnId, Scalar)> = Vec::with_capacity(columns.len());
+        for id in columns {
+            if definitions.iter().any(|(other, _)| other == id) {
+                continue;
+            }
+            let mut scalar = Scalar::Column(*id);
+            self.merged.scalar(&mut scalar);
+            definitions.push((*id, scalar));
+        }
+        for id in columns {
+            self.merged.0.remove(id);
+        }
+        let input = Box::new(replace(rel, nothing()));
+        *rel = Rel::Project { input, columns: definitions };
+    }
+
+    fn join(&mut self, rel: &mut Rel) -> Result<()> {
+        let Rel::Join { kind, left, right, on, .. } = rel else { return Ok(()) };
+        let (left_nullable, right_nullable) = match kind {
+            JoinKind::Inner | JoinKind::Semi | JoinKind::Anti => (false, false),
+            JoinKind::Left => (false, true),
+            JoinKind::Full => (true, true),
+        };
+        self.outer_joins |= right_nullable;
+        for (side, nullable) in [(left, left_nullable), (right, right_nullable)] {
+            let mut columns = Vec::new();
+            if nullable {
+                output(side, &mut columns);
+            }
+            self.rel(side)?;
+            self.merge(side, nullable);
+            let computed = |id: &ColumnId| {
+                self.merged.0.get(id).is_some_and(|scalar| {
+                    let mut scalar = scalar.clone();
+                    self.merged.scalar(&mut scalar);
+                    !matches!(scalar, Scalar::Column(_))
+                })
+            };
+            if nullable && columns.iter().any(computed) {
+                self.project(side, &columns);
+            }
+        }
+        let Some(condition) = on else { return Ok(()) };
+        self.scalar(condition)?;
+        // Subqueries in the condition of an inner join are conditions of WHERE.
+        if *kind == JoinKind::Inner && has_subquery(condition) {
+            let predicate = on.take();
+            if let Some(predicate) = predicate {
+                let input = Box::new(replace(rel, nothing()));
+                *rel = Rel::Filter { input, predicate };
+                self.conditions(rel)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn filter(&mut self, rel: &mut Rel) -> Result<()> {
+        let Rel::Filter { input, predicate } = rel else { return Ok(()) };
+        self.rel(input)?;
+        self.merge(input, false);
+        self.scalar(predicate)?;
+        self.conditions(rel)
+    }
+
+    /// The conditions of a filter whose parts are simple already.
+    fn conditions(&mut self, rel: &mut Rel) -> Result<()> {
+        let Rel::Filter { mut input, predicate } = replace(rel, nothing()) else { return Ok(()) };
+        let mut conditions = Vec::new();
+        conjuncts(predicate, &mut conditions);
+        if let Rel::Filter { input: below, predicate } = &mut *input {
+            let predicate = replace(predicate, super::scalar::literal_bool(true));
+            let mut all = Vec::new();
+            conjuncts(predicate, &mut all);
+            all.append(&mut conditions);
+            conditions = all;
+            input = Box::new(replace(&mut **below, nothing()));
+        }
+        // What is never true needs no row; a limit also spares reading them.
+        if conditions.iter().any(|part| constant(part).is_some_and(|value| value.as_bool() != Some(true))) {
+            let limit = Some(Scalar::Literal { value: Value::Int(0), ty: crate::Type::Int8 });
+            *rel = Rel::Limit { input, limit, offset: None };
+            return Ok(());
+        }
+        conditions.retain(|part| constant(part).is_none());
+        let mut rest = Vec::with_capacity(conditions.len());
+        for condition in conditions {
+            if !is_candidate(&condition) {
+                rest.push(condition);
+                continue;
+            }
+            let left_columns = output_set(&input);
+            match as_join(&condition, &left_columns) {
+                Some((kind, right, on)) => {
+                    input = Box::new(Rel::Join {
+                        kind,
+                        left: input,
+                        right: Box::new(right),
+                        on: conjunction(on),
+                        lateral: false,
+                    });
+                }
+                None => rest.push(condition),
+            }
+        }
+        *rel = match conjunction(rest) {
+            Some(predicate) => Rel::Filter { input, predicate },
+            None => *input,
+        };
+        Ok(())
+    }
+}
+
+/// A projection computes nothing for rows that a limit leaves out.
+fn limit_below_projection(rel: &mut Rel) {
+    let Rel::Limit { input, limit, offset } = rel else { return };
+    let Rel::Project { input: below, columns } = &mut **input else { return };
+    let below = replace(&mut **below, nothing());
+    let columns = std::mem::take(columns);
+    let (limit, offset) = (limit.take(), offset.take());
+    let mut limited = Rel::Limit { input: Box::new(below), limit, offset };
+    limit_below_projection(&mut limited);
+    *rel = Rel::Project { input: Box::new(limited), columns };
+}
+
+fn is_candidate(condition: &Scalar) -> bool {
+    match condition {
+        Scalar::Subquery(subquery) => !matches!(subquery.kind, SubqueryKind::Scalar | SubqueryKind::Array(_)),
+        Scalar::Not(inner) => {
+            matches!(&**inner, Scalar::Subquery(subquery) if matches!(subquery.kind, SubqueryKind::Exists))
+        }
+        _ => false,
+    }
+}
+
+/// The join that a condition with a subquery is.
+fn as_join(condition: &Scalar, left: &ColumnSet) -> Option<(JoinKind, Rel, Vec<Scalar>)> {
+    match condition {
+        Scalar::Subquery(subquery) => match &subquery.kind {
+            SubqueryKind::Exists => exists(subquery, left).map(|(right, on)| (JoinKind::Semi, right, on)),
+            SubqueryKind::Quantified { arguments, op: Comparison::Equal, all: false } => {
+                member(subquery, arguments, left).map(|(right, on)| (JoinKind::Semi, right, on))
+            }
+            _ => None,
+        },
+        Scalar::Not(inner) => match &**inner {
+            Scalar::Subquery(subquery) => {
+                exists(subquery, left).map(|(right, on)| (JoinKind::Anti, right, on))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// EXISTS: the relation to join with, and on what.
+fn exists(subquery: &Subquery, left: &ColumnSet) -> Option<(Rel, Vec<Scalar>)> {
+    if !free(&subquery.query.rel).intersects(left) {
+        // It is run once.
+        return None;
+    }
+    let mut rel = &subquery.query.rel;
+    loop {
+        rel = match rel {
+            Rel::Project { input, columns } if !columns.iter().any(|(_, scalar)| is_volatile(scalar)) => {
+                input
+            }
+            Rel::Sort { input, .. } | Rel::Distinct { input, .. } => input,
+            Rel::Limit { input, limit, offset: None }
+                if limit.as_ref().is_none_or(|limit| match constant(limit) {
+                    Some(Value::Int(limit)) => *limit > 0,
+                    Some(Value::Null) => true,
+                    _ => false,
+                }) =>
+            {
+                input
+            }
+            _ => break,
+        };
+    }
+    let mut right = rel.clone();
+    let mut on = Vec::new();
+    pull_correlated(&mut right, left, &mut on);
+    decorrelated(right, on, left)
+}
+
+/// IN: the relation to join with, and on what.
+fn member(subquery: &Subquery, arguments: &[Scalar], left: &ColumnSet) -> Option<(Rel, Vec<Scalar>)> {
+    if arguments.iter().any(|part| is_volatile(part) || has_subquery(part))
+        || !arguments.iter().any(|part| refers_to(part, left))
+    {
+        return None;
+    }
+    let mut rel = &subquery.query.rel;
+    while let Rel::Sort { input, .. } | Rel::Distinct { input, on: None } = rel {
+        rel = input;
+    }
+    let mut definitions: &[(ColumnId, Scalar)] = &[];
+    if let Rel::Project { input, columns } = rel
+        && !columns.iter().any(|(_, scalar)| is_volatile(scalar) || has_subquery(scalar))
+    {
+        (rel, definitions) = (input, columns);
+    }
+    let mut on = Vec::new();
+    for (argument, output) in arguments.iter().zip(&subquery.query.output) {
+        let mut column = Scalar::Column(output.column);
+        inline(&mut column, definitions);
+        on.push(Scalar::Compare {
+            op: Comparison::Equal,
+            left: Box::new(argument.clone()),
+            right: Box::new(column),
+        });
+    }
+    let mut right = rel.clone();
+    if free(&right).intersects(left) {
+        pull_correlated(&mut right, left, &mut on);
+    }
+    decorrelated(right, on, left)
+}
+
+fn decorrelated(right: Rel, on: Vec<Scalar>, left: &ColumnSet) -> Option<(Rel, Vec<Scalar>)> {
+    if free(&right).intersects(left) || super::scalar::rel_is_volatile(&right) {
+        return None;
+    }
+    let columns = output_set(&right);
+    let joined = on.iter().any(|part| {
+        let refers = columns_of(part);
+        refers.intersects(&columns) && refers.intersects(left)
+    });
+    joined.then_some((right, on))
+}
+
+/// Takes conditions on columns of the outer query out of a relation, as far as they can be asked of its result as well.
+fn pull_correlated(rel: &mut Rel, left: &ColumnSet, on: &mut Vec<Scalar>) {
+    match rel {
+        Rel::Filter { input, predicate } => {
+            pull_correlated(input, left, on);
+            let mut conditions = Vec::new();
+            conjuncts(replace(predicate, super::scalar::literal_bool(true)), &mut conditions);
+            let (outer, inner): (Vec<_>, Vec<_>) =
+                conditions.into_iter().partition(|part| refers_to(part, left));
+            on.extend(outer);
+            match conjunction(inner) {
+                Some(rest) => *predicate = rest,
+                None => *rel = replace(&mut **input, nothing()),
+            }
+        }
+        Rel::Join { kind: JoinKind::Inner, left: a, right: b, on: condition, .. } => {
+            pull_correlated(a, left, on);
+            pull_correlated(b, left, on);
+            if let Some(predicate) = condition.take() {
+                let mut conditions = Vec::new();
+                conjuncts(predicate, &mut conditions);
+                let (outer, inner): (Vec<_>, Vec<_>) =
+                    conditions.into_iter().partition(|part| refers_to(part, left));
+                on.extend(outer);
+                *condition = conjunction(inner);
+            }
+        }
+        Rel::Join { kind: JoinKind::Left | JoinKind::Semi | JoinKind::Anti, left: a, .. } => {
+            pull_correlated(a, left, on);
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,86 @@
+//! Conditions moved into subqueries, to where there are fewer rows, or an index.
+
+use super::scalar::{has_subquery, inline, is_volatile};
+use super::visit::{ColumnSet, columns_of, nothing, output_set};
+use crate::logical::{ColumnId, Rel, Scalar};
+use std::mem::replace;
+
+/// Whether a condition on a relation's rows may as well be asked of some input of it.
+pub(super) fn can_push(rel: &Rel, condition: &Scalar) -> bool {
+    if is_volatile(condition) {
+        return false;
+    }
+    match rel {
+        Rel::Project { columns, .. } => {
+            let wanted = columns_of(condition);
+            !has_subquery(condition)
+                && columns
+                    .iter()
+                    .filter(|(id, _)| wanted.contains(*id))
+                    .all(|(_, scalar)| !is_volatile(scalar) && !has_subquery(scalar))
+        }
+        Rel::Aggregate { groups, aggregates, .. } => {
+            let wanted = columns_of(condition);
+            !groups.is_empty()
+                && wanted.iter().any(|id| groups.iter().any(|(group, _)| *group == id))
+                && !aggregates.iter().any(|(id, _)| wanted.contains(*id))
+                && groups.iter().all(|(_, scalar)| !is_volatile(scalar) && !has_subquery(scalar))
+        }
+        Rel::Set { .. } => !has_subquery(condition),
+        Rel::Distinct { on: None, .. } | Rel::Sort { .. } => true,
+        Rel::Distinct { on: Some(on), input } => {
+            let fixed: ColumnSet = on
+                .iter()
+                .filter_map(|scalar| match scalar {
+                    Scalar::Column(id) => Some(*id),
+                    _ => None,
+                })
+                .collect();
+            let mut wanted = columns_of(condition);
+            let mut outside = wanted.clone();
+            outside.subtract(&output_set(input));
+            wanted.subtract(&outside);
+            wanted.is_subset(&fixed)
+        }
+        _ => false,
+    }
+}
+
+/// Moves a condition for which [`can_push`] holds.
+pub(super) fn push(rel: &mut Rel, mut condition: Scalar) {
+    match rel {
+        Rel::Project { input, columns } => {
+            inline(&mut condition, columns);
+            below(input, condition);
+        }
+        Rel::Aggregate { input, groups, .. } => {
+            inline(&mut condition, groups);
+            below(input, condition);
+        }
+        Rel::Set { left, right, columns, .. } => {
+            for side in [left, right] {
+                let definitions: Vec<(ColumnId, Scalar)> =
+                    columns.iter().zip(&side.1).map(|(id, own)| (*id, Scalar::Column(*own))).collect();
+                let mut own = condition.clone();
+                inline(&mut own, &definitions);
+                below(&mut side.0, own);
+            }
+        }
+        Rel::Distinct { input, .. } | Rel::Sort { input, .. } => below(input, condition),
+        _ => {}
+    }
+}
+
+fn below(input: &mut Rel, predicate: Scalar) {
+    if can_push(input, &predicate) {
+        push(input, predicate);
+        return;
+    }
+    if let Rel::Filter { predicate: other, .. } = input {
+        let first = replace(other, super::scalar::literal_bool(true));
+        *other = Scalar::And(vec![first, predicate]);
+        return;
+    }
+    let below = replace(input, nothing());
+    *input = Rel::Filter { input: Box::new(below), predicate };
+}

@@ -1,0 +1,460 @@
+//! A region of joins and filters taken apart: its relations, its conditions, and what outer, semi and anti joins demand of the order in which
+//! relations are joined.
+//!
+//! # Which orders are right
+//! Inner joins may be done in any order. Any other join is remembered with the relations of its right side (all of them) and those of its left
+//! side that its condition speaks of, widened by the outer joins below on whose nullable sides those stand. It is done when
+//! exactly the former are joined to a set that has all of the latter; until then no relation of its right side is joined to one outside.
+//!
+//! A condition of WHERE that speaks of columns that an outer join may make NULL waits until that join is done. Conditions of
+//! the join itself decide about partners; those on the right side alone may be asked before.
+//!
+//! # Equalities
+//! Columns that are equated to each other form classes. A class with a constant becomes `column = constant` for each of them, so that each table
+//! may use it for its index; any other class has an equality for each pair, of which a join takes one.
+
+use super::Planner;
+use super::path::{Condition, Conditions, Leaf};
+use super::scalar::{conjuncts, has_subquery, is_volatile, strip};
+use super::visit::{ColumnSet, free, output_set};
+use crate::logical::{ColumnId, Comparison, JoinKind, Rel, Scalar};
+use std::borrow::Cow;
+use std::rc::Rc;
+
+/// Relations of one region, at most; what is beyond is planned on its own.
+pub(super) const MAX_RELATIONS: usize = 48;
+
+/// A set of a region's relations.
+pub(super) type Set = u64;
+
+/// A relation of a region.
+#[derive(Debug)]
+pub(super) struct Member<'s> {
+    pub(super) source: Source<'s>,
+    pub(super) columns: ColumnSet,
+    /// Relations it takes columns from: it is lateral.
+    pub(super) depends: Set,
+}
+
+/// Where a relation's rows come from.
+#[derive(Debug)]
+pub(super) enum Source<'s> {
+    Table(Rc<Leaf>),
+    Other(Cow<'s, Rel>),
+}
+
+/// A condition within a region.
+#[derive(Clone, Debug)]
+pub(super) struct Predicate {
+    pub(super) condition: Rc<Condition>,
+    /// Relations it speaks of.
+    pub(super) refers: Set,
+    /// Relations that have to be joined before it is asked.
+    pub(super) needs: Set,
+    /// The join that it is the condition of, unless that is an inner one.
+    pub(super) owner: Option<usize>,
+    /// The class of equal columns it comes from.
+    pub(super) class: Option<usize>,
+}
+
+/// A join that is no inner one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Special {
+    pub(super) kind: JoinKind,
+    pub(super) left: Set,
+    pub(super) right: Set,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Region<'s> {
+    pub(super) members: Vec<Member<'s>>,
+    pub(super) predicates: Vec<Predicate>,
+    pub(super) specials: Vec<Special>,
+}
+
+fn bit(position: usize) -> Set {
+    1 << position
+}
+
+impl<'s> Region<'s> {
+    /// Takes a relation apart.
+    pub(super) fn new(rel: &'s Rel, planner: &mut Planner<'_>) -> Self {
+        let mut region = Region::default();
+        region.collect(rel, planner);
+        if region.members.len() > 1 {
+            for position in 0..region.members.len() {
+                if let Source::Other(rel) = &region.members[position].source {
+                    let needed = free(rel);
+                    region.members[position].depends = region.refers(&needed) & !bit(position);
+                }
+            }
+            region.unite(planner);
+        } else {
+            region.note_constants(planner);
+        }
+        region
+    }
+
+    /// The relations that have these columns.
+    pub(super) fn refers(&self, columns: &ColumnSet) -> Set {
+        let mut set = 0;
+        for (position, member) in self.members.iter().enumerate() {
+            if member.columns.intersects(columns) {
+                set |= bit(position);
+            }
+        }
+        set
+    }
+
+    fn member(&mut self, source: Source<'s>, columns: ColumnSet) -> Set {
+        self.members.push(Member { source, columns, depends: 0 });
+        bit(self.members.len() - 1)
+    }
+
+    fn other(&mut self, rel: &'s Rel) -> Set {
+        self.member(Source::Other(Cow::Borrowed(rel)), output_set(rel))
+    }
+
+    fn collect(&mut self, rel: &'s Rel, planner: &mut Planner<'_>) -> Set {
+        match rel {
+            Rel::Table { table, alias, columns } => {
+                let leaf = planner.leaf(table, alias, columns);
+                self.member(Source::Table(leaf), columns.iter().copied().collect())
+            }
+            Rel::Filter { input, predicate } => {
+                let first = self.specials.len();
+                let scope = self.collect(input, planner);
+                let mut conditions = Vec::new();
+                conjuncts(predicate.clone(), &mut conditions);
+                for condition in conditions {
+                    self.predicate(condition, scope, first, None);
+                }
+                scope
+            }
+            Rel::Join { kind: JoinKind::Full, .. } => self.other(rel),
+            Rel::Join { .. } if self.members.len() + count(rel) > MAX_RELATIONS => self.other(rel),
+            Rel::Join { kind, left, right, on, lateral } => {
+                let first = self.specials.len();
+                let a = self.collect(left, planner);
+                // A lateral side of more than one relation is run as a whole for each row.
+                let b = if *lateral && *kind != JoinKind::Inner {
+                    self.other(right)
+                } else {
+                    self.collect(right, planner)
+                };
+                let mut conditions = Vec::new();
+                if let Some(on) = on {
+                    conjuncts(on.clone(), &mut conditions);
+                }
+                if *kind == JoinKind::Inner {
+                    for condition in conditions {
+                        self.predicate(condition, a | b, first, None);
+                    }
+                } else {
+                    self.special(*kind, a, b, conditions, first, *lateral);
+                }
+                a | b
+            }
+            other => self.other(other),
+        }
+    }
+
+    fn predicate(&mut self, scalar: Scalar, scope: Set, first_special: usize, owner: Option<usize>) {
+        let condition = Condition::new(scalar);
+        let refers = self.refers(&condition.columns) & scope;
+        let mut needs = if refers == 0 { scope } else { refers };
+        loop {
+            let before = needs;
+            for special in &self.specials[first_special..] {
+                if needs & special.right != 0 {
+                    needs |= special.left | special.right;
+                }
+            }
+            if needs == before {
+                break;
+            }
+        }
+        self.predicates.push(Predicate { condition, refers, needs, owner, class: None });
+    }
+
+    fn special(&mut self, kind: JoinKind, a: Set, b: Set, on: Vec<Scalar>, first: usize, lateral: bool) {
+        let from = self.predicates.len();
+        for condition in on {
+            self.predicate(condition, a | b, first, None);
+        }
+        let this = self.specials.len();
+        let mut left = 0;
+        for predicate in &mut self.predicates[from..] {
+            let refers = predicate.refers;
+            // Conditions on the right side alone: partners are sought among fewer rows.
+            let early = refers != 0 && (refers & a == 0 || kind == JoinKind::Semi && refers & b == 0);
+            if !early {
+                predicate.owner = Some(this);
+                if refers != 0 {
+                    left |= predicate.needs & a;
+                }
+            }
+        }
+        if left == 0 || lateral {
+            left = a;
+        }
+        self.specials.push(Special { kind, left, right: b });
+    }
+
+    /// Columns that may be NULL above the region although they are not below.
+    fn nullable(&self) -> Set {
+        self.specials.iter().fold(0, |set, special| set | special.right)
+    }
+
+    /// Columns that conditions fix to one value have no say in any order.
+    fn note_constants(&self, planner: &mut Planner<'_>) {
+        let Some(member) = self.members.first() else { return };
+        for predicate in &self.predicates {
+            if let Some((column, _)) = self.equated(&predicate.condition.scalar, &member.columns, planner) {
+                planner.constants.insert(column);
+            }
+        }
+    }
+
+    /// `column = constant`.
+    fn equated(
+        &self,
+        scalar: &Scalar,
+        columns: &ColumnSet,
+        planner: &Planner<'_>,
+    ) -> Option<(ColumnId, Scalar)> {
+        let Scalar::Compare { op: Comparison::Equal, left, right } = scalar else { return None };
+        for (side, other) in [(left, right), (right, left)] {
+            if let Scalar::Column(id) = strip(side, &planner.columns)
+                && columns.contains(*id)
+                && !super::scalar::refers_to(other, columns)
+                && !is_volatile(other)
+                && !has_subquery(other)
+            {
+                return Some((*id, (**other).clone()));
+            }
+        }
+        None
+    }
+
+    /// Makes classes of equal columns; see the module.
+    fn unite(&mut self, planner: &mut Planner<'_>) {
+        let mut all = ColumnSet::new();
+        for member in &self.members {
+            all.add(&member.columns);
+        }
+        let mut classes: Vec<Class> = Vec::new();
+        let free = |predicate: &Predicate| predicate.owner.is_none() && predicate.refers == predicate.needs;
+        for (position, predicate) in self.predicates.iter().enumerate() {
+            if !free(predicate) {
+                continue;
+            }
+            if let Some((column, value)) = self.equated(&predicate.condition.scalar, &all, planner) {
+                let class = class_of(&mut classes, column);
+                let class = &mut classes[class];
+                if class.constant.is_none() {
+                    class.constant = Some(value);
+                    class.predicates.push(position);
+                }
+            } else if let Scalar::Compare { op: Comparison::Equal, left, right } = &predicate.condition.scalar
+                && let (Scalar::Column(a), Scalar::Column(b)) =
+                    (strip(left, &planner.columns), strip(right, &planner.columns))
+                && all.contains(*a)
+                && all.contains(*b)
+                && a != b
+            {
+                let (a, b) = (class_of(&mut classes, *a), class_of(&mut classes, *b));
+                merge(&mut classes, a, b);
+                classes[a.min(b)].predicates.push(position);
+            }
+        }
+        let nullable = self.nullable();
+        let mut dropped: Vec<usize> = Vec::new();
+        let mut added: Vec<Predicate> = Vec::new();
+        for (number, class) in classes.iter().enumerate() {
+            let members: Set =
+                class.columns.iter().fold(0, |set, id| set | self.refers(&[*id].into_iter().collect()));
+            if members & nullable == 0 {
+                planner.note_equal(&class.columns, class.constant.is_some());
+            }
+            if class.columns.len() > 10
+                || class.columns.len() < 2
+                || class.columns.len() == 2 && class.constant.is_none()
+            {
+                continue;
+            }
+            dropped.extend(&class.predicates);
+            for (at, a) in class.columns.iter().enumerate() {
+                match &class.constant {
+                    Some(value) => added.push(self.derived(*a, value.clone(), None)),
+                    None => added.extend(
+                        class.columns[at + 1..]
+                            .iter()
+                            .map(|b| self.derived(*a, Scalar::Column(*b), Some(number))),
+                    ),
+                }
+            }
+        }
+        let mut position = 0;
+        self.predicates.retain(|_| {
+            position += 1;
+            !dropped.contains(&(position - 1))
+        });
+        self.predicates.extend(added);
+    }
+
+    fn derived(&self, column: ColumnId, other: Scalar, class: Option<usize>) -> Predicate {
+        let condition = Condition::new(Scalar::Compare {
+            op: Comparison::Equal,
+            left: Box::new(Scalar::Column(column)),
+            right: Box::new(other),
+        });
+        let refers = self.refers(&condition.columns);
+        Predicate { condition, refers, needs: refers, owner: None, class }
+    }
+
+    /// Conditions on one relation alone.
+    pub(super) fn own(&self, member: usize) -> Conditions {
+        self.predicates
+            .iter()
+            .filter(|predicate| predicate.owner.is_none() && predicate.needs == bit(member))
+            .map(|predicate| predicate.condition.clone())
+            .collect()
+    }
+
+    /// Which join it is to join `left` with `right`: `None` if they must not be joined.
+    pub(super) fn legal(&self, left: Set, right: Set) -> Option<Option<usize>> {
+        let both = left | right;
+        let mut found = None;
+        for (position, special) in self.specials.iter().enumerate() {
+            let done = |set: Set| set & special.right == special.right && set & special.left == special.left;
+            if both & special.right == 0 || both & !special.right == 0 || done(left) || done(right) {
+                continue;
+            }
+            if right == special.right && left & special.left == special.left && found.is_none() {
+                found = Some(position);
+                continue;
+            }
+            return None;
+        }
+        // A lateral relation stands alone on the right of all that it takes columns from.
+        for (position, member) in self.members.iter().enumerate() {
+            let (this, depends) = (bit(position), member.depends);
+            let resolved = if left & this != 0 {
+                depends & !left == 0
+            } else if right & this != 0 {
+                depends & !right == 0 || right == this && depends & !left == 0
+            } else {
+                true
+            };
+            if !resolved {
+                return None;
+            }
+        }
+        Some(found)
+    }
+
+    /// Whether joining these sets follows a condition (or a lateral reference, or completes a join that is no inner one).
+    pub(super) fn connected(&self, left: Set, right: Set) -> bool {
+        self.predicates.iter().any(|predicate| {
+            predicate.refers & left != 0
+                && predicate.refers & right != 0
+                && predicate.refers & !(left | right) == 0
+        }) || self.specials.iter().any(|special| special.right == right || special.right == left)
+            || (0..self.members.len()).any(|at| {
+                let depends = self.members[at].depends;
+                depends != 0
+                    && (right == bit(at) && depends & !left == 0 || left == bit(at) && depends & !right == 0)
+            })
+    }
+
+    /// Conditions that can be asked when `left` and `right` are joined by the special join `special` (or an inner one): those of the join, and
+    /// those to be asked afterwards.
+    pub(super) fn join_conditions(
+        &self,
+        left: Set,
+        right: Set,
+        special: Option<usize>,
+    ) -> (Conditions, Conditions) {
+        let both = left | right;
+        let (mut on, mut after) = (Conditions::new(), Conditions::new());
+        let mut classes: Vec<usize> = Vec::new();
+        for predicate in &self.predicates {
+            match (predicate.owner, special) {
+                (Some(owner), Some(special)) if owner == special => {
+                    on.push(predicate.condition.clone());
+                    continue;
+                }
+                (Some(_), _) => continue,
+                (None, _) => {}
+            }
+            let now =
+                predicate.needs & !both == 0 && predicate.needs & !left != 0 && predicate.needs & !right != 0;
+            if !now {
+                continue;
+            }
+            if let Some(class) = predicate.class {
+                if classes.contains(&class) {
+                    continue;
+                }
+                classes.push(class);
+            }
+            if special.is_some() {
+                after.push(predicate.condition.clone())
+            } else {
+                on.push(predicate.condition.clone())
+            }
+        }
+        (on, after)
+    }
+}
+
+/// Columns that are equal.
+#[derive(Debug, Default)]
+struct Class {
+    columns: Vec<ColumnId>,
+    constant: Option<Scalar>,
+    predicates: Vec<usize>,
+}
+
+fn class_of(classes: &mut Vec<Class>, column: ColumnId) -> usize {
+    match classes.iter().position(|class| class.columns.contains(&column)) {
+        Some(position) => position,
+        None => {
+            classes.push(Class { columns: vec![column], ..Class::default() });
+            classes.len() - 1
+        }
+    }
+}
+
+/// Makes one class of two. If both have a constant, the second one's condition stays what it is.
+fn merge(classes: &mut [Class], a: usize, b: usize) {
+    if a == b {
+        return;
+    }
+    let (low, high) = (a.min(b), a.max(b));
+    let other = std::mem::take(&mut classes[high]);
+    let class = &mut classes[low];
+    class.columns.extend(other.columns);
+    match (&class.constant, other.constant) {
+        (None, Some(value)) => {
+            class.constant = Some(value);
+            class.predicates.extend(other.predicates);
+        }
+        (None, None) => class.predicates.extend(other.predicates),
+        (Some(_), None) => class.predicates.extend(other.predicates),
+        (Some(_), Some(_)) => {
+            // Of the other class's conditions only the equalities between columns are implied; which they are is not known here.
+        }
+    }
+}
+
+/// Relations within a relation's joins.
+fn count(rel: &Rel) -> usize {
+    match rel {
+        Rel::Filter { input, .. } => count(input),
+        Rel::Join { kind, left, right, .. } if *kind != JoinKind::Full => count(left) + count(right),
+        _ => 1,
+    }
+}

@@ -1,0 +1,600 @@
+//! COPY between a client and a table.
+//!
+//! COPY FROM runs as an INSERT whose rows come from a channel: the session's thread reads the client and makes values of text,
+//! another one inserts. So the two halves of the work overlap, and constraints, defaults and foreign keys are those of any INSERT.
+
+mod format;
+
+use super::client::{Client, CommandTag, CopyFormat};
+use super::statement::Running;
+use super::{OutputColumn, Session};
+use crate::bind::utility::{Copy, CopyOption, CopyRelation, CopyTarget, CopyValue};
+use crate::bind::{self, Parsed};
+use crate::catalog::Table;
+use crate::exec::{BATCH_ROWS, Context, RowSource};
+use crate::functions::{Call, TableFunction};
+use crate::physical::{Expr, Node, Plan};
+use crate::types::text::{self, TextStyle};
+use crate::types::{Modifier, Type, Value};
+use crate::{Error, Result, SqlState};
+use format::{CopyOptions, Fields, Header, Reader};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+/// Bytes that are gathered before they are given to the client.
+const SEND_AT: usize = 64 << 10;
+/// Batches of rows on their way between the two threads.
+const BATCHES: usize = 4;
+/// Bytes of text of a batch, at most (and one row).
+const BATCH_BYTES: usize = 256 << 10;
+
+/// Runs a COPY statement.
+pub(super) fn run(session: &mut Session, copy: &Copy, client: &mut dyn Client) -> Result<CommandTag> {
+    if copy.file.is_some() {
+        return Err(Error::unsupported("COPY of a file on the server")
+            .hint("Use COPY ... FROM STDIN or TO STDOUT; the shell's \\copy reads and writes files."));
+    }
+    session.ensure_transaction()?;
+    let rows = match (&copy.target, copy.from) {
+        (CopyTarget::Table(relation, columns), true) => {
+            copy_in(session, relation, columns, &copy.options, client)?
+        }
+        (CopyTarget::Query(_), true) => {
+            return Err(Error::new(SqlState::SYNTAX_ERROR, "a query cannot be copied into"));
+        }
+        (CopyTarget::Table(relation, columns), false) => {
+            let table = find_table(session, relation)?;
+            let names = if columns.is_empty() {
+                table.columns.iter().map(|column| quoted(&column.name)).collect()
+            } else {
+                columns.iter().map(|name| quoted(name)).collect::<Vec<_>>()
+            };
+            let sql = format!("select {} from public.{}", names.join(", "), quoted(&table.name));
+            copy_out(session, &parse_one(&sql)?, &copy.options, client)?
+        }
+        (CopyTarget::Query(query), false) => copy_out(session, query, &copy.options, client)?,
+    };
+    Ok(CommandTag { command: "COPY", rows: Some(rows) })
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+fn parse_one(sql: &str) -> Result<Parsed> {
+    bind::parse(sql)?.pop().ok_or_else(|| Error::internal("a statement vanished"))
+}
+
+fn find_table(session: &mut Session, relation: &CopyRelation) -> Result<Arc<Table>> {
+    let shared = Arc::clone(&session.database.0);
+    let open = session.transaction.as_mut().ok_or_else(|| Error::internal("no transaction"))?;
+    let catalog = open.catalog(&shared);
+    let found = match relation.schema.as_deref() {
+        None | Some("public") => catalog.table(&relation.name).cloned(),
+        Some(_) => None,
+    };
+    found.ok_or_else(|| {
+        let schema = relation.schema.as_ref().map_or_else(String::new, |schema| format!("{schema}."));
+        Error::new(
+            SqlState::UNDEFINED_TABLE,
+            format!("relation \"{schema}{}\" does not exist", relation.name),
+        )
+        .at(relation.position)
+    })
+}
+
+// ---- options --------------------------------------------------------------------------------------------------------
+
+fn option_error(option: &CopyOption, message: impl Into<String>) -> Error {
+    Error::new(SqlState::SYNTAX_ERROR, message.into()).at(option.position)
+}
+
+/// Judges the options, for columns of these names.
+fn read_options(options: &[CopyOption], columns: &[String], from: bool) -> Result<CopyOptions> {
+    let format = options.iter().rev().find(|option| option.name == "format");
+    let csv = match format.map(|option| (option, &option.value)) {
+        None => false,
+        Some((option, CopyValue::Text(name))) => match name.to_ascii_lowercase().as_str() {
+            "text" => false,
+            "csv" => true,
+            "binary" => return Err(Error::unsupported("COPY in format binary")),
+            _ => {
+                let message = format!("COPY format \"{name}\" not recognized");
+                return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message).at(option.position));
+            }
+        },
+        Some((option, _)) => return Err(option_error(option, "format requires a parameter")),
+    };
+    let mut result = CopyOptions::new(csv);
+    let mut escape = None;
+    for option in options {
+        match option.name.as_str() {
+            "format" => {}
+            // Rows of a bulk load are settled by their commit; there is nothing to freeze.
+            "freeze" => drop(boolean(option)?),
+            "delimiter" => result.delimiter = single(option, "delimiter")?,
+            "null" => {
+                result.null = required(option)?.to_owned();
+                if result.null.contains(['\r', '\n']) {
+                    return Err(Error::new(
+                        SqlState::INVALID_PARAMETER_VALUE,
+                        "COPY null representation cannot use newline or carriage return",
+                    ));
+                }
+            }
+            "header" => {
+                result.header = match &option.value {
+                    CopyValue::Text(word) if word.eq_ignore_ascii_case("match") && from => Header::Match,
+                    _ if boolean(option)? => Header::Yes,
+                    _ => Header::No,
+                };
+            }
+            "quote" if csv => result.quote = single(option, "quote")?,
+            "escape" if csv => escape = Some(single(option, "escape")?),
+            "force_quote" if csv && !from => result.force_quote = columns_of(option, columns)?,
+            "force_not_null" if csv && from => result.force_not_null = columns_of(option, columns)?,
+            "force_null" if csv && from => result.force_null = columns_of(option, columns)?,
+            "encoding" => {
+                let name = required(option)?;
+                if !matches!(name.to_ascii_lowercase().replace('-', "").as_str(), "utf8" | "unicode") {
+                    return Err(Error::unsupported(format!("COPY in encoding {name}")));
+                }
+            }
+            name @ ("quote" | "escape" | "force_quote" | "force_not_null" | "force_null") => {
+                let name = name.replace('_', " ");
+                let why = if csv { "not in this direction" } else { "only available in CSV mode" };
+                return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, format!("COPY {name} {why}")));
+            }
+            other => return Err(option_error(option, format!("option \"{other}\" not recognized"))),
+        }
+    }
+    result.escape = escape.unwrap_or(result.quote);
+    check_options(&result)?;
+    Ok(result)
+}
+
+fn check_options(options: &CopyOptions) -> Result<()> {
+    let bad = |message: &'static str| Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));
+    if matches!(options.delimiter, b'\r' | b'\n') {
+        return bad("COPY delimiter cannot be newline or carriage return");
+    }
+    if !options.csv && b"\\.abcdefghijklmnopqrstuvwxyz0123456789".contains(&options.delimiter) {
+        return bad("COPY delimiter cannot be a letter, digit, dot or backslash in text mode");
+    }
+    if options.csv && options.delimiter == options.quote {
+        return bad("COPY delimiter and quote must be different");
+    }
+    if options.null.as_bytes().contains(&options.delimiter) {
+        return bad("COPY delimiter must not appear in the NULL specification");
+    }
+    if options.csv && options.null.as_bytes().contains(&options.quote) {
+        return bad("CSV quote character must not appear in the NULL specification");
+    }
+    Ok(())
+}
+
+fn required(option: &CopyOption) -> Result<&str> {
+    match &option.value {
+        CopyValue::Text(text) => Ok(text),
+        _ => Err(option_error(option, format!("{} requires a parameter", option.name))),
+    }
+}
+
+fn single(option: &CopyOption, what: &str) -> Result<u8> {
+    match required(option)?.as_bytes() {
+        [byte] => Ok(*byte),
+        _ => Err(Error::new(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            format!("COPY {what} must be a single one-byte character"),
+        )),
+    }
+}
+
+fn boolean(option: &CopyOption) -> Result<bool> {
+    match &option.value {
+        CopyValue::None => Ok(true),
+        CopyValue::Text(text) => match text.to_ascii_lowercase().as_str() {
+            "true" | "on" | "1" => Ok(true),
+            "false" | "off" | "0" => Ok(false),
+            _ => Err(option_error(option, format!("{} requires a Boolean value", option.name))),
+        },
+        _ => Err(option_error(option, format!("{} requires a Boolean value", option.name))),
+    }
+}
+
+fn columns_of(option: &CopyOption, columns: &[String]) -> Result<Vec<bool>> {
+    match &option.value {
+        CopyValue::All => Ok(vec![true; columns.len()]),
+        CopyValue::Columns(names) => {
+            if let Some(unknown) = names.iter().find(|name| !columns.contains(name)) {
+                return Err(Error::new(
+                    SqlState::INVALID_COLUMN_REFERENCE,
+                    format!("{} column \"{unknown}\" not referenced by COPY", option.name.to_uppercase()),
+                ));
+            }
+            Ok(columns.iter().map(|column| names.contains(column)).collect())
+        }
+        _ => Err(option_error(
+            option,
+            format!("argument to option \"{}\" must be a list of column names", option.name),
+        )),
+    }
+}
+
+// ---- COPY TO --------------------------------------------------------------------------------------------------------
+
+fn copy_out(
+    session: &mut Session,
+    query: &Parsed,
+    options: &[CopyOption],
+    client: &mut dyn Client,
+) -> Result<u64> {
+    let prepared = session.plan(&Arc::new(query.clone()), &[])?;
+    let Some(columns) = prepared.columns.clone() else {
+        return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, "COPY query must have a RETURNING clause"));
+    };
+    let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
+    let options = read_options(options, &names, false)?;
+    let mut running = session.start(&prepared, Vec::new(), false)?;
+    client.copy_out(&CopyFormat { columns: columns.len() })?;
+    let mut out = Out { client, options: &options, data: Vec::new(), rows: 0 };
+    if options.header != Header::No {
+        let header = |index: usize, text: &mut String| {
+            text.push_str(&names[index]);
+            true
+        };
+        format::write_row(&options, names.len(), header, &mut out.data);
+    }
+    session.advance(&mut running, 0, &mut out)?;
+    let (data, rows) = (std::mem::take(&mut out.data), out.rows);
+    if !data.is_empty() {
+        client.copy_write(&data)?;
+    }
+    client.copy_out_end()?;
+    Ok(rows)
+}
+
+/// A client that makes COPY data of rows, for the real one.
+struct Out<'a> {
+    client: &'a mut dyn Client,
+    options: &'a CopyOptions,
+    data: Vec<u8>,
+    rows: u64,
+}
+
+impl Client for Out<'_> {
+    fn columns(&mut self, _columns: &[OutputColumn], _style: &TextStyle) -> Result<()> {
+        Ok(())
+    }
+
+    fn row(&mut self, values: &[Value], columns: &[OutputColumn], style: &TextStyle) -> Result<()> {
+        let write = |index: usize, text: &mut String| {
+            if values[index].is_null() {
+                return false;
+            }
+            text::write(&values[index], columns[index].ty, style, text);
+            true
+        };
+        format::write_row(self.options, columns.len(), write, &mut self.data);
+        self.rows += 1;
+        if self.data.len() >= SEND_AT {
+            self.client.copy_write(&self.data)?;
+            self.data.clear();
+        }
+        Ok(())
+    }
+
+    fn complete(&mut self, _tag: &CommandTag) -> Result<()> {
+        Ok(())
+    }
+
+    fn empty(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn notice(&mut self, notice: &super::Notice) {
+        self.client.notice(notice);
+    }
+
+    fn setting_changed(&mut self, name: &str, value: &str) {
+        self.client.setting_changed(name, value);
+    }
+
+    fn copy_in(&mut self, _format: &CopyFormat) -> Result<()> {
+        Err(Error::internal("COPY within COPY"))
+    }
+
+    fn copy_read(&mut self, _data: &mut Vec<u8>) -> Result<bool> {
+        Err(Error::internal("COPY within COPY"))
+    }
+
+    fn copy_out(&mut self, _format: &CopyFormat) -> Result<()> {
+        Err(Error::internal("COPY within COPY"))
+    }
+
+    fn copy_write(&mut self, _data: &[u8]) -> Result<()> {
+        Err(Error::internal("COPY within COPY"))
+    }
+
+    fn copy_out_end(&mut self) -> Result<()> {
+        Err(Error::internal("COPY within COPY"))
+    }
+}
+
+// ---- COPY FROM ------------------------------------------------------------------------------------------------------
+
+/// Rows, or why there are no more, with the number of the first row's line.
+type Batch = Result<Vec<Vec<Value>>>;
+
+/// Where the rows of a COPY FROM come from, within its INSERT.
+static SOURCE: TableFunction = TableFunction {
+    oid: 0,
+    name: "copy source",
+    arguments: &[],
+    optional: 0,
+    columns: &[],
+    estimate: |_| 1000.0,
+    open: |call: &Call<'_, '_>, _| match call.context.session.take_copy_source() {
+        Some(batches) => Ok(Box::new(Source { batches, batch: Vec::new().into_iter() })),
+        None => Err(Error::internal("there is no COPY under way")),
+    },
+};
+
+#[derive(Debug)]
+struct Source {
+    batches: Receiver<Batch>,
+    batch: std::vec::IntoIter<Vec<Value>>,
+}
+
+impl RowSource for Source {
+    fn next(&mut self, context: &Context<'_>, out: &mut Vec<Value>) -> Result<bool> {
+        loop {
+            if let Some(row) = self.batch.next() {
+                out.extend(row);
+                return Ok(true);
+            }
+            context.check()?;
+            match self.batches.recv() {
+                Ok(batch) => self.batch = batch?.into_iter(),
+                // The other side has sent everything.
+                Err(_) => return Ok(false),
+            }
+        }
+    }
+}
+
+/// A column that data goes to.
+struct Target {
+    name: String,
+    ty: Type,
+    modifier: Modifier,
+}
+
+fn copy_in(
+    session: &mut Session,
+    relation: &CopyRelation,
+    columns: &[String],
+    options: &[CopyOption],
+    client: &mut dyn Client,
+) -> Result<u64> {
+    let table = find_table(session, relation)?;
+    let targets = targets(&table, columns)?;
+    let names: Vec<String> = targets.iter().map(|target| target.name.clone()).collect();
+    let options = read_options(options, &names, true)?;
+    let mut running = start_insert(session, &table, &targets)?;
+    client.copy_in(&CopyFormat { columns: targets.len() })?;
+    let (sender, receiver) = sync_channel(BATCHES);
+    session.state.give_copy_source(receiver);
+    let style = session.state.style.clone();
+    let mut reading = Reading {
+        reader: Reader::new(options.clone()),
+        table: &table.name,
+        targets: &targets,
+        style: &style,
+        header: options.header,
+        fields: Fields::default(),
+        lines: Vec::new(),
+    };
+    let (inserted, read) = std::thread::scope(|scope| {
+        let (session, running) = (&mut *session, &mut running);
+        let inserting = scope.spawn(move || session.exhaust(running));
+        let read = reading.run(sender, client);
+        let inserted = inserting
+            .join()
+            .unwrap_or_else(|_| Err(Error::internal("the thread that inserts has ended by itself")));
+        (inserted, read)
+    });
+    let rows = running.tag().rows.unwrap_or(0);
+    // What the reader found was told to the inserting side, which has failed by it; its own words are the better ones.
+    read?;
+    inserted.map_err(|error| {
+        let line =
+            reading.lines.get(rows as usize / BATCH_ROWS).map_or(0, |first| first + rows % BATCH_ROWS as u64);
+        match &error.fields().context {
+            Some(_) => error,
+            None => error.context(format!("COPY {}, line {line}", table.name)),
+        }
+    })?;
+    Ok(rows)
+}
+
+fn targets(table: &Table, columns: &[String]) -> Result<Vec<Target>> {
+    let target = |column: &crate::catalog::Column| Target {
+        name: column.name.clone(),
+        ty: column.ty,
+        modifier: column.modifier,
+    };
+    if columns.is_empty() {
+        return Ok(table.columns.iter().map(target).collect());
+    }
+    let mut targets: Vec<Target> = Vec::new();
+    for name in columns {
+        if targets.iter().any(|target| target.name == *name) {
+            return Err(Error::new(
+                SqlState::DUPLICATE_COLUMN,
+                format!("column \"{name}\" specified more than once"),
+            ));
+        }
+        let position = table.find_column(name).ok_or_else(|| {
+            Error::new(
+                SqlState::UNDEFINED_COLUMN,
+                format!("column \"{name}\" of relation \"{}\" does not exist", table.name),
+            )
+        })?;
+        targets.push(target(&table.columns[position]));
+    }
+    Ok(targets)
+}
+
+/// Starts an INSERT of one row of parameters whose row is replaced by those of the COPY.
+fn start_insert(session: &mut Session, table: &Table, targets: &[Target]) -> Result<Running> {
+    let names: Vec<String> = targets.iter().map(|target| quoted(&target.name)).collect();
+    let values: Vec<String> = (1..=targets.len()).map(|number| format!("${number}")).collect();
+    let sql = format!(
+        "insert into public.{} ({}) values ({})",
+        quoted(&table.name),
+        names.join(", "),
+        values.join(", ")
+    );
+    let types: Vec<Type> = targets.iter().map(|target| target.ty).collect();
+    let prepared = session.plan(&Arc::new(parse_one(&sql)?), &types)?;
+    let mut copy = super::Prepared {
+        parsed: prepared.parsed.clone(),
+        parameters: prepared.parameters.clone(),
+        columns: prepared.columns.clone(),
+        plan: prepared.plan.clone(),
+    };
+    let planned = copy.plan.as_mut().ok_or_else(|| Error::internal("no plan"))?;
+    let mut statement = (*planned.statement).clone();
+    if !replace_source(&mut statement.root, targets.len()) {
+        return Err(Error::internal("the plan of COPY's INSERT has another shape"));
+    }
+    planned.statement = Arc::new(statement);
+    session.start_exactly(&Arc::new(copy), Vec::new())
+}
+
+/// Puts the COPY's rows in place of the row of parameters.
+fn replace_source(plan: &mut Plan, width: usize) -> bool {
+    let is_source = match &plan.node {
+        Node::Values(rows) => match rows.as_slice() {
+            [row] => {
+                row.len() == width
+                    && row
+                        .iter()
+                        .enumerate()
+                        .all(|(index, value)| matches!(value, Expr::Parameter(n) if *n == index))
+            }
+            _ => false,
+        },
+        _ => false,
+    };
+    if is_source {
+        plan.node = Node::FunctionScan {
+            function: &SOURCE,
+            arguments: Vec::new(),
+            types: Vec::new(),
+            ordinality: false,
+        };
+        return true;
+    }
+    match &mut plan.node {
+        Node::Insert { input, .. } | Node::Project { input, .. } | Node::Filter { input, .. } => {
+            replace_source(input, width)
+        }
+        _ => false,
+    }
+}
+
+/// The half of COPY FROM that reads.
+struct Reading<'a> {
+    reader: Reader,
+    table: &'a str,
+    targets: &'a [Target],
+    style: &'a TextStyle,
+    header: Header,
+    fields: Fields,
+    /// First line of each batch.
+    lines: Vec<u64>,
+}
+
+impl Reading<'_> {
+    /// Sends all rows. An error is also sent, so that the other half fails.
+    fn run(&mut self, sender: SyncSender<Batch>, client: &mut dyn Client) -> Result<()> {
+        let result = self.send_all(&sender, client);
+        if let Err(error) = &result {
+            // Where the other half has failed first, that is what counts.
+            let _ = sender.send(Err(error.clone()));
+        }
+        result
+    }
+
+    fn send_all(&mut self, sender: &SyncSender<Batch>, client: &mut dyn Client) -> Result<()> {
+        let mut more = |data: &mut Vec<u8>| client.copy_read(data);
+        if self.header != Header::No && self.reader.next(&mut more, &mut self.fields)? {
+            self.check_header()?;
+        }
+        loop {
+            let mut batch = Vec::with_capacity(BATCH_ROWS);
+            let mut bytes = 0;
+            let first = self.reader.line() + 1;
+            while batch.len() < BATCH_ROWS && bytes < BATCH_BYTES {
+                if !self.reader.next(&mut more, &mut self.fields)? {
+                    break;
+                }
+                bytes += self.fields.bytes();
+                batch.push(self.row()?);
+            }
+            if batch.is_empty() {
+                return Ok(());
+            }
+            self.lines.push(first);
+            if sender.send(Ok(batch)).is_err() {
+                // The other half has failed, and says why. What the client still sends is passed over.
+                return Ok(());
+            }
+        }
+    }
+
+    fn check_header(&self) -> Result<()> {
+        if self.header != Header::Match {
+            return Ok(());
+        }
+        let mut names = Vec::new();
+        for index in 0..self.fields.len() {
+            names.push(self.fields.get(index)?.unwrap_or_default().to_owned());
+        }
+        if names.iter().ne(self.targets.iter().map(|target| &target.name)) {
+            return Err(Error::new(
+                SqlState::BAD_COPY_FILE_FORMAT,
+                "column names in header do not match the columns of COPY",
+            )
+            .context(format!("COPY {}, line 1", self.table)));
+        }
+        Ok(())
+    }
+
+    fn row(&self) -> Result<Vec<Value>> {
+        let here = |error: Error, column: Option<&str>| {
+            let column = column.map_or_else(String::new, |name| format!(", column {name}"));
+            error.context(format!("COPY {}, line {}{column}", self.table, self.reader.line()))
+        };
+        if self.fields.len() > self.targets.len() {
+            let error = Error::new(SqlState::BAD_COPY_FILE_FORMAT, "extra data after last expected column");
+            return Err(here(error, None));
+        }
+        let mut row = Vec::with_capacity(self.targets.len());
+        for (index, target) in self.targets.iter().enumerate() {
+            if index >= self.fields.len() {
+                let message = format!("missing data for column \"{}\"", target.name);
+                return Err(here(Error::new(SqlState::BAD_COPY_FILE_FORMAT, message), None));
+            }
+            let field = self.fields.get(index).map_err(|error| here(error, Some(&target.name)))?;
+            row.push(match field {
+                None => Value::Null,
+                Some(field) => text::read(field, target.ty, target.modifier, self.style)
+                    .map_err(|error| here(error, Some(&target.name)))?,
+            });
+        }
+        Ok(row)
+    }
+}

@@ -1,0 +1,333 @@
+//! Running statements that have a plan: finding the plan, holding the tables, taking the view, giving out rows.
+
+use super::cache::Key;
+use super::client::{Client, CommandTag, OutputColumn};
+use super::prepared::{Planned, Prepared};
+use super::{PlannerSettings, Session, transaction};
+use crate::bind::{self, Parsed, Scope};
+use crate::catalog::{Catalog, Oid, Storage, Table};
+use crate::exec::{self, BATCH_ROWS, Batch, Environment, NodeProfile};
+use crate::physical::{Node, Statement};
+use crate::plan::{self, Estimator};
+use crate::types::Value;
+use crate::{Error, Result, SqlState, Type};
+use gannet_store::View;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// How often a statement is planned anew because definitions changed meanwhile, before it gives up.
+const REPLANS: usize = 100;
+
+/// A statement under way.
+#[derive(Debug)]
+pub(super) struct Running {
+    statement: exec::Running,
+    view: View,
+    catalog: Arc<Catalog>,
+    columns: Arc<[OutputColumn]>,
+    batch: Batch,
+    /// Next row of the batch to be given out.
+    next: usize,
+    /// Rows given out.
+    given: u64,
+}
+
+impl PlannerSettings {
+    /// Everything permitted, with this much memory for pages, and for an operator.
+    pub fn new(cache_bytes: u64, work_bytes: u64) -> Self {
+        PlannerSettings {
+            seqscan: true,
+            indexscan: true,
+            indexonlyscan: true,
+            sort: true,
+            hashagg: true,
+            hashjoin: true,
+            nestloop: true,
+            look_ahead: true,
+            cache_bytes,
+            work_bytes,
+        }
+    }
+}
+
+/// What the planner is told of sizes.
+struct Sizes<'a> {
+    catalog: &'a Catalog,
+}
+
+/// Rows of a table that nothing is known of, as PostgreSQL assumes ten pages.
+const UNKNOWN_ROWS: f64 = 1000.0;
+/// Rows on a page, where nothing is known.
+const ROWS_A_PAGE: f64 = 60.0;
+
+impl Estimator for Sizes<'_> {
+    fn rows(&self, table: &Table) -> f64 {
+        self.catalog.statistics.get(&table.oid).map_or(UNKNOWN_ROWS, |statistics| statistics.rows.max(1.0))
+    }
+
+    fn pages(&self, storage: &Storage) -> f64 {
+        let table = self.catalog.tables.values().find(|table| {
+            table.storage.name == storage.name
+                || table.indexes.iter().any(|index| index.storage.name == storage.name)
+        });
+        let rows = table.map_or(UNKNOWN_ROWS, |table| self.rows(table));
+        (rows / ROWS_A_PAGE).ceil()
+    }
+}
+
+impl Session {
+    // ---- planning ---------------------------------------------------------------------------------------------
+
+    /// The plan of a statement for the current definitions, from the cache or made now.
+    pub(super) fn plan(&mut self, parsed: &Arc<Parsed>, parameters: &[Type]) -> Result<Arc<Prepared>> {
+        let shared = Arc::clone(&self.database.0);
+        let open = self.transaction.as_mut();
+        let private = open.as_ref().is_some_and(|open| open.private.is_some());
+        let catalog = open.map_or_else(|| shared.catalog(), |open| open.catalog(&shared));
+        self.state.set_catalog(&catalog);
+        let key =
+            (!private).then(|| Key::new(&parsed.text, parameters, &self.state.settings(), &self.state.user));
+        if let Some(prepared) = key.as_ref().and_then(|key| shared.plans.get(key, catalog.version)) {
+            return Ok(prepared);
+        }
+        let prepared = Arc::new(self.plan_with(parsed, parameters, catalog)?);
+        if let Some(key) = key {
+            shared.plans.put(key, Arc::clone(&prepared));
+        }
+        Ok(prepared)
+    }
+
+    fn plan_with(
+        &self,
+        parsed: &Arc<Parsed>,
+        parameters: &[Type],
+        catalog: Arc<Catalog>,
+    ) -> Result<Prepared> {
+        let scope = Scope {
+            catalog: &catalog,
+            style: &self.state.style,
+            database: &self.state.database,
+            user: &self.state.user,
+        };
+        let bound = bind::bind(&scope, parsed, parameters)?;
+        let parameters = bound.parameters.clone();
+        let settings = self.state.settings().planner.clone();
+        let statement = plan::plan(bound, &catalog, &settings, &Sizes { catalog: &catalog })?;
+        let columns = (!statement.output.is_empty() || matches!(command(&statement), "SELECT")).then(|| {
+            let column = |output: &crate::physical::PlanOutput| OutputColumn {
+                name: output.name.clone(),
+                ty: output.ty,
+                modifier: output.modifier,
+                origin: output.origin,
+            };
+            statement.output.iter().map(column).collect()
+        });
+        Ok(Prepared {
+            parsed: Some(Arc::clone(parsed)),
+            parameters,
+            columns,
+            plan: Some(Planned { statement: Arc::new(statement), catalog }),
+        })
+    }
+
+    // ---- running ----------------------------------------------------------------------------------------------
+
+    /// Starts a planned statement within the open transaction. Where definitions have changed since it was prepared, it is planned anew.
+    pub(super) fn start(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        parameters: Vec<Value>,
+        profiled: bool,
+    ) -> Result<Running> {
+        let shared = Arc::clone(&self.database.0);
+        let mut current = Arc::clone(prepared);
+        for _ in 0..REPLANS {
+            let open = self.transaction.as_mut().ok_or_else(|| Error::internal("no transaction"))?;
+            let catalog = open.catalog(&shared);
+            let planned = current.plan.as_ref().ok_or_else(|| Error::internal("a statement without plan"))?;
+            if !Arc::ptr_eq(&planned.catalog, &catalog)
+                && (planned.catalog.version != catalog.version || open.private.is_some())
+            {
+                current = self.plan_again(prepared)?;
+                let planned = current.plan.as_ref().ok_or_else(|| Error::internal("no plan"))?;
+                if planned.catalog.version != catalog.version {
+                    continue;
+                }
+            }
+            let planned = current.plan.clone().ok_or_else(|| Error::internal("no plan"))?;
+            let open = self.transaction.as_mut().ok_or_else(transaction::failed)?;
+            if planned.statement.writes && open.read_only {
+                return Err(read_only(&planned.statement));
+            }
+            let written = write_set(&planned.statement, &planned.catalog);
+            if !open.hold(&shared, &planned.catalog, &written)? {
+                continue;
+            }
+            let Some(view) = open.view(&shared, &planned.catalog)? else { continue };
+            self.state.set_catalog(&planned.catalog);
+            let columns = current.columns.clone().unwrap_or_default();
+            return Ok(Running {
+                statement: exec::Running::new(planned.statement, parameters, profiled),
+                view,
+                catalog: planned.catalog,
+                columns,
+                batch: Batch::new(),
+                next: 0,
+                given: 0,
+            });
+        }
+        Err(Error::new(
+            SqlState::SERIALIZATION_FAILURE,
+            "could not run the statement: definitions of its tables keep changing",
+        ))
+    }
+
+    /// Starts a statement with the very plan it has: 40001 when definitions have changed since it was made.
+    pub(super) fn start_exactly(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        parameters: Vec<Value>,
+    ) -> Result<Running> {
+        let running = self.start(prepared, parameters, false)?;
+        match &prepared.plan {
+            Some(plan) if Arc::ptr_eq(&plan.statement, running.plan()) => Ok(running),
+            _ => Err(Error::new(
+                SqlState::SERIALIZATION_FAILURE,
+                "could not run the statement: definitions have changed meanwhile",
+            )),
+        }
+    }
+
+    fn plan_again(&mut self, prepared: &Prepared) -> Result<Arc<Prepared>> {
+        let parsed = prepared.parsed.clone().ok_or_else(|| Error::internal("a statement without text"))?;
+        let again = self.plan(&parsed, &prepared.parameters)?;
+        if again.columns != prepared.columns {
+            return Err(Error::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "cached plan must not change result type",
+            ));
+        }
+        Ok(again)
+    }
+
+    /// Runs a started statement for at most `limit` rows (0: to its end). True when it is at its end.
+    pub(super) fn advance(&self, running: &mut Running, limit: u64, client: &mut dyn Client) -> Result<bool> {
+        let mut left = if limit == 0 { u64::MAX } else { limit };
+        while left > 0 {
+            while running.next < running.batch.len() && left > 0 {
+                let row = running.batch.row(running.next);
+                client.row(&row[..running.columns.len()], &running.columns, &self.state.style)?;
+                running.next += 1;
+                running.given += 1;
+                left -= 1;
+            }
+            if left == 0 {
+                return Ok(false);
+            }
+            let want = usize::try_from(left).unwrap_or(usize::MAX).min(BATCH_ROWS);
+            if !self.pull(running, want)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The next batch; false when there is none.
+    fn pull(&self, running: &mut Running, want: usize) -> Result<bool> {
+        let open = self.transaction.as_ref().ok_or_else(|| Error::internal("no transaction"))?;
+        let environment = Environment {
+            catalog: &running.catalog,
+            view: &running.view,
+            transaction: open.store()?,
+            session: &self.state,
+            cancel: self.interrupt.flag(),
+            work_bytes: u64::MAX,
+        };
+        running.next = 0;
+        let more = running.statement.next(&environment, want, &mut running.batch)?;
+        if !more {
+            running.batch.reset(0);
+        }
+        Ok(more)
+    }
+
+    /// Runs a statement to its end and gives nobody its rows: EXPLAIN ANALYZE.
+    pub(super) fn exhaust(&mut self, running: &mut Running) -> Result<()> {
+        while self.pull(running, BATCH_ROWS)? {}
+        Ok(())
+    }
+}
+
+impl Running {
+    /// How the statement ended.
+    pub(super) fn tag(&self) -> CommandTag {
+        let command = command(self.statement.statement());
+        let rows = if command == "SELECT" { self.given } else { self.statement.affected() };
+        CommandTag { command, rows: Some(rows) }
+    }
+
+    pub(super) fn columns(&self) -> &Arc<[OutputColumn]> {
+        &self.columns
+    }
+
+    pub(super) fn profile(&self) -> Vec<NodeProfile> {
+        self.statement.profile()
+    }
+
+    pub(super) fn plan(&self) -> &Arc<Statement> {
+        self.statement.statement()
+    }
+}
+
+/// The command of a plan's tag.
+pub(super) fn command(statement: &Statement) -> &'static str {
+    match root(&statement.root) {
+        Node::Insert { .. } => "INSERT",
+        Node::Update { .. } => "UPDATE",
+        Node::Delete { .. } => "DELETE",
+        _ => "SELECT",
+    }
+}
+
+/// The node that changes rows, under those that only pick columns of RETURNING.
+fn root(plan: &crate::physical::Plan) -> &Node {
+    match &plan.node {
+        Node::Project { input, .. } => match &input.node {
+            changes @ (Node::Insert { .. } | Node::Update { .. } | Node::Delete { .. }) => changes,
+            _ => &plan.node,
+        },
+        node => node,
+    }
+}
+
+fn read_only(statement: &Statement) -> Error {
+    let command = match command(statement) {
+        "SELECT" => "SELECT FOR UPDATE",
+        other => other,
+    };
+    Error::new(
+        SqlState::READ_ONLY_SQL_TRANSACTION,
+        format!("cannot execute {command} in a read-only transaction"),
+    )
+}
+
+/// Tables that a statement may write to: its targets, and those that foreign keys make it change along.
+fn write_set(statement: &Statement, catalog: &Catalog) -> Vec<Oid> {
+    let mut tables: Vec<Oid> = statement.targets.clone();
+    if matches!(root(&statement.root), Node::Insert { .. }) {
+        return tables;
+    }
+    let mut seen: BTreeSet<Oid> = tables.iter().copied().collect();
+    let mut next = 0;
+    while let Some(oid) = tables.get(next) {
+        if let Some(table) = catalog.tables.get(oid) {
+            for child in &table.referenced_by {
+                if seen.insert(*child) {
+                    tables.push(*child);
+                }
+            }
+        }
+        next += 1;
+    }
+    tables
+}

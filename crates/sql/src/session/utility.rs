@@ -1,0 +1,600 @@
+//! Statements without a plan: transactions, settings, EXPLAIN, PREPARE, definitions, VACUUM.
+
+use super::client::{Client, CommandTag, Notice, OutputColumn};
+use super::settings::{self, DEFINITIONS, Key};
+use super::transaction::Open;
+use super::{Session, copy};
+use crate::bind::utility::{
+    Discard, ExplainFormat, ExplainOptions, Isolation as Level, Maintenance, TransactionModes,
+};
+use crate::bind::{Kind, Parsed, Utility};
+use crate::plan::explain;
+use crate::types::cast;
+use crate::{Error, Result, SqlState, Type, Value};
+use gannet_store::Isolation;
+use sqlparser::ast::{self, Statement};
+use std::sync::Arc;
+
+/// Whether a statement may be run in a failed transaction.
+pub(super) fn ends_transaction(parsed: &Parsed) -> bool {
+    match &parsed.kind {
+        Kind::Utility(utility) => {
+            matches!(**utility, Utility::Commit { .. } | Utility::Rollback { .. } | Utility::RollbackTo(_))
+        }
+        Kind::Sql(_) => false,
+    }
+}
+
+fn tag(command: &'static str) -> CommandTag {
+    CommandTag::plain(command)
+}
+
+fn text_column(name: &str) -> OutputColumn {
+    OutputColumn { name: name.to_owned(), ty: Type::Text, modifier: crate::types::NO_MODIFIER, origin: None }
+}
+
+/// Whether a statement has a plan.
+fn is_planned(parsed: &Parsed) -> bool {
+    matches!(
+        parsed.statement(),
+        Some(Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_))
+    )
+}
+
+impl Session {
+    /// What a utility statement gives: `None`: it is none; `Some(None)`: no rows.
+    pub(super) fn utility_columns(&self, parsed: &Parsed) -> Result<Option<Option<Vec<OutputColumn>>>> {
+        if is_planned(parsed) {
+            return Ok(None);
+        }
+        let Kind::Utility(utility) = &parsed.kind else { return Ok(Some(None)) };
+        Ok(Some(match &**utility {
+            Utility::Explain { .. } => Some(vec![text_column("QUERY PLAN")]),
+            Utility::Show(None) => Some(["name", "setting", "description"].map(text_column).to_vec()),
+            Utility::Show(Some(name)) => Some(vec![text_column(DEFINITIONS[settings::find(name)?].name)]),
+            Utility::Execute { name, .. } => self.prepared(name)?.columns().map(<[OutputColumn]>::to_vec),
+            _ => None,
+        }))
+    }
+
+    /// Runs a statement that has no plan; false when it has one. `alone`: the statement is the only one of its text.
+    pub(super) fn utility(
+        &mut self,
+        parsed: &Arc<Parsed>,
+        parameters: &[Value],
+        alone: bool,
+        client: &mut dyn Client,
+    ) -> Result<bool> {
+        self.refuse_in_failed(parsed)?;
+        if is_planned(parsed) {
+            return Ok(false);
+        }
+        if !parameters.is_empty() {
+            return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1"));
+        }
+        let utility = match &parsed.kind {
+            Kind::Utility(utility) => &**utility,
+            Kind::Sql(_) => {
+                let done = self.define(parsed)?;
+                return self.finish_utility(&done, alone, client).map(|()| true);
+            }
+        };
+        if let Utility::Execute { name, arguments } = utility {
+            return self.execute_sql(name, arguments, client).map(|()| true);
+        }
+        if let Some(done) = self.transaction_statement(parsed, utility)? {
+            return self.complete(&done, client).map(|()| true);
+        }
+        let done = match utility {
+            Utility::Set { name, values, local } => {
+                let value = values.as_ref().map(|values| values.join(", "));
+                self.set_one(name, value.as_deref(), *local)?;
+                tag("SET")
+            }
+            Utility::Reset(None) => {
+                self.ensure_transaction()?;
+                self.state.reset_settings();
+                tag("RESET")
+            }
+            Utility::Reset(Some(name)) => {
+                self.set_one(name, None, false)?;
+                tag("RESET")
+            }
+            Utility::Show(name) => self.show(name.as_deref(), client)?,
+            Utility::Explain { options, statement } => self.explain(options, statement, client)?,
+            Utility::Prepare { name, types, statement } => self.prepare_sql(name, types, statement)?,
+            Utility::Deallocate(name) => self.deallocate(name.as_deref())?,
+            Utility::Discard(what) => self.discard(*what)?,
+            Utility::Vacuum(options) => self.vacuum(parsed, options, alone)?,
+            Utility::Checkpoint => {
+                self.database.store().checkpoint()?;
+                tag("CHECKPOINT")
+            }
+            Utility::Copy(statement) => copy::run(self, statement, client)?,
+            Utility::Analyze(_)
+            | Utility::CreateRole { .. }
+            | Utility::AlterRole { .. }
+            | Utility::DropRole { .. }
+            | Utility::CreateSequence { .. }
+            | Utility::AlterSequence { .. } => self.define(parsed)?,
+            Utility::Unsupported(name) => return Err(Error::unsupported(name)),
+            Utility::Begin(_)
+            | Utility::Commit { .. }
+            | Utility::Rollback { .. }
+            | Utility::Savepoint(_)
+            | Utility::Release(_)
+            | Utility::RollbackTo(_)
+            | Utility::SetTransaction { .. }
+            | Utility::Execute { .. } => return Err(Error::internal("a statement was dispatched twice")),
+        };
+        self.finish_utility(&done, alone, client).map(|()| true)
+    }
+
+    /// What may fail at the end has to fail before success is reported.
+    fn finish_utility(&mut self, done: &CommandTag, alone: bool, client: &mut dyn Client) -> Result<()> {
+        if alone {
+            self.end_implicit()?;
+        }
+        self.complete(done, client)
+    }
+
+    // ---- transactions -----------------------------------------------------------------------------------------
+
+    fn transaction_statement(&mut self, parsed: &Parsed, utility: &Utility) -> Result<Option<CommandTag>> {
+        Ok(Some(match utility {
+            Utility::Begin(modes) => {
+                self.begin(*modes)?;
+                let start =
+                    parsed.text.trim_start().get(..5).is_some_and(|word| word.eq_ignore_ascii_case("start"));
+                tag(if start { "START TRANSACTION" } else { "BEGIN" })
+            }
+            Utility::Commit { chain } => self.end_transaction(*chain, Self::commit_explicit)?,
+            Utility::Rollback { chain } => {
+                self.end_transaction(*chain, |session| session.rollback().map(|()| tag("ROLLBACK")))?
+            }
+            Utility::RollbackTo(name) => {
+                self.rollback_to(name)?;
+                tag("ROLLBACK")
+            }
+            Utility::Savepoint(name) => {
+                self.explicit("SAVEPOINT")?;
+                if let Some(open) = &mut self.transaction {
+                    open.savepoint(name.clone(), &self.state)?;
+                }
+                tag("SAVEPOINT")
+            }
+            Utility::Release(name) => {
+                self.explicit("RELEASE SAVEPOINT")?;
+                if let Some(open) = &mut self.transaction {
+                    open.release(name)?;
+                }
+                tag("RELEASE")
+            }
+            Utility::SetTransaction { modes, session } => {
+                if *session {
+                    self.set_session_modes(*modes)?;
+                } else if self.transaction.as_ref().is_some_and(|open| open.explicit) {
+                    self.set_modes(*modes)?;
+                } else {
+                    self.state.notice(Notice::warning(
+                        SqlState::NO_ACTIVE_SQL_TRANSACTION,
+                        "SET TRANSACTION can only be used in transaction blocks",
+                    ));
+                }
+                tag("SET")
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    fn begin(&mut self, modes: TransactionModes) -> Result<()> {
+        match &mut self.transaction {
+            Some(open) if open.explicit => {
+                self.state.notice(Notice::warning(
+                    SqlState::ACTIVE_SQL_TRANSACTION,
+                    "there is already a transaction in progress",
+                ));
+            }
+            // What ran before in the same text belongs to it, as in PostgreSQL.
+            Some(open) => open.explicit = true,
+            None => self.transaction = Some(Open::new(&self.database.0, &self.state, true)),
+        }
+        self.set_modes(modes)
+    }
+
+    fn note_transaction(&self, isolation: Isolation, read_only: bool) {
+        self.state.note_setting(Key::TransactionIsolation, isolation_name(isolation));
+        self.state.note_setting(Key::TransactionReadOnly, if read_only { "on" } else { "off" });
+    }
+
+    fn set_modes(&mut self, modes: TransactionModes) -> Result<()> {
+        let TransactionModes { isolation, read_only, deferrable } = modes;
+        let Some(open) = &mut self.transaction else { return Ok(()) };
+        if let Some(level) = isolation {
+            open.set_isolation(&self.database.0, &self.state, store_isolation(level)?)?;
+        }
+        if let Some(read_only) = read_only {
+            if open.read_only && !read_only && open.used {
+                return Err(Error::new(
+                    SqlState::ACTIVE_SQL_TRANSACTION,
+                    "transaction read-write mode must be set before any query",
+                ));
+            }
+            open.read_only = read_only;
+        }
+        if deferrable == Some(true) {
+            self.state.notice(Notice::warning(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "DEFERRABLE has an effect on SERIALIZABLE transactions only",
+            ));
+        }
+        let (isolation, read_only) = (open.isolation, open.read_only);
+        self.note_transaction(isolation, read_only);
+        Ok(())
+    }
+
+    /// Savepoints live within BEGIN and COMMIT only.
+    fn explicit(&self, command: &str) -> Result<()> {
+        match &self.transaction {
+            Some(open) if open.explicit => Ok(()),
+            _ => Err(Error::new(
+                SqlState::NO_ACTIVE_SQL_TRANSACTION,
+                format!("{command} can only be used in transaction blocks"),
+            )),
+        }
+    }
+
+    fn rollback_to(&mut self, name: &str) -> Result<()> {
+        self.explicit("ROLLBACK TO SAVEPOINT")?;
+        self.portals.clear();
+        match &mut self.transaction {
+            Some(open) => open.rollback_to(name, &self.state),
+            None => Ok(()),
+        }
+    }
+
+    fn commit_explicit(&mut self) -> Result<CommandTag> {
+        Ok(tag(if self.commit()? { "COMMIT" } else { "ROLLBACK" }))
+    }
+
+    fn end_transaction(
+        &mut self,
+        chain: bool,
+        end: impl FnOnce(&mut Self) -> Result<CommandTag>,
+    ) -> Result<CommandTag> {
+        let (isolation, read_only) = match &self.transaction {
+            Some(open) if open.explicit => (open.isolation, open.read_only),
+            _ => {
+                if chain {
+                    return Err(Error::new(
+                        SqlState::NO_ACTIVE_SQL_TRANSACTION,
+                        "COMMIT AND CHAIN can only be used in transaction blocks",
+                    ));
+                }
+                self.state.notice(Notice::warning(
+                    SqlState::NO_ACTIVE_SQL_TRANSACTION,
+                    "there is no transaction in progress",
+                ));
+                return end(self);
+            }
+        };
+        let done = end(self)?;
+        if chain {
+            let mut open = Open::new(&self.database.0, &self.state, true);
+            open.set_isolation(&self.database.0, &self.state, isolation)?;
+            open.read_only = read_only;
+            self.transaction = Some(open);
+        } else {
+            let (isolation, read_only) = {
+                let settings = self.state.settings();
+                (settings.isolation, settings.read_only)
+            };
+            self.note_transaction(isolation, read_only);
+        }
+        Ok(done)
+    }
+
+    // ---- settings ---------------------------------------------------------------------------------------------
+
+    fn set_session_modes(&mut self, modes: TransactionModes) -> Result<()> {
+        if let Some(read_only) = modes.read_only {
+            self.set_one("default_transaction_read_only", Some(if read_only { "on" } else { "off" }), false)?;
+        }
+        if let Some(level) = modes.isolation {
+            let name = isolation_name(store_isolation(level)?);
+            self.set_one("default_transaction_isolation", Some(name), false)?;
+        }
+        Ok(())
+    }
+
+    fn set_one(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<()> {
+        let index = settings::find(name)?;
+        if local && !self.transaction.as_ref().is_some_and(|open| open.explicit) {
+            self.state.notice(Notice::warning(
+                SqlState::NO_ACTIVE_SQL_TRANSACTION,
+                "SET LOCAL can only be used in transaction blocks",
+            ));
+        }
+        self.ensure_transaction()?;
+        if index == Key::TransactionIsolation as usize {
+            let default = self.state.settings().isolation;
+            let wanted = value.map_or(Ok(default), |value| settings::isolation(&value.to_lowercase()))?;
+            let level = match wanted {
+                Isolation::ReadCommitted => Level::ReadCommitted,
+                Isolation::RepeatableRead => Level::RepeatableRead,
+            };
+            return self
+                .set_modes(TransactionModes { isolation: Some(level), ..TransactionModes::default() });
+        }
+        self.state.change_setting(index, value, local)?;
+        if index == Key::TransactionReadOnly as usize {
+            let read_only = Some(self.state.settings().get(Key::TransactionReadOnly) == "on");
+            self.set_modes(TransactionModes { read_only, ..TransactionModes::default() })?;
+        }
+        Ok(())
+    }
+
+    fn show(&mut self, name: Option<&str>, client: &mut dyn Client) -> Result<CommandTag> {
+        let (columns, rows) = match name {
+            None => {
+                let columns = ["name", "setting", "description"].map(text_column).to_vec();
+                let settings = self.state.settings();
+                let row = |(index, definition): (usize, &settings::Definition)| {
+                    [definition.name, settings.text(index), definition.description].map(Value::text).to_vec()
+                };
+                (columns, DEFINITIONS.iter().enumerate().map(row).collect::<Vec<_>>())
+            }
+            Some(name) => {
+                let index = settings::find(name)?;
+                let value = self.state.settings().text(index).to_owned();
+                (vec![text_column(DEFINITIONS[index].name)], vec![vec![Value::text(value)]])
+            }
+        };
+        give(&columns, &rows, self, client)?;
+        Ok(tag("SHOW"))
+    }
+
+    // ---- EXPLAIN ----------------------------------------------------------------------------------------------
+
+    fn explain(
+        &mut self,
+        options: &ExplainOptions,
+        statement: &Parsed,
+        client: &mut dyn Client,
+    ) -> Result<CommandTag> {
+        let prepared;
+        let started = gannet_base::clock::now();
+        self.ensure_transaction()?;
+        let planned = match &statement.kind {
+            Kind::Utility(utility) => match &**utility {
+                Utility::Execute { name, arguments } => {
+                    let known = self.prepared(name)?;
+                    let values = self.arguments(name, &known, arguments)?;
+                    prepared = known;
+                    values
+                }
+                _ => return Err(Error::unsupported("EXPLAIN of a utility statement")),
+            },
+            Kind::Sql(_) if is_planned(statement) => {
+                prepared = self.plan(&Arc::new(statement.clone()), &[])?;
+                Vec::new()
+            }
+            Kind::Sql(_) => return Err(Error::unsupported("EXPLAIN of a definition")),
+        };
+        let planning = started.elapsed();
+        let plan = prepared.plan.clone().ok_or_else(|| Error::internal("no plan"))?;
+        let text = if options.analyze {
+            let mut running = self.start(&prepared, planned, true)?;
+            let started = gannet_base::clock::now();
+            self.exhaust(&mut running)?;
+            let run = explain::Run { nodes: running.profile(), planning, execution: started.elapsed() };
+            explain::explain(running.plan(), options, Some(&run))
+        } else {
+            explain::explain(&plan.statement, options, None)
+        };
+        let rows: Vec<Vec<Value>> = match options.format {
+            ExplainFormat::Text => text.lines().map(|line| vec![Value::text(line)]).collect(),
+            ExplainFormat::Json => vec![vec![Value::text(text)]],
+        };
+        give(&[text_column("QUERY PLAN")], &rows, self, client)?;
+        Ok(tag("EXPLAIN"))
+    }
+
+    // ---- prepared statements in SQL -----------------------------------------------------------------------------
+
+    fn prepare_sql(&mut self, name: &str, types: &[Type], statement: &Parsed) -> Result<CommandTag> {
+        if !is_planned(statement) {
+            return Err(Error::unsupported("PREPARE of this statement"));
+        }
+        self.ensure_transaction()?;
+        let prepared = self.plan(&Arc::new(statement.clone()), types)?;
+        self.keep_prepared(name, prepared)?;
+        Ok(tag("PREPARE"))
+    }
+
+    fn execute_sql(&mut self, name: &str, arguments: &[ast::Expr], client: &mut dyn Client) -> Result<()> {
+        let prepared = self.prepared(name)?;
+        self.ensure_transaction()?;
+        let values = self.arguments(name, &prepared, arguments)?;
+        let Some(parsed) = prepared.parsed.clone().filter(|_| prepared.plan.is_none()) else {
+            let mut running = self.start(&prepared, values, false)?;
+            if prepared.columns.is_some() {
+                client.columns(running.columns(), &self.state.style)?;
+            }
+            self.advance(&mut running, 0, client)?;
+            let tag = running.tag();
+            drop(running);
+            return self.complete(&tag, client);
+        };
+        self.utility(&parsed, &[], false, client).map(drop)
+    }
+
+    fn arguments(
+        &mut self,
+        name: &str,
+        prepared: &super::Prepared,
+        arguments: &[ast::Expr],
+    ) -> Result<Vec<Value>> {
+        if arguments.len() != prepared.parameters.len() {
+            return Err(Error::new(
+                SqlState::SYNTAX_ERROR,
+                format!("wrong number of parameters for prepared statement \"{name}\""),
+            )
+            .detail(format!(
+                "Expected {} parameters but got {}.",
+                prepared.parameters.len(),
+                arguments.len()
+            )));
+        }
+        arguments
+            .iter()
+            .zip(&prepared.parameters)
+            .map(|(argument, ty)| self.constant(argument, *ty))
+            .collect()
+    }
+
+    /// The value of an expression without columns, as an assignment to `ty` gives it.
+    fn constant(&mut self, expression: &ast::Expr, ty: Type) -> Result<Value> {
+        let parsed = crate::bind::parse(&format!("select {expression}"))?.pop();
+        let parsed = Arc::new(parsed.ok_or_else(|| Error::internal("an expression vanished"))?);
+        let prepared = self.plan(&parsed, &[])?;
+        let mut running = self.start(&prepared, Vec::new(), false)?;
+        let mut rows = super::Rows::default();
+        self.advance(&mut running, 0, &mut rows)?;
+        let value = rows.rows.pop().and_then(|mut row| row.pop()).unwrap_or_default();
+        let from = running.columns().first().map_or(Type::Unknown, |column| column.ty);
+        if cast::context(from, ty).is_none_or(|context| context > cast::CastContext::Assignment) {
+            return Err(Error::new(
+                SqlState::DATATYPE_MISMATCH,
+                format!(
+                    "a parameter of type {} cannot be coerced to the expected type {}",
+                    from.name(),
+                    ty.name()
+                ),
+            ));
+        }
+        cast::cast(value, from, ty, crate::types::NO_MODIFIER, false, &self.state.style)
+    }
+
+    fn deallocate(&mut self, name: Option<&str>) -> Result<CommandTag> {
+        let Some(name) = name else {
+            self.prepared.clear();
+            return Ok(tag("DEALLOCATE ALL"));
+        };
+        self.prepared(name)?;
+        self.close_prepared(name);
+        Ok(tag("DEALLOCATE"))
+    }
+
+    fn discard(&mut self, what: Discard) -> Result<CommandTag> {
+        Ok(match what {
+            Discard::All => {
+                if self.transaction.as_ref().is_some_and(|open| open.explicit) {
+                    return Err(Error::new(
+                        SqlState::ACTIVE_SQL_TRANSACTION,
+                        "DISCARD ALL cannot run inside a transaction block",
+                    ));
+                }
+                self.portals.clear();
+                self.prepared.clear();
+                self.ensure_transaction()?;
+                self.state.reset_settings();
+                self.state.forget_sequences();
+                tag("DISCARD ALL")
+            }
+            // Plans are kept by the definitions they were made with; there are no others to be forgotten.
+            Discard::Plans => tag("DISCARD PLANS"),
+            Discard::Sequences => {
+                self.state.forget_sequences();
+                tag("DISCARD SEQUENCES")
+            }
+            // There are no temporary tables to be discarded.
+            Discard::Temporary => tag("DISCARD TEMP"),
+        })
+    }
+
+    // ---- definitions and upkeep -------------------------------------------------------------------------------
+
+    fn define(&mut self, parsed: &Parsed) -> Result<CommandTag> {
+        self.ensure_transaction()?;
+        let shared = Arc::clone(&self.database.0);
+        let open = self.transaction.as_mut().ok_or_else(|| Error::internal("no transaction"))?;
+        if open.read_only {
+            return Err(Error::new(
+                SqlState::READ_ONLY_SQL_TRANSACTION,
+                "cannot change definitions in a read-only transaction",
+            ));
+        }
+        open.used = true;
+        open.define(&shared, &self.state, &self.interrupt, parsed)
+    }
+
+    fn vacuum(&mut self, parsed: &Parsed, options: &Maintenance, alone: bool) -> Result<CommandTag> {
+        let Maintenance { analyze, verbose: _, full, freeze, tables } = options;
+        if *full {
+            return Err(Error::unsupported("VACUUM FULL").hint("Use compact, which gives space back online."));
+        }
+        if *freeze {
+            self.state.notice(Notice::warning(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "FREEZE has no effect: transaction numbers never wrap around",
+            ));
+        }
+        if !alone || self.transaction.as_ref().is_some_and(|open| open.explicit) {
+            return Err(Error::new(
+                SqlState::ACTIVE_SQL_TRANSACTION,
+                "VACUUM cannot run inside a transaction block",
+            ));
+        }
+        let catalog = self.database.catalog();
+        for (relation, _) in tables {
+            if catalog.table(&relation.name).is_none() {
+                return Err(Error::new(
+                    SqlState::UNDEFINED_TABLE,
+                    format!("relation \"{}\" does not exist", relation.name),
+                )
+                .at(relation.position));
+            }
+        }
+        // Garbage is found through undo, not through tables: one sweep takes it from all of them.
+        self.rollback()?;
+        self.database.store().sweep()?;
+        if *analyze {
+            let text = parsed.text.clone();
+            let mut analyze = parsed.clone();
+            analyze.kind = Kind::Utility(Box::new(Utility::Analyze(options.clone())));
+            analyze.text = text;
+            self.define(&analyze)?;
+        }
+        Ok(tag("VACUUM"))
+    }
+}
+
+/// Gives rows that were computed here to the client.
+fn give(
+    columns: &[OutputColumn],
+    rows: &[Vec<Value>],
+    session: &Session,
+    client: &mut dyn Client,
+) -> Result<()> {
+    client.columns(columns, &session.state.style)?;
+    for row in rows {
+        client.row(row, columns, &session.state.style)?;
+    }
+    Ok(())
+}
+
+fn isolation_name(isolation: Isolation) -> &'static str {
+    match isolation {
+        Isolation::ReadCommitted => "read committed",
+        Isolation::RepeatableRead => "repeatable read",
+    }
+}
+
+fn store_isolation(level: Level) -> Result<Isolation> {
+    settings::isolation(match level {
+        Level::ReadUncommitted | Level::ReadCommitted => "read committed",
+        Level::RepeatableRead => "repeatable read",
+        Level::Serializable => "serializable",
+    })
+}

@@ -1,0 +1,74 @@
+//! What the page writer needs: which frames are dirty, and copies of them.
+#![expect(unsafe_code, reason = "copies the bytes of a frame that is latched shared")]
+
+use super::{Frame, FrameKey, Pool, State, Volume, page};
+use gannet_base::{Lsn, PageId};
+use std::sync::atomic::Ordering;
+
+impl Pool {
+    /// Frames of the volume that are dirty and not being written: (frame, page, rec_lsn).
+    pub(crate) fn dirty_frames(&self, volume: &Volume, out: &mut Vec<(u32, PageId, Lsn)>) {
+        out.clear();
+        for (index, frame) in self.frames.iter().enumerate() {
+            let rec_lsn = frame.rec_lsn.load(Ordering::Acquire);
+            if rec_lsn != 0 && !frame.writing.load(Ordering::Acquire) {
+                let key = self.table.key(index as u32);
+                if key != FrameKey::NONE && key.volume() == volume.slot {
+                    out.push((index as u32, key.page(), Lsn(rec_lsn)));
+                }
+            }
+        }
+    }
+
+    /// Smallest rec_lsn of the volume's dirty frames.
+    pub(crate) fn min_rec_lsn(&self, volume: &Volume) -> Option<Lsn> {
+        let of_volume = |(index, frame): (usize, &Frame)| {
+            let rec_lsn = frame.rec_lsn.load(Ordering::Acquire);
+            (rec_lsn != 0 && self.table.key(index as u32).volume() == volume.slot).then_some(Lsn(rec_lsn))
+        };
+        self.frames.iter().enumerate().filter_map(of_volume).min()
+    }
+
+    /// Where the eviction hand stands: dirty frames just ahead of it are worth cleaning first.
+    pub(crate) fn hand(&self) -> usize {
+        self.hand.load(Ordering::Relaxed) % self.frames.len()
+    }
+
+    /// Copies a dirty page out for writing and marks the frame as being written. `register` is told the page's
+    /// rec_lsn before the frame forgets it. `None` when the frame is busy or no longer that dirty page.
+    pub(crate) fn copy_for_write(
+        &self,
+        volume: &Volume,
+        index: u32,
+        id: PageId,
+        out: &mut [u8],
+        register: &mut dyn FnMut(Lsn),
+    ) -> Option<Lsn> {
+        let frame = &self.frames[index as usize];
+        if !frame.latch.try_shared() {
+            return None;
+        }
+        let rec_lsn = frame.rec_lsn.load(Ordering::Acquire);
+        let ours = self.table.key(index) == FrameKey::new(volume.slot, id)
+            && frame.state() == State::Valid
+            && rec_lsn != 0
+            && !frame.writing.load(Ordering::Acquire);
+        let mut lsn = None;
+        if ours {
+            // SAFETY: the frame is latched shared.
+            let bytes = unsafe { self.bytes(index) };
+            out.copy_from_slice(bytes);
+            lsn = Some(page::lsn(out));
+            register(Lsn(rec_lsn));
+            frame.writing.store(true, Ordering::Release);
+            frame.rec_lsn.store(0, Ordering::Release);
+        }
+        frame.latch.release_shared();
+        lsn
+    }
+
+    /// The write of a frame has reached its home: the frame may be evicted again (unless changed meanwhile).
+    pub(crate) fn finish_write(&self, index: u32) {
+        self.frames[index as usize].writing.store(false, Ordering::Release);
+    }
+}

@@ -1,0 +1,135 @@
+//! Frames for pages to come: free ones, those of pages nobody uses, and waiting where there are none.
+
+use super::{Access, FRAME_WAIT_LIMIT, FrameKey, Pool, ScanRing, State};
+use crate::{Error, Result};
+use gannet_base::clock;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+impl Pool {
+    /// A frame that holds no page, latched exclusively.
+    pub(super) fn take_frame(&self, access: Access<'_>) -> Result<u32> {
+        let start = clock::now();
+        loop {
+            if let Access::Ring(ring) = access
+                && let Some(index) = self.recycle(ring)
+            {
+                return Ok(index);
+            }
+            if let Some(index) = self.try_take_frame() {
+                return Ok(index);
+            }
+            self.stats.frame_waits.fetch_add(1, Ordering::Relaxed);
+            // Pages read ahead and given up by whoever asked for them come free by being reaped.
+            self.volumes.poll();
+            self.volumes.ask_for_clean_frames()?;
+            if start.elapsed() > FRAME_WAIT_LIMIT {
+                let message = format!("no page frame came free within {} s", FRAME_WAIT_LIMIT.as_secs());
+                return Err(Error::Invalid(message + "; the memory budget is too small for this load"));
+            }
+            let mut guard = self.wait_lock.lock();
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+            self.frame_freed.wait_for(&mut guard, Duration::from_millis(5));
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Like [`Pool::take_frame`], but gives up where that would wait.
+    pub(super) fn try_take_frame(&self) -> Option<u32> {
+        let popped = self.free.lock().pop();
+        if let Some(index) = popped {
+            // Only a visitor who came too late can hold the latch, and leaves at once.
+            self.frames[index as usize].latch.exclusive();
+            return Some(index);
+        }
+        // Twice around: once to clear the marks of use, once to find a frame without.
+        let mut dirty = 0;
+        for _ in 0..2 * self.frames.len() {
+            let index = self.hand.fetch_add(1, Ordering::Relaxed) % self.frames.len();
+            let frame = &self.frames[index];
+            if frame.rec_lsn.load(Ordering::Relaxed) != 0 || frame.writing.load(Ordering::Relaxed) {
+                dirty += 1;
+                if dirty % 64 == 1 {
+                    self.volumes.hint_clean_frames();
+                }
+                frame.referenced.store(false, Ordering::Relaxed);
+                continue;
+            }
+            if frame.referenced.swap(false, Ordering::Relaxed) {
+                continue;
+            }
+            if self.evict(index as u32) {
+                return Some(index as u32);
+            }
+        }
+        None
+    }
+
+    /// Takes the place of the ring's oldest page, if nobody else uses it.
+    pub(super) fn recycle(&self, ring: &ScanRing) -> Option<u32> {
+        let mut frames = ring.frames.lock();
+        while frames.len() >= ring.limit {
+            let (index, key) = frames.pop_front()?;
+            let untouched = self.table.key(index) == key
+                && !self.frames[index as usize].referenced.load(Ordering::Relaxed);
+            if untouched && self.evict(index) {
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    pub(super) fn remember_in_ring(&self, access: Access<'_>, index: u32, key: FrameKey) {
+        if let Access::Ring(ring) = access {
+            ring.frames.lock().push_back((index, key));
+        }
+    }
+
+    /// Empties a clean frame that nobody uses; it is then latched exclusively. False when it is in use.
+    fn evict(&self, index: u32) -> bool {
+        let frame = &self.frames[index as usize];
+        if frame.change_state(State::Raw, State::Loading) || frame.change_state(State::Failed, State::Loading)
+        {
+            // Read ahead and never used.
+            frame.latch.exclusive();
+            self.unlink(index, self.table.key(index));
+            return true;
+        }
+        if frame.state() != State::Valid || !frame.latch.try_exclusive() {
+            return false;
+        }
+        let clean = frame.rec_lsn.load(Ordering::Acquire) == 0 && !frame.writing.load(Ordering::Acquire);
+        if frame.state() != State::Valid || !clean {
+            frame.latch.release_exclusive();
+            return false;
+        }
+        self.stats.evicted.fetch_add(1, Ordering::Relaxed);
+        self.unlink(index, self.table.key(index));
+        true
+    }
+
+    pub(super) fn unlink(&self, index: u32, key: FrameKey) {
+        let shard = self.table.lock(key);
+        self.table.remove(key, index, &shard);
+        self.frames[index as usize].set_state(State::Free);
+    }
+
+    pub(super) fn give_back(&self, index: u32) {
+        self.frames[index as usize].latch.release_exclusive();
+        self.free.lock().push(index);
+    }
+
+    /// Drops a frame that could not be loaded.
+    pub(super) fn drop_frame(&self, index: u32, key: FrameKey) {
+        self.unlink(index, key);
+        self.give_back(index);
+    }
+
+    /// Frames have become clean: wakes whoever waits for one.
+    pub(crate) fn announce_clean(&self) {
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            let _guard = self.wait_lock.lock();
+            self.frame_freed.notify_all();
+        }
+    }
+}

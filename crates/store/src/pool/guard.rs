@@ -1,0 +1,139 @@
+//! Pages in use: latched shared or exclusively, or looked at without a latch.
+#![expect(unsafe_code, reason = "a guard holds the latch that its frame's bytes need")]
+
+use super::Pool;
+use super::latch::Version;
+use crate::node::RacyNode;
+use gannet_base::{Lsn, PageId};
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::Ordering;
+
+/// A page latched shared.
+#[derive(Debug)]
+pub(crate) struct SharedPage<'p> {
+    pub(super) pool: &'p Pool,
+    pub(super) index: u32,
+    pub(super) id: PageId,
+}
+
+impl SharedPage<'_> {
+    pub(crate) fn id(&self) -> PageId {
+        self.id
+    }
+}
+
+impl Deref for SharedPage<'_> {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: this guard holds the latch shared.
+        unsafe { self.pool.bytes(self.index) }
+    }
+}
+
+impl Drop for SharedPage<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.pool.frames[self.index as usize].latch.release_shared();
+    }
+}
+
+/// A page latched exclusively.
+#[derive(Debug)]
+pub(crate) struct ExclusivePage<'p> {
+    pub(super) pool: &'p Pool,
+    pub(super) index: u32,
+    pub(super) id: PageId,
+}
+
+impl ExclusivePage<'_> {
+    pub(crate) fn id(&self) -> PageId {
+        self.id
+    }
+
+    /// The page is about to change by a record that starts at or behind `log_end`.
+    pub(crate) fn mark_dirty(&self, log_end: Lsn) {
+        let frame = &self.pool.frames[self.index as usize];
+        if frame.rec_lsn.load(Ordering::Relaxed) == 0 {
+            frame.rec_lsn.store(log_end.0.max(1), Ordering::Release);
+        }
+    }
+
+    /// Gives the page other contents while optimistic readers may be looking at it.
+    pub(crate) fn publish(&mut self, bytes: &[u8]) {
+        assert_eq!(bytes.len(), self.pool.page_size);
+        // SAFETY: the frame is page-aligned, mapped and as long as asserted; this guard holds the latch exclusively.
+        unsafe { RacyNode::publish(self.pool.address(self.index), bytes) }
+    }
+}
+
+impl Deref for ExclusivePage<'_> {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: this guard holds the latch exclusively.
+        unsafe { self.pool.bytes(self.index) }
+    }
+}
+
+impl DerefMut for ExclusivePage<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: this guard holds the latch exclusively.
+        unsafe { self.pool.bytes_mut(self.index) }
+    }
+}
+
+impl Drop for ExclusivePage<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.pool.frames[self.index as usize].latch.release_exclusive();
+    }
+}
+
+/// A page looked at without a latch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OptimisticPage<'p> {
+    pub(super) pool: &'p Pool,
+    pub(super) index: u32,
+    pub(super) id: PageId,
+    pub(super) version: Version,
+}
+
+impl<'p> OptimisticPage<'p> {
+    pub(crate) fn id(&self) -> PageId {
+        self.id
+    }
+
+    /// Address of the page's bytes: to be read through relaxed atomic loads only, and trusted only after
+    /// [`OptimisticPage::validate`]. It stays mapped as long as the pool.
+    pub(crate) fn address(&self) -> *const u8 {
+        self.pool.address(self.index)
+    }
+
+    /// Whether everything read so far was the unchanged page.
+    #[inline]
+    pub(crate) fn validate(&self) -> bool {
+        self.pool.frames[self.index as usize].latch.validate(self.version)
+    }
+
+    /// Latches the page shared, if it has not changed since.
+    pub(crate) fn into_shared(self) -> Option<SharedPage<'p>> {
+        let latch = &self.pool.frames[self.index as usize].latch;
+        latch.shared();
+        let guard = SharedPage { pool: self.pool, index: self.index, id: self.id };
+        latch.version_is(self.version).then_some(guard)
+    }
+
+    /// Latches the page exclusively, if it has not changed since.
+    pub(crate) fn into_exclusive(self) -> Option<ExclusivePage<'p>> {
+        let latch = &self.pool.frames[self.index as usize].latch;
+        latch.exclusive();
+        if latch.version_is(self.version) {
+            return Some(ExclusivePage { pool: self.pool, index: self.index, id: self.id });
+        }
+        // Nothing was changed, and moving the version would only make others start over, too.
+        latch.release_exclusive_unchanged();
+        None
+    }
+}

@@ -1,0 +1,162 @@
+//! Finding a page's frame, and bringing a page into one.
+#![expect(unsafe_code, reason = "reads into frames that are latched exclusively")]
+
+use super::{Access, Frame, FrameKey, Pool, QUEUE_SHIFT, STATE_MASK, State, Volume, reads};
+use crate::page::{self, Verdict};
+use crate::{Error, Result};
+use gannet_base::{Lsn, PageId};
+use gannet_io::Class;
+use std::sync::atomic::Ordering;
+
+impl Pool {
+    /// The frame that holds the page, which was `Valid` when looked at; loads it where necessary.
+    pub(super) fn locate(&self, volume: &Volume, key: FrameKey, access: Access<'_>) -> Result<u32> {
+        loop {
+            let Some(index) = self.table.find(key) else {
+                match self.load(volume, key, access)? {
+                    Some(index) => return Ok(index),
+                    None => continue,
+                }
+            };
+            let frame = &self.frames[index as usize];
+            match frame.state() {
+                State::Valid => {
+                    if matches!(access, Access::Normal) && !frame.referenced.load(Ordering::Relaxed) {
+                        frame.referenced.store(true, Ordering::Relaxed);
+                    }
+                    reads::hit();
+                    return Ok(index);
+                }
+                State::Loading => {
+                    frame.latch.shared();
+                    frame.latch.release_shared();
+                }
+                State::InFlight => self.wait_in_flight(volume, frame),
+                State::Raw => {
+                    if self.adopt(index, key, State::Raw) {
+                        self.finish_load(volume, key, index)?;
+                        frame.referenced.store(matches!(access, Access::Normal), Ordering::Relaxed);
+                        return Ok(index);
+                    }
+                }
+                State::Failed => {
+                    if self.adopt(index, key, State::Failed) {
+                        // The device refused the batch; ask again alone, so that the error is this page's own.
+                        self.read_page(volume, key, index)?;
+                        return Ok(index);
+                    }
+                }
+                State::Free => gannet_base::sync::yield_point(),
+            }
+        }
+    }
+
+    /// Takes over a frame whose bytes were read ahead: it is then `Loading` and latched. False when somebody else was
+    /// first, or the frame has got another page since it was found.
+    pub(super) fn adopt(&self, index: u32, key: FrameKey, from: State) -> bool {
+        let frame = &self.frames[index as usize];
+        if !frame.change_state(from, State::Loading) {
+            return false;
+        }
+        frame.latch.exclusive();
+        if self.table.key(index) == key {
+            return true;
+        }
+        // Nobody else takes a frame that is `Loading`, so it is still as we found it.
+        frame.set_state(from);
+        frame.latch.release_exclusive();
+        false
+    }
+
+    /// Waits until a read ahead has come to its end, reaping the queue it was given to.
+    pub(super) fn wait_in_flight(&self, volume: &Volume, frame: &Frame) {
+        // State and queue are one word: a frame that goes elsewhere meanwhile shows another one.
+        let word = frame.state.load(Ordering::Acquire);
+        if word & STATE_MASK == State::InFlight as u8 {
+            let queue = volume.queue(word >> QUEUE_SHIFT);
+            queue.wait_until(&mut || frame.state.load(Ordering::Acquire) != word);
+        }
+    }
+
+    /// Reads a page that is not in memory. `None` when somebody else brought it meanwhile.
+    fn load(&self, volume: &Volume, key: FrameKey, access: Access<'_>) -> Result<Option<u32>> {
+        let index = self.take_frame(access)?;
+        let shard = self.table.lock(key);
+        if self.table.find_locked(key, &shard).is_some() {
+            drop(shard);
+            self.give_back(index);
+            return Ok(None);
+        }
+        let frame = &self.frames[index as usize];
+        frame.set_state(State::Loading);
+        frame.referenced.store(matches!(access, Access::Normal), Ordering::Relaxed);
+        self.table.insert(key, index, &shard);
+        drop(shard);
+        self.stats.misses.fetch_add(1, Ordering::Relaxed);
+        self.read_page(volume, key, index)?;
+        self.remember_in_ring(access, index, key);
+        Ok(Some(index))
+    }
+
+    /// Reads into a frame that is `Loading` and latched; afterwards it is valid, or gone with an error.
+    fn read_page(&self, volume: &Volume, key: FrameKey, index: u32) -> Result<()> {
+        // SAFETY: the frame is latched exclusively by the caller.
+        let bytes = unsafe { self.bytes_mut(index) };
+        reads::serial();
+        let offset = key.page().0 * self.page_size as u64;
+        match volume.file.read_at(Class::Foreground, offset, bytes) {
+            Ok(()) => self.finish_load(volume, key, index),
+            // A page behind the end of the file was never written; redo may still bring it to life.
+            Err(error) if error.kind() == gannet_io::ErrorKind::ShortRead && volume.redo().is_some() => {
+                bytes.fill(0);
+                self.finish_load(volume, key, index)
+            }
+            Err(error) => {
+                self.drop_frame(index, key);
+                if error.kind() == gannet_io::ErrorKind::ShortRead {
+                    let what = format!("the file {:?} ends before it: it was cut short", volume.file.path());
+                    return Err(Error::damaged_page(key.page(), what));
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Verifies and redoes a frame that is `Loading` and latched; opens it to everybody, or drops it with an error.
+    fn finish_load(&self, volume: &Volume, key: FrameKey, index: u32) -> Result<()> {
+        // SAFETY: the frame is latched exclusively by the caller.
+        let bytes = unsafe { self.bytes_mut(index) };
+        let frame = &self.frames[index as usize];
+        match self.check_and_redo(volume, key.page(), bytes) {
+            Ok(rec_lsn) => {
+                if let Some(rec_lsn) = rec_lsn {
+                    frame.rec_lsn.store(rec_lsn.0.max(1), Ordering::Release);
+                }
+                frame.set_state(State::Valid);
+                frame.latch.release_exclusive();
+                Ok(())
+            }
+            Err(error) => {
+                self.drop_frame(index, key);
+                Err(error)
+            }
+        }
+    }
+
+    fn check_and_redo(&self, volume: &Volume, id: PageId, bytes: &mut [u8]) -> Result<Option<Lsn>> {
+        let verdict = page::verify(bytes, id, volume.salt);
+        if let Some(redo) = volume.redo()
+            && let Some(rec_lsn) = redo.redo(id, bytes, verdict)?
+        {
+            return Ok(Some(rec_lsn));
+        }
+        match verdict {
+            Verdict::Valid => Ok(None),
+            Verdict::NeverWritten => Err(Error::NeverWritten(id)),
+            Verdict::Damaged => Err(Error::damaged_page(
+                id,
+                format_args!("its checksum does not match (in {:?})", volume.file.path()),
+            )),
+        }
+    }
+}

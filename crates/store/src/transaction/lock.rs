@@ -1,0 +1,107 @@
+//! Shared locks of rows. An exclusive one is a write that leaves the row as it is.
+
+use super::seen::{Expected, Standing};
+use super::write::Write;
+use super::{Isolation, Outcome, Transaction, Tree};
+use crate::entry::Entry;
+use crate::node::NodeRef;
+use crate::pool::Access;
+use crate::tree::{BTree, TreeRoot};
+use crate::txn::locks::{Added, Mode};
+use crate::versions::{Fate, Reader, Seen, decode};
+use crate::{Error, Result};
+use std::sync::Arc;
+
+impl Transaction {
+    pub(super) fn lock_shared(
+        &mut self,
+        tree: &Tree,
+        key: &[u8],
+        mode: Mode,
+        expected: Option<&Expected<'_>>,
+    ) -> Result<Outcome> {
+        self.prepare_row(tree, key)?;
+        self.lock_shared_in(&Arc::clone(&tree.root), key, mode, expected)
+    }
+
+    pub(super) fn lock_shared_in(
+        &mut self,
+        root: &Arc<TreeRoot>,
+        key: &[u8],
+        mode: Mode,
+        expected: Option<&Expected<'_>>,
+    ) -> Result<Outcome> {
+        let shared = Arc::clone(&self.shared);
+        let btree = BTree::new(&shared.core, root);
+        // A long value that was compared, as its entry was then.
+        let mut compared = None;
+        loop {
+            let ticket = shared.registry.waits().ticket();
+            let leaf = btree.leaf_shared(key, Access::Normal)?;
+            let node = NodeRef::new(&leaf);
+            let Ok(slot) = node.search(key) else { return Ok(Outcome::Gone) };
+            let payload = node.payload(slot);
+            let current = decode(payload)?;
+            let own = self.own_id();
+            let running = current.writer != own && shared.fate(current.writer)? == Fate::Running;
+            // An update leaves the key alone; a delete or an exclusive lock does not, nor does an insert, which may yet
+            // be taken back.
+            let stands_against = mode == Mode::Share || current.is_tombstone() || current.is_exclusive();
+            let before = if running && !stands_against { self.committed(payload)? } else { Seen::Absent };
+            if running && before == Seen::Absent {
+                let holders: Vec<_> = shared.registry.find(current.writer).into_iter().collect();
+                drop(leaf);
+                self.wait_for(&holders, ticket, expected.is_none_or(|e| e.wait))?;
+                continue;
+            }
+            self.check_conflict(&current, mode)?;
+            if let Some(expected) = expected
+                && compared.as_deref() != Some(payload)
+                && let Some(standing) = self.standing_for_lock(expected, &current, before, mode)?
+            {
+                match standing {
+                    Standing::Settled(outcome) => return Ok(outcome),
+                    Standing::Long(reference) => {
+                        compared = Some(payload.to_vec());
+                        drop(leaf);
+                        match self.compare_long(Some(expected), &reference)? {
+                            Some(outcome) => return Ok(outcome),
+                            None => continue,
+                        }
+                    }
+                }
+            }
+            if current.is_tombstone() {
+                return Ok(Outcome::Gone);
+            }
+            let txn = &self.writing.as_ref().expect("who locks has a number").txn;
+            match shared.locks.try_add(root.id, key, txn, mode) {
+                Added::Yes => return Ok(Outcome::Done),
+                // No memory for one more shared lock: the row itself has room for an exclusive one.
+                Added::TableFull => {
+                    drop(leaf);
+                    return self.write(root, key, Write::Lock, expected);
+                }
+            }
+        }
+    }
+
+    /// Under `REPEATABLE READ`: refuses a shared lock on a row that has changed since the snapshot.
+    fn check_conflict(&self, current: &Entry<'_>, mode: Mode) -> Result<()> {
+        if let (Isolation::RepeatableRead, Some(snapshot)) = (self.options.isolation, &self.snapshot)
+            && (mode == Mode::Share || current.is_tombstone())
+            && let (writer, Fate::Committed(Some(csn))) =
+                self.shared.last_change(Reader::new(snapshot, self.own()), current)?
+            && !snapshot.sees(csn)
+        {
+            return Err(Error::Conflict(writer));
+        }
+        Ok(())
+    }
+
+    /// What a row that somebody is changing was before.
+    fn committed<'p>(&self, payload: &'p [u8]) -> Result<Seen<'p>> {
+        let snapshot = self.new_snapshot();
+        self.shared.look(Reader::new(&snapshot, self.own()), payload)
+    }
+}

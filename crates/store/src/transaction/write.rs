@@ -1,0 +1,419 @@
+//! Writing rows: the newest version of a key, changed together with the undo record that brings it back.
+
+use super::seen::{Expected, Standing};
+use super::{Isolation, LockMode, MAX_CHANGES, Outcome, ROLLBACK_PAGES, Transaction, Tree, Writing};
+use crate::entry::{EXCLUSIVE, Entry, LOCK, OVERFLOW, TOMBSTONE, UndoPtr, VERSIONED};
+use crate::log::TxnEvent;
+use crate::mtr::Mtr;
+use crate::node::{NodeRef, max_key_len};
+use crate::pool::ExclusivePage;
+use crate::shared::CATALOG;
+use crate::tree::{BTree, TreeRoot, fits};
+use crate::txn::active::ActiveTxn;
+use crate::txn::locks::{Mode, WriteKind};
+use crate::txn::waits::Ticket;
+use crate::undo::{Reserved, UndoKind, UndoRecord};
+use crate::versions::{Fate, Reader, decode};
+use crate::{Error, Result};
+use gannet_base::{TreeId, TxnId};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(super) enum Write<'a> {
+    Put(&'a [u8]),
+    Insert(&'a [u8]),
+    Update(&'a [u8]),
+    Delete,
+    Lock,
+}
+
+/// What a look at the newest version of a key led to.
+enum Found {
+    Wait(Vec<Arc<ActiveTxn>>),
+    Free {
+        exists: bool,
+    },
+    /// Not the version that was seen, or not known yet.
+    Seen(Standing),
+}
+
+impl Transaction {
+    /// Puts a value, whether or not the key is there.
+    pub fn put(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+        self.write_row(tree, key, Write::Put(value)).map(drop)
+    }
+
+    /// Adds a key that must not be there: else [`Error::Duplicate`].
+    pub fn insert(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+        self.write_row(tree, key, Write::Insert(value)).map(drop)
+    }
+
+    /// Changes the value of a key; false when it is not there.
+    pub fn update(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.write_row(tree, key, Write::Update(value)).map(Outcome::is_done)
+    }
+
+    /// Removes a key; false when it is not there.
+    pub fn delete(&mut self, tree: &Tree, key: &[u8]) -> Result<bool> {
+        self.write_row(tree, key, Write::Delete).map(Outcome::is_done)
+    }
+
+    /// Locks a row until the transaction ends; false when it is not there.
+    pub fn lock(&mut self, tree: &Tree, key: &[u8], mode: LockMode) -> Result<bool> {
+        let outcome = match mode {
+            LockMode::Exclusive => self.write_row(tree, key, Write::Lock),
+            LockMode::Share => self.lock_shared(tree, key, Mode::Share, None),
+            LockMode::KeyShare => self.lock_shared(tree, key, Mode::KeyShare, None),
+        };
+        outcome.map(Outcome::is_done)
+    }
+
+    fn write_row(&mut self, tree: &Tree, key: &[u8], write: Write<'_>) -> Result<Outcome> {
+        self.prepare_row(tree, key)?;
+        self.write(&Arc::clone(&tree.root), key, write, None)
+    }
+
+    /// What every write and lock of a row begins with.
+    pub(super) fn prepare_row(&mut self, tree: &Tree, key: &[u8]) -> Result<()> {
+        self.start_writing()?;
+        self.hold_tree(tree)?;
+        self.check_key(key)
+    }
+
+    fn check_key(&self, key: &[u8]) -> Result<()> {
+        let longest = max_key_len(self.shared.core.page_size);
+        if key.len() > longest {
+            let message =
+                format!("the key has {} bytes; with this page size at most {longest} fit", key.len());
+            return Err(Error::Invalid(message));
+        }
+        Ok(())
+    }
+
+    /// Gives the transaction a number, a stream, and room for its rollback.
+    pub(super) fn start_writing(&mut self) -> Result<()> {
+        self.shared.core.throttle()?;
+        if let Some(writing) = &self.writing {
+            if writing.txn.sequence() >= MAX_CHANGES {
+                return Err(Error::Invalid(format!("one transaction makes at most {MAX_CHANGES} changes")));
+            }
+            return if writing.txn.is_doomed() { Err(Error::Cancelled) } else { Ok(()) };
+        }
+        if self.options.isolation == Isolation::RepeatableRead {
+            self.held_snapshot();
+        }
+        let most = self.shared.core.max_open_transactions;
+        if self.shared.registry.active_count() >= most {
+            return Err(Error::Invalid(format!(
+                "{most} transactions are writing, and the log keeps account of no more"
+            )));
+        }
+        self.shared.core.space.reserve(&self.shared.core, ROLLBACK_PAGES)?;
+        // The number comes after the stream, so that numbers ascend along it: see `undo`, invariant 3.
+        let mut stream = self.shared.take_stream();
+        let txn = self.shared.registry.begin_write();
+        stream.begin(txn.id());
+        self.writing = Some(Writing {
+            txn,
+            stream,
+            reserved_pages: ROLLBACK_PAGES,
+            shrunk_bytes: 0,
+            trees: BTreeSet::new(),
+        });
+        Ok(())
+    }
+
+    /// Keeps a tree from being dropped while this transaction writes to it.
+    fn hold_tree(&mut self, tree: &Tree) -> Result<()> {
+        let writing = self.writing.as_ref().expect("the transaction writes");
+        if tree.root.id == CATALOG || writing.trees.contains(&tree.root.id) {
+            return Ok(());
+        }
+        let catalog = Arc::clone(&self.shared.catalog);
+        let gone = || {
+            Error::Invalid(format!("tree {:?} does not exist any more", String::from_utf8_lossy(&tree.name)))
+        };
+        if !self.lock_shared_in(&catalog, &tree.name, Mode::KeyShare, None)?.is_done() {
+            return Err(gone());
+        }
+        match self.shared.created_tree(&catalog, &tree.name)? {
+            Some((id, _)) if id == tree.root.id => {}
+            _ => return Err(gone()),
+        }
+        self.writing.as_mut().expect("the transaction writes").trees.insert(tree.root.id);
+        Ok(())
+    }
+
+    /// Changes one entry, if it is what is `expected`. [`Outcome::Gone`] where a write that needs the key does not find
+    /// it. Where it comes to no change, a long value that was stored for it goes again.
+    pub(super) fn write(
+        &mut self,
+        root: &Arc<TreeRoot>,
+        key: &[u8],
+        write: Write<'_>,
+        expected: Option<&Expected<'_>>,
+    ) -> Result<Outcome> {
+        let before = self.newest_undo();
+        let mut stored = before;
+        let result = self.store_long_value(root, key, &write).and_then(|long| {
+            stored = self.newest_undo();
+            self.write_entry(root, key, &write, long.as_deref(), expected)
+        });
+        let newest = self.newest_undo();
+        let unused = newest != before && (newest == stored || stored == before && result.is_err());
+        if unused {
+            let writing = self.writing.as_ref().expect("the transaction writes");
+            if let Err(error) = self.shared.revert_to(newest, before, writing.txn.id()) {
+                return result.and(Err(error));
+            }
+            writing.txn.set_newest_undo(before.0);
+        }
+        result
+    }
+
+    fn write_entry(
+        &mut self,
+        root: &Arc<TreeRoot>,
+        key: &[u8],
+        write: &Write<'_>,
+        long: Option<&[u8]>,
+        expected: Option<&Expected<'_>>,
+    ) -> Result<Outcome> {
+        let shared = Arc::clone(&self.shared);
+        let core = &*shared.core;
+        let btree = BTree::new(core, root);
+        // Keeps the undo that is followed below; under READ COMMITTED it says nothing about what is seen.
+        let guard = match (self.options.isolation, expected) {
+            (Isolation::ReadCommitted, None) => Arc::new(self.new_snapshot()),
+            (Isolation::ReadCommitted, Some(expected)) => Arc::clone(expected.view.snapshot()),
+            (Isolation::RepeatableRead, _) => Arc::clone(self.held_snapshot()),
+        };
+        // A long value that was compared, as its entry was then.
+        let mut compared = None;
+        loop {
+            let ticket = shared.registry.waits().ticket();
+            let leaf = btree.leaf_exclusive(key)?;
+            let node = NodeRef::new(&leaf);
+            let payload = node.search(key).ok().map(|slot| node.payload(slot));
+            let current = payload.map(decode).transpose()?;
+            let active = self.active();
+            let reader = Reader::new(&guard, active.as_deref());
+            let expected_now = expected.filter(|_| compared.is_none() || compared.as_deref() != payload);
+            let exists = match self.examine(reader, root.id, key, current.as_ref(), write, expected_now)? {
+                Found::Free { exists } => exists,
+                Found::Wait(holders) => {
+                    drop(leaf);
+                    self.wait_for(&holders, ticket, expected.is_none_or(|e| e.wait))?;
+                    continue;
+                }
+                Found::Seen(Standing::Settled(outcome)) => return Ok(outcome),
+                Found::Seen(Standing::Long(reference)) => {
+                    compared = payload.map(<[u8]>::to_vec);
+                    drop(leaf);
+                    match self.compare_long(expected, &reference)? {
+                        Some(outcome) => return Ok(outcome),
+                        None => continue,
+                    }
+                }
+            };
+            match write {
+                Write::Insert(_) if exists => return Err(Error::Duplicate),
+                Write::Update(_) | Write::Delete | Write::Lock if !exists => return Ok(Outcome::Gone),
+                Write::Lock if current.is_some_and(|c| c.writer == self.own_id() && c.is_exclusive()) => {
+                    return Ok(Outcome::Done);
+                }
+                _ => {}
+            }
+            let record = self.undo_record(reader, root.id, key, current.as_ref(), write)?;
+            let writing = self.writing.as_mut().expect("the transaction writes");
+            let Some(reserved) = writing.stream.reserve(core, record.len()) else {
+                drop(leaf);
+                self.start_segment()?;
+                continue;
+            };
+            let undo = writing.stream.position(&reserved);
+            let payload = new_payload(writing.txn.id(), undo, current.as_ref(), write, long);
+            if !fits(node, key, payload.len()) {
+                drop(leaf);
+                btree.make_room(key, payload.len(), Some(shared.registry.horizon()), false)?;
+                continue;
+            }
+            let shrunk = current.map_or(0, |c| c.encoded_len()).saturating_sub(payload.len());
+            self.reserve_for_rollback(shrunk)?;
+            self.apply(leaf, key, &payload, &record, &reserved, undo)?;
+            return Ok(Outcome::Done);
+        }
+    }
+
+    fn apply(
+        &mut self,
+        leaf: ExclusivePage<'_>,
+        key: &[u8],
+        payload: &[u8],
+        record: &UndoRecord,
+        reserved: &Reserved,
+        undo: UndoPtr,
+    ) -> Result<()> {
+        let core = &*self.shared.core;
+        let writing = self.writing.as_mut().expect("the transaction writes");
+        let mut mtr = Mtr::new(core);
+        let leaf = mtr.add(leaf);
+        let undo_part = writing.stream.latch(&mut mtr, core, reserved)?;
+        writing.txn.use_sequence(record.sequence);
+        writing.stream.append(&mut mtr, undo_part, reserved, record);
+        mtr.put_entry(leaf, key, payload);
+        mtr.group().set_txn(writing.txn.id(), TxnEvent::Change { undo: undo.0 });
+        mtr.commit()?;
+        writing.txn.set_newest_undo(undo.0);
+        self.changes += 1;
+        Ok(())
+    }
+
+    /// A rollback makes the row longer again by this much: keeps pages for the splits that may take.
+    fn reserve_for_rollback(&mut self, bytes: usize) -> Result<()> {
+        let writing = self.writing.as_mut().expect("the transaction writes");
+        let core = &self.shared.core;
+        writing.shrunk_bytes += bytes as u64;
+        // Every split gains at least a quarter of a page, and allocates up to three pages.
+        let wanted = ROLLBACK_PAGES + writing.shrunk_bytes * 4 / core.page_size as u64 * 3;
+        if wanted > writing.reserved_pages {
+            core.space.reserve(core, wanted - writing.reserved_pages)?;
+            writing.reserved_pages = wanted;
+        }
+        Ok(())
+    }
+
+    pub(super) fn start_segment(&mut self) -> Result<()> {
+        let shared = &self.shared;
+        let writing = self.writing.as_mut().expect("the transaction writes");
+        let complete =
+            writing.stream.start_segment(&shared.core, &shared.undo_directory, writing.txn.id())?;
+        if let Some(segment) = complete {
+            shared.streams.lock().complete.push_back(segment);
+            shared.background.notify_all();
+        }
+        Ok(())
+    }
+
+    /// Looks at the newest version of a key with the eyes of a writer; the leaf is latched.
+    fn examine(
+        &self,
+        reader: Reader<'_>,
+        tree: TreeId,
+        key: &[u8],
+        current: Option<&Entry<'_>>,
+        write: &Write<'_>,
+        expected: Option<&Expected<'_>>,
+    ) -> Result<Found> {
+        let own = reader.own_id();
+        let Some(current) = current else {
+            return Ok(match expected {
+                Some(_) => Found::Seen(Standing::Settled(Outcome::Gone)),
+                None => Found::Free { exists: false },
+            });
+        };
+        if current.writer != own {
+            if self.shared.fate(current.writer)? == Fate::Running {
+                // Nobody to wait for: it has ended meanwhile, look again at once.
+                return Ok(Found::Wait(self.shared.registry.find(current.writer).into_iter().collect()));
+            }
+            // An insert only asks whether the key is there now.
+            if self.options.isolation == Isolation::RepeatableRead
+                && !matches!(write, Write::Insert(_))
+                && let (writer, Fate::Committed(Some(csn))) = self.shared.last_change(reader, current)?
+                && !reader.snapshot.sees(csn)
+            {
+                return Err(Error::Conflict(writer));
+            }
+        }
+        if let Some(expected) = expected
+            && let Some(standing) = self.standing(expected, current)?
+        {
+            return Ok(Found::Seen(standing));
+        }
+        let kind = match write {
+            Write::Put(_) | Write::Insert(_) | Write::Update(_) => WriteKind::Update,
+            Write::Delete | Write::Lock => WriteKind::Delete,
+        };
+        let holders = self.shared.locks.conflicting(tree, key, own, kind);
+        if !holders.is_empty() {
+            return Ok(Found::Wait(holders));
+        }
+        Ok(Found::Free { exists: !current.is_tombstone() })
+    }
+
+    /// Waits for others; `patient` is false for who is to fail instead.
+    pub(super) fn wait_for(&self, holders: &[Arc<ActiveTxn>], ticket: Ticket, patient: bool) -> Result<()> {
+        let writing = self.writing.as_ref().expect("who waits has a number");
+        let waits = self.shared.registry.waits();
+        if holders.is_empty() {
+            gannet_base::thread::yield_now();
+            return self.shared.core.poison.check();
+        }
+        let timeout = if patient { self.options.lock_timeout } else { Some(Duration::ZERO) };
+        let waited = waits.wait_for(&writing.txn, holders, ticket, timeout, &self.cancel);
+        // Where the waits were ended by a failure, that is what the caller is told.
+        if waited.is_err() { self.shared.core.poison.check().and(waited) } else { waited }
+    }
+
+    fn undo_record(
+        &self,
+        reader: Reader<'_>,
+        tree: TreeId,
+        key: &[u8],
+        current: Option<&Entry<'_>>,
+        write: &Write<'_>,
+    ) -> Result<UndoRecord> {
+        let writing = self.writing.as_ref().expect("the transaction writes");
+        let (kind, value) = match (current, write) {
+            (None, _) => (UndoKind::Insert, &[][..]),
+            (Some(_), Write::Lock) => (UndoKind::Lock, &[][..]),
+            (Some(entry), Write::Delete) => (UndoKind::Delete, entry.value),
+            (Some(entry), _) => (UndoKind::Update, entry.value),
+        };
+        let (previous_flags, previous_writer, previous_undo) = match current {
+            Some(entry) => self.shared.shorten(reader, entry)?,
+            None => (0, TxnId::NONE, UndoPtr::NONE),
+        };
+        Ok(UndoRecord {
+            kind,
+            done: false,
+            writer: writing.txn.id(),
+            previous_record: UndoPtr(writing.txn.newest_undo()),
+            sequence: writing.txn.sequence(),
+            tree,
+            previous_flags,
+            previous_writer,
+            previous_undo,
+            key: key.to_vec(),
+            value: value.to_vec(),
+        })
+    }
+}
+
+/// The payload that a write leaves in the leaf.
+fn new_payload(
+    writer: TxnId,
+    undo: UndoPtr,
+    current: Option<&Entry<'_>>,
+    write: &Write<'_>,
+    long: Option<&[u8]>,
+) -> Vec<u8> {
+    let (flags, value) = match (write, long) {
+        (Write::Put(_) | Write::Insert(_) | Write::Update(_), Some(reference)) => (OVERFLOW, reference),
+        (Write::Put(value) | Write::Insert(value) | Write::Update(value), None) => (0, *value),
+        (Write::Delete, _) => (TOMBSTONE, &[][..]),
+        (Write::Lock, _) => {
+            let current = current.expect("only a row that is there is locked");
+            (LOCK | EXCLUSIVE | current.flags & OVERFLOW, current.value)
+        }
+    };
+    // A lock outlasts later changes by the same transaction.
+    let held = current.filter(|c| c.writer == writer).map_or(0, |c| c.flags & EXCLUSIVE);
+    let flags = flags | held;
+    let entry = Entry { flags: flags | VERSIONED, writer, undo, value };
+    let mut payload = Vec::with_capacity(entry.encoded_len());
+    entry.encode(&mut payload);
+    payload
+}
