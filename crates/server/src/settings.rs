@@ -98,7 +98,8 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        let value = |definition: &Definition| (definition.name, (definition.default.to_owned(), Source::Default));
+        let value =
+            |definition: &Definition| (definition.name, (definition.default.to_owned(), Source::Default));
         Settings { values: DEFINITIONS.iter().map(value).collect() }
     }
 }
@@ -114,7 +115,9 @@ impl Settings {
         if let Some(path) = file {
             let text = std::fs::read_to_string(path)
                 .map_err(|error| Error::Setup(format!("settings file {}: {error}", path.display())))?;
-            settings.read_file(&text).map_err(|error| Error::Setup(format!("settings file {}: {error}", path.display())))?;
+            settings
+                .read_file(&text)
+                .map_err(|error| Error::Setup(format!("settings file {}: {error}", path.display())))?;
         }
         for (name, value) in environment {
             let Some(name) = name.strip_prefix("GANNET_") else { continue };
@@ -127,7 +130,8 @@ impl Settings {
     }
 
     fn read_file(&mut self, text: &str) -> Result<()> {
-        let table: toml::Table = text.parse().map_err(|error: toml::de::Error| Error::Setup(error.to_string()))?;
+        let table: toml::Table =
+            text.parse().map_err(|error: toml::de::Error| Error::Setup(error.to_string()))?;
         for (name, value) in table {
             let text = match value {
                 toml::Value::String(text) => text,
@@ -135,7 +139,9 @@ impl Settings {
                 toml::Value::Boolean(on) => if on { "on" } else { "off" }.to_owned(),
                 toml::Value::Array(items) => {
                     let texts: Option<Vec<&str>> = items.iter().map(toml::Value::as_str).collect();
-                    texts.ok_or_else(|| Error::Setup(format!("{name} has to be a list of strings")))?.join(",")
+                    texts
+                        .ok_or_else(|| Error::Setup(format!("{name} has to be a list of strings")))?
+                        .join(",")
                 }
                 other => return Err(Error::Setup(format!("{name} cannot be a {}", other.type_str()))),
             };
@@ -157,8 +163,13 @@ impl Settings {
         self.values.get(name).map_or("", |(text, _)| text.trim())
     }
 
-    fn read<T>(&self, name: &'static str, read: impl FnOnce(&str) -> std::result::Result<T, String>) -> Result<T> {
-        let (text, source) = self.values.get(name).map_or(("", Source::Default), |(text, source)| (text.trim(), *source));
+    fn read<T>(
+        &self,
+        name: &'static str,
+        read: impl FnOnce(&str) -> std::result::Result<T, String>,
+    ) -> Result<T> {
+        let (text, source) =
+            self.values.get(name).map_or(("", Source::Default), |(text, source)| (text.trim(), *source));
         read(text).map_err(|why| Error::Setup(format!("setting {name} = \"{text}\" ({source}): {why}")))
     }
 
@@ -206,7 +217,8 @@ impl Settings {
                 .map(str::trim)
                 .filter(|part| !part.is_empty() && *part != "none")
                 .map(|part| {
-                    part.parse().map_err(|_| format!("{part} is no address with port, such as 127.0.0.1:5433"))
+                    part.parse()
+                        .map_err(|_| format!("{part} is no address with port, such as 127.0.0.1:5433"))
                 })
                 .collect()
         })
@@ -236,8 +248,10 @@ impl Settings {
             let (requested, source) =
                 self.values.get(definition.name).cloned().unwrap_or_else(|| (String::new(), Source::Default));
             let found = effective.iter().find(|(name, _, _)| *name == definition.name);
-            let (effective, reason) =
-                found.map_or_else(|| (self.shown(definition.name), String::new()), |(_, value, why)| (value.clone(), why.clone()));
+            let (effective, reason) = found.map_or_else(
+                || (self.shown(definition.name), String::new()),
+                |(_, value, why)| (value.clone(), why.clone()),
+            );
             Report { name: definition.name.to_owned(), requested, effective, source, reason }
         };
         DEFINITIONS.iter().map(report).collect()
@@ -263,7 +277,12 @@ fn nearest(name: &str) -> Option<&'static str> {
         let (own, theirs) = (pairs(name), pairs(other));
         own.iter().filter(|pair| theirs.contains(pair)).count() * 2 * 100 / (own.len() + theirs.len()).max(1)
     };
-    DEFINITIONS.iter().map(|d| (common(d.name), d.name)).max().filter(|(share, _)| *share >= 50).map(|(_, name)| name)
+    DEFINITIONS
+        .iter()
+        .map(|d| (common(d.name), d.name))
+        .max()
+        .filter(|(share, _)| *share >= 50)
+        .map(|(_, name)| name)
 }
 
 #[cfg(test)]
@@ -278,7 +297,11 @@ mod tests {
     fn the_strongest_source_wins_and_is_remembered() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("gannet.toml");
-        std::fs::write(&file, "memory = \"1GiB\"\nmax_connections = 7\nlisten = [\"127.0.0.1:1\", \"[::1]:2\"]\n").unwrap();
+        std::fs::write(
+            &file,
+            "memory = \"1GiB\"\nmax_connections = 7\nlisten = [\"127.0.0.1:1\", \"[::1]:2\"]\n",
+        )
+        .unwrap();
         let environment = [pair("GANNET_MEMORY", "2GiB"), pair("HOME", "x"), pair("GANNET_MAX_DELAY", "1s")];
         let settings = Settings::gather(Some(&file), environment, [pair("max-delay", "50ms")]).unwrap();
         assert_eq!(settings.size("memory").unwrap(), 2 << 30);
@@ -300,21 +323,31 @@ mod tests {
         settings.duration("max_delay").unwrap();
         settings.duration("shutdown_limit").unwrap();
         settings.switch("insecure_trust").unwrap();
-        (settings.io().unwrap(), settings.listen().unwrap(), settings.max_connections().unwrap(), settings.tls().unwrap());
+        (
+            settings.io().unwrap(),
+            settings.listen().unwrap(),
+            settings.max_connections().unwrap(),
+            settings.tls().unwrap(),
+        );
     }
 
     #[test]
     fn nothing_is_silently_ignored() {
-        for (name, value, words) in [
-            ("memroy", "1GiB", "did you mean memory?"),
-            ("qqqq", "1", "unknown setting qqqq (flag)"),
-        ] {
+        for (name, value, words) in
+            [("memroy", "1GiB", "did you mean memory?"), ("qqqq", "1", "unknown setting qqqq (flag)")]
+        {
             let error = Settings::gather(None, [], [pair(name, value)]).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
         }
-        let settings = Settings::gather(None, [], [pair("memory", "lots"), pair("listen", "here"), pair("tls-key", "k")]);
+        let settings = Settings::gather(
+            None,
+            [],
+            [pair("memory", "lots"), pair("listen", "here"), pair("tls-key", "k")],
+        );
         let settings = settings.unwrap();
-        assert!(settings.size("memory").unwrap_err().to_string().contains("setting memory = \"lots\" (flag)"));
+        assert!(
+            settings.size("memory").unwrap_err().to_string().contains("setting memory = \"lots\" (flag)")
+        );
         assert!(settings.listen().unwrap_err().to_string().contains("here is no address"));
         assert!(settings.tls().unwrap_err().to_string().contains("needs tls_certificate"));
     }
