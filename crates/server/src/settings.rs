@@ -67,7 +67,8 @@ definitions! {
     max_delay "200ms" "duration" "The longest an asynchronous commit stays undurable.";
     shutdown_limit "10s" "duration" "How long a shutdown waits for connections, and then writes pages, before it leaves the rest to the next start.";
     listen "127.0.0.1:5433" "addresses, separated by commas; none for no TCP" "Where TCP clients connect; they need a password.";
-    socket "" "folder that only its owner can enter; none for no Unix socket" "Where the Unix socket is made; clients of the same user need no password.";
+    socket "" "folder that only its owner can enter" "Where one more Unix socket is made, besides those beside the databases; clients of the same user need no password.";
+    port "5433" "1 to 65535" "Port in the names of the Unix sockets.";
     max_connections "100" "1 to 10000" "Most connections at a time.";
     insecure_trust "off" "on or off" "Lets clients in without password; for loopback addresses only.";
     tls_certificate "" "file, PEM" "Certificate chain for TLS; needs tls_key.";
@@ -229,6 +230,14 @@ impl Settings {
         self.read("max_connections", |text| match text.parse() {
             Ok(number @ 1..=10_000) => Ok(number),
             _ => Err("give a number from 1 to 10000".to_owned()),
+        })
+    }
+
+    /// `port`
+    pub fn port(&self) -> Result<u16> {
+        self.read("port", |text| match text.parse() {
+            Ok(number @ 1..) => Ok(number),
+            _ => Err("give a number from 1 to 65535".to_owned()),
         })
     }
 

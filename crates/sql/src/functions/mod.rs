@@ -17,9 +17,9 @@
 //! | `string`, `quote`, `bytes`, `digest`, `encoding` | strings and bytea |
 //! | `like`, `regex`, `pattern` | LIKE; regular expressions, translated and cached |
 //! | `datetime` | dates and timestamps |
-//! | `picture`, `number_picture`, `time_picture`, `time_parse` | to_char, to_number, to_date, to_timestamp |
+//! | `picture` | to_char of numbers, to_number |
 //! | `array` | arrays |
-//! | `session`, `describe`, `size`, `sequence` | what clients ask a server about itself |
+//! | `session`, `describe`, `sequence` | what clients ask a server about itself |
 //! | `accumulator`, `aggregate` | aggregates |
 //! | `table`, `keywords` | functions that give rows |
 
@@ -233,6 +233,7 @@ mod arguments;
 mod arithmetic;
 mod array;
 mod bytes;
+mod datetime;
 mod describe;
 pub mod digest;
 pub mod encoding;
@@ -241,6 +242,7 @@ pub mod like;
 mod math;
 mod numeric;
 mod pattern;
+mod picture;
 pub mod quote;
 mod regex;
 mod registry;

@@ -25,6 +25,8 @@ const FUNCTIONS: &[&[Function]] = &[
     super::like::FUNCTIONS,
     super::pattern::FUNCTIONS,
     super::array::FUNCTIONS,
+    super::datetime::FUNCTIONS,
+    super::picture::FUNCTIONS,
     super::sequence::FUNCTIONS,
     super::session::FUNCTIONS,
     super::describe::FUNCTIONS,
