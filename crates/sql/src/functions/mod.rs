@@ -251,6 +251,8 @@ mod sequence;
 mod session;
 mod string;
 mod table;
+#[cfg(test)]
+mod tests;
 
 pub use accumulator::Accumulator;
 pub use registry::{all, operators, symbol};
