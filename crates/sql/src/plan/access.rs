@@ -541,8 +541,8 @@ impl Planner<'_> {
         if leaf.identity.is_some() || index.primary {
             return false;
         }
-        let has = |number: ColumnNumber, ty: Type| {
-            key_gives_back(ty)
+        let has = |number: ColumnNumber, ty: Type, modifier: i32| {
+            crate::codec::key::is_lossless(ty, modifier)
                 && (index.columns.iter().any(|part| part.column == number)
                     || matches!(&leaf.table.key, TableKey::Columns(key) if key.contains(&number)))
         };
@@ -550,7 +550,7 @@ impl Planner<'_> {
             .columns
             .iter()
             .zip(&leaf.columns)
-            .all(|(column, id)| !self.used.contains(*id) || has(column.number, column.ty))
+            .all(|(column, id)| !self.used.contains(*id) || has(column.number, column.ty, column.modifier))
     }
 
     /// Rows for each of a list of keys: a join of the list with the table.
@@ -791,12 +791,6 @@ impl Planner<'_> {
         }
         left.is_empty()
     }
-}
-
-/// Whether a key of this type can be read back to the very value that was put in.
-fn key_gives_back(ty: Type) -> bool {
-    // A numeric's scale and a character(n)'s blanks do not count in their order.
-    !matches!(ty, Type::Numeric | Type::Bpchar | Type::Float4 | Type::Float8)
 }
 
 /// The order of a walk from the end.
