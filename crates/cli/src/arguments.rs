@@ -8,12 +8,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Commands of later releases. They are refused by name.
-pub(crate) const PLANNED: [&str; 14] = [
-    "demo", "sql", "serve", "stat", "backup", "restore", "verify", "dump", "load", "sweep", "compact",
-    "check", "tune", "lab",
+pub(crate) const PLANNED: [&str; 13] = [
+    "demo", "sql", "stat", "backup", "restore", "verify", "dump", "load", "sweep", "compact", "check",
+    "tune", "lab",
 ];
 
-const NOT_YET: &str = "Not in this release: demo, sql, serve, stat, backup, restore, verify, dump, load, sweep, \
+const NOT_YET: &str = "Not in this release: demo, sql, stat, backup, restore, verify, dump, load, sweep, \
                        compact, check, tune, lab.\n\nSizes are bytes with units (512MiB), durations human (10s).";
 
 /// A database for data larger than memory.
@@ -30,6 +30,8 @@ pub(crate) enum Command {
     Doctor(Doctor),
     /// Read and change a database as a map from keys to values
     Kv(Kv),
+    /// Serve databases over PostgreSQL's protocol
+    Serve(Serve),
     #[command(external_subcommand)]
     Other(Vec<OsString>),
 }
@@ -51,6 +53,45 @@ pub(crate) struct Doctor {
     /// Write the report as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Settings are texts here: they are checked together with those of the file and the environment.
+#[derive(Args, Debug)]
+pub(crate) struct Serve {
+    /// Databases, or folders of databases; a file that does not exist is created
+    #[arg(value_name = "PATH", required = true)]
+    pub(crate) paths: Vec<PathBuf>,
+    /// Settings file (TOML); settings: memory, io, wal_limit, max_delay, shutdown_limit, listen, socket, port,
+    /// max_connections, insecure_trust, tls_certificate, tls_key, temp_folder. Each is also a variable GANNET_...
+    #[arg(long, value_name = "FILE", env = "GANNET_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+    /// The one memory number [default: 256MiB]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) memory: Option<String>,
+    /// How files are opened: auto, direct, uncached or buffered [default: auto]
+    #[arg(long, value_name = "MODE")]
+    pub(crate) io: Option<String>,
+    /// Where TCP clients connect, several separated by commas, or none [default: 127.0.0.1:5433]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<String>,
+    /// A folder for one more Unix socket
+    #[arg(long, value_name = "DIR")]
+    pub(crate) socket: Option<String>,
+    /// Port in the names of the Unix sockets [default: 5433]
+    #[arg(long, value_name = "PORT")]
+    pub(crate) port: Option<String>,
+    /// Most connections at a time [default: 100]
+    #[arg(long, value_name = "N")]
+    pub(crate) max_connections: Option<String>,
+    /// Lets clients on loopback in without password
+    #[arg(long)]
+    pub(crate) insecure_trust: bool,
+    /// Certificate chain for TLS, PEM
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_certificate: Option<String>,
+    /// Private key of the certificate, PEM
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_key: Option<String>,
 }
 
 #[derive(Args, Debug)]

@@ -12,6 +12,7 @@ mod kv;
 mod machine;
 mod output;
 mod progress;
+mod serve;
 
 use arguments::{Arguments, Command};
 use clap::Parser;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
     let done = match arguments.command {
         Command::Doctor(options) => doctor::run(&options),
         Command::Kv(options) => kv::run(options),
+        Command::Serve(options) => serve::run(&options),
         Command::Other(words) => return unknown(&words),
     };
     let Err(error) = done else { return ExitCode::SUCCESS };

@@ -23,7 +23,7 @@ mod stream;
 mod tls;
 mod watch;
 
-pub use server::{Server, ServerOptions};
+pub use server::{Server, ServerOptions, socket_folder};
 
 /// Result of setting a server up.
 pub type Result<T> = std::result::Result<T, Error>;

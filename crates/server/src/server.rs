@@ -8,13 +8,14 @@
 
 use crate::connection::Connection;
 use crate::message::Output;
+use crate::settings::Report;
 use crate::stream::{Socket, Stream};
 use crate::tls;
 use crate::watch::Watch;
 use crate::{Error, Result};
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::thread::JoinHandle;
-use gannet_sql::session::{Interrupt, Reason};
+use gannet_sql::session::{Interrupt, Reason, SettingReport};
 use gannet_sql::{Database, SqlState};
 use gannet_store::{Engine, OpenOptions};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -40,9 +41,9 @@ pub struct ServerOptions {
     pub paths: Vec<PathBuf>,
     /// Where TCP clients connect; none: no TCP.
     pub listen: Vec<SocketAddr>,
-    /// Folder of the Unix socket; none: no Unix socket.
-    pub socket: Option<PathBuf>,
-    /// Port, also in the name of the Unix socket.
+    /// Folders in which Unix sockets are made. One more is made beside each database, in [`socket_folder`].
+    pub sockets: Vec<PathBuf>,
+    /// Port in the names of the Unix sockets.
     pub port: u16,
     /// Lets clients on loopback in without password. Refused for any other address.
     pub insecure_trust: bool,
@@ -151,7 +152,9 @@ pub struct Server {
     shared: Arc<Shared>,
     listeners: Vec<JoinHandle<()>>,
     addresses: Vec<SocketAddr>,
-    socket: Option<PathBuf>,
+    sockets: Vec<PathBuf>,
+    /// Folders that were made for sockets.
+    folders: Vec<PathBuf>,
 }
 
 impl Server {
@@ -164,7 +167,8 @@ impl Server {
             .fill(&mut made_up_secret)
             .map_err(|_| Error::Setup("the system has no randomness to give".into()))?;
         let tls = options.tls.as_ref().map(|(certificate, key)| tls::load(certificate, key)).transpose()?;
-        let databases = open_databases(engine, options)?;
+        let files = database_files(&options.paths)?;
+        let databases = open_databases(engine, &files, options)?;
         let shared = Arc::new(Shared {
             engine: engine.clone(),
             tls,
@@ -180,14 +184,42 @@ impl Server {
             stopping: AtomicBool::new(false),
             random,
         });
-        let mut server = Server { shared, listeners: Vec::new(), addresses: Vec::new(), socket: None };
+        let mut server = Server {
+            shared,
+            listeners: Vec::new(),
+            addresses: Vec::new(),
+            sockets: Vec::new(),
+            folders: Vec::new(),
+        };
         for address in &options.listen {
             server.listen_tcp(*address, options.insecure_trust)?;
         }
-        if let Some(folder) = &options.socket {
-            server.listen_unix(folder, options.port)?;
+        for folder in options.sockets.iter().cloned().chain(files.iter().map(|file| socket_folder(file))) {
+            server.listen_unix(&folder, options.port)?;
         }
         Ok(server)
+    }
+
+    /// Tells sessions what was asked for and what is in effect, for `gannet_settings`.
+    pub fn publish_settings(&self, reports: &[Report]) {
+        let reports: Vec<SettingReport> = reports
+            .iter()
+            .map(|report| SettingReport {
+                name: report.name.clone(),
+                requested: report.requested.clone(),
+                effective: report.effective.clone(),
+                source: report.source.to_string(),
+                reason: report.reason.clone(),
+            })
+            .collect();
+        for database in self.shared.databases.lock().values() {
+            database.publish_settings(reports.clone());
+        }
+    }
+
+    /// How the files of the first database were opened, and why so.
+    pub fn io_mode(&self) -> Option<gannet_io::ModeReport> {
+        self.shared.databases.lock().values().next().map(|database| database.store().io_mode().clone())
     }
 
     /// Where TCP clients connect.
@@ -195,9 +227,9 @@ impl Server {
         &self.addresses
     }
 
-    /// The Unix socket.
-    pub fn socket(&self) -> Option<&Path> {
-        self.socket.as_deref()
+    /// The Unix sockets.
+    pub fn sockets(&self) -> &[PathBuf] {
+        &self.sockets
     }
 
     /// Names of the databases.
@@ -225,11 +257,13 @@ impl Server {
     fn listen_unix(&mut self, folder: &Path, port: u16) -> Result<()> {
         let path = folder.join(format!(".s.PGSQL.{port}"));
         let cannot = |error: io::Error| Error::Setup(format!("cannot listen on {}: {error}", path.display()));
-        private_folder(folder)?;
+        if private_folder(folder)? {
+            self.folders.push(folder.to_owned());
+        }
         remove_stale(&path)?;
         let listener = UnixListener::bind(&path).map_err(cannot)?;
         listener.set_nonblocking(true).map_err(cannot)?;
-        self.socket = Some(path.clone());
+        self.sockets.push(path.clone());
         let own = rustix::process::geteuid();
         let shared = Arc::clone(&self.shared);
         self.listeners.push(gannet_base::thread::spawn("gannet-listen", move || {
@@ -251,9 +285,12 @@ impl Server {
             // A listener that panicked listens no more either.
             let _ = listener.join();
         }
-        if let Some(path) = &self.socket {
+        for path in &self.sockets {
             // Whoever starts next removes it otherwise.
             let _ = fs::remove_file(path);
+        }
+        for folder in &self.folders {
+            let _ = fs::remove_dir(folder);
         }
         self.shared.end_all();
         let began = gannet_base::clock::now();
@@ -325,9 +362,6 @@ impl Drop for Ended {
 }
 
 fn check(options: &ServerOptions) -> Result<()> {
-    if options.listen.is_empty() && options.socket.is_none() {
-        return Err(Error::Setup("there is neither an address nor a socket to listen on".into()));
-    }
     if let Some(address) = options.listen.iter().find(|address| !address.ip().is_loopback())
         && options.insecure_trust
     {
@@ -341,10 +375,21 @@ fn check(options: &ServerOptions) -> Result<()> {
     Ok(())
 }
 
-fn open_databases(engine: &Engine, options: &ServerOptions) -> Result<BTreeMap<String, Database>> {
+/// The folder, beside a database, of the socket by which those who are given its file find the server that has it open.
+pub fn socket_folder(database: &Path) -> PathBuf {
+    let mut name = database.as_os_str().to_owned();
+    name.push("-socket");
+    PathBuf::from(name)
+}
+
+fn open_databases(
+    engine: &Engine,
+    files: &[PathBuf],
+    options: &ServerOptions,
+) -> Result<BTreeMap<String, Database>> {
     let mut databases = BTreeMap::new();
-    for path in database_files(&options.paths)? {
-        let database = Database::open(engine, &path, &options.open, &options.owner)
+    for path in files {
+        let database = Database::open(engine, path, &options.open, &options.owner)
             .map_err(|error| Error::Setup(format!("{}: {error}", path.display())))?;
         let name = database.name().to_owned();
         if databases.insert(name.clone(), database).is_some() {
@@ -377,11 +422,16 @@ fn database_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Makes the socket's folder, or sees to it that only its owner, the server's user, can enter it.
-fn private_folder(folder: &Path) -> Result<()> {
+/// Makes the socket's folder (true), or sees to it that only its owner, the server's user, can enter it.
+fn private_folder(folder: &Path) -> Result<bool> {
     let cannot = |error: io::Error| Error::Setup(format!("{}: {error}", folder.display()));
     if !folder.exists() {
-        return fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(cannot);
+        return fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map(|()| true)
+            .map_err(cannot);
     }
     let metadata = fs::metadata(folder).map_err(cannot)?;
     if metadata.uid() != rustix::process::geteuid().as_raw() {
@@ -396,7 +446,7 @@ fn private_folder(folder: &Path) -> Result<()> {
             folder.display()
         )));
     }
-    Ok(())
+    Ok(false)
 }
 
 /// Removes the socket of a server that is gone.

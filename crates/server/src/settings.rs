@@ -67,7 +67,8 @@ definitions! {
     max_delay "200ms" "duration" "The longest an asynchronous commit stays undurable.";
     shutdown_limit "10s" "duration" "How long a shutdown waits for connections, and then writes pages, before it leaves the rest to the next start.";
     listen "127.0.0.1:5433" "addresses, separated by commas; none for no TCP" "Where TCP clients connect; they need a password.";
-    socket "" "folder that only its owner can enter; none for no Unix socket" "Where the Unix socket is made; clients of the same user need no password.";
+    socket "" "folder that only its owner can enter" "Where one more Unix socket is made, besides those beside the databases; clients of the same user need no password.";
+    port "5433" "1 to 65535" "Port in the names of the Unix sockets.";
     max_connections "100" "1 to 10000" "Most connections at a time.";
     insecure_trust "off" "on or off" "Lets clients in without password; for loopback addresses only.";
     tls_certificate "" "file, PEM" "Certificate chain for TLS; needs tls_key.";
@@ -98,7 +99,8 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        let value = |definition: &Definition| (definition.name, (definition.default.to_owned(), Source::Default));
+        let value =
+            |definition: &Definition| (definition.name, (definition.default.to_owned(), Source::Default));
         Settings { values: DEFINITIONS.iter().map(value).collect() }
     }
 }
@@ -114,7 +116,9 @@ impl Settings {
         if let Some(path) = file {
             let text = std::fs::read_to_string(path)
                 .map_err(|error| Error::Setup(format!("settings file {}: {error}", path.display())))?;
-            settings.read_file(&text).map_err(|error| Error::Setup(format!("settings file {}: {error}", path.display())))?;
+            settings
+                .read_file(&text)
+                .map_err(|error| Error::Setup(format!("settings file {}: {error}", path.display())))?;
         }
         for (name, value) in environment {
             let Some(name) = name.strip_prefix("GANNET_") else { continue };
@@ -127,7 +131,8 @@ impl Settings {
     }
 
     fn read_file(&mut self, text: &str) -> Result<()> {
-        let table: toml::Table = text.parse().map_err(|error: toml::de::Error| Error::Setup(error.to_string()))?;
+        let table: toml::Table =
+            text.parse().map_err(|error: toml::de::Error| Error::Setup(error.to_string()))?;
         for (name, value) in table {
             let text = match value {
                 toml::Value::String(text) => text,
@@ -135,7 +140,9 @@ impl Settings {
                 toml::Value::Boolean(on) => if on { "on" } else { "off" }.to_owned(),
                 toml::Value::Array(items) => {
                     let texts: Option<Vec<&str>> = items.iter().map(toml::Value::as_str).collect();
-                    texts.ok_or_else(|| Error::Setup(format!("{name} has to be a list of strings")))?.join(",")
+                    texts
+                        .ok_or_else(|| Error::Setup(format!("{name} has to be a list of strings")))?
+                        .join(",")
                 }
                 other => return Err(Error::Setup(format!("{name} cannot be a {}", other.type_str()))),
             };
@@ -157,8 +164,13 @@ impl Settings {
         self.values.get(name).map_or("", |(text, _)| text.trim())
     }
 
-    fn read<T>(&self, name: &'static str, read: impl FnOnce(&str) -> std::result::Result<T, String>) -> Result<T> {
-        let (text, source) = self.values.get(name).map_or(("", Source::Default), |(text, source)| (text.trim(), *source));
+    fn read<T>(
+        &self,
+        name: &'static str,
+        read: impl FnOnce(&str) -> std::result::Result<T, String>,
+    ) -> Result<T> {
+        let (text, source) =
+            self.values.get(name).map_or(("", Source::Default), |(text, source)| (text.trim(), *source));
         read(text).map_err(|why| Error::Setup(format!("setting {name} = \"{text}\" ({source}): {why}")))
     }
 
@@ -206,7 +218,8 @@ impl Settings {
                 .map(str::trim)
                 .filter(|part| !part.is_empty() && *part != "none")
                 .map(|part| {
-                    part.parse().map_err(|_| format!("{part} is no address with port, such as 127.0.0.1:5433"))
+                    part.parse()
+                        .map_err(|_| format!("{part} is no address with port, such as 127.0.0.1:5433"))
                 })
                 .collect()
         })
@@ -217,6 +230,14 @@ impl Settings {
         self.read("max_connections", |text| match text.parse() {
             Ok(number @ 1..=10_000) => Ok(number),
             _ => Err("give a number from 1 to 10000".to_owned()),
+        })
+    }
+
+    /// `port`
+    pub fn port(&self) -> Result<u16> {
+        self.read("port", |text| match text.parse() {
+            Ok(number @ 1..) => Ok(number),
+            _ => Err("give a number from 1 to 65535".to_owned()),
         })
     }
 
@@ -236,8 +257,10 @@ impl Settings {
             let (requested, source) =
                 self.values.get(definition.name).cloned().unwrap_or_else(|| (String::new(), Source::Default));
             let found = effective.iter().find(|(name, _, _)| *name == definition.name);
-            let (effective, reason) =
-                found.map_or_else(|| (self.shown(definition.name), String::new()), |(_, value, why)| (value.clone(), why.clone()));
+            let (effective, reason) = found.map_or_else(
+                || (self.shown(definition.name), String::new()),
+                |(_, value, why)| (value.clone(), why.clone()),
+            );
             Report { name: definition.name.to_owned(), requested, effective, source, reason }
         };
         DEFINITIONS.iter().map(report).collect()
@@ -263,7 +286,12 @@ fn nearest(name: &str) -> Option<&'static str> {
         let (own, theirs) = (pairs(name), pairs(other));
         own.iter().filter(|pair| theirs.contains(pair)).count() * 2 * 100 / (own.len() + theirs.len()).max(1)
     };
-    DEFINITIONS.iter().map(|d| (common(d.name), d.name)).max().filter(|(share, _)| *share >= 50).map(|(_, name)| name)
+    DEFINITIONS
+        .iter()
+        .map(|d| (common(d.name), d.name))
+        .max()
+        .filter(|(share, _)| *share >= 50)
+        .map(|(_, name)| name)
 }
 
 #[cfg(test)]
@@ -278,7 +306,11 @@ mod tests {
     fn the_strongest_source_wins_and_is_remembered() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("gannet.toml");
-        std::fs::write(&file, "memory = \"1GiB\"\nmax_connections = 7\nlisten = [\"127.0.0.1:1\", \"[::1]:2\"]\n").unwrap();
+        std::fs::write(
+            &file,
+            "memory = \"1GiB\"\nmax_connections = 7\nlisten = [\"127.0.0.1:1\", \"[::1]:2\"]\n",
+        )
+        .unwrap();
         let environment = [pair("GANNET_MEMORY", "2GiB"), pair("HOME", "x"), pair("GANNET_MAX_DELAY", "1s")];
         let settings = Settings::gather(Some(&file), environment, [pair("max-delay", "50ms")]).unwrap();
         assert_eq!(settings.size("memory").unwrap(), 2 << 30);
@@ -300,21 +332,31 @@ mod tests {
         settings.duration("max_delay").unwrap();
         settings.duration("shutdown_limit").unwrap();
         settings.switch("insecure_trust").unwrap();
-        (settings.io().unwrap(), settings.listen().unwrap(), settings.max_connections().unwrap(), settings.tls().unwrap());
+        (
+            settings.io().unwrap(),
+            settings.listen().unwrap(),
+            settings.max_connections().unwrap(),
+            settings.tls().unwrap(),
+        );
     }
 
     #[test]
     fn nothing_is_silently_ignored() {
-        for (name, value, words) in [
-            ("memroy", "1GiB", "did you mean memory?"),
-            ("qqqq", "1", "unknown setting qqqq (flag)"),
-        ] {
+        for (name, value, words) in
+            [("memroy", "1GiB", "did you mean memory?"), ("qqqq", "1", "unknown setting qqqq (flag)")]
+        {
             let error = Settings::gather(None, [], [pair(name, value)]).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
         }
-        let settings = Settings::gather(None, [], [pair("memory", "lots"), pair("listen", "here"), pair("tls-key", "k")]);
+        let settings = Settings::gather(
+            None,
+            [],
+            [pair("memory", "lots"), pair("listen", "here"), pair("tls-key", "k")],
+        );
         let settings = settings.unwrap();
-        assert!(settings.size("memory").unwrap_err().to_string().contains("setting memory = \"lots\" (flag)"));
+        assert!(
+            settings.size("memory").unwrap_err().to_string().contains("setting memory = \"lots\" (flag)")
+        );
         assert!(settings.listen().unwrap_err().to_string().contains("here is no address"));
         assert!(settings.tls().unwrap_err().to_string().contains("needs tls_certificate"));
     }

@@ -476,7 +476,22 @@ pub fn claim_table(
     }
 }
 
-/// The same for a sequence. Its position is not held: `nextval` goes on.
+/// Holds a table's definition until the transaction ends, and gives it as it is now; `None` when it is gone.
+pub fn hold_table(transaction: &mut Transaction, catalog: &Catalog, oid: Oid) -> Result<Option<Arc<Table>>> {
+    let tree = entries(catalog)?;
+    if !transaction.lock(&tree, &key(Kind::Table, oid), LockMode::KeyShare)? {
+        return Ok(None);
+    }
+    let Some(value) = transaction.latest_view().get(&tree, &key(Kind::Table, oid))? else { return Ok(None) };
+    let (stored, _) = split(&value)?;
+    let known = catalog.tables.get(&oid).filter(|known| known.revision == stored);
+    match known {
+        Some(known) => Ok(Some(Arc::clone(known))),
+        None => decode::<Table>(oid, &value).map(|table| Some(Arc::new(table))),
+    }
+}
+
+/// As [`claim_table`], for a sequence. Its position is not held: `nextval` goes on.
 pub fn claim_sequence(
     transaction: &mut Transaction,
     catalog: &mut Catalog,
@@ -494,7 +509,7 @@ pub fn claim_sequence(
     Ok(found)
 }
 
-/// The same for a role.
+/// As [`claim_table`], for a role.
 pub fn claim_role(
     transaction: &mut Transaction,
     catalog: &mut Catalog,

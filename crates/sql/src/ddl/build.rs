@@ -47,6 +47,8 @@ pub(super) fn rewrite(
     mut complete: impl FnMut(&mut Vec<Value>) -> Result<()>,
 ) -> Result<Table> {
     new.storage = context.new_storage("t")?;
+    // No row of an earlier layout is left.
+    new.layouts.drain(..new.layouts.len().saturating_sub(1));
     for index in 0..new.indexes.len() {
         new.indexes[index].storage =
             if new.indexes[index].primary { new.storage.clone() } else { context.new_storage("i")? };

@@ -1,6 +1,6 @@
 //! Constraints: from syntax to the table's definition, for a new table and for one that has rows.
 
-use super::text::{self, quote_if_needed};
+use super::text;
 use super::{DdlContext, build, names, no_relation, not_a, validate};
 use crate::bind::identifier;
 use crate::catalog::{
@@ -560,10 +560,4 @@ fn check_types(constraint: &str, child: &Column, parent: &Column) -> Result<()> 
         child.ty.name(),
         parent.ty.name()
     )))
-}
-
-/// How a constraint is written, for `pg_get_constraintdef` and messages.
-pub(super) fn columns_text(table: &Table, columns: &[ColumnNumber]) -> String {
-    let names = columns.iter().filter_map(|&number| Some(quote_if_needed(&table.column(number)?.name)));
-    names.collect::<Vec<_>>().join(", ")
 }

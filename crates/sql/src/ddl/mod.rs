@@ -52,6 +52,8 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+pub(crate) use text::{columns_mentioned, sequences_mentioned};
+
 /// What a definition statement runs with.
 pub struct DdlContext<'a> {
     /// The session's transaction.

@@ -1,6 +1,7 @@
 //! Expressions that are kept as text: defaults and checks. What they mention is found, and renamed, in their tokens.
 
 use crate::catalog::{ColumnNumber, Table};
+use crate::system::definition::quote_identifier;
 use crate::{Error, Result};
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::tokenizer::{Token, Tokenizer};
@@ -8,13 +9,6 @@ use sqlparser::tokenizer::{Token, Tokenizer};
 /// A name as it stands in SQL text.
 pub(super) fn quote(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-/// A name as it stands in SQL text, with quotes only where it needs them.
-pub(super) fn quote_if_needed(name: &str) -> String {
-    let plain = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
-        && !name.starts_with(|c: char| c.is_ascii_digit());
-    if plain && !name.is_empty() { name.to_owned() } else { quote(name) }
 }
 
 /// A string constant.
@@ -58,7 +52,7 @@ fn column_places(tokens: &[Token]) -> Vec<(usize, String)> {
 }
 
 /// The table's columns that an expression mentions, each once.
-pub(super) fn columns_mentioned(table: &Table, text: &str) -> Result<Vec<ColumnNumber>> {
+pub(crate) fn columns_mentioned(table: &Table, text: &str) -> Result<Vec<ColumnNumber>> {
     let mut found = Vec::new();
     for (_, name) in column_places(&tokens(text)?) {
         if let Some(position) = table.find_column(&name) {
@@ -105,7 +99,7 @@ fn relation_name(text: &str) -> String {
 }
 
 /// Names of sequences that an expression draws from.
-pub(super) fn sequences_mentioned(text: &str) -> Result<Vec<String>> {
+pub(crate) fn sequences_mentioned(text: &str) -> Result<Vec<String>> {
     Ok(sequence_places(&tokens(text)?).into_iter().map(|(_, name)| name).collect())
 }
 
@@ -114,7 +108,7 @@ pub(super) fn rename_sequence(text: &str, old: &str, new: &str) -> Result<String
     let mut tokens = tokens(text)?;
     for (place, name) in sequence_places(&tokens) {
         if name == old {
-            tokens[place] = Token::SingleQuotedString(quote_if_needed(new).replace('\'', "''"));
+            tokens[place] = Token::SingleQuotedString(quote_identifier(new).replace('\'', "''"));
         }
     }
     Ok(tokens.iter().map(ToString::to_string).collect())
@@ -122,7 +116,7 @@ pub(super) fn rename_sequence(text: &str, old: &str, new: &str) -> Result<String
 
 /// The default of a column that draws from a sequence.
 pub(super) fn nextval(sequence: &str) -> String {
-    format!("nextval({}::regclass)", literal(&quote_if_needed(sequence)))
+    format!("nextval({}::regclass)", literal(&quote_identifier(sequence)))
 }
 
 #[cfg(test)]

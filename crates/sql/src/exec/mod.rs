@@ -321,3 +321,6 @@ fn sides(kind: JoinKind, left: &Plan, right: &Plan, context: &Context<'_>) -> Re
         right_fixed: walk::is_fixed(right),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -221,6 +221,8 @@ pub(super) struct Sorter {
     node: usize,
     /// Only so many rows are wanted.
     top: usize,
+    /// Rows that were given.
+    given: usize,
     arena: Arena,
     memory: Memory,
     runs: Runs,
@@ -249,6 +251,7 @@ impl Sorter {
             order,
             node,
             top: top.unwrap_or(usize::MAX),
+            given: 0,
             arena: Arena::new(0),
             memory: Memory::default(),
             runs: Runs::default(),
@@ -262,6 +265,7 @@ impl Sorter {
     /// Becomes empty, for the next rows.
     pub(super) fn reset(&mut self, top: Option<usize>) {
         self.top = top.unwrap_or(usize::MAX);
+        self.given = 0;
         self.arena.clear();
         self.memory.shrink(self.arena.bytes());
         self.runs = Runs::default();
@@ -408,6 +412,10 @@ impl Sorter {
 
     /// Appends the next row; false behind the last one.
     pub(super) fn next(&mut self, out: &mut Vec<Value>) -> Result<bool> {
+        if self.given >= self.top {
+            return Ok(false);
+        }
+        self.given += 1;
         let row = match &mut self.output {
             Output::Taking => return Err(Error::internal("a sort was not finished")),
             Output::Memory { entries, next } => {

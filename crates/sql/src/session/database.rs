@@ -55,7 +55,23 @@ pub(super) struct Shared {
     pub(super) plans: PlanCache,
     pub(super) timer: Timer,
     catalog: RwLock<Arc<Catalog>>,
+    settings: Mutex<Vec<SettingReport>>,
     sessions: Mutex<BTreeMap<i32, SessionInfo>>,
+}
+
+/// A setting of the process that has the database open, as `gannet_settings` shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingReport {
+    /// Its name.
+    pub name: String,
+    /// What was asked for.
+    pub requested: String,
+    /// What is in effect.
+    pub effective: String,
+    /// Where the request came from: default, file, environment or flag.
+    pub source: String,
+    /// Why the two differ, or what else is to be said.
+    pub reason: String,
 }
 
 /// A session, as views show it.
@@ -135,6 +151,7 @@ impl Database {
             plans,
             timer: Timer::default(),
             catalog: RwLock::new(Arc::new(catalog)),
+            settings: Mutex::default(),
             sessions: Mutex::default(),
             store,
         })))
@@ -186,6 +203,16 @@ impl Database {
             }
         }
         Session::new(self.clone(), user)
+    }
+
+    /// Whoever has opened the database says which settings are in effect.
+    pub fn publish_settings(&self, reports: Vec<SettingReport>) {
+        *self.0.settings.lock() = reports;
+    }
+
+    /// The settings of the process that has the database open.
+    pub fn process_settings(&self) -> Vec<SettingReport> {
+        self.0.settings.lock().clone()
     }
 
     /// The sessions.

@@ -4,6 +4,7 @@ use super::Notice;
 use super::database::{Database, now};
 use super::interrupt::Interrupt;
 use super::settings::{self, DEFINITIONS, Key, Settings, severity_rank};
+use crate::catalog::sequences::Position;
 use crate::catalog::{Catalog, Sequence, Table};
 use crate::types::text::TextStyle;
 use crate::{Error, Result, SqlState, Value};
@@ -247,6 +248,11 @@ impl SessionState {
             self.current.borrow_mut().insert(sequence.oid, value);
         }
         Ok(())
+    }
+
+    /// Where a sequence stands, for views.
+    pub fn sequence_position(&self, sequence: &Sequence) -> Result<Position> {
+        self.handle.0.numbers.current(sequence)
     }
 
     /// A number for a new row of a table without primary key: never given before, whatever crashed or was rolled back.

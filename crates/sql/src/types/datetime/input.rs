@@ -151,6 +151,8 @@ mod seen {
     pub(super) const HALF: u32 = 1 << 10;
     pub(super) const ERA: u32 = 1 << 11;
     pub(super) const WEEKDAY: u32 = 1 << 12;
+    /// Epoch and the infinities, which make everything else meaningless.
+    pub(super) const SPECIAL: u32 = 1 << 13;
     pub(super) const DATE: u32 = YEAR | MONTH | DAY;
     pub(super) const TIME: u32 = HOUR | MINUTE | SECOND | FRACTION;
 }
@@ -395,7 +397,7 @@ impl<'a> Reader<'a> {
             }
             Meaning::Epoch | Meaning::Infinity | Meaning::NegInfinity => {
                 self.special = Some(meaning);
-                seen::DATE | seen::TIME | seen::ZONE
+                seen::SPECIAL
             }
             Meaning::Month(month) => return self.named_month(month),
             Meaning::Summer => {

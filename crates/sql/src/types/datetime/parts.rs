@@ -62,14 +62,14 @@ pub fn timestamptz_to_date(timestamp: i64, zone: &Zone) -> Result<i64> {
 }
 
 /// Rounds to so many digits of a second, half away from 2000-01-01.
-pub fn fit_timestamp(timestamp: i64, modifier: Modifier) -> Result<i64> {
-    let Some(unit) = u32::try_from(modifier).ok().filter(|digits| *digits < 6) else { return Ok(timestamp) };
+pub fn fit_timestamp(timestamp: i64, modifier: Modifier) -> i64 {
+    let Some(unit) = u32::try_from(modifier).ok().filter(|digits| *digits < 6) else { return timestamp };
     if is_infinite_timestamp(timestamp) {
-        return Ok(timestamp);
+        return timestamp;
     }
     let unit = 10_i64.pow(6 - unit);
     let rounded = (timestamp.abs() + unit / 2) / unit * unit;
-    check_timestamp(Some(rounded * timestamp.signum()))
+    rounded * timestamp.signum()
 }
 
 /// The date of year (negative: BC), month and day. Error: 22008.

@@ -89,7 +89,7 @@ pub fn read(text: &str, ty: Type, modifier: Modifier, style: &TextStyle) -> Resu
             check_text(text)?;
             Value::text(cut_name(text))
         }
-        Type::Char => Value::text(text.chars().next().map_or("", |first| &text[..first.len_utf8()])),
+        Type::Char => Value::Text(char_text(char_byte(text))),
         Type::Bytea => Value::Bytes(scalars::read_bytes(text)?),
         Type::Date => Value::Int(datetime::read_date(text, style)?),
         Type::Timestamp => Value::Int(datetime::read_timestamp(text, style)?),
@@ -210,6 +210,25 @@ pub fn cut_name(text: &str) -> &str {
         end -= 1;
     }
     &text[..end]
+}
+
+/// The byte that a text of type "char" stands for: `\\303` is one in octal, otherwise it is the first one; 0 if there is none.
+pub fn char_byte(text: &str) -> u8 {
+    match text.as_bytes() {
+        [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7'] => {
+            (a - b'0') << 6 | (b - b'0') << 3 | (c - b'0')
+        }
+        bytes => bytes.first().copied().unwrap_or(0),
+    }
+}
+
+/// The text of type "char" for a byte: itself, or octal where it is no character.
+pub fn char_text(byte: u8) -> CompactString {
+    match byte {
+        0 => CompactString::default(),
+        1..=127 => CompactString::new(char::from(byte).encode_utf8(&mut [0; 4])),
+        128.. => CompactString::from(format!("\\{byte:03o}")),
+    }
 }
 
 /// White space as C's `isspace` has it.

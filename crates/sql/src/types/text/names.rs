@@ -17,7 +17,7 @@ pub(super) fn read(text: &str, ty: Type, style: &TextStyle) -> Result<Oid> {
     match ty {
         Type::Regtype => match type_named(text) {
             Some(ty) => Ok(ty.oid()),
-            None => Err(missing(SqlState::UNDEFINED_OBJECT, "type", text)),
+            None => Err(no_type(text)),
         },
         Type::Regnamespace => {
             let parts = split_name(text)?;
@@ -52,6 +52,36 @@ pub(super) fn read(text: &str, ty: Type, style: &TextStyle) -> Result<Oid> {
 
 fn missing(state: SqlState, what: &str, name: &str) -> Error {
     Error::new(state, format!("{what} \"{name}\" does not exist"))
+}
+
+/// Why a name is none of a type.
+fn no_type(text: &str) -> Error {
+    let trimmed = trim_space(text);
+    if trimmed.is_empty() {
+        return Error::new(SqlState::SYNTAX_ERROR, format!("invalid type name \"{text}\""));
+    }
+    let word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$');
+    let near =
+        |token: &str| Error::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{token}\""));
+    if trimmed.starts_with('"') {
+        return missing(SqlState::UNDEFINED_OBJECT, "type", trimmed.trim_matches('"'));
+    }
+    let end = if trimmed.starts_with(|c: char| c.is_ascii_digit()) {
+        trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len())
+    } else {
+        trimmed.find(|c| !word(c)).unwrap_or(trimmed.len())
+    };
+    if end == 0 || trimmed.starts_with(|c: char| c.is_ascii_digit()) {
+        let end = end.max(trimmed.chars().next().map_or(0, char::len_utf8));
+        return near(&trimmed[..end]);
+    }
+    let rest = trim_space(&trimmed[end..]);
+    match rest.find(|c| !word(c)) {
+        Some(0) => missing(SqlState::UNDEFINED_OBJECT, "type", &trimmed.to_lowercase()),
+        _ if rest.is_empty() => missing(SqlState::UNDEFINED_OBJECT, "type", &trimmed.to_lowercase()),
+        Some(end) => near(&rest[..end]),
+        None => near(rest),
+    }
 }
 
 fn invalid_name() -> Error {

@@ -304,7 +304,9 @@ pub(super) fn write_bytes(bytes: &[u8], hex: bool, out: &mut String) {
             b'\\' => out.push_str("\\\\"),
             0x20..=0x7e => out.push(char::from(*byte)),
             // Writing to a string does not fail.
-            _ => drop(write!(out, "\\{byte:03o}")),
+            _ => {
+                let _ = write!(out, "\\{byte:03o}");
+            }
         }
     }
 }

@@ -7,8 +7,6 @@ use crate::{Error, Result, SqlState};
 use compact_str::CompactString;
 use std::sync::Arc;
 
-/// Marks an infinity or NaN in a numeric's sign.
-const NUMERIC_SPECIAL: u16 = 0xc000;
 const NUMERIC_NAN: u16 = 0xc000;
 const NUMERIC_INFINITY: u16 = 0xd000;
 const NUMERIC_NEG_INFINITY: u16 = 0xf000;
@@ -44,7 +42,7 @@ pub fn read(bytes: &[u8], ty: Type, modifier: Modifier) -> Result<Value> {
         }
         Type::Char => {
             let [byte] = reader.take()?;
-            Value::text(check_utf8(if byte == 0 { &[] } else { std::slice::from_ref(&byte) })?)
+            Value::Text(text::char_text(byte))
         }
         Type::Bytea => Value::Bytes(reader.rest().into()),
         Type::Void => Value::text(""),
@@ -210,7 +208,7 @@ pub fn write(value: &Value, ty: Type, out: &mut Vec<u8>) {
             _ => out.extend_from_slice(&value.to_be_bytes()),
         },
         Value::Numeric(value) => write_numeric(value, out),
-        Value::Text(text) if ty == Type::Char => out.push(text.as_bytes().first().copied().unwrap_or(0)),
+        Value::Text(text) if ty == Type::Char => out.push(text::char_byte(text)),
         Value::Text(text) | Value::Padded(text) => out.extend_from_slice(text.as_bytes()),
         Value::Bytes(bytes) => out.extend_from_slice(bytes),
         Value::Array(array) => write_array(array, ty, out),
@@ -227,11 +225,13 @@ fn write_numeric(number: &Numeric, out: &mut Vec<u8>) {
         Sign::Infinity => NUMERIC_INFINITY,
         Sign::NegInfinity => NUMERIC_NEG_INFINITY,
     };
-    debug_assert!(sign & NUMERIC_SPECIAL != NUMERIC_SPECIAL || number.digits.is_empty());
+    // PostgreSQL's infinities have a scale, which nobody looks at.
+    let infinite = matches!(number.sign, Sign::Infinity | Sign::NegInfinity);
+    let scale = if infinite { 32 } else { number.scale };
     out.extend_from_slice(&(number.digits.len() as u16).to_be_bytes());
     out.extend_from_slice(&number.weight.to_be_bytes());
     out.extend_from_slice(&sign.to_be_bytes());
-    out.extend_from_slice(&number.scale.to_be_bytes());
+    out.extend_from_slice(&scale.to_be_bytes());
     for digit in number.digits {
         out.extend_from_slice(&digit.to_be_bytes());
     }
@@ -286,3 +286,6 @@ fn write_record(values: &[Value], out: &mut Vec<u8>) {
         write_with_length(value, ty, out);
     }
 }
+
+#[cfg(test)]
+mod tests;

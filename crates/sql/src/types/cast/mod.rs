@@ -99,11 +99,12 @@ fn convert(
 ) -> Result<Value> {
     let value = match (value, to) {
         (Value::Text(text), _) if to.is_string() => return Ok(string(text, from, to)),
+        (Value::Padded(text), Type::Char) => return Ok(string(text, from, to)),
         (Value::Padded(text), _) if to.is_string() => {
             return Ok(string(CompactString::from(unpadded(&text)), from, to));
         }
         (value, _) if from.is_string() => return from_string(value, from, to, modifier, style),
-        (value, _) if to.is_string() => return Ok(to_string(&value, from, to, style)),
+        (value, _) if to.is_string() => return to_string(&value, from, to, style),
         (Value::Int(number), _) if to.is_int() => return integer(number, from, to, style).map(Value::Int),
         (Value::Int(number), Type::Float8) => return Ok(Value::Float(number as f64)),
         (Value::Int(number), Type::Float4) => return Ok(Value::Float(f64::from(number as f32))),
@@ -139,12 +140,7 @@ fn string(text: CompactString, from: Type, to: Type) -> Value {
     match to {
         Type::Bpchar => Value::Padded(text),
         Type::Name => Value::Text(CompactString::new(text::cut_name(&text))),
-        // The first character only.
-        Type::Char if from != Type::Char => Value::Text(
-            text.chars()
-                .next()
-                .map_or(CompactString::default(), |first| CompactString::new(first.encode_utf8(&mut [0; 4]))),
-        ),
+        Type::Char if from != Type::Char => Value::Text(text::char_text(text::char_byte(&text))),
         _ => Value::Text(text),
     }
 }
@@ -152,27 +148,23 @@ fn string(text: CompactString, from: Type, to: Type) -> Value {
 fn from_string(value: Value, from: Type, to: Type, modifier: Modifier, style: &TextStyle) -> Result<Value> {
     let Some(text) = value.as_str() else { return Err(Error::internal("a string of another kind")) };
     if from == Type::Char && to == Type::Int4 {
-        // The byte's number, signed.
-        let byte = text.as_bytes().first().copied().unwrap_or(0);
-        return Ok(Value::Int(i64::from(byte as i8)));
+        return Ok(Value::Int(i64::from(text::char_byte(text) as i8)));
     }
     text::read(text, to, modifier, style)
 }
 
-fn to_string(value: &Value, from: Type, to: Type, style: &TextStyle) -> Value {
-    match value {
-        Value::Bool(value) => {
-            let word = if *value { "true" } else { "false" };
-            string(CompactString::const_new(word), from, to)
+fn to_string(value: &Value, from: Type, to: Type, style: &TextStyle) -> Result<Value> {
+    Ok(match value {
+        // The cast to text is a function of its own, and longer than the text representation.
+        Value::Bool(value) if to != Type::Name => {
+            string(CompactString::const_new(if *value { "true" } else { "false" }), from, to)
         }
         Value::Int(number) if from == Type::Int4 && to == Type::Char => {
-            let byte = *number as u8;
-            let character = [byte & 0x7f];
-            let character = std::str::from_utf8(&character).unwrap_or_default();
-            Value::text(if byte == 0 { "" } else { character })
+            let byte = i8::try_from(*number).map_err(|_| Error::out_of_range("\"char\""))?;
+            Value::Text(text::char_text(byte as u8))
         }
         _ => string(text::to_text(value, from, style), from, to),
-    }
+    })
 }
 
 /// Between the types whose values are whole numbers.
@@ -274,7 +266,7 @@ pub fn fit(value: Value, ty: Type, modifier: Modifier, explicit: bool) -> Result
             Value::Padded(text)
         }
         Value::Int(timestamp) if matches!(ty, Type::Timestamp | Type::TimestampTz) => {
-            Value::Int(datetime::fit_timestamp(timestamp, modifier)?)
+            Value::Int(datetime::fit_timestamp(timestamp, modifier))
         }
         Value::Array(array) => {
             let values = array
@@ -306,3 +298,6 @@ fn fit_text(mut text: CompactString, length: usize, explicit: bool, ty: Type) ->
     text.truncate(end);
     Ok(text)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! `gannet serve`: databases over PostgreSQL's protocol, until a signal ends it.
+
+use crate::arguments::{Serve, request_name};
+use crate::interrupt;
+use anyhow::{Context, Result, bail};
+use gannet_base::units::format_size;
+use gannet_io::ModeRequest;
+use gannet_server::settings::Settings;
+use gannet_server::{Server, ServerOptions};
+use gannet_store::{CreateOptions, Engine, EngineOptions, OpenOptions};
+use std::io::{self, Write};
+use std::time::Duration;
+
+/// How often it is looked whether a signal has come.
+const PERIOD: Duration = Duration::from_millis(50);
+
+pub(crate) fn run(arguments: &Serve) -> Result<()> {
+    let settings = Settings::gather(arguments.config.as_deref(), environment(), flags(arguments))?;
+    let open = OpenOptions {
+        wal_limit: settings.size("wal_limit")?,
+        mode: settings.io()?,
+        max_delay: settings.duration("max_delay")?,
+        shutdown_limit: settings.duration("shutdown_limit")?,
+    };
+    let limit = open.shutdown_limit;
+    let options = ServerOptions {
+        paths: arguments.paths.clone(),
+        listen: settings.listen()?,
+        sockets: settings.path("socket").into_iter().collect(),
+        port: settings.port()?,
+        insecure_trust: settings.switch("insecure_trust")?,
+        tls: settings.tls()?,
+        max_connections: settings.max_connections()?,
+        open,
+        owner: owner(),
+    };
+    let memory = settings.size("memory")?;
+    let engine = Engine::new(&EngineOptions { memory, temp_folder: settings.path("temp_folder") })?;
+    interrupt::listen()?;
+    create_missing(&engine, &options)?;
+    let server = Server::start(&engine, &options)?;
+    server.publish_settings(&settings.report(&effective(&server, &options)));
+    announce(&server, memory);
+    while interrupt::check().is_ok() {
+        gannet_base::clock::sleep(PERIOD);
+    }
+    say("shutting down");
+    server.stop(limit)?;
+    say("closed");
+    Ok(())
+}
+
+/// The user that runs the server: owner of databases that it creates.
+pub(crate) fn owner() -> String {
+    ["USER", "LOGNAME"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok())
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| "gannet".to_owned())
+}
+
+/// Variables that are settings. Those of single commands are not ours to judge.
+fn environment() -> Vec<(String, String)> {
+    let ours = |name: &str| {
+        let name = name.strip_prefix("GANNET_").map(str::to_ascii_lowercase);
+        name.is_some_and(|name| name != "config")
+    };
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(name, _)| ours(name))
+        .collect()
+}
+
+fn flags(arguments: &Serve) -> Vec<(String, String)> {
+    let Serve {
+        paths: _,
+        config: _,
+        memory,
+        io,
+        listen,
+        socket,
+        port,
+        max_connections,
+        insecure_trust,
+        tls_certificate,
+        tls_key,
+    } = arguments;
+    let mut flags: Vec<(String, String)> = [
+        ("memory", memory),
+        ("io", io),
+        ("listen", listen),
+        ("socket", socket),
+        ("port", port),
+        ("max_connections", max_connections),
+        ("tls_certificate", tls_certificate),
+        ("tls_key", tls_key),
+    ]
+    .into_iter()
+    .filter_map(|(name, value)| Some((name.to_owned(), value.clone()?)))
+    .collect();
+    if *insecure_trust {
+        flags.push(("insecure_trust".to_owned(), "on".to_owned()));
+    }
+    flags
+}
+
+/// A file that does not exist becomes a database; a folder has to be there.
+fn create_missing(engine: &Engine, options: &ServerOptions) -> Result<()> {
+    for path in options.paths.iter().filter(|path| !path.exists()) {
+        if path.extension().is_none_or(|extension| extension != "gnt") {
+            bail!("{}: there is no such file or folder (a new database's name ends in .gnt)", path.display());
+        }
+        gannet_sql::Database::create(engine, path, &CreateOptions::default(), &options.open, &options.owner)
+            .and_then(gannet_sql::Database::close)
+            .with_context(|| format!("cannot create {}", path.display()))?;
+        say(&format!("created {}", path.display()));
+    }
+    Ok(())
+}
+
+/// Settings whose effective value is known only once files are open.
+fn effective(server: &Server, options: &ServerOptions) -> Vec<(&'static str, String, String)> {
+    let mut effective = Vec::new();
+    if let Some(report) = server.io_mode() {
+        let reason = match (options.open.mode, report.reason.is_empty()) {
+            (ModeRequest::Auto, true) => "the first mode that works".to_owned(),
+            (request, true) => format!("{} works", request_name(request)),
+            (_, false) => report.reason.clone(),
+        };
+        effective.push(("io", report.effective.name().to_owned(), reason));
+    }
+    let addresses: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
+    effective.push(("listen", addresses.join(","), String::new()));
+    let sockets: Vec<String> = server.sockets().iter().map(|path| path.display().to_string()).collect();
+    effective.push((
+        "socket",
+        sockets.join(","),
+        "one beside each database, and the one asked for".to_owned(),
+    ));
+    effective
+}
+
+fn announce(server: &Server, memory: u64) {
+    say(&format!("databases: {}", server.databases().join(", ")));
+    for address in server.addresses() {
+        say(&format!("listening on {address} (password)"));
+    }
+    for socket in server.sockets() {
+        say(&format!("listening on {} (same user)", socket.display()));
+    }
+    let first = server.databases().into_iter().next().unwrap_or_default();
+    if let Some(folder) = server.sockets().first().and_then(|socket| socket.parent()) {
+        let port = server.sockets()[0].extension().unwrap_or_default().to_string_lossy().into_owned();
+        say(&format!("connect with: psql -h {} -p {port} {first}", folder.display()));
+    }
+    say(&format!("memory: {}; Ctrl-C ends it", format_size(memory)));
+}
+
+/// A line for whoever watches; nobody is no reason to stop.
+fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "gannet: {line}");
+}

@@ -1,0 +1,182 @@
+//! INSERT, UPDATE, DELETE and locks, alone.
+
+use super::*;
+use crate::logical::{LockStrength, LockWait};
+use crate::physical::LockTarget;
+
+const T: Oid = 1;
+
+fn ground() -> Ground {
+    let table = table(T, "t", &[("id", Type::Int4), ("a", Type::Int4), ("b", Type::Text)]);
+    let table = with_index(table, "t_a", &[2], false);
+    let ground = Ground::new(vec![with_index(table, "t_b_key", &[3], true)]);
+    ground.fill(T, (1..=5).map(|id| row(id, id * 10, &format!("b{id}"))).collect());
+    ground
+}
+
+fn row(id: i64, a: i64, b: &str) -> Vec<Value> {
+    vec![int(id), int(a), Value::text(b)]
+}
+
+#[test]
+fn rows_and_entries_follow_every_change() {
+    let ground = ground();
+    let table = ground.table(T);
+    let session = ground.session();
+    assert_eq!(
+        session.run(insert(table, vec![row(6, 60, "b6"), vec![int(7), Value::Null, Value::Null]])).unwrap(),
+        2
+    );
+    // Neither index has to do with it, then one, then the key of all.
+    assert_eq!(session.run(update(table, Some(equal(0, 1)), vec![(1, literal(10))])).unwrap(), 1);
+    assert_eq!(session.run(update(table, None, vec![(1, plus(Expr::Column(1), 1))])).unwrap(), 7);
+    assert_eq!(session.run(update(table, Some(equal(0, 2)), vec![(0, literal(22))])).unwrap(), 1);
+    assert_eq!(
+        session.run(update(table, Some(equal(0, 3)), vec![(2, literal("new")), (0, literal(33))])).unwrap(),
+        1
+    );
+    session.check_indexes(T);
+    assert_eq!(session.run(delete(table, Some(equal(2, "b4")))).unwrap(), 1);
+    session.check_indexes(T);
+    session.commit();
+    let wanted = [
+        row(1, 11, "b1"),
+        row(5, 51, "b5"),
+        row(6, 61, "b6"),
+        vec![int(7), Value::Null, Value::Null],
+        row(22, 21, "b2"),
+        row(33, 31, "new"),
+    ];
+    assert_eq!(ground.rows(T), wanted);
+}
+
+#[test]
+fn a_statement_does_not_meet_its_own_rows() {
+    let ground = ground();
+    let session = ground.session();
+    // Every row moves behind all that are still to come.
+    let moved =
+        update(ground.table(T), None, vec![(0, plus(Expr::Column(0), 100)), (2, Expr::Literal(Value::Null))]);
+    assert_eq!(session.run(moved).unwrap(), 5);
+    session.commit();
+    let ids: Vec<Value> = ground.rows(T).into_iter().map(|row| row[0].clone()).collect();
+    assert_eq!(ids, [101, 102, 103, 104, 105].map(int));
+}
+
+#[test]
+fn keys_are_unique_row_by_row() {
+    let ground = ground();
+    let table = ground.table(T);
+    let session = ground.session();
+    let error = session.error(insert(table, vec![row(3, 1, "b1")]));
+    let wanted = (
+        "23505",
+        "duplicate key value violates unique constraint \"t_pkey\"",
+        "Key (id)=(3) already exists.",
+    );
+    assert_eq!(told(&error), (wanted.0, wanted.1.to_owned(), wanted.2.to_owned()));
+    assert_eq!(error.fields().constraint.as_deref(), Some("t_pkey"));
+    let error = session.error(insert(table, vec![row(8, 1, "b1")]));
+    assert_eq!(told(&error).2, "Key (b)=(b1) already exists.");
+    let error = session.error(update(table, Some(equal(0, 1)), vec![(2, literal("b2"))]));
+    assert_eq!(told(&error).2, "Key (b)=(b2) already exists.");
+    // 1 becomes 2 while 2 is still there.
+    let error = session.error(update(table, None, vec![(0, plus(Expr::Column(0), 1))]));
+    assert_eq!(told(&error).2, "Key (id)=(2) already exists.");
+    session.run(update(table, None, vec![(0, plus(Expr::Column(0), 10))])).unwrap();
+    // What was deleted does not count, and NULLs agree with nothing.
+    session.run(delete(table, Some(equal(2, "b1")))).unwrap();
+    session
+        .run(insert(
+            table,
+            vec![row(1, 0, "b1"), vec![int(2), int(0), Value::Null], vec![int(3), int(0), Value::Null]],
+        ))
+        .unwrap();
+    session.check_indexes(T);
+}
+
+#[test]
+fn constraints_of_a_row() {
+    let ground = ground();
+    let session = ground.session();
+    let error =
+        session.error(insert(ground.table(T), vec![vec![Value::Null, int(1), Value::text("x".repeat(70))]]));
+    let (state, message, detail) = told(&error);
+    assert_eq!(state, "23502");
+    assert_eq!(message, "null value in column \"id\" of relation \"t\" violates not-null constraint");
+    assert_eq!(detail, format!("Failing row contains (null, 1, {}...).", "x".repeat(64)));
+    let mut plan =
+        insert(ground.table(T), vec![row(8, 5, "b8"), vec![int(9), Value::Null, Value::text("b9")]]);
+    let Node::Insert { checks, .. } = &mut plan.node else { panic!() };
+    // NULL is no violation.
+    checks.push(("t_a_check".to_owned(), compare(Comparison::Greater, Expr::Column(1), literal(4))));
+    assert_eq!(session.run(plan.clone()).unwrap(), 2);
+    let Node::Insert { checks, .. } = &mut plan.node else { panic!() };
+    checks[0].1 = compare(Comparison::Greater, Expr::Column(1), literal(5));
+    let error = session.error(plan);
+    assert_eq!(told(&error).1, "new row for relation \"t\" violates check constraint \"t_a_check\"");
+    assert_eq!(told(&error).2, "Failing row contains (8, 5, b8).");
+}
+
+#[test]
+fn a_key_that_is_too_long_names_its_index() {
+    let ground = ground();
+    let session = ground.session();
+    let error = session.error(insert(ground.table(T), vec![row(8, 1, &"k".repeat(600))]));
+    assert_eq!(told(&error).0, "54000");
+    assert_eq!(told(&error).1, "index row size 602 exceeds maximum 512 for index \"t_b_key\"");
+}
+
+#[test]
+fn returning_gives_the_rows_in_batches_of_any_size() {
+    let ground = ground();
+    let table = ground.table(T);
+    let session = ground.session();
+    let mut plan = update(table, None, vec![(1, plus(Expr::Column(1), 1))]);
+    plan.columns = self::plan(Node::One, 2).columns;
+    let Node::Update { returning, .. } = &mut plan.node else { panic!() };
+    // The new value, and the old one of the input's row.
+    *returning = Some(vec![Expr::Column(1), Expr::Column(4)]);
+    let (rows, affected, _) = session.run_all(plan, 2).unwrap();
+    assert_eq!(rows, (1..=5).map(|id| vec![int(id * 10 + 1), int(id * 10)]).collect::<Vec<_>>());
+    assert_eq!(affected, 5);
+    let mut plan = delete(table, Some(compare(Comparison::Less, Expr::Column(0), literal(4))));
+    plan.columns = self::plan(Node::One, 1).columns;
+    let Node::Delete { returning, .. } = &mut plan.node else { panic!() };
+    *returning = Some(vec![Expr::Column(2)]);
+    assert_eq!(
+        session.run_all(plan, 2).unwrap().0,
+        [["b1"], ["b2"], ["b3"]].map(|row| row.map(Value::text).to_vec())
+    );
+    let mut plan = insert(table, (10..20).map(|id| row(id, id, &format!("n{id}"))).collect());
+    plan.columns = self::plan(Node::One, 1).columns;
+    let Node::Insert { returning, .. } = &mut plan.node else { panic!() };
+    *returning = Some(vec![plus(Expr::Column(0), 1000)]);
+    let rows = session.run_all(plan, 3).unwrap().0;
+    assert_eq!(rows, (1010..1020).map(|id| vec![int(id)]).collect::<Vec<_>>());
+}
+
+fn lock(table: &Arc<Table>, wait: LockWait, filter: Option<Expr>) -> Plan {
+    let node = Node::LockRows {
+        input: Box::new(rows_to_change(table, filter.clone())),
+        targets: vec![LockTarget { target: target(table), strength: LockStrength::Update, wait }],
+        recheck: filter,
+    };
+    plan(node, table.columns.len() + 2)
+}
+
+#[test]
+fn a_locked_row_is_an_error_or_left_out() {
+    let ground = ground();
+    let table = ground.table(T);
+    let (holder, other) = (ground.session(), ground.session());
+    assert_eq!(holder.rows(lock(table, LockWait::Block, Some(equal(0, 2)))).len(), 1);
+    let error = other.error(lock(table, LockWait::NoWait, None));
+    assert_eq!(told(&error).0, "55P03");
+    assert_eq!(told(&error).1, "could not obtain lock on row in relation \"t\"");
+    let rows = other.rows(lock(table, LockWait::SkipLocked, None));
+    assert_eq!(rows.iter().map(|row| row[0].clone()).collect::<Vec<_>>(), [1, 3, 4, 5].map(int));
+    other.transaction.borrow_mut().set_lock_timeout(Some(std::time::Duration::from_millis(20)));
+    let error = other.error(update(table, Some(equal(0, 2)), vec![(1, literal(0))]));
+    assert_eq!(told(&error), ("55P03", "canceling statement due to lock timeout".to_owned(), String::new()));
+}

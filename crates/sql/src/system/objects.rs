@@ -1,0 +1,112 @@
+//! Types, functions, schemas and other objects that are the same in every database.
+
+use super::relations::{C_COLLATION, DEFAULT_COLLATION, alignment, by_value, collation, storage};
+use super::{FALSE, NO_OID, NULL, Rows, TRUE, char, int, text};
+use crate::catalog::{BOOTSTRAP_ROLE, INFORMATION_SCHEMA, PG_CATALOG, PUBLIC};
+use crate::exec::Context;
+use crate::types::{Type, Value};
+
+/// Number of UTF-8 among PostgreSQL's encodings.
+const UTF8: i64 = 6;
+
+pub(super) fn namespaces(_: &Context<'_>) -> Rows {
+    let schemas =
+        [(PG_CATALOG, "pg_catalog"), (PUBLIC, "public"), (INFORMATION_SCHEMA, "information_schema")];
+    Ok(schemas.iter().map(|(oid, name)| vec![int(*oid), text(name), int(BOOTSTRAP_ROLE), NULL]).collect())
+}
+
+pub(super) fn types(_: &Context<'_>) -> Rows {
+    let row = |&ty: &Type| {
+        let kind = if matches!(ty, Type::Record | Type::Void | Type::Unknown) { 'p' } else { 'b' };
+        let oid = |ty: Option<Type>| ty.map_or(NO_OID, |ty| int(ty.oid()));
+        vec![
+            int(ty.oid()),
+            text(ty.internal_name()),
+            int(PG_CATALOG),
+            int(BOOTSTRAP_ROLE),
+            int(ty.len()),
+            Value::Bool(by_value(ty)),
+            char(kind),
+            char(ty.category()),
+            Value::Bool(ty.is_preferred()),
+            TRUE,
+            char(','),
+            NO_OID,
+            NO_OID,
+            oid(ty.element()),
+            oid(ty.array()),
+            NO_OID,
+            NO_OID,
+            NO_OID,
+            NO_OID,
+            NO_OID,
+            NO_OID,
+            NO_OID,
+            char(alignment(ty)),
+            char(storage(ty)),
+            FALSE,
+            NO_OID,
+            int(-1),
+            int(0),
+            int(collation(ty)),
+            NULL,
+            NULL,
+            NULL,
+        ]
+    };
+    Ok(Type::ALL.iter().map(row).collect())
+}
+
+pub(super) fn access_methods(_: &Context<'_>) -> Rows {
+    let row = |oid: i64, name: &str, kind| vec![int(oid), text(name), NO_OID, char(kind)];
+    Ok(vec![row(2, "heap", 't'), row(403, "btree", 'i')])
+}
+
+pub(super) fn collations(_: &Context<'_>) -> Rows {
+    let row = |oid: u32, name: &str, provider, locale: Option<&str>| {
+        let locale = super::optional(locale, text);
+        let (collate, ctype) = (locale.clone(), locale);
+        let oid = int(oid);
+        let encoding = int(-1);
+        let schema = int(PG_CATALOG);
+        let owner = int(BOOTSTRAP_ROLE);
+        vec![oid, text(name), schema, owner, char(provider), TRUE, encoding, collate, ctype, NULL, NULL]
+    };
+    Ok(vec![
+        row(DEFAULT_COLLATION, "default", 'd', None),
+        row(C_COLLATION, "C", 'c', Some("C")),
+        row(951, "POSIX", 'c', Some("POSIX")),
+    ])
+}
+
+pub(super) fn databases(context: &Context<'_>) -> Rows {
+    Ok(vec![vec![
+        // A database is a file; it is alone in its catalog.
+        int(5),
+        text(&context.session.database),
+        int(BOOTSTRAP_ROLE),
+        int(UTF8),
+        char('c'),
+        FALSE,
+        TRUE,
+        int(-1),
+        int(0),
+        int(0),
+        int(1663),
+        text("C"),
+        text("C.UTF-8"),
+        NULL,
+        NULL,
+        NULL,
+    ]])
+}
+
+pub(super) fn tablespaces(_: &Context<'_>) -> Rows {
+    let row = |oid: i64, name: &str| vec![int(oid), text(name), int(BOOTSTRAP_ROLE), NULL, NULL];
+    Ok(vec![row(1663, "pg_default"), row(1664, "pg_global")])
+}
+
+pub(super) fn languages(_: &Context<'_>) -> Rows {
+    let owner = int(BOOTSTRAP_ROLE);
+    Ok(vec![vec![int(12), text("internal"), owner, FALSE, FALSE, NO_OID, NO_OID, NO_OID, NULL]])
+}
