@@ -70,8 +70,8 @@ fn out_of_range(what: &str, text: &str) -> Error {
 }
 
 fn read(text: &str, ty: Type, style: &TextStyle) -> Result<Moment> {
-    if let Some(civil) = fields::plain(text) {
-        return Ok(Moment::Time { civil, zone: InputZone::Session });
+    if let Some((civil, offset)) = fields::plain(text) {
+        return Ok(Moment::Time { civil, zone: offset.map_or(InputZone::Session, InputZone::Offset) });
     }
     let read = tokens::split(text).and_then(|tokens| Reader::new(style).read(&tokens));
     read.map_err(|bad| match bad {

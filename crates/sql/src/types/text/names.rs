@@ -104,7 +104,7 @@ pub(super) fn write(number: i64, ty: Type, style: &TextStyle, out: &mut String) 
         }
         Type::Regclass => {
             if let Some(name) = relation_name(style.catalog.as_deref(), oid) {
-                out.push_str(&quote_identifier(&name));
+                out.push_str(&name);
                 return;
             }
         }
@@ -150,28 +150,24 @@ pub fn relation_number(catalog: Option<&Catalog>, schema: Option<&str>, name: &s
     })
 }
 
-/// The name of a relation, with its schema where that has to be said.
+/// The name of a relation as SQL writes it: in quotes where needed, with its schema where that is not searched anyway.
 pub fn relation_name(catalog: Option<&Catalog>, oid: Oid) -> Option<Cow<'_, str>> {
     if let Some(table) = system::by_oid(oid) {
-        // Only `pg_catalog` is searched without being named.
+        let name = quote_identifier(table.name);
         return Some(match table.schema {
-            "pg_catalog" => Cow::Borrowed(table.name),
-            schema => Cow::Owned(format!("{schema}.{}", quote_identifier(table.name))),
+            "pg_catalog" => name,
+            schema => Cow::Owned(format!("{schema}.{name}")),
         });
     }
     let catalog = catalog?;
     if let Some(table) = catalog.tables.get(&oid) {
-        return Some(Cow::Borrowed(&table.name));
+        return Some(quote_identifier(&table.name));
     }
     if let Some(sequence) = catalog.sequences.get(&oid) {
-        return Some(Cow::Borrowed(&sequence.name));
+        return Some(quote_identifier(&sequence.name));
     }
-    catalog
-        .tables
-        .values()
-        .flat_map(|table| &table.indexes)
-        .find(|index| index.oid == oid)
-        .map(|index| Cow::Borrowed(index.name.as_str()))
+    let mut indexes = catalog.tables.values().flat_map(|table| &table.indexes);
+    indexes.find(|index| index.oid == oid).map(|index| quote_identifier(&index.name))
 }
 
 /// The parts of a name with points, without their quotes, folded to lower case where they have none.

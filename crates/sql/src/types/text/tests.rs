@@ -203,3 +203,44 @@ fn identifiers_are_quoted_where_they_must() {
     assert_eq!(split_name("Public.\"A.\"\"b\" ").unwrap(), ["public", "A.\"b"]);
     assert!(split_name("a..b").is_err() && split_name("\"a").is_err() && split_name("").is_err());
 }
+
+#[test]
+fn relations_have_names_and_numbers() {
+    use crate::catalog::{Catalog, Relation, Sequence};
+    let sequence = Sequence {
+        oid: 20_000,
+        name: "My seq".to_owned(),
+        ty: Type::Int8,
+        start: 1,
+        increment: 1,
+        minimum: 1,
+        maximum: 10,
+        cycle: false,
+        owned_by: None,
+        identity: false,
+        owner: 10,
+        counter: 20_000,
+        begin: (1, false),
+        revision: 0,
+    };
+    let mut catalog = Catalog::default();
+    catalog.names.insert(sequence.name.clone(), Relation::Sequence(sequence.oid));
+    catalog.sequences.insert(sequence.oid, Arc::new(sequence));
+    let style = TextStyle { catalog: Some(Arc::new(catalog)), ..TextStyle::default() };
+    for (text, expected) in [
+        ("\"My seq\"", "\"My seq\""),
+        (" public . \"My seq\" ", "\"My seq\""),
+        ("20000", "\"My seq\""),
+        ("20001", "20001"),
+        ("-", "-"),
+        ("0", "-"),
+        ("my seq", "!42602 invalid name syntax"),
+        ("none", "!42P01 relation \"none\" does not exist"),
+        ("public.none", "!42P01 relation \"public.none\" does not exist"),
+        ("x.none", "!3F000 schema \"x\" does not exist"),
+        ("a.b.c.d", "!42601 improper relation name (too many dotted names): a.b.c.d"),
+        ("", "!42602 invalid name syntax"),
+    ] {
+        assert_eq!(shown(read(text, Type::Regclass, -1, &style), Type::Regclass, &style), expected, "{text}");
+    }
+}

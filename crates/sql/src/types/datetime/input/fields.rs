@@ -101,12 +101,10 @@ pub(super) fn offset(text: &str) -> Read<i64> {
 /// Marks a number without a colon behind it.
 const LAST: i64 = 1 << 40;
 
-/// The usual form, quickly: `yyyy-mm-dd`, `yyyy-mm-dd hh:mm:ss` with up to six digits of fraction. `None` for whatever is not certain.
-pub(super) fn plain(text: &str) -> Option<Civil> {
+/// The usual form, quickly: `yyyy-mm-dd`, `yyyy-mm-dd hh:mm:ss` with up to six digits of fraction, and perhaps an offset `+hh` or
+/// `+hh:mm` behind it. `None` for whatever is not certain.
+pub(super) fn plain(text: &str) -> Option<(Civil, Option<i64>)> {
     let bytes = text.as_bytes();
-    if bytes.len() < 10 || bytes.len() > 26 {
-        return None;
-    }
     let number = |range: std::ops::Range<usize>| -> Option<i64> {
         bytes
             .get(range)?
@@ -122,7 +120,7 @@ pub(super) fn plain(text: &str) -> Option<Civil> {
     }
     let civil = Civil { year, month, day, ..Civil::default() };
     if bytes.len() == 10 {
-        return Some(civil);
+        return Some((civil, None));
     }
     let (hour, minute, second) = (number(11..13)?, number(14..16)?, number(17..19)?);
     if !matches!(bytes[10], b' ' | b'T') || bytes[13] != b':' || bytes[16] != b':' {
@@ -131,11 +129,27 @@ pub(super) fn plain(text: &str) -> Option<Civil> {
     if hour > 23 || minute > 59 || second > 59 {
         return None;
     }
-    let micros = match bytes.len() {
-        19 => 0,
-        20 => return None,
-        length if bytes[19] == b'.' => number(20..length)? * 10_i64.pow(26 - length as u32),
+    let (mut micros, mut end) = (0, 19);
+    if bytes.get(19) == Some(&b'.') {
+        let digits = bytes[20..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        if !(1..=6).contains(&digits) {
+            return None;
+        }
+        end = 20 + digits;
+        micros = number(20..end)? * 10_i64.pow(6 - digits as u32);
+    }
+    let civil = Civil { hour, minute, second, micros, ..civil };
+    let sign = match bytes.get(end) {
+        None => return Some((civil, None)),
+        Some(b'+') => 1,
+        Some(b'-') => -1,
+        Some(_) => return None,
+    };
+    let hours = number(end + 1..end + 3)?;
+    let minutes = match bytes.len() - end {
+        3 => 0,
+        6 if bytes[end + 3] == b':' => number(end + 4..end + 6)?,
         _ => return None,
     };
-    Some(Civil { hour, minute, second, micros, ..civil })
+    (hours <= 15 && minutes <= 59).then_some((civil, Some(sign * (hours * 60 + minutes) * 60)))
 }
