@@ -67,6 +67,7 @@ macro_rules! types {
             }
 
             /// `pg_type.typlen`: bytes of the binary representation, or -1 where it varies.
+            #[expect(clippy::len_without_is_empty, reason = "it is no collection, but PostgreSQL's name for the size")]
             pub fn len(self) -> i16 {
                 match self { $(Type::$variant => $len,)* }
             }
