@@ -10,20 +10,21 @@ use crate::types::cast;
 use crate::types::datetime::Zone;
 use crate::types::text as representation;
 use crate::types::text::TextStyle;
-use crate::types::{Array, NO_MODIFIER};
-use crate::{Error, SqlState};
+use crate::types::NO_MODIFIER;
+use gannet_io::sim::SimDisk;
 use gannet_store::{CreateOptions, Engine, EngineOptions, OpenOptions, TransactionOptions};
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// Runs something with a context such as a statement has.
 fn with_context<T>(body: impl FnOnce(&Context<'_>) -> T) -> T {
-    let folder = tempfile::tempdir().unwrap();
-    let engine = Engine::new(&EngineOptions::default()).unwrap();
+    let options = EngineOptions { memory: 64 << 20, ..EngineOptions::default() };
+    let engine = Engine::with_disk(Arc::new(SimDisk::new(1)), &options).unwrap();
     let (create, open) = (CreateOptions::default(), OpenOptions::default());
-    let database = Database::create(&engine, &folder.path().join("test.db"), &create, &open, "tester").unwrap();
+    let database = Database::create(&engine, Path::new("/test.gnt"), &create, &open, "tester").unwrap();
     let mut session = SessionState::new(database.clone(), "tester", 7, Interrupt::default());
     session.style.zone = Zone::parse("Europe/Berlin").unwrap();
     let catalog = database.catalog();
