@@ -152,7 +152,7 @@ pub fn relation_number(catalog: Option<&Catalog>, schema: Option<&str>, name: &s
 
 /// The name of a relation, with its schema where that has to be said.
 pub fn relation_name(catalog: Option<&Catalog>, oid: Oid) -> Option<Cow<'_, str>> {
-    if let Some(table) = system::by_oid(oid) {
+    if let Some(table) = system::find_oid(oid) {
         // Only `pg_catalog` is searched without being named.
         return Some(match table.schema {
             "pg_catalog" => Cow::Borrowed(table.name),
