@@ -90,7 +90,7 @@ fn catalog() -> Catalog {
         &[],
     ));
     let sequence: Sequence = serde_json::from_str(
-        r#"{"oid": 20030, "name": "u_id_seq", "type": "int4", "start": 1, "increment": 1, "minimum": 1, "maximum": 2147483647, "cycle": false}"#,
+        r#"{"oid": 20030, "name": "u_id_seq", "type": "int4", "start": 1, "increment": 1, "minimum": 1, "maximum": 2147483647, "cycle": false, "owner": 10, "counter": 20031, "begin": [1, false]}"#,
     )
     .unwrap();
     catalog.names.insert("u_id_seq".to_owned(), Relation::Sequence(20030));
