@@ -257,39 +257,44 @@ impl<'a> Binder<'a> {
             level.uses.truncate(*used);
         }
         let level = self.aggregate_level(&call);
-        self.check_aggregate(level, &call).map_err(|error| place(error, at))?;
+        self.check_aggregate(level, &call, at)?;
         let same =
-            self.levels[level].aggregates.iter().find(|(_, other)| super::walk::same_call(other, &call));
+            self.levels[level].aggregates.iter().find(|(_, other, _)| super::walk::same_call(other, &call));
         let id = match same {
-            Some((id, _)) => *id,
+            Some((id, ..)) => *id,
             None => {
                 let id = self.add_column(aggregate.name, ty, NO_MODIFIER, aggregate.name != "count");
-                self.levels[level].aggregates.push((id, call));
+                self.levels[level].aggregates.push((id, call, at));
                 id
             }
         };
         Ok(Typed::new(Scalar::Column(id), ty).at(at))
     }
 
-    fn check_aggregate(&self, level: usize, call: &AggregateCall) -> Result<()> {
+    fn check_aggregate(&self, level: usize, call: &AggregateCall, at: Option<usize>) -> Result<()> {
         let level = &self.levels[level];
         if !level.clause.allows_aggregates() {
             let message = format!("aggregate functions are not allowed in {}", level.clause.name());
-            return Err(Error::new(SqlState::GROUPING_ERROR, message));
+            return Err(place(Error::new(SqlState::GROUPING_ERROR, message), at));
         }
-        let mut nested = false;
-        let mut note =
-            |id: ColumnId| nested |= level.aggregates.iter().any(|(aggregate, _)| *aggregate == id);
-        for scalar in &call.arguments {
+        let mut nested = None;
+        let mut note = |id: ColumnId| {
+            nested = nested.or(level
+                .aggregates
+                .iter()
+                .find(|(aggregate, ..)| *aggregate == id)
+                .map(|(.., at)| *at));
+        };
+        for scalar in call.arguments.iter().chain(call.order.iter().map(|key| &key.scalar)) {
             for_each_column(scalar, &mut note);
         }
-        for key in &call.order {
-            for_each_column(&key.scalar, &mut note);
+        match nested {
+            Some(at) => {
+                let error = Error::new(SqlState::GROUPING_ERROR, "aggregate function calls cannot be nested");
+                Err(place(error, at))
+            }
+            None => Ok(()),
         }
-        if nested {
-            return Err(Error::new(SqlState::GROUPING_ERROR, "aggregate function calls cannot be nested"));
-        }
-        Ok(())
     }
 
     fn aggregate_order(&mut self, arguments: &Arguments<'a>, scalars: &[Scalar]) -> Result<Vec<SortKey>> {
