@@ -199,7 +199,12 @@ pub(super) struct Binder<'a> {
     pub(super) allows_parameters: bool,
     /// Relations bound so far: WITH queries that use each other twice double with every step.
     pub(super) relations: usize,
+    /// Queries that are being bound.
+    pub(super) query_depth: usize,
 }
+
+/// Queries within queries, at most: WITH queries that use each other are nested, however flat they are written.
+const MAX_QUERY_DEPTH: usize = 48;
 
 /// Relations of a statement, at most.
 const MAX_RELATIONS: usize = 2000;
@@ -217,6 +222,7 @@ impl<'a> Binder<'a> {
             parameters: parameters.to_vec(),
             allows_parameters: true,
             relations: 0,
+            query_depth: 0,
         }
     }
 
@@ -270,6 +276,16 @@ impl<'a> Binder<'a> {
         self.relations += 1;
         if self.relations > MAX_RELATIONS {
             let message = format!("a statement of more than {MAX_RELATIONS} relations");
+            return Err(Error::new(SqlState::STATEMENT_TOO_COMPLEX, message));
+        }
+        Ok(())
+    }
+
+    /// Counts a query within those being bound.
+    pub(super) fn enter_query(&mut self) -> Result<()> {
+        self.query_depth += 1;
+        if self.query_depth > MAX_QUERY_DEPTH {
+            let message = format!("queries within queries, more than {MAX_QUERY_DEPTH} deep");
             return Err(Error::new(SqlState::STATEMENT_TOO_COMPLEX, message));
         }
         Ok(())

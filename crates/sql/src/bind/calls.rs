@@ -3,7 +3,7 @@
 use super::binder::{Binder, Clause, ListFunction, Typed, place};
 use super::walk::for_each_column;
 use super::{name_parts, name_position};
-use crate::functions::{Aggregate, Resolution, Resolved, Returns, TableFunction, resolve_function};
+use crate::functions::{Aggregate, Argument, Resolution, Resolved, Returns, TableFunction, resolve_function};
 use crate::logical::{AggregateCall, ColumnId, Scalar, SortKey};
 use crate::types::cast::CastContext;
 use crate::types::{NO_MODIFIER, Type};
@@ -238,8 +238,10 @@ impl<'a> Binder<'a> {
         (at, used): (Option<usize>, &[usize]),
     ) -> Result<Typed> {
         let mut scalars = Vec::with_capacity(typed.len());
-        for (argument, ty) in typed.into_iter().zip(&resolution.types) {
-            scalars.push(self.argument(argument, *ty)?);
+        for ((argument, ty), declared) in typed.into_iter().zip(&resolution.types).zip(aggregate.arguments) {
+            // A parameter that may be anything gets no type from that.
+            let open = *declared == Argument::Any && argument.ty == Type::Unknown;
+            scalars.push(self.argument(argument, if open { Type::Unknown } else { *ty })?);
         }
         let order = self.aggregate_order(arguments, &scalars)?;
         let filter = match filter {
@@ -378,8 +380,8 @@ impl<'a> Binder<'a> {
     pub(super) fn function_columns(&mut self, function: &TableFunction, types: &[Type]) -> Vec<ColumnId> {
         // The element type comes from an AnyElement argument, or an array's elements.
         let element = function.arguments.iter().zip(types).find_map(|(argument, ty)| match argument {
-            crate::functions::Argument::AnyElement => Some(*ty),
-            crate::functions::Argument::AnyArray => ty.element(),
+            Argument::AnyElement => Some(*ty),
+            Argument::AnyArray => ty.element(),
             _ => None,
         });
         let add = |(name, returns): &(&'static str, Returns)| {

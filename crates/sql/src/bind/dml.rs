@@ -317,7 +317,7 @@ impl<'a> Binder<'a> {
     /// The items of FROM or USING beside the table.
     fn others(&mut self, rel: Rel, items: &'a [TableWithJoins]) -> Result<Rel> {
         // The target cannot be referred to from within FROM; joins of FROM see only their sides anyway.
-        let rel = self.from_behind(Some(rel), items, &mut Joined::new())?;
+        let rel = self.clause_behind(Some(rel), items, &mut Joined::new())?;
         rel.ok_or_else(|| Error::internal("a FROM clause that lost its table"))
     }
 

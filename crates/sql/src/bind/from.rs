@@ -29,12 +29,16 @@ pub(super) type Joined = Vec<Scalar>;
 
 impl<'a> Binder<'a> {
     /// The items of a FROM clause, joined. They become visible in the current level.
-    pub(super) fn from(&mut self, items: &'a [TableWithJoins], joined: &mut Joined) -> Result<Option<Rel>> {
-        self.from_behind(None, items, joined)
+    pub(super) fn from_clause(
+        &mut self,
+        items: &'a [TableWithJoins],
+        joined: &mut Joined,
+    ) -> Result<Option<Rel>> {
+        self.clause_behind(None, items, joined)
     }
 
     /// The same, joined to what is visible already.
-    pub(super) fn from_behind(
+    pub(super) fn clause_behind(
         &mut self,
         mut all: Option<Rel>,
         items: &'a [TableWithJoins],
@@ -43,7 +47,7 @@ impl<'a> Binder<'a> {
         for item in items {
             let base = self.mark();
             self.level().lateral_used = false;
-            let rel = self.within(Clause::From, |this| this.from_item(item, joined))?;
+            let rel = self.within(Clause::From, |this| this.joined_item(item, joined))?;
             all = Some(match all {
                 None => rel,
                 Some(before) => {
@@ -56,7 +60,7 @@ impl<'a> Binder<'a> {
     }
 
     /// An item with its joins. Says in `lateral_used` whether it refers to columns of the same FROM clause.
-    fn from_item(&mut self, item: &'a TableWithJoins, joined: &mut Joined) -> Result<Rel> {
+    fn joined_item(&mut self, item: &'a TableWithJoins, joined: &mut Joined) -> Result<Rel> {
         let TableWithJoins { relation, joins } = item;
         let base = self.mark();
         let mut rel = self.factor(relation, joined)?;
@@ -297,12 +301,8 @@ impl<'a> Binder<'a> {
                 index_hints,
             } => {
                 let at = name_position(name);
-                let foreign = !with_hints.is_empty()
-                    || version.is_some()
-                    || !partitions.is_empty()
-                    || json_path.is_some()
-                    || !index_hints.is_empty();
-                if foreign {
+                let hints = !with_hints.is_empty() || !index_hints.is_empty() || !partitions.is_empty();
+                if hints || version.is_some() || json_path.is_some() {
                     return Err(place(
                         Error::unsupported("a hint, version, partition or path at a table"),
                         at,
@@ -360,7 +360,7 @@ impl<'a> Binder<'a> {
         joined: &mut Joined,
     ) -> Result<Rel> {
         let base = self.mark();
-        let rel = self.from_item(item, joined)?;
+        let rel = self.joined_item(item, joined)?;
         if alias.is_some() {
             let alias = table_alias(alias)?;
             let level = self.level();

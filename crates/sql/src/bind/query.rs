@@ -66,12 +66,14 @@ impl<'a> Binder<'a> {
         {
             return Err(Error::unsupported("a clause of another SQL"));
         }
+        self.enter_query()?;
         let tables = self.common_tables.len();
         if let Some(with) = with {
             self.with(with)?;
         }
         let bound = self.query_body(query).and_then(|bound| self.check_unused(tables).map(|()| bound));
         self.common_tables.truncate(tables);
+        self.query_depth -= 1;
         bound
     }
 

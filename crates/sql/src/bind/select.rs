@@ -74,7 +74,7 @@ impl<'a> Binder<'a> {
 
     fn select_parts(&mut self, select: &'a Select, around: &Around<'a>) -> Result<BoundQuery> {
         let mut recheck = Joined::new();
-        let rel = self.from(&select.from, &mut recheck)?;
+        let rel = self.from_clause(&select.from, &mut recheck)?;
         let mut rel = rel.unwrap_or_else(|| Rel::Values { columns: Vec::new(), rows: vec![Vec::new()] });
         if let Some(condition) = &select.selection {
             let predicate = self.within(Clause::Where, |this| {
