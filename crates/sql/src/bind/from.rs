@@ -29,7 +29,7 @@ pub(super) type Joined = Vec<Scalar>;
 
 impl<'a> Binder<'a> {
     /// The items of a FROM clause, joined. They become visible in the current level.
-    pub(super) fn from_clause(
+    pub(super) fn bind_from(
         &mut self,
         items: &'a [TableWithJoins],
         joined: &mut Joined,

@@ -74,7 +74,7 @@ impl<'a> Binder<'a> {
 
     fn select_parts(&mut self, select: &'a Select, around: &Around<'a>) -> Result<BoundQuery> {
         let mut recheck = Joined::new();
-        let rel = self.from_clause(&select.from, &mut recheck)?;
+        let rel = self.bind_from(&select.from, &mut recheck)?;
         let mut rel = rel.unwrap_or_else(|| Rel::Values { columns: Vec::new(), rows: vec![Vec::new()] });
         if let Some(condition) = &select.selection {
             let predicate = self.within(Clause::Where, |this| {
@@ -369,6 +369,10 @@ impl<'a> Binder<'a> {
     /// A table function in the SELECT list is joined to the rows.
     fn join_list_functions(&mut self, calls: &[super::binder::ListFunction], parts: &mut Parts) {
         for call in calls {
+            let mut lateral = false;
+            for argument in &call.arguments {
+                super::walk::for_each_column(argument, &mut |_| lateral = true);
+            }
             let function = Rel::Function {
                 function: call.function,
                 arguments: call.arguments.clone(),
@@ -377,7 +381,7 @@ impl<'a> Binder<'a> {
             };
             let rel =
                 std::mem::replace(&mut parts.rel, Rel::Values { columns: Vec::new(), rows: Vec::new() });
-            parts.rel = super::from::cross(rel, function, true);
+            parts.rel = super::from::cross(rel, function, lateral);
         }
     }
 
