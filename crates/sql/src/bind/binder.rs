@@ -101,6 +101,16 @@ impl Clause {
     }
 }
 
+/// What kind of relation a FROM clause shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum RelationKind {
+    Table,
+    System,
+    Subquery,
+    Function,
+    Join,
+}
+
 /// A relation as names see it.
 #[derive(Clone, Debug)]
 pub(super) struct Visible {
@@ -112,8 +122,8 @@ pub(super) struct Visible {
     pub(super) columns: Vec<(String, ColumnId)>,
     /// The table it is, for locks and primary keys.
     pub(super) table: Option<std::sync::Arc<Table>>,
-    /// Whether it is a subquery (or WITH query).
-    pub(super) subquery: bool,
+    /// What kind of relation it is.
+    pub(super) kind: RelationKind,
     /// Whether an outer join may put NULLs in the place of its rows.
     pub(super) optional: bool,
 }
@@ -147,8 +157,8 @@ pub(super) struct Level {
     pub(super) open: bool,
     /// Set when something in the FROM clause refers to columns on its left.
     pub(super) lateral_used: bool,
-    /// Aggregates of this level, by the column that stands for them.
-    pub(super) aggregates: Vec<(ColumnId, AggregateCall)>,
+    /// Aggregates of this level, by the column that stands for them, and where the first of each stands.
+    pub(super) aggregates: Vec<(ColumnId, AggregateCall, Option<usize>)>,
     /// Columns used outside of aggregates: which, where, and whether within a subquery.
     pub(super) uses: Vec<(ColumnId, Option<usize>, bool)>,
     pub(super) list_functions: Vec<ListFunction>,
@@ -160,13 +170,16 @@ pub(super) struct CommonTable<'a> {
     pub(super) name: String,
     pub(super) columns: Vec<String>,
     pub(super) query: &'a ast::Query,
-    pub(super) recursive: bool,
     /// How many levels it sees.
     pub(super) levels: usize,
     /// How many of the WITH queries it sees.
     pub(super) tables: usize,
     /// Whether anything refers to it.
     pub(super) used: bool,
+    /// Whether it is being bound: a reference to it is recursive then.
+    pub(super) open: bool,
+    /// Where its name stands.
+    pub(super) position: Option<usize>,
 }
 
 /// Goes through a statement.
@@ -182,12 +195,16 @@ pub(super) struct Binder<'a> {
     next_serial: u32,
     pub(super) common_tables: Vec<CommonTable<'a>>,
     pub(super) parameters: Vec<Type>,
-    parameter_places: Vec<Option<usize>>,
     /// Whether `$n` may stand in the text.
     pub(super) allows_parameters: bool,
     /// Relations bound so far: WITH queries that use each other twice double with every step.
     pub(super) relations: usize,
+    /// Queries that are being bound.
+    pub(super) query_depth: usize,
 }
+
+/// Queries within queries, at most: WITH queries that use each other are nested, however flat they are written.
+const MAX_QUERY_DEPTH: usize = 48;
 
 /// Relations of a statement, at most.
 const MAX_RELATIONS: usize = 2000;
@@ -203,9 +220,9 @@ impl<'a> Binder<'a> {
             next_serial: 0,
             common_tables: Vec::new(),
             parameters: parameters.to_vec(),
-            parameter_places: vec![None; parameters.len()],
             allows_parameters: true,
             relations: 0,
+            query_depth: 0,
         }
     }
 
@@ -214,8 +231,7 @@ impl<'a> Binder<'a> {
         for (index, ty) in self.parameters.iter().enumerate() {
             if *ty == Type::Unknown {
                 let message = format!("could not determine data type of parameter ${}", index + 1);
-                let error = Error::new(SqlState::INDETERMINATE_DATATYPE, message);
-                return Err(place(error, self.parameter_places[index]));
+                return Err(Error::new(SqlState::INDETERMINATE_DATATYPE, message));
             }
         }
         Ok(Bound { planned, columns: self.columns, parameters: self.parameters })
@@ -260,6 +276,16 @@ impl<'a> Binder<'a> {
         self.relations += 1;
         if self.relations > MAX_RELATIONS {
             let message = format!("a statement of more than {MAX_RELATIONS} relations");
+            return Err(Error::new(SqlState::STATEMENT_TOO_COMPLEX, message));
+        }
+        Ok(())
+    }
+
+    /// Counts a query within those being bound.
+    pub(super) fn enter_query(&mut self) -> Result<()> {
+        self.query_depth += 1;
+        if self.query_depth > MAX_QUERY_DEPTH {
+            let message = format!("queries within queries, more than {MAX_QUERY_DEPTH} deep");
             return Err(Error::new(SqlState::STATEMENT_TOO_COMPLEX, message));
         }
         Ok(())
@@ -330,12 +356,8 @@ impl<'a> Binder<'a> {
         }
         if self.parameters.len() < number {
             self.parameters.resize(number, Type::Unknown);
-            self.parameter_places.resize(number, None);
         }
         let index = number - 1;
-        if self.parameter_places[index].is_none() {
-            self.parameter_places[index] = at;
-        }
         let ty = self.parameters[index];
         Ok(Typed::new(Scalar::Parameter { index, ty }, ty).at(at))
     }
@@ -343,6 +365,11 @@ impl<'a> Binder<'a> {
     /// The place of the operator behind an expression.
     pub(super) fn operator_place(&self, span: Span) -> Option<usize> {
         self.places.as_ref()?.behind(span)
+    }
+
+    /// The place of the parenthesis around an expression.
+    pub(super) fn parenthesis_place(&self, span: Span) -> Option<usize> {
+        self.places.as_ref()?.parenthesis(span)
     }
 
     /// The place of the operator before an expression.

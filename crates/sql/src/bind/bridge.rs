@@ -27,8 +27,8 @@ pub(super) const KEY_SHARE: &str = "\0key share";
 /// Function around the lower bound of BETWEEN SYMMETRIC.
 pub(super) const SYMMETRIC: &str = "\0symmetric";
 
-/// How deep a statement may be: a subquery costs 16, a parenthesis or prefix operator 4, an operator in a chain 1.
-const DEPTH_LIMIT: usize = 1024;
+/// How deep a statement may be: a subquery costs 16, a parenthesis, prefix or postfix operator 4, a binary operator 1.
+const DEPTH_LIMIT: usize = 512;
 
 /// Up to this cost of nesting the parser's recursion fits on any stack; deeper statements are parsed on one of their own.
 pub(super) const SHALLOW: usize = 120;
@@ -137,11 +137,11 @@ fn measure(lexemes: &[Lexeme]) -> Result<(usize, Groups)> {
             }
             Class::Union => {
                 level.end_expression(at, &mut groups);
-                level.unions += 2;
+                level.unions += 1;
             }
             Class::Between => {
                 level.betweens += 1;
-                level.chain += 1;
+                level.chain += 4;
             }
             Class::And if level.betweens > 0 => level.betweens -= 1,
             Class::And | Class::Or if level.set => level.chain += 1,
@@ -155,6 +155,7 @@ fn measure(lexemes: &[Lexeme]) -> Result<(usize, Groups)> {
                 level.prefixes = 0;
             }
             Class::Operator => level.chain += 1,
+            Class::Postfix => level.chain += 4,
             Class::Prefix => level.prefixes += 4,
             Class::Operand => {}
         }
@@ -200,14 +201,21 @@ fn word_of(lexeme: &Lexeme) -> String {
 /// What a token does to depth.
 #[derive(Clone, Copy)]
 enum Class {
-    Open { cost: usize, case: bool },
-    Close { case: bool },
+    Open {
+        cost: usize,
+        case: bool,
+    },
+    Close {
+        case: bool,
+    },
     Boundary,
     Union,
     Between,
     And,
     Or,
     Operator,
+    /// An operator that is bound by recursion on its left side.
+    Postfix,
     Prefix,
     Operand,
 }
@@ -244,6 +252,7 @@ fn classify(lexemes: &[Lexeme], at: usize) -> Class {
         | Token::Placeholder(_)
         | Token::Period
         | Token::Colon => Class::Operand,
+        Token::DoubleColon => Class::Postfix,
         _ if previous.is_some_and(ends_operand) => Class::Operator,
         _ => Class::Prefix,
     }
@@ -264,7 +273,7 @@ fn classify_word(lexemes: &[Lexeme], at: usize, keyword: K) -> Class {
         }
         K::BETWEEN => Class::Between,
         K::IS | K::LIKE | K::ILIKE | K::SIMILAR | K::IN | K::NOTNULL | K::COLLATE | K::AT | K::OPERATOR => {
-            Class::Operator
+            Class::Postfix
         }
         K::UNION | K::EXCEPT | K::INTERSECT => Class::Union,
         K::FROM if before(1) == K::DISTINCT && matches!(before(2), K::IS | K::NOT) => Class::Operand,
@@ -291,7 +300,7 @@ fn classify_word(lexemes: &[Lexeme], at: usize, keyword: K) -> Class {
         | K::CHECK => Class::Boundary,
         K::SET if at > 1 => Class::Boundary,
         K::JOIN | K::INNER | K::LEFT | K::RIGHT | K::FULL | K::CROSS | K::NATURAL if !call => Class::Boundary,
-        _ if lexemes[at].is_word("isnull") => Class::Operator,
+        _ if lexemes[at].is_word("isnull") => Class::Postfix,
         _ => Class::Operand,
     }
 }

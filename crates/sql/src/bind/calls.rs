@@ -3,7 +3,7 @@
 use super::binder::{Binder, Clause, ListFunction, Typed, place};
 use super::walk::for_each_column;
 use super::{name_parts, name_position};
-use crate::functions::{Aggregate, Resolution, Resolved, Returns, TableFunction, resolve_function};
+use crate::functions::{Aggregate, Argument, Resolution, Resolved, Returns, TableFunction, resolve_function};
 use crate::logical::{AggregateCall, ColumnId, Scalar, SortKey};
 use crate::types::cast::CastContext;
 use crate::types::{NO_MODIFIER, Type};
@@ -238,8 +238,10 @@ impl<'a> Binder<'a> {
         (at, used): (Option<usize>, &[usize]),
     ) -> Result<Typed> {
         let mut scalars = Vec::with_capacity(typed.len());
-        for (argument, ty) in typed.into_iter().zip(&resolution.types) {
-            scalars.push(self.argument(argument, *ty)?);
+        for ((argument, ty), declared) in typed.into_iter().zip(&resolution.types).zip(aggregate.arguments) {
+            // A parameter that may be anything gets no type from that.
+            let open = *declared == Argument::Any && argument.ty == Type::Unknown;
+            scalars.push(self.argument(argument, if open { Type::Unknown } else { *ty })?);
         }
         let order = self.aggregate_order(arguments, &scalars)?;
         let filter = match filter {
@@ -257,39 +259,44 @@ impl<'a> Binder<'a> {
             level.uses.truncate(*used);
         }
         let level = self.aggregate_level(&call);
-        self.check_aggregate(level, &call).map_err(|error| place(error, at))?;
+        self.check_aggregate(level, &call, at)?;
         let same =
-            self.levels[level].aggregates.iter().find(|(_, other)| super::walk::same_call(other, &call));
+            self.levels[level].aggregates.iter().find(|(_, other, _)| super::walk::same_call(other, &call));
         let id = match same {
-            Some((id, _)) => *id,
+            Some((id, ..)) => *id,
             None => {
                 let id = self.add_column(aggregate.name, ty, NO_MODIFIER, aggregate.name != "count");
-                self.levels[level].aggregates.push((id, call));
+                self.levels[level].aggregates.push((id, call, at));
                 id
             }
         };
         Ok(Typed::new(Scalar::Column(id), ty).at(at))
     }
 
-    fn check_aggregate(&self, level: usize, call: &AggregateCall) -> Result<()> {
+    fn check_aggregate(&self, level: usize, call: &AggregateCall, at: Option<usize>) -> Result<()> {
         let level = &self.levels[level];
         if !level.clause.allows_aggregates() {
             let message = format!("aggregate functions are not allowed in {}", level.clause.name());
-            return Err(Error::new(SqlState::GROUPING_ERROR, message));
+            return Err(place(Error::new(SqlState::GROUPING_ERROR, message), at));
         }
-        let mut nested = false;
-        let mut note =
-            |id: ColumnId| nested |= level.aggregates.iter().any(|(aggregate, _)| *aggregate == id);
-        for scalar in &call.arguments {
+        let mut nested = None;
+        let mut note = |id: ColumnId| {
+            nested = nested.or(level
+                .aggregates
+                .iter()
+                .find(|(aggregate, ..)| *aggregate == id)
+                .map(|(.., at)| *at));
+        };
+        for scalar in call.arguments.iter().chain(call.order.iter().map(|key| &key.scalar)) {
             for_each_column(scalar, &mut note);
         }
-        for key in &call.order {
-            for_each_column(&key.scalar, &mut note);
+        match nested {
+            Some(at) => {
+                let error = Error::new(SqlState::GROUPING_ERROR, "aggregate function calls cannot be nested");
+                Err(place(error, at))
+            }
+            None => Ok(()),
         }
-        if nested {
-            return Err(Error::new(SqlState::GROUPING_ERROR, "aggregate function calls cannot be nested"));
-        }
-        Ok(())
     }
 
     fn aggregate_order(&mut self, arguments: &Arguments<'a>, scalars: &[Scalar]) -> Result<Vec<SortKey>> {
@@ -373,8 +380,8 @@ impl<'a> Binder<'a> {
     pub(super) fn function_columns(&mut self, function: &TableFunction, types: &[Type]) -> Vec<ColumnId> {
         // The element type comes from an AnyElement argument, or an array's elements.
         let element = function.arguments.iter().zip(types).find_map(|(argument, ty)| match argument {
-            crate::functions::Argument::AnyElement => Some(*ty),
-            crate::functions::Argument::AnyArray => ty.element(),
+            Argument::AnyElement => Some(*ty),
+            Argument::AnyArray => ty.element(),
             _ => None,
         });
         let add = |(name, returns): &(&'static str, Returns)| {

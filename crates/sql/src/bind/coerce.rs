@@ -79,8 +79,13 @@ impl Binder<'_> {
                 if known == Type::Unknown {
                     self.parameters[index] = ty;
                 } else if known != ty {
-                    let typed = Typed::new(Scalar::Parameter { index, ty: known }, known).at(position);
-                    return self.coerce(typed, ty, modifier, CastContext::Explicit);
+                    let message = format!("inconsistent types deduced for parameter ${}", index + 1);
+                    let error = Error::new(SqlState::AMBIGUOUS_PARAMETER, message).detail(format!(
+                        "{} versus {}",
+                        known.name(),
+                        ty.name()
+                    ));
+                    return Err(place(error, position));
                 }
                 let typed = Typed::new(Scalar::Parameter { index, ty }, ty).at(position);
                 return Ok(if modifier == NO_MODIFIER {

@@ -1,6 +1,6 @@
 //! INSERT, UPDATE and DELETE.
 
-use super::binder::{Binder, Clause, Typed, Visible, named, place};
+use super::binder::{Binder, Clause, RelationKind, Typed, Visible, named, place};
 use super::from::Joined;
 use super::select::Item;
 use super::tokens::position;
@@ -41,9 +41,10 @@ impl<'a> Binder<'a> {
             None => table.name.clone(),
         };
         let targets = insert_targets(&table, &insert.columns)?;
+        let named_at: Vec<Option<usize>> = insert.columns.iter().map(name_position).collect();
         let (source, mut sources) = match insert.source.as_deref() {
             None => (one_row(), Vec::new()),
-            Some(query) => self.insert_source(&table, &targets, !insert.columns.is_empty(), query)?,
+            Some(query) => self.insert_source(&table, &targets, &named_at, query)?,
         };
         let mut values = Vec::with_capacity(table.columns.len());
         for (index, column) in table.columns.iter().enumerate() {
@@ -68,7 +69,7 @@ impl<'a> Binder<'a> {
         &mut self,
         table: &Arc<Table>,
         targets: &[usize],
-        listed: bool,
+        named_at: &[Option<usize>],
         query: &'a ast::Query,
     ) -> Result<(Query, Vec<ColumnId>)> {
         let plain = query.with.is_none()
@@ -77,11 +78,11 @@ impl<'a> Binder<'a> {
             && query.fetch.is_none()
             && query.locks.is_empty();
         if let (SetExpr::Values(values), true) = (&*query.body, plain) {
-            return self.insert_values(table, targets, listed, values);
+            return self.insert_values(table, targets, named_at, values);
         }
         let bound = self.open_query(query)?;
         let places: Vec<Option<usize>> = bound.output.iter().map(|column| column.position).collect();
-        check_width(targets.len(), bound.output.len(), listed, &places)?;
+        check_width(targets.len(), &places, named_at)?;
         let mut bound = bound;
         // Literals take the type of their column; what has a type is converted by assignment.
         let types: Vec<Type> = bound
@@ -139,7 +140,7 @@ impl<'a> Binder<'a> {
         &mut self,
         table: &Arc<Table>,
         targets: &[usize],
-        listed: bool,
+        named_at: &[Option<usize>],
         values: &'a ast::Values,
     ) -> Result<(Query, Vec<ColumnId>)> {
         let ast::Values { explicit_row: _, value_keyword: _, rows } = values;
@@ -154,7 +155,7 @@ impl<'a> Binder<'a> {
             if bound.is_empty() {
                 let places: Vec<Option<usize>> =
                     row.content.iter().map(|expr| position(expr.span())).collect();
-                check_width(targets.len(), width, listed, &places)?;
+                check_width(targets.len(), &places, named_at)?;
             }
             let mut cells = Vec::with_capacity(width);
             for (expr, target) in row.content.iter().zip(targets) {
@@ -205,7 +206,14 @@ impl<'a> Binder<'a> {
         let columns =
             table.columns.iter().map(|column| column.name.clone()).zip(row.iter().copied()).collect();
         let table = Some(Arc::clone(table));
-        self.show(Visible { name: Some(name), schema, columns, table, subquery: false, optional: false });
+        self.show(Visible {
+            name: Some(name),
+            schema,
+            columns,
+            table,
+            kind: RelationKind::Table,
+            optional: false,
+        });
     }
 
     fn returning(&mut self, list: Option<&'a [SelectItem]>) -> Result<Returning> {
@@ -244,7 +252,7 @@ impl<'a> Binder<'a> {
             None => table.name.clone(),
         };
         self.count_relation()?;
-        let rel = self.target(&table, shown.clone(), name_position(name))?;
+        let rel = self.target(&table, shown.clone())?;
         Ok((table, shown, rel))
     }
 
@@ -309,7 +317,7 @@ impl<'a> Binder<'a> {
     /// The items of FROM or USING beside the table.
     fn others(&mut self, rel: Rel, items: &'a [TableWithJoins]) -> Result<Rel> {
         // The target cannot be referred to from within FROM; joins of FROM see only their sides anyway.
-        let rel = self.from_behind(Some(rel), items, &mut Joined::new())?;
+        let rel = self.clause_behind(Some(rel), items, &mut Joined::new())?;
         rel.ok_or_else(|| Error::internal("a FROM clause that lost its table"))
     }
 
@@ -326,12 +334,11 @@ impl<'a> Binder<'a> {
             };
             let mut positions = Vec::with_capacity(names.len());
             for name in names {
-                let at = name_position(name);
                 let index = assigned_column(table, name)?;
                 if assignments.iter().any(|(other, _)| *other == index) || positions.contains(&index) {
                     let message =
                         format!("multiple assignments to same column \"{}\"", table.columns[index].name);
-                    return Err(place(Error::new(SqlState::SYNTAX_ERROR, message), at));
+                    return Err(Error::new(SqlState::SYNTAX_ERROR, message));
                 }
                 positions.push(index);
             }
@@ -362,10 +369,11 @@ impl<'a> Binder<'a> {
         value: &'a Expr,
         assignments: &mut Vec<(usize, Scalar)>,
     ) -> Result<()> {
+        let begins = self.parenthesis_place(value.span());
         let mismatch = || {
             let error =
                 Error::new(SqlState::SYNTAX_ERROR, "number of columns does not match number of values");
-            place(error, position(value.span()))
+            place(error, begins)
         };
         if let Some(parts) = super::operators::row_of(value) {
             if parts.len() != positions.len() {
@@ -488,14 +496,15 @@ fn assigned_column(table: &Table, name: &ast::ObjectName) -> Result<usize> {
     })
 }
 
-/// As many values as columns; fewer are allowed where no columns were named.
-fn check_width(targets: usize, values: usize, listed: bool, places: &[Option<usize>]) -> Result<()> {
-    if values > targets {
+/// As many values as columns; fewer are allowed where no columns were named. Given are the places of the values and names.
+fn check_width(targets: usize, values: &[Option<usize>], named_at: &[Option<usize>]) -> Result<()> {
+    if values.len() > targets {
         let error = Error::new(SqlState::SYNTAX_ERROR, "INSERT has more expressions than target columns");
-        return Err(place(error, places.get(targets).copied().flatten()));
+        return Err(place(error, values[targets]));
     }
-    if listed && values < targets {
-        return Err(Error::new(SqlState::SYNTAX_ERROR, "INSERT has more target columns than expressions"));
+    if values.len() < named_at.len() {
+        let error = Error::new(SqlState::SYNTAX_ERROR, "INSERT has more target columns than expressions");
+        return Err(place(error, named_at[values.len()]));
     }
     Ok(())
 }

@@ -234,7 +234,8 @@ impl<'a> Binder<'a> {
         if !matches!(kind, ast::CastKind::Cast | ast::CastKind::DoubleColon) || format.is_some() {
             return Err(Error::unsupported("this form of CAST"));
         }
-        let (ty, modifier) = bind_type(data_type).map_err(|error| place(error, position(operand.span())))?;
+        let (ty, modifier) = bind_type(data_type)
+            .map_err(|error| place(error, self.cast_place(kind, operand).map(|sign| sign + 2)))?;
         // ARRAY[] has the type it is cast to.
         if let (Expr::Array(ast::Array { elem, named: true }), Some(_)) = (inner(operand), ty.element())
             && elem.is_empty()
@@ -246,9 +247,17 @@ impl<'a> Binder<'a> {
         // Text converts to anything by being read.
         if context(from, ty).is_none() && from != Type::Unknown && from != ty && from.element().is_none() {
             let message = format!("cannot cast type {} to {}", from.name(), ty.name());
-            return Err(place(Error::new(SqlState::CANNOT_COERCE, message), typed.position));
+            return Err(place(
+                Error::new(SqlState::CANNOT_COERCE, message),
+                self.cast_place(kind, operand).or(typed.position),
+            ));
         }
         self.coerce(typed, ty, modifier, CastContext::Explicit)
+    }
+
+    /// Where `::` stands.
+    fn cast_place(&self, kind: &ast::CastKind, operand: &Expr) -> Option<usize> {
+        if *kind == ast::CastKind::DoubleColon { self.operator_place(operand.span()) } else { None }
     }
 
     fn case(
@@ -530,7 +539,7 @@ impl<'a> Binder<'a> {
     }
 
     fn collate(&mut self, expr: &'a Expr, collation: &ast::ObjectName) -> Result<Typed> {
-        let at = super::name_position(collation);
+        let at = self.operator_place(expr.span());
         let names = super::name_parts(collation)?;
         let name = names.last().map_or("", String::as_str);
         // All of these are one order here: bytes.

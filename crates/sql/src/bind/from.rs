@@ -1,6 +1,6 @@
 //! FROM: tables, subqueries, functions and their joins.
 
-use super::binder::{Binder, Clause, CommonTable, Sight, Typed, Visible, named, place};
+use super::binder::{Binder, Clause, CommonTable, RelationKind, Sight, Typed, Visible, named, place};
 use super::tokens::position;
 use super::walk::{for_each_column, rel_scalars};
 use super::{identifier, name_parts, name_position};
@@ -10,7 +10,7 @@ use crate::logical::{ColumnId, Comparison, JoinKind, Rel, Scalar};
 use crate::system;
 use crate::types::{NO_MODIFIER, Type};
 use crate::{Error, Result, SqlState};
-use sqlparser::ast::{self, FunctionArg, JoinConstraint, JoinOperator, TableFactor, TableWithJoins};
+use sqlparser::ast::{self, FunctionArg, JoinConstraint, JoinOperator, Spanned, TableFactor, TableWithJoins};
 use std::sync::Arc;
 
 /// Items of one FROM clause, at most: a join is a level of depth to all that comes behind.
@@ -21,7 +21,6 @@ const MAX_ITEMS: usize = 400;
 struct Alias {
     name: Option<String>,
     columns: Vec<String>,
-    at: Option<usize>,
 }
 
 /// What a row lock has to know of a FROM clause: conditions of inner joins, which every row of the result fulfils. (Those inside of an
@@ -30,12 +29,16 @@ pub(super) type Joined = Vec<Scalar>;
 
 impl<'a> Binder<'a> {
     /// The items of a FROM clause, joined. They become visible in the current level.
-    pub(super) fn from(&mut self, items: &'a [TableWithJoins], joined: &mut Joined) -> Result<Option<Rel>> {
-        self.from_behind(None, items, joined)
+    pub(super) fn bind_from(
+        &mut self,
+        items: &'a [TableWithJoins],
+        joined: &mut Joined,
+    ) -> Result<Option<Rel>> {
+        self.clause_behind(None, items, joined)
     }
 
     /// The same, joined to what is visible already.
-    pub(super) fn from_behind(
+    pub(super) fn clause_behind(
         &mut self,
         mut all: Option<Rel>,
         items: &'a [TableWithJoins],
@@ -44,7 +47,7 @@ impl<'a> Binder<'a> {
         for item in items {
             let base = self.mark();
             self.level().lateral_used = false;
-            let rel = self.within(Clause::From, |this| this.from_item(item, joined))?;
+            let rel = self.within(Clause::From, |this| this.joined_item(item, joined))?;
             all = Some(match all {
                 None => rel,
                 Some(before) => {
@@ -57,7 +60,7 @@ impl<'a> Binder<'a> {
     }
 
     /// An item with its joins. Says in `lateral_used` whether it refers to columns of the same FROM clause.
-    fn from_item(&mut self, item: &'a TableWithJoins, joined: &mut Joined) -> Result<Rel> {
+    fn joined_item(&mut self, item: &'a TableWithJoins, joined: &mut Joined) -> Result<Rel> {
         let TableWithJoins { relation, joins } = item;
         let base = self.mark();
         let mut rel = self.factor(relation, joined)?;
@@ -226,7 +229,7 @@ impl<'a> Binder<'a> {
                 let message = format!("column name \"{name}\" appears more than once in USING clause");
                 return Err(place(Error::new(SqlState::DUPLICATE_COLUMN, message), *at));
             }
-            let (left, right) = (using(lefts, name, "left", *at)?, using(rights, name, "right", *at)?);
+            let (left, right) = (using(lefts, name, "left")?, using(rights, name, "right")?);
             let of = |this: &Self, id: ColumnId| {
                 let info = this.columns.get(id);
                 Typed { scalar: Scalar::Column(id), ty: info.ty, modifier: info.modifier, position: *at }
@@ -298,12 +301,8 @@ impl<'a> Binder<'a> {
                 index_hints,
             } => {
                 let at = name_position(name);
-                let foreign = !with_hints.is_empty()
-                    || version.is_some()
-                    || !partitions.is_empty()
-                    || json_path.is_some()
-                    || !index_hints.is_empty();
-                if foreign {
+                let hints = !with_hints.is_empty() || !index_hints.is_empty() || !partitions.is_empty();
+                if hints || version.is_some() || json_path.is_some() {
                     return Err(place(
                         Error::unsupported("a hint, version, partition or path at a table"),
                         at,
@@ -361,13 +360,13 @@ impl<'a> Binder<'a> {
         joined: &mut Joined,
     ) -> Result<Rel> {
         let base = self.mark();
-        let rel = self.from_item(item, joined)?;
+        let rel = self.joined_item(item, joined)?;
         if alias.is_some() {
             let alias = table_alias(alias)?;
             let level = self.level();
             level.sight.relations.truncate(base.0);
             let columns = level.sight.columns.split_off(base.1);
-            self.show_as(alias, None, columns, None)?;
+            self.show_as(alias, None, columns, None, RelationKind::Join)?;
         }
         Ok(rel)
     }
@@ -399,13 +398,14 @@ impl<'a> Binder<'a> {
                 visible_schema,
                 names.collect(),
                 None,
+                RelationKind::System,
             )?;
             return Ok(Rel::System { table: system, alias: shown, columns });
         }
         let table = self.find_table(schema, table).map_err(|error| place(error, at))?;
         let shown = alias.name.clone().unwrap_or_else(|| table.name.clone());
         let schema = alias.name.is_none().then(|| "public".to_owned());
-        self.show_table(Alias { name: Some(shown), at: alias.at.or(at), ..alias }, schema, table)
+        self.show_table(Alias { name: Some(shown), ..alias }, schema, table)
     }
 
     /// Shows a table of the user's under a name.
@@ -419,19 +419,14 @@ impl<'a> Binder<'a> {
         let names =
             table.columns.iter().map(|column| column.name.clone()).zip(columns.iter().copied()).collect();
         let shown = alias.name.clone().unwrap_or_default();
-        self.show_as(alias, schema, names, Some(Arc::clone(&table)))?;
+        self.show_as(alias, schema, names, Some(Arc::clone(&table)), RelationKind::Table)?;
         Ok(Rel::Table { table, alias: shown, columns })
     }
 
     /// The target of UPDATE or DELETE.
-    pub(super) fn target(
-        &mut self,
-        table: &Arc<crate::catalog::Table>,
-        name: String,
-        at: Option<usize>,
-    ) -> Result<Rel> {
+    pub(super) fn target(&mut self, table: &Arc<crate::catalog::Table>, name: String) -> Result<Rel> {
         let schema = (name == table.name).then(|| "public".to_owned());
-        self.show_table(Alias { name: Some(name), columns: Vec::new(), at }, schema, Arc::clone(table))
+        self.show_table(Alias { name: Some(name), columns: Vec::new() }, schema, Arc::clone(table))
     }
 
     /// Schema and name of `[[database.]schema.]name`.
@@ -456,14 +451,12 @@ impl<'a> Binder<'a> {
             return Err(missing());
         }
         let catalog = self.scope.catalog;
-        let not_a_table = |kind: &str| {
-            Error::new(SqlState::WRONG_OBJECT_TYPE, format!("cannot open relation \"{name}\""))
-                .detail(format!("This operation is not supported for {kind}."))
-        };
         match catalog.names.get(name) {
             None => Err(missing()),
             Some(Relation::Table(oid)) => catalog.tables.get(oid).cloned().ok_or_else(missing),
-            Some(Relation::Index { .. }) => Err(not_a_table("indexes")),
+            Some(Relation::Index { .. }) => {
+                Err(Error::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is an index")))
+            }
             Some(Relation::Sequence(_)) => Err(Error::unsupported(format!("reading sequence \"{name}\""))),
         }
     }
@@ -471,14 +464,16 @@ impl<'a> Binder<'a> {
     /// A use of a WITH query: bound anew each time, so that its columns are new.
     fn common_table(&mut self, index: usize, alias: Alias, at: Option<usize>) -> Result<Rel> {
         self.common_tables[index].used = true;
-        let CommonTable { name, columns, query, recursive, levels, tables, used: _ } =
+        let CommonTable { name, columns, query, levels, tables, used: _, open, position } =
             self.common_tables[index].clone();
-        if recursive && tables == index + 1 && self.common_tables.len() == tables {
+        if open {
             return Err(place(Error::unsupported("WITH RECURSIVE"), at));
         }
         let inner_tables = self.common_tables.split_off(tables);
         let inner_levels = self.levels.split_off(levels);
+        self.set_open(index, true);
         let bound = self.query(query);
+        self.set_open(index, false);
         self.levels.truncate(levels);
         self.levels.extend(inner_levels);
         self.common_tables.truncate(tables);
@@ -492,21 +487,14 @@ impl<'a> Binder<'a> {
                 shown.len(),
                 columns.len()
             );
-            return Err(place(Error::new(SqlState::INVALID_COLUMN_REFERENCE, message), at));
+            return Err(place(Error::new(SqlState::INVALID_COLUMN_REFERENCE, message), position));
         }
         for (shown, name) in shown.iter_mut().zip(columns) {
             shown.0 = name;
         }
         let alias = Alias { name: Some(alias.name.unwrap_or(name)), ..alias };
-        self.show_as(alias, None, shown, None)?;
-        self.mark_subquery();
+        self.show_as(alias, None, shown, None, RelationKind::Subquery)?;
         Ok(bound.rel)
-    }
-
-    fn mark_subquery(&mut self) {
-        if let Some(last) = self.level().sight.relations.last_mut() {
-            last.subquery = true;
-        }
     }
 
     fn derived(
@@ -515,7 +503,10 @@ impl<'a> Binder<'a> {
         query: &'a ast::Query,
         alias: Option<&ast::TableAlias>,
     ) -> Result<Rel> {
-        let at = super::expr_position(query);
+        let at = match &*query.body {
+            ast::SetExpr::Values(_) => None,
+            _ => self.parenthesis_place(query.span()),
+        };
         if alias.is_none() {
             let (what, example) = match &*query.body {
                 ast::SetExpr::Values(_) => ("VALUES", "(VALUES ...)"),
@@ -531,8 +522,7 @@ impl<'a> Binder<'a> {
         self.level().open = open;
         let bound = bound?;
         let columns = bound.output.into_iter().map(|output| (output.name, output.column)).collect();
-        self.show_as(alias, None, columns, None)?;
-        self.mark_subquery();
+        self.show_as(alias, None, columns, None, RelationKind::Subquery)?;
         Ok(bound.rel)
     }
 
@@ -619,7 +609,7 @@ impl<'a> Binder<'a> {
         if let Some(number) = shown.1 {
             shown.0.push(("ordinality".to_owned(), number));
         }
-        self.show_as(Alias { name: Some(name), ..alias }, None, shown.0, None)?;
+        self.show_as(Alias { name: Some(name), ..alias }, None, shown.0, None, RelationKind::Function)?;
         Ok(rel)
     }
 
@@ -630,8 +620,9 @@ impl<'a> Binder<'a> {
         schema: Option<String>,
         mut columns: Vec<(String, ColumnId)>,
         table: Option<Arc<crate::catalog::Table>>,
+        kind: RelationKind,
     ) -> Result<()> {
-        let Alias { name, columns: names, at } = alias;
+        let Alias { name, columns: names } = alias;
         let shown = name.clone().unwrap_or_default();
         if names.len() > columns.len() {
             let message = format!(
@@ -639,7 +630,7 @@ impl<'a> Binder<'a> {
                 columns.len(),
                 names.len()
             );
-            return Err(place(Error::new(SqlState::INVALID_COLUMN_REFERENCE, message), at));
+            return Err(Error::new(SqlState::INVALID_COLUMN_REFERENCE, message));
         }
         for (column, name) in columns.iter_mut().zip(names) {
             column.0 = name;
@@ -650,26 +641,26 @@ impl<'a> Binder<'a> {
         });
         if taken {
             let message = format!("table name \"{shown}\" specified more than once");
-            return Err(place(Error::new(SqlState::DUPLICATE_ALIAS, message), at));
+            return Err(Error::new(SqlState::DUPLICATE_ALIAS, message));
         }
-        self.show(Visible { name, schema, columns, table, subquery: false, optional: false });
+        self.show(Visible { name, schema, columns, table, kind, optional: false });
         Ok(())
     }
 }
 
 /// The column of USING on one side.
-fn using(columns: &[(String, ColumnId)], name: &str, side: &str, at: Option<usize>) -> Result<ColumnId> {
+fn using(columns: &[(String, ColumnId)], name: &str, side: &str) -> Result<ColumnId> {
     let mut found = columns.iter().filter(|(column, _)| column == name);
     match (found.next(), found.next()) {
         (Some((_, id)), None) => Ok(*id),
         (Some(_), Some(_)) => {
             let message = format!("common column name \"{name}\" appears more than once in {side} table");
-            Err(place(Error::new(SqlState::AMBIGUOUS_COLUMN, message), at))
+            Err(Error::new(SqlState::AMBIGUOUS_COLUMN, message))
         }
         (None, _) => {
             let message =
                 format!("column \"{name}\" specified in USING clause does not exist in {side} table");
-            Err(place(Error::new(SqlState::UNDEFINED_COLUMN, message), at))
+            Err(Error::new(SqlState::UNDEFINED_COLUMN, message))
         }
     }
 }
@@ -729,7 +720,7 @@ fn table_alias(alias: Option<&ast::TableAlias>) -> Result<Alias> {
     if at.is_some() {
         return Err(Error::unsupported("AT in an alias"));
     }
-    let (name, place_of_name) = named(name)?;
+    let (name, _) = named(name)?;
     let mut names = Vec::with_capacity(columns.len());
     for ast::TableAliasColumnDef { name, data_type } in columns {
         if data_type.is_some() {
@@ -738,5 +729,5 @@ fn table_alias(alias: Option<&ast::TableAlias>) -> Result<Alias> {
         }
         names.push(identifier(name)?);
     }
-    Ok(Alias { name: Some(name), columns: names, at: place_of_name })
+    Ok(Alias { name: Some(name), columns: names })
 }

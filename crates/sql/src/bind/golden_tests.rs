@@ -90,7 +90,7 @@ fn catalog() -> Catalog {
         &[],
     ));
     let sequence: Sequence = serde_json::from_str(
-        r#"{"oid": 20030, "name": "u_id_seq", "type": "int4", "start": 1, "increment": 1, "minimum": 1, "maximum": 2147483647, "cycle": false}"#,
+        r#"{"oid": 20030, "name": "u_id_seq", "type": "int4", "start": 1, "increment": 1, "minimum": 1, "maximum": 2147483647, "cycle": false, "owner": 10, "counter": 20031, "begin": [1, false]}"#,
     )
     .unwrap();
     catalog.names.insert("u_id_seq".to_owned(), Relation::Sequence(20030));
@@ -193,4 +193,55 @@ fn what_is_not_implemented_is_named() {
 #[test]
 fn parameters_get_types_from_where_they_stand() {
     check("parameters.txt");
+}
+
+/// What `psql -E` shows of psql 15's backslash commands. There are no partitions, nor a function that lists them.
+#[test]
+fn what_psql_sends_is_bound() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bind/golden/psql.sql");
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut failed = String::new();
+    for parsed in parse(&text).unwrap() {
+        if let Err(error) = outcome(&parsed.text)
+            && !error.to_string().contains("pg_partition_ancestors")
+        {
+            let _ = writeln!(failed, "{}\n{}", parsed.text, described(&error));
+        }
+    }
+    assert!(failed.is_empty(), "{failed}");
+}
+
+#[test]
+fn no_depth_overflows_the_stack_of_the_binder() {
+    let body = || {
+        let chain = |term: &str, count| format!("select 1 where a = 1{}", term.repeat(count));
+        let deep = [
+            format!("select {}1{}", "(".repeat(120), ")".repeat(120)),
+            format!("select {}1{}", "(select ".repeat(30), ")".repeat(30)),
+            format!("{}select 1 as a{}", "select * from (".repeat(30), ") x".repeat(30)),
+            format!("select 1{}", " + 1".repeat(500)),
+            format!("select 1{}", "::int".repeat(120)),
+            format!("select {}true", "not ".repeat(120)),
+            format!("select 1{}", " union all select 2".repeat(480)),
+            format!("select {}1{}", "case when true then ".repeat(120), " end".repeat(120)),
+            format!("select {}'x'{}", "lower(".repeat(120), ")".repeat(120)),
+            format!("select * from w{}", " join w using (a)".repeat(3)),
+            chain(" or a = 1 and not a = 2", 20_000).replace("select 1 where", "select 1 from w where"),
+        ];
+        for sql in deep {
+            let text = outcome(&sql);
+            assert!(
+                text.is_ok() || text.as_ref().unwrap_err().state().0 == "42712",
+                "{:?} {}",
+                text,
+                &sql[..60]
+            );
+        }
+        let mut with = "with x0 as (select 1 as a)".to_owned();
+        for n in 1..100 {
+            let _ = write!(with, ", x{n} as (select l.a from x{0} l, x{0} r)", n - 1);
+        }
+        assert_eq!(outcome(&format!("{with} select * from x99")).unwrap_err().state().0, "54001");
+    };
+    std::thread::Builder::new().stack_size(2 << 20).spawn(body).unwrap().join().unwrap();
 }

@@ -1,6 +1,6 @@
 //! FOR UPDATE and its kin.
 
-use super::binder::{Level, Visible, place};
+use super::binder::{Level, RelationKind, Visible, place};
 use super::bridge::KEY_SHARE;
 use super::{identifier, tokens};
 use crate::logical::{ColumnId, LockStrength, LockWait};
@@ -72,7 +72,7 @@ pub(super) fn tables(
                 .sight
                 .relations
                 .iter()
-                .filter(|relation| relation.table.is_some() || relation.subquery)
+                .filter(|relation| matches!(relation.kind, RelationKind::Table | RelationKind::Subquery))
                 .collect(),
             Some(ident) => {
                 let wanted = identifier(ident)?;
@@ -92,7 +92,7 @@ pub(super) fn tables(
             }
         };
         for relation in relations {
-            let first = lockable(relation, strength)?;
+            let first = lockable(relation, strength, of.and_then(|ident| tokens::position(ident.span)))?;
             match tables.iter_mut().find(|(id, ..)| *id == first) {
                 // The strongest of several wins, and the most impatient.
                 Some((_, held, waits)) => {
@@ -109,20 +109,22 @@ pub(super) fn tables(
 }
 
 /// The first column of a table whose rows can be locked.
-fn lockable(relation: &Visible, strength: LockStrength) -> Result<ColumnId> {
+fn lockable(relation: &Visible, strength: LockStrength, at: Option<usize>) -> Result<ColumnId> {
     let wrong = |what: &str| {
         let message = format!("{} cannot be applied to {what}", name(strength));
-        Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message))
+        Err(place(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message), at))
     };
     if relation.optional {
         return wrong("the nullable side of an outer join");
     }
-    if relation.subquery {
-        return Err(Error::unsupported(format!("{} of a subquery", name(strength))));
-    }
-    match (&relation.table, relation.columns.first()) {
-        (Some(_), Some((_, first))) => Ok(*first),
-        (Some(_), None) => wrong("a table without columns"),
-        (None, _) => wrong("a function or system table"),
+    match (relation.kind, relation.columns.first()) {
+        (RelationKind::Table, Some((_, first))) => Ok(*first),
+        (RelationKind::Table, None) => wrong("a table without columns"),
+        (RelationKind::Subquery, _) => {
+            Err(place(Error::unsupported(format!("{} of a subquery", name(strength))), at))
+        }
+        (RelationKind::System, _) => wrong("a system table"),
+        (RelationKind::Function, _) => wrong("a function"),
+        (RelationKind::Join, _) => wrong("a join"),
     }
 }

@@ -6,7 +6,7 @@ use crate::logical::{Columns, Planned, Scalar};
 use crate::types::cast::CastContext;
 use crate::types::text::TextStyle;
 use crate::{Error, Result, SqlState, Type};
-use binder::{Binder, Clause, Visible};
+use binder::{Binder, Clause, RelationKind, Visible};
 use places::Places;
 use sqlparser::ast;
 use std::sync::Arc;
@@ -137,7 +137,14 @@ pub fn bind_check(scope: &Scope<'_>, table: &Table, sql: &str) -> Result<Scalar>
     let ids = binder.add_table_columns(table);
     let columns = table.columns.iter().map(|column| column.name.clone()).zip(ids).collect();
     let name = Some(table.name.clone());
-    binder.show(Visible { name, schema: None, columns, table: None, subquery: false, optional: false });
+    binder.show(Visible {
+        name,
+        schema: None,
+        columns,
+        table: None,
+        kind: RelationKind::Table,
+        optional: false,
+    });
     let typed = binder.expr(&expr)?;
     let scalar = binder.condition(typed, "argument of CHECK")?;
     refuse_subqueries(&scalar, "check constraint")?;
@@ -236,9 +243,4 @@ fn name_position(name: &ast::ObjectName) -> Option<usize> {
         ast::ObjectNamePart::Identifier(ident) => tokens::position(ident.span),
         ast::ObjectNamePart::Function(_) => None,
     }
-}
-
-/// Where a query begins.
-fn expr_position(query: &ast::Query) -> Option<usize> {
-    tokens::position(ast::Spanned::span(query))
 }

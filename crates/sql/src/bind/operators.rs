@@ -250,7 +250,12 @@ impl<'a> Binder<'a> {
 
     /// An argument, as the function takes it.
     pub(super) fn argument(&mut self, typed: Typed, ty: Type) -> Result<Scalar> {
-        let ty = if ty == Type::Unknown { Type::Text } else { ty };
+        let ty = match (ty, &typed.scalar) {
+            // Nothing says what it is: an error at the end, unless something else does.
+            (Type::Unknown, Scalar::Parameter { .. }) => return Ok(typed.scalar),
+            (Type::Unknown, _) => Type::Text,
+            (ty, _) => ty,
+        };
         // What the function chose is right, also where the conversion is weaker than an implicit one.
         Ok(self.coerce(typed, ty, NO_MODIFIER, CastContext::Explicit)?.scalar)
     }

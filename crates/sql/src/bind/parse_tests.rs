@@ -82,7 +82,7 @@ fn long_chains_of_and_and_or_are_regrouped_into_what_means_the_same() {
         let long = tree(&sql(separator, 5000));
         assert!(long.contains("WHEN ((a BETWEEN 0 AND 0 + 1"), "{}", &long[..200]);
         let without: String = long.chars().filter(|c| !matches!(c, '(' | ')')).collect();
-        assert_eq!(without.to_lowercase(), sql(separator, 5000).replace("case when", "case when"));
+        assert_eq!(without.to_lowercase(), sql(separator, 5000));
     }
 }
 
@@ -121,10 +121,10 @@ fn no_depth_overflows_the_stack() {
         }
         assert_eq!(parse(&"explain ".repeat(n)).unwrap_err().state().0, "42601");
         // As deep as is allowed.
-        drop(parse(&format!("select {}1{}", "(".repeat(250), ")".repeat(250))).unwrap());
-        drop(parse(&format!("select {}1{}", "(select ".repeat(60), ")".repeat(60))).unwrap());
-        drop(parse(&format!("{}select 1{}", "select * from (".repeat(60), ") x".repeat(60))).unwrap());
-        drop(parse(&format!("select 1{}", "+1".repeat(1000))).unwrap());
+        drop(parse(&format!("select {}1{}", "(".repeat(120), ")".repeat(120))).unwrap());
+        drop(parse(&format!("select {}1{}", "(select ".repeat(30), ")".repeat(30))).unwrap());
+        drop(parse(&format!("{}select 1{}", "select * from (".repeat(30), ") x".repeat(30))).unwrap());
+        drop(parse(&format!("select 1{}", "+1".repeat(500))).unwrap());
     });
 }
 

@@ -48,6 +48,15 @@ impl<'a> Places<'a> {
         Some(self.start + end + passed)
     }
 
+    /// The parenthesis right before an expression; where it begins, if there is none.
+    pub(super) fn parenthesis(&self, span: Span) -> Option<usize> {
+        let begin = position(span)?;
+        let before = &self.text[..self.byte(begin.checked_sub(self.start)?)?];
+        let passed = before.chars().rev().take_while(|c| c.is_whitespace()).count();
+        let open = before.chars().rev().nth(passed) == Some('(');
+        Some(if open { begin - passed - 1 } else { begin })
+    }
+
     /// The operator before an expression, likewise.
     pub(super) fn before(&self, span: Span) -> Option<usize> {
         let begin = position(span)?.checked_sub(self.start)?;

@@ -1,6 +1,6 @@
 //! Queries: WITH, UNION and its kin, VALUES, ORDER BY, LIMIT.
 
-use super::binder::{Binder, Clause, CommonTable, Typed, Visible, named, place};
+use super::binder::{Binder, Clause, CommonTable, RelationKind, Typed, Visible, named, place};
 use super::select::{Around, BoundQuery, Column};
 use super::tokens::position;
 use crate::functions::common_type;
@@ -66,12 +66,14 @@ impl<'a> Binder<'a> {
         {
             return Err(Error::unsupported("a clause of another SQL"));
         }
+        self.enter_query()?;
         let tables = self.common_tables.len();
         if let Some(with) = with {
             self.with(with)?;
         }
         let bound = self.query_body(query).and_then(|bound| self.check_unused(tables).map(|()| bound));
         self.common_tables.truncate(tables);
+        self.query_depth -= 1;
         bound
     }
 
@@ -100,15 +102,15 @@ impl<'a> Binder<'a> {
             // With RECURSIVE a query sees itself, to be refused where it uses that.
             let tables = self.common_tables.len() + usize::from(*recursive);
             let levels = self.levels.len();
-            let recursive = *recursive;
             self.common_tables.push(CommonTable {
                 name,
                 columns,
                 query,
-                recursive,
                 levels,
                 tables,
                 used: false,
+                open: false,
+                position: place_of_name,
             });
         }
         Ok(())
@@ -122,12 +124,21 @@ impl<'a> Binder<'a> {
             }
             let CommonTable { query, tables, .. } = self.common_tables[index].clone();
             let rest = self.common_tables.split_off(tables);
+            self.set_open(index, true);
             let result = self.query(query);
+            self.set_open(index, false);
             self.common_tables.truncate(tables);
             self.common_tables.extend(rest);
             result?;
         }
         Ok(())
+    }
+
+    /// Says that a WITH query is being bound, if it is in its own sight.
+    pub(super) fn set_open(&mut self, index: usize, open: bool) {
+        if let Some(common) = self.common_tables.get_mut(index) {
+            common.open = open;
+        }
     }
 
     fn query_body(&mut self, query: &'a ast::Query) -> Result<BoundQuery> {
@@ -230,7 +241,14 @@ impl<'a> Binder<'a> {
         self.push_level(Clause::OrderBy);
         let columns = bound.output.iter().map(|column| (column.name.clone(), column.column)).collect();
         let name = Some("*VALUES*".to_owned());
-        self.show(Visible { name, schema: None, columns, table: None, subquery: true, optional: false });
+        self.show(Visible {
+            name,
+            schema: None,
+            columns,
+            table: None,
+            kind: RelationKind::Subquery,
+            optional: false,
+        });
         let scalar = self.expr(expr).and_then(|typed| self.settle(typed));
         self.pop_level();
         Ok(scalar?.scalar)

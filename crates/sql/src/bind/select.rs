@@ -35,6 +35,13 @@ pub(super) struct Item {
     pub(super) id: ColumnId,
 }
 
+impl Item {
+    /// Whether it is anything but a column passed on.
+    fn is_computed(&self) -> bool {
+        !matches!(self.typed.scalar, Scalar::Column(id) if id == self.id)
+    }
+}
+
 /// What of the statement around it a SELECT has to know.
 pub(super) struct Around<'a> {
     pub(super) order_by: &'a [OrderByExpr],
@@ -49,6 +56,8 @@ struct Parts {
     /// Sort keys that are no item.
     hidden: Vec<(ColumnId, Scalar)>,
     distinct_on: Option<Vec<Scalar>>,
+    /// Where the expressions of DISTINCT ON stand.
+    distinct_places: Vec<Option<usize>>,
     recheck: Vec<Scalar>,
 }
 
@@ -65,7 +74,7 @@ impl<'a> Binder<'a> {
 
     fn select_parts(&mut self, select: &'a Select, around: &Around<'a>) -> Result<BoundQuery> {
         let mut recheck = Joined::new();
-        let rel = self.from(&select.from, &mut recheck)?;
+        let rel = self.bind_from(&select.from, &mut recheck)?;
         let mut rel = rel.unwrap_or_else(|| Rel::Values { columns: Vec::new(), rows: vec![Vec::new()] });
         if let Some(condition) = &select.selection {
             let predicate = self.within(Clause::Where, |this| {
@@ -86,18 +95,27 @@ impl<'a> Binder<'a> {
             })?),
             None => None,
         };
-        let mut parts =
-            Parts { rel, items, keys: Vec::new(), hidden: Vec::new(), distinct_on: None, recheck };
+        let mut parts = Parts {
+            rel,
+            items,
+            keys: vec![],
+            hidden: vec![],
+            distinct_on: None,
+            distinct_places: vec![],
+            recheck,
+        };
         let distinct = match &select.distinct {
             None | Some(Distinct::All) => false,
             Some(Distinct::Distinct) => true,
             Some(Distinct::On(list)) => {
                 parts.distinct_on = Some(self.distinct_on(list, &parts.items)?);
+                parts.distinct_places = list.iter().map(|expr| position(expr.span())).collect();
                 false
             }
         };
         self.order_by(around.order_by, &mut parts, distinct)?;
-        let grouped = !groups.is_empty() || having.is_some() || self.level().has_aggregates();
+        let single = matches!(&select.group_by, GroupByExpr::Expressions(list, _) if !list.is_empty());
+        let grouped = single || having.is_some() || self.level().has_aggregates();
         let level = self.pop_level();
         if grouped {
             if !around.locks.is_empty() {
@@ -164,20 +182,29 @@ impl<'a> Binder<'a> {
                 let (level, columns) = self.qualified_star(schema, table, at)?;
                 for (name, id) in columns {
                     let typed = self.use_column(level, id, at);
-                    items.push(Item { name, typed, id });
+                    items.push(self.new_item(name, typed));
                 }
             }
         }
         Ok(())
     }
 
-    /// An item: a column that is passed on keeps its number.
+    /// An item: a column of this level that is passed on keeps its number.
     pub(super) fn new_item(&mut self, name: String, typed: Typed) -> Item {
         let id = match typed.scalar {
-            Scalar::Column(id) => id,
+            Scalar::Column(id) if self.is_own(id) => id,
             _ => self.add_column(&name, typed.ty, typed.modifier, true),
         };
         Item { name, typed, id }
+    }
+
+    /// Whether a column comes from this level, not from a query around it.
+    fn is_own(&mut self, id: ColumnId) -> bool {
+        let owner = self.owner(id);
+        let level = self.level();
+        owner == Some(level.serial)
+            || level.aggregates.iter().any(|(aggregate, ..)| *aggregate == id)
+            || level.list_functions.iter().any(|call| call.columns.contains(&id))
     }
 
     /// GROUP BY: expressions, numbers of items, or names of items (where no column has the name).
@@ -194,7 +221,8 @@ impl<'a> Binder<'a> {
                 Expr::Rollup(_) => return Err(Error::unsupported("ROLLUP")),
                 Expr::Cube(_) => return Err(Error::unsupported("CUBE")),
                 Expr::GroupingSets(_) => return Err(Error::unsupported("GROUPING SETS")),
-                Expr::Tuple(parts) if parts.is_empty() => return Err(Error::unsupported("GROUP BY ()")),
+                // All rows are one group, unless other groups are named.
+                Expr::Tuple(parts) if parts.is_empty() => continue,
                 _ => {}
             }
             let scalar = self.within(Clause::GroupBy, |this| {
@@ -224,7 +252,7 @@ impl<'a> Binder<'a> {
         let level = self.levels.last()?;
         let mut found = false;
         super::walk::for_each_column(scalar, &mut |id| {
-            found |= level.aggregates.iter().any(|(aggregate, _)| *aggregate == id);
+            found |= level.aggregates.iter().any(|(aggregate, ..)| *aggregate == id);
         });
         found.then_some(true)
     }
@@ -330,7 +358,9 @@ impl<'a> Binder<'a> {
             let matches = initial.clone().all(|key| on.iter().any(|on| same(on, &key.scalar)));
             if !matches {
                 let message = "SELECT DISTINCT ON expressions must match initial ORDER BY expressions";
-                return Err(Error::new(SqlState::INVALID_COLUMN_REFERENCE, message));
+                let missing = on.iter().position(|on| !parts.keys.iter().any(|key| same(on, &key.scalar)));
+                let at = missing.and_then(|index| parts.distinct_places[index]);
+                return Err(place(Error::new(SqlState::INVALID_COLUMN_REFERENCE, message), at));
             }
         }
         Ok(())
@@ -339,6 +369,10 @@ impl<'a> Binder<'a> {
     /// A table function in the SELECT list is joined to the rows.
     fn join_list_functions(&mut self, calls: &[super::binder::ListFunction], parts: &mut Parts) {
         for call in calls {
+            let mut lateral = false;
+            for argument in &call.arguments {
+                super::walk::for_each_column(argument, &mut |_| lateral = true);
+            }
             let function = Rel::Function {
                 function: call.function,
                 arguments: call.arguments.clone(),
@@ -347,7 +381,7 @@ impl<'a> Binder<'a> {
             };
             let rel =
                 std::mem::replace(&mut parts.rel, Rel::Values { columns: Vec::new(), rows: Vec::new() });
-            parts.rel = super::from::cross(rel, function, true);
+            parts.rel = super::from::cross(rel, function, lateral);
         }
     }
 
@@ -383,11 +417,12 @@ impl<'a> Binder<'a> {
             }
             self.check_grouped(&level, &mut numbered, scalars)?;
         }
+        let grouped: Vec<ColumnId> = numbered.iter().map(|(id, _)| *id).collect();
         let rel = std::mem::replace(&mut parts.rel, Rel::Values { columns: Vec::new(), rows: Vec::new() });
         parts.rel = Rel::Aggregate {
             input: Box::new(rel),
             groups: numbered,
-            aggregates: std::mem::take(&mut level.aggregates),
+            aggregates: level.aggregates.into_iter().map(|(id, call, _)| (id, call)).collect(),
         };
         if let Some(predicate) = having {
             let rel =
@@ -396,7 +431,10 @@ impl<'a> Binder<'a> {
         }
         self.join_list_functions(&list_functions, parts);
         for item in &mut parts.items {
-            if let Scalar::Column(id) = item.typed.scalar {
+            // What is now a group's column is passed on as such; columns of queries around stay computed.
+            if let Scalar::Column(id) = item.typed.scalar
+                && grouped.contains(&id)
+            {
                 item.id = id;
             }
         }
@@ -405,8 +443,7 @@ impl<'a> Binder<'a> {
 
     /// Projection, DISTINCT and ORDER BY above the rows.
     fn put_together(&mut self, mut parts: Parts, distinct: bool) -> Result<BoundQuery> {
-        let computed = |item: &Item| !matches!(item.typed.scalar, Scalar::Column(_));
-        let project = distinct || parts.distinct_on.is_some() || parts.items.iter().any(computed);
+        let project = distinct || parts.distinct_on.is_some() || parts.items.iter().any(Item::is_computed);
         let mut keys = std::mem::take(&mut parts.keys);
         let mut on = parts.distinct_on.take();
         let mut rel = parts.rel;
@@ -488,7 +525,7 @@ impl<'a> Binder<'a> {
             };
             rel = Rel::Lock { input: Box::new(rel), tables, recheck };
         }
-        if parts.items.iter().any(|item| !matches!(item.typed.scalar, Scalar::Column(_))) {
+        if parts.items.iter().any(Item::is_computed) {
             let mut columns: Vec<(ColumnId, Scalar)> = Vec::new();
             for item in &parts.items {
                 if !columns.iter().any(|(other, _)| *other == item.id) {
@@ -654,10 +691,15 @@ pub(super) fn expression_name(expr: &Expr) -> Option<String> {
         Expr::Nested(nested) => expression_name(nested),
         Expr::Collate { expr, .. } => expression_name(expr),
         Expr::Function(function) => name_parts(&function.name).ok()?.pop(),
-        Expr::Cast { expr, data_type, .. } => expression_name(expr).or_else(|| of_type(data_type)),
+        // A weak name, as of a type or CASE, gives way to the type's.
+        Expr::Cast { expr, data_type, .. } => match super::operators::inner(expr) {
+            Expr::Cast { .. } if strong_name(expr).is_none() => of_type(data_type),
+            Expr::TypedString(_) | Expr::Case { .. } => strong_name(expr).or_else(|| of_type(data_type)),
+            _ => expression_name(expr).or_else(|| of_type(data_type)),
+        },
         Expr::TypedString(ast::TypedString { data_type, .. }) => of_type(data_type),
         Expr::Case { else_result, .. } => {
-            else_result.as_deref().and_then(expression_name).or_else(|| Some("case".to_owned()))
+            else_result.as_deref().and_then(strong_name).or_else(|| Some("case".to_owned()))
         }
         Expr::Exists { negated: false, .. } => Some("exists".to_owned()),
         Expr::Subquery(query) => subquery_name(query),
@@ -678,8 +720,17 @@ pub(super) fn expression_name(expr: &Expr) -> Option<String> {
             }
             .to_owned(),
         ),
-        Expr::Value(ast::ValueWithSpan { value: ast::Value::Boolean(_), .. }) => Some("bool".to_owned()),
         _ => None,
+    }
+}
+
+/// The name of a column or call within casts and CASE.
+fn strong_name(expr: &Expr) -> Option<String> {
+    match super::operators::inner(expr) {
+        Expr::Cast { expr, .. } => strong_name(expr),
+        Expr::Case { else_result, .. } => else_result.as_deref().and_then(strong_name),
+        Expr::TypedString(_) => None,
+        other => expression_name(other),
     }
 }
 

@@ -13,7 +13,7 @@ use sqlparser::ast::{self, Expr, Spanned};
 impl<'a> Binder<'a> {
     /// `(SELECT ...)` for a value.
     pub(super) fn scalar_subquery(&mut self, query: &'a ast::Query) -> Result<Typed> {
-        let at = position(query.span());
+        let at = self.parenthesis_place(query.span());
         let bound = self.query(query)?;
         let [column] = bound.output.as_slice() else {
             return Err(place(
@@ -79,7 +79,7 @@ impl<'a> Binder<'a> {
         all: bool,
         at: Option<usize>,
     ) -> Result<Scalar> {
-        let bound = self.open_query(query)?;
+        let bound = self.query(query)?;
         if left.len() != bound.output.len() {
             let many = if left.len() < bound.output.len() { "many" } else { "few" };
             let error = Error::new(SqlState::SYNTAX_ERROR, format!("subquery has too {many} columns"));
@@ -87,12 +87,11 @@ impl<'a> Binder<'a> {
         }
         let (mut arguments, mut types) = (Vec::new(), Vec::new());
         for (left, column) in left.into_iter().zip(&bound.output) {
-            // The column stands for itself, but a literal without a type for what it is compared with.
-            let right = if column.ty == Type::Unknown {
-                Typed::null()
-            } else {
-                let scalar = Scalar::Column(column.column);
-                Typed { scalar, ty: column.ty, modifier: column.modifier, position: column.position }
+            let right = Typed {
+                scalar: Scalar::Column(column.column),
+                ty: column.ty,
+                modifier: column.modifier,
+                position: column.position,
             };
             let (left, right) = self.comparands(op, left, right, at)?;
             arguments.push(left.scalar);

@@ -263,6 +263,12 @@ impl Printer<'_> {
                 }
                 self.below(|this| this.rel(input));
             }
+            Rel::Set { .. } | Rel::Lock { .. } => self.set_or_lock(rel),
+        }
+    }
+
+    fn set_or_lock(&mut self, rel: &Rel) {
+        match rel {
             Rel::Set { operation, all, left, right, columns } => {
                 self.text(match operation {
                     SetOperation::Union => "Union",
@@ -303,6 +309,7 @@ impl Printer<'_> {
                 self.recheck(recheck.as_ref());
                 self.below(|this| this.rel(input));
             }
+            _ => {}
         }
     }
 
