@@ -222,8 +222,8 @@ impl<'s> Shower<'s> {
             _ = write!(shown.title, "  (cost={startup:.2}..{total:.2} rows={rows:.0} width={width:.0})");
             shown.members.insert("Startup Cost".to_owned(), json!((startup * 100.0).round() / 100.0));
             shown.members.insert("Total Cost".to_owned(), json!((total * 100.0).round() / 100.0));
-            shown.members.insert("Plan Rows".to_owned(), json!(rows));
-            shown.members.insert("Plan Width".to_owned(), json!(width));
+            shown.members.insert("Plan Rows".to_owned(), json!(rows as i64));
+            shown.members.insert("Plan Width".to_owned(), json!(width as i64));
         }
     }
 
@@ -250,7 +250,7 @@ impl<'s> Shower<'s> {
         } else {
             _ = write!(shown.title, " (actual rows={rows:.0} loops={})", profile.loops);
         }
-        shown.members.insert("Actual Rows".to_owned(), json!(rows.round()));
+        shown.members.insert("Actual Rows".to_owned(), json!(rows.round() as i64));
         shown.members.insert("Actual Loops".to_owned(), json!(profile.loops));
         if profile.rows_removed > 0 {
             shown.count("Rows Removed by Filter", profile.rows_removed / profile.loops);

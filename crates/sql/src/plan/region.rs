@@ -123,36 +123,32 @@ impl<'s> Region<'s> {
                 self.member(Source::Table(leaf), columns.iter().copied().collect())
             }
             Rel::Filter { input, predicate } => {
-                let first = self.specials.len();
                 let scope = self.collect(input, planner);
                 let mut conditions = Vec::new();
                 conjuncts(predicate.clone(), &mut conditions);
                 for condition in conditions {
-                    self.predicate(condition, scope, first, None);
+                    self.predicate(condition, scope);
                 }
                 scope
             }
             Rel::Join { kind: JoinKind::Full, .. } => self.other(rel),
             Rel::Join { .. } if self.members.len() + count(rel) > MAX_RELATIONS => self.other(rel),
             Rel::Join { kind, left, right, on, lateral } => {
-                let first = self.specials.len();
                 let a = self.collect(left, planner);
-                // A lateral side of more than one relation is run as a whole for each row.
-                let b = if *lateral && *kind != JoinKind::Inner {
-                    self.other(right)
-                } else {
-                    self.collect(right, planner)
-                };
+                // Conditions within the right side of an outer join are asked there, so if they speak of relations on the left, that
+                // side is run as a whole for each of their rows.
+                let whole = *kind != JoinKind::Inner && (*lateral || self.refers(&free(right)) != 0);
+                let b = if whole { self.other(right) } else { self.collect(right, planner) };
                 let mut conditions = Vec::new();
                 if let Some(on) = on {
                     conjuncts(on.clone(), &mut conditions);
                 }
                 if *kind == JoinKind::Inner {
                     for condition in conditions {
-                        self.predicate(condition, a | b, first, None);
+                        self.predicate(condition, a | b);
                     }
                 } else {
-                    self.special(*kind, a, b, conditions, first, *lateral);
+                    self.special(*kind, a, b, conditions, whole);
                 }
                 a | b
             }
@@ -160,13 +156,14 @@ impl<'s> Region<'s> {
         }
     }
 
-    fn predicate(&mut self, scalar: Scalar, scope: Set, first_special: usize, owner: Option<usize>) {
+    /// A condition over the relations in `scope`, and perhaps others that these are lateral to.
+    fn predicate(&mut self, scalar: Scalar, scope: Set) {
         let condition = Condition::new(scalar);
-        let refers = self.refers(&condition.columns) & scope;
-        let mut needs = if refers == 0 { scope } else { refers };
+        let refers = self.refers(&condition.columns);
+        let mut needs = if refers & scope == 0 { refers | scope } else { refers };
         loop {
             let before = needs;
-            for special in &self.specials[first_special..] {
+            for special in &self.specials {
                 if needs & special.right != 0 {
                     needs |= special.left | special.right;
                 }
@@ -175,29 +172,29 @@ impl<'s> Region<'s> {
                 break;
             }
         }
-        self.predicates.push(Predicate { condition, refers, needs, owner, class: None });
+        self.predicates.push(Predicate { condition, refers, needs, owner: None, class: None });
     }
 
-    fn special(&mut self, kind: JoinKind, a: Set, b: Set, on: Vec<Scalar>, first: usize, lateral: bool) {
+    fn special(&mut self, kind: JoinKind, a: Set, b: Set, on: Vec<Scalar>, whole: bool) {
         let from = self.predicates.len();
         for condition in on {
-            self.predicate(condition, a | b, first, None);
+            self.predicate(condition, a | b);
         }
         let this = self.specials.len();
         let mut left = 0;
         for predicate in &mut self.predicates[from..] {
             let refers = predicate.refers;
             // Conditions on the right side alone: partners are sought among fewer rows.
-            let early = refers != 0 && (refers & a == 0 || kind == JoinKind::Semi && refers & b == 0);
+            let early = refers != 0 && (refers & !b == 0 || kind == JoinKind::Semi && refers & b == 0);
             if !early {
                 predicate.owner = Some(this);
                 if refers != 0 {
-                    left |= predicate.needs & a;
+                    left |= predicate.needs & !b;
                 }
             }
         }
-        if left == 0 || lateral {
-            left = a;
+        if left & a == 0 || whole {
+            left |= a;
         }
         self.specials.push(Special { kind, left, right: b });
     }
