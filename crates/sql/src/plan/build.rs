@@ -61,7 +61,10 @@ impl Resolve for Builder<'_, '_> {
             SubqueryKind::Exists => Vec::new(),
             _ => subquery.query.output.iter().map(|output| output.column).collect(),
         };
+        // A copy of the subquery may be planned later, of which nothing is known then.
+        let known = self.planner.known.clone();
         let paths = self.planner.paths(rel, &Wanted::default())?;
+        self.planner.known = known;
         let path = match subquery.kind {
             SubqueryKind::Exists => cheapest_for(&paths, 1.0),
             _ => cheapest(&paths),

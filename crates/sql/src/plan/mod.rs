@@ -74,9 +74,10 @@ pub fn plan(
         settings,
         estimator,
         used: ColumnSet::new(),
-        constants: ColumnSet::new(),
-        equal_to: HashMap::new(),
+        known: Known::default(),
         table_sizes: RefCell::new(Vec::new()),
+        tree_sizes: RefCell::new(Vec::new()),
+        distincts: RefCell::new(HashMap::new()),
         leaves: Vec::new(),
         identities: Vec::new(),
         aliases: Vec::new(),
@@ -93,6 +94,16 @@ pub fn plan(
     Ok(statement)
 }
 
+/// What is known of the rows of the relation that is being planned. It grows on the way up; a relation that is planned twice must
+/// not see what became known above it.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    /// Columns that have one value in all rows.
+    constants: ColumnSet,
+    /// Columns that equal another one.
+    equal_to: HashMap<ColumnId, ColumnId>,
+}
+
 /// What is known while a statement is planned.
 struct Planner<'a> {
     columns: Columns,
@@ -101,11 +112,12 @@ struct Planner<'a> {
     estimator: &'a dyn Estimator,
     /// Columns of tables that the statement uses.
     used: ColumnSet,
-    /// Columns that have one value in all rows that are left of them.
-    constants: ColumnSet,
-    /// Columns that equal another one.
-    equal_to: HashMap<ColumnId, ColumnId>,
+    known: Known,
     table_sizes: RefCell<Vec<(Oid, f64)>>,
+    /// Leaf pages of trees, by the place of their definition.
+    tree_sizes: RefCell<Vec<(usize, f64)>>,
+    /// Different values of columns, where they have been asked for.
+    distincts: RefCell<HashMap<ColumnId, f64>>,
     leaves: Vec<Rc<Leaf>>,
     /// Tables whose rows are changed or locked, by their first column, and the columns of their rows' identities.
     identities: Vec<((Oid, Option<ColumnId>), (ColumnId, ColumnId))>,
@@ -153,7 +165,7 @@ impl Planner<'_> {
 
     /// The column that stands for all that are equal to this one.
     fn representative(&self, mut column: ColumnId) -> ColumnId {
-        while let Some(other) = self.equal_to.get(&column) {
+        while let Some(other) = self.known.equal_to.get(&column) {
             column = *other;
         }
         column
@@ -164,8 +176,8 @@ impl Planner<'_> {
     }
 
     fn is_constant(&self, column: ColumnId) -> bool {
-        self.constants.contains(column)
-            || !self.equal_to.is_empty() && self.constants.contains(self.representative(column))
+        self.known.constants.contains(column)
+            || !self.known.equal_to.is_empty() && self.known.constants.contains(self.representative(column))
     }
 
     /// Notes that columns are equal in all rows.
@@ -174,13 +186,13 @@ impl Planner<'_> {
         for other in &columns[1..] {
             let (a, b) = (self.representative(*first), self.representative(*other));
             if a != b {
-                self.equal_to.insert(b, a);
+                self.known.equal_to.insert(b, a);
             }
         }
         if constant {
-            columns.iter().for_each(|column| self.constants.insert(*column));
+            columns.iter().for_each(|column| self.known.constants.insert(*column));
             let all = self.representative(*first);
-            self.constants.insert(all);
+            self.known.constants.insert(all);
         }
     }
 
