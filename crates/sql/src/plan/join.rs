@@ -3,13 +3,13 @@
 //! Up to [`EXHAUSTIVE`] relations every order is looked at, set by set; beyond that the cheapest pair is joined again and again.
 
 use super::Planner;
-use super::access::{Bound, Search};
 use super::cost;
 use super::path::{
     Conditions, Leaf, Lookup, OrderKey, Path, PathNode, PathRef, Wanted, add, beaten, cheapest, cheapest_for,
 };
 use super::region::{Region, Set, Source};
 use super::scalar::strip;
+use super::search::{Bound, Search};
 use super::visit::ColumnSet;
 use crate::logical::{JoinKind, Rel, Scalar};
 use crate::{Error, Result};

@@ -3,7 +3,7 @@
 //! # The way of a statement
 //! 1. `normal`, `simplify`: expressions are simplified, subqueries merged into the query around them or made joins.
 //! 2. `reduce`: outer joins become inner ones where they may; columns that nobody asks for go.
-//! 3. `region`, `join`, `access`, `rels`: candidates with their costs, from the tables up. A candidate is kept if none is better in cost, start
+//! 3. `region`, `join`, `access`, `search`, `lookup`, `order`, `rels`: candidates with their costs, from the tables up. A candidate is kept if none is better in cost, start
 //!    and order all together.
 //! 4. `build`, `compile`: the cheapest one becomes a [`Statement`], in which columns are positions; `check` verifies it in debug builds.
 //!
@@ -31,13 +31,16 @@ mod cost;
 mod deparse;
 pub mod explain;
 mod join;
+mod lookup;
 mod normal;
+mod order;
 mod path;
 mod pushdown;
 mod reduce;
 mod region;
 mod rels;
 mod scalar;
+mod search;
 mod selectivity;
 mod simplify;
 mod statement;
@@ -94,6 +97,15 @@ pub fn plan(
     Ok(statement)
 }
 
+/// A table whose rows are changed or locked, and the columns that its rows' identities are given in.
+#[derive(Clone, Copy, Debug)]
+struct Identity {
+    table: Oid,
+    first_column: Option<ColumnId>,
+    key: ColumnId,
+    row: ColumnId,
+}
+
 /// What is known of the rows of the relation that is being planned. It grows on the way up; a relation that is planned twice must
 /// not see what became known above it.
 #[derive(Clone, Debug, Default)]
@@ -119,8 +131,7 @@ struct Planner<'a> {
     /// Different values of columns, where they have been asked for.
     distincts: RefCell<HashMap<ColumnId, f64>>,
     leaves: Vec<Rc<Leaf>>,
-    /// Tables whose rows are changed or locked, by their first column, and the columns of their rows' identities.
-    identities: Vec<((Oid, Option<ColumnId>), (ColumnId, ColumnId))>,
+    identities: Vec<Identity>,
     /// Names in front of columns, where the statement has several tables.
     aliases: Vec<(ColumnSet, String)>,
 }
@@ -132,16 +143,21 @@ impl Planner<'_> {
 
     /// Asks for the identity of a table's rows.
     fn want_identity(&mut self, table: Oid, first: Option<ColumnId>) {
-        if self.identities.iter().any(|(known, _)| *known == (table, first)) {
+        if self.identity(table, first).is_some() {
             return;
         }
         let key = self.new_column("key".to_owned(), Type::Bytea);
         let row = self.new_column("row".to_owned(), Type::Bytea);
-        self.identities.push(((table, first), (key, row)));
+        self.identities.push(Identity { table, first_column: first, key, row });
+    }
+
+    fn identity(&self, table: Oid, first: Option<ColumnId>) -> Option<(ColumnId, ColumnId)> {
+        let found = self.identities.iter().find(|known| known.table == table && known.first_column == first);
+        found.map(|known| (known.key, known.row))
     }
 
     fn is_identity(&self, id: ColumnId) -> bool {
-        self.identities.iter().any(|(_, (key, row))| *key == id || *row == id)
+        self.identities.iter().any(|known| known.key == id || known.row == id)
     }
 
     /// A table as it stands in the query.
@@ -150,8 +166,7 @@ impl Planner<'_> {
         if let Some(leaf) = known {
             return leaf.clone();
         }
-        let wanted = (table.oid, columns.first().copied());
-        let identity = self.identities.iter().find(|(known, _)| *known == wanted).map(|(_, ids)| *ids);
+        let identity = self.identity(table.oid, columns.first().copied());
         let (table, alias) = (table.clone(), alias.to_owned());
         let leaf = Rc::new(Leaf { table, alias, columns: columns.to_vec(), identity });
         self.leaves.push(leaf.clone());
@@ -209,7 +224,7 @@ impl Planner<'_> {
     fn note_aliases(&mut self, rel: &Rel) {
         let mut found: Vec<(ColumnSet, String)> = Vec::new();
         gather_aliases(rel, &mut found);
-        if found.len() > 1 {
+        if found.iter().any(|(_, alias)| *alias != found[0].1) {
             self.aliases = found;
         }
     }

@@ -14,9 +14,9 @@
 //! may use it for its index; any other class has an equality for each pair, of which a join takes one.
 
 use super::Planner;
-use super::access::{Bound, Search};
 use super::path::{Condition, Conditions, Leaf};
 use super::scalar::{conjuncts, has_subquery, is_volatile, strip};
+use super::search::{Bound, Search};
 use super::visit::{ColumnSet, columns_of, free, output_set};
 use crate::logical::{ColumnId, Comparison, JoinKind, Rel, Scalar};
 use std::borrow::Cow;

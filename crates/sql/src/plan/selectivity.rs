@@ -181,7 +181,7 @@ impl Planner<'_> {
                 SubqueryKind::Exists | SubqueryKind::Quantified { .. } => 0.5,
                 _ => UNKNOWN,
             },
-            Scalar::Call { function, arguments, .. } if super::access::is_like(function) => {
+            Scalar::Call { function, arguments, .. } if super::search::is_like(function) => {
                 match arguments.get(1).and_then(constant).and_then(Value::as_str) {
                     Some(pattern) if !pattern.starts_with(['%', '_']) => PREFIX,
                     Some(_) => PATTERN,
