@@ -183,13 +183,14 @@ impl<'s> Region<'s> {
                 scope
             }
             Rel::Join { kind: JoinKind::Full, .. } => self.other(rel),
-            Rel::Join { .. } if self.members.len() + count(rel) > MAX_RELATIONS => self.other(rel),
             Rel::Join { kind, left, right, on, lateral } => {
-                let a = self.collect(left, planner);
+                let many = self.members.len() + count(rel) > MAX_RELATIONS;
+                let a = if many { self.other(left) } else { self.collect(left, planner) };
                 // Conditions within the right side of an outer join are asked there, so if they speak of relations on the left, that
                 // side is run as a whole for each of their rows.
                 let whole = *kind != JoinKind::Inner && (*lateral || self.refers(&free(right)) != 0);
-                let b = if whole { self.other(right) } else { self.collect(right, planner) };
+                let many = many && self.members.len() + count(right) > MAX_RELATIONS;
+                let b = if whole || many { self.other(right) } else { self.collect(right, planner) };
                 let mut conditions = Vec::new();
                 if let Some(on) = on {
                     conjuncts(on.clone(), &mut conditions);
