@@ -1,6 +1,7 @@
 //! Tables, statistics, and short ways to write logical trees.
 
-use crate::bind::utility::ExplainOptions;
+use crate::Result;
+use crate::bind::utility::{ExplainFormat, ExplainOptions};
 use crate::bind::{Bound, Scope, bind, parse};
 use crate::catalog::{
     Catalog, Column, ColumnStatistics, Index, IndexColumn, Layout, Relation, Storage, Table, TableKey,
@@ -284,13 +285,25 @@ pub(super) fn operator(symbol: &str, left: Scalar, right: Scalar, ty: Type) -> S
 impl Fixture {
     /// The plan of a statement, as text without costs.
     pub(super) fn sql(&self, sql: &str) -> String {
+        self.try_sql(sql).unwrap_or_else(|error| panic!("{sql}: {error}"))
+    }
+
+    /// The plan of a statement as JSON.
+    pub(super) fn json(&self, sql: &str) -> String {
+        let options = ExplainOptions { format: ExplainFormat::Json, ..ExplainOptions::default() };
+        self.explained(sql, &options).unwrap_or_else(|error| panic!("{sql}: {error}"))
+    }
+
+    pub(super) fn try_sql(&self, sql: &str) -> Result<String> {
+        self.explained(sql, &ExplainOptions { costs: false, ..ExplainOptions::default() })
+    }
+
+    fn explained(&self, sql: &str, options: &ExplainOptions) -> Result<String> {
         let catalog = Arc::new(self.catalog.clone());
         let style = TextStyle::default();
         let scope = Scope { catalog: &catalog, style: &style, database: "test", user: "test" };
-        let parsed = parse(sql).expect(sql);
-        let bound = bind(&scope, &parsed[0], &[]).unwrap_or_else(|error| panic!("{sql}: {error}"));
-        let statement = plan(bound, &catalog, &self.settings, &self.sizes).expect(sql);
-        let options = ExplainOptions { costs: false, ..ExplainOptions::default() };
-        super::super::explain::explain(&statement, &options, None)
+        let bound = bind(&scope, &parse(sql)?[0], &[])?;
+        let statement = plan(bound, &catalog, &self.settings, &self.sizes)?;
+        Ok(super::super::explain::explain(&statement, options, None))
     }
 }

@@ -134,3 +134,38 @@ fn conditions_move_to_where_they_are_cheap() {
         ],
     );
 }
+
+#[test]
+fn very_many_tables_are_joined() {
+    let mut db = Fixture::new();
+    db.table("t", "a int4!, b int4", "a", &[], 1000.0);
+    for tables in [12, 60] {
+        let mut sql = "select * from t x0".to_owned();
+        for number in 1..tables {
+            sql.push_str(&format!(" join t x{number} on x{number}.a = x{}.b", number - 1));
+        }
+        assert_eq!(db.sql(&sql).matches(" on t x").count(), tables);
+    }
+}
+
+#[test]
+fn what_is_nested_too_deeply_is_refused() {
+    let mut db = Fixture::new();
+    db.table("t", "a int4!, b int4", "a", &[], 1000.0);
+    let sum = |terms: usize| format!("select * from t where a + b{} = 5", " + 1".repeat(terms));
+    assert!(db.sql(&sum(300)).starts_with("Seq Scan"));
+    assert_eq!(db.try_sql(&sum(900)).unwrap_err().state().0, "54001");
+}
+
+#[test]
+fn a_plan_as_json() {
+    let db = tpcc();
+    let sql = "select c_last from customer where c_id in (select o_c_id from orders where o_w_id = 1)";
+    let text = db.json(sql);
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let plan = &json[0]["Plan"];
+    assert!(
+        plan["Node Type"].is_string() && plan["Total Cost"].is_number() && plan["Plans"].is_array(),
+        "{text}"
+    );
+}
