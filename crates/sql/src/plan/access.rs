@@ -1,46 +1,15 @@
-//! Ways into a table: all of it, a range of its key, a range of an index in either direction, single rows for a list of keys.
+//! Ways into a table: all of it, a range of its key, a range of an index in either direction.
 
 use super::Planner;
 use super::cost::{self, Reading};
-use super::path::{
-    Condition, Conditions, Leaf, Lookup, OrderKey, Path, PathNode, PathRef, Range, Wanted, add,
-};
-use super::scalar::{constant, is_volatile, mirrored, strip, type_of};
-use super::visit::{ColumnSet, columns_of};
+use super::order::reversed;
+use super::path::{Conditions, Leaf, OrderKey, Path, PathNode, PathRef, Range, Wanted, add};
+use super::search::{Bound, Search};
+use super::visit::ColumnSet;
 use crate::catalog::{ColumnNumber, Index, TableKey};
-use crate::functions::{Function, Resolved, resolve_function};
-use crate::logical::{ColumnId, Comparison, JoinKind, Scalar};
-use crate::physical::Grouping;
-use crate::types::{Type, Value};
+use crate::logical::ColumnId;
+use crate::types::Type;
 use std::rc::Rc;
-
-/// What a condition says about a column.
-#[derive(Clone, Debug)]
-pub(super) enum Bound {
-    Equal(Scalar),
-    Lower(Scalar, bool),
-    Upper(Scalar, bool),
-    IsNull,
-    NotNull,
-    OneOf(Vec<Scalar>),
-    OneOfArray(Scalar),
-}
-
-/// A condition that may bound an index.
-#[derive(Clone, Debug)]
-pub(super) struct Search {
-    /// Which of the conditions.
-    pub(super) condition: usize,
-    pub(super) column: ColumnId,
-    pub(super) bound: Bound,
-    /// Whether the bound is all that the condition says.
-    pub(super) exact: bool,
-}
-
-/// LIKE, with its pattern in the second argument.
-pub(super) fn is_like(function: &Function) -> bool {
-    matches!(function.name, "textlike" | "like" | "namelike")
-}
 
 /// A column of a key: which, and how it is ordered.
 #[derive(Clone, Copy, Debug)]
@@ -53,171 +22,17 @@ pub(super) struct KeyColumn {
 
 /// A range of an index that conditions make.
 #[derive(Debug, Default)]
-struct Matched {
-    range: Range,
+pub(super) struct Matched {
+    pub(super) range: Range,
     /// Conditions that the range takes part in.
-    bounding: Vec<usize>,
+    pub(super) bounding: Vec<usize>,
     /// Conditions that need not be asked of the rows any more.
-    done: Vec<usize>,
+    pub(super) done: Vec<usize>,
     /// Every column of a unique key has its value: one row at most.
-    single: bool,
-}
-
-/// The expression is a constant for rows of these columns: it may bound a range.
-fn is_constant_for(scalar: &Scalar, local: &ColumnSet) -> bool {
-    match scalar {
-        Scalar::Literal { .. } | Scalar::Parameter { .. } => true,
-        Scalar::Column(id) => !local.contains(*id),
-        other => !columns_of(other).intersects(local) && !is_volatile(other),
-    }
-}
-
-/// Whether values of these types may be compared as they are, byte by byte of a key.
-fn comparable(column: Type, other: Type) -> bool {
-    let class = |ty: Type| match ty {
-        ty if ty.is_integer() => 0,
-        Type::Text | Type::Varchar | Type::Name | Type::Unknown => 1,
-        Type::Float4 | Type::Float8 => 2,
-        ty => 16 + ty.oid(),
-    };
-    class(column) == class(other)
+    pub(super) single: bool,
 }
 
 impl Planner<'_> {
-    /// What conditions say about single columns of `local`.
-    pub(super) fn searches(&self, conditions: &[Rc<Condition>], local: &ColumnSet) -> Vec<Search> {
-        let mut out = Vec::new();
-        for (position, condition) in conditions.iter().enumerate() {
-            self.search(position, &condition.scalar, local, &mut out);
-        }
-        out
-    }
-
-    fn local_column(&self, scalar: &Scalar, local: &ColumnSet) -> Option<ColumnId> {
-        match strip(scalar, &self.columns) {
-            Scalar::Column(id) if local.contains(*id) => Some(*id),
-            _ => None,
-        }
-    }
-
-    fn search(&self, condition: usize, scalar: &Scalar, local: &ColumnSet, out: &mut Vec<Search>) {
-        let mut push = |column, bound, exact| out.push(Search { condition, column, bound, exact });
-        match scalar {
-            Scalar::Column(id) if local.contains(*id) => {
-                push(*id, Bound::Equal(super::scalar::literal_bool(true)), true);
-            }
-            Scalar::Not(inner) => match &**inner {
-                Scalar::Column(id) if local.contains(*id) => {
-                    push(*id, Bound::Equal(super::scalar::literal_bool(false)), true);
-                }
-                Scalar::IsNull(argument) => {
-                    if let Some(id) = self.local_column(argument, local) {
-                        push(id, Bound::NotNull, true);
-                    }
-                }
-                _ => {}
-            },
-            Scalar::IsBool { argument, value } => {
-                if let Some(id) = self.local_column(argument, local) {
-                    push(id, Bound::Equal(super::scalar::literal_bool(*value)), true);
-                }
-            }
-            Scalar::IsNull(argument) => {
-                if let Some(id) = self.local_column(argument, local) {
-                    push(id, Bound::IsNull, true);
-                }
-            }
-            Scalar::Compare { op, left, right } => {
-                for (side, other, op) in [(left, right, *op), (right, left, mirrored(*op))] {
-                    if let Some((id, bound)) = self.compared(op, side, other, local) {
-                        push(id, bound, true);
-                        break;
-                    }
-                }
-            }
-            Scalar::CompareRows { op, left, right } => {
-                // The first columns say at least this.
-                for (side, other, op) in [(left, right, *op), (right, left, mirrored(*op))] {
-                    let (Some(first), Some(value)) = (side.first(), other.first()) else { return };
-                    let weaker = match op {
-                        Comparison::Less => Comparison::LessOrEqual,
-                        Comparison::Greater => Comparison::GreaterOrEqual,
-                        Comparison::LessOrEqual | Comparison::GreaterOrEqual => op,
-                        _ => return,
-                    };
-                    if let Some((id, bound)) = self.compared(weaker, first, value, local) {
-                        push(id, bound, false);
-                        break;
-                    }
-                }
-            }
-            Scalar::InList { argument, list } => {
-                let Some(id) = self.local_column(argument, local) else { return };
-                let ty = self.columns.get(id).ty;
-                if list
-                    .iter()
-                    .all(|item| is_constant_for(item, local) && comparable(ty, type_of(item, &self.columns)))
-                {
-                    push(id, Bound::OneOf(list.clone()), true);
-                }
-            }
-            Scalar::Quantified { argument, op: Comparison::Equal, array, all: false } => {
-                let Some(id) = self.local_column(argument, local) else { return };
-                let element = type_of(array, &self.columns).element();
-                if is_constant_for(array, local)
-                    && element.is_some_and(|element| comparable(self.columns.get(id).ty, element))
-                {
-                    push(id, Bound::OneOfArray((**array).clone()), true);
-                }
-            }
-            Scalar::Call { function, arguments, .. } if is_like(function) && arguments.len() == 2 => {
-                let (Some(id), Some(pattern)) = (
-                    self.local_column(&arguments[0], local),
-                    constant(&arguments[1]).and_then(Value::as_str),
-                ) else {
-                    return;
-                };
-                if !matches!(self.columns.get(id).ty, Type::Text | Type::Varchar | Type::Name) {
-                    return;
-                }
-                prefix_bounds(pattern, |bound, exact| push(id, bound, exact));
-            }
-            _ => {}
-        }
-    }
-
-    fn compared(
-        &self,
-        op: Comparison,
-        side: &Scalar,
-        other: &Scalar,
-        local: &ColumnSet,
-    ) -> Option<(ColumnId, Bound)> {
-        let id = self.local_column(side, local)?;
-        if !is_constant_for(other, local) {
-            return None;
-        }
-        let other = strip(other, &self.columns);
-        if !comparable(self.columns.get(id).ty, type_of(other, &self.columns)) {
-            return None;
-        }
-        let value = || other.clone();
-        Some((
-            id,
-            match op {
-                Comparison::Equal => Bound::Equal(value()),
-                Comparison::NotDistinct if constant(other).is_some_and(|value| !value.is_null()) => {
-                    Bound::Equal(value())
-                }
-                Comparison::Less => Bound::Upper(value(), false),
-                Comparison::LessOrEqual => Bound::Upper(value(), true),
-                Comparison::Greater => Bound::Lower(value(), false),
-                Comparison::GreaterOrEqual => Bound::Lower(value(), true),
-                _ => return None,
-            },
-        ))
-    }
-
     /// The columns of a key, as numbers of the query.
     pub(super) fn key_columns(&self, leaf: &Leaf, index: &Index) -> Vec<KeyColumn> {
         let mut out = Vec::with_capacity(index.columns.len());
@@ -234,7 +49,7 @@ impl Planner<'_> {
     }
 
     /// The range of a key that conditions make.
-    fn matched(&self, key: &[KeyColumn], unique: bool, searches: &[Search]) -> Matched {
+    pub(super) fn matched(&self, key: &[KeyColumn], unique: bool, searches: &[Search]) -> Matched {
         let mut matched = Matched::default();
         for part in key {
             let here = || searches.iter().filter(|search| search.column == part.column);
@@ -264,7 +79,7 @@ impl Planner<'_> {
                         true
                     }
                     Bound::NotNull => {
-                        range.not_null = true;
+                        range.not_null = !part.not_null;
                         true
                     }
                     _ => false,
@@ -552,257 +367,6 @@ impl Planner<'_> {
             .zip(&leaf.columns)
             .all(|(column, id)| !self.used.contains(*id) || has(column.number, column.ty, column.modifier))
     }
-
-    /// Rows for each of a list of keys: a join of the list with the table.
-    fn list_paths(
-        &mut self,
-        leaf: &Rc<Leaf>,
-        conditions: &Conditions,
-        searches: &[Search],
-        rows: f64,
-        paths: &mut Vec<PathRef>,
-    ) {
-        for search in searches {
-            let list = match &search.bound {
-                Bound::OneOf(list) => self.list_of_values(search.column, list),
-                Bound::OneOfArray(array) => self.list_of_array(search.column, array),
-                _ => continue,
-            };
-            let Some((outer, id)) = list else { continue };
-            let mut keyed: Vec<Search> =
-                searches.iter().filter(|other| matches!(other.bound, Bound::Equal(_))).cloned().collect();
-            keyed.push(Search {
-                condition: search.condition,
-                column: search.column,
-                bound: Bound::Equal(Scalar::Column(id)),
-                exact: true,
-            });
-            for index in 0..leaf.table.indexes.len() {
-                let Some((lookup, used, per_key)) = self.lookup(leaf, index, conditions, &keyed) else {
-                    continue;
-                };
-                if !used.contains(&search.condition) {
-                    continue;
-                }
-                let found = (outer.rows * per_key).max(1.0).min(rows.max(outer.rows));
-                let cost = self.lookup_cost(&lookup, outer.rows, per_key);
-                let switched_off = if self.settings.indexscan { 0.0 } else { cost::DISABLED };
-                let path = Path {
-                    rows: rows.min(found),
-                    width: self.width(leaf.columns.iter()),
-                    startup: outer.startup + cost::DESCENT + switched_off,
-                    total: outer.total + cost + switched_off,
-                    order: Vec::new(),
-                    node: PathNode::IndexJoin {
-                        kind: JoinKind::Inner,
-                        outer: outer.clone(),
-                        lookup,
-                        residual: Vec::new(),
-                    },
-                };
-                add(paths, path);
-            }
-        }
-    }
-
-    /// The values of a list, each once.
-    fn list_of_values(&mut self, column: ColumnId, list: &[Scalar]) -> Option<(PathRef, ColumnId)> {
-        let id = self.new_column(self.columns.get(column).name.clone(), self.columns.get(column).ty);
-        let constants: Option<Vec<Value>> = list.iter().map(|item| constant(item).cloned()).collect();
-        let ty = self.columns.get(column).ty;
-        let (rows, distinct) = match constants {
-            Some(mut values) => {
-                values.retain(|value| !value.is_null());
-                values.sort();
-                values.dedup();
-                (values.into_iter().map(|value| vec![Scalar::Literal { value, ty }]).collect(), true)
-            }
-            None => (list.iter().map(|item| vec![item.clone()]).collect::<Vec<_>>(), false),
-        };
-        let count = rows.len() as f64;
-        let values = Path {
-            node: PathNode::Values { columns: vec![id], rows: Rc::new(rows) },
-            rows: count,
-            width: 8.0,
-            startup: 0.0,
-            total: count * cost::OPERATION,
-            order: Vec::new(),
-        };
-        let outer = if distinct { Rc::new(values) } else { self.once_each(Rc::new(values), &[id]) };
-        Some((outer, id))
-    }
-
-    /// The elements of an array, each once.
-    fn list_of_array(&mut self, column: ColumnId, array: &Scalar) -> Option<(PathRef, ColumnId)> {
-        let ty = type_of(array, &self.columns);
-        let Resolved::Table(function) = resolve_function("unnest", &[ty]).ok()?.target else { return None };
-        let id = self.new_column(self.columns.get(column).name.clone(), ty.element()?);
-        let rows = match constant(array) {
-            Some(Value::Array(array)) => array.values.len() as f64,
-            _ => 10.0,
-        };
-        let scan = Path {
-            node: PathNode::FunctionScan {
-                function,
-                arguments: vec![array.clone()],
-                columns: vec![id],
-                ordinality: None,
-            },
-            rows,
-            width: 8.0,
-            startup: 0.0,
-            total: rows * cost::OPERATION,
-            order: Vec::new(),
-        };
-        Some((self.once_each(Rc::new(scan), &[id]), id))
-    }
-
-    /// Each combination of these columns once.
-    pub(super) fn once_each(&self, input: PathRef, columns: &[ColumnId]) -> PathRef {
-        let groups: Vec<(ColumnId, Scalar)> = columns.iter().map(|id| (*id, Scalar::Column(*id))).collect();
-        let rows = self.groups(groups.iter().map(|(_, scalar)| scalar), input.rows);
-        let work = input.rows * cost::OPERATION * (1.0 + columns.len() as f64);
-        let startup = input.total + work + cost::spill(rows * (input.width + 64.0), self.settings);
-        Rc::new(Path {
-            rows,
-            width: input.width,
-            startup,
-            total: startup + rows * cost::ROW,
-            order: Vec::new(),
-            node: PathNode::Aggregate {
-                input,
-                grouping: Grouping::Hash,
-                groups: Rc::new(groups),
-                aggregates: Rc::new(Vec::new()),
-            },
-        })
-    }
-
-    /// How rows are found by an index's first columns, which conditions that takes care of, and how many rows each key gives.
-    pub(super) fn lookup(
-        &self,
-        leaf: &Rc<Leaf>,
-        index: usize,
-        conditions: &Conditions,
-        searches: &[Search],
-    ) -> Option<(Lookup, Vec<usize>, f64)> {
-        let definition = &leaf.table.indexes[index];
-        let key = self.key_columns(leaf, definition);
-        let matched = self.matched(&key, definition.unique || definition.primary, searches);
-        if matched.range.equal.is_empty() {
-            return None;
-        }
-        let bound = matched.range.equal.len();
-        // Conditions on the next column are not part of a lookup.
-        let keyed = |at: &usize| {
-            searches.iter().any(|search| {
-                search.condition == *at
-                    && matches!(search.bound, Bound::Equal(_))
-                    && key[..bound].iter().any(|part| part.column == search.column)
-            })
-        };
-        let done: Vec<usize> = matched.done.iter().copied().filter(keyed).collect();
-        let all = self.table_rows(&leaf.table);
-        let per_key = if matched.single {
-            1.0
-        } else {
-            let share: f64 = key[..bound].iter().map(|part| 1.0 / self.distinct(part.column)).product();
-            (all * share).max(1.0)
-        };
-        let primary = definition.primary;
-        let index_only = !primary && self.covers(leaf, definition);
-        let lookup = Lookup {
-            leaf: leaf.clone(),
-            index: (!primary).then_some(index),
-            index_only,
-            keys: matched.range.equal,
-            filter: rest(conditions, &done),
-            look_ahead: self.settings.look_ahead,
-        };
-        Some((lookup, done, per_key))
-    }
-
-    /// The cost of looking up `keys` keys.
-    pub(super) fn lookup_cost(&self, lookup: &Lookup, keys: f64, per_key: f64) -> f64 {
-        let table = &lookup.leaf.table;
-        let reading = if lookup.look_ahead { Reading::Batched } else { Reading::Serial };
-        let rows = keys * per_key;
-        let mut cost = keys * cost::DESCENT;
-        if let Some(index) = lookup.index {
-            let pages = self.tree_pages(&table.indexes[index].storage);
-            let read =
-                cost::distinct_pages(keys, pages).max((pages * rows / self.table_rows(table)).min(pages));
-            cost += cost::pages(read, pages, reading, self.settings) + rows * cost::ENTRY;
-        }
-        if !lookup.index_only {
-            let pages = self.tree_pages(&table.storage);
-            // Rows of one value of the primary key's first columns stand together.
-            let places = if lookup.index.is_some() { rows } else { keys };
-            let read = cost::distinct_pages(places, pages);
-            cost += cost::pages(read, pages, reading, self.settings);
-            if lookup.index.is_some() {
-                cost += rows * cost::DESCENT;
-            }
-        }
-        cost + rows * (cost::ROW + cost::conditions(&lookup.filter))
-    }
-
-    /// How many keys of a wanted order an order provides, at best.
-    fn usefulness(&self, order: &[OrderKey], wanted: &Wanted) -> usize {
-        let sorts = wanted.sorts.iter().map(|keys| self.ordered_by(order, keys)).max().unwrap_or(0);
-        let groups = wanted.groups.iter().filter(|columns| self.grouped_by(order, columns)).count();
-        sorts.max(groups.min(1))
-    }
-
-    /// How many of the wanted keys an order provides. Constant columns count as any order.
-    pub(super) fn ordered_by(&self, order: &[OrderKey], wanted: &[OrderKey]) -> usize {
-        let mut provided = order.iter();
-        for (count, key) in wanted.iter().enumerate() {
-            if self.is_constant(key.column)
-                || wanted[..count].iter().any(|other| self.equal(other.column, key.column))
-            {
-                continue;
-            }
-            let Some(next) = provided.by_ref().find(|next| !self.is_constant(next.column)) else {
-                return count;
-            };
-            let nulls = next.nulls_first.is_none()
-                || key.nulls_first.is_none()
-                || next.nulls_first == key.nulls_first;
-            if !self.equal(next.column, key.column) || next.descending != key.descending || !nulls {
-                return count;
-            }
-        }
-        wanted.len()
-    }
-
-    /// Whether rows of equal values in these columns stand together in an order.
-    pub(super) fn grouped_by(&self, order: &[OrderKey], columns: &[ColumnId]) -> bool {
-        let mut left: Vec<ColumnId> = columns.iter().copied().filter(|id| !self.is_constant(*id)).collect();
-        for key in order.iter().filter(|key| !self.is_constant(key.column)) {
-            if left.is_empty() {
-                break;
-            }
-            let before = left.len();
-            left.retain(|id| !self.equal(*id, key.column));
-            if left.len() == before {
-                return false;
-            }
-        }
-        left.is_empty()
-    }
-}
-
-/// The order of a walk from the end.
-fn reversed(order: &[OrderKey]) -> Vec<OrderKey> {
-    order
-        .iter()
-        .map(|key| OrderKey {
-            descending: !key.descending,
-            nulls_first: key.nulls_first.map(|first| !first),
-            ..*key
-        })
-        .collect()
 }
 
 /// The conditions that are left.
@@ -813,53 +377,4 @@ pub(super) fn rest(conditions: &Conditions, done: &[usize]) -> Conditions {
         .filter(|(position, _)| !done.contains(position))
         .map(|(_, condition)| condition.clone())
         .collect()
-}
-
-/// The range that a LIKE pattern's fixed beginning is.
-fn prefix_bounds(pattern: &str, mut push: impl FnMut(Bound, bool)) {
-    let mut prefix = String::new();
-    let mut chars = pattern.chars();
-    let mut rest = false;
-    while let Some(char) = chars.next() {
-        match char {
-            '%' | '_' => {
-                rest = true;
-                break;
-            }
-            '\\' => match chars.next() {
-                Some(escaped) => prefix.push(escaped),
-                // A pattern that ends so is an error when it is run.
-                None => return,
-            },
-            other => prefix.push(other),
-        }
-    }
-    let text = |text: String| Scalar::Literal { value: Value::text(text), ty: Type::Text };
-    if !rest {
-        push(Bound::Equal(text(prefix)), true);
-        return;
-    }
-    if prefix.is_empty() {
-        return;
-    }
-    push(Bound::Lower(text(prefix.clone()), true), false);
-    if let Some(end) = successor(&prefix) {
-        push(Bound::Upper(text(end), false), false);
-    }
-}
-
-/// The first string behind all that begin with this one.
-fn successor(prefix: &str) -> Option<String> {
-    let mut chars: Vec<char> = prefix.chars().collect();
-    while let Some(last) = chars.pop() {
-        let next = match u32::from(last) + 1 {
-            0xd800 => 0xe000,
-            next => next,
-        };
-        if let Some(next) = char::from_u32(next) {
-            chars.push(next);
-            return Some(chars.into_iter().collect());
-        }
-    }
-    None
 }

@@ -13,7 +13,7 @@ use crate::logical::{
     SubqueryKind,
 };
 use crate::physical::{
-    Access, AggregateExpr, Estimate, Expr, KeyRange, LockTarget, Node, OrderBy, Plan, PlanColumn,
+    Access, AggregateExpr, Estimate, Expr, Grouping, KeyRange, LockTarget, Node, OrderBy, Plan, PlanColumn,
     SubplanKind, Target,
 };
 use crate::types::Value;
@@ -61,7 +61,10 @@ impl Resolve for Builder<'_, '_> {
             SubqueryKind::Exists => Vec::new(),
             _ => subquery.query.output.iter().map(|output| output.column).collect(),
         };
+        // A copy of the subquery may be planned later, of which nothing is known then.
+        let known = self.planner.known.clone();
         let paths = self.planner.paths(rel, &Wanted::default())?;
+        self.planner.known = known;
         let path = match subquery.kind {
             SubqueryKind::Exists => cheapest_for(&paths, 1.0),
             _ => cheapest(&paths),
@@ -197,37 +200,11 @@ impl<'p, 'a> Builder<'p, 'a> {
         let estimate =
             Estimate { rows: path.rows, width: path.width, startup: path.startup, total: path.total };
         let (node, row) = match &path.node {
-            PathNode::Values { columns, rows } => self.values(columns, rows)?,
-            PathNode::TableScan { leaf, range, backward, filter } => {
-                let (access, row) = self.access(leaf, required, filter, first)?;
-                let range = range.as_ref().map(|range| self.range(range)).transpose()?;
-                (Node::TableScan { access, range, backward: *backward }, row)
-            }
-            PathNode::IndexScan { leaf, index, range, backward, index_only, look_ahead, filter } => {
-                let (access, row) = self.access(leaf, required, filter, first)?;
-                let range = self.range(range)?;
-                let (index, backward) = (*index, *backward);
-                let (index_only, look_ahead) = (*index_only, *look_ahead);
-                (Node::IndexScan { access, index, range, backward, index_only, look_ahead }, row)
-            }
-            PathNode::SystemScan { table, alias, columns, filter } => {
-                let mut wanted = required.clone();
-                filter.iter().for_each(|condition| wanted.add(&condition.columns));
-                let positions: Vec<usize> =
-                    (0..columns.len()).filter(|position| wanted.contains(columns[*position])).collect();
-                let row: Vec<ColumnId> = positions.iter().map(|position| columns[*position]).collect();
-                let filter = self.conditions(filter, &row)?;
-                (Node::SystemScan { table, alias: alias.clone(), columns: positions, filter }, row)
-            }
-            PathNode::FunctionScan { function, arguments, columns, ordinality } => {
-                let types = arguments
-                    .iter()
-                    .map(|part| super::scalar::type_of(part, &self.planner.columns))
-                    .collect();
-                let arguments = compile_all(arguments, &[], self)?;
-                let row: Vec<ColumnId> = columns.iter().chain(ordinality).copied().collect();
-                (Node::FunctionScan { function, arguments, types, ordinality: ordinality.is_some() }, row)
-            }
+            PathNode::Values { .. }
+            | PathNode::TableScan { .. }
+            | PathNode::IndexScan { .. }
+            | PathNode::SystemScan { .. }
+            | PathNode::FunctionScan { .. } => self.source(path, required, first)?,
             PathNode::Filter { input, conditions } => {
                 let mut wanted = required.clone();
                 conditions.iter().for_each(|condition| wanted.add(&condition.columns));
@@ -240,29 +217,11 @@ impl<'p, 'a> Builder<'p, 'a> {
             PathNode::Project { input, columns } => {
                 return self.project(id, estimate, input, columns, required, first);
             }
-            PathNode::IndexJoin { kind, outer, lookup, residual } => {
-                self.index_join(*kind, outer, lookup, residual, required)?
-            }
-            PathNode::HashJoin { kind, left, right, keys, residual } => {
-                self.hash_join(*kind, (left, right), keys, residual, required)?
-            }
-            PathNode::NestedLoop { kind, left, right, condition } => {
-                self.nested_loop(*kind, (left, right), condition, required)?
+            PathNode::IndexJoin { .. } | PathNode::HashJoin { .. } | PathNode::NestedLoop { .. } => {
+                self.join(path, required)?
             }
             PathNode::Aggregate { input, grouping, groups, aggregates } => {
-                let mut wanted = ColumnSet::new();
-                groups.iter().for_each(|(_, scalar)| add_columns(scalar, &mut wanted));
-                aggregates
-                    .iter()
-                    .for_each(|(_, call)| call_scalars(call, &mut |scalar| add_columns(scalar, &mut wanted)));
-                let (input, below) = self.build(input, &wanted, &[])?;
-                let mut row: Vec<ColumnId> = groups.iter().map(|(id, _)| *id).collect();
-                row.extend(aggregates.iter().map(|(id, _)| *id));
-                let groups =
-                    groups.iter().map(|(_, scalar)| self.compile(scalar, &below)).collect::<Result<_>>()?;
-                let aggregates =
-                    aggregates.iter().map(|(_, call)| self.aggregate(call, &below)).collect::<Result<_>>()?;
-                (Node::Aggregate { input: Box::new(input), grouping: *grouping, groups, aggregates }, row)
+                self.groups(input, *grouping, groups, aggregates)?
             }
             PathNode::Unique { input, keys } => {
                 let mut wanted = required.clone();
@@ -303,6 +262,85 @@ impl<'p, 'a> Builder<'p, 'a> {
             }
         };
         Ok((self.plan(id, node, &row, estimate), row))
+    }
+
+    /// What rows come from.
+    fn source(
+        &mut self,
+        path: &Path,
+        required: &ColumnSet,
+        first: &[ColumnId],
+    ) -> Result<(Node, Vec<ColumnId>)> {
+        Ok(match &path.node {
+            PathNode::Values { columns, rows } => self.values(columns, rows)?,
+            PathNode::TableScan { leaf, range, backward, filter } => {
+                let (access, row) = self.access(leaf, required, filter, first)?;
+                let range = range.as_ref().map(|range| self.range(range)).transpose()?;
+                (Node::TableScan { access, range, backward: *backward }, row)
+            }
+            PathNode::IndexScan { leaf, index, range, backward, index_only, look_ahead, filter } => {
+                let (access, row) = self.access(leaf, required, filter, first)?;
+                let range = self.range(range)?;
+                let (index, backward) = (*index, *backward);
+                let (index_only, look_ahead) = (*index_only, *look_ahead);
+                (Node::IndexScan { access, index, range, backward, index_only, look_ahead }, row)
+            }
+            PathNode::SystemScan { table, alias, columns, filter } => {
+                let mut wanted = required.clone();
+                filter.iter().for_each(|condition| wanted.add(&condition.columns));
+                let positions: Vec<usize> =
+                    (0..columns.len()).filter(|position| wanted.contains(columns[*position])).collect();
+                let row: Vec<ColumnId> = positions.iter().map(|position| columns[*position]).collect();
+                let filter = self.conditions(filter, &row)?;
+                (Node::SystemScan { table, alias: alias.clone(), columns: positions, filter }, row)
+            }
+            PathNode::FunctionScan { function, arguments, columns, ordinality } => {
+                let types = arguments
+                    .iter()
+                    .map(|part| super::scalar::type_of(part, &self.planner.columns))
+                    .collect();
+                let arguments = compile_all(arguments, &[], self)?;
+                let row: Vec<ColumnId> = columns.iter().chain(ordinality).copied().collect();
+                (Node::FunctionScan { function, arguments, types, ordinality: ordinality.is_some() }, row)
+            }
+            _ => return Err(Error::internal("a source of rows that is none")),
+        })
+    }
+
+    fn join(&mut self, path: &Path, required: &ColumnSet) -> Result<(Node, Vec<ColumnId>)> {
+        match &path.node {
+            PathNode::IndexJoin { kind, outer, lookup, residual } => {
+                self.index_join(*kind, outer, lookup, residual, required)
+            }
+            PathNode::HashJoin { kind, left, right, keys, residual } => {
+                self.hash_join(*kind, (left, right), keys, residual, required)
+            }
+            PathNode::NestedLoop { kind, left, right, condition } => {
+                self.nested_loop(*kind, (left, right), condition, required)
+            }
+            _ => Err(Error::internal("a join that is none")),
+        }
+    }
+
+    fn groups(
+        &mut self,
+        input: &PathRef,
+        grouping: Grouping,
+        groups: &[(ColumnId, Scalar)],
+        aggregates: &[(ColumnId, AggregateCall)],
+    ) -> Result<(Node, Vec<ColumnId>)> {
+        let mut wanted = ColumnSet::new();
+        groups.iter().for_each(|(_, scalar)| add_columns(scalar, &mut wanted));
+        aggregates
+            .iter()
+            .for_each(|(_, call)| call_scalars(call, &mut |scalar| add_columns(scalar, &mut wanted)));
+        let (input, below) = self.build(input, &wanted, &[])?;
+        let mut row: Vec<ColumnId> = groups.iter().map(|(id, _)| *id).collect();
+        row.extend(aggregates.iter().map(|(id, _)| *id));
+        let groups = groups.iter().map(|(_, scalar)| self.compile(scalar, &below)).collect::<Result<_>>()?;
+        let aggregates =
+            aggregates.iter().map(|(_, call)| self.aggregate(call, &below)).collect::<Result<_>>()?;
+        Ok((Node::Aggregate { input: Box::new(input), grouping, groups, aggregates }, row))
     }
 
     fn values(&mut self, columns: &[ColumnId], rows: &[Vec<Scalar>]) -> Result<(Node, Vec<ColumnId>)> {

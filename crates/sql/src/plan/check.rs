@@ -63,47 +63,12 @@ impl Checker<'_> {
     fn node(&mut self, plan: &Plan) -> Result<usize> {
         let width = |child: &Plan| child.columns.len();
         Ok(match &plan.node {
-            Node::One => 0,
-            Node::Values(rows) => {
-                for row in rows {
-                    self.all(row, 0, plan)?;
-                    if row.len() != plan.columns.len() {
-                        return wrong("rows of VALUES that differ", plan);
-                    }
-                }
-                plan.columns.len()
-            }
-            Node::TableScan { access, range, .. } => {
-                if let Some(range) = range {
-                    let key = access.table.primary().map_or(0, |index| index.columns.len());
-                    self.range(range, key, plan)?;
-                }
-                self.access(access, plan)?
-            }
-            Node::IndexScan { access, index, range, index_only, .. } => {
-                let Some(index) = access.table.indexes.get(*index).filter(|index| !index.primary) else {
-                    return wrong("a scan of an index that is none", plan);
-                };
-                self.range(range, index.columns.len(), plan)?;
-                if *index_only && access.identity {
-                    return wrong("an index-only scan that gives rows", plan);
-                }
-                self.access(access, plan)?
-            }
-            Node::SystemScan { table, columns, filter, .. } => {
-                if columns.iter().any(|position| *position >= table.columns.len()) {
-                    return wrong("a column that a system table has not", plan);
-                }
-                self.some(filter.as_ref(), columns.len(), plan)?;
-                columns.len()
-            }
-            Node::FunctionScan { function, arguments, types, ordinality } => {
-                self.all(arguments, 0, plan)?;
-                if types.len() != arguments.len() {
-                    return wrong("arguments without types", plan);
-                }
-                function.columns.len() + usize::from(*ordinality)
-            }
+            Node::One
+            | Node::Values(_)
+            | Node::TableScan { .. }
+            | Node::IndexScan { .. }
+            | Node::SystemScan { .. }
+            | Node::FunctionScan { .. } => self.source(plan)?,
             Node::Filter { input, predicate } => {
                 self.expr(predicate, width(input), plan)?;
                 width(input)
@@ -112,41 +77,7 @@ impl Checker<'_> {
                 self.all(exprs, width(input), plan)?;
                 exprs.len()
             }
-            Node::IndexJoin { kind, outer, access, index, keys, residual, .. } => {
-                let key = match index {
-                    Some(index) => access.table.indexes.get(*index),
-                    None => access.table.primary(),
-                };
-                if keys.is_empty() || key.is_none_or(|key| keys.len() > key.columns.len()) {
-                    return wrong("keys that the index has not", plan);
-                }
-                self.all(keys, width(outer), plan)?;
-                let both = width(outer) + self.access(access, plan)?;
-                self.some(residual.as_ref(), both, plan)?;
-                joined(*kind, width(outer), both)
-            }
-            Node::HashJoin { kind, left, right, left_keys, right_keys, residual } => {
-                if left_keys.len() != right_keys.len() || left_keys.is_empty() {
-                    return wrong("a hash join without keys on both sides", plan);
-                }
-                self.all(left_keys, width(left), plan)?;
-                self.all(right_keys, width(right), plan)?;
-                let both = width(left) + width(right);
-                self.some(residual.as_ref(), both, plan)?;
-                joined(*kind, width(left), both)
-            }
-            Node::NestedLoop { kind, left, right, bind, condition } => {
-                self.plan(left)?;
-                let depth = self.bind(bind, width(left), plan)?;
-                self.plan(right)?;
-                self.visible.truncate(depth);
-                if *kind == JoinKind::Full && !bind.is_empty() {
-                    return wrong("a full join that depends on its left side", plan);
-                }
-                let both = width(left) + width(right);
-                self.some(condition.as_ref(), both, plan)?;
-                joined(*kind, width(left), both)
-            }
+            Node::IndexJoin { .. } | Node::HashJoin { .. } | Node::NestedLoop { .. } => self.join(plan)?,
             Node::Aggregate { input, groups, aggregates, .. } => {
                 self.all(groups, width(input), plan)?;
                 for call in aggregates {
@@ -191,6 +122,95 @@ impl Checker<'_> {
                 width(input)
             }
             Node::Insert { .. } | Node::Update { .. } | Node::Delete { .. } => self.change(plan)?,
+        })
+    }
+
+    fn source(&mut self, plan: &Plan) -> Result<usize> {
+        Ok(match &plan.node {
+            Node::One => 0,
+            Node::Values(rows) => {
+                for row in rows {
+                    self.all(row, 0, plan)?;
+                    if row.len() != plan.columns.len() {
+                        return wrong("rows of VALUES that differ", plan);
+                    }
+                }
+                plan.columns.len()
+            }
+            Node::TableScan { access, range, .. } => {
+                if let Some(range) = range {
+                    let key = access.table.primary().map_or(0, |index| index.columns.len());
+                    self.range(range, key, plan)?;
+                }
+                self.access(access, plan)?
+            }
+            Node::IndexScan { access, index, range, index_only, .. } => {
+                let Some(index) = access.table.indexes.get(*index).filter(|index| !index.primary) else {
+                    return wrong("a scan of an index that is none", plan);
+                };
+                self.range(range, index.columns.len(), plan)?;
+                if *index_only && access.identity {
+                    return wrong("an index-only scan that gives rows", plan);
+                }
+                self.access(access, plan)?
+            }
+            Node::SystemScan { table, columns, filter, .. } => {
+                if columns.iter().any(|position| *position >= table.columns.len()) {
+                    return wrong("a column that a system table has not", plan);
+                }
+                self.some(filter.as_ref(), columns.len(), plan)?;
+                columns.len()
+            }
+            Node::FunctionScan { function, arguments, types, ordinality } => {
+                self.all(arguments, 0, plan)?;
+                if types.len() != arguments.len() {
+                    return wrong("arguments without types", plan);
+                }
+                function.columns.len() + usize::from(*ordinality)
+            }
+            _ => 0,
+        })
+    }
+
+    fn join(&mut self, plan: &Plan) -> Result<usize> {
+        let width = |child: &Plan| child.columns.len();
+        Ok(match &plan.node {
+            Node::IndexJoin { kind, outer, access, index, keys, residual, .. } => {
+                let key = match index {
+                    Some(index) => access.table.indexes.get(*index),
+                    None => access.table.primary(),
+                };
+                if keys.is_empty() || key.is_none_or(|key| keys.len() > key.columns.len()) {
+                    return wrong("keys that the index has not", plan);
+                }
+                self.all(keys, width(outer), plan)?;
+                let both = width(outer) + self.access(access, plan)?;
+                self.some(residual.as_ref(), both, plan)?;
+                joined(*kind, width(outer), both)
+            }
+            Node::HashJoin { kind, left, right, left_keys, right_keys, residual } => {
+                if left_keys.len() != right_keys.len() || left_keys.is_empty() {
+                    return wrong("a hash join without keys on both sides", plan);
+                }
+                self.all(left_keys, width(left), plan)?;
+                self.all(right_keys, width(right), plan)?;
+                let both = width(left) + width(right);
+                self.some(residual.as_ref(), both, plan)?;
+                joined(*kind, width(left), both)
+            }
+            Node::NestedLoop { kind, left, right, bind, condition } => {
+                self.plan(left)?;
+                let depth = self.bind(bind, width(left), plan)?;
+                self.plan(right)?;
+                self.visible.truncate(depth);
+                if *kind == JoinKind::Full && !bind.is_empty() {
+                    return wrong("a full join that depends on its left side", plan);
+                }
+                let both = width(left) + width(right);
+                self.some(condition.as_ref(), both, plan)?;
+                joined(*kind, width(left), both)
+            }
+            _ => 0,
         })
     }
 

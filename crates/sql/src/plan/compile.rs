@@ -1,9 +1,11 @@
 //! Expressions over columns by number made into expressions over positions of a row.
 
 use super::scalar::{constant, type_of};
+use super::visit::parts;
+use crate::functions::Function;
 use crate::logical::{ColumnId, Columns, Scalar, Subquery};
 use crate::physical::Expr;
-use crate::types::Value;
+use crate::types::{Type, Value};
 use crate::{Error, Result};
 
 /// Where the columns and subqueries of an expression are found.
@@ -16,34 +18,92 @@ pub(super) trait Resolve {
     fn subquery(&mut self, subquery: &Subquery, row: &[ColumnId]) -> Result<Expr>;
 }
 
-/// Compiles an expression over a row of these columns.
+/// Compiles an expression over a row of these columns. What is not simple is left to other functions, lest this one's frame grow: it is
+/// on the stack as often as the expression is deep.
 pub(super) fn compile(scalar: &Scalar, row: &[ColumnId], resolve: &mut dyn Resolve) -> Result<Expr> {
-    Ok(match scalar {
-        Scalar::Literal { value, .. } => Expr::Literal(value.clone()),
+    match scalar {
+        Scalar::Literal { value, .. } => Ok(Expr::Literal(value.clone())),
         Scalar::Column(id) => match row.iter().position(|column| column == id) {
-            Some(position) => Expr::Column(position),
-            None => resolve.column(*id, row)?,
+            Some(position) => Ok(Expr::Column(position)),
+            None => resolve.column(*id, row),
         },
-        Scalar::Parameter { index, .. } => Expr::Parameter(*index),
-        Scalar::Call { function, arguments, ty } => Expr::Call {
-            function,
-            types: arguments.iter().map(|part| type_of(part, resolve.columns())).collect(),
-            arguments: compile_all(arguments, row, resolve)?,
-            ty: *ty,
-        },
-        Scalar::Cast { argument, ty, modifier, explicit } => Expr::Cast {
-            from: type_of(argument, resolve.columns()),
-            argument: boxed(argument, row, resolve)?,
-            to: *ty,
-            modifier: *modifier,
-            explicit: *explicit,
-        },
-        Scalar::And(list) => Expr::And(compile_all(list, row, resolve)?),
-        Scalar::Or(list) => Expr::Or(compile_all(list, row, resolve)?),
-        Scalar::Not(argument) => Expr::Not(boxed(argument, row, resolve)?),
+        Scalar::Parameter { index, .. } => Ok(Expr::Parameter(*index)),
+        Scalar::Call { .. } | Scalar::Cast { .. } => call(scalar, row, resolve),
+        Scalar::And(_)
+        | Scalar::Or(_)
+        | Scalar::Row(_)
+        | Scalar::Coalesce { .. }
+        | Scalar::Extreme { .. }
+        | Scalar::Array { .. } => list(scalar, row, resolve),
+        Scalar::Subquery(subquery) => resolve.subquery(subquery, row),
         Scalar::Compare { op, left, right } => {
-            Expr::Compare { op: *op, left: boxed(left, row, resolve)?, right: boxed(right, row, resolve)? }
+            let left = boxed(left, row, resolve)?;
+            Ok(Expr::Compare { op: *op, left, right: boxed(right, row, resolve)? })
         }
+        Scalar::Not(argument) => Ok(Expr::Not(boxed(argument, row, resolve)?)),
+        other => rest(other, row, resolve),
+    }
+}
+
+#[inline(never)]
+fn call(scalar: &Scalar, row: &[ColumnId], resolve: &mut dyn Resolve) -> Result<Expr> {
+    match scalar {
+        Scalar::Call { function, arguments, ty } => {
+            let arguments = compile_all(arguments, row, resolve)?;
+            Ok(finish_call(function, arguments, scalar, *ty, resolve))
+        }
+        Scalar::Cast { argument, .. } => {
+            let argument = boxed(argument, row, resolve)?;
+            finish_cast(argument, scalar, resolve)
+        }
+        other => rest(other, row, resolve),
+    }
+}
+
+#[inline(never)]
+fn finish_call(
+    function: &'static Function,
+    arguments: Vec<Expr>,
+    scalar: &Scalar,
+    ty: Type,
+    resolve: &dyn Resolve,
+) -> Expr {
+    let mut types = Vec::with_capacity(arguments.len());
+    parts(scalar, &mut |part| types.push(type_of(part, resolve.columns())));
+    Expr::Call { function, arguments, types, ty }
+}
+
+#[inline(never)]
+fn finish_cast(compiled: Box<Expr>, scalar: &Scalar, resolve: &dyn Resolve) -> Result<Expr> {
+    let Scalar::Cast { argument, ty, modifier, explicit } = scalar else {
+        return Err(Error::internal("a conversion that is none"));
+    };
+    let from = type_of(argument, resolve.columns());
+    Ok(Expr::Cast { argument: compiled, from, to: *ty, modifier: *modifier, explicit: *explicit })
+}
+
+#[inline(never)]
+fn list(scalar: &Scalar, row: &[ColumnId], resolve: &mut dyn Resolve) -> Result<Expr> {
+    match scalar {
+        Scalar::And(list) => Ok(Expr::And(compile_all(list, row, resolve)?)),
+        Scalar::Or(list) => Ok(Expr::Or(compile_all(list, row, resolve)?)),
+        Scalar::Row(list) => Ok(Expr::Row(compile_all(list, row, resolve)?)),
+        Scalar::Coalesce { arguments, .. } => Ok(Expr::Coalesce(compile_all(arguments, row, resolve)?)),
+        Scalar::Extreme { arguments, greatest, .. } => {
+            Ok(Expr::Extreme { arguments: compile_all(arguments, row, resolve)?, greatest: *greatest })
+        }
+        Scalar::Array { elements, ty } => {
+            let elements = compile_all(elements, row, resolve)?;
+            let element = ty.element().ok_or_else(|| Error::internal("an array of no elements' type"))?;
+            Ok(Expr::Array { elements, element })
+        }
+        other => rest(other, row, resolve),
+    }
+}
+
+#[inline(never)]
+fn rest(scalar: &Scalar, row: &[ColumnId], resolve: &mut dyn Resolve) -> Result<Expr> {
+    Ok(match scalar {
         Scalar::CompareRows { op, left, right } => Expr::CompareRows {
             op: *op,
             left: compile_all(left, row, resolve)?,
@@ -62,10 +122,6 @@ pub(super) fn compile(scalar: &Scalar, row: &[ColumnId], resolve: &mut dyn Resol
                 .collect::<Result<_>>()?,
             otherwise: boxed(otherwise, row, resolve)?,
         },
-        Scalar::Coalesce { arguments, .. } => Expr::Coalesce(compile_all(arguments, row, resolve)?),
-        Scalar::Extreme { arguments, greatest, .. } => {
-            Expr::Extreme { arguments: compile_all(arguments, row, resolve)?, greatest: *greatest }
-        }
         Scalar::InList { argument, list } => in_list(argument, list, row, resolve)?,
         Scalar::Quantified { argument, op, array, all } => Expr::Quantified {
             argument: boxed(argument, row, resolve)?,
@@ -73,25 +129,25 @@ pub(super) fn compile(scalar: &Scalar, row: &[ColumnId], resolve: &mut dyn Resol
             array: boxed(array, row, resolve)?,
             all: *all,
         },
-        Scalar::Array { elements, ty } => Expr::Array {
-            elements: compile_all(elements, row, resolve)?,
-            element: ty.element().ok_or_else(|| Error::internal("an array of no elements' type"))?,
-        },
         Scalar::Subscript { array, index, .. } => {
             Expr::Subscript { array: boxed(array, row, resolve)?, index: boxed(index, row, resolve)? }
         }
-        Scalar::Row(list) => Expr::Row(compile_all(list, row, resolve)?),
-        Scalar::Subquery(subquery) => resolve.subquery(subquery, row)?,
+        _ => return Err(Error::internal("an expression of no kind")),
     })
 }
 
+#[inline(never)]
 fn boxed(scalar: &Scalar, row: &[ColumnId], resolve: &mut dyn Resolve) -> Result<Box<Expr>> {
-    Ok(Box::new(compile(scalar, row, resolve)?))
+    compile(scalar, row, resolve).map(Box::new)
 }
 
 /// Compiles several expressions.
 pub(super) fn compile_all(list: &[Scalar], row: &[ColumnId], resolve: &mut dyn Resolve) -> Result<Vec<Expr>> {
-    list.iter().map(|scalar| compile(scalar, row, resolve)).collect()
+    let mut out = Vec::with_capacity(list.len());
+    for scalar in list {
+        out.push(compile(scalar, row, resolve)?);
+    }
+    Ok(out)
 }
 
 fn in_list(argument: &Scalar, list: &[Scalar], row: &[ColumnId], resolve: &mut dyn Resolve) -> Result<Expr> {

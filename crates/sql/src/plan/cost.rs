@@ -4,7 +4,6 @@
 //! in sequence on a wide device however slow a single read is. Which part of a tree is in memory is guessed from the sizes of both.
 
 use super::path::Conditions;
-use super::scalar::work;
 use crate::session::PlannerSettings;
 
 /// A page read in sequence.
@@ -63,7 +62,7 @@ pub(super) fn distinct_pages(rows: f64, tree_pages: f64) -> f64 {
 
 /// The work of conditions for one row.
 pub(super) fn conditions(conditions: &Conditions) -> f64 {
-    conditions.iter().map(|condition| work(&condition.scalar)).sum::<f64>() * OPERATION
+    conditions.iter().map(|condition| condition.cost).sum()
 }
 
 /// The cost of sorting: until the first row. `kept`: how many rows are wanted.

@@ -96,13 +96,7 @@ impl Names<'_> {
     /// A condition as text: in parentheses.
     pub(super) fn condition(&self, expr: &Expr) -> String {
         let text = self.text(expr);
-        if text.starts_with('(') && matches!(expr, Expr::And(_) | Expr::Or(_) | Expr::Compare { .. }) {
-            text
-        } else if text.starts_with('(') && text.ends_with(')') {
-            text
-        } else {
-            format!("({text})")
-        }
+        if text.starts_with('(') && text.ends_with(')') { text } else { format!("({text})") }
     }
 
     fn binary(&self, left: &Expr, op: &str, right: &Expr, out: &mut String) {

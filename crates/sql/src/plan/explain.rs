@@ -31,7 +31,12 @@ pub struct Run {
 pub fn explain(statement: &Statement, options: &ExplainOptions, run: Option<&Run>) -> String {
     let style = TextStyle::default();
     let mut slots = vec![String::new(); statement.slots];
-    let mut shower = Shower { statement, options, run, style: &style, slots: &mut slots };
+    let mut aliases: Vec<&str> = Vec::new();
+    for plan in std::iter::once(&statement.root).chain(&statement.subplans) {
+        gather_aliases(plan, &mut aliases);
+    }
+    let qualified = aliases.iter().any(|alias| *alias != aliases[0]);
+    let mut shower = Shower { statement, options, run, style: &style, slots: &mut slots, qualified };
     let root = shower.node(&statement.root, None);
     let summary = options.summary.unwrap_or(run.is_some());
     match options.format {
@@ -124,6 +129,14 @@ impl Shown {
     }
 }
 
+/// A subquery in a node's expressions.
+struct FoundSubplan {
+    subplan: usize,
+    /// What it takes from the node's row, by slot.
+    bind: Vec<(usize, String)>,
+    hashed: bool,
+}
+
 /// Makes nodes as they are shown.
 struct Shower<'s> {
     statement: &'s Statement,
@@ -132,6 +145,8 @@ struct Shower<'s> {
     style: &'s TextStyle,
     /// What the slots stand for.
     slots: &'s mut Vec<String>,
+    /// Whether there are several tables, so that columns are called with theirs.
+    qualified: bool,
 }
 
 fn join_name(kind: JoinKind) -> &'static str {
@@ -179,7 +194,24 @@ fn access_columns(access: &Access) -> Vec<PlanColumn> {
     columns
 }
 
+/// The names under which tables stand in a plan.
+fn gather_aliases<'s>(plan: &'s Plan, out: &mut Vec<&'s str>) {
+    match &plan.node {
+        Node::TableScan { access, .. } | Node::IndexScan { access, .. } | Node::IndexJoin { access, .. } => {
+            out.push(&access.alias);
+        }
+        Node::SystemScan { alias, .. } => out.push(alias),
+        _ => {}
+    }
+    children(plan).into_iter().for_each(|child| gather_aliases(child, out));
+}
+
 impl<'s> Shower<'s> {
+    fn column_name(&self, access: &Access, number: crate::catalog::ColumnNumber) -> String {
+        let name = access.table.column(number).map(|column| column.name.as_str()).unwrap_or_default();
+        if self.qualified { format!("{}.{name}", access.alias) } else { name.to_owned() }
+    }
+
     fn names<'n>(&'n self, row: &'n [PlanColumn]) -> Names<'n> {
         Names { row: row.iter().collect(), slots: self.slots, style: self.style }
     }
@@ -222,8 +254,8 @@ impl<'s> Shower<'s> {
             _ = write!(shown.title, "  (cost={startup:.2}..{total:.2} rows={rows:.0} width={width:.0})");
             shown.members.insert("Startup Cost".to_owned(), json!((startup * 100.0).round() / 100.0));
             shown.members.insert("Total Cost".to_owned(), json!((total * 100.0).round() / 100.0));
-            shown.members.insert("Plan Rows".to_owned(), json!(rows));
-            shown.members.insert("Plan Width".to_owned(), json!(width));
+            shown.members.insert("Plan Rows".to_owned(), json!(rows as i64));
+            shown.members.insert("Plan Width".to_owned(), json!(width as i64));
         }
     }
 
@@ -250,7 +282,7 @@ impl<'s> Shower<'s> {
         } else {
             _ = write!(shown.title, " (actual rows={rows:.0} loops={})", profile.loops);
         }
-        shown.members.insert("Actual Rows".to_owned(), json!(rows.round()));
+        shown.members.insert("Actual Rows".to_owned(), json!(rows.round() as i64));
         shown.members.insert("Actual Loops".to_owned(), json!(profile.loops));
         if profile.rows_removed > 0 {
             shown.count("Rows Removed by Filter", profile.rows_removed / profile.loops);
@@ -390,7 +422,7 @@ impl<'s> Shower<'s> {
         let result = match (range, key) {
             (Some(range), Some(key)) => {
                 let names: Vec<String> =
-                    key.columns.iter().map(|part| column_name(access, part.column, plan)).collect();
+                    key.columns.iter().map(|part| self.column_name(access, part.column)).collect();
                 self.range(range, &names, shown);
                 shown.members.insert("Index Name".to_owned(), json!(key.name));
                 (format!("Index Scan{direction}"), format!("using {} {on}", quoted(&key.name)))
@@ -409,7 +441,7 @@ impl<'s> Shower<'s> {
         self.relation(&access.table.name, &access.alias, shown);
         shown.members.insert("Index Name".to_owned(), json!(index.name));
         let names: Vec<String> =
-            index.columns.iter().map(|part| column_name(access, part.column, plan)).collect();
+            index.columns.iter().map(|part| self.column_name(access, part.column)).collect();
         self.range(range, &names, shown);
         self.condition("Filter", access.filter.as_ref(), &plan.columns, shown);
         if *look_ahead && !index_only {
@@ -471,11 +503,7 @@ impl<'s> Shower<'s> {
             .iter()
             .flat_map(|index| &index.columns)
             .zip(keys)
-            .map(|(part, key)| {
-                let column =
-                    access.table.column(part.column).map(|column| column.name.as_str()).unwrap_or_default();
-                format!("({}.{column} = {})", access.alias, names.text(key))
-            })
+            .map(|(part, key)| format!("({} = {})", self.column_name(access, part.column), names.text(key)))
             .collect();
         let text = if parts.len() == 1 { parts.concat() } else { format!("({})", parts.join(" AND ")) };
         shown.line("Index Cond", text);
@@ -552,11 +580,11 @@ impl<'s> Shower<'s> {
             | Node::IndexJoin { .. } => plan.columns.clone(),
             _ => children(plan).into_iter().flat_map(|child| child.columns.iter().cloned()).collect(),
         };
-        let mut found: Vec<(usize, Vec<(usize, String)>, bool)> = Vec::new();
+        let mut found: Vec<FoundSubplan> = Vec::new();
         for expr in node_exprs(plan) {
             self.find_subplans(expr, &row, &mut found);
         }
-        for (subplan, bind, hashed) in found {
+        for FoundSubplan { subplan, bind, hashed } in found {
             let once = bind.is_empty();
             for (slot, text) in bind {
                 self.slots[slot] = text;
@@ -568,31 +596,15 @@ impl<'s> Shower<'s> {
         }
     }
 
-    fn find_subplans(
-        &self,
-        expr: &Expr,
-        row: &[PlanColumn],
-        out: &mut Vec<(usize, Vec<(usize, String)>, bool)>,
-    ) {
+    fn find_subplans(&self, expr: &Expr, row: &[PlanColumn], out: &mut Vec<FoundSubplan>) {
         if let Expr::Subquery { subplan, bind, kind } = expr {
             let names = self.names(row);
             let bind = bind.iter().map(|(slot, expr)| (*slot, names.text(expr))).collect();
-            out.push((*subplan, bind, matches!(kind, SubplanKind::Quantified { .. })));
+            let hashed = matches!(kind, SubplanKind::Quantified { .. });
+            out.push(FoundSubplan { subplan: *subplan, bind, hashed });
         }
         expr_parts(expr, &mut |part| self.find_subplans(part, row, out));
     }
-}
-
-fn column_name(access: &Access, number: crate::catalog::ColumnNumber, plan: &Plan) -> String {
-    let position = access.table.position(number);
-    // As the plan's own columns are called, if this one is among them; else after them.
-    let given = position.and_then(|position| access.columns.iter().position(|other| *other == position));
-    if let Some(column) = given.and_then(|given| plan.columns.get(given)) {
-        return column.name.clone();
-    }
-    let qualified = plan.columns.iter().any(|column| column.name.contains('.'));
-    let name = access.table.column(number).map(|column| column.name.clone()).unwrap_or_default();
-    if qualified { format!("{}.{name}", access.alias) } else { name }
 }
 
 fn aggregate_text(call: &AggregateExpr, names: &Names<'_>) -> String {

@@ -3,18 +3,21 @@
 //! Up to [`EXHAUSTIVE`] relations every order is looked at, set by set; beyond that the cheapest pair is joined again and again.
 
 use super::Planner;
-use super::access::{Bound, Search};
 use super::cost;
-use super::path::{Conditions, Lookup, Path, PathNode, PathRef, Wanted, add, cheapest, cheapest_for};
+use super::path::{
+    Conditions, Leaf, Lookup, OrderKey, Path, PathNode, PathRef, Wanted, add, beaten, cheapest, cheapest_for,
+};
 use super::region::{Region, Set, Source};
 use super::scalar::strip;
+use super::search::{Bound, Search};
 use super::visit::ColumnSet;
-use crate::logical::{Comparison, JoinKind, Rel, Scalar};
+use crate::logical::{JoinKind, Rel, Scalar};
 use crate::{Error, Result};
 use std::collections::HashMap;
+use std::rc::Rc;
 
 /// Relations up to which every order is looked at.
-const EXHAUSTIVE: usize = 9;
+const EXHAUSTIVE: usize = 8;
 
 /// What is known of a set of relations that are joined.
 #[derive(Debug, Default)]
@@ -26,16 +29,64 @@ struct Joined {
 
 /// Two sides about to be joined.
 struct Pair<'a> {
+    region: &'a Region<'a>,
     kind: JoinKind,
+    left_set: Set,
+    right_set: Set,
     left: &'a Joined,
     right: &'a Joined,
-    /// The one relation of the right side, if it is one.
-    member: Option<usize>,
     lateral: bool,
-    on: Conditions,
-    after: Conditions,
+    /// The join's conditions, and those to be asked afterwards, by number.
+    on: Vec<usize>,
+    after: Vec<usize>,
     rows: f64,
     width: f64,
+}
+
+impl Pair<'_> {
+    /// The conditions of the join.
+    fn on(&self) -> Conditions {
+        self.region.conditions(self.on.iter().copied())
+    }
+
+    /// What some conditions cost for one row.
+    fn cost(&self, numbers: &[usize]) -> f64 {
+        numbers.iter().map(|number| self.region.predicates[*number].condition.cost).sum()
+    }
+
+    /// The table that the right side is, if it is one.
+    fn table(&self) -> Option<(usize, &Rc<Leaf>)> {
+        if self.right_set.count_ones() != 1 {
+            return None;
+        }
+        let member = self.right_set.trailing_zeros() as usize;
+        match &self.region.members[member].source {
+            Source::Table(leaf) => Some((member, leaf)),
+            Source::Other(_) => None,
+        }
+    }
+
+    /// The sides of a condition as a join key.
+    fn key(&self, number: usize) -> Option<(Scalar, Scalar)> {
+        let predicate = &self.region.predicates[number];
+        let (a, b) = predicate.sides?;
+        let Scalar::Compare { left, right, .. } = &predicate.condition.scalar else { return None };
+        if a & !self.left_set == 0 && b & !self.right_set == 0 {
+            Some(((**left).clone(), (**right).clone()))
+        } else if b & !self.left_set == 0 && a & !self.right_set == 0 {
+            Some(((**right).clone(), (**left).clone()))
+        } else {
+            None
+        }
+    }
+
+    /// Whether a condition can be a join key.
+    fn is_key(&self, number: usize) -> bool {
+        self.region.predicates[number].sides.is_some_and(|(a, b)| {
+            a & !self.left_set == 0 && b & !self.right_set == 0
+                || b & !self.left_set == 0 && a & !self.right_set == 0
+        })
+    }
 }
 
 impl Planner<'_> {
@@ -44,7 +95,16 @@ impl Planner<'_> {
         let mut region = Region::new(rel, self);
         let count = region.members.len();
         let mut sets: HashMap<Set, Joined> = HashMap::new();
-        for member in 0..count {
+        let (tables, others): (Vec<usize>, Vec<usize>) =
+            (0..count).partition(|member| matches!(region.members[*member].source, Source::Table(_)));
+        for member in others {
+            let joined = self.member_paths(&mut region, member, wanted)?;
+            sets.insert(1 << member, joined);
+        }
+        for (columns, constant) in &region.equal {
+            self.note_equal(columns, *constant);
+        }
+        for member in tables {
             let joined = self.member_paths(&mut region, member, wanted)?;
             sets.insert(1 << member, joined);
         }
@@ -102,11 +162,11 @@ impl Planner<'_> {
                         left.push(condition);
                     }
                 }
-                let known = nullable.then(|| (self.constants.clone(), self.equal_to.clone()));
+                let known = nullable.then(|| self.known.clone());
                 let paths = self.rel_paths(rel, &left, wanted)?;
-                if let Some((constants, equal_to)) = known {
+                if let Some(known) = known {
                     // What is constant within may be NULL outside.
-                    (self.constants, self.equal_to) = (constants, equal_to);
+                    self.known = known;
                 }
                 paths
             }
@@ -200,110 +260,118 @@ impl Planner<'_> {
         let Some(special) = region.legal(left_set, right_set) else { return };
         let kind = special.map_or(JoinKind::Inner, |special| region.specials[special].kind);
         let (on, after) = region.join_conditions(left_set, right_set, special);
-        let member = (right_set.count_ones() == 1).then(|| right_set.trailing_zeros() as usize);
-        let lateral = member.is_some_and(|member| region.members[member].depends != 0);
+        let single = right_set.count_ones() == 1;
+        let lateral = single && region.members[right_set.trailing_zeros() as usize].depends != 0;
+        let mut pair = Pair {
+            region,
+            kind,
+            left_set,
+            right_set,
+            left,
+            right,
+            lateral,
+            on,
+            after,
+            rows: 0.0,
+            width: 0.0,
+        };
+        let one_sided = matches!(kind, JoinKind::Semi | JoinKind::Anti);
         if joined.paths.is_empty() {
             joined.columns = left.columns.clone();
-            if !matches!(kind, JoinKind::Semi | JoinKind::Anti) {
+            if !one_sided {
                 joined.columns.add(&right.columns);
             }
-            joined.rows = self.join_rows(region, kind, (left_set, left), (right_set, right), &on, &after);
+            joined.rows = self.join_rows(&pair);
         }
-        let width = side_width(&left.paths)
-            + if matches!(kind, JoinKind::Semi | JoinKind::Anti) { 0.0 } else { side_width(&right.paths) };
-        let pair = Pair { kind, left, right, member, lateral, on, after, rows: joined.rows, width };
-        let mut paths = std::mem::take(&mut joined.paths);
+        pair.rows = joined.rows;
+        pair.width = side_width(&left.paths) + if one_sided { 0.0 } else { side_width(&right.paths) };
+        let paths = &mut joined.paths;
         if !lateral {
-            self.hash_joins(&pair, &mut paths);
-            self.index_joins(region, &pair, &mut paths);
-            self.range_joins(region, &pair, &mut paths);
+            self.hash_joins(&pair, paths);
+            self.index_joins(&pair, paths);
+            self.range_joins(&pair, paths);
             if kind == JoinKind::Semi {
-                self.join_with_each_once(region, &pair, (left_set, right_set), &mut paths);
+                self.join_with_each_once(&pair, paths);
             }
         }
-        self.nested_loops(&pair, &mut paths);
-        joined.paths = paths;
+        self.nested_loops(&pair, paths);
     }
 
     /// How many rows a join gives.
-    fn join_rows(
-        &self,
-        region: &Region<'_>,
-        kind: JoinKind,
-        (left_set, left): (Set, &Joined),
-        (right_set, right): (Set, &Joined),
-        on: &Conditions,
-        after: &Conditions,
-    ) -> f64 {
+    fn join_rows(&self, pair: &Pair<'_>) -> f64 {
+        let (left, right) = (pair.left, pair.right);
         let mut local = left.columns.clone();
         local.add(&right.columns);
-        let share = self.all_hold(on.iter().map(|condition| &condition.scalar), &local);
+        let scalar = |number: &usize| &pair.region.predicates[*number].condition.scalar;
+        let share = self.all_hold(pair.on.iter().map(scalar), &local);
         let mut inner = left.rows * right.rows * share;
         // Each row finds at most one partner by a unique key.
-        for (one, other, set) in [(right, left, right_set), (left, right, left_set)] {
+        for (one, other, set) in [(right, left, pair.right_set), (left, right, pair.left_set)] {
             if set.count_ones() == 1
-                && let Source::Table(leaf) = &region.members[set.trailing_zeros() as usize].source
-                && self.finds_one(leaf, region, set, on)
+                && let member = set.trailing_zeros() as usize
+                && let Source::Table(leaf) = &pair.region.members[member].source
+                && self.finds_one(leaf, pair, member)
             {
                 inner = inner.min(other.rows * (one.rows / self.table_rows(&leaf.table)).min(1.0));
             }
         }
-        let rows = match kind {
+        let rows = match pair.kind {
             JoinKind::Inner => inner,
             JoinKind::Left => inner.max(left.rows),
             JoinKind::Full => inner.max(left.rows).max(right.rows),
             JoinKind::Semi => inner.min(left.rows),
             JoinKind::Anti => (left.rows - inner).max(left.rows * 0.05),
         };
-        let kept = self.all_hold(after.iter().map(|condition| &condition.scalar), &local);
-        (rows * kept).max(1.0)
+        (rows * self.all_hold(pair.after.iter().map(scalar), &local)).max(1.0)
     }
 
     /// Whether equalities give a value to every column of a unique key.
-    fn finds_one(&self, leaf: &super::path::Leaf, region: &Region<'_>, set: Set, on: &Conditions) -> bool {
-        let local: ColumnSet = leaf.columns.iter().copied().collect();
-        let mut conditions = on.clone();
-        conditions.extend(region.own(set.trailing_zeros() as usize));
-        let searches = self.searches(&conditions, &local);
+    fn finds_one(&self, leaf: &Leaf, pair: &Pair<'_>, member: usize) -> bool {
+        let Some(equalities) = pair.region.equalities.get(member) else { return false };
         leaf.table.indexes.iter().filter(|index| index.unique || index.primary).any(|index| {
-            self.key_columns(leaf, index).iter().all(|part| {
-                searches
-                    .iter()
-                    .any(|search| search.column == part.column && matches!(search.bound, Bound::Equal(_)))
+            index.columns.iter().all(|part| {
+                let Some(position) = leaf.table.position(part.column) else { return false };
+                equalities.iter().any(|search| {
+                    search.column == leaf.columns[position]
+                        && (pair.on.contains(&search.condition)
+                            || pair.region.is_own(search.condition, member))
+                })
             })
         })
     }
 
-    /// A join as a candidate, with what is asked of its rows.
-    fn add_join(&self, pair: &Pair<'_>, path: Path, paths: &mut Vec<PathRef>) {
+    /// Adds a join, made by `node` if it is any good, with what is asked of its rows.
+    fn add_join(
+        &self,
+        pair: &Pair<'_>,
+        (startup, total): (f64, f64),
+        order: &[OrderKey],
+        paths: &mut Vec<PathRef>,
+        node: impl FnOnce() -> PathNode,
+    ) {
+        let later = if pair.after.is_empty() { 0.0 } else { pair.rows * pair.cost(&pair.after) };
+        if beaten(paths, startup, total + later, order) {
+            return;
+        }
+        let path =
+            Path { node: node(), rows: pair.rows, width: pair.width, startup, total, order: order.to_vec() };
         if pair.after.is_empty() {
             add(paths, path);
             return;
         }
-        let rows = path.rows;
-        let filtered = self.filtered(PathRef::new(path), &pair.after);
-        let PathNode::Filter { input, conditions } = &filtered.node else { return };
-        let node = PathNode::Filter { input: input.clone(), conditions: conditions.clone() };
-        let order = filtered.order.clone();
-        add(
-            paths,
-            Path { node, rows, width: pair.width, startup: filtered.startup, total: filtered.total, order },
-        );
+        let conditions = pair.region.conditions(pair.after.iter().copied());
+        let node = PathNode::Filter { input: PathRef::new(path), conditions };
+        let order = order.to_vec();
+        add(paths, Path { node, rows: pair.rows, width: pair.width, startup, total: total + later, order });
     }
 
     fn hash_joins(&self, pair: &Pair<'_>, paths: &mut Vec<PathRef>) {
-        let mut keys = Vec::new();
-        let mut residual = Conditions::new();
-        for condition in &pair.on {
-            match hash_key(&condition.scalar, &pair.left.columns, &pair.right.columns) {
-                Some(key) => keys.push(key),
-                None => residual.push(condition.clone()),
-            }
-        }
+        let (keys, residual): (Vec<usize>, Vec<usize>) =
+            pair.on.iter().partition(|number| pair.is_key(**number));
+        let Some(right) = cheapest(&pair.right.paths) else { return };
         if keys.is_empty() {
             return;
         }
-        let Some(right) = cheapest(&pair.right.paths) else { return };
         let mut lefts: Vec<&PathRef> = Vec::new();
         lefts.extend(cheapest(&pair.left.paths));
         if let Some(first) = cheapest_for(&pair.left.paths, 1.0)
@@ -311,44 +379,34 @@ impl Planner<'_> {
         {
             lefts.push(first);
         }
+        let residual_cost = pair.cost(&residual);
         for left in lefts {
             let bytes = right.rows * (right.width + 64.0);
             let mut spilled = cost::spill(bytes, self.settings);
             if spilled > 0.0 {
-                spilled += cost::spill(
-                    left.rows * (left.width + 32.0) + self.settings.work_bytes as f64,
-                    self.settings,
-                );
+                let probed = left.rows * (left.width + 32.0) + self.settings.work_bytes as f64;
+                spilled += cost::spill(probed, self.settings);
             }
             let hashing = cost::OPERATION * keys.len() as f64;
             let build = right.total + right.rows * (hashing + cost::ROW) + spilled;
             let startup = left.startup + build + if self.settings.hashjoin { 0.0 } else { cost::DISABLED };
             let probe = left.total - left.startup
                 + left.rows * (hashing + cost::OPERATION)
-                + pair.rows * (cost::ROW + cost::conditions(&residual));
-            let node = PathNode::HashJoin {
+                + pair.rows * (cost::ROW + residual_cost);
+            self.add_join(pair, (startup, startup + probe), &[], paths, || PathNode::HashJoin {
                 kind: pair.kind,
                 left: left.clone(),
                 right: right.clone(),
-                keys: keys.clone(),
-                residual: residual.clone(),
-            };
-            let path = Path {
-                node,
-                rows: pair.rows,
-                width: pair.width,
-                startup,
-                total: startup + probe,
-                order: Vec::new(),
-            };
-            self.add_join(pair, path, paths);
+                keys: keys.iter().filter_map(|number| pair.key(*number)).collect(),
+                residual: pair.region.conditions(residual.iter().copied()),
+            });
         }
     }
 
     fn nested_loops(&self, pair: &Pair<'_>, paths: &mut Vec<PathRef>) {
-        let right = if pair.lateral { cheapest(&pair.right.paths) } else { cheapest(&pair.right.paths) };
-        let Some(right) = right else { return };
+        let Some(right) = cheapest(&pair.right.paths) else { return };
         let switched_off = if self.settings.nestloop { 0.0 } else { cost::DISABLED };
+        let on_cost = pair.cost(&pair.on);
         for left in &pair.left.paths {
             let pairs = left.rows * right.rows;
             let again = if pair.lateral {
@@ -363,101 +421,108 @@ impl Planner<'_> {
                 + right.total
                 + switched_off
                 + (left.rows - 1.0).max(0.0) * again
-                + pairs * (cost::ROW * 0.5 + cost::conditions(&pair.on))
+                + pairs * (cost::ROW * 0.5 + on_cost)
                 + pair.rows * cost::ROW * 0.5;
-            let node = PathNode::NestedLoop {
+            self.add_join(pair, (startup, total), &left.order, paths, || PathNode::NestedLoop {
                 kind: pair.kind,
                 left: left.clone(),
                 right: right.clone(),
-                condition: pair.on.clone(),
-            };
-            let path =
-                Path { node, rows: pair.rows, width: pair.width, startup, total, order: left.order.clone() };
-            self.add_join(pair, path, paths);
+                condition: pair.on(),
+            });
         }
     }
 
     /// Joins that look up a table by an index.
-    fn index_joins(&self, region: &Region<'_>, pair: &Pair<'_>, paths: &mut Vec<PathRef>) {
-        let Some(member) = pair.member else { return };
-        let Source::Table(leaf) = &region.members[member].source else { return };
-        let own = region.own(member);
-        for left in &pair.left.paths {
-            self.lookups(leaf, &own, pair, left, paths);
-        }
-    }
-
-    fn lookups(
-        &self,
-        leaf: &std::rc::Rc<super::path::Leaf>,
-        own: &Conditions,
-        pair: &Pair<'_>,
-        left: &PathRef,
-        paths: &mut Vec<PathRef>,
-    ) {
-        let local = &pair.right.columns;
-        let mut conditions = pair.on.clone();
-        let joining = conditions.len();
-        conditions.extend(own.iter().cloned());
-        let searches: Vec<Search> = self
-            .searches(&conditions, local)
-            .into_iter()
-            .filter(|search| matches!(search.bound, Bound::Equal(_)))
+    fn index_joins(&self, pair: &Pair<'_>, paths: &mut Vec<PathRef>) {
+        let Some((member, leaf)) = pair.table() else { return };
+        let usable: Vec<&Search> = pair.region.equalities[member]
+            .iter()
+            .filter(|search| {
+                pair.on.contains(&search.condition) || pair.region.is_own(search.condition, member)
+            })
             .collect();
-        if !searches.iter().any(|search| search.condition < joining) {
+        if !usable.iter().any(|search| pair.on.contains(&search.condition)) {
             return;
         }
-        for index in 0..leaf.table.indexes.len() {
-            let Some((mut lookup, done, per_key)) = self.lookup(leaf, index, &conditions, &searches) else {
-                continue;
-            };
-            if !done.iter().any(|condition| *condition < joining) {
-                continue;
+        for (position, index) in leaf.table.indexes.iter().enumerate() {
+            let mut keys: Vec<&Search> = Vec::with_capacity(index.columns.len());
+            for part in &index.columns {
+                let Some(at) = leaf.table.position(part.column) else { break };
+                let Some(search) = usable.iter().find(|search| search.column == leaf.columns[at]) else {
+                    break;
+                };
+                keys.push(search);
             }
-            let residual: Conditions =
-                (0..joining).filter(|at| !done.contains(at)).map(|at| conditions[at].clone()).collect();
-            lookup.filter = (joining..conditions.len())
-                .filter(|at| !done.contains(at))
-                .map(|at| conditions[at].clone())
-                .collect();
-            self.add_index_join(pair, left, lookup, residual, per_key, paths);
+            if keys.iter().any(|search| pair.on.contains(&search.condition)) {
+                self.index_join(pair, (member, leaf), position, &keys, paths);
+            }
         }
     }
 
-    fn add_index_join(
+    fn index_join(
         &self,
         pair: &Pair<'_>,
-        left: &PathRef,
-        lookup: Lookup,
-        residual: Conditions,
-        per_key: f64,
+        (member, leaf): (usize, &Rc<Leaf>),
+        position: usize,
+        keys: &[&Search],
         paths: &mut Vec<PathRef>,
     ) {
-        let enabled = self.settings.nestloop && (self.settings.indexscan || lookup.index.is_none());
-        let switched_off = if enabled { 0.0 } else { cost::DISABLED };
-        let found = left.rows * per_key;
-        let total = left.total
-            + self.lookup_cost(&lookup, left.rows, per_key)
-            + found * cost::conditions(&residual)
-            + pair.rows * cost::ROW * 0.5
-            + switched_off;
-        let path = Path {
-            node: PathNode::IndexJoin { kind: pair.kind, outer: left.clone(), lookup, residual },
-            rows: pair.rows,
-            width: pair.width,
-            startup: left.startup + cost::DESCENT + switched_off,
-            total,
-            order: left.order.clone(),
+        let index = &leaf.table.indexes[position];
+        let done = |number: usize| keys.iter().any(|search| search.condition == number && search.exact);
+        let residual: Vec<usize> = pair.on.iter().copied().filter(|number| !done(*number)).collect();
+        let own: Vec<usize> = (0..pair.region.predicates.len())
+            .filter(|number| pair.region.is_own(*number, member) && !done(*number))
+            .collect();
+        let per_key = if (index.unique || index.primary) && keys.len() == index.columns.len() {
+            1.0
+        } else {
+            let share: f64 = keys.iter().map(|search| 1.0 / self.distinct(search.column)).product();
+            (self.table_rows(&leaf.table) * share).max(1.0)
         };
-        self.add_join(pair, path, paths);
+        let lookup = Lookup {
+            leaf: leaf.clone(),
+            index: (!index.primary).then_some(position),
+            index_only: !index.primary && self.covers(leaf, index),
+            keys: Vec::new(),
+            filter: Conditions::new(),
+            look_ahead: self.settings.look_ahead,
+        };
+        let asked = pair.cost(&residual) + pair.cost(&own);
+        let enabled = self.settings.nestloop && (self.settings.indexscan || index.primary);
+        let switched_off = if enabled { 0.0 } else { cost::DISABLED };
+        for left in &pair.left.paths {
+            let total = left.total
+                + self.lookup_cost(&lookup, left.rows, per_key)
+                + left.rows * per_key * asked
+                + pair.rows * cost::ROW * 0.5
+                + switched_off;
+            let startup = left.startup + cost::DESCENT + switched_off;
+            self.add_join(pair, (startup, total), &left.order, paths, || PathNode::IndexJoin {
+                kind: pair.kind,
+                outer: left.clone(),
+                lookup: Lookup {
+                    keys: keys
+                        .iter()
+                        .filter_map(|search| match &search.bound {
+                            Bound::Equal(value) => Some(value.clone()),
+                            _ => None,
+                        })
+                        .collect(),
+                    filter: pair.region.conditions(own.iter().copied()),
+                    ..lookup.clone()
+                },
+                residual: pair.region.conditions(residual.iter().copied()),
+            });
+        }
     }
 
     /// Joins that scan a range of an index anew for each row of the left side.
-    fn range_joins(&mut self, region: &Region<'_>, pair: &Pair<'_>, paths: &mut Vec<PathRef>) {
-        let Some(member) = pair.member else { return };
-        let Source::Table(leaf) = &region.members[member].source else { return };
-        let local = &pair.right.columns;
-        let bounds = self.searches(&pair.on, local).into_iter().any(|search| {
+    fn range_joins(&mut self, pair: &Pair<'_>, paths: &mut Vec<PathRef>) {
+        let Some((member, leaf)) = pair.table() else { return };
+        if pair.on.iter().all(|number| pair.is_key(*number)) {
+            return;
+        }
+        let bounds = self.searches(&pair.on(), &pair.right.columns).into_iter().any(|search| {
             matches!(search.bound, Bound::Lower(..) | Bound::Upper(..))
                 && leaf.table.indexes.iter().any(|index| {
                     self.key_columns(leaf, index).iter().any(|part| part.column == search.column)
@@ -467,8 +532,8 @@ impl Planner<'_> {
             return;
         }
         let leaf = leaf.clone();
-        let mut conditions = region.own(member);
-        conditions.extend(pair.on.iter().cloned());
+        let mut conditions = pair.region.own(member);
+        conditions.extend(pair.on());
         let inner = self.table_paths(&leaf, &conditions, &Wanted::default());
         let Some(inner) = cheapest(&inner) else { return };
         if matches!(&inner.node, PathNode::TableScan { range: None, .. } | PathNode::IndexJoin { .. }) {
@@ -476,97 +541,78 @@ impl Planner<'_> {
         }
         let switched_off = if self.settings.nestloop { 0.0 } else { cost::DISABLED };
         for left in &pair.left.paths {
-            let path = Path {
-                node: PathNode::NestedLoop {
-                    kind: pair.kind,
-                    left: left.clone(),
-                    right: inner.clone(),
-                    condition: Conditions::new(),
-                },
-                rows: pair.rows,
-                width: pair.width,
-                startup: left.startup + inner.startup + switched_off,
-                total: left.total + left.rows * inner.total + pair.rows * cost::ROW + switched_off,
-                order: left.order.clone(),
-            };
-            self.add_join(pair, path, paths);
+            let startup = left.startup + inner.startup + switched_off;
+            let total = left.total + left.rows * inner.total + pair.rows * cost::ROW + switched_off;
+            self.add_join(pair, (startup, total), &left.order, paths, || PathNode::NestedLoop {
+                kind: pair.kind,
+                left: left.clone(),
+                right: inner.clone(),
+                condition: Conditions::new(),
+            });
         }
     }
 
     /// A semi join as an inner one: the right side's values, each once, look up the left side.
-    fn join_with_each_once(
-        &self,
-        region: &Region<'_>,
-        pair: &Pair<'_>,
-        (left_set, _): (Set, Set),
-        paths: &mut Vec<PathRef>,
-    ) {
+    fn join_with_each_once(&self, pair: &Pair<'_>, paths: &mut Vec<PathRef>) {
+        let turned = Pair {
+            kind: JoinKind::Inner,
+            left_set: pair.right_set,
+            right_set: pair.left_set,
+            left: pair.right,
+            right: pair.left,
+            on: pair.on.clone(),
+            after: pair.after.clone(),
+            ..*pair
+        };
+        let Some((member, _)) = turned.table() else { return };
+        if pair.region.members[member].depends != 0 {
+            return;
+        }
         let mut columns = Vec::new();
-        for condition in &pair.on {
-            let Some((_, right)) = hash_key(&condition.scalar, &pair.left.columns, &pair.right.columns)
-            else {
-                return;
-            };
+        for number in &pair.on {
+            let Some((_, right)) = pair.key(*number) else { return };
             let Scalar::Column(id) = strip(&right, &self.columns) else { return };
             if !columns.contains(id) {
                 columns.push(*id);
             }
         }
-        let Some(right) = cheapest(&pair.right.paths) else { return };
-        if columns.is_empty() || left_set.count_ones() != 1 {
-            return;
-        }
-        let member = left_set.trailing_zeros() as usize;
-        let Source::Table(leaf) = &region.members[member].source else { return };
-        if region.members[member].depends != 0 {
-            return;
-        }
+        let Some(right) = cheapest(&pair.right.paths).filter(|_| !columns.is_empty()) else { return };
         let once = self.once_each(right.clone(), &columns);
-        let turned =
-            Joined { paths: vec![once.clone()], rows: once.rows, columns: pair.right.columns.clone() };
-        let inner = Pair {
-            kind: JoinKind::Inner,
-            left: &turned,
-            right: pair.left,
-            member: Some(member),
-            lateral: false,
-            on: pair.on.clone(),
-            after: pair.after.clone(),
-            rows: pair.rows,
-            width: pair.width,
-        };
-        self.lookups(leaf, &region.own(member), &inner, &once, paths);
+        let rows = once.rows;
+        let once = Joined { paths: vec![once], rows, columns: pair.right.columns.clone() };
+        self.index_joins(&Pair { left: &once, ..turned }, paths);
     }
 
     /// Both sides of a FULL join are planned on their own.
     pub(super) fn full_join(&mut self, left: &Rel, right: &Rel, on: Option<&Scalar>) -> Result<Vec<PathRef>> {
-        let known = (self.constants.clone(), self.equal_to.clone());
+        let known = self.known.clone();
         let mut sides = Vec::with_capacity(2);
         for rel in [left, right] {
             let paths = self.paths(rel, &Wanted::default())?;
             let rows = paths.first().map_or(1.0, |path| path.rows);
             sides.push(Joined { paths, rows, columns: super::visit::output_set(rel) });
         }
-        (self.constants, self.equal_to) = known;
+        // What is constant on one side may be NULL now.
+        self.known = known;
         let mut conditions = Vec::new();
         if let Some(on) = on {
             super::scalar::conjuncts(on.clone(), &mut conditions);
         }
-        let on: Conditions = conditions.into_iter().map(super::path::Condition::new).collect();
-        let region = Region::default();
-        let rows = self.join_rows(&region, JoinKind::Full, (0, &sides[0]), (0, &sides[1]), &on, &Vec::new());
-        let width = side_width(&sides[0].paths) + side_width(&sides[1].paths);
-        let pair = Pair {
+        let region = Region::of_two(left, right, conditions);
+        let mut pair = Pair {
+            region: &region,
             kind: JoinKind::Full,
+            left_set: 1,
+            right_set: 2,
             left: &sides[0],
             right: &sides[1],
-            member: None,
             lateral: false,
-            on,
-            after: Conditions::new(),
-            rows,
-            width,
+            on: (0..region.predicates.len()).collect(),
+            after: Vec::new(),
+            rows: 0.0,
+            width: side_width(&sides[0].paths) + side_width(&sides[1].paths),
         };
+        pair.rows = self.join_rows(&pair);
         let mut paths = Vec::new();
         self.hash_joins(&pair, &mut paths);
         if paths.is_empty() {
@@ -574,8 +620,8 @@ impl Planner<'_> {
             // Rows of the right side come last, in no order.
             paths = paths
                 .into_iter()
-                .filter_map(|path| std::rc::Rc::try_unwrap(path).ok())
-                .map(|path| std::rc::Rc::new(Path { order: Vec::new(), ..path }))
+                .filter_map(|path| Rc::try_unwrap(path).ok())
+                .map(|path| Rc::new(Path { order: Vec::new(), ..path }))
                 .collect();
         }
         Ok(paths)
@@ -584,22 +630,4 @@ impl Planner<'_> {
 
 fn side_width(paths: &[PathRef]) -> f64 {
     paths.first().map_or(0.0, |path| path.width)
-}
-
-/// The two sides of an equality between the two sides of a join.
-fn hash_key(scalar: &Scalar, left: &ColumnSet, right: &ColumnSet) -> Option<(Scalar, Scalar)> {
-    let Scalar::Compare { op: Comparison::Equal, left: a, right: b } = scalar else { return None };
-    let on = |scalar: &Scalar, this: &ColumnSet, other: &ColumnSet| {
-        let columns = super::visit::columns_of(scalar);
-        columns.intersects(this) && !columns.intersects(other)
-    };
-    if super::scalar::is_volatile(scalar) {
-        None
-    } else if on(a, left, right) && on(b, right, left) {
-        Some(((**a).clone(), (**b).clone()))
-    } else if on(b, left, right) && on(a, right, left) {
-        Some(((**b).clone(), (**a).clone()))
-    } else {
-        None
-    }
 }

@@ -3,7 +3,7 @@
 //! # The way of a statement
 //! 1. `normal`, `simplify`: expressions are simplified, subqueries merged into the query around them or made joins.
 //! 2. `reduce`: outer joins become inner ones where they may; columns that nobody asks for go.
-//! 3. `region`, `join`, `access`, `rels`: candidates with their costs, from the tables up. A candidate is kept if none is better in cost, start
+//! 3. `region`, `join`, `access`, `search`, `lookup`, `order`, `rels`: candidates with their costs, from the tables up. A candidate is kept if none is better in cost, start
 //!    and order all together.
 //! 4. `build`, `compile`: the cheapest one becomes a [`Statement`], in which columns are positions; `check` verifies it in debug builds.
 //!
@@ -31,13 +31,16 @@ mod cost;
 mod deparse;
 pub mod explain;
 mod join;
+mod lookup;
 mod normal;
+mod order;
 mod path;
 mod pushdown;
 mod reduce;
 mod region;
 mod rels;
 mod scalar;
+mod search;
 mod selectivity;
 mod simplify;
 mod statement;
@@ -74,9 +77,10 @@ pub fn plan(
         settings,
         estimator,
         used: ColumnSet::new(),
-        constants: ColumnSet::new(),
-        equal_to: HashMap::new(),
+        known: Known::default(),
         table_sizes: RefCell::new(Vec::new()),
+        tree_sizes: RefCell::new(Vec::new()),
+        distincts: RefCell::new(HashMap::new()),
         leaves: Vec::new(),
         identities: Vec::new(),
         aliases: Vec::new(),
@@ -93,6 +97,25 @@ pub fn plan(
     Ok(statement)
 }
 
+/// A table whose rows are changed or locked, and the columns that its rows' identities are given in.
+#[derive(Clone, Copy, Debug)]
+struct Identity {
+    table: Oid,
+    first_column: Option<ColumnId>,
+    key: ColumnId,
+    row: ColumnId,
+}
+
+/// What is known of the rows of the relation that is being planned. It grows on the way up; a relation that is planned twice must
+/// not see what became known above it.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    /// Columns that have one value in all rows.
+    constants: ColumnSet,
+    /// Columns that equal another one.
+    equal_to: HashMap<ColumnId, ColumnId>,
+}
+
 /// What is known while a statement is planned.
 struct Planner<'a> {
     columns: Columns,
@@ -101,14 +124,14 @@ struct Planner<'a> {
     estimator: &'a dyn Estimator,
     /// Columns of tables that the statement uses.
     used: ColumnSet,
-    /// Columns that have one value in all rows that are left of them.
-    constants: ColumnSet,
-    /// Columns that equal another one.
-    equal_to: HashMap<ColumnId, ColumnId>,
+    known: Known,
     table_sizes: RefCell<Vec<(Oid, f64)>>,
+    /// Leaf pages of trees, by the place of their definition.
+    tree_sizes: RefCell<Vec<(usize, f64)>>,
+    /// Different values of columns, where they have been asked for.
+    distincts: RefCell<HashMap<ColumnId, f64>>,
     leaves: Vec<Rc<Leaf>>,
-    /// Tables whose rows are changed or locked, by their first column, and the columns of their rows' identities.
-    identities: Vec<((Oid, Option<ColumnId>), (ColumnId, ColumnId))>,
+    identities: Vec<Identity>,
     /// Names in front of columns, where the statement has several tables.
     aliases: Vec<(ColumnSet, String)>,
 }
@@ -120,16 +143,21 @@ impl Planner<'_> {
 
     /// Asks for the identity of a table's rows.
     fn want_identity(&mut self, table: Oid, first: Option<ColumnId>) {
-        if self.identities.iter().any(|(known, _)| *known == (table, first)) {
+        if self.identity(table, first).is_some() {
             return;
         }
         let key = self.new_column("key".to_owned(), Type::Bytea);
         let row = self.new_column("row".to_owned(), Type::Bytea);
-        self.identities.push(((table, first), (key, row)));
+        self.identities.push(Identity { table, first_column: first, key, row });
+    }
+
+    fn identity(&self, table: Oid, first: Option<ColumnId>) -> Option<(ColumnId, ColumnId)> {
+        let found = self.identities.iter().find(|known| known.table == table && known.first_column == first);
+        found.map(|known| (known.key, known.row))
     }
 
     fn is_identity(&self, id: ColumnId) -> bool {
-        self.identities.iter().any(|(_, (key, row))| *key == id || *row == id)
+        self.identities.iter().any(|known| known.key == id || known.row == id)
     }
 
     /// A table as it stands in the query.
@@ -138,8 +166,7 @@ impl Planner<'_> {
         if let Some(leaf) = known {
             return leaf.clone();
         }
-        let wanted = (table.oid, columns.first().copied());
-        let identity = self.identities.iter().find(|(known, _)| *known == wanted).map(|(_, ids)| *ids);
+        let identity = self.identity(table.oid, columns.first().copied());
         let (table, alias) = (table.clone(), alias.to_owned());
         let leaf = Rc::new(Leaf { table, alias, columns: columns.to_vec(), identity });
         self.leaves.push(leaf.clone());
@@ -153,7 +180,7 @@ impl Planner<'_> {
 
     /// The column that stands for all that are equal to this one.
     fn representative(&self, mut column: ColumnId) -> ColumnId {
-        while let Some(other) = self.equal_to.get(&column) {
+        while let Some(other) = self.known.equal_to.get(&column) {
             column = *other;
         }
         column
@@ -164,8 +191,8 @@ impl Planner<'_> {
     }
 
     fn is_constant(&self, column: ColumnId) -> bool {
-        self.constants.contains(column)
-            || !self.equal_to.is_empty() && self.constants.contains(self.representative(column))
+        self.known.constants.contains(column)
+            || !self.known.equal_to.is_empty() && self.known.constants.contains(self.representative(column))
     }
 
     /// Notes that columns are equal in all rows.
@@ -174,13 +201,13 @@ impl Planner<'_> {
         for other in &columns[1..] {
             let (a, b) = (self.representative(*first), self.representative(*other));
             if a != b {
-                self.equal_to.insert(b, a);
+                self.known.equal_to.insert(b, a);
             }
         }
         if constant {
-            columns.iter().for_each(|column| self.constants.insert(*column));
+            columns.iter().for_each(|column| self.known.constants.insert(*column));
             let all = self.representative(*first);
-            self.constants.insert(all);
+            self.known.constants.insert(all);
         }
     }
 
@@ -197,7 +224,7 @@ impl Planner<'_> {
     fn note_aliases(&mut self, rel: &Rel) {
         let mut found: Vec<(ColumnSet, String)> = Vec::new();
         gather_aliases(rel, &mut found);
-        if found.len() > 1 {
+        if found.iter().any(|(_, alias)| *alias != found[0].1) {
             self.aliases = found;
         }
     }

@@ -113,6 +113,11 @@ impl Normaliser<'_> {
                 self.rel(input)?;
                 self.merge(input, false);
                 self.own_scalars(rel)?;
+                if let Rel::Aggregate { groups, .. } = rel {
+                    for (id, _) in groups {
+                        self.merged.0.remove(id);
+                    }
+                }
             }
             Rel::Distinct { input, .. }
             | Rel::Sort { input, .. }

@@ -27,12 +27,15 @@ pub(super) struct Leaf {
 pub(super) struct Condition {
     pub(super) scalar: Scalar,
     pub(super) columns: ColumnSet,
+    /// What it costs to be asked of one row.
+    pub(super) cost: f64,
 }
 
 impl Condition {
     pub(super) fn new(scalar: Scalar) -> Rc<Self> {
         let columns = super::visit::columns_of(&scalar);
-        Rc::new(Condition { scalar, columns })
+        let cost = super::scalar::work(&scalar) * super::cost::OPERATION;
+        Rc::new(Condition { scalar, columns, cost })
     }
 }
 
@@ -207,19 +210,32 @@ pub(super) struct Wanted {
 /// Cost differences below this part do not count: rounding must not decide.
 const FUZZ: f64 = 1.000_000_1;
 
+/// Candidates of one relation, at most.
+const MAX_PATHS: usize = 8;
+
+/// Whether there is a candidate already that is as good as one of these costs and order.
+pub(super) fn beaten(paths: &[PathRef], startup: f64, total: f64, order: &[OrderKey]) -> bool {
+    paths.iter().any(|other| {
+        other.total <= total * FUZZ && other.startup <= startup * FUZZ && other.order.starts_with(order)
+    })
+}
+
 /// Adds a candidate, unless another one is as good in every respect; drops those it beats.
 pub(super) fn add(paths: &mut Vec<PathRef>, path: Path) {
-    let covers = |a: &Path, b: &Path| {
-        a.total <= b.total * FUZZ
-            && a.startup <= b.startup * FUZZ
-            && a.order.len() >= b.order.len()
-            && a.order[..b.order.len()] == b.order[..]
-    };
-    if paths.iter().any(|other| covers(other, &path)) {
+    if beaten(paths, path.startup, path.total, &path.order) {
         return;
     }
-    paths.retain(|other| !covers(&path, other));
+    paths.retain(|other| {
+        !(path.total <= other.total * FUZZ
+            && path.startup <= other.startup * FUZZ
+            && path.order.starts_with(&other.order))
+    });
     paths.push(Rc::new(path));
+    if paths.len() > MAX_PATHS
+        && let Some(worst) = (0..paths.len()).max_by(|a, b| paths[*a].total.total_cmp(&paths[*b].total))
+    {
+        paths.swap_remove(worst);
+    }
 }
 
 /// The candidate that is cheapest to run to its end.

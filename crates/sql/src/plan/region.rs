@@ -16,7 +16,8 @@
 use super::Planner;
 use super::path::{Condition, Conditions, Leaf};
 use super::scalar::{conjuncts, has_subquery, is_volatile, strip};
-use super::visit::{ColumnSet, free, output_set};
+use super::search::{Bound, Search};
+use super::visit::{ColumnSet, columns_of, free, output_set};
 use crate::logical::{ColumnId, Comparison, JoinKind, Rel, Scalar};
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -55,6 +56,8 @@ pub(super) struct Predicate {
     pub(super) owner: Option<usize>,
     /// The class of equal columns it comes from.
     pub(super) class: Option<usize>,
+    /// Of an equality, the relations that its sides speak of, where these are different ones.
+    pub(super) sides: Option<(Set, Set)>,
 }
 
 /// A join that is no inner one.
@@ -71,6 +74,13 @@ pub(super) struct Region<'s> {
     pub(super) members: Vec<Member<'s>>,
     pub(super) predicates: Vec<Predicate>,
     pub(super) specials: Vec<Special>,
+    /// For each relation, those that a condition or lateral reference joins it with.
+    neighbours: Vec<Set>,
+    /// For each relation that is a table, what conditions (by number) say about equality of its columns.
+    pub(super) equalities: Vec<Vec<Search>>,
+    /// Columns that are equal in the region's rows, and whether they are constant as well. That is so above the region's conditions
+    /// only: within a relation with a limit, say, it is not.
+    pub(super) equal: Vec<(Vec<ColumnId>, bool)>,
 }
 
 fn bit(position: usize) -> Set {
@@ -90,10 +100,51 @@ impl<'s> Region<'s> {
                 }
             }
             region.unite(planner);
+            region.finish(planner);
         } else {
             region.note_constants(planner);
         }
         region
+    }
+
+    /// A region of two sides that are planned already.
+    pub(super) fn of_two(left: &'s Rel, right: &'s Rel, on: Vec<Scalar>) -> Self {
+        let mut region = Region::default();
+        let both = region.other(left) | region.other(right);
+        for condition in on {
+            region.predicate(condition, both);
+        }
+        region
+    }
+
+    /// Works out what is asked again and again for each pair of sets.
+    fn finish(&mut self, planner: &Planner<'_>) {
+        self.neighbours = vec![0; self.members.len()];
+        let depends =
+            self.members.iter().enumerate().map(|(position, member)| (bit(position), member.depends));
+        let joined: Vec<Set> = self
+            .predicates
+            .iter()
+            .map(|predicate| predicate.refers)
+            .chain(depends.filter(|(_, depends)| *depends != 0).map(|(this, depends)| this | depends))
+            .collect();
+        for set in joined {
+            for position in members(set) {
+                self.neighbours[position] |= set & !bit(position);
+            }
+        }
+        let conditions: Conditions =
+            self.predicates.iter().map(|predicate| predicate.condition.clone()).collect();
+        self.equalities = (0..self.members.len())
+            .map(|position| match &self.members[position].source {
+                Source::Table(_) => {
+                    let mut searches = planner.searches(&conditions, &self.members[position].columns);
+                    searches.retain(|search| matches!(search.bound, Bound::Equal(_)));
+                    searches
+                }
+                Source::Other(_) => Vec::new(),
+            })
+            .collect();
     }
 
     /// The relations that have these columns.
@@ -123,36 +174,33 @@ impl<'s> Region<'s> {
                 self.member(Source::Table(leaf), columns.iter().copied().collect())
             }
             Rel::Filter { input, predicate } => {
-                let first = self.specials.len();
                 let scope = self.collect(input, planner);
                 let mut conditions = Vec::new();
                 conjuncts(predicate.clone(), &mut conditions);
                 for condition in conditions {
-                    self.predicate(condition, scope, first, None);
+                    self.predicate(condition, scope);
                 }
                 scope
             }
             Rel::Join { kind: JoinKind::Full, .. } => self.other(rel),
-            Rel::Join { .. } if self.members.len() + count(rel) > MAX_RELATIONS => self.other(rel),
             Rel::Join { kind, left, right, on, lateral } => {
-                let first = self.specials.len();
-                let a = self.collect(left, planner);
-                // A lateral side of more than one relation is run as a whole for each row.
-                let b = if *lateral && *kind != JoinKind::Inner {
-                    self.other(right)
-                } else {
-                    self.collect(right, planner)
-                };
+                let many = self.members.len() + count(rel) > MAX_RELATIONS;
+                let a = if many { self.other(left) } else { self.collect(left, planner) };
+                // Conditions within the right side of an outer join are asked there, so if they speak of relations on the left, that
+                // side is run as a whole for each of their rows.
+                let whole = *kind != JoinKind::Inner && (*lateral || self.refers(&free(right)) != 0);
+                let many = many && self.members.len() + count(right) > MAX_RELATIONS;
+                let b = if whole || many { self.other(right) } else { self.collect(right, planner) };
                 let mut conditions = Vec::new();
                 if let Some(on) = on {
                     conjuncts(on.clone(), &mut conditions);
                 }
                 if *kind == JoinKind::Inner {
                     for condition in conditions {
-                        self.predicate(condition, a | b, first, None);
+                        self.predicate(condition, a | b);
                     }
                 } else {
-                    self.special(*kind, a, b, conditions, first, *lateral);
+                    self.special(*kind, a, b, conditions, whole);
                 }
                 a | b
             }
@@ -160,13 +208,14 @@ impl<'s> Region<'s> {
         }
     }
 
-    fn predicate(&mut self, scalar: Scalar, scope: Set, first_special: usize, owner: Option<usize>) {
+    /// A condition over the relations in `scope`, and perhaps others that these are lateral to.
+    fn predicate(&mut self, scalar: Scalar, scope: Set) {
         let condition = Condition::new(scalar);
-        let refers = self.refers(&condition.columns) & scope;
-        let mut needs = if refers == 0 { scope } else { refers };
+        let refers = self.refers(&condition.columns);
+        let mut needs = if refers & scope == 0 { refers | scope } else { refers };
         loop {
             let before = needs;
-            for special in &self.specials[first_special..] {
+            for special in &self.specials {
                 if needs & special.right != 0 {
                     needs |= special.left | special.right;
                 }
@@ -175,29 +224,30 @@ impl<'s> Region<'s> {
                 break;
             }
         }
-        self.predicates.push(Predicate { condition, refers, needs, owner, class: None });
+        let sides = self.sides(&condition.scalar);
+        self.predicates.push(Predicate { condition, refers, needs, owner: None, class: None, sides });
     }
 
-    fn special(&mut self, kind: JoinKind, a: Set, b: Set, on: Vec<Scalar>, first: usize, lateral: bool) {
+    fn special(&mut self, kind: JoinKind, a: Set, b: Set, on: Vec<Scalar>, whole: bool) {
         let from = self.predicates.len();
         for condition in on {
-            self.predicate(condition, a | b, first, None);
+            self.predicate(condition, a | b);
         }
         let this = self.specials.len();
         let mut left = 0;
         for predicate in &mut self.predicates[from..] {
             let refers = predicate.refers;
             // Conditions on the right side alone: partners are sought among fewer rows.
-            let early = refers != 0 && (refers & a == 0 || kind == JoinKind::Semi && refers & b == 0);
+            let early = refers != 0 && (refers & !b == 0 || kind == JoinKind::Semi && refers & b == 0);
             if !early {
                 predicate.owner = Some(this);
                 if refers != 0 {
-                    left |= predicate.needs & a;
+                    left |= predicate.needs & !b;
                 }
             }
         }
-        if left == 0 || lateral {
-            left = a;
+        if left & a == 0 || whole {
+            left |= a;
         }
         self.specials.push(Special { kind, left, right: b });
     }
@@ -208,13 +258,13 @@ impl<'s> Region<'s> {
     }
 
     /// Columns that conditions fix to one value have no say in any order.
-    fn note_constants(&self, planner: &mut Planner<'_>) {
+    fn note_constants(&mut self, planner: &Planner<'_>) {
         let Some(member) = self.members.first() else { return };
-        for predicate in &self.predicates {
-            if let Some((column, _)) = self.equated(&predicate.condition.scalar, &member.columns, planner) {
-                planner.constants.insert(column);
-            }
-        }
+        let equated = |predicate: &Predicate| {
+            self.equated(&predicate.condition.scalar, &member.columns, planner)
+                .map(|(column, _)| (vec![column], true))
+        };
+        self.equal = self.predicates.iter().filter_map(equated).collect();
     }
 
     /// `column = constant`.
@@ -239,7 +289,7 @@ impl<'s> Region<'s> {
     }
 
     /// Makes classes of equal columns; see the module.
-    fn unite(&mut self, planner: &mut Planner<'_>) {
+    fn unite(&mut self, planner: &Planner<'_>) {
         let mut all = ColumnSet::new();
         for member in &self.members {
             all.add(&member.columns);
@@ -276,7 +326,7 @@ impl<'s> Region<'s> {
             let members: Set =
                 class.columns.iter().fold(0, |set, id| set | self.refers(&[*id].into_iter().collect()));
             if members & nullable == 0 {
-                planner.note_equal(&class.columns, class.constant.is_some());
+                self.equal.push((class.columns.clone(), class.constant.is_some()));
             }
             if class.columns.len() > 10
                 || class.columns.len() < 2
@@ -311,16 +361,20 @@ impl<'s> Region<'s> {
             right: Box::new(other),
         });
         let refers = self.refers(&condition.columns);
-        Predicate { condition, refers, needs: refers, owner: None, class }
+        let sides = self.sides(&condition.scalar);
+        Predicate { condition, refers, needs: refers, owner: None, class, sides }
+    }
+
+    /// The relations that the sides of an equality speak of.
+    fn sides(&self, scalar: &Scalar) -> Option<(Set, Set)> {
+        let Scalar::Compare { op: Comparison::Equal, left, right } = scalar else { return None };
+        let (a, b) = (self.refers(&columns_of(left)), self.refers(&columns_of(right)));
+        (a != 0 && b != 0 && a & b == 0 && !is_volatile(scalar)).then_some((a, b))
     }
 
     /// Conditions on one relation alone.
     pub(super) fn own(&self, member: usize) -> Conditions {
-        self.predicates
-            .iter()
-            .filter(|predicate| predicate.owner.is_none() && predicate.needs == bit(member))
-            .map(|predicate| predicate.condition.clone())
-            .collect()
+        self.conditions((0..self.predicates.len()).filter(|predicate| self.is_own(*predicate, member)))
     }
 
     /// Which join it is to join `left` with `right`: `None` if they must not be joined.
@@ -357,41 +411,31 @@ impl<'s> Region<'s> {
 
     /// Whether joining these sets follows a condition (or a lateral reference, or completes a join that is no inner one).
     pub(super) fn connected(&self, left: Set, right: Set) -> bool {
-        self.predicates.iter().any(|predicate| {
-            predicate.refers & left != 0
-                && predicate.refers & right != 0
-                && predicate.refers & !(left | right) == 0
-        }) || self.specials.iter().any(|special| special.right == right || special.right == left)
-            || (0..self.members.len()).any(|at| {
-                let depends = self.members[at].depends;
-                depends != 0
-                    && (right == bit(at) && depends & !left == 0 || left == bit(at) && depends & !right == 0)
-            })
+        let near = members(left).fold(0, |set, position| set | self.neighbours[position]);
+        near & right != 0
+            || self.specials.iter().any(|special| special.right == right || special.right == left)
     }
 
-    /// Conditions that can be asked when `left` and `right` are joined by the special join `special` (or an inner one): those of the join, and
-    /// those to be asked afterwards.
+    /// Conditions, by number, that can be asked when `left` and `right` are joined by the special join `special` (or an inner one): those of
+    /// the join, and those to be asked afterwards.
     pub(super) fn join_conditions(
         &self,
         left: Set,
         right: Set,
         special: Option<usize>,
-    ) -> (Conditions, Conditions) {
+    ) -> (Vec<usize>, Vec<usize>) {
         let both = left | right;
-        let (mut on, mut after) = (Conditions::new(), Conditions::new());
+        let (mut on, mut after) = (Vec::new(), Vec::new());
         let mut classes: Vec<usize> = Vec::new();
-        for predicate in &self.predicates {
-            match (predicate.owner, special) {
-                (Some(owner), Some(special)) if owner == special => {
-                    on.push(predicate.condition.clone());
-                    continue;
+        for (position, predicate) in self.predicates.iter().enumerate() {
+            if let Some(owner) = predicate.owner {
+                if special == Some(owner) {
+                    on.push(position);
                 }
-                (Some(_), _) => continue,
-                (None, _) => {}
+                continue;
             }
-            let now =
-                predicate.needs & !both == 0 && predicate.needs & !left != 0 && predicate.needs & !right != 0;
-            if !now {
+            let needs = predicate.needs;
+            if needs & !both != 0 || needs & !left == 0 || needs & !right == 0 {
                 continue;
             }
             if let Some(class) = predicate.class {
@@ -400,14 +444,32 @@ impl<'s> Region<'s> {
                 }
                 classes.push(class);
             }
-            if special.is_some() {
-                after.push(predicate.condition.clone())
-            } else {
-                on.push(predicate.condition.clone())
-            }
+            if special.is_some() { after.push(position) } else { on.push(position) }
         }
         (on, after)
     }
+
+    /// Conditions by their numbers.
+    pub(super) fn conditions(&self, numbers: impl IntoIterator<Item = usize>) -> Conditions {
+        numbers.into_iter().map(|position| self.predicates[position].condition.clone()).collect()
+    }
+
+    /// Whether a condition is asked of one relation alone.
+    pub(super) fn is_own(&self, predicate: usize, member: usize) -> bool {
+        let predicate = &self.predicates[predicate];
+        predicate.owner.is_none() && predicate.needs == bit(member)
+    }
+}
+
+/// The relations of a set.
+pub(super) fn members(mut set: Set) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        (set != 0).then(|| {
+            let position = set.trailing_zeros() as usize;
+            set &= set - 1;
+            position
+        })
+    })
 }
 
 /// Columns that are equal.

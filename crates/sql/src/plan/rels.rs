@@ -138,7 +138,7 @@ impl Planner<'_> {
             match scalar {
                 Scalar::Column(other) if other != id => self.note_equal(&[*other, *id], false),
                 Scalar::Literal { .. } | Scalar::Parameter { .. } => {
-                    self.constants.insert(*id);
+                    self.known.constants.insert(*id);
                 }
                 _ => {}
             }
@@ -297,9 +297,12 @@ impl Planner<'_> {
                 self.note_equal(&[*other, *id], false);
             }
         }
+        let known = groups.is_empty().then(|| self.known.clone());
         let inputs = self.paths(input, &wanted)?;
         let mut paths = Vec::new();
-        if groups.is_empty() {
+        if let Some(known) = known {
+            // The input is planned again, of which nothing is known then.
+            self.known = known;
             self.single_group(input, &inputs, aggregates, &mut paths)?;
             return Ok(paths);
         }
@@ -348,8 +351,10 @@ impl Planner<'_> {
             let rel = Rel::Filter { input: Box::new(input.clone()), predicate: not_null };
             let order = vec![OrderKey { column: *column, descending, nulls_first: None }];
             let wanted = Wanted { sorts: vec![order.clone()], groups: Vec::new() };
+            let known = self.known.clone();
             let mut candidates = self.paths(&rel, &wanted)?;
             candidates.retain(|path| self.ordered_by(&path.order, &order) == 1);
+            self.known = known;
             let Some(first) = cheapest_for(&candidates, 1.0) else { return Ok(None) };
             let total = first.cost_of(1.0);
             let limited = Rc::new(Path {

@@ -47,6 +47,15 @@ impl Planner<'_> {
 
     /// Different values of a column in its table.
     pub(super) fn distinct(&self, column: ColumnId) -> f64 {
+        if let Some(known) = self.distincts.borrow().get(&column) {
+            return *known;
+        }
+        let distinct = self.estimate_distinct(column);
+        self.distincts.borrow_mut().insert(column, distinct);
+        distinct
+    }
+
+    fn estimate_distinct(&self, column: ColumnId) -> f64 {
         let info = self.columns.get(column);
         let Some((oid, number)) = info.origin else {
             return if info.ty == Type::Bool { 2.0 } else { DISTINCT };
@@ -172,7 +181,7 @@ impl Planner<'_> {
                 SubqueryKind::Exists | SubqueryKind::Quantified { .. } => 0.5,
                 _ => UNKNOWN,
             },
-            Scalar::Call { function, arguments, .. } if super::access::is_like(function) => {
+            Scalar::Call { function, arguments, .. } if super::search::is_like(function) => {
                 match arguments.get(1).and_then(constant).and_then(Value::as_str) {
                     Some(pattern) if !pattern.starts_with(['%', '_']) => PREFIX,
                     Some(_) => PATTERN,
@@ -360,7 +369,14 @@ impl Planner<'_> {
 
     /// Leaf pages of a tree.
     pub(super) fn tree_pages(&self, storage: &crate::catalog::Storage) -> f64 {
-        self.estimator.pages(storage).max(1.0)
+        let place = std::ptr::from_ref(storage).addr();
+        let mut known = self.tree_sizes.borrow_mut();
+        if let Some((_, pages)) = known.iter().find(|(other, _)| *other == place) {
+            return *pages;
+        }
+        let pages = self.estimator.pages(storage).max(1.0);
+        known.push((place, pages));
+        pages
     }
 }
 

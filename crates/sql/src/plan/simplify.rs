@@ -12,8 +12,8 @@ use crate::types::{Type, Value};
 use crate::{Error, Result, SqlState};
 use std::cmp::Ordering;
 
-/// How deep expressions and queries may be nested.
-const MAX_DEPTH: usize = 1000;
+/// How deep expressions and queries may be nested: what is planned also has to be run, on two megabytes of stack.
+const MAX_DEPTH: usize = 500;
 
 /// Simplifies expressions.
 pub(super) struct Simplifier<'a> {

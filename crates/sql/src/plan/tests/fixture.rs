@@ -1,7 +1,8 @@
 //! Tables, statistics, and short ways to write logical trees.
 
-use crate::bind::Bound;
-use crate::bind::utility::ExplainOptions;
+use crate::Result;
+use crate::bind::utility::{ExplainFormat, ExplainOptions};
+use crate::bind::{Bound, Scope, bind, parse};
 use crate::catalog::{
     Catalog, Column, ColumnStatistics, Index, IndexColumn, Layout, Relation, Storage, Table, TableKey,
     TableStatistics,
@@ -14,6 +15,7 @@ use crate::logical::{
 use crate::physical::Statement;
 use crate::plan::{Estimator, plan};
 use crate::session::PlannerSettings;
+use crate::types::text::TextStyle;
 use crate::types::{NO_MODIFIER, Type, Value};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -278,4 +280,30 @@ pub(super) fn operator(symbol: &str, left: Scalar, right: Scalar, ty: Type) -> S
     let resolution = resolve_operator(symbol, Some(ty), ty).expect("an operator");
     let Resolved::Function(function) = resolution.target else { panic!("{symbol} is no function") };
     Scalar::Call { function, arguments: vec![left, right], ty: resolution.returns }
+}
+
+impl Fixture {
+    /// The plan of a statement, as text without costs.
+    pub(super) fn sql(&self, sql: &str) -> String {
+        self.try_sql(sql).unwrap_or_else(|error| panic!("{sql}: {error}"))
+    }
+
+    /// The plan of a statement as JSON.
+    pub(super) fn json(&self, sql: &str) -> String {
+        let options = ExplainOptions { format: ExplainFormat::Json, ..ExplainOptions::default() };
+        self.explained(sql, &options).unwrap_or_else(|error| panic!("{sql}: {error}"))
+    }
+
+    pub(super) fn try_sql(&self, sql: &str) -> Result<String> {
+        self.explained(sql, &ExplainOptions { costs: false, ..ExplainOptions::default() })
+    }
+
+    fn explained(&self, sql: &str, options: &ExplainOptions) -> Result<String> {
+        let catalog = Arc::new(self.catalog.clone());
+        let style = TextStyle::default();
+        let scope = Scope { catalog: &catalog, style: &style, database: "test", user: "test" };
+        let bound = bind(&scope, &parse(sql)?[0], &[])?;
+        let statement = plan(bound, &catalog, &self.settings, &self.sizes)?;
+        Ok(super::super::explain::explain(&statement, options, None))
+    }
 }

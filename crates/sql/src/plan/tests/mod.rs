@@ -3,6 +3,7 @@
 
 mod fixture;
 mod logical;
+mod sql;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,0 +1,243 @@
+//! What conditions say about single columns: the bounds of ranges.
+
+use super::Planner;
+use super::path::Condition;
+use super::scalar::{constant, is_volatile, mirrored, strip, type_of};
+use super::visit::{ColumnSet, columns_of};
+use crate::functions::Function;
+use crate::logical::{ColumnId, Comparison, Scalar};
+use crate::types::{Type, Value};
+use std::rc::Rc;
+
+/// What a condition says about a column.
+#[derive(Clone, Debug)]
+pub(super) enum Bound {
+    Equal(Scalar),
+    Lower(Scalar, bool),
+    Upper(Scalar, bool),
+    IsNull,
+    NotNull,
+    OneOf(Vec<Scalar>),
+    OneOfArray(Scalar),
+}
+
+/// A condition that may bound an index.
+#[derive(Clone, Debug)]
+pub(super) struct Search {
+    /// Which of the conditions.
+    pub(super) condition: usize,
+    pub(super) column: ColumnId,
+    pub(super) bound: Bound,
+    /// Whether the bound is all that the condition says.
+    pub(super) exact: bool,
+}
+
+/// LIKE, with its pattern in the second argument.
+pub(super) fn is_like(function: &Function) -> bool {
+    matches!(function.name, "textlike" | "like" | "namelike")
+}
+
+/// The expression is a constant for rows of these columns: it may bound a range.
+fn is_constant_for(scalar: &Scalar, local: &ColumnSet) -> bool {
+    match scalar {
+        Scalar::Literal { .. } | Scalar::Parameter { .. } => true,
+        Scalar::Column(id) => !local.contains(*id),
+        other => !columns_of(other).intersects(local) && !is_volatile(other),
+    }
+}
+
+/// Whether values of these types may be compared as they are, byte by byte of a key.
+fn comparable(column: Type, other: Type) -> bool {
+    let class = |ty: Type| match ty {
+        ty if ty.is_integer() => 0,
+        Type::Text | Type::Varchar | Type::Name | Type::Unknown => 1,
+        Type::Float4 | Type::Float8 => 2,
+        ty => 16 + ty.oid(),
+    };
+    class(column) == class(other)
+}
+
+impl Planner<'_> {
+    /// What conditions say about single columns of `local`.
+    pub(super) fn searches(&self, conditions: &[Rc<Condition>], local: &ColumnSet) -> Vec<Search> {
+        let mut out = Vec::new();
+        for (position, condition) in conditions.iter().enumerate() {
+            self.search(position, &condition.scalar, local, &mut out);
+        }
+        out
+    }
+
+    fn local_column(&self, scalar: &Scalar, local: &ColumnSet) -> Option<ColumnId> {
+        match strip(scalar, &self.columns) {
+            Scalar::Column(id) if local.contains(*id) => Some(*id),
+            _ => None,
+        }
+    }
+
+    fn search(&self, condition: usize, scalar: &Scalar, local: &ColumnSet, out: &mut Vec<Search>) {
+        let mut push = |column, bound, exact| out.push(Search { condition, column, bound, exact });
+        match scalar {
+            Scalar::Column(id) if local.contains(*id) => {
+                push(*id, Bound::Equal(super::scalar::literal_bool(true)), true);
+            }
+            Scalar::Not(inner) => match &**inner {
+                Scalar::Column(id) if local.contains(*id) => {
+                    push(*id, Bound::Equal(super::scalar::literal_bool(false)), true);
+                }
+                Scalar::IsNull(argument) => {
+                    if let Some(id) = self.local_column(argument, local) {
+                        push(id, Bound::NotNull, true);
+                    }
+                }
+                _ => {}
+            },
+            Scalar::IsBool { argument, value } => {
+                if let Some(id) = self.local_column(argument, local) {
+                    push(id, Bound::Equal(super::scalar::literal_bool(*value)), true);
+                }
+            }
+            Scalar::IsNull(argument) => {
+                if let Some(id) = self.local_column(argument, local) {
+                    push(id, Bound::IsNull, true);
+                }
+            }
+            Scalar::Compare { op, left, right } => {
+                for (side, other, op) in [(left, right, *op), (right, left, mirrored(*op))] {
+                    if let Some((id, bound)) = self.compared(op, side, other, local) {
+                        push(id, bound, true);
+                        break;
+                    }
+                }
+            }
+            Scalar::CompareRows { op, left, right } => {
+                // The first columns say at least this.
+                for (side, other, op) in [(left, right, *op), (right, left, mirrored(*op))] {
+                    let (Some(first), Some(value)) = (side.first(), other.first()) else { return };
+                    let weaker = match op {
+                        Comparison::Less => Comparison::LessOrEqual,
+                        Comparison::Greater => Comparison::GreaterOrEqual,
+                        Comparison::LessOrEqual | Comparison::GreaterOrEqual => op,
+                        _ => return,
+                    };
+                    if let Some((id, bound)) = self.compared(weaker, first, value, local) {
+                        push(id, bound, false);
+                        break;
+                    }
+                }
+            }
+            Scalar::InList { argument, list } => {
+                let Some(id) = self.local_column(argument, local) else { return };
+                let ty = self.columns.get(id).ty;
+                if list
+                    .iter()
+                    .all(|item| is_constant_for(item, local) && comparable(ty, type_of(item, &self.columns)))
+                {
+                    push(id, Bound::OneOf(list.clone()), true);
+                }
+            }
+            Scalar::Quantified { argument, op: Comparison::Equal, array, all: false } => {
+                let Some(id) = self.local_column(argument, local) else { return };
+                let element = type_of(array, &self.columns).element();
+                if is_constant_for(array, local)
+                    && element.is_some_and(|element| comparable(self.columns.get(id).ty, element))
+                {
+                    push(id, Bound::OneOfArray((**array).clone()), true);
+                }
+            }
+            Scalar::Call { function, arguments, .. } if is_like(function) && arguments.len() == 2 => {
+                let (Some(id), Some(pattern)) = (
+                    self.local_column(&arguments[0], local),
+                    constant(&arguments[1]).and_then(Value::as_str),
+                ) else {
+                    return;
+                };
+                if !matches!(self.columns.get(id).ty, Type::Text | Type::Varchar | Type::Name) {
+                    return;
+                }
+                prefix_bounds(pattern, |bound, exact| push(id, bound, exact));
+            }
+            _ => {}
+        }
+    }
+
+    fn compared(
+        &self,
+        op: Comparison,
+        side: &Scalar,
+        other: &Scalar,
+        local: &ColumnSet,
+    ) -> Option<(ColumnId, Bound)> {
+        let id = self.local_column(side, local)?;
+        if !is_constant_for(other, local) {
+            return None;
+        }
+        let other = strip(other, &self.columns);
+        if !comparable(self.columns.get(id).ty, type_of(other, &self.columns)) {
+            return None;
+        }
+        let value = || other.clone();
+        Some((
+            id,
+            match op {
+                Comparison::Equal => Bound::Equal(value()),
+                Comparison::NotDistinct if constant(other).is_some_and(|value| !value.is_null()) => {
+                    Bound::Equal(value())
+                }
+                Comparison::Less => Bound::Upper(value(), false),
+                Comparison::LessOrEqual => Bound::Upper(value(), true),
+                Comparison::Greater => Bound::Lower(value(), false),
+                Comparison::GreaterOrEqual => Bound::Lower(value(), true),
+                _ => return None,
+            },
+        ))
+    }
+}
+
+/// The range that a LIKE pattern's fixed beginning is.
+fn prefix_bounds(pattern: &str, mut push: impl FnMut(Bound, bool)) {
+    let mut prefix = String::new();
+    let mut chars = pattern.chars();
+    let mut rest = false;
+    while let Some(char) = chars.next() {
+        match char {
+            '%' | '_' => {
+                rest = true;
+                break;
+            }
+            '\\' => match chars.next() {
+                Some(escaped) => prefix.push(escaped),
+                // A pattern that ends so is an error when it is run.
+                None => return,
+            },
+            other => prefix.push(other),
+        }
+    }
+    let text = |text: String| Scalar::Literal { value: Value::text(text), ty: Type::Text };
+    if !rest {
+        push(Bound::Equal(text(prefix)), true);
+        return;
+    }
+    if prefix.is_empty() {
+        return;
+    }
+    push(Bound::Lower(text(prefix.clone()), true), false);
+    if let Some(end) = successor(&prefix) {
+        push(Bound::Upper(text(end), false), false);
+    }
+}
+
+/// The first string behind all that begin with this one.
+fn successor(prefix: &str) -> Option<String> {
+    let mut chars: Vec<char> = prefix.chars().collect();
+    while let Some(last) = chars.pop() {
+        let next = match u32::from(last) + 1 {
+            0xd800 => 0xe000,
+            next => next,
+        };
+        if let Some(next) = char::from_u32(next) {
+            chars.push(next);
+            return Some(chars.into_iter().collect());
+        }
+    }
+    None
+}

@@ -1,0 +1,171 @@
+//! Plans of statements: the queries of TPC-C and pgbench, and what has gone wrong once.
+
+use super::fixture::Fixture;
+
+/// The tables of TPC-C, with ten warehouses.
+fn tpcc() -> Fixture {
+    let mut db = Fixture::new();
+    db.table("warehouse", "w_id int4!, w_name text, w_tax numeric, w_ytd numeric", "w_id", &[], 10.0);
+    db.table(
+        "district",
+        "d_id int4!, d_w_id int4!, d_name text, d_tax numeric, d_ytd numeric, d_next_o_id int4",
+        "d_w_id, d_id",
+        &[],
+        100.0,
+    );
+    db.table(
+        "customer",
+        "c_id int4!, c_d_id int4!, c_w_id int4!, c_first text, c_last text, c_credit text, c_discount numeric, c_balance numeric",
+        "c_w_id, c_d_id, c_id",
+        &["customer_name: c_w_id, c_d_id, c_last, c_first"],
+        300_000.0,
+    );
+    db.table(
+        "orders",
+        "o_id int4!, o_d_id int4!, o_w_id int4!, o_c_id int4, o_entry_d timestamp, o_carrier_id int4, o_ol_cnt int4",
+        "o_w_id, o_d_id, o_id",
+        &["orders_customer: o_w_id, o_d_id, o_c_id, o_id"],
+        300_000.0,
+    );
+    db.table(
+        "new_order",
+        "no_o_id int4!, no_d_id int4!, no_w_id int4!",
+        "no_w_id, no_d_id, no_o_id",
+        &[],
+        90_000.0,
+    );
+    db.table(
+        "order_line",
+        "ol_o_id int4!, ol_d_id int4!, ol_w_id int4!, ol_number int4!, ol_i_id int4, ol_quantity int4, ol_amount numeric",
+        "ol_w_id, ol_d_id, ol_o_id, ol_number",
+        &[],
+        3_000_000.0,
+    );
+    db.table("item", "i_id int4!, i_name text, i_price numeric", "i_id", &[], 100_000.0);
+    db.table(
+        "stock",
+        "s_i_id int4!, s_w_id int4!, s_quantity int4, s_ytd int8",
+        "s_w_id, s_i_id",
+        &[],
+        1_000_000.0,
+    );
+    db.table("history", "h_c_id int4, h_w_id int4, h_amount numeric", "", &[], 300_000.0);
+    db
+}
+
+fn plans(db: &Fixture, file: &str, statements: &[&'static str]) {
+    let plans: Vec<(&str, String)> = statements.iter().map(|sql| (*sql, db.sql(sql))).collect();
+    super::golden(file, &plans);
+}
+
+#[test]
+fn transactions_of_tpcc() {
+    plans(
+        &tpcc(),
+        "tpcc.golden",
+        &[
+            "select w_tax from warehouse where w_id = $1",
+            "select c_discount, c_last, c_credit, w_tax from customer, warehouse where w_id = $1 and c_w_id = w_id and c_d_id = $2 and c_id = $3",
+            "select d_next_o_id, d_tax from district where d_id = $1 and d_w_id = $2 for update",
+            "update district set d_next_o_id = d_next_o_id + 1 where d_id = $1 and d_w_id = $2 returning d_next_o_id, d_tax",
+            "insert into orders values ($1, $2, $3, $4, $5, null, $6)",
+            "select i_price, i_name from item where i_id = $1",
+            "select s_quantity from stock where s_i_id = $1 and s_w_id = $2 for update",
+            "select count(c_id) from customer where c_last = $1 and c_d_id = $2 and c_w_id = $3",
+            "select c_first, c_balance from customer where c_last = $1 and c_d_id = $2 and c_w_id = $3 order by c_first",
+            "update customer set c_balance = c_balance - $1 where c_w_id = $2 and c_d_id = $3 and c_id = $4",
+            "select o_id, o_carrier_id, o_entry_d from orders where o_w_id = $1 and o_d_id = $2 and o_c_id = $3 order by o_id desc limit 1",
+            "select ol_i_id, ol_quantity, ol_amount from order_line where ol_o_id = $1 and ol_d_id = $2 and ol_w_id = $3",
+            "select no_o_id from new_order where no_d_id = $1 and no_w_id = $2 order by no_o_id limit 1 for update",
+            "select min(no_o_id) from new_order where no_d_id = $1 and no_w_id = $2",
+            "delete from new_order where no_o_id = $1 and no_d_id = $2 and no_w_id = $3",
+            "select sum(ol_amount) from order_line where ol_o_id = $1 and ol_d_id = $2 and ol_w_id = $3",
+            "select count(distinct s_i_id) from order_line, stock where ol_w_id = $1 and ol_d_id = $2 and ol_o_id < $3 and ol_o_id >= $3 - 20 and s_w_id = $1 and s_i_id = ol_i_id and s_quantity < $4",
+            "select d_w_id, d_id, d_next_o_id - 1 - max(o_id) from district join orders on o_w_id = d_w_id and o_d_id = d_id group by d_w_id, d_id, d_next_o_id",
+            "select o_id from orders o where not exists (select 1 from order_line l where l.ol_w_id = o.o_w_id and l.ol_d_id = o.o_d_id and l.ol_o_id = o.o_id)",
+            "select c_last, count(*) from customer left join orders on o_w_id = c_w_id and o_d_id = c_d_id and o_c_id = c_id where c_w_id = 1 and c_d_id = 2 group by c_last order by 2 desc limit 10",
+            "select i_name from item where i_id in (select ol_i_id from order_line where ol_w_id = 1 and ol_d_id = 1 and ol_o_id = 7)",
+        ],
+    );
+}
+
+/// What is known of columns above a condition must not be used below it.
+#[test]
+fn a_limit_below_a_condition_is_sorted() {
+    let mut db = Fixture::new();
+    db.table("t", "a int4!, b int4, c int4", "a", &["t_b: b"], 1000.0);
+    plans(
+        &db,
+        "known.golden",
+        &[
+            "select * from (select b, c from t order by c, b limit 5) x where c = 3",
+            "select max(b) from (select b from t order by b limit 5) x where b = 3",
+            "select x.a, y.b from t x left join (select b from t where b = 3 order by b) y on x.b = y.b order by y.b limit 5",
+            "select a from t where b = 3 order by b, a",
+            "select x.a from t x join t y on y.a = x.b where x.a > 5 order by y.a limit 3",
+        ],
+    );
+}
+
+#[test]
+fn conditions_move_to_where_they_are_cheap() {
+    let mut db = Fixture::new();
+    db.table("t", "a int4!, b int4, c text", "a", &["t_b: b", "t_c: c"], 100_000.0);
+    plans(
+        &db,
+        "conditions.golden",
+        &[
+            "select * from t where a = 3000000000",
+            "select * from t where (a, b) > (5, 6) order by a limit 10",
+            "select * from t where not (a < 5 or b is null)",
+            "select * from t where b = 5 and c = 'x' or b = 5 and c = 'y'",
+            "select * from t where b in (1, 2, 2, null)",
+            "select * from t where b = any ('{1,2}'::int[])",
+            "select * from t where c like 'ab\\_%'",
+            "select * from t where c like 'ab'",
+            "select * from (select b, count(*) as n from t group by b) x where b = 3 and n > 1",
+            "select * from (select a from t union all select b from t) x where a = 3",
+            "select distinct b from t where b > 99990",
+            "select * from t where true and a = 1",
+            "select * from t where a = 1 and null",
+            "select (select c from t y where y.a = x.b) from t x where a < 10",
+            "select * from t x, lateral (select * from t y where y.b = x.b order by y.a limit 2) z where x.a = 5",
+            "select * from generate_series(1, 10) g join t on t.a = g",
+        ],
+    );
+}
+
+#[test]
+fn very_many_tables_are_joined() {
+    let mut db = Fixture::new();
+    db.table("t", "a int4!, b int4", "a", &[], 1000.0);
+    for tables in [12, 60] {
+        let mut sql = "select * from t x0".to_owned();
+        for number in 1..tables {
+            sql.push_str(&format!(" join t x{number} on x{number}.a = x{}.b", number - 1));
+        }
+        assert_eq!(db.sql(&sql).matches(" on t x").count(), tables);
+    }
+}
+
+#[test]
+fn what_is_nested_too_deeply_is_refused() {
+    let mut db = Fixture::new();
+    db.table("t", "a int4!, b int4", "a", &[], 1000.0);
+    let sum = |terms: usize| format!("select * from t where a + b{} = 5", " + 1".repeat(terms));
+    assert!(db.sql(&sum(300)).starts_with("Seq Scan"));
+    assert_eq!(db.try_sql(&sum(900)).unwrap_err().state().0, "54001");
+}
+
+#[test]
+fn a_plan_as_json() {
+    let db = tpcc();
+    let sql = "select c_last from customer where c_id in (select o_c_id from orders where o_w_id = 1)";
+    let text = db.json(sql);
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let plan = &json[0]["Plan"];
+    assert!(
+        plan["Node Type"].is_string() && plan["Total Cost"].is_number() && plan["Plans"].is_array(),
+        "{text}"
+    );
+}
