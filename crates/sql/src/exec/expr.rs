@@ -34,33 +34,33 @@ impl Expr {
     }
 
     /// The truth value of a condition; `None` for NULL.
+    #[inline(never)]
     pub(super) fn truth(&self, row: &[Value], context: &Context<'_>) -> Result<Option<bool>> {
         match self {
             Expr::Compare { op, left, right } => {
                 if let (Some(left), Some(right)) = (left.direct(row, context), right.direct(row, context)) {
                     return Ok(compare(*op, left, right));
                 }
-                Ok(compare(*op, &*left.eval(row, context)?, &*right.eval(row, context)?))
+                compare_computed(*op, left, right, row, context)
             }
             Expr::And(operands) => decide(operands, false, row, context),
             Expr::Or(operands) => decide(operands, true, row, context),
             Expr::Not(operand) => Ok(operand.truth(row, context)?.map(|value| !value)),
-            Expr::IsNull(operand) => Ok(Some(operand.eval(row, context)?.is_null())),
+            Expr::IsNull(operand) => is_null(operand, row, context).map(Some),
             Expr::IsBool { argument, value } => Ok(Some(argument.truth(row, context)? == Some(*value))),
             Expr::CompareRows { op, left, right } => compare_rows(*op, left, right, row, context),
-            Expr::InSet { argument, set, null } => {
-                let argument = argument.eval(row, context)?;
-                Ok(in_set(&argument, set, *null))
-            }
+            Expr::InSet { argument, set, null } => in_set(argument, set, *null, row, context),
             Expr::InList { argument, list } => in_list(argument, list, row, context),
             Expr::Quantified { argument, op, array, all } => {
-                let array = array.eval(row, context)?;
-                let argument = argument.eval(row, context)?;
-                quantified(&argument, *op, &array, *all)
+                quantified(argument, *op, array, *all, row, context)
             }
-            Expr::Subquery { .. } => Ok(self.subquery(row, context)?.as_bool()),
-            other => Ok(other.eval(row, context)?.as_bool()),
+            other => other.boolean(row, context),
         }
+    }
+
+    #[inline(never)]
+    fn boolean(&self, row: &[Value], context: &Context<'_>) -> Result<Option<bool>> {
+        Ok(self.eval(row, context)?.as_bool())
     }
 
     /// The value where it is there already.
@@ -74,6 +74,8 @@ impl Expr {
         }
     }
 
+    /// What is not there already. Each kind that needs memory of its own on the stack has a function of its own: expressions nest deeply.
+    #[inline(never)]
     fn compute<'a>(&'a self, row: &'a [Value], context: &'a Context<'_>) -> Result<Cow<'a, Value>> {
         match self {
             Expr::Literal(_) | Expr::Column(_) | Expr::Parameter(_) => {
@@ -83,14 +85,7 @@ impl Expr {
             Expr::Call { function, arguments, types, ty } => {
                 call(function, arguments, types, *ty, row, context).map(Cow::Owned)
             }
-            Expr::Cast { argument, from, to, modifier, explicit } => {
-                let value = argument.eval(row, context)?;
-                if value.is_null() {
-                    return Ok(Cow::Owned(Value::Null));
-                }
-                let style = &context.session.style;
-                cast::cast(value.into_owned(), *from, *to, *modifier, *explicit, style).map(Cow::Owned)
-            }
+            Expr::Cast { .. } => self.convert(row, context).map(Cow::Owned),
             Expr::Case { branches, otherwise } => {
                 for (condition, value) in branches {
                     if condition.is_true(row, context)? {
@@ -99,26 +94,11 @@ impl Expr {
                 }
                 otherwise.eval(row, context)
             }
-            Expr::Coalesce(arguments) => {
-                for argument in arguments {
-                    let value = argument.eval(row, context)?;
-                    if !value.is_null() {
-                        return Ok(value);
-                    }
-                }
-                Ok(Cow::Owned(Value::Null))
-            }
+            Expr::Coalesce(arguments) => coalesce(arguments, row, context),
             Expr::Extreme { arguments, greatest } => extreme(arguments, *greatest, row, context),
-            Expr::Array { elements, element } => {
-                let values = eval_all(elements, row, context)?;
-                Ok(Cow::Owned(Value::Array(Arc::new(Array { element: *element, values, lower: 1 }))))
-            }
-            Expr::Subscript { array, index } => {
-                let array = array.eval(row, context)?;
-                let index = index.eval(row, context)?;
-                Ok(Cow::Owned(subscript(&array, &index)))
-            }
-            Expr::Row(elements) => Ok(Cow::Owned(Value::Record(eval_all(elements, row, context)?.into()))),
+            Expr::Array { elements, element } => array(elements, *element, row, context).map(Cow::Owned),
+            Expr::Subscript { array, index } => subscript(array, index, row, context).map(Cow::Owned),
+            Expr::Row(elements) => record(elements, row, context).map(Cow::Owned),
             Expr::Subquery { .. } => self.subquery(row, context).map(Cow::Owned),
             Expr::And(_)
             | Expr::Or(_)
@@ -131,6 +111,18 @@ impl Expr {
             | Expr::InSet { .. }
             | Expr::Quantified { .. } => Ok(Cow::Owned(boolean(self.truth(row, context)?))),
         }
+    }
+
+    #[inline(never)]
+    fn convert(&self, row: &[Value], context: &Context<'_>) -> Result<Value> {
+        let Expr::Cast { argument, from, to, modifier, explicit } = self else {
+            return Err(Error::internal("not a cast"));
+        };
+        let value = argument.eval(row, context)?;
+        if value.is_null() {
+            return Ok(Value::Null);
+        }
+        cast::cast(value.into_owned(), *from, *to, *modifier, *explicit, &context.session.style)
     }
 
     #[inline(never)]
@@ -267,9 +259,33 @@ impl RowComparison {
     }
 }
 
-fn in_set(argument: &Value, set: &[Value], null: bool) -> Option<bool> {
+#[inline(never)]
+fn compare_computed(
+    op: Comparison,
+    left: &Expr,
+    right: &Expr,
+    row: &[Value],
+    context: &Context<'_>,
+) -> Result<Option<bool>> {
+    Ok(compare(op, &*left.eval(row, context)?, &*right.eval(row, context)?))
+}
+
+#[inline(never)]
+fn is_null(operand: &Expr, row: &[Value], context: &Context<'_>) -> Result<bool> {
+    Ok(operand.eval(row, context)?.is_null())
+}
+
+#[inline(never)]
+fn in_set(
+    argument: &Expr,
+    set: &[Value],
+    null: bool,
+    row: &[Value],
+    context: &Context<'_>,
+) -> Result<Option<bool>> {
+    let argument = &*argument.eval(row, context)?;
     let found = match argument {
-        Value::Null => return None,
+        Value::Null => return Ok(None),
         Value::Int(wanted) => set
             .binary_search_by(|value| match value {
                 Value::Int(value) => value.cmp(wanted),
@@ -278,7 +294,7 @@ fn in_set(argument: &Value, set: &[Value], null: bool) -> Option<bool> {
             .is_ok(),
         _ => set.binary_search_by(|value| value.total_cmp(argument)).is_ok(),
     };
-    if !found && null { None } else { Some(found) }
+    Ok(if !found && null { None } else { Some(found) })
 }
 
 #[inline(never)]
@@ -298,15 +314,25 @@ fn in_list(argument: &Expr, list: &[Expr], row: &[Value], context: &Context<'_>)
     Ok(result)
 }
 
-fn quantified(argument: &Value, op: Comparison, array: &Value, all: bool) -> Result<Option<bool>> {
-    let array = match array {
+#[inline(never)]
+fn quantified(
+    argument: &Expr,
+    op: Comparison,
+    array: &Expr,
+    all: bool,
+    row: &[Value],
+    context: &Context<'_>,
+) -> Result<Option<bool>> {
+    let array = array.eval(row, context)?;
+    let argument = argument.eval(row, context)?;
+    let array = match &*array {
         Value::Array(array) => array,
         Value::Null => return Ok(None),
         _ => return Err(Error::internal("ANY of what is no array")),
     };
     let mut result = Some(all);
     for element in &array.values {
-        match compare(op, argument, element) {
+        match compare(op, &argument, element) {
             Some(value) if value != all => return Ok(Some(value)),
             Some(_) => {}
             None => result = None,
@@ -315,13 +341,38 @@ fn quantified(argument: &Value, op: Comparison, array: &Value, all: bool) -> Res
     Ok(result)
 }
 
-fn subscript(array: &Value, index: &Value) -> Value {
-    let (Value::Array(array), Value::Int(index)) = (array, index) else { return Value::Null };
-    index
+#[inline(never)]
+fn subscript(array: &Expr, index: &Expr, row: &[Value], context: &Context<'_>) -> Result<Value> {
+    let array = array.eval(row, context)?;
+    let index = index.eval(row, context)?;
+    let (Value::Array(array), Value::Int(index)) = (&*array, &*index) else { return Ok(Value::Null) };
+    let element = index
         .checked_sub(i64::from(array.lower))
         .and_then(|offset| usize::try_from(offset).ok())
-        .and_then(|offset| array.values.get(offset).cloned())
-        .unwrap_or(Value::Null)
+        .and_then(|offset| array.values.get(offset).cloned());
+    Ok(element.unwrap_or(Value::Null))
+}
+
+#[inline(never)]
+fn array(elements: &[Expr], element: Type, row: &[Value], context: &Context<'_>) -> Result<Value> {
+    let values = eval_all(elements, row, context)?;
+    Ok(Value::Array(Arc::new(Array { element, values, lower: 1 })))
+}
+
+#[inline(never)]
+fn record(elements: &[Expr], row: &[Value], context: &Context<'_>) -> Result<Value> {
+    Ok(Value::Record(eval_all(elements, row, context)?.into()))
+}
+
+#[inline(never)]
+fn coalesce<'a>(arguments: &'a [Expr], row: &'a [Value], context: &'a Context<'_>) -> Result<Cow<'a, Value>> {
+    for argument in arguments {
+        let value = argument.eval(row, context)?;
+        if !value.is_null() {
+            return Ok(value);
+        }
+    }
+    Ok(Cow::Owned(Value::Null))
 }
 
 #[inline(never)]
@@ -343,6 +394,7 @@ fn extreme<'a>(
 }
 
 /// Calls a function. The arguments of the usual ones stand on the stack.
+#[inline(never)]
 fn call(
     function: &Function,
     arguments: &[Expr],

@@ -117,7 +117,7 @@ fn expressions_as_deep_as_the_binder_lets_pass_need_little_stack() {
             .environment(u64::MAX)
             .run(&[], |context| deep().eval(&[], context).map(|value| value.into_owned()))
     };
-    let thread = std::thread::Builder::new().stack_size(1 << 20).spawn(run).unwrap();
+    let thread = std::thread::Builder::new().stack_size(1536 << 10).spawn(run).unwrap();
     assert!(thread.join().unwrap().is_ok());
 }
 
