@@ -13,6 +13,8 @@ pub mod machine;
 pub mod random;
 pub mod report;
 pub mod run;
+pub mod sql;
 #[cfg(feature = "rivals")]
 pub mod sqlite;
+pub mod tpcc;
 pub mod workload;

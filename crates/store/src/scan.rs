@@ -5,9 +5,10 @@
 //! while it looks at an older copy, with one exception: a rollback to a savepoint, which is noticed by its count and makes
 //! the scan look again.
 //!
-//! Reading ahead: from the second leaf on, the leaves to come are taken from their parents and fetched as deep batches
-//! of growing size, so a scan keeps the device busy however the leaves are scattered. A long scan moves to a ring of
-//! frames of its own and does not push out what others use.
+//! From the second leaf on it reads ahead ([`ahead`]). A long scan moves to a ring of frames of its own and does not push
+//! out what others use.
+
+mod ahead;
 
 use crate::Result;
 use crate::node::NodeRef;
@@ -17,20 +18,14 @@ use crate::tree::{BTree, Target};
 use crate::txn::active::ActiveTxn;
 use crate::versions::{Contents, Seen};
 use crate::view::{View, fetch_owned, long_value};
-use gannet_base::PageId;
+use ahead::{Ahead, Course};
 use gannet_base::memory::{Charge, Purpose};
-use gannet_io::Class;
 use std::borrow::Cow;
-use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 
 /// Leaves read before a scan uses frames of its own.
 const RING_AFTER: usize = 32;
-/// Leaves under way or waiting, at first and at most.
-const FIRST_WINDOW: usize = 8;
-const WIDEST_WINDOW: usize = 256;
-
 /// A range of keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Bounds {
@@ -79,19 +74,6 @@ enum Position {
     Before(Vec<u8>),
     /// Behind the last key.
     End,
-}
-
-/// The leaves a scan is about to need.
-#[derive(Debug, Default)]
-struct Ahead {
-    /// Known, not yet asked for.
-    known: VecDeque<PageId>,
-    /// Where the next parent begins; `None` before the first one.
-    next: Option<Vec<u8>>,
-    exhausted: bool,
-    /// Asked for and not yet reached.
-    outstanding: usize,
-    window: usize,
 }
 
 /// A view of a range of keys, in order, both ways; made by [`View::scan`]. It holds no latch between two steps, borrows
@@ -149,7 +131,7 @@ impl Scan {
         shared.check_tree(view.reader(true), &tree.root)?;
         let core = &shared.core;
         let charge = core.budget.charge(Purpose::Work, core.page_size as u64)?;
-        let widest = WIDEST_WINDOW.min(core.pool.frame_count() / 16).max(2);
+        let widest = ahead::widest_window(&core.pool);
         Ok(Scan {
             tree,
             bounds,
@@ -338,7 +320,9 @@ impl Scan {
         let root = Arc::clone(&self.tree.root);
         let btree = BTree::new(&shared.core, &root);
         if self.leaves_read >= 1 && self.looks_ahead {
-            self.read_ahead(&btree, near)?;
+            let course = Course { btree: &btree, direction: self.direction, bounds: &self.bounds };
+            let ring = (self.leaves_read > RING_AFTER).then_some(&self.ring);
+            self.ahead.step(course, near, ring)?;
         }
         self.leaves_read += 1;
         let access = if self.leaves_read > RING_AFTER { Access::Ring(&self.ring) } else { Access::Normal };
@@ -349,45 +333,6 @@ impl Scan {
         };
         self.leaf.clear();
         self.leaf.extend_from_slice(&page);
-        Ok(())
-    }
-
-    /// Keeps the window of leaves under way filled.
-    fn read_ahead(&mut self, btree: &BTree<'_>, near: &[u8]) -> Result<()> {
-        let ahead = &mut self.ahead;
-        if ahead.window == 0 {
-            ahead.window = FIRST_WINDOW;
-        }
-        ahead.outstanding = ahead.outstanding.saturating_sub(1);
-        let widest = WIDEST_WINDOW.min(btree.core.pool.frame_count() / 16).max(2);
-        if ahead.outstanding > ahead.window / 2 {
-            return Ok(());
-        }
-        let wanted = ahead.window - ahead.outstanding;
-        while ahead.known.len() < wanted && !ahead.exhausted {
-            let from = ahead.next.take().unwrap_or_else(|| near.to_vec());
-            let (leaves, next) = match self.direction {
-                Direction::Forward => btree.leaves_from(&from)?,
-                Direction::Backward => btree.leaves_before(&from)?,
-            };
-            ahead.known.extend(leaves);
-            let within = match (&next, self.direction) {
-                (Some(key), Direction::Forward) => self.bounds.below_upper(key),
-                (Some(key), Direction::Backward) => self.bounds.above_lower(key),
-                (None, _) => false,
-            };
-            ahead.exhausted = !within;
-            ahead.next = next;
-        }
-        let count = wanted.min(ahead.known.len());
-        if count == 0 {
-            return Ok(());
-        }
-        let pages: Vec<PageId> = ahead.known.drain(..count).collect();
-        ahead.outstanding += count;
-        ahead.window = (ahead.window * 2).min(widest);
-        let access = if self.leaves_read > RING_AFTER { Access::Ring(&self.ring) } else { Access::Normal };
-        btree.core.pool.prefetch(&btree.core.volume, &pages, Class::Prefetch, access);
         Ok(())
     }
 

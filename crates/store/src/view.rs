@@ -145,8 +145,8 @@ impl View {
         multi_fetch(&self.shared, self.reader(false), &tree.root, keys)
     }
 
-    /// Starts fetching the leaves of `keys` as one deep batch and does not wait for them. For who knows early which rows
-    /// will be asked for. Keys beyond the first 512 are ignored, as fetching too far ahead pushes out what was fetched.
+    /// Starts fetching the leaves of `keys` as one deep batch and does not wait for them (only for inner nodes on the way,
+    /// should they not be in memory). For who knows early which rows will be asked for. Keys beyond the first 512 are ignored, as fetching too far ahead pushes out what was fetched.
     pub fn prefetch<K: AsRef<[u8]>>(&self, tree: &Tree, keys: &[K]) -> Result<()> {
         if self.shared.check_tree(self.reader(false), &tree.root)? == Contents::Nothing {
             return Ok(());
@@ -267,10 +267,22 @@ fn at_once(shared: &Shared) -> usize {
     FETCH_AT_ONCE.min(shared.core.pool.frame_count() / 4).max(1)
 }
 
+/// Starts reading the leaves of `keys`. The inner nodes on the way are needed for that, and waited for: those of one level
+/// as one batch.
 fn start_fetching<K: AsRef<[u8]>>(shared: &Shared, root: &TreeRoot, keys: &[K], class: Class) -> Result<()> {
     let core = &shared.core;
     let btree = BTree::new(core, root);
-    let leaves: Vec<PageId> = keys.iter().map(|key| btree.leaf_id(key.as_ref())).collect::<Result<_>>()?;
-    core.pool.prefetch(&core.volume, &leaves, class, Access::Normal);
+    let mut nodes: Vec<PageId> = Vec::with_capacity(keys.len());
+    for level in (0..btree.root_level()?).rev() {
+        nodes.clear();
+        for key in keys {
+            nodes.push(btree.node_id(key.as_ref(), level)?);
+        }
+        if level > 0 {
+            nodes.sort_unstable();
+            nodes.dedup();
+        }
+        core.pool.prefetch(&core.volume, &nodes, class, Access::Normal);
+    }
     Ok(())
 }

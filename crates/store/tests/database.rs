@@ -608,6 +608,27 @@ fn bulk_load_takes_keys_with_a_long_common_prefix() {
 }
 
 #[test]
+fn bulk_load_takes_keys_whose_common_prefix_ends_in_the_middle() {
+    let disk = SimDisk::new(19);
+    let db = create(&disk);
+    for prefix in [20, 90, 200] {
+        let mut txn = db.begin(TransactionOptions::default());
+        let tree = txn.create_tree(&format!("t{prefix}")).unwrap();
+        // Long runs of keys that differ at their end only, and then one that differs at its beginning.
+        let key = |group: u64, i: u64| format!("{group:03}{:0prefix$}{i:04}", 0).into_bytes();
+        let rows: BTreeMap<_, _> = (0..20)
+            .flat_map(|group| (0..37 * group).map(move |i| (group, i)))
+            .map(|(group, i)| (key(group, i), b"v".to_vec()))
+            .collect();
+        txn.bulk_load(&tree, rows.iter().map(|(k, v)| (k.as_slice(), v.as_slice()))).unwrap();
+        txn.commit().unwrap();
+        assert_eq!(contents(&db, &format!("t{prefix}")), rows);
+    }
+    let findings = db.check().unwrap().findings;
+    assert!(findings.is_empty(), "{findings:?}");
+}
+
+#[test]
 fn a_row_locked_and_then_updated_stays_locked() {
     let disk = SimDisk::new(18);
     let db = create(&disk);

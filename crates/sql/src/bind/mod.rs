@@ -3,18 +3,38 @@
 
 use crate::catalog::{Catalog, Table};
 use crate::logical::{Columns, Planned, Scalar};
+use crate::types::cast::CastContext;
 use crate::types::text::TextStyle;
 use crate::{Error, Result, SqlState, Type};
+use binder::{Binder, Clause, Visible};
+use places::Places;
 use sqlparser::ast;
 use std::sync::Arc;
 
+mod binder;
 mod bridge;
+mod calls;
+mod coerce;
 mod datatype;
+mod dml;
+mod expr;
+mod from;
+#[cfg(test)]
+mod golden_tests;
+mod group;
+mod lock;
+mod names;
+mod operators;
 mod parse;
 #[cfg(test)]
 mod parse_tests;
+mod places;
+mod query;
+mod select;
+mod subquery;
 mod tokens;
 pub mod utility;
+mod walk;
 
 pub use datatype::bind_type;
 pub use parse::parse;
@@ -80,20 +100,101 @@ pub struct Bound {
 /// Binds SELECT, VALUES, INSERT, UPDATE or DELETE. `parameters`: types the client gave, [`Type::Unknown`] where it left them open; those are
 /// inferred (42P18 where that is not possible).
 pub fn bind(scope: &Scope<'_>, parsed: &Parsed, parameters: &[Type]) -> Result<Bound> {
-    let _ = (scope, parsed, parameters);
-    Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, "no binder yet"))
+    let Some(statement) = parsed.statement() else {
+        return Err(Error::internal("a statement without a plan was to be bound"));
+    };
+    let mut binder = Binder::new(scope, Some(Places::new(&parsed.text, parsed.position)), parameters);
+    let planned = match statement {
+        ast::Statement::Query(query) => match &*query.body {
+            ast::SetExpr::Insert(_) | ast::SetExpr::Update(_) | ast::SetExpr::Delete(_) => {
+                return Err(Error::unsupported("WITH in front of a data-modifying statement"));
+            }
+            _ => {
+                let bound = binder.query(query)?;
+                Planned::Query(Binder::closed(bound))
+            }
+        },
+        ast::Statement::Insert(insert) => Planned::Insert(binder.insert(insert)?),
+        ast::Statement::Update(update) => Planned::Update(binder.update(update)?),
+        ast::Statement::Delete(delete) => Planned::Delete(binder.delete(delete)?),
+        ast::Statement::Merge(_) => return Err(Error::unsupported("MERGE")),
+        other => {
+            // Statements are named by their first words; everything else of them may be long.
+            let text = other.to_string();
+            let words: Vec<&str> = text.split_whitespace().take(2).collect();
+            return Err(Error::unsupported(words.join(" ")));
+        }
+    };
+    binder.finish(planned)
 }
 
 /// Binds an expression over the columns of one table, each with a number from 0 in the table's order: a CHECK constraint (boolean).
 pub fn bind_check(scope: &Scope<'_>, table: &Table, sql: &str) -> Result<Scalar> {
-    let _ = (scope, table, sql);
-    Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, "no binder yet"))
+    let expr = parse::parse_expression(sql)?;
+    let mut binder = Binder::new(scope, Some(Places::new(sql, 1)), &[]);
+    binder.allows_parameters = false;
+    binder.push_level(Clause::Check);
+    let ids = binder.add_table_columns(table);
+    let columns = table.columns.iter().map(|column| column.name.clone()).zip(ids).collect();
+    let name = Some(table.name.clone());
+    binder.show(Visible { name, schema: None, columns, table: None, subquery: false, optional: false });
+    let typed = binder.expr(&expr)?;
+    let scalar = binder.condition(typed, "argument of CHECK")?;
+    refuse_subqueries(&scalar, "check constraint")?;
+    Ok(scalar)
 }
 
 /// Binds a column's default, over no columns, cast to the column's type by assignment.
 pub fn bind_default(scope: &Scope<'_>, ty: Type, modifier: i32, sql: &str) -> Result<Scalar> {
-    let _ = (scope, ty, modifier, sql);
-    Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, "no binder yet"))
+    let expr = parse::parse_expression(sql)?;
+    let mut binder = Binder::new(scope, Some(Places::new(sql, 1)), &[]);
+    binder.allows_parameters = false;
+    binder.push_level(Clause::Default);
+    let refers = |error: Error| {
+        if error.state() == SqlState::UNDEFINED_COLUMN {
+            Error::new(SqlState::FEATURE_NOT_SUPPORTED, "cannot use column reference in DEFAULT expression")
+        } else {
+            error
+        }
+    };
+    let typed = binder.expr(&expr).map_err(refers)?;
+    let (from, at) = (typed.ty, typed.position);
+    let Ok(typed) = binder.try_coerce(typed, ty, modifier, CastContext::Assignment)? else {
+        let message =
+            format!("default expression is of type {} but column is of type {}", from.name(), ty.name());
+        let error = Error::new(SqlState::DATATYPE_MISMATCH, message)
+            .hint("You will need to rewrite or cast the expression.");
+        return Err(binder::place(error, at));
+    };
+    refuse_subqueries(&typed.scalar, "DEFAULT expression")?;
+    Ok(typed.scalar)
+}
+
+/// Binds an argument of EXECUTE, over no columns, cast to the parameter's type by assignment.
+pub fn bind_argument(scope: &Scope<'_>, ty: Type, expr: &ast::Expr) -> Result<Scalar> {
+    let mut binder = Binder::new(scope, None, &[]);
+    binder.allows_parameters = false;
+    binder.push_level(Clause::Argument);
+    let typed = binder.expr(expr)?;
+    let (from, at) = (typed.ty, typed.position);
+    let Ok(typed) = binder.try_coerce(typed, ty, crate::types::NO_MODIFIER, CastContext::Assignment)? else {
+        let message =
+            format!("parameter of type {} cannot be coerced to the expected type {}", from.name(), ty.name());
+        let error = Error::new(SqlState::DATATYPE_MISMATCH, message)
+            .hint("You will need to rewrite or cast the expression.");
+        return Err(binder::place(error, at));
+    };
+    refuse_subqueries(&typed.scalar, "EXECUTE parameter")?;
+    Ok(typed.scalar)
+}
+
+fn refuse_subqueries(scalar: &Scalar, place: &str) -> Result<()> {
+    let mut found = matches!(scalar, Scalar::Subquery(_));
+    walk::children(scalar, &mut |child| found |= refuse_subqueries(child, place).is_err());
+    if found {
+        return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, format!("cannot use subquery in {place}")));
+    }
+    Ok(())
 }
 
 /// A name as SQL takes it: folded to lower case unless quoted, at most 63 bytes.
@@ -135,4 +236,9 @@ fn name_position(name: &ast::ObjectName) -> Option<usize> {
         ast::ObjectNamePart::Identifier(ident) => tokens::position(ident.span),
         ast::ObjectNamePart::Function(_) => None,
     }
+}
+
+/// Where a query begins.
+fn expr_position(query: &ast::Query) -> Option<usize> {
+    tokens::position(ast::Spanned::span(query))
 }

@@ -32,7 +32,7 @@ use gannet_base::random;
 use gannet_store::{LockMode, Transaction, Tree, View};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -449,6 +449,12 @@ fn lock(
     Ok(stored.transpose()? == Some(revision))
 }
 
+fn forget_names(names: &mut HashMap<String, Relation>, table: &Table) {
+    for (name, _) in relations_of(table) {
+        names.remove(name);
+    }
+}
+
 /// Locks a table for a change of its definition, and brings the private catalog's copy up to date; `None` when it is gone.
 pub fn claim_table(
     transaction: &mut Transaction,
@@ -459,7 +465,7 @@ pub fn claim_table(
     match claim(transaction, &entries(catalog)?, Kind::Table, oid, known, |t| t.revision)? {
         Some(table) => {
             if let Some(old) = catalog.tables.insert(oid, Arc::clone(&table)) {
-                relations_of(&old).for_each(|(name, _)| drop(catalog.names.remove(name)));
+                forget_names(&mut catalog.names, &old);
             }
             for (name, relation) in relations_of(&table) {
                 catalog.names.insert(name.to_owned(), relation);
@@ -468,7 +474,7 @@ pub fn claim_table(
         }
         None => {
             if let Some(old) = catalog.tables.remove(&oid) {
-                relations_of(&old).for_each(|(name, _)| drop(catalog.names.remove(name)));
+                forget_names(&mut catalog.names, &old);
             }
             catalog.statistics.remove(&oid);
             Ok(None)

@@ -371,6 +371,65 @@ impl Session {
         Ok(Execution::Complete)
     }
 
+    /// Prepares a statement for a program that keeps it itself, to be run with [`Session::execute_prepared`].
+    pub fn prepare_unnamed(&mut self, sql: &str, parameters: &[Type]) -> Result<Arc<Prepared>> {
+        let prepared = self.extended(sql, |session| {
+            let mut statements = bind::parse(sql)?;
+            match (statements.pop(), statements.is_empty()) {
+                (Some(parsed), true) => session.prepare_parsed(&Arc::new(parsed), parameters),
+                _ => Err(Error::new(SqlState::SYNTAX_ERROR, "exactly one statement can be prepared")),
+            }
+        })?;
+        self.extended("", Self::end_implicit)?;
+        Ok(prepared)
+    }
+
+    /// Runs a prepared statement to its end, in a transaction of its own unless one was begun: the shortest way for a program
+    /// that embeds the database.
+    pub fn execute_prepared(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        parameters: Vec<Value>,
+        client: &mut dyn Client,
+    ) -> Result<()> {
+        let alarm = self.begin_work("");
+        let done = self.run_prepared(prepared, parameters, client);
+        self.end_work(alarm, done, client)
+    }
+
+    fn run_prepared(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        parameters: Vec<Value>,
+        client: &mut dyn Client,
+    ) -> Result<()> {
+        let Some(parsed) = &prepared.parsed else { return client.empty() };
+        if prepared.plan.is_none() {
+            return self.utility(parsed, &parameters, true, client).map(drop);
+        }
+        if parameters.len() != prepared.parameters.len() {
+            return Err(Error::new(
+                SqlState::PROTOCOL_VIOLATION,
+                format!(
+                    "{} parameters were given, {} are needed",
+                    parameters.len(),
+                    prepared.parameters.len()
+                ),
+            ));
+        }
+        self.refuse_in_failed(parsed)?;
+        self.ensure_transaction()?;
+        let mut running = self.start(prepared, parameters, false)?;
+        if prepared.columns.is_some() {
+            client.columns(running.columns(), &self.state.style)?;
+        }
+        self.advance(&mut running, 0, client)?;
+        let tag = running.tag();
+        drop(running);
+        self.end_implicit()?;
+        self.complete(&tag, client)
+    }
+
     /// Forgets a portal; nothing happens when there is none.
     pub fn close_portal(&mut self, portal: &str) {
         self.portals.remove(portal);

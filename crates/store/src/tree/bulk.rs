@@ -54,10 +54,15 @@ impl Level {
         NODE_OVERHEAD + self.lower.len() + next.len() + count * ENTRY_OVERHEAD + stored
     }
 
-    /// Bytes of the node if nothing were cut off its keys.
-    fn bytes_untruncated(&self) -> usize {
-        let stored = self.keys.len() + self.payloads.len();
-        NODE_OVERHEAD + self.lower.len() + self.ends.len() * ENTRY_OVERHEAD + stored
+    /// Bytes of the node with this upper fence. Without one nothing is cut off its keys.
+    fn bytes(&self, upper: Option<&[u8]>) -> usize {
+        match upper {
+            Some(upper) => self.bytes_with(upper, 0, 0),
+            None => {
+                let stored = self.keys.len() + self.payloads.len();
+                NODE_OVERHEAD + self.lower.len() + self.ends.len() * ENTRY_OVERHEAD + stored
+            }
+        }
     }
 
     fn truncate(&mut self, count: usize) {
@@ -132,6 +137,7 @@ impl<'c> BulkLoader<'c> {
 
     /// Writes the node of a level and tells the level above.
     fn finish_node(&mut self, level: usize, upper: Option<&[u8]>) -> Result<()> {
+        self.split_overfull(level, upper)?;
         let page = self.build(level, upper);
         let lower = self.levels[level].lower.clone();
         let id = self.write(level, &page)?;
@@ -171,10 +177,11 @@ impl<'c> BulkLoader<'c> {
         Ok(id)
     }
 
-    /// The last node of a level has no upper fence, so nothing is cut off its keys: what was collected with the prefix
-    /// cut off may be too much for it. Gives the first half away until the rest fits.
-    fn split_overfull(&mut self, level: usize) -> Result<()> {
-        while self.levels[level].bytes_untruncated() > self.tree.core.page_size {
+    /// A node is filled with the prefix cut off that its keys have in common. Its upper fence may have less of that in common (the next key
+    /// is a far one), and the last node of a level has no such fence at all: then the keys are longer than was reckoned
+    /// with. Gives the first half away until the rest fits.
+    fn split_overfull(&mut self, level: usize, upper: Option<&[u8]>) -> Result<()> {
+        while self.levels[level].bytes(upper) > self.tree.core.page_size {
             let mut first = std::mem::take(&mut self.levels[level]);
             let keep = first.ends.len() / 2;
             let upper = match level {
@@ -198,7 +205,7 @@ impl<'c> BulkLoader<'c> {
     pub(crate) fn finish(mut self) -> Result<()> {
         let mut level = 0;
         loop {
-            self.split_overfull(level)?;
+            self.split_overfull(level, None)?;
             if level + 1 == self.levels.len() {
                 break;
             }

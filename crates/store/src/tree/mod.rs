@@ -98,6 +98,17 @@ pub(crate) struct BTree<'c> {
     pub(crate) tree: &'c TreeRoot,
 }
 
+/// Children of an inner node, in the order in which somebody goes along the tree.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Children {
+    /// Those asked for; none when the tree has no node so high.
+    pub(crate) pages: Vec<PageId>,
+    /// Where the next such node begins; `None` behind the last one.
+    pub(crate) next: Option<Vec<u8>>,
+    /// How many the node has altogether.
+    pub(crate) total: usize,
+}
+
 /// Which leaf a descent looks for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Target<'k> {
@@ -287,49 +298,59 @@ impl<'c> BTree<'c> {
         }
     }
 
-    /// The children of a bottom inner node, from the one that covers `key` on, and the first key behind them.
-    /// An empty list when the root is a leaf.
-    pub(crate) fn leaves_from(&self, key: &[u8]) -> Result<(Vec<PageId>, Option<Vec<u8>>)> {
-        let page = self.inner_shared(key, 1)?;
+    /// The children of the inner node at `level` that covers `key`, from the one that covers it on, and the first key
+    /// behind them.
+    pub(crate) fn children_from(&self, key: &[u8], level: u8) -> Result<Children> {
+        let page = self.inner_shared(key, level)?;
         let node = NodeRef::new(&page);
-        if node.level() == 0 {
-            return Ok((Vec::new(), None));
+        if node.level() < level {
+            return Ok(Children::default());
         }
         let (slot, _) = node.child_for(key);
-        let leaves = (slot..node.count()).map(|i| node.child(i)).collect();
-        Ok((leaves, node.upper_fence().map(<[u8]>::to_vec)))
+        let pages = (slot..node.count()).map(|i| node.child(i)).collect();
+        Ok(Children { pages, next: node.upper_fence().map(<[u8]>::to_vec), total: node.count() })
     }
 
-    /// The children of a bottom inner node below the one that covers `key`, last first, and the first key of that
-    /// node. An empty list when the root is a leaf.
-    pub(crate) fn leaves_before(&self, key: &[u8]) -> Result<(Vec<PageId>, Option<Vec<u8>>)> {
-        let page = self.descend_latched(Target::Before(key), 1, Access::Normal)?;
+    /// The children with keys below `key` of the last inner node at `level` that has any, last first, and the first key of
+    /// that node.
+    pub(crate) fn children_before(&self, key: &[u8], level: u8) -> Result<Children> {
+        let page = self.descend_latched(Target::Before(key), level, Access::Normal)?;
         let node = NodeRef::new(&page);
-        if node.level() == 0 {
-            return Ok((Vec::new(), None));
+        if node.level() < level {
+            return Ok(Children::default());
         }
         let end = if node.covers(key) { node.search(key).unwrap_or_else(|slot| slot) } else { node.count() };
-        let leaves = (0..end).rev().map(|i| node.child(i)).collect();
+        let pages = (0..end).rev().map(|i| node.child(i)).collect();
         let lower = node.lower_fence();
-        Ok((leaves, (!lower.is_empty()).then(|| lower.to_vec())))
+        Ok(Children { pages, next: (!lower.is_empty()).then(|| lower.to_vec()), total: node.count() })
     }
 
-    /// The leaf that `key` is on, if the way there is in memory and nobody is changing it; reads nothing but inner
-    /// nodes. For look-ups in batches, which fetch all their leaves at once.
-    pub(crate) fn leaf_id(&self, key: &[u8]) -> Result<PageId> {
+    /// The level of the root.
+    pub(crate) fn root_level(&self) -> Result<u8> {
+        match self.tree.root_level.load(Ordering::Relaxed) {
+            // Not known yet, or a leaf.
+            0 => Ok(NodeRef::new(&self.inner_shared(&[], u8::MAX)?).level()),
+            level => Ok(level),
+        }
+    }
+
+    /// The node at `level` that covers `key`; reads nothing but the nodes above it, unless somebody is changing them all
+    /// the time. The root when the tree is not higher. For look-ups in batches, which fetch all their nodes at once.
+    pub(crate) fn node_id(&self, key: &[u8], level: u8) -> Result<PageId> {
         for _ in 0..OPTIMISTIC_ATTEMPTS {
-            let Some(parent) = self.descend(key, 1, Access::Normal)? else { continue };
+            let Some(parent) = self.descend(key, level + 1, Access::Normal)? else { continue };
             if parent.id() == self.tree.root && self.tree.root_level.load(Ordering::Relaxed) == 0 {
-                return self.leaf_shared(key, Access::Normal).map(|leaf| leaf.id());
+                break;
             }
             let child = self.racy_child(&parent, key);
             if parent.validate()
-                && let Some((0, child)) = child
+                && let Some((found, child)) = child
+                && found == level
             {
                 return Ok(child);
             }
         }
-        self.leaf_shared(key, Access::Normal).map(|leaf| leaf.id())
+        self.descend_latched(Target::Covers(key), level, Access::Normal).map(|page| page.id())
     }
 
     // ---- raw operations of the store's own, unversioned trees -----------------------------------------------------

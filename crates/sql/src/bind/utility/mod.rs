@@ -362,6 +362,10 @@ fn other(reader: &Reader<'_>, first: K) -> Option<String> {
         .iter()
         .chain(&["SYSTEM", "DATABASE", "ROUTINE", "OWNED", "LARGE", "TRANSFORM", "ACCESS"])
         .find(|word| reader.is_word(at, word))?;
+    if first == K::DROP && matches!(*kind, "VIEW" | "MATERIALIZED" | "TYPE" | "COLLATION") {
+        // That there is none is for the definition statement to say: scripts drop what may be there.
+        return None;
+    }
     let kind = match *kind {
         "MATERIALIZED" => "MATERIALIZED VIEW",
         "EVENT" => "EVENT TRIGGER",

@@ -1,6 +1,8 @@
 //! Operators on plans made by hand.
 
+mod aggregates;
 mod expressions;
+mod functions;
 mod joins;
 mod rows;
 mod subqueries;

@@ -29,9 +29,13 @@ enum Node {
     /// `L`
     Currency,
     /// `RN`; in lower case: `rn`
-    Roman { lower: bool },
+    Roman {
+        lower: bool,
+    },
     /// `TH`; in lower case: `th`
-    Ordinal { lower: bool },
+    Ordinal {
+        lower: bool,
+    },
     /// `MI`
     Minus,
     /// `PL`
@@ -89,8 +93,10 @@ fn wrong(message: &'static str) -> Error {
 }
 
 /// Elements in upper case, those first that begin as others do.
-const ELEMENTS: &[&str] =
-    &["EEEE", "FM", "MI", "PL", "PR", "RN", "SG", "SP", "TH", ",", ".", "0", "9", "B", "C", "D", "G", "L", "S", "V"];
+const ELEMENTS: &[&str] = &[
+    "EEEE", "FM", "MI", "PL", "PR", "RN", "SG", "SP", "TH", ",", ".", "0", "9", "B", "C", "D", "G", "L", "S",
+    "V",
+];
 
 impl Picture {
     fn parse(picture: &str) -> Result<Self> {

@@ -46,7 +46,8 @@ pub(super) fn int(value: i64, mut picture: Picture) -> Result<Value> {
 pub(super) fn float(value: f64, digits: usize, mut picture: Picture) -> Result<Value> {
     if picture.roman {
         let rounded = value.round_ties_even();
-        let number = if (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&rounded) { rounded as i64 } else { 0 };
+        let number =
+            if (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&rounded) { rounded as i64 } else { 0 };
         return finish(picture, roman(number), 0, ' ');
     }
     if picture.exponent {
@@ -61,7 +62,13 @@ pub(super) fn float(value: f64, digits: usize, mut picture: Picture) -> Result<V
         picture.pre += picture.multi;
     }
     if !value.is_finite() {
-        let text = if value.is_nan() { "NaN" } else if value > 0.0 { "Infinity" } else { "-Infinity" };
+        let text = if value.is_nan() {
+            "NaN"
+        } else if value > 0.0 {
+            "Infinity"
+        } else {
+            "-Infinity"
+        };
         return fit(picture, text);
     }
     let before = format!("{:.0}", value.abs()).len();
@@ -109,11 +116,8 @@ fn scientific(value: &Numeric, picture: &Picture) -> Result<String> {
     let power = ten_to(exponent.unsigned_abs() as usize)?;
     let post = picture.post as i32;
     // A quotient has digits enough only where it is asked for them.
-    let scaled = if exponent < 0 {
-        value.abs().mul(&power)?
-    } else {
-        shift_right(&value.abs(), exponent as usize)?
-    };
+    let scaled =
+        if exponent < 0 { value.abs().mul(&power)? } else { shift_right(&value.abs(), exponent as usize)? };
     let sign = if value.signum() < 0 { '-' } else { ' ' };
     let plus = if exponent < 0 { '-' } else { '+' };
     Ok(format!("{sign}{}e{plus}{:02}", scaled.round(post)?, exponent.unsigned_abs()))
@@ -315,8 +319,8 @@ impl Writer {
             return;
         }
         self.within = false;
-        let reached = self.place >= self.blanks
-            || (self.picture.zero && self.picture.zero_start == self.place);
+        let reached =
+            self.place >= self.blanks || (self.picture.zero && self.picture.zero_start == self.place);
         if !self.sign_written && reached && (!self.is_lone_zero() || self.ends_at_point()) {
             self.write_sign();
         }

@@ -1,0 +1,88 @@
+//! What a database has to offer for SQL workloads. Embedded databases and wire protocols alike implement it.
+
+use anyhow::Result;
+
+/// A value on its way in or out.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Datum {
+    /// NULL
+    Null,
+    /// A whole number.
+    Int(i64),
+    /// An exact number: `Decimal(1234, 2)` is 12.34.
+    Decimal(i64, u8),
+    /// Text.
+    Text(String),
+    /// Microseconds since 2000-01-01 UTC.
+    Timestamp(i64),
+}
+
+impl Datum {
+    /// The whole number.
+    pub fn int(&self) -> Result<i64> {
+        match self {
+            Datum::Int(value) => Ok(*value),
+            other => anyhow::bail!("{other:?} is no whole number"),
+        }
+    }
+
+    /// An exact number in hundredths.
+    pub fn cents(&self) -> Result<i64> {
+        self.scaled(2)
+    }
+
+    /// An exact number as a whole number of its `scale`-th decimal digit.
+    pub fn scaled(&self, scale: u8) -> Result<i64> {
+        match self {
+            Datum::Int(value) => Ok(value * 10_i64.pow(u32::from(scale))),
+            Datum::Decimal(value, own) if *own <= scale => Ok(value * 10_i64.pow(u32::from(scale - own))),
+            other => anyhow::bail!("{other:?} has no {scale} decimals"),
+        }
+    }
+
+    /// The text.
+    pub fn text(&self) -> Result<&str> {
+        match self {
+            Datum::Text(text) => Ok(text),
+            other => anyhow::bail!("{other:?} is no text"),
+        }
+    }
+
+    /// Whether it is NULL.
+    pub fn is_null(&self) -> bool {
+        *self == Datum::Null
+    }
+}
+
+/// Somebody else was first: the transaction is to be run again.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Conflict(pub String);
+
+/// A prepared statement of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Statement(pub usize);
+
+/// A connection to a SQL database. A serialisation failure or deadlock is a [`Conflict`] within the error.
+pub trait Connection: Send {
+    /// Runs statements that give no rows, or whose rows nobody wants.
+    fn batch(&mut self, sql: &str) -> Result<()>;
+
+    /// Prepares a statement.
+    fn prepare(&mut self, sql: &str) -> Result<Statement>;
+
+    /// Runs a prepared statement; gives its rows.
+    fn query(&mut self, statement: Statement, parameters: &[Datum]) -> Result<Vec<Vec<Datum>>>;
+
+    /// Runs a prepared statement; gives the number of rows it changed.
+    fn execute(&mut self, statement: Statement, parameters: &[Datum]) -> Result<u64>;
+
+    /// COPY FROM STDIN in text format: `more` appends lines, and gives false when there are none.
+    fn load(&mut self, table: &str, more: &mut dyn FnMut(&mut Vec<u8>) -> bool) -> Result<u64>;
+}
+
+/// Makes connections.
+pub trait Connect: Sync {
+    /// A new connection.
+    fn connect(&self) -> Result<Box<dyn Connection>>;
+}

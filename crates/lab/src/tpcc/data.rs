@@ -1,0 +1,364 @@
+//! The initial population, by the specification's distributions.
+
+use super::connection::Connection;
+use super::{CUSTOMERS, DISTRICTS, ITEMS};
+use crate::random::{Random, Shuffle};
+use anyhow::Result;
+use std::fmt::Write as _;
+
+/// Bytes of a piece of COPY data.
+const PIECE: usize = 64 << 10;
+/// First of a district's initial orders that is not delivered (clause 4.3.3.1).
+const FIRST_UNDELIVERED: u32 = 2_101;
+
+const SYLLABLES: [&str; 10] =
+    ["BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING"];
+const LETTERS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+
+/// The constants of the non-uniform distribution for a run (clause 2.1.6): those of the load and those of the run have to differ by
+/// the right distance.
+#[derive(Clone, Copy, Debug)]
+pub struct Constants {
+    /// For last names.
+    pub last_name: u32,
+    /// For customers.
+    pub customer: u32,
+    /// For items.
+    pub item: u32,
+}
+
+impl Constants {
+    /// Those of the load.
+    pub const LOAD: Constants = Constants { last_name: 157, customer: 259, item: 7911 };
+    /// Those of a run: the distance of the constant for last names is 66, within the limits of clause 2.1.6.1.
+    pub const RUN: Constants = Constants { last_name: 223, customer: 259, item: 7911 };
+}
+
+/// Random values as the specification defines them.
+pub trait Distributions {
+    /// Uniform, both ends included.
+    fn uniform(&mut self, low: u32, high: u32) -> u32;
+
+    /// NURand(a, low, high) with constant `c` (clause 2.1.6).
+    fn non_uniform(&mut self, a: u32, low: u32, high: u32, c: u32) -> u32 {
+        let mixed = self.uniform(0, a) | self.uniform(low, high);
+        (mixed + c) % (high - low + 1) + low
+    }
+
+    /// Letters and digits (clause 4.3.2.2).
+    fn letters(&mut self, shortest: u32, longest: u32, out: &mut String) {
+        for _ in 0..self.uniform(shortest, longest) {
+            out.push(char::from(LETTERS[self.uniform(0, 61) as usize]));
+        }
+    }
+
+    /// Digits.
+    fn digits(&mut self, count: u32, out: &mut String) {
+        for _ in 0..count {
+            out.push(char::from(b'0' + self.uniform(0, 9) as u8));
+        }
+    }
+
+    /// The number of a customer (clause 2.4.1.5 and others).
+    fn customer(&mut self, constants: Constants) -> u32 {
+        self.non_uniform(1023, 1, CUSTOMERS, constants.customer)
+    }
+
+    /// The number of an item.
+    fn item(&mut self, constants: Constants) -> u32 {
+        self.non_uniform(8191, 1, ITEMS, constants.item)
+    }
+
+    /// A last name as customers of a run have it (clause 4.3.2.3).
+    fn last_name(&mut self, constants: Constants) -> String {
+        last_name(self.non_uniform(255, 0, 999, constants.last_name))
+    }
+}
+
+impl Distributions for Random {
+    fn uniform(&mut self, low: u32, high: u32) -> u32 {
+        low + self.below(u64::from(high - low) + 1) as u32
+    }
+}
+
+/// Three syllables (clause 4.3.2.3).
+pub fn last_name(number: u32) -> String {
+    [number / 100 % 10, number / 10 % 10, number % 10].map(|digit| SYLLABLES[digit as usize]).concat()
+}
+
+/// Gives rows one at a time, as lines of COPY.
+struct Rows<F> {
+    next: u64,
+    count: u64,
+    row: F,
+    line: String,
+}
+
+impl<F: FnMut(u64, &mut String)> Rows<F> {
+    fn new(count: u64, row: F) -> Self {
+        Rows { next: 0, count, row, line: String::new() }
+    }
+
+    fn more(&mut self, out: &mut Vec<u8>) -> bool {
+        let before = out.len();
+        while self.next < self.count && out.len() - before < PIECE {
+            self.line.clear();
+            (self.row)(self.next, &mut self.line);
+            out.extend_from_slice(self.line.as_bytes());
+            self.next += 1;
+        }
+        out.len() > before
+    }
+}
+
+/// Loads a table: `row` appends whole lines for each number below `count`.
+fn load(
+    connection: &mut dyn Connection,
+    table: &str,
+    count: u64,
+    progress: &mut dyn FnMut(u64),
+    row: impl FnMut(u64, &mut String),
+) -> Result<u64> {
+    let mut rows = Rows::new(count, row);
+    let mut told = 0;
+    let loaded = connection.load(table, &mut |out| {
+        let more = rows.more(out);
+        progress(rows.next - told);
+        told = rows.next;
+        more
+    })?;
+    Ok(loaded)
+}
+
+fn line(out: &mut String, fields: std::fmt::Arguments<'_>) {
+    // Writing to a string cannot fail.
+    let _ = out.write_fmt(fields);
+    out.push('\n');
+}
+
+/// Text of 26 to 50 letters, one in ten with "ORIGINAL" within (clause 4.3.3.1).
+fn original(random: &mut Random, out: &mut String) {
+    let start = out.len();
+    random.letters(26, 50, out);
+    if random.uniform(1, 10) == 1 {
+        let at = start + random.uniform(0, (out.len() - start) as u32 - 8) as usize;
+        out.replace_range(at..at + 8, "ORIGINAL");
+    }
+}
+
+/// Street, street, city, state, zip, separated by tabs.
+fn address(random: &mut Random, out: &mut String) {
+    for _ in 0..3 {
+        random.letters(10, 20, out);
+        out.push('\t');
+    }
+    for _ in 0..2 {
+        out.push(char::from(b'A' + random.uniform(0, 25) as u8));
+    }
+    out.push('\t');
+    random.digits(4, out);
+    out.push_str("11111");
+}
+
+fn text(random: &mut Random, shortest: u32, longest: u32) -> String {
+    let mut text = String::new();
+    random.letters(shortest, longest, &mut text);
+    text
+}
+
+fn built(fill: impl FnOnce(&mut String)) -> String {
+    let mut text = String::new();
+    fill(&mut text);
+    text
+}
+
+/// How many rows [`fill`] loads, about (order lines vary).
+pub fn row_count(warehouses: u32) -> u64 {
+    let districts = u64::from(warehouses * DISTRICTS);
+    let customers = districts * u64::from(CUSTOMERS);
+    u64::from(ITEMS)
+        + u64::from(warehouses)
+        + districts
+        + u64::from(warehouses * ITEMS)
+        + 4 * customers
+        + districts * u64::from(CUSTOMERS - FIRST_UNDELIVERED + 1)
+}
+
+/// Loads the items (once for all warehouses).
+pub fn fill_items(connection: &mut dyn Connection, seed: u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
+    let mut random = Random::new(seed);
+    load(connection, "item", u64::from(ITEMS), progress, |number, out| {
+        let (image, price) = (random.uniform(1, 10_000), random.uniform(100, 10_000));
+        let name = text(&mut random, 14, 24);
+        let data = built(|out| original(&mut random, out));
+        line(
+            out,
+            format_args!("{}\t{image}\t{name}\t{}.{:02}\t{data}", number + 1, price / 100, price % 100),
+        );
+    })?;
+    Ok(())
+}
+
+/// Loads a warehouse with all that belongs to it. `now`: the timestamp of its orders, as text.
+pub fn fill_warehouse(
+    connection: &mut dyn Connection,
+    warehouse: u32,
+    seed: u64,
+    now: &str,
+    progress: &mut dyn FnMut(u64),
+) -> Result<()> {
+    let mut random = Random::new(seed ^ u64::from(warehouse) << 32);
+    let random = &mut random;
+    load(connection, "warehouse", 1, progress, |_, out| {
+        let name = text(random, 6, 10);
+        let place = built(|out| address(random, out));
+        line(out, format_args!("{warehouse}\t{name}\t{place}\t0.{:04}\t300000.00", random.uniform(0, 2000)));
+    })?;
+    load(connection, "district", u64::from(DISTRICTS), progress, |number, out| {
+        let name = text(random, 6, 10);
+        let place = built(|out| address(random, out));
+        line(
+            out,
+            format_args!(
+                "{warehouse}\t{}\t{name}\t{place}\t0.{:04}\t30000.00\t{}",
+                number + 1,
+                random.uniform(0, 2000),
+                CUSTOMERS + 1
+            ),
+        );
+    })?;
+    load(connection, "stock", u64::from(ITEMS), progress, |number, out| {
+        let _ = write!(out, "{warehouse}\t{}\t{}", number + 1, random.uniform(10, 100));
+        for _ in 0..DISTRICTS {
+            out.push('\t');
+            random.letters(24, 24, out);
+        }
+        out.push_str("\t0\t0\t0\t");
+        original(random, out);
+        out.push('\n');
+    })?;
+    fill_customers(connection, warehouse, random, now, progress)?;
+    fill_orders(connection, warehouse, random, now, progress)
+}
+
+/// District and number within it, both from 1, of the `index`-th customer or order of a warehouse.
+fn place(index: u64) -> (u64, u64) {
+    (index / u64::from(CUSTOMERS) + 1, index % u64::from(CUSTOMERS) + 1)
+}
+
+fn fill_customers(
+    connection: &mut dyn Connection,
+    warehouse: u32,
+    random: &mut Random,
+    now: &str,
+    progress: &mut dyn FnMut(u64),
+) -> Result<()> {
+    let count = u64::from(DISTRICTS * CUSTOMERS);
+    load(connection, "customer", count, progress, |index, out| {
+        let (district, customer) = place(index);
+        // The first thousand have all names once (clause 4.3.3.1).
+        let last =
+            if customer <= 1000 { last_name(customer as u32 - 1) } else { random.last_name(Constants::LOAD) };
+        let first = text(random, 8, 16);
+        let home = built(|out| address(random, out));
+        let phone = built(|out| random.digits(16, out));
+        let credit = if random.uniform(1, 10) == 1 { "BC" } else { "GC" };
+        let discount = random.uniform(0, 5000);
+        let data = text(random, 300, 500);
+        line(
+            out,
+            format_args!(
+                "{warehouse}\t{district}\t{customer}\t{first}\tOE\t{last}\t{home}\t{phone}\t{now}\t{credit}\t\
+                 50000.00\t0.{discount:04}\t-10.00\t10.00\t1\t0\t{data}"
+            ),
+        );
+    })?;
+    load(connection, "history", count, progress, |index, out| {
+        let (district, customer) = place(index);
+        let data = text(random, 12, 24);
+        line(
+            out,
+            format_args!(
+                "{customer}\t{district}\t{warehouse}\t{district}\t{warehouse}\t{now}\t10.00\t{data}"
+            ),
+        );
+    })?;
+    Ok(())
+}
+
+fn fill_orders(
+    connection: &mut dyn Connection,
+    warehouse: u32,
+    random: &mut Random,
+    now: &str,
+    progress: &mut dyn FnMut(u64),
+) -> Result<()> {
+    let count = u64::from(DISTRICTS * CUSTOMERS);
+    let seed = random.next_u64();
+    // Lines of an order, the same wherever they are asked for.
+    let lines = |index: u64| Random::new(seed ^ index).uniform(5, 15);
+    load(connection, "orders", count, progress, |index, out| {
+        let (district, order) = place(index);
+        // Customers in an order without pattern, each once (clause 4.3.3.1).
+        let customer = Shuffle::new(u64::from(CUSTOMERS), seed ^ district).at(order - 1) + 1;
+        let carrier = if order < u64::from(FIRST_UNDELIVERED) {
+            random.uniform(1, 10).to_string()
+        } else {
+            "\\N".to_owned()
+        };
+        line(
+            out,
+            format_args!(
+                "{warehouse}\t{district}\t{order}\t{customer}\t{now}\t{carrier}\t{}\t1",
+                lines(index)
+            ),
+        );
+    })?;
+    load(connection, "order_line", count, progress, |index, out| {
+        let (district, order) = place(index);
+        let delivered = order < u64::from(FIRST_UNDELIVERED);
+        for number in 1..=lines(index) {
+            let item = random.uniform(1, ITEMS);
+            let info = text(random, 24, 24);
+            let (date, cents) = if delivered { (now, 0) } else { ("\\N", random.uniform(1, 999_999)) };
+            line(
+                out,
+                format_args!(
+                    "{warehouse}\t{district}\t{order}\t{number}\t{item}\t{warehouse}\t{date}\t5\t{}.{:02}\t{info}",
+                    cents / 100,
+                    cents % 100
+                ),
+            );
+        }
+    })?;
+    let undelivered = u64::from(CUSTOMERS - FIRST_UNDELIVERED + 1);
+    load(connection, "new_order", u64::from(DISTRICTS) * undelivered, progress, |index, out| {
+        let (district, order) = (index / undelivered + 1, index % undelivered + u64::from(FIRST_UNDELIVERED));
+        line(out, format_args!("{warehouse}\t{district}\t{order}"));
+    })?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_ranges_are_the_specifications() {
+        assert_eq!((last_name(0), last_name(371)), ("BARBARBAR".to_owned(), "PRICALLYOUGHT".to_owned()));
+        let mut random = Random::new(1);
+        for _ in 0..10_000 {
+            assert!((1..=CUSTOMERS).contains(&random.customer(Constants::RUN)));
+            assert!((1..=ITEMS).contains(&random.item(Constants::RUN)));
+            assert!((0..=999).contains(&random.non_uniform(255, 0, 999, 223)));
+            let text = built(|out| original(&mut random, out));
+            assert!((26..=50).contains(&text.len()));
+        }
+    }
+
+    #[test]
+    fn the_run_constant_keeps_the_distance_the_specification_asks_for() {
+        let distance = Constants::RUN.last_name.abs_diff(Constants::LOAD.last_name);
+        assert!((65..=119).contains(&distance) && distance != 96 && distance != 112);
+    }
+}

@@ -1,0 +1,606 @@
+//! Expressions: one arm for each node of the syntax tree. What is not implemented is named.
+
+use super::binder::{Binder, Typed, named, place};
+use super::bridge::SYMMETRIC;
+use super::operators::{inner, row_of};
+use super::tokens::position;
+use super::{bind_type, identifier};
+use crate::logical::{Comparison, Scalar};
+use crate::types::cast::{CastContext, context};
+use crate::types::{NO_MODIFIER, Type, Value, text};
+use crate::{Error, Result, SqlState};
+use sqlparser::ast::{self, DataType, Expr, Ident, Spanned};
+
+impl<'a> Binder<'a> {
+    /// Binds an expression.
+    pub(super) fn expr(&mut self, expr: &'a Expr) -> Result<Typed> {
+        match expr {
+            Expr::Identifier(ident) => self.identifier_expr(ident),
+            Expr::CompoundIdentifier(parts) => self.compound_identifier(parts),
+            Expr::Nested(nested) => self.expr(nested),
+            Expr::Value(value) => self.value(value),
+            Expr::BinaryOp { .. } => self.binary(expr),
+            Expr::UnaryOp { op, expr: operand } => {
+                let at = self.prefix_place(operand.span());
+                self.unary(*op, operand, at)
+            }
+            Expr::Cast { kind, expr: operand, data_type, format } => {
+                self.cast(kind, operand, data_type, format.as_ref())
+            }
+            Expr::TypedString(ast::TypedString { data_type, value, uses_odbc_syntax }) => {
+                if *uses_odbc_syntax {
+                    return Err(Error::unsupported("ODBC literal"));
+                }
+                let typed = self.value(value)?;
+                let (ty, modifier) = bind_type(data_type)?;
+                self.coerce(typed, ty, modifier, CastContext::Explicit)
+            }
+            Expr::Function(function) => self.call(function),
+            Expr::Case { case_token: _, end_token: _, operand, conditions, else_result } => {
+                let at = position(expr.span());
+                self.case(operand.as_deref(), conditions, else_result.as_deref(), at)
+            }
+            Expr::IsNull(_)
+            | Expr::IsNotNull(_)
+            | Expr::IsTrue(_)
+            | Expr::IsNotTrue(_)
+            | Expr::IsFalse(_)
+            | Expr::IsNotFalse(_)
+            | Expr::IsUnknown(_)
+            | Expr::IsNotUnknown(_)
+            | Expr::IsDistinctFrom(..)
+            | Expr::IsNotDistinctFrom(..) => self.is(expr),
+            Expr::InList { .. }
+            | Expr::InSubquery { .. }
+            | Expr::Between { .. }
+            | Expr::AnyOp { .. }
+            | Expr::AllOp { .. }
+            | Expr::Like { .. }
+            | Expr::ILike { .. }
+            | Expr::SimilarTo { .. } => self.membership(expr),
+            Expr::Exists { subquery, negated } => self.exists(subquery, *negated),
+            Expr::Subquery(query) => self.scalar_subquery(query),
+            Expr::Tuple(_) => {
+                let parts = self.row_parts(expr)?.unwrap_or_default();
+                self.row(parts, position(expr.span()))
+            }
+            Expr::Array(ast::Array { elem, named: true }) => self.array(elem, position(expr.span())),
+            Expr::CompoundFieldAccess { root, access_chain } => self.subscripts(root, access_chain),
+            _ => self.special(expr),
+        }
+    }
+
+    /// Functions that SQL writes with words between the arguments, and what there is not.
+    fn special(&mut self, expr: &'a Expr) -> Result<Typed> {
+        let at = position(expr.span());
+        match expr {
+            Expr::AtTimeZone { timestamp, time_zone } => {
+                // timezone(zone, timestamp)
+                let timestamp = self.expr(timestamp)?;
+                let zone = self.expr(time_zone)?;
+                self.call_function("timezone", vec![zone, timestamp], at)
+            }
+            Expr::Extract { field, syntax: ast::ExtractSyntax::From, expr } => {
+                let field = date_field(field);
+                let source = self.expr(expr)?;
+                self.call_function(
+                    "extract",
+                    vec![Typed::literal(Value::text(field), Type::Text), source],
+                    at,
+                )
+            }
+            Expr::Position { expr, r#in } => {
+                let part = self.expr(expr)?;
+                let whole = self.expr(r#in)?;
+                self.call_function("position", vec![whole, part], at)
+            }
+            Expr::Ceil { expr, field } => self.rounded("ceil", expr, field, at),
+            Expr::Floor { expr, field } => self.rounded("floor", expr, field, at),
+            Expr::Substring { expr, substring_from, substring_for, special: _, shorthand: _ } => {
+                let mut arguments = vec![self.expr(expr)?];
+                match substring_from {
+                    Some(from) => arguments.push(self.expr(from)?),
+                    None => arguments.push(Typed::literal(Value::Int(1), Type::Int4)),
+                }
+                if let Some(length) = substring_for {
+                    arguments.push(self.expr(length)?);
+                }
+                self.call_function("substring", arguments, at)
+            }
+            Expr::Trim { trim_where, trim_what, expr, trim_characters } => {
+                let name = match trim_where {
+                    None | Some(ast::TrimWhereField::Both) => "btrim",
+                    Some(ast::TrimWhereField::Leading) => "ltrim",
+                    Some(ast::TrimWhereField::Trailing) => "rtrim",
+                };
+                let mut arguments = vec![self.expr(expr)?];
+                for characters in trim_what.iter().map(|what| &**what).chain(trim_characters.iter().flatten())
+                {
+                    arguments.push(self.expr(characters)?);
+                }
+                self.call_function(name, arguments, at)
+            }
+            Expr::Overlay { expr, overlay_what, overlay_from, overlay_for } => {
+                let mut arguments =
+                    vec![self.expr(expr)?, self.expr(overlay_what)?, self.expr(overlay_from)?];
+                if let Some(length) = overlay_for {
+                    arguments.push(self.expr(length)?);
+                }
+                self.call_function("overlay", arguments, at)
+            }
+            Expr::Collate { expr, collation } => self.collate(expr, collation),
+            other => Err(place(unsupported(other), at)),
+        }
+    }
+
+    fn rounded(
+        &mut self,
+        name: &str,
+        expr: &'a Expr,
+        field: &ast::CeilFloorKind,
+        at: Option<usize>,
+    ) -> Result<Typed> {
+        let ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime) = field else {
+            return Err(place(Error::unsupported(format!("{name} with a second argument")), at));
+        };
+        let argument = self.expr(expr)?;
+        self.call_function(name, vec![argument], at)
+    }
+
+    fn identifier_expr(&mut self, ident: &Ident) -> Result<Typed> {
+        let (name, at) = named(ident)?;
+        if ident.quote_style.is_none() {
+            if let Some(typed) = self.keyword_function(&name, at)? {
+                return Ok(typed);
+            }
+            if name == "default" {
+                let error = Error::new(SqlState::SYNTAX_ERROR, "DEFAULT is not allowed in this context");
+                return Err(place(error, at));
+            }
+        }
+        self.column(&name, at)
+    }
+
+    /// `t.a`, `schema.t.a`, `database.schema.t.a`
+    fn compound_identifier(&mut self, parts: &[Ident]) -> Result<Typed> {
+        let at = parts.first().and_then(|part| position(part.span));
+        let names = parts.iter().map(identifier).collect::<Result<Vec<_>>>()?;
+        match names.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+            [name] => self.column(name, at),
+            [table, name] => self.qualified_column(None, table, name, at),
+            [schema, table, name] => self.qualified_column(Some(schema), table, name, at),
+            [database, schema, table, name] if *database == self.scope.database => {
+                self.qualified_column(Some(schema), table, name, at)
+            }
+            _ => {
+                let message = format!("cross-database references are not implemented: {}", names.join("."));
+                Err(place(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message), at))
+            }
+        }
+    }
+
+    /// A literal or parameter.
+    fn value(&mut self, value: &ast::ValueWithSpan) -> Result<Typed> {
+        use ast::Value as V;
+        let at = position(value.span);
+        match &value.value {
+            V::Number(digits, _) => self.number(digits, at),
+            V::SingleQuotedString(text)
+            | V::EscapedStringLiteral(text)
+            | V::UnicodeStringLiteral(text)
+            | V::NationalStringLiteral(text) => string(text, at),
+            V::DollarQuotedString(quoted) => string(&quoted.value, at),
+            V::Boolean(value) => Ok(Typed::literal(Value::Bool(*value), Type::Bool).at(at)),
+            V::Null => Ok(Typed::null().at(at)),
+            V::Placeholder(text) => self.parameter(text, at),
+            V::HexStringLiteral(_) | V::SingleQuotedByteStringLiteral(_) => {
+                Err(place(Error::unsupported("bit string literal"), at))
+            }
+            V::TripleSingleQuotedString(_)
+            | V::TripleDoubleQuotedString(_)
+            | V::DoubleQuotedByteStringLiteral(_)
+            | V::TripleSingleQuotedByteStringLiteral(_)
+            | V::TripleDoubleQuotedByteStringLiteral(_)
+            | V::SingleQuotedRawStringLiteral(_)
+            | V::DoubleQuotedRawStringLiteral(_)
+            | V::TripleSingleQuotedRawStringLiteral(_)
+            | V::TripleDoubleQuotedRawStringLiteral(_)
+            | V::QuoteDelimitedStringLiteral(_)
+            | V::NationalQuoteDelimitedStringLiteral(_)
+            | V::DoubleQuotedString(_) => Err(place(Error::unsupported("this kind of string literal"), at)),
+        }
+    }
+
+    /// integer, bigint or numeric, whichever holds it.
+    pub(super) fn number(&mut self, digits: &str, at: Option<usize>) -> Result<Typed> {
+        if digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-')
+            && let Ok(value) = digits.parse::<i64>()
+        {
+            let ty = if i32::try_from(value).is_ok() { Type::Int4 } else { Type::Int8 };
+            return Ok(Typed::literal(Value::Int(value), ty).at(at));
+        }
+        let value = text::read(digits, Type::Numeric, NO_MODIFIER, self.scope.style)
+            .map_err(|error| place(error, at))?;
+        Ok(Typed::literal(value, Type::Numeric).at(at))
+    }
+
+    fn cast(
+        &mut self,
+        kind: &ast::CastKind,
+        operand: &'a Expr,
+        data_type: &'a DataType,
+        format: Option<&ast::CastFormat>,
+    ) -> Result<Typed> {
+        if !matches!(kind, ast::CastKind::Cast | ast::CastKind::DoubleColon) || format.is_some() {
+            return Err(Error::unsupported("this form of CAST"));
+        }
+        let (ty, modifier) = bind_type(data_type).map_err(|error| place(error, position(operand.span())))?;
+        // ARRAY[] has the type it is cast to.
+        if let (Expr::Array(ast::Array { elem, named: true }), Some(_)) = (inner(operand), ty.element())
+            && elem.is_empty()
+        {
+            return Ok(Typed::new(Scalar::Array { elements: Vec::new(), ty }, ty));
+        }
+        let typed = self.expr(operand)?;
+        let from = typed.ty;
+        // Text converts to anything by being read.
+        if context(from, ty).is_none() && from != Type::Unknown && from != ty && from.element().is_none() {
+            let message = format!("cannot cast type {} to {}", from.name(), ty.name());
+            return Err(place(Error::new(SqlState::CANNOT_COERCE, message), typed.position));
+        }
+        self.coerce(typed, ty, modifier, CastContext::Explicit)
+    }
+
+    fn case(
+        &mut self,
+        operand: Option<&'a Expr>,
+        conditions: &'a [ast::CaseWhen],
+        otherwise: Option<&'a Expr>,
+        at: Option<usize>,
+    ) -> Result<Typed> {
+        let operand = match operand {
+            Some(operand) => {
+                let typed = self.expr(operand)?;
+                Some(self.settle(typed)?)
+            }
+            None => None,
+        };
+        let (mut whens, mut values) = (Vec::new(), Vec::new());
+        for ast::CaseWhen { condition, result } in conditions {
+            let typed = self.expr(condition)?;
+            let when = match &operand {
+                Some(operand) => {
+                    let at = typed.position;
+                    self.compare(Comparison::Equal, operand.clone(), typed, at)?.scalar
+                }
+                None => self.condition(typed, "argument of CASE/WHEN")?,
+            };
+            whens.push(when);
+            values.push(self.expr(result)?);
+        }
+        // PostgreSQL looks at ELSE first.
+        let last = match otherwise {
+            Some(otherwise) => self.expr(otherwise)?,
+            None => Typed::null(),
+        };
+        values.insert(0, last);
+        let (mut scalars, ty, modifier) = self.unify(values, "CASE types")?;
+        let otherwise = Box::new(scalars.remove(0));
+        let branches = whens.into_iter().zip(scalars).collect();
+        Ok(Typed { scalar: Scalar::Case { branches, otherwise, ty }, ty, modifier, position: at })
+    }
+
+    /// IS ...
+    fn is(&mut self, expr: &'a Expr) -> Result<Typed> {
+        let bool_test = |this: &mut Self, operand: &'a Expr, value: Option<bool>, not: bool, what: &str| {
+            let typed = this.expr(operand)?;
+            let at = typed.position;
+            let argument = Box::new(this.condition(typed, &format!("argument of IS {what}"))?);
+            let scalar = match value {
+                Some(value) => Scalar::IsBool { argument, value },
+                None => Scalar::IsNull(argument),
+            };
+            let scalar = if not { Scalar::Not(Box::new(scalar)) } else { scalar };
+            Ok(Typed::new(scalar, Type::Bool).at(at))
+        };
+        match expr {
+            Expr::IsNull(operand) => self.is_null(operand, false),
+            Expr::IsNotNull(operand) => self.is_null(operand, true),
+            Expr::IsTrue(operand) => bool_test(self, operand, Some(true), false, "TRUE"),
+            Expr::IsNotTrue(operand) => bool_test(self, operand, Some(true), true, "NOT TRUE"),
+            Expr::IsFalse(operand) => bool_test(self, operand, Some(false), false, "FALSE"),
+            Expr::IsNotFalse(operand) => bool_test(self, operand, Some(false), true, "NOT FALSE"),
+            Expr::IsUnknown(operand) => bool_test(self, operand, None, false, "UNKNOWN"),
+            Expr::IsNotUnknown(operand) => bool_test(self, operand, None, true, "NOT UNKNOWN"),
+            Expr::IsDistinctFrom(left, right) => self.distinct(Comparison::Distinct, left, right),
+            Expr::IsNotDistinctFrom(left, right) => self.distinct(Comparison::NotDistinct, left, right),
+            other => Err(unsupported(other)),
+        }
+    }
+
+    /// A row IS NULL when all of it is, and IS NOT NULL when nothing of it is.
+    fn is_null(&mut self, operand: &'a Expr, not: bool) -> Result<Typed> {
+        let at = position(operand.span());
+        let test = |this: &mut Self, typed: Typed| {
+            // An untyped parameter stays without a type: nothing here says one.
+            let typed =
+                if matches!(typed.scalar, Scalar::Parameter { .. }) { typed } else { this.settle(typed)? };
+            let scalar = Scalar::IsNull(Box::new(typed.scalar));
+            Ok::<_, Error>(if not { Scalar::Not(Box::new(scalar)) } else { scalar })
+        };
+        let scalar = match self.row_parts(operand)? {
+            Some(parts) => {
+                let parts = parts.into_iter().map(|part| test(self, part)).collect::<Result<Vec<_>>>()?;
+                Scalar::And(parts)
+            }
+            None => {
+                let typed = self.expr(operand)?;
+                test(self, typed)?
+            }
+        };
+        Ok(Typed::new(scalar, Type::Bool).at(at))
+    }
+
+    fn distinct(&mut self, op: Comparison, left: &'a Expr, right: &'a Expr) -> Result<Typed> {
+        let at = self.operator_place(left.span());
+        if let (Some(_), Some(_)) = (row_of(left), row_of(right)) {
+            let lefts = self.row_parts(left)?.unwrap_or_default();
+            let rights = self.row_parts(right)?.unwrap_or_default();
+            return self.compare_parts(op, lefts, rights, at);
+        }
+        let left = self.expr(left)?;
+        let right = self.expr(right)?;
+        self.compare(op, left, right, at)
+    }
+
+    /// IN, BETWEEN, LIKE, ANY, ALL
+    fn membership(&mut self, expr: &'a Expr) -> Result<Typed> {
+        match expr {
+            Expr::InList { expr, list, negated } => self.in_list(expr, list, *negated),
+            Expr::InSubquery { expr, subquery, negated } => self.in_subquery(expr, subquery, *negated),
+            Expr::Between { expr, negated, low, high } => self.between(expr, *negated, low, high),
+            Expr::AnyOp { left, compare_op, right, is_some: _ } => {
+                self.quantified(left, compare_op, right, false)
+            }
+            Expr::AllOp { left, compare_op, right } => self.quantified(left, compare_op, right, true),
+            Expr::Like { negated, any: false, expr, pattern, escape_char } => {
+                self.like(if *negated { "!~~" } else { "~~" }, expr, pattern, escape_char.as_deref())
+            }
+            Expr::ILike { negated, any: false, expr, pattern, escape_char } => {
+                self.like(if *negated { "!~~*" } else { "~~*" }, expr, pattern, escape_char.as_deref())
+            }
+            Expr::Like { .. } | Expr::ILike { .. } => Err(Error::unsupported("LIKE ANY")),
+            Expr::SimilarTo { .. } => Err(Error::unsupported("SIMILAR TO")),
+            other => Err(unsupported(other)),
+        }
+    }
+
+    fn in_list(&mut self, expr: &'a Expr, list: &'a [Expr], negated: bool) -> Result<Typed> {
+        let at = self.operator_place(expr.span());
+        let scalar = if row_of(expr).is_some() || list.iter().any(|item| row_of(item).is_some()) {
+            // Rows: a comparison for each.
+            let mut terms = Vec::with_capacity(list.len());
+            for item in list {
+                let left = self.row_parts(expr)?.map_or_else(|| self.expr(expr).map(|one| vec![one]), Ok)?;
+                let right = self.row_parts(item)?.map_or_else(|| self.expr(item).map(|one| vec![one]), Ok)?;
+                terms.push(self.compare_parts(Comparison::Equal, left, right, at)?.scalar);
+            }
+            Scalar::Or(terms)
+        } else {
+            let argument = self.expr(expr)?;
+            let items = list.iter().map(|item| self.expr(item)).collect::<Result<Vec<_>>>()?;
+            self.in_values(argument, items, at)?
+        };
+        let scalar = if negated { Scalar::Not(Box::new(scalar)) } else { scalar };
+        Ok(Typed::new(scalar, Type::Bool).at(position(expr.span())))
+    }
+
+    fn in_values(&mut self, argument: Typed, items: Vec<Typed>, at: Option<usize>) -> Result<Scalar> {
+        let types: Vec<Type> = std::iter::once(argument.ty).chain(items.iter().map(|item| item.ty)).collect();
+        let common = crate::functions::common_type(&types).filter(|common| {
+            types.iter().all(|ty| {
+                *ty == Type::Unknown
+                    || context(*ty, *common).is_some_and(|needed| needed == CastContext::Implicit)
+            })
+        });
+        match common {
+            Some(ty) => {
+                let argument = Box::new(self.implicit(argument, ty)?.scalar);
+                let list = items
+                    .into_iter()
+                    .map(|item| Ok(self.implicit(item, ty)?.scalar))
+                    .collect::<Result<Vec<_>>>()?;
+                Ok(Scalar::InList { argument, list })
+            }
+            None => {
+                let mut terms = Vec::with_capacity(items.len());
+                for item in items {
+                    terms.push(self.compare(Comparison::Equal, argument.clone(), item, at)?.scalar);
+                }
+                Ok(Scalar::Or(terms))
+            }
+        }
+    }
+
+    fn between(&mut self, expr: &'a Expr, negated: bool, low: &'a Expr, high: &'a Expr) -> Result<Typed> {
+        let at = self.operator_place(expr.span());
+        let (low, symmetric) = match symmetric_bound(low) {
+            Some(low) => (low, true),
+            None => (low, false),
+        };
+        let mut range = |low: &'a Expr, high: &'a Expr| {
+            let mut side = |op, bound| {
+                let argument = self.expr(expr)?;
+                let bound = self.expr(bound)?;
+                Ok::<_, Error>(self.compare(op, argument, bound, at)?.scalar)
+            };
+            Ok::<_, Error>(if negated {
+                Scalar::Or(vec![side(Comparison::Less, low)?, side(Comparison::Greater, high)?])
+            } else {
+                Scalar::And(vec![
+                    side(Comparison::GreaterOrEqual, low)?,
+                    side(Comparison::LessOrEqual, high)?,
+                ])
+            })
+        };
+        let mut scalar = range(low, high)?;
+        if symmetric {
+            let both = vec![scalar, range(high, low)?];
+            scalar = if negated { Scalar::And(both) } else { Scalar::Or(both) };
+        }
+        Ok(Typed::new(scalar, Type::Bool).at(position(expr.span())))
+    }
+
+    fn like(
+        &mut self,
+        operator: &str,
+        expr: &'a Expr,
+        pattern: &'a Expr,
+        escape: Option<&'a Expr>,
+    ) -> Result<Typed> {
+        let at = self.operator_place(expr.span());
+        let text = self.expr(expr)?;
+        let mut pattern = self.expr(pattern)?;
+        if let Some(escape) = escape {
+            let escape = self.expr(escape)?;
+            pattern = self.call_function("like_escape", vec![pattern, escape], at)?;
+        }
+        self.operator(operator, Some(text), pattern, at)
+    }
+
+    pub(super) fn row(&mut self, parts: Vec<Typed>, at: Option<usize>) -> Result<Typed> {
+        let mut scalars = Vec::with_capacity(parts.len());
+        for part in parts {
+            scalars.push(self.settle(part)?.scalar);
+        }
+        Ok(Typed::new(Scalar::Row(scalars), Type::Record).at(at))
+    }
+
+    fn array(&mut self, elements: &'a [Expr], at: Option<usize>) -> Result<Typed> {
+        if elements.is_empty() {
+            let error = Error::new(SqlState::INDETERMINATE_DATATYPE, "cannot determine type of empty array")
+                .hint("Explicitly cast to the desired type, for example ARRAY[]::integer[].");
+            return Err(place(error, at));
+        }
+        let elements = elements.iter().map(|element| self.expr(element)).collect::<Result<Vec<_>>>()?;
+        self.array_of(elements, at)
+    }
+
+    pub(super) fn array_of(&mut self, elements: Vec<Typed>, at: Option<usize>) -> Result<Typed> {
+        let (elements, element, _) = self.unify(elements, "ARRAY types")?;
+        let Some(ty) = element.array() else {
+            let what =
+                if element.element().is_some() { "arrays of several dimensions" } else { element.name() };
+            return Err(place(Error::unsupported(format!("array of {what}")), at));
+        };
+        Ok(Typed::new(Scalar::Array { elements, ty }, ty).at(at))
+    }
+
+    fn subscripts(&mut self, root: &'a Expr, chain: &'a [ast::AccessExpr]) -> Result<Typed> {
+        let mut typed = self.expr(root)?;
+        for access in chain {
+            let at = typed.position;
+            match access {
+                ast::AccessExpr::Subscript(ast::Subscript::Index { index }) => {
+                    let Some(ty) = typed.ty.element() else {
+                        let message = format!(
+                            "cannot subscript type {} because it does not support subscripting",
+                            typed.ty.name()
+                        );
+                        return Err(place(Error::new(SqlState::DATATYPE_MISMATCH, message), at));
+                    };
+                    let index = self.expr(index)?;
+                    let index = self.coerce(index, Type::Int4, NO_MODIFIER, CastContext::Assignment)?;
+                    let scalar = Scalar::Subscript {
+                        array: Box::new(typed.scalar),
+                        index: Box::new(index.scalar),
+                        ty,
+                    };
+                    typed = Typed::new(scalar, ty).at(at);
+                }
+                ast::AccessExpr::Subscript(ast::Subscript::Slice { .. }) => {
+                    return Err(place(Error::unsupported("array slice"), at));
+                }
+                ast::AccessExpr::Dot(_) => {
+                    return Err(place(Error::unsupported("selection of a field of a composite value"), at));
+                }
+            }
+        }
+        Ok(typed)
+    }
+
+    fn collate(&mut self, expr: &'a Expr, collation: &ast::ObjectName) -> Result<Typed> {
+        let at = super::name_position(collation);
+        let names = super::name_parts(collation)?;
+        let name = names.last().map_or("", String::as_str);
+        // All of these are one order here: bytes.
+        if !matches!(name, "C" | "POSIX" | "default" | "ucs_basic") || names.len() > 2 {
+            let message = format!("collation \"{}\" for encoding \"UTF8\" does not exist", names.join("."));
+            return Err(place(Error::new(SqlState::UNDEFINED_OBJECT, message), at));
+        }
+        let typed = self.expr(expr)?;
+        if !typed.ty.is_string() {
+            let message = format!("collations are not supported by type {}", typed.ty.name());
+            return Err(place(Error::new(SqlState::DATATYPE_MISMATCH, message), at));
+        }
+        self.settle(typed)
+    }
+}
+
+fn string(text: &str, at: Option<usize>) -> Result<Typed> {
+    if text.contains('\0') {
+        let message = "invalid byte sequence for encoding \"UTF8\": 0x00";
+        return Err(place(Error::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, message), at));
+    }
+    Ok(Typed::literal(Value::text(text), Type::Unknown).at(at))
+}
+
+/// The lower bound of BETWEEN SYMMETRIC.
+fn symmetric_bound(low: &Expr) -> Option<&Expr> {
+    let Expr::Function(function) = low else { return None };
+    let [ast::ObjectNamePart::Identifier(name)] = function.name.0.as_slice() else { return None };
+    let ast::FunctionArguments::List(list) = &function.args else { return None };
+    match list.args.as_slice() {
+        [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(low))] if name.value == SYMMETRIC => Some(low),
+        _ => None,
+    }
+}
+
+/// The field of EXTRACT, as the function takes it.
+fn date_field(field: &ast::DateTimeField) -> String {
+    match field {
+        ast::DateTimeField::Custom(ident) => identifier(ident).unwrap_or_default(),
+        other => other.to_string().to_ascii_lowercase(),
+    }
+}
+
+/// The error for syntax that is not implemented.
+fn unsupported(expr: &Expr) -> Error {
+    let what = match expr {
+        Expr::JsonAccess { .. } => "JSON access",
+        Expr::IsJson { .. } => "IS JSON",
+        Expr::IsNormalized { .. } => "IS NORMALIZED",
+        Expr::InUnnest { .. } => "IN UNNEST",
+        Expr::RLike { .. } => "RLIKE",
+        Expr::Convert { .. } => "CONVERT",
+        Expr::Extract { .. } => "EXTRACT without FROM",
+        Expr::Prefixed { .. } => "a string with a prefix",
+        Expr::GroupingSets(_) => "GROUPING SETS",
+        Expr::Cube(_) => "CUBE",
+        Expr::Rollup(_) => "ROLLUP",
+        Expr::Struct { .. } => "STRUCT",
+        Expr::Named { .. } => "a named expression",
+        Expr::Dictionary(_) => "a dictionary",
+        Expr::Map(_) => "MAP",
+        Expr::Array(_) => "an array without ARRAY",
+        Expr::Interval(_) => "type interval",
+        Expr::MatchAgainst { .. } => "MATCH AGAINST",
+        Expr::Wildcard(_) | Expr::QualifiedWildcard(..) => "row expansion via \"*\" here",
+        Expr::OuterJoin(_) => "(+)",
+        Expr::Prior(_) => "PRIOR",
+        Expr::Lambda(_) => "a lambda function",
+        Expr::MemberOf(_) => "MEMBER OF",
+        _ => "this expression",
+    };
+    Error::unsupported(what)
+}

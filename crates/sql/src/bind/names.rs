@@ -1,0 +1,215 @@
+//! Looking up columns.
+
+use super::binder::{Binder, Typed, Visible, place};
+use crate::logical::{ColumnId, Scalar};
+use crate::types::Type;
+use crate::{Error, Result, SqlState};
+
+/// What a qualified name comes to.
+enum Found {
+    Column(usize, ColumnId),
+    /// The relation has no such column.
+    NoColumn,
+    /// There is no such relation.
+    NoRelation,
+}
+
+impl Binder<'_> {
+    /// The column `name`, or the row of a relation of that name.
+    pub(super) fn column(&mut self, name: &str, at: Option<usize>) -> Result<Typed> {
+        for level in (0..self.levels.len()).rev() {
+            if !self.sees(level) {
+                continue;
+            }
+            let mut matches = self.levels[level]
+                .sight
+                .columns
+                .iter()
+                .filter(|(column, _)| column == name)
+                .map(|(_, id)| *id);
+            if let Some(id) = matches.next() {
+                if matches.next().is_some() {
+                    let message = format!("column reference \"{name}\" is ambiguous");
+                    return Err(place(Error::new(SqlState::AMBIGUOUS_COLUMN, message), at));
+                }
+                return Ok(self.use_column(level, id, at));
+            }
+        }
+        if let Some(row) = self.whole_row(name, at) {
+            return Ok(row);
+        }
+        let error = Error::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"));
+        Err(place(self.hint_column(error, None, name), at))
+    }
+
+    fn sees(&self, level: usize) -> bool {
+        self.levels[level].open
+    }
+
+    fn whole_row(&mut self, name: &str, at: Option<usize>) -> Option<Typed> {
+        for level in (0..self.levels.len()).rev().filter(|level| self.levels[*level].open).collect::<Vec<_>>()
+        {
+            let found = self.levels[level].sight.relations.iter().find(|r| r.name.as_deref() == Some(name));
+            if let Some(relation) = found {
+                let ids: Vec<ColumnId> = relation.columns.iter().map(|(_, id)| *id).collect();
+                let values = ids.into_iter().map(|id| self.use_column(level, id, at).scalar).collect();
+                return Some(Typed::new(Scalar::Row(values), Type::Record).at(at));
+            }
+        }
+        None
+    }
+
+    /// The column `qualifier.name`.
+    pub(super) fn qualified_column(
+        &mut self,
+        schema: Option<&str>,
+        qualifier: &str,
+        name: &str,
+        at: Option<usize>,
+    ) -> Result<Typed> {
+        match self.find_qualified(schema, qualifier, name, at)? {
+            Found::Column(level, id) => Ok(self.use_column(level, id, at)),
+            Found::NoColumn => {
+                let error = Error::new(
+                    SqlState::UNDEFINED_COLUMN,
+                    format!("column {qualifier}.{name} does not exist"),
+                );
+                Err(place(self.hint_column(error, Some(qualifier), name), at))
+            }
+            Found::NoRelation => Err(place(self.missing_relation(qualifier), at)),
+        }
+    }
+
+    fn find_qualified(
+        &self,
+        schema: Option<&str>,
+        qualifier: &str,
+        name: &str,
+        at: Option<usize>,
+    ) -> Result<Found> {
+        for level in (0..self.levels.len()).rev().filter(|level| self.sees(*level)) {
+            if let Some(relation) = self.relation_at(level, schema, qualifier) {
+                let mut columns = relation.columns.iter().filter(|(column, _)| column == name);
+                return match (columns.next(), columns.next()) {
+                    (None, _) => Ok(Found::NoColumn),
+                    (Some((_, id)), None) => Ok(Found::Column(level, *id)),
+                    (Some(_), Some(_)) => {
+                        let message = format!("column reference \"{name}\" is ambiguous");
+                        Err(place(Error::new(SqlState::AMBIGUOUS_COLUMN, message), at))
+                    }
+                };
+            }
+        }
+        Ok(Found::NoRelation)
+    }
+
+    fn relation_at(&self, level: usize, schema: Option<&str>, name: &str) -> Option<&Visible> {
+        self.levels[level].sight.relations.iter().find(|relation| {
+            relation.name.as_deref() == Some(name)
+                && schema.is_none_or(|schema| relation.schema.as_deref() == Some(schema))
+        })
+    }
+
+    /// The columns that `*` stands for.
+    pub(super) fn star(&self) -> Vec<(String, ColumnId)> {
+        self.levels.last().map(|level| level.sight.columns.clone()).unwrap_or_default()
+    }
+
+    /// The columns that `t.*` stands for, and the number of their level.
+    pub(super) fn qualified_star(
+        &self,
+        schema: Option<&str>,
+        name: &str,
+        at: Option<usize>,
+    ) -> Result<(usize, Vec<(String, ColumnId)>)> {
+        for level in (0..self.levels.len()).rev().filter(|level| self.sees(*level)) {
+            if let Some(relation) = self.relation_at(level, schema, name) {
+                return Ok((level, relation.columns.clone()));
+            }
+        }
+        Err(place(self.missing_relation(name), at))
+    }
+
+    /// The error for a relation that is not in sight, though it may stand in the FROM clause.
+    pub(super) fn missing_relation(&self, name: &str) -> Error {
+        let hidden = self.levels.iter().rev().any(|level| {
+            level.hidden.iter().any(|hidden| hidden == name)
+                || !level.open && level.sight.relations.iter().any(|r| r.name.as_deref() == Some(name))
+        });
+        if hidden {
+            return Error::new(
+                SqlState::UNDEFINED_TABLE,
+                format!("invalid reference to FROM-clause entry for table \"{name}\""),
+            )
+            .hint(format!(
+                "There is an entry for table \"{name}\", but it cannot be referenced from this part of the query."
+            ));
+        }
+        let aliased = self
+            .levels
+            .iter()
+            .rev()
+            .flat_map(|level| &level.sight.relations)
+            .find(|relation| relation.table.as_ref().is_some_and(|table| table.name == name));
+        match aliased.and_then(|relation| relation.name.as_deref()) {
+            Some(alias) => Error::new(
+                SqlState::UNDEFINED_TABLE,
+                format!("invalid reference to FROM-clause entry for table \"{name}\""),
+            )
+            .hint(format!("Perhaps you meant to reference the table alias \"{alias}\".")),
+            None => Error::new(
+                SqlState::UNDEFINED_TABLE,
+                format!("missing FROM-clause entry for table \"{name}\""),
+            ),
+        }
+    }
+
+    /// Adds PostgreSQL's hint about columns with nearly the name asked for.
+    fn hint_column(&self, error: Error, qualifier: Option<&str>, name: &str) -> Error {
+        // As in PostgreSQL: at most three edits (and fewer than half of the letters), counting those of the qualifier.
+        let mut best = 4;
+        let mut found: Vec<(&str, &str)> = Vec::new();
+        for level in self.levels.iter().rev() {
+            for relation in &level.sight.relations {
+                let Some(alias) = relation.name.as_deref() else { continue };
+                let base = qualifier.map_or(0, |qualifier| edits(qualifier, alias));
+                for (column, _) in &relation.columns {
+                    let edits = base + edits(name, column);
+                    if edits * 2 > name.len().max(1) && column != name || edits > best.min(3) {
+                        continue;
+                    }
+                    if edits < best {
+                        best = edits;
+                        found.clear();
+                    }
+                    found.push((alias, column));
+                }
+            }
+        }
+        match found.as_slice() {
+            [(alias, column)] => {
+                error.hint(format!("Perhaps you meant to reference the column \"{alias}.{column}\"."))
+            }
+            [(alias, column), (second, other)] => error.hint(format!(
+                "Perhaps you meant to reference the column \"{alias}.{column}\" or the column \"{second}.{other}\"."
+            )),
+            _ => error,
+        }
+    }
+}
+
+/// The number of letters to be inserted, removed or replaced.
+fn edits(a: &str, b: &str) -> usize {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}

@@ -1,0 +1,305 @@
+//! Operators: comparisons, AND and OR, and what the functions know as operators.
+
+use super::binder::{Binder, Typed, place};
+use super::tokens::position;
+use crate::functions::{Resolved, resolve_comparison, resolve_operator};
+use crate::logical::{Comparison, Scalar};
+use crate::types::cast::CastContext;
+use crate::types::{NO_MODIFIER, Type};
+use crate::{Error, Result, SqlState};
+use sqlparser::ast::{self, BinaryOperator, Expr, Spanned, UnaryOperator};
+
+/// An operator, as far as binding tells them apart.
+pub(super) enum Symbol {
+    And,
+    Or,
+    Compare(Comparison),
+    Other(String),
+}
+
+/// What an operator of the syntax tree is.
+pub(super) fn symbol(op: &BinaryOperator) -> Result<Symbol> {
+    Ok(match op {
+        BinaryOperator::And => Symbol::And,
+        BinaryOperator::Or => Symbol::Or,
+        BinaryOperator::PGCustomBinaryOperator(parts) => {
+            let (name, schema) = parts
+                .split_last()
+                .map_or((String::new(), None), |(name, rest)| (name.clone(), rest.last().cloned()));
+            if schema.is_some_and(|schema| schema != "pg_catalog") {
+                let message = format!("operator does not exist: {}", parts.join("."));
+                return Err(Error::new(SqlState::UNDEFINED_FUNCTION, message));
+            }
+            symbol_of(&name)
+        }
+        BinaryOperator::Custom(name) => symbol_of(name),
+        BinaryOperator::PGBitwiseXor | BinaryOperator::BitwiseXor => Symbol::Other("#".to_owned()),
+        BinaryOperator::Overlaps => return Err(Error::unsupported("OVERLAPS")),
+        BinaryOperator::Xor
+        | BinaryOperator::DuckIntegerDivide
+        | BinaryOperator::MyIntegerDivide
+        | BinaryOperator::Match
+        | BinaryOperator::Regexp
+        | BinaryOperator::Glob
+        | BinaryOperator::Assignment
+        | BinaryOperator::Spaceship => {
+            return Err(Error::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{op}\"")));
+        }
+        other => symbol_of(&other.to_string()),
+    })
+}
+
+fn symbol_of(name: &str) -> Symbol {
+    match name {
+        "=" => Symbol::Compare(Comparison::Equal),
+        "<>" | "!=" => Symbol::Compare(Comparison::NotEqual),
+        "<" => Symbol::Compare(Comparison::Less),
+        "<=" => Symbol::Compare(Comparison::LessOrEqual),
+        ">" => Symbol::Compare(Comparison::Greater),
+        ">=" => Symbol::Compare(Comparison::GreaterOrEqual),
+        other => Symbol::Other(other.to_owned()),
+    }
+}
+
+/// How a comparison is written.
+pub(super) fn written(op: Comparison) -> &'static str {
+    match op {
+        Comparison::Equal | Comparison::Distinct | Comparison::NotDistinct => "=",
+        Comparison::NotEqual => "<>",
+        Comparison::Less => "<",
+        Comparison::LessOrEqual => "<=",
+        Comparison::Greater => ">",
+        Comparison::GreaterOrEqual => ">=",
+    }
+}
+
+impl<'a> Binder<'a> {
+    /// A binary operator. Chains lean to the left and may be long, so the left side is walked in a loop.
+    pub(super) fn binary(&mut self, expr: &'a Expr) -> Result<Typed> {
+        let mut spine = Vec::new();
+        let mut bottom = expr;
+        while let Expr::BinaryOp { left, op, right } = bottom {
+            if matches!(op, BinaryOperator::And | BinaryOperator::Or) {
+                break;
+            }
+            spine.push((left, op, right));
+            bottom = left;
+        }
+        let Some(_) = spine.last() else { return self.connective(expr) };
+        // A row at the bottom is a comparison of rows.
+        let mut typed = match (spine.last(), self.row_parts(bottom)?) {
+            (Some((left, op, right)), Some(parts)) if row_of(right).is_some() => {
+                let at = self.operator_place(left.span());
+                let typed = self.compare_rows(op, parts, right, at)?;
+                spine.pop();
+                typed
+            }
+            _ => self.expr(bottom)?,
+        };
+        for (left, op, right) in spine.into_iter().rev() {
+            let at = self.operator_place(left.span());
+            let right = self.expr(right)?;
+            let begins = typed.position;
+            typed = match symbol(op).map_err(|error| place(error, at))? {
+                Symbol::Compare(op) => self.compare(op, typed, right, at)?,
+                Symbol::Other(name) => self.operator(&name, Some(typed), right, at)?,
+                Symbol::And | Symbol::Or => return Err(Error::internal("a connective among operators")),
+            };
+            typed.position = begins;
+        }
+        Ok(typed)
+    }
+
+    /// AND and OR: nested ones of the same kind become one.
+    fn connective(&mut self, expr: &'a Expr) -> Result<Typed> {
+        let Expr::BinaryOp { op: kind, .. } = expr else {
+            return Err(Error::internal("no connective"));
+        };
+        let what = if *kind == BinaryOperator::And { "argument of AND" } else { "argument of OR" };
+        let mut terms = Vec::new();
+        let mut pending = vec![expr];
+        while let Some(next) = pending.pop() {
+            match inner(next) {
+                Expr::BinaryOp { left, op, right } if op == kind => {
+                    pending.push(right);
+                    pending.push(left);
+                }
+                _ => {
+                    let typed = self.expr(next)?;
+                    terms.push(self.condition(typed, what)?);
+                }
+            }
+        }
+        let scalar = if *kind == BinaryOperator::And { Scalar::And(terms) } else { Scalar::Or(terms) };
+        Ok(Typed::new(scalar, Type::Bool).at(position(expr.span())))
+    }
+
+    /// Converts both sides of a comparison to one type.
+    pub(super) fn comparands(
+        &mut self,
+        op: Comparison,
+        left: Typed,
+        right: Typed,
+        at: Option<usize>,
+    ) -> Result<(Typed, Typed)> {
+        if left.ty.is_integer() && right.ty.is_integer() {
+            return Ok((left, right));
+        }
+        if left.ty == Type::Record && right.ty == Type::Record {
+            return Ok((left, right));
+        }
+        let ty = resolve_comparison(written(op), left.ty, right.ty).map_err(|error| place(error, at))?;
+        Ok((
+            self.coerce(left, ty, NO_MODIFIER, CastContext::Explicit)?,
+            self.coerce(right, ty, NO_MODIFIER, CastContext::Explicit)?,
+        ))
+    }
+
+    pub(super) fn compare(
+        &mut self,
+        op: Comparison,
+        left: Typed,
+        right: Typed,
+        at: Option<usize>,
+    ) -> Result<Typed> {
+        if let (Scalar::Row(left), Scalar::Row(right)) = (&left.scalar, &right.scalar)
+            && left.len() != right.len()
+        {
+            return Err(place(
+                Error::new(SqlState::SYNTAX_ERROR, "unequal number of entries in row expressions"),
+                at,
+            ));
+        }
+        let (left, right) = self.comparands(op, left, right, at)?;
+        let scalar = Scalar::Compare { op, left: Box::new(left.scalar), right: Box::new(right.scalar) };
+        Ok(Typed::new(scalar, Type::Bool).at(left.position))
+    }
+
+    /// The parts of a row of expressions.
+    pub(super) fn row_parts(&mut self, expr: &'a Expr) -> Result<Option<Vec<Typed>>> {
+        let Some(parts) = row_of(expr) else { return Ok(None) };
+        parts.into_iter().map(|part| self.expr(part)).collect::<Result<Vec<_>>>().map(Some)
+    }
+
+    fn compare_rows(
+        &mut self,
+        op: &BinaryOperator,
+        left: Vec<Typed>,
+        right: &'a Expr,
+        at: Option<usize>,
+    ) -> Result<Typed> {
+        let right = self.row_parts(right)?.unwrap_or_default();
+        let Symbol::Compare(op) = symbol(op).map_err(|error| place(error, at))? else {
+            return Err(place(Error::unsupported("an operator other than a comparison between rows"), at));
+        };
+        self.compare_parts(op, left, right, at)
+    }
+
+    pub(super) fn compare_parts(
+        &mut self,
+        op: Comparison,
+        left: Vec<Typed>,
+        right: Vec<Typed>,
+        at: Option<usize>,
+    ) -> Result<Typed> {
+        if left.len() != right.len() {
+            let error = Error::new(SqlState::SYNTAX_ERROR, "unequal number of entries in row expressions");
+            return Err(place(error, at));
+        }
+        if left.is_empty() {
+            let error = Error::new(SqlState::FEATURE_NOT_SUPPORTED, "cannot compare rows of zero length");
+            return Err(place(error, at));
+        }
+        let begins = left[0].position;
+        let (mut lefts, mut rights) = (Vec::new(), Vec::new());
+        for (left, right) in left.into_iter().zip(right) {
+            let (left, right) = self.comparands(op, left, right, at)?;
+            lefts.push(left.scalar);
+            rights.push(right.scalar);
+        }
+        let scalar = if lefts.len() == 1 {
+            let (left, right) = (Box::new(lefts.remove(0)), Box::new(rights.remove(0)));
+            Scalar::Compare { op, left, right }
+        } else {
+            Scalar::CompareRows { op, left: lefts, right: rights }
+        };
+        Ok(Typed::new(scalar, Type::Bool).at(begins))
+    }
+
+    /// An operator that is a function.
+    pub(super) fn operator(
+        &mut self,
+        name: &str,
+        left: Option<Typed>,
+        right: Typed,
+        at: Option<usize>,
+    ) -> Result<Typed> {
+        let resolution = resolve_operator(name, left.as_ref().map(|left| left.ty), right.ty)
+            .map_err(|error| place(error, at))?;
+        let Resolved::Function(function) = resolution.target else {
+            return Err(Error::internal("an operator that is no function of values"));
+        };
+        let begins = left.as_ref().map_or(at, |left| left.position);
+        let mut arguments = Vec::with_capacity(2);
+        for (argument, ty) in left.into_iter().chain([right]).zip(&resolution.types) {
+            arguments.push(self.argument(argument, *ty)?);
+        }
+        let ty = resolution.returns;
+        Ok(Typed::new(Scalar::Call { function, arguments, ty }, ty).at(begins))
+    }
+
+    /// An argument, as the function takes it.
+    pub(super) fn argument(&mut self, typed: Typed, ty: Type) -> Result<Scalar> {
+        let ty = if ty == Type::Unknown { Type::Text } else { ty };
+        // What the function chose is right, also where the conversion is weaker than an implicit one.
+        Ok(self.coerce(typed, ty, NO_MODIFIER, CastContext::Explicit)?.scalar)
+    }
+
+    /// A prefix operator.
+    pub(super) fn unary(&mut self, op: UnaryOperator, expr: &'a Expr, at: Option<usize>) -> Result<Typed> {
+        // So that -9223372036854775808 is a number.
+        if op == UnaryOperator::Minus
+            && let Expr::Value(ast::ValueWithSpan { value: ast::Value::Number(digits, _), .. }) = expr
+        {
+            return self.number(&format!("-{digits}"), at);
+        }
+        let typed = self.expr(expr)?;
+        let name = match op {
+            UnaryOperator::Not => {
+                let scalar = self.condition(typed, "argument of NOT")?;
+                return Ok(Typed::new(Scalar::Not(Box::new(scalar)), Type::Bool).at(at));
+            }
+            UnaryOperator::Plus => "+",
+            UnaryOperator::Minus => "-",
+            UnaryOperator::BitwiseNot => "~",
+            UnaryOperator::PGSquareRoot => "|/",
+            UnaryOperator::PGCubeRoot => "||/",
+            UnaryOperator::PGAbs => "@",
+            UnaryOperator::PGPrefixFactorial => "!!",
+            UnaryOperator::PGPostfixFactorial | UnaryOperator::BangNot => "!",
+            UnaryOperator::AtDashAt => "@-@",
+            UnaryOperator::DoubleAt => "@@",
+            UnaryOperator::Hash => "#",
+            UnaryOperator::QuestionDash => "?-",
+            UnaryOperator::QuestionPipe => "?|",
+        };
+        self.operator(name, None, typed, at)
+    }
+}
+
+/// Without parentheses.
+pub(super) fn inner(mut expr: &Expr) -> &Expr {
+    while let Expr::Nested(nested) = expr {
+        expr = nested;
+    }
+    expr
+}
+
+/// The parts of `(a, b)` or `ROW(a, b)`.
+pub(super) fn row_of(expr: &Expr) -> Option<Vec<&Expr>> {
+    match inner(expr) {
+        Expr::Tuple(parts) => Some(parts.iter().collect()),
+        Expr::Function(function) => super::calls::row_constructor(function),
+        _ => None,
+    }
+}

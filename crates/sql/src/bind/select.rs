@@ -1,0 +1,709 @@
+//! SELECT: its clauses in the order they mean something.
+
+use super::binder::{Binder, Clause, Level, Typed, named, place};
+use super::from::Joined;
+use super::tokens::position;
+use super::walk::same;
+use super::{name_parts, name_position};
+use crate::logical::{ColumnId, Rel, Scalar, SortKey};
+use crate::types::{Modifier, Type, Value};
+use crate::{Error, Result, SqlState};
+use sqlparser::ast::{self, Distinct, Expr, GroupByExpr, OrderByExpr, Select, SelectItem, Spanned};
+
+/// A column of a bound query.
+#[derive(Clone, Debug)]
+pub(super) struct Column {
+    pub(super) name: String,
+    pub(super) column: ColumnId,
+    /// [`Type::Unknown`] while it is a literal or parameter without a type.
+    pub(super) ty: Type,
+    pub(super) modifier: Modifier,
+    pub(super) position: Option<usize>,
+}
+
+/// A bound query, whose columns may still lack types.
+#[derive(Clone, Debug)]
+pub(super) struct BoundQuery {
+    pub(super) rel: Rel,
+    pub(super) output: Vec<Column>,
+}
+
+/// An item of a SELECT list.
+pub(super) struct Item {
+    pub(super) name: String,
+    pub(super) typed: Typed,
+    pub(super) id: ColumnId,
+}
+
+/// What of the statement around it a SELECT has to know.
+pub(super) struct Around<'a> {
+    pub(super) order_by: &'a [OrderByExpr],
+    pub(super) locks: &'a [ast::LockClause],
+}
+
+/// A SELECT while it is put together.
+struct Parts {
+    rel: Rel,
+    items: Vec<Item>,
+    keys: Vec<SortKey>,
+    /// Sort keys that are no item.
+    hidden: Vec<(ColumnId, Scalar)>,
+    distinct_on: Option<Vec<Scalar>>,
+    recheck: Vec<Scalar>,
+}
+
+impl<'a> Binder<'a> {
+    /// One SELECT with the ORDER BY and locks around it. Its level is popped at the end.
+    pub(super) fn select(&mut self, select: &'a Select, around: &Around<'a>) -> Result<BoundQuery> {
+        refuse_foreign(select)?;
+        let depth = self.levels.len();
+        self.push_level(Clause::Select);
+        let result = self.select_parts(select, around);
+        self.levels.truncate(depth);
+        result
+    }
+
+    fn select_parts(&mut self, select: &'a Select, around: &Around<'a>) -> Result<BoundQuery> {
+        let mut recheck = Joined::new();
+        let rel = self.from(&select.from, &mut recheck)?;
+        let mut rel = rel.unwrap_or_else(|| Rel::Values { columns: Vec::new(), rows: vec![Vec::new()] });
+        if let Some(condition) = &select.selection {
+            let predicate = self.within(Clause::Where, |this| {
+                let typed = this.expr(condition)?;
+                this.condition(typed, "argument of WHERE")
+            })?;
+            if !around.locks.is_empty() {
+                recheck.push(predicate.clone());
+            }
+            rel = Rel::Filter { input: Box::new(rel), predicate };
+        }
+        let items = self.items(&select.projection)?;
+        let groups = self.groups(&select.group_by, &items)?;
+        let having = match &select.having {
+            Some(having) => Some(self.within(Clause::Having, |this| {
+                let typed = this.expr(having)?;
+                this.condition(typed, "argument of HAVING")
+            })?),
+            None => None,
+        };
+        let mut parts =
+            Parts { rel, items, keys: Vec::new(), hidden: Vec::new(), distinct_on: None, recheck };
+        let distinct = match &select.distinct {
+            None | Some(Distinct::All) => false,
+            Some(Distinct::Distinct) => true,
+            Some(Distinct::On(list)) => {
+                parts.distinct_on = Some(self.distinct_on(list, &parts.items)?);
+                false
+            }
+        };
+        self.order_by(around.order_by, &mut parts, distinct)?;
+        let grouped = !groups.is_empty() || having.is_some() || self.level().has_aggregates();
+        let level = self.pop_level();
+        if grouped {
+            if !around.locks.is_empty() {
+                let what = if groups.is_empty() { "aggregate functions" } else { "GROUP BY clause" };
+                return Err(lock_conflict(&around.locks[0], what));
+            }
+            self.aggregate_parts(level, groups, having, &mut parts)?;
+        } else {
+            self.join_list_functions(&level.list_functions, &mut parts);
+            if !around.locks.is_empty() {
+                return self.locked(&level, parts, around, distinct);
+            }
+        }
+        self.put_together(parts, distinct)
+    }
+
+    /// The SELECT list.
+    fn items(&mut self, projection: &'a [SelectItem]) -> Result<Vec<Item>> {
+        let mut items = Vec::new();
+        for item in projection {
+            self.item(item, &mut items)?;
+        }
+        Ok(items)
+    }
+
+    /// One item of a SELECT or RETURNING list.
+    pub(super) fn item(&mut self, item: &'a SelectItem, items: &mut Vec<Item>) -> Result<()> {
+        match item {
+            SelectItem::UnnamedExpr(expr) => {
+                let name = expression_name(expr).unwrap_or_else(|| "?column?".to_owned());
+                let typed = self.expr(expr)?;
+                items.push(self.new_item(name, typed));
+            }
+            SelectItem::ExprWithAlias { expr, alias } => {
+                let (name, _) = named(alias)?;
+                let typed = self.expr(expr)?;
+                items.push(self.new_item(name, typed));
+            }
+            SelectItem::ExprWithAliases { .. } => {
+                return Err(Error::unsupported("several aliases of an expression"));
+            }
+            SelectItem::Wildcard(options) => {
+                let at = wildcard(options)?;
+                let star = self.star();
+                if star.is_empty() && self.level().sight.relations.is_empty() {
+                    let error =
+                        Error::new(SqlState::SYNTAX_ERROR, "SELECT * with no tables specified is not valid");
+                    return Err(place(error, at));
+                }
+                let level = self.levels.len() - 1;
+                for (name, id) in star {
+                    let typed = self.use_column(level, id, at);
+                    items.push(Item { name, typed, id });
+                }
+            }
+            SelectItem::QualifiedWildcard(kind, options) => {
+                let at = wildcard(options)?;
+                let ast::SelectItemQualifiedWildcardKind::ObjectName(name) = kind else {
+                    return Err(place(Error::unsupported("row expansion via \"*\" of an expression"), at));
+                };
+                let at = name_position(name).or(at);
+                let parts = name_parts(name)?;
+                let (schema, table) = self.split_name(&parts).map_err(|error| place(error, at))?;
+                let (level, columns) = self.qualified_star(schema, table, at)?;
+                for (name, id) in columns {
+                    let typed = self.use_column(level, id, at);
+                    items.push(Item { name, typed, id });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// An item: a column that is passed on keeps its number.
+    pub(super) fn new_item(&mut self, name: String, typed: Typed) -> Item {
+        let id = match typed.scalar {
+            Scalar::Column(id) => id,
+            _ => self.add_column(&name, typed.ty, typed.modifier, true),
+        };
+        Item { name, typed, id }
+    }
+
+    /// GROUP BY: expressions, numbers of items, or names of items (where no column has the name).
+    fn groups(&mut self, group_by: &'a GroupByExpr, items: &[Item]) -> Result<Vec<Scalar>> {
+        let GroupByExpr::Expressions(list, modifiers) = group_by else {
+            return Err(Error::unsupported("GROUP BY ALL"));
+        };
+        if !modifiers.is_empty() {
+            return Err(Error::unsupported("GROUP BY with a modifier"));
+        }
+        let mut groups: Vec<Scalar> = Vec::new();
+        for expr in list {
+            match expr {
+                Expr::Rollup(_) => return Err(Error::unsupported("ROLLUP")),
+                Expr::Cube(_) => return Err(Error::unsupported("CUBE")),
+                Expr::GroupingSets(_) => return Err(Error::unsupported("GROUPING SETS")),
+                Expr::Tuple(parts) if parts.is_empty() => return Err(Error::unsupported("GROUP BY ()")),
+                _ => {}
+            }
+            let scalar = self.within(Clause::GroupBy, |this| {
+                match this.item_reference(expr, items, "GROUP BY", true)? {
+                    Some(scalar) => Ok(scalar),
+                    None => {
+                        let typed = this.expr(expr)?;
+                        Ok(this.settle(typed)?.scalar)
+                    }
+                }
+            })?;
+            if let Some(aggregate) = self.aggregate_in(&scalar) {
+                let error =
+                    Error::new(SqlState::GROUPING_ERROR, "aggregate functions are not allowed in GROUP BY");
+                let at = position(expr.span()).filter(|_| aggregate);
+                return Err(place(error, at));
+            }
+            if !groups.iter().any(|group| same(group, &scalar)) {
+                groups.push(scalar);
+            }
+        }
+        Ok(groups)
+    }
+
+    /// Whether an aggregate of this level stands in an expression; `None` if not.
+    fn aggregate_in(&mut self, scalar: &Scalar) -> Option<bool> {
+        let level = self.levels.last()?;
+        let mut found = false;
+        super::walk::for_each_column(scalar, &mut |id| {
+            found |= level.aggregates.iter().any(|(aggregate, _)| *aggregate == id);
+        });
+        found.then_some(true)
+    }
+
+    /// The item that a number or name in GROUP BY, ORDER BY or DISTINCT ON means.
+    fn item_reference(
+        &mut self,
+        expr: &'a Expr,
+        items: &[Item],
+        clause: &str,
+        columns_first: bool,
+    ) -> Result<Option<Scalar>> {
+        let found = match expr {
+            Expr::Value(ast::ValueWithSpan { value: ast::Value::Number(digits, _), span }) => {
+                let number: Option<usize> = digits.parse().ok();
+                match number.filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit())) {
+                    Some(number) if number >= 1 && number <= items.len() => Some(number - 1),
+                    _ => {
+                        let message = match number {
+                            Some(number) => format!("{clause} position {number} is not in select list"),
+                            None => format!("non-integer constant in {clause}"),
+                        };
+                        let state = if number.is_some() {
+                            SqlState::INVALID_COLUMN_REFERENCE
+                        } else {
+                            SqlState::SYNTAX_ERROR
+                        };
+                        return Err(place(Error::new(state, message), position(*span)));
+                    }
+                }
+            }
+            Expr::Value(ast::ValueWithSpan { value: ast::Value::SingleQuotedString(_), span }) => {
+                let error = Error::new(SqlState::SYNTAX_ERROR, format!("non-integer constant in {clause}"));
+                return Err(place(error, position(*span)));
+            }
+            Expr::Identifier(ident) => {
+                let (name, at) = named(ident)?;
+                // In GROUP BY a column of the tables is meant first, in ORDER BY an item.
+                if columns_first && self.level().sight.columns.iter().any(|(column, _)| *column == name) {
+                    return Ok(None);
+                }
+                let mut matches = items.iter().enumerate().filter(|(_, item)| item.name == name);
+                let first = matches.next();
+                if let Some((_, first)) = first
+                    && matches.any(|(_, other)| !same(&first.typed.scalar, &other.typed.scalar))
+                {
+                    let message = format!("{clause} \"{name}\" is ambiguous");
+                    return Err(place(Error::new(SqlState::AMBIGUOUS_COLUMN, message), at));
+                }
+                first.map(|(index, _)| index)
+            }
+            _ => None,
+        };
+        let Some(index) = found else { return Ok(None) };
+        let scalar = self.settle(items[index].typed.clone())?.scalar;
+        Ok(Some(scalar))
+    }
+
+    fn distinct_on(&mut self, list: &'a [Expr], items: &[Item]) -> Result<Vec<Scalar>> {
+        let mut on = Vec::with_capacity(list.len());
+        for expr in list {
+            let scalar = self.within(Clause::DistinctOn, |this| {
+                match this.item_reference(expr, items, "SELECT DISTINCT ON", false)? {
+                    Some(scalar) => Ok(scalar),
+                    None => {
+                        let typed = this.expr(expr)?;
+                        Ok(this.settle(typed)?.scalar)
+                    }
+                }
+            })?;
+            on.push(scalar);
+        }
+        Ok(on)
+    }
+
+    fn order_by(&mut self, list: &'a [OrderByExpr], parts: &mut Parts, distinct: bool) -> Result<()> {
+        for OrderByExpr { expr, options, with_fill } in list {
+            let scalar = self.within(Clause::OrderBy, |this| {
+                match this.item_reference(expr, &parts.items, "ORDER BY", false)? {
+                    Some(scalar) => Ok(scalar),
+                    None => {
+                        let typed = this.expr(expr)?;
+                        Ok(this.settle(typed)?.scalar)
+                    }
+                }
+            })?;
+            let key = super::query::sort_key(scalar, options, with_fill.as_ref())?;
+            if distinct && !parts.items.iter().any(|item| same(&item.typed.scalar, &key.scalar)) {
+                let unknown = parts.items.iter().any(|item| item.typed.ty == Type::Unknown);
+                if !unknown {
+                    let message = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
+                    let error = Error::new(SqlState::INVALID_COLUMN_REFERENCE, message);
+                    return Err(place(error, position(expr.span())));
+                }
+            }
+            // Sorting by the same thing again changes nothing.
+            if !parts.keys.iter().any(|other| same(&other.scalar, &key.scalar)) {
+                parts.keys.push(key);
+            }
+        }
+        if let Some(on) = &parts.distinct_on {
+            let initial = parts.keys.iter().take(on.len());
+            let matches = initial.clone().all(|key| on.iter().any(|on| same(on, &key.scalar)));
+            if !matches {
+                let message = "SELECT DISTINCT ON expressions must match initial ORDER BY expressions";
+                return Err(Error::new(SqlState::INVALID_COLUMN_REFERENCE, message));
+            }
+        }
+        Ok(())
+    }
+
+    /// A table function in the SELECT list is joined to the rows.
+    fn join_list_functions(&mut self, calls: &[super::binder::ListFunction], parts: &mut Parts) {
+        for call in calls {
+            let function = Rel::Function {
+                function: call.function,
+                arguments: call.arguments.clone(),
+                columns: call.columns.clone(),
+                ordinality: None,
+            };
+            let rel =
+                std::mem::replace(&mut parts.rel, Rel::Values { columns: Vec::new(), rows: Vec::new() });
+            parts.rel = super::from::cross(rel, function, true);
+        }
+    }
+
+    /// Groups the rows, and makes everything above refer to the groups.
+    fn aggregate_parts(
+        &mut self,
+        mut level: Level,
+        groups: Vec<Scalar>,
+        having: Option<Scalar>,
+        parts: &mut Parts,
+    ) -> Result<()> {
+        let mut numbered = Vec::with_capacity(groups.len());
+        for scalar in groups {
+            let id = match &scalar {
+                Scalar::Column(id) => *id,
+                other => {
+                    let ty = self.type_of(other);
+                    self.add_column("?column?", ty, crate::types::NO_MODIFIER, true)
+                }
+            };
+            numbered.push((id, scalar));
+        }
+        let mut having = having;
+        let mut list_functions = std::mem::take(&mut level.list_functions);
+        {
+            let mut scalars: Vec<&mut Scalar> =
+                parts.items.iter_mut().map(|item| &mut item.typed.scalar).collect();
+            scalars.extend(having.iter_mut());
+            scalars.extend(parts.keys.iter_mut().map(|key| &mut key.scalar));
+            scalars.extend(parts.distinct_on.iter_mut().flatten());
+            for call in &mut list_functions {
+                scalars.extend(call.arguments.iter_mut());
+            }
+            self.check_grouped(&level, &mut numbered, scalars)?;
+        }
+        let rel = std::mem::replace(&mut parts.rel, Rel::Values { columns: Vec::new(), rows: Vec::new() });
+        parts.rel = Rel::Aggregate {
+            input: Box::new(rel),
+            groups: numbered,
+            aggregates: std::mem::take(&mut level.aggregates),
+        };
+        if let Some(predicate) = having {
+            let rel =
+                std::mem::replace(&mut parts.rel, Rel::Values { columns: Vec::new(), rows: Vec::new() });
+            parts.rel = Rel::Filter { input: Box::new(rel), predicate };
+        }
+        self.join_list_functions(&list_functions, parts);
+        for item in &mut parts.items {
+            if let Scalar::Column(id) = item.typed.scalar {
+                item.id = id;
+            }
+        }
+        Ok(())
+    }
+
+    /// Projection, DISTINCT and ORDER BY above the rows.
+    fn put_together(&mut self, mut parts: Parts, distinct: bool) -> Result<BoundQuery> {
+        let computed = |item: &Item| !matches!(item.typed.scalar, Scalar::Column(_));
+        let project = distinct || parts.distinct_on.is_some() || parts.items.iter().any(computed);
+        let mut keys = std::mem::take(&mut parts.keys);
+        let mut on = parts.distinct_on.take();
+        let mut rel = parts.rel;
+        if project {
+            for key in &mut keys {
+                self.above(&parts.items, &mut parts.hidden, &mut key.scalar);
+            }
+            for scalar in on.iter_mut().flatten() {
+                self.above(&parts.items, &mut parts.hidden, scalar);
+            }
+            let mut columns: Vec<(ColumnId, Scalar)> = Vec::new();
+            let visible = parts.items.iter().map(|item| (item.id, item.typed.scalar.clone()));
+            for (id, scalar) in visible.chain(parts.hidden) {
+                if !columns.iter().any(|(other, _)| *other == id) {
+                    columns.push((id, scalar));
+                }
+            }
+            rel = Rel::Project { input: Box::new(rel), columns };
+        }
+        if distinct {
+            rel = Rel::Distinct { input: Box::new(rel), on: None };
+        }
+        if !keys.is_empty() {
+            rel = Rel::Sort { input: Box::new(rel), keys };
+        }
+        if on.is_some() {
+            rel = Rel::Distinct { input: Box::new(rel), on };
+        }
+        Ok(BoundQuery { rel, output: output(parts.items) })
+    }
+
+    /// Makes a column of the projection of an expression over its input.
+    fn above(&mut self, items: &[Item], hidden: &mut Vec<(ColumnId, Scalar)>, scalar: &mut Scalar) {
+        let found = items
+            .iter()
+            .find(|item| same(&item.typed.scalar, scalar))
+            .map(|item| item.id)
+            .or_else(|| hidden.iter().find(|(_, other)| same(other, scalar)).map(|(id, _)| *id));
+        let id = found.unwrap_or_else(|| {
+            let id = match scalar {
+                Scalar::Column(id) => *id,
+                _ => {
+                    let ty = self.type_of(scalar);
+                    self.add_column("?column?", ty, crate::types::NO_MODIFIER, true)
+                }
+            };
+            hidden.push((id, scalar.clone()));
+            id
+        });
+        *scalar = Scalar::Column(id);
+    }
+
+    /// FOR UPDATE and its kin: above the sort, so that what LIMIT leaves out is not locked; below the projection, so that what is
+    /// computed is computed of the row as it is when it was locked.
+    fn locked(
+        &mut self,
+        level: &Level,
+        parts: Parts,
+        around: &Around<'a>,
+        distinct: bool,
+    ) -> Result<BoundQuery> {
+        if distinct || parts.distinct_on.is_some() {
+            return Err(lock_conflict(&around.locks[0], "DISTINCT clause"));
+        }
+        if !level.list_functions.is_empty() {
+            return Err(lock_conflict(&around.locks[0], "set-returning functions in the target list"));
+        }
+        let mut rel = parts.rel;
+        if !parts.keys.is_empty() {
+            rel = Rel::Sort { input: Box::new(rel), keys: parts.keys };
+        }
+        let tables = super::lock::tables(level, around.locks)?;
+        if !tables.is_empty() {
+            let mut conditions = parts.recheck;
+            let recheck = match conditions.len() {
+                0 => None,
+                1 => conditions.pop(),
+                _ => Some(Scalar::And(conditions)),
+            };
+            rel = Rel::Lock { input: Box::new(rel), tables, recheck };
+        }
+        if parts.items.iter().any(|item| !matches!(item.typed.scalar, Scalar::Column(_))) {
+            let mut columns: Vec<(ColumnId, Scalar)> = Vec::new();
+            for item in &parts.items {
+                if !columns.iter().any(|(other, _)| *other == item.id) {
+                    columns.push((item.id, item.typed.scalar.clone()));
+                }
+            }
+            rel = Rel::Project { input: Box::new(rel), columns };
+        }
+        Ok(BoundQuery { rel, output: output(parts.items) })
+    }
+
+    /// The type of an expression.
+    pub(super) fn type_of(&self, scalar: &Scalar) -> Type {
+        match scalar {
+            Scalar::Literal { ty, .. }
+            | Scalar::Parameter { ty, .. }
+            | Scalar::Call { ty, .. }
+            | Scalar::Cast { ty, .. }
+            | Scalar::Case { ty, .. }
+            | Scalar::Coalesce { ty, .. }
+            | Scalar::Extreme { ty, .. }
+            | Scalar::Array { ty, .. }
+            | Scalar::Subscript { ty, .. } => *ty,
+            Scalar::Column(id) => self.columns.get(*id).ty,
+            Scalar::Row(_) => Type::Record,
+            Scalar::Subquery(subquery) => match &subquery.kind {
+                crate::logical::SubqueryKind::Scalar => subquery
+                    .query
+                    .output
+                    .first()
+                    .map_or(Type::Text, |output| self.columns.get(output.column).ty),
+                crate::logical::SubqueryKind::Array(ty) => *ty,
+                crate::logical::SubqueryKind::Exists | crate::logical::SubqueryKind::Quantified { .. } => {
+                    Type::Bool
+                }
+            },
+            Scalar::And(_)
+            | Scalar::Or(_)
+            | Scalar::Not(_)
+            | Scalar::Compare { .. }
+            | Scalar::CompareRows { .. }
+            | Scalar::IsNull(_)
+            | Scalar::IsBool { .. }
+            | Scalar::InList { .. }
+            | Scalar::Quantified { .. } => Type::Bool,
+        }
+    }
+}
+
+impl Level {
+    /// Whether the level has anything to aggregate.
+    pub(super) fn has_aggregates(&self) -> bool {
+        !self.aggregates.is_empty()
+    }
+}
+
+fn output(items: Vec<Item>) -> Vec<Column> {
+    items
+        .into_iter()
+        .map(|Item { name, typed, id }| Column {
+            name,
+            column: id,
+            ty: typed.ty,
+            modifier: typed.modifier,
+            position: typed.position,
+        })
+        .collect()
+}
+
+/// `FOR UPDATE is not allowed with DISTINCT clause`
+pub(super) fn lock_conflict(lock: &ast::LockClause, what: &str) -> Error {
+    let message = format!("{} is not allowed with {what}", super::lock::written(lock));
+    Error::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+}
+
+/// The place of a `*`; what other dialects put behind it is refused.
+fn wildcard(options: &ast::WildcardAdditionalOptions) -> Result<Option<usize>> {
+    let ast::WildcardAdditionalOptions {
+        wildcard_token,
+        opt_ilike,
+        opt_exclude,
+        opt_except,
+        opt_replace,
+        opt_rename,
+        opt_alias,
+    } = options;
+    let at = position(wildcard_token.0.span);
+    let extra = opt_ilike.is_some()
+        || opt_exclude.is_some()
+        || opt_except.is_some()
+        || opt_replace.is_some()
+        || opt_rename.is_some()
+        || opt_alias.is_some();
+    if extra { Err(place(Error::unsupported("a clause behind \"*\""), at)) } else { Ok(at) }
+}
+
+/// Clauses that are not implemented, or no PostgreSQL.
+fn refuse_foreign(select: &Select) -> Result<()> {
+    let Select {
+        select_token: _,
+        optimizer_hints: _,
+        distinct: _,
+        select_modifiers,
+        top,
+        top_before_distinct: _,
+        projection: _,
+        exclude,
+        into,
+        from: _,
+        lateral_views,
+        prewhere,
+        selection: _,
+        connect_by,
+        group_by: _,
+        cluster_by,
+        distribute_by,
+        sort_by,
+        having: _,
+        named_window,
+        qualify,
+        window_before_qualify: _,
+        value_table_mode,
+        flavor,
+    } = select;
+    let refused = [
+        (into.is_some(), "SELECT INTO"),
+        (!named_window.is_empty(), "WINDOW"),
+        (select_modifiers.is_some(), "a modifier of SELECT"),
+        (top.is_some(), "TOP"),
+        (exclude.is_some(), "EXCLUDE"),
+        (!lateral_views.is_empty(), "LATERAL VIEW"),
+        (prewhere.is_some(), "PREWHERE"),
+        (!connect_by.is_empty(), "CONNECT BY"),
+        (!cluster_by.is_empty(), "CLUSTER BY"),
+        (!distribute_by.is_empty(), "DISTRIBUTE BY"),
+        (!sort_by.is_empty(), "SORT BY"),
+        (qualify.is_some(), "QUALIFY"),
+        (value_table_mode.is_some(), "SELECT AS"),
+        (*flavor != ast::SelectFlavor::Standard, "FROM before SELECT"),
+    ];
+    match refused.iter().find(|(found, _)| *found) {
+        Some((_, what)) => Err(Error::unsupported(what)),
+        None => Ok(()),
+    }
+}
+
+/// The name PostgreSQL gives a column without an alias; `None`: `?column?`.
+pub(super) fn expression_name(expr: &Expr) -> Option<String> {
+    let of_type = |data_type: &ast::DataType| {
+        super::bind_type(data_type).ok().map(|(ty, _)| ty.internal_name().trim_start_matches('_').to_owned())
+    };
+    match expr {
+        Expr::Identifier(ident) => {
+            named(ident).ok().map(|(name, _)| match (ident.quote_style, name.as_str()) {
+                (None, "current_catalog") => "current_catalog".to_owned(),
+                _ => name,
+            })
+        }
+        Expr::CompoundIdentifier(parts) => {
+            parts.last().and_then(|part| named(part).ok()).map(|(name, _)| name)
+        }
+        Expr::CompoundFieldAccess { root, .. } => expression_name(root),
+        Expr::Nested(nested) => expression_name(nested),
+        Expr::Collate { expr, .. } => expression_name(expr),
+        Expr::Function(function) => name_parts(&function.name).ok()?.pop(),
+        Expr::Cast { expr, data_type, .. } => expression_name(expr).or_else(|| of_type(data_type)),
+        Expr::TypedString(ast::TypedString { data_type, .. }) => of_type(data_type),
+        Expr::Case { else_result, .. } => {
+            else_result.as_deref().and_then(expression_name).or_else(|| Some("case".to_owned()))
+        }
+        Expr::Exists { negated: false, .. } => Some("exists".to_owned()),
+        Expr::Subquery(query) => subquery_name(query),
+        Expr::Array(_) => Some("array".to_owned()),
+        Expr::Tuple(_) => Some("row".to_owned()),
+        Expr::Extract { .. } => Some("extract".to_owned()),
+        Expr::Position { .. } => Some("position".to_owned()),
+        Expr::Substring { .. } => Some("substring".to_owned()),
+        Expr::Overlay { .. } => Some("overlay".to_owned()),
+        Expr::AtTimeZone { .. } => Some("timezone".to_owned()),
+        Expr::Ceil { .. } => Some("ceil".to_owned()),
+        Expr::Floor { .. } => Some("floor".to_owned()),
+        Expr::Trim { trim_where, .. } => Some(
+            match trim_where {
+                None | Some(ast::TrimWhereField::Both) => "btrim",
+                Some(ast::TrimWhereField::Leading) => "ltrim",
+                Some(ast::TrimWhereField::Trailing) => "rtrim",
+            }
+            .to_owned(),
+        ),
+        Expr::Value(ast::ValueWithSpan { value: ast::Value::Boolean(_), .. }) => Some("bool".to_owned()),
+        _ => None,
+    }
+}
+
+/// A scalar subquery is called like its column.
+fn subquery_name(query: &ast::Query) -> Option<String> {
+    let mut body = &*query.body;
+    loop {
+        match body {
+            ast::SetExpr::Query(query) => body = &query.body,
+            ast::SetExpr::SetOperation { left, .. } => body = left,
+            ast::SetExpr::Select(select) => {
+                return match select.projection.first()? {
+                    SelectItem::UnnamedExpr(expr) => expression_name(expr),
+                    SelectItem::ExprWithAlias { alias, .. } => named(alias).ok().map(|(name, _)| name),
+                    _ => None,
+                };
+            }
+            ast::SetExpr::Values(_) => return Some("column1".to_owned()),
+            _ => return None,
+        }
+    }
+}
+
+/// A constant NULL of a type.
+pub(super) fn null_of(ty: Type) -> Scalar {
+    Scalar::Literal { value: Value::Null, ty }
+}

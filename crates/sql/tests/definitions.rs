@@ -1,0 +1,516 @@
+//! Statements that change definitions, on a real database.
+
+use gannet_sql::catalog::{Relation, TableKey};
+use gannet_sql::session::Rows;
+use gannet_sql::{Database, Error, Session, Value};
+use gannet_store::{CreateOptions, Engine, EngineOptions, OpenOptions, TransactionOptions};
+use std::ops::Bound;
+use std::path::PathBuf;
+
+struct Fixture {
+    engine: Engine,
+    path: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let options = EngineOptions { memory: 16 << 20, temp_folder: Some(folder.path().join("temp")) };
+        let engine = Engine::new(&options).unwrap();
+        let path = folder.path().join("shop.gnt");
+        Database::create(
+            &engine,
+            &path,
+            &CreateOptions { segment_size: 1 << 20, ..CreateOptions::default() },
+            &OpenOptions::default(),
+            "owner",
+        )
+        .unwrap()
+        .close()
+        .unwrap();
+        Fixture { engine, path, _folder: folder }
+    }
+
+    fn open(&self) -> Sql {
+        let database = Database::open(&self.engine, &self.path, &OpenOptions::default(), "owner").unwrap();
+        let session = database.session("owner").unwrap();
+        Sql { session, database }
+    }
+}
+
+struct Sql {
+    session: Session,
+    database: Database,
+}
+
+impl Sql {
+    fn run(&mut self, sql: &str) -> Rows {
+        self.attempt(sql).unwrap_or_else(|error| panic!("{sql}: {error}: {:?}", error.fields().detail))
+    }
+
+    fn attempt(&mut self, sql: &str) -> Result<Rows, Error> {
+        let mut rows = Rows::default();
+        self.session.run(sql, &mut rows).map(|()| rows)
+    }
+
+    /// State, message and detail of the error.
+    fn fails(&mut self, sql: &str) -> (&'static str, String, Option<String>) {
+        let Err(error) = self.attempt(sql) else { panic!("{sql} succeeds") };
+        (error.state().0, error.to_string(), error.fields().detail.clone())
+    }
+
+    /// Checks the error of a statement: state and message.
+    fn refuses(&mut self, sql: &str, state: &str, message: &str) {
+        let (found, text, _) = self.fails(sql);
+        assert_eq!((found, text.as_str()), (state, message), "{sql}");
+    }
+
+    fn table(&self, name: &str) -> std::sync::Arc<gannet_sql::catalog::Table> {
+        self.database.catalog().table(name).unwrap_or_else(|| panic!("no table {name}")).clone()
+    }
+
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.database.catalog().names.keys().cloned().collect();
+        names.sort();
+        names
+    }
+
+    /// Puts rows into a table without indexes, as INSERT would.
+    fn fill(&self, name: &str, rows: impl Iterator<Item = Vec<Value>>) {
+        let table = self.table(name);
+        let mut transaction = self.database.store().begin(TransactionOptions::default());
+        let tree = transaction.tree(&table.storage.name).unwrap().unwrap();
+        for (number, row) in (1_u64..).zip(rows) {
+            let (mut key, mut value) = (Vec::new(), Vec::new());
+            match &table.key {
+                TableKey::RowId => key.extend_from_slice(&number.to_be_bytes()),
+                TableKey::Columns(_) => table.codec().row_key(&row, &mut key).unwrap(),
+            }
+            table.codec().encode_row(&row, &mut value).unwrap();
+            transaction.insert(&tree, &key, &value).unwrap();
+        }
+        transaction.commit().unwrap();
+    }
+
+    /// Rows of a table, and the number of entries of each other index.
+    fn contents(&self, name: &str) -> (Vec<Vec<Value>>, Vec<usize>) {
+        let table = self.table(name);
+        let mut transaction = self.database.store().begin(TransactionOptions::default());
+        let view = transaction.view();
+        let all: Vec<usize> = (0..table.columns.len()).collect();
+        let tree = view.tree(&table.storage.name).unwrap().unwrap();
+        let mut scan = view.scan(&tree, (Bound::Unbounded, Bound::Unbounded)).unwrap();
+        let mut rows = Vec::new();
+        while let Some((key, row)) = scan.next().unwrap() {
+            let mut values = Vec::new();
+            table.codec().decode_row(key, row, &all, &mut values).unwrap();
+            for (position, _) in table.indexes.iter().enumerate().filter(|(_, index)| !index.primary) {
+                let entry = table.codec().index_entry(position, &values, key).unwrap();
+                let index = view.tree(&table.indexes[position].storage.name).unwrap().unwrap();
+                assert_eq!(view.get(&index, &entry.key).unwrap(), Some(entry.value), "{values:?}");
+            }
+            rows.push(values);
+        }
+        let count = |name: &str| {
+            let tree = view.tree(name).unwrap().unwrap();
+            let mut scan = view.scan(&tree, (Bound::Unbounded, Bound::Unbounded)).unwrap();
+            let mut count = 0;
+            while scan.next().unwrap().is_some() {
+                count += 1;
+            }
+            count
+        };
+        let others = table.indexes.iter().filter(|index| !index.primary);
+        (rows, others.map(|index| count(&index.storage.name)).collect())
+    }
+
+    fn trees(&self) -> Vec<String> {
+        self.database.store().begin(TransactionOptions::default()).trees().unwrap()
+    }
+
+    fn close(self) {
+        drop(self.session);
+        self.database.close().unwrap();
+    }
+}
+
+fn int(value: i64) -> Value {
+    Value::Int(value)
+}
+
+#[test]
+fn a_table_is_there_after_reopening_with_the_names_postgresql_gives() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create table p (id int primary key, n text not null, m int, unique (n, m))");
+    sql.run("create table c (a int references p on delete cascade, b varchar(5) unique)");
+    sql.run("create index on c (b desc, a); create index on c (b, a)");
+    let names = ["c", "c_b_a_idx", "c_b_a_idx1", "c_b_key", "p", "p_n_m_key", "p_pkey"];
+    assert_eq!(sql.names(), names);
+    sql.close();
+    let sql = fixture.open();
+    assert_eq!(sql.names(), names);
+    let (parent, child) = (sql.table("p"), sql.table("c"));
+    assert_eq!(child.foreign_keys[0].name, "c_a_fkey");
+    assert_eq!(child.foreign_keys[0].parent, parent.oid);
+    assert_eq!(parent.referenced_by, [child.oid]);
+    assert!(parent.columns[0].not_null && !parent.columns[2].not_null);
+    assert_eq!(parent.key, TableKey::Columns(vec![1]));
+    let descending: Vec<_> = child.indexes[1].columns.iter().map(|c| (c.descending, c.nulls_first)).collect();
+    assert_eq!(descending, [(true, true), (false, false)]);
+    assert!(matches!(sql.database.catalog().names["p_pkey"], Relation::Index { .. }));
+}
+
+#[test]
+fn a_rollback_takes_definitions_back() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create table a (x int)");
+    let trees = sql.trees();
+    sql.run("begin; create table b (x int primary key); drop table a; create table a (y text)");
+    sql.run("savepoint s; create index i on b (x); alter table b add column z int");
+    sql.run("rollback to s; alter table b add column w int");
+    assert_eq!(sql.names(), ["a"], "others see nothing of it");
+    sql.run("rollback");
+    assert_eq!((sql.names(), sql.trees()), (vec!["a".to_owned()], trees));
+    assert_eq!(sql.table("a").columns[0].name, "x");
+    sql.run("begin; create table b (x int); savepoint s; drop table b; rollback to s; commit");
+    assert_eq!(sql.names(), ["a", "b"]);
+}
+
+#[test]
+fn errors_are_those_of_postgresql() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create table p (id int primary key, n text unique, k int)");
+    sql.run("create table c (a int references p, b int)");
+    sql.run("create sequence s; create index i on c (b)");
+    for (statement, state, message) in [
+        ("create table p (x int)", "42P07", "relation \"p\" already exists"),
+        ("create table i (x int)", "42P07", "relation \"i\" already exists"),
+        ("create table t (x int, x int)", "42701", "column \"x\" specified more than once"),
+        ("create table t (xmin int)", "42701", "column name \"xmin\" conflicts with a system column name"),
+        (
+            "create table t (x int primary key, y int primary key)",
+            "42P16",
+            "multiple primary keys for table \"t\" are not allowed",
+        ),
+        ("create table t (x int, unique (y))", "42703", "column \"y\" named in key does not exist"),
+        ("create table t (x int, unique (x, x))", "42701", "column \"x\" appears twice in unique constraint"),
+        (
+            "create table t (x int null not null)",
+            "42601",
+            "conflicting NULL/NOT NULL declarations for column \"x\" of table \"t\"",
+        ),
+        ("create table t (x int references q)", "42P01", "relation \"q\" does not exist"),
+        (
+            "create table t (x text references p)",
+            "42804",
+            "foreign key constraint \"t_x_fkey\" cannot be implemented",
+        ),
+        (
+            "create table t (x int references p (k))",
+            "42830",
+            "there is no unique constraint matching given keys for referenced table \"p\"",
+        ),
+        (
+            "create table t (x int references c)",
+            "42704",
+            "there is no primary key for referenced table \"c\"",
+        ),
+        (
+            "create table t (x int, foreign key (x) references p (id, n))",
+            "42830",
+            "number of referencing and referenced columns for foreign key disagree",
+        ),
+        ("create table s.t (x int)", "3F000", "schema \"s\" does not exist"),
+        ("create table pg_catalog.t (x int)", "42501", "permission denied to create \"pg_catalog.t\""),
+        ("create index i on c (a)", "42P07", "relation \"i\" already exists"),
+        ("create index j on c (z)", "42703", "column \"z\" does not exist"),
+        ("create index j on s (z)", "42809", "\"s\" is not a table"),
+        ("create index j on z (z)", "42P01", "relation \"z\" does not exist"),
+        ("create index j on c using foo (a)", "42704", "access method \"foo\" does not exist"),
+        ("drop table z", "42P01", "table \"z\" does not exist"),
+        ("drop table s", "42809", "\"s\" is not a table"),
+        ("drop index z", "42704", "index \"z\" does not exist"),
+        ("drop sequence z", "42P01", "sequence \"z\" does not exist"),
+        ("drop table p", "2BP01", "cannot drop table p because other objects depend on it"),
+        (
+            "drop index p_pkey",
+            "2BP01",
+            "cannot drop index p_pkey because constraint p_pkey on table p requires it",
+        ),
+        (
+            "alter table p drop constraint p_pkey",
+            "2BP01",
+            "cannot drop constraint p_pkey on table p because other objects depend on it",
+        ),
+        ("alter table p drop constraint q", "42704", "constraint \"q\" of relation \"p\" does not exist"),
+        ("alter table p add column k int", "42701", "column \"k\" of relation \"p\" already exists"),
+        (
+            "alter table p alter column z drop default",
+            "42703",
+            "column \"z\" of relation \"p\" does not exist",
+        ),
+        ("alter table p alter column id drop not null", "42P16", "column \"id\" is in a primary key"),
+        ("alter table p rename column z to y", "42703", "column \"z\" does not exist"),
+        ("alter table p rename to c", "42P07", "relation \"c\" already exists"),
+        (
+            "alter table p add primary key (k)",
+            "42P16",
+            "multiple primary keys for table \"p\" are not allowed",
+        ),
+        ("alter table p owner to nobody", "42704", "role \"nobody\" does not exist"),
+        ("truncate p", "0A000", "cannot truncate a table referenced in a foreign key constraint"),
+        ("create sequence q increment 0", "22023", "INCREMENT must not be zero"),
+        ("create sequence q minvalue 5 maxvalue 4", "22023", "MINVALUE (5) must be less than MAXVALUE (4)"),
+        ("create sequence q minvalue 5 start 4", "22023", "START value (4) cannot be less than MINVALUE (5)"),
+        (
+            "create sequence q as smallint maxvalue 40000",
+            "22023",
+            "MAXVALUE (40000) is out of range for sequence data type smallint",
+        ),
+        ("create sequence q as text", "22023", "sequence type must be smallint, integer, or bigint"),
+        ("create role owner", "42710", "role \"owner\" already exists"),
+        ("drop role nobody", "42704", "role \"nobody\" does not exist"),
+        ("drop role owner", "55006", "current user cannot be dropped"),
+        ("create role pg_x", "42939", "role name \"pg_x\" is reserved"),
+        ("drop table pg_class", "42501", "permission denied: \"pg_class\" is a system catalog"),
+    ] {
+        sql.refuses(statement, state, message);
+    }
+    for statement in [
+        "create temp table t (x int)",
+        "create unlogged table t (x int)",
+        "create table t (x int) inherits (p)",
+        "create table t (x int) partition by range (x)",
+        "create table t (x int) tablespace y",
+        "create table t as select 1",
+        "create table t (like p)",
+        "create table t (x int generated always as identity)",
+        "create table t (x int[])",
+        "create table t (x int references p deferrable)",
+        "create index j on c ((a + 1))",
+        "create index j on c (a) where b > 1",
+        "create index j on c (a) include (b)",
+        "create index concurrently j on c (a)",
+        "create index j on c using hash (a)",
+        "alter table c add constraint x primary key using index i",
+        "alter table c enable row level security",
+        "create schema x",
+        "create view v as select 1",
+        "create type x as enum ('a')",
+        "create extension x",
+        "grant select on p to owner",
+    ] {
+        assert_eq!(sql.fails(statement).0, "0A000", "{statement}");
+    }
+    assert_eq!(sql.names(), ["c", "i", "p", "p_n_key", "p_pkey", "s"]);
+}
+
+#[test]
+fn what_exists_already_is_no_error_where_that_was_said() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create table t (x int)");
+    for (statement, notice) in [
+        ("create table if not exists t (y text)", "relation \"t\" already exists, skipping"),
+        ("drop table if exists z", "table \"z\" does not exist, skipping"),
+        ("drop index if exists z", "index \"z\" does not exist, skipping"),
+        ("drop view if exists z", "view \"z\" does not exist, skipping"),
+        ("drop schema if exists z", "schema \"z\" does not exist, skipping"),
+        ("alter table if exists z add column x int", "relation \"z\" does not exist, skipping"),
+        (
+            "alter table t add column if not exists x int",
+            "column \"x\" of relation \"t\" already exists, skipping",
+        ),
+        (
+            "alter table t drop constraint if exists z",
+            "constraint \"z\" of relation \"t\" does not exist, skipping",
+        ),
+        ("create table u (x int) with (fillfactor = 90)", "storage parameter \"fillfactor\" has no effect"),
+    ] {
+        let rows = sql.run(statement);
+        let notices: Vec<String> = rows.notices.iter().map(|notice| notice.error.to_string()).collect();
+        assert_eq!(notices, [notice], "{statement}");
+    }
+    assert_eq!(sql.table("t").columns.len(), 1);
+}
+
+#[test]
+fn dropping_with_cascade_takes_dependents_along() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create table p (id int primary key, n int unique)");
+    sql.run("create table c (a int references p, b int references p (n))");
+    let (_, message, detail) = sql.fails("drop table p, p");
+    assert_eq!(message, "cannot drop table p because other objects depend on it");
+    assert_eq!(
+        detail.as_deref(),
+        Some(
+            "constraint c_a_fkey on table c depends on table p\nconstraint c_b_fkey on table c depends on table p"
+        )
+    );
+    let rows = sql.run("alter table p drop constraint p_n_key cascade");
+    assert_eq!(rows.notices[0].error.to_string(), "drop cascades to constraint c_b_fkey on table c");
+    assert_eq!(sql.table("p").referenced_by, [sql.table("c").oid]);
+    sql.run("drop table p cascade");
+    assert!(sql.table("c").foreign_keys.is_empty());
+    sql.run("create table p (id int primary key); create table q (id int primary key references p)");
+    sql.run("alter table p add foreign key (id) references q; drop table p, q");
+    assert_eq!(sql.names(), ["c"]);
+    assert_eq!(sql.trees().iter().filter(|name| name.starts_with("t.")).count(), 1);
+}
+
+#[test]
+fn an_index_is_built_from_rows_through_files() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create table t (a int, b text)");
+    let count = 40_000;
+    // Long texts, so that the entries do not fit the memory of an operation.
+    let row = |n: i64| vec![int(n * 7919 % count), Value::text(format!("{:0100}", n * 31 % count))];
+    sql.fill("t", (0..count).map(row));
+    let before = fixture.engine.temp_stats().bytes_written;
+    sql.run("create index on t (b, a)");
+    assert!(fixture.engine.temp_stats().bytes_written > before + (4 << 20), "nothing was spilled");
+    sql.run("create unique index on t (a)");
+    sql.run("alter table t add primary key (a)");
+    let (rows, entries) = sql.contents("t");
+    assert_eq!(entries, [count as usize, count as usize]);
+    assert!(rows.iter().map(|row| row[0].as_int().unwrap()).eq(0..count), "in order of the key");
+    sql.run("alter table t drop constraint t_pkey");
+    assert_eq!(sql.contents("t").0.len(), count as usize);
+    assert_eq!(sql.table("t").key, TableKey::RowId);
+    assert!(fixture.engine.temp_stats().open_files == 0);
+}
+
+#[test]
+fn duplicates_are_found_and_named() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create table t (a int, b text)");
+    let rows = [(1, Some("x")), (2, None), (1, Some("y")), (2, None)];
+    let value = |text: Option<&str>| text.map_or(Value::Null, Value::text);
+    sql.fill("t", rows.into_iter().map(|(a, b)| vec![int(a), value(b)]));
+    let trees = sql.trees();
+    for statement in ["create unique index i on t (a)", "alter table t add constraint i primary key (a)"] {
+        let (state, message, detail) = sql.fails(statement);
+        assert_eq!((state, message.as_str()), ("23505", "could not create unique index \"i\""));
+        assert_eq!(detail.as_deref(), Some("Key (a)=(1) is duplicated."));
+    }
+    // NULLs agree with nothing.
+    sql.run("create unique index j on t (b)");
+    assert_eq!(sql.contents("t").1, [4]);
+    sql.run("drop index j");
+    assert_eq!(sql.trees(), trees);
+    sql.refuses(
+        "alter table t add primary key (b)",
+        "23502",
+        "column \"b\" of relation \"t\" contains null values",
+    );
+}
+
+#[test]
+fn rows_too_long_for_a_page_are_kept_when_a_table_is_rewritten() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create table t (a int, b text)");
+    let row = |n: i64| vec![int(20 - n), Value::text("x".repeat(n as usize * 3000))];
+    sql.fill("t", (0..20).map(row));
+    sql.run("alter table t add primary key (a)");
+    let (rows, _) = sql.contents("t");
+    let lengths: Vec<usize> = rows.iter().map(|row| row[1].as_str().unwrap().len()).collect();
+    assert_eq!(lengths, (0..20).map(|n| (19 - n) * 3000).collect::<Vec<_>>());
+}
+
+#[test]
+fn truncate_gives_tables_new_trees() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create table p (id int primary key, n int unique); create table c (a int references p)");
+    let (trees, oid) = (sql.trees().len(), sql.table("p").oid);
+    let (_, _, detail) = sql.fails("truncate p");
+    assert_eq!(detail.as_deref(), Some("Table \"c\" references \"p\"."));
+    let rows = sql.run("truncate p cascade");
+    assert_eq!(rows.notices[0].error.to_string(), "truncate cascades to table \"c\"");
+    sql.run("truncate table p, c restart identity");
+    assert_eq!((sql.trees().len(), sql.table("p").oid), (trees, oid));
+    sql.fill("c", [vec![Value::Null]].into_iter());
+    sql.run("begin; truncate c; rollback");
+    assert_eq!(sql.contents("c").0.len(), 1);
+    sql.run("truncate c");
+    assert!(sql.contents("c").0.is_empty());
+}
+
+#[test]
+fn passwords_are_kept_as_verifiers() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create user ann password 'secret'; create role bob superuser");
+    let ann = sql.database.role("ann").unwrap();
+    assert!(ann.login && !ann.superuser);
+    let verifier = ann.password.clone().unwrap();
+    assert!(verifier.starts_with("SCRAM-SHA-256$4096:") && !verifier.contains("secret"));
+    sql.run(&format!("alter role bob password '{verifier}' login"));
+    assert_eq!(sql.database.role("bob").unwrap().password.as_deref(), Some(verifier.as_str()));
+    sql.run("alter user ann password null");
+    assert_eq!(sql.database.role("ann").unwrap().password, None);
+    let mut ann = Sql { session: sql.database.session("ann").unwrap(), database: sql.database.clone() };
+    ann.run("create table t (a int); alter user ann password 'other'");
+    ann.refuses("create role x", "42501", "permission denied to create role");
+    ann.refuses("alter role bob nologin", "42501", "permission denied");
+    sql.run("create table u (a int)");
+    ann.refuses("drop table u", "42501", "must be owner of table u");
+    let (state, message, detail) = sql.fails("drop role ann");
+    assert_eq!(state, "2BP01");
+    assert_eq!(message, "role \"ann\" cannot be dropped because some objects depend on it");
+    assert_eq!(detail.as_deref(), Some("owner of table t"));
+    sql.run("alter table t owner to owner; drop role ann, bob");
+    assert_eq!(sql.database.catalog().roles.len(), 1);
+}
+
+#[test]
+fn a_definition_of_a_newer_release_is_refused_by_name() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create table fruit (a int)");
+    {
+        let mut transaction = sql.database.store().begin(TransactionOptions::default());
+        let tree = transaction.tree("catalog.sql").unwrap().unwrap();
+        let mut key = vec![1];
+        key.extend_from_slice(&sql.table("fruit").oid.to_be_bytes());
+        let entry = transaction.get(&tree, &key).unwrap().unwrap();
+        let mut changed = entry[..8].to_vec();
+        changed.extend_from_slice(b"{\"colour\":1,");
+        changed.extend_from_slice(&entry[9..]);
+        transaction.put(&tree, &key, &changed).unwrap();
+        transaction.commit().unwrap();
+    }
+    sql.close();
+    let error = Database::open(&fixture.engine, &fixture.path, &OpenOptions::default(), "owner").unwrap_err();
+    assert_eq!(error.state().0, "0A000");
+    let message = error.to_string();
+    assert!(message.starts_with("table \"fruit\" of this database needs a newer release"), "{message}");
+    assert!(message.contains("colour"), "{message}");
+}
+
+#[test]
+fn two_sessions_do_not_make_one_name_twice() {
+    let fixture = Fixture::new();
+    let mut one = fixture.open();
+    let mut two = Sql { session: one.database.session("owner").unwrap(), database: one.database.clone() };
+    one.run("begin; create table t (a int)");
+    two.run("set lock_timeout = '50ms'");
+    assert_eq!(two.fails("create table t (b int)").0, "55P03");
+    let waiting = std::thread::spawn(move || {
+        two.run("set lock_timeout = 0");
+        let error = two.fails("create table t (b int)");
+        (error.0, error.1)
+    });
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    one.run("commit");
+    assert_eq!(waiting.join().unwrap(), ("42P07", "relation \"t\" already exists".to_owned()));
+    assert_eq!(one.table("t").columns[0].name, "a");
+}

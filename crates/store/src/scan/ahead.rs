@@ -1,0 +1,146 @@
+//! Reading ahead: what a scan is about to need is known from the inner nodes, and fetched as deep batches.
+//!
+//! The leaves to come are taken from their parents, a window of growing size at a time, so the device is busy however the
+//! leaves are scattered. Parents are read in their turn: before the last leaf of one is asked for, the parents that come next
+//! are asked for themselves, taken from the nodes above them, and so on upwards. In its steady state a scan therefore waits for
+//! no page that it has not asked for long before.
+//!
+//! All of this is a guess. What has changed meanwhile costs a read in vain, or one that is waited for.
+
+use super::{Bounds, Direction};
+use crate::Result;
+use crate::pool::{Access, Pool, ScanRing};
+use crate::tree::{BTree, Children};
+use gannet_base::PageId;
+use gannet_io::Class;
+use std::collections::VecDeque;
+
+/// Leaves under way or waiting, at first and at most.
+const FIRST_WINDOW: usize = 8;
+const WIDEST_WINDOW: usize = 256;
+
+/// The most leaves that a scan has under way or waiting.
+pub(super) fn widest_window(pool: &Pool) -> usize {
+    WIDEST_WINDOW.min(pool.frame_count() / 16).max(2)
+}
+
+/// Where a scan goes.
+#[derive(Clone, Copy)]
+pub(super) struct Course<'a> {
+    pub(super) btree: &'a BTree<'a>,
+    pub(super) direction: Direction,
+    pub(super) bounds: &'a Bounds,
+}
+
+impl Course<'_> {
+    /// The children of the node of `level` that `from` leads to, in the order of the scan.
+    fn children(&self, level: usize, from: &[u8]) -> Result<Children> {
+        match self.direction {
+            Direction::Forward => self.btree.children_from(from, level as u8),
+            Direction::Backward => self.btree.children_before(from, level as u8),
+        }
+    }
+
+    fn is_within(&self, key: &[u8]) -> bool {
+        match self.direction {
+            Direction::Forward => self.bounds.below_upper(key),
+            Direction::Backward => self.bounds.above_lower(key),
+        }
+    }
+
+    fn prefetch(&self, pages: &[PageId], access: Access<'_>) {
+        let core = self.btree.core;
+        core.pool.prefetch(&core.volume, pages, Class::Prefetch, access);
+    }
+}
+
+/// The nodes of one level that are about to be needed.
+#[derive(Debug)]
+struct Tier {
+    /// Known, not yet asked for.
+    known: VecDeque<PageId>,
+    /// Where the next node above begins; `None` when there is none any more.
+    next: Option<Vec<u8>>,
+    /// Asked for and not yet reached.
+    outstanding: usize,
+    /// How many of them one node above knows.
+    fanout: usize,
+}
+
+/// See the module's head.
+#[derive(Debug, Default)]
+pub(super) struct Ahead {
+    /// Leaves first.
+    tiers: Vec<Tier>,
+    window: usize,
+}
+
+impl Ahead {
+    /// The leaf that `near` leads to is about to be read: keeps the window of leaves behind it filled. `ring` is what a long
+    /// scan reads into.
+    pub(super) fn step(&mut self, course: Course<'_>, near: &[u8], ring: Option<&ScanRing>) -> Result<()> {
+        if self.tiers.is_empty() {
+            self.window = FIRST_WINDOW;
+            self.begin_tier(near);
+        }
+        let outstanding = self.tiers[0].outstanding.saturating_sub(1);
+        self.tiers[0].outstanding = outstanding;
+        if outstanding > self.window / 2 {
+            return Ok(());
+        }
+        let access = ring.map_or(Access::Normal, Access::Ring);
+        self.ask(course, 0, self.window - outstanding, access)?;
+        let demand = 2 * self.window;
+        self.window = (2 * self.window).min(widest_window(&course.btree.core.pool));
+        self.supply(course, 1, demand)
+    }
+
+    fn begin_tier(&mut self, from: &[u8]) {
+        let next = Some(from.to_vec());
+        self.tiers.push(Tier { known: VecDeque::new(), next, outstanding: 0, fanout: 1 });
+    }
+
+    /// Asks for up to `count` nodes of a tier. Which these are say nodes of the tier above, which are read for it.
+    fn ask(&mut self, course: Course<'_>, index: usize, count: usize, access: Access<'_>) -> Result<()> {
+        while self.tiers[index].known.len() < count
+            && let Some(from) = self.tiers[index].next.take()
+        {
+            let children = course.children(index + 1, &from)?;
+            if let Some(above) = self.tiers.get_mut(index + 1) {
+                above.outstanding = above.outstanding.saturating_sub(1);
+            }
+            let tier = &mut self.tiers[index];
+            tier.fanout = children.total.max(1);
+            tier.known.extend(children.pages);
+            tier.next = children.next.filter(|key| course.is_within(key));
+        }
+        let tier = &mut self.tiers[index];
+        let pages: Vec<PageId> = tier.known.drain(..count.min(tier.known.len())).collect();
+        tier.outstanding += pages.len();
+        if !pages.is_empty() {
+            course.prefetch(&pages, access);
+        }
+        Ok(())
+    }
+
+    /// Sees to it that the nodes of a tier that are under way know of `demand` nodes of the tier below.
+    fn supply(&mut self, course: Course<'_>, index: usize, demand: usize) -> Result<()> {
+        let below = &self.tiers[index - 1];
+        let Some(from) = &below.next else { return Ok(()) };
+        let (fanout, known) = (below.fanout, below.known.len());
+        if self.tiers.len() == index {
+            if known >= demand {
+                return Ok(());
+            }
+            let from = from.clone();
+            self.begin_tier(&from);
+        }
+        let missing = demand.saturating_sub(known + self.tiers[index].outstanding * fanout);
+        if missing == 0 {
+            return Ok(());
+        }
+        let count = missing.div_ceil(fanout);
+        self.ask(course, index, count, Access::Normal)?;
+        self.supply(course, index + 1, 2 * count)
+    }
+}
