@@ -98,7 +98,7 @@ impl IndexScan {
     }
 
     /// Adds rows from the entries alone.
-    fn from_entries(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<()> {
+    fn scan_entries(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<()> {
         let Some(scan) = &mut self.scan else { return Ok(()) };
         let mut looked_at = 0;
         while out.len() < limit {
@@ -137,7 +137,7 @@ impl IndexScan {
     }
 
     /// Adds rows by visits to the table.
-    fn by_visits(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<()> {
+    fn visit_rows(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<()> {
         while out.len() < limit {
             self.fill(context)?;
             if self.window.keys.len() == 0 {
@@ -161,9 +161,9 @@ impl Operator for IndexScan {
             self.start(context, limit)?;
         }
         if self.how.index_only {
-            self.from_entries(context, limit, out)?;
+            self.scan_entries(context, limit, out)?;
         } else {
-            self.by_visits(context, limit, out)?;
+            self.visit_rows(context, limit, out)?;
         }
         Ok(!out.is_empty())
     }
