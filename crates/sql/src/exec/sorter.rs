@@ -431,12 +431,6 @@ impl Sorter {
         self.order.decode(row, &mut self.scratch, out)?;
         Ok(true)
     }
-
-    /// Whether it has files.
-    #[cfg(test)]
-    pub(super) fn spilled(&self) -> bool {
-        matches!(self.output, Output::Merge(_)) || !self.runs.places.is_empty()
-    }
 }
 
 /// How many runs are merged at a time: as many as have room for three blocks each, see `gannet_store::TempFile`.

@@ -70,7 +70,7 @@ enum State {
     /// string_agg of bytea.
     Bytes(Option<Vec<u8>>),
     /// array_agg
-    Array { element: Type, values: Option<Box<Vec<Value>>>, bytes: usize },
+    Array { element: Type, values: Option<Vec<Value>>, bytes: usize },
 }
 
 impl Accumulator {
@@ -253,7 +253,7 @@ impl Accumulator {
             State::Bytes(bytes) => bytes.map_or(Value::Null, |bytes| Value::Bytes(bytes.into())),
             State::Array { values: None, .. } => Value::Null,
             State::Array { element, values: Some(values), .. } => {
-                Value::Array(Arc::new(Array { element, values: *values, lower: 1 }))
+                Value::Array(Arc::new(Array { element, values, lower: 1 }))
             }
         })
     }
@@ -269,7 +269,7 @@ impl Accumulator {
             State::Text(Some(text)) if text.is_heap_allocated() => text.capacity(),
             State::Bytes(Some(bytes)) => bytes.capacity(),
             State::Array { values: Some(values), bytes, .. } => {
-                size_of::<Vec<Value>>() + values.capacity() * size_of::<Value>() + bytes
+                values.capacity() * size_of::<Value>() + bytes
             }
             _ => 0,
         }

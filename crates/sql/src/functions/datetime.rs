@@ -48,25 +48,8 @@ fn clock_time(_: &Call<'_, '_>, _: &[Value]) -> Result<Value> {
 }
 
 fn time_of_day(call: &Call<'_, '_>, _: &[Value]) -> Result<Value> {
-    const DAYS: [&str; 7] = ["Sat", "Sun", "Mon", "Tue", "Wed", "Thu", "Fri"];
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let time = now();
-    let local = datetime::timestamptz_to_timestamp(time, zone(call))?;
-    let civil = datetime::Civil::of_timestamp(local);
-    // 2000-01-01 was a Saturday.
-    let day = DAYS[local.div_euclid(datetime::USECS_PER_DAY).rem_euclid(7) as usize];
-    let month = MONTHS[(civil.month - 1).clamp(0, 11) as usize];
-    Ok(Value::text(format!(
-        "{day} {month} {:02} {:02}:{:02}:{:02}.{:06} {} {}",
-        civil.day,
-        civil.hour,
-        civil.minute,
-        civil.second,
-        civil.micros,
-        civil.year,
-        zone(call).abbreviation_at(time),
-    )))
+    let text = datetime::to_char(now(), Some(zone(call)), "Dy Mon DD HH24:MI:SS.US YYYY TZ")?;
+    Ok(text.map_or(Value::Null, Value::text))
 }
 
 /// What `extract` gives, as numeric; NULL where an infinity has no such part.
@@ -152,7 +135,23 @@ fn is_finite_timestamp(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     Ok(Value::Bool(!datetime::is_infinite_timestamp(int(a, 0)?)))
 }
 
-/// `timestamp(value)` and `date(value)`: casts that are spelled as calls.
+fn timestamp_to_char(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    Ok(datetime::to_char(int(a, 0)?, None, text(a, 1)?)?.map_or(Value::Null, Value::text))
+}
+
+fn timestamptz_to_char(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    Ok(datetime::to_char(int(a, 0)?, Some(zone(call)), text(a, 1)?)?.map_or(Value::Null, Value::text))
+}
+
+fn to_date(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    datetime::to_date(text(a, 0)?, text(a, 1)?).map(Value::Int)
+}
+
+fn to_timestamp(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    datetime::to_timestamp(text(a, 0)?, text(a, 1)?, zone(call)).map(Value::Int)
+}
+
+/// `date(value)`: a cast that is spelled as a call.
 fn date_of_timestamp(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     datetime::timestamp_to_date(int(a, 0)?).map(Value::Int)
 }
@@ -185,6 +184,10 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
     3462 "make_timestamptz" (Int4 Int4 Int4 Int4 Int4 Float8) TimestampTz.stable() = make_timestamptz;
     3463 "make_timestamptz" (Int4 Int4 Int4 Int4 Int4 Float8 Text) TimestampTz.stable() = make_timestamptz;
     1158 "to_timestamp" (Float8) TimestampTz = from_epoch;
+    2049 "to_char" (Timestamp Text) Text.stable() = timestamp_to_char;
+    1770 "to_char" (TimestampTz Text) Text.stable() = timestamptz_to_char;
+    1780 "to_date" (Text Text) Date.stable() = to_date;
+    1778 "to_timestamp" (Text Text) TimestampTz.stable() = to_timestamp;
     1159 "timezone" (Text TimestampTz) Timestamp = at_zone;
     2069 "timezone" (Text Timestamp) TimestampTz = of_zone;
     1373 "isfinite" (Date) Bool = is_finite_date;

@@ -1,14 +1,11 @@
 //! Definitions as SQL text, and names of objects by number: what `pg_get_indexdef` and its kin give to clients that describe tables.
 
 use super::arguments::{boolean, int, present, text};
-use super::quote::{self, write_name};
 use super::{Argument, Call, Function, Resolved, Returns};
-use crate::catalog::{
-    Catalog, FIRST_USER_OID, ForeignKey, INFORMATION_SCHEMA, Index, Oid, PG_CATALOG, PUBLIC,
-    ReferentialAction, Relation, Table,
-};
+use crate::catalog::{Catalog, INFORMATION_SCHEMA, Oid, PG_CATALOG, PUBLIC, Table};
 use crate::exec::Context;
-use crate::types::text as input;
+use crate::system::{self, definition};
+use crate::types::text::{self as input, relation_name, split_name};
 use crate::types::{NO_MODIFIER, Type, Value};
 use crate::{Error, Result, SqlState};
 
@@ -18,67 +15,9 @@ fn oid(a: &[Value], index: usize) -> Result<Oid> {
     Ok(u32::try_from(int(a, index)?).unwrap_or(0))
 }
 
-fn find_index(catalog: &Catalog, oid: Oid) -> Option<(&Table, &Index)> {
-    catalog.tables.values().find_map(|table| {
-        let index = table.indexes.iter().find(|index| index.oid == oid)?;
-        Some((table.as_ref(), index))
-    })
-}
-
-/// The name of the table, index or sequence with this number.
-pub(super) fn relation_name<'c>(context: &Context<'c>, oid: Oid) -> Option<&'c str> {
-    let catalog: &'c Catalog = context.catalog;
-    if let Some(table) = catalog.tables.get(&oid) {
-        return Some(&table.name);
-    }
-    if let Some(sequence) = catalog.sequences.get(&oid) {
-        return Some(&sequence.name);
-    }
-    find_index(catalog, oid).map(|(_, index)| index.name.as_str())
-}
-
-/// The parts of a name such as `public."T"`, folded to lower case where they are not quoted.
-pub(super) fn name_parts(name: &str) -> Result<Vec<String>> {
-    let invalid = || Error::new(SqlState::INVALID_NAME, "invalid name syntax");
-    let mut parts = Vec::new();
-    let mut rest = name.trim();
-    loop {
-        let mut part = String::new();
-        if let Some(quoted) = rest.strip_prefix('"') {
-            rest = quoted;
-            loop {
-                let at = rest.find('"').ok_or_else(invalid)?;
-                part.push_str(&rest[..at]);
-                rest = &rest[at + 1..];
-                match rest.strip_prefix('"') {
-                    Some(behind) => {
-                        part.push('"');
-                        rest = behind;
-                    }
-                    None => break,
-                }
-            }
-        } else {
-            let end = rest.find(|c: char| c == '.' || c.is_whitespace() || c == '"').unwrap_or(rest.len());
-            part.extend(rest[..end].chars().map(|c| c.to_ascii_lowercase()));
-            rest = &rest[end..];
-        }
-        if part.is_empty() {
-            return Err(invalid());
-        }
-        parts.push(part);
-        rest = rest.trim_start();
-        match rest.strip_prefix('.') {
-            Some(behind) => rest = behind.trim_start(),
-            None if rest.is_empty() => return Ok(parts),
-            None => return Err(invalid()),
-        }
-    }
-}
-
 /// The table that a name written in a string means.
 pub(super) fn find_table<'c>(context: &Context<'c>, name: &str) -> Result<&'c Table> {
-    let parts = name_parts(name)?;
+    let parts = split_name(name)?;
     let catalog: &'c Catalog = context.catalog;
     let found = match parts.as_slice() {
         [table] => catalog.table(table),
@@ -90,113 +29,23 @@ pub(super) fn find_table<'c>(context: &Context<'c>, name: &str) -> Result<&'c Ta
     })
 }
 
-/// Names of columns, separated by commas.
-fn column_names(table: &Table, numbers: impl IntoIterator<Item = u16>) -> String {
-    let mut out = String::new();
-    for number in numbers {
-        if !out.is_empty() {
-            out.push_str(", ");
-        }
-        write_name(table.column(number).map_or("?", |column| &column.name), &mut out);
-    }
-    out
-}
-
-/// An index's columns with their order, where that is not the usual one.
-fn index_columns(table: &Table, index: &Index) -> String {
-    let mut out = String::new();
-    for column in &index.columns {
-        if !out.is_empty() {
-            out.push_str(", ");
-        }
-        out.push_str(&column_names(table, [column.column]));
-        match (column.descending, column.nulls_first) {
-            (false, false) => {}
-            (true, true) => out.push_str(" DESC"),
-            (true, false) => out.push_str(" DESC NULLS LAST"),
-            (false, true) => out.push_str(" NULLS FIRST"),
-        }
-    }
-    out
-}
-
-/// CREATE INDEX; without the schema where `pretty`.
-fn index_definition(table: &Table, index: &Index, pretty: bool) -> String {
-    format!(
-        "CREATE {}INDEX {} ON {}{} USING btree ({})",
-        if index.unique { "UNIQUE " } else { "" },
-        quote::name(&index.name),
-        if pretty { "" } else { "public." },
-        quote::name(&table.name),
-        index_columns(table, index),
-    )
-}
-
 fn indexdef(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    let Some((table, index)) = find_index(call.context.catalog, oid(a, 0)?) else { return Ok(Value::Null) };
+    let Some((table, index)) = definition::find_index(call.context.catalog, oid(a, 0)?) else {
+        return Ok(Value::Null);
+    };
     let number = if a.len() > 1 { int(a, 1)? } else { 0 };
     if number == 0 {
         let pretty = a.len() > 2 && boolean(a, 2)?;
-        return Ok(Value::text(index_definition(table, index, pretty)));
+        return Ok(Value::text(definition::index(table, index, pretty)));
     }
-    let column = usize::try_from(number - 1).ok().and_then(|at| index.columns.get(at));
-    Ok(Value::text(column.map_or(String::new(), |column| column_names(table, [column.column]))))
-}
-
-fn action(action: ReferentialAction) -> Option<&'static str> {
-    match action {
-        ReferentialAction::NoAction => None,
-        ReferentialAction::Restrict => Some("RESTRICT"),
-        ReferentialAction::Cascade => Some("CASCADE"),
-        ReferentialAction::SetNull => Some("SET NULL"),
-        ReferentialAction::SetDefault => Some("SET DEFAULT"),
-    }
-}
-
-fn foreign_key_definition(catalog: &Catalog, table: &Table, key: &ForeignKey) -> String {
-    let (parent, columns) = match catalog.tables.get(&key.parent) {
-        Some(parent) => (parent.name.as_str(), column_names(parent, key.parent_columns.iter().copied())),
-        None => ("?", String::new()),
-    };
-    let mut out = format!(
-        "FOREIGN KEY ({}) REFERENCES {}({columns})",
-        column_names(table, key.columns.iter().copied()),
-        quote::name(parent),
-    );
-    for (event, what) in [(" ON UPDATE ", key.on_update), (" ON DELETE ", key.on_delete)] {
-        if let Some(action) = action(what) {
-            out.push_str(event);
-            out.push_str(action);
-        }
-    }
-    out
-}
-
-fn constraint_definition(catalog: &Catalog, wanted: Oid, pretty: bool) -> Option<String> {
-    for table in catalog.tables.values() {
-        if let Some(index) = table.indexes.iter().find(|index| index.constraint == Some(wanted)) {
-            let kind = if index.primary { "PRIMARY KEY" } else { "UNIQUE" };
-            let columns = column_names(table, index.columns.iter().map(|column| column.column));
-            return Some(format!("{kind} ({columns})"));
-        }
-        if let Some(check) = table.checks.iter().find(|check| check.oid == wanted) {
-            let expression = &check.expression;
-            return Some(if pretty {
-                format!("CHECK ({expression})")
-            } else {
-                format!("CHECK (({expression}))")
-            });
-        }
-        if let Some(key) = table.foreign_keys.iter().find(|key| key.oid == wanted) {
-            return Some(foreign_key_definition(catalog, table, key));
-        }
-    }
-    None
+    let column =
+        usize::try_from(number - 1).ok().and_then(|place| definition::index_column(table, index, place));
+    Ok(Value::text(column.unwrap_or_default()))
 }
 
 fn constraintdef(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let pretty = a.len() > 1 && boolean(a, 1)?;
-    let definition = constraint_definition(call.context.catalog, oid(a, 0)?, pretty);
+    let definition = definition::constraint(call.context.catalog, oid(a, 0)?, pretty);
     Ok(definition.map_or(Value::Null, Value::text))
 }
 
@@ -237,11 +86,11 @@ fn user_by_id(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
 
 fn is_relation_visible(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let oid = oid(a, 0)?;
-    if oid >= FIRST_USER_OID {
-        let there = relation_name(call.context, oid).is_some();
-        return Ok(if there { Value::Bool(true) } else { Value::Null });
+    if let Some(table) = system::find_oid(oid) {
+        return Ok(Value::Bool(table.schema == "pg_catalog"));
     }
-    Ok(crate::system::by_oid(oid).map_or(Value::Null, |table| Value::Bool(table.schema == "pg_catalog")))
+    let there = relation_name(Some(call.context.catalog), oid).is_some();
+    Ok(if there { Value::Bool(true) } else { Value::Null })
 }
 
 fn is_type_visible(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
@@ -316,7 +165,7 @@ fn lookup(call: &Call<'_, '_>, a: &[Value], ty: Type) -> Result<Value> {
 }
 
 fn to_regnamespace(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    let parts = name_parts(text(a, 0)?)?;
+    let parts = split_name(text(a, 0)?)?;
     Ok(match parts.first().map(String::as_str) {
         _ if parts.len() > 1 => return Err(Error::new(SqlState::SYNTAX_ERROR, "invalid name syntax")),
         Some("pg_catalog") => Value::Int(i64::from(PG_CATALOG)),
@@ -334,7 +183,7 @@ fn is_table(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
 /// The store's number of an object: its own.
 fn filenode(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let oid = oid(a, 0)?;
-    Ok(relation_name(call.context, oid).map_or(Value::Null, |_| Value::Int(i64::from(oid))))
+    Ok(relation_name(Some(call.context.catalog), oid).map_or(Value::Null, |_| Value::Int(i64::from(oid))))
 }
 
 /// INSERT, UPDATE and DELETE: bits 3, 2 and 4.
@@ -345,7 +194,9 @@ fn updatable(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
 
 /// Whether an index is there: what is asked of it, all of them can.
 fn index_has(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    let Some((_, index)) = find_index(call.context.catalog, oid(a, 0)?) else { return Ok(Value::Null) };
+    let Some((_, index)) = definition::find_index(call.context.catalog, oid(a, 0)?) else {
+        return Ok(Value::Null);
+    };
     let property = text(a, a.len() - 1)?.to_ascii_lowercase();
     let column = if a.len() > 2 {
         usize::try_from(int(a, 1)? - 1).ok().and_then(|at| index.columns.get(at))
@@ -368,16 +219,11 @@ fn index_has(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     })
 }
 
-/// The table or index named, if there is none: an error elsewhere.
-fn relation_by_name(context: &Context<'_>, name: &str) -> Option<Relation> {
-    context.catalog.names.get(name).copied()
-}
-
 /// Views there are none.
 fn viewdef(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     if let Some(Value::Text(name)) = a.first() {
-        let parts = name_parts(name)?;
-        let known = parts.last().is_some_and(|name| relation_by_name(call.context, name).is_some());
+        let parts = split_name(name)?;
+        let known = parts.last().is_some_and(|name| call.context.catalog.names.contains_key(name));
         let message = if known {
             format!("\"{name}\" is not a view")
         } else {

@@ -20,7 +20,7 @@ fn padded(message: &[u8]) -> Vec<u8> {
 }
 
 /// The MD5 digest.
-pub fn md5(message: &[u8]) -> [u8; 16] {
+fn md5(message: &[u8]) -> [u8; 16] {
     const SHIFTS: [[u32; 4]; 4] = [[7, 12, 17, 22], [5, 9, 14, 20], [4, 11, 16, 23], [6, 10, 15, 21]];
     let mut state: [u32; 4] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
     for block in padded(message).chunks_exact(64) {

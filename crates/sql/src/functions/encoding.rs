@@ -10,7 +10,7 @@ fn bad(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
 }
 
 /// Two hexadecimal digits for each byte.
-pub fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() * 2);
     for byte in bytes {
         for digit in [byte >> 4, byte & 15] {

@@ -4,12 +4,10 @@ use super::{Call, Returns, TableFunction};
 use crate::Result;
 use crate::exec::{Context, RowSource};
 use crate::types::{Type, Value};
-use std::collections::HashMap;
-use std::sync::LazyLock;
 
 /// Where a key word may stand as a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Category {
+enum Category {
     /// Everywhere.
     Unreserved,
     /// As the name of a column, not of a function or type.
@@ -69,9 +67,6 @@ const WORDS: &str = "abort:U absolute:U access:U action:U add:U admin:U after:U 
     xmlelement:C xmlexists:C xmlforest:C xmlnamespaces:C xmlparse:C xmlpi:C xmlroot:C xmlserialize:C \
     xmltable:C year:U- yes:U zone:U";
 
-static CATEGORIES: LazyLock<HashMap<&'static str, Category>> =
-    LazyLock::new(|| words().map(|(word, category, _)| (word, category)).collect());
-
 /// Words, ascending, each with its category, and whether it may be a label without AS.
 fn words() -> impl Iterator<Item = (&'static str, Category, bool)> + Send {
     WORDS.split(' ').filter_map(|entry| {
@@ -84,11 +79,6 @@ fn words() -> impl Iterator<Item = (&'static str, Category, bool)> + Send {
         };
         Some((word, category, letters.len() == 1))
     })
-}
-
-/// The category of a word in lower case; `None` when it is no key word.
-pub(super) fn category(word: &str) -> Option<Category> {
-    CATEGORIES.get(word).copied()
 }
 
 struct Words(Box<dyn Iterator<Item = (&'static str, Category, bool)> + Send>);

@@ -110,13 +110,13 @@ fn matches(units: impl Units, length: usize, pattern: &[u8]) -> Result<bool> {
 }
 
 /// Whether a string matches a pattern.
-pub fn like(text: &str, pattern: &str) -> Result<bool> {
+fn like(text: &str, pattern: &str) -> Result<bool> {
     let (text, pattern) = (text.as_bytes(), pattern.as_bytes());
     matches(Plain::<true> { text, pattern }, text.len(), pattern)
 }
 
 /// The same, whatever the case.
-pub fn like_folded(text: &str, pattern: &str) -> Result<bool> {
+fn like_folded(text: &str, pattern: &str) -> Result<bool> {
     matches(Folded { text, pattern }, text.len(), pattern.as_bytes())
 }
 

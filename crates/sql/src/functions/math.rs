@@ -126,7 +126,7 @@ macro_rules! angle {
 macro_rules! within {
     ($least:expr, $most:expr, $function:expr) => {
         |_, a| match float(a, 0)? {
-            value if value < $least || value > $most => Err(bad_input()),
+            value if !value.is_nan() && !($least..=$most).contains(&value) => Err(bad_input()),
             value => Ok(Value::Float($function(value))),
         }
     };

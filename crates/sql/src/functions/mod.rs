@@ -98,6 +98,9 @@ pub struct Call<'a, 'c> {
     pub ty: Type,
 }
 
+/// Starts a function that gives rows.
+pub type OpenRows = fn(&Call<'_, '_>, Vec<Value>) -> Result<Box<dyn RowSource>>;
+
 /// A function that gives rows.
 #[derive(Debug)]
 pub struct TableFunction {
@@ -114,7 +117,7 @@ pub struct TableFunction {
     /// About how many rows it gives, for the planner, where constant arguments say so.
     pub estimate: fn(&[Option<Value>]) -> f64,
     /// Its rows, made as they are asked for.
-    pub open: fn(&Call<'_, '_>, Vec<Value>) -> Result<Box<dyn RowSource>>,
+    pub open: OpenRows,
 }
 
 /// An aggregate function.
@@ -235,15 +238,15 @@ mod array;
 mod bytes;
 mod datetime;
 mod describe;
-pub mod digest;
-pub mod encoding;
+mod digest;
+mod encoding;
 mod keywords;
-pub mod like;
+mod like;
 mod math;
 mod numeric;
 mod pattern;
 mod picture;
-pub mod quote;
+mod quote;
 mod regex;
 mod registry;
 mod resolve;

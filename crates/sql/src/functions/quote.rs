@@ -1,43 +1,15 @@
 //! Quoting for SQL, and `format`.
 
 use super::arguments::{int, present, text};
-use super::keywords::{self, Category};
 use super::string::{append, cast_to_text, count};
 use super::{Call, Function};
 use crate::types::Value;
+use crate::types::text::quote_identifier;
 use crate::{Error, Result, SqlState};
 use std::iter;
 
-/// Whether a name may stand in SQL without quotes.
-fn is_plain_name(name: &str) -> bool {
-    let mut characters = name.bytes();
-    characters.next().is_some_and(|c| c.is_ascii_lowercase() || c == b'_')
-        && characters.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_')
-        && keywords::category(name).is_none_or(|category| category == Category::Unreserved)
-}
-
-/// Appends a name, quoted where it has to be.
-pub fn write_name(name: &str, out: &mut String) {
-    if is_plain_name(name) {
-        out.push_str(name);
-        return;
-    }
-    out.push('"');
-    for c in name.chars() {
-        out.extend(iter::repeat_n(c, if c == '"' { 2 } else { 1 }));
-    }
-    out.push('"');
-}
-
-/// A name, quoted where it has to be.
-pub fn name(name: &str) -> String {
-    let mut out = String::with_capacity(name.len() + 2);
-    write_name(name, &mut out);
-    out
-}
-
 /// Appends a string as a literal.
-pub fn write_literal(text: &str, out: &mut String) {
+fn write_literal(text: &str, out: &mut String) {
     if text.contains('\\') {
         out.push('E');
     }
@@ -49,7 +21,7 @@ pub fn write_literal(text: &str, out: &mut String) {
 }
 
 fn quote_ident(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    Ok(Value::text(name(text(a, 0)?)))
+    Ok(Value::text(quote_identifier(text(a, 0)?)))
 }
 
 fn quote_literal(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
@@ -110,7 +82,7 @@ fn argument_number(number: i64) -> Result<usize> {
 fn specifier(rest: &mut &str) -> Result<Specifier> {
     let mut result = Specifier { position: None, left: false, width: Width::None, kind: ' ' };
     let take = |rest: &mut &str, c: char| match rest.strip_prefix(c) {
-        Some(behind) if behind.is_empty() => Err(unterminated()),
+        Some("") => Err(unterminated()),
         Some(behind) => {
             *rest = behind;
             Ok(true)
@@ -231,7 +203,7 @@ fn item(call: &Call<'_, '_>, a: &[Value], index: usize, kind: char) -> Result<St
             let message = "null values cannot be formatted as an SQL identifier";
             Err(Error::new(SqlState::NULL_VALUE_NOT_ALLOWED, message))
         }
-        'I' => Ok(name(&text)),
+        'I' => Ok(quote_identifier(&text).into_owned()),
         'L' if is_null => Ok("NULL".to_owned()),
         'L' => {
             let mut out = String::with_capacity(text.len() + 2);

@@ -149,14 +149,10 @@ pub fn resolve_comparison(symbol: &str, left: Type, right: Type) -> Result<Type>
         return Ok(left);
     }
     // xid has no order.
-    if [left, right].iter().all(|ty| matches!(ty, Type::Xid | Type::Unknown)) && left != right {
+    let is_number = |ty: Type| matches!(ty, Type::Xid | Type::Unknown);
+    let some = left == Type::Xid || right == Type::Xid;
+    if some && is_number(left) && is_number(right) && matches!(symbol, "=" | "<>") {
         return Ok(Type::Xid);
-    }
-    if left == Type::Xid && right == Type::Xid && matches!(symbol, "=" | "<>") {
-        return Ok(Type::Xid);
-    }
-    if left == Type::Xid && matches!(right, Type::Int4) && matches!(symbol, "=" | "<>") {
-        return Ok(Type::Int4);
     }
     if let Some(array) = comparable_arrays(left, right) {
         return Ok(array);
@@ -373,7 +369,8 @@ fn settle(target: Resolved, arguments: &[Argument], given: &[Type]) -> Result<Re
     let mut element = element_type(given, arguments).unwrap_or(Type::Unknown);
     let polymorphic = |argument: &Argument| !matches!(argument, Argument::Is(_) | Argument::Any);
     if element == Type::Unknown && arguments.iter().any(polymorphic) {
-        if arguments.contains(&Argument::AnyArray) {
+        if !arguments.iter().any(|argument| matches!(argument, Argument::AnyElement | Argument::AnyNonArray))
+        {
             let message = "could not determine polymorphic type because input has type unknown";
             return Err(Error::new(SqlState::DATATYPE_MISMATCH, message));
         }

@@ -5,6 +5,7 @@ use super::{Call, Function};
 use crate::catalog::Sequence;
 use crate::exec::Context;
 use crate::types::Value;
+use crate::types::text::{quote_identifier, relation_name};
 use crate::{Error, Result, SqlState};
 
 /// The sequence of this number.
@@ -13,8 +14,7 @@ pub(super) fn find<'c>(context: &Context<'c>, oid: i64) -> Result<&'c Sequence> 
     if let Some(sequence) = context.catalog.sequences.get(&number) {
         return Ok(sequence);
     }
-    let relation = super::describe::relation_name(context, number);
-    Err(match relation {
+    Err(match relation_name(Some(context.catalog.as_ref()), number) {
         Some(name) => Error::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a sequence")),
         None => Error::new(SqlState::INTERNAL_ERROR, format!("could not open relation with OID {oid}")),
     })
@@ -56,9 +56,8 @@ fn serial_sequence(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     };
     let owner = Some((table.oid, table.columns[index].number));
     let sequence = call.context.catalog.sequences.values().find(|sequence| sequence.owned_by == owner);
-    Ok(sequence.map_or(Value::Null, |sequence| {
-        Value::text(format!("public.{}", super::quote::name(&sequence.name)))
-    }))
+    Ok(sequence
+        .map_or(Value::Null, |sequence| Value::text(format!("public.{}", quote_identifier(&sequence.name)))))
 }
 
 /// Where a sequence stands in this session; NULL where it was not used.

@@ -1,67 +1,7 @@
 //! Definitions as SQL text, as `pg_get_indexdef` and its kin give them.
 
 use crate::catalog::{Catalog, Check, ColumnNumber, ForeignKey, Index, Oid, ReferentialAction, Table};
-use sqlparser::keywords::{
-    ALL_KEYWORDS, ALL_KEYWORDS_INDEX, RESERVED_FOR_COLUMN_ALIAS, RESERVED_FOR_TABLE_ALIAS,
-};
-
-/// A name as it stands in SQL text: with quotes where it needs them.
-pub fn quote_identifier(name: &str) -> String {
-    let plain = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
-        && !name.is_empty()
-        && !name.starts_with(|c: char| c.is_ascii_digit());
-    if plain && !is_reserved(name) { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
-}
-
-fn is_reserved(name: &str) -> bool {
-    // Words that PostgreSQL reserves, as far as they are not in the parser's lists.
-    const WORDS: [&str; 36] = [
-        "all",
-        "analyse",
-        "analyze",
-        "and",
-        "any",
-        "array",
-        "as",
-        "asc",
-        "both",
-        "case",
-        "cast",
-        "check",
-        "collate",
-        "column",
-        "constraint",
-        "create",
-        "default",
-        "desc",
-        "distinct",
-        "do",
-        "else",
-        "end",
-        "false",
-        "foreign",
-        "in",
-        "not",
-        "null",
-        "or",
-        "primary",
-        "references",
-        "some",
-        "table",
-        "then",
-        "true",
-        "unique",
-        "user",
-    ];
-    if WORDS.contains(&name) {
-        return true;
-    }
-    let upper = name.to_ascii_uppercase();
-    let Ok(index) = ALL_KEYWORDS.binary_search(&upper.as_str()) else { return false };
-    let keyword = ALL_KEYWORDS_INDEX[index];
-    // What is reserved in both places is so in PostgreSQL; the others are words of other systems.
-    RESERVED_FOR_COLUMN_ALIAS.contains(&keyword) && RESERVED_FOR_TABLE_ALIAS.contains(&keyword)
-}
+pub use crate::types::text::quote_identifier;
 
 fn names(table: &Table, columns: &[ColumnNumber]) -> String {
     let names = columns.iter().filter_map(|&number| Some(quote_identifier(&table.column(number)?.name)));
@@ -70,7 +10,7 @@ fn names(table: &Table, columns: &[ColumnNumber]) -> String {
 
 /// A column of an index, without its order.
 pub fn index_column(table: &Table, index: &Index, place: usize) -> Option<String> {
-    Some(quote_identifier(&table.column(index.columns.get(place)?.column)?.name))
+    Some(quote_identifier(&table.column(index.columns.get(place)?.column)?.name).into_owned())
 }
 
 /// `CREATE INDEX ...`. With `pretty` the schema is left out, as `pg_get_indexdef(oid, 0, true)` does.
@@ -110,7 +50,7 @@ pub fn check(check: &Check, pretty: bool) -> String {
 /// `FOREIGN KEY (a) REFERENCES t(b) ON DELETE CASCADE`
 pub fn foreign_key(catalog: &Catalog, table: &Table, key: &ForeignKey) -> String {
     let (parent, columns) = match catalog.tables.get(&key.parent) {
-        Some(parent) => (quote_identifier(&parent.name), names(parent, &key.parent_columns)),
+        Some(parent) => (quote_identifier(&parent.name).into_owned(), names(parent, &key.parent_columns)),
         None => (String::new(), String::new()),
     };
     let mut text = format!("FOREIGN KEY ({}) REFERENCES {parent}({columns})", names(table, &key.columns));

@@ -7,7 +7,7 @@ const TRUE: Option<bool> = Some(true);
 const FALSE: Option<bool> = Some(false);
 
 fn eval(expr: &Expr, row: &[Value]) -> Result<Value> {
-    let ground = Ground::new();
+    let ground = Ground::shared();
     ground.environment(u64::MAX).run(&[int(42), Value::Null], |context| {
         let value = expr.eval(row, context)?.into_owned();
         assert_eq!(expr.is_true(row, context)?, value.as_bool() == Some(true));

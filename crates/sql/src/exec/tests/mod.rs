@@ -16,6 +16,7 @@ use gannet_base::sim::Generator;
 use gannet_io::sim::SimDisk;
 use gannet_store::{CreateOptions, Engine, EngineOptions, OpenOptions, TransactionOptions};
 use std::path::Path;
+use std::rc::Rc;
 
 /// A database without tables, and a session on it.
 struct Ground {
@@ -30,7 +31,16 @@ struct Ground {
 /// Little enough for a thousand rows to be too many.
 const TINY: u64 = 20 << 10;
 
+thread_local! {
+    /// One for all of a test, where it needs nothing of its own.
+    static GROUND: Rc<Ground> = Rc::new(Ground::new());
+}
+
 impl Ground {
+    fn shared() -> Rc<Self> {
+        GROUND.with(Rc::clone)
+    }
+
     fn new() -> Self {
         let folder = Some("/spill".into());
         let options = EngineOptions { memory: 64 << 20, temp_folder: folder };

@@ -60,7 +60,7 @@ fn a_subquery_that_reads_an_outer_slot_is_not_kept() {
 
 /// The value of `argument op ANY/ALL (rows)`, which must be the same by hash table, by loop, and run anew.
 fn quantified(argument: &[Option<i64>], op: Comparison, all: bool, rows: &[&[Option<i64>]]) -> Option<bool> {
-    let ground = Ground::new();
+    let ground = Ground::shared();
     let value = |number: &Option<i64>| number.map_or(Value::Null, Value::Int);
     let rows: Vec<Vec<Value>> = rows.iter().map(|row| row.iter().map(value).collect()).collect();
     let subplan = if rows.is_empty() { no_rows(argument.len()) } else { values(&rows) };

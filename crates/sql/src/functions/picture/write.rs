@@ -205,7 +205,7 @@ fn finish(mut picture: Picture, number: String, blanks: usize, sign: char) -> Re
     picture.zero_start = picture.zero_start.saturating_sub(1);
     let mut sign_written = true;
     if picture.plus || picture.minus {
-        sign_written = !(picture.plus && !picture.minus);
+        sign_written = !picture.plus || picture.minus;
     } else {
         if sign != '-' && picture.fill {
             picture.bracket = false;

@@ -61,16 +61,15 @@ pub fn timestamptz_to_date(timestamp: i64, zone: &Zone) -> Result<i64> {
     timestamp_to_date(timestamptz_to_timestamp(timestamp, zone)?)
 }
 
-/// Rounds to so many digits of a second, half away from 2000-01-01. Error: 22008.
-pub fn fit_timestamp(timestamp: i64, modifier: Modifier) -> Result<i64> {
-    let Some(unit) = u32::try_from(modifier).ok().filter(|digits| *digits < 6) else { return Ok(timestamp) };
+/// Rounds to so many digits of a second, half away from 2000-01-01.
+pub fn fit_timestamp(timestamp: i64, modifier: Modifier) -> i64 {
+    let Some(unit) = u32::try_from(modifier).ok().filter(|digits| *digits < 6) else { return timestamp };
     if is_infinite_timestamp(timestamp) {
-        return Ok(timestamp);
+        return timestamp;
     }
     let unit = 10_i64.pow(6 - unit);
     // The end of the range is whole seconds, so the result is in range or that end itself.
-    let rounded = timestamp.abs().checked_add(unit / 2).ok_or_else(timestamp_out_of_range)? / unit * unit;
-    Ok(rounded * timestamp.signum())
+    timestamp.abs().saturating_add(unit / 2) / unit * unit * timestamp.signum()
 }
 
 /// The date of year (negative: BC), month and day. Error: 22008.

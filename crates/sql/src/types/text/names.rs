@@ -150,8 +150,15 @@ pub fn relation_number(catalog: Option<&Catalog>, schema: Option<&str>, name: &s
     })
 }
 
-/// The name of a relation.
+/// The name of a relation, with its schema where that has to be said.
 pub fn relation_name(catalog: Option<&Catalog>, oid: Oid) -> Option<Cow<'_, str>> {
+    if let Some(table) = system::find_oid(oid) {
+        // Only `pg_catalog` is searched without being named.
+        return Some(match table.schema {
+            "pg_catalog" => Cow::Borrowed(table.name),
+            schema => Cow::Owned(format!("{schema}.{}", quote_identifier(table.name))),
+        });
+    }
     let catalog = catalog?;
     if let Some(table) = catalog.tables.get(&oid) {
         return Some(Cow::Borrowed(&table.name));
