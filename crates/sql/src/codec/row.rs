@@ -170,40 +170,63 @@ impl TableCodec {
         if columns.is_empty() {
             return Ok(());
         }
+        let (layout, body) = self.open_row(row)?;
+        out.reserve(columns.len());
+        for column in columns {
+            out.push(self.column(*column, key, layout, &body)?);
+        }
+        Ok(())
+    }
+
+    /// As [`TableCodec::decode_row`]: of each pair the first is the column's position in the table, the second where its value is put.
+    pub fn decode_into(
+        &self,
+        key: &[u8],
+        row: &[u8],
+        columns: &[(usize, usize)],
+        out: &mut [Value],
+    ) -> Result<()> {
+        if columns.is_empty() {
+            return Ok(());
+        }
+        let (layout, body) = self.open_row(row)?;
+        for (column, place) in columns {
+            out[*place] = self.column(*column, key, layout, &body)?;
+        }
+        Ok(())
+    }
+
+    /// The layout of a stored row, and what is behind its header.
+    fn open_row<'r>(&self, row: &'r [u8]) -> Result<(&RowLayout, Body<'r>)> {
         let (header, body) = take_header(row).ok_or_else(|| self.damaged("a row without header"))?;
-        let wide = header & 1 == 1;
         let layout = usize::try_from(header >> 1)
             .ok()
             .and_then(|version| self.layouts.get(version.checked_sub(1)?))
             .ok_or_else(|| self.damaged("a row of a layout that the table does not have"))?;
-        let body = layout.open(body, wide).ok_or_else(|| self.damaged("a row is too short"))?;
-        for column in columns {
-            let value = match layout.places[*column] {
-                Place::Key(place) => self.key_value(key, place)?,
-                Place::Missing => self.missing[*column].clone()?,
-                Place::Fixed { bit, offset, form } => {
-                    if body.is_null(bit) {
-                        Value::Null
-                    } else {
-                        let bytes = &body.fixed[offset..];
-                        decode_fixed(form, bytes).ok_or_else(|| self.damaged("a truth value"))?
-                    }
-                }
-                Place::Variable { bit, place, form, modifier } => {
-                    if body.is_null(bit) {
-                        Value::Null
-                    } else {
-                        let bytes = body
-                            .variable(place)
-                            .ok_or_else(|| self.damaged("a column ends outside its row"))?;
-                        decode_variable(form, modifier, bytes)?
-                    }
-                }
-                Place::Impossible => return Err(self.damaged("a column of a type that is not stored")),
-            };
-            out.push(value);
+        let body = layout.open(body, header & 1 == 1).ok_or_else(|| self.damaged("a row is too short"))?;
+        Ok((layout, body))
+    }
+
+    /// A column of a row.
+    #[inline]
+    fn column(&self, column: usize, key: &[u8], layout: &RowLayout, body: &Body<'_>) -> Result<Value> {
+        match layout.places[column] {
+            Place::Fixed { bit, .. } | Place::Variable { bit, .. } if body.is_null(bit) => Ok(Value::Null),
+            Place::Fixed { offset, form, .. } => {
+                decode_fixed(form, &body.fixed[offset..]).ok_or_else(|| self.damaged("a truth value"))
+            }
+            Place::Variable { place, form, modifier, .. } => {
+                let bytes = body.variable(place);
+                decode_variable(
+                    form,
+                    modifier,
+                    bytes.ok_or_else(|| self.damaged("a column ends outside its row"))?,
+                )
+            }
+            Place::Key(place) => self.key_value(key, place),
+            Place::Missing => self.missing[column].clone(),
+            Place::Impossible => Err(self.damaged("a column of a type that is not stored")),
         }
-        Ok(())
     }
 
     /// Appends the key of a row's entry in an index (by position in the table; not the primary one), and says whether another row

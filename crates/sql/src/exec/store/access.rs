@@ -1,6 +1,6 @@
 //! A stored row as a row of the plan.
 
-use super::super::{Batch, Context};
+use super::super::{Batch, Context, walk};
 use crate::catalog::Table;
 use crate::codec::key::KeyColumn;
 use crate::codec::range::{Next, Range, key_range};
@@ -23,6 +23,9 @@ pub(super) struct Rows {
     pub(super) identity: bool,
     /// What is demanded of a row that is given.
     pub(super) filter: Option<Expr>,
+    /// The columns that the filter looks at, and the others: position in the table, and in the row that is given.
+    early: Vec<(usize, usize)>,
+    late: Vec<(usize, usize)>,
 }
 
 /// The tree of a table's rows.
@@ -74,7 +77,23 @@ pub(super) fn evaluate(
 
 impl Rows {
     pub(super) fn new(node: usize, access: &Access) -> Self {
+        let mut used = vec![access.filter.is_none(); access.columns.len() + 2];
+        if let Some(filter) = &access.filter {
+            walk::expressions(filter, &mut |part| {
+                if let Expr::Column(place) = part {
+                    used[*place] = true;
+                }
+            });
+        }
+        let places = access.columns.iter().enumerate().map(|(place, column)| (*column, place));
+        let (early, mut late): (Vec<_>, Vec<_>) = places.partition(|(_, place)| used[*place]);
+        if used[access.columns.len()..].contains(&true) {
+            // The row as a whole is looked at.
+            late.clear();
+        }
         Rows {
+            early,
+            late,
             node,
             table: Arc::clone(&access.table),
             columns: access.columns.clone(),
@@ -125,9 +144,28 @@ impl Rows {
         Ok(passes)
     }
 
-    /// Adds a row to a batch, if it fulfils the filter.
+    /// Adds a row to a batch, if it fulfils the filter. Of one that does not, no more is read than the filter looks at.
     pub(super) fn push(&self, context: &Context<'_>, key: &[u8], row: &[u8], out: &mut Batch) -> Result<()> {
-        self.push_with(context, out, |values| self.decode(key, row, values))
+        if self.late.is_empty() {
+            return self.push_with(context, out, |values| self.decode(key, row, values));
+        }
+        let codec = self.table.codec();
+        out.push_with(|values| {
+            let start = values.len();
+            values.resize(start + self.width(), Value::Null);
+            codec.decode_into(key, row, &self.early, &mut values[start..])?;
+            if !self.passes(&values[start..], context)? {
+                return Ok(false);
+            }
+            codec.decode_into(key, row, &self.late, &mut values[start..])?;
+            if self.identity {
+                let place = start + self.columns.len();
+                values[place] = Value::Bytes(key.into());
+                values[place + 1] = Value::Bytes(row.into());
+            }
+            Ok(true)
+        })?;
+        Ok(())
     }
 
     /// Adds a row that `decode` appends to a batch, if it fulfils the filter.

@@ -56,6 +56,12 @@ impl Keys {
         self.taken += 1;
     }
 
+    /// The first ones had their turn, and are forgotten.
+    pub(super) fn drop_first(&mut self, count: usize) {
+        self.taken += count;
+        self.compact();
+    }
+
     /// Forgets those that had their turn.
     fn compact(&mut self) {
         let Some(last) = self.taken.checked_sub(1) else { return };

@@ -22,7 +22,8 @@ fn failing_row(table: &Table, row: &[Value], context: &Context<'_>) -> String {
     let values = row.iter().zip(&table.columns).map(|(value, column)| {
         let mut text = text_of(value, column, context);
         if text.len() > MOST_BYTES {
-            text.truncate(text.floor_char_boundary(MOST_BYTES));
+            let most = (0..=MOST_BYTES).rev().find(|length| text.is_char_boundary(*length));
+            text.truncate(most.unwrap_or(0));
             text.push_str("...");
         }
         text

@@ -41,7 +41,8 @@ pub(super) struct ForeignKeys {
     refusals: VecDeque<Change>,
     /// Children whose parent was not there yet.
     needs: Vec<Need>,
-    writers: HashMap<Oid, Writer>,
+    /// By table, and whether they only delete.
+    writers: HashMap<(Oid, bool), Writer>,
     derived: HashMap<Oid, Arc<Derived>>,
     memory: Memory,
     bytes: usize,
@@ -401,7 +402,12 @@ impl ForeignKeys {
         let by = &change.by;
         let child = &by.child;
         let deletes = action == ReferentialAction::Cascade && change.new.is_none();
-        let derived = if deletes { None } else { Some(self.derived(context, child)?) };
+        let derived = match action {
+            _ if deletes => None,
+            ReferentialAction::SetDefault => Some(self.derived(context, child)?),
+            _ if child.checks.is_empty() => None,
+            _ => Some(self.derived(context, child)?),
+        };
         let values = match (action, &change.new, &derived) {
             (ReferentialAction::Cascade, Some(new), _) => by.as_child(context, new)?,
             (ReferentialAction::SetDefault, _, Some(derived)) => {
@@ -411,7 +417,7 @@ impl ForeignKeys {
             _ => vec![Value::Null; by.child_positions.len()],
         };
         let checks = derived.as_ref().map_or(&[][..], |derived| &derived.checks);
-        let mut writer = match self.writers.remove(&child.oid) {
+        let mut writer = match self.writers.remove(&(child.oid, deletes)) {
             Some(writer) => writer,
             None => Writer::new(child, checks),
         };
@@ -448,7 +454,7 @@ impl ForeignKeys {
                 }
             }
         }
-        self.writers.insert(child.oid, writer);
+        self.writers.insert((child.oid, deletes), writer);
         Ok(())
     }
 

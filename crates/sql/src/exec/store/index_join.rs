@@ -2,8 +2,9 @@
 //!
 //! # Guarantees
 //! 1. The outer rows' order is kept, and for each of them that of the index.
-//! 2. With look-ahead the leaves of many keys are asked for at once: those of the index as soon as a batch of outer rows is there,
-//!    those of the table's rows through a [`Window`]. Without it each is read when its turn comes.
+//! 2. With look-ahead the leaves of many keys are asked for at once: those of the index for the outer rows that wait to be looked up,
+//!    those of the table's rows through a [`Window`]. Outer rows are taken early enough for both to stay filled. Without
+//!    look-ahead each leaf is read when its turn comes.
 //! 3. Where an entry of the index says all there is to say, the table is not visited.
 
 use super::super::{BATCH_ROWS, Batch, Context, Operator, memory::Memory, row_bytes};
@@ -18,11 +19,13 @@ use crate::{Error, Result};
 use gannet_store::{Scan, Tree, View};
 use std::collections::VecDeque;
 
-/// Outer rows looked up together, at first and at most.
+/// Outer rows that wait to be looked up, at first and at most.
 const FIRST_OUTER: usize = 64;
 const MOST_OUTER: usize = 1024;
-/// Leaves of the index that are asked for ahead.
-const PROBES_AHEAD: usize = 256;
+/// Visits and ends of outer rows that are known ahead, at most.
+const MOST_EVENTS: usize = 4 * MOST_OUTER;
+/// Leaves of the index that are asked for together.
+const PROBES_AT_ONCE: usize = 128;
 
 /// Index join: gives outer columns, then those of the inner side.
 #[derive(Debug)]
@@ -32,17 +35,20 @@ pub(super) struct IndexJoin {
     outer_done: bool,
     /// Rows as the outer side gives them.
     incoming: Batch,
-    /// Outer rows that are looked up together.
+    /// Outer rows from number `first` on, which is the oldest that something is still to be done for. All numbers of outer rows are
+    /// counted from the beginning.
     batch: Batch,
-    wanted: usize,
-    memory: Memory,
+    first: usize,
     /// What is looked up for each of them, nothing where its key has a NULL.
     probes: Keys,
-    known: Vec<bool>,
-    /// How many of them were asked for ahead.
+    known: VecDeque<bool>,
+    /// How many outer rows may wait to be looked up.
+    lead: usize,
+    /// Up to which outer row the index was asked ahead.
     asked: usize,
     /// The outer row whose turn it is to be looked up.
     next_probe: usize,
+    memory: Memory,
     /// Entries for the outer row before that.
     scan: Option<Box<Scan>>,
     /// What is still to be done in visits: see [`Event`].
@@ -59,6 +65,13 @@ enum Event {
     Visit(usize),
     /// There are no more for this outer row.
     End(usize),
+}
+
+impl Event {
+    fn outer(self) -> usize {
+        let (Event::Visit(number) | Event::End(number)) = self;
+        number
+    }
 }
 
 /// What does not change.
@@ -188,18 +201,21 @@ impl IndexJoin {
             join.rows.identity = false;
             join.index_only = true;
         }
+        let mut batch = Batch::new();
+        batch.reset(outer_width);
         Ok(IndexJoin {
             window: Window::new(join.look_ahead),
             join,
             outer,
             outer_done: false,
             incoming: Batch::new(),
-            batch: Batch::new(),
-            wanted: 0,
-            memory: Memory::default(),
+            batch,
+            first: 0,
             probes: Keys::default(),
-            known: Vec::new(),
+            known: VecDeque::new(),
+            lead: 0,
             asked: 0,
+            memory: Memory::default(),
             next_probe: 0,
             scan: None,
             events: VecDeque::new(),
@@ -207,67 +223,98 @@ impl IndexJoin {
         })
     }
 
-    /// Takes the next outer rows; false when there are no more.
+    /// Outer rows that wait to be looked up.
+    fn waiting(&self) -> usize {
+        self.first + self.batch.len() - self.next_probe
+    }
+
+    /// Sees to it that outer rows wait to be looked up; false when there are no more.
     fn load(&mut self, context: &Context<'_>, limit: usize) -> Result<bool> {
-        let most = if self.join.look_ahead { MOST_OUTER } else { BATCH_ROWS };
-        if self.wanted == 0 {
-            self.window.begin(limit);
-            self.wanted = limit.clamp(1, FIRST_OUTER);
-        } else {
-            self.wanted = (self.wanted * 2).min(most);
+        let enough = if self.join.look_ahead { self.lead / 2 } else { 0 };
+        if self.waiting() > enough || self.outer_done {
+            return Ok(self.waiting() > 0);
         }
-        self.batch.reset(self.join.outer_width);
-        self.probes.clear();
-        self.known.clear();
-        (self.asked, self.next_probe) = (0, 0);
-        let mut bytes = 0;
-        while self.batch.len() < self.wanted && !self.outer_done {
-            let wanted = (self.wanted - self.batch.len()).min(BATCH_ROWS);
+        if self.lead == 0 {
+            self.window.begin(limit);
+            self.lead = limit.clamp(1, FIRST_OUTER);
+        } else {
+            self.lead = (self.lead * 2).min(if self.join.look_ahead { MOST_OUTER } else { BATCH_ROWS });
+        }
+        self.forget();
+        let mut bytes: usize = self.batch.iter().map(row_bytes).sum();
+        while self.waiting() < self.lead && self.memory.reserve(context, bytes)? {
+            let wanted = (self.lead - self.waiting()).min(BATCH_ROWS);
             if !self.outer.next(context, wanted, &mut self.incoming)? {
                 self.outer_done = true;
                 break;
             }
             for index in 0..self.incoming.len() {
-                let row = self.incoming.row_mut(index);
-                bytes += row_bytes(row);
-                self.batch.push(row.iter_mut().map(std::mem::take));
-            }
-            if !self.memory.reserve(context, bytes)? {
-                break;
+                bytes += row_bytes(self.incoming.row(index));
+                self.take(context, index)?;
             }
         }
+        Ok(self.waiting() > 0)
+    }
+
+    /// Forgets outer rows that nothing is to be done for any more.
+    fn forget(&mut self) {
+        let looked_up = self.next_probe - usize::from(self.scan.is_some());
+        let oldest = self.events.front().map_or(looked_up, |event| event.outer().min(looked_up));
+        let gone = oldest - self.first;
+        self.batch.drop_first(gone);
+        self.probes.drop_first(gone);
+        self.known.drain(..gone);
+        self.first = oldest;
+    }
+
+    /// Takes an outer row, and works out what is looked up for it.
+    fn take(&mut self, context: &Context<'_>, index: usize) -> Result<()> {
+        let row = self.incoming.row_mut(index);
         let mut probe = Vec::with_capacity(16);
-        for row in self.batch.iter() {
-            probe.clear();
-            let mut known = true;
-            for (expr, column) in self.join.keys.iter().zip(self.join.columns()) {
-                let value = expr.eval(row, context)?;
-                known = known && encode_equal(std::slice::from_ref(column), [&*value], &mut probe)?;
-            }
-            self.probes.push(if known { &probe } else { &[] });
-            self.known.push(known);
+        let mut known = true;
+        for (expr, column) in self.join.keys.iter().zip(self.join.columns()) {
+            let value = expr.eval(row, context)?;
+            known = known && encode_equal(std::slice::from_ref(column), [&*value], &mut probe)?;
         }
-        Ok(!self.batch.is_empty())
+        self.probes.push(if known { &probe } else { &[] });
+        self.known.push_back(known);
+        self.batch.push(row.iter_mut().map(std::mem::take));
+        Ok(())
+    }
+
+    /// An outer row by its number.
+    fn outer_row(&self, number: usize) -> &[Value] {
+        self.batch.row(number - self.first)
+    }
+
+    /// Takes the next outer row to be looked up: its number, and whether there is anything to look for.
+    fn next_outer(&mut self, context: &Context<'_>) -> Result<(usize, bool)> {
+        self.ask(context)?;
+        self.next_probe += 1;
+        let number = self.next_probe - 1;
+        Ok((number, self.known[number - self.first]))
     }
 
     /// Asks for the leaves of the next keys. Those of whole primary keys go through the window.
     fn ask(&mut self, context: &Context<'_>) -> Result<()> {
-        if !self.join.look_ahead || self.join.index.is_none() && self.join.whole_key || self.batch.len() < 2 {
+        if !self.join.look_ahead || self.join.index.is_none() && self.join.whole_key {
             return Ok(());
         }
-        let until = (self.next_probe + 2 * PROBES_AHEAD).min(self.batch.len());
-        if until - self.asked < PROBES_AHEAD && until < self.batch.len() || until == self.asked {
+        let end = self.first + self.batch.len();
+        let from = self.asked.max(self.next_probe);
+        // Either a good number of them, or what there is before it is too late.
+        if from == end || end - from < PROBES_AT_ONCE && from > self.next_probe || end - self.next_probe < 2 {
             return Ok(());
         }
-        let keys = (self.asked..until).filter(|place| self.known[*place]).map(|place| self.probes.get(place));
-        prefetch(context, self.join.tree(context.view)?, keys)?;
-        self.asked = until;
+        let keys = (from - self.first..end - self.first).filter(|place| self.known[*place]);
+        prefetch(context, self.join.tree(context.view)?, keys.map(|place| self.probes.get(place)))?;
+        self.asked = end;
         Ok(())
     }
 
     /// Begins to look for the entries that begin with an outer row's key.
-    fn open_scan(&mut self, context: &Context<'_>, outer: usize) -> Result<()> {
-        let lower = self.probes.get(outer).to_vec();
+    fn open_scan(&mut self, context: &Context<'_>, number: usize) -> Result<()> {
+        let lower = self.probes.get(number - self.first).to_vec();
         let mut upper = lower.clone();
         let upper = successor(&mut upper).then_some(upper);
         let mut scan = scan(context.view, self.join.tree(context.view)?, &Range { lower, upper })?;
@@ -276,11 +323,11 @@ impl IndexJoin {
         Ok(())
     }
 
-    /// One entry, or the end of an outer row, where what is found is all that is needed; false when the batch is done.
-    fn step(&mut self, context: &Context<'_>, out: &mut Batch) -> Result<bool> {
-        let join = &self.join;
+    /// One entry, or the end of an outer row, where what is found is all that is needed; false when there are no more.
+    fn step(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
         if let Some(scan) = &mut self.scan {
-            let outer = self.batch.row(self.next_probe - 1);
+            let join = &self.join;
+            let outer = self.batch.row(self.next_probe - 1 - self.first);
             if !join.is_settled(self.matched)
                 && let Some((key, value)) = scan.next()?
             {
@@ -293,21 +340,19 @@ impl IndexJoin {
             join.end(outer, std::mem::take(&mut self.matched), out);
             return Ok(true);
         }
-        if self.next_probe == self.batch.len() {
+        if !self.load(context, limit)? {
             return Ok(false);
         }
-        self.ask(context)?;
-        let place = self.next_probe;
-        self.next_probe += 1;
-        if self.known[place] && !self.join.whole_key {
-            self.open_scan(context, place)?;
+        let (number, known) = self.next_outer(context)?;
+        if known && !self.join.whole_key {
+            self.open_scan(context, number)?;
             return Ok(true);
         }
         let join = &self.join;
-        let outer = self.batch.row(place);
+        let outer = self.outer_row(number);
         let mut matched = false;
-        if self.known[place] {
-            let key = self.probes.get(place);
+        if known {
+            let key = self.probes.get(number - self.first);
             let tree = join.tree(context.view)?;
             matched = join.candidate(context, outer, out, |values| {
                 let found = context.view.with_value(tree, key, |value| join.decode(key, value, values))?;
@@ -319,10 +364,14 @@ impl IndexJoin {
     }
 
     /// Looks keys up in the index, and takes those of the rows found into the window.
-    fn fill(&mut self, context: &Context<'_>) -> Result<()> {
+    fn fill(&mut self, context: &Context<'_>, limit: usize) -> Result<()> {
+        if self.lead == 0 {
+            self.load(context, limit)?;
+        }
         let wanted = self.window.wanted();
         let mut added = 0;
-        while added < wanted {
+        // Outer rows without partner are not passed over for ever: they are to be given, or to be forgotten.
+        while added < wanted && self.events.len() < MOST_EVENTS {
             if let Some(scan) = &mut self.scan {
                 let Some((key, value)) = scan.next()? else {
                     self.scan = None;
@@ -335,28 +384,26 @@ impl IndexJoin {
                 added += 1;
                 continue;
             }
-            if self.next_probe == self.batch.len() {
+            if !self.load(context, limit)? {
                 break;
             }
-            self.ask(context)?;
-            let place = self.next_probe;
-            self.next_probe += 1;
-            if self.known[place] && !self.join.whole_key {
-                self.open_scan(context, place)?;
+            let (number, known) = self.next_outer(context)?;
+            if known && !self.join.whole_key {
+                self.open_scan(context, number)?;
                 continue;
             }
-            if self.known[place] && self.find_one(context, place)? {
-                self.events.push_back(Event::Visit(place));
+            if known && self.find_one(context, number)? {
+                self.events.push_back(Event::Visit(number));
                 added += 1;
             }
-            self.events.push_back(Event::End(place));
+            self.events.push_back(Event::End(number));
         }
         self.window.fetch(context, self.join.rows.tree(context.view)?, added)
     }
 
     /// Takes the key of the only row there can be for an outer one into the window; false when there is none.
-    fn find_one(&mut self, context: &Context<'_>, place: usize) -> Result<bool> {
-        let probe = self.probes.get(place);
+    fn find_one(&mut self, context: &Context<'_>, number: usize) -> Result<bool> {
+        let probe = self.probes.get(number - self.first);
         if self.join.index.is_none() {
             self.window.keys.push(probe);
             return Ok(true);
@@ -365,32 +412,28 @@ impl IndexJoin {
         Ok(context.view.with_value(tree, probe, |row_key| keys.push(row_key))?.is_some())
     }
 
-    /// The next visit, or the end of an outer row; false when the batch is done.
-    fn visit(&mut self, context: &Context<'_>, out: &mut Batch) -> Result<bool> {
-        self.fill(context)?;
-        let join = &self.join;
-        match self.events.pop_front() {
-            None => return Ok(false),
-            Some(Event::End(place)) => {
-                join.end(self.batch.row(place), std::mem::take(&mut self.matched), out);
-            }
-            Some(Event::Visit(place)) => {
-                if !join.is_settled(self.matched) {
-                    let key = self.window.keys.get(0);
-                    let tree = join.rows.tree(context.view)?;
-                    self.matched |= join.candidate(context, self.batch.row(place), out, |values| {
-                        let found =
-                            context.view.with_value(tree, key, |row| join.rows.decode(key, row, values))?;
-                        match (found.transpose()?, join.index) {
-                            (Some(()), _) => Ok(true),
-                            (None, None) => Ok(false),
-                            (None, Some(index)) => Err(join.rows.missing_row(index)),
-                        }
-                    })?;
+    /// The next visit, or the end of an outer row; false when there are no more.
+    fn visit(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
+        self.fill(context, limit)?;
+        let Some(event) = self.events.pop_front() else { return Ok(false) };
+        let (join, outer) = (&self.join, self.batch.row(event.outer() - self.first));
+        let Event::Visit(_) = event else {
+            join.end(outer, std::mem::take(&mut self.matched), out);
+            return Ok(true);
+        };
+        if !join.is_settled(self.matched) {
+            let key = self.window.keys.get(0);
+            let tree = join.rows.tree(context.view)?;
+            self.matched |= join.candidate(context, outer, out, |values| {
+                let found = context.view.with_value(tree, key, |row| join.rows.decode(key, row, values))?;
+                match (found.transpose()?, join.index) {
+                    (Some(()), _) => Ok(true),
+                    (None, None) => Ok(false),
+                    (None, Some(index)) => Err(join.rows.missing_row(index)),
                 }
-                self.window.keys.advance();
-            }
+            })?;
         }
+        self.window.keys.advance();
         Ok(true)
     }
 }
@@ -404,11 +447,13 @@ impl Operator for IndexJoin {
                 context.check()?;
             }
             steps += 1;
-            let more = if self.join.visits() { self.visit(context, out)? } else { self.step(context, out)? };
+            let more = if self.join.visits() {
+                self.visit(context, limit, out)?
+            } else {
+                self.step(context, limit, out)?
+            };
             if !more {
-                if self.outer_done || !self.load(context, limit)? {
-                    break;
-                }
+                break;
             }
         }
         context.note(self.join.rows.node, |profile| {
@@ -423,7 +468,7 @@ impl Operator for IndexJoin {
         self.batch.reset(self.join.outer_width);
         self.probes.clear();
         self.known.clear();
-        (self.wanted, self.asked, self.next_probe) = (0, 0, 0);
+        (self.first, self.lead, self.asked, self.next_probe) = (0, 0, 0, 0);
         self.scan = None;
         self.events.clear();
         self.window.release();

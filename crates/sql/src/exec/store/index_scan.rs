@@ -5,6 +5,7 @@ use super::access::{Rows, evaluate, index_tree, scan};
 use super::ahead::Window;
 use super::table_scan::CHECK_EVERY;
 use crate::Result;
+use crate::codec::range::encode_equal;
 use crate::physical::{Access, KeyRange};
 use gannet_store::Scan;
 
@@ -26,6 +27,8 @@ pub(super) struct IndexScan {
     rows: Rows,
     range: KeyRange,
     how: How,
+    /// The range is one value for each column of a unique index.
+    whole_key: bool,
     started: bool,
     /// `None` when all entries were taken.
     scan: Option<Box<Scan>>,
@@ -34,7 +37,9 @@ pub(super) struct IndexScan {
 
 impl IndexScan {
     pub(super) fn new(node: usize, access: &Access, range: &KeyRange, how: How) -> Self {
+        let index = &access.table.indexes[how.index];
         IndexScan {
+            whole_key: index.unique && range.equal.len() == index.columns.len(),
             rows: Rows::new(node, access),
             range: range.clone(),
             how,
@@ -58,8 +63,42 @@ impl IndexScan {
         Ok(())
     }
 
+    /// Adds the only row there can be.
+    fn fetch_one(&mut self, context: &Context<'_>, out: &mut Batch) -> Result<()> {
+        self.started = true;
+        let (rows, index) = (&self.rows, self.how.index);
+        let columns = rows.table.codec().index_columns(index);
+        let (mut entry, mut row_key) = (Vec::with_capacity(16), Vec::new());
+        for (expr, column) in self.range.equal.iter().zip(columns) {
+            if !encode_equal(std::slice::from_ref(column), [&*expr.eval(&[], context)?], &mut entry)? {
+                return Ok(());
+            }
+        }
+        let tree = index_tree(&rows.table, index, context.view)?;
+        if context.view.with_value(tree, &entry, |value| row_key.extend_from_slice(value))?.is_none() {
+            return Ok(());
+        }
+        if self.how.index_only {
+            return rows.push_with(context, out, |values| rows.decode_entry(index, &entry, &row_key, values));
+        }
+        self.visit(context, &row_key, out)
+    }
+
+    /// Adds the row with a key that the index has.
+    fn visit(&self, context: &Context<'_>, key: &[u8], out: &mut Batch) -> Result<()> {
+        let tree = self.rows.tree(context.view)?;
+        out.push_with(|values| {
+            let start = values.len();
+            let found = context.view.with_value(tree, key, |row| self.rows.decode(key, row, values))?;
+            found.ok_or_else(|| self.rows.missing_row(self.how.index))??;
+            // The filter may ask the store for more; it comes when the page is free again.
+            self.rows.passes(&values[start..], context)
+        })?;
+        Ok(())
+    }
+
     /// Adds rows from the entries alone.
-    fn from_entries(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<()> {
+    fn scan_entries(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<()> {
         let Some(scan) = &mut self.scan else { return Ok(()) };
         let mut looked_at = 0;
         while out.len() < limit {
@@ -98,20 +137,13 @@ impl IndexScan {
     }
 
     /// Adds rows by visits to the table.
-    fn by_visits(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<()> {
+    fn visit_rows(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<()> {
         while out.len() < limit {
             self.fill(context)?;
             if self.window.keys.len() == 0 {
                 return Ok(());
             }
-            let key = self.window.keys.get(0);
-            let tree = self.rows.tree(context.view)?;
-            out.push_with(|values| {
-                let start = values.len();
-                let found = context.view.with_value(tree, key, |row| self.rows.decode(key, row, values))?;
-                found.ok_or_else(|| self.rows.missing_row(self.how.index))??;
-                self.rows.passes(&values[start..], context)
-            })?;
+            self.visit(context, self.window.keys.get(0), out)?;
             self.window.keys.advance();
         }
         Ok(())
@@ -121,13 +153,17 @@ impl IndexScan {
 impl Operator for IndexScan {
     fn next(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
         out.reset(self.rows.width());
+        if !self.started && self.whole_key {
+            self.fetch_one(context, out)?;
+            return Ok(!out.is_empty());
+        }
         if !self.started {
             self.start(context, limit)?;
         }
         if self.how.index_only {
-            self.from_entries(context, limit, out)?;
+            self.scan_entries(context, limit, out)?;
         } else {
-            self.by_visits(context, limit, out)?;
+            self.visit_rows(context, limit, out)?;
         }
         Ok(!out.is_empty())
     }

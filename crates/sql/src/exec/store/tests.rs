@@ -69,6 +69,24 @@ impl Ground {
         Ground { database, catalog: Arc::new(catalog) }
     }
 
+    /// Closes the database and opens it anew: nothing is in memory.
+    fn reopen(self) -> Ground {
+        let engine = self.database.store().engine().clone();
+        self.database.close().unwrap();
+        let database =
+            Database::open(&engine, Path::new("/data.gnt"), &OpenOptions::default(), "gannet").unwrap();
+        let mut catalog = Catalog::default();
+        for (oid, table) in &self.catalog.tables {
+            let mut table = (**table).clone();
+            table.storage = Storage::new(table.storage.name.clone());
+            for index in &mut table.indexes {
+                index.storage = Storage::new(index.storage.name.clone());
+            }
+            catalog.tables.insert(*oid, Arc::new(table));
+        }
+        Ground { database, catalog: Arc::new(catalog) }
+    }
+
     fn table(&self, oid: Oid) -> &Arc<Table> {
         &self.catalog.tables[&oid]
     }

@@ -87,6 +87,50 @@ fn children_follow_their_parent() {
 }
 
 #[test]
+fn children_take_over_their_parents_new_key() {
+    for by_code in [false, true] {
+        let ground = ground(by_code, NoAction, Cascade, true);
+        let (parent, session) = (ground.table(P), ground.session());
+        let key = usize::from(by_code);
+        session.run(update(parent, Some(equal(0, 1)), vec![(key, literal(77))])).unwrap();
+        // Through a row that has the key for a moment: 78 is 77's again when all is done.
+        session.run(update(parent, Some(equal(key, 77)), vec![(key, plus(Expr::Column(key), 1))])).unwrap();
+        session.commit();
+        let other = if by_code { 20 } else { 2 };
+        assert_eq!(pairs(&ground, C), [(100, Some(78)), (101, Some(78)), (200, Some(other))]);
+    }
+}
+
+#[test]
+fn children_are_left_without_parent() {
+    for indexed in [false, true] {
+        let ground = ground(false, SetNull, SetNull, indexed);
+        let (parent, session) = (ground.table(P), ground.session());
+        session.run(delete(parent, Some(equal(0, 1)))).unwrap();
+        session.run(update(parent, Some(equal(0, 2)), vec![(0, literal(22))])).unwrap();
+        session.commit();
+        assert_eq!(pairs(&ground, C), [(100, None), (101, None), (200, None)]);
+    }
+}
+
+#[test]
+fn a_child_of_two_parents_loses_both() {
+    let parent = table(P, "p", &[("id", Type::Int4), ("x", Type::Int4)]);
+    let child = table(C, "c", &[("id", Type::Int4), ("a", Type::Int4), ("b", Type::Int4)]);
+    let child = with_index(child, "c_a", &[2], false);
+    let child = with_key(child, 2, &parent, 0, SetNull, NoAction);
+    let child = with_key(child, 3, &parent, 0, SetNull, NoAction);
+    let ground = Ground::new(vec![parent, child]);
+    ground.fill(P, vec![vec![int(1), int(0)], vec![int(2), int(0)]]);
+    ground.fill(C, vec![vec![int(10), int(1), int(2)], vec![int(11), int(1), int(1)]]);
+    let session = ground.session();
+    assert_eq!(session.run(delete(ground.table(P), None)).unwrap(), 2);
+    session.commit();
+    let lost = |id| vec![int(id), Value::Null, Value::Null];
+    assert_eq!(ground.rows(C), [lost(10), lost(11)]);
+}
+
+#[test]
 fn no_action_looks_at_the_end_of_the_statement() {
     let ground = ground(false, NoAction, NoAction, true);
     let session = ground.session();
@@ -149,5 +193,4 @@ fn grandchildren_are_asked_too() {
     session.run(delete(ground.table(P), Some(equal(0, 2)))).unwrap();
     session.commit();
     assert_eq!(pairs(&ground, C), [(10, Some(1))]);
-    let _ = SetNull;
 }

@@ -210,7 +210,7 @@ fn index_joins_of_every_kind_over_every_index() {
     };
     for (index, key, sign) in [(None, 0, 1), (Some(1), 1, 1), (Some(2), 3, -1)] {
         let outer: Vec<Vec<Value>> =
-            (0..500).map(|place| vec![int(place * 5), outer_key(place, sign)]).collect();
+            (0..250).map(|place| vec![int(place * 10), outer_key(place, sign)]).collect();
         for kind in [JoinKind::Inner, JoinKind::Left, JoinKind::Semi, JoinKind::Anti] {
             for case in 0..16 {
                 let (look_ahead, filter, residual) = (case & 1 == 1, case & 2 == 2, case & 4 == 4);
@@ -235,14 +235,48 @@ fn index_joins_of_every_kind_over_every_index() {
     }
 }
 
+/// Pages waited for one by one, and pages asked for ahead, by a statement on a database that was just opened.
+fn reads(ground: Ground, plan: impl FnOnce(&Ground) -> Plan) -> (Ground, u64, u64) {
+    let ground = ground.reopen();
+    let session = ground.session();
+    let before = thread_reads();
+    assert_eq!(session.rows(plan(&ground)).len() as i64, ROWS);
+    let reads = thread_reads().since(before);
+    drop(session);
+    (ground, reads.serial_reads, reads.batched_reads)
+}
+
 #[test]
 fn looking_ahead_reads_in_batches() {
+    let scan = |look_ahead| {
+        move |ground: &Ground| index_scan(ground, 1, KeyRange::default(), false, look_ahead, None)
+    };
+    let joined = |look_ahead| {
+        move |ground: &Ground| {
+            let outer = (0..ROWS).map(|place| vec![int(0), int(place * 7919 % ROWS)]).collect();
+            join(ground, JoinKind::Inner, outer, None, false, look_ahead, (None, None))
+        }
+    };
+    let by_index = |look_ahead| {
+        move |ground: &Ground| {
+            let outer = (0..ROWS).map(|place| vec![int(0), int(-(place * 7919 % ROWS))]).collect();
+            join(ground, JoinKind::Inner, outer, Some(2), false, look_ahead, (None, None))
+        }
+    };
     let ground = ground();
-    let session = ground.session();
-    let one_by_one = thread_reads();
-    session.rows(index_scan(&ground, 1, KeyRange::default(), false, false, None));
-    let between = thread_reads();
-    assert_eq!(between.since(one_by_one).batched_reads, 0);
+    let (ground, scan_serial, scan_batched) = reads(ground, scan(false));
+    let (ground, ahead_serial, ahead_batched) = reads(ground, scan(true));
+    let found = format!("scan: {scan_serial} {scan_batched}, ahead {ahead_serial} {ahead_batched}");
+    assert!(scan_serial > 60 && scan_batched == 0 && ahead_serial * 4 < scan_serial, "{found}");
+    assert!(ahead_batched > scan_serial / 2, "{found}");
+    let (ground, join_serial, join_batched) = reads(ground, joined(false));
+    let (ground, ahead_serial, ahead_batched) = reads(ground, joined(true));
+    let found = format!("join: {join_serial} {join_batched}, ahead {ahead_serial} {ahead_batched}");
+    assert!(join_serial > 60 && join_batched == 0 && ahead_serial * 4 < join_serial, "{found}");
+    let (ground, join_serial, join_batched) = reads(ground, by_index(false));
+    let (_, ahead_serial, ahead_batched) = reads(ground, by_index(true));
+    let found = format!("by index: {join_serial} {join_batched}, ahead {ahead_serial} {ahead_batched}");
+    assert!(join_serial > 80 && join_batched == 0 && ahead_serial * 4 < join_serial, "{found}");
 }
 
 #[test]

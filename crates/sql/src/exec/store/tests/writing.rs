@@ -180,3 +180,24 @@ fn a_locked_row_is_an_error_or_left_out() {
     let error = other.error(update(table, Some(equal(0, 2)), vec![(1, literal(0))]));
     assert_eq!(told(&error), ("55P03", "canceling statement due to lock timeout".to_owned(), String::new()));
 }
+
+#[test]
+fn rows_without_key_have_numbers() {
+    let mut plain = table(T, "t", &[("a", Type::Int4), ("b", Type::Text)]);
+    plain.key = TableKey::RowId;
+    plain.indexes.clear();
+    plain.columns[0].not_null = false;
+    let ground = Ground::new(vec![with_index(plain, "t_a", &[1], false)]);
+    let table = ground.table(T);
+    let row = |a: i64| vec![int(a), Value::text("same")];
+    ground.fill(T, vec![row(2), row(1), row(2)]);
+    let session = ground.session();
+    assert_eq!(
+        session.run(update(table, Some(equal(0, 2)), vec![(0, plus(Expr::Column(0), 1))])).unwrap(),
+        2
+    );
+    assert_eq!(session.run(delete(table, Some(equal(0, 1)))).unwrap(), 1);
+    session.run(insert(table, vec![row(0)])).unwrap();
+    session.commit();
+    assert_eq!(ground.rows(T), [row(3), row(3), row(0)]);
+}
