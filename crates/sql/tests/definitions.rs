@@ -514,3 +514,36 @@ fn two_sessions_do_not_make_one_name_twice() {
     assert_eq!(waiting.join().unwrap(), ("42P07", "relation \"t\" already exists".to_owned()));
     assert_eq!(one.table("t").columns[0].name, "a");
 }
+
+#[test]
+fn analyze_finds_out_about_rows() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create table t (a int, b text, c int); create table u (x int)");
+    let count = 50_000;
+    let row = |n: i64| {
+        let c = if n % 10 == 0 { Value::Null } else { int(n % 7) };
+        vec![int(n), Value::text(format!("{n:050}")), c]
+    };
+    sql.fill("t", (0..count).map(row));
+    sql.run("analyze");
+    let catalog = sql.database.catalog();
+    let found = &catalog.statistics[&sql.table("t").oid];
+    assert_eq!(found.rows, count as f64);
+    assert!((300.0..1500.0).contains(&found.pages), "{}", found.pages);
+    let (a, b, c) = (&found.columns[&1], &found.columns[&2], &found.columns[&3]);
+    assert!(a.distinct == -1.0 && a.correlation > 0.99 && a.histogram.len() == 101);
+    assert!(b.width > 50.0 && b.histogram[0] < b.histogram[1]);
+    assert_eq!(c.distinct, 7.0);
+    assert!((c.null_fraction - 0.1).abs() < 0.02 && c.common.len() == 7 && c.histogram.is_empty());
+    assert_eq!(catalog.statistics[&sql.table("u").oid].rows, 0.0);
+    sql.run("analyze t (a)");
+    assert_eq!(sql.database.catalog().statistics[&sql.table("t").oid].columns.len(), 3);
+    sql.refuses("analyze t (z)", "42703", "column \"z\" of relation \"t\" does not exist");
+    let notices = sql.run("analyze verbose u").notices;
+    assert_eq!(notices[0].error.to_string(), "\"u\": read 0 rows, 0 of them in the sample");
+    sql.run("drop table u");
+    sql.close();
+    let sql = fixture.open();
+    assert_eq!(sql.database.catalog().statistics.len(), 1);
+}
