@@ -35,6 +35,7 @@ macro_rules! states {
 
 states! {
     SUCCESSFUL_COMPLETION = "00000", "No error.";
+    WARNING = "01000", "Something to know.";
     FEATURE_NOT_SUPPORTED = "0A000", "Valid SQL that is not implemented.";
     CARDINALITY_VIOLATION = "21000", "More than one row where one was expected.";
     STRING_DATA_RIGHT_TRUNCATION = "22001", "A string too long for its type.";

@@ -9,11 +9,15 @@
 //!    query: those are the correlated ones.
 //! 4. Aggregates stand only in [`Rel::Aggregate`]; above it they are columns.
 
+mod print;
+
 use crate::catalog::{ColumnNumber, Oid, Table};
 use crate::functions::{Aggregate, Function, TableFunction};
 use crate::system::SystemTable;
 use crate::types::{Modifier, Type, Value};
 use std::sync::Arc;
+
+pub use print::{print, print_scalar};
 
 /// A column of some part of a query.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]

@@ -1,6 +1,6 @@
 //! Memory of running operations, the temporary files they spill to, and what they are told of their reads.
 
-use gannet_base::sim::Generator;
+use gannet_base::sim::{Generator, Simulation};
 use gannet_io::sim::{Chance, Faults, Settings, SimDisk};
 use gannet_io::{Disk, Mode};
 use gannet_store::{
@@ -332,4 +332,29 @@ fn a_thread_is_told_what_it_has_read() {
     assert!(all.batched_reads > 900 && all.serial_reads < 30, "{all:?}");
     let elsewhere = gannet_base::thread::spawn("other", thread_reads).join().unwrap();
     assert_eq!(elsewhere, Default::default());
+}
+
+#[test]
+fn blocks_end_in_any_order() {
+    for seed in 0..8 {
+        let run = move || {
+            let engine = simulated(&SimDisk::new(seed));
+            let content = bytes(seed, 700_000);
+            let file = write(&engine, &content, seed);
+            let mut readers: Vec<_> = (0..4).map(|i| file.reader(i * 1000, file.len()).unwrap()).collect();
+            let mut piece = vec![0; 69_000];
+            for turn in 0..10 {
+                for (i, reader) in readers.iter_mut().enumerate() {
+                    reader.read_exact(&mut piece).unwrap();
+                    let at = i * 1000 + turn * piece.len();
+                    assert!(piece == content[at..at + piece.len()]);
+                }
+            }
+            // Some are dropped with blocks under way.
+            drop(file);
+            drop(engine);
+            readers.len()
+        };
+        assert_eq!(Simulation::new(seed).run(run).unwrap(), 4);
+    }
 }

@@ -498,3 +498,16 @@ fn a_tree_taken_back_to_a_savepoint_is_gone_for_views() {
     }
     assert!(view.tree("new").unwrap().is_none());
 }
+
+#[test]
+fn what_statements_work_with_can_go_to_other_threads() {
+    fn send<T: Send>() {}
+    fn sync<T: Sync>() {}
+    send::<View>();
+    sync::<View>();
+    send::<Scan>();
+    send::<Transaction>();
+    send::<gannet_store::TempWriter>();
+    send::<gannet_store::TempReader>();
+    send::<gannet_store::WorkMemory>();
+}

@@ -16,7 +16,7 @@
 //! | `x ISNULL` | `x IS NULL` |
 //! | `DROP INDEX CONCURRENTLY` | `DROP INDEX` |
 
-use super::tokens::Lexeme;
+use super::tokens::{Lexeme, near};
 use crate::{Error, Result, SqlState};
 use sqlparser::keywords::Keyword as K;
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
@@ -114,6 +114,9 @@ fn measure(lexemes: &[Lexeme]) -> Result<(usize, Groups)> {
     let (mut below, mut deepest) = (0, 0);
     let mut groups = Groups::new();
     for (at, lexeme) in lexemes.iter().enumerate() {
+        if at > 0 && lexemes[at - 1].token == Token::Comma && begins_clause(lexeme) {
+            return Err(near(&word_of(lexeme), lexeme.characters.start));
+        }
         let level = levels.last_mut().expect("the outermost level stays");
         match classify(lexemes, at) {
             Class::Open { cost, case } => {
@@ -166,6 +169,32 @@ fn measure(lexemes: &[Lexeme]) -> Result<(usize, Groups)> {
     }
     groups.sort_by_key(|group| group.0);
     Ok((deepest, groups))
+}
+
+/// Whether no item of a list can begin like that. (The parser forgives a comma behind the last item.)
+fn begins_clause(lexeme: &Lexeme) -> bool {
+    matches!(
+        lexeme.keyword(),
+        K::FROM
+            | K::WHERE
+            | K::GROUP
+            | K::ORDER
+            | K::HAVING
+            | K::LIMIT
+            | K::OFFSET
+            | K::UNION
+            | K::EXCEPT
+            | K::INTERSECT
+            | K::INTO
+            | K::RETURNING
+            | K::USING
+            | K::ON
+            | K::AS
+    )
+}
+
+fn word_of(lexeme: &Lexeme) -> String {
+    lexeme.token.to_string()
 }
 
 /// What a token does to depth.

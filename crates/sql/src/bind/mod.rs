@@ -19,6 +19,8 @@ mod datatype;
 mod dml;
 mod expr;
 mod from;
+#[cfg(test)]
+mod golden_tests;
 mod group;
 mod lock;
 mod names;

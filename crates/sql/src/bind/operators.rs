@@ -2,9 +2,9 @@
 
 use super::binder::{Binder, Typed, place};
 use super::tokens::position;
-use crate::functions::{Resolved, common_type, resolve_operator};
+use crate::functions::{Resolved, resolve_comparison, resolve_operator};
 use crate::logical::{Comparison, Scalar};
-use crate::types::cast::{CastContext, context};
+use crate::types::cast::CastContext;
 use crate::types::{NO_MODIFIER, Type};
 use crate::{Error, Result, SqlState};
 use sqlparser::ast::{self, BinaryOperator, Expr, Spanned, UnaryOperator};
@@ -70,30 +70,6 @@ pub(super) fn written(op: Comparison) -> &'static str {
         Comparison::LessOrEqual => "<=",
         Comparison::Greater => ">",
         Comparison::GreaterOrEqual => ">=",
-    }
-}
-
-pub(super) fn no_operator(symbol: &str, left: Option<Type>, right: Type, at: Option<usize>) -> Error {
-    let left = left.map(|left| format!("{} ", left.name())).unwrap_or_default();
-    let message = format!("operator does not exist: {left}{symbol} {}", right.name());
-    let error = Error::new(SqlState::UNDEFINED_FUNCTION, message).hint(if left.is_empty() {
-        "No operator matches the given name and argument type. You might need to add an explicit type cast."
-    } else {
-        "No operator matches the given name and argument types. You might need to add explicit type casts."
-    });
-    place(error, at)
-}
-
-/// Whether values of a type can be compared that way.
-fn comparable(ty: Type, op: Comparison) -> bool {
-    let equality = matches!(
-        op,
-        Comparison::Equal | Comparison::NotEqual | Comparison::Distinct | Comparison::NotDistinct
-    );
-    match ty {
-        Type::Void | Type::NodeTree => false,
-        Type::Xid => equality,
-        _ => true,
     }
 }
 
@@ -169,17 +145,14 @@ impl<'a> Binder<'a> {
         if left.ty.is_integer() && right.ty.is_integer() {
             return Ok((left, right));
         }
-        let (from, to) = (left.ty, right.ty);
-        let fits = |from: Type, to: Type| {
-            from == Type::Unknown || context(from, to).is_some_and(|needed| needed == CastContext::Implicit)
-        };
-        let ty = if from == to && from != Type::Unknown { Some(from) } else { common_type(&[from, to]) };
-        match ty {
-            Some(ty) if (from == to || fits(from, ty) && fits(to, ty)) && comparable(ty, op) => {
-                Ok((self.implicit(left, ty)?, self.implicit(right, ty)?))
-            }
-            _ => Err(no_operator(written(op), Some(from), to, at)),
+        if left.ty == Type::Record && right.ty == Type::Record {
+            return Ok((left, right));
         }
+        let ty = resolve_comparison(written(op), left.ty, right.ty).map_err(|error| place(error, at))?;
+        Ok((
+            self.coerce(left, ty, NO_MODIFIER, CastContext::Explicit)?,
+            self.coerce(right, ty, NO_MODIFIER, CastContext::Explicit)?,
+        ))
     }
 
     pub(super) fn compare(

@@ -123,7 +123,7 @@ fn no_depth_overflows_the_stack() {
         // As deep as is allowed.
         drop(parse(&format!("select {}1{}", "(".repeat(250), ")".repeat(250))).unwrap());
         drop(parse(&format!("select {}1{}", "(select ".repeat(60), ")".repeat(60))).unwrap());
-        drop(parse(&format!("{}1{}", "select * from (select ".repeat(60), ") x".repeat(60))).unwrap());
+        drop(parse(&format!("{}select 1{}", "select * from (".repeat(60), ") x".repeat(60))).unwrap());
         drop(parse(&format!("select 1{}", "+1".repeat(1000))).unwrap());
     });
 }

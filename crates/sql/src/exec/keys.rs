@@ -1,11 +1,57 @@
 //! Distinct keys, numbered as they come: what groups, sets and the lists of IN are looked up in.
 
+use super::Context;
 use super::arena::{Arena, RowRef};
+use super::expr::eval_into;
 use super::hash::{hash_key, is_exact};
 use super::spill::{Fields, encode_row};
+use crate::physical::Expr;
 use crate::types::Value;
 use crate::{Error, Result, SqlState};
 use hashbrown::HashTable;
+
+/// How the key of a row is got at.
+#[derive(Debug, Default)]
+pub(super) struct KeyExprs {
+    exprs: Vec<Expr>,
+    /// The key is a part of the row, and begins here.
+    part_of_row: Option<usize>,
+}
+
+impl KeyExprs {
+    pub(super) fn new(exprs: &[Expr]) -> Self {
+        let first = match exprs.first() {
+            Some(Expr::Column(first)) => Some(*first),
+            _ => None,
+        };
+        let in_row = |first: &usize| {
+            let follows = |(index, expr): (usize, &Expr)| matches!(expr, Expr::Column(column) if *column == first + index);
+            exprs.iter().enumerate().all(follows)
+        };
+        KeyExprs { exprs: exprs.to_vec(), part_of_row: first.filter(in_row) }
+    }
+
+    /// How many values a key has.
+    pub(super) fn len(&self) -> usize {
+        self.exprs.len()
+    }
+
+    /// The key of a row, borrowed where that is possible.
+    #[inline]
+    pub(super) fn of<'a>(
+        &'a self,
+        row: &'a [Value],
+        context: &'a Context<'_>,
+        scratch: &'a mut Vec<Value>,
+    ) -> Result<&'a [Value]> {
+        if let Some(first) = self.part_of_row {
+            return Ok(&row[first..first + self.exprs.len()]);
+        }
+        scratch.clear();
+        eval_into(&self.exprs, row, context, scratch)?;
+        Ok(scratch)
+    }
+}
 
 /// Numbers for distinct keys. NULL equals NULL here.
 #[derive(Debug)]

@@ -228,6 +228,7 @@ mod join;
 mod keys;
 mod memory;
 mod partition;
+mod point;
 mod profile;
 mod run;
 mod set;

@@ -19,7 +19,7 @@
 //! | `datetime` | dates and timestamps |
 //! | `picture` | to_char of numbers, to_number |
 //! | `array` | arrays |
-//! | `session`, `describe`, `sequence` | what clients ask a server about itself |
+//! | `session`, `describe`, `size`, `sequence` | what clients ask a server about itself |
 //! | `accumulator`, `aggregate` | aggregates |
 //! | `table`, `keywords` | functions that give rows |
 
@@ -249,8 +249,11 @@ mod registry;
 mod resolve;
 mod sequence;
 mod session;
+mod size;
 mod string;
 mod table;
+#[cfg(test)]
+mod tests;
 
 pub use accumulator::Accumulator;
 pub use registry::{all, operators, symbol};

@@ -29,6 +29,7 @@ const FUNCTIONS: &[&[Function]] = &[
     super::picture::FUNCTIONS,
     super::sequence::FUNCTIONS,
     super::session::FUNCTIONS,
+    super::size::FUNCTIONS,
     super::describe::FUNCTIONS,
 ];
 

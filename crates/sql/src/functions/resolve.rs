@@ -4,6 +4,8 @@
 //! several, those win that match most types exactly; then those that take the preferred type of its category in most places;
 //! then an unknown literal is taken for a string, or for the category on which all candidates agree; then for what the
 //! known arguments are, when they are all alike.
+//!
+//! Where PostgreSQL calls something ambiguous only because of types that do not exist here (`- 'x'` with type interval), it is not.
 
 use super::registry::{self, REGISTRY};
 use super::{Argument, Resolution, Resolved, Returns};

@@ -3,6 +3,7 @@
 use super::arguments::{boolean, float, int, present, text};
 use super::{Call, Function};
 use crate::exec::Context;
+use crate::session::{Notice, Reason};
 use crate::types::{Array, Type, Value};
 use crate::{Error, Result, SqlState};
 use gannet_base::clock;
@@ -142,6 +143,20 @@ fn sleep(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     }
 }
 
+/// Ends what another session does: its statement, or, with `Shutdown`, the session.
+fn end(call: &Call<'_, '_>, a: &[Value], reason: Reason) -> Result<Value> {
+    let pid = int(a, 0)?;
+    let found = i32::try_from(pid).is_ok_and(|pid| call.context.session.database().interrupt(pid, reason));
+    if !found {
+        let message = format!("PID {pid} is not a PostgreSQL server process");
+        call.context.session.notice(Notice {
+            severity: "WARNING",
+            error: Error::new(SqlState::WARNING, message),
+        });
+    }
+    Ok(Value::Bool(found))
+}
+
 fn yes(_: &Call<'_, '_>, _: &[Value]) -> Result<Value> {
     Ok(Value::Bool(true))
 }
@@ -215,6 +230,8 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
     810 "pg_client_encoding" () Name.stable() = |_, _| name("UTF8");
     2943 "txid_current" () Int8.stable() = transaction_current;
     3348 "txid_current_if_assigned" () Int8.stable() = transaction_number;
+    2171 "pg_cancel_backend" (Int4) Bool.volatile() = |call, a| end(call, a, Reason::User);
+    2096 "pg_terminate_backend" (Int4 Int8) Bool.optional(1).volatile() = |call, a| end(call, a, Reason::Shutdown);
     2560 "pg_postmaster_start_time" () TimestampTz.stable() = start_time;
     2034 "pg_conf_load_time" () TimestampTz.stable() = start_time;
     2626 "pg_sleep" (Float8) Void.volatile() = sleep;

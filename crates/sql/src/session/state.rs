@@ -60,7 +60,7 @@ pub struct SessionState {
 }
 
 impl SessionState {
-    pub(super) fn new(handle: Database, user: &str, pid: i32, interrupt: Interrupt) -> Self {
+    pub(crate) fn new(handle: Database, user: &str, pid: i32, interrupt: Interrupt) -> Self {
         let settings = Settings::new(user, handle.0.planner_settings());
         SessionState {
             style: settings.style.clone(),

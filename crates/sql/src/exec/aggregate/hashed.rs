@@ -7,8 +7,7 @@
 
 use super::{accumulate, counts};
 use crate::Result;
-use crate::exec::expr::eval_into;
-use crate::exec::keys::{KeyTable, encoded_bytes};
+use crate::exec::keys::{KeyExprs, KeyTable, encoded_bytes};
 use crate::exec::memory::Memory;
 use crate::exec::partition::Partitions;
 use crate::exec::spill::Spilled;
@@ -16,6 +15,7 @@ use crate::exec::{BATCH_ROWS, Batch, Context, Operator};
 use crate::functions::Accumulator;
 use crate::physical::{AggregateExpr, Expr};
 use crate::types::Value;
+use std::sync::Arc;
 
 /// Groups that are taken however little memory there is.
 const GROUPS_LEAST: usize = 16;
@@ -25,7 +25,7 @@ const GROUPS_LEAST: usize = 16;
 pub(super) struct Hashed {
     node: usize,
     input: Box<dyn Operator>,
-    groups: Vec<Expr>,
+    groups: Arc<KeyExprs>,
     aggregates: Vec<AggregateExpr>,
     /// Whether an aggregate's state was seen to have memory of its own.
     grows: Vec<bool>,
@@ -40,7 +40,6 @@ pub(super) struct Hashed {
     parts: Vec<(Spilled, u32)>,
     stage: Stage,
     batch: Batch,
-    key: Vec<Value>,
     scratch: Vec<Value>,
 }
 
@@ -62,7 +61,7 @@ impl Hashed {
         Hashed {
             node,
             input,
-            groups: groups.to_vec(),
+            groups: Arc::new(KeyExprs::new(groups)),
             aggregates: aggregates.to_vec(),
             grows: vec![false; aggregates.len()],
             table: KeyTable::new(),
@@ -73,7 +72,6 @@ impl Hashed {
             parts: Vec::new(),
             stage: Stage::Start,
             batch: Batch::new(),
-            key: Vec::new(),
             scratch: Vec::new(),
         }
     }
@@ -82,12 +80,14 @@ impl Hashed {
     fn read(&mut self, context: &Context<'_>, part: Option<&(Spilled, u32)>) -> Result<()> {
         let level = part.map_or(0, |(_, level)| level + 1);
         let mut batch = std::mem::take(&mut self.batch);
+        let groups = Arc::clone(&self.groups);
+        let mut key = Vec::new();
         match part {
             None => {
                 while self.input.next(context, BATCH_ROWS, &mut batch)? {
                     context.check()?;
                     for row in batch.iter() {
-                        self.take(row, level, context)?;
+                        self.take(row, groups.of(row, context, &mut key)?, level, context)?;
                     }
                     self.settle(context)?;
                 }
@@ -96,7 +96,7 @@ impl Hashed {
                 let mut reader = part.reader()?;
                 while reader.fill(&mut batch, context)? {
                     for row in batch.iter() {
-                        self.take(row, level, context)?;
+                        self.take(row, groups.of(row, context, &mut key)?, level, context)?;
                     }
                     self.settle(context)?;
                 }
@@ -126,13 +126,12 @@ impl Hashed {
         self.accumulators.capacity() * size_of::<Accumulator>() + self.heap_bytes + self.table.bytes_with(0)
     }
 
-    fn take(&mut self, row: &[Value], level: u32, context: &Context<'_>) -> Result<()> {
-        self.key.clear();
-        eval_into(&self.groups, row, context, &mut self.key)?;
-        let hash = KeyTable::hash(&self.key);
-        let (group, new) = match self.table.find(hash, &self.key) {
+    /// Takes a row, whose group has this key.
+    fn take(&mut self, row: &[Value], key: &[Value], level: u32, context: &Context<'_>) -> Result<()> {
+        let hash = KeyTable::hash(key);
+        let (group, new) = match self.table.find(hash, key) {
             Some(group) => (group, false),
-            None if self.has_room(context)? => (self.begin(hash)?, true),
+            None if self.has_room(key, context)? => (self.begin(hash, key)?, true),
             None => {
                 let overflow = self.overflow.get_or_insert_with(|| Partitions::new(context, level));
                 return overflow.push(overflow.of(hash), row, context);
@@ -155,8 +154,8 @@ impl Hashed {
         Ok(())
     }
 
-    /// Whether there is room for another group, with the key at hand.
-    fn has_room(&mut self, context: &Context<'_>) -> Result<bool> {
+    /// Whether there is room for another group.
+    fn has_room(&mut self, key: &[Value], context: &Context<'_>) -> Result<bool> {
         if self.overflow.is_some() {
             return Ok(false);
         }
@@ -165,9 +164,8 @@ impl Hashed {
             // While they move, there are two of them.
             states += (states * 2).max(self.aggregates.len() * 4);
         }
-        let bytes = states * size_of::<Accumulator>()
-            + self.heap_bytes
-            + self.table.bytes_with(encoded_bytes(&self.key));
+        let bytes =
+            states * size_of::<Accumulator>() + self.heap_bytes + self.table.bytes_with(encoded_bytes(key));
         if self.memory.reserve(context, bytes)? {
             return Ok(true);
         }
@@ -178,14 +176,14 @@ impl Hashed {
         Ok(false)
     }
 
-    /// Begins a group, with the key at hand.
-    fn begin(&mut self, hash: u64) -> Result<usize> {
+    /// Begins a group.
+    fn begin(&mut self, hash: u64, key: &[Value]) -> Result<usize> {
         for call in &self.aggregates {
             let state = (call.aggregate.start)(&call.types);
             self.heap_bytes += state.heap_bytes();
             self.accumulators.push(state);
         }
-        self.table.insert(hash, &self.key)
+        self.table.insert(hash, key)
     }
 
     fn clear(&mut self) {

@@ -11,6 +11,7 @@ use super::table::{KeyHash, Table};
 use crate::Result;
 use crate::exec::arena::RowRef;
 use crate::exec::hash::{hash_key, is_exact};
+use crate::exec::keys::KeyExprs;
 use crate::exec::memory::Memory;
 use crate::exec::partition::Partitions;
 use crate::exec::spill::{Fields, ROW_HEADER, SpillReader, Spilled};
@@ -40,8 +41,8 @@ pub(in crate::exec) struct Sides {
 pub(in crate::exec) struct HashJoin {
     node: usize,
     sides: Sides,
-    left_keys: Vec<Expr>,
-    right_keys: Vec<Expr>,
+    left_keys: KeyExprs,
+    right_keys: KeyExprs,
     residual: Option<Expr>,
     table: Table,
     parts: Vec<Part>,
@@ -115,8 +116,8 @@ impl HashJoin {
         HashJoin {
             node,
             sides,
-            left_keys: left_keys.to_vec(),
-            right_keys: right_keys.to_vec(),
+            left_keys: KeyExprs::new(left_keys),
+            right_keys: KeyExprs::new(right_keys),
             residual: residual.cloned(),
             table: Table::new(),
             parts: Vec::new(),
@@ -520,28 +521,16 @@ impl Pass {
 
 /// The hash of a row's join key; none where a part of it is NULL, which equals nothing.
 fn key_hash(
-    keys: &[Expr],
+    keys: &KeyExprs,
     row: &[Value],
     context: &Context<'_>,
     scratch: &mut Vec<Value>,
 ) -> Result<Option<KeyHash>> {
-    if let [key] = keys {
-        let value = key.eval(row, context)?;
-        if value.is_null() {
-            return Ok(None);
-        }
-        let value = std::slice::from_ref(&*value);
-        return Ok(Some(KeyHash { hash: hash_key(value.iter()), exact: is_exact(value) }));
+    let key = keys.of(row, context, scratch)?;
+    if key.iter().any(Value::is_null) {
+        return Ok(None);
     }
-    scratch.clear();
-    for key in keys {
-        let value = key.eval(row, context)?;
-        if value.is_null() {
-            return Ok(None);
-        }
-        scratch.push(value.into_owned());
-    }
-    Ok(Some(KeyHash { hash: hash_key(scratch.iter()), exact: false }))
+    Ok(Some(KeyHash { hash: hash_key(key.iter()), exact: is_exact(key) }))
 }
 
 /// To which part a row goes. Rows without key have no partner: any part will do.
@@ -551,19 +540,15 @@ fn place(parts: &Partitions, key: Option<KeyHash>) -> usize {
 
 /// Whether the join keys of a joined row are equal.
 fn agree(
-    left_keys: &[Expr],
-    right_keys: &[Expr],
+    left_keys: &KeyExprs,
+    right_keys: &KeyExprs,
     joined: &[Value],
     left_width: usize,
     context: &Context<'_>,
 ) -> Result<bool> {
     let (left, right) = joined.split_at(left_width);
-    for (left_key, right_key) in left_keys.iter().zip(right_keys) {
-        if *left_key.eval(left, context)? != *right_key.eval(right, context)? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+    let (mut left_key, mut right_key) = (Vec::new(), Vec::new());
+    Ok(left_keys.of(left, context, &mut left_key)? == right_keys.of(right, context, &mut right_key)?)
 }
 
 impl Operator for HashJoin {

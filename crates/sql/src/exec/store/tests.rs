@@ -12,14 +12,11 @@ use crate::catalog::{
 };
 use crate::logical::Comparison;
 use crate::physical::{Access, Estimate, Expr, Node, Plan, PlanColumn, Statement, Target};
-use crate::session::SessionState;
-use crate::types::text::TextStyle;
+use crate::session::{Database, Interrupt, SessionState};
 use crate::types::{NO_MODIFIER, Type, Value};
 use crate::{Error, Result};
 use gannet_io::sim::SimDisk;
-use gannet_store::{
-    CreateOptions, Database, Engine, EngineOptions, OpenOptions, Transaction, TransactionOptions,
-};
+use gannet_store::{CreateOptions, Engine, EngineOptions, OpenOptions, Transaction, TransactionOptions};
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
@@ -27,7 +24,6 @@ use std::sync::atomic::AtomicBool;
 
 /// A database, and what it is said to contain.
 struct Ground {
-    engine: Engine,
     database: Database,
     catalog: Arc<Catalog>,
 }
@@ -46,8 +42,10 @@ impl Ground {
         let options = EngineOptions { memory: 32 << 20, ..EngineOptions::default() };
         let engine = Engine::with_disk(Arc::new(SimDisk::new(1)), &options).unwrap();
         let create = CreateOptions { page_size: 4096, segment_size: 1 << 20 };
-        let database = engine.create(Path::new("/data.gnt"), &create, &OpenOptions::default()).unwrap();
-        let mut transaction = database.begin(TransactionOptions::default());
+        let database =
+            Database::create(&engine, Path::new("/data.gnt"), &create, &OpenOptions::default(), "gannet")
+                .unwrap();
+        let mut transaction = database.store().begin(TransactionOptions::default());
         for child in 0..tables.len() {
             for key in tables[child].foreign_keys.clone() {
                 let oid = tables[child].oid;
@@ -68,7 +66,7 @@ impl Ground {
         for table in tables {
             catalog.tables.insert(table.oid, Arc::new(table));
         }
-        Ground { engine, database, catalog: Arc::new(catalog) }
+        Ground { database, catalog: Arc::new(catalog) }
     }
 
     fn table(&self, oid: Oid) -> &Arc<Table> {
@@ -76,16 +74,8 @@ impl Ground {
     }
 
     fn session_with(&self, options: TransactionOptions) -> Session<'_> {
-        let state = SessionState {
-            style: TextStyle::default(),
-            transaction_start: 0,
-            statement_start: 0,
-            user: "gannet".into(),
-            database: "data".into(),
-            pid: 1,
-            engine: self.engine.clone(),
-        };
-        let transaction = RefCell::new(self.database.begin(options));
+        let state = SessionState::new(self.database.clone(), "gannet", 1, Interrupt::default());
+        let transaction = RefCell::new(self.database.store().begin(options));
         Session { ground: self, transaction, state, cancel: AtomicBool::new(false) }
     }
 

@@ -1,6 +1,8 @@
 //! Operators on plans made by hand.
 
+mod aggregates;
 mod expressions;
+mod functions;
 mod joins;
 mod rows;
 mod subqueries;
@@ -8,8 +10,7 @@ mod subqueries;
 use super::*;
 use crate::logical::{Comparison, SetOperation};
 use crate::physical::{AggregateExpr, Estimate, Expr, Grouping, OrderBy, PlanColumn, Statement};
-use crate::session::SessionState;
-use crate::types::text::TextStyle;
+use crate::session::{Database, Interrupt, SessionState};
 use crate::types::{NO_MODIFIER, Type};
 use gannet_base::sim::Generator;
 use gannet_io::sim::SimDisk;
@@ -19,7 +20,6 @@ use std::path::Path;
 /// A database without tables, and a session on it.
 struct Ground {
     engine: Engine,
-    _database: gannet_store::Database,
     transaction: RefCell<Transaction>,
     view: View,
     catalog: Arc<Catalog>,
@@ -36,21 +36,14 @@ impl Ground {
         let options = EngineOptions { memory: 64 << 20, temp_folder: folder };
         let engine = Engine::with_disk(Arc::new(SimDisk::new(1)), &options).unwrap();
         let path = Path::new("/data.gnt");
-        let database = engine.create(path, &CreateOptions::default(), &OpenOptions::default()).unwrap();
-        let mut transaction = database.begin(TransactionOptions::default());
+        let database =
+            Database::create(&engine, path, &CreateOptions::default(), &OpenOptions::default(), "gannet")
+                .unwrap();
+        let mut transaction = database.store().begin(TransactionOptions::default());
         let view = transaction.view();
-        let session = SessionState {
-            style: TextStyle::default(),
-            transaction_start: 0,
-            statement_start: 0,
-            user: "gannet".into(),
-            database: "data".into(),
-            pid: 1,
-            engine: engine.clone(),
-        };
+        let session = SessionState::new(database, "gannet", 1, Interrupt::default());
         Ground {
             engine,
-            _database: database,
             transaction: RefCell::new(transaction),
             view,
             catalog: Arc::default(),

@@ -154,8 +154,6 @@ impl Reader<'_> {
                 self.take_sign(c);
             }
         } else if !found
-            && !self.picture.plus
-            && !self.picture.minus
             && let Some(c @ ('-' | '+')) = self.peek()
         {
             self.sign = c;

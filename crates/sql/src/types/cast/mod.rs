@@ -266,7 +266,7 @@ pub fn fit(value: Value, ty: Type, modifier: Modifier, explicit: bool) -> Result
             Value::Padded(text)
         }
         Value::Int(timestamp) if matches!(ty, Type::Timestamp | Type::TimestampTz) => {
-            Value::Int(datetime::fit_timestamp(timestamp, modifier))
+            Value::Int(datetime::fit_timestamp(timestamp, modifier)?)
         }
         Value::Array(array) => {
             let values = array

@@ -14,6 +14,7 @@
 //! | `format` | to_char, to_date, to_timestamp |
 
 mod calendar;
+mod format;
 mod input;
 mod output;
 mod parts;
@@ -29,6 +30,7 @@ pub use calendar::{
     date_of_days, date_out_of_range, days_of_date, is_infinite_date, is_infinite_timestamp,
     timestamp_out_of_range,
 };
+pub use format::{to_char, to_date, to_timestamp};
 pub use input::{read_date, read_timestamp, read_timestamptz};
 pub use output::{write_date, write_timestamp, write_timestamptz};
 pub use parts::{

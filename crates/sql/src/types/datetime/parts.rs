@@ -61,15 +61,16 @@ pub fn timestamptz_to_date(timestamp: i64, zone: &Zone) -> Result<i64> {
     timestamp_to_date(timestamptz_to_timestamp(timestamp, zone)?)
 }
 
-/// Rounds to so many digits of a second, half away from 2000-01-01.
-pub fn fit_timestamp(timestamp: i64, modifier: Modifier) -> i64 {
-    let Some(unit) = u32::try_from(modifier).ok().filter(|digits| *digits < 6) else { return timestamp };
+/// Rounds to so many digits of a second, half away from 2000-01-01. Error: 22008.
+pub fn fit_timestamp(timestamp: i64, modifier: Modifier) -> Result<i64> {
+    let Some(unit) = u32::try_from(modifier).ok().filter(|digits| *digits < 6) else { return Ok(timestamp) };
     if is_infinite_timestamp(timestamp) {
-        return timestamp;
+        return Ok(timestamp);
     }
     let unit = 10_i64.pow(6 - unit);
-    let rounded = (timestamp.abs() + unit / 2) / unit * unit;
-    rounded * timestamp.signum()
+    // The end of the range is whole seconds, so the result is in range or that end itself.
+    let rounded = timestamp.abs().checked_add(unit / 2).ok_or_else(timestamp_out_of_range)? / unit * unit;
+    Ok(rounded * timestamp.signum())
 }
 
 /// The date of year (negative: BC), month and day. Error: 22008.
@@ -86,9 +87,7 @@ pub fn make_date(year: i64, month: i64, day: i64) -> Result<i64> {
 fn checked_year(year: i64, month: i64, day: i64) -> Result<i64> {
     let internal = if year < 0 { year + 1 } else { year };
     if year == 0 || !(1..=12).contains(&month) || day < 1 || day > days_in_month(internal, month) {
-        // As PostgreSQL, which has changed the sign by now.
-        let year = year.abs();
-        return Err(overflow(format!("date field value out of range: {year}-{month:02}-{day:02}")));
+        return Err(overflow(format!("date field value out of range: {internal}-{month:02}-{day:02}")));
     }
     Ok(internal)
 }
@@ -291,15 +290,17 @@ fn extract(field: &str, timestamp: i64, zone: Option<&Zone>) -> Result<Option<Nu
     let name = field.to_ascii_lowercase();
     let part = Part::of(&name).ok_or_else(|| not_recognized(&name, ty))?;
     let of_zone = matches!(part, Part::Timezone | Part::TimezoneHour | Part::TimezoneMinute);
-    if part == Part::Other || (of_zone && zone.is_none()) {
+    if part == Part::Other {
         return Err(not_supported(&name, ty));
     }
     if is_infinite_timestamp(timestamp) {
         return Ok(part_of_infinity(part, timestamp > 0));
     }
+    if of_zone && zone.is_none() {
+        return Err(not_supported(&name, ty));
+    }
     if part == Part::Epoch {
-        let micros = i128::from(timestamp) - i128::from(UNIX_EPOCH_DAYS * USECS_PER_DAY);
-        return Ok(Some(Numeric::from_i128(micros, 6)));
+        return epoch(timestamp).map(Some);
     }
     let offset = zone.map_or(0, |zone| zone.offset_at(timestamp));
     let local = timestamp.checked_add(offset * USECS_PER_SECOND).ok_or_else(timestamp_out_of_range)?;
@@ -321,6 +322,19 @@ fn extract(field: &str, timestamp: i64, zone: Option<&Zone>) -> Result<Option<Nu
         }
         _ => whole(part_of_day(part, days, &civil)),
     }))
+}
+
+/// Seconds since 1970.
+fn epoch(timestamp: i64) -> Result<Numeric> {
+    let unix = UNIX_EPOCH_DAYS * USECS_PER_DAY;
+    match timestamp.checked_sub(unix) {
+        Some(micros) => Ok(Numeric::new(micros, 6)),
+        // The last 30 years of the range. PostgreSQL divides here, to the scale of a quotient.
+        None => {
+            let micros = Numeric::from_i128(i128::from(timestamp) - i128::from(unix), 0);
+            micros.div(&whole(USECS_PER_SECOND))?.round(6)
+        }
+    }
 }
 
 fn part_of_day(part: Part, days: i64, civil: &Civil) -> i64 {

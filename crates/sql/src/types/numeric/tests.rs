@@ -22,10 +22,7 @@ fn shown<T: fmt::Display>(result: Result<T>) -> String {
     }
 }
 
-fn float_text<T: std::str::FromStr + PartialEq>(result: Result<T>, expected: &str) -> String
-where
-    T: fmt::Debug,
-{
+fn float_text<T: std::str::FromStr + PartialEq + fmt::Debug>(result: Result<T>, expected: &str) -> String {
     // How floats are written is not the matter here: compare what the text means.
     match (result, expected.parse::<T>()) {
         (Ok(value), Ok(other)) if value == other => expected.to_owned(),

@@ -1,0 +1,137 @@
+//! Aggregates over groups of all kinds.
+
+use super::*;
+use crate::functions::{Resolved, resolve_function};
+use crate::types::Array;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A call of an aggregate.
+fn call(name: &str, arguments: &[(Expr, Type)]) -> AggregateExpr {
+    let types: Vec<Type> = arguments.iter().map(|(_, ty)| *ty).collect();
+    let Ok(Resolved::Aggregate(aggregate)) = resolve_function(name, &types).map(|found| found.target) else {
+        panic!("there is no aggregate {name}")
+    };
+    let arguments = arguments.iter().map(|(expr, _)| expr.clone()).collect();
+    AggregateExpr { aggregate, arguments, types, distinct: false, filter: None, order: Vec::new() }
+}
+
+fn number(index: usize) -> (Expr, Type) {
+    (column(index), Type::Int4)
+}
+
+/// What the aggregates of [`all`] give for some rows.
+fn expected(rows: &[&Vec<Value>]) -> Vec<Value> {
+    let numbers: Vec<i64> = rows.iter().filter_map(|row| row[1].as_int()).collect();
+    let distinct: BTreeSet<i64> = numbers.iter().copied().collect();
+    let texts = rows.iter().map(|row| row[2].clone());
+    let mut descending: Vec<i64> = numbers.iter().copied().filter(|number| *number < 10).collect();
+    descending.sort_by(|a, b| b.cmp(a));
+    let array =
+        Array { element: Type::Int4, values: descending.into_iter().map(Value::Int).collect(), lower: 1 };
+    let has = |filled: bool, value: Value| if filled { value } else { Value::Null };
+    vec![
+        int(rows.len() as i64),
+        int(numbers.len() as i64),
+        has(!numbers.is_empty(), int(numbers.iter().sum())),
+        has(!distinct.is_empty(), int(distinct.iter().sum())),
+        texts.max().unwrap_or_default(),
+        has(!array.values.is_empty(), Value::Array(Arc::new(array))),
+    ]
+}
+
+/// count(*), count(b), sum(b), sum(distinct b), max(c), array_agg(b order by b desc) filter (where b < 10)
+fn all() -> Vec<AggregateExpr> {
+    let distinct = AggregateExpr { distinct: true, ..call("sum", &[number(1)]) };
+    let ordered = AggregateExpr {
+        order: vec![by(1, true, false)],
+        filter: Some(compare(column(1), Comparison::Less, literal(10))),
+        ..call("array_agg", &[number(1)])
+    };
+    let max = call("max", &[(column(2), Type::Text)]);
+    vec![call("count", &[]), call("count", &[number(1)]), call("sum", &[number(1)]), distinct, max, ordered]
+}
+
+fn rows(seed: u64, count: usize, keys: u64) -> Vec<Vec<Value>> {
+    let mut rows = random_rows(seed, count, keys);
+    for (index, row) in rows.iter_mut().enumerate() {
+        row[1] = if index % 11 == 0 { Value::Null } else { int(row[1].as_int().unwrap() & 63) };
+    }
+    rows
+}
+
+fn grouped(rows: &[Vec<Value>]) -> Vec<Vec<Value>> {
+    let mut groups: BTreeMap<&Value, Vec<&Vec<Value>>> = BTreeMap::new();
+    rows.iter().for_each(|row| groups.entry(&row[0]).or_default().push(row));
+    groups.into_iter().map(|(key, rows)| [vec![key.clone()], expected(&rows)].concat()).collect()
+}
+
+#[test]
+fn aggregates_of_one_group() {
+    let ground = Ground::new();
+    let rows = rows(1, 3000, 500);
+    let single = group(values(&rows), Grouping::Single, Vec::new(), all());
+    assert!(ground.run_both(&single, true) == [expected(&rows.iter().collect::<Vec<_>>())]);
+    let nothing = group(no_rows(3), Grouping::Single, Vec::new(), all());
+    assert_eq!(ground.run(nothing).unwrap(), [expected(&[])]);
+}
+
+#[test]
+fn aggregates_of_groups_in_order() {
+    let ground = Ground::new();
+    for rows in [rows(2, 3000, 100), with_text_keys(rows(3, 3000, 100))] {
+        let sorted = sort(values(&rows), vec![by(0, false, false)], 0, None);
+        let ordered = group(sorted, Grouping::Sorted, vec![column(0)], all());
+        assert!(ground.run_both(&ordered, true) == grouped(&rows));
+    }
+}
+
+#[test]
+fn aggregates_of_groups_in_no_order() {
+    let ground = Ground::new();
+    for rows in [rows(4, 5000, 1000), with_text_keys(rows(5, 5000, 1000))] {
+        // Those that sort make it sort by groups.
+        let all_of_them = group(values(&rows), Grouping::Hash, vec![column(0)], all());
+        let all_expected = grouped(&rows);
+        assert!(ground.run_both(&all_of_them, false) == all_expected);
+        let some: Vec<AggregateExpr> =
+            all().into_iter().filter(|call| !call.distinct && call.order.is_empty()).collect();
+        let hashed = group(values(&rows), Grouping::Hash, vec![column(0)], some);
+        let expected: Vec<Vec<Value>> =
+            all_expected.into_iter().map(|row| [&row[..4], &row[5..6]].concat()).collect();
+        assert!(ground.run_both(&hashed, false) == expected);
+    }
+}
+
+#[test]
+fn groups_by_expressions_and_several_columns() {
+    let ground = Ground::new();
+    let rows = rows(6, 4000, 300);
+    let small = Expr::IsNull(Box::new(column(1)));
+    let keys = vec![column(2), small, column(0)];
+    let counted = group(values(&rows), Grouping::Hash, keys, vec![call("count", &[])]);
+    let mut counts: BTreeMap<Vec<Value>, i64> = BTreeMap::new();
+    for row in &rows {
+        let key = vec![row[2].clone(), Value::Bool(row[1].is_null()), row[0].clone()];
+        *counts.entry(key).or_default() += 1;
+    }
+    let expected: Vec<Vec<Value>> =
+        counts.into_iter().map(|(key, count)| [key, vec![int(count)]].concat()).collect();
+    assert!(ground.run_both(&counted, false) == expected);
+}
+
+#[test]
+fn states_that_grow_are_charged() {
+    let ground = Ground::new();
+    let rows = rows(7, 4000, 10);
+    let gathered = group(
+        values(&rows),
+        Grouping::Hash,
+        vec![column(0)],
+        vec![call("array_agg", &[(column(2), Type::Text)])],
+    );
+    let mut running = Running::new(Arc::new(statement(gathered)), Vec::new(), true);
+    let mut batch = Batch::new();
+    assert!(running.next(&ground.environment(u64::MAX), 1, &mut batch).unwrap());
+    let bytes: usize = rows.iter().map(|row| size_of::<Value>() + row[2].heap_bytes()).sum();
+    assert!(running.profile()[0].memory_bytes as usize >= bytes, "{bytes}");
+}
