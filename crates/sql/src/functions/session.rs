@@ -149,10 +149,9 @@ fn end(call: &Call<'_, '_>, a: &[Value], reason: Reason) -> Result<Value> {
     let found = i32::try_from(pid).is_ok_and(|pid| call.context.session.database().interrupt(pid, reason));
     if !found {
         let message = format!("PID {pid} is not a PostgreSQL server process");
-        call.context.session.notice(Notice {
-            severity: "WARNING",
-            error: Error::new(SqlState::WARNING, message),
-        });
+        call.context
+            .session
+            .notice(Notice { severity: "WARNING", error: Error::new(SqlState::WARNING, message) });
     }
     Ok(Value::Bool(found))
 }

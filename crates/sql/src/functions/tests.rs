@@ -23,7 +23,8 @@ fn with_context<T>(body: impl FnOnce(&Context<'_>) -> T) -> T {
     let folder = tempfile::tempdir().unwrap();
     let engine = Engine::new(&EngineOptions::default()).unwrap();
     let (create, open) = (CreateOptions::default(), OpenOptions::default());
-    let database = Database::create(&engine, &folder.path().join("test.db"), &create, &open, "tester").unwrap();
+    let database =
+        Database::create(&engine, &folder.path().join("test.db"), &create, &open, "tester").unwrap();
     let mut session = SessionState::new(database.clone(), "tester", 7, Interrupt::default());
     session.style.zone = Zone::parse("Europe/Berlin").unwrap();
     let catalog = database.catalog();

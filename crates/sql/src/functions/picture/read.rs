@@ -153,9 +153,7 @@ impl Reader<'_> {
             if found && let Some(c @ ('-' | '+')) = next {
                 self.take_sign(c);
             }
-        } else if !found
-            && let Some(c @ ('-' | '+')) = self.peek()
-        {
+        } else if !found && let Some(c @ ('-' | '+')) = self.peek() {
             self.sign = c;
         }
     }
