@@ -99,6 +99,10 @@ fn what_a_durable_transaction_used_is_not_given_again_after_a_crash() {
         let database = create(&disk);
         let (s, t) = (sequence(7), table(9));
         define(&database, &s);
+        let mut transaction = database.begin(TransactionOptions::default());
+        let mut catalog = storage::load(&transaction.view()).unwrap();
+        storage::put_table(&mut transaction, &mut catalog, t.clone()).unwrap();
+        transaction.commit().unwrap();
         let given = numbers(&database);
         let mut transaction = database.begin(TransactionOptions::default());
         let tree = transaction.create_tree("used").unwrap();
