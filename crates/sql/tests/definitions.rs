@@ -514,3 +514,153 @@ fn two_sessions_do_not_make_one_name_twice() {
     assert_eq!(waiting.join().unwrap(), ("42P07", "relation \"t\" already exists".to_owned()));
     assert_eq!(one.table("t").columns[0].name, "a");
 }
+
+#[test]
+fn analyze_finds_out_about_rows() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create table t (a int, b text, c int); create table u (x int)");
+    let count = 50_000;
+    let row = |n: i64| {
+        let c = if n % 10 == 0 { Value::Null } else { int(n % 7) };
+        vec![int(n), Value::text(format!("{n:050}")), c]
+    };
+    sql.fill("t", (0..count).map(row));
+    sql.run("analyze");
+    let catalog = sql.database.catalog();
+    let found = &catalog.statistics[&sql.table("t").oid];
+    assert_eq!(found.rows, count as f64);
+    assert!((300.0..1500.0).contains(&found.pages), "{}", found.pages);
+    let (a, b, c) = (&found.columns[&1], &found.columns[&2], &found.columns[&3]);
+    assert!(a.distinct == -1.0 && a.correlation > 0.99 && a.histogram.len() == 101);
+    assert!(b.width > 50.0 && b.histogram[0] < b.histogram[1]);
+    assert_eq!(c.distinct, 7.0);
+    assert!((c.null_fraction - 0.1).abs() < 0.02 && c.common.len() == 7 && c.histogram.is_empty());
+    assert_eq!(catalog.statistics[&sql.table("u").oid].rows, 0.0);
+    sql.run("analyze t (a)");
+    assert_eq!(sql.database.catalog().statistics[&sql.table("t").oid].columns.len(), 3);
+    sql.refuses("analyze t (z)", "42703", "column \"z\" of relation \"t\" does not exist");
+    let notices = sql.run("analyze verbose u").notices;
+    assert_eq!(notices[0].error.to_string(), "\"u\": read 0 rows, 0 of them in the sample");
+    sql.run("drop table u");
+    sql.close();
+    let sql = fixture.open();
+    assert_eq!(sql.database.catalog().statistics.len(), 1);
+}
+
+#[test]
+fn defaults_checks_and_sequences_work_in_statements() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create table t (id serial primary key, n text default 'x' || 'y' not null, v int check (v > 0), w int, check (v < w))");
+    let names = ["t", "t_id_seq", "t_pkey"];
+    assert_eq!(sql.names(), names);
+    let checks: Vec<String> = sql.table("t").checks.iter().map(|check| check.name.clone()).collect();
+    assert_eq!(checks, ["t_v_check", "t_check"]);
+    sql.run("insert into t (v, w) values (1, 2), (2, 3)");
+    assert_eq!(sql.run("select id, n from t order by id").text(), [["1", "xy"], ["2", "xy"]]);
+    let error = sql.fails("insert into t (v, w) values (0, 2)");
+    assert_eq!(
+        (error.0, error.1.as_str()),
+        ("23514", "new row for relation \"t\" violates check constraint \"t_v_check\"")
+    );
+    sql.run("begin; create sequence s increment 5; select nextval('s'); select nextval('s'); rollback");
+    sql.run("create sequence s increment 5 start 3");
+    assert_eq!(sql.run("select nextval('s')").text(), [["3"]]);
+    sql.run("begin; alter sequence s restart with 100");
+    assert_eq!(sql.run("select nextval('s')").text(), [["100"]]);
+    sql.run("rollback");
+    assert_eq!(sql.run("select nextval('s')").text(), [["8"]]);
+    sql.run("create table u (a int default nextval('s'))");
+    sql.refuses("drop sequence s", "2BP01", "cannot drop sequence s because other objects depend on it");
+    sql.run("alter sequence s rename to \"R\"; insert into u values (default)");
+    assert_eq!(sql.run("select a from u").text(), [["13"]]);
+}
+
+#[test]
+fn existing_rows_are_looked_at_when_rules_are_added() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create table p (id int primary key); insert into p values (1), (2)");
+    sql.run("create table c (a int, b int); insert into c values (1, 5), (null, 6), (7, null)");
+    sql.refuses(
+        "alter table c alter column b set not null",
+        "23502",
+        "column \"b\" of relation \"c\" contains null values",
+    );
+    sql.refuses(
+        "alter table c add check (b > 5)",
+        "23514",
+        "check constraint \"c_b_check\" of relation \"c\" is violated by some row",
+    );
+    let (state, message, detail) = sql.fails("alter table c add foreign key (a) references p");
+    assert_eq!(
+        (state, message.as_str()),
+        ("23503", "insert or update on table \"c\" violates foreign key constraint \"c_a_fkey\"")
+    );
+    assert_eq!(detail.as_deref(), Some("Key (a)=(7) is not present in table \"p\"."));
+    sql.run("delete from c where a = 7; alter table c add foreign key (a) references p, add check (b > 4), alter b set not null");
+    let table = sql.table("c");
+    assert_eq!((table.foreign_keys.len(), table.checks.len(), table.columns[1].not_null), (1, 1, true));
+    assert_eq!(sql.fails("insert into c values (9, 9)").0, "23503");
+}
+
+#[test]
+fn columns_are_added_dropped_and_changed() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create table t (a int primary key, b text); insert into t values (1, 'x'), (2, 'y')");
+    sql.refuses(
+        "alter table t add column c int not null",
+        "23502",
+        "column \"c\" of relation \"t\" contains null values",
+    );
+    sql.run("alter table t add column c int not null default 5, add column d timestamp default '2020-01-02', add e int");
+    assert_eq!(sql.table("t").layouts.len(), 4);
+    sql.run("insert into t values (3, 'z', 6)");
+    assert_eq!(
+        sql.run("select * from t order by a").text(),
+        [
+            ["1", "x", "5", "2020-01-02 00:00:00", ""],
+            ["2", "y", "5", "2020-01-02 00:00:00", ""],
+            ["3", "z", "6", "2020-01-02 00:00:00", ""]
+        ]
+    );
+    sql.run("alter table t add column f serial");
+    assert_eq!(sql.run("select f from t order by a").text(), [["1"], ["2"], ["3"]]);
+    sql.run("create index on t (b); alter table t drop column d, drop column f, alter column c type text");
+    assert_eq!(sql.run("select * from t where a = 1").text(), [["1", "x", "5", ""]]);
+    assert!(!sql.names().contains(&"t_f_seq".to_owned()));
+    sql.run("alter table t add check (c <> ''); alter table t rename column c to \"C\"");
+    assert_eq!(sql.fails("insert into t values (4, 'z', '')").0, "23514");
+}
+
+#[test]
+fn system_tables_tell_what_is_defined() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create table t (id serial primary key, v numeric(10, 2) not null, check (v > 0)); create index on t (v desc)");
+    assert_eq!(
+        sql.run("select attname, format_type(atttypid, atttypmod), attnotnull from pg_attribute where attrelid = 't'::regclass and attnum > 0 order by attnum").text(),
+        [["id", "integer", "t"], ["v", "numeric(10,2)", "t"]]
+    );
+    assert_eq!(
+        sql.run("select relname, relkind from pg_class where relnamespace = 2200 order by 1").text(),
+        [["t", "r"], ["t_id_seq", "S"], ["t_pkey", "i"], ["t_v_idx", "i"]]
+    );
+    assert_eq!(
+        sql.run("select indexname, indexdef from pg_indexes order by 1").text(),
+        [
+            ["t_pkey", "CREATE UNIQUE INDEX t_pkey ON public.t USING btree (id)"],
+            ["t_v_idx", "CREATE INDEX t_v_idx ON public.t USING btree (v DESC)"]
+        ]
+    );
+    assert_eq!(
+        sql.run("select conname, contype, conkey from pg_constraint order by 1").text(),
+        [["t_pkey", "p", "{1}"], ["t_v_check", "c", "{2}"]]
+    );
+    for table in gannet_sql::system::all() {
+        let rows = sql.run(&format!("select * from {}.{}", table.schema, table.name));
+        assert!(rows.rows.iter().all(|row| row.len() == table.columns.len()), "{}", table.name);
+    }
+}

@@ -14,6 +14,8 @@
 pub mod model;
 pub mod sequences;
 pub mod storage;
+#[cfg(test)]
+mod tests;
 
 pub use model::*;
 pub use sequences::Numbers;

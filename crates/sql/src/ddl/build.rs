@@ -57,7 +57,9 @@ pub(super) fn rewrite(
     let mut sorter = Sorter::new(&context.session.engine)?;
     let (mut row, mut new_key, mut new_row) = (Vec::new(), Vec::new(), Vec::new());
     for_each_row(context, &source, |key, value| {
-        (row.clear(), new_key.clear(), new_row.clear());
+        row.clear();
+        new_key.clear();
+        new_row.clear();
         old.codec().decode_row(key, value, keep, &mut row)?;
         complete(&mut row)?;
         for (column, value) in new.columns.iter().zip(&row) {

@@ -2,11 +2,12 @@
 
 use super::DdlContext;
 use crate::bind::{self, Bound, Scope};
-use crate::catalog::{Catalog, Storage, Table};
+use crate::catalog::{Catalog, Column, Storage, Table};
 use crate::exec::{Batch, Environment, Running};
 use crate::logical::{ColumnId, ColumnInfo, Columns, Output, Planned, Query, Rel, Scalar};
 use crate::physical::Statement;
 use crate::plan::{self, Estimator};
+use crate::types::text::TextStyle;
 use crate::types::{NO_MODIFIER, Value};
 use crate::{Error, Result};
 use gannet_store::{Tree, View};
@@ -28,31 +29,33 @@ impl Estimator for Known<'_> {
 }
 
 impl DdlContext<'_> {
-    /// What binding needs to know; `catalog` is the private copy.
-    fn scope<'s>(&'s self, catalog: &'s Arc<Catalog>) -> Scope<'s> {
-        Scope {
-            catalog,
-            style: &self.session.style,
+    /// Binds something with the private copy of the definitions: names in constants, as in `'t_id_seq'::regclass`, are looked up there
+    /// as well.
+    fn with_scope<T>(&self, bind: impl FnOnce(&Scope<'_>) -> Result<T>) -> Result<T> {
+        let style = TextStyle { catalog: Some(Arc::clone(self.catalog)), ..self.session.style.clone() };
+        bind(&Scope {
+            catalog: self.catalog,
+            style: &style,
             database: &self.session.database,
             user: &self.session.user,
-        }
+        })
     }
 
     /// Checks that a CHECK constraint makes sense.
     pub(super) fn check_condition(&self, table: &Table, text: &str) -> Result<()> {
-        bind::bind_check(&self.scope(self.catalog), table, text).map(drop)
+        self.with_scope(|scope| bind::bind_check(scope, table, text).map(drop))
     }
 
     /// A column's default, bound.
-    pub(super) fn bind_default(&self, column: &crate::catalog::Column, text: &str) -> Result<Scalar> {
-        bind::bind_default(&self.scope(self.catalog), column.ty, column.modifier, text)
+    pub(super) fn bind_default(&self, column: &Column, text: &str) -> Result<Scalar> {
+        self.with_scope(|scope| bind::bind_default(scope, column.ty, column.modifier, text))
     }
 
     /// Runs a query over what is committed now and what this transaction has changed; gives at most `limit` rows.
     pub(super) fn query(&self, sql: &str, limit: usize) -> Result<Vec<Vec<Value>>> {
         let mut parsed = bind::parse(sql)?;
         let Some(parsed) = parsed.pop() else { return Ok(Vec::new()) };
-        let mut query = Prepared::new(self, bind::bind(&self.scope(self.catalog), &parsed, &[])?)?;
+        let mut query = Prepared::new(self, self.with_scope(|scope| bind::bind(scope, &parsed, &[]))?)?;
         query.rows(self, limit)
     }
 

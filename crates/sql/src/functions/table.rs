@@ -221,6 +221,11 @@ impl RowSource for Row {
     }
 }
 
+/// The tables that a table is a part of: there are no partitions.
+fn open_ancestors(_: &Call<'_, '_>, _: Vec<Value>) -> Result<Box<dyn RowSource>> {
+    Ok(nothing())
+}
+
 macro_rules! table {
     ($oid:literal $name:literal ($($argument:ident)*) $optional:literal [$($column:literal $returns:ident),*] $estimate:expr, $open:expr) => {
         TableFunction {
@@ -244,6 +249,7 @@ pub(super) const TABLES: &[TableFunction] = &[
     table!(2331 "unnest" (anyarray) 0 ["unnest" anyelement] elements_estimate, open_elements),
     table!(6161 "string_to_table" (Text Text Text) 1 ["string_to_table" Text] |_| 1000.0, open_parts),
     table!(2289 "pg_options_to_table" (TextArray) 0 ["option_name" Text, "option_value" Text] |_| 3.0, open_options),
+    table!(3425 "pg_partition_ancestors" (Regclass) 0 ["relid" Regclass] |_| 1.0, open_ancestors),
     table!(3078 "pg_sequence_parameters" (Oid) 0
         ["start_value" Int8, "minimum_value" Int8, "maximum_value" Int8, "increment" Int8, "cycle_option" Bool,
          "cache_size" Int8, "data_type" Oid] |_| 1.0, open_sequence),

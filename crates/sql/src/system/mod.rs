@@ -75,7 +75,7 @@ pub fn find(schema: Option<&str>, name: &str) -> Option<&'static SystemTable> {
 }
 
 /// The table of this number.
-pub fn find_oid(oid: Oid) -> Option<&'static SystemTable> {
+pub fn by_oid(oid: Oid) -> Option<&'static SystemTable> {
     all().find(|table| table.oid == oid)
 }
 

@@ -58,7 +58,7 @@ impl Class<'_> {
             FALSE,
             FALSE,
             TRUE,
-            char(if matches!(self.kind, 'r') { 'd' } else { 'n' }),
+            char(if self.kind == 'r' && self.schema == PUBLIC { 'd' } else { 'n' }),
             FALSE,
             NO_OID,
             int(0),

@@ -57,7 +57,7 @@ system_tables! {
         typdefaultbin: NodeTree,
         typdefault: Text, typacl: TextArray,
     }
-    1255 pg_catalog pg_proc = none {
+    1255 pg_catalog pg_proc = objects::functions {
         oid: Oid, proname: Name, pronamespace: Oid, proowner: Oid, prolang: Oid, procost: Float4,
         prorows: Float4,
         provariadic: Oid, prosupport: Regproc, prokind: Char, prosecdef: Bool, proleakproof: Bool,
