@@ -27,12 +27,12 @@ fn precision(a: &[Value]) -> Result<i32> {
 
 fn current_timestamp(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let time = call.context.session.transaction_start;
-    Ok(Value::Int(datetime::fit_timestamp(time, precision(a)?)?))
+    Ok(Value::Int(datetime::fit_timestamp(time, precision(a)?)))
 }
 
 fn local_timestamp(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let local = datetime::timestamptz_to_timestamp(call.context.session.transaction_start, zone(call))?;
-    Ok(Value::Int(datetime::fit_timestamp(local, precision(a)?)?))
+    Ok(Value::Int(datetime::fit_timestamp(local, precision(a)?)))
 }
 
 fn current_date(call: &Call<'_, '_>, _: &[Value]) -> Result<Value> {

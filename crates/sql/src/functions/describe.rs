@@ -86,7 +86,7 @@ fn user_by_id(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
 
 fn is_relation_visible(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let oid = oid(a, 0)?;
-    if let Some(table) = system::find_oid(oid) {
+    if let Some(table) = system::by_oid(oid) {
         return Ok(Value::Bool(table.schema == "pg_catalog"));
     }
     let there = relation_name(Some(call.context.catalog), oid).is_some();

@@ -152,7 +152,7 @@ pub fn relation_number(catalog: Option<&Catalog>, schema: Option<&str>, name: &s
 
 /// The name of a relation as SQL writes it: in quotes where needed, with its schema where that is not searched anyway.
 pub fn relation_name(catalog: Option<&Catalog>, oid: Oid) -> Option<Cow<'_, str>> {
-    if let Some(table) = system::find_oid(oid) {
+    if let Some(table) = system::by_oid(oid) {
         let name = quote_identifier(table.name);
         return Some(match table.schema {
             "pg_catalog" => name,
