@@ -50,13 +50,11 @@ pub(crate) fn run(arguments: &Serve) -> Result<()> {
     Ok(())
 }
 
-/// The user that runs the server: owner of databases that it creates.
+/// The user that runs the server: owner of databases that it creates. The name is the operating system's, which is also
+/// the one that clients take when they are told none.
 pub(crate) fn owner() -> String {
-    ["USER", "LOGNAME"]
-        .iter()
-        .find_map(|name| std::env::var(name).ok())
-        .filter(|name| !name.is_empty())
-        .unwrap_or_else(|| "gannet".to_owned())
+    let name = whoami::username().ok().filter(|name| !name.is_empty());
+    name.unwrap_or_else(|| "gannet".to_owned())
 }
 
 /// Variables that are settings. Those of single commands are not ours to judge.

@@ -167,7 +167,10 @@ impl Connection {
                 Error::new(SqlState::INVALID_CATALOG_NAME, format!("database \"{name}\" does not exist"));
             return Err(self.fatal(&error));
         };
-        self.open_session(&database, user, parameters)
+        // Who owns the file may work in it, also where it was made by somebody else.
+        let owner = database.owner();
+        let is_owner = self.trusted && user == self.shared.owner && database.role(user).is_none();
+        self.open_session(&database, if is_owner { &owner } else { user }, parameters)
     }
 
     fn authenticate(&mut self, user: &str, database: Option<&Database>) -> Step<()> {

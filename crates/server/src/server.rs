@@ -53,7 +53,8 @@ pub struct ServerOptions {
     pub max_connections: usize,
     /// How the databases are opened.
     pub open: OpenOptions,
-    /// The role that may do everything in a database that has no roles yet: the user that runs the server.
+    /// The user that runs the server: the role that may do everything in a database that has no roles yet. In a database
+    /// without a role of that name, who connects as this user over a Unix socket is the database's owner.
     pub owner: String,
 }
 
@@ -71,6 +72,8 @@ pub(crate) struct Shared {
     pub(crate) watch: Watch,
     /// Makes the salts of names that do not exist.
     pub(crate) made_up_secret: [u8; 32],
+    /// See [`ServerOptions::owner`].
+    pub(crate) owner: String,
     databases: Mutex<BTreeMap<String, Database>>,
     entered: Mutex<BTreeMap<u64, Entered>>,
     next: AtomicU64,
@@ -174,6 +177,7 @@ impl Server {
             tls,
             watch: Watch::default(),
             made_up_secret,
+            owner: options.owner.clone(),
             databases: Mutex::new(databases),
             entered: Mutex::default(),
             next: AtomicU64::new(0),
