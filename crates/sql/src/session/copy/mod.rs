@@ -13,7 +13,7 @@ use crate::bind::{self, Parsed};
 use crate::catalog::Table;
 use crate::exec::{BATCH_ROWS, Context, RowSource};
 use crate::functions::{Call, TableFunction};
-use crate::physical::{Expr, Node, Plan};
+use crate::physical::{Expr, Node, Plan, PlanColumn};
 use crate::types::text::{self, TextStyle};
 use crate::types::{Modifier, Type, Value};
 use crate::{Error, Result, SqlState};
@@ -466,41 +466,52 @@ fn start_insert(session: &mut Session, table: &Table, targets: &[Target]) -> Res
     };
     let planned = copy.plan.as_mut().ok_or_else(|| Error::internal("no plan"))?;
     let mut statement = (*planned.statement).clone();
-    if !replace_source(&mut statement.root, targets.len()) {
+    let columns =
+        |target: &Target| PlanColumn { name: target.name.clone(), ty: target.ty, modifier: target.modifier };
+    let columns: Vec<PlanColumn> = targets.iter().map(columns).collect();
+    if !replace_source(&mut statement.root, &columns) {
         return Err(Error::internal("the plan of COPY's INSERT has another shape"));
     }
     planned.statement = Arc::new(statement);
     session.start_exactly(&Arc::new(copy), Vec::new())
 }
 
-/// Puts the COPY's rows in place of the row of parameters.
-fn replace_source(plan: &mut Plan, width: usize) -> bool {
-    let is_source = match &plan.node {
-        Node::Values(rows) => match rows.as_slice() {
-            [row] => {
-                row.len() == width
-                    && row
-                        .iter()
-                        .enumerate()
-                        .all(|(index, value)| matches!(value, Expr::Parameter(n) if *n == index))
-            }
-            _ => false,
-        },
-        _ => false,
-    };
-    if is_source {
-        plan.node = Node::FunctionScan {
-            function: &SOURCE,
-            arguments: Vec::new(),
-            types: Vec::new(),
-            ordinality: false,
-        };
-        return true;
-    }
+/// Puts the COPY's rows in place of the row of parameters, under what INSERT makes of each of them.
+fn replace_source(plan: &mut Plan, columns: &[PlanColumn]) -> bool {
     match &mut plan.node {
-        Node::Insert { input, .. } | Node::Project { input, .. } | Node::Filter { input, .. } => {
-            replace_source(input, width)
+        Node::Values(rows) => {
+            let [row] = rows.as_mut_slice() else { return false };
+            let mut exprs = std::mem::take(row);
+            if !exprs.iter_mut().all(take_from_row) {
+                return false;
+            }
+            let function = Node::FunctionScan {
+                function: &SOURCE,
+                arguments: Vec::new(),
+                types: Vec::new(),
+                ordinality: false,
+            };
+            let source = Plan { node: function, columns: columns.to_vec(), ..plan.clone() };
+            plan.node = Node::Project { input: Box::new(source), exprs };
+            true
         }
+        Node::Insert { input, .. } | Node::Project { input, .. } | Node::Filter { input, .. } => {
+            replace_source(input, columns)
+        }
+        _ => false,
+    }
+}
+
+/// Makes each parameter a column of the row of the same number. False: there is more than parameters, their conversions
+/// and constants.
+fn take_from_row(expr: &mut Expr) -> bool {
+    match expr {
+        Expr::Parameter(number) => {
+            *expr = Expr::Column(*number);
+            true
+        }
+        Expr::Cast { argument, .. } => take_from_row(argument),
+        Expr::Literal(_) => true,
         _ => false,
     }
 }
