@@ -84,7 +84,7 @@ pub fn format_size(bytes: u64) -> String {
 pub fn format_duration(duration: Duration) -> String {
     let micros = duration.as_micros();
     for (factor, unit) in [(3_600_000_000, "h"), (60_000_000, "min"), (1_000_000, "s"), (1000, "ms")] {
-        if micros >= factor && micros % factor == 0 {
+        if micros >= factor && micros.is_multiple_of(factor) {
             return format!("{}{unit}", micros / factor);
         }
     }

@@ -31,12 +31,15 @@ struct EmbeddedConnection {
     prepared: Vec<Arc<Prepared>>,
 }
 
+/// Gives more data of a COPY; false: there is none.
+type More<'m> = &'m mut dyn FnMut(&mut Vec<u8>) -> bool;
+
 /// Gathers what a statement gives.
 #[derive(Default)]
 struct Gather<'m> {
     rows: Vec<Vec<Datum>>,
     affected: u64,
-    more: Option<&'m mut dyn FnMut(&mut Vec<u8>) -> bool>,
+    more: Option<More<'m>>,
 }
 
 fn unexpected(value: &Value, ty: Type) -> Error {

@@ -332,12 +332,10 @@ mod tests {
         settings.duration("max_delay").unwrap();
         settings.duration("shutdown_limit").unwrap();
         settings.switch("insecure_trust").unwrap();
-        (
-            settings.io().unwrap(),
-            settings.listen().unwrap(),
-            settings.max_connections().unwrap(),
-            settings.tls().unwrap(),
-        );
+        settings.io().unwrap();
+        settings.listen().unwrap();
+        settings.max_connections().unwrap();
+        settings.tls().unwrap();
     }
 
     #[test]

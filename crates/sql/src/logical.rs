@@ -198,7 +198,7 @@ pub enum Scalar {
         /// The array's type.
         ty: Type,
     },
-    /// array[index]
+    /// `array[index]`
     Subscript {
         /// The array.
         array: Box<Scalar>,

@@ -134,7 +134,7 @@ pub enum Expr {
         /// Their type.
         element: Type,
     },
-    /// array[index]
+    /// `array[index]`
     Subscript {
         /// The array.
         array: Box<Expr>,

@@ -416,7 +416,7 @@ fn parse_time(text: &str) -> Option<u64> {
 /// A time with the largest unit that divides it.
 fn show_time(millis: u64) -> String {
     for (size, unit) in [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")] {
-        if millis > 0 && millis % size == 0 {
+        if millis > 0 && millis.is_multiple_of(size) {
             return format!("{}{unit}", millis / size);
         }
     }

@@ -464,7 +464,7 @@ pub(super) fn write_row(
 fn write_csv(options: &CopyOptions, text: &str, forced: bool, alone: bool, out: &mut Vec<u8>) {
     let CopyOptions { delimiter, quote, escape, .. } = *options;
     let special = |byte: u8| byte == delimiter || byte == quote || byte == b'\n' || byte == b'\r';
-    if !forced && text != options.null && !(alone && text == "\\.") && !text.bytes().any(special) {
+    if !(forced || text == options.null || alone && text == "\\." || text.bytes().any(special)) {
         out.extend_from_slice(text.as_bytes());
         return;
     }

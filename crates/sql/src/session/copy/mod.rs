@@ -21,8 +21,6 @@ use format::{CopyOptions, Fields, Header, Reader};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-/// Bytes that are gathered before they are given to the client.
-const SEND_AT: usize = 64 << 10;
 /// Batches of rows on their way between the two threads.
 const BATCHES: usize = 4;
 /// Bytes of text of a batch, at most (and one row).
@@ -244,12 +242,10 @@ fn copy_out(
             true
         };
         format::write_row(&options, names.len(), header, &mut out.data);
+        out.send()?;
     }
     session.advance(&mut running, 0, &mut out)?;
-    let (data, rows) = (std::mem::take(&mut out.data), out.rows);
-    if !data.is_empty() {
-        client.copy_write(&data)?;
-    }
+    let rows = out.rows;
     client.copy_out_end()?;
     Ok(rows)
 }
@@ -260,6 +256,15 @@ struct Out<'a> {
     options: &'a CopyOptions,
     data: Vec<u8>,
     rows: u64,
+}
+
+impl Out<'_> {
+    /// Gives the line to the client. Drivers rely on one line a message, as PostgreSQL sends them.
+    fn send(&mut self) -> Result<()> {
+        self.client.copy_write(&self.data)?;
+        self.data.clear();
+        Ok(())
+    }
 }
 
 impl Client for Out<'_> {
@@ -277,11 +282,7 @@ impl Client for Out<'_> {
         };
         format::write_row(self.options, columns.len(), write, &mut self.data);
         self.rows += 1;
-        if self.data.len() >= SEND_AT {
-            self.client.copy_write(&self.data)?;
-            self.data.clear();
-        }
-        Ok(())
+        self.send()
     }
 
     fn complete(&mut self, _tag: &CommandTag) -> Result<()> {
