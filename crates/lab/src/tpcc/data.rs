@@ -172,7 +172,7 @@ fn built(fill: impl FnOnce(&mut String)) -> String {
     text
 }
 
-/// How many rows [`fill`] loads, about (order lines vary).
+/// How many rows `fill` loads, about (order lines vary).
 pub fn row_count(warehouses: u32) -> u64 {
     let districts = u64::from(warehouses * DISTRICTS);
     let customers = districts * u64::from(CUSTOMERS);
