@@ -447,10 +447,11 @@ struct Connected {
 impl Connected {
     fn run(&mut self, connection: &mut Connection) -> Step<()> {
         self.ready(connection)?;
+        let watching = connection.shared.watch.watch(&connection.socket, &self.interrupt);
         loop {
             self.wait_for_message(connection)?;
             let Some((kind, body)) = connection.read()? else { return Err(End::Client) };
-            let _watching = connection.shared.watch.watch(&connection.socket, &self.interrupt);
+            let _working = watching.work();
             let result = match &body {
                 Err(error) => Err(error.clone()),
                 Ok(body) => match message::parse(kind, &body.bytes) {

@@ -319,8 +319,8 @@ impl Session {
     pub fn execute(&mut self, portal: &str, limit: u64, client: &mut dyn Client) -> Result<Execution> {
         let alarm = {
             let found = self.portals.get(portal).ok_or_else(|| Self::no_portal(portal))?;
-            let text = found.prepared.parsed.as_ref().map_or("", |parsed| parsed.text.as_str()).to_owned();
-            self.begin_work(&text)
+            let parsed = found.prepared.parsed.clone();
+            self.begin_work(parsed.as_ref().map_or("", |parsed| &parsed.text))
         };
         let mut execution = Execution::Complete;
         let done = self.execute_portal(portal, limit, client).map(|end| execution = end);
@@ -392,7 +392,7 @@ impl Session {
         parameters: Vec<Value>,
         client: &mut dyn Client,
     ) -> Result<()> {
-        let alarm = self.begin_work("");
+        let alarm = self.begin_work(prepared.parsed.as_ref().map_or("", |parsed| &parsed.text));
         let done = self.run_prepared(prepared, parameters, client);
         self.end_work(alarm, done, client)
     }
@@ -452,9 +452,10 @@ impl Session {
     fn begin_work(&mut self, sql: &str) -> Option<Alarm> {
         self.interrupt.begin();
         self.state.begin_statement(self.transaction.is_some());
-        let shown = sql.char_indices().take_while(|(at, _)| *at < SHOWN_QUERY).count();
+        let shown = (0..=SHOWN_QUERY.min(sql.len())).rev().find(|at| sql.is_char_boundary(*at)).unwrap_or(0);
         let mut activity = self.activity.lock();
-        activity.query = sql.chars().take(shown).collect();
+        activity.query.clear();
+        activity.query.push_str(&sql[..shown]);
         activity.query_start = self.state.statement_start;
         activity.state_change = self.state.statement_start;
         activity.state = "active";
