@@ -46,7 +46,9 @@ pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()>
             load(&arguments)?;
             json!({ "seconds": began.elapsed().as_secs_f64() })
         }
-        "run" => outcome(&run::run(&arguments.server, &arguments.plan, |_, _| !stop.load(Ordering::Relaxed))?),
+        "run" => {
+            outcome(&run::run(&arguments.server, &arguments.plan, |_, _| !stop.load(Ordering::Relaxed))?)
+        }
         "check" => {
             let mut connection = arguments.server.connect()?;
             for condition in check::CONDITIONS {
@@ -77,7 +79,13 @@ fn load(arguments: &Arguments) -> Result<()> {
     schema::create_tables(&mut *connection)?;
     data::fill_items(&mut *connection, arguments.plan.seed, &mut |_| {})?;
     for warehouse in 1..=arguments.plan.warehouses {
-        data::fill_warehouse(&mut *connection, warehouse, arguments.plan.seed, "2026-01-01 00:00:00", &mut |_| {})?;
+        data::fill_warehouse(
+            &mut *connection,
+            warehouse,
+            arguments.plan.seed,
+            "2026-01-01 00:00:00",
+            &mut |_| {},
+        )?;
     }
     schema::create_indexes(&mut *connection)?;
     connection.batch("analyze")

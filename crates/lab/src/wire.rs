@@ -64,7 +64,10 @@ impl ToSql for Datum {
             (Datum::Null, _) => return Ok(IsNull::Yes),
             (Datum::Int(value), &Type::INT2) => out.extend_from_slice(&i16::try_from(*value)?.to_be_bytes()),
             (Datum::Int(value), &Type::INT4) => out.extend_from_slice(&i32::try_from(*value)?.to_be_bytes()),
-            (Datum::Int(value) | Datum::Timestamp(value), &Type::INT8 | &Type::TIMESTAMP | &Type::TIMESTAMPTZ) => {
+            (
+                Datum::Int(value) | Datum::Timestamp(value),
+                &Type::INT8 | &Type::TIMESTAMP | &Type::TIMESTAMPTZ,
+            ) => {
                 out.extend_from_slice(&value.to_be_bytes());
             }
             (Datum::Int(_) | Datum::Decimal(..), &Type::NUMERIC) => {
@@ -179,7 +182,16 @@ mod tests {
 
     #[test]
     fn exact_numbers_come_back() {
-        for (digits, scale) in [(0, 0), (0, 2), (1, 2), (-1, 4), (123_456_789, 2), (50_000, 4), (-99_999_999_999, 2), (i64::MAX, 0)] {
+        for (digits, scale) in [
+            (0, 0),
+            (0, 2),
+            (1, 2),
+            (-1, 4),
+            (123_456_789, 2),
+            (50_000, 4),
+            (-99_999_999_999, 2),
+            (i64::MAX, 0),
+        ] {
             let mut out = BytesMut::new();
             let datum = Datum::Decimal(digits, scale);
             datum.to_sql(&Type::NUMERIC, &mut out).unwrap();
