@@ -105,7 +105,13 @@ const READ_SIZE: usize = 16 << 10;
 
 impl Stream {
     pub(crate) fn new(socket: Socket) -> Self {
-        Stream { layer: Some(Layer::Plain(socket)), buffer: vec![0; READ_SIZE], start: 0, end: 0, timeout: None }
+        Stream {
+            layer: Some(Layer::Plain(socket)),
+            buffer: vec![0; READ_SIZE],
+            start: 0,
+            end: 0,
+            timeout: None,
+        }
     }
 
     /// Encrypts from now on. Nothing may have been read beyond the request: bytes sent ahead would be taken for encrypted ones

@@ -26,6 +26,8 @@ pub struct Prepared {
 pub(super) struct Planned {
     pub(super) statement: Arc<Statement>,
     pub(super) catalog: Arc<Catalog>,
+    /// It asks for one row by its whole primary key.
+    pub(super) point: bool,
 }
 
 impl Prepared {
@@ -58,7 +60,7 @@ impl Prepared {
             targets: Vec::new(),
         };
         let catalog = Arc::new(Catalog { version, ..Catalog::default() });
-        let plan = Some(Planned { statement: Arc::new(statement), catalog });
+        let plan = Some(Planned { statement: Arc::new(statement), catalog, point: false });
         Prepared { parsed: None, parameters: Vec::new(), columns: None, plan }
     }
 }
