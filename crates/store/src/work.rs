@@ -4,6 +4,8 @@
 //! 1. What is held is charged before it is handed out; the budget's limit is never exceeded.
 //! 2. Frames given up for somebody come back when their memory is given back. Where somebody else was quicker to charge it,
 //!    they come with the next memory that is given back.
+//! 3. As long as frames have anything to give, a part of the budget is left for those who cannot ask frames for room: cursors,
+//!    sessions, plans. One large sort does not make everybody else's statements fail.
 
 use crate::pool::Pool;
 use crate::{Error, Result};
@@ -16,6 +18,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const WORK_SHARE: u64 = 4;
 /// The least that one operation may count on, in bytes.
 const WORK_LEAST: u64 = 1 << 20;
+/// Fraction of the budget that is left for others.
+const LEFT_SHARE: u64 = 32;
 
 /// The budget and the page frames that can make room in it. Clones are the same.
 #[derive(Clone, Debug)]
@@ -116,6 +120,16 @@ impl WorkMemory {
 
     fn set(&mut self, bytes: u64) -> Result<()> {
         let mut lent = Vec::new();
+        let budget = &self.lender.budget;
+        let wanted = budget.used() + bytes.saturating_sub(self.bytes()) + budget.limit() / LEFT_SHARE;
+        if bytes > self.bytes() && wanted > budget.limit() {
+            // For others; where frames have not that much, it is enough if there is room for this one.
+            let missing = (wanted - budget.limit()).min(budget.limit());
+            if let Err(error) = self.lender.lend_frames(missing, &mut lent) {
+                take_back(&lent);
+                return Err(error);
+            }
+        }
         loop {
             let result = match &mut self.charge {
                 Some(charge) => charge.resize(bytes),

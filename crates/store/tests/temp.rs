@@ -291,6 +291,29 @@ fn frames_come_back_even_if_somebody_else_takes_their_room_first() {
 }
 
 #[test]
+fn a_statement_with_much_memory_leaves_some_for_others_and_for_the_log() {
+    let engine = simulated(&SimDisk::new(12));
+    let create = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
+    let db = engine.create(Path::new("w.gnt"), &create, &OpenOptions::default()).unwrap();
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    let mut hog = engine.work_memory(0).unwrap();
+    let take_all = |hog: &mut gannet_store::WorkMemory| while hog.grow(1 << 16).is_ok() {};
+    hog.grow(engine.budget().limit() / 2).unwrap();
+    let left = engine.budget().limit() - engine.budget().used();
+    assert!(left >= engine.budget().limit() / 32, "{left} bytes are left");
+    // When frames have nothing left to give, all of it is taken, and still the log gets new segments.
+    take_all(&mut hog);
+    for row in 0..2000u32 {
+        txn.put(&tree, &row.to_be_bytes(), &[7; 500]).unwrap();
+    }
+    txn.commit().unwrap();
+    assert!(db.stats().end_lsn.0 > 4 << 18, "the log has grown by segments");
+    drop(hog);
+    db.close().unwrap();
+}
+
+#[test]
 fn a_thread_is_told_what_it_has_read() {
     let disk = SimDisk::new(11);
     let engine = simulated(&disk);
