@@ -26,10 +26,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use watch::watched;
 
-/// About what a warehouse takes on the device.
-const WAREHOUSE_BYTES: u64 = 100 << 20;
-/// The default budget is this part of the data, and never less than [`LEAST_DEFAULT`].
-const DATA_PER_MEMORY: u64 = 6;
+/// The default budget: for each warehouse about a sixth of what it takes on the device, and never less than [`LEAST_DEFAULT`].
+const WAREHOUSE_MEMORY: u64 = 16 << 20;
 const LEAST_DEFAULT: u64 = 32 << 20;
 /// What a session has to have, with its plans and the rows it works on.
 const SESSION_BYTES: u64 = 256 << 10;
@@ -59,8 +57,8 @@ struct Setup {
 
 impl Setup {
     fn new(options: &Demo) -> Result<Self> {
-        let data = u64::from(options.warehouses) * WAREHOUSE_BYTES;
-        let memory = options.memory.unwrap_or_else(|| (data / DATA_PER_MEMORY).max(LEAST_DEFAULT));
+        let usual = (u64::from(options.warehouses) * WAREHOUSE_MEMORY).max(LEAST_DEFAULT);
+        let memory = options.memory.unwrap_or(usual);
         let mut create = CreateOptions::default();
         kv::fit_segments(&mut create, memory);
         let least = create.least_memory() + u64::from(options.sessions) * SESSION_BYTES;

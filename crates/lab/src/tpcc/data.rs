@@ -213,7 +213,9 @@ pub fn fill_warehouse(
     let mut rows = load(connection, "warehouse", 1, progress, |_, out| {
         let name = text(random, 6, 10);
         let place = built(|out| address(random, out));
-        line(out, format_args!("{warehouse}\t{name}\t{place}\t0.{:04}\t300000.00", random.uniform(0, 2000)));
+        // What its customers have paid, 10.00 each: 300000.00 at the specification's size.
+        let paid = 10 * size.customers * DISTRICTS;
+        line(out, format_args!("{warehouse}\t{name}\t{place}\t0.{:04}\t{paid}.00", random.uniform(0, 2000)));
     })?;
     rows += load(connection, "district", u64::from(DISTRICTS), progress, |number, out| {
         let name = text(random, 6, 10);
@@ -221,9 +223,10 @@ pub fn fill_warehouse(
         line(
             out,
             format_args!(
-                "{warehouse}\t{}\t{name}\t{place}\t0.{:04}\t30000.00\t{}",
+                "{warehouse}\t{}\t{name}\t{place}\t0.{:04}\t{}.00\t{}",
                 number + 1,
                 random.uniform(0, 2000),
+                10 * size.customers,
                 size.customers + 1
             ),
         );

@@ -71,7 +71,9 @@ fn fill(
 ) -> Result<u64> {
     let connection = &mut *connection;
     let mut rows = 0;
-    let progress = &mut |more| drop(done.fetch_add(more, Ordering::Relaxed));
+    let progress = &mut |more| {
+        done.fetch_add(more, Ordering::Relaxed);
+    };
     loop {
         let part = next.fetch_add(1, Ordering::Relaxed);
         if part > load.size.warehouses {
