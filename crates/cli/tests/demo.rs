@@ -65,7 +65,7 @@ fn a_newcomer_sees_the_figures_and_the_way_on() {
         "stock-level",
         "all 11 hold",
         "a customer owes what was delivered less what was paid",
-        "the operating system caches",
+        "in the operating system's cache",
         "sql gannet-demo/demo.gnt",
         "serve gannet-demo/demo.gnt",
         "demo.gnt-socket -p 5433 demo",
@@ -101,7 +101,7 @@ fn what_cannot_be_done_is_refused_in_one_line_and_nothing_is_touched() {
     assert_eq!(std::fs::read_dir(&foreign).unwrap().count(), 1);
     let cases: [(&[&str], &str); 4] = [
         (&["mine/demo.gnt"], "is no folder"),
-        (&["mine/demo.gnt/x"], "Not a directory"),
+        (&["mine/demo.gnt/x"], "is no folder"),
         (&["new", "--memory", "8MiB"], "too small for 4 sessions: give --memory "),
         (&["new", "--memory", "much"], "\"much\" is not a size"),
     ];

@@ -3,8 +3,8 @@
 use super::Setup;
 use anyhow::Result;
 use gannet_base::units::format_size;
-use gannet_io::ModeReport;
 use gannet_io::stats::{Operation, Snapshot};
+use gannet_io::{Mode, ModeReport};
 use gannet_lab::tpcc::check::Condition;
 use gannet_lab::tpcc::run::Outcome;
 use gannet_lab::tpcc::transactions::Kind;
@@ -106,7 +106,7 @@ impl Report {
         let times = loaded.file_bytes as f64 / setup.memory as f64;
         let compared = match times {
             1.0.. => format!("{times:.1} times the memory"),
-            _ => "this fits into the memory; --memory makes it less".to_owned(),
+            _ => "it fits into the memory, so give less --memory or more --warehouses to see more".to_owned(),
         };
         self.line(format_args!("  the database takes {}: {compared}", format_size(loaded.file_bytes)))?;
         self.io(&loaded.io)
@@ -150,8 +150,8 @@ impl Report {
             ))?;
         }
         self.line(format_args!(
-            "\n  {} new orders were rolled back: the standard wants one in a hundred to name an item that is not there",
-            grouped(outcome.rolled_back)
+            "\n  {} rolled back: the standard wants one in a hundred to ask for an item that does not exist",
+            many(outcome.rolled_back, "new order")
         ))?;
         self.io(&worked.io)
     }
@@ -162,9 +162,10 @@ impl Report {
             checked.time.as_secs_f64(),
             verdict(checked)
         ))?;
+        let width = checked.found.iter().map(|(condition, _)| condition.says.len()).max().unwrap_or(0) + 2;
         for (condition, count) in &checked.found {
             let found = if *count == 0 { "holds".to_owned() } else { many(*count as u64, "violation") };
-            self.line(format_args!("  {:>2}  {:<72}{found}", condition.number, condition.says))?;
+            self.line(format_args!("  {:>2}  {:<width$}{found}", condition.number, condition.says))?;
         }
         Ok(())
     }
@@ -183,35 +184,30 @@ impl Report {
             writeln!(self.out, "{:#}", figures.to_json(setup))?;
             return Ok(());
         }
-        self.line(format_args!("\nMemory: {} were allowed", format_size(setup.memory)))?;
-        self.line(format_args!(
-            "  at most {} were in use by the engine's account; the process had {} of its own, its code's variables and stacks included",
-            format_size(figures.memory.engine_bytes),
-            match figures.memory.process_bytes {
-                0 => "an unknown amount".to_owned(),
-                bytes => format_size(bytes),
-            }
-        ))?;
-        self.cached(figures)?;
+        self.memory(figures, setup)?;
         self.next_steps(database)
     }
 
-    fn cached(&mut self, figures: &Figures) -> Result<()> {
-        let cached = figures.cached["cached_bytes"].as_u64().map_or_else(
-            || "an unknown amount".to_owned(),
-            |bytes| if bytes == 0 { "nothing".to_owned() } else { format_size(bytes) },
-        );
-        let all: u64 = figures.files().filter_map(|file| file["len_bytes"].as_u64()).sum();
-        let mode = figures.mode.as_ref().map_or("unknown", |mode| mode.effective.name());
-        self.line(format_args!(
-            "  the operating system caches {cached} of the {} of our files ({mode} I/O)",
-            format_size(all)
-        ))?;
+    fn memory(&mut self, figures: &Figures, setup: &Setup) -> Result<()> {
+        let known = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), format_size);
+        let process = Some(figures.memory.process_bytes).filter(|bytes| *bytes > 0);
+        let files = figures.files().filter_map(|file| file["len_bytes"].as_u64()).sum();
+        let lines = [
+            ("the budget", format_size(setup.memory)),
+            ("taken of it, at most", format_size(figures.memory.engine_bytes)),
+            ("anonymous memory of the whole process, at most", known(process)),
+            ("the database's files, with the log", format_size(files)),
+            ("of that in the operating system's cache", known(figures.cached["cached_bytes"].as_u64())),
+        ];
+        self.line(format_args!("\nMemory"))?;
+        for (what, bytes) in lines {
+            self.line(format_args!("  {what:<48}{bytes:>10}"))?;
+        }
         match &figures.mode {
-            Some(mode) if mode.effective != gannet_io::Mode::Direct => {
-                self.line(format_args!("  direct I/O is not possible here: {}", mode.reason))
+            Some(ModeReport { effective: Mode::Direct, .. }) | None => Ok(()),
+            Some(ModeReport { effective, reason, .. }) => {
+                self.line(format_args!("  the files are opened {}: {reason}", effective.name()))
             }
-            _ => Ok(()),
         }
     }
 
