@@ -51,7 +51,7 @@ pub(crate) struct Demo {
     /// For how many seconds they work, 1 to 86400
     #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(crate) seconds: u32,
-    /// The one memory number [default: 16MiB a warehouse, at least 32MiB]
+    /// The one memory number [default: 16MiB a warehouse, at least 32MiB, more for many sessions]
     #[arg(long, value_name = "SIZE", env = "GANNET_MEMORY", value_parser = size)]
     pub(crate) memory: Option<u64>,
     /// The I/O mode to ask for: auto, direct, uncached or buffered

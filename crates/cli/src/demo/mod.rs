@@ -58,10 +58,11 @@ struct Setup {
 impl Setup {
     fn new(options: &Demo) -> Result<Self> {
         let usual = (u64::from(options.warehouses) * WAREHOUSE_MEMORY).max(LEAST_DEFAULT);
-        let memory = options.memory.unwrap_or(usual);
+        let sessions = u64::from(options.sessions) * SESSION_BYTES;
+        let memory = options.memory.unwrap_or(usual + sessions.saturating_sub(usual / 8));
         let mut create = CreateOptions::default();
         kv::fit_segments(&mut create, memory);
-        let least = create.least_memory() + u64::from(options.sessions) * SESSION_BYTES;
+        let least = create.least_memory() + sessions;
         if memory < least {
             bail!(
                 "a memory budget of {} is too small for {} sessions: give --memory {} or more",
