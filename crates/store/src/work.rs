@@ -41,12 +41,19 @@ impl Lender {
 
     /// Memory for an operation; `counted` where it is to be reckoned with when others ask how much they may take.
     pub(crate) fn work_memory(&self, bytes: u64, counted: bool) -> Result<WorkMemory> {
-        let mut memory = WorkMemory { lender: self.clone(), charge: None, lent: Vec::new(), counted: false };
-        memory.set(bytes)?;
+        let mut memory = self.memory(Purpose::Work, bytes)?;
         if counted {
             self.holders.fetch_add(1, Ordering::Relaxed);
             memory.counted = true;
         }
+        Ok(memory)
+    }
+
+    /// See [`crate::Engine::memory`].
+    pub(crate) fn memory(&self, purpose: Purpose, bytes: u64) -> Result<WorkMemory> {
+        let lender = self.clone();
+        let mut memory = WorkMemory { lender, purpose, charge: None, lent: Vec::new(), counted: false };
+        memory.set(bytes)?;
         Ok(memory)
     }
 
@@ -83,10 +90,12 @@ impl Lender {
     }
 }
 
-/// Memory of a running operation, see [`crate::Engine::work_memory`].
+/// Memory of a running operation, see [`crate::Engine::work_memory`], or of something else for which frames make room, see
+/// [`crate::Engine::memory`].
 #[derive(Debug)]
 pub struct WorkMemory {
     lender: Lender,
+    purpose: Purpose,
     charge: Option<Charge>,
     lent: Lent,
     counted: bool,
@@ -133,7 +142,7 @@ impl WorkMemory {
         loop {
             let result = match &mut self.charge {
                 Some(charge) => charge.resize(bytes),
-                None => self.lender.budget.charge(Purpose::Work, bytes).map(|charge| {
+                None => self.lender.budget.charge(self.purpose, bytes).map(|charge| {
                     self.charge = Some(charge);
                 }),
             };
