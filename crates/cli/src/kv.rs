@@ -94,10 +94,7 @@ impl Session<'_> {
         if let Some(size) = self.options.page_size {
             create.page_size = size as usize;
         }
-        // The log keeps half a segment in memory, and wants 64 pages in each.
-        let affordable = (self.options.memory / 32 + 1).next_power_of_two();
-        create.segment_size =
-            create.segment_size.min(affordable).max(64 * create.page_size as u64).max(1 << 20);
+        fit_segments(&mut create, self.options.memory);
         create
     }
 
@@ -343,6 +340,12 @@ impl Session<'_> {
             "os_cache": doctor::cached(self.path)?,
         }))
     }
+}
+
+/// Chooses segments of the log that a budget has room for: half a segment is kept in memory, and a segment has 64 pages or more.
+pub(crate) fn fit_segments(create: &mut CreateOptions, memory: u64) {
+    let affordable = (memory / 32 + 1).next_power_of_two();
+    create.segment_size = create.segment_size.min(affordable).max(64 * create.page_size as u64).max(1 << 20);
 }
 
 type Range = (Bound<Vec<u8>>, Bound<Vec<u8>>);

@@ -5,6 +5,7 @@
 //! a later release. 130: stopped by Ctrl-C.
 
 mod arguments;
+mod demo;
 mod doctor;
 mod input;
 mod interrupt;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     let done = match arguments.command {
+        Command::Demo(options) => demo::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Kv(options) => kv::run(options),
         Command::Serve(options) => serve::run(&options),

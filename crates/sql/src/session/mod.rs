@@ -32,8 +32,9 @@ pub use state::SessionState;
 use crate::bind::{self, Parsed};
 use crate::exec::Batch;
 use crate::{Error, Result, SqlState, Type, Value};
-use gannet_base::memory::{Charge, Purpose};
+use gannet_base::memory::Purpose;
 use gannet_base::sync::Mutex;
+use gannet_store::WorkMemory;
 use interrupt::Alarm;
 use prepared::{Portal, Progress};
 use settings::Key;
@@ -106,7 +107,7 @@ pub struct Session {
     shown: Option<Arc<Parsed>>,
     /// For rows of statements that take the short way.
     batch: Batch,
-    _memory: Charge,
+    _memory: WorkMemory,
 }
 
 impl Drop for Session {
@@ -122,12 +123,7 @@ impl Drop for Session {
 
 impl Session {
     fn new(database: Database, user: &str) -> Result<Self> {
-        let memory = database
-            .store()
-            .engine()
-            .budget()
-            .charge(Purpose::Sessions, SESSION_BYTES)
-            .map_err(gannet_store::Error::from)?;
+        let memory = database.store().engine().memory(Purpose::Sessions, SESSION_BYTES)?;
         let interrupt = Interrupt::default();
         let activity = Arc::new(Mutex::new(Activity { state: "idle", ..Activity::default() }));
         let pid = database.0.enter(user, &activity, &interrupt);
