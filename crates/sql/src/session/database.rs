@@ -17,7 +17,7 @@ use gannet_store::{CreateOptions, Engine, OpenOptions, Transaction, TransactionO
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 /// Numbers of sessions, over all databases of the process.
 static NEXT_PID: AtomicI32 = AtomicI32::new(1);
@@ -54,6 +54,8 @@ pub(super) struct Shared {
     pub(super) store: Arc<gannet_store::Database>,
     pub(super) plans: PlanCache,
     pub(super) timer: Timer,
+    /// Rows that statements have written, committed or not: by it plans know when to look at their tables again.
+    pub(super) rows_written: AtomicU64,
     catalog: RwLock<Arc<Catalog>>,
     settings: Mutex<Vec<SettingReport>>,
     sessions: Mutex<BTreeMap<i32, SessionInfo>>,
@@ -150,6 +152,7 @@ impl Database {
             numbers,
             plans,
             timer: Timer::default(),
+            rows_written: AtomicU64::new(0),
             catalog: RwLock::new(Arc::new(catalog)),
             settings: Mutex::default(),
             sessions: Mutex::default(),

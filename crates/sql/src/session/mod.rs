@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `database` | the open database that sessions share |
 //! | `transaction` | BEGIN to COMMIT, savepoints, definitions not yet committed |
+//! | `sizes` | what the planner is told of sizes, and when a plan has to be made anew |
 //! | `statement` | planning through the cache, running, giving out rows |
 //! | `utility` | statements without a plan: SET, SHOW, EXPLAIN, PREPARE and their kin |
 //! | `copy` | COPY |
@@ -17,6 +18,7 @@ mod database;
 mod interrupt;
 mod prepared;
 pub mod settings;
+mod sizes;
 mod state;
 mod statement;
 mod transaction;
