@@ -182,6 +182,7 @@ struct Signal {
 #[derive(Clone, Debug)]
 pub struct Canceller {
     signal: Arc<Signal>,
+    number: u64,
     shared: Arc<Shared>,
 }
 
@@ -195,6 +196,11 @@ impl Canceller {
     /// Lets the transaction wait again.
     pub fn reset(&self) {
         self.signal.cancel.store(false, Ordering::SeqCst);
+    }
+
+    /// The number of the transaction's handle: each has another one, from its beginning.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// The transaction's number; `None` before its first write or lock.
@@ -221,7 +227,7 @@ impl Transaction {
 
     /// A handle with which another thread makes this transaction give up a wait for a row.
     pub fn canceller(&self) -> Canceller {
-        Canceller { signal: Arc::clone(&self.signal), shared: Arc::clone(&self.shared) }
+        Canceller { signal: Arc::clone(&self.signal), number: self.number, shared: Arc::clone(&self.shared) }
     }
 
     /// The transaction's number; `None` before its first write or lock.

@@ -25,11 +25,13 @@ mod transaction;
 mod utility;
 
 pub use client::{Client, CommandTag, CopyFormat, Notice, OutputColumn, Rows};
+pub(crate) use database::now;
 pub use database::{Activity, Database, SessionInfo, SettingReport};
 pub use interrupt::{Interrupt, Reason};
 pub use prepared::Prepared;
 pub use settings::Settings;
-pub use state::SessionState;
+pub(crate) use sizes::rows_now;
+pub use state::{PreparedInfo, SessionState};
 
 use crate::bind::{self, Parsed};
 use crate::{Error, Result, SqlState, Type, Value};
@@ -39,6 +41,7 @@ use interrupt::Alarm;
 use prepared::{Portal, Progress};
 use settings::Key;
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use transaction::Open;
 
@@ -140,6 +143,14 @@ impl Session {
         })
     }
 
+    /// Who the session's client is, for views: at an address, or (`None`) on this machine, with the name it has given itself.
+    pub fn note_client(&self, address: Option<SocketAddr>) {
+        let mut activity = self.activity.lock();
+        activity.client = address;
+        activity.local = address.is_none();
+        self.state.settings().get(Key::ApplicationName).clone_into(&mut activity.application);
+    }
+
     /// What functions see of the session: settings, user, number.
     pub fn state(&self) -> &SessionState {
         &self.state
@@ -233,7 +244,7 @@ impl Session {
             None => Arc::new(Prepared { parsed: None, parameters: Vec::new(), columns: None, plan: None }),
             Some(parsed) => self.prepare_parsed(&Arc::new(parsed), parameters)?,
         };
-        self.keep_prepared(name, Arc::clone(&prepared))?;
+        self.keep_prepared(name, Arc::clone(&prepared), false)?;
         Ok(prepared)
     }
 
@@ -250,13 +261,14 @@ impl Session {
         self.plan(parsed, parameters)
     }
 
-    fn keep_prepared(&mut self, name: &str, prepared: Arc<Prepared>) -> Result<()> {
+    fn keep_prepared(&mut self, name: &str, prepared: Arc<Prepared>, from_sql: bool) -> Result<()> {
         if !name.is_empty() && self.prepared.contains_key(name) {
             return Err(Error::new(
                 SqlState::DUPLICATE_PREPARED_STATEMENT,
                 format!("prepared statement \"{name}\" already exists"),
             ));
         }
+        self.state.note_prepared(name, &prepared, from_sql);
         self.prepared.insert(name.to_owned(), prepared);
         Ok(())
     }
@@ -276,6 +288,7 @@ impl Session {
     /// Forgets a prepared statement; nothing happens when there is none.
     pub fn close_prepared(&mut self, name: &str) {
         self.prepared.remove(name);
+        self.state.forget_prepared(Some(name));
     }
 
     /// Makes a portal of a prepared statement and values for its parameters. Portal "" is replaced silently.
@@ -457,7 +470,8 @@ impl Session {
         let shown = sql.char_indices().take_while(|(at, _)| *at < SHOWN_QUERY).count();
         let mut activity = self.activity.lock();
         activity.query = sql.chars().take(shown).collect();
-        activity.query_start = self.state.statement_start;
+        activity.query_start = Some(self.state.statement_start);
+        activity.transaction_start = Some(self.state.transaction_start);
         activity.state_change = self.state.statement_start;
         activity.state = "active";
         drop(activity);

@@ -80,6 +80,21 @@ pub(super) fn measure(view: &View, storage: &Storage) -> Option<TreeSize> {
     storage.tree(open).and_then(|tree| Ok(view.tree_size(tree)?)).ok()
 }
 
+/// Rows of a table, about, as it is now: the density that ANALYZE found times the pages there are, or what was seen on some leaves.
+pub(crate) fn rows_now(catalog: &Catalog, view: &View, table: &Table) -> Option<f64> {
+    Some(rows(catalog, table, measure(view, &table.storage)?))
+}
+
+fn rows(catalog: &Catalog, table: &Table, size: TreeSize) -> f64 {
+    match catalog.statistics.get(&table.oid) {
+        // A single leaf was counted.
+        Some(found) if size.levels > 1 && found.rows > 0.0 => {
+            found.rows / found.pages.max(1.0) * size.leaf_pages
+        }
+        _ => size.entries,
+    }
+}
+
 /// What the planner is told while it makes one plan.
 pub(super) struct Sizes<'a> {
     shared: &'a Shared,
@@ -130,21 +145,15 @@ impl<'a> Sizes<'a> {
 
 impl Estimator for Sizes<'_> {
     fn rows(&self, table: &Table) -> f64 {
-        let found = self.catalog.statistics.get(&table.oid);
         let Some(size) = measure(&self.reading().1, &table.storage) else {
+            let found = self.catalog.statistics.get(&table.oid);
             return found.map_or(UNKNOWN_ROWS, |found| found.rows.max(1.0));
         };
         let mut asked = self.asked.borrow_mut();
         if !asked.iter().any(|(oid, _)| *oid == table.oid) {
             asked.push((table.oid, size.leaf_pages));
         }
-        match found {
-            // A single leaf was counted.
-            Some(found) if size.levels > 1 && found.rows > 0.0 => {
-                (found.rows / found.pages.max(1.0) * size.leaf_pages).max(1.0)
-            }
-            _ => size.entries.max(1.0),
-        }
+        rows(self.catalog, table, size).max(1.0)
     }
 
     fn pages(&self, storage: &Storage) -> f64 {

@@ -5,11 +5,13 @@
 use super::Database;
 use crate::page::{self, PageKind};
 use crate::pool::Access;
+use crate::shared::CATALOG;
 use crate::txn::locks::Mode;
 use crate::{Result, space};
 use gannet_base::{Lsn, TreeId, TxnId};
 use gannet_io::Class;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -29,12 +31,12 @@ pub struct TransactionReport {
     pub waiting: Option<Duration>,
 }
 
-/// A shared lock of a row.
+/// A shared lock of a row, or of a tree, which whoever writes to it holds against its being dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowLockReport {
-    /// The row's tree.
-    pub tree: TreeId,
-    /// The row's key.
+    /// The row's tree; `None` where a tree is locked.
+    pub tree: Option<TreeId>,
+    /// The row's key, or the tree's name.
     pub key: Box<[u8]>,
     /// Who holds it.
     pub holder: TxnId,
@@ -45,6 +47,8 @@ pub struct RowLockReport {
 /// A snapshot somebody holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotReport {
+    /// The number of the transaction's handle, as [`Canceller::number`](crate::Canceller::number) gives it.
+    pub number: u64,
     /// Below this number it sees every transaction that committed.
     pub xmin: TxnId,
     /// Time since it was taken.
@@ -90,10 +94,10 @@ impl Database {
         reports.into_values().collect()
     }
 
-    /// Shared locks of rows, at most `limit` of them. (An exclusive lock stands in its row.)
+    /// Shared locks of rows and trees, at most `limit` of them. (An exclusive lock stands in its row.)
     pub fn shared_row_locks(&self, limit: usize) -> Vec<RowLockReport> {
         let report = |lock: crate::txn::locks::LockInfo| RowLockReport {
-            tree: lock.tree,
+            tree: (lock.tree != CATALOG).then_some(lock.tree),
             key: lock.key,
             holder: lock.txn,
             whole_row: lock.mode == Mode::Share,
@@ -106,10 +110,19 @@ impl Database {
         let mut live = self.shared.registry.snapshots();
         live.sort_unstable_by_key(|snapshot| (snapshot.csn, snapshot.started));
         let report = |snapshot: crate::txn::registry::SnapshotInfo| SnapshotReport {
+            number: snapshot.owner.session,
             xmin: snapshot.xmin,
             age: snapshot.started.elapsed(),
         };
         live.into_iter().map(report).collect()
+    }
+
+    /// Its files: the data file, and those of its log, as far as the log's folder can be listed.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let folder = super::wal_folder(&self.path);
+        let names = self.engine.disk().list(&folder).unwrap_or_default();
+        let log = names.into_iter().filter(|name| name != super::LOCK).map(|name| folder.join(name));
+        std::iter::once(self.path.clone()).chain(log).collect()
     }
 
     /// What the background is at.
