@@ -267,6 +267,7 @@ impl Connection {
                 return Err(self.fatal(&error));
             }
         }
+        session.note_client(self.socket.peer());
         for (name, value) in session.state().reported_settings() {
             self.out.begin(b'S').str(name).str(&value).end();
         }

@@ -174,6 +174,9 @@ impl Server {
         let tls = options.tls.as_ref().map(|(certificate, key)| tls::load(certificate, key)).transpose()?;
         let files = database_files(&options.paths)?;
         let databases = open_databases(engine, &files, options)?;
+        let all: Vec<Database> = databases.values().cloned().collect();
+        all.iter().for_each(|database| database.publish_neighbours(&all));
+        drop(all);
         let shared = Arc::new(Shared {
             engine: engine.clone(),
             tls,

@@ -2,7 +2,7 @@
 
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -18,6 +18,14 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
+    /// Where the other end is, if it is not on this machine's own sockets.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        match self {
+            Socket::Unix(_) => None,
+            Socket::Tcp(socket) => socket.peer_addr().ok(),
+        }
+    }
+
     /// Another handle to the same socket.
     pub(crate) fn duplicate(&self) -> io::Result<Self> {
         Ok(match self {

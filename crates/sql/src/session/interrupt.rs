@@ -1,6 +1,7 @@
 //! Ending statements: at the user's request, for a time-out, or because the server goes down.
 
 use crate::{Error, SqlState};
+use gannet_base::TxnId;
 use gannet_base::clock::{self, Instant};
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::thread::JoinHandle;
@@ -51,6 +52,16 @@ impl Interrupt {
     /// Whether both are of the same session.
     pub fn is_same(&self, other: &Interrupt) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// The number of the session's transaction, if it has written or locked something.
+    pub fn transaction(&self) -> Option<TxnId> {
+        self.0.canceller.lock().as_ref()?.transaction()
+    }
+
+    /// The number of the store's handle of the session's transaction.
+    pub fn transaction_number(&self) -> Option<u64> {
+        Some(self.0.canceller.lock().as_ref()?.number())
     }
 
     /// The flag that running operators look at.

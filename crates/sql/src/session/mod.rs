@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `database` | the open database that sessions share |
 //! | `transaction` | BEGIN to COMMIT, savepoints, definitions not yet committed |
+//! | `sizes` | what the planner is told of sizes, and when a plan has to be made anew |
 //! | `statement` | planning through the cache, running, giving out rows |
 //! | `utility` | statements without a plan: SET, SHOW, EXPLAIN, PREPARE and their kin |
 //! | `copy` | COPY |
@@ -17,17 +18,20 @@ mod database;
 mod interrupt;
 mod prepared;
 pub mod settings;
+mod sizes;
 mod state;
 mod statement;
 mod transaction;
 mod utility;
 
 pub use client::{Client, CommandTag, CopyFormat, Notice, OutputColumn, Rows};
+pub(crate) use database::now;
 pub use database::{Activity, Database, SessionInfo, SettingReport};
 pub use interrupt::{Interrupt, Reason};
 pub use prepared::Prepared;
 pub use settings::Settings;
-pub use state::SessionState;
+pub(crate) use sizes::rows_now;
+pub use state::{PreparedInfo, SessionState};
 
 use crate::bind::{self, Parsed};
 use crate::exec::Batch;
@@ -39,6 +43,7 @@ use interrupt::Alarm;
 use prepared::{Portal, Progress};
 use settings::Key;
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use transaction::Open;
 
@@ -141,6 +146,14 @@ impl Session {
         })
     }
 
+    /// Who the session's client is, for views: at an address, or (`None`) on this machine, with the name it has given itself.
+    pub fn note_client(&self, address: Option<SocketAddr>) {
+        let mut activity = self.activity.lock();
+        activity.client = address;
+        activity.local = address.is_none();
+        self.state.settings().get(Key::ApplicationName).clone_into(&mut activity.application);
+    }
+
     /// What functions see of the session: settings, user, number.
     pub fn state(&self) -> &SessionState {
         &self.state
@@ -234,7 +247,7 @@ impl Session {
             None => Arc::new(Prepared { parsed: None, parameters: Vec::new(), columns: None, plan: None }),
             Some(parsed) => self.prepare_parsed(&Arc::new(parsed), parameters)?,
         };
-        self.keep_prepared(name, Arc::clone(&prepared))?;
+        self.keep_prepared(name, Arc::clone(&prepared), false)?;
         Ok(prepared)
     }
 
@@ -251,13 +264,14 @@ impl Session {
         self.plan(parsed, parameters)
     }
 
-    fn keep_prepared(&mut self, name: &str, prepared: Arc<Prepared>) -> Result<()> {
+    fn keep_prepared(&mut self, name: &str, prepared: Arc<Prepared>, from_sql: bool) -> Result<()> {
         if !name.is_empty() && self.prepared.contains_key(name) {
             return Err(Error::new(
                 SqlState::DUPLICATE_PREPARED_STATEMENT,
                 format!("prepared statement \"{name}\" already exists"),
             ));
         }
+        self.state.note_prepared(name, &prepared, from_sql);
         self.prepared.insert(name.to_owned(), prepared);
         Ok(())
     }
@@ -277,6 +291,7 @@ impl Session {
     /// Forgets a prepared statement; nothing happens when there is none.
     pub fn close_prepared(&mut self, name: &str) {
         self.prepared.remove(name);
+        self.state.forget_prepared(Some(name));
     }
 
     /// Makes a portal of a prepared statement and values for its parameters. Portal "" is replaced silently.
@@ -460,7 +475,6 @@ impl Session {
 
     // ---- around statements ------------------------------------------------------------------------------------
 
-    /// Work begins: it can be cancelled, and has a time-out.
     /// As [`Session::begin_work`]; a statement that runs again and again is not shown anew each time.
     fn begin_planned(&mut self, prepared: &Prepared) -> Option<Alarm> {
         match (&prepared.parsed, &self.shown) {
@@ -473,7 +487,7 @@ impl Session {
         }
     }
 
-    /// Work begins, for a statement with this text; `None`: that of the last one.
+    /// Work begins, for a statement with this text (`None`: that of the last one): it can be cancelled, and has a time-out.
     fn begin_work(&mut self, sql: Option<&str>) -> Option<Alarm> {
         self.interrupt.begin();
         self.state.begin_statement(self.transaction.is_some());
@@ -484,7 +498,8 @@ impl Session {
             activity.query.push_str(&sql[..shown.unwrap_or(0)]);
             self.shown = None;
         }
-        activity.query_start = self.state.statement_start;
+        activity.query_start = Some(self.state.statement_start);
+        activity.transaction_start = Some(self.state.transaction_start);
         activity.state_change = self.state.statement_start;
         activity.state = "active";
         drop(activity);
