@@ -25,8 +25,6 @@ pub(super) trait Backend {
     fn status(&self) -> TransactionStatus;
     /// The database's name.
     fn database(&self) -> &str;
-    /// The role.
-    fn user(&self) -> &str;
     /// Ends the running statement.
     fn canceller(&self) -> Cancel;
     /// One line about where this is.
@@ -116,10 +114,6 @@ impl Backend for Remote {
 
     fn database(&self) -> &str {
         &self.0.address().database
-    }
-
-    fn user(&self) -> &str {
-        &self.0.address().user
     }
 
     fn canceller(&self) -> Cancel {
@@ -223,10 +217,6 @@ impl Backend for Embedded {
 
     fn database(&self) -> &str {
         self.database.name()
-    }
-
-    fn user(&self) -> &str {
-        &self.user
     }
 
     fn canceller(&self) -> Cancel {

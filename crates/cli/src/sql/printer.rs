@@ -60,13 +60,13 @@ pub(super) enum Data {
 }
 
 /// Writes results.
-pub(super) struct Printer<'p> {
+pub(super) struct Printer<'o, 's> {
     pub(super) style: Style,
     /// No tags such as `INSERT 0 1`.
     pub(super) quiet: bool,
-    pub(super) out: Out<'p>,
+    pub(super) out: Out<'o>,
     /// Where the statement comes from: there is the data of COPY FROM STDIN as well.
-    pub(super) source: Option<&'p mut dyn Source>,
+    pub(super) source: Option<&'s mut dyn Source>,
     pub(super) data: Option<Data>,
     writer: Option<Writer>,
     /// COPY FROM STDIN reads the script, and has not come to its end.
@@ -74,8 +74,8 @@ pub(super) struct Printer<'p> {
     copied_out: bool,
 }
 
-impl<'p> Printer<'p> {
-    pub(super) fn new(style: Style, quiet: bool, out: Out<'p>) -> Self {
+impl<'o> Printer<'o, '_> {
+    pub(super) fn new(style: Style, quiet: bool, out: Out<'o>) -> Self {
         Printer {
             style,
             quiet,
@@ -126,7 +126,7 @@ impl<'p> Printer<'p> {
     }
 }
 
-impl Receiver for Printer<'_> {
+impl Receiver for Printer<'_, '_> {
     fn columns(&mut self, columns: &[Column]) -> io::Result<()> {
         self.writer = Some(Writer::new(self.style.clone(), columns));
         Ok(())
