@@ -288,7 +288,7 @@ impl Session {
             transaction: open.store()?,
             session: &self.state,
             cancel: self.interrupt.flag(),
-            work_bytes: u64::MAX,
+            work_bytes: self.state.settings().work_bytes.unwrap_or(u64::MAX),
         };
         running.next = 0;
         let more = running.statement.next(&environment, want, &mut running.batch);
