@@ -11,6 +11,7 @@
 //! | `settings`, `state` | settings; what functions and operators see of a session |
 //! | `interrupt` | cancelling, time-outs |
 
+mod activity;
 mod cache;
 mod client;
 mod copy;
@@ -24,9 +25,10 @@ mod statement;
 mod transaction;
 mod utility;
 
+pub use activity::{Activity, Live};
 pub use client::{Client, CommandTag, CopyFormat, Notice, OutputColumn, Rows};
 pub(crate) use database::now;
-pub use database::{Activity, Database, SessionInfo, SettingReport};
+pub use database::{Database, SessionInfo, SettingReport};
 pub use interrupt::{Interrupt, Reason};
 pub use prepared::Prepared;
 pub use settings::Settings;
@@ -36,8 +38,8 @@ pub use state::{PreparedInfo, SessionState};
 use crate::bind::{self, Parsed};
 use crate::exec::Batch;
 use crate::{Error, Result, SqlState, Type, Value};
+use activity::State;
 use gannet_base::memory::Purpose;
-use gannet_base::sync::Mutex;
 use gannet_store::WorkMemory;
 use interrupt::Alarm;
 use prepared::{Portal, Progress};
@@ -104,7 +106,7 @@ pub struct Session {
     database: Database,
     state: SessionState,
     interrupt: Interrupt,
-    activity: Arc<Mutex<Activity>>,
+    activity: Arc<Live>,
     transaction: Option<Open>,
     prepared: HashMap<String, Arc<Prepared>>,
     portals: HashMap<String, Portal>,
@@ -130,7 +132,7 @@ impl Session {
     fn new(database: Database, user: &str) -> Result<Self> {
         let memory = database.store().engine().memory(Purpose::Sessions, SESSION_BYTES)?;
         let interrupt = Interrupt::default();
-        let activity = Arc::new(Mutex::new(Activity { state: "idle", ..Activity::default() }));
+        let activity = Arc::new(Live::new());
         let pid = database.0.enter(user, &activity, &interrupt);
         Ok(Session {
             state: SessionState::new(database.clone(), user, pid, interrupt.clone()),
@@ -148,10 +150,7 @@ impl Session {
 
     /// Who the session's client is, for views: at an address, or (`None`) on this machine, with the name it has given itself.
     pub fn note_client(&self, address: Option<SocketAddr>) {
-        let mut activity = self.activity.lock();
-        activity.client = address;
-        activity.local = address.is_none();
-        self.state.settings().get(Key::ApplicationName).clone_into(&mut activity.application);
+        self.activity.set_client(address, self.state.settings().get(Key::ApplicationName));
     }
 
     /// What functions see of the session: settings, user, number.
@@ -491,18 +490,12 @@ impl Session {
     fn begin_work(&mut self, sql: Option<&str>) -> Option<Alarm> {
         self.interrupt.begin();
         self.state.begin_statement(self.transaction.is_some());
-        let mut activity = self.activity.lock();
         if let Some(sql) = sql {
             let shown = (0..=SHOWN_QUERY.min(sql.len())).rev().find(|at| sql.is_char_boundary(*at));
-            activity.query.clear();
-            activity.query.push_str(&sql[..shown.unwrap_or(0)]);
+            self.activity.set_query(&sql[..shown.unwrap_or(0)]);
             self.shown = None;
         }
-        activity.query_start = Some(self.state.statement_start);
-        activity.transaction_start = Some(self.state.transaction_start);
-        activity.state_change = self.state.statement_start;
-        activity.state = "active";
-        drop(activity);
+        self.activity.begin(self.state.statement_start, self.state.transaction_start);
         let limit = self.state.settings().statement_timeout?;
         Some(self.database.0.timer.set(limit, self.interrupt.clone()))
     }
@@ -597,20 +590,18 @@ impl Session {
         }
         for (name, value) in self.state.take_reports() {
             if name == settings::DEFINITIONS[Key::ApplicationName as usize].name {
-                self.activity.lock().application.clone_from(&value);
+                self.activity.set_application(&value);
             }
             client.setting_changed(name, &value);
         }
     }
 
     fn show_state(&mut self) {
-        let mut activity = self.activity.lock();
-        activity.state = match self.status() {
-            TransactionStatus::Idle => "idle",
-            TransactionStatus::Active => "idle in transaction",
-            TransactionStatus::Failed => "idle in transaction (aborted)",
+        let state = match self.status() {
+            TransactionStatus::Idle => State::Idle,
+            TransactionStatus::Active => State::InTransaction,
+            TransactionStatus::Failed => State::Failed,
         };
-        activity.transaction_start = self.transaction.is_some().then_some(self.state.transaction_start);
-        activity.state_change = database::now();
+        self.activity.end(state, self.transaction.is_some().then_some(self.state.transaction_start));
     }
 }
