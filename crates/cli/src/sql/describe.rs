@@ -321,7 +321,22 @@ fn sequence(shell: &mut Shell, oid: &str, name: &str) -> Described {
          CASE WHEN seqcycle THEN 'yes' ELSE 'no' END AS \"Cycles?\", seqcache AS \"Cache\" \
          FROM pg_catalog.pg_sequence WHERE seqrelid = {oid}"
     ))?;
-    Ok(show(shell, &found, Some(format!("Sequence \"{name}\"")), Some(Vec::new())))
+    let owner = shell.ask(&format!(
+        "SELECT n.nspname, c.relname, a.attname FROM pg_catalog.pg_depend d \
+         JOIN pg_catalog.pg_class c ON c.oid = d.refobjid \
+         JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+         JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = d.refobjsubid \
+         WHERE d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.objid = {oid} AND d.deptype = 'a'"
+    ))?;
+    let footers = owner
+        .rows
+        .iter()
+        .map(|row| {
+            let words: Vec<&str> = row.iter().map(|cell| cell.as_deref().unwrap_or_default()).collect();
+            format!("Owned by: {}", words.join("."))
+        })
+        .collect();
+    Ok(show(shell, &found, Some(format!("Sequence \"{name}\"")), Some(footers)))
 }
 
 // ---- output ------------------------------------------------------------------------------------------------------------

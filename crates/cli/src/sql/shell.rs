@@ -264,11 +264,11 @@ impl Shell {
 
     /// Tells of something that is wrong with the shell's input.
     pub(super) fn complain(&self, source: Option<&dyn Source>, message: &str) {
-        let place = source.and_then(Source::place).map_or(String::new(), |place| format!("{place}: "));
+        let place = source.and_then(Source::place).map_or(" ".to_owned(), |place| format!("{place}: "));
         let mut shown = String::new();
         super::text::escape(message, &mut shown);
         // Without a standard error there is nobody to tell.
-        let _ = writeln!(io::stderr(), "gannet: {place}{shown}");
+        let _ = writeln!(io::stderr(), "gannet:{place}{shown}");
     }
 }
 
