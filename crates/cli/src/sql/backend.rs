@@ -226,12 +226,11 @@ impl Backend for Embedded {
 
     fn about(&self) -> String {
         format!(
-            "Database \"{}\" in {:?}, opened by this process with {} of memory, as user \"{}\"; version {}",
+            "Database \"{}\" in {:?}, opened by this process with {} of memory, as user \"{}\"",
             printable(self.database.name()),
             self.path,
             format_size(self.memory),
             printable(&self.user),
-            env!("CARGO_PKG_VERSION"),
         )
     }
 

@@ -151,9 +151,9 @@ fn describe_command(shell: &mut Shell, name: &str, words: &[&str], source: &dyn 
     };
     let done = match (base, pattern) {
         ("d", Some(pattern)) => describe::relations(shell, pattern),
-        ("d", None) => describe::list(shell, "rvSmf", None, system),
-        ("dt", _) => describe::list(shell, "r", pattern, system),
-        ("di", _) => describe::list(shell, "i", pattern, system),
+        ("d", None) => describe::list(shell, "rpvSmf", None, system),
+        ("dt", _) => describe::list(shell, "rp", pattern, system),
+        ("di", _) => describe::list(shell, "iI", pattern, system),
         ("dv", _) => describe::list(shell, "v", pattern, system),
         ("ds", _) => describe::list(shell, "S", pattern, system),
         ("du", _) => describe::roles(shell, pattern),

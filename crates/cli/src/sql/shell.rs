@@ -135,7 +135,8 @@ impl Shell {
             };
             match step {
                 Step::Fine => {}
-                Step::Failed if source.is_conversation() => {}
+                // Ctrl-C in a script that was called ends that script.
+                Step::Failed | Step::Interrupted if source.is_conversation() => {}
                 Step::Failed if !self.settings.stop_on_error => self.failed = true,
                 other => return Ok(other),
             }
