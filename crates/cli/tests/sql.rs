@@ -153,7 +153,7 @@ fn an_error_ends_a_script_with_its_sqlstate_and_place() {
         assert_eq!((output.status.code(), stdout(&output)), (Some(3), "a\n1\n"));
         assert_eq!(
             stderr(&output),
-            "gannet:s.sql:3: ERROR:  42P01: relation \"nowhere\" does not exist\nLINE 2:   from nowhere\n               ^\n"
+            "gannet:s.sql:3: ERROR:  42P01: relation \"nowhere\" does not exist\nLINE 2:   from nowhere;\n               ^\n"
         );
         let output = run(here, &["sql", "shop.gnt", "--format", "csv", "--keep-going", "-f", "s.sql"], b"");
         assert_eq!((output.status.code(), stdout(&output)), (Some(3), "a\n1\nb\n2\n"));
