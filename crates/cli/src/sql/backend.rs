@@ -192,6 +192,7 @@ impl Embedded {
                 "{error}: --memory {} is too small for {path:?}",
                 format_size(arguments.memory)
             )),
+            _ if error.to_string().contains(&format!("{path:?}")) => failed(error.into()),
             _ => failed(anyhow!("{path:?}: {error}")),
         })?;
         let user = database.owner();

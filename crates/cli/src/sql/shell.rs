@@ -217,7 +217,10 @@ impl Shell {
                 format!("ERROR:  {}\n", super::text::escape_lines(&error.to_string()))
             }
             Failure::Connection(error) => {
-                format!("the connection was lost: {}\n", super::text::escape_lines(&error.to_string()))
+                format!(
+                    "FATAL:  the connection was lost: {}\n",
+                    super::text::escape_lines(&error.to_string())
+                )
             }
         };
         let place = place.map_or(String::new(), |place| format!("gannet:{place}: "));
