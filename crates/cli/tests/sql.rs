@@ -255,7 +255,7 @@ fn ctrl_c_ends_the_statement_only() {
             out.read_line(&mut lines).unwrap();
         }
         assert_eq!(lines, "a\nready\n");
-        // The shell is within the second statement, or between the two: there it has not yet looked for a signal.
+        // The shell is within the second statement, or between the two, where a signal is kept for the second.
         wait_until_sleeping(&place);
         send("-INT", &child);
         let mut told = String::new();
@@ -271,7 +271,7 @@ fn ctrl_c_ends_the_statement_only() {
     }
 }
 
-/// On a server, until the statement runs; a signal that comes to this process before its statement is kept for it.
+/// On a server, waits until the statement runs.
 fn wait_until_sleeping(place: &Place) {
     let Place::Server(served) = place else { return };
     let ask =

@@ -102,6 +102,10 @@ impl Shell {
                 }
                 Line::Interrupted => return Ok(Step::Interrupted),
             }
+            if conversation {
+                // Pressed in a pager, perhaps: no statement runs, so there is none to end.
+                self.signals.take();
+            }
             let Ok(text) = std::str::from_utf8(&bytes) else {
                 self.complain(Some(source), "this line is not valid UTF-8");
                 return Ok(Step::Failed);
