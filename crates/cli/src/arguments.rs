@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Commands of later releases. They are refused by name.
-pub(crate) const PLANNED: [&str; 12] = [
-    "demo", "stat", "backup", "restore", "verify", "dump", "load", "sweep", "compact", "check", "tune", "lab",
+pub(crate) const PLANNED: [&str; 11] = [
+    "stat", "backup", "restore", "verify", "dump", "load", "sweep", "compact", "check", "tune", "lab",
 ];
 
-const NOT_YET: &str = "Not in this release: demo, stat, backup, restore, verify, dump, load, sweep, \
+const NOT_YET: &str = "Not in this release: stat, backup, restore, verify, dump, load, sweep, \
                        compact, check, tune, lab.\n\nSizes are bytes with units (512MiB), durations human (10s).";
 
 /// A database for data larger than memory.
@@ -25,6 +25,8 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
+    /// A first look: create a database, load TPC-C data, run transactions on it, show the figures
+    Demo(Demo),
     /// What this machine gives a database: I/O mode, device, memory; what the OS caches of a database's files
     Doctor(Doctor),
     /// Read and change a database as a map from keys to values
@@ -35,6 +37,38 @@ pub(crate) enum Command {
     Serve(Serve),
     #[command(external_subcommand)]
     Other(Vec<OsString>),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Demo {
+    /// A folder for the demo's database: an empty one, or one that is yet to be created
+    #[arg(value_name = "DIR", default_value = "gannet-demo")]
+    pub(crate) folder: PathBuf,
+    /// How much data: warehouses of about 100 MB each, 1 to 10000
+    #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) warehouses: u32,
+    /// Sessions that work at a time, 1 to 1000
+    #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) sessions: u32,
+    /// For how many seconds they work, 1 to 86400
+    #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub(crate) seconds: u32,
+    /// The one memory number [default: 16MiB a warehouse, at least 32MiB, more for many sessions]
+    #[arg(long, value_name = "SIZE", env = "GANNET_MEMORY", value_parser = size)]
+    pub(crate) memory: Option<u64>,
+    /// The I/O mode to ask for: auto, direct, uncached or buffered
+    #[arg(long, value_name = "MODE", env = "GANNET_IO", default_value = "auto", value_parser = io_mode)]
+    pub(crate) io: ModeRequest,
+    /// Replace the database of an earlier demo
+    #[arg(long)]
+    pub(crate) again: bool,
+    /// Write the figures as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// So many times fewer customers, orders and items, for tests: no TPC-C any more
+    #[arg(long, value_name = "TIMES", default_value = "1", hide = true,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) shrink: u32,
 }
 
 #[derive(Args, Debug)]

@@ -5,6 +5,7 @@
 //! a later release. 130: stopped by Ctrl-C. `gannet sql` has its own, see [`sql`].
 
 mod arguments;
+mod demo;
 mod doctor;
 mod input;
 mod interrupt;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     let done = match arguments.command {
+        Command::Demo(options) => demo::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Kv(options) => kv::run(options),
         Command::Serve(options) => serve::run(&options),
