@@ -149,6 +149,8 @@ fn announce(server: &Server, memory: u64) {
     let first = server.databases().into_iter().next().unwrap_or_default();
     if let Some(folder) = server.sockets().first().and_then(|socket| socket.parent()) {
         let port = server.sockets()[0].extension().unwrap_or_default().to_string_lossy().into_owned();
+        // To psql a folder that does not begin with a slash is the name of a host.
+        let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
         say(&format!("connect with: psql -h {} -p {port} {first}", folder.display()));
     }
     say(&format!("memory: {}; Ctrl-C ends it", format_size(memory)));

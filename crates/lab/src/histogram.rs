@@ -58,6 +58,11 @@ impl Histogram {
         0.0
     }
 
+    /// The longest latency in microseconds.
+    pub fn max_us(&self) -> f64 {
+        self.max_ns as f64 / 1000.0
+    }
+
     /// Percentiles, mean, and all buckets as `[upper bound in µs, operations]`.
     pub fn to_json(&self) -> Value {
         let buckets: Vec<_> = (self.buckets.iter().enumerate().filter(|(_, times)| **times > 0))

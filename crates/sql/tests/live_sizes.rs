@@ -94,7 +94,7 @@ fn a_plan_stays_as_long_as_tables_do() {
     let prepared = session.prepare_unnamed("select note from small where id = $1", &[]).unwrap();
     run(&mut session, "update big set grp = grp + 1 where id <= 2000");
     let mut rows = Rows::default();
-    session.execute_prepared(&prepared, vec![Value::Int(3)], &mut rows).unwrap();
+    session.execute_prepared(&prepared, &[Value::Int(3)], &mut rows).unwrap();
     let again = session.prepare_unnamed("select note from small where id = $1", &[]).unwrap();
     assert!(std::sync::Arc::ptr_eq(&prepared, &again));
 }

@@ -6,7 +6,7 @@ use crate::pool::{MIN_FRAMES, Pool};
 use crate::temp::{TempFile, TempSpace, TempStats};
 use crate::work::{Lender, Room, WorkMemory};
 use crate::{Error, Result};
-use gannet_base::memory::Budget;
+use gannet_base::memory::{Budget, Purpose};
 use gannet_base::units::format_size;
 use gannet_io::{Disk, ModeRequest, RealDisk, RealOptions};
 use std::path::{Path, PathBuf};
@@ -165,6 +165,12 @@ impl Engine {
     /// room where the budget has none, and get it back afterwards.
     pub fn work_memory(&self, bytes: u64) -> Result<WorkMemory> {
         self.lender.work_memory(bytes, true)
+    }
+
+    /// Memory for something that stays, such as a session, charged to the budget until dropped. Page frames make room where
+    /// the budget has none; operations need not be content with less because of it, see [`Engine::work_limit`].
+    pub fn memory(&self, purpose: Purpose, bytes: u64) -> Result<WorkMemory> {
+        self.lender.memory(purpose, bytes)
     }
 
     /// Bytes that an operation should be content with before it spills: a quarter of the budget, shared equally by those

@@ -4,6 +4,8 @@
 //! 1. What is held is charged before it is handed out; the budget's limit is never exceeded.
 //! 2. Frames given up for somebody come back when their memory is given back. Where somebody else was quicker to charge it,
 //!    they come with the next memory that is given back.
+//! 3. As long as frames have anything to give, a part of the budget is left for those who cannot ask frames for room: cursors,
+//!    sessions, plans. One large sort does not make everybody else's statements fail.
 
 use crate::pool::Pool;
 use crate::{Error, Result};
@@ -16,6 +18,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const WORK_SHARE: u64 = 4;
 /// The least that one operation may count on, in bytes.
 const WORK_LEAST: u64 = 1 << 20;
+/// Fraction of the budget that is left for others.
+const LEFT_SHARE: u64 = 32;
 
 /// The budget and the page frames that can make room in it. Clones are the same.
 #[derive(Clone, Debug)]
@@ -37,12 +41,19 @@ impl Lender {
 
     /// Memory for an operation; `counted` where it is to be reckoned with when others ask how much they may take.
     pub(crate) fn work_memory(&self, bytes: u64, counted: bool) -> Result<WorkMemory> {
-        let mut memory = WorkMemory { lender: self.clone(), charge: None, lent: Vec::new(), counted: false };
-        memory.set(bytes)?;
+        let mut memory = self.memory(Purpose::Work, bytes)?;
         if counted {
             self.holders.fetch_add(1, Ordering::Relaxed);
             memory.counted = true;
         }
+        Ok(memory)
+    }
+
+    /// See [`crate::Engine::memory`].
+    pub(crate) fn memory(&self, purpose: Purpose, bytes: u64) -> Result<WorkMemory> {
+        let lender = self.clone();
+        let mut memory = WorkMemory { lender, purpose, charge: None, lent: Vec::new(), counted: false };
+        memory.set(bytes)?;
         Ok(memory)
     }
 
@@ -79,10 +90,12 @@ impl Lender {
     }
 }
 
-/// Memory of a running operation, see [`crate::Engine::work_memory`].
+/// Memory of a running operation, see [`crate::Engine::work_memory`], or of something else for which frames make room, see
+/// [`crate::Engine::memory`].
 #[derive(Debug)]
 pub struct WorkMemory {
     lender: Lender,
+    purpose: Purpose,
     charge: Option<Charge>,
     lent: Lent,
     counted: bool,
@@ -116,10 +129,20 @@ impl WorkMemory {
 
     fn set(&mut self, bytes: u64) -> Result<()> {
         let mut lent = Vec::new();
+        let budget = &self.lender.budget;
+        let wanted = budget.used() + bytes.saturating_sub(self.bytes()) + budget.limit() / LEFT_SHARE;
+        if bytes > self.bytes() && wanted > budget.limit() {
+            // For others; where frames have not that much, it is enough if there is room for this one.
+            let missing = (wanted - budget.limit()).min(budget.limit());
+            if let Err(error) = self.lender.lend_frames(missing, &mut lent) {
+                take_back(&lent);
+                return Err(error);
+            }
+        }
         loop {
             let result = match &mut self.charge {
                 Some(charge) => charge.resize(bytes),
-                None => self.lender.budget.charge(Purpose::Work, bytes).map(|charge| {
+                None => self.lender.budget.charge(self.purpose, bytes).map(|charge| {
                     self.charge = Some(charge);
                 }),
             };

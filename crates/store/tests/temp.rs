@@ -1,5 +1,6 @@
 //! Memory of running operations, the temporary files they spill to, and what they are told of their reads.
 
+use gannet_base::memory::Purpose;
 use gannet_base::sim::{Generator, Simulation};
 use gannet_io::sim::{Chance, Faults, Settings, SimDisk};
 use gannet_io::{Disk, Mode};
@@ -130,7 +131,7 @@ fn blocks_are_large_and_ask_for_the_next_ones() {
 #[test]
 fn blocks_are_charged_and_make_do_with_little() {
     let engine = simulated(&SimDisk::new(4));
-    let used = || engine.budget().used_for(gannet_base::memory::Purpose::Work);
+    let used = || engine.budget().used_for(Purpose::Work);
     let content = bytes(2, 1 << 20);
     let mut writer = engine.temp_file().unwrap().writer().unwrap();
     assert!(used() > 0);
@@ -246,7 +247,7 @@ fn work_memory_grows_and_shrinks_in_steps() {
     let engine = simulated(&SimDisk::new(9));
     let create = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
     let db = engine.create(Path::new("w.gnt"), &create, &OpenOptions::default()).unwrap();
-    let pool = || engine.budget().used_for(gannet_base::memory::Purpose::Pool);
+    let pool = || engine.budget().used_for(Purpose::Pool);
     let frames = pool();
     assert_eq!(engine.work_limit(), 4 << 20);
     let mut memory = engine.work_memory(1 << 20).unwrap();
@@ -274,11 +275,11 @@ fn frames_come_back_even_if_somebody_else_takes_their_room_first() {
     let engine = simulated(&SimDisk::new(10));
     let create = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
     let db = engine.create(Path::new("w.gnt"), &create, &OpenOptions::default()).unwrap();
-    let pool = || engine.budget().used_for(gannet_base::memory::Purpose::Pool);
+    let pool = || engine.budget().used_for(Purpose::Pool);
     let frames = pool();
     let free = engine.budget().limit() - engine.budget().used();
     let first = engine.work_memory(free + (2 << 20)).unwrap();
-    let other = engine.budget().charge(gannet_base::memory::Purpose::Sessions, 0).unwrap();
+    let other = engine.budget().charge(Purpose::Sessions, 0).unwrap();
     let mut other = other;
     drop(first);
     other.resize(free).unwrap();
@@ -287,6 +288,46 @@ fn frames_come_back_even_if_somebody_else_takes_their_room_first() {
     other.resize(0).unwrap();
     drop(engine.work_memory(1).unwrap());
     assert_eq!(pool(), frames);
+    db.close().unwrap();
+}
+
+#[test]
+fn a_statement_with_much_memory_leaves_some_for_others_and_for_the_log() {
+    let engine = simulated(&SimDisk::new(12));
+    let create = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
+    let db = engine.create(Path::new("w.gnt"), &create, &OpenOptions::default()).unwrap();
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    let mut hog = engine.work_memory(0).unwrap();
+    let take_all = |hog: &mut gannet_store::WorkMemory| while hog.grow(1 << 16).is_ok() {};
+    hog.grow(engine.budget().limit() / 2).unwrap();
+    let left = engine.budget().limit() - engine.budget().used();
+    assert!(left >= engine.budget().limit() / 32, "{left} bytes are left");
+    // When frames have nothing left to give, all of it is taken, and still the log gets new segments.
+    take_all(&mut hog);
+    for row in 0..2000u32 {
+        txn.put(&tree, &row.to_be_bytes(), &[7; 500]).unwrap();
+    }
+    txn.commit().unwrap();
+    assert!(db.stats().end_lsn.0 > 4 << 18, "the log has grown by segments");
+    drop(hog);
+    db.close().unwrap();
+}
+
+#[test]
+fn frames_make_room_for_what_stays() {
+    let engine = simulated(&SimDisk::new(13));
+    let create = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
+    let db = engine.create(Path::new("w.gnt"), &create, &OpenOptions::default()).unwrap();
+    let used = |purpose| engine.budget().used_for(purpose);
+    let frames = used(Purpose::Pool);
+    let half = engine.budget().limit() / 2;
+    let sessions: Vec<_> =
+        (0..half >> 16).map(|_| engine.memory(Purpose::Sessions, 1 << 16).unwrap()).collect();
+    assert!(used(Purpose::Sessions) == half && used(Purpose::Pool) < frames && used(Purpose::Work) == 0);
+    assert_eq!(engine.work_limit(), 4 << 20, "no operation has less because of it");
+    drop(sessions);
+    assert_eq!((used(Purpose::Sessions), used(Purpose::Pool)), (0, frames));
     db.close().unwrap();
 }
 

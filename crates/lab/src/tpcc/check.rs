@@ -28,7 +28,7 @@ pub const CONDITIONS: &[Condition] = &[
                 on o_w_id = d_w_id and o_d_id = d_id \
               left join (select no_w_id, no_d_id, max(no_o_id) as newest_new from new_order group by no_w_id, no_d_id) n \
                 on no_w_id = d_w_id and no_d_id = d_id \
-              where d_next_o_id - 1 <> newest or newest_new > newest",
+              where d_next_o_id - 1 <> newest or newest_new <> newest",
     },
     Condition {
         number: 3,
@@ -66,13 +66,13 @@ pub const CONDITIONS: &[Condition] = &[
     Condition {
         number: 8,
         says: "a warehouse's year-to-date is the sum of its history",
-        sql: "select count(*) from warehouse where w_ytd <> (select sum(h_amount) from history where h_w_id = w_id)",
+        sql: "select count(*) from warehouse where w_ytd <> (select coalesce(sum(h_amount), 0) from history where h_w_id = w_id)",
     },
     Condition {
         number: 9,
         says: "a district's year-to-date is the sum of its history",
         sql: "select count(*) from district left join (select h_w_id, h_d_id, sum(h_amount) as paid \
-                from history group by h_w_id, h_d_id) h on h_w_id = d_w_id and h_d_id = d_id where d_ytd <> paid",
+                from history group by h_w_id, h_d_id) h on h_w_id = d_w_id and h_d_id = d_id where d_ytd <> coalesce(paid, 0)",
     },
     Condition {
         number: 10,

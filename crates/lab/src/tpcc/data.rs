@@ -1,15 +1,13 @@
 //! The initial population, by the specification's distributions.
 
 use super::connection::Connection;
-use super::{CUSTOMERS, DISTRICTS, ITEMS};
+use super::{DISTRICTS, Size};
 use crate::random::{Random, Shuffle};
 use anyhow::Result;
 use std::fmt::Write as _;
 
 /// Bytes of a piece of COPY data.
 const PIECE: usize = 64 << 10;
-/// First of a district's initial orders that is not delivered (clause 4.3.3.1).
-const FIRST_UNDELIVERED: u32 = 2_101;
 
 const SYLLABLES: [&str; 10] =
     ["BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING"];
@@ -60,18 +58,18 @@ pub trait Distributions {
     }
 
     /// The number of a customer (clause 2.4.1.5 and others).
-    fn customer(&mut self, constants: Constants) -> u32 {
-        self.non_uniform(1023, 1, CUSTOMERS, constants.customer)
+    fn customer(&mut self, size: Size, constants: Constants) -> u32 {
+        self.non_uniform(1023, 1, size.customers, constants.customer)
     }
 
     /// The number of an item.
-    fn item(&mut self, constants: Constants) -> u32 {
-        self.non_uniform(8191, 1, ITEMS, constants.item)
+    fn item(&mut self, size: Size, constants: Constants) -> u32 {
+        self.non_uniform(8191, 1, size.items, constants.item)
     }
 
     /// A last name as customers of a run have it (clause 4.3.2.3).
-    fn last_name(&mut self, constants: Constants) -> String {
-        last_name(self.non_uniform(255, 0, 999, constants.last_name))
+    fn last_name(&mut self, size: Size, constants: Constants) -> String {
+        last_name(self.non_uniform(255, 0, size.names() - 1, constants.last_name))
     }
 }
 
@@ -172,22 +170,25 @@ fn built(fill: impl FnOnce(&mut String)) -> String {
     text
 }
 
-/// How many rows `fill` loads, about (order lines vary).
-pub fn row_count(warehouses: u32) -> u64 {
-    let districts = u64::from(warehouses * DISTRICTS);
-    let customers = districts * u64::from(CUSTOMERS);
-    u64::from(ITEMS)
-        + u64::from(warehouses)
-        + districts
-        + u64::from(warehouses * ITEMS)
-        + 4 * customers
-        + districts * u64::from(CUSTOMERS - FIRST_UNDELIVERED + 1)
+/// How much is told to `progress` altogether: the rows, but an order with all its lines counts once as such, and once for the lines.
+pub fn steps(size: Size) -> u64 {
+    let warehouses = u64::from(size.warehouses);
+    let districts = warehouses * u64::from(DISTRICTS);
+    let customers = districts * u64::from(size.customers);
+    let undelivered = districts * u64::from(size.customers - size.first_undelivered() + 1);
+    let items = u64::from(size.items);
+    items + warehouses + districts + warehouses * items + 4 * customers + undelivered
 }
 
-/// Loads the items (once for all warehouses).
-pub fn fill_items(connection: &mut dyn Connection, seed: u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
+/// Loads the items (once for all warehouses); gives the number of rows.
+pub fn fill_items(
+    connection: &mut dyn Connection,
+    size: Size,
+    seed: u64,
+    progress: &mut dyn FnMut(u64),
+) -> Result<u64> {
     let mut random = Random::new(seed);
-    load(connection, "item", u64::from(ITEMS), progress, |number, out| {
+    load(connection, "item", u64::from(size.items), progress, |number, out| {
         let (image, price) = (random.uniform(1, 10_000), random.uniform(100, 10_000));
         let name = text(&mut random, 14, 24);
         let data = built(|out| original(&mut random, out));
@@ -195,39 +196,42 @@ pub fn fill_items(connection: &mut dyn Connection, seed: u64, progress: &mut dyn
             out,
             format_args!("{}\t{image}\t{name}\t{}.{:02}\t{data}", number + 1, price / 100, price % 100),
         );
-    })?;
-    Ok(())
+    })
 }
 
-/// Loads a warehouse with all that belongs to it. `now`: the timestamp of its orders, as text.
+/// Loads a warehouse with all that belongs to it; gives the number of rows. `now`: the timestamp of its orders, as text.
 pub fn fill_warehouse(
     connection: &mut dyn Connection,
+    size: Size,
     warehouse: u32,
     seed: u64,
     now: &str,
     progress: &mut dyn FnMut(u64),
-) -> Result<()> {
+) -> Result<u64> {
     let mut random = Random::new(seed ^ u64::from(warehouse) << 32);
     let random = &mut random;
-    load(connection, "warehouse", 1, progress, |_, out| {
+    let mut rows = load(connection, "warehouse", 1, progress, |_, out| {
         let name = text(random, 6, 10);
         let place = built(|out| address(random, out));
-        line(out, format_args!("{warehouse}\t{name}\t{place}\t0.{:04}\t300000.00", random.uniform(0, 2000)));
+        // What its customers have paid, 10.00 each: 300000.00 at the specification's size.
+        let paid = 10 * size.customers * DISTRICTS;
+        line(out, format_args!("{warehouse}\t{name}\t{place}\t0.{:04}\t{paid}.00", random.uniform(0, 2000)));
     })?;
-    load(connection, "district", u64::from(DISTRICTS), progress, |number, out| {
+    rows += load(connection, "district", u64::from(DISTRICTS), progress, |number, out| {
         let name = text(random, 6, 10);
         let place = built(|out| address(random, out));
         line(
             out,
             format_args!(
-                "{warehouse}\t{}\t{name}\t{place}\t0.{:04}\t30000.00\t{}",
+                "{warehouse}\t{}\t{name}\t{place}\t0.{:04}\t{}.00\t{}",
                 number + 1,
                 random.uniform(0, 2000),
-                CUSTOMERS + 1
+                10 * size.customers,
+                size.customers + 1
             ),
         );
     })?;
-    load(connection, "stock", u64::from(ITEMS), progress, |number, out| {
+    rows += load(connection, "stock", u64::from(size.items), progress, |number, out| {
         let _ = write!(out, "{warehouse}\t{}\t{}", number + 1, random.uniform(10, 100));
         for _ in 0..DISTRICTS {
             out.push('\t');
@@ -237,106 +241,127 @@ pub fn fill_warehouse(
         original(random, out);
         out.push('\n');
     })?;
-    fill_customers(connection, warehouse, random, now, progress)?;
-    fill_orders(connection, warehouse, random, now, progress)
+    let plan = Warehouse { size, warehouse, now };
+    rows += plan.fill_customers(connection, random, progress)?;
+    rows += plan.fill_orders(connection, random, progress)?;
+    Ok(rows)
 }
 
-/// District and number within it, both from 1, of the `index`-th customer or order of a warehouse.
-fn place(index: u64) -> (u64, u64) {
-    (index / u64::from(CUSTOMERS) + 1, index % u64::from(CUSTOMERS) + 1)
-}
-
-fn fill_customers(
-    connection: &mut dyn Connection,
+/// What is common to the tables of a warehouse.
+#[derive(Clone, Copy)]
+struct Warehouse<'a> {
+    size: Size,
     warehouse: u32,
-    random: &mut Random,
-    now: &str,
-    progress: &mut dyn FnMut(u64),
-) -> Result<()> {
-    let count = u64::from(DISTRICTS * CUSTOMERS);
-    load(connection, "customer", count, progress, |index, out| {
-        let (district, customer) = place(index);
-        // The first thousand have all names once (clause 4.3.3.1).
-        let last =
-            if customer <= 1000 { last_name(customer as u32 - 1) } else { random.last_name(Constants::LOAD) };
-        let first = text(random, 8, 16);
-        let home = built(|out| address(random, out));
-        let phone = built(|out| random.digits(16, out));
-        let credit = if random.uniform(1, 10) == 1 { "BC" } else { "GC" };
-        let discount = random.uniform(0, 5000);
-        let data = text(random, 300, 500);
-        line(
-            out,
-            format_args!(
-                "{warehouse}\t{district}\t{customer}\t{first}\tOE\t{last}\t{home}\t{phone}\t{now}\t{credit}\t\
-                 50000.00\t0.{discount:04}\t-10.00\t10.00\t1\t0\t{data}"
-            ),
-        );
-    })?;
-    load(connection, "history", count, progress, |index, out| {
-        let (district, customer) = place(index);
-        let data = text(random, 12, 24);
-        line(
-            out,
-            format_args!(
-                "{customer}\t{district}\t{warehouse}\t{district}\t{warehouse}\t{now}\t10.00\t{data}"
-            ),
-        );
-    })?;
-    Ok(())
+    now: &'a str,
 }
 
-fn fill_orders(
-    connection: &mut dyn Connection,
-    warehouse: u32,
-    random: &mut Random,
-    now: &str,
-    progress: &mut dyn FnMut(u64),
-) -> Result<()> {
-    let count = u64::from(DISTRICTS * CUSTOMERS);
-    let seed = random.next_u64();
-    // Lines of an order, the same wherever they are asked for.
-    let lines = |index: u64| Random::new(seed ^ index).uniform(5, 15);
-    load(connection, "orders", count, progress, |index, out| {
-        let (district, order) = place(index);
-        // Customers in an order without pattern, each once (clause 4.3.3.1).
-        let customer = Shuffle::new(u64::from(CUSTOMERS), seed ^ district).at(order - 1) + 1;
-        let carrier = if order < u64::from(FIRST_UNDELIVERED) {
-            random.uniform(1, 10).to_string()
-        } else {
-            "\\N".to_owned()
-        };
-        line(
-            out,
-            format_args!(
-                "{warehouse}\t{district}\t{order}\t{customer}\t{now}\t{carrier}\t{}\t1",
-                lines(index)
-            ),
-        );
-    })?;
-    load(connection, "order_line", count, progress, |index, out| {
-        let (district, order) = place(index);
-        let delivered = order < u64::from(FIRST_UNDELIVERED);
-        for number in 1..=lines(index) {
-            let item = random.uniform(1, ITEMS);
-            let info = text(random, 24, 24);
-            let (date, cents) = if delivered { (now, 0) } else { ("\\N", random.uniform(1, 999_999)) };
+impl Warehouse<'_> {
+    /// Customers of the warehouse, and its orders.
+    fn count(self) -> u64 {
+        u64::from(DISTRICTS) * u64::from(self.size.customers)
+    }
+
+    /// District and number within it, both from 1, of the `index`-th customer or order of a warehouse.
+    fn place(self, index: u64) -> (u64, u64) {
+        let customers = u64::from(self.size.customers);
+        (index / customers + 1, index % customers + 1)
+    }
+
+    fn fill_customers(
+        self,
+        connection: &mut dyn Connection,
+        random: &mut Random,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<u64> {
+        let Warehouse { size, warehouse, now } = self;
+        let mut rows = load(connection, "customer", self.count(), progress, |index, out| {
+            let (district, customer) = self.place(index);
+            // The first thousand have all names once (clause 4.3.3.1).
+            let last = if customer <= 1000 {
+                last_name(customer as u32 - 1)
+            } else {
+                random.last_name(size, Constants::LOAD)
+            };
+            let first = text(random, 8, 16);
+            let home = built(|out| address(random, out));
+            let phone = built(|out| random.digits(16, out));
+            let credit = if random.uniform(1, 10) == 1 { "BC" } else { "GC" };
+            let discount = random.uniform(0, 5000);
+            let data = text(random, 300, 500);
             line(
                 out,
                 format_args!(
-                    "{warehouse}\t{district}\t{order}\t{number}\t{item}\t{warehouse}\t{date}\t5\t{}.{:02}\t{info}",
-                    cents / 100,
-                    cents % 100
+                    "{warehouse}\t{district}\t{customer}\t{first}\tOE\t{last}\t{home}\t{phone}\t{now}\t{credit}\t\
+                 50000.00\t0.{discount:04}\t-10.00\t10.00\t1\t0\t{data}"
                 ),
             );
-        }
-    })?;
-    let undelivered = u64::from(CUSTOMERS - FIRST_UNDELIVERED + 1);
-    load(connection, "new_order", u64::from(DISTRICTS) * undelivered, progress, |index, out| {
-        let (district, order) = (index / undelivered + 1, index % undelivered + u64::from(FIRST_UNDELIVERED));
-        line(out, format_args!("{warehouse}\t{district}\t{order}"));
-    })?;
-    Ok(())
+        })?;
+        rows += load(connection, "history", self.count(), progress, |index, out| {
+            let (district, customer) = self.place(index);
+            let data = text(random, 12, 24);
+            line(
+                out,
+                format_args!(
+                    "{customer}\t{district}\t{warehouse}\t{district}\t{warehouse}\t{now}\t10.00\t{data}"
+                ),
+            );
+        })?;
+        Ok(rows)
+    }
+
+    fn fill_orders(
+        self,
+        connection: &mut dyn Connection,
+        random: &mut Random,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<u64> {
+        let Warehouse { size, warehouse, now } = self;
+        let customers = u64::from(size.customers);
+        let seed = random.next_u64();
+        // Lines of an order, the same wherever they are asked for.
+        let lines = |index: u64| Random::new(seed ^ index).uniform(5, 15);
+        let mut rows = load(connection, "orders", self.count(), progress, |index, out| {
+            let (district, order) = self.place(index);
+            // Customers in an order without pattern, each once (clause 4.3.3.1).
+            let customer = Shuffle::new(customers, seed ^ district).at(order - 1) + 1;
+            let carrier = if order < u64::from(size.first_undelivered()) {
+                random.uniform(1, 10).to_string()
+            } else {
+                "\\N".to_owned()
+            };
+            line(
+                out,
+                format_args!(
+                    "{warehouse}\t{district}\t{order}\t{customer}\t{now}\t{carrier}\t{}\t1",
+                    lines(index)
+                ),
+            );
+        })?;
+        rows += load(connection, "order_line", self.count(), progress, |index, out| {
+            let (district, order) = self.place(index);
+            let delivered = order < u64::from(size.first_undelivered());
+            for number in 1..=lines(index) {
+                let item = random.uniform(1, size.items);
+                let info = text(random, 24, 24);
+                let (date, cents) = if delivered { (now, 0) } else { ("\\N", random.uniform(1, 999_999)) };
+                line(
+                    out,
+                    format_args!(
+                        "{warehouse}\t{district}\t{order}\t{number}\t{item}\t{warehouse}\t{date}\t5\t{}.{:02}\t{info}",
+                        cents / 100,
+                        cents % 100
+                    ),
+                );
+            }
+        })?;
+        let first = u64::from(size.first_undelivered());
+        let undelivered = customers - first + 1;
+        rows += load(connection, "new_order", u64::from(DISTRICTS) * undelivered, progress, |index, out| {
+            let (district, order) = (index / undelivered + 1, index % undelivered + first);
+            line(out, format_args!("{warehouse}\t{district}\t{order}"));
+        })?;
+        Ok(rows)
+    }
 }
 
 #[cfg(test)]
@@ -347,9 +372,11 @@ mod tests {
     fn names_and_ranges_are_the_specifications() {
         assert_eq!((last_name(0), last_name(371)), ("BARBARBAR".to_owned(), "PRICALLYOUGHT".to_owned()));
         let mut random = Random::new(1);
+        let size = Size::new(1);
+        assert_eq!((size.first_undelivered(), size.names()), (2101, 1000));
         for _ in 0..10_000 {
-            assert!((1..=CUSTOMERS).contains(&random.customer(Constants::RUN)));
-            assert!((1..=ITEMS).contains(&random.item(Constants::RUN)));
+            assert!((1..=3_000).contains(&random.customer(size, Constants::RUN)));
+            assert!((1..=100_000).contains(&random.item(size, Constants::RUN)));
             assert!((0..=999).contains(&random.non_uniform(255, 0, 999, 223)));
             let text = built(|out| original(&mut random, out));
             assert!((26..=50).contains(&text.len()));

@@ -1,5 +1,6 @@
 //! Terminals that work for a while.
 
+use super::Size;
 use super::connection::{Conflict, Connect, Connection};
 use super::transactions::{Kind, Request, Terminal};
 use crate::histogram::Histogram;
@@ -11,8 +12,8 @@ use std::time::{Duration, Instant};
 /// How terminals work.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Warehouses of the database.
-    pub warehouses: u32,
+    /// What the database holds.
+    pub size: Size,
     /// Terminals, spread over the warehouses.
     pub terminals: u32,
     /// For how long.
@@ -28,8 +29,8 @@ pub struct Outcome {
     pub latencies: [Histogram; 5],
     /// New orders rolled back on purpose.
     pub rolled_back: u64,
-    /// Transactions that were run again because somebody else was first.
-    pub conflicts: u64,
+    /// Attempts, by kind, that somebody else was in the way of and that were made again.
+    pub conflicts: [u64; 5],
     /// How long it took.
     pub elapsed: Duration,
 }
@@ -58,7 +59,7 @@ pub fn run(
     let mut terminals = Vec::new();
     for number in 0..plan.terminals {
         let mut connection = connect.connect()?;
-        let warehouse = number % plan.warehouses + 1;
+        let warehouse = number % plan.size.warehouses + 1;
         let terminal = Terminal::new(&mut *connection, warehouse)?;
         terminals.push((connection, terminal, warehouse, Random::new(plan.seed ^ u64::from(number) << 40)));
     }
@@ -69,7 +70,7 @@ pub fn run(
             .into_iter()
             .map(|(connection, terminal, warehouse, random)| {
                 scope.spawn(move || {
-                    let result = work(connection, &terminal, warehouse, plan.warehouses, random, stop, done);
+                    let result = work(connection, &terminal, warehouse, plan.size, random, stop, done);
                     if result.is_err() {
                         stop.store(true, Ordering::Relaxed);
                     }
@@ -90,12 +91,12 @@ pub fn run(
             .collect()
     });
     let elapsed = began.elapsed();
-    let mut outcome = Outcome { latencies: Default::default(), rolled_back: 0, conflicts: 0, elapsed };
+    let mut outcome = Outcome { latencies: Default::default(), rolled_back: 0, conflicts: [0; 5], elapsed };
     for result in results {
         let worked = result?;
         outcome.latencies.iter_mut().zip(&worked.latencies).for_each(|(into, from)| into.merge(from));
         outcome.rolled_back += worked.rolled_back;
-        outcome.conflicts += worked.conflicts;
+        outcome.conflicts.iter_mut().zip(worked.conflicts).for_each(|(into, from)| *into += from);
     }
     Ok(outcome)
 }
@@ -104,14 +105,14 @@ pub fn run(
 struct Worked {
     latencies: [Histogram; 5],
     rolled_back: u64,
-    conflicts: u64,
+    conflicts: [u64; 5],
 }
 
 fn work(
     mut connection: Box<dyn Connection>,
     terminal: &Terminal,
     warehouse: u32,
-    warehouses: u32,
+    size: Size,
     mut random: Random,
     stop: &AtomicBool,
     done: &AtomicU64,
@@ -119,13 +120,13 @@ fn work(
     let mut worked = Worked::default();
     while !stop.load(Ordering::Relaxed) {
         let kind = Kind::draw(&mut random);
-        let request = Request::draw(kind, warehouse, warehouses, &mut random);
+        let request = Request::draw(kind, warehouse, size, &mut random);
         let began = Instant::now();
         let committed = loop {
             match terminal.run(&mut *connection, &request) {
                 Ok(committed) => break committed,
                 // Latency counts from the first attempt.
-                Err(error) if error.is::<Conflict>() => worked.conflicts += 1,
+                Err(error) if error.is::<Conflict>() => worked.conflicts[kind as usize] += 1,
                 Err(error) => return Err(error.context(format!("{} failed", kind.name()))),
             }
         };

@@ -2,7 +2,7 @@
 
 use super::connection::{Connection, Datum, Statement};
 use super::data::{Constants, Distributions};
-use super::{CUSTOMERS, DISTRICTS, ITEMS};
+use super::{DISTRICTS, Size};
 use crate::random::Random;
 use anyhow::{Context, Result};
 
@@ -103,25 +103,26 @@ pub enum Customer {
 }
 
 impl Request {
-    /// Draws a request of a terminal of `warehouse`, one of `warehouses`.
-    pub fn draw(kind: Kind, warehouse: u32, warehouses: u32, random: &mut Random) -> Request {
+    /// Draws a request of a terminal of `warehouse`.
+    pub fn draw(kind: Kind, warehouse: u32, size: Size, random: &mut Random) -> Request {
+        let warehouses = size.warehouses;
         let district = random.uniform(1, DISTRICTS);
         match kind {
             Kind::NewOrder => {
-                let customer = random.customer(Constants::RUN);
+                let customer = random.customer(size, Constants::RUN);
                 let count = random.uniform(5, 15);
                 let fails = random.uniform(1, 100) == 1;
                 let mut lines: Vec<(u32, u32, u32)> = (0..count)
                     .map(|_| {
                         let remote = warehouses > 1 && random.uniform(1, 100) == 1;
                         let supplier = if remote { other(warehouse, warehouses, random) } else { warehouse };
-                        (random.item(Constants::RUN), supplier, random.uniform(1, 10))
+                        (random.item(size, Constants::RUN), supplier, random.uniform(1, 10))
                     })
                     .collect();
                 // One order for all, so that two of them do not wait for each other in a circle.
                 lines.sort_unstable_by_key(|(item, supplier, _)| (*supplier, *item));
                 if let (true, Some(last)) = (fails, lines.last_mut()) {
-                    last.0 = ITEMS + 1;
+                    last.0 = size.items + 1;
                 }
                 Request::NewOrder { district, customer, lines }
             }
@@ -131,10 +132,10 @@ impl Request {
                 } else {
                     (warehouse, district)
                 };
-                let customer = customer(random);
+                let customer = customer(size, random);
                 Request::Payment { district, home, customer, cents: i64::from(random.uniform(100, 500_000)) }
             }
-            Kind::OrderStatus => Request::OrderStatus { district, customer: customer(random) },
+            Kind::OrderStatus => Request::OrderStatus { district, customer: customer(size, random) },
             Kind::Delivery => Request::Delivery { carrier: random.uniform(1, 10) },
             Kind::StockLevel => Request::StockLevel { district, threshold: random.uniform(10, 20) },
         }
@@ -146,11 +147,11 @@ fn other(warehouse: u32, warehouses: u32, random: &mut Random) -> u32 {
     if drawn >= warehouse { drawn + 1 } else { drawn }
 }
 
-fn customer(random: &mut Random) -> Customer {
+fn customer(size: Size, random: &mut Random) -> Customer {
     if random.uniform(1, 100) <= 60 {
-        Customer::Name(random.last_name(Constants::RUN))
+        Customer::Name(random.last_name(size, Constants::RUN))
     } else {
-        Customer::Number(random.customer(Constants::RUN).min(CUSTOMERS))
+        Customer::Number(random.customer(size, Constants::RUN))
     }
 }
 
@@ -174,7 +175,7 @@ macro_rules! statements {
             pub fn new(connection: &mut dyn Connection, warehouse: u32) -> Result<Self> {
                 let stock = (1..=DISTRICTS)
                     .map(|district| connection.prepare(&format!(
-                        "select s_quantity, s_dist_{district:02} from stock where s_w_id = $1 and s_i_id = $2 for update"
+                        "select s_quantity, s_dist_{district:02}, s_data from stock where s_w_id = $1 and s_i_id = $2 for update"
                     )))
                     .collect::<Result<_>>()?;
                 Ok(Terminal {

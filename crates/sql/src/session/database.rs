@@ -292,6 +292,11 @@ impl Shared {
         Arc::clone(&self.catalog.read())
     }
 
+    /// Whether these are the definitions in force.
+    pub(super) fn is_current(&self, catalog: &Arc<Catalog>) -> bool {
+        Arc::ptr_eq(&self.catalog.read(), catalog)
+    }
+
     /// Commits a transaction that has changed definitions: `private` was made of `base`.
     pub(super) fn commit_definitions(
         &self,

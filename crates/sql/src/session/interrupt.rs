@@ -38,7 +38,7 @@ pub struct Interrupt(Arc<Shared>);
 impl Interrupt {
     /// Ends the running statement. Nothing happens when none runs, except that a shutdown ends whatever comes next.
     pub fn interrupt(&self, reason: Reason) {
-        if reason != Reason::Shutdown && !self.0.running.load(Ordering::SeqCst) {
+        if reason != Reason::Shutdown && !self.0.running.load(Ordering::Acquire) {
             return;
         }
         // A shutdown is not to be taken for less.
@@ -71,19 +71,23 @@ impl Interrupt {
 
     /// A statement begins.
     pub(super) fn begin(&self) {
-        if self.0.reason.load(Ordering::SeqCst) != Reason::Shutdown as u8 {
+        // Most often nobody has asked, and there is nothing to take back.
+        if self.0.cancel.load(Ordering::SeqCst)
+            && self.0.reason.load(Ordering::SeqCst) != Reason::Shutdown as u8
+        {
             self.0.cancel.store(false, Ordering::SeqCst);
             self.0.reason.store(0, Ordering::SeqCst);
             if let Some(canceller) = &*self.0.canceller.lock() {
                 canceller.reset();
             }
         }
-        self.0.running.store(true, Ordering::SeqCst);
+        // Whoever sees it running sees what was taken back before.
+        self.0.running.store(true, Ordering::Release);
     }
 
     /// The statement has ended.
     pub(super) fn end(&self) {
-        self.0.running.store(false, Ordering::SeqCst);
+        self.0.running.store(false, Ordering::Release);
     }
 
     /// Waits of this transaction are to end as well; `None`: there is no transaction any more.

@@ -81,7 +81,7 @@ impl Database {
         let _recovery_room = engine.make_room(engine.budget().limit() / 2)?;
         // The last segment is read as a whole, and the footers of the others one at a time.
         let _restart_room = engine.make_room(2 * meta.segment_size)?;
-        let present = Log::is_present(disk, &folder, &log_options, engine.budget())?;
+        let present = Log::is_present(disk, &folder, &log_options)?;
         if !meta.clean && !present {
             return Err(Error::Damaged(format!(
                 "{path:?} was not closed, and its log in {folder:?} is gone: put the folder back, or restore a backup"

@@ -126,7 +126,7 @@ impl LogOptions {
 
     /// Memory that an open log takes as long as it is open, apart from its index of pages.
     pub(crate) fn memory(&self) -> u64 {
-        self.ring_size + self.write_max() * self.max_in_flight as u64
+        self.ring_size + self.write_max() * self.max_in_flight as u64 + segment::fill_chunk(self.segment_size)
     }
 
     fn write_max(&self) -> u64 {
@@ -222,7 +222,7 @@ impl Log {
         disk.create_dir(folder)?;
         let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
         disk.sync_dir(parent.unwrap_or(Path::new(".")))?;
-        let segments = Arc::new(Segments::open(Arc::clone(disk), folder, options, budget)?);
+        let segments = Arc::new(Segments::open(Arc::clone(disk), folder, options)?);
         for number in segments.numbers() {
             if segments.read_header(number)?.is_some() {
                 let text = format!("{folder:?} holds a log of this database: {:?}", segments.path(number));
@@ -243,16 +243,11 @@ impl Log {
     }
 
     /// Whether `folder` holds a log of this database that was ever written to.
-    pub fn is_present(
-        disk: &Arc<dyn Disk>,
-        folder: &Path,
-        options: &LogOptions,
-        budget: &Budget,
-    ) -> Result<bool> {
+    pub fn is_present(disk: &Arc<dyn Disk>, folder: &Path, options: &LogOptions) -> Result<bool> {
         if !disk.exists(folder)? {
             return Ok(false);
         }
-        let segments = Segments::open(Arc::clone(disk), folder, options, budget)?;
+        let segments = Segments::open(Arc::clone(disk), folder, options)?;
         for number in segments.numbers() {
             if segments.read_header(number)?.is_some() {
                 return Ok(true);
@@ -276,7 +271,7 @@ impl Log {
         budget: &Budget,
     ) -> Result<(Recovery, Log)> {
         options.check()?;
-        let segments = Arc::new(Segments::open(Arc::clone(disk), folder, options, budget)?);
+        let segments = Arc::new(Segments::open(Arc::clone(disk), folder, options)?);
         let (recovery, resumption) = Scanner::new(&segments, budget, redo_from, incarnation)?.run()?;
         let inner = Inner::new(options, segments, budget, redo_from, resumption)?;
         Ok((recovery, Log { inner }))

@@ -18,7 +18,6 @@ use super::record::Identity;
 use crate::page::{get_u32, get_u64, put_u32, put_u64};
 use crate::{Error, Result};
 use gannet_base::checksum;
-use gannet_base::memory::{Budget, Purpose};
 use gannet_base::sync::Mutex;
 use gannet_io::{AlignedBuffer, Class, Disk, Durability, ErrorKind, File, ModeRequest, OpenOptions};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +33,11 @@ const VERSION: u32 = 1;
 const FLAG_FIRST: u32 = 1;
 const CHECKSUM: usize = BLOCK as usize - 8;
 const FILL_CHUNK: u64 = 256 << 10;
+
+/// Length of the writes that fill a new segment; so much memory is kept for them as long as the log is open, in bytes.
+pub(super) fn fill_chunk(segment_size: u64) -> u64 {
+    (segment_size / 16).next_multiple_of(BLOCK).min(FILL_CHUNK)
+}
 
 /// The first block of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,7 +106,9 @@ pub(crate) struct Segments {
     disk: Arc<dyn Disk>,
     folder: PathBuf,
     mode: ModeRequest,
-    budget: Budget,
+    /// What new segments are filled with. Kept, and within [`LogOptions::memory`], so that the log can grow when statements
+    /// have taken all of the budget.
+    zeros: AlignedBuffer,
     pub(crate) size: u64,
     pub(crate) database_id: u64,
     /// Numbers that have a file. Held while files are made, renamed or removed.
@@ -116,18 +122,14 @@ pub(crate) struct Segments {
 
 impl Segments {
     /// The files found in `folder`, which must be there. None of them is ready yet.
-    pub(crate) fn open(
-        disk: Arc<dyn Disk>,
-        folder: &Path,
-        options: &LogOptions,
-        budget: &Budget,
-    ) -> Result<Self> {
+    pub(crate) fn open(disk: Arc<dyn Disk>, folder: &Path, options: &LogOptions) -> Result<Self> {
         let inventory = disk.list(folder)?.iter().filter_map(|name| parse_name(name)).collect();
+        let chunk = fill_chunk(options.segment_size);
         Ok(Segments {
             disk,
             folder: folder.to_owned(),
             mode: options.mode,
-            budget: budget.clone(),
+            zeros: AlignedBuffer::zeroed(chunk as usize),
             size: options.segment_size,
             database_id: options.database_id,
             inventory: Mutex::new(inventory),
@@ -260,13 +262,10 @@ impl Segments {
 
     fn fill(&self, path: &Path, class: Class) -> Result<()> {
         let file = self.open_file(path, true)?;
-        let chunk = FILL_CHUNK.min(self.size);
-        let _charge = self.budget.charge(Purpose::Io, chunk)?;
-        let zeros = AlignedBuffer::zeroed(chunk as usize);
         file.set_len(self.size)?;
         file.allocate(0, self.size)?;
-        for offset in (0..self.size).step_by(chunk as usize) {
-            file.write_at(class, offset, &zeros, Durability::Cached)?;
+        for offset in (0..self.size).step_by(self.zeros.len()) {
+            file.write_at(class, offset, &self.zeros, Durability::Cached)?;
         }
         Ok(file.sync(class)?)
     }
