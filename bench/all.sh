@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The whole table of the storage layer, as Markdown. See lib.sh for QUICK, RUNS, BENCH_DIR and THREADS.
+# The whole table, as Markdown. See lib.sh for QUICK, RUNS, BENCH_DIR and THREADS.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 header
-for line in lookups multiget scan commits updates hot; do
+for line in lookups multiget scan index-order commits updates hot hot-sql pgbench tpcc; do
     "$BENCH/$line.sh" || say "$line.sh failed"
 done

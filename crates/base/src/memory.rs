@@ -65,6 +65,7 @@ struct Inner {
     used: AtomicU64,
     peak: AtomicU64,
     by_purpose: [AtomicU64; Purpose::ALL.len()],
+    peak_by_purpose: [AtomicU64; Purpose::ALL.len()],
 }
 
 /// A limit in bytes that many consumers share. Cloning gives another handle to the same budget.
@@ -79,6 +80,7 @@ impl Budget {
             used: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             by_purpose: Default::default(),
+            peak_by_purpose: Default::default(),
         }))
     }
 
@@ -102,6 +104,11 @@ impl Budget {
         self.0.by_purpose[purpose as usize].load(Relaxed)
     }
 
+    /// The most bytes ever charged at one time for `purpose`.
+    pub fn peak_for(&self, purpose: Purpose) -> u64 {
+        self.0.peak_by_purpose[purpose as usize].load(Relaxed)
+    }
+
     /// Charges `bytes`, or fails at once when they do not fit.
     pub fn charge(&self, purpose: Purpose, bytes: u64) -> Result<Charge, OverBudget> {
         self.add(purpose, bytes)?;
@@ -114,7 +121,8 @@ impl Budget {
         match self.0.used.fetch_update(Relaxed, Relaxed, fits) {
             Ok(before) => {
                 self.0.peak.fetch_max(before + bytes, Relaxed);
-                self.0.by_purpose[purpose as usize].fetch_add(bytes, Relaxed);
+                let before = self.0.by_purpose[purpose as usize].fetch_add(bytes, Relaxed);
+                self.0.peak_by_purpose[purpose as usize].fetch_max(before + bytes, Relaxed);
                 Ok(())
             }
             Err(used) => Err(OverBudget { purpose, requested: bytes, used, limit }),
@@ -181,5 +189,7 @@ mod tests {
         assert_eq!(budget.used_for(Purpose::Pool), 100);
         drop(a);
         assert_eq!((budget.used(), budget.peak()), (0, 100));
+        let _work = budget.charge(Purpose::Work, 7).unwrap();
+        assert_eq!((budget.peak_for(Purpose::Pool), budget.peak_for(Purpose::Work)), (100, 7));
     }
 }

@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Commands of later releases. They are refused by name.
-pub(crate) const PLANNED: [&str; 12] = [
-    "sql", "stat", "backup", "restore", "verify", "dump", "load", "sweep", "compact", "check", "tune", "lab",
+pub(crate) const PLANNED: [&str; 11] = [
+    "stat", "backup", "restore", "verify", "dump", "load", "sweep", "compact", "check", "tune", "lab",
 ];
 
-const NOT_YET: &str = "Not in this release: sql, stat, backup, restore, verify, dump, load, sweep, \
+const NOT_YET: &str = "Not in this release: stat, backup, restore, verify, dump, load, sweep, \
                        compact, check, tune, lab.\n\nSizes are bytes with units (512MiB), durations human (10s).";
 
 /// A database for data larger than memory.
@@ -31,6 +31,8 @@ pub(crate) enum Command {
     Doctor(Doctor),
     /// Read and change a database as a map from keys to values
     Kv(Kv),
+    /// Run SQL: at a prompt, from a script, from the command line
+    Sql(Sql),
     /// Serve databases over PostgreSQL's protocol
     Serve(Serve),
     #[command(external_subcommand)]
@@ -87,6 +89,41 @@ pub(crate) struct Doctor {
     #[arg(long)]
     pub(crate) json: bool,
 }
+
+#[derive(Args, Debug)]
+#[command(after_help = SQL_STATUS)]
+pub(crate) struct Sql {
+    /// A database file; or a server: postgres://user@host:port/database, or host=... key=value words
+    #[arg(value_name = "DB")]
+    pub(crate) database: OsString,
+    /// Run these statements, one transaction, or this command of the shell; may be repeated
+    #[arg(short = 'c', long, value_name = "SQL", conflicts_with = "file")]
+    pub(crate) command: Vec<String>,
+    /// Run a script; - is standard input; may be repeated
+    #[arg(short = 'f', long, value_name = "FILE")]
+    pub(crate) file: Vec<PathBuf>,
+    /// Make a new database where the file does not exist
+    #[arg(long)]
+    pub(crate) create: bool,
+    /// How rows are written [default: table]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<Format>,
+    /// Say nothing but results: no INSERT 0 1
+    #[arg(short = 'q', long)]
+    pub(crate) quiet: bool,
+    /// Go on after an error in a script
+    #[arg(long)]
+    pub(crate) keep_going: bool,
+    /// The one memory number, for a file that this process opens
+    #[arg(long, value_name = "SIZE", env = "GANNET_MEMORY", default_value = "256MiB", value_parser = size)]
+    pub(crate) memory: u64,
+    /// The I/O mode to ask for: auto, direct, uncached or buffered
+    #[arg(long, value_name = "MODE", env = "GANNET_IO", default_value = "auto", value_parser = io_mode)]
+    pub(crate) io: ModeRequest,
+}
+
+const SQL_STATUS: &str = "Exit status: 0 done; 1 a statement of -c failed, or a file cannot be read; 2 no database, or a \
+                          wrong command line; 3 a statement of a script failed; 130 Ctrl-C between statements.";
 
 /// Settings are texts here: they are checked together with those of the file and the environment.
 #[derive(Args, Debug)]

@@ -46,6 +46,18 @@ pub(crate) fn run(arguments: Kv) -> Result<()> {
     Ok(())
 }
 
+/// What a new database is created with, so that it can be opened with this much memory.
+pub(crate) fn create_options(memory: u64, page_size: Option<u64>) -> CreateOptions {
+    let mut create = CreateOptions::default();
+    if let Some(size) = page_size {
+        create.page_size = size as usize;
+    }
+    // The log keeps half a segment in memory, and wants 64 pages in each.
+    let affordable = (memory / 32 + 1).next_power_of_two();
+    create.segment_size = create.segment_size.min(affordable).max(64 * create.page_size as u64).max(1 << 20);
+    create
+}
+
 fn read_standard_input() -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     io::stdin().lock().read_to_end(&mut bytes).context("cannot read standard input")?;
@@ -73,7 +85,9 @@ impl Session<'_> {
         }
         let opened = match exists {
             true => engine.open(self.path, &open),
-            false => engine.create(self.path, &self.create_options(), &open),
+            false => {
+                engine.create(self.path, &create_options(self.options.memory, self.options.page_size), &open)
+            }
         };
         let db = opened.map_err(|error| match error {
             Error::Memory(_) => anyhow!("{error}: --memory is too small for {:?}", self.path),
@@ -87,15 +101,6 @@ impl Session<'_> {
         }
         self.remark(&db);
         Ok(db)
-    }
-
-    fn create_options(&self) -> CreateOptions {
-        let mut create = CreateOptions::default();
-        if let Some(size) = self.options.page_size {
-            create.page_size = size as usize;
-        }
-        fit_segments(&mut create, self.options.memory);
-        create
     }
 
     /// What the user should know and did not ask for.
@@ -340,12 +345,6 @@ impl Session<'_> {
             "os_cache": doctor::cached(self.path)?,
         }))
     }
-}
-
-/// Chooses segments of the log that a budget has room for: half a segment is kept in memory, and a segment has 64 pages or more.
-pub(crate) fn fit_segments(create: &mut CreateOptions, memory: u64) {
-    let affordable = (memory / 32 + 1).next_power_of_two();
-    create.segment_size = create.segment_size.min(affordable).max(64 * create.page_size as u64).max(1 << 20);
 }
 
 type Range = (Bound<Vec<u8>>, Bound<Vec<u8>>);

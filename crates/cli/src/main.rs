@@ -2,7 +2,7 @@
 //!
 //! # Exit status
 //! 0: done. 1: it failed, or the command line is wrong; one line on standard error says why. 2: the command belongs to
-//! a later release. 130: stopped by Ctrl-C.
+//! a later release. 130: stopped by Ctrl-C. `gannet sql` has its own, see [`sql`].
 
 mod arguments;
 mod demo;
@@ -14,6 +14,7 @@ mod machine;
 mod output;
 mod progress;
 mod serve;
+mod sql;
 
 use arguments::{Arguments, Command};
 use clap::Parser;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Command::Doctor(options) => doctor::run(&options),
         Command::Kv(options) => kv::run(options),
         Command::Serve(options) => serve::run(&options),
+        Command::Sql(options) => return sql::run(&options),
         Command::Other(words) => return unknown(&words),
     };
     let Err(error) = done else { return ExitCode::SUCCESS };
@@ -67,7 +69,10 @@ fn refuse(error: &clap::Error) -> ExitCode {
     let before_hint = before_usage.split("\n\nFor more information").next().unwrap_or_default();
     let line = before_hint.split_whitespace().collect::<Vec<_>>().join(" ");
     complain(&format!("{} (see --help)", line.trim_start_matches("error: ")));
-    ExitCode::FAILURE
+    match std::env::args_os().nth(1) {
+        Some(command) if command == "sql" => ExitCode::from(sql::USAGE),
+        _ => ExitCode::FAILURE,
+    }
 }
 
 fn unknown(words: &[OsString]) -> ExitCode {

@@ -2,7 +2,7 @@
 
 use crate::random::Shuffle;
 use anyhow::Result;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::PathBuf;
 
 /// The rows of a workload: keys are their numbers in eight big-endian bytes, values are filled from the number.
@@ -89,6 +89,29 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// What the device did in so many seconds.
+    pub fn device_json(&self, seconds: f64) -> Value {
+        json!({
+            "reads": self.device_reads,
+            "reads_per_second": self.device_reads as f64 / seconds,
+            "read_bytes": self.device_read_bytes,
+            "read_bytes_per_second": self.device_read_bytes as f64 / seconds,
+            "writes": self.device_writes,
+            "write_bytes": self.device_write_bytes,
+            "commit_writes": self.commit_writes,
+            "syncs": self.syncs,
+        })
+    }
+
+    /// What the pool of pages did.
+    pub fn pool_json(&self) -> Value {
+        json!({
+            "page_misses": self.page_misses,
+            "pages_prefetched": self.pages_prefetched,
+            "frame_waits": self.frame_waits,
+        })
+    }
+
     /// What was added since `earlier`.
     pub fn since(&self, earlier: &Counters) -> Counters {
         Counters {

@@ -92,8 +92,51 @@ impl Gannet {
     }
 }
 
-fn path(folder: &Path) -> PathBuf {
+/// The database's file in its folder.
+pub(crate) fn path(folder: &Path) -> PathBuf {
     folder.join("lab.gnt")
+}
+
+/// Every setting that matters, as it is in force.
+pub(crate) fn settings(database: &Database, options: &Options) -> Value {
+    let mode = database.io_mode();
+    json!({
+        "memory_bytes": options.memory,
+        "page_size": database.page_size(),
+        "wal_limit_bytes": options.wal_limit,
+        "io_mode": mode.effective.name(),
+        "io_mode_reason": mode.reason,
+        "durability": "every commit is durable when acknowledged",
+    })
+}
+
+/// What the database and its disk have counted.
+pub(crate) fn counters(database: &Database) -> Counters {
+    let device = database.engine().disk().stats();
+    let total = device.snapshot();
+    let (device_reads, device_read_bytes) = total.total(Operation::Read);
+    let (device_writes, device_write_bytes) = total.total(Operation::Write);
+    let stats = database.stats();
+    let commits = device.counter(Class::Commit, Operation::Write).requests.load(Ordering::Relaxed);
+    Counters {
+        device_reads,
+        device_read_bytes,
+        device_writes,
+        device_write_bytes,
+        commit_writes: commits,
+        syncs: total.total(Operation::Sync).0,
+        page_misses: stats.page_misses,
+        pages_prefetched: stats.pages_prefetched,
+        frame_waits: stats.frame_waits,
+    }
+}
+
+/// The database's files.
+pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
+    let path = path(folder);
+    let log = folder.join("lab.gnt-wal");
+    let entries = std::fs::read_dir(&log).into_iter().flatten().flatten();
+    std::iter::once(path).chain(entries.map(|entry| entry.path())).collect()
 }
 
 impl Driver for Gannet {
@@ -102,15 +145,7 @@ impl Driver for Gannet {
     }
 
     fn settings(&self) -> Value {
-        let mode = self.database.io_mode();
-        json!({
-            "memory_bytes": self.options.memory,
-            "page_size": self.database.page_size(),
-            "wal_limit_bytes": self.options.wal_limit,
-            "io_mode": mode.effective.name(),
-            "io_mode_reason": mode.reason,
-            "durability": "every commit is durable when acknowledged",
-        })
+        settings(&self.database, &self.options)
     }
 
     fn load(&self, rows: &Rows, order: LoadOrder) -> Result<()> {
@@ -132,30 +167,11 @@ impl Driver for Gannet {
     }
 
     fn counters(&self) -> Counters {
-        let device = self.database.engine().disk().stats();
-        let total = device.snapshot();
-        let (device_reads, device_read_bytes) = total.total(Operation::Read);
-        let (device_writes, device_write_bytes) = total.total(Operation::Write);
-        let stats = self.database.stats();
-        let commits = device.counter(Class::Commit, Operation::Write).requests.load(Ordering::Relaxed);
-        Counters {
-            device_reads,
-            device_read_bytes,
-            device_writes,
-            device_write_bytes,
-            commit_writes: commits,
-            syncs: total.total(Operation::Sync).0,
-            page_misses: stats.page_misses,
-            pages_prefetched: stats.pages_prefetched,
-            frame_waits: stats.frame_waits,
-        }
+        counters(&self.database)
     }
 
     fn files(&self) -> Vec<PathBuf> {
-        let path = path(&self.options.folder);
-        let log = self.options.folder.join("lab.gnt-wal");
-        let entries = std::fs::read_dir(&log).into_iter().flatten().flatten();
-        std::iter::once(path).chain(entries.map(|entry| entry.path())).collect()
+        files(&self.options.folder)
     }
 
     fn close(self: Box<Self>) -> Result<()> {

@@ -16,5 +16,8 @@ pub mod run;
 pub mod sql;
 #[cfg(feature = "rivals")]
 pub mod sqlite;
+pub mod table;
 pub mod tpcc;
+#[cfg(feature = "rivals")]
+pub mod wire;
 pub mod workload;

@@ -1,10 +1,14 @@
 //! The laboratory's command line.
 
+#[cfg(feature = "rivals")]
+mod command_tpcc;
+
 use anyhow::{Context, Result, bail};
 use gannet_base::units::{parse_duration, parse_size};
 use gannet_io::{Mode, ModeRequest};
 use gannet_lab::driver::{Driver, LoadOrder, Rows};
 use gannet_lab::run::{Outcome, Plan};
+use gannet_lab::table::Table;
 use gannet_lab::{gannet, report, workload};
 use lexopt::prelude::*;
 use serde_json::{Value, json};
@@ -18,6 +22,11 @@ gannet-lab: measures stores with the same key-value workloads; one JSON object p
 
 USAGE
     gannet-lab store WORKLOAD --dir DIR [OPTIONS]
+    gannet-lab sql --dir DIR [--memory SIZE] [--page-size BYTES] [--create] STATEMENT...
+    gannet-lab tpcc load|run|check --url WORDS [--warehouses N] [--sessions N] [--seconds S] [--seed N]
+
+`sql` runs statements in an embedded Gannet one after the other, throws their rows away, and reports each one's time and
+what the device did for it. `tpcc` needs the feature `rivals`; WORDS are those of libpq: \"host=... user=... dbname=...\".
 
 WORKLOADS
     load         make a new store and fill it
@@ -31,7 +40,8 @@ WORKLOADS
 
 OPTIONS
     --dir DIR            folder of the store (required)
-    --driver NAME        gannet (default); sqlite, when built with the feature `rivals`
+    --driver NAME        gannet (default); gannet-sql: the same rows as a table; sqlite, when built with the feature
+                         `rivals`
     --memory SIZE        memory budget [256MiB]
     --rows N             rows loaded [1000000]
     --value-size BYTES   bytes of a value; keys have 8 [192]
@@ -66,6 +76,9 @@ struct Arguments {
     batch: usize,
     times: usize,
     hot_rows: u64,
+    create: bool,
+    /// Of `sql`.
+    statements: Vec<String>,
 }
 
 impl Default for Arguments {
@@ -84,6 +97,8 @@ impl Default for Arguments {
             batch: 256,
             times: 3,
             hot_rows: 10_000,
+            create: false,
+            statements: Vec::new(),
         }
     }
 }
@@ -120,6 +135,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<Option<Arguments>> {
         match argument {
             Short('h') | Long("help") => return Ok(None),
             Value(word) => words.push(word.string()?),
+            Long("create") => arguments.create = true,
             Long(name) => {
                 let name = name.to_owned();
                 let text = parser.value()?.string()?;
@@ -131,6 +147,10 @@ fn parse(mut parser: lexopt::Parser) -> Result<Option<Arguments>> {
     match words.as_slice() {
         [] => return Ok(None),
         [group, workload] if group == "store" => arguments.workload = workload.clone(),
+        [group, statements @ ..] if group == "sql" && !statements.is_empty() => {
+            arguments.workload = "sql".to_owned();
+            arguments.statements = statements.to_vec();
+        }
         _ => bail!("expected `store` and one workload, not {words:?}; see --help"),
     }
     if arguments.dir.as_os_str().is_empty() {
@@ -162,19 +182,45 @@ fn set(arguments: &mut Arguments, name: &str, text: &str) -> Result<()> {
     Ok(())
 }
 
+fn options(arguments: &Arguments) -> gannet::Options {
+    gannet::Options {
+        folder: arguments.dir.clone(),
+        memory: arguments.memory,
+        page_size: arguments.page_size,
+        mode: arguments.mode,
+        wal_limit: arguments.wal_limit,
+    }
+}
+
+/// Runs statements in an embedded database, one JSON object each.
+fn statements(arguments: &Arguments, stop: &AtomicBool) -> Result<()> {
+    let table = Table::open(&options(arguments), arguments.create)?;
+    for sql in &arguments.statements {
+        if stop.load(std::sync::atomic::Ordering::Relaxed) {
+            break;
+        }
+        let (before, began) = (table.counters(), std::time::Instant::now());
+        let rows = table.run(sql)?;
+        let seconds = began.elapsed().as_secs_f64();
+        let counters = table.counters().since(&before);
+        let measured = json!({
+            "sql": sql,
+            "rows": rows,
+            "seconds": seconds,
+            "device": counters.device_json(seconds),
+            "pool": counters.pool_json(),
+        });
+        println!("{}", report::measurement(&table, "sql", &arguments.rows, json!({}), measured));
+    }
+    Box::new(table).close()
+}
+
 fn open(arguments: &Arguments) -> Result<Box<dyn Driver>> {
     let create = arguments.workload == "load";
+    let options = options(arguments);
     match arguments.driver.as_str() {
-        "gannet" => {
-            let options = gannet::Options {
-                folder: arguments.dir.clone(),
-                memory: arguments.memory,
-                page_size: arguments.page_size,
-                mode: arguments.mode,
-                wal_limit: arguments.wal_limit,
-            };
-            Ok(Box::new(gannet::Gannet::open(&options, create)?))
-        }
+        "gannet" => Ok(Box::new(gannet::Gannet::open(&options, create)?)),
+        "gannet-sql" => Ok(Box::new(Table::open(&options, create)?)),
         #[cfg(feature = "rivals")]
         "sqlite" => {
             let options = gannet_lab::sqlite::Options {
@@ -231,16 +277,32 @@ fn main() -> ExitCode {
     }
 }
 
+#[cfg(feature = "rivals")]
+fn tpcc(stop: &AtomicBool) -> Result<()> {
+    command_tpcc::work(&mut lexopt::Parser::from_args(std::env::args_os().skip(2)), stop)
+}
+
+#[cfg(not(feature = "rivals"))]
+fn tpcc(_: &AtomicBool) -> Result<()> {
+    bail!("this build has no client of PostgreSQL: build with `--features rivals`")
+}
+
 fn work() -> Result<()> {
-    let Some(arguments) = parse(lexopt::Parser::from_env())? else {
-        print!("{HELP}");
-        return Ok(());
-    };
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         // A second signal ends the process at once; the store survives that as it survives a crash.
         signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))?;
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    if std::env::args_os().nth(1).is_some_and(|word| word == "tpcc") {
+        return tpcc(&stop);
+    }
+    let Some(arguments) = parse(lexopt::Parser::from_env())? else {
+        print!("{HELP}");
+        return Ok(());
+    };
+    if arguments.workload == "sql" {
+        return statements(&arguments, &stop);
     }
     let driver = open(&arguments)?;
     let measured = measure(&*driver, &arguments, &stop)?;

@@ -67,7 +67,6 @@ impl Outcome {
     /// Everything, with raw data.
     pub fn to_json(&self) -> Value {
         let seconds = self.elapsed.as_secs_f64().max(1e-9);
-        let c = &self.counters;
         json!({
             "operations": self.operations,
             "seconds": seconds,
@@ -76,21 +75,8 @@ impl Outcome {
             "latency_us": self.latency.to_json(),
             "cpu_seconds": self.cpu.as_secs_f64(),
             "interrupted": self.interrupted,
-            "device": {
-                "reads": c.device_reads,
-                "reads_per_second": c.device_reads as f64 / seconds,
-                "read_bytes": c.device_read_bytes,
-                "read_bytes_per_second": c.device_read_bytes as f64 / seconds,
-                "writes": c.device_writes,
-                "write_bytes": c.device_write_bytes,
-                "commit_writes": c.commit_writes,
-                "syncs": c.syncs,
-            },
-            "pool": {
-                "page_misses": c.page_misses,
-                "pages_prefetched": c.pages_prefetched,
-                "frame_waits": c.frame_waits,
-            },
+            "device": self.counters.device_json(seconds),
+            "pool": self.counters.pool_json(),
         })
     }
 }

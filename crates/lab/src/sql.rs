@@ -139,10 +139,10 @@ fn value(datum: &Datum, ty: Type) -> Value {
 impl EmbeddedConnection {
     fn run(&mut self, statement: Statement, parameters: &[Datum]) -> Result<Gather<'static>> {
         let prepared = Arc::clone(&self.prepared[statement.0]);
-        let values =
+        let values: Vec<Value> =
             parameters.iter().zip(prepared.parameters()).map(|(datum, ty)| value(datum, *ty)).collect();
         let mut gather = Gather::default();
-        self.session.execute_prepared(&prepared, values, &mut gather).map_err(judged)?;
+        self.session.execute_prepared(&prepared, &values, &mut gather).map_err(judged)?;
         Ok(gather)
     }
 }

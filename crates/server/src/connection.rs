@@ -267,6 +267,7 @@ impl Connection {
                 return Err(self.fatal(&error));
             }
         }
+        session.note_client(self.socket.peer());
         for (name, value) in session.state().reported_settings() {
             self.out.begin(b'S').str(name).str(&value).end();
         }
@@ -447,10 +448,11 @@ struct Connected {
 impl Connected {
     fn run(&mut self, connection: &mut Connection) -> Step<()> {
         self.ready(connection)?;
+        let watching = connection.shared.watch.watch(&connection.socket, &self.interrupt);
         loop {
             self.wait_for_message(connection)?;
             let Some((kind, body)) = connection.read()? else { return Err(End::Client) };
-            let _watching = connection.shared.watch.watch(&connection.socket, &self.interrupt);
+            let _working = watching.work();
             let result = match &body {
                 Err(error) => Err(error.clone()),
                 Ok(body) => match message::parse(kind, &body.bytes) {
@@ -487,26 +489,21 @@ impl Connected {
         if connection.stream.has_buffered() {
             return Ok(());
         }
-        let (limit, error) = {
+        let idle = matches!(self.session.status(), TransactionStatus::Idle);
+        let limit = {
             let settings = self.session.state().settings();
-            match self.session.status() {
-                TransactionStatus::Idle => (
-                    settings.idle_timeout,
-                    Error::new(SqlState("57P05"), "terminating connection due to idle-session timeout"),
-                ),
-                _ => (
-                    settings.idle_in_transaction_timeout,
-                    Error::new(
-                        SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
-                        "terminating connection due to idle-in-transaction timeout",
-                    ),
-                ),
-            }
+            if idle { settings.idle_timeout } else { settings.idle_in_transaction_timeout }
         };
         connection.stream.set_read_timeout(limit)?;
         match connection.stream.peek() {
             Ok(()) => {}
             Err(late) if matches!(late.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                let (state, what) = if idle {
+                    (SqlState("57P05"), "idle-session")
+                } else {
+                    (SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT, "idle-in-transaction")
+                };
+                let error = Error::new(state, format!("terminating connection due to {what} timeout"));
                 return Err(connection.fatal(&error));
             }
             Err(other) => return Err(other.into()),

@@ -8,6 +8,7 @@
 //! | `server` | databases, listeners, the end |
 //! | `connection` | one connection: start-up, authentication, the loop of messages |
 //! | `client` | results on their way to the client |
+//! | [`frontend`] | the client's side of the protocol |
 //! | `message` | the protocol's messages, both ways |
 //! | [`settings`] | what was asked for, by whom, and what is in effect |
 //! | `scram`, `tls` | passwords, encryption |
@@ -15,6 +16,7 @@
 
 mod client;
 mod connection;
+pub mod frontend;
 mod message;
 mod scram;
 mod server;

@@ -92,12 +92,21 @@ fn malformed(what: &str) -> Error {
 }
 
 /// Takes a message's body apart.
-struct Body<'m> {
+pub(crate) struct Body<'m> {
     rest: &'m [u8],
 }
 
 impl<'m> Body<'m> {
-    fn bytes(&mut self, len: usize) -> Result<&'m [u8]> {
+    pub(crate) fn new(body: &'m [u8]) -> Self {
+        Body { rest: body }
+    }
+
+    /// All that was not taken yet.
+    pub(crate) fn rest(&self) -> &'m [u8] {
+        self.rest
+    }
+
+    pub(crate) fn bytes(&mut self, len: usize) -> Result<&'m [u8]> {
         let Some((bytes, rest)) = self.rest.split_at_checked(len) else {
             return Err(malformed("it ends too early"));
         };
@@ -110,7 +119,7 @@ impl<'m> Body<'m> {
         bytes.try_into().map_err(|_| malformed("it ends too early"))
     }
 
-    fn u8(&mut self) -> Result<u8> {
+    pub(crate) fn u8(&mut self) -> Result<u8> {
         Ok(self.array::<1>()?[0])
     }
 
@@ -119,7 +128,7 @@ impl<'m> Body<'m> {
     }
 
     /// A count of things: as PostgreSQL reads it, without a sign.
-    fn count(&mut self, bytes_each: usize) -> Result<usize> {
+    pub(crate) fn count(&mut self, bytes_each: usize) -> Result<usize> {
         let count = usize::from(u16::from_be_bytes(self.array()?));
         if count * bytes_each > self.rest.len() {
             return Err(malformed("a count is larger than the message"));
@@ -127,15 +136,15 @@ impl<'m> Body<'m> {
         Ok(count)
     }
 
-    fn i32(&mut self) -> Result<i32> {
+    pub(crate) fn i32(&mut self) -> Result<i32> {
         Ok(i32::from_be_bytes(self.array()?))
     }
 
-    fn u32(&mut self) -> Result<u32> {
+    pub(crate) fn u32(&mut self) -> Result<u32> {
         Ok(u32::from_be_bytes(self.array()?))
     }
 
-    fn str(&mut self) -> Result<&'m str> {
+    pub(crate) fn str(&mut self) -> Result<&'m str> {
         let Some(end) = self.rest.iter().position(|&byte| byte == 0) else {
             return Err(malformed("a string has no end"));
         };

@@ -19,11 +19,13 @@ use gannet_sql::session::{Interrupt, Reason, SettingReport};
 use gannet_sql::{Database, SqlState};
 use gannet_store::{Engine, OpenOptions};
 use ring::rand::{SecureRandom, SystemRandom};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_peercred;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -172,6 +174,9 @@ impl Server {
         let tls = options.tls.as_ref().map(|(certificate, key)| tls::load(certificate, key)).transpose()?;
         let files = database_files(&options.paths)?;
         let databases = open_databases(engine, &files, options)?;
+        let all: Vec<Database> = databases.values().cloned().collect();
+        all.iter().for_each(|database| database.publish_neighbours(&all));
+        drop(all);
         let shared = Arc::new(Shared {
             engine: engine.clone(),
             tls,
@@ -248,7 +253,7 @@ impl Server {
         self.addresses.push(listener.local_addr().map_err(cannot)?);
         let shared = Arc::clone(&self.shared);
         self.listeners.push(gannet_base::thread::spawn("gannet-listen", move || {
-            accept(&shared, || {
+            accept(&shared, &listener, || {
                 let (socket, _) = listener.accept()?;
                 socket.set_nonblocking(false)?;
                 socket.set_nodelay(true)?;
@@ -271,7 +276,7 @@ impl Server {
         let own = rustix::process::geteuid();
         let shared = Arc::clone(&self.shared);
         self.listeners.push(gannet_base::thread::spawn("gannet-listen", move || {
-            accept(&shared, || {
+            accept(&shared, &listener, || {
                 let (socket, _) = listener.accept()?;
                 socket.set_nonblocking(false)?;
                 let trusted = socket_peercred(&socket).is_ok_and(|peer| peer.uid == own);
@@ -317,12 +322,21 @@ impl Server {
 }
 
 /// Takes connections until the server stops.
-fn accept(shared: &Arc<Shared>, mut next: impl FnMut() -> io::Result<(Socket, bool)>) {
+fn accept(shared: &Arc<Shared>, listener: &impl AsFd, mut next: impl FnMut() -> io::Result<(Socket, bool)>) {
+    let period = Timespec { tv_sec: 0, tv_nsec: ACCEPT_PERIOD.subsec_nanos().into() };
     while !shared.is_stopping() {
-        match next() {
-            Ok((socket, trusted)) => welcome(shared, socket, trusted),
-            // Nobody there, or the system is short of something: either way it is tried again.
-            Err(_) => gannet_base::clock::sleep(ACCEPT_PERIOD),
+        // Whatever this says, accepting is tried: it does not wait.
+        let _ = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&period));
+        loop {
+            match next() {
+                Ok((socket, trusted)) => welcome(shared, socket, trusted),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => {
+                    // The system is short of something, or the client has gone already.
+                    gannet_base::clock::sleep(ACCEPT_PERIOD);
+                    break;
+                }
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -18,6 +18,14 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
+    /// Where the other end is, if it is not on this machine's own sockets.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        match self {
+            Socket::Unix(_) => None,
+            Socket::Tcp(socket) => socket.peer_addr().ok(),
+        }
+    }
+
     /// Another handle to the same socket.
     pub(crate) fn duplicate(&self) -> io::Result<Self> {
         Ok(match self {
@@ -96,6 +104,8 @@ pub(crate) struct Stream {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
+    /// How long reads wait, as the socket was told last.
+    timeout: Option<Duration>,
 }
 
 /// Bytes that are read at once.
@@ -103,7 +113,13 @@ const READ_SIZE: usize = 16 << 10;
 
 impl Stream {
     pub(crate) fn new(socket: Socket) -> Self {
-        Stream { layer: Some(Layer::Plain(socket)), buffer: vec![0; READ_SIZE], start: 0, end: 0 }
+        Stream {
+            layer: Some(Layer::Plain(socket)),
+            buffer: vec![0; READ_SIZE],
+            start: 0,
+            end: 0,
+            timeout: None,
+        }
     }
 
     /// Encrypts from now on. Nothing may have been read beyond the request: bytes sent ahead would be taken for encrypted ones
@@ -143,8 +159,12 @@ impl Stream {
     }
 
     /// How long the next reads wait; [`io::ErrorKind::WouldBlock`] when it passes.
-    pub(crate) fn set_read_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
-        self.socket()?.set_read_timeout(limit)
+    pub(crate) fn set_read_timeout(&mut self, limit: Option<Duration>) -> io::Result<()> {
+        if limit != self.timeout {
+            self.socket()?.set_read_timeout(limit)?;
+            self.timeout = limit;
+        }
+        Ok(())
     }
 
     fn read_some(&mut self, into: &mut [u8]) -> io::Result<usize> {

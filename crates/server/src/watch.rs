@@ -1,31 +1,32 @@
 //! One thread that looks after clients whose statements run: a statement nobody waits for any more is ended.
+//!
+//! A connection registers once. That work begins and ends is told by a counter of its own, so that short statements pay for
+//! nothing; work that is still the same after a whole period is looked at.
 
 use crate::stream::Socket;
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::thread::JoinHandle;
 use gannet_sql::session::{Interrupt, Reason};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// How often clients are looked at.
 const PERIOD: Duration = Duration::from_millis(500);
-/// Statements shorter than this are not looked at: most end sooner.
-const GRACE: u8 = 1;
 
 #[derive(Debug)]
 struct Watched {
     socket: Arc<Socket>,
     interrupt: Interrupt,
-    /// Periods it has run.
-    age: u8,
+    /// Odd while it works; grows with each beginning and each end.
+    work: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    running: BTreeMap<u64, Watched>,
-    next: u64,
+    /// With the count of `work` that was seen last.
+    connections: Vec<(Weak<Watched>, u64)>,
     stopping: bool,
 }
 
@@ -36,37 +37,35 @@ pub(crate) struct Watch {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// A statement is running, as long as this lives.
+/// A connection that is looked after, as long as this lives.
 #[derive(Debug)]
-pub(crate) struct Watching {
-    state: Arc<(Mutex<State>, Condvar)>,
-    number: u64,
+pub(crate) struct Watching(Arc<Watched>);
+
+/// The connection works, as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Working<'w>(&'w Watched);
+
+impl Watching {
+    /// Work begins.
+    pub(crate) fn work(&self) -> Working<'_> {
+        self.0.work.fetch_add(1, Ordering::Relaxed);
+        Working(&self.0)
+    }
 }
 
-impl Drop for Watching {
+impl Drop for Working<'_> {
     fn drop(&mut self) {
-        self.state.0.lock().running.remove(&self.number);
+        self.0.work.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 impl Watch {
     /// Ends the session's statement when the client at the socket goes away.
     pub(crate) fn watch(&self, socket: &Arc<Socket>, interrupt: &Interrupt) -> Watching {
-        let mut state = self.state.0.lock();
-        let number = state.next;
-        state.next += 1;
-        let first = state.running.is_empty();
-        state
-            .running
-            .insert(number, Watched { socket: Arc::clone(socket), interrupt: interrupt.clone(), age: 0 });
-        drop(state);
-        if first {
-            self.start();
-        }
-        Watching { state: Arc::clone(&self.state), number }
-    }
-
-    fn start(&self) {
+        let watched =
+            Watched { socket: Arc::clone(socket), interrupt: interrupt.clone(), work: AtomicU64::new(0) };
+        let watched = Arc::new(watched);
+        self.state.0.lock().connections.push((Arc::downgrade(&watched), 0));
         let mut thread = self.thread.lock();
         if thread.is_none() {
             let state = Arc::clone(&self.state);
@@ -74,6 +73,7 @@ impl Watch {
         } else {
             self.state.1.notify_one();
         }
+        Watching(watched)
     }
 }
 
@@ -91,32 +91,35 @@ impl Drop for Watch {
 fn look_after((state, changed): &(Mutex<State>, Condvar)) {
     let mut state = state.lock();
     while !state.stopping {
-        if state.running.is_empty() {
+        if state.connections.is_empty() {
             changed.wait(&mut state);
             continue;
         }
         changed.wait_for(&mut state, PERIOD);
         let mut old = Vec::new();
-        for watched in state.running.values_mut() {
-            if watched.age >= GRACE {
-                old.push((Arc::clone(&watched.socket), watched.interrupt.clone()));
+        state.connections.retain_mut(|(connection, seen)| {
+            let Some(connection) = connection.upgrade() else { return false };
+            let work = connection.work.load(Ordering::Relaxed);
+            if work % 2 == 1 && work == *seen {
+                old.push(connection);
             }
-            watched.age = watched.age.saturating_add(1);
-        }
+            *seen = work;
+            true
+        });
         drop_gone(&old);
     }
 }
 
-fn drop_gone(running: &[(Arc<Socket>, Interrupt)]) {
+fn drop_gone(working: &[Arc<Watched>]) {
     let mut polled: Vec<PollFd<'_>> =
-        running.iter().map(|(socket, _)| PollFd::new(&**socket, PollFlags::RDHUP)).collect();
+        working.iter().map(|watched| PollFd::new(&*watched.socket, PollFlags::RDHUP)).collect();
     // Where the system cannot say, nobody is taken for gone.
-    if poll(&mut polled, Some(&Timespec::default())).is_err() {
+    if polled.is_empty() || poll(&mut polled, Some(&Timespec::default())).is_err() {
         return;
     }
-    for (fd, (_, interrupt)) in polled.iter().zip(running) {
+    for (fd, watched) in polled.iter().zip(working) {
         if fd.revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR) {
-            interrupt.interrupt(Reason::User);
+            watched.interrupt.interrupt(Reason::User);
         }
     }
 }

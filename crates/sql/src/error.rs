@@ -277,6 +277,7 @@ impl From<gannet_store::Error> for Error {
         let state = match &error {
             Store::Io(_) => SqlState::IO_ERROR,
             Store::Damaged(_) | Store::NeverWritten(_) | Store::Format(_) => SqlState::DATA_CORRUPTED,
+            Store::InUse(_) => SqlState::OBJECT_IN_USE,
             Store::Poisoned(_) => SqlState::ADMIN_SHUTDOWN,
             Store::Conflict(_) => SqlState::SERIALIZATION_FAILURE,
             Store::Deadlock(_) => SqlState::DEADLOCK_DETECTED,

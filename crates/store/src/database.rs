@@ -20,7 +20,10 @@
 
 mod create;
 mod open;
+mod report;
 mod restart;
+
+pub use report::{RowLockReport, SnapshotReport, TransactionReport, WorkReport};
 
 use crate::check::CheckReport;
 use crate::core::Core;

@@ -23,6 +23,7 @@ mod overflow;
 pub mod page;
 mod pool;
 mod recovery;
+mod sample;
 mod scan;
 mod shared;
 mod space;
@@ -39,15 +40,19 @@ mod writeback;
 
 pub use check::{CheckReport, Finding};
 pub use cursor::Cursor;
-pub use database::{Database, DatabaseStats, RestartReport};
+pub use database::{
+    Database, DatabaseStats, RestartReport, RowLockReport, SnapshotReport, TransactionReport, WorkReport,
+};
 pub use engine::{CreateOptions, Engine, EngineOptions, OpenOptions};
 pub use error::{Error, Result};
 pub use pool::reads::{ThreadReads, thread_reads};
+pub use sample::Sample;
 pub use scan::Scan;
 pub use temp::{TempFile, TempReader, TempStats, TempWriter};
 pub use transaction::{
     BulkLoader, Canceller, Durability, Isolation, LockMode, Outcome, Savepoint, Transaction,
     TransactionOptions, Tree,
 };
+pub use tree::TreeSize;
 pub use view::View;
 pub use work::WorkMemory;

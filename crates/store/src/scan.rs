@@ -18,6 +18,7 @@ use crate::tree::{BTree, Target};
 use crate::txn::active::ActiveTxn;
 use crate::versions::{Contents, Seen};
 use crate::view::{View, fetch_owned, long_value};
+pub(crate) use ahead::widest_window;
 use ahead::{Ahead, Course};
 use gannet_base::memory::{Charge, Purpose};
 use std::borrow::Cow;
@@ -131,7 +132,7 @@ impl Scan {
         shared.check_tree(view.reader(true), &tree.root)?;
         let core = &shared.core;
         let charge = core.budget.charge(Purpose::Work, core.page_size as u64)?;
-        let widest = ahead::widest_window(&core.pool);
+        let widest = widest_window(&core.pool);
         Ok(Scan {
             tree,
             bounds,
@@ -155,6 +156,20 @@ impl Scan {
     pub fn look_ahead(&mut self, on: bool) {
         self.looks_ahead = on;
         self.ahead = Ahead::default();
+    }
+
+    /// Begins anew, with another range of keys, and as one that reads much: through its own ring of frames.
+    pub(crate) fn go_through(&mut self, bounds: Bounds) {
+        self.bounds = bounds;
+        self.position = Position::Fresh;
+        self.leaf.clear();
+        self.ahead = Ahead::default();
+        self.leaves_read = RING_AFTER + 1;
+    }
+
+    /// How pages are to be fetched for a scan that reads much.
+    pub(crate) fn ring_access(&self) -> Access<'_> {
+        Access::Ring(&self.ring)
     }
 
     /// From now on the scan goes on with everything that `own` has changed.

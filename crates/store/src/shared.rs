@@ -20,6 +20,7 @@ use gannet_base::{PageId, TreeId, TxnId};
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// The catalog: one entry for each tree, versioned like any row.
 pub(crate) const CATALOG: TreeId = TreeId(1);
@@ -57,6 +58,8 @@ pub(crate) struct Shared {
     pub(crate) background: Condvar,
     /// Held while a sweep is under way: one works with trees that the next one may free.
     pub(crate) sweeping: Mutex<()>,
+    /// Undo segments freed since the start.
+    pub(crate) segments_swept: AtomicU64,
     /// What keeps the file ours; goes last.
     #[expect(dead_code, reason = "held for its drop")]
     pub(crate) attachment: Attachment,

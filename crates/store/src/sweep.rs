@@ -21,6 +21,7 @@ use crate::undo::{self, Segment, UNDO_PAGES, UndoKind, UndoRecord};
 use crate::{Result, entry, overflow};
 use gannet_base::{PageId, TxnId};
 use gannet_io::Class;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How long the background thread sleeps when nobody wakes it.
@@ -77,7 +78,10 @@ impl Shared {
                 }
             };
             match self.sweep_segment(&segment, horizon) {
-                Ok(()) => freed += 1,
+                Ok(()) => {
+                    freed += 1;
+                    self.segments_swept.fetch_add(1, Ordering::Relaxed);
+                }
                 // Garbage that cannot be reached stays, in a segment that stays until the next start.
                 Err(crate::Error::Damaged(_) | crate::Error::NeverWritten(_)) => {}
                 Err(error) => {

@@ -38,7 +38,7 @@ pub use seen::Outcome;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 pub use trees::BulkLoader;
 
@@ -160,7 +160,7 @@ pub struct Transaction {
     options: TransactionOptions,
     snapshot: Option<Arc<Snapshot>>,
     writing: Option<Writing>,
-    cancel: Arc<AtomicBool>,
+    signal: Arc<Signal>,
     changes: u64,
     number: u64,
     last_savepoint: u64,
@@ -169,23 +169,44 @@ pub struct Transaction {
     lost_savepoints: Vec<(u64, u64)>,
 }
 
+/// What other threads see of a transaction.
+#[derive(Debug, Default)]
+struct Signal {
+    /// Its waits are to end.
+    cancel: AtomicBool,
+    /// Its number, once it has one.
+    id: AtomicU64,
+}
+
 /// Makes a transaction's waits end with [`crate::Error::Cancelled`]. See [`Transaction::canceller`].
 #[derive(Clone, Debug)]
 pub struct Canceller {
-    flag: Arc<AtomicBool>,
+    signal: Arc<Signal>,
+    number: u64,
     shared: Arc<Shared>,
 }
 
 impl Canceller {
     /// Ends the wait that is going on, and refuses later ones until [`Canceller::reset`].
     pub fn cancel(&self) {
-        self.flag.store(true, Ordering::SeqCst);
+        self.signal.cancel.store(true, Ordering::SeqCst);
         self.shared.registry.waits().recheck();
     }
 
     /// Lets the transaction wait again.
     pub fn reset(&self) {
-        self.flag.store(false, Ordering::SeqCst);
+        self.signal.cancel.store(false, Ordering::SeqCst);
+    }
+
+    /// The number of the transaction's handle: each has another one, from its beginning.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The transaction's number; `None` before its first write or lock.
+    pub fn transaction(&self) -> Option<TxnId> {
+        let id = TxnId(self.signal.id.load(Ordering::Relaxed));
+        (!id.is_none()).then_some(id)
     }
 }
 
@@ -196,7 +217,7 @@ impl Transaction {
             options,
             snapshot: None,
             writing: None,
-            cancel: Arc::default(),
+            signal: Arc::default(),
             changes: 0,
             number,
             last_savepoint: 0,
@@ -206,7 +227,7 @@ impl Transaction {
 
     /// A handle with which another thread makes this transaction give up a wait for a row.
     pub fn canceller(&self) -> Canceller {
-        Canceller { flag: Arc::clone(&self.cancel), shared: Arc::clone(&self.shared) }
+        Canceller { signal: Arc::clone(&self.signal), number: self.number, shared: Arc::clone(&self.shared) }
     }
 
     /// The transaction's number; `None` before its first write or lock.

@@ -20,7 +20,7 @@ use crate::pool::Access;
 use crate::scan::{Bounds, Scan};
 use crate::shared::Shared;
 use crate::transaction::Tree;
-use crate::tree::{BTree, TreeRoot};
+use crate::tree::{BTree, TreeRoot, TreeSize};
 use crate::txn::active::ActiveTxn;
 use crate::txn::registry::Snapshot;
 use crate::versions::{Contents, Reader, Seen};
@@ -158,6 +158,13 @@ impl View {
     /// A cursor over the keys within `range`, forwards and backwards, that borrows nothing.
     pub fn scan(&self, tree: &Tree, range: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<Scan> {
         Scan::new(self.clone(), tree.clone(), Bounds::new(range.0, range.1))
+    }
+
+    /// About how large a tree is, from its root and a few pages below, mostly the root alone: cheap enough to be asked for
+    /// each plan. Counts what the tree holds now, whoever sees it.
+    pub fn tree_size(&self, tree: &Tree) -> Result<TreeSize> {
+        self.shared.check_tree(self.reader(false), &tree.root)?;
+        BTree::new(&self.shared.core, &tree.root).size()
     }
 
     /// Opens a tree that this view sees.

@@ -251,6 +251,11 @@ impl PageWriter {
         self.pages_written.load(Ordering::Relaxed)
     }
 
+    /// Where a restart would begin to redo.
+    pub(crate) fn redo_from(&self) -> Lsn {
+        Lsn(self.redo_from.load(Ordering::Relaxed))
+    }
+
     /// Until [`PageWriter::stop`] or a failure.
     pub(crate) fn run(&self) {
         let mut busy = false;

@@ -1,6 +1,6 @@
 //! Going through expressions and relations.
 
-use crate::logical::{AggregateCall, ColumnId, Rel, Scalar, SortKey, SubqueryKind};
+use crate::logical::{AggregateCall, ColumnId, Query, Rel, Scalar, SortKey, SubqueryKind};
 
 /// Calls `visit` for every expression that stands directly in `scalar`, those in subqueries left out.
 pub(super) fn children<'s>(scalar: &'s Scalar, visit: &mut dyn FnMut(&'s Scalar)) {
@@ -204,7 +204,7 @@ pub(super) fn for_each_column(scalar: &Scalar, visit: &mut dyn FnMut(ColumnId)) 
     children(scalar, &mut |child| for_each_column(child, visit));
 }
 
-/// Whether two expressions are the same, subqueries apart: those are equal to nothing.
+/// Whether two expressions are the same. A subquery is equal to its copies alone: every other one has columns of its own.
 pub(super) fn same(a: &Scalar, b: &Scalar) -> bool {
     use Scalar as S;
     match (a, b) {
@@ -250,6 +250,10 @@ pub(super) fn same(a: &Scalar, b: &Scalar) -> bool {
         (S::Array { elements: x, ty: t }, S::Array { elements: y, ty: u }) => t == u && all_same(x, y),
         (S::Subscript { array: x, index: i, ty: t }, S::Subscript { array: y, index: j, ty: u }) => {
             t == u && same(x, y) && same(i, j)
+        }
+        (S::Subquery(x), S::Subquery(y)) => {
+            let columns = |query: &Query| query.output.iter().map(|output| output.column).collect::<Vec<_>>();
+            columns(&x.query) == columns(&y.query) && format!("{x:?}") == format!("{y:?}")
         }
         _ => false,
     }

@@ -1,10 +1,17 @@
 //! ANALYZE: what the planner wants to know about tables, from a sample of their rows.
 //!
 //! # Sampling
-//! The table is read once, in key order. Each row draws a random number, and the rows with the smallest numbers stay: a fair sample
-//! of a table whose size nobody knows, which can be made smaller at any time, when memory asks for it. Rows are kept as they
-//! are stored, and decoded once, at the end.
-//! What is computed from the sample, and how, follows PostgreSQL's `analyze.c`.
+//! As in PostgreSQL in two stages, with bounded cost: leaves are chosen, each with the same chance and spread over the whole table
+//! ([`gannet_store::Sample`]), at most as many as rows are wanted; of the rows on them, each draws a random number, and those with
+//! the smallest numbers stay: a fair sample, which can be made smaller at any time, when memory asks for it. Small
+//! tables are read as a whole. Leaves are read as maintenance, through frames of their own, and between two of them the
+//! statement can be cancelled. Rows are kept as they are stored, and decoded once, at the end.
+//!
+//! # Estimators
+//! Those of PostgreSQL's `analyze.c`: 300 rows for each of 100 parts of a histogram (Chaudhuri, Motwani and Narasayya, 1998); the
+//! number of distinct values by Haas and Stokes' Duj1 (1998), `n d / (n - f1 + f1 n / N)`, with `f1` of `d` values in the sample of `n`
+//! rows seen once; a value is common when it is in the sample more often, by two standard deviations of the
+//! hypergeometric distribution, than the values that are not in the list would be on average.
 
 use super::column::no_column;
 use super::{DdlContext, object_name};
@@ -16,22 +23,16 @@ use crate::types::text::{self, TextStyle};
 use crate::types::{Type, Value};
 use crate::{Result, SqlState};
 use gannet_base::random;
-use gannet_store::WorkMemory;
+use gannet_store::{Engine, WorkMemory};
 use std::collections::BinaryHeap;
-use std::ops::Bound;
 use std::sync::Arc;
 
-/// Rows of a sample: what 100 most common values and as many parts of a histogram need.
-const SAMPLE: usize = 30_000;
-/// Most common values, and parts of a histogram.
+/// Most common values, and parts of a histogram: PostgreSQL's `default_statistics_target`.
 const TARGET: usize = 100;
+/// Rows of a sample: what that many parts of a histogram need. No more leaves are read than rows are wanted.
+const SAMPLE: usize = 300 * TARGET;
 /// Values that are longer are counted, but not compared or kept.
 const WIDEST: usize = 1024;
-/// Rows between two looks at whether the statement was cancelled.
-const CHECK_EVERY: u64 = 1024;
-/// Bytes of a page that rows take, about, by its size; bytes an entry takes besides key and value.
-const FILL: f64 = 0.8;
-const ENTRY_OVERHEAD: u64 = 12;
 /// Bytes of memory that a kept row takes besides key and value.
 const ROW_OVERHEAD: u64 = 96;
 const MEMORY_STEP: u64 = 1 << 20;
@@ -86,10 +87,13 @@ fn analyze_table(
     let sample = Sample::take(context, table)?;
     if verbose {
         let message = format!(
-            "\"{}\": read {} rows, {} of them in the sample",
+            "\"{}\": scanned {} of {:.0} pages, containing {} rows; {} rows in sample, {} estimated total rows",
             table.name,
-            sample.total,
-            sample.rows.len()
+            sample.leaves_read,
+            sample.pages,
+            sample.seen,
+            sample.rows.len(),
+            sample.total
         );
         context.notice("INFO", SqlState::SUCCESSFUL_COMPLETION, message);
     }
@@ -105,10 +109,9 @@ fn analyze_table(
             columns.insert(column.number, column_statistics(column, values, sample.total));
         }
     }
-    let page = context.session.database().store().page_size() as f64;
     let statistics = TableStatistics {
         rows: sample.total as f64,
-        pages: (sample.bytes as f64 / (page * FILL)).ceil().max(1.0),
+        pages: sample.pages,
         columns,
         analyzed_at: context.session.statement_start,
         revision: 0,
@@ -130,55 +133,79 @@ struct Sampled {
 struct Sample {
     /// In the order of the table.
     rows: Vec<Sampled>,
-    /// Rows of the table.
+    /// Rows that were on the leaves read.
+    seen: u64,
+    /// Rows of the table, estimated unless all leaves were read.
     total: u64,
-    /// Bytes of all rows, as they lie in pages.
-    bytes: u64,
+    leaves_read: u64,
+    /// Leaves of the table.
+    pages: f64,
     _memory: WorkMemory,
+}
+
+/// Rows with the smallest numbers of those that came by.
+struct Reservoir<'e> {
+    heap: BinaryHeap<Sampled>,
+    target: usize,
+    held: u64,
+    memory: WorkMemory,
+    engine: &'e Engine,
+}
+
+impl Reservoir<'_> {
+    fn offer(&mut self, place: u64, key: &[u8], row: &[u8]) -> Result<()> {
+        let drawn = random::next_u64();
+        if self.heap.len() >= self.target && self.heap.peek().is_some_and(|largest| drawn > largest.drawn) {
+            return Ok(());
+        }
+        let size = |sampled: &Sampled| (sampled.key.len() + sampled.row.len()) as u64 + ROW_OVERHEAD;
+        let sampled = Sampled { drawn, place, key: key.to_vec(), row: row.to_vec() };
+        self.held += size(&sampled);
+        self.heap.push(sampled);
+        // Where memory ends, the sample is made smaller.
+        if self.held > self.memory.bytes() {
+            let step = (self.held - self.memory.bytes()).next_multiple_of(MEMORY_STEP);
+            let allowed = self.memory.bytes() + step <= self.engine.work_limit();
+            if !allowed || self.memory.grow(step).is_err() {
+                if self.heap.len() < 2 {
+                    self.memory.grow(step)?;
+                }
+                self.target = (self.heap.len() / 2).max(1);
+            }
+        }
+        while self.heap.len() > self.target {
+            self.held -= self.heap.pop().map_or(0, |largest| size(&largest));
+        }
+        Ok(())
+    }
 }
 
 impl Sample {
     fn take(context: &DdlContext<'_>, table: &Table) -> Result<Self> {
         let tree = context.tree(&table.storage)?;
         let engine = &context.session.engine;
-        let mut memory = engine.work_memory(0)?;
-        let mut heap: BinaryHeap<Sampled> = BinaryHeap::new();
-        let (mut target, mut held) = (SAMPLE, 0_u64);
-        let (mut total, mut bytes) = (0_u64, 0_u64);
-        let mut scan = context.latest_view().scan(&tree, (Bound::Unbounded, Bound::Unbounded))?;
-        while let Some((key, row)) = scan.next()? {
-            let place = total;
-            total += 1;
-            bytes += (key.len() + row.len()) as u64 + ENTRY_OVERHEAD;
-            if total.is_multiple_of(CHECK_EVERY) {
-                context.check()?;
+        let (heap, memory) = (BinaryHeap::new(), engine.work_memory(0)?);
+        let mut reservoir = Reservoir { heap, target: SAMPLE, held: 0, memory, engine };
+        let mut source = context.latest_view().sample(&tree, SAMPLE)?;
+        let (mut seen, mut failed) = (0_u64, Ok(()));
+        while source.read_leaf(&mut |key, row| {
+            if failed.is_ok() {
+                failed = reservoir.offer(seen, key, row);
             }
-            let drawn = random::next_u64();
-            if heap.len() >= target && heap.peek().is_some_and(|largest| drawn > largest.drawn) {
-                continue;
-            }
-            let size = |sampled: &Sampled| (sampled.key.len() + sampled.row.len()) as u64 + ROW_OVERHEAD;
-            let sampled = Sampled { drawn, place, key: key.to_vec(), row: row.to_vec() };
-            held += size(&sampled);
-            heap.push(sampled);
-            // Where memory ends, the sample is made smaller.
-            if held > memory.bytes() {
-                let step = (held - memory.bytes()).next_multiple_of(MEMORY_STEP);
-                let allowed = memory.bytes() + step <= engine.work_limit();
-                if !allowed || memory.grow(step).is_err() {
-                    if heap.len() < 2 {
-                        memory.grow(step)?;
-                    }
-                    target = (heap.len() / 2).max(1);
-                }
-            }
-            while heap.len() > target {
-                held -= heap.pop().map_or(0, |largest| size(&largest));
-            }
+            seen += 1;
+        })? {
+            context.check()?;
+            std::mem::replace(&mut failed, Ok(()))?;
         }
-        let mut rows = heap.into_vec();
+        let (leaves_read, pages) = (source.leaves_read(), source.leaf_pages());
+        let total = if leaves_read as f64 >= pages {
+            seen
+        } else {
+            (seen as f64 / leaves_read.max(1) as f64 * pages).round() as u64
+        };
+        let mut rows = reservoir.heap.into_vec();
         rows.sort_unstable_by_key(|sampled| sampled.place);
-        Ok(Sample { rows, total, bytes, _memory: memory })
+        Ok(Sample { rows, seen, total, leaves_read, pages, _memory: reservoir.memory })
     }
 
     fn values(&self, table: &Table, position: usize) -> Result<Vec<Value>> {
@@ -241,7 +268,7 @@ fn column_statistics(column: &Column, values: Vec<Value>, total: u64) -> ColumnS
     let filled = sampled - nulls;
     let null_fraction = nulls as f64 / sampled as f64;
     let distinct = distinct(&runs, filled, wide, sampled, total, null_fraction);
-    let (common, rest) = common(&runs, distinct, sampled, wide, total);
+    let (common, rest) = common(&runs, distinct, (sampled, nulls), wide, total);
     ColumnStatistics {
         null_fraction,
         width: if filled == 0 { 0.0 } else { bytes as f64 / filled as f64 },
@@ -292,24 +319,55 @@ fn distinct(runs: &[Run], filled: usize, wide: usize, sampled: usize, total: u64
 }
 
 /// The most common values, most common first, and the runs that are left, in order.
-fn common(runs: &[Run], distinct: f64, sampled: usize, wide: usize, total: u64) -> (Vec<Run>, Vec<Run>) {
+fn common(
+    runs: &[Run],
+    distinct: f64,
+    (sampled, nulls): (usize, usize),
+    wide: usize,
+    total: u64,
+) -> (Vec<Run>, Vec<Run>) {
     let complete = wide == 0 && distinct > 0.0 && runs.len() <= TARGET;
     let mut order: Vec<usize> = (0..runs.len()).collect();
     order.sort_by_key(|&run| std::cmp::Reverse(runs[run].count));
     let keep = if complete {
         runs.len()
     } else {
-        let estimated = if distinct < 0.0 { -distinct * total as f64 } else { distinct };
-        // Noticeably more common than the average.
-        let average = sampled as f64 / estimated.max(1.0);
-        let least = (1.25 * average).max(2.0);
-        order.iter().take(TARGET).take_while(|&&run| runs[run].count as f64 >= least).count()
+        let repeated = order.iter().take(TARGET).take_while(|&&run| runs[run].count > 1).count();
+        let counts: Vec<f64> = order[..repeated].iter().map(|&run| runs[run].count as f64).collect();
+        let distinct = if distinct < 0.0 { -distinct * total as f64 } else { distinct };
+        outstanding(&counts, distinct, nulls, sampled as f64, total as f64)
     };
     let mut chosen = vec![false; runs.len()];
     order[..keep].iter().for_each(|&run| chosen[run] = true);
     let common = order[..keep].iter().map(|&run| runs[run]).collect();
     let rest = runs.iter().zip(&chosen).filter(|(_, chosen)| !**chosen).map(|(run, _)| *run).collect();
     (common, rest)
+}
+
+/// How many of the most common values are worth a place in the list: those that are in the sample clearly more often than the
+/// others would be, if they were all alike (`analyze_mcv_list` in PostgreSQL). `counts`: descending.
+fn outstanding(counts: &[f64], distinct: f64, nulls: usize, sampled: f64, total: f64) -> usize {
+    let mut keep = counts.len();
+    if sampled >= total || total <= 1.0 {
+        return keep;
+    }
+    let mut before: f64 = counts.iter().take(keep.saturating_sub(1)).sum();
+    while keep > 0 {
+        let count = counts[keep - 1];
+        let others = (distinct - (keep as f64 - 1.0)).max(1.0);
+        let share = (1.0 - before / sampled - nulls as f64 / sampled).clamp(0.0, 1.0) / others;
+        let expected_in_table = total * count / sampled;
+        let variance = sampled * expected_in_table * (total - expected_in_table) * (total - sampled)
+            / (total * total * (total - 1.0));
+        if count > share * sampled + 2.0 * variance.max(0.0).sqrt() + 0.5 {
+            break;
+        }
+        keep -= 1;
+        if keep > 0 {
+            before -= counts[keep - 1];
+        }
+    }
+    keep
 }
 
 /// Values that divide those that are not among the most common ones into equal parts.
@@ -382,6 +440,16 @@ mod tests {
         let values = (0..30_000_i64).map(|n| Value::Int(n * 7919 % 50_000 / 2 * 2)).collect();
         let found = of(values, 1_000_000);
         assert!(found.distinct > 15_000.0, "{}", found.distinct);
+    }
+
+    #[test]
+    fn values_that_stand_out_are_common() {
+        // One value is in a tenth of the rows, the others come about as often as each other.
+        let values = (0..30_000_i64).map(|n| Value::Int(if n % 10 == 0 { -1 } else { n % 9000 }));
+        let found = of(values.collect(), 3_000_000);
+        assert_eq!(found.common.len(), 1, "{:?}", found.common);
+        assert!(found.common[0].0 == "-1" && (found.common[0].1 - 0.1).abs() < 1e-9);
+        assert_eq!(found.histogram.len(), 101);
     }
 
     #[test]

@@ -240,7 +240,7 @@ mod store;
 mod subplan;
 mod walk;
 
-pub use run::{Environment, Running};
+pub use run::{Environment, Running, is_point_select, select_point};
 pub use subplan::Subplans;
 
 /// Bytes that a row takes as values.

@@ -69,6 +69,28 @@ impl Environment<'_> {
     }
 }
 
+/// Whether a statement asks for one row by its whole primary key: [`select_point`] runs it.
+pub fn is_point_select(statement: &Statement) -> bool {
+    statement.slots == 0 && statement.subplans.is_empty() && point::recognise(&statement.root).is_some()
+}
+
+/// Runs a statement that [`is_point_select`]: the row, if there is one, is put into `out`.
+pub fn select_point(
+    statement: &Statement,
+    environment: &Environment<'_>,
+    parameters: &[Value],
+    out: &mut Batch,
+) -> Result<()> {
+    out.reset(statement.root.columns.len());
+    let Some(select) = point::recognise(&statement.root) else {
+        return Err(crate::Error::internal("a statement that is no look-up of one row"));
+    };
+    environment.run(parameters, |context| {
+        context.check()?;
+        select.run(context, out)
+    })
+}
+
 /// A started statement. It borrows nothing of its session, so that a portal can keep it between two calls; each call has to
 /// come with the same view.
 #[derive(Debug)]

@@ -1,11 +1,14 @@
 //! Sizes of databases and relations, and sizes for people to read.
 //!
-//! The store does not count the pages of a tree: the size of a table is what ANALYZE found, and NULL before it ran. That of a
-//! secondary index is not known.
+//! Sizes of relations are those of now: the pages that the file's space maps say their trees have, inner nodes and long values
+//! included.
 
 use super::arguments::{int, numeric, text};
 use super::{Call, Function};
+use crate::catalog::{Storage, Table};
 use crate::exec::Context;
+use crate::session::Database;
+use crate::system::{FIRST_DATABASE, definition};
 use crate::types::{Numeric, Value};
 use crate::{Error, Result, SqlState};
 
@@ -52,17 +55,46 @@ fn pretty_numeric(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     Ok(Value::text(format!("{size} {}", UNITS[unit].0)))
 }
 
-fn page_bytes(context: &Context<'_>) -> f64 {
-    context.session.database().store().page_size() as f64
+/// Bytes of trees, by the pages that the space maps say they have.
+fn tree_bytes<'s>(context: &Context<'_>, trees: impl Iterator<Item = &'s Storage>) -> Result<Value> {
+    let store = context.session.database().store();
+    let pages = store.pages_by_tree()?;
+    let mut sum = 0;
+    for storage in trees {
+        let open = |name: &str| {
+            context
+                .view
+                .tree(name)?
+                .ok_or_else(|| Error::internal("a tree that the catalog names is not there"))
+        };
+        sum += pages.get(&storage.tree(open)?.id()).copied().unwrap_or(0);
+    }
+    Ok(Value::Int((sum * store.page_size() as u64) as i64))
 }
 
-/// Bytes of a table's own tree.
-fn table_bytes(context: &Context<'_>, oid: u32) -> Value {
-    let statistics = context.catalog.statistics.get(&oid);
-    statistics.map_or(Value::Null, |found| Value::Int((found.pages * page_bytes(context)) as i64))
+/// Secondary indexes of a table. The primary key is the table's own order.
+fn secondary(table: &Table) -> impl Iterator<Item = &Storage> {
+    table.indexes.iter().filter(|index| !index.primary).map(|index| &index.storage)
 }
 
-/// Bytes of a table, or of the primary key's index, which is the table.
+/// Bytes of a table, with its long values, or of an index; `with_indexes`: of a table and its indexes.
+fn bytes_of(context: &Context<'_>, oid: u32, with_indexes: bool) -> Result<Value> {
+    if let Some(table) = context.catalog.tables.get(&oid) {
+        let indexes = secondary(table).filter(|_| with_indexes);
+        return tree_bytes(context, std::iter::once(&table.storage).chain(indexes));
+    }
+    if let Some((_, index)) = definition::find_index(context.catalog, oid) {
+        return tree_bytes(context, (!index.primary).then_some(&index.storage).into_iter());
+    }
+    // What is computed when it is read takes no space; what is not there has no size.
+    let nothing = crate::system::by_oid(oid).is_some() || context.catalog.sequences.contains_key(&oid);
+    Ok(if nothing { Value::Int(0) } else { Value::Null })
+}
+
+fn relation(a: &[Value]) -> Result<u32> {
+    Ok(u32::try_from(int(a, 0)?).unwrap_or(0))
+}
+
 fn relation_size(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     if a.len() > 1 {
         match text(a, 1)?.to_ascii_lowercase().as_str() {
@@ -74,34 +106,44 @@ fn relation_size(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
             }
         }
     }
-    let oid = u32::try_from(int(a, 0)?).unwrap_or(0);
-    Ok(table_bytes(call.context, oid))
+    bytes_of(call.context, relation(a)?, false)
 }
 
-/// The primary key is the table's own order: its index takes no space. Others have sizes nobody counts.
+fn total_size(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    bytes_of(call.context, relation(a)?, true)
+}
+
 fn indexes_size(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    let oid = u32::try_from(int(a, 0)?).unwrap_or(0);
-    let Some(table) = call.context.catalog.tables.get(&oid) else { return Ok(Value::Null) };
-    let known = table.indexes.iter().all(|index| index.primary);
-    Ok(if known { Value::Int(0) } else { Value::Null })
+    let oid = relation(a)?;
+    match call.context.catalog.tables.get(&oid) {
+        Some(table) => tree_bytes(call.context, secondary(table)),
+        None => bytes_of(call.context, oid, false)
+            .map(|found| if found.is_null() { found } else { Value::Int(0) }),
+    }
 }
 
-fn file_bytes(call: &Call<'_, '_>) -> Value {
-    Value::Int(call.context.session.database().store().stats().file_bytes as i64)
+fn file_bytes(database: &Database) -> Value {
+    Value::Int(database.store().stats().file_bytes as i64)
 }
 
 fn database_size(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    if let Some(Value::Text(name)) = a.first()
-        && name.as_str() != call.context.session.database
-    {
-        let message = format!("database \"{name}\" does not exist");
-        return Err(Error::new(SqlState::INVALID_CATALOG_NAME, message));
+    let databases = call.context.session.database().neighbours();
+    match a.first() {
+        Some(Value::Text(name)) => {
+            let found = databases.iter().find(|database| database.name() == name.as_str());
+            found.map(file_bytes).ok_or_else(|| {
+                Error::new(SqlState::INVALID_CATALOG_NAME, format!("database \"{name}\" does not exist"))
+            })
+        }
+        _ => {
+            let place = usize::try_from(int(a, 0)? - FIRST_DATABASE).ok();
+            Ok(place.and_then(|place| databases.get(place)).map_or(Value::Null, file_bytes))
+        }
     }
-    Ok(file_bytes(call))
 }
 
 fn tablespace_size(call: &Call<'_, '_>, _: &[Value]) -> Result<Value> {
-    Ok(file_bytes(call))
+    Ok(file_bytes(call.context.session.database()))
 }
 
 #[rustfmt::skip]
@@ -111,7 +153,7 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
     2325 "pg_relation_size" (Regclass) Int8.volatile() = relation_size;
     2332 "pg_relation_size" (Regclass Text) Int8.volatile() = relation_size;
     2997 "pg_table_size" (Regclass) Int8.volatile() = relation_size;
-    2286 "pg_total_relation_size" (Regclass) Int8.volatile() = relation_size;
+    2286 "pg_total_relation_size" (Regclass) Int8.volatile() = total_size;
     2998 "pg_indexes_size" (Regclass) Int8.volatile() = indexes_size;
     2168 "pg_database_size" (Name) Int8.volatile() = database_size;
     2324 "pg_database_size" (Oid) Int8.volatile() = database_size;

@@ -2,7 +2,7 @@
 //!
 //! # The way of a statement
 //! 1. `normal`, `simplify`: expressions are simplified, subqueries merged into the query around them or made joins.
-//! 2. `reduce`: outer joins become inner ones where they may; columns that nobody asks for go.
+//! 2. `reduce`, `anti`: outer joins become inner ones or anti joins where they may; columns that nobody asks for go.
 //! 3. `region`, `join`, `access`, `search`, `lookup`, `order`, `rels`: candidates with their costs, from the tables up. A candidate is kept if none is better in cost, start
 //!    and order all together.
 //! 4. `build`, `compile`: the cheapest one becomes a [`Statement`], in which columns are positions; `check` verifies it in debug builds.
@@ -24,6 +24,7 @@ use std::sync::Arc;
 use visit::ColumnSet;
 
 mod access;
+mod anti;
 mod build;
 mod check;
 mod compile;

@@ -84,6 +84,7 @@ pub(super) fn prune_query(query: &mut Query, used: &mut ColumnSet) {
 
 /// [`prune_query`] for a relation of which `required` is wanted.
 pub(super) fn prune(rel: &mut Rel, required: &ColumnSet, used: &mut ColumnSet) {
+    super::anti::anti_joins(rel, required);
     match rel {
         Rel::Project { columns, .. } => {
             columns.retain(|(id, scalar)| required.contains(*id) || is_volatile(scalar));

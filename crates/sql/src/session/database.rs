@@ -15,9 +15,10 @@ use crate::{Error, Result, SqlState};
 use gannet_base::sync::{Mutex, RwLock};
 use gannet_store::{CreateOptions, Engine, OpenOptions, Transaction, TransactionOptions, View};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 /// Numbers of sessions, over all databases of the process.
 static NEXT_PID: AtomicI32 = AtomicI32::new(1);
@@ -54,9 +55,13 @@ pub(super) struct Shared {
     pub(super) store: Arc<gannet_store::Database>,
     pub(super) plans: PlanCache,
     pub(super) timer: Timer,
+    /// Rows that statements have written, committed or not: by it plans know when to look at their tables again.
+    pub(super) rows_written: AtomicU64,
     catalog: RwLock<Arc<Catalog>>,
     settings: Mutex<Vec<SettingReport>>,
     sessions: Mutex<BTreeMap<i32, SessionInfo>>,
+    /// The databases that are open with it, itself included.
+    neighbours: Mutex<Vec<Weak<Shared>>>,
 }
 
 /// A setting of the process that has the database open, as `gannet_settings` shows it.
@@ -99,18 +104,22 @@ pub struct Activity {
     /// The statement that runs, or ran last.
     pub query: String,
     /// When that began.
-    pub query_start: i64,
+    pub query_start: Option<i64>,
     /// When the transaction began.
     pub transaction_start: Option<i64>,
     /// When `state` changed.
     pub state_change: i64,
+    /// Where its client is, if it came over a network.
+    pub client: Option<SocketAddr>,
+    /// Its client came over a socket of this machine.
+    pub local: bool,
 }
 
 /// Microseconds from 1970 to 2000.
 pub(super) const EPOCH_SHIFT_US: i64 = 946_684_800_000_000;
 
 /// Microseconds since 2000-01-01 UTC.
-pub(super) fn now() -> i64 {
+pub(crate) fn now() -> i64 {
     gannet_base::clock::unix_micros() as i64 - EPOCH_SHIFT_US
 }
 
@@ -150,9 +159,11 @@ impl Database {
             numbers,
             plans,
             timer: Timer::default(),
+            rows_written: AtomicU64::new(0),
             catalog: RwLock::new(Arc::new(catalog)),
             settings: Mutex::default(),
             sessions: Mutex::default(),
+            neighbours: Mutex::default(),
             store,
         })))
     }
@@ -220,9 +231,26 @@ impl Database {
         self.0.sessions.lock().values().cloned().collect()
     }
 
+    /// Whoever has several databases open says which: they show each other's sessions.
+    pub fn publish_neighbours(&self, databases: &[Database]) {
+        *self.0.neighbours.lock() = databases.iter().map(|database| Arc::downgrade(&database.0)).collect();
+    }
+
+    /// The databases that are open with it, itself included, by name.
+    pub fn neighbours(&self) -> Vec<Database> {
+        let known = self.0.neighbours.lock().clone();
+        let mut databases: Vec<Database> = known.iter().filter_map(Weak::upgrade).map(Database).collect();
+        if !databases.iter().any(|database| Arc::ptr_eq(&database.0, &self.0)) {
+            databases.push(self.clone());
+        }
+        databases.sort_by(|a, b| a.name().cmp(b.name()));
+        databases
+    }
+
     /// Ends the running statement of a session, for `CancelRequest` and `pg_cancel_backend`; false when there is no such session.
     pub fn interrupt(&self, pid: i32, reason: Reason) -> bool {
-        let interrupt = self.0.sessions.lock().get(&pid).map(|session| session.interrupt.clone());
+        let of = |database: &Database| Some(database.0.sessions.lock().get(&pid)?.interrupt.clone());
+        let interrupt = self.neighbours().iter().find_map(of);
         interrupt.is_some_and(|interrupt| {
             interrupt.interrupt(reason);
             true
@@ -262,6 +290,11 @@ impl Shared {
 
     pub(super) fn catalog(&self) -> Arc<Catalog> {
         Arc::clone(&self.catalog.read())
+    }
+
+    /// Whether these are the definitions in force.
+    pub(super) fn is_current(&self, catalog: &Arc<Catalog>) -> bool {
+        Arc::ptr_eq(&self.catalog.read(), catalog)
     }
 
     /// Commits a transaction that has changed definitions: `private` was made of `base`.

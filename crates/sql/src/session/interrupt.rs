@@ -1,6 +1,7 @@
 //! Ending statements: at the user's request, for a time-out, or because the server goes down.
 
 use crate::{Error, SqlState};
+use gannet_base::TxnId;
 use gannet_base::clock::{self, Instant};
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::thread::JoinHandle;
@@ -37,7 +38,7 @@ pub struct Interrupt(Arc<Shared>);
 impl Interrupt {
     /// Ends the running statement. Nothing happens when none runs, except that a shutdown ends whatever comes next.
     pub fn interrupt(&self, reason: Reason) {
-        if reason != Reason::Shutdown && !self.0.running.load(Ordering::SeqCst) {
+        if reason != Reason::Shutdown && !self.0.running.load(Ordering::Acquire) {
             return;
         }
         // A shutdown is not to be taken for less.
@@ -53,6 +54,16 @@ impl Interrupt {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    /// The number of the session's transaction, if it has written or locked something.
+    pub fn transaction(&self) -> Option<TxnId> {
+        self.0.canceller.lock().as_ref()?.transaction()
+    }
+
+    /// The number of the store's handle of the session's transaction.
+    pub fn transaction_number(&self) -> Option<u64> {
+        Some(self.0.canceller.lock().as_ref()?.number())
+    }
+
     /// The flag that running operators look at.
     pub(super) fn flag(&self) -> &AtomicBool {
         &self.0.cancel
@@ -60,19 +71,23 @@ impl Interrupt {
 
     /// A statement begins.
     pub(super) fn begin(&self) {
-        if self.0.reason.load(Ordering::SeqCst) != Reason::Shutdown as u8 {
+        // Most often nobody has asked, and there is nothing to take back.
+        if self.0.cancel.load(Ordering::SeqCst)
+            && self.0.reason.load(Ordering::SeqCst) != Reason::Shutdown as u8
+        {
             self.0.cancel.store(false, Ordering::SeqCst);
             self.0.reason.store(0, Ordering::SeqCst);
             if let Some(canceller) = &*self.0.canceller.lock() {
                 canceller.reset();
             }
         }
-        self.0.running.store(true, Ordering::SeqCst);
+        // Whoever sees it running sees what was taken back before.
+        self.0.running.store(true, Ordering::Release);
     }
 
     /// The statement has ended.
     pub(super) fn end(&self) {
-        self.0.running.store(false, Ordering::SeqCst);
+        self.0.running.store(false, Ordering::Release);
     }
 
     /// Waits of this transaction are to end as well; `None`: there is no transaction any more.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `database` | the open database that sessions share |
 //! | `transaction` | BEGIN to COMMIT, savepoints, definitions not yet committed |
+//! | `sizes` | what the planner is told of sizes, and when a plan has to be made anew |
 //! | `statement` | planning through the cache, running, giving out rows |
 //! | `utility` | statements without a plan: SET, SHOW, EXPLAIN, PREPARE and their kin |
 //! | `copy` | COPY |
@@ -17,19 +18,23 @@ mod database;
 mod interrupt;
 mod prepared;
 pub mod settings;
+mod sizes;
 mod state;
 mod statement;
 mod transaction;
 mod utility;
 
 pub use client::{Client, CommandTag, CopyFormat, Notice, OutputColumn, Rows};
+pub(crate) use database::now;
 pub use database::{Activity, Database, SessionInfo, SettingReport};
 pub use interrupt::{Interrupt, Reason};
 pub use prepared::Prepared;
 pub use settings::Settings;
-pub use state::SessionState;
+pub(crate) use sizes::rows_now;
+pub use state::{PreparedInfo, SessionState};
 
 use crate::bind::{self, Parsed};
+use crate::exec::Batch;
 use crate::{Error, Result, SqlState, Type, Value};
 use gannet_base::memory::Purpose;
 use gannet_base::sync::Mutex;
@@ -38,6 +43,7 @@ use interrupt::Alarm;
 use prepared::{Portal, Progress};
 use settings::Key;
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use transaction::Open;
 
@@ -102,6 +108,10 @@ pub struct Session {
     transaction: Option<Open>,
     prepared: HashMap<String, Arc<Prepared>>,
     portals: HashMap<String, Portal>,
+    /// The statement that `activity` shows, where it is a prepared one.
+    shown: Option<Arc<Parsed>>,
+    /// For rows of statements that take the short way.
+    batch: Batch,
     _memory: WorkMemory,
 }
 
@@ -130,8 +140,18 @@ impl Session {
             transaction: None,
             prepared: HashMap::new(),
             portals: HashMap::new(),
+            shown: None,
+            batch: Batch::new(),
             _memory: memory,
         })
+    }
+
+    /// Who the session's client is, for views: at an address, or (`None`) on this machine, with the name it has given itself.
+    pub fn note_client(&self, address: Option<SocketAddr>) {
+        let mut activity = self.activity.lock();
+        activity.client = address;
+        activity.local = address.is_none();
+        self.state.settings().get(Key::ApplicationName).clone_into(&mut activity.application);
     }
 
     /// What functions see of the session: settings, user, number.
@@ -158,7 +178,7 @@ impl Session {
     /// Runs all statements of a text, as the simple query protocol does: those not within BEGIN and COMMIT are one
     /// transaction. The first error ends it, and is returned.
     pub fn run(&mut self, sql: &str, client: &mut dyn Client) -> Result<()> {
-        let alarm = self.begin_work(sql);
+        let alarm = self.begin_work(Some(sql));
         let done = self.run_all(sql, client);
         self.end_work(alarm, done, client)
     }
@@ -227,7 +247,7 @@ impl Session {
             None => Arc::new(Prepared { parsed: None, parameters: Vec::new(), columns: None, plan: None }),
             Some(parsed) => self.prepare_parsed(&Arc::new(parsed), parameters)?,
         };
-        self.keep_prepared(name, Arc::clone(&prepared))?;
+        self.keep_prepared(name, Arc::clone(&prepared), false)?;
         Ok(prepared)
     }
 
@@ -244,13 +264,14 @@ impl Session {
         self.plan(parsed, parameters)
     }
 
-    fn keep_prepared(&mut self, name: &str, prepared: Arc<Prepared>) -> Result<()> {
+    fn keep_prepared(&mut self, name: &str, prepared: Arc<Prepared>, from_sql: bool) -> Result<()> {
         if !name.is_empty() && self.prepared.contains_key(name) {
             return Err(Error::new(
                 SqlState::DUPLICATE_PREPARED_STATEMENT,
                 format!("prepared statement \"{name}\" already exists"),
             ));
         }
+        self.state.note_prepared(name, &prepared, from_sql);
         self.prepared.insert(name.to_owned(), prepared);
         Ok(())
     }
@@ -270,6 +291,7 @@ impl Session {
     /// Forgets a prepared statement; nothing happens when there is none.
     pub fn close_prepared(&mut self, name: &str) {
         self.prepared.remove(name);
+        self.state.forget_prepared(Some(name));
     }
 
     /// Makes a portal of a prepared statement and values for its parameters. Portal "" is replaced silently.
@@ -315,8 +337,8 @@ impl Session {
     pub fn execute(&mut self, portal: &str, limit: u64, client: &mut dyn Client) -> Result<Execution> {
         let alarm = {
             let found = self.portals.get(portal).ok_or_else(|| Self::no_portal(portal))?;
-            let text = found.prepared.parsed.as_ref().map_or("", |parsed| parsed.text.as_str()).to_owned();
-            self.begin_work(&text)
+            let prepared = Arc::clone(&found.prepared);
+            self.begin_planned(&prepared)
         };
         let mut execution = Execution::Complete;
         let done = self.execute_portal(portal, limit, client).map(|end| execution = end);
@@ -353,6 +375,11 @@ impl Session {
                 }
                 self.refuse_in_failed(&parsed)?;
                 self.ensure_transaction()?;
+                // One row at most: no limit stops it.
+                if let Some(rows) = self.select_point(&prepared, &parameters, false, client)? {
+                    self.complete(&CommandTag { command: "SELECT", rows: Some(rows) }, client)?;
+                    return Ok(Execution::Complete);
+                }
                 Box::new(self.start(&prepared, parameters, false)?)
             }
         };
@@ -385,10 +412,10 @@ impl Session {
     pub fn execute_prepared(
         &mut self,
         prepared: &Arc<Prepared>,
-        parameters: Vec<Value>,
+        parameters: &[Value],
         client: &mut dyn Client,
     ) -> Result<()> {
-        let alarm = self.begin_work("");
+        let alarm = self.begin_planned(prepared);
         let done = self.run_prepared(prepared, parameters, client);
         self.end_work(alarm, done, client)
     }
@@ -396,12 +423,12 @@ impl Session {
     fn run_prepared(
         &mut self,
         prepared: &Arc<Prepared>,
-        parameters: Vec<Value>,
+        parameters: &[Value],
         client: &mut dyn Client,
     ) -> Result<()> {
         let Some(parsed) = &prepared.parsed else { return client.empty() };
         if prepared.plan.is_none() {
-            return self.utility(parsed, &parameters, true, client).map(drop);
+            return self.utility(parsed, parameters, true, client).map(drop);
         }
         if parameters.len() != prepared.parameters.len() {
             return Err(Error::new(
@@ -415,7 +442,11 @@ impl Session {
         }
         self.refuse_in_failed(parsed)?;
         self.ensure_transaction()?;
-        let mut running = self.start(prepared, parameters, false)?;
+        if let Some(rows) = self.select_point(prepared, parameters, true, client)? {
+            self.end_implicit()?;
+            return self.complete(&CommandTag { command: "SELECT", rows: Some(rows) }, client);
+        }
+        let mut running = self.start(prepared, parameters.to_vec(), false)?;
         if prepared.columns.is_some() {
             client.columns(running.columns(), &self.state.style)?;
         }
@@ -444,14 +475,31 @@ impl Session {
 
     // ---- around statements ------------------------------------------------------------------------------------
 
-    /// Work begins: it can be cancelled, and has a time-out.
-    fn begin_work(&mut self, sql: &str) -> Option<Alarm> {
+    /// As [`Session::begin_work`]; a statement that runs again and again is not shown anew each time.
+    fn begin_planned(&mut self, prepared: &Prepared) -> Option<Alarm> {
+        match (&prepared.parsed, &self.shown) {
+            (Some(parsed), Some(shown)) if Arc::ptr_eq(parsed, shown) => self.begin_work(None),
+            (parsed, _) => {
+                let alarm = self.begin_work(Some(parsed.as_ref().map_or("", |parsed| &parsed.text)));
+                self.shown.clone_from(parsed);
+                alarm
+            }
+        }
+    }
+
+    /// Work begins, for a statement with this text (`None`: that of the last one): it can be cancelled, and has a time-out.
+    fn begin_work(&mut self, sql: Option<&str>) -> Option<Alarm> {
         self.interrupt.begin();
         self.state.begin_statement(self.transaction.is_some());
-        let shown = sql.char_indices().take_while(|(at, _)| *at < SHOWN_QUERY).count();
         let mut activity = self.activity.lock();
-        activity.query = sql.chars().take(shown).collect();
-        activity.query_start = self.state.statement_start;
+        if let Some(sql) = sql {
+            let shown = (0..=SHOWN_QUERY.min(sql.len())).rev().find(|at| sql.is_char_boundary(*at));
+            activity.query.clear();
+            activity.query.push_str(&sql[..shown.unwrap_or(0)]);
+            self.shown = None;
+        }
+        activity.query_start = Some(self.state.statement_start);
+        activity.transaction_start = Some(self.state.transaction_start);
         activity.state_change = self.state.statement_start;
         activity.state = "active";
         drop(activity);

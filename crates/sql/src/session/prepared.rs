@@ -1,6 +1,7 @@
 //! Prepared statements and portals.
 
 use super::client::OutputColumn;
+use super::sizes::PlannedSizes;
 use super::statement::Running;
 use crate::bind::Parsed;
 use crate::catalog::Catalog;
@@ -26,6 +27,9 @@ pub struct Prepared {
 pub(super) struct Planned {
     pub(super) statement: Arc<Statement>,
     pub(super) catalog: Arc<Catalog>,
+    /// It asks for one row by its whole primary key.
+    pub(super) point: bool,
+    pub(super) sizes: Arc<PlannedSizes>,
 }
 
 impl Prepared {
@@ -58,7 +62,7 @@ impl Prepared {
             targets: Vec::new(),
         };
         let catalog = Arc::new(Catalog { version, ..Catalog::default() });
-        let plan = Some(Planned { statement: Arc::new(statement), catalog });
+        let plan = Some(Planned { statement: Arc::new(statement), catalog, sizes: Arc::default(), point: false });
         Prepared { parsed: None, parameters: Vec::new(), columns: None, plan }
     }
 }

@@ -26,6 +26,8 @@ pub enum Kind {
     },
     /// Milliseconds, with units `us ms s min h d`; 0 for none.
     Time,
+    /// Kilobytes, with units `kB MB GB TB`; 0 for no limit.
+    Size,
     /// One of these words.
     Enum(&'static [&'static str]),
     /// Any text, perhaps checked further.
@@ -147,6 +149,7 @@ definitions! {
     TimeZone = reported("TimeZone", Kind::Text, "UTC", "Time zone in which timestamps are read and written.");
     TransactionIsolation = session("transaction_isolation", Kind::Enum(ISOLATION), "read committed", "Isolation of the current transaction.");
     TransactionReadOnly = session("transaction_read_only", Kind::Bool, "off", "Whether the current transaction is read-only.");
+    WorkMem = session("work_mem", Kind::Size, "0", "Most memory an operator takes before it spills; 0: its share of the budget, which no value exceeds.");
     XmlOption = session("xmloption", Kind::Enum(&["content", "document"]), "content", "There is no type xml; taken for the sake of dumps.");
 }
 
@@ -176,6 +179,8 @@ pub struct Settings {
     pub planner: PlannerSettings,
     /// `statement_timeout`
     pub statement_timeout: Option<Duration>,
+    /// `work_mem`, in bytes; `None`: an operator's share of the budget is its only limit.
+    pub work_bytes: Option<u64>,
     /// `lock_timeout`
     pub lock_timeout: Option<Duration>,
     /// `idle_in_transaction_session_timeout`
@@ -202,6 +207,7 @@ impl Settings {
             style: TextStyle::default(),
             planner,
             statement_timeout: None,
+            work_bytes: None,
             lock_timeout: None,
             idle_in_transaction_timeout: None,
             idle_timeout: None,
@@ -288,6 +294,7 @@ impl Settings {
                     return Err(invalid(key, &text).detail("There is no other server to wait for."));
                 }
             }
+            Key::WorkMem => self.work_bytes = parse_size(&text).filter(|kib| *kib > 0).map(|kib| kib << 10),
             Key::TimeZone => {
                 self.style.zone = Zone::parse(&text)?;
                 return Ok(self.style.zone.name().to_owned());
@@ -391,6 +398,12 @@ fn normalise(definition: &Definition, value: &str) -> Result<String> {
             })?;
             Ok(show_time(millis))
         }
+        Kind::Size => {
+            let kib = parse_size(value).ok_or_else(|| {
+                bad().hint("Valid units for this parameter are \"kB\", \"MB\", \"GB\", and \"TB\".")
+            })?;
+            Ok(show_size(kib))
+        }
     }
 }
 
@@ -421,6 +434,32 @@ fn show_time(millis: u64) -> String {
         }
     }
     if millis == 0 { "0".to_owned() } else { format!("{millis}ms") }
+}
+
+/// Kilobytes of a size as PostgreSQL's settings have it.
+fn parse_size(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().ok()?;
+    let shift = match unit.trim() {
+        "" | "kB" => 0,
+        "MB" => 10,
+        "GB" => 20,
+        "TB" => 30,
+        _ => return None,
+    };
+    number.checked_mul(1 << shift).filter(|kib| *kib <= i32::MAX as u64)
+}
+
+/// A size with the largest unit that divides it.
+fn show_size(kib: u64) -> String {
+    for (shift, unit) in [(30, "TB"), (20, "GB"), (10, "MB")] {
+        if kib > 0 && kib.is_multiple_of(1 << shift) {
+            return format!("{}{unit}", kib >> shift);
+        }
+    }
+    if kib == 0 { "0".to_owned() } else { format!("{kib}kB") }
 }
 
 fn duration(text: &str) -> Option<Duration> {
@@ -509,6 +548,10 @@ mod tests {
         assert_eq!(set(&mut s, "STATEMENT_TIMEOUT", "1500ms").unwrap(), "1500ms");
         assert_eq!(set(&mut s, "statement_timeout", "0").unwrap(), "0");
         assert_eq!(s.statement_timeout, None);
+        assert_eq!(set(&mut s, "work_mem", "4096").unwrap(), "4MB");
+        assert_eq!(s.work_bytes, Some(4 << 20));
+        assert_eq!(set(&mut s, "work_mem", "0").unwrap(), "0");
+        assert_eq!(s.work_bytes, None);
         assert_eq!(set(&mut s, "datestyle", "dmy").unwrap(), "ISO, DMY");
         assert_eq!(set(&mut s, "client_encoding", "utf-8").unwrap(), "UTF8");
         assert_eq!(set(&mut s, "enable_seqscan", "FALSE").unwrap(), "off");
@@ -516,6 +559,7 @@ mod tests {
         for (name, value, state) in [
             ("nonsense", "1", SqlState::UNDEFINED_OBJECT),
             ("extra_float_digits", "99", SqlState::INVALID_PARAMETER_VALUE),
+            ("work_mem", "1 lot", SqlState::INVALID_PARAMETER_VALUE),
             ("statement_timeout", "1 week", SqlState::INVALID_PARAMETER_VALUE),
             ("server_version", "16", SqlState::CANT_CHANGE_RUNTIME_PARAM),
             ("client_encoding", "LATIN1", SqlState::INVALID_PARAMETER_VALUE),

@@ -3,14 +3,15 @@
 use super::Notice;
 use super::database::{Database, now};
 use super::interrupt::Interrupt;
+use super::prepared::Prepared;
 use super::settings::{self, DEFINITIONS, Key, Settings, severity_rank};
 use crate::catalog::sequences::Position;
 use crate::catalog::{Catalog, Sequence, Table};
 use crate::types::text::TextStyle;
-use crate::{Error, Result, SqlState, Value};
+use crate::{Error, Result, SqlState, Type, Value};
 use gannet_store::Engine;
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Rows of a COPY FROM, in batches.
@@ -23,6 +24,19 @@ struct Undo {
     text: String,
     /// SET LOCAL: undone at the transaction's end in any case.
     local: bool,
+}
+
+/// A prepared statement of a session, for views.
+#[derive(Clone, Debug)]
+pub struct PreparedInfo {
+    /// Its text.
+    pub text: Arc<str>,
+    /// When it was prepared, in microseconds since 2000-01-01 UTC.
+    pub prepared_at: i64,
+    /// Types of its parameters.
+    pub parameters: Vec<Type>,
+    /// Whether PREPARE made it, not the protocol.
+    pub from_sql: bool,
 }
 
 /// What functions and operators see of a session.
@@ -50,6 +64,8 @@ pub struct SessionState {
     /// Names and new texts of settings that the client is told of.
     reports: RefCell<Vec<(&'static str, String)>>,
     notices: RefCell<Vec<Notice>>,
+    /// Prepared statements that have a name.
+    prepared: RefCell<BTreeMap<String, PreparedInfo>>,
     /// Rows of a COPY FROM, for its INSERT.
     copy_source: RefCell<Option<CopySource>>,
     /// What nextval gave, by sequence.
@@ -77,6 +93,7 @@ impl SessionState {
             style_changed: Cell::new(false),
             reports: RefCell::default(),
             notices: RefCell::default(),
+            prepared: RefCell::default(),
             copy_source: RefCell::default(),
             current: RefCell::default(),
             last: Cell::new(None),
@@ -264,6 +281,35 @@ impl SessionState {
     pub(super) fn forget_sequences(&self) {
         self.current.borrow_mut().clear();
         self.last.set(None);
+    }
+
+    // ---- prepared statements ----------------------------------------------------------------------------------
+
+    /// Prepared statements that have a name.
+    pub fn prepared_statements(&self) -> BTreeMap<String, PreparedInfo> {
+        self.prepared.borrow().clone()
+    }
+
+    pub(super) fn note_prepared(&self, name: &str, prepared: &Prepared, from_sql: bool) {
+        if name.is_empty() {
+            return;
+        }
+        let info = PreparedInfo {
+            text: prepared.parsed.as_ref().map_or("", |parsed| parsed.text.as_str()).into(),
+            prepared_at: now(),
+            parameters: prepared.parameters.clone(),
+            from_sql,
+        };
+        self.prepared.borrow_mut().insert(name.to_owned(), info);
+    }
+
+    /// One is gone, or all of them are.
+    pub(super) fn forget_prepared(&self, name: Option<&str>) {
+        let mut prepared = self.prepared.borrow_mut();
+        match name {
+            Some(name) => drop(prepared.remove(name)),
+            None => prepared.clear(),
+        }
     }
 
     // ---- notices ----------------------------------------------------------------------------------------------

@@ -3,17 +3,19 @@
 use super::cache::Key;
 use super::client::{Client, CommandTag, OutputColumn};
 use super::prepared::{Planned, Prepared};
+use super::sizes::Sizes;
 use super::{PlannerSettings, Session, transaction};
 use crate::bind::{self, Parsed, Scope};
-use crate::catalog::{Catalog, Oid, Storage, Table};
+use crate::catalog::{Catalog, Oid};
 use crate::exec::{self, BATCH_ROWS, Batch, Environment, NodeProfile};
 use crate::physical::{Node, Statement};
-use crate::plan::{self, Estimator};
+use crate::plan;
 use crate::types::Value;
 use crate::{Error, Result, SqlState, Type};
 use gannet_store::View;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// How often a statement is planned anew because definitions changed meanwhile, before it gives up.
 const REPLANS: usize = 100;
@@ -30,6 +32,8 @@ pub(super) struct Running {
     next: usize,
     /// Rows given out.
     given: u64,
+    /// Rows written, as far as they were counted.
+    counted: u64,
 }
 
 impl PlannerSettings {
@@ -50,31 +54,6 @@ impl PlannerSettings {
     }
 }
 
-/// What the planner is told of sizes.
-struct Sizes<'a> {
-    catalog: &'a Catalog,
-}
-
-/// Rows of a table that nothing is known of, as PostgreSQL assumes ten pages.
-const UNKNOWN_ROWS: f64 = 1000.0;
-/// Rows on a page, where nothing is known.
-const ROWS_A_PAGE: f64 = 60.0;
-
-impl Estimator for Sizes<'_> {
-    fn rows(&self, table: &Table) -> f64 {
-        self.catalog.statistics.get(&table.oid).map_or(UNKNOWN_ROWS, |statistics| statistics.rows.max(1.0))
-    }
-
-    fn pages(&self, storage: &Storage) -> f64 {
-        let table = self.catalog.tables.values().find(|table| {
-            table.storage.name == storage.name
-                || table.indexes.iter().any(|index| index.storage.name == storage.name)
-        });
-        let rows = table.map_or(UNKNOWN_ROWS, |table| self.rows(table));
-        (rows / ROWS_A_PAGE).ceil()
-    }
-}
-
 impl Session {
     // ---- planning ---------------------------------------------------------------------------------------------
 
@@ -87,7 +66,9 @@ impl Session {
         self.state.set_catalog(&catalog);
         let key =
             (!private).then(|| Key::new(&parsed.text, parameters, &self.state.settings(), &self.state.user));
-        if let Some(prepared) = key.as_ref().and_then(|key| shared.plans.get(key, catalog.version)) {
+        if let Some(prepared) = key.as_ref().and_then(|key| shared.plans.get(key, catalog.version))
+            && !prepared.plan.as_ref().is_some_and(|plan| plan.sizes.have_changed(&shared, &catalog))
+        {
             return Ok(prepared);
         }
         let prepared = Arc::new(self.plan_with(parsed, parameters, catalog)?);
@@ -112,7 +93,9 @@ impl Session {
         let bound = bind::bind(&scope, parsed, parameters)?;
         let parameters = bound.parameters.clone();
         let settings = self.state.settings().planner.clone();
-        let statement = plan::plan(bound, &catalog, &settings, &Sizes { catalog: &catalog })?;
+        let sizes = Sizes::new(&self.database.0, &catalog, &self.state, self.interrupt.flag());
+        let statement = plan::plan(bound, &catalog, &settings, &sizes)?;
+        let sizes = Arc::new(sizes.planned());
         let columns = (!statement.output.is_empty() || matches!(command(&statement), "SELECT")).then(|| {
             let column = |output: &crate::physical::PlanOutput| OutputColumn {
                 name: output.name.clone(),
@@ -122,18 +105,37 @@ impl Session {
             };
             statement.output.iter().map(column).collect()
         });
+        let point = exec::is_point_select(&statement);
         Ok(Prepared {
             parsed: Some(Arc::clone(parsed)),
             parameters,
             columns,
-            plan: Some(Planned { statement: Arc::new(statement), catalog }),
+            plan: Some(Planned { statement: Arc::new(statement), catalog, sizes, point }),
         })
     }
 
     // ---- running ----------------------------------------------------------------------------------------------
 
-    /// Starts a planned statement within the open transaction. Where definitions have changed since it was prepared, it is planned anew.
+    /// Starts a planned statement within the open transaction. Where definitions have changed since it was prepared, or
+    /// tables have grown or shrunk much, it is planned anew.
     pub(super) fn start(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        parameters: Vec<Value>,
+        profiled: bool,
+    ) -> Result<Running> {
+        let fits = prepared.plan.as_ref().is_none_or(|plan| {
+            prepared.parsed.is_none() || !plan.sizes.have_changed(&self.database.0, &plan.catalog)
+        });
+        if fits {
+            self.start_current(prepared, parameters, profiled)
+        } else {
+            let again = self.plan_again(prepared)?;
+            self.start_current(&again, parameters, profiled)
+        }
+    }
+
+    fn start_current(
         &mut self,
         prepared: &Arc<Prepared>,
         parameters: Vec<Value>,
@@ -174,6 +176,7 @@ impl Session {
                 batch: Batch::new(),
                 next: 0,
                 given: 0,
+                counted: 0,
             });
         }
         Err(Error::new(
@@ -182,13 +185,54 @@ impl Session {
         ))
     }
 
+    /// The short way of a statement that asks for one row by its key, which leaves out whatever only others need. The number
+    /// of rows given; `None`: it has to go the long way. `describe`: the client is told the columns first.
+    pub(super) fn select_point(
+        &mut self,
+        prepared: &Prepared,
+        parameters: &[Value],
+        describe: bool,
+        client: &mut dyn Client,
+    ) -> Result<Option<u64>> {
+        let (Some(planned), Some(columns)) = (&prepared.plan, &prepared.columns) else { return Ok(None) };
+        if !planned.point {
+            return Ok(None);
+        }
+        let shared = &self.database.0;
+        let open = self.transaction.as_mut().ok_or_else(|| Error::internal("no transaction"))?;
+        if open.private.is_some() || !open.sees(shared, &planned.catalog) {
+            return Ok(None);
+        }
+        let Some(view) = open.view(shared, &planned.catalog)? else { return Ok(None) };
+        self.state.set_catalog(&planned.catalog);
+        let environment = Environment {
+            catalog: &planned.catalog,
+            view: &view,
+            transaction: open.store()?,
+            session: &self.state,
+            cancel: self.interrupt.flag(),
+            work_bytes: u64::MAX,
+        };
+        let batch = &mut self.batch;
+        exec::select_point(&planned.statement, &environment, parameters, batch)?;
+        if describe {
+            client.columns(columns, &self.state.style)?;
+        }
+        for row in 0..batch.len() {
+            client.row(&batch.row(row)[..columns.len()], columns, &self.state.style)?;
+        }
+        let given = batch.len() as u64;
+        batch.reset(0);
+        Ok(Some(given))
+    }
+
     /// Starts a statement with the very plan it has: 40001 when definitions have changed since it was made.
     pub(super) fn start_exactly(
         &mut self,
         prepared: &Arc<Prepared>,
         parameters: Vec<Value>,
     ) -> Result<Running> {
-        let running = self.start(prepared, parameters, false)?;
+        let running = self.start_current(prepared, parameters, false)?;
         match &prepared.plan {
             Some(plan) if Arc::ptr_eq(&plan.statement, running.plan()) => Ok(running),
             _ => Err(Error::new(
@@ -198,7 +242,7 @@ impl Session {
         }
     }
 
-    fn plan_again(&mut self, prepared: &Prepared) -> Result<Arc<Prepared>> {
+    fn plan_again(&mut self, prepared: &Arc<Prepared>) -> Result<Arc<Prepared>> {
         let parsed = prepared.parsed.clone().ok_or_else(|| Error::internal("a statement without text"))?;
         let again = self.plan(&parsed, &prepared.parameters)?;
         if again.columns != prepared.columns {
@@ -206,6 +250,9 @@ impl Session {
                 SqlState::FEATURE_NOT_SUPPORTED,
                 "cached plan must not change result type",
             ));
+        }
+        for kept in self.prepared.values_mut().filter(|kept| Arc::ptr_eq(kept, prepared)) {
+            kept.clone_from(&again);
         }
         Ok(again)
     }
@@ -241,10 +288,16 @@ impl Session {
             transaction: open.store()?,
             session: &self.state,
             cancel: self.interrupt.flag(),
-            work_bytes: u64::MAX,
+            work_bytes: self.state.settings().work_bytes.unwrap_or(u64::MAX),
         };
         running.next = 0;
-        let more = running.statement.next(&environment, want, &mut running.batch)?;
+        let more = running.statement.next(&environment, want, &mut running.batch);
+        let written = running.statement.affected();
+        if written > running.counted {
+            self.database.0.rows_written.fetch_add(written - running.counted, Ordering::Relaxed);
+            running.counted = written;
+        }
+        let more = more?;
         if !more {
             running.batch.reset(0);
         }

@@ -134,6 +134,14 @@ impl Open {
         Arc::clone(&private.catalog)
     }
 
+    /// Whether the next statement goes by these definitions, where the transaction has none of its own.
+    pub(super) fn sees(&self, shared: &Shared, planned: &Arc<Catalog>) -> bool {
+        match &self.snapshot {
+            Some(catalog) => Arc::ptr_eq(catalog, planned),
+            None => shared.is_current(planned),
+        }
+    }
+
     /// Takes the view of a statement that was planned with `planned`; `None` when definitions have changed since.
     pub(super) fn view(&mut self, shared: &Shared, planned: &Arc<Catalog>) -> Result<Option<View>> {
         self.used = true;

@@ -408,7 +408,7 @@ impl Session {
         }
         self.ensure_transaction()?;
         let prepared = self.plan(&Arc::new(statement.clone()), types)?;
-        self.keep_prepared(name, prepared)?;
+        self.keep_prepared(name, prepared, true)?;
         Ok(tag("PREPARE"))
     }
 
@@ -479,6 +479,7 @@ impl Session {
     fn deallocate(&mut self, name: Option<&str>) -> Result<CommandTag> {
         let Some(name) = name else {
             self.prepared.clear();
+            self.state.forget_prepared(None);
             return Ok(tag("DEALLOCATE ALL"));
         };
         self.prepared(name)?;
@@ -497,6 +498,7 @@ impl Session {
                 }
                 self.portals.clear();
                 self.prepared.clear();
+                self.state.forget_prepared(None);
                 self.ensure_transaction()?;
                 self.state.reset_settings();
                 self.state.forget_sequences();

@@ -1,9 +1,11 @@
 //! Settings and sessions.
 
-use super::{FALSE, NULL, Rows, array, int, text};
+use super::{FALSE, NULL, Rows, array, int, optional, text};
 use crate::exec::Context;
+use crate::session::SessionInfo;
 use crate::session::settings::{DEFINITIONS, Kind, Scope};
 use crate::types::{Type, Value};
+use std::collections::{HashMap, HashSet};
 
 pub(super) fn settings(context: &Context<'_>) -> Rows {
     let settings = context.session.settings();
@@ -13,6 +15,7 @@ pub(super) fn settings(context: &Context<'_>) -> Rows {
             Kind::Bool => ("bool", NULL),
             Kind::Int { .. } => ("integer", NULL),
             Kind::Time => ("integer", text("ms")),
+            Kind::Size => ("integer", text("kB")),
             Kind::Enum(_) => ("enum", NULL),
             Kind::Text => ("string", NULL),
         };
@@ -52,40 +55,87 @@ pub(super) fn settings(context: &Context<'_>) -> Rows {
     Ok(rows)
 }
 
+/// The number of a database that the server has open: by its name among them all.
+pub(super) fn database_oid(context: &Context<'_>, name: &str) -> i64 {
+    let place = context.session.database().neighbours().iter().position(|database| database.name() == name);
+    FIRST_DATABASE + place.unwrap_or(0) as i64
+}
+
+/// The number of the first of them, where PostgreSQL has database `postgres`.
+pub(crate) const FIRST_DATABASE: i64 = 5;
+
+/// Sessions of all databases that the server has open.
 pub(super) fn sessions(context: &Context<'_>) -> Rows {
-    let roles = &context.catalog.roles;
-    let superuser = roles.values().any(|role| role.name == context.session.user && role.superuser);
     let mut rows = Vec::new();
-    for session in context.session.database().sessions() {
-        let role = roles.values().find(|role| role.name == session.user);
-        let activity = session.activity.lock().clone();
-        // What others run is theirs to tell.
-        let visible = superuser || session.user == context.session.user;
-        let shown = |value: Value| if visible { value } else { NULL };
-        rows.push(vec![
-            int(5),
-            text(&context.session.database),
-            int(session.pid),
-            NULL,
-            super::optional(role, |role| int(role.oid)),
-            text(&session.user),
-            text(&activity.application),
-            NULL,
-            NULL,
-            NULL,
-            shown(int(session.started)),
-            shown(super::optional(activity.transaction_start, int)),
-            shown(int(activity.query_start)),
-            shown(int(activity.state_change)),
-            NULL,
-            NULL,
-            shown(text(activity.state)),
-            NULL,
-            NULL,
-            NULL,
-            text(if visible { activity.query.as_str() } else { "<insufficient privilege>" }),
-            text("client backend"),
-        ]);
+    for (place, database) in context.session.database().neighbours().iter().enumerate() {
+        let oid = FIRST_DATABASE + place as i64;
+        let waiting: HashSet<u64> = database
+            .store()
+            .transactions()
+            .into_iter()
+            .filter(|report| report.waiting.is_some())
+            .map(|report| report.id.0)
+            .collect();
+        let snapshots: HashMap<u64, u64> =
+            database.store().snapshots().into_iter().map(|report| (report.number, report.xmin.0)).collect();
+        for session in database.sessions() {
+            rows.push(session_row(context, (oid, database.name()), &session, &waiting, &snapshots));
+        }
     }
     Ok(rows)
+}
+
+fn session_row(
+    context: &Context<'_>,
+    (oid, database): (i64, &str),
+    session: &SessionInfo,
+    waiting: &HashSet<u64>,
+    snapshots: &HashMap<u64, u64>,
+) -> Vec<Value> {
+    let roles = &context.catalog.roles;
+    let own = &context.session.user;
+    let superuser = roles.values().any(|role| role.name == *own && role.superuser);
+    let role = roles.values().find(|role| role.name == session.user);
+    let activity = session.activity.lock().clone();
+    // What others run is theirs to tell.
+    let visible = superuser || session.user == *own;
+    let shown = |value: Value| if visible { value } else { NULL };
+    let transaction = session.interrupt.transaction().map(|id| id.0);
+    let waits = transaction.is_some_and(|id| waiting.contains(&id));
+    let idle = activity.state != "active";
+    let (kind, event) = match (waits, idle) {
+        (true, _) => (text("Lock"), text("transactionid")),
+        (false, true) => (text("Client"), text("ClientRead")),
+        (false, false) => (NULL, NULL),
+    };
+    let xmin = session.interrupt.transaction_number().and_then(|number| snapshots.get(&number));
+    let number = |value: u64| int(i64::try_from(value).unwrap_or(i64::MAX));
+    vec![
+        int(oid),
+        text(database),
+        int(session.pid),
+        NULL,
+        optional(role, |role| int(role.oid)),
+        text(&session.user),
+        text(&activity.application),
+        shown(optional(activity.client, |address| text(address.ip().to_string()))),
+        NULL,
+        shown(match activity.client {
+            Some(address) => int(address.port()),
+            None if activity.local => int(-1),
+            None => NULL,
+        }),
+        shown(int(session.started)),
+        shown(optional(activity.transaction_start, int)),
+        shown(optional(activity.query_start, int)),
+        shown(int(activity.state_change)),
+        shown(kind),
+        shown(event),
+        shown(text(activity.state)),
+        optional(transaction, number),
+        optional(xmin.copied(), number),
+        NULL,
+        text(if visible { activity.query.as_str() } else { "<insufficient privilege>" }),
+        text("client backend"),
+    ]
 }

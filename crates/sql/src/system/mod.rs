@@ -10,6 +10,7 @@
 //! | `roles` | roles |
 //! | `views` | the views `pg_tables`, `pg_indexes` and their kin |
 //! | `activity` | settings, sessions |
+//! | `monitor` | memory, devices, background work, locks |
 //! | `information` | `information_schema` |
 //! | [`definition`] | definitions as SQL text |
 
@@ -17,6 +18,7 @@ mod activity;
 mod constraints;
 pub mod definition;
 mod information;
+mod monitor;
 mod objects;
 mod relations;
 mod roles;
@@ -24,6 +26,8 @@ mod tables_catalog;
 mod tables_information;
 mod tables_views;
 mod views;
+
+pub(crate) use activity::FIRST_DATABASE;
 
 use crate::Result;
 use crate::catalog::{INFORMATION_SCHEMA, Oid, PG_CATALOG};

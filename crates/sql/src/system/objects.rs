@@ -213,26 +213,29 @@ pub(super) fn collations(_: &Context<'_>) -> Rows {
     ])
 }
 
+/// The databases that the server has open; each is a file, alone in its catalog.
 pub(super) fn databases(context: &Context<'_>) -> Rows {
-    Ok(vec![vec![
-        // A database is a file; it is alone in its catalog.
-        int(5),
-        text(&context.session.database),
-        int(BOOTSTRAP_ROLE),
-        int(UTF8),
-        char('c'),
-        FALSE,
-        TRUE,
-        int(-1),
-        int(0),
-        int(0),
-        int(1663),
-        text("C"),
-        text("C.UTF-8"),
-        NULL,
-        NULL,
-        NULL,
-    ]])
+    let row = |(place, database): (usize, &crate::session::Database)| {
+        vec![
+            int(super::activity::FIRST_DATABASE + place as i64),
+            text(database.name()),
+            int(BOOTSTRAP_ROLE),
+            int(UTF8),
+            char('c'),
+            FALSE,
+            TRUE,
+            int(-1),
+            int(0),
+            int(0),
+            int(1663),
+            text("C"),
+            text("C.UTF-8"),
+            NULL,
+            NULL,
+            NULL,
+        ]
+    };
+    Ok(context.session.database().neighbours().iter().enumerate().map(row).collect())
 }
 
 pub(super) fn tablespaces(_: &Context<'_>) -> Rows {

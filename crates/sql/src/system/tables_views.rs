@@ -1,6 +1,6 @@
 //! Which views `pg_catalog` has, as PostgreSQL 15 has them.
 
-use super::{activity, none, roles, system_tables, views};
+use super::{activity, monitor, none, roles, system_tables, views};
 
 system_tables! {
     pub(super) static VIEWS;
@@ -66,6 +66,35 @@ system_tables! {
         xact_start: TimestampTz, query_start: TimestampTz, state_change: TimestampTz, wait_event_type: Text,
         wait_event: Text, state: Text, backend_xid: Xid, backend_xmin: Xid, query_id: Int8, query: Text,
         backend_type: Text,
+    }
+    12073 pg_catalog pg_locks = monitor::locks {
+        locktype: Text, database: Oid, relation: Oid, transactionid: Xid, virtualtransaction: Text, pid: Int4,
+        mode: Text, granted: Bool, waitstart: TimestampTz,
+    }
+    12095 pg_catalog pg_prepared_statements = monitor::prepared {
+        name: Text, statement: Text, prepare_time: TimestampTz, parameter_types: TextArray, from_sql: Bool,
+    }
+    12156 pg_catalog pg_stat_user_tables = monitor::tables {
+        relid: Oid, schemaname: Name, relname: Name, n_live_tup: Int8, last_analyze: TimestampTz,
+    }
+    15001 pg_catalog gannet_settings = monitor::settings {
+        name: Text, requested: Text, effective: Text, source: Text, reason: Text,
+    }
+    15002 pg_catalog gannet_memory = monitor::memory {
+        purpose: Text, used_bytes: Int8, peak_bytes: Int8, limit_bytes: Int8,
+    }
+    15003 pg_catalog gannet_io = monitor::io {
+        class: Text, operation: Text, requests: Int8, bytes: Int8, errors: Int8, latency_us_p50: Float8,
+        latency_us_p95: Float8, latency_us_p99: Float8, latency_us_max: Float8,
+    }
+    15004 pg_catalog gannet_files = monitor::files {
+        path: Text, bytes: Int8, os_cached_bytes: Int8,
+    }
+    15005 pg_catalog gannet_jobs = monitor::jobs {
+        job: Text, state: Text, unit: Text, done: Int8, remaining: Int8, detail: Text,
+    }
+    15006 pg_catalog gannet_snapshots = monitor::snapshots {
+        pid: Int4, xmin: Xid, taken: TimestampTz, age_seconds: Float8,
     }
     12090 pg_catalog pg_prepared_xacts = none {
         transaction: Xid, gid: Text, prepared: TimestampTz, owner: Name, database: Name,

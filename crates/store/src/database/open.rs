@@ -291,6 +291,7 @@ impl Database {
             background: Condvar::new(),
             attachment,
             sweeping: Mutex::new(()),
+            segments_swept: AtomicU64::new(0),
         }))
     }
 }

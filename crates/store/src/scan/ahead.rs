@@ -20,7 +20,7 @@ const FIRST_WINDOW: usize = 8;
 const WIDEST_WINDOW: usize = 256;
 
 /// The most leaves that a scan has under way or waiting.
-pub(super) fn widest_window(pool: &Pool) -> usize {
+pub(crate) fn widest_window(pool: &Pool) -> usize {
     WIDEST_WINDOW.min(pool.frame_count() / 16).max(2)
 }
 

@@ -18,6 +18,7 @@ use crate::{Error, Result};
 use gannet_base::{TreeId, TxnId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 pub(super) enum Write<'a> {
@@ -114,6 +115,7 @@ impl Transaction {
         let mut stream = self.shared.take_stream();
         let txn = self.shared.registry.begin_write();
         stream.begin(txn.id());
+        self.signal.id.store(txn.id().0, Ordering::Relaxed);
         self.writing = Some(Writing {
             txn,
             stream,
@@ -352,7 +354,7 @@ impl Transaction {
             return self.shared.core.poison.check();
         }
         let timeout = if patient { self.options.lock_timeout } else { Some(Duration::ZERO) };
-        let waited = waits.wait_for(&writing.txn, holders, ticket, timeout, &self.cancel);
+        let waited = waits.wait_for(&writing.txn, holders, ticket, timeout, &self.signal.cancel);
         // Where the waits were ended by a failure, that is what the caller is told.
         if waited.is_err() { self.shared.core.poison.check().and(waited) } else { waited }
     }

@@ -17,6 +17,7 @@
 //!    interplay with recovery).
 
 mod bulk;
+mod measure;
 mod smo;
 
 use crate::core::Core;
@@ -24,10 +25,12 @@ use crate::node::{NodeRef, RacyNode};
 use crate::page::{self, PageKind};
 use crate::pool::{Access, ExclusivePage, OptimisticPage, SharedPage};
 use crate::{Error, Result};
+use gannet_base::sync::Mutex;
 use gannet_base::{PageId, TreeId, TxnId};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 pub(crate) use bulk::BulkLoader;
+pub use measure::TreeSize;
 use smo::put_image;
 pub(crate) use smo::{fits, is_underfull};
 
@@ -45,6 +48,8 @@ pub(crate) struct TreeRoot {
     dropped: Mark,
     /// The change that filled the tree by a bulk load, whose rows carry no header.
     filled: Mark,
+    /// What was seen below the root when the tree's size was estimated.
+    shape: Mutex<Option<measure::Shape>>,
 }
 
 /// A change that concerns a tree as a whole: its transaction (0 when there is none) and its number within that.
@@ -69,7 +74,14 @@ impl Mark {
 
 impl TreeRoot {
     pub(crate) fn new(id: TreeId, root: PageId) -> Self {
-        TreeRoot { id, root, root_level: AtomicU8::new(0), dropped: Mark::default(), filled: Mark::default() }
+        TreeRoot {
+            id,
+            root,
+            root_level: AtomicU8::new(0),
+            dropped: Mark::default(),
+            filled: Mark::default(),
+            shape: Mutex::default(),
+        }
     }
 
     pub(crate) fn set_dropped(&self, txn: TxnId, sequence: u32) {

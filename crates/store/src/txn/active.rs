@@ -131,7 +131,6 @@ impl ActiveTxn {
     }
 
     /// When it began (for a loser: when the database was opened).
-    #[expect(dead_code, reason = "for the views of sessions and locks")]
     pub(crate) fn started(&self) -> Instant {
         self.started
     }

@@ -263,7 +263,6 @@ impl LockTable {
 
     /// Up to `limit` locks, in order of tree, key and holder. Looks at one shard after the other, so it is no
     /// picture of one moment.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the views of sessions and locks"))]
     pub(crate) fn list(&self, limit: usize) -> Vec<LockInfo> {
         let mut list = Vec::new();
         for shard in &self.shards {

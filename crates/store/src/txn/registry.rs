@@ -461,7 +461,6 @@ impl Registry {
     }
 
     /// Every live snapshot.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the views of sessions and locks"))]
     pub(crate) fn snapshots(&self) -> Vec<SnapshotInfo> {
         self.live.lock().slots.iter().flatten().copied().collect()
     }

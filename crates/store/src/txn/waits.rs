@@ -160,7 +160,6 @@ impl Waits {
     }
 
     /// Everybody who sleeps, by id.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the views of sessions and locks"))]
     pub(crate) fn list(&self) -> Vec<WaitInfo> {
         let graph = self.graph.lock();
         let info =

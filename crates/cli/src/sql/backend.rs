@@ -1,0 +1,360 @@
+//! Where statements run: in this process on a database file, or on a server.
+
+use super::signal::Cancel;
+use crate::arguments::Sql;
+use crate::output::printable;
+use anyhow::{Context, Result, anyhow, bail};
+use gannet_base::units::format_size;
+use gannet_server::frontend::{Address, Column, Connection, Failure, Host, Receiver, Report, SslMode};
+use gannet_sql::session::{CopyFormat, Reason, Session, TransactionStatus};
+use gannet_sql::types::text::{self, TextStyle};
+use gannet_sql::{Client, CommandTag, Database, Error, Notice, OutputColumn, SqlState, Type, Value};
+use gannet_store::{Engine, EngineOptions, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What a statement fails with.
+pub(super) type Outcome = std::result::Result<(), Failure>;
+
+/// Where statements run.
+pub(super) trait Backend {
+    /// Runs the statements of a text, and gives the results to `receiver`.
+    fn run(&mut self, sql: &str, receiver: &mut dyn Receiver) -> Outcome;
+    /// Where the session stands.
+    fn status(&self) -> TransactionStatus;
+    /// The database's name.
+    fn database(&self) -> &str;
+    /// Ends the running statement.
+    fn canceller(&self) -> Cancel;
+    /// One line about where this is.
+    fn about(&self) -> String;
+    /// Whether it can be used still.
+    fn is_alive(&self) -> bool;
+    /// Ends it in good order.
+    fn close(self: Box<Self>) -> Result<()>;
+}
+
+/// Opens what the command line names.
+pub(super) fn open(arguments: &Sql) -> Result<Box<dyn Backend>> {
+    let user = crate::serve::owner();
+    if let Some(text) = arguments.database.to_str().filter(|text| Address::is_address(text)) {
+        if arguments.create {
+            bail!("--create makes a database file; on a server, it is CREATE DATABASE");
+        }
+        let variable = |name: &str| std::env::var(name).ok();
+        let address = Address::parse(text, &variable, &user).map_err(|error| anyhow!(error))?;
+        return Ok(Box::new(Remote::open(address)?));
+    }
+    let path = Path::new(&arguments.database);
+    match Embedded::open(path, arguments, &user) {
+        Err(Opening::InUse(why)) => match server_address(path, &user) {
+            Some(address) => Ok(Box::new(Remote::open(address).context(why)?)),
+            None => bail!("{why}, and no server has a socket in {:?}", gannet_server::socket_folder(path)),
+        },
+        Err(Opening::Failed(error)) => Err(error),
+        Ok(embedded) => Ok(Box::new(embedded)),
+    }
+}
+
+/// The server that has a file open: its socket lies beside the file.
+fn server_address(path: &Path, user: &str) -> Option<Address> {
+    let folder = std::path::absolute(gannet_server::socket_folder(path)).ok()?;
+    let ports = std::fs::read_dir(&folder).ok()?.filter_map(|entry| {
+        let name = entry.ok()?.file_name().into_string().ok()?;
+        name.strip_prefix(".s.PGSQL.")?.parse().ok()
+    });
+    Some(Address {
+        host: Host::Unix(folder),
+        // One server at a time has the file; the youngest socket's number is as good as any.
+        port: ports.max()?,
+        user: user.to_owned(),
+        password: None,
+        database: path.file_stem()?.to_str()?.to_owned(),
+        ssl: SslMode::Disable,
+        root_certificate: None,
+        application: None,
+        options: None,
+        connect_timeout: None,
+    })
+}
+
+// ---- a server ---------------------------------------------------------------------------------------------------------
+
+struct Remote(Connection);
+
+impl Remote {
+    fn open(mut address: Address) -> Result<Self> {
+        const APPLICATION: &str = "gannet sql";
+        let opened = match Connection::open(&address, APPLICATION) {
+            Err(Failure::Connection(error))
+                if error.kind() == io::ErrorKind::PermissionDenied && address.password.is_none() =>
+            {
+                let prompt = format!("Password for user {}: ", printable(&address.user));
+                match super::terminal::ask_secret(&prompt)? {
+                    Some(password) => address.password = Some(password),
+                    None => bail!("{error}; give it in the address, or as PGPASSWORD"),
+                }
+                Connection::open(&address, APPLICATION)
+            }
+            other => other,
+        };
+        Ok(Remote(opened.map_err(|error| anyhow!("cannot connect: {error}"))?))
+    }
+}
+
+impl Backend for Remote {
+    fn run(&mut self, sql: &str, receiver: &mut dyn Receiver) -> Outcome {
+        self.0.query(sql, receiver)
+    }
+
+    fn status(&self) -> TransactionStatus {
+        self.0.status()
+    }
+
+    fn database(&self) -> &str {
+        &self.0.address().database
+    }
+
+    fn canceller(&self) -> Cancel {
+        let canceller = self.0.canceller();
+        // A server that takes no request now is asked again as long as the statement runs.
+        Arc::new(move || drop(canceller.cancel()))
+    }
+
+    fn about(&self) -> String {
+        let address = self.0.address();
+        let place = match &address.host {
+            Host::Unix(folder) => format!("by the Unix socket in {folder:?}"),
+            Host::Name(name) => format!("on {name:?}"),
+        };
+        format!(
+            "Connected to database \"{}\" as user \"{}\" {place}, port {}{}; server version {}",
+            printable(&address.database),
+            printable(&address.user),
+            address.port,
+            if self.0.is_encrypted() { ", encrypted" } else { "" },
+            printable(self.0.setting("server_version").unwrap_or("unknown")),
+        )
+    }
+
+    fn is_alive(&self) -> bool {
+        self.0.is_alive()
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+// ---- a file -----------------------------------------------------------------------------------------------------------
+
+/// Why a file does not open.
+enum Opening {
+    /// Another process has it open.
+    InUse(String),
+    Failed(anyhow::Error),
+}
+
+struct Embedded {
+    path: PathBuf,
+    memory: u64,
+    database: Database,
+    user: String,
+    session: Session,
+}
+
+impl Embedded {
+    fn open(path: &Path, arguments: &Sql, owner: &str) -> std::result::Result<Self, Opening> {
+        let failed = |error: anyhow::Error| Opening::Failed(error);
+        let exists = path.try_exists().with_context(|| format!("cannot look at {path:?}")).map_err(failed)?;
+        if !exists && !arguments.create {
+            return Err(failed(anyhow!("{path:?} does not exist; --create makes a new database")));
+        }
+        if exists && std::fs::metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
+            return Err(failed(anyhow!(
+                "{path:?} is a folder: name a database file, or the address of a server"
+            )));
+        }
+        let options = EngineOptions { memory: arguments.memory, ..EngineOptions::default() };
+        let engine = Engine::new(&options).map_err(|error| failed(error.into()))?;
+        let open = OpenOptions { mode: arguments.io, ..OpenOptions::default() };
+        let opened = match exists {
+            true => Database::open(&engine, path, &open, owner),
+            false => {
+                let create = crate::kv::create_options(arguments.memory, None);
+                Database::create(&engine, path, &create, &open, owner)
+            }
+        };
+        let database = opened.map_err(|error| match error.state() {
+            SqlState::OBJECT_IN_USE => Opening::InUse(error.to_string()),
+            SqlState::OUT_OF_MEMORY => failed(anyhow!(
+                "{error}: --memory {} is too small for {path:?}",
+                format_size(arguments.memory)
+            )),
+            _ => failed(anyhow!("{path:?}: {error}")),
+        })?;
+        let user = database.owner();
+        let session = database.session(&user).map_err(|error| failed(error.into()))?;
+        Ok(Embedded { path: path.to_owned(), memory: arguments.memory, database, user, session })
+    }
+}
+
+impl Backend for Embedded {
+    fn run(&mut self, sql: &str, receiver: &mut dyn Receiver) -> Outcome {
+        let mut adapter = Adapter { receiver, failed: None, text: String::new(), ends: Vec::new() };
+        let done = self.session.run(sql, &mut adapter);
+        match (done, adapter.failed) {
+            (_, Some(error)) => Err(Failure::Receiver(error)),
+            (Err(error), None) => Err(Failure::Server(Box::new(report("ERROR", &error)))),
+            (Ok(()), None) => Ok(()),
+        }
+    }
+
+    fn status(&self) -> TransactionStatus {
+        self.session.status()
+    }
+
+    fn database(&self) -> &str {
+        self.database.name()
+    }
+
+    fn canceller(&self) -> Cancel {
+        let interrupt = self.session.interrupt();
+        Arc::new(move || interrupt.interrupt(Reason::User))
+    }
+
+    fn about(&self) -> String {
+        format!(
+            "Database \"{}\" in {:?}, opened by this process with {} of memory, as user \"{}\"; version {}",
+            printable(self.database.name()),
+            self.path,
+            format_size(self.memory),
+            printable(&self.user),
+            env!("CARGO_PKG_VERSION"),
+        )
+    }
+
+    fn is_alive(&self) -> bool {
+        true
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        let Embedded { path, database, session, .. } = *self;
+        drop(session);
+        database.close().with_context(|| format!("cannot close {path:?}"))
+    }
+}
+
+/// An error as a server would say it.
+fn report(severity: &str, error: &Error) -> Report {
+    let fields = error.fields();
+    Report {
+        severity: severity.to_owned(),
+        state: fields.state.to_string(),
+        message: fields.message.to_string(),
+        detail: fields.detail.clone(),
+        hint: fields.hint.clone(),
+        position: fields.position,
+        context: fields.context.clone(),
+    }
+}
+
+/// Gives a session's results to a receiver, as text.
+struct Adapter<'r> {
+    receiver: &'r mut dyn Receiver,
+    /// What the receiver failed with; the session is told something else.
+    failed: Option<io::Error>,
+    text: String,
+    /// Where each value ends in `text`; `None`: NULL.
+    ends: Vec<Option<usize>>,
+}
+
+impl Adapter<'_> {
+    fn judge(&mut self, done: io::Result<()>) -> gannet_sql::Result<()> {
+        done.map_err(|error| {
+            let told = Error::new(SqlState::QUERY_CANCELED, error.to_string());
+            self.failed = Some(error);
+            told
+        })
+    }
+}
+
+impl Client for Adapter<'_> {
+    fn columns(&mut self, columns: &[OutputColumn], _style: &TextStyle) -> gannet_sql::Result<()> {
+        // To a client, a literal whose type nobody asked for is text.
+        let shown = |ty: Type| if ty == Type::Unknown { Type::Text } else { ty };
+        let columns: Vec<Column> = columns
+            .iter()
+            .map(|column| Column { name: column.name.clone(), type_oid: shown(column.ty).oid() })
+            .collect();
+        let done = self.receiver.columns(&columns);
+        self.judge(done)
+    }
+
+    fn row(
+        &mut self,
+        values: &[Value],
+        columns: &[OutputColumn],
+        style: &TextStyle,
+    ) -> gannet_sql::Result<()> {
+        self.text.clear();
+        self.ends.clear();
+        for (value, column) in values.iter().zip(columns) {
+            if value.is_null() {
+                self.ends.push(None);
+            } else {
+                text::write(value, column.ty, style, &mut self.text);
+                self.ends.push(Some(self.text.len()));
+            }
+        }
+        let mut from = 0;
+        let row: Vec<Option<&str>> = self
+            .ends
+            .iter()
+            .map(|end| end.map(|end| &self.text[std::mem::replace(&mut from, end)..end]))
+            .collect();
+        let done = self.receiver.row(&row);
+        self.judge(done)
+    }
+
+    fn complete(&mut self, tag: &CommandTag) -> gannet_sql::Result<()> {
+        let done = self.receiver.complete(&tag.to_string());
+        self.judge(done)
+    }
+
+    fn empty(&mut self) -> gannet_sql::Result<()> {
+        Ok(())
+    }
+
+    fn notice(&mut self, notice: &Notice) {
+        self.receiver.notice(&report(notice.severity, &notice.error));
+    }
+
+    fn setting_changed(&mut self, _name: &str, _value: &str) {}
+
+    fn copy_in(&mut self, _format: &CopyFormat) -> gannet_sql::Result<()> {
+        let done = self.receiver.copy_in();
+        self.judge(done)
+    }
+
+    fn copy_read(&mut self, data: &mut Vec<u8>) -> gannet_sql::Result<bool> {
+        let mut more = false;
+        let done = self.receiver.copy_read(data).map(|read| more = read);
+        self.judge(done).map(|()| more)
+    }
+
+    fn copy_out(&mut self, _format: &CopyFormat) -> gannet_sql::Result<()> {
+        let done = self.receiver.copy_out();
+        self.judge(done)
+    }
+
+    fn copy_write(&mut self, data: &[u8]) -> gannet_sql::Result<()> {
+        let done = self.receiver.copy_write(data);
+        self.judge(done)
+    }
+
+    fn copy_out_end(&mut self) -> gannet_sql::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,205 @@
+//! Where statements come from: a conversation, a script, standard input.
+
+use super::signal::Signals;
+use anyhow::{Context, Result, anyhow};
+use rustyline::error::ReadlineError;
+use rustyline::history::FileHistory;
+use rustyline::{Config, Editor};
+use std::collections::VecDeque;
+use std::fs::{DirBuilder, File};
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+/// Bytes that are read at once.
+const CHUNK: usize = 64 << 10;
+/// How often it is looked whether a signal has come.
+const PERIOD: Duration = Duration::from_millis(50);
+/// Lines, or statements, of history.
+const HISTORY: usize = 2000;
+
+/// What a source gives.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    /// A line.
+    Some,
+    /// There are no more.
+    End,
+    /// Ctrl-C.
+    Interrupted,
+}
+
+/// Where statements, and the data of COPY FROM STDIN, come from.
+pub(super) trait Source {
+    /// Reads the next line, with its line feed if it has one.
+    fn line(&mut self, prompt: &str, line: &mut Vec<u8>) -> Result<Line>;
+    /// A statement has ended: it can be called up again.
+    fn remember(&mut self, _statement: &str) {}
+    /// A person types.
+    fn is_conversation(&self) -> bool {
+        false
+    }
+    /// What messages call it, with the number of the last line: `file:12`.
+    fn place(&self) -> Option<String> {
+        None
+    }
+}
+
+// ---- scripts ----------------------------------------------------------------------------------------------------------
+
+/// A file.
+pub(super) struct Script {
+    name: String,
+    reader: Box<dyn BufRead>,
+    number: u64,
+    /// Messages name it.
+    named: bool,
+}
+
+impl Script {
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let file = File::open(path).with_context(|| format!("cannot open {path:?}"))?;
+        let metadata = file.metadata().with_context(|| format!("cannot look at {path:?}"))?;
+        if metadata.is_dir() {
+            return Err(anyhow!("cannot read {path:?}: it is a folder"));
+        }
+        let name = crate::output::printable(&path.display().to_string());
+        Ok(Script { name, reader: Box::new(BufReader::with_capacity(CHUNK, file)), number: 0, named: true })
+    }
+
+    /// Standard input, which Ctrl-C can end. `named`: it was asked for as `-f -`.
+    pub(super) fn standard_input(signals: &Signals, named: bool) -> Self {
+        let input =
+            StandardInput { signals: signals.clone(), chunks: None, current: VecDeque::new(), ended: false };
+        let reader = BufReader::with_capacity(CHUNK, input);
+        Script { name: "<stdin>".to_owned(), reader: Box::new(reader), number: 0, named }
+    }
+}
+
+impl Source for Script {
+    fn line(&mut self, _prompt: &str, line: &mut Vec<u8>) -> Result<Line> {
+        self.number += 1;
+        let read = match self.reader.read_until(b'\n', line) {
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => return Ok(Line::Interrupted),
+            Err(error) => return Err(error).with_context(|| format!("cannot read {}", self.name)),
+        };
+        Ok(if read == 0 { Line::End } else { Line::Some })
+    }
+
+    fn place(&self) -> Option<String> {
+        self.named.then(|| format!("{}:{}", self.name, self.number))
+    }
+}
+
+/// Standard input, read by a thread of its own: it may stay silent for ever, and Ctrl-C has to be heard.
+struct StandardInput {
+    signals: Signals,
+    /// `None`: nobody has asked for any yet, so it is left to whoever shares it.
+    chunks: Option<Receiver<io::Result<Vec<u8>>>>,
+    current: VecDeque<u8>,
+    ended: bool,
+}
+
+fn read_standard_input() -> Receiver<io::Result<Vec<u8>>> {
+    let (sender, chunks) = mpsc::sync_channel(4);
+    // Not joined: it may hang in a read when the process ends.
+    std::thread::spawn(move || {
+        loop {
+            let mut chunk = vec![0; CHUNK];
+            let read = io::stdin().lock().read(&mut chunk);
+            let ended = !matches!(read, Ok(1..));
+            chunk.truncate(*read.as_ref().unwrap_or(&0));
+            if sender.send(read.map(|_| chunk)).is_err() || ended {
+                return;
+            }
+        }
+    });
+    chunks
+}
+
+impl Read for StandardInput {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.current.is_empty() && !self.ended {
+            match self.chunks.get_or_insert_with(read_standard_input).recv_timeout(PERIOD) {
+                Ok(chunk) => {
+                    self.current = chunk?.into();
+                    self.ended = self.current.is_empty();
+                }
+                Err(RecvTimeoutError::Disconnected) => self.ended = true,
+                Err(RecvTimeoutError::Timeout) if self.signals.is_pressed() => {
+                    return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "interrupted"));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+        self.current.read(buffer)
+    }
+}
+
+// ---- a conversation ---------------------------------------------------------------------------------------------------
+
+/// A person at a terminal.
+pub(super) struct Conversation {
+    editor: Editor<(), FileHistory>,
+    history: Option<PathBuf>,
+}
+
+impl Conversation {
+    pub(super) fn start() -> Result<Self> {
+        let config =
+            Config::builder().max_history_size(HISTORY).and_then(|config| config.history_ignore_dups(true));
+        let config = config.context("cannot set the history up")?.history_ignore_space(true).build();
+        let mut editor = Editor::with_config(config).context("cannot use the terminal")?;
+        let history = history_file();
+        if let Some(path) = &history {
+            // There may be none yet, or none that can be read: then there is nothing to call up.
+            let _ = editor.load_history(path);
+        }
+        Ok(Conversation { editor, history })
+    }
+}
+
+impl Source for Conversation {
+    fn line(&mut self, prompt: &str, line: &mut Vec<u8>) -> Result<Line> {
+        match self.editor.readline(prompt) {
+            Ok(text) => {
+                line.extend_from_slice(text.as_bytes());
+                line.push(b'\n');
+                Ok(Line::Some)
+            }
+            Err(ReadlineError::Eof) => Ok(Line::End),
+            Err(ReadlineError::Interrupted) => Ok(Line::Interrupted),
+            Err(error) => Err(error).context("cannot read from the terminal"),
+        }
+    }
+
+    fn remember(&mut self, statement: &str) {
+        // A history that cannot be kept is no reason to stop.
+        let _ = self.editor.add_history_entry(statement.trim_end());
+    }
+
+    fn is_conversation(&self) -> bool {
+        true
+    }
+}
+
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        if let Some(path) = &self.history {
+            // The editor makes it readable for its owner only. Without it, statements are not remembered, and nothing else is lost.
+            let _ = self.editor.append_history(path);
+        }
+    }
+}
+
+/// `$XDG_STATE_HOME/gannet/history`, in a folder that is made for its owner; `None`: there is no place.
+fn history_file() -> Option<PathBuf> {
+    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state")))?;
+    let folder = state.join("gannet");
+    DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
+    Some(folder.join("history"))
+}

@@ -1,0 +1,243 @@
+//! Results on their way to whoever reads them, and data of COPY both ways.
+
+use super::format::{Style, Writer};
+use super::input::{Line, Source};
+use super::report;
+use super::terminal::Screen;
+use crate::arguments::Format;
+use gannet_server::frontend::{Column, Receiver, Report};
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Write};
+
+/// Bytes of COPY data that are handed on together.
+const PIECE: usize = 64 << 10;
+
+/// Where results go.
+pub(super) enum Out<'o> {
+    /// Standard output.
+    Plain(BufWriter<io::Stdout>),
+    /// A terminal, which may be too small.
+    Screen(Screen),
+    /// A file that was opened before, `\o`.
+    File(&'o mut BufWriter<File>),
+}
+
+impl Out<'_> {
+    /// Everything is to be seen now.
+    pub(super) fn finish(&mut self) -> io::Result<()> {
+        match self {
+            Out::Plain(out) => out.flush(),
+            Out::Screen(screen) => screen.finish(),
+            Out::File(file) => file.flush(),
+        }
+    }
+}
+
+impl Write for Out<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Out::Plain(out) => out.write(bytes),
+            Out::Screen(screen) => screen.write(bytes),
+            Out::File(file) => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Out::Plain(out) => out.flush(),
+            Out::Screen(screen) => screen.flush(),
+            Out::File(file) => file.flush(),
+        }
+    }
+}
+
+/// Where the data of COPY comes from or goes to, when it is not the script and the output.
+pub(super) enum Data {
+    /// `\copy ... from 'file'`
+    From(File),
+    /// `\copy ... to 'file'`
+    To(BufWriter<File>),
+}
+
+/// Writes results.
+pub(super) struct Printer<'o, 's> {
+    pub(super) style: Style,
+    /// No tags such as `INSERT 0 1`.
+    pub(super) quiet: bool,
+    pub(super) out: Out<'o>,
+    /// Where the statement comes from: there is the data of COPY FROM STDIN as well.
+    pub(super) source: Option<&'s mut dyn Source>,
+    pub(super) data: Option<Data>,
+    writer: Option<Writer>,
+    /// COPY FROM STDIN reads the script, and has not come to its end.
+    reading: bool,
+    copied_out: bool,
+}
+
+impl<'o> Printer<'o, '_> {
+    pub(super) fn new(style: Style, quiet: bool, out: Out<'o>) -> Self {
+        Printer {
+            style,
+            quiet,
+            out,
+            source: None,
+            data: None,
+            writer: None,
+            reading: false,
+            copied_out: false,
+        }
+    }
+
+    /// After the statement, however it ended.
+    pub(super) fn finish(mut self) -> io::Result<()> {
+        if self.reading {
+            // Data that nobody took is not to be read as statements.
+            while self.copy_line(&mut Vec::new())? {}
+        }
+        if let Some(Data::To(file)) = &mut self.data {
+            file.flush()?;
+        }
+        self.out.finish()
+    }
+
+    /// A line of data from the script; false at its end.
+    fn copy_line(&mut self, data: &mut Vec<u8>) -> io::Result<bool> {
+        let Some(source) = self.source.as_deref_mut() else {
+            self.reading = false;
+            return Ok(false);
+        };
+        let start = data.len();
+        match source.line(">> ", data).map_err(io::Error::other)? {
+            Line::Interrupted => {
+                self.reading = false;
+                Err(io::Error::other("COPY from stdin: canceled by user"))
+            }
+            Line::Some if matches!(&data[start..], b"\\.\n" | b"\\.\r\n" | b"\\.") => {
+                data.truncate(start);
+                self.reading = false;
+                Ok(false)
+            }
+            Line::Some => Ok(true),
+            Line::End => {
+                self.reading = false;
+                Ok(false)
+            }
+        }
+    }
+}
+
+impl Receiver for Printer<'_, '_> {
+    fn columns(&mut self, columns: &[Column]) -> io::Result<()> {
+        self.writer = Some(Writer::new(self.style.clone(), columns));
+        Ok(())
+    }
+
+    fn row(&mut self, values: &[Option<&str>]) -> io::Result<()> {
+        match &mut self.writer {
+            Some(writer) => writer.row(values, &mut self.out),
+            None => Err(io::Error::other("a row came before its columns")),
+        }
+    }
+
+    fn complete(&mut self, tag: &str) -> io::Result<()> {
+        let mut tagged = !std::mem::take(&mut self.copied_out);
+        if let Some(mut writer) = self.writer.take() {
+            writer.finish(&mut self.out)?;
+            // What changes rows and returns some says how many.
+            tagged = ["INSERT", "UPDATE", "DELETE", "MERGE"].iter().any(|command| tag.starts_with(command));
+        }
+        if tagged && !self.quiet && self.style.format == Format::Table && !self.style.tuples_only {
+            let mut shown = String::new();
+            super::text::escape(tag, &mut shown);
+            writeln!(self.out, "{shown}")?;
+        }
+        Ok(())
+    }
+
+    fn notice(&mut self, notice: &Report) {
+        let place = self.source.as_ref().and_then(|source| source.place());
+        let place = place.map_or(String::new(), |place| format!("gannet:{place}: "));
+        // Without a standard error there is nobody to tell.
+        let _ = write!(io::stderr(), "{place}{}", report::format(notice, ""));
+    }
+
+    fn copy_in(&mut self) -> io::Result<()> {
+        self.reading = self.data.is_none();
+        if self.reading && self.source.as_ref().is_some_and(|source| source.is_conversation()) {
+            let hint = "Enter data to be copied followed by a newline.\n\
+                        End with a backslash and a period on a line by itself, or an EOF signal.\n";
+            io::stdout().write_all(hint.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    fn copy_read(&mut self, data: &mut Vec<u8>) -> io::Result<bool> {
+        match &mut self.data {
+            Some(Data::From(file)) => Ok(file.take(PIECE as u64).read_to_end(data)? > 0),
+            Some(Data::To(_)) => Err(io::Error::other("\\copy ... to was answered by COPY FROM STDIN")),
+            None => {
+                while self.reading && data.len() < PIECE {
+                    if !self.copy_line(data)? {
+                        return Ok(!data.is_empty());
+                    }
+                }
+                Ok(self.reading)
+            }
+        }
+    }
+
+    fn copy_out(&mut self) -> io::Result<()> {
+        // The number of rows must not stand among them.
+        self.copied_out = self.data.is_none();
+        Ok(())
+    }
+
+    fn copy_write(&mut self, data: &[u8]) -> io::Result<()> {
+        match &mut self.data {
+            Some(Data::To(file)) => file.write_all(data),
+            Some(Data::From(_)) => Err(io::Error::other("\\copy ... from was answered by COPY TO STDOUT")),
+            None => self.out.write_all(data),
+        }
+    }
+}
+
+/// Keeps the rows of a result: for the shell's own questions.
+#[derive(Default)]
+pub(super) struct Collected {
+    pub(super) columns: Vec<Column>,
+    pub(super) rows: Vec<Vec<Option<String>>>,
+}
+
+impl Receiver for Collected {
+    fn columns(&mut self, columns: &[Column]) -> io::Result<()> {
+        self.columns = columns.to_vec();
+        Ok(())
+    }
+
+    fn row(&mut self, values: &[Option<&str>]) -> io::Result<()> {
+        self.rows.push(values.iter().map(|value| value.map(str::to_owned)).collect());
+        Ok(())
+    }
+
+    fn complete(&mut self, _tag: &str) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn notice(&mut self, _notice: &Report) {}
+
+    fn copy_in(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn copy_read(&mut self, _data: &mut Vec<u8>) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    fn copy_out(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn copy_write(&mut self, _data: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
+}

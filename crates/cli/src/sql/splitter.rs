@@ -1,0 +1,329 @@
+//! Takes scripts apart: statements end at a `;` outside of quotes, comments and parentheses; a backslash there begins a command of the
+//! shell, which goes to the end of its line.
+//!
+//! Lines are fed one after the other, so that a prompt can say what is still open.
+
+/// What a text is inside of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Inside {
+    Nothing,
+    /// `'...'`; with backslash escapes in `E'...'`
+    Quote {
+        escapes: bool,
+    },
+    /// `"..."`
+    Name,
+    /// `$tag$...$tag$`, with both dollars
+    Dollar(String),
+    /// `/* ... */`, which nest
+    Comment(u32),
+}
+
+/// A part of a script.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Piece {
+    /// A statement, without its `;`.
+    Statement(String),
+    /// A command of the shell, without its backslash.
+    Meta(String),
+}
+
+/// Takes lines, gives statements.
+#[derive(Debug)]
+pub(super) struct Splitter {
+    /// The statement so far.
+    statement: String,
+    /// Whether there is more to it than comments.
+    begun: bool,
+    inside: Inside,
+    parentheses: u32,
+    /// What was fed and not looked at yet.
+    line: String,
+    at: usize,
+}
+
+impl Default for Splitter {
+    fn default() -> Self {
+        Splitter {
+            statement: String::new(),
+            begun: false,
+            inside: Inside::Nothing,
+            parentheses: 0,
+            line: String::new(),
+            at: 0,
+        }
+    }
+}
+
+impl Splitter {
+    /// Takes the next line, whose line feed may be missing. What was fed before has to be taken out.
+    pub(super) fn feed(&mut self, line: &str) {
+        debug_assert!(self.at == self.line.len(), "the line before was taken apart");
+        self.line.clear();
+        self.line.push_str(line.strip_suffix('\n').unwrap_or(line));
+        self.line.push('\n');
+        self.at = 0;
+    }
+
+    /// The next piece that ended; `None`: more lines are needed.
+    pub(super) fn next(&mut self) -> Option<Piece> {
+        while let Some(character) = self.line[self.at..].chars().next() {
+            let from = self.at;
+            self.at += character.len_utf8();
+            match self.inside {
+                Inside::Nothing => {
+                    if let Some(piece) = self.outside(character, from) {
+                        return Some(piece);
+                    }
+                    continue;
+                }
+                Inside::Quote { escapes } => match character {
+                    '\'' if self.line[self.at..].starts_with('\'') => self.at += 1,
+                    '\'' => self.inside = Inside::Nothing,
+                    '\\' if escapes => {
+                        self.at += self.line[self.at..].chars().next().map_or(0, char::len_utf8)
+                    }
+                    _ => {}
+                },
+                Inside::Name if character == '"' => self.inside = Inside::Nothing,
+                Inside::Name => {}
+                Inside::Dollar(ref tag) => {
+                    if character == '$' && self.line[from..].starts_with(tag.as_str()) {
+                        self.at = from + tag.len();
+                        self.inside = Inside::Nothing;
+                    }
+                }
+                Inside::Comment(depth) => {
+                    let rest = &self.line[from..];
+                    if rest.starts_with("*/") {
+                        self.at = from + 2;
+                        self.inside = if depth == 1 { Inside::Nothing } else { Inside::Comment(depth - 1) };
+                    } else if rest.starts_with("/*") {
+                        self.at = from + 2;
+                        self.inside = Inside::Comment(depth + 1);
+                    }
+                }
+            }
+            self.statement.push_str(&self.line[from..self.at]);
+        }
+        if !self.begun && self.inside == Inside::Nothing {
+            // Comments between statements belong to none.
+            self.statement.clear();
+        }
+        None
+    }
+
+    /// Looks at a character outside of quotes and comments.
+    fn outside(&mut self, character: char, from: usize) -> Option<Piece> {
+        let rest = &self.line[from..];
+        match character {
+            ';' if self.parentheses == 0 => {
+                let begun = std::mem::take(&mut self.begun);
+                let statement = std::mem::take(&mut self.statement);
+                return begun.then_some(Piece::Statement(statement));
+            }
+            '\\' => {
+                let text = rest[1..].trim_end().to_owned();
+                self.at = self.line.len();
+                return Some(Piece::Meta(text));
+            }
+            _ if rest.starts_with("--") => {
+                // The line feed stays: it separates.
+                self.at = self.line.len() - 1;
+                self.statement.push_str(&self.line[from..self.at]);
+                return None;
+            }
+            _ if rest.starts_with("/*") => {
+                self.at = from + 2;
+                self.inside = Inside::Comment(1);
+                self.statement.push_str("/*");
+                return None;
+            }
+            blank if blank.is_whitespace() => {
+                if !self.statement.is_empty() {
+                    self.statement.push(blank);
+                }
+                return None;
+            }
+            '\'' => self.inside = Inside::Quote { escapes: self.escapes(from) },
+            '"' => self.inside = Inside::Name,
+            '(' => self.parentheses += 1,
+            ')' => self.parentheses = self.parentheses.saturating_sub(1),
+            '$' if !self.line[..from].chars().next_back().is_some_and(in_name) => {
+                if let Some(tag) = dollar_tag(rest) {
+                    self.at = from + tag.len();
+                    self.inside = Inside::Dollar(tag.to_owned());
+                }
+            }
+            _ => {}
+        }
+        self.begun = true;
+        self.statement.push_str(&self.line[from..self.at]);
+        None
+    }
+
+    /// Whether the quote here is one of `E'...'`.
+    fn escapes(&self, quote: usize) -> bool {
+        let mut before = self.line[..quote].chars().rev();
+        matches!(before.next(), Some('e' | 'E')) && !before.next().is_some_and(in_name)
+    }
+
+    /// What a prompt shows for what is open.
+    pub(super) fn mark(&self) -> char {
+        match self.inside {
+            Inside::Quote { .. } => '\'',
+            Inside::Name => '"',
+            Inside::Dollar(_) => '$',
+            Inside::Comment(_) => '*',
+            Inside::Nothing if self.parentheses > 0 => '(',
+            Inside::Nothing if self.statement.is_empty() => '=',
+            Inside::Nothing => '-',
+        }
+    }
+
+    /// What is missing at the end of the input; `None`: nothing.
+    pub(super) fn missing(&self) -> Option<&'static str> {
+        match self.inside {
+            Inside::Quote { .. } => Some("unterminated quoted string"),
+            Inside::Name => Some("unterminated quoted identifier"),
+            Inside::Dollar(_) => Some("unterminated dollar-quoted string"),
+            Inside::Comment(_) => Some("unterminated /* comment"),
+            Inside::Nothing if !self.begun => None,
+            Inside::Nothing if self.parentheses > 0 => Some("unterminated statement: a parenthesis is open"),
+            Inside::Nothing => Some("unterminated statement: \";\" is missing"),
+        }
+    }
+
+    /// The statement so far.
+    pub(super) fn statement(&self) -> &str {
+        &self.statement
+    }
+
+    /// Takes the statement as it is, ended or not; `None` when there is none.
+    pub(super) fn take(&mut self) -> Option<String> {
+        let statement = std::mem::take(&mut self.statement);
+        let begun = self.begun;
+        self.reset();
+        begun.then_some(statement)
+    }
+
+    /// Forgets everything.
+    pub(super) fn reset(&mut self) {
+        *self = Splitter { line: std::mem::take(&mut self.line), ..Splitter::default() };
+        self.at = self.line.len();
+    }
+}
+
+/// Whether a name can go on with this.
+fn in_name(character: char) -> bool {
+    character == '_' || character == '$' || character.is_ascii_alphanumeric() || !character.is_ascii()
+}
+
+/// `$tag$` at the beginning of a text.
+fn dollar_tag(text: &str) -> Option<&str> {
+    let end = text[1..].find('$')? + 1;
+    let tag = &text[1..end];
+    let fits = tag.chars().all(|character| character != '$' && in_name(character))
+        && !tag.starts_with(|first: char| first.is_ascii_digit());
+    fits.then(|| &text[..=end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(script: &str) -> (Vec<Piece>, Splitter) {
+        let mut splitter = Splitter::default();
+        let mut pieces = Vec::new();
+        for line in script.split_inclusive('\n') {
+            splitter.feed(line);
+            while let Some(piece) = splitter.next() {
+                pieces.push(piece);
+            }
+        }
+        (pieces, splitter)
+    }
+
+    fn statements(script: &str) -> Vec<String> {
+        let (pieces, splitter) = split(script);
+        assert_eq!(splitter.missing(), None, "{script}");
+        pieces
+            .into_iter()
+            .map(|piece| match piece {
+                Piece::Statement(text) => text,
+                Piece::Meta(text) => format!("\\{text}"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn statements_end_outside_of_quotes_only() {
+        for whole in [
+            "select ';'",
+            "select ''';'",
+            "select E'\\';'",
+            "select e'\\\\'",
+            "select E'a''\\';'",
+            "select \";\"",
+            "select \";\"\";\"",
+            "select $$;$$",
+            "select $a$;$$;$b$;$a$",
+            "select /* ; /* ; */ ; */ 1",
+            "select (1;2)",
+            "select 'a\nb;\n'",
+            "select nameE';'",
+            "select 'é;€'",
+            "select '\\'",
+        ] {
+            assert_eq!(statements(&format!("{whole};")), [whole], "{whole}");
+        }
+        assert_eq!(statements("select 1;select 2 ; ;; select\n3;\n"), ["select 1", "select 2 ", "select\n3"]);
+        assert_eq!(statements("select a$b$;select 2;"), ["select a$b$", "select 2"]);
+        assert_eq!(statements("select $1;select $2;"), ["select $1", "select $2"]);
+        assert_eq!(statements("select 1 -- ;\n;"), ["select 1 -- ;\n"]);
+    }
+
+    #[test]
+    fn comments_between_statements_belong_to_none() {
+        assert_eq!(statements("-- a; b\n/* c;\n d */ \nselect 1;\n-- end\n"), ["select 1"]);
+        assert!(statements("/* only */").is_empty());
+    }
+
+    #[test]
+    fn commands_of_the_shell_take_the_rest_of_their_line() {
+        assert_eq!(statements("\\dt x;y\nselect 1;\\x\n"), ["\\dt x;y", "select 1", "\\x"]);
+        let (pieces, splitter) = split("select '\\d';select 2 \\g out\n");
+        assert_eq!(pieces, [Piece::Statement("select '\\d'".into()), Piece::Meta("g out".into())]);
+        assert_eq!(splitter.statement(), "select 2 ");
+    }
+
+    #[test]
+    fn the_prompt_says_what_is_open() {
+        for (text, mark, ended) in [
+            ("", '=', true),
+            ("  ", '=', true),
+            ("-- x", '=', true),
+            ("select", '-', false),
+            ("select '", '\'', false),
+            ("select \"", '"', false),
+            ("select $x$ $y$", '$', false),
+            ("/* /* */", '*', false),
+            ("select (", '(', false),
+        ] {
+            let (_, splitter) = split(text);
+            assert_eq!(splitter.mark(), mark, "{text}");
+            assert_eq!(splitter.missing().is_none(), ended, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_statement_can_be_given_up() {
+        let (_, mut splitter) = split("select '(");
+        splitter.reset();
+        assert_eq!((splitter.mark(), splitter.missing()), ('=', None));
+        splitter.feed("select 1");
+        assert_eq!(splitter.next(), None);
+        assert_eq!(splitter.take().as_deref(), Some("select 1\n"));
+        assert_eq!(splitter.take(), None);
+    }
+}

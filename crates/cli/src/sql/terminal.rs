@@ -1,0 +1,148 @@
+//! The terminal: its size, secrets without echo, and a pager for results that do not fit.
+
+use super::text::width;
+use anyhow::{Context, Result};
+use rustix::termios::{self, LocalModes, OptionalActions};
+use std::fs::OpenOptions;
+use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+use std::process::{Child, Command, Stdio};
+
+/// Rows and columns of the terminal that standard output is; `None`: it is none.
+pub(super) fn size() -> Option<(usize, usize)> {
+    if !io::stdout().is_terminal() {
+        return None;
+    }
+    let size = termios::tcgetwinsize(io::stdout()).ok();
+    let known = size.filter(|size| size.ws_row > 0 && size.ws_col > 0);
+    Some(known.map_or((24, 80), |size| (usize::from(size.ws_row), usize::from(size.ws_col))))
+}
+
+/// Asks for a secret on the terminal, without showing it; `None` where there is no terminal.
+pub(super) fn ask_secret(prompt: &str) -> Result<Option<String>> {
+    let Ok(mut terminal) = OpenOptions::new().read(true).write(true).open("/dev/tty") else {
+        return Ok(None);
+    };
+    let before = termios::tcgetattr(&terminal).context("cannot ask for a password")?;
+    let mut silent = before.clone();
+    silent.local_modes.remove(LocalModes::ECHO);
+    silent.local_modes.insert(LocalModes::ECHONL);
+    terminal.write_all(prompt.as_bytes()).context("cannot ask for a password")?;
+    termios::tcsetattr(&terminal, OptionalActions::Flush, &silent).context("cannot ask for a password")?;
+    let mut line = String::new();
+    let read = BufReader::new(&terminal).read_line(&mut line);
+    termios::tcsetattr(&terminal, OptionalActions::Flush, &before).context("cannot ask for a password")?;
+    read.context("cannot read a password")?;
+    Ok(Some(line.trim_end_matches(['\n', '\r']).to_owned()))
+}
+
+/// Output to a terminal: held back until it is known whether it fits, then written, or given to a pager.
+pub(super) struct Screen {
+    rows: usize,
+    columns: usize,
+    held: Vec<u8>,
+    lines: usize,
+    /// Where the last line begins in `held`.
+    line_at: usize,
+    pager: Option<Child>,
+    /// No pager: there is none that works.
+    direct: bool,
+}
+
+impl Screen {
+    pub(super) fn new((rows, columns): (usize, usize)) -> Self {
+        Screen { rows, columns, held: Vec::new(), lines: 0, line_at: 0, pager: None, direct: false }
+    }
+
+    /// Whether what was written since the last look makes it too large.
+    fn overflows(&mut self) -> bool {
+        while let Some(length) = self.held[self.line_at..].iter().position(|byte| *byte == b'\n') {
+            let line = &self.held[self.line_at..self.line_at + length];
+            self.lines += 1;
+            self.line_at += length + 1;
+            if self.lines >= self.rows || width(&String::from_utf8_lossy(line)) > self.columns {
+                return true;
+            }
+        }
+        self.held.len() - self.line_at > 16 * self.columns
+    }
+
+    fn start_pager(&mut self) -> io::Result<()> {
+        match pager_command().stdin(Stdio::piped()).spawn() {
+            Ok(mut pager) => {
+                let held = std::mem::take(&mut self.held);
+                let written = pager.stdin.as_mut().map_or(Ok(()), |input| input.write_all(&held));
+                self.pager = Some(pager);
+                written
+            }
+            Err(_) => {
+                self.direct = true;
+                io::stdout().write_all(&std::mem::take(&mut self.held))
+            }
+        }
+    }
+
+    /// Writes what is held, and waits for the pager's user.
+    pub(super) fn finish(&mut self) -> io::Result<()> {
+        if let Some(mut pager) = self.pager.take() {
+            drop(pager.stdin.take());
+            // However it ends, it has ended.
+            let _ = pager.wait();
+            return Ok(());
+        }
+        let mut out = io::stdout();
+        out.write_all(&std::mem::take(&mut self.held))?;
+        out.flush()
+    }
+}
+
+/// `$PAGER`, by the shell as it may have arguments; `less`, which scrolls sideways, without.
+fn pager_command() -> Command {
+    match std::env::var("PAGER").ok().filter(|pager| !pager.trim().is_empty()) {
+        Some(pager) => {
+            let mut command = Command::new("sh");
+            command.args(["-c", &pager]);
+            command
+        }
+        None => {
+            let mut command = Command::new("less");
+            command.arg("-S");
+            command
+        }
+    }
+}
+
+impl Write for Screen {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Some(input) = self.pager.as_mut().and_then(|pager| pager.stdin.as_mut()) {
+            return input.write(bytes);
+        }
+        if self.direct {
+            return io::stdout().write(bytes);
+        }
+        self.held.extend_from_slice(bytes);
+        if self.overflows() {
+            self.start_pager()?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_noticed() {
+        for (text, overflows) in
+            [("a\nb\n", false), ("a\nb\nc\n", true), ("12345678901\n", true), ("日本語日本\n", false)]
+        {
+            let mut screen = Screen::new((3, 10));
+            screen.held.extend_from_slice(text.as_bytes());
+            assert_eq!(screen.overflows(), overflows, "{text}");
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! `gannet sql` as its users meet it, on a file and on a server.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use tempfile::TempDir;
+
+fn gannet(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gannet"));
+    command.args(arguments).current_dir(folder).env_clear().env("GANNET_MEMORY", "32MiB").env("TZ", "UTC");
+    command
+}
+
+fn run(folder: &Path, arguments: &[&str], input: &[u8]) -> Output {
+    let mut child = gannet(folder, arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Who does not read its input may be gone already.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    child.wait_with_output().unwrap()
+}
+
+fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+/// Runs what must succeed and complain of nothing.
+fn good(folder: &Path, arguments: &[&str], input: &str) -> String {
+    let output = run(folder, arguments, input.as_bytes());
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
+    assert_eq!(stderr(&output), "", "{arguments:?}");
+    stdout(&output).to_owned()
+}
+
+/// Runs what must fail, and gives what it complains of.
+fn bad(folder: &Path, arguments: &[&str], input: &[u8], status: i32) -> String {
+    let output = run(folder, arguments, input);
+    assert_eq!(output.status.code(), Some(status), "{arguments:?}: {output:?}");
+    stderr(&output).to_owned()
+}
+
+fn send(signal: &str, child: &Child) {
+    let status = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+/// A server with one database, `shop`, and a role `joe` with a password.
+struct Served {
+    folder: TempDir,
+    server: Child,
+    port: u16,
+}
+
+impl Served {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let setup = "create role joe login password 'se cret'; create table fruit (name text, price numeric)";
+        good(folder.path(), &["sql", "shop.gnt", "--create", "-q", "-c", setup], "");
+        let arguments = ["serve", "shop.gnt", "--listen", "127.0.0.1:0", "--port", "5511"];
+        let mut server = gannet(folder.path(), &arguments).stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(server.stderr.take().unwrap());
+        let mut port = None;
+        let mut line = String::new();
+        while said.read_line(&mut line).unwrap() > 0 && !line.contains("Ctrl-C") {
+            if let Some((_, rest)) = line.split_once("listening on 127.0.0.1:") {
+                port = rest.split_whitespace().next().unwrap().parse().ok();
+            }
+            line.clear();
+        }
+        // Whatever else it says is to be taken, too.
+        std::thread::spawn(move || said.read_to_end(&mut Vec::new()));
+        Served { folder, server, port: port.expect("the server says where it listens") }
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        send("-TERM", &self.server);
+        self.server.wait().unwrap();
+    }
+}
+
+/// A folder with a database `shop.gnt`: of no other process, or of a server.
+enum Place {
+    File(TempDir),
+    Server(Served),
+}
+
+impl Place {
+    fn path(&self) -> &Path {
+        match self {
+            Place::File(folder) => folder.path(),
+            Place::Server(served) => served.path(),
+        }
+    }
+}
+
+fn places() -> [Place; 2] {
+    let folder = tempfile::tempdir().unwrap();
+    good(folder.path(), &["sql", "shop.gnt", "--create", "-q", "-c", "create table fruit (name text, price numeric)"], "");
+    [Place::File(folder), Place::Server(Served::start())]
+}
+
+#[test]
+fn statements_run_from_everywhere_on_both_sides() {
+    for place in places() {
+        let here = place.path();
+        let insert = "insert into fruit values ('apple', 1.20), ('pear', null)";
+        assert_eq!(good(here, &["sql", "shop.gnt", "-c", insert], ""), "INSERT 0 2\n");
+        let table = good(here, &["sql", "shop.gnt", "-c", "select * from fruit order by 1"], "");
+        assert_eq!(table, " name  | price \n-------+-------\n apple |  1.20\n pear  |      \n(2 rows)\n\n");
+        let json = good(here, &["sql", "shop.gnt", "--format", "json"], "select * from fruit order by 1;\n");
+        assert_eq!(json, "[\n{\"name\":\"apple\",\"price\":1.20},\n{\"name\":\"pear\",\"price\":null}\n]\n");
+        std::fs::write(here.join("a.sql"), "\\format csv\nselect name from fruit\norder by 1; select 1 as one;").unwrap();
+        std::fs::write(here.join("b.sql"), "\\i a.sql\n\\echo end\n").unwrap();
+        let csv = good(here, &["sql", "shop.gnt", "-q", "-f", "b.sql"], "");
+        assert_eq!(csv, "name\napple\npear\none\n1\nend\n");
+        let several = good(here, &["sql", "shop.gnt", "--format", "csv", "-c", "select 1 as a; select 2 as b", "-c", "\\d fruit"], "");
+        assert!(several.starts_with("a\n1\nb\n2\nColumn,Type,"), "{several}");
+    }
+}
+
+#[test]
+fn an_error_ends_a_script_with_its_sqlstate_and_place() {
+    for place in places() {
+        let here = place.path();
+        let script = "select 1 as a;\nselect *\n  from nowhere;\nselect 2 as b;\n";
+        std::fs::write(here.join("s.sql"), script).unwrap();
+        let output = run(here, &["sql", "shop.gnt", "--format", "csv", "-f", "s.sql"], b"");
+        assert_eq!((output.status.code(), stdout(&output)), (Some(3), "a\n1\n"));
+        assert_eq!(
+            stderr(&output),
+            "gannet:s.sql:3: ERROR:  42P01: relation \"nowhere\" does not exist\nLINE 2:   from nowhere\n               ^\n"
+        );
+        let output = run(here, &["sql", "shop.gnt", "--format", "csv", "--keep-going", "-f", "s.sql"], b"");
+        assert_eq!((output.status.code(), stdout(&output)), (Some(3), "a\n1\nb\n2\n"));
+        let told = bad(here, &["sql", "shop.gnt", "-c", "insert into fruit values (1)", "-c", "bad"], b"", 1);
+        assert!(told.starts_with("ERROR:  42601: "), "{told}");
+    }
+}
+
+#[test]
+fn bad_input_is_refused() {
+    let place = &places()[0];
+    let here = place.path();
+    std::fs::write(here.join("foreign.gnt"), vec![7; 100_000]).unwrap();
+    let cases: [(&[&str], &[u8], i32, &str); 14] = [
+        (&["sql"], b"", 2, "<DB>"),
+        (&["sql", "shop.gnt", "--nonsense"], b"", 2, "--nonsense"),
+        (&["sql", "shop.gnt", "-c", "x", "-f", "y"], b"", 2, "cannot be used with"),
+        (&["sql", "none.gnt"], b"", 2, "\"none.gnt\" does not exist; --create makes a new database"),
+        (&["sql", "foreign.gnt"], b"", 2, "is not a Gannet database"),
+        (&["sql", "."], b"", 2, "is a folder"),
+        (&["sql", "postgres://127.0.0.1:1/x"], b"", 2, "cannot connect: 127.0.0.1 port 1: "),
+        (&["sql", "host=x colour=red"], b"", 2, "\"colour\" is not implemented"),
+        (&["sql", "shop.gnt", "-f", "none.sql"], b"", 1, "cannot open \"none.sql\""),
+        (&["sql", "shop.gnt"], b"\\nonsense\n", 3, "invalid command \\nonsense"),
+        (&["sql", "shop.gnt"], b"select 1", 3, "\";\" is missing"),
+        (&["sql", "shop.gnt"], b"select '1;\n", 3, "unterminated quoted string"),
+        (&["sql", "shop.gnt", "-f", "-"], b"select 1;\nselect '\xff';\n", 3, "<stdin>:2: this line is not valid UTF-8"),
+        (&["sql", "shop.gnt"], b"\\d nothing\n", 3, "Did not find any relation named \"nothing\""),
+    ];
+    for (arguments, input, status, expected) in cases {
+        let told = bad(here, arguments, input, status);
+        assert!(told.starts_with("gannet: ") && told.contains(expected), "{arguments:?}: {told}");
+    }
+    assert!(!here.join("none.gnt").exists());
+}
+
+#[test]
+fn a_file_that_somebody_else_has_open_is_named_as_such() {
+    let place = &places()[0];
+    let here = place.path();
+    let mut child = gannet(here, &["sql", "shop.gnt"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(b"\\echo ready\n").unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let told = bad(here, &["sql", "shop.gnt", "-c", "select 1"], b"", 2);
+    assert!(told.contains(&child.id().to_string()) && told.contains("no server has a socket"), "{told}");
+    drop(input);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn copy_goes_round() {
+    for place in places() {
+        let here = place.path();
+        let script = "copy fruit from stdin;\nplum\t0.5\na\\tb\t\\N\n\\.\n\
+                      \\copy fruit to 'out file.csv' (format csv, header)\n\
+                      truncate fruit;\n\
+                      \\copy fruit from 'out file.csv' with (format csv, header)\n\
+                      \\copy (select name from fruit order by 1) to stdout\n";
+        let out = good(here, &["sql", "shop.gnt"], script);
+        assert_eq!(out, "COPY 2\nCOPY 2\nTRUNCATE TABLE\nCOPY 2\na\\tb\nplum\n");
+        let file = std::fs::read_to_string(here.join("out file.csv")).unwrap();
+        assert_eq!(file, "name,price\nplum,0.5\na\tb,\n");
+        let rows = "kiwi\t1\n".repeat(50_000);
+        assert_eq!(good(here, &["sql", "shop.gnt", "-c", "copy fruit from stdin"], &rows), "COPY 50000\n");
+        let told = bad(here, &["sql", "shop.gnt"], b"\\copy fruit from 'none.csv'\n", 3);
+        assert!(told.contains("none.csv: No such file"), "{told}");
+        // Data that is refused is not taken for statements.
+        let script = "copy fruit from stdin;\nplum\tcheap\nselect 1;\n\\.\nselect 7 as seven;\n";
+        let output = run(here, &["sql", "shop.gnt", "--keep-going", "--format", "csv"], script.as_bytes());
+        assert_eq!((output.status.code(), stdout(&output)), (Some(3), "seven\n7\n"), "{}", stderr(&output));
+        assert!(stderr(&output).contains("22P02") && stderr(&output).contains("CONTEXT:  COPY fruit, line 1"));
+    }
+}
+
+#[test]
+fn ctrl_c_ends_the_statement_only() {
+    for place in places() {
+        let mut child = gannet(place.path(), &["sql", "shop.gnt", "--keep-going", "--format", "csv"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        input.write_all(b"select 'ready' as a; select pg_sleep(600);\n").unwrap();
+        let mut lines = String::new();
+        for _ in 0..2 {
+            out.read_line(&mut lines).unwrap();
+        }
+        assert_eq!(lines, "a\nready\n");
+        // The shell is within the second statement, or between the two: there it has not yet looked for a signal.
+        wait_until_sleeping(&place);
+        send("-INT", &child);
+        let mut told = String::new();
+        let mut errors = BufReader::new(child.stderr.take().unwrap());
+        errors.read_line(&mut told).unwrap();
+        assert_eq!(told, "ERROR:  57014: canceling statement due to user request\n");
+        input.write_all(b"select 2 as b;\n").unwrap();
+        drop(input);
+        lines.clear();
+        out.read_to_string(&mut lines).unwrap();
+        assert_eq!(lines, "b\n2\n");
+        assert_eq!(child.wait().unwrap().code(), Some(3));
+    }
+}
+
+/// On a server, until the statement runs; a signal that comes to this process before its statement is kept for it.
+fn wait_until_sleeping(place: &Place) {
+    let Place::Server(served) = place else { return };
+    let ask = "select count(*) from pg_stat_activity where state = 'active' and query like 'select pg_sleep%'";
+    while good(served.path(), &["sql", "shop.gnt", "--format", "csv", "-c", ask], "") != "count\n1\n" {}
+}
+
+#[test]
+fn a_server_is_reached_by_address_and_password() {
+    let served = Served::start();
+    let address = |password: &str| format!("postgres://joe:{password}@127.0.0.1:{}/shop", served.port);
+    let who = ["-c", "select current_user as me", "--format", "csv"];
+    let good_address = address("se%20cret");
+    let mut arguments = vec!["sql", good_address.as_str()];
+    arguments.extend(who);
+    assert_eq!(good(served.path(), &arguments, ""), "me\njoe\n");
+    let about = good(served.path(), &["sql", &good_address, "-c", "\\conninfo"], "");
+    assert!(about.contains("database \"shop\" as user \"joe\" on \"127.0.0.1\""), "{about}");
+    let wrong = bad(served.path(), &["sql", &address("secret"), "-c", "select 1"], b"", 2);
+    assert!(wrong.contains("password authentication failed for user \"joe\""), "{wrong}");
+    let tls = format!("{good_address}?sslmode=require");
+    let refused = bad(served.path(), &["sql", &tls, "-c", "select 1"], b"", 2);
+    assert!(refused.contains("the server has no TLS"), "{refused}");
+    let words = format!("host={} port=5511 dbname=shop", served.path().join("shop.gnt-socket").display());
+    assert_eq!(good(served.path(), &["sql", &words, "--format", "csv", "-c", "select 1 as a"], ""), "a\n1\n");
+}
+
+#[test]
+fn descriptions_look_like_psqls() {
+    for place in places() {
+        let here = place.path();
+        let script = "create table shelf (id serial primary key, name varchar(10) not null unique, \
+                      full_to int default 3 check (full_to > 0));\n\
+                      create table box (shelf int references shelf (id));\n\
+                      \\d shelf\n\\d box\n\\dt\n\\di shelf*\n\\d shelf_pkey\n\\d shelf_id_seq\n\\du joe\n\\l\n";
+        let out = good(here, &["sql", "shop.gnt", "-q"], script);
+        for expected in [
+            "                                    Table \"public.shelf\"\n",
+            " id      | integer               |           | not null | nextval('shelf_id_seq'::regclass)\n",
+            "Indexes:\n    \"shelf_pkey\" PRIMARY KEY, btree (id)\n    \"shelf_name_key\" UNIQUE CONSTRAINT, btree (name)\n",
+            "Check constraints:\n    \"shelf_full_to_check\" CHECK (full_to > 0)\n",
+            "Referenced by:\n    TABLE \"box\" CONSTRAINT \"box_shelf_fkey\" FOREIGN KEY (shelf) REFERENCES shelf(id)\n",
+            "Foreign-key constraints:\n    \"box_shelf_fkey\" FOREIGN KEY (shelf) REFERENCES shelf(id)\n",
+            " public | box   | table | ",
+            " id     | integer | yes  | id\nprimary key, btree, for table \"public.shelf\"\n",
+            " Type   | Start | Minimum |  Maximum   | Increment | Cycles? | Cache \n",
+            " shop | ",
+        ] {
+            assert!(out.contains(expected), "{expected}\nis not in\n{out}");
+        }
+    }
+}
+
+#[test]
+fn output_that_nobody_reads_ends_quietly() {
+    for place in places() {
+        for format in ["csv", "json", "table"] {
+            let query = "select g from generate_series(1, 100000000) g";
+            let mut child = gannet(place.path(), &["sql", "shop.gnt", "--format", format, "-c", query])
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut first = [0; 100];
+            child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+            let mut told = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+            assert_eq!(told, "", "{format}");
+            assert_eq!(child.wait().unwrap().code(), Some(0), "{format}");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_left_open_when_a_script_is_terminated() {
+    let Place::File(folder) = &places()[0] else { unreachable!("the first place is a file") };
+    let mut child = gannet(folder.path(), &["sql", "shop.gnt"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(b"insert into fruit values ('fig', 1);\n").unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    send("-TERM", &child);
+    assert_eq!((line.as_str(), child.wait().unwrap().code()), ("INSERT 0 1\n", Some(130)));
+    let stat = gannet(folder.path(), &["kv", "shop.gnt", "stat", "--format", "csv"]).output().unwrap();
+    assert!(stdout(&stat).contains("restart.crashed,false\n"), "{stat:?}");
+}
+
+#[test]
+fn a_database_is_created_where_it_was_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path: PathBuf = folder.path().join("sub");
+    std::fs::create_dir(&path).unwrap();
+    assert_eq!(good(&path, &["sql", "new.gnt", "--create", "--format", "csv", "-c", "select 1 as a"], ""), "a\n1\n");
+    assert_eq!(good(&path, &["sql", "new.gnt", "--create", "--format", "csv", "-c", "select 2 as a"], ""), "a\n2\n");
+    let told = bad(&path, &["sql", "no/such/x.gnt", "--create"], b"", 2);
+    assert!(told.contains("No such file or directory"), "{told}");
+}

@@ -1,0 +1,619 @@
+//! The client's side of the protocol: for the shell, and for commands that run inside a server which has a file open.
+//!
+//! Simple queries, COPY both ways, notices, cancelling; passwords by SCRAM-SHA-256; TLS.
+//!
+//! # Guarantees
+//! 1. After [`Connection::query`] the connection is ready for the next one, or [`Connection::is_alive`] is false: results that
+//!    nobody takes any more are cancelled and read past.
+//! 2. Nothing a server sends makes this panic, or take memory for more than it has sent.
+//! 3. A password leaves as SCRAM proof only; in clear it goes to a server that asks for it over TLS or a Unix socket.
+
+mod address;
+mod scram;
+mod tls;
+
+pub use address::{Address, Host, SslMode};
+
+use crate::message::{Body, Output};
+use crate::stream::Socket;
+use gannet_sql::session::TransactionStatus;
+use rustls::{ClientConnection, StreamOwned};
+use std::collections::BTreeMap;
+use std::io::{self, BufReader, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// Bytes read at once.
+const READ_SIZE: usize = 64 << 10;
+/// Bytes of COPY data that are gathered before they are sent.
+const SEND_AT: usize = 64 << 10;
+/// How long a cancel request may take.
+const CANCEL_LIMIT: Duration = Duration::from_secs(5);
+/// Longest message of a server, in bytes.
+const MESSAGE_MAX: usize = (1 << 30) + (1 << 20);
+
+/// An error or a notice, as the server says it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// `ERROR`, `FATAL`, `WARNING`, ...
+    pub severity: String,
+    /// The SQLSTATE.
+    pub state: String,
+    /// One line: what is wrong.
+    pub message: String,
+    /// More about it.
+    pub detail: Option<String>,
+    /// The way out.
+    pub hint: Option<String>,
+    /// Where in the statement, in characters from 1.
+    pub position: Option<usize>,
+    /// Where it happened.
+    pub context: Option<String>,
+}
+
+impl Report {
+    fn parse(mut body: Body<'_>) -> io::Result<Report> {
+        let mut report = Report::default();
+        loop {
+            let code = body.u8().map_err(malformed)?;
+            if code == 0 {
+                return Ok(report);
+            }
+            let text = body.str().map_err(malformed)?;
+            match code {
+                // The second one is not translated.
+                b'S' if report.severity.is_empty() => text.clone_into(&mut report.severity),
+                b'V' => text.clone_into(&mut report.severity),
+                b'C' => text.clone_into(&mut report.state),
+                b'M' => text.clone_into(&mut report.message),
+                b'D' => report.detail = Some(text.to_owned()),
+                b'H' => report.hint = Some(text.to_owned()),
+                b'P' => report.position = text.parse().ok(),
+                b'W' => report.context = Some(text.to_owned()),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:  {}", self.severity, self.message)?;
+        if let Some(detail) = &self.detail {
+            write!(f, " ({detail})")?;
+        }
+        Ok(())
+    }
+}
+
+/// A column of a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// Its type's number in `pg_type`.
+    pub type_oid: u32,
+}
+
+/// Who takes the results of a query. An error ends the query: it is cancelled, and the error handed back.
+pub trait Receiver {
+    /// A result with these columns begins.
+    fn columns(&mut self, columns: &[Column]) -> io::Result<()>;
+    /// A row of it, values as text.
+    fn row(&mut self, values: &[Option<&str>]) -> io::Result<()>;
+    /// A statement ended well, with this tag.
+    fn complete(&mut self, tag: &str) -> io::Result<()>;
+    /// Something to be told.
+    fn notice(&mut self, notice: &Report);
+    /// COPY FROM STDIN begins.
+    fn copy_in(&mut self) -> io::Result<()>;
+    /// Appends the next piece of data for it; false at the end.
+    fn copy_read(&mut self, data: &mut Vec<u8>) -> io::Result<bool>;
+    /// COPY TO STDOUT begins.
+    fn copy_out(&mut self) -> io::Result<()>;
+    /// A piece of its data, whole lines.
+    fn copy_write(&mut self, data: &[u8]) -> io::Result<()>;
+}
+
+/// Why a query, or a connection, came to nothing.
+#[derive(Debug)]
+pub enum Failure {
+    /// The server says so.
+    Server(Box<Report>),
+    /// Whoever took the results.
+    Receiver(io::Error),
+    /// The connection could not be made, or was lost.
+    Connection(io::Error),
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Server(report) => report.fmt(f),
+            Failure::Receiver(error) | Failure::Connection(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+fn malformed(error: gannet_sql::Error) -> io::Error {
+    invalid(format!("the server sent what the protocol does not allow: {error}"))
+}
+
+fn invalid(message: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, message.into())
+}
+
+#[derive(Debug)]
+enum Layer {
+    Plain(Socket),
+    Tls(Box<StreamOwned<ClientConnection, Socket>>),
+}
+
+impl Read for Layer {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Layer::Plain(socket) => socket.read(buffer),
+            Layer::Tls(tls) => tls.read(buffer),
+        }
+    }
+}
+
+impl Write for Layer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Layer::Plain(socket) => socket.write(bytes),
+            Layer::Tls(tls) => tls.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Layer::Plain(socket) => socket.flush(),
+            Layer::Tls(tls) => tls.flush(),
+        }
+    }
+}
+
+/// Opens a socket, and encrypts it where that was asked for.
+fn open(address: &Address, limit: Option<Duration>) -> io::Result<Layer> {
+    let socket = match &address.host {
+        Host::Unix(folder) => {
+            let path = folder.join(format!(".s.PGSQL.{}", address.port));
+            let socket = UnixStream::connect(&path)
+                .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+            socket.set_read_timeout(limit)?;
+            return Ok(Layer::Plain(Socket::Unix(socket)));
+        }
+        Host::Name(name) => connect_tcp(name, address.port, limit.or(address.connect_timeout))?,
+    };
+    socket.set_nodelay(true)?;
+    socket.set_read_timeout(limit)?;
+    let mut socket = Socket::Tcp(socket);
+    if address.ssl == SslMode::Disable {
+        return Ok(Layer::Plain(socket));
+    }
+    socket.write_all(&[0, 0, 0, 8, 4, 210, 22, 47])?;
+    let mut answer = [0];
+    socket.read_exact(&mut answer)?;
+    match answer[0] {
+        b'S' => Ok(Layer::Tls(Box::new(tls::encrypt(socket, address)?))),
+        b'N' if address.ssl == SslMode::Prefer => Ok(Layer::Plain(socket)),
+        b'N' => Err(invalid(format!("the server has no TLS, which sslmode={} needs", address.ssl.name()))),
+        _ => Err(invalid("the server does not speak PostgreSQL's protocol")),
+    }
+}
+
+fn connect_tcp(name: &str, port: u16, limit: Option<Duration>) -> io::Result<TcpStream> {
+    let place = |error: io::Error| io::Error::new(error.kind(), format!("{name} port {port}: {error}"));
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in (name, port).to_socket_addrs().map_err(place)? {
+        let made = match limit {
+            Some(limit) => TcpStream::connect_timeout(&address, limit),
+            None => TcpStream::connect(address),
+        };
+        match made {
+            Ok(socket) => return Ok(socket),
+            Err(error) => last = error,
+        }
+    }
+    Err(place(last))
+}
+
+/// Ends the running statement of a connection, from any thread.
+#[derive(Clone, Debug)]
+pub struct Canceller {
+    address: Address,
+    pid: i32,
+    secret: Vec<u8>,
+}
+
+impl Canceller {
+    /// Asks the server to end the statement; that it does so is seen by the statement's error.
+    pub fn cancel(&self) -> io::Result<()> {
+        let mut layer = open(&self.address, Some(CANCEL_LIMIT))?;
+        let mut request = Vec::with_capacity(12 + self.secret.len());
+        request.extend_from_slice(&(12 + self.secret.len() as i32).to_be_bytes());
+        request.extend_from_slice(&80_877_102_i32.to_be_bytes());
+        request.extend_from_slice(&self.pid.to_be_bytes());
+        request.extend_from_slice(&self.secret);
+        layer.write_all(&request)?;
+        layer.flush()?;
+        // The server closes when it is done; what else it does is no concern of ours.
+        let _ = layer.read(&mut [0]);
+        Ok(())
+    }
+}
+
+/// A connection to a server.
+#[derive(Debug)]
+pub struct Connection {
+    address: Address,
+    layer: BufReader<Layer>,
+    out: Output,
+    body: Vec<u8>,
+    pid: i32,
+    secret: Vec<u8>,
+    status: TransactionStatus,
+    settings: BTreeMap<String, String>,
+    alive: bool,
+}
+
+impl Connection {
+    /// Connects and gets let in.
+    pub fn open(address: &Address, application: &str) -> Result<Self, Failure> {
+        let layer = open(address, None).map_err(Failure::Connection)?;
+        let mut connection = Connection {
+            address: address.clone(),
+            layer: BufReader::with_capacity(READ_SIZE, layer),
+            out: Output::default(),
+            body: Vec::new(),
+            pid: 0,
+            secret: Vec::new(),
+            status: TransactionStatus::Idle,
+            settings: BTreeMap::new(),
+            alive: true,
+        };
+        connection.start(application)?;
+        Ok(connection)
+    }
+
+    /// Where it leads.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Whether it is encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        matches!(self.layer.get_ref(), Layer::Tls(_))
+    }
+
+    /// Whether it can be used still.
+    pub fn is_alive(&self) -> bool {
+        self.alive
+    }
+
+    /// Where its session stands.
+    pub fn status(&self) -> TransactionStatus {
+        self.status
+    }
+
+    /// A setting that the server has told, such as `server_version`.
+    pub fn setting(&self, name: &str) -> Option<&str> {
+        self.settings.get(name).map(String::as_str)
+    }
+
+    /// Number of the session.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Ends statements of this connection.
+    pub fn canceller(&self) -> Canceller {
+        Canceller { address: self.address.clone(), pid: self.pid, secret: self.secret.clone() }
+    }
+
+    fn start(&mut self, application: &str) -> Result<(), Failure> {
+        let mut startup = 196_608_i32.to_be_bytes().to_vec();
+        let mut parameters = vec![
+            ("user", self.address.user.as_str()),
+            ("database", &self.address.database),
+            ("client_encoding", "UTF8"),
+            ("application_name", self.address.application.as_deref().unwrap_or(application)),
+        ];
+        parameters.extend(self.address.options.as_deref().map(|options| ("options", options)));
+        for (name, value) in parameters {
+            if value.contains('\0') {
+                return Err(Failure::Connection(invalid(format!("{name} contains a NUL"))));
+            }
+            startup.extend_from_slice(name.as_bytes());
+            startup.push(0);
+            startup.extend_from_slice(value.as_bytes());
+            startup.push(0);
+        }
+        startup.push(0);
+        let mut message = (startup.len() as i32 + 4).to_be_bytes().to_vec();
+        message.append(&mut startup);
+        self.layer.get_mut().write_all(&message).map_err(Failure::Connection)?;
+        self.layer.get_mut().flush().map_err(Failure::Connection)?;
+        let mut exchange = None;
+        loop {
+            let kind = self.read().map_err(Failure::Connection)?;
+            match kind {
+                b'R' => self.authenticate(&mut exchange).map_err(Failure::Connection)?,
+                b'K' => {
+                    let mut body = self.body();
+                    let pid = body.i32().map_err(|error| Failure::Connection(malformed(error)))?;
+                    let secret = body.rest().to_vec();
+                    (self.pid, self.secret) = (pid, secret);
+                }
+                b'E' => {
+                    let report = Report::parse(self.body()).map_err(Failure::Connection)?;
+                    return Err(Failure::Server(Box::new(report)));
+                }
+                b'Z' => return self.ready().map_err(Failure::Connection),
+                b'S' => self.told().map_err(Failure::Connection)?,
+                b'N' | b'v' => {}
+                other => return Err(Failure::Connection(unexpected(other))),
+            }
+        }
+    }
+
+    /// Answers a request for authentication.
+    fn authenticate(&mut self, exchange: &mut Option<scram::Exchange>) -> io::Result<()> {
+        let mut body = self.body();
+        let method = body.i32().map_err(malformed)?;
+        let rest = body.rest().to_vec();
+        match method {
+            0 if exchange.as_ref().is_some_and(|exchange| !exchange.is_proven()) => {
+                Err(invalid("the server did not prove that it knows the password"))
+            }
+            0 => Ok(()),
+            3 => {
+                let safe = self.is_encrypted() || matches!(self.address.host, Host::Unix(_));
+                if !safe {
+                    return Err(invalid("the server wants the password in clear, and there is no TLS"));
+                }
+                let password = self.password()?;
+                self.out.begin(b'p').str(&password).end();
+                self.send()
+            }
+            10 => {
+                let offered =
+                    rest.split(|byte| *byte == 0).any(|name| name == crate::scram::MECHANISM.as_bytes());
+                if !offered {
+                    return Err(invalid("the server offers no mechanism that is implemented: SCRAM-SHA-256"));
+                }
+                let (begun, first) = scram::begin(&self.password()?)?;
+                *exchange = Some(begun);
+                self.out.begin(b'p').str(crate::scram::MECHANISM).i32(first.len() as i32);
+                self.out.raw(first.as_bytes()).end();
+                self.send()
+            }
+            11 | 12 => {
+                let exchange = exchange.as_mut().ok_or_else(|| unexpected(b'R'))?;
+                let text = std::str::from_utf8(&rest).map_err(|_| invalid("SCRAM: not UTF-8"))?;
+                if method == 12 {
+                    return exchange.check(text);
+                }
+                let answer = exchange.prove(text)?;
+                self.out.begin(b'p').raw(answer.as_bytes()).end();
+                self.send()
+            }
+            5 => {
+                Err(invalid("the server wants an MD5 password, which is not implemented: use scram-sha-256"))
+            }
+            other => {
+                Err(invalid(format!("the server wants authentication {other}, which is not implemented")))
+            }
+        }
+    }
+
+    fn password(&self) -> io::Result<String> {
+        self.address.password.clone().ok_or_else(|| {
+            let message = format!("the server wants a password of \"{}\"", self.address.user);
+            io::Error::new(io::ErrorKind::PermissionDenied, message)
+        })
+    }
+
+    // ---- messages ---------------------------------------------------------------------------------------------
+
+    fn body(&self) -> Body<'_> {
+        Body::new(&self.body)
+    }
+
+    fn send(&mut self) -> io::Result<()> {
+        let layer = self.layer.get_mut();
+        let sent = layer.write_all(self.out.bytes()).and_then(|()| layer.flush());
+        self.out.clear();
+        sent
+    }
+
+    /// Reads the next message: its type; its body is in `self.body`.
+    fn read(&mut self) -> io::Result<u8> {
+        let mut head = [0; 5];
+        self.layer.read_exact(&mut head).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                io::Error::new(io::ErrorKind::UnexpectedEof, "server closed the connection unexpectedly")
+            }
+            _ => error,
+        })?;
+        let len = i32::from_be_bytes([head[1], head[2], head[3], head[4]]);
+        let len = usize::try_from(len).ok().and_then(|len| len.checked_sub(4));
+        let len =
+            len.filter(|len| *len <= MESSAGE_MAX).ok_or_else(|| invalid("a message has no valid length"))?;
+        self.body.clear();
+        self.body.shrink_to(1 << 20);
+        // By what arrives, not by what is announced.
+        let read = (&mut self.layer).take(len as u64).read_to_end(&mut self.body)?;
+        if read < len {
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the connection ended within a message",
+            ));
+        }
+        Ok(head[0])
+    }
+
+    fn ready(&mut self) -> io::Result<()> {
+        self.status = match self.body().u8().map_err(malformed)? {
+            b'I' => TransactionStatus::Idle,
+            b'T' => TransactionStatus::Active,
+            b'E' => TransactionStatus::Failed,
+            _ => return Err(invalid("the server stands somewhere unknown")),
+        };
+        Ok(())
+    }
+
+    fn told(&mut self) -> io::Result<()> {
+        let mut body = self.body();
+        let name = body.str().map_err(malformed)?.to_owned();
+        let value = body.str().map_err(malformed)?.to_owned();
+        self.settings.insert(name, value);
+        Ok(())
+    }
+
+    // ---- queries ----------------------------------------------------------------------------------------------
+
+    /// Runs a text of statements by the simple protocol.
+    pub fn query(&mut self, sql: &str, receiver: &mut dyn Receiver) -> Result<(), Failure> {
+        self.out.begin(b'Q').str(sql).end();
+        let mut taking = Taking { receiver, failed: None, columns: 0 };
+        let done = self.send().and_then(|()| self.results(&mut taking));
+        let failed = taking.failed.take();
+        match done {
+            Err(error) => {
+                self.alive = false;
+                Err(Failure::Connection(error))
+            }
+            Ok(_) if failed.is_some() => Err(Failure::Receiver(failed.unwrap_or_else(|| invalid("")))),
+            Ok(Some(report)) => Err(Failure::Server(Box::new(report))),
+            Ok(None) => Ok(()),
+        }
+    }
+
+    /// Reads results up to the point where the next query can be sent.
+    fn results(&mut self, taking: &mut Taking<'_>) -> io::Result<Option<Report>> {
+        let mut error = None;
+        loop {
+            let kind = match self.read() {
+                Ok(kind) => kind,
+                // What the server said last says more than that it is gone.
+                Err(_) if error.is_some() => {
+                    self.alive = false;
+                    return Ok(error);
+                }
+                Err(lost) => return Err(lost),
+            };
+            match kind {
+                b'Z' => {
+                    self.ready()?;
+                    return Ok(error);
+                }
+                b'E' => error = Some(Report::parse(self.body())?),
+                b'N' => taking.receiver.notice(&Report::parse(self.body())?),
+                b'S' => self.told()?,
+                b'G' => self.copy_in(taking)?,
+                b'A' | b'I' | b'c' => {}
+                _ if taking.failed.is_some() => {}
+                b'T' | b'D' | b'C' | b'H' | b'd' => {
+                    let body = Body::new(&self.body);
+                    if let Err(failed) = taking.take(kind, body)? {
+                        taking.failed = Some(failed);
+                        // Nobody wants the rest. Where the server cannot be asked, the rest is read past.
+                        let _ = self.canceller().cancel();
+                    }
+                }
+                other => return Err(unexpected(other)),
+            }
+        }
+    }
+
+    /// Sends the data of COPY FROM STDIN.
+    fn copy_in(&mut self, taking: &mut Taking<'_>) -> io::Result<()> {
+        let mut data = Vec::new();
+        let mut more = taking.receiver.copy_in().map(|()| true);
+        while let Ok(true) = more {
+            more = taking.receiver.copy_read(&mut data);
+            if data.len() >= SEND_AT || (!matches!(more, Ok(true)) && !data.is_empty()) {
+                self.out.begin(b'd').raw(&data).end();
+                data.clear();
+                self.send()?;
+            }
+        }
+        match more {
+            Ok(_) => self.out.plain(b'c'),
+            Err(error) => {
+                self.out.begin(b'f').str(&error.to_string()).end();
+                taking.failed = Some(error);
+            }
+        }
+        self.send()
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if self.alive {
+            self.out.plain(b'X');
+            // Whoever is gone needs no goodbye.
+            let _ = self.send();
+        }
+    }
+}
+
+fn unexpected(kind: u8) -> io::Error {
+    invalid(format!("the server sent message {:?}, which does not belong here", char::from(kind)))
+}
+
+/// Results on their way to the receiver.
+struct Taking<'r> {
+    receiver: &'r mut dyn Receiver,
+    failed: Option<io::Error>,
+    columns: usize,
+}
+
+impl Taking<'_> {
+    /// Hands a message on. The outer error is the server's fault, the inner one the receiver's.
+    fn take(&mut self, kind: u8, mut body: Body<'_>) -> io::Result<io::Result<()>> {
+        Ok(match kind {
+            b'T' => {
+                let count = body.count(19).map_err(malformed)?;
+                let mut columns = Vec::with_capacity(count);
+                for _ in 0..count {
+                    let name = body.str().map_err(malformed)?.to_owned();
+                    body.bytes(6).map_err(malformed)?;
+                    let type_oid = body.u32().map_err(malformed)?;
+                    body.bytes(8).map_err(malformed)?;
+                    columns.push(Column { name, type_oid });
+                }
+                self.columns = columns.len();
+                self.receiver.columns(&columns)
+            }
+            b'D' => {
+                let count = body.count(4).map_err(malformed)?;
+                if count != self.columns {
+                    return Err(invalid("a row is not as long as its header"));
+                }
+                let mut values = Vec::with_capacity(count);
+                for _ in 0..count {
+                    let len = body.i32().map_err(malformed)?;
+                    values.push(match usize::try_from(len) {
+                        Err(_) => None,
+                        Ok(len) => {
+                            let bytes = body.bytes(len).map_err(malformed)?;
+                            let text = std::str::from_utf8(bytes);
+                            Some(text.map_err(|_| invalid("the server sent text that is not UTF-8"))?)
+                        }
+                    });
+                }
+                self.receiver.row(&values)
+            }
+            b'C' => self.receiver.complete(body.str().map_err(malformed)?),
+            b'H' => self.receiver.copy_out(),
+            _ => self.receiver.copy_write(body.rest()),
+        })
+    }
+}

@@ -1,0 +1,322 @@
+//! What goes on: memory, devices, background work, locks, snapshots. Every figure is one that the engine counts anyway; of what nobody
+//! counts there is no column.
+
+use super::{NULL, Rows, float, int, text};
+use crate::catalog::{Catalog, Oid};
+use crate::exec::Context;
+use crate::session::SessionInfo;
+use crate::session::settings::{DEFINITIONS, Scope};
+use crate::types::{Array, NO_MODIFIER, Type, Value};
+use gannet_base::memory::Purpose;
+use gannet_base::units::format_size;
+use gannet_io::Class;
+use gannet_io::stats::Operation;
+use gannet_store::TransactionReport;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Shared locks that `pg_locks` shows at most: a statement may hold millions.
+const LOCKS_SHOWN: usize = 10_000;
+
+fn count(value: u64) -> Value {
+    Value::Int(i64::try_from(value).unwrap_or(i64::MAX))
+}
+
+fn micros(time: Duration) -> Value {
+    float(time.as_nanos() as f64 / 1000.0)
+}
+
+/// When something began that has taken this long, as a timestamp.
+pub(super) fn since(age: Duration) -> Value {
+    int(crate::session::now() - age.as_micros() as i64)
+}
+
+/// Settings of the process, then those of the session: what was asked for, what holds, and why.
+pub(super) fn settings(context: &Context<'_>) -> Rows {
+    let database = context.session.database();
+    let mut rows = Vec::new();
+    for report in database.process_settings() {
+        let reason = if report.reason.is_empty() { NULL } else { text(&report.reason) };
+        let requested = if report.requested.is_empty() { NULL } else { text(&report.requested) };
+        rows.push(vec![text(&report.name), requested, text(&report.effective), text(&report.source), reason]);
+    }
+    let mode = database.store().io_mode();
+    let requested = format!("{:?}", mode.requested).to_lowercase();
+    rows.push(vec![
+        text("io_mode"),
+        text(requested),
+        text(mode.effective.name()),
+        text("open"),
+        text(&mode.reason),
+    ]);
+    let page_size = format_size(database.store().page_size() as u64);
+    let limit = format_size(context.session.engine.budget().limit());
+    for (name, value, reason) in [
+        ("page_size", page_size, "chosen when the database was created"),
+        ("memory_budget", limit, "of all databases of the process"),
+    ] {
+        rows.push(vec![text(name), text(&value), text(&value), text("open"), text(reason)]);
+    }
+    let settings = context.session.settings();
+    for (index, definition) in DEFINITIONS.iter().enumerate() {
+        let value = settings.text(index);
+        let source = if definition.scope == Scope::Fixed {
+            "built in"
+        } else if value == definition.default {
+            "default"
+        } else {
+            "session"
+        };
+        rows.push(vec![
+            text(definition.name),
+            text(value),
+            text(value),
+            text(source),
+            text(definition.description),
+        ]);
+    }
+    Ok(rows)
+}
+
+/// The budget, by purpose, and as a whole.
+pub(super) fn memory(context: &Context<'_>) -> Rows {
+    let budget = context.session.engine.budget();
+    let mut rows: Vec<Vec<Value>> = Purpose::ALL
+        .iter()
+        .map(|&purpose| {
+            let (used, peak) = (budget.used_for(purpose), budget.peak_for(purpose));
+            vec![text(purpose.name()), count(used), count(peak), NULL]
+        })
+        .collect();
+    rows.push(vec![text("total"), count(budget.used()), count(budget.peak()), count(budget.limit())]);
+    Ok(rows)
+}
+
+/// Requests to the device since the process began, by class and kind.
+pub(super) fn io(context: &Context<'_>) -> Rows {
+    let stats = context.session.engine.disk().stats();
+    let mut rows = Vec::new();
+    for class in Class::ALL {
+        for (operation, name) in
+            [(Operation::Read, "read"), (Operation::Write, "write"), (Operation::Sync, "sync")]
+        {
+            let counter = stats.counter(class, operation);
+            let requests = counter.requests.load(Ordering::Relaxed);
+            let quantile = |share| if requests == 0 { NULL } else { micros(counter.latency.quantile(share)) };
+            rows.push(vec![
+                text(class.name()),
+                text(name),
+                count(requests),
+                count(counter.bytes.load(Ordering::Relaxed)),
+                count(counter.errors.load(Ordering::Relaxed)),
+                quantile(0.5),
+                quantile(0.95),
+                quantile(0.99),
+                quantile(1.0),
+            ]);
+        }
+    }
+    Ok(rows)
+}
+
+/// The database's files, and what the OS cache holds of them.
+pub(super) fn files(context: &Context<'_>) -> Rows {
+    let files = context.session.database().store().files();
+    let row = |(path, cached): (std::path::PathBuf, Option<gannet_io::Cached>)| {
+        vec![
+            text(path.to_string_lossy()),
+            super::optional(cached, |cached| count(cached.len_bytes)),
+            super::optional(cached, |cached| count(cached.cached_bytes)),
+        ]
+    };
+    Ok(gannet_io::residency(files).files.into_iter().map(row).collect())
+}
+
+/// Work in the background.
+pub(super) fn jobs(context: &Context<'_>) -> Rows {
+    let store = context.session.database().store();
+    let work = store.background_work();
+    let redo = work.log_end.0.saturating_sub(work.redo_from.0);
+    let state = |busy: bool| text(if busy { "running" } else { "idle" });
+    let checkpoint = vec![
+        text("checkpoint"),
+        state(work.dirty_pages > 0),
+        text("pages"),
+        count(work.pages_written),
+        count(work.dirty_pages),
+        text(format!(
+            "a restart now would go through {} of log, of at most {}",
+            format_size(redo),
+            format_size(work.wal_limit)
+        )),
+    ];
+    let held = store.snapshots().first().map(|oldest| {
+        format!("the oldest snapshot is {:.1} s old: what it may see is kept", oldest.age.as_secs_f64())
+    });
+    let sweep = vec![
+        text("sweep"),
+        state(work.sweeping),
+        text("undo segments"),
+        count(work.segments_swept),
+        count(work.segments_left),
+        super::optional(held.filter(|_| work.segments_left > 0), text),
+    ];
+    Ok(vec![checkpoint, sweep])
+}
+
+/// Snapshots that are held: the oldest one keeps old versions from being removed.
+pub(super) fn snapshots(context: &Context<'_>) -> Rows {
+    let database = context.session.database();
+    let sessions = database.sessions();
+    let holder =
+        |number| sessions.iter().find(|session| session.interrupt.transaction_number() == Some(number));
+    let row = |report: gannet_store::SnapshotReport| {
+        vec![
+            super::optional(holder(report.number), |session| int(session.pid)),
+            count(report.xmin.0),
+            since(report.age),
+            float(report.age.as_secs_f64()),
+        ]
+    };
+    Ok(database.store().snapshots().into_iter().map(row).collect())
+}
+
+// ---- locks ----------------------------------------------------------------------------------------------------------
+
+/// Sessions by the transaction that they are in.
+fn by_transaction(sessions: &[SessionInfo]) -> HashMap<u64, i32> {
+    let of = |session: &SessionInfo| Some((session.interrupt.transaction()?.0, session.pid));
+    sessions.iter().filter_map(of).collect()
+}
+
+/// Relations by the name of their tree, and tables by its number.
+struct Trees {
+    names: HashMap<Vec<u8>, Oid>,
+    tables: HashMap<u32, Oid>,
+}
+
+impl Trees {
+    fn of(catalog: &Catalog, context: &Context<'_>) -> Self {
+        let (mut names, mut tables) = (HashMap::new(), HashMap::new());
+        for table in catalog.tables.values() {
+            names.insert(table.storage.name.clone().into_bytes(), table.oid);
+            for index in table.indexes.iter().filter(|index| !index.primary) {
+                names.insert(index.storage.name.clone().into_bytes(), index.oid);
+            }
+            let open = |name: &str| {
+                context.view.tree(name)?.ok_or_else(|| crate::Error::internal("a tree that is not there"))
+            };
+            if let Ok(tree) = table.storage.tree(open) {
+                tables.insert(tree.id().0, table.oid);
+            }
+        }
+        Trees { names, tables }
+    }
+}
+
+/// A row of `pg_locks`.
+struct Lock {
+    kind: &'static str,
+    relation: Option<Oid>,
+    transaction: Option<u64>,
+    holder: u64,
+    mode: &'static str,
+    waiting: Option<Duration>,
+}
+
+impl Lock {
+    fn row(&self, database: i64, pids: &HashMap<u64, i32>) -> Vec<Value> {
+        let pid = super::optional(pids.get(&self.holder), |pid| int(*pid));
+        vec![
+            text(self.kind),
+            if self.relation.is_some() { int(database) } else { NULL },
+            super::optional(self.relation, int),
+            super::optional(self.transaction, count),
+            text(format!("0/{}", self.holder)),
+            pid,
+            text(self.mode),
+            Value::Bool(self.waiting.is_none()),
+            super::optional(self.waiting, since),
+        ]
+    }
+}
+
+/// Transactions, each of which holds itself; who waits for them; shared locks. An exclusive lock of a row stands in the row, and is seen
+/// here by those who wait for its holder.
+pub(super) fn locks(context: &Context<'_>) -> Rows {
+    let database = context.session.database();
+    let pids = by_transaction(&database.sessions());
+    let mut locks = Vec::new();
+    for TransactionReport { id, waits_for, waiting, .. } in database.store().transactions() {
+        let own = |transaction: u64, mode, waiting| Lock {
+            kind: "transactionid",
+            relation: None,
+            transaction: Some(transaction),
+            holder: id.0,
+            mode,
+            waiting,
+        };
+        locks.push(own(id.0, "ExclusiveLock", None));
+        locks.extend(waits_for.iter().map(|other| own(other.0, "ShareLock", waiting)));
+    }
+    let trees = Trees::of(context.catalog, context);
+    for lock in database.store().shared_row_locks(LOCKS_SHOWN) {
+        let (kind, relation, mode) = match lock.tree {
+            None => ("relation", trees.names.get(&*lock.key), "RowExclusiveLock"),
+            Some(tree) => {
+                let mode = if lock.whole_row { "ForShare" } else { "ForKeyShare" };
+                ("tuple", trees.tables.get(&tree.0), mode)
+            }
+        };
+        // Others are entries of the catalog itself.
+        if let Some(&relation) = relation {
+            let relation = Some(relation);
+            locks.push(Lock {
+                kind,
+                relation,
+                transaction: None,
+                holder: lock.holder.0,
+                mode,
+                waiting: None,
+            });
+        }
+    }
+    let oid = super::activity::database_oid(context, &context.session.database);
+    Ok(locks.iter().map(|lock| lock.row(oid, &pids)).collect())
+}
+
+// ---- this session, and tables -----------------------------------------------------------------------------------------
+
+pub(super) fn prepared(context: &Context<'_>) -> Rows {
+    let row = |(name, known): (String, crate::session::PreparedInfo)| {
+        let types = known.parameters.iter().map(|ty| text(ty.display(NO_MODIFIER))).collect();
+        let types = Array { element: Type::Text, values: types, lower: 1 };
+        vec![
+            text(name),
+            text(&*known.text),
+            int(known.prepared_at),
+            Value::Array(Arc::new(types)),
+            Value::Bool(known.from_sql),
+        ]
+    };
+    Ok(context.session.prepared_statements().into_iter().map(row).collect())
+}
+
+/// What is known of each table: its rows as they are now, about, and when it was analysed.
+pub(super) fn tables(context: &Context<'_>) -> Rows {
+    let mut rows = Vec::new();
+    for table in context.catalog.tables.values() {
+        let analyzed = context.catalog.statistics.get(&table.oid).map(|found| found.analyzed_at);
+        let live = crate::session::rows_now(context.catalog, context.view, table);
+        rows.push(vec![
+            int(table.oid),
+            text("public"),
+            text(&table.name),
+            super::optional(live, |rows| int(rows.round() as i64)),
+            super::optional(analyzed, int),
+        ]);
+    }
+    Ok(rows)
+}

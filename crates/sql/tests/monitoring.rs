@@ -1,0 +1,287 @@
+//! What a database tells of itself: settings, memory, devices, sessions, locks, sizes, what EXPLAIN counts.
+
+use gannet_base::thread;
+use gannet_sql::session::{Reason, Rows, SettingReport};
+use gannet_sql::{Database, Session};
+use gannet_store::{CreateOptions, Engine, EngineOptions, OpenOptions};
+
+struct Fixture {
+    engine: Engine,
+    folder: tempfile::TempDir,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let options = EngineOptions { memory: 32 << 20, temp_folder: Some(folder.path().join("temp")) };
+        Fixture { engine: Engine::new(&options).unwrap(), folder }
+    }
+
+    fn database(&self, name: &str) -> Database {
+        let create = CreateOptions { segment_size: 1 << 20, ..CreateOptions::default() };
+        let path = self.folder.path().join(format!("{name}.gnt"));
+        Database::create(&self.engine, &path, &create, &OpenOptions::default(), "owner").unwrap()
+    }
+}
+
+fn run(session: &mut Session, sql: &str) -> Vec<Vec<String>> {
+    let mut rows = Rows::default();
+    session.run(sql, &mut rows).unwrap_or_else(|error| panic!("{sql}: {error}"));
+    rows.text()
+}
+
+fn one(session: &mut Session, sql: &str) -> String {
+    run(session, sql).concat().concat()
+}
+
+fn number(session: &mut Session, sql: &str) -> i64 {
+    let text = one(session, sql);
+    text.parse().unwrap_or_else(|_| panic!("{sql}: {text}"))
+}
+
+#[test]
+fn settings_say_what_was_asked_for_and_what_holds() {
+    let fixture = Fixture::new();
+    let database = fixture.database("shop");
+    database.publish_settings(vec![SettingReport {
+        name: "max_connections".to_owned(),
+        requested: "1000".to_owned(),
+        effective: "100".to_owned(),
+        source: "file".to_owned(),
+        reason: "no more fit".to_owned(),
+    }]);
+    let mut session = database.session("owner").unwrap();
+    run(&mut session, "set statement_timeout = '5s'");
+    let of = |session: &mut Session, name: &str| {
+        run(
+            session,
+            &format!(
+                "select requested, effective, source, reason from gannet_settings where name = '{name}'"
+            ),
+        )
+        .remove(0)
+    };
+    assert_eq!(of(&mut session, "max_connections"), ["1000", "100", "file", "no more fit"]);
+    assert_eq!(of(&mut session, "statement_timeout")[1..3], ["5s", "session"]);
+    assert_eq!(of(&mut session, "lock_timeout")[2], "default");
+    assert_eq!(of(&mut session, "page_size")[1], "8KiB");
+    assert!(!of(&mut session, "io_mode")[3].is_empty());
+}
+
+#[test]
+fn memory_and_devices_are_counted() {
+    let fixture = Fixture::new();
+    let database = fixture.database("shop");
+    let mut session = database.session("owner").unwrap();
+    let parts = number(&mut session, "select sum(used_bytes) from gannet_memory where purpose <> 'total'");
+    let total = number(&mut session, "select used_bytes from gannet_memory where purpose = 'total'");
+    assert!((parts - total).abs() < 1 << 20, "{parts} {total}");
+    assert_eq!(
+        number(&mut session, "select limit_bytes from gannet_memory where purpose = 'total'"),
+        32 << 20
+    );
+    assert_eq!(number(&mut session, "select count(*) from gannet_memory where peak_bytes < used_bytes"), 0);
+    assert!(number(&mut session, "select peak_bytes from gannet_memory where purpose = 'pool'") > 8 << 20);
+    let commits =
+        "select sum(requests)::bigint from gannet_io where class = 'commit' and operation = 'write'";
+    let before = number(&mut session, commits);
+    run(&mut session, "create table t (id int primary key)");
+    assert!(number(&mut session, commits) > before);
+    let waits = "select count(*) from gannet_io where requests > 0 and latency_us_p50 > 0
+        and latency_us_p50 <= latency_us_p99 and latency_us_p99 <= latency_us_max";
+    assert_eq!(
+        number(&mut session, waits),
+        number(&mut session, "select count(*) from gannet_io where requests > 0")
+    );
+    let files = run(&mut session, "select path, bytes from gannet_files");
+    assert!(files[0][0].ends_with("shop.gnt") && files.len() > 1);
+}
+
+#[test]
+fn jobs_and_snapshots_are_told() {
+    let fixture = Fixture::new();
+    let database = fixture.database("shop");
+    let mut session = database.session("owner").unwrap();
+    run(&mut session, "create table t (id int primary key); insert into t select generate_series(1, 1000)");
+    assert_eq!(
+        one(&mut session, "select string_agg(job, ' ' order by job) from gannet_jobs"),
+        "checkpoint sweep"
+    );
+    run(&mut session, "checkpoint");
+    assert!(number(&mut session, "select done from gannet_jobs where job = 'checkpoint'") > 0);
+    let mut reader = database.session("owner").unwrap();
+    run(&mut reader, "begin isolation level repeatable read; select count(*) from t");
+    let pid = reader.state().pid;
+    let held =
+        format!("select count(*) from gannet_snapshots where pid = {pid} and taken <= clock_timestamp()");
+    assert_eq!(number(&mut session, &held), 1);
+    let xmin = format!("select backend_xmin is not null from pg_stat_activity where pid = {pid}");
+    assert_eq!(one(&mut session, &xmin), "t");
+    run(&mut reader, "commit");
+    assert_eq!(number(&mut session, &held), 0);
+}
+
+#[test]
+fn who_waits_for_a_lock_is_seen_and_can_be_cancelled() {
+    let fixture = Fixture::new();
+    let database = fixture.database("shop");
+    let mut holder = database.session("owner").unwrap();
+    run(&mut holder, "create table t (id int primary key, v int); insert into t values (1, 1)");
+    run(&mut holder, "begin; update t set v = 2");
+    let mut waiter = database.session("owner").unwrap();
+    let (waiting, held) = (waiter.state().pid, holder.state().pid);
+    run(&mut waiter, "set application_name = 'patient'");
+    let thread = thread::spawn("waiter", move || {
+        let error = waiter.run("update t set v = 3", &mut Rows::default()).unwrap_err();
+        error.state().to_string()
+    });
+    let mut looker = database.session("owner").unwrap();
+    let activity = format!(
+        "select state, wait_event_type, wait_event, application_name, query, xact_start is not null
+         from pg_stat_activity where pid = {waiting} and wait_event_type = 'Lock'"
+    );
+    let seen = loop {
+        match run(&mut looker, &activity).pop() {
+            Some(row) => break row,
+            None => thread::yield_now(),
+        }
+    };
+    assert_eq!(seen, ["active", "Lock", "transactionid", "patient", "update t set v = 3", "t"]);
+    let locks = format!(
+        "select w.pid, h.pid, w.mode, w.waitstart is not null from pg_locks w
+         join pg_locks h on h.transactionid = w.transactionid and h.granted
+         where not w.granted and w.pid = {waiting}"
+    );
+    let row = [waiting.to_string(), held.to_string(), "ShareLock".to_owned(), "t".to_owned()];
+    assert_eq!(run(&mut looker, &locks), [row]);
+    let tables =
+        format!("select relation::regclass from pg_locks where locktype = 'relation' and pid = {held}");
+    assert_eq!(one(&mut looker, &tables), "t");
+    assert_eq!(one(&mut looker, &format!("select pg_cancel_backend({waiting})")), "t");
+    assert_eq!(thread.join().unwrap(), "57014");
+    assert_eq!(one(&mut looker, "select pg_cancel_backend(2147483647)"), "f");
+    run(&mut holder, "rollback");
+}
+
+#[test]
+fn a_terminated_session_says_so() {
+    let fixture = Fixture::new();
+    let database = fixture.database("shop");
+    let mut session = database.session("owner").unwrap();
+    let mut other = database.session("owner").unwrap();
+    let pid = other.state().pid;
+    assert_eq!(one(&mut session, &format!("select pg_terminate_backend({pid})")), "t");
+    assert_eq!(other.run("select 1", &mut Rows::default()).unwrap_err().state().0, "57P01");
+}
+
+#[test]
+fn databases_that_are_open_together_know_each_other() {
+    let fixture = Fixture::new();
+    let all = [fixture.database("shop"), fixture.database("archive")];
+    all.iter().for_each(|database| database.publish_neighbours(&all));
+    let mut shop = all[0].session("owner").unwrap();
+    let mut archive = all[1].session("owner").unwrap();
+    assert_eq!(
+        run(&mut shop, "select datname from pg_database order by oid"),
+        run(&mut archive, "values ('archive'), ('shop')")
+    );
+    let everybody = "select datname, pid from pg_stat_activity a join pg_database d using (datname)
+        where a.datid = d.oid order by 1";
+    let pids = [("archive", archive.state().pid), ("shop", shop.state().pid)];
+    assert_eq!(run(&mut shop, everybody), pids.map(|(name, pid)| [name.to_owned(), pid.to_string()]));
+    assert!(number(&mut shop, "select pg_database_size('archive')") > 0);
+    assert_eq!(
+        number(&mut shop, "select pg_database_size(oid) from pg_database where datname = 'archive'"),
+        number(&mut archive, "select pg_database_size(current_database())")
+    );
+    assert!(all[1].interrupt(shop.state().pid, Reason::Shutdown));
+    drop((shop, archive));
+    for database in all {
+        database.close().unwrap();
+    }
+}
+
+#[test]
+fn prepared_statements_are_listed() {
+    let fixture = Fixture::new();
+    let mut session = fixture.database("shop").session("owner").unwrap();
+    run(&mut session, "prepare add (int, text) as select $1 + length($2)");
+    session.prepare("wire", "select 1", &[]).unwrap();
+    let all = "select name, statement, parameter_types, from_sql, prepare_time <= now() from pg_prepared_statements";
+    let rows = run(&mut session, &format!("{all} order by name"));
+    assert_eq!(rows[0][0], "add");
+    assert_eq!(rows[0][2..], ["{integer,text}", "t", "t"]);
+    assert_eq!(rows[1], ["wire", "select 1", "{}", "f", "t"]);
+    run(&mut session, "deallocate add");
+    session.close_prepared("wire");
+    assert!(run(&mut session, all).is_empty());
+}
+
+#[test]
+fn sizes_of_relations_are_those_of_now() {
+    let fixture = Fixture::new();
+    let mut session = fixture.database("shop").session("owner").unwrap();
+    run(&mut session, "create table t (id int primary key, v text, long text); create index t_v on t (v)");
+    assert_eq!(number(&mut session, "select pg_relation_size('t')"), 8192);
+    run(&mut session, "insert into t (id, v) select n, repeat('v', 20) || n from generate_series(1, 5000) n");
+    let table = number(&mut session, "select pg_table_size('t')");
+    let index = number(&mut session, "select pg_relation_size('t_v')");
+    assert!(table > 5000 * 25 && table < 5000 * 100, "{table}");
+    assert!(index > 5000 * 25 && index < 5000 * 100, "{index}");
+    assert_eq!(number(&mut session, "select pg_indexes_size('t')"), index);
+    assert_eq!(number(&mut session, "select pg_total_relation_size('t')"), table + index);
+    assert_eq!(number(&mut session, "select pg_relation_size('t_pkey')"), 0);
+    assert_eq!(number(&mut session, "select pg_relation_size('pg_class')"), 0);
+    assert_eq!(one(&mut session, "select pg_relation_size(1) is null"), "t");
+    run(&mut session, "update t set long = repeat('w', 100000) where id = 1");
+    assert!(number(&mut session, "select pg_table_size('t')") >= table + 100_000, "long values count");
+    let live = "select n_live_tup, last_analyze is null from pg_stat_user_tables where relname = 't'";
+    let row = run(&mut session, live).remove(0);
+    let rows: f64 = row[0].parse().unwrap();
+    assert!((3500.0..6500.0).contains(&rows) && row[1] == "t", "{row:?}");
+}
+
+#[test]
+fn a_view_that_is_not_there_is_an_error() {
+    let fixture = Fixture::new();
+    let mut session = fixture.database("shop").session("owner").unwrap();
+    let error = session.run("select * from pg_stat_bgwriter", &mut Rows::default()).unwrap_err();
+    assert_eq!(error.state().0, "42P01");
+}
+
+#[test]
+fn explain_counts_what_is_read_and_what_is_spilled() {
+    let fixture = Fixture::new();
+    let database = fixture.database("shop");
+    let mut session = database.session("owner").unwrap();
+    run(
+        &mut session,
+        "create table t (id int primary key, v text);
+        insert into t select n, repeat('v', 900) || n from generate_series(1, 20000) n",
+    );
+    let path = database.store().path().to_owned();
+    drop(session);
+    database.close().unwrap();
+    let database = Database::open(&fixture.engine, &path, &OpenOptions::default(), "owner").unwrap();
+    let mut session = database.session("owner").unwrap();
+    let explain = |session: &mut Session, sql: &str| {
+        let text = one(session, &format!("explain (analyze, buffers, format json) {sql}"));
+        serde_json::from_str::<serde_json::Value>(&text).unwrap()[0]["Plan"].clone()
+    };
+    // Warm, the pages are hits; cold, they were read.
+    let count = |plan: &serde_json::Value, what: &str| plan[what].as_i64().unwrap();
+    let few = "select * from t where id between 100 and 300";
+    let cold = explain(&mut session, few);
+    let warm = explain(&mut session, few);
+    assert!(count(&cold, "Serial Reads") + count(&cold, "Batched Reads") >= 20, "{cold}");
+    assert_eq!(count(&warm, "Serial Reads") + count(&warm, "Batched Reads"), 0, "{warm}");
+    assert!(count(&warm, "Hits") >= 20, "{warm}");
+    // 18 MB do not fit into an operator's share of 32 MB.
+    let sort = explain(&mut session, "select * from t order by v");
+    assert!(count(&sort, "Disk Usage") > 10_000 && count(&sort, "Memory Usage") > 100, "{sort}");
+    let small = explain(&mut session, "select * from t where id < 10 order by v");
+    assert!(small.get("Disk Usage").is_none() && count(&small, "Memory Usage") > 0, "{small}");
+    let hash = explain(&mut session, "select v, count(*) from t group by v");
+    let text = hash.to_string();
+    assert!(text.contains("Memory Usage"), "{hash}");
+}

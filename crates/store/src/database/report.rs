@@ -1,0 +1,168 @@
+//! What a database is doing, for those who look at it from outside: transactions and whom they wait for, locks, snapshots, the
+//! space each tree takes, the work in the background. Figures are of the moment each of them is read; together they are no
+//! picture of one moment.
+
+use super::Database;
+use crate::page::{self, PageKind};
+use crate::pool::Access;
+use crate::shared::CATALOG;
+use crate::txn::locks::Mode;
+use crate::{Result, space};
+use gannet_base::{Lsn, TreeId, TxnId};
+use gannet_io::Class;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Space maps fetched as one batch.
+const MAPS_AT_ONCE: usize = 64;
+
+/// A transaction that has written or locked something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransactionReport {
+    /// Its number.
+    pub id: TxnId,
+    /// Time since it got its number.
+    pub age: Duration,
+    /// The transactions that it waits for now.
+    pub waits_for: Vec<TxnId>,
+    /// How long it has waited for those.
+    pub waiting: Option<Duration>,
+}
+
+/// A shared lock of a row, or of a tree, which whoever writes to it holds against its being dropped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowLockReport {
+    /// The row's tree; `None` where a tree is locked.
+    pub tree: Option<TreeId>,
+    /// The row's key, or the tree's name.
+    pub key: Box<[u8]>,
+    /// Who holds it.
+    pub holder: TxnId,
+    /// Whether the row has to stay as it is; otherwise only its key has.
+    pub whole_row: bool,
+}
+
+/// A snapshot somebody holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotReport {
+    /// The number of the transaction's handle, as [`Canceller::number`](crate::Canceller::number) gives it.
+    pub number: u64,
+    /// Below this number it sees every transaction that committed.
+    pub xmin: TxnId,
+    /// Time since it was taken.
+    pub age: Duration,
+}
+
+/// What the background has to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkReport {
+    /// Log position from which a restart would redo: what the page writer moves on.
+    pub redo_from: Lsn,
+    /// Log position of the last record.
+    pub log_end: Lsn,
+    /// Bytes of log that redo may have to go through at most.
+    pub wal_limit: u64,
+    /// Pages with changes that are not on the device yet.
+    pub dirty_pages: u64,
+    /// Pages written home since the database was opened.
+    pub pages_written: u64,
+    /// Whether a sweep is under way.
+    pub sweeping: bool,
+    /// Complete undo segments that wait to be swept.
+    pub segments_left: u64,
+    /// Undo segments freed since the database was opened.
+    pub segments_swept: u64,
+}
+
+impl Database {
+    /// Transactions that have written or locked something, by number.
+    pub fn transactions(&self) -> Vec<TransactionReport> {
+        let registry = &self.shared.registry;
+        let mut reports: BTreeMap<TxnId, TransactionReport> = BTreeMap::new();
+        for active in registry.active() {
+            let (id, age) = (active.id(), active.started().elapsed());
+            reports.insert(id, TransactionReport { id, age, waits_for: Vec::new(), waiting: None });
+        }
+        for wait in registry.waits().list() {
+            if let Some(report) = reports.get_mut(&wait.waiter) {
+                report.waits_for = wait.holders;
+                report.waiting = Some(wait.since.elapsed());
+            }
+        }
+        reports.into_values().collect()
+    }
+
+    /// Shared locks of rows and trees, at most `limit` of them. (An exclusive lock stands in its row.)
+    pub fn shared_row_locks(&self, limit: usize) -> Vec<RowLockReport> {
+        let report = |lock: crate::txn::locks::LockInfo| RowLockReport {
+            tree: (lock.tree != CATALOG).then_some(lock.tree),
+            key: lock.key,
+            holder: lock.txn,
+            whole_row: lock.mode == Mode::Share,
+        };
+        self.shared.locks.list(limit).into_iter().map(report).collect()
+    }
+
+    /// Snapshots that are held, the oldest first.
+    pub fn snapshots(&self) -> Vec<SnapshotReport> {
+        let mut live = self.shared.registry.snapshots();
+        live.sort_unstable_by_key(|snapshot| (snapshot.csn, snapshot.started));
+        let report = |snapshot: crate::txn::registry::SnapshotInfo| SnapshotReport {
+            number: snapshot.owner.session,
+            xmin: snapshot.xmin,
+            age: snapshot.started.elapsed(),
+        };
+        live.into_iter().map(report).collect()
+    }
+
+    /// Its files: the data file, and those of its log, as far as the log's folder can be listed.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let folder = super::wal_folder(&self.path);
+        let names = self.engine.disk().list(&folder).unwrap_or_default();
+        let log = names.into_iter().filter(|name| name != super::LOCK).map(|name| folder.join(name));
+        std::iter::once(self.path.clone()).chain(log).collect()
+    }
+
+    /// What the background is at.
+    pub fn background_work(&self) -> WorkReport {
+        let core = &self.shared.core;
+        let mut dirty = Vec::new();
+        self.pool.dirty_frames(&self.volume, &mut dirty);
+        WorkReport {
+            redo_from: self.shared.writer.redo_from(),
+            log_end: core.log.end(),
+            wal_limit: self.options.wal_limit,
+            dirty_pages: dirty.len() as u64,
+            pages_written: self.shared.writer.pages_written(),
+            sweeping: self.shared.sweeping.try_lock().is_none(),
+            segments_left: self.shared.streams.lock().complete.len() as u64,
+            segments_swept: self.shared.segments_swept.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Pages in use, by the tree that owns them, long values and inner nodes included. Reads the space maps: one page for
+    /// each 1000 extents or so.
+    pub fn pages_by_tree(&self) -> Result<BTreeMap<TreeId, u64>> {
+        let core = &self.shared.core;
+        let mut pages: BTreeMap<TreeId, u64> = BTreeMap::new();
+        let maps: Vec<_> =
+            (0..core.space.groups()).map(|group| space::map_page(group, core.page_size)).collect();
+        for batch in maps.chunks(MAPS_AT_ONCE) {
+            core.pool.prefetch(&core.volume, batch, Class::Foreground, Access::Normal);
+            for &id in batch {
+                let map = core.pool.shared(&core.volume, id, Access::Normal)?;
+                if page::kind(&map) != Some(PageKind::SpaceMap) {
+                    return Err(crate::Error::damaged_page(id, "a space map is expected here"));
+                }
+                for extent in space::read_map(&map) {
+                    if extent.used != 0 {
+                        *pages.entry(extent.owner).or_default() += u64::from(extent.used.count_ones());
+                    }
+                }
+            }
+        }
+        Ok(pages)
+    }
+}
