@@ -21,6 +21,7 @@ use gannet_sql::{Database, SqlState};
 use gannet_store::{CreateOptions, Engine, EngineOptions, OpenOptions};
 use place::Place;
 use report::{Checked, Figures, Loaded, Report, Worked};
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -41,6 +42,10 @@ pub(crate) fn run(options: &Demo) -> Result<()> {
     interrupt::listen()?;
     let mut place = Place::take(&options.folder, options.again)?;
     let done = setup.demonstrate(&mut place);
+    if done.is_err() && place.is_kept() {
+        // Without a standard error there is nobody to tell.
+        let _ = writeln!(io::stderr(), "gannet: the database stays in {:?}", place.database());
+    }
     done.map_err(|error| setup.explained(error))
 }
 

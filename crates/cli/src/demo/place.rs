@@ -57,6 +57,11 @@ impl Place {
         &self.folder
     }
 
+    /// Whether the database stays.
+    pub(super) fn is_kept(&self) -> bool {
+        self.kept
+    }
+
     /// From here on the database stays.
     pub(super) fn keep(&mut self) {
         self.kept = true;
