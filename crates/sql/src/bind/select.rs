@@ -707,7 +707,7 @@ pub(super) fn expression_name(expr: &Expr) -> Option<String> {
         Expr::Tuple(_) => Some("row".to_owned()),
         Expr::Extract { .. } => Some("extract".to_owned()),
         Expr::Position { .. } => Some("position".to_owned()),
-        Expr::Substring { .. } => Some("substring".to_owned()),
+        Expr::Substring { shorthand, .. } => Some(if *shorthand { "substr" } else { "substring" }.to_owned()),
         Expr::Overlay { .. } => Some("overlay".to_owned()),
         Expr::AtTimeZone { .. } => Some("timezone".to_owned()),
         Expr::Ceil { .. } => Some("ceil".to_owned()),
