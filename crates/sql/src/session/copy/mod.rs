@@ -140,7 +140,11 @@ fn read_options(options: &[CopyOption], columns: &[String], from: bool) -> Resul
             }
             name @ ("quote" | "escape" | "force_quote" | "force_not_null" | "force_null") => {
                 let name = name.replace('_', " ");
-                let why = if csv { "not in this direction" } else { "only available in CSV mode" };
+                let why = match (csv, from) {
+                    (false, _) => "available only in CSV mode",
+                    (true, true) => "only available using COPY TO",
+                    (true, false) => "only available using COPY FROM",
+                };
                 return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, format!("COPY {name} {why}")));
             }
             other => return Err(option_error(option, format!("option \"{other}\" not recognized"))),
