@@ -110,7 +110,7 @@ fn mutate(random: &mut Random, statements: &[String]) -> String {
 /// What a session says; a panic is told with the text.
 fn survive(session: &mut Session, sql: &str) -> Result<(), gannet_sql::Error> {
     catch_unwind(AssertUnwindSafe(|| session.run(sql, &mut Rows::default())))
-        .unwrap_or_else(|_| panic!("a panic of: {}", &sql[..sql.floor_char_boundary(2000)]))
+        .unwrap_or_else(|_| panic!("a panic of: {}", sql.chars().take(2000).collect::<String>()))
 }
 
 fn number(variable: &str, default: u64) -> u64 {

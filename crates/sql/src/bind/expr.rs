@@ -578,7 +578,7 @@ fn symmetric_bound(low: &Expr) -> Option<&Expr> {
 /// The field of EXTRACT, as the function takes it.
 fn date_field(field: &ast::DateTimeField) -> String {
     match field {
-        ast::DateTimeField::Custom(ident) => identifier(ident).unwrap_or_default(),
+        ast::DateTimeField::Custom(ident) => ident.value.to_ascii_lowercase(),
         other => other.to_string().to_ascii_lowercase(),
     }
 }
