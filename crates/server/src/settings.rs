@@ -281,17 +281,10 @@ impl Settings {
 
 /// The setting whose name is most like this one.
 fn nearest(name: &str) -> Option<&'static str> {
-    let common = |other: &str| {
-        let pairs = |text: &str| text.as_bytes().windows(2).map(<[u8]>::to_vec).collect::<Vec<_>>();
-        let (own, theirs) = (pairs(name), pairs(other));
-        own.iter().filter(|pair| theirs.contains(pair)).count() * 2 * 100 / (own.len() + theirs.len()).max(1)
-    };
-    DEFINITIONS
-        .iter()
-        .map(|d| (common(d.name), d.name))
-        .max()
-        .filter(|(share, _)| *share >= 50)
-        .map(|(_, name)| name)
+    let near =
+        |d: &'static Definition| Some((strsim::jaro(name, d.name), d.name)).filter(|(near, _)| *near > 0.7);
+    let best = DEFINITIONS.iter().filter_map(near).max_by(|a, b| a.0.total_cmp(&b.0))?;
+    Some(best.1)
 }
 
 #[cfg(test)]
