@@ -6,7 +6,8 @@
 //! | module | job |
 //! |---|---|
 //! | `server` | databases, listeners, the end |
-//! | `connection` | one connection: start-up, authentication, the loop of messages |
+//! | `startup` | how a connection begins: encryption, authentication, its session |
+//! | `connection` | the loop of a connection's messages |
 //! | `client` | results on their way to the client |
 //! | `message` | the protocol's messages, both ways |
 //! | [`settings`] | what was asked for, by whom, and what is in effect |
@@ -19,6 +20,7 @@ mod message;
 mod scram;
 mod server;
 pub mod settings;
+mod startup;
 mod stream;
 mod tls;
 mod watch;

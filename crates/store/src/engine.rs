@@ -167,6 +167,12 @@ impl Engine {
         self.lender.work_memory(bytes, true)
     }
 
+    /// Memory that is kept for long, such as prepared statements: the same, but [`Engine::work_limit`] does not reckon with who
+    /// holds it.
+    pub fn kept_memory(&self, bytes: u64) -> Result<WorkMemory> {
+        self.lender.work_memory(bytes, false)
+    }
+
     /// Bytes that an operation should be content with before it spills: a quarter of the budget, shared equally by those
     /// who hold [`WorkMemory`] now, but at least 1 MiB. It falls as others begin and rises as they end, so who
     /// grows in steps asks before each.

@@ -11,14 +11,20 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Bytes both ways.
-pub trait Duplex: Read + Write + Send {
+pub(crate) trait Duplex: Read + Write + Send {
     /// Ends it, for a client that vanishes.
     fn vanish(&self);
+    /// Says that nothing more comes.
+    fn finish(&self);
 }
 
 impl Duplex for UnixStream {
     fn vanish(&self) {
         let _ = self.shutdown(Shutdown::Both);
+    }
+
+    fn finish(&self) {
+        let _ = self.shutdown(Shutdown::Write);
     }
 }
 
@@ -26,51 +32,59 @@ impl Duplex for TcpStream {
     fn vanish(&self) {
         let _ = self.shutdown(Shutdown::Both);
     }
+
+    fn finish(&self) {
+        let _ = self.shutdown(Shutdown::Write);
+    }
 }
 
 impl Duplex for rustls::StreamOwned<rustls::ClientConnection, TcpStream> {
     fn vanish(&self) {
         let _ = self.sock.shutdown(Shutdown::Both);
     }
+
+    fn finish(&self) {
+        let _ = self.sock.shutdown(Shutdown::Write);
+    }
 }
 
 /// A message's body, put together.
 #[derive(Clone, Debug, Default)]
-pub struct Body(pub Vec<u8>);
+pub(crate) struct Body(pub(crate) Vec<u8>);
 
 impl Body {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Body::default()
     }
 
-    pub fn str(mut self, text: &str) -> Self {
+    pub(crate) fn str(mut self, text: &str) -> Self {
         self.0.extend_from_slice(text.as_bytes());
         self.0.push(0);
         self
     }
 
-    pub fn u8(mut self, value: u8) -> Self {
+    pub(crate) fn u8(mut self, value: u8) -> Self {
         self.0.push(value);
         self
     }
 
-    pub fn i16(mut self, value: i16) -> Self {
+    pub(crate) fn i16(mut self, value: i16) -> Self {
         self.0.extend_from_slice(&value.to_be_bytes());
         self
     }
 
-    pub fn i32(mut self, value: i32) -> Self {
+    pub(crate) fn i32(mut self, value: i32) -> Self {
         self.0.extend_from_slice(&value.to_be_bytes());
         self
     }
 
-    pub fn raw(mut self, bytes: &[u8]) -> Self {
+    pub(crate) fn raw(mut self, bytes: &[u8]) -> Self {
         self.0.extend_from_slice(bytes);
         self
     }
 
     /// A value with its length, or NULL.
-    pub fn value(self, value: Option<&[u8]>) -> Self {
+    pub(crate) fn value(self, value: Option<&[u8]>) -> Self {
         match value {
             None => self.i32(-1),
             Some(bytes) => self.i32(bytes.len() as i32).raw(bytes),
@@ -79,7 +93,7 @@ impl Body {
 }
 
 /// A message with its frame.
-pub fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![kind];
     bytes.extend_from_slice(&(body.len() as i32 + 4).to_be_bytes());
     bytes.extend_from_slice(body);
@@ -87,7 +101,7 @@ pub fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
 }
 
 /// The first message of a connection: protocol version (or request code) and parameters.
-pub fn first(code: u32, parameters: &[(&str, &str)]) -> Vec<u8> {
+pub(crate) fn first(code: u32, parameters: &[(&str, &str)]) -> Vec<u8> {
     let mut body = Body::new().raw(&code.to_be_bytes());
     for (name, value) in parameters {
         body = body.str(name).str(value);
@@ -101,7 +115,13 @@ pub fn first(code: u32, parameters: &[(&str, &str)]) -> Vec<u8> {
 }
 
 /// `Bind` with parameters of one format and results of one format.
-pub fn bind(portal: &str, statement: &str, format: i16, values: &[Option<&[u8]>], results: i16) -> Vec<u8> {
+pub(crate) fn bind(
+    portal: &str,
+    statement: &str,
+    format: i16,
+    values: &[Option<&[u8]>],
+    results: i16,
+) -> Vec<u8> {
     let mut body = Body::new().str(portal).str(statement).i16(1).i16(format).i16(values.len() as u16 as i16);
     for value in values {
         body = body.value(*value);
@@ -110,7 +130,7 @@ pub fn bind(portal: &str, statement: &str, format: i16, values: &[Option<&[u8]>]
 }
 
 /// `Parse`, with the parameters' types.
-pub fn parse(name: &str, sql: &str, types: &[u32]) -> Vec<u8> {
+pub(crate) fn parse(name: &str, sql: &str, types: &[u32]) -> Vec<u8> {
     let mut body = Body::new().str(name).str(sql).i16(types.len() as u16 as i16);
     for oid in types {
         body = body.i32(*oid as i32);
@@ -119,73 +139,73 @@ pub fn parse(name: &str, sql: &str, types: &[u32]) -> Vec<u8> {
 }
 
 /// `Describe` (`D`) or `Close` (`C`) of a statement (`S`) or portal (`P`).
-pub fn target(kind: u8, what: u8, name: &str) -> Vec<u8> {
+pub(crate) fn target(kind: u8, what: u8, name: &str) -> Vec<u8> {
     frame(kind, &Body::new().u8(what).str(name).0)
 }
 
 /// `Execute`.
-pub fn execute(portal: &str, limit: i32) -> Vec<u8> {
+pub(crate) fn execute(portal: &str, limit: i32) -> Vec<u8> {
     frame(b'E', &Body::new().str(portal).i32(limit).0)
 }
 
 /// `Query`.
-pub fn query(sql: &str) -> Vec<u8> {
+pub(crate) fn query(sql: &str) -> Vec<u8> {
     frame(b'Q', &Body::new().str(sql).0)
 }
 
 /// `Sync`.
-pub fn sync() -> Vec<u8> {
+pub(crate) fn sync() -> Vec<u8> {
     frame(b'S', b"")
 }
 
 /// A message of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply {
-    pub kind: u8,
-    pub body: Vec<u8>,
+pub(crate) struct Reply {
+    pub(crate) kind: u8,
+    pub(crate) body: Vec<u8>,
 }
 
 /// An error or notice by field codes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report(pub BTreeMap<char, String>);
+pub(crate) struct Report(pub(crate) BTreeMap<char, String>);
 
 impl Report {
-    pub fn get(&self, code: char) -> &str {
+    pub(crate) fn get(&self, code: char) -> &str {
         self.0.get(&code).map_or("", String::as_str)
     }
 
-    pub fn state(&self) -> &str {
+    pub(crate) fn state(&self) -> &str {
         self.get('C')
     }
 
-    pub fn message(&self) -> &str {
+    pub(crate) fn message(&self) -> &str {
         self.get('M')
     }
 }
 
 /// What came back up to ReadyForQuery, or the end of the connection.
 #[derive(Clone, Debug, Default)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// Types of the messages in their order; `D` once for all rows that follow each other.
-    pub kinds: String,
-    pub rows: Vec<Vec<Option<Vec<u8>>>>,
-    pub tags: Vec<String>,
-    pub errors: Vec<Report>,
-    pub notices: Vec<Report>,
+    pub(crate) kinds: String,
+    pub(crate) rows: Vec<Vec<Option<Vec<u8>>>>,
+    pub(crate) tags: Vec<String>,
+    pub(crate) errors: Vec<Report>,
+    pub(crate) notices: Vec<Report>,
     /// `I`, `T`, `E`; blank where the connection has ended.
-    pub status: char,
+    pub(crate) status: char,
     /// Columns of the last RowDescription: name, type, format.
-    pub columns: Vec<(String, u32, i16)>,
+    pub(crate) columns: Vec<(String, u32, i16)>,
     /// Types of the last ParameterDescription.
-    pub parameters: Vec<u32>,
-    pub settings: Vec<(String, String)>,
+    pub(crate) parameters: Vec<u32>,
+    pub(crate) settings: Vec<(String, String)>,
     /// Data of COPY OUT.
-    pub copied: Vec<u8>,
+    pub(crate) copied: Vec<u8>,
 }
 
 impl Outcome {
     /// The rows as text, NULL as `-`.
-    pub fn text(&self) -> Vec<Vec<String>> {
+    pub(crate) fn text(&self) -> Vec<Vec<String>> {
         let text = |value: &Option<Vec<u8>>| {
             value.as_ref().map_or_else(|| "-".to_owned(), |bytes| String::from_utf8(bytes.clone()).unwrap())
         };
@@ -193,21 +213,21 @@ impl Outcome {
     }
 
     /// The only value, as text.
-    pub fn one(&self) -> String {
+    pub(crate) fn one(&self) -> String {
         let rows = self.text();
         assert!(rows.len() == 1 && rows[0].len() == 1, "{self:?}");
         rows[0][0].clone()
     }
 
     /// The only error's SQLSTATE.
-    pub fn state(&self) -> &str {
+    pub(crate) fn state(&self) -> &str {
         assert_eq!(self.errors.len(), 1, "{self:?}");
         self.errors[0].state()
     }
 
     /// No error.
     #[track_caller]
-    pub fn good(self) -> Self {
+    pub(crate) fn good(self) -> Self {
         assert!(self.errors.is_empty() && self.status != ' ', "{self:?}");
         self
     }
@@ -291,17 +311,17 @@ impl Reader<'_> {
 }
 
 /// A connection.
-pub struct Wire {
-    pub stream: Box<dyn Duplex>,
-    pub pid: i32,
-    pub secret: i32,
+pub(crate) struct Wire {
+    pub(crate) stream: Box<dyn Duplex>,
+    pub(crate) pid: i32,
+    pub(crate) secret: i32,
     /// What the server told at the start.
-    pub settings: BTreeMap<String, String>,
+    pub(crate) settings: BTreeMap<String, String>,
 }
 
 impl Wire {
     /// Connects and says nothing yet.
-    pub fn unix(socket: &Path) -> Wire {
+    pub(crate) fn unix(socket: &Path) -> Wire {
         let stream = UnixStream::connect(socket).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
@@ -309,22 +329,22 @@ impl Wire {
     }
 
     /// Connects over TCP and says nothing yet.
-    pub fn tcp(address: std::net::SocketAddr) -> Wire {
+    pub(crate) fn tcp(address: std::net::SocketAddr) -> Wire {
         Wire::over(Box::new(tcp(address)))
     }
 
-    pub fn over(stream: Box<dyn Duplex>) -> Wire {
+    pub(crate) fn over(stream: Box<dyn Duplex>) -> Wire {
         Wire { stream, pid: 0, secret: 0, settings: BTreeMap::new() }
     }
 
     /// Sends bytes. A server that has closed the connection is no error: what it has said can be read.
-    pub fn send(&mut self, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes);
         let _ = self.stream.flush();
     }
 
     /// The next message; `None` at the connection's end.
-    pub fn read(&mut self) -> Option<Reply> {
+    pub(crate) fn read(&mut self) -> Option<Reply> {
         let mut head = [0; 5];
         self.fill(&mut head)?;
         let len = i32::from_be_bytes(head[1..].try_into().unwrap());
@@ -347,7 +367,7 @@ impl Wire {
     }
 
     /// The answer, up to ReadyForQuery, the request for COPY data, or the connection's end.
-    pub fn outcome(&mut self) -> Outcome {
+    pub(crate) fn outcome(&mut self) -> Outcome {
         let mut outcome = Outcome { status: ' ', ..Outcome::default() };
         while let Some(reply) = self.read() {
             outcome.take(&reply);
@@ -359,7 +379,7 @@ impl Wire {
     }
 
     /// The same, up to a message of this kind.
-    pub fn outcome_until(&mut self, kind: u8) -> Outcome {
+    pub(crate) fn outcome_until(&mut self, kind: u8) -> Outcome {
         let mut outcome = Outcome { status: ' ', ..Outcome::default() };
         while let Some(reply) = self.read() {
             outcome.take(&reply);
@@ -371,41 +391,41 @@ impl Wire {
     }
 
     /// Sends and gives the answer.
-    pub fn ask(&mut self, bytes: &[u8]) -> Outcome {
+    pub(crate) fn ask(&mut self, bytes: &[u8]) -> Outcome {
         self.send(bytes);
         self.outcome()
     }
 
     /// A simple query.
-    pub fn query(&mut self, sql: &str) -> Outcome {
+    pub(crate) fn query(&mut self, sql: &str) -> Outcome {
         self.ask(&query(sql))
     }
 
     /// A simple query that has to succeed.
     #[track_caller]
-    pub fn run(&mut self, sql: &str) -> Outcome {
+    pub(crate) fn run(&mut self, sql: &str) -> Outcome {
         self.query(sql).good()
     }
 
     /// Several messages, then Sync.
-    pub fn series(&mut self, messages: &[Vec<u8>]) -> Outcome {
+    pub(crate) fn series(&mut self, messages: &[Vec<u8>]) -> Outcome {
         let mut bytes = messages.concat();
         bytes.extend(sync());
         self.ask(&bytes)
     }
 
     /// The start-up message of a client that needs no password.
-    pub fn start(&mut self, parameters: &[(&str, &str)]) -> Outcome {
+    pub(crate) fn start(&mut self, parameters: &[(&str, &str)]) -> Outcome {
         self.start_as(3 << 16, parameters)
     }
 
-    pub fn start_as(&mut self, version: u32, parameters: &[(&str, &str)]) -> Outcome {
+    pub(crate) fn start_as(&mut self, version: u32, parameters: &[(&str, &str)]) -> Outcome {
         self.send(&first(version, parameters));
         self.started()
     }
 
     /// The answer to the start-up message: keys and settings are noted.
-    pub fn started(&mut self) -> Outcome {
+    pub(crate) fn started(&mut self) -> Outcome {
         let mut outcome = Outcome { status: ' ', ..Outcome::default() };
         while let Some(reply) = self.read() {
             outcome.take(&reply);
@@ -425,12 +445,12 @@ impl Wire {
     }
 
     /// Vanishes without goodbye.
-    pub fn vanish(self) {
+    pub(crate) fn vanish(self) {
         self.stream.vanish();
     }
 }
 
-pub fn tcp(address: std::net::SocketAddr) -> TcpStream {
+pub(crate) fn tcp(address: std::net::SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.set_write_timeout(Some(PATIENCE)).unwrap();

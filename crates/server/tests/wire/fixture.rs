@@ -11,16 +11,16 @@ use std::time::{Duration, Instant};
 /// Memory of a test's engine, in bytes.
 const MEMORY: u64 = 64 << 20;
 /// How long an ending server waits for its connections.
-pub const STOP_LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const STOP_LIMIT: Duration = Duration::from_secs(60);
 
-pub struct Fixture {
+pub(crate) struct Fixture {
     server: Option<Server>,
-    pub engine: Engine,
-    pub folder: tempfile::TempDir,
+    pub(crate) engine: Engine,
+    pub(crate) folder: tempfile::TempDir,
 }
 
 /// A database of this name, with what `sql` makes.
-pub fn create(engine: &Engine, folder: &Path, name: &str, sql: &str) -> PathBuf {
+pub(crate) fn create(engine: &Engine, folder: &Path, name: &str, sql: &str) -> PathBuf {
     let path = folder.join(format!("{name}.gnt"));
     let create = CreateOptions { segment_size: 1 << 20, ..CreateOptions::default() };
     let database = Database::create(engine, &path, &create, &OpenOptions::default(), "owner").unwrap();
@@ -33,16 +33,21 @@ pub fn create(engine: &Engine, folder: &Path, name: &str, sql: &str) -> PathBuf 
 
 impl Fixture {
     /// A server of database "shop".
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Fixture::with("", |_| {})
     }
 
     /// The same, with definitions and other options.
-    pub fn with(sql: &str, change: impl FnOnce(&mut ServerOptions)) -> Self {
+    pub(crate) fn with(sql: &str, change: impl FnOnce(&mut ServerOptions)) -> Self {
         Fixture::of(&["shop"], sql, MEMORY, change)
     }
 
-    pub fn of(names: &[&str], sql: &str, memory: u64, change: impl FnOnce(&mut ServerOptions)) -> Self {
+    pub(crate) fn of(
+        names: &[&str],
+        sql: &str,
+        memory: u64,
+        change: impl FnOnce(&mut ServerOptions),
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let options = EngineOptions { memory, temp_folder: Some(folder.path().join("temp")) };
         let engine = Engine::new(&options).unwrap();
@@ -65,32 +70,32 @@ impl Fixture {
         Fixture { server: Some(server), engine, folder }
     }
 
-    pub fn server(&self) -> &Server {
+    pub(crate) fn server(&self) -> &Server {
         self.server.as_ref().unwrap()
     }
 
-    pub fn socket(&self) -> &Path {
+    pub(crate) fn socket(&self) -> &Path {
         &self.server().sockets()[0]
     }
 
     /// A connection over the Unix socket that has said nothing.
-    pub fn raw(&self) -> Wire {
+    pub(crate) fn raw(&self) -> Wire {
         Wire::unix(self.socket())
     }
 
     /// A session on database "shop".
-    pub fn connect(&self) -> Wire {
+    pub(crate) fn connect(&self) -> Wire {
         self.connect_to("shop")
     }
 
-    pub fn connect_to(&self, database: &str) -> Wire {
+    pub(crate) fn connect_to(&self, database: &str) -> Wire {
         let mut wire = self.raw();
         wire.start(&[("user", "owner"), ("database", database)]).good();
         wire
     }
 
     /// Ends a statement, if the secret is right.
-    pub fn cancel(&self, pid: i32, secret: i32) {
+    pub(crate) fn cancel(&self, pid: i32, secret: i32) {
         let mut wire = self.raw();
         let code = 80_877_102_i32;
         let mut bytes = 16_i32.to_be_bytes().to_vec();
@@ -102,18 +107,23 @@ impl Fixture {
     }
 
     /// Ends the server.
-    pub fn stop(&mut self) -> gannet_server::Result<()> {
-        self.server.take().unwrap().stop(STOP_LIMIT)
+    pub(crate) fn stop(&mut self) -> gannet_server::Result<()> {
+        self.take().stop(STOP_LIMIT)
+    }
+
+    /// The server, for who ends it in another way.
+    pub(crate) fn take(&mut self) -> Server {
+        self.server.take().unwrap()
     }
 
     /// The only value of a query in a session of its own.
-    pub fn value(&self, sql: &str) -> String {
+    pub(crate) fn value(&self, sql: &str) -> String {
         self.connect().run(sql).one()
     }
 
     /// Waits until a query gives this value.
     #[track_caller]
-    pub fn wait_for(&self, sql: &str, value: &str) {
+    pub(crate) fn wait_for(&self, sql: &str, value: &str) {
         let began = Instant::now();
         let mut wire = self.connect();
         loop {
@@ -128,7 +138,7 @@ impl Fixture {
 
     /// Waits until so many sessions run a statement that begins like this.
     #[track_caller]
-    pub fn wait_until_running(&self, begin: &str) {
+    pub(crate) fn wait_until_running(&self, begin: &str) {
         let sql = format!(
             "select count(*) from pg_stat_activity where state = 'active' and query like '{begin}%' and pid <> pg_backend_pid()"
         );

@@ -34,9 +34,8 @@ use crate::{Error, Result, SqlState, Type, Value};
 use gannet_base::memory::{Charge, Purpose};
 use gannet_base::sync::Mutex;
 use interrupt::Alarm;
-use prepared::{Portal, Progress};
+use prepared::{Named, Portal, Progress};
 use settings::Key;
-use std::collections::HashMap;
 use std::sync::Arc;
 use transaction::Open;
 
@@ -99,8 +98,8 @@ pub struct Session {
     interrupt: Interrupt,
     activity: Arc<Mutex<Activity>>,
     transaction: Option<Open>,
-    prepared: HashMap<String, Arc<Prepared>>,
-    portals: HashMap<String, Portal>,
+    prepared: Named<Arc<Prepared>>,
+    portals: Named<Portal>,
     _memory: Charge,
 }
 
@@ -132,8 +131,8 @@ impl Session {
             interrupt,
             activity,
             transaction: None,
-            prepared: HashMap::new(),
-            portals: HashMap::new(),
+            prepared: Named::statements(),
+            portals: Named::portals(),
             _memory: memory,
         })
     }
@@ -168,7 +167,9 @@ impl Session {
     }
 
     fn run_all(&mut self, sql: &str, client: &mut dyn Client) -> Result<()> {
+        // As PostgreSQL does.
         self.portals.remove("");
+        self.prepared.remove("");
         let statements = bind::parse(sql)?;
         if statements.is_empty() {
             return client.empty();
@@ -249,14 +250,13 @@ impl Session {
     }
 
     fn keep_prepared(&mut self, name: &str, prepared: Arc<Prepared>) -> Result<()> {
-        if !name.is_empty() && self.prepared.contains_key(name) {
+        if !name.is_empty() && self.prepared.contains(name) {
             return Err(Error::new(
                 SqlState::DUPLICATE_PREPARED_STATEMENT,
                 format!("prepared statement \"{name}\" already exists"),
             ));
         }
-        self.prepared.insert(name.to_owned(), prepared);
-        Ok(())
+        self.prepared.put(&self.state.engine, name, prepared)
     }
 
     /// The prepared statement of this name.
@@ -269,6 +269,33 @@ impl Session {
             };
             Error::new(SqlState::INVALID_SQL_STATEMENT_NAME, message)
         })
+    }
+
+    /// The same, for one whose result is to be described: a failed transaction has none.
+    pub fn describe(&self, name: &str) -> Result<Arc<Prepared>> {
+        let prepared = self.prepared(name)?;
+        match &self.transaction {
+            Some(open) if open.failed && prepared.columns.is_some() => Err(transaction::failed()),
+            _ => Ok(prepared),
+        }
+    }
+
+    /// How many portals there are.
+    pub fn portals(&self) -> usize {
+        self.portals.len()
+    }
+
+    /// An error that was found by whoever speaks with the client, such as a message that makes no sense: it ends the
+    /// transaction as the error of a statement does. Gives the error to be reported.
+    pub fn fail(&mut self, error: Error) -> Error {
+        match &self.transaction {
+            // The session has found it itself.
+            Some(open) if open.failed => error,
+            _ => match self.judge(Err(error)) {
+                Err(error) => error,
+                Ok(()) => Error::internal("an error vanished"),
+            },
+        }
     }
 
     /// Forgets a prepared statement; nothing happens when there is none.
@@ -293,15 +320,14 @@ impl Session {
                     ),
                 ));
             }
-            if !portal.is_empty() && session.portals.contains_key(portal) {
+            if !portal.is_empty() && session.portals.contains(portal) {
                 return Err(Error::new(
                     SqlState::DUPLICATE_CURSOR,
                     format!("cursor \"{portal}\" already exists"),
                 ));
             }
             let made = Portal { prepared, parameters, progress: Progress::Ready };
-            session.portals.insert(portal.to_owned(), made);
-            Ok(())
+            session.portals.put(&session.state.engine, portal, made)
         })
     }
 
@@ -339,6 +365,12 @@ impl Session {
         let mut running = match progress {
             Progress::Done => {
                 self.refuse_in_failed(&parsed)?;
+                if prepared.columns.is_none() {
+                    return Err(Error::new(
+                        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                        format!("portal \"{name}\" cannot be run"),
+                    ));
+                }
                 // As in PostgreSQL, a portal at its end gives no more rows.
                 client.complete(&CommandTag { command: "SELECT", rows: Some(0) })?;
                 return Ok(Execution::Complete);
@@ -357,7 +389,11 @@ impl Session {
                 }
                 self.refuse_in_failed(&parsed)?;
                 self.ensure_transaction()?;
-                Box::new(self.start(&prepared, parameters, false)?)
+                let mut running = Box::new(self.start(&prepared, parameters, false)?);
+                if limit > 0 {
+                    self.settle(&mut running)?;
+                }
+                running
             }
         };
         if !self.advance(&mut running, limit, client)? {
@@ -491,6 +527,7 @@ impl Session {
     /// After an error: what was begun implicitly is rolled back, what BEGIN began has failed.
     fn judge(&mut self, done: Result<()>) -> Result<()> {
         let Err(error) = done else { return Ok(()) };
+        let error = self.interrupt.explain(error);
         self.portals.clear();
         match self.transaction.take() {
             Some(mut open) if open.explicit => {
