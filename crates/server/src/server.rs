@@ -62,6 +62,9 @@ pub struct ServerOptions {
 /// Connections that have no session (yet) are served up to so many more than sessions are permitted: they may want to cancel
 /// statements.
 const CONNECTIONS_ASIDE: usize = 16;
+/// Bytes of stack of a session's thread; what is not touched is not taken. Statements are limited in depth to what two megabytes
+/// hold; the rest is for code that was not optimised.
+const SESSION_STACK: usize = 8 << 20;
 /// How long a server that is dropped waits for its connections.
 const DROP_LIMIT: Duration = Duration::from_secs(10);
 
@@ -426,7 +429,9 @@ fn welcome(shared: &Arc<Shared>, socket: Socket, trusted: bool) {
         out: Output::default(),
         over: None,
     };
-    gannet_base::thread::spawn("gannet-session", move || connection.serve());
+    // Where the system has no thread to give, the connection is dropped, which closes it.
+    let thread = std::thread::Builder::new().name("gannet-session".to_owned()).stack_size(SESSION_STACK);
+    let _ = thread.spawn(move || connection.serve());
 }
 
 fn check(options: &ServerOptions) -> Result<()> {

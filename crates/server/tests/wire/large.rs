@@ -77,6 +77,7 @@ fn what_is_nested_deeply_is_answered_or_refused() {
             format!("select a from t where true {}", " and a = 1".repeat(depth)),
             format!("select a from t where false {}", " or a = 1".repeat(depth)),
             format!("select a from t where a in (1{})", ", 1".repeat(depth)),
+            format!("select a from t group by a having true {}", " and a = 1".repeat(depth.min(10_000))),
             format!("select 1 {}", " union all select 1".repeat(depth)),
             format!("select t.a from t{joins}"),
             format!("select {}", around("array[", "1", "]", depth)),

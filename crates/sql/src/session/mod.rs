@@ -31,8 +31,8 @@ pub use state::SessionState;
 
 use crate::bind::{self, Parsed};
 use crate::{Error, Result, SqlState, Type, Value};
-use gannet_base::memory::{Charge, Purpose};
 use gannet_base::sync::Mutex;
+use gannet_store::WorkMemory;
 use interrupt::Alarm;
 use prepared::{Named, Portal, Progress};
 use settings::Key;
@@ -100,7 +100,7 @@ pub struct Session {
     transaction: Option<Open>,
     prepared: Named<Arc<Prepared>>,
     portals: Named<Portal>,
-    _memory: Charge,
+    _memory: WorkMemory,
 }
 
 impl Drop for Session {
@@ -116,12 +116,8 @@ impl Drop for Session {
 
 impl Session {
     fn new(database: Database, user: &str) -> Result<Self> {
-        let memory = database
-            .store()
-            .engine()
-            .budget()
-            .charge(Purpose::Sessions, SESSION_BYTES)
-            .map_err(gannet_store::Error::from)?;
+        // Page frames make room where the budget has none.
+        let memory = database.store().engine().kept_memory(SESSION_BYTES)?;
         let interrupt = Interrupt::default();
         let activity = Arc::new(Mutex::new(Activity { state: "idle", ..Activity::default() }));
         let pid = database.0.enter(user, &activity, &interrupt);
@@ -161,12 +157,12 @@ impl Session {
     /// Runs all statements of a text, as the simple query protocol does: those not within BEGIN and COMMIT are one
     /// transaction. The first error ends it, and is returned.
     pub fn run(&mut self, sql: &str, client: &mut dyn Client) -> Result<()> {
-        let alarm = self.begin_work(sql);
-        let done = self.run_all(sql, client);
+        let mut alarm = self.begin_work(sql);
+        let done = self.run_all(sql, &mut alarm, client);
         self.end_work(alarm, done, client)
     }
 
-    fn run_all(&mut self, sql: &str, client: &mut dyn Client) -> Result<()> {
+    fn run_all(&mut self, sql: &str, alarm: &mut Option<Alarm>, client: &mut dyn Client) -> Result<()> {
         // As PostgreSQL does.
         self.portals.remove("");
         self.prepared.remove("");
@@ -176,6 +172,11 @@ impl Session {
         }
         let alone = statements.len() == 1;
         for parsed in statements {
+            if !alone {
+                // Each has the time-out that is in effect when it begins.
+                *alarm = None;
+                *alarm = self.set_alarm();
+            }
             self.run_statement(&Arc::new(parsed), alone, client)?;
         }
         self.end_implicit()
@@ -495,6 +496,10 @@ impl Session {
         activity.state_change = self.state.statement_start;
         activity.state = "active";
         drop(activity);
+        self.set_alarm()
+    }
+
+    fn set_alarm(&self) -> Option<Alarm> {
         let limit = self.state.settings().statement_timeout?;
         Some(self.database.0.timer.set(limit, self.interrupt.clone()))
     }
