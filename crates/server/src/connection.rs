@@ -26,7 +26,7 @@ const MESSAGE_MAX: usize = (1 << 30) - 1;
 /// A message up to this size is read into memory that every connection has anyway.
 const SMALL_MESSAGE: usize = 32 << 10;
 /// The first piece of a longer one, in bytes; the next ones double it.
-const FIRST_PIECE: usize = 1 << 20;
+const FIRST_PIECE: usize = 256 << 10;
 
 /// Why a connection ends.
 #[derive(Debug)]

@@ -63,7 +63,7 @@ fn what_is_nested_deeply_is_answered_or_refused() {
         format!("{}{core}{}", open.repeat(depth), close.repeat(depth))
     };
     let mut refused = 0;
-    for depth in [100, 1_000, 10_000, 100_000] {
+    for depth in [100, 1_000, 10_000] {
         let joins: String = (0..depth.min(1_000)).map(|n| format!(" join t t{n} on t{n}.a = t.a")).collect();
         let statements = [
             format!("select {}", around("(", "1", ")", depth)),
@@ -104,7 +104,7 @@ fn what_is_nested_deeply_is_answered_or_refused() {
             let told = wire.series(&[parse("", &sql, &[])]);
             assert_ne!(told.status, ' ', "{shown} {depth} ends the connection");
         }
-        assert!(depth > 100 || refused < 9, "{refused} of a hundred levels are refused");
+        assert!(depth > 100 || refused < 12, "{refused} of a hundred levels are refused");
     }
     assert!(refused > 0);
     assert_eq!(fixture.value("select 1"), "1");
@@ -140,7 +140,7 @@ fn prepared_statements_take_memory_of_the_budget() {
     // Texts count by their length.
     let long = format!("select 1 /* {} */", "x".repeat(100_000));
     let (count, told) = until_error(100, |number| wire.series(&[parse(&format!("l{number}"), &long, &[])]));
-    assert!(count < 80 && told.state() == "53200", "{count}");
+    assert!(count < 40 && told.state() == "53200", "{count}");
     drop(wire);
     fixture.wait_for("select count(*) from pg_stat_activity where pid <> pg_backend_pid()", "0");
     assert!(fixture.engine.budget().used() < used + (4 << 20));
