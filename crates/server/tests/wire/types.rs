@@ -110,7 +110,7 @@ fn bytes_that_are_no_value_are_refused() {
         ("timestamp", 0, b"tomorrowish", "22007"),
         ("numeric", 1, b"\0\x01\0\0\0\0\0\0", "22P03"),
         ("numeric", 1, b"\0\x01\0\0\0\0\0\0\x7f\xff", "22P03"),
-        ("int4[]", 1, b"\x7f\xff\xff\xff\0\0\0\0\0\0\0\x17", "54000"),
+        ("int4[]", 1, b"\x7f\xff\xff\xff\0\0\0\0\0\0\0\x17", "0A000"),
         ("int4[]", 1, b"\0\0\0\x01\0\0\0\0\0\0\0\x17\x7f\xff\xff\xff\0\0\0\x01", "22P03"),
     ];
     for (name, format, bytes, state) in cases {
