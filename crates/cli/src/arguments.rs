@@ -8,9 +8,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Commands of later releases. They are refused by name.
-pub(crate) const PLANNED: [&str; 11] = [
-    "stat", "backup", "restore", "verify", "dump", "load", "sweep", "compact", "check", "tune", "lab",
-];
+pub(crate) const PLANNED: [&str; 11] =
+    ["stat", "backup", "restore", "verify", "dump", "load", "sweep", "compact", "check", "tune", "lab"];
 
 const NOT_YET: &str = "Not in this release: stat, backup, restore, verify, dump, load, sweep, \
                        compact, check, tune, lab.\n\nSizes are bytes with units (512MiB), durations human (10s).";

@@ -108,7 +108,11 @@ impl Place {
 
 fn places() -> [Place; 2] {
     let folder = tempfile::tempdir().unwrap();
-    good(folder.path(), &["sql", "shop.gnt", "--create", "-q", "-c", "create table fruit (name text, price numeric)"], "");
+    good(
+        folder.path(),
+        &["sql", "shop.gnt", "--create", "-q", "-c", "create table fruit (name text, price numeric)"],
+        "",
+    );
     [Place::File(folder), Place::Server(Served::start())]
 }
 
@@ -122,11 +126,19 @@ fn statements_run_from_everywhere_on_both_sides() {
         assert_eq!(table, " name  | price \n-------+-------\n apple |  1.20\n pear  |      \n(2 rows)\n\n");
         let json = good(here, &["sql", "shop.gnt", "--format", "json"], "select * from fruit order by 1;\n");
         assert_eq!(json, "[\n{\"name\":\"apple\",\"price\":1.20},\n{\"name\":\"pear\",\"price\":null}\n]\n");
-        std::fs::write(here.join("a.sql"), "\\format csv\nselect name from fruit\norder by 1; select 1 as one;").unwrap();
+        std::fs::write(
+            here.join("a.sql"),
+            "\\format csv\nselect name from fruit\norder by 1; select 1 as one;",
+        )
+        .unwrap();
         std::fs::write(here.join("b.sql"), "\\i a.sql\n\\echo end\n").unwrap();
         let csv = good(here, &["sql", "shop.gnt", "-q", "-f", "b.sql"], "");
         assert_eq!(csv, "name\napple\npear\none\n1\nend\n");
-        let several = good(here, &["sql", "shop.gnt", "--format", "csv", "-c", "select 1 as a; select 2 as b", "-c", "\\d fruit"], "");
+        let several = good(
+            here,
+            &["sql", "shop.gnt", "--format", "csv", "-c", "select 1 as a; select 2 as b", "-c", "\\d fruit"],
+            "",
+        );
         assert!(several.starts_with("a\n1\nb\n2\nColumn,Type,"), "{several}");
     }
 }
@@ -168,7 +180,12 @@ fn bad_input_is_refused() {
         (&["sql", "shop.gnt"], b"\\nonsense\n", 3, "invalid command \\nonsense"),
         (&["sql", "shop.gnt"], b"select 1", 3, "\";\" is missing"),
         (&["sql", "shop.gnt"], b"select '1;\n", 3, "unterminated quoted string"),
-        (&["sql", "shop.gnt", "-f", "-"], b"select 1;\nselect '\xff';\n", 3, "<stdin>:2: this line is not valid UTF-8"),
+        (
+            &["sql", "shop.gnt", "-f", "-"],
+            b"select 1;\nselect '\xff';\n",
+            3,
+            "<stdin>:2: this line is not valid UTF-8",
+        ),
         (&["sql", "shop.gnt"], b"\\d nothing\n", 3, "Did not find any relation named \"nothing\""),
     ];
     for (arguments, input, status, expected) in cases {
@@ -182,11 +199,8 @@ fn bad_input_is_refused() {
 fn a_file_that_somebody_else_has_open_is_named_as_such() {
     let place = &places()[0];
     let here = place.path();
-    let mut child = gannet(here, &["sql", "shop.gnt"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child =
+        gannet(here, &["sql", "shop.gnt"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     input.write_all(b"\\echo ready\n").unwrap();
     let mut line = String::new();
@@ -218,7 +232,9 @@ fn copy_goes_round() {
         let script = "copy fruit from stdin;\nplum\tcheap\nselect 1;\n\\.\nselect 7 as seven;\n";
         let output = run(here, &["sql", "shop.gnt", "--keep-going", "--format", "csv"], script.as_bytes());
         assert_eq!((output.status.code(), stdout(&output)), (Some(3), "seven\n7\n"), "{}", stderr(&output));
-        assert!(stderr(&output).contains("22P02") && stderr(&output).contains("CONTEXT:  COPY fruit, line 1"));
+        assert!(
+            stderr(&output).contains("22P02") && stderr(&output).contains("CONTEXT:  COPY fruit, line 1")
+        );
     }
 }
 
@@ -258,7 +274,8 @@ fn ctrl_c_ends_the_statement_only() {
 /// On a server, until the statement runs; a signal that comes to this process before its statement is kept for it.
 fn wait_until_sleeping(place: &Place) {
     let Place::Server(served) = place else { return };
-    let ask = "select count(*) from pg_stat_activity where state = 'active' and query like 'select pg_sleep%'";
+    let ask =
+        "select count(*) from pg_stat_activity where state = 'active' and query like 'select pg_sleep%'";
     while good(served.path(), &["sql", "shop.gnt", "--format", "csv", "-c", ask], "") != "count\n1\n" {}
 }
 
@@ -351,8 +368,14 @@ fn a_database_is_created_where_it_was_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let path: PathBuf = folder.path().join("sub");
     std::fs::create_dir(&path).unwrap();
-    assert_eq!(good(&path, &["sql", "new.gnt", "--create", "--format", "csv", "-c", "select 1 as a"], ""), "a\n1\n");
-    assert_eq!(good(&path, &["sql", "new.gnt", "--create", "--format", "csv", "-c", "select 2 as a"], ""), "a\n2\n");
+    assert_eq!(
+        good(&path, &["sql", "new.gnt", "--create", "--format", "csv", "-c", "select 1 as a"], ""),
+        "a\n1\n"
+    );
+    assert_eq!(
+        good(&path, &["sql", "new.gnt", "--create", "--format", "csv", "-c", "select 2 as a"], ""),
+        "a\n2\n"
+    );
     let told = bad(&path, &["sql", "no/such/x.gnt", "--create"], b"", 2);
     assert!(told.contains("No such file or directory"), "{told}");
 }

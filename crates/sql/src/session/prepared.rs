@@ -62,7 +62,8 @@ impl Prepared {
             targets: Vec::new(),
         };
         let catalog = Arc::new(Catalog { version, ..Catalog::default() });
-        let plan = Some(Planned { statement: Arc::new(statement), catalog, sizes: Arc::default(), point: false });
+        let plan =
+            Some(Planned { statement: Arc::new(statement), catalog, sizes: Arc::default(), point: false });
         Prepared { parsed: None, parameters: Vec::new(), columns: None, plan }
     }
 }
