@@ -543,7 +543,7 @@ impl Session {
     fn vacuum(&mut self, parsed: &Parsed, options: &Maintenance, alone: bool) -> Result<CommandTag> {
         let Maintenance { analyze, verbose: _, full, freeze, tables } = options;
         if *full {
-            return Err(Error::unsupported("VACUUM FULL").hint("Use compact, which gives space back online."));
+            return Err(Error::unsupported("VACUUM FULL"));
         }
         if *freeze {
             self.state.notice(Notice::warning(
