@@ -324,6 +324,13 @@ impl Transaction {
         self.view_of(snapshot, self.sequence())
     }
 
+    /// Whether a view that this transaction gave is what [`Transaction::view`] would give now: under `REPEATABLE READ`, as
+    /// long as nothing was changed since.
+    pub fn is_current(&self, view: &View) -> bool {
+        self.options.isolation == Isolation::RepeatableRead
+            && view.shows(self.number, self.sequence(), self.writing.is_some())
+    }
+
     /// What is committed now, whatever the isolation, and what this transaction has changed so far. For checks that have
     /// to hold for everybody, as of a foreign key.
     pub fn latest_view(&mut self) -> View {

@@ -100,6 +100,11 @@ impl View {
         View { shared: Arc::clone(shared), snapshot, own, upto, owner }
     }
 
+    /// Whether it shows the own changes of this transaction below `upto`, `own`: that it had a number.
+    pub(crate) fn shows(&self, owner: u64, upto: u32, own: bool) -> bool {
+        self.owner == owner && self.upto == upto && self.own.is_some() == own
+    }
+
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }

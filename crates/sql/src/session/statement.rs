@@ -216,6 +216,7 @@ impl Session {
         };
         let batch = &mut self.batch;
         exec::select_point(&planned.statement, &environment, parameters, batch)?;
+        open.keep(view);
         if describe {
             client.columns(columns, &self.state.style)?;
         }

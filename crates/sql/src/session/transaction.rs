@@ -48,6 +48,8 @@ pub(super) struct Open {
     pub(super) used: bool,
     /// REPEATABLE READ: what all statements see.
     snapshot: Option<Arc<Catalog>>,
+    /// The view of the last statement that gave it back: the next may see the same.
+    kept: Option<View>,
     pub(super) private: Option<Private>,
     savepoints: Vec<Mark>,
     /// Tables that are held against changes of their definition.
@@ -73,6 +75,7 @@ impl Open {
             isolation: settings.isolation,
             used: false,
             snapshot: None,
+            kept: None,
             private: None,
             savepoints: Vec::new(),
             held: BTreeSet::new(),
@@ -147,7 +150,8 @@ impl Open {
         self.used = true;
         let transaction = self.transaction.as_ref().ok_or_else(failed)?;
         if self.snapshot.is_some() {
-            return Ok(Some(transaction.borrow_mut().view()));
+            let kept = self.kept.take().filter(|view| transaction.borrow().is_current(view));
+            return Ok(Some(kept.unwrap_or_else(|| transaction.borrow_mut().view())));
         }
         let (view, committed) = shared.snapshot(&mut transaction.borrow_mut());
         let base = self.private.as_ref().map_or(planned, |private| &private.base);
@@ -162,6 +166,13 @@ impl Open {
             self.snapshot = Some(committed);
         }
         Ok(Some(view))
+    }
+
+    /// Takes a view back that was used and is of no more use.
+    pub(super) fn keep(&mut self, view: View) {
+        if self.snapshot.is_some() {
+            self.kept = Some(view);
+        }
     }
 
     /// Holds tables against changes of their definition, for one that writes to them. False when a definition has changed
@@ -241,6 +252,7 @@ impl Open {
 
     /// A statement has failed: gives back what it and all since the last savepoint have taken.
     pub(super) fn fail(&mut self, state: &SessionState) -> Result<()> {
+        self.kept = None;
         self.failed = true;
         if !self.savepoints.is_empty() {
             return self.go_back(state);
