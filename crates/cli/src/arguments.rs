@@ -96,7 +96,7 @@ pub(crate) struct Sql {
     #[arg(value_name = "DB")]
     pub(crate) database: OsString,
     /// Run these statements, one transaction, or this command of the shell; may be repeated
-    #[arg(short = 'c', long, value_name = "SQL", conflicts_with = "file")]
+    #[arg(short = 'c', long, value_name = "SQL", conflicts_with = "file", allow_hyphen_values = true)]
     pub(crate) command: Vec<String>,
     /// Run a script; - is standard input; may be repeated
     #[arg(short = 'f', long, value_name = "FILE")]

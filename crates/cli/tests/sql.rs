@@ -153,7 +153,7 @@ fn an_error_ends_a_script_with_its_sqlstate_and_place() {
         assert_eq!((output.status.code(), stdout(&output)), (Some(3), "a\n1\n"));
         assert_eq!(
             stderr(&output),
-            "gannet:s.sql:3: ERROR:  42P01: relation \"nowhere\" does not exist\nLINE 2:   from nowhere\n               ^\n"
+            "gannet:s.sql:3: ERROR:  42P01: relation \"nowhere\" does not exist\nLINE 2:   from nowhere;\n               ^\n"
         );
         let output = run(here, &["sql", "shop.gnt", "--format", "csv", "--keep-going", "-f", "s.sql"], b"");
         assert_eq!((output.status.code(), stdout(&output)), (Some(3), "a\n1\nb\n2\n"));
@@ -190,7 +190,7 @@ fn bad_input_is_refused() {
     ];
     for (arguments, input, status, expected) in cases {
         let told = bad(here, arguments, input, status);
-        assert!(told.starts_with("gannet: ") && told.contains(expected), "{arguments:?}: {told}");
+        assert!(told.starts_with("gannet:") && told.contains(expected), "{arguments:?}: {told}");
     }
     assert!(!here.join("none.gnt").exists());
 }
@@ -255,7 +255,7 @@ fn ctrl_c_ends_the_statement_only() {
             out.read_line(&mut lines).unwrap();
         }
         assert_eq!(lines, "a\nready\n");
-        // The shell is within the second statement, or between the two: there it has not yet looked for a signal.
+        // The shell is within the second statement, or between the two, where a signal is kept for the second.
         wait_until_sleeping(&place);
         send("-INT", &child);
         let mut told = String::new();
@@ -271,7 +271,7 @@ fn ctrl_c_ends_the_statement_only() {
     }
 }
 
-/// On a server, until the statement runs; a signal that comes to this process before its statement is kept for it.
+/// On a server, waits until the statement runs.
 fn wait_until_sleeping(place: &Place) {
     let Place::Server(served) = place else { return };
     let ask =
@@ -378,4 +378,107 @@ fn a_database_is_created_where_it_was_asked_for() {
     );
     let told = bad(&path, &["sql", "no/such/x.gnt", "--create"], b"", 2);
     assert!(told.contains("No such file or directory"), "{told}");
+}
+
+/// A terminal with a shell at it.
+struct Terminal {
+    child: Child,
+    keys: std::fs::File,
+    shown: std::sync::mpsc::Receiver<Vec<u8>>,
+    seen: String,
+}
+
+impl Terminal {
+    fn start(folder: &Path) -> Self {
+        use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&terminal).unwrap();
+        unlockpt(&terminal).unwrap();
+        let name = ptsname(&terminal, Vec::new()).unwrap().into_string().unwrap();
+        let side = std::fs::File::options().read(true).write(true).open(name).unwrap();
+        let keys = std::fs::File::from(terminal);
+        // Its keys send signals only to who has it as its controlling terminal.
+        let child = Command::new("/usr/bin/setsid")
+            .args(["--ctty", env!("CARGO_BIN_EXE_gannet"), "sql", "shop.gnt"])
+            .current_dir(folder)
+            .env_clear()
+            .envs([("GANNET_MEMORY", "32MiB"), ("TERM", "xterm"), ("PAGER", "cat -n")])
+            .env("XDG_STATE_HOME", folder.join("state"))
+            .stdin(side.try_clone().unwrap())
+            .stdout(side.try_clone().unwrap())
+            .stderr(side)
+            .spawn()
+            .unwrap();
+        let mut screen = keys.try_clone().unwrap();
+        let (sender, shown) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(count @ 1..) = screen.read(&mut buffer) {
+                if sender.send(buffer[..count].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        Terminal { child, keys, shown, seen: String::new() }
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Waits for text behind what was waited for before; false when there is none for that long.
+    fn sees(&mut self, text: &str, limit: std::time::Duration) -> bool {
+        loop {
+            if let Some(at) = self.seen.find(text) {
+                self.seen.drain(..at + text.len());
+                return true;
+            }
+            match self.shown.recv_timeout(limit) {
+                Ok(bytes) => self.seen.push_str(&String::from_utf8_lossy(&bytes)),
+                Err(_) => return false,
+            }
+        }
+    }
+
+    fn expect(&mut self, text: &str) {
+        assert!(self.sees(text, std::time::Duration::from_secs(60)), "{text:?} is not in {:?}", self.seen);
+    }
+}
+
+#[test]
+fn a_conversation_has_prompts_and_history_and_survives_ctrl_c() {
+    use std::os::unix::fs::PermissionsExt;
+    for place in places() {
+        let mut terminal = Terminal::start(place.path());
+        terminal.expect("shop=> ");
+        terminal.press("select 'a\r");
+        terminal.expect("shop'> ");
+        terminal.press("b' as one;\r");
+        terminal.expect("(1 row)");
+        terminal.expect("shop=> ");
+        terminal.press("begin;\r");
+        terminal.expect("shop=*> ");
+        terminal.press("select pg_sleep(600);\r");
+        terminal.expect("pg_sleep(600);");
+        // Pressed before the statement runs, it clears the line of the prompt, which is empty.
+        while !terminal.sees("57014", std::time::Duration::from_millis(200)) {
+            terminal.press("\x03");
+        }
+        terminal.expect("shop=!> ");
+        terminal.press("rollback;\r");
+        terminal.expect("ROLLBACK");
+        terminal.expect("shop=> ");
+        // What does not fit goes through the pager, here one that numbers lines.
+        terminal.press("select g from generate_series(1, 100) g;\r");
+        terminal.expect("   102\t 100\r\n");
+        terminal.expect("shop=> ");
+        terminal.press("half a stateme\x03");
+        terminal.expect("shop=> ");
+        terminal.press("\\q\r");
+        assert_eq!(terminal.child.wait().unwrap().code(), Some(0));
+        let history = place.path().join("state/gannet/history");
+        assert_eq!(std::fs::metadata(&history).unwrap().permissions().mode() & 0o777, 0o600);
+        let kept = std::fs::read_to_string(history).unwrap();
+        assert!(kept.contains("select 'a\\nb' as one;\n") && !kept.contains("half"), "{kept}");
+    }
 }

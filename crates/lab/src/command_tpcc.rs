@@ -1,7 +1,7 @@
 //! `gannet-lab tpcc`: TPC-C over PostgreSQL's protocol, the same driver for whoever answers.
 
 use anyhow::{Context, Result, bail};
-use gannet_lab::tpcc::{check, connection::Connect, data, run, schema, transactions::Kind};
+use gannet_lab::tpcc::{Size, check, connection::Connect, load, run, transactions::Kind};
 use gannet_lab::wire::Server;
 use lexopt::prelude::*;
 use serde_json::json;
@@ -15,13 +15,14 @@ struct Arguments {
 }
 
 fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
-    let plan = run::Plan { warehouses: 2, terminals: 8, time: std::time::Duration::from_secs(20), seed: 1 };
+    let plan =
+        run::Plan { size: Size::new(2), terminals: 8, time: std::time::Duration::from_secs(20), seed: 1 };
     let mut arguments = Arguments { step: String::new(), plan, server: Server { target: String::new() } };
     while let Some(argument) = parser.next()? {
         match argument {
             Value(word) if arguments.step.is_empty() => arguments.step = word.string()?,
             Long("url") => arguments.server.target = parser.value()?.string()?,
-            Long("warehouses") => arguments.plan.warehouses = parser.value()?.parse()?,
+            Long("warehouses") => arguments.plan.size.warehouses = parser.value()?.parse()?,
             Long("sessions") => arguments.plan.terminals = parser.value()?.parse()?,
             Long("seconds") => arguments.plan.time = std::time::Duration::from_secs(parser.value()?.parse()?),
             Long("seed") => arguments.plan.seed = parser.value()?.parse()?,
@@ -31,7 +32,7 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
     if arguments.server.target.is_empty() {
         bail!("--url is missing: where the server is, in libpq's words");
     }
-    if arguments.plan.warehouses == 0 || arguments.plan.terminals == 0 {
+    if arguments.plan.size.warehouses == 0 || arguments.plan.terminals == 0 {
         bail!("--warehouses and --sessions are 1 or more");
     }
     Ok(arguments)
@@ -43,7 +44,7 @@ pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()>
     let began = Instant::now();
     let measured = match arguments.step.as_str() {
         "load" => {
-            load(&arguments)?;
+            fill(&arguments)?;
             json!({ "seconds": began.elapsed().as_secs_f64() })
         }
         "run" => {
@@ -67,28 +68,17 @@ pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()>
         "{}",
         json!({
             "workload": format!("tpcc {}", arguments.step),
-            "warehouses": plan.warehouses, "sessions": plan.terminals, "seed": plan.seed,
+            "warehouses": plan.size.warehouses, "sessions": plan.terminals, "seed": plan.seed,
             "measured": measured, "machine": gannet_lab::machine::describe(),
         })
     );
     Ok(())
 }
 
-fn load(arguments: &Arguments) -> Result<()> {
-    let mut connection = arguments.server.connect()?;
-    schema::create_tables(&mut *connection)?;
-    data::fill_items(&mut *connection, arguments.plan.seed, &mut |_| {})?;
-    for warehouse in 1..=arguments.plan.warehouses {
-        data::fill_warehouse(
-            &mut *connection,
-            warehouse,
-            arguments.plan.seed,
-            "2026-01-01 00:00:00",
-            &mut |_| {},
-        )?;
-    }
-    schema::create_indexes(&mut *connection)?;
-    connection.batch("analyze")
+fn fill(arguments: &Arguments) -> Result<()> {
+    let load = load::Load { size: arguments.plan.size, seed: arguments.plan.seed, loaders: 2 };
+    load::tables(&arguments.server, &load, |_| {})?;
+    load::finish(&mut *arguments.server.connect()?)
 }
 
 fn outcome(outcome: &run::Outcome) -> serde_json::Value {
@@ -107,7 +97,7 @@ fn outcome(outcome: &run::Outcome) -> serde_json::Value {
         "seconds": outcome.elapsed.as_secs_f64(),
         "transactions_per_second": outcome.transactions() as f64 / outcome.elapsed.as_secs_f64(),
         "new_orders_per_minute": outcome.new_orders_per_minute(),
-        "conflicts": outcome.conflicts,
+        "conflicts": outcome.conflicts.iter().sum::<u64>(),
         "kinds": kinds,
     })
 }

@@ -46,7 +46,7 @@ fn judged(error: postgres::Error) -> anyhow::Error {
 
 /// Digits of a base of 10,000, the exponent of the first of them, and the number of decimals: PostgreSQL's exact numbers.
 fn to_groups(digits: i64, scale: u8) -> (Vec<i16>, i16) {
-    let below = i16::from(scale).div_euclid(4) + i16::from(scale % 4 != 0);
+    let below = i16::from(scale).div_euclid(4) + i16::from(!scale.is_multiple_of(4));
     let mut rest = digits.unsigned_abs() as u128 * 10_u128.pow((below * 4 - i16::from(scale)) as u32);
     let mut groups = Vec::new();
     while rest > 0 {

@@ -1,52 +1,53 @@
-//! One connection, from its first byte to its last: start-up, authentication, and the loop of messages.
+//! One connection, once it was let in: the loop of messages.
 //!
 //! # Guarantees
-//! 1. Nobody gets a session without having been let in: by the Unix socket's peer being the server's own user, by SCRAM, or by
-//!    `--insecure-trust` on loopback.
-//! 2. After an error in the extended protocol everything up to the next Sync is passed over, as the protocol says.
-//! 3. A message is read only when there is memory for it in the budget; one that does not fit is read past and refused.
-//! 4. However the connection ends, its session is dropped, which rolls back.
+//! 1. After an error in the extended protocol everything up to the next Sync is passed over, as the protocol says. Whatever the
+//!    error came from, the transaction has failed.
+//! 2. Memory for a message is taken from the budget as its bytes arrive, not as its length claims; one that does not fit is read past
+//!    and refused.
+//! 3. However the connection ends, by a panic as well, its session is dropped, which rolls back, and the socket closed.
+//! 4. Where message boundaries may have been lost, the connection ends: nothing is run that was not sent as a statement.
 
 use crate::client::{Formats, Wire};
-use crate::message::{self, First, Message, Output, Target};
-use crate::scram;
-use crate::server::Shared;
+use crate::message::{self, Message, Output, Target};
+use crate::server::{Place, Shared};
 use crate::stream::{Socket, Stream};
 use gannet_sql::session::{Interrupt, Session, TransactionStatus};
 use gannet_sql::types::{binary, text};
-use gannet_sql::{Database, Error, Execution, Result, SqlState, Type, Value};
+use gannet_sql::{Error, Execution, Result, SqlState, Type, Value};
 use gannet_store::WorkMemory;
 use std::collections::HashMap;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
 
-/// Longest first message, in bytes.
-const FIRST_MAX: usize = 10_000;
-/// Longest message before authentication, in bytes.
-const PASSWORD_MAX: usize = 65_536;
 /// Longest message, in bytes: PostgreSQL's limit for what it allocates at once.
 const MESSAGE_MAX: usize = (1 << 30) - 1;
 /// A message up to this size is read into memory that every connection has anyway.
 const SMALL_MESSAGE: usize = 32 << 10;
-/// How long start-up and authentication may take.
-const AUTHENTICATION_LIMIT: Duration = Duration::from_secs(60);
+/// The first piece of a longer one, in bytes; the next ones double it.
+const FIRST_PIECE: usize = 256 << 10;
 
 /// Why a connection ends.
 #[derive(Debug)]
 pub(crate) enum End {
     /// The client said goodbye, or went away.
     Client,
+    /// The client took too long.
+    Late,
     /// The server ends it, after telling the client why.
     Told,
 }
 
-type Step<T> = std::result::Result<T, End>;
+pub(crate) type Step<T> = std::result::Result<T, End>;
 
 impl From<io::Error> for End {
-    fn from(_: io::Error) -> Self {
-        // Whoever cannot be reached cannot be told.
-        End::Client
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => End::Late,
+            // Whoever cannot be reached cannot be told.
+            _ => End::Client,
+        }
     }
 }
 
@@ -56,13 +57,27 @@ pub(crate) struct Connection {
     pub(crate) stream: Stream,
     /// The socket, for those who watch it.
     pub(crate) socket: Arc<Socket>,
+    /// Its place among the server's connections.
+    pub(crate) place: Place,
     /// Came over a Unix socket from the server's own user, or is trusted without asking.
     pub(crate) trusted: bool,
     pub(crate) out: Output,
+    /// Set within a COPY: the connection cannot go on.
+    pub(crate) over: Option<Over>,
+}
+
+/// Why a connection cannot go on, found within a statement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Over {
+    /// The client has gone, or was told already.
+    Ended,
+    /// A message came that cannot come there.
+    OutOfStep,
 }
 
 /// A body that was read, and the memory it was charged as.
-struct Body {
+#[derive(Debug)]
+pub(crate) struct Body {
     bytes: Vec<u8>,
     _memory: Option<WorkMemory>,
 }
@@ -70,224 +85,38 @@ struct Body {
 impl Connection {
     /// Serves the connection to its end.
     pub(crate) fn serve(mut self) {
-        if let Ok(mut session) = self.start_up() {
-            let number = self.shared.enter(session.session.interrupt(), &self.socket);
-            let _ = session.run(&mut self);
-            drop(session);
-            self.shared.leave(number);
+        let served = catch_unwind(AssertUnwindSafe(|| {
+            let ended = match self.start_up() {
+                Ok(mut session) => session.run(&mut self),
+                Err(End::Late) => Err(self
+                    .fatal(&Error::new(SqlState::QUERY_CANCELED, "canceling authentication due to timeout"))),
+                Err(end) => Err(end),
+            };
+            if let Err(End::Client) = ended {
+                let _ = self.send();
+            }
+        }));
+        if served.is_err() {
+            // The panic's message is on the server's standard error; the session was dropped, which has rolled back.
+            self.out.clear();
+            let _ = self.fatal(&Error::internal("the session has panicked"));
         }
-        let _ = self.send();
+        self.stream.say_goodbye();
         self.socket.close();
     }
 
-    fn send(&mut self) -> Step<()> {
+    pub(crate) fn send(&mut self) -> Step<()> {
         let sent = self.stream.write_all(self.out.bytes());
         self.out.clear();
         Ok(sent?)
     }
 
     /// Tells the client that the connection ends, and why.
-    fn fatal(&mut self, error: &Error) -> End {
+    pub(crate) fn fatal(&mut self, error: &Error) -> End {
         self.out.report(b'E', "FATAL", error);
         let _ = self.send();
         End::Told
     }
-
-    // ---- start-up ---------------------------------------------------------------------------------------------
-
-    fn start_up(&mut self) -> Step<Connected> {
-        self.stream.set_read_timeout(Some(AUTHENTICATION_LIMIT))?;
-        loop {
-            let mut len = [0; 4];
-            if !self.stream.read_exact(&mut len)? {
-                return Err(End::Client);
-            }
-            let len = usize::try_from(i32::from_be_bytes(len)).unwrap_or(0);
-            if !(8..=FIRST_MAX).contains(&len) {
-                let error = Error::new(SqlState::PROTOCOL_VIOLATION, "invalid length of startup packet");
-                return Err(self.fatal(&error));
-            }
-            let mut body = vec![0; len - 4];
-            if !self.stream.read_exact(&mut body)? {
-                return Err(End::Client);
-            }
-            match message::parse_first(&body) {
-                Ok(First::Ssl) => self.answer_ssl()?,
-                Ok(First::Gss) => self.stream.write_all(b"N")?,
-                Ok(First::Cancel { pid, secret }) => {
-                    self.shared.cancel(pid, secret);
-                    return Err(End::Client);
-                }
-                Ok(First::Startup { minor, parameters }) => return self.begin(minor, &parameters),
-                Err(error) => return Err(self.fatal(&error)),
-            }
-        }
-    }
-
-    fn answer_ssl(&mut self) -> Step<()> {
-        match (&self.shared.tls, self.stream.is_encrypted()) {
-            (Some(tls), false) => {
-                let tls = Arc::clone(tls);
-                self.stream.write_all(b"S")?;
-                Ok(self.stream.encrypt(tls)?)
-            }
-            _ => Ok(self.stream.write_all(b"N")?),
-        }
-    }
-
-    fn begin(&mut self, minor: u16, parameters: &[(String, String)]) -> Step<Connected> {
-        let find = |name: &str| parameters.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str());
-        let unknown: Vec<&str> = parameters
-            .iter()
-            .map(|(name, _)| name.as_str())
-            .filter(|name| name.starts_with("_pq_."))
-            .collect();
-        if minor > 0 || !unknown.is_empty() {
-            self.out.begin(b'v').i32(0).i32(unknown.len() as i32);
-            for name in unknown {
-                self.out.str(name);
-            }
-            self.out.end();
-        }
-        let Some(user) = find("user").filter(|user| !user.is_empty()) else {
-            let error = Error::new(
-                SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
-                "no PostgreSQL user name specified in startup packet",
-            );
-            return Err(self.fatal(&error));
-        };
-        if find("replication").is_some_and(|value| !matches!(value, "false" | "off" | "no" | "0")) {
-            return Err(self.fatal(&Error::unsupported("a replication connection")));
-        }
-        let name = find("database").filter(|name| !name.is_empty()).unwrap_or(user);
-        let database = self.shared.database(name);
-        self.authenticate(user, database.as_ref())?;
-        let Some(database) = database else {
-            let error =
-                Error::new(SqlState::INVALID_CATALOG_NAME, format!("database \"{name}\" does not exist"));
-            return Err(self.fatal(&error));
-        };
-        // Who owns the file may work in it, also where it was made by somebody else.
-        let owner = database.owner();
-        let is_owner = self.trusted && user == self.shared.owner && database.role(user).is_none();
-        self.open_session(&database, if is_owner { &owner } else { user }, parameters)
-    }
-
-    fn authenticate(&mut self, user: &str, database: Option<&Database>) -> Step<()> {
-        if !self.trusted {
-            let stored = database.and_then(|database| database.role(user)).and_then(|role| {
-                role.password.as_deref().filter(|_| role.login).and_then(scram::Verifier::parse)
-            });
-            let verifier =
-                stored.unwrap_or_else(|| scram::Verifier::made_up(&self.shared.made_up_secret, user));
-            self.out.begin(b'R').i32(10).str(scram::MECHANISM).u8(0).end();
-            self.send()?;
-            if let Err(error) = self.scram(verifier, user)? {
-                return Err(self.fatal(&error));
-            }
-        }
-        self.out.begin(b'R').i32(0).end();
-        Ok(())
-    }
-
-    /// The exchange of SCRAM.
-    fn scram(&mut self, verifier: scram::Verifier, user: &str) -> Step<Result<()>> {
-        let wrong = || {
-            Error::new(
-                SqlState::INVALID_PASSWORD,
-                format!("password authentication failed for user \"{user}\""),
-            )
-        };
-        let first = match self.password_message()? {
-            Ok(body) => body,
-            Err(error) => return Ok(Err(error)),
-        };
-        let first = match initial_response(&first) {
-            Ok(first) => first,
-            Err(error) => return Ok(Err(error)),
-        };
-        let random = match self.shared.random() {
-            Ok(random) => random,
-            Err(error) => return Ok(Err(error)),
-        };
-        let (exchange, reply) = match scram::begin(verifier, first, &random) {
-            Ok(begun) => begun,
-            Err(error) => return Ok(Err(error)),
-        };
-        self.out.begin(b'R').i32(11).raw(reply.as_bytes()).end();
-        self.send()?;
-        let last = match self.password_message()? {
-            Ok(body) => body,
-            Err(error) => return Ok(Err(error)),
-        };
-        let answer = match message::utf8(&last).and_then(|last| exchange.finish(last)) {
-            Ok(answer) => answer,
-            Err(error) => return Ok(Err(error)),
-        };
-        match answer {
-            Some(answer) => {
-                self.out.begin(b'R').i32(12).raw(answer.as_bytes()).end();
-                Ok(Ok(()))
-            }
-            None => Ok(Err(wrong())),
-        }
-    }
-
-    /// The contents of the client's next message, which has to be one of authentication.
-    fn password_message(&mut self) -> Step<Result<Vec<u8>>> {
-        let mut head = [0; 5];
-        if !self.stream.read_exact(&mut head)? {
-            return Err(End::Client);
-        }
-        let len = i32::from_be_bytes([head[1], head[2], head[3], head[4]]);
-        let len = usize::try_from(len).unwrap_or(0);
-        if head[0] != b'p' || !(4..=PASSWORD_MAX).contains(&len) {
-            let message = format!("expected a password response, got message type {}", head[0]);
-            return Ok(Err(Error::new(SqlState::PROTOCOL_VIOLATION, message)));
-        }
-        let mut body = vec![0; len - 4];
-        if !body.is_empty() && !self.stream.read_exact(&mut body)? {
-            return Err(End::Client);
-        }
-        Ok(Ok(body))
-    }
-
-    fn open_session(
-        &mut self,
-        database: &Database,
-        user: &str,
-        parameters: &[(String, String)],
-    ) -> Step<Connected> {
-        let session = match database.session(user) {
-            Ok(session) => session,
-            Err(error) => return Err(self.fatal(&error)),
-        };
-        for (name, value) in start_settings(parameters) {
-            if let Err(error) = session.state().set_at_start(&name, &value) {
-                return Err(self.fatal(&error));
-            }
-        }
-        session.note_client(self.socket.peer());
-        for (name, value) in session.state().reported_settings() {
-            self.out.begin(b'S').str(name).str(&value).end();
-        }
-        let secret = match self.shared.random::<4>() {
-            Ok(random) => u32::from_be_bytes(random),
-            Err(error) => return Err(self.fatal(&error)),
-        };
-        let pid = session.state().pid;
-        self.out.begin(b'K').i32(pid).u32(secret).end();
-        self.shared.add_key(pid, secret, session.interrupt());
-        Ok(Connected {
-            shared: Arc::clone(&self.shared),
-            interrupt: session.interrupt(),
-            session,
-            formats: HashMap::new(),
-            skipping: false,
-        })
-    }
-
-    // ---- messages ---------------------------------------------------------------------------------------------
 
     /// The next message: its type and body. `None` when the client went away.
     fn read(&mut self) -> Step<Option<(u8, Result<Body>)>> {
@@ -295,30 +124,46 @@ impl Connection {
         if !self.stream.read_exact(&mut head)? {
             return Ok(None);
         }
+        let kind = head[0];
+        if !message::is_known(kind) {
+            let message = format!("invalid frontend message type {kind}");
+            return Err(self.fatal(&Error::new(SqlState::PROTOCOL_VIOLATION, message)));
+        }
         let len = i32::from_be_bytes([head[1], head[2], head[3], head[4]]);
         let len = usize::try_from(len).unwrap_or(0);
         if !(4..=MESSAGE_MAX).contains(&len) {
             let error = Error::new(SqlState::PROTOCOL_VIOLATION, "invalid message length");
             return Err(self.fatal(&error));
         }
-        let len = len - 4;
-        let memory = if len <= SMALL_MESSAGE {
-            None
-        } else {
-            // Twice: what is made of it is about as large.
-            match self.shared.engine.work_memory(2 * len as u64) {
-                Ok(memory) => Some(memory),
-                Err(error) => {
-                    self.pass_over(len)?;
-                    return Ok(Some((head[0], Err(error.into()))));
+        Ok(self.read_body(len - 4)?.map(|body| (kind, body)))
+    }
+
+    /// Reads so many bytes; `None` when the client went away.
+    fn read_body(&mut self, len: usize) -> Step<Option<Result<Body>>> {
+        let mut bytes = Vec::new();
+        let mut memory: Option<WorkMemory> = None;
+        while bytes.len() < len {
+            let have = bytes.len();
+            let want = len.min(FIRST_PIECE.max(2 * have));
+            if len > SMALL_MESSAGE {
+                // Twice: what is made of it is about as large; and while it grows, both are there.
+                let grown = match &mut memory {
+                    Some(memory) => memory.grow(2 * (want - have) as u64),
+                    None => self.shared.engine.work_memory(2 * want as u64).map(|taken| memory = Some(taken)),
+                };
+                if let Err(error) = grown {
+                    drop((bytes, memory));
+                    self.pass_over(len - have)?;
+                    return Ok(Some(Err(error.into())));
                 }
             }
-        };
-        let mut bytes = vec![0; len];
-        if len > 0 && !self.stream.read_exact(&mut bytes)? {
-            return Ok(None);
+            bytes.reserve_exact(want - have);
+            bytes.resize(want, 0);
+            if !self.stream.read_exact(&mut bytes[have..])? {
+                return Ok(None);
+            }
         }
-        Ok(Some((head[0], Ok(Body { bytes, _memory: memory }))))
+        Ok(Some(Ok(Body { bytes, _memory: memory })))
     }
 
     fn pass_over(&mut self, mut len: usize) -> Step<()> {
@@ -335,12 +180,16 @@ impl Connection {
 
     /// For COPY FROM STDIN: the next piece of data; false at its end.
     pub(crate) fn read_copy(&mut self, data: &mut Vec<u8>) -> Result<bool> {
-        let gone =
-            || Error::new(SqlState("08006"), "unexpected EOF on client connection with an open transaction");
         loop {
             let (kind, body) = match self.read() {
                 Ok(Some((kind, body))) => (kind, body?),
-                _ => return Err(gone()),
+                Ok(None) | Err(_) => {
+                    self.over = Some(Over::Ended);
+                    return Err(Error::new(
+                        SqlState("08006"),
+                        "unexpected EOF on client connection with an open transaction",
+                    ));
+                }
             };
             match message::parse(kind, &body.bytes)? {
                 Message::CopyData(bytes) => {
@@ -356,6 +205,7 @@ impl Connection {
                 }
                 Message::Flush | Message::Sync => {}
                 _ => {
+                    self.over = Some(Over::OutOfStep);
                     return Err(Error::new(
                         SqlState::PROTOCOL_VIOLATION,
                         format!("unexpected message type 0x{kind:02X} during COPY from stdin"),
@@ -367,76 +217,15 @@ impl Connection {
 
     /// Sends what there is, for a statement under way.
     pub(crate) fn flush(&mut self) -> Result<()> {
-        self.send().map_err(|_| Error::new(SqlState("08006"), "the client has gone away"))
+        self.send().map_err(|_| {
+            self.over = Some(Over::Ended);
+            Error::new(SqlState("08006"), "the client has gone away")
+        })
     }
-}
-
-/// The settings that a client's first message asks for: `options=-c name=value` and parameters that are settings.
-fn start_settings(parameters: &[(String, String)]) -> Vec<(String, String)> {
-    let mut settings = Vec::new();
-    for (name, value) in parameters {
-        match name.as_str() {
-            "user" | "database" | "replication" => {}
-            "options" => {
-                let mut words = option_words(value).into_iter();
-                while let Some(word) = words.next() {
-                    let assignment = match word.as_str() {
-                        "-c" => words.next().unwrap_or_default(),
-                        other => other
-                            .strip_prefix("-c")
-                            .or_else(|| other.strip_prefix("--"))
-                            .unwrap_or(other)
-                            .to_owned(),
-                    };
-                    let (name, value) = assignment.split_once('=').unwrap_or((&assignment, ""));
-                    settings.push((name.replace('-', "_"), value.to_owned()));
-                }
-            }
-            name if name.starts_with("_pq_.") => {}
-            name => settings.push((name.to_owned(), value.clone())),
-        }
-    }
-    settings
-}
-
-/// Words separated by blanks; a backslash takes the next character as it is.
-fn option_words(text: &str) -> Vec<String> {
-    let mut words = Vec::new();
-    let mut word = String::new();
-    let mut characters = text.chars();
-    while let Some(character) = characters.next() {
-        match character {
-            '\\' => word.extend(characters.next()),
-            ' ' => words.extend((!word.is_empty()).then(|| std::mem::take(&mut word))),
-            other => word.push(other),
-        }
-    }
-    words.extend((!word.is_empty()).then_some(word));
-    words
-}
-
-/// The client's first message of SCRAM within `SASLInitialResponse`.
-fn initial_response(body: &[u8]) -> Result<&str> {
-    let bad = || Error::new(SqlState::PROTOCOL_VIOLATION, "malformed SASL initial response");
-    let end = body.iter().position(|&byte| byte == 0).ok_or_else(bad)?;
-    if &body[..end] != scram::MECHANISM.as_bytes() {
-        return Err(Error::new(
-            SqlState::PROTOCOL_VIOLATION,
-            "client selected an invalid SASL authentication mechanism",
-        ));
-    }
-    let rest = &body[end + 1..];
-    let (len, data) = rest.split_at_checked(4).ok_or_else(bad)?;
-    let len = i32::from_be_bytes([len[0], len[1], len[2], len[3]]);
-    if usize::try_from(len).ok() != Some(data.len()) {
-        return Err(bad());
-    }
-    message::utf8(data)
 }
 
 /// A connection that was let in.
-struct Connected {
-    shared: Arc<Shared>,
+pub(crate) struct Connected {
     session: Session,
     interrupt: Interrupt,
     /// Result formats by portal.
@@ -446,76 +235,69 @@ struct Connected {
 }
 
 impl Connected {
+    pub(crate) fn new(session: Session) -> Self {
+        Connected { interrupt: session.interrupt(), session, formats: HashMap::new(), skipping: false }
+    }
+
     fn run(&mut self, connection: &mut Connection) -> Step<()> {
         self.ready(connection)?;
         let watching = connection.shared.watch.watch(&connection.socket, &self.interrupt);
         loop {
-            self.wait_for_message(connection)?;
-            let Some((kind, body)) = connection.read()? else { return Err(End::Client) };
-            let _working = watching.work();
-            let result = match &body {
-                Err(error) => Err(error.clone()),
-                Ok(body) => match message::parse(kind, &body.bytes) {
-                    Ok(Message::Terminate) => return Err(End::Client),
-                    Ok(Message::Sync) => {
-                        self.sync(connection)?;
-                        continue;
-                    }
-                    Ok(Message::Query(sql)) => {
-                        self.query(sql, connection)?;
-                        continue;
-                    }
-                    Ok(_) if self.skipping => continue,
-                    Ok(message) => self.extended(message, connection),
-                    Err(error) => Err(error),
-                },
-            };
-            if let Err(error) = result {
-                self.report(&error, connection)?;
-                if kind == b'Q' {
-                    self.ready(connection)?;
-                } else {
-                    self.skipping = true;
-                }
+            let Some((kind, body)) = self.next_message(connection)? else { return Err(End::Client) };
+            if self.skipping && !matches!(kind, b'S' | b'X') {
+                continue;
             }
+            let _working = watching.work();
+            self.handle(kind, body, connection)?;
             if connection.out.bytes().len() > SMALL_MESSAGE {
                 connection.send()?;
             }
         }
     }
 
-    /// Waits, as long as the settings for idle sessions permit.
-    fn wait_for_message(&mut self, connection: &mut Connection) -> Step<()> {
-        if connection.stream.has_buffered() {
+    fn handle(&mut self, kind: u8, body: Result<Body>, connection: &mut Connection) -> Step<()> {
+        // Left over from a COPY that has failed.
+        if matches!(kind, b'd' | b'c' | b'f') {
             return Ok(());
         }
-        let idle = matches!(self.session.status(), TransactionStatus::Idle);
+        let result = match &body {
+            Err(error) => Err(error.clone()),
+            Ok(body) => match message::parse(kind, &body.bytes) {
+                Ok(Message::Terminate) => return Err(End::Client),
+                Ok(Message::Sync) => return self.sync(connection),
+                Ok(Message::Query(sql)) => return self.query(sql, connection),
+                Ok(message) => self.extended(message, connection),
+                Err(error) => Err(error),
+            },
+        };
+        let Err(error) = result else { return Ok(()) };
+        // It may have been found outside of the session, which is to know of it.
+        let error = self.session.fail(error);
+        self.report(&error, connection)?;
+        self.skipping = matches!(kind, b'P' | b'B' | b'D' | b'E' | b'C' | b'H');
+        if self.skipping { Ok(()) } else { self.ready(connection) }
+    }
+
+    /// The next message, waited for as long as the settings for idle sessions permit.
+    fn next_message(&mut self, connection: &mut Connection) -> Step<Option<(u8, Result<Body>)>> {
+        let status = self.session.status();
         let limit = {
             let settings = self.session.state().settings();
-            if idle { settings.idle_timeout } else { settings.idle_in_transaction_timeout }
-        };
-        connection.stream.set_read_timeout(limit)?;
-        match connection.stream.peek() {
-            Ok(()) => {}
-            Err(late) if matches!(late.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                let (state, what) = if idle {
-                    (SqlState("57P05"), "idle-session")
-                } else {
-                    (SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT, "idle-in-transaction")
-                };
-                let error = Error::new(state, format!("terminating connection due to {what} timeout"));
-                return Err(connection.fatal(&error));
+            match status {
+                TransactionStatus::Idle => settings.idle_timeout,
+                _ => settings.idle_in_transaction_timeout,
             }
-            Err(other) => return Err(other.into()),
+        };
+        connection.stream.set_deadline(limit);
+        let read = connection.read();
+        connection.stream.set_deadline(None);
+        if self.interrupt.is_shut_down() && !matches!(read, Err(End::Told)) {
+            return Err(connection.fatal(&shut_down()));
         }
-        // Within a message there is no limit.
-        connection.stream.set_read_timeout(None)?;
-        if self.shared.is_stopping() {
-            let error =
-                Error::new(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command");
-            return Err(connection.fatal(&error));
+        if let Err(End::Late) = read {
+            return Err(connection.fatal(&idle_for_too_long(status)));
         }
-        Ok(())
+        read
     }
 
     /// Tells the client of an error. One that ends the session ends the connection.
@@ -523,7 +305,17 @@ impl Connected {
         if error.state() == SqlState::ADMIN_SHUTDOWN {
             return Err(connection.fatal(error));
         }
+        if self.interrupt.is_shut_down() {
+            return Err(connection.fatal(&shut_down()));
+        }
+        if connection.over == Some(Over::Ended) {
+            return Err(End::Told);
+        }
         connection.out.report(b'E', "ERROR", error);
+        if connection.over == Some(Over::OutOfStep) {
+            let message = "terminating connection because protocol synchronization was lost";
+            return Err(connection.fatal(&Error::new(SqlState::PROTOCOL_VIOLATION, message)));
+        }
         Ok(())
     }
 
@@ -538,7 +330,6 @@ impl Connected {
     }
 
     fn query(&mut self, sql: &str, connection: &mut Connection) -> Step<()> {
-        self.skipping = false;
         let mut wire = Wire::new(connection, Formats::default(), true);
         if let Err(error) = self.session.run(sql, &mut wire) {
             self.report(&error, connection)?;
@@ -570,7 +361,7 @@ impl Connected {
                 connection.out.plain(b'2');
             }
             Message::Describe(Target::Statement, name) => {
-                let prepared = self.session.prepared(name)?;
+                let prepared = self.session.describe(name)?;
                 connection.out.begin(b't').count(prepared.parameters().len());
                 for ty in prepared.parameters() {
                     connection.out.u32(ty.oid());
@@ -602,13 +393,13 @@ impl Connected {
                 connection.out.plain(b'3');
             }
             Message::Flush => connection.flush()?,
-            // Left over from a COPY that has failed.
-            Message::CopyData(_) | Message::CopyDone | Message::CopyFail(_) => {}
             Message::FunctionCall => return Err(Error::unsupported("the function call protocol")),
-            Message::Password(_) => {
-                return Err(Error::new(SqlState::PROTOCOL_VIOLATION, "unexpected password message"));
-            }
-            Message::Query(_) | Message::Sync | Message::Terminate => {
+            Message::Query(_)
+            | Message::Sync
+            | Message::Terminate
+            | Message::CopyData(_)
+            | Message::CopyDone
+            | Message::CopyFail(_) => {
                 return Err(Error::internal("a message was dispatched twice"));
             }
         }
@@ -676,8 +467,28 @@ impl Connected {
             self.session.close_portal("");
         }
         self.session.bind(portal, statement, parameters)?;
+        if self.session.portals() == 1 {
+            // All others have ended, with their transactions or by errors.
+            self.formats.clear();
+        }
         self.formats.insert(portal.to_owned(), Formats(results));
         Ok(())
+    }
+}
+
+fn shut_down() -> Error {
+    Error::new(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command")
+}
+
+fn idle_for_too_long(status: TransactionStatus) -> Error {
+    match status {
+        TransactionStatus::Idle => {
+            Error::new(SqlState("57P05"), "terminating connection due to idle-session timeout")
+        }
+        TransactionStatus::Active | TransactionStatus::Failed => Error::new(
+            SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+            "terminating connection due to idle-in-transaction timeout",
+        ),
     }
 }
 
@@ -688,29 +499,5 @@ fn parameter_type(oid: u32) -> Result<Type> {
         _ => Type::from_oid(oid).ok_or_else(|| {
             Error::new(SqlState::UNDEFINED_OBJECT, format!("type with OID {oid} does not exist"))
         }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn settings_of_the_first_message() {
-        let parameters = [
-            ("user".to_owned(), "me".to_owned()),
-            ("application_name".to_owned(), "psql".to_owned()),
-            ("options".to_owned(), "-c statement_timeout=5s --lock-timeout=1\\ s -cDateStyle=ISO".to_owned()),
-        ];
-        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        assert_eq!(
-            start_settings(&parameters),
-            [
-                pair("application_name", "psql"),
-                pair("statement_timeout", "5s"),
-                pair("lock_timeout", "1 s"),
-                pair("DateStyle", "ISO")
-            ]
-        );
     }
 }

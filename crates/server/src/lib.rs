@@ -6,7 +6,8 @@
 //! | module | job |
 //! |---|---|
 //! | `server` | databases, listeners, the end |
-//! | `connection` | one connection: start-up, authentication, the loop of messages |
+//! | `startup` | how a connection begins: encryption, authentication, its session |
+//! | `connection` | the loop of a connection's messages |
 //! | `client` | results on their way to the client |
 //! | [`frontend`] | the client's side of the protocol |
 //! | `message` | the protocol's messages, both ways |
@@ -21,6 +22,7 @@ mod message;
 mod scram;
 mod server;
 pub mod settings;
+mod startup;
 mod stream;
 mod tls;
 mod watch;

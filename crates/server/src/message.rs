@@ -73,8 +73,6 @@ pub(crate) enum Message<'m> {
     Flush,
     /// `Sync`
     Sync,
-    /// `PasswordMessage`, `SASLInitialResponse`, `SASLResponse`
-    Password(&'m [u8]),
     /// `CopyData`
     CopyData(&'m [u8]),
     /// `CopyDone`
@@ -196,6 +194,11 @@ pub(crate) fn parse_first(body: &[u8]) -> Result<First> {
     }
 }
 
+/// Whether a client that was let in may send messages of this type.
+pub(crate) fn is_known(kind: u8) -> bool {
+    matches!(kind, b'Q' | b'P' | b'B' | b'D' | b'E' | b'C' | b'H' | b'S' | b'd' | b'c' | b'f' | b'F' | b'X')
+}
+
 /// Reads a message of this type.
 pub(crate) fn parse(kind: u8, body: &[u8]) -> Result<Message<'_>> {
     let mut body = Body { rest: body };
@@ -220,7 +223,6 @@ pub(crate) fn parse(kind: u8, body: &[u8]) -> Result<Message<'_>> {
         b'E' => Message::Execute { portal: body.str()?, limit: body.i32()? },
         b'H' => Message::Flush,
         b'S' => Message::Sync,
-        b'p' => Message::Password(body.bytes(body.rest.len())?),
         b'd' => Message::CopyData(body.bytes(body.rest.len())?),
         b'c' => Message::CopyDone,
         b'f' => Message::CopyFail(body.str()?),

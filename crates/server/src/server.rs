@@ -4,7 +4,8 @@
 //! 1. Nothing listens beyond loopback unless an address says so, and there every client needs a password.
 //! 2. A folder of the Unix socket can be entered by its owner only; peers are trusted when they are the server's own user.
 //! 3. [`Server::stop`] ends statements, tells clients, waits for the connections and closes the databases; what is acknowledged
-//!    is durable whether or not it gets that far.
+//!    is durable whether or not it gets that far. Clients that do not listen are cut off when half of the time has passed.
+//! 4. A connection's place is given back however the connection ends.
 
 use crate::connection::Connection;
 use crate::message::Output;
@@ -30,7 +31,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// How often a listener looks whether it is to end.
@@ -60,11 +61,21 @@ pub struct ServerOptions {
     pub owner: String,
 }
 
-/// A connection that was let in.
+/// Connections that have no session (yet) are served up to so many more than sessions are permitted: they may want to cancel
+/// statements.
+const CONNECTIONS_ASIDE: usize = 16;
+/// Bytes of stack of a session's thread; what is not touched is not taken. Statements are limited in depth to what two megabytes
+/// hold; the rest is for code that was not optimised.
+const SESSION_STACK: usize = 8 << 20;
+/// How long a server that is dropped waits for its connections.
+const DROP_LIMIT: Duration = Duration::from_secs(10);
+
+/// A connection, from its first byte.
 #[derive(Debug)]
 struct Entered {
     socket: Arc<Socket>,
-    interrupt: Interrupt,
+    /// Of its session, once it has one.
+    interrupt: Option<Interrupt>,
 }
 
 /// What the connections share.
@@ -77,13 +88,14 @@ pub(crate) struct Shared {
     /// See [`ServerOptions::owner`].
     pub(crate) owner: String,
     databases: Mutex<BTreeMap<String, Database>>,
+    /// Connections, those being let in included.
     entered: Mutex<BTreeMap<u64, Entered>>,
+    connection_ended: Condvar,
     next: AtomicU64,
     /// What a client has to know to cancel a session's statement.
     keys: Mutex<BTreeMap<i32, (u32, Interrupt)>>,
-    /// Connections, those being let in included.
-    connections: Mutex<usize>,
-    connection_ended: Condvar,
+    /// Connections that have, or are about to have, a session.
+    admitted: AtomicUsize,
     max_connections: usize,
     stopping: AtomicBool,
     random: SystemRandom,
@@ -113,26 +125,6 @@ impl Shared {
         Ok(bytes)
     }
 
-    pub(crate) fn enter(&self, interrupt: Interrupt, socket: &Arc<Socket>) -> u64 {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let entered = Entered { socket: Arc::clone(socket), interrupt };
-        self.entered.lock().insert(number, entered);
-        if self.is_stopping() {
-            self.end_all();
-        }
-        number
-    }
-
-    pub(crate) fn leave(&self, number: u64) {
-        if let Some(entered) = self.entered.lock().remove(&number) {
-            self.keys.lock().retain(|_, (_, interrupt)| !interrupt.is_same(&entered.interrupt));
-        }
-    }
-
-    pub(crate) fn add_key(&self, pid: i32, secret: u32, interrupt: Interrupt) {
-        self.keys.lock().insert(pid, (secret, interrupt));
-    }
-
     /// Ends a statement, for who knows its session's secret.
     pub(crate) fn cancel(&self, pid: i32, secret: u32) {
         let interrupt = match self.keys.lock().get(&pid) {
@@ -142,12 +134,84 @@ impl Shared {
         interrupt.interrupt(Reason::User);
     }
 
-    /// Ends statements, and wakes connections that wait for their clients.
+    /// Ends statements, and wakes connections that wait for their clients; those without session just end.
     fn end_all(&self) {
         for entered in self.entered.lock().values() {
-            entered.interrupt.interrupt(Reason::Shutdown);
-            entered.socket.stop_reading();
+            match &entered.interrupt {
+                Some(interrupt) => interrupt.interrupt(Reason::Shutdown),
+                None => entered.socket.close(),
+            }
         }
+    }
+
+    /// Waits until all connections have ended; false when the time has passed before.
+    fn wait_for_connections(&self, limit: Duration) -> bool {
+        let began = gannet_base::clock::now();
+        let mut entered = self.entered.lock();
+        while !entered.is_empty() && began.elapsed() < limit {
+            self.connection_ended.wait_for(&mut entered, Duration::from_millis(100));
+        }
+        entered.is_empty()
+    }
+}
+
+/// A connection's place among the server's connections; dropped, it is given back.
+#[derive(Debug)]
+pub(crate) struct Place {
+    shared: Arc<Shared>,
+    number: u64,
+    admitted: bool,
+    pid: Option<i32>,
+}
+
+impl Place {
+    /// A place for a connection; `None` when there are far too many.
+    fn take(shared: &Arc<Shared>, socket: &Arc<Socket>) -> Option<Place> {
+        let number = shared.next.fetch_add(1, Ordering::Relaxed);
+        let mut entered = shared.entered.lock();
+        if entered.len() >= 2 * shared.max_connections + CONNECTIONS_ASIDE {
+            return None;
+        }
+        entered.insert(number, Entered { socket: Arc::clone(socket), interrupt: None });
+        Some(Place { shared: Arc::clone(shared), number, admitted: false, pid: None })
+    }
+
+    /// Whether the connection may have a session.
+    pub(crate) fn admit(&mut self) -> bool {
+        let most = self.shared.max_connections;
+        let one_more = |sessions| (sessions < most).then_some(sessions + 1);
+        self.admitted =
+            self.shared.admitted.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_ok();
+        self.admitted
+    }
+
+    /// The connection has a session now, whose statements who knows the secret may cancel.
+    pub(crate) fn session(&mut self, pid: i32, secret: u32, interrupt: Interrupt) {
+        self.pid = Some(pid);
+        self.shared.keys.lock().insert(pid, (secret, interrupt.clone()));
+        if let Some(entered) = self.shared.entered.lock().get_mut(&self.number) {
+            let socket = Arc::clone(&entered.socket);
+            interrupt.on_shutdown(move || socket.stop_reading());
+            entered.interrupt = Some(interrupt.clone());
+        }
+        if self.shared.is_stopping() {
+            interrupt.interrupt(Reason::Shutdown);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(pid) = self.pid {
+            self.shared.keys.lock().remove(&pid);
+        }
+        if self.admitted {
+            self.shared.admitted.fetch_sub(1, Ordering::SeqCst);
+        }
+        if let Some(entered) = self.shared.entered.lock().remove(&self.number) {
+            entered.socket.close();
+        }
+        self.shared.connection_ended.notify_all();
     }
 }
 
@@ -187,7 +251,7 @@ impl Server {
             entered: Mutex::default(),
             next: AtomicU64::new(0),
             keys: Mutex::default(),
-            connections: Mutex::default(),
+            admitted: AtomicUsize::new(0),
             connection_ended: Condvar::new(),
             max_connections: options.max_connections,
             stopping: AtomicBool::new(false),
@@ -288,27 +352,32 @@ impl Server {
 
     /// Ends the server: no new connections, statements are ended, clients told, databases closed. `limit`: how long connections are
     /// waited for.
-    pub fn stop(self, limit: Duration) -> Result<()> {
+    pub fn stop(mut self, limit: Duration) -> Result<()> {
+        self.end(limit)
+    }
+
+    fn end(&mut self, limit: Duration) -> Result<()> {
         self.shared.stopping.store(true, Ordering::SeqCst);
-        for listener in self.listeners {
+        for listener in self.listeners.drain(..) {
             // A listener that panicked listens no more either.
             let _ = listener.join();
         }
-        for path in &self.sockets {
+        for path in self.sockets.drain(..) {
             // Whoever starts next removes it otherwise.
             let _ = fs::remove_file(path);
         }
-        for folder in &self.folders {
+        for folder in self.folders.drain(..) {
             let _ = fs::remove_dir(folder);
         }
         self.shared.end_all();
-        let began = gannet_base::clock::now();
-        let mut connections = self.shared.connections.lock();
-        while *connections > 0 && began.elapsed() < limit {
-            self.shared.connection_ended.wait_for(&mut connections, Duration::from_millis(100));
+        if !self.shared.wait_for_connections(limit / 2) {
+            // They wait for clients that do not read.
+            for entered in self.shared.entered.lock().values() {
+                entered.socket.close();
+            }
+            self.shared.wait_for_connections(limit / 2);
         }
-        let left = *connections;
-        drop(connections);
+        let left = self.shared.entered.lock().len();
         let mut result = Ok(());
         for (name, database) in std::mem::take(&mut *self.shared.databases.lock()) {
             if let Err(error) = database.close() {
@@ -318,6 +387,15 @@ impl Server {
             }
         }
         result
+    }
+}
+
+impl Drop for Server {
+    /// As [`Server::stop`], without telling of errors.
+    fn drop(&mut self) {
+        if !self.shared.is_stopping() {
+            let _ = self.end(DROP_LIMIT);
+        }
     }
 }
 
@@ -343,40 +421,31 @@ fn accept(shared: &Arc<Shared>, listener: &impl AsFd, mut next: impl FnMut() -> 
 
 fn welcome(shared: &Arc<Shared>, socket: Socket, trusted: bool) {
     let Ok(watched) = socket.duplicate() else { return };
-    let mut connection = Connection {
+    // Where the system cannot do it, the connection is as good as any other while its client lives.
+    let _ = socket.keep_asking();
+    let watched = Arc::new(watched);
+    let mut stream = Stream::new(socket);
+    let Some(place) = Place::take(shared, &watched) else {
+        let mut out = Output::default();
+        let error = gannet_sql::Error::new(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already");
+        out.report(b'E', "FATAL", &error);
+        // It is not worth waiting for.
+        let _ = stream.write_all(out.bytes());
+        watched.close();
+        return;
+    };
+    let connection = Connection {
         shared: Arc::clone(shared),
-        stream: Stream::new(socket),
-        socket: Arc::new(watched),
+        stream,
+        socket: watched,
+        place,
         trusted,
         out: Output::default(),
+        over: None,
     };
-    let mut connections = shared.connections.lock();
-    if *connections >= shared.max_connections {
-        drop(connections);
-        let error = gannet_sql::Error::new(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already");
-        connection.out.report(b'E', "FATAL", &error);
-        // It is not worth waiting for.
-        let _ = connection.stream.write_all(connection.out.bytes());
-        connection.socket.close();
-        return;
-    }
-    *connections += 1;
-    drop(connections);
-    let ended = Ended(Arc::clone(shared));
-    gannet_base::thread::spawn("gannet-session", move || {
-        let _ended = ended;
-        connection.serve();
-    });
-}
-
-/// Counts a connection's end, however it comes.
-struct Ended(Arc<Shared>);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        *self.0.connections.lock() -= 1;
-        self.0.connection_ended.notify_all();
-    }
+    // Where the system has no thread to give, the connection is dropped, which closes it.
+    let thread = std::thread::Builder::new().name("gannet-session".to_owned()).stack_size(SESSION_STACK);
+    let _ = thread.spawn(move || connection.serve());
 }
 
 fn check(options: &ServerOptions) -> Result<()> {

@@ -1,5 +1,7 @@
 //! A connection's bytes: over a Unix socket, TCP, or TLS.
 
+use gannet_base::clock::{self, Instant};
+use rustix::net::sockopt;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -59,6 +61,25 @@ impl Socket {
     }
 }
 
+/// When a TCP client says nothing for so long, it is asked whether it is still there.
+const ASK_AFTER: Duration = Duration::from_secs(60);
+/// So often it is asked, and so many times before it is taken for gone.
+const ASK_EVERY: Duration = Duration::from_secs(10);
+const ASK_TIMES: u32 = 6;
+
+impl Socket {
+    /// Finds out when the other side vanishes without a word: what its session holds is not to be held for ever.
+    pub(crate) fn keep_asking(&self) -> io::Result<()> {
+        if let Socket::Tcp(socket) = self {
+            sockopt::set_socket_keepalive(socket, true)?;
+            sockopt::set_tcp_keepidle(socket, ASK_AFTER)?;
+            sockopt::set_tcp_keepintvl(socket, ASK_EVERY)?;
+            sockopt::set_tcp_keepcnt(socket, ASK_TIMES)?;
+        }
+        Ok(())
+    }
+}
+
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
@@ -104,8 +125,10 @@ pub(crate) struct Stream {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// How long reads wait, as the socket was told last.
-    timeout: Option<Duration>,
+    /// Until when reads wait.
+    deadline: Option<Instant>,
+    /// Whether the socket has a time-out.
+    limited: bool,
 }
 
 /// Bytes that are read at once.
@@ -118,7 +141,8 @@ impl Stream {
             buffer: vec![0; READ_SIZE],
             start: 0,
             end: 0,
-            timeout: None,
+            deadline: None,
+            limited: false,
         }
     }
 
@@ -131,17 +155,45 @@ impl Stream {
         let connection = ServerConnection::new(config).map_err(io::Error::other)?;
         match self.layer.take() {
             Some(Layer::Plain(socket)) => {
-                let mut tls = StreamOwned::new(connection, socket);
-                while tls.conn.is_handshaking() {
-                    tls.conn.complete_io(&mut tls.sock)?;
-                }
-                self.layer = Some(Layer::Tls(Box::new(tls)));
-                Ok(())
+                self.layer = Some(Layer::Tls(Box::new(StreamOwned::new(connection, socket))));
+                self.shake_hands()
             }
             other => {
                 self.layer = other;
                 Err(io::Error::new(io::ErrorKind::InvalidData, "the connection is encrypted already"))
             }
+        }
+    }
+
+    fn shake_hands(&mut self) -> io::Result<()> {
+        loop {
+            self.limit_read()?;
+            let Some(Layer::Tls(tls)) = &mut self.layer else {
+                return Err(io::ErrorKind::NotConnected.into());
+            };
+            let StreamOwned { conn, sock } = &mut **tls;
+            while conn.wants_write() {
+                conn.write_tls(sock)?;
+            }
+            if !conn.is_handshaking() {
+                return Ok(());
+            }
+            if conn.read_tls(sock)? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            if let Err(error) = conn.process_new_packets() {
+                // The client is told by an alert, if it can be.
+                let _ = conn.write_tls(sock);
+                return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+            }
+        }
+    }
+
+    /// Tells a client that encrypts that nothing more comes. Nobody waits for it.
+    pub(crate) fn say_goodbye(&mut self) {
+        if let Some(Layer::Tls(tls)) = &mut self.layer {
+            tls.conn.send_close_notify();
+            let _ = tls.conn.write_tls(&mut tls.sock);
         }
     }
 
@@ -158,17 +210,39 @@ impl Stream {
         }
     }
 
-    /// How long the next reads wait; [`io::ErrorKind::WouldBlock`] when it passes.
-    pub(crate) fn set_read_timeout(&mut self, limit: Option<Duration>) -> io::Result<()> {
-        if limit != self.timeout {
-            self.socket()?.set_read_timeout(limit)?;
-            self.timeout = limit;
+    /// Reads fail with [`io::ErrorKind::TimedOut`] or [`io::ErrorKind::WouldBlock`] when so much time has passed from now; `None`:
+    /// never.
+    pub(crate) fn set_deadline(&mut self, limit: Option<Duration>) {
+        self.deadline = limit.map(|limit| {
+            let nanos = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+            Instant::from_nanos(clock::now().as_nanos().saturating_add(nanos))
+        });
+    }
+
+    /// Brings the deadline to the socket, before a read.
+    fn limit_read(&mut self) -> io::Result<()> {
+        if self.deadline.is_none() && !self.limited {
+            return Ok(());
         }
+        let left = match self.deadline {
+            None => None,
+            Some(deadline) => {
+                let nanos = deadline.as_nanos().saturating_sub(clock::now().as_nanos());
+                if nanos == 0 {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                // The system takes no less than a microsecond for a time-out.
+                Some(Duration::from_nanos(nanos.max(1000)))
+            }
+        };
+        self.socket()?.set_read_timeout(left)?;
+        self.limited = left.is_some();
         Ok(())
     }
 
     fn read_some(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
+            self.limit_read()?;
             let read = match &mut self.layer {
                 Some(Layer::Plain(socket)) => socket.read(into),
                 Some(Layer::Tls(tls)) => tls.read(into),
@@ -179,22 +253,6 @@ impl Stream {
                 other => return other,
             }
         }
-    }
-
-    /// Whether something was read that nobody has taken yet.
-    pub(crate) fn has_buffered(&self) -> bool {
-        self.start < self.end
-    }
-
-    /// Waits until there is something to be read, or the other side has ended.
-    pub(crate) fn peek(&mut self) -> io::Result<()> {
-        if self.start == self.end {
-            let mut buffer = std::mem::take(&mut self.buffer);
-            let read = self.read_some(&mut buffer);
-            self.buffer = buffer;
-            (self.start, self.end) = (0, read?);
-        }
-        Ok(())
     }
 
     /// Fills `into`. False when the other side has ended before its first byte.

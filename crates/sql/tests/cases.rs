@@ -21,6 +21,8 @@ struct Case {
     input: String,
     answer: String,
     line: usize,
+    /// Lines of the file that the answer takes, from 0.
+    answer_lines: std::ops::Range<usize>,
 }
 
 impl Case {
@@ -38,12 +40,19 @@ fn parse(text: &str) -> Vec<Case> {
             continue;
         }
         let mut parts = [String::from(first), String::new(), String::new()];
-        let mut part = 0;
-        for (_, line) in lines.by_ref() {
+        let (mut part, mut answer_lines) = (0, 0..0);
+        for (number, line) in lines.by_ref() {
+            answer_lines.end = number + 1;
             match line {
                 "<<<<" if part == 0 => part = 1,
-                "----" if part < 2 => part = 2,
-                "" if part == 2 => break,
+                "----" if part < 2 => {
+                    part = 2;
+                    answer_lines.start = number + 1;
+                }
+                "" if part == 2 => {
+                    answer_lines.end = number;
+                    break;
+                }
                 line => {
                     if !parts[part].is_empty() || part == 1 {
                         parts[part].push('\n');
@@ -54,7 +63,7 @@ fn parse(text: &str) -> Vec<Case> {
         }
         let [statement, input, answer] = parts;
         let input = input.strip_prefix('\n').map(|rows| format!("{rows}\n")).unwrap_or_default();
-        cases.push(Case { statement, input, answer, line: number + 1 });
+        cases.push(Case { statement, input, answer, line: number + 1, answer_lines });
     }
     cases
 }
@@ -127,10 +136,22 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
+/// Puts new answers into a file.
+fn rewrite(file: &Path, answers: &[(std::ops::Range<usize>, String)]) {
+    let text = std::fs::read_to_string(file).unwrap();
+    let mut lines: Vec<&str> = text.lines().collect();
+    for (place, answer) in answers.iter().rev() {
+        lines.splice(place.clone(), answer.lines());
+    }
+    std::fs::write(file, lines.join("\n") + "\n").unwrap();
+}
+
 /// Runs every file after these settings; what differs is told in full.
 fn check(settings: &[&str], memory: u64) {
+    let write = std::env::var_os("GANNET_CASES_WRITE").is_some();
     let mut wrong = String::new();
     for file in files() {
+        let mut answers = Vec::new();
         let folder = tempfile::tempdir().unwrap();
         let database = database(folder.path(), memory);
         let mut session = database.session("postgres").unwrap();
@@ -139,7 +160,9 @@ fn check(settings: &[&str], memory: u64) {
         }
         for case in parse(&std::fs::read_to_string(&file).unwrap()) {
             let found = run(&mut session, &case);
-            if comparable(&case, &found) != comparable(&case, &case.answer) {
+            if write && case.own() {
+                answers.push((case.answer_lines.clone(), found));
+            } else if comparable(&case, &found) != comparable(&case, &case.answer) {
                 let name = file.file_name().unwrap().to_string_lossy();
                 _ = writeln!(
                     wrong,
@@ -147,6 +170,9 @@ fn check(settings: &[&str], memory: u64) {
                     case.line, case.statement, case.answer
                 );
             }
+        }
+        if !answers.is_empty() {
+            rewrite(&file, &answers);
         }
     }
     assert!(wrong.is_empty(), "\n{wrong}");

@@ -541,7 +541,10 @@ fn analyze_finds_out_about_rows() {
     assert_eq!(sql.database.catalog().statistics[&sql.table("t").oid].columns.len(), 3);
     sql.refuses("analyze t (z)", "42703", "column \"z\" of relation \"t\" does not exist");
     let notices = sql.run("analyze verbose u").notices;
-    assert_eq!(notices[0].error.to_string(), "\"u\": read 0 rows, 0 of them in the sample");
+    assert_eq!(
+        notices[0].error.to_string(),
+        "\"u\": scanned 1 of 1 pages, containing 0 rows; 0 rows in sample, 0 estimated total rows"
+    );
     sql.run("drop table u");
     sql.close();
     let sql = fixture.open();

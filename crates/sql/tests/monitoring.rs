@@ -65,7 +65,7 @@ fn settings_say_what_was_asked_for_and_what_holds() {
     assert_eq!(of(&mut session, "statement_timeout")[1..3], ["5s", "session"]);
     assert_eq!(of(&mut session, "lock_timeout")[2], "default");
     assert_eq!(of(&mut session, "page_size")[1], "8KiB");
-    assert!(!of(&mut session, "io_mode")[3].is_empty());
+    assert!(!of(&mut session, "io")[3].is_empty());
 }
 
 #[test]

@@ -192,6 +192,7 @@ impl Embedded {
                 "{error}: --memory {} is too small for {path:?}",
                 format_size(arguments.memory)
             )),
+            _ if error.to_string().contains(&format!("{path:?}")) => failed(error.into()),
             _ => failed(anyhow!("{path:?}: {error}")),
         })?;
         let user = database.owner();
@@ -226,12 +227,11 @@ impl Backend for Embedded {
 
     fn about(&self) -> String {
         format!(
-            "Database \"{}\" in {:?}, opened by this process with {} of memory, as user \"{}\"; version {}",
+            "Database \"{}\" in {:?}, opened by this process with {} of memory, as user \"{}\"",
             printable(self.database.name()),
             self.path,
             format_size(self.memory),
             printable(&self.user),
-            env!("CARGO_PKG_VERSION"),
         )
     }
 

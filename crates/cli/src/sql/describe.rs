@@ -81,7 +81,7 @@ fn conditions(pattern: &str) -> String {
 /// Lists relations of the kinds that `kinds` has letters of, as `pg_class.relkind` has them.
 pub(super) fn list(shell: &mut Shell, kinds: &str, pattern: Option<&str>, system: bool) -> Described {
     let kind_list: Vec<String> = kinds.chars().map(|kind| format!("'{kind}'")).collect();
-    let indexes = kinds == "i";
+    let indexes = kinds.contains('i');
     let (column, join) = if indexes {
         (
             ", c2.relname AS \"Table\"",
@@ -101,7 +101,8 @@ pub(super) fn list(shell: &mut Shell, kinds: &str, pattern: Option<&str>, system
     let sql = format!(
         "SELECT n.nspname AS \"Schema\", c.relname AS \"Name\", \
          CASE c.relkind WHEN 'r' THEN 'table' WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' \
-         WHEN 'i' THEN 'index' WHEN 'S' THEN 'sequence' WHEN 'f' THEN 'foreign table' END AS \"Type\", \
+         WHEN 'i' THEN 'index' WHEN 'S' THEN 'sequence' WHEN 'f' THEN 'foreign table' \
+         WHEN 'p' THEN 'partitioned table' WHEN 'I' THEN 'partitioned index' END AS \"Type\", \
          pg_catalog.pg_get_userbyid(c.relowner) AS \"Owner\"{column} \
          FROM pg_catalog.pg_class c LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace{join} \
          WHERE c.relkind IN ({}){narrowed} ORDER BY 1, 2",
@@ -109,8 +110,8 @@ pub(super) fn list(shell: &mut Shell, kinds: &str, pattern: Option<&str>, system
     );
     let rows = shell.ask(&sql)?;
     let things = match kinds {
-        "r" => "tables",
-        "i" => "indexes",
+        "rp" => "tables",
+        "iI" => "indexes",
         "v" => "views",
         "S" => "sequences",
         _ => "relations",
@@ -185,8 +186,9 @@ pub(super) fn relations(shell: &mut Shell, pattern: &str) -> Described {
         let cell = |index: usize| row.get(index).and_then(Option::as_deref).unwrap_or_default();
         let name = format!("{}.{}", cell(1), cell(2));
         let step = match cell(3) {
-            "i" => index(shell, cell(0), &name)?,
+            "i" | "I" => index(shell, cell(0), &name)?,
             "S" => sequence(shell, cell(0), &name)?,
+            "p" => table(shell, cell(0), &format!("Partitioned table \"{name}\""))?,
             "v" | "m" => table(shell, cell(0), &format!("View \"{name}\""))?,
             _ => table(shell, cell(0), &format!("Table \"{name}\""))?,
         };
@@ -321,7 +323,22 @@ fn sequence(shell: &mut Shell, oid: &str, name: &str) -> Described {
          CASE WHEN seqcycle THEN 'yes' ELSE 'no' END AS \"Cycles?\", seqcache AS \"Cache\" \
          FROM pg_catalog.pg_sequence WHERE seqrelid = {oid}"
     ))?;
-    Ok(show(shell, &found, Some(format!("Sequence \"{name}\"")), Some(Vec::new())))
+    let owner = shell.ask(&format!(
+        "SELECT n.nspname, c.relname, a.attname FROM pg_catalog.pg_depend d \
+         JOIN pg_catalog.pg_class c ON c.oid = d.refobjid \
+         JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+         JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = d.refobjsubid \
+         WHERE d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.objid = {oid} AND d.deptype = 'a'"
+    ))?;
+    let footers = owner
+        .rows
+        .iter()
+        .map(|row| {
+            let words: Vec<&str> = row.iter().map(|cell| cell.as_deref().unwrap_or_default()).collect();
+            format!("Owned by: {}", words.join("."))
+        })
+        .collect();
+    Ok(show(shell, &found, Some(format!("Sequence \"{name}\"")), Some(footers)))
 }
 
 // ---- output ------------------------------------------------------------------------------------------------------------

@@ -256,6 +256,10 @@ impl Writer {
             let left = total.saturating_sub(width(title)) / 2;
             let _ = writeln!(text, "{:left$}{title}", "");
         }
+        if headers.is_empty() {
+            text.push_str("--\n");
+            return;
+        }
         let rule = |text: &mut String, mark: &str, piece: &dyn Fn(usize, &mut String)| {
             for index in 0..headers.len() {
                 if index > 0 {
@@ -275,7 +279,8 @@ impl Writer {
 
     /// A row; a value of several lines goes on below itself, marked by `+`.
     fn table_row(&self, row: &[Cell], text: &mut String) {
-        let height = row.iter().map(Vec::len).max().unwrap_or(1);
+        // A row without columns takes no line.
+        let height = row.iter().map(Vec::len).max().unwrap_or(0);
         let last = row.len().saturating_sub(1);
         for line in 0..height {
             for (index, cell) in row.iter().enumerate() {
@@ -303,9 +308,6 @@ impl Writer {
                     text.push('|');
                 }
             }
-            text.push('\n');
-        }
-        if row.is_empty() {
             text.push('\n');
         }
     }

@@ -99,24 +99,7 @@ pub(super) fn run(
             let text = super::text::escape_lines(&words.join(" "));
             shell.say(&format!("{text}\n"), Step::Fine)
         }
-        ("set", []) => {
-            let stop = on_off(shell.settings.stop_on_error);
-            shell.say(&format!("ON_ERROR_STOP = '{stop}'\n"), Step::Fine)
-        }
-        ("set", ["ON_ERROR_STOP"]) => {
-            shell.settings.stop_on_error = true;
-            Step::Fine
-        }
-        ("set", ["ON_ERROR_STOP", value]) => match switch(value) {
-            Some(value) => {
-                shell.settings.stop_on_error = value;
-                Step::Fine
-            }
-            None => wrong(shell, source, "\\set: ON_ERROR_STOP is on or off"),
-        },
-        ("set", [other, ..]) => {
-            wrong(shell, source, &format!("\\set: there is no variable {other}; there is ON_ERROR_STOP"))
-        }
+        ("set", words) => set_variable(shell, words, source),
         ("timing" | "x" | "t" | "format" | "pset", words) => set(shell, name, words, source),
         (known, _) if KNOWN.contains(&known) => {
             wrong(shell, source, &format!("\\{known}: the wrong number of arguments; try \\?"))
@@ -151,9 +134,9 @@ fn describe_command(shell: &mut Shell, name: &str, words: &[&str], source: &dyn 
     };
     let done = match (base, pattern) {
         ("d", Some(pattern)) => describe::relations(shell, pattern),
-        ("d", None) => describe::list(shell, "rvSmf", None, system),
-        ("dt", _) => describe::list(shell, "r", pattern, system),
-        ("di", _) => describe::list(shell, "i", pattern, system),
+        ("d", None) => describe::list(shell, "rpvSmf", None, system),
+        ("dt", _) => describe::list(shell, "rp", pattern, system),
+        ("di", _) => describe::list(shell, "iI", pattern, system),
         ("dv", _) => describe::list(shell, "v", pattern, system),
         ("ds", _) => describe::list(shell, "S", pattern, system),
         ("du", _) => describe::roles(shell, pattern),
@@ -218,6 +201,29 @@ fn switch(text: &str) -> Option<bool> {
         "on" | "true" | "yes" | "1" => Some(true),
         "off" | "false" | "no" | "0" => Some(false),
         _ => None,
+    }
+}
+
+/// `\set`, of which there is one variable.
+fn set_variable(shell: &mut Shell, words: &[&str], source: &dyn Source) -> Step {
+    let value = match words {
+        [] => {
+            let stop = on_off(shell.settings.stop_on_error);
+            return shell.say(&format!("ON_ERROR_STOP = '{stop}'\n"), Step::Fine);
+        }
+        ["ON_ERROR_STOP"] => Some(true),
+        ["ON_ERROR_STOP", value] => switch(value),
+        [other, ..] => {
+            let message = format!("\\set: there is no variable {other}; there is ON_ERROR_STOP");
+            return wrong(shell, source, &message);
+        }
+    };
+    match value {
+        Some(value) => {
+            shell.settings.stop_on_error = value;
+            Step::Fine
+        }
+        None => wrong(shell, source, "\\set: ON_ERROR_STOP is on or off"),
     }
 }
 

@@ -102,6 +102,10 @@ impl Shell {
                 }
                 Line::Interrupted => return Ok(Step::Interrupted),
             }
+            if conversation {
+                // Pressed in a pager, perhaps: no statement runs, so there is none to end.
+                self.signals.take();
+            }
             let Ok(text) = std::str::from_utf8(&bytes) else {
                 self.complain(Some(source), "this line is not valid UTF-8");
                 return Ok(Step::Failed);
@@ -135,7 +139,8 @@ impl Shell {
             };
             match step {
                 Step::Fine => {}
-                Step::Failed if source.is_conversation() => {}
+                // Ctrl-C in a script that was called ends that script.
+                Step::Failed | Step::Interrupted if source.is_conversation() => {}
                 Step::Failed if !self.settings.stop_on_error => self.failed = true,
                 other => return Ok(other),
             }
@@ -216,7 +221,10 @@ impl Shell {
                 format!("ERROR:  {}\n", super::text::escape_lines(&error.to_string()))
             }
             Failure::Connection(error) => {
-                format!("the connection was lost: {}\n", super::text::escape_lines(&error.to_string()))
+                format!(
+                    "FATAL:  the connection was lost: {}\n",
+                    super::text::escape_lines(&error.to_string())
+                )
             }
         };
         let place = place.map_or(String::new(), |place| format!("gannet:{place}: "));
@@ -264,11 +272,11 @@ impl Shell {
 
     /// Tells of something that is wrong with the shell's input.
     pub(super) fn complain(&self, source: Option<&dyn Source>, message: &str) {
-        let place = source.and_then(Source::place).map_or(String::new(), |place| format!("{place}: "));
+        let place = source.and_then(Source::place).map_or(" ".to_owned(), |place| format!("{place}: "));
         let mut shown = String::new();
         super::text::escape(message, &mut shown);
         // Without a standard error there is nobody to tell.
-        let _ = writeln!(io::stderr(), "gannet: {place}{shown}");
+        let _ = writeln!(io::stderr(), "gannet:{place}{shown}");
     }
 }
 

@@ -1,17 +1,16 @@
 //! Ctrl-C: ends the statement that runs, and only that.
 //!
 //! # Guarantees
-//! 1. A statement is cancelled by a signal that comes while it runs, from [`Signals::during`]'s first moment, and no later one is: the
-//!    canceller runs under the lock which the statement's end takes.
-//! 2. A signal while nothing runs is kept for [`Signals::take`].
+//! 1. A signal while a statement runs ends that one and no later one: the canceller runs under the lock that the statement's end takes.
+//! 2. A signal while nothing runs is kept, for [`Signals::take`] or for the next statement, whichever comes first.
 
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::{flag, low_level::pipe};
-use std::io::{ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// A statement that did not hear the first request, as it was only beginning, is asked again after this.
@@ -20,11 +19,17 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// Ends the running statement.
 pub(super) type Cancel = Arc<dyn Fn() + Send + Sync>;
 
+/// What wakes the thread without a signal; a signal writes an `X`.
+const NUDGE: u8 = b'n';
+
 #[derive(Default)]
 struct Shared {
+    /// Changed under the lock of `running`.
     pressed: AtomicBool,
     terminated: Arc<AtomicBool>,
     running: Mutex<Option<Cancel>>,
+    /// Wakes the thread; `None`: there is none, in tests.
+    wake: OnceLock<UnixStream>,
 }
 
 /// Signals of this process.
@@ -35,33 +40,46 @@ impl Signals {
     /// Begins to listen. In a conversation SIGTERM ends the process as ever.
     pub(super) fn listen(conversation: bool) -> Result<Self> {
         let signals = Signals::default();
-        let (mut read, write) = UnixStream::pair().context("cannot listen for signals")?;
-        let registered = write.try_clone().and_then(|write| pipe::register(SIGINT, write));
-        registered.context("cannot listen for signals")?;
+        signals.register(conversation).context("cannot listen for signals")?;
+        Ok(signals)
+    }
+
+    fn register(&self, conversation: bool) -> io::Result<()> {
+        let (mut read, write) = UnixStream::pair()?;
+        pipe::register(SIGINT, write.try_clone()?)?;
         if !conversation {
-            flag::register(SIGTERM, Arc::clone(&signals.0.terminated))
-                .and_then(|_| pipe::register(SIGTERM, write))
-                .context("cannot listen for signals")?;
+            flag::register(SIGTERM, Arc::clone(&self.0.terminated))?;
+            pipe::register(SIGTERM, write.try_clone()?)?;
         }
-        let shared = Arc::clone(&signals.0);
+        self.0.wake.get_or_init(|| write);
+        let shared = Arc::clone(&self.0);
         // Not joined: it waits for signals until the process ends.
-        std::thread::Builder::new()
-            .name("gannet-signals".into())
-            .spawn(move || {
-                while read.read(&mut [0; 64]).is_ok_and(|count| count > 0) {
-                    shared.signalled();
+        std::thread::Builder::new().name("gannet-signals".into()).spawn(move || {
+            let mut bytes = [0; 64];
+            while let Ok(count @ 1..) = read.read(&mut bytes) {
+                let signalled = bytes[..count].iter().any(|byte| *byte != NUDGE);
+                if shared.wake_up(signalled) {
                     drain(&mut read);
                 }
-            })
-            .context("cannot listen for signals")?;
-        Ok(signals)
+            }
+        })?;
+        Ok(())
     }
 
     /// Does work that `cancel` ends.
     pub(super) fn during<T>(&self, cancel: Cancel, work: impl FnOnce() -> T) -> T {
-        *self.running() = Some(cancel);
+        let mut running = self.0.running();
+        *running = Some(cancel);
+        if self.0.pressed.load(Ordering::SeqCst)
+            && let Some(mut wake) = self.0.wake.get()
+        {
+            // A full pipe has woken the thread already.
+            let _ = wake.write(&[NUDGE]);
+        }
+        drop(running);
         let result = work();
-        *self.running() = None;
+        let mut running = self.0.running();
+        *running = None;
         self.0.pressed.store(false, Ordering::SeqCst);
         result
     }
@@ -80,23 +98,29 @@ impl Signals {
     pub(super) fn is_terminated(&self) -> bool {
         self.0.terminated.load(Ordering::SeqCst)
     }
-
-    fn running(&self) -> std::sync::MutexGuard<'_, Option<Cancel>> {
-        self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Shared {
-    fn signalled(&self) {
-        self.pressed.store(true, Ordering::SeqCst);
+    fn running(&self) -> MutexGuard<'_, Option<Cancel>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends what runs; `signalled`: by a signal that has just come. Gives whether there was something.
+    fn wake_up(&self, signalled: bool) -> bool {
+        let mut running = self.running();
+        if signalled {
+            self.pressed.store(true, Ordering::SeqCst);
+        }
+        let mut cancelled = false;
         loop {
-            let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
             match &*running {
                 Some(cancel) if self.pressed.load(Ordering::SeqCst) => cancel(),
-                _ => return,
+                _ => return cancelled,
             }
+            cancelled = true;
             drop(running);
             std::thread::sleep(AGAIN);
+            running = self.running();
         }
     }
 }
@@ -131,7 +155,7 @@ mod tests {
                 let _ = sender.send(());
             }),
             || {
-                let thread = std::thread::spawn(move || shared.signalled());
+                let thread = std::thread::spawn(move || shared.wake_up(true));
                 // Asked at least twice, as one that does not hear.
                 receiver.recv().unwrap();
                 receiver.recv().unwrap();
@@ -139,9 +163,33 @@ mod tests {
                 thread
             },
         );
-        thread.join().unwrap();
+        assert!(thread.join().unwrap());
         assert!(!signals.take());
-        signals.0.signalled();
+        assert!(!signals.0.wake_up(true));
         assert!(signals.take() && !signals.take());
+    }
+
+    #[test]
+    fn a_signal_between_statements_ends_the_next_one() {
+        let signals = Signals::default();
+        let (write, mut read) = UnixStream::pair().unwrap();
+        signals.0.wake.get_or_init(|| write);
+        assert!(!signals.0.wake_up(true));
+        let (sender, receiver) = mpsc::channel();
+        let cancel: Cancel = Arc::new(move || {
+            let _ = sender.send(());
+        });
+        let shared = Arc::clone(&signals.0);
+        let thread = signals.during(cancel, || {
+            let mut byte = [0];
+            read.read_exact(&mut byte).unwrap();
+            assert_eq!(byte, [NUDGE]);
+            let thread = std::thread::spawn(move || shared.wake_up(false));
+            receiver.recv().unwrap();
+            thread
+        });
+        assert!(thread.join().unwrap());
+        // A nudge that comes late is nothing.
+        assert!(!signals.0.wake_up(false) && !signals.take());
     }
 }

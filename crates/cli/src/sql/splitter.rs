@@ -22,7 +22,7 @@ enum Inside {
 /// A part of a script.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Piece {
-    /// A statement, without its `;`.
+    /// A statement, with its `;`.
     Statement(String),
     /// A command of the shell, without its backslash.
     Meta(String),
@@ -119,7 +119,9 @@ impl Splitter {
         match character {
             ';' if self.parentheses == 0 => {
                 let begun = std::mem::take(&mut self.begun);
-                let statement = std::mem::take(&mut self.statement);
+                let mut statement = std::mem::take(&mut self.statement);
+                // Messages that show the statement show all of it, as with psql.
+                statement.push(';');
                 return begun.then_some(Piece::Statement(statement));
             }
             '\\' => {
@@ -275,25 +277,29 @@ mod tests {
             "select 'é;€'",
             "select '\\'",
         ] {
-            assert_eq!(statements(&format!("{whole};")), [whole], "{whole}");
+            let whole = format!("{whole};");
+            assert_eq!(statements(&whole), [whole.as_str()], "{whole}");
         }
-        assert_eq!(statements("select 1;select 2 ; ;; select\n3;\n"), ["select 1", "select 2 ", "select\n3"]);
-        assert_eq!(statements("select a$b$;select 2;"), ["select a$b$", "select 2"]);
-        assert_eq!(statements("select $1;select $2;"), ["select $1", "select $2"]);
-        assert_eq!(statements("select 1 -- ;\n;"), ["select 1 -- ;\n"]);
+        assert_eq!(
+            statements("select 1;select 2 ; ;; select\n3;\n"),
+            ["select 1;", "select 2 ;", "select\n3;"]
+        );
+        assert_eq!(statements("select a$b$;select 2;"), ["select a$b$;", "select 2;"]);
+        assert_eq!(statements("select $1;select $2;"), ["select $1;", "select $2;"]);
+        assert_eq!(statements("select 1 -- ;\n;"), ["select 1 -- ;\n;"]);
     }
 
     #[test]
     fn comments_between_statements_belong_to_none() {
-        assert_eq!(statements("-- a; b\n/* c;\n d */ \nselect 1;\n-- end\n"), ["select 1"]);
+        assert_eq!(statements("-- a; b\n/* c;\n d */ \nselect 1;\n-- end\n"), ["select 1;"]);
         assert!(statements("/* only */").is_empty());
     }
 
     #[test]
     fn commands_of_the_shell_take_the_rest_of_their_line() {
-        assert_eq!(statements("\\dt x;y\nselect 1;\\x\n"), ["\\dt x;y", "select 1", "\\x"]);
+        assert_eq!(statements("\\dt x;y\nselect 1;\\x\n"), ["\\dt x;y", "select 1;", "\\x"]);
         let (pieces, splitter) = split("select '\\d';select 2 \\g out\n");
-        assert_eq!(pieces, [Piece::Statement("select '\\d'".into()), Piece::Meta("g out".into())]);
+        assert_eq!(pieces, [Piece::Statement("select '\\d';".into()), Piece::Meta("g out".into())]);
         assert_eq!(splitter.statement(), "select 2 ");
     }
 

@@ -479,7 +479,15 @@ impl Connection {
 
     /// Runs a text of statements by the simple protocol.
     pub fn query(&mut self, sql: &str, receiver: &mut dyn Receiver) -> Result<(), Failure> {
-        self.out.begin(b'Q').str(sql).end();
+        if sql.contains('\0') {
+            // The protocol would end the text there.
+            return Err(Failure::Receiver(invalid("a statement cannot hold a NUL character")));
+        }
+        if !self.out.begin(b'Q').str(sql).end() {
+            return Err(Failure::Receiver(invalid(
+                "a statement is longer than a message of the protocol can be",
+            )));
+        }
         let mut taking = Taking { receiver, failed: None, columns: 0 };
         let done = self.send().and_then(|()| self.results(&mut taking));
         let failed = taking.failed.take();
@@ -617,3 +625,6 @@ impl Taking<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

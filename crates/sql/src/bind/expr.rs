@@ -96,7 +96,7 @@ impl<'a> Binder<'a> {
             }
             Expr::Ceil { expr, field } => self.rounded("ceil", expr, field, at),
             Expr::Floor { expr, field } => self.rounded("floor", expr, field, at),
-            Expr::Substring { expr, substring_from, substring_for, special: _, shorthand: _ } => {
+            Expr::Substring { expr, substring_from, substring_for, special: _, shorthand } => {
                 let mut arguments = vec![self.expr(expr)?];
                 match substring_from {
                     Some(from) => arguments.push(self.expr(from)?),
@@ -105,7 +105,7 @@ impl<'a> Binder<'a> {
                 if let Some(length) = substring_for {
                     arguments.push(self.expr(length)?);
                 }
-                self.call_function("substring", arguments, at)
+                self.call_function(if *shorthand { "substr" } else { "substring" }, arguments, at)
             }
             Expr::Trim { trim_where, trim_what, expr, trim_characters } => {
                 let name = match trim_where {
@@ -578,7 +578,7 @@ fn symmetric_bound(low: &Expr) -> Option<&Expr> {
 /// The field of EXTRACT, as the function takes it.
 fn date_field(field: &ast::DateTimeField) -> String {
     match field {
-        ast::DateTimeField::Custom(ident) => identifier(ident).unwrap_or_default(),
+        ast::DateTimeField::Custom(ident) => ident.value.to_ascii_lowercase(),
         other => other.to_string().to_ascii_lowercase(),
     }
 }

@@ -206,6 +206,13 @@ fn refuse_subqueries(scalar: &Scalar, place: &str) -> Result<()> {
 
 /// A name as SQL takes it: folded to lower case unless quoted, at most 63 bytes.
 pub fn identifier(ident: &ast::Ident) -> Result<String> {
+    // Other dialects take strings for aliases.
+    if ident.quote_style == Some('\'') {
+        return Err(Error::new(
+            SqlState::SYNTAX_ERROR,
+            format!("syntax error at or near \"'{}'\"", ident.value.replace('\'', "''")),
+        ));
+    }
     let name = identifier_text(&ident.value, ident.quote_style.is_some());
     if name.is_empty() {
         return Err(Error::new(SqlState::SYNTAX_ERROR, "zero-length delimited identifier"));

@@ -77,35 +77,63 @@ impl<'a> Binder<'a> {
     /// A binary operator. Chains lean to the left and may be long, so the left side is walked in a loop.
     pub(super) fn binary(&mut self, expr: &'a Expr) -> Result<Typed> {
         let mut spine = Vec::new();
-        let mut bottom = expr;
-        while let Expr::BinaryOp { left, op, right } = bottom {
-            if matches!(op, BinaryOperator::And | BinaryOperator::Or) {
-                break;
-            }
-            spine.push((left, op, right));
-            bottom = left;
-        }
+        let bottom = unwind(expr, &mut spine);
         let Some(_) = spine.last() else { return self.connective(expr) };
         // A row at the bottom is a comparison of rows.
         let mut typed = match (spine.last(), self.row_parts(bottom)?) {
-            (Some((left, op, right)), Some(parts)) if row_of(right).is_some() => {
-                let at = self.operator_place(left.span());
-                let typed = self.compare_rows(op, parts, right, at)?;
+            (Some(step), Some(parts)) if row_of(step.right).is_some() => {
+                let at = self.operator_place(step.left.span());
+                let typed = self.compare_rows(step.op, parts, step.right, at)?;
                 spine.pop();
                 typed
             }
-            _ => self.expr(bottom)?,
+            (Some(step), Some(_)) if matches!(inner(step.right), Expr::Subquery(_)) => {
+                let at = self.operator_place(step.left.span());
+                return Err(place(Error::unsupported("comparison of a row with that of a subquery"), at));
+            }
+            (_, Some(_)) => self.expr(bottom)?,
+            (_, None) => self.operand(bottom, &mut spine)?,
         };
-        for (left, op, right) in spine.into_iter().rev() {
-            let at = self.operator_place(left.span());
-            let right = self.expr(right)?;
-            let begins = typed.position;
-            typed = match symbol(op).map_err(|error| place(error, at))? {
-                Symbol::Compare(op) => self.compare(op, typed, right, at)?,
-                Symbol::Other(name) => self.operator(&name, Some(typed), right, at)?,
-                Symbol::And | Symbol::Or => return Err(Error::internal("a connective among operators")),
-            };
-            typed.position = begins;
+        while let Some(step) = spine.pop() {
+            let right = self.operand(step.right, &mut spine)?;
+            let right = self.signed(&step.signs, right)?;
+            typed = self.step(typed, &step, right)?;
+        }
+        Ok(typed)
+    }
+
+    /// One operator of a chain.
+    fn step(&mut self, left: Typed, step: &Step<'a>, right: Typed) -> Result<Typed> {
+        let at = self.operator_place(step.left.span());
+        let begins = left.position;
+        let mut typed = match symbol(step.op).map_err(|error| place(error, at))? {
+            Symbol::Compare(op) => self.compare(op, left, right, at)?,
+            Symbol::Other(name) => self.operator(&name, Some(left), right, at)?,
+            Symbol::And | Symbol::Or => return Err(Error::internal("a connective among operators")),
+        };
+        typed.position = begins;
+        Ok(typed)
+    }
+
+    /// An operand, with what of the chain behind it belongs to it: `@ -5 + 3` is `@ (-5 + 3)`.
+    fn operand(&mut self, expr: &'a Expr, spine: &mut Vec<Step<'a>>) -> Result<Typed> {
+        let Expr::UnaryOp { op, expr: inner } = expr else { return self.expr(expr) };
+        if !loose(*op) || !spine.last().is_some_and(|step| arithmetic(step.op)) {
+            return self.expr(expr);
+        }
+        let mut typed = self.operand(inner, spine)?;
+        while let Some(step) = spine.pop_if(|step| arithmetic(step.op)) {
+            let right = self.operand(step.right, spine)?;
+            let right = self.signed(&step.signs, right)?;
+            typed = self.step(typed, &step, right)?;
+        }
+        self.prefix(*op, typed, position(expr.span()))
+    }
+
+    fn signed(&mut self, signs: &[UnaryOperator], mut typed: Typed) -> Result<Typed> {
+        for sign in signs.iter().rev() {
+            let at = typed.position;
+            typed = self.prefix(*sign, typed, at)?;
         }
         Ok(typed)
     }
@@ -268,7 +296,26 @@ impl<'a> Binder<'a> {
         {
             return self.number(&format!("-{digits}"), at);
         }
+        // A sign binds tighter than `^`.
+        if let (UnaryOperator::Minus | UnaryOperator::Plus, Some((mut signs, base, mut spine))) =
+            (op, power(expr))
+        {
+            signs.insert(0, op);
+            let mut typed = self.expr(base)?;
+            typed = self.signed(&signs, typed)?;
+            while let Some(step) = spine.pop() {
+                let right = self.expr(step.right)?;
+                let right = self.signed(&step.signs, right)?;
+                typed = self.step(typed, &step, right)?;
+            }
+            return Ok(typed);
+        }
         let typed = self.expr(expr)?;
+        self.prefix(op, typed, at)
+    }
+
+    /// A prefix operator and its operand.
+    fn prefix(&mut self, op: UnaryOperator, typed: Typed, at: Option<usize>) -> Result<Typed> {
         let name = match op {
             UnaryOperator::Not => {
                 let scalar = self.condition(typed, "argument of NOT")?;
@@ -290,6 +337,94 @@ impl<'a> Binder<'a> {
         };
         self.operator(name, None, typed, at)
     }
+}
+
+/// An operator of a chain, and what is right of it.
+struct Step<'a> {
+    left: &'a Expr,
+    op: &'a BinaryOperator,
+    /// Signs in front of the right side.
+    signs: Vec<UnaryOperator>,
+    right: &'a Expr,
+}
+
+/// Splits a chain of binary operators as PostgreSQL's precedence has it, where the parser's differs; gives its first
+/// operand. Steps are added in reverse.
+fn unwind<'a>(mut bottom: &'a Expr, spine: &mut Vec<Step<'a>>) -> &'a Expr {
+    while let Expr::BinaryOp { left, op, right } = bottom {
+        if matches!(op, BinaryOperator::And | BinaryOperator::Or) {
+            break;
+        }
+        let mut step = Step { left, op, signs: Vec::new(), right };
+        if *op == BinaryOperator::PGExp
+            && let Some((signs, base, steps)) = power(right)
+        {
+            (step.signs, step.right) = (signs, base);
+            spine.extend(steps);
+        } else if matching(op) {
+            // `a ~ b || c` is `(a ~ b) || c`.
+            while let Expr::BinaryOp { left, op, right: last } = step.right
+                && !arithmetic(op)
+                && !matches!(op, BinaryOperator::And | BinaryOperator::Or)
+            {
+                spine.push(Step { left, op, signs: Vec::new(), right: last });
+                step.right = left;
+            }
+        }
+        spine.push(step);
+        bottom = left;
+    }
+    bottom
+}
+
+/// The signs, the base, and the rest of `- - a ^ b ^ c` without its first sign; `None` where there is no `^`.
+fn power(mut expr: &Expr) -> Option<(Vec<UnaryOperator>, &Expr, Vec<Step<'_>>)> {
+    let mut signs = Vec::new();
+    while let Expr::UnaryOp { op: op @ (UnaryOperator::Minus | UnaryOperator::Plus), expr: inner } = expr {
+        signs.push(*op);
+        expr = inner;
+    }
+    let mut spine = Vec::new();
+    match expr {
+        Expr::BinaryOp { op: BinaryOperator::PGExp, .. } => {
+            let base = unwind(expr, &mut spine);
+            Some((signs, base, spine))
+        }
+        _ => None,
+    }
+}
+
+/// Prefix operators that bind looser than arithmetic.
+fn loose(op: UnaryOperator) -> bool {
+    !matches!(op, UnaryOperator::Minus | UnaryOperator::Plus | UnaryOperator::Not)
+}
+
+/// Operators that bind tighter than those without a precedence of their own.
+fn arithmetic(op: &BinaryOperator) -> bool {
+    matches!(
+        op,
+        BinaryOperator::Plus
+            | BinaryOperator::Minus
+            | BinaryOperator::Multiply
+            | BinaryOperator::Divide
+            | BinaryOperator::Modulo
+            | BinaryOperator::PGExp
+    )
+}
+
+/// Operators of regular expressions, which the parser takes for a kind of LIKE.
+fn matching(op: &BinaryOperator) -> bool {
+    matches!(
+        op,
+        BinaryOperator::PGRegexMatch
+            | BinaryOperator::PGRegexIMatch
+            | BinaryOperator::PGRegexNotMatch
+            | BinaryOperator::PGRegexNotIMatch
+            | BinaryOperator::PGLikeMatch
+            | BinaryOperator::PGILikeMatch
+            | BinaryOperator::PGNotLikeMatch
+            | BinaryOperator::PGNotILikeMatch
+    )
 }
 
 /// Without parentheses.

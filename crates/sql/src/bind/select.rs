@@ -10,6 +10,9 @@ use crate::types::{Modifier, Type, Value};
 use crate::{Error, Result, SqlState};
 use sqlparser::ast::{self, Distinct, Expr, GroupByExpr, OrderByExpr, Select, SelectItem, Spanned};
 
+/// Columns of a result, at most.
+const MOST_OUTPUTS: usize = 1664;
+
 /// A column of a bound query.
 #[derive(Clone, Debug)]
 pub(super) struct Column {
@@ -137,6 +140,10 @@ impl<'a> Binder<'a> {
         let mut items = Vec::new();
         for item in projection {
             self.item(item, &mut items)?;
+        }
+        if items.len() > MOST_OUTPUTS {
+            let message = format!("target lists can have at most {MOST_OUTPUTS} entries");
+            return Err(Error::new(SqlState::TOO_MANY_COLUMNS, message));
         }
         Ok(items)
     }
@@ -707,7 +714,7 @@ pub(super) fn expression_name(expr: &Expr) -> Option<String> {
         Expr::Tuple(_) => Some("row".to_owned()),
         Expr::Extract { .. } => Some("extract".to_owned()),
         Expr::Position { .. } => Some("position".to_owned()),
-        Expr::Substring { .. } => Some("substring".to_owned()),
+        Expr::Substring { shorthand, .. } => Some(if *shorthand { "substr" } else { "substring" }.to_owned()),
         Expr::Overlay { .. } => Some("overlay".to_owned()),
         Expr::AtTimeZone { .. } => Some("timezone".to_owned()),
         Expr::Ceil { .. } => Some("ceil".to_owned()),

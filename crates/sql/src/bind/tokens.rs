@@ -86,9 +86,43 @@ pub(super) fn tokenize(sql: &str) -> Result<Vec<Lexeme>> {
         let (character_end, byte_end) = cursor.advance_to(span.end);
         let lexeme = Lexeme { token, characters: character..character_end, bytes: byte..byte_end };
         refuse_foreign(sql, &lexeme)?;
-        lexemes.push(lexeme);
+        split_signs(lexeme, &mut lexemes)?;
     }
     Ok(lexemes)
+}
+
+/// Adds a token; of an operator such as `>-` the signs at its end are tokens of their own, unless it has a character that permits
+/// them (PostgreSQL's documentation, 4.1.3).
+fn split_signs(lexeme: Lexeme, lexemes: &mut Vec<Lexeme>) -> Result<()> {
+    let head = match &lexeme.token {
+        Token::CustomBinaryOperator(text)
+            if !text.contains(['~', '!', '@', '#', '%', '^', '&', '|', '`', '?']) =>
+        {
+            let head = text.trim_end_matches(['+', '-']);
+            if head.is_empty() { &text[..1] } else { head }
+        }
+        _ => {
+            lexemes.push(lexeme);
+            return Ok(());
+        }
+    };
+    let Token::CustomBinaryOperator(text) = &lexeme.token else { return Ok(()) };
+    let (character, byte) = (lexeme.characters.start, lexeme.bytes.start);
+    let mut part = |token: Token, from: usize, to: usize| {
+        let characters = character + from..character + to;
+        lexemes.push(Lexeme { token, characters, bytes: byte + from..byte + to });
+    };
+    if head.len() == text.len() {
+        part(lexeme.token.clone(), 0, text.len());
+        return Ok(());
+    }
+    for token in tokenize(head)? {
+        part(token.token, token.bytes.start, token.bytes.end);
+    }
+    for (at, sign) in text.char_indices().skip(head.len()) {
+        part(if sign == '-' { Token::Minus } else { Token::Plus }, at, at + 1);
+    }
+    Ok(())
 }
 
 /// Tokens of other dialects.

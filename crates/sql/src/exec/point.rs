@@ -60,6 +60,9 @@ impl PointSelect<'_> {
             _ => &null,
         });
         let Access { table, columns, filter, .. } = self.access;
+        if filter.is_none() && self.exprs.is_none() {
+            return out.push_with(|row| fetch_one(context.view, table, values, columns, key, row)).map(drop);
+        }
         if !fetch_one(context.view, table, values, columns, key, row)? {
             return Ok(());
         }

@@ -1,6 +1,7 @@
 //! Started statements: what is kept of one between two calls, and what it runs with.
 
-use super::{Batch, Context, NodeProfile, Operator, Subplans, open, point};
+use super::spill::{SpillReader, SpillWriter};
+use super::{BATCH_ROWS, Batch, Context, NodeProfile, Operator, Subplans, open, point};
 use crate::Result;
 use crate::catalog::Catalog;
 use crate::physical::Statement;
@@ -110,6 +111,8 @@ enum State {
     New,
     /// Under way.
     Open(Box<dyn Operator>),
+    /// Run to its end; these are its rows.
+    Settled(Box<SpillReader>),
     /// At its end: everything was given back.
     Done,
 }
@@ -140,6 +143,25 @@ impl Running {
             self.subplans = Subplans::default();
         }
         result
+    }
+
+    /// Runs the statement to its end and keeps the rows that it gives in a temporary file, from which [`Running::next`] takes them.
+    pub fn settle(&mut self, environment: &Environment<'_>) -> Result<()> {
+        let mut batch = Batch::new();
+        let mut writer: Option<SpillWriter> = None;
+        while self.next(environment, BATCH_ROWS, &mut batch)? {
+            if writer.is_none() {
+                writer = Some(SpillWriter::append(environment.session.engine.temp_file()?)?);
+            }
+            for row in batch.iter() {
+                writer.iter_mut().try_for_each(|writer| writer.push(row))?;
+            }
+        }
+        if let Some(writer) = writer {
+            let kept = environment.run(&[], |context| writer.finish(context, self.statement.root.id))?;
+            self.state = State::Settled(Box::new(kept.reader()?));
+        }
+        Ok(())
     }
 
     /// The statement.
@@ -179,6 +201,11 @@ fn advance(
     }
     match state {
         State::Open(root) => root.next(context, limit, out),
+        State::Settled(rows) => {
+            out.reset(statement.root.columns.len());
+            while out.len() < limit && out.push_with(|values| rows.next_into(values))? {}
+            Ok(!out.is_empty())
+        }
         State::New | State::Done => {
             out.reset(statement.root.columns.len());
             Ok(false)

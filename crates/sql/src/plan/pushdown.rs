@@ -77,6 +77,11 @@ fn below(input: &mut Rel, predicate: Scalar) {
         return;
     }
     if let Rel::Filter { predicate: other, .. } = input {
+        // One list, however many come: what is nested deeply takes stack.
+        if let Scalar::And(parts) = other {
+            parts.push(predicate);
+            return;
+        }
         let first = replace(other, super::scalar::literal_bool(true));
         *other = Scalar::And(vec![first, predicate]);
         return;

@@ -2,6 +2,7 @@
 //!
 //! The plans' memory is part of the budget. The least recently used go first.
 
+use super::prepared::{BYTES_AT_LEAST, BYTES_PER_BYTE};
 use super::settings::Settings;
 use super::{PlannerSettings, Prepared};
 use crate::Type;
@@ -13,10 +14,6 @@ use std::sync::Arc;
 
 /// Part of the budget that plans may take.
 const SHARE: u64 = 64;
-/// Bytes that a plan takes for each byte of its statement, about.
-const BYTES_PER_BYTE: u64 = 40;
-/// Bytes that any plan takes, about.
-const BYTES_AT_LEAST: u64 = 4096;
 
 /// What a plan depends on.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

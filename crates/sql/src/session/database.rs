@@ -7,6 +7,7 @@
 //! 2. Changes of definitions by different sessions are merged object by object; that two of them do not change one object is
 //!    seen to by the locks on the objects' entries.
 
+use super::activity::Live;
 use super::cache::PlanCache;
 use super::interrupt::{Interrupt, Reason, Timer};
 use super::{PlannerSettings, Session};
@@ -15,7 +16,6 @@ use crate::{Error, Result, SqlState};
 use gannet_base::sync::{Mutex, RwLock};
 use gannet_store::{CreateOptions, Engine, OpenOptions, Transaction, TransactionOptions, View};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -89,30 +89,9 @@ pub struct SessionInfo {
     /// When it began, in microseconds since 2000-01-01 UTC.
     pub started: i64,
     /// What changes while it goes on.
-    pub activity: Arc<Mutex<Activity>>,
+    pub activity: Arc<Live>,
     /// Ends its statements.
     pub interrupt: Interrupt,
-}
-
-/// What a session does.
-#[derive(Clone, Debug, Default)]
-pub struct Activity {
-    /// `application_name`
-    pub application: String,
-    /// `active`, `idle`, `idle in transaction`, `idle in transaction (aborted)`
-    pub state: &'static str,
-    /// The statement that runs, or ran last.
-    pub query: String,
-    /// When that began.
-    pub query_start: Option<i64>,
-    /// When the transaction began.
-    pub transaction_start: Option<i64>,
-    /// When `state` changed.
-    pub state_change: i64,
-    /// Where its client is, if it came over a network.
-    pub client: Option<SocketAddr>,
-    /// Its client came over a socket of this machine.
-    pub local: bool,
 }
 
 /// Microseconds from 1970 to 2000.
@@ -313,7 +292,7 @@ impl Shared {
         Ok(())
     }
 
-    pub(super) fn enter(&self, user: &str, activity: &Arc<Mutex<Activity>>, interrupt: &Interrupt) -> i32 {
+    pub(super) fn enter(&self, user: &str, activity: &Arc<Live>, interrupt: &Interrupt) -> i32 {
         let pid = NEXT_PID.fetch_add(1, Ordering::Relaxed);
         let info = SessionInfo {
             pid,

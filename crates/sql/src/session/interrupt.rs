@@ -29,6 +29,17 @@ struct Shared {
     reason: AtomicU8,
     running: AtomicBool,
     canceller: Mutex<Option<Canceller>>,
+    waker: Mutex<Waker>,
+}
+
+/// Wakes whoever waits for the session's client.
+#[derive(Default)]
+struct Waker(Option<Box<dyn Fn() + Send>>);
+
+impl std::fmt::Debug for Waker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Waker").field(&self.0.is_some()).finish()
+    }
 }
 
 /// Ends a session's running statement, from any thread. Clones are the same.
@@ -47,11 +58,22 @@ impl Interrupt {
         if let Some(canceller) = &*self.0.canceller.lock() {
             canceller.cancel();
         }
+        if let (Reason::Shutdown, Some(wake)) = (reason, &self.0.waker.lock().0) {
+            wake();
+        }
     }
 
-    /// Whether both are of the same session.
-    pub fn is_same(&self, other: &Interrupt) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+    /// What else is to be done when the session is to end: it may wait for its client, not run a statement.
+    pub fn on_shutdown(&self, wake: impl Fn() + Send + 'static) {
+        self.0.waker.lock().0 = Some(Box::new(wake));
+        if self.is_shut_down() {
+            self.interrupt(Reason::Shutdown);
+        }
+    }
+
+    /// Whether the session is to end.
+    pub fn is_shut_down(&self) -> bool {
+        self.0.reason.load(Ordering::SeqCst) == Reason::Shutdown as u8
     }
 
     /// The number of the session's transaction, if it has written or locked something.
@@ -72,9 +94,7 @@ impl Interrupt {
     /// A statement begins.
     pub(super) fn begin(&self) {
         // Most often nobody has asked, and there is nothing to take back.
-        if self.0.cancel.load(Ordering::SeqCst)
-            && self.0.reason.load(Ordering::SeqCst) != Reason::Shutdown as u8
-        {
+        if self.0.cancel.load(Ordering::SeqCst) && !self.is_shut_down() {
             self.0.cancel.store(false, Ordering::SeqCst);
             self.0.reason.store(0, Ordering::SeqCst);
             if let Some(canceller) = &*self.0.canceller.lock() {
@@ -97,6 +117,13 @@ impl Interrupt {
             canceller.cancel();
         }
         *place = canceller;
+    }
+
+    /// A wait of the store that was cancelled does not know why; the client is told.
+    pub(super) fn explain(&self, error: Error) -> Error {
+        let cancelled = error.state() == SqlState::QUERY_CANCELED
+            && *error.fields().message == *Error::from(gannet_store::Error::Cancelled).fields().message;
+        if cancelled && self.0.cancel.load(Ordering::SeqCst) { self.error() } else { error }
     }
 
     /// What the client is told.

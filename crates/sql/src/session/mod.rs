@@ -11,6 +11,7 @@
 //! | `settings`, `state` | settings; what functions and operators see of a session |
 //! | `interrupt` | cancelling, time-outs |
 
+mod activity;
 mod cache;
 mod client;
 mod copy;
@@ -24,9 +25,10 @@ mod statement;
 mod transaction;
 mod utility;
 
+pub use activity::{Activity, Live};
 pub use client::{Client, CommandTag, CopyFormat, Notice, OutputColumn, Rows};
 pub(crate) use database::now;
-pub use database::{Activity, Database, SessionInfo, SettingReport};
+pub use database::{Database, SessionInfo, SettingReport};
 pub use interrupt::{Interrupt, Reason};
 pub use prepared::Prepared;
 pub use settings::Settings;
@@ -36,13 +38,12 @@ pub use state::{PreparedInfo, SessionState};
 use crate::bind::{self, Parsed};
 use crate::exec::Batch;
 use crate::{Error, Result, SqlState, Type, Value};
+use activity::State;
 use gannet_base::memory::Purpose;
-use gannet_base::sync::Mutex;
 use gannet_store::WorkMemory;
 use interrupt::Alarm;
-use prepared::{Portal, Progress};
+use prepared::{Named, Portal, Progress};
 use settings::Key;
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use transaction::Open;
@@ -104,10 +105,10 @@ pub struct Session {
     database: Database,
     state: SessionState,
     interrupt: Interrupt,
-    activity: Arc<Mutex<Activity>>,
+    activity: Arc<Live>,
     transaction: Option<Open>,
-    prepared: HashMap<String, Arc<Prepared>>,
-    portals: HashMap<String, Portal>,
+    prepared: Named<Arc<Prepared>>,
+    portals: Named<Portal>,
     /// The statement that `activity` shows, where it is a prepared one.
     shown: Option<Arc<Parsed>>,
     /// For rows of statements that take the short way.
@@ -128,9 +129,10 @@ impl Drop for Session {
 
 impl Session {
     fn new(database: Database, user: &str) -> Result<Self> {
+        // Page frames make room where the budget has none.
         let memory = database.store().engine().memory(Purpose::Sessions, SESSION_BYTES)?;
         let interrupt = Interrupt::default();
-        let activity = Arc::new(Mutex::new(Activity { state: "idle", ..Activity::default() }));
+        let activity = Arc::new(Live::new());
         let pid = database.0.enter(user, &activity, &interrupt);
         Ok(Session {
             state: SessionState::new(database.clone(), user, pid, interrupt.clone()),
@@ -138,8 +140,8 @@ impl Session {
             interrupt,
             activity,
             transaction: None,
-            prepared: HashMap::new(),
-            portals: HashMap::new(),
+            prepared: Named::statements(),
+            portals: Named::portals(),
             shown: None,
             batch: Batch::new(),
             _memory: memory,
@@ -148,10 +150,7 @@ impl Session {
 
     /// Who the session's client is, for views: at an address, or (`None`) on this machine, with the name it has given itself.
     pub fn note_client(&self, address: Option<SocketAddr>) {
-        let mut activity = self.activity.lock();
-        activity.client = address;
-        activity.local = address.is_none();
-        self.state.settings().get(Key::ApplicationName).clone_into(&mut activity.application);
+        self.activity.set_client(address, self.state.settings().get(Key::ApplicationName));
     }
 
     /// What functions see of the session: settings, user, number.
@@ -178,19 +177,26 @@ impl Session {
     /// Runs all statements of a text, as the simple query protocol does: those not within BEGIN and COMMIT are one
     /// transaction. The first error ends it, and is returned.
     pub fn run(&mut self, sql: &str, client: &mut dyn Client) -> Result<()> {
-        let alarm = self.begin_work(Some(sql));
-        let done = self.run_all(sql, client);
+        let mut alarm = self.begin_work(Some(sql));
+        let done = self.run_all(sql, &mut alarm, client);
         self.end_work(alarm, done, client)
     }
 
-    fn run_all(&mut self, sql: &str, client: &mut dyn Client) -> Result<()> {
+    fn run_all(&mut self, sql: &str, alarm: &mut Option<Alarm>, client: &mut dyn Client) -> Result<()> {
+        // As PostgreSQL does.
         self.portals.remove("");
+        self.prepared.remove("");
         let statements = bind::parse(sql)?;
         if statements.is_empty() {
             return client.empty();
         }
         let alone = statements.len() == 1;
         for parsed in statements {
+            if !alone {
+                // Each has the time-out that is in effect when it begins.
+                *alarm = None;
+                *alarm = self.set_alarm();
+            }
             self.run_statement(&Arc::new(parsed), alone, client)?;
         }
         self.end_implicit()
@@ -265,14 +271,14 @@ impl Session {
     }
 
     fn keep_prepared(&mut self, name: &str, prepared: Arc<Prepared>, from_sql: bool) -> Result<()> {
-        if !name.is_empty() && self.prepared.contains_key(name) {
+        if !name.is_empty() && self.prepared.contains(name) {
             return Err(Error::new(
                 SqlState::DUPLICATE_PREPARED_STATEMENT,
                 format!("prepared statement \"{name}\" already exists"),
             ));
         }
+        self.prepared.put(&self.state.engine, name, Arc::clone(&prepared))?;
         self.state.note_prepared(name, &prepared, from_sql);
-        self.prepared.insert(name.to_owned(), prepared);
         Ok(())
     }
 
@@ -286,6 +292,33 @@ impl Session {
             };
             Error::new(SqlState::INVALID_SQL_STATEMENT_NAME, message)
         })
+    }
+
+    /// The same, for one whose result is to be described: a failed transaction has none.
+    pub fn describe(&self, name: &str) -> Result<Arc<Prepared>> {
+        let prepared = self.prepared(name)?;
+        match &self.transaction {
+            Some(open) if open.failed && prepared.columns.is_some() => Err(transaction::failed()),
+            _ => Ok(prepared),
+        }
+    }
+
+    /// How many portals there are.
+    pub fn portals(&self) -> usize {
+        self.portals.len()
+    }
+
+    /// An error that was found by whoever speaks with the client, such as a message that makes no sense: it ends the
+    /// transaction as the error of a statement does. Gives the error to be reported.
+    pub fn fail(&mut self, error: Error) -> Error {
+        match &self.transaction {
+            // The session has found it itself.
+            Some(open) if open.failed => error,
+            _ => match self.judge(Err(error)) {
+                Err(error) => error,
+                Ok(()) => Error::internal("an error vanished"),
+            },
+        }
     }
 
     /// Forgets a prepared statement; nothing happens when there is none.
@@ -311,15 +344,14 @@ impl Session {
                     ),
                 ));
             }
-            if !portal.is_empty() && session.portals.contains_key(portal) {
+            if !portal.is_empty() && session.portals.contains(portal) {
                 return Err(Error::new(
                     SqlState::DUPLICATE_CURSOR,
                     format!("cursor \"{portal}\" already exists"),
                 ));
             }
             let made = Portal { prepared, parameters, progress: Progress::Ready };
-            session.portals.insert(portal.to_owned(), made);
-            Ok(())
+            session.portals.put(&session.state.engine, portal, made)
         })
     }
 
@@ -357,6 +389,12 @@ impl Session {
         let mut running = match progress {
             Progress::Done => {
                 self.refuse_in_failed(&parsed)?;
+                if prepared.columns.is_none() {
+                    return Err(Error::new(
+                        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                        format!("portal \"{name}\" cannot be run"),
+                    ));
+                }
                 // As in PostgreSQL, a portal at its end gives no more rows.
                 client.complete(&CommandTag { command: "SELECT", rows: Some(0) })?;
                 return Ok(Execution::Complete);
@@ -380,7 +418,11 @@ impl Session {
                     self.complete(&CommandTag { command: "SELECT", rows: Some(rows) }, client)?;
                     return Ok(Execution::Complete);
                 }
-                Box::new(self.start(&prepared, parameters, false)?)
+                let mut running = Box::new(self.start(&prepared, parameters, false)?);
+                if limit > 0 {
+                    self.settle(&mut running)?;
+                }
+                running
             }
         };
         if !self.advance(&mut running, limit, client)? {
@@ -491,18 +533,16 @@ impl Session {
     fn begin_work(&mut self, sql: Option<&str>) -> Option<Alarm> {
         self.interrupt.begin();
         self.state.begin_statement(self.transaction.is_some());
-        let mut activity = self.activity.lock();
         if let Some(sql) = sql {
             let shown = (0..=SHOWN_QUERY.min(sql.len())).rev().find(|at| sql.is_char_boundary(*at));
-            activity.query.clear();
-            activity.query.push_str(&sql[..shown.unwrap_or(0)]);
+            self.activity.set_query(&sql[..shown.unwrap_or(0)]);
             self.shown = None;
         }
-        activity.query_start = Some(self.state.statement_start);
-        activity.transaction_start = Some(self.state.transaction_start);
-        activity.state_change = self.state.statement_start;
-        activity.state = "active";
-        drop(activity);
+        self.activity.begin(self.state.statement_start, self.state.transaction_start);
+        self.set_alarm()
+    }
+
+    fn set_alarm(&self) -> Option<Alarm> {
         let limit = self.state.settings().statement_timeout?;
         Some(self.database.0.timer.set(limit, self.interrupt.clone()))
     }
@@ -535,6 +575,7 @@ impl Session {
     /// After an error: what was begun implicitly is rolled back, what BEGIN began has failed.
     fn judge(&mut self, done: Result<()>) -> Result<()> {
         let Err(error) = done else { return Ok(()) };
+        let error = self.interrupt.explain(error);
         self.portals.clear();
         match self.transaction.take() {
             Some(mut open) if open.explicit => {
@@ -597,20 +638,18 @@ impl Session {
         }
         for (name, value) in self.state.take_reports() {
             if name == settings::DEFINITIONS[Key::ApplicationName as usize].name {
-                self.activity.lock().application.clone_from(&value);
+                self.activity.set_application(&value);
             }
             client.setting_changed(name, &value);
         }
     }
 
     fn show_state(&mut self) {
-        let mut activity = self.activity.lock();
-        activity.state = match self.status() {
-            TransactionStatus::Idle => "idle",
-            TransactionStatus::Active => "idle in transaction",
-            TransactionStatus::Failed => "idle in transaction (aborted)",
+        let state = match self.status() {
+            TransactionStatus::Idle => State::Idle,
+            TransactionStatus::Active => State::InTransaction,
+            TransactionStatus::Failed => State::Failed,
         };
-        activity.transaction_start = self.transaction.is_some().then_some(self.state.transaction_start);
-        activity.state_change = database::now();
+        self.activity.end(state, self.transaction.is_some().then_some(self.state.transaction_start));
     }
 }

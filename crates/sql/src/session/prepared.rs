@@ -6,8 +6,20 @@ use super::statement::Running;
 use crate::bind::Parsed;
 use crate::catalog::Catalog;
 use crate::physical::Statement;
-use crate::{Type, Value};
+use crate::{Error, Result, SqlState, Type, Value};
+use gannet_base::memory::Purpose;
+use gannet_store::{Engine, WorkMemory};
+use std::collections::HashMap;
 use std::sync::Arc;
+
+/// Bytes that a prepared statement takes for each byte of its text, about.
+pub(super) const BYTES_PER_BYTE: u64 = 40;
+/// Bytes that any prepared statement takes, about.
+pub(super) const BYTES_AT_LEAST: u64 = 4096;
+/// Bytes that a portal takes besides its values, about.
+const PORTAL_BYTES: u64 = 1024;
+/// Part of the budget that prepared statements, and portals, of one session may take.
+const SHARE: u64 = 16;
 
 /// A prepared statement.
 #[derive(Debug)]
@@ -74,6 +86,115 @@ pub(super) struct Portal {
     pub(super) prepared: Arc<Prepared>,
     pub(super) parameters: Vec<Value>,
     pub(super) progress: Progress,
+}
+
+impl Portal {
+    fn bytes(&self) -> u64 {
+        let values =
+            self.parameters.iter().map(|value| size_of::<Value>() + value.heap_bytes()).sum::<usize>();
+        PORTAL_BYTES + values as u64
+    }
+}
+
+impl Prepared {
+    fn bytes(&self) -> u64 {
+        let text = self.parsed.as_ref().map_or(0, |parsed| parsed.text.len());
+        BYTES_AT_LEAST + text as u64 * BYTES_PER_BYTE
+    }
+}
+
+/// Things of a session by name, whose memory is part of the budget.
+#[derive(Debug)]
+pub(super) struct Named<T> {
+    /// With the bytes each was charged as.
+    by_name: HashMap<String, (T, u64)>,
+    memory: Option<WorkMemory>,
+    bytes: u64,
+    /// What they are, for the error.
+    what: &'static str,
+}
+
+impl Named<Arc<Prepared>> {
+    /// Prepared statements.
+    pub(super) fn statements() -> Self {
+        Named { by_name: HashMap::new(), memory: None, bytes: 0, what: "prepared statements" }
+    }
+
+    pub(super) fn put(&mut self, engine: &Engine, name: &str, prepared: Arc<Prepared>) -> Result<()> {
+        let bytes = prepared.bytes();
+        self.insert(engine, name, prepared, bytes)
+    }
+}
+
+impl Named<Portal> {
+    /// Portals.
+    pub(super) fn portals() -> Self {
+        Named { by_name: HashMap::new(), memory: None, bytes: 0, what: "portals" }
+    }
+
+    pub(super) fn put(&mut self, engine: &Engine, name: &str, portal: Portal) -> Result<()> {
+        let bytes = portal.bytes();
+        self.insert(engine, name, portal, bytes)
+    }
+}
+
+impl<T> Named<T> {
+    /// Replaces what has the name. 53200 where the budget has no room, or the session has taken its part of it.
+    fn insert(&mut self, engine: &Engine, name: &str, value: T, bytes: u64) -> Result<()> {
+        self.remove(name);
+        let bytes = bytes + 2 * name.len() as u64;
+        let most = engine.budget().limit() / SHARE;
+        if self.bytes + bytes > most {
+            return Err(Error::new(
+                SqlState::OUT_OF_MEMORY,
+                format!("the session's {} would take more than {most} bytes", self.what),
+            )
+            .hint("Close those that are not needed, or give the server more memory."));
+        }
+        match &mut self.memory {
+            Some(memory) => memory.grow(bytes)?,
+            None => self.memory = Some(engine.memory(Purpose::Sessions, bytes)?),
+        }
+        self.bytes += bytes;
+        self.by_name.insert(name.to_owned(), (value, bytes));
+        Ok(())
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&T> {
+        self.by_name.get(name).map(|(value, _)| value)
+    }
+
+    pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut T> {
+        self.by_name.get_mut(name).map(|(value, _)| value)
+    }
+
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.by_name.values_mut().map(|(value, _)| value)
+    }
+
+    pub(super) fn contains(&self, name: &str) -> bool {
+        self.by_name.contains_key(name)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// Nothing happens when there is none of this name.
+    pub(super) fn remove(&mut self, name: &str) {
+        if let Some((_, bytes)) = self.by_name.remove(name) {
+            self.bytes -= bytes;
+            if let Some(memory) = &mut self.memory {
+                memory.shrink_to(self.bytes);
+            }
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.by_name.clear();
+        self.memory = None;
+        self.bytes = 0;
+    }
 }
 
 /// How far a portal has come.

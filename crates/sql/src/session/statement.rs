@@ -12,7 +12,8 @@ use crate::physical::{Node, Statement};
 use crate::plan;
 use crate::types::Value;
 use crate::{Error, Result, SqlState, Type};
-use gannet_store::View;
+use gannet_store::{Transaction, View};
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,7 +31,7 @@ pub(super) struct Running {
     batch: Batch,
     /// Next row of the batch to be given out.
     next: usize,
-    /// Rows given out.
+    /// Rows given out by this call.
     given: u64,
     /// Rows written, as far as they were counted.
     counted: u64,
@@ -257,9 +258,37 @@ impl Session {
         Ok(again)
     }
 
+    /// A statement that changes rows changes all of them, whatever part of its RETURNING is asked for: runs it to its end and keeps
+    /// what it returns.
+    pub(super) fn settle(&self, running: &mut Running) -> Result<()> {
+        if command(running.statement.statement()) == "SELECT" || running.columns.is_empty() {
+            return Ok(());
+        }
+        let open = self.transaction.as_ref().ok_or_else(|| Error::internal("no transaction"))?;
+        let environment = self.environment(&running.catalog, &running.view, open.store()?);
+        running.statement.settle(&environment)
+    }
+
+    fn environment<'e>(
+        &'e self,
+        catalog: &'e Arc<Catalog>,
+        view: &'e View,
+        transaction: &'e RefCell<Transaction>,
+    ) -> Environment<'e> {
+        Environment {
+            catalog,
+            view,
+            transaction,
+            session: &self.state,
+            cancel: self.interrupt.flag(),
+            work_bytes: self.state.settings().work_bytes.unwrap_or(u64::MAX),
+        }
+    }
+
     /// Runs a started statement for at most `limit` rows (0: to its end). True when it is at its end.
     pub(super) fn advance(&self, running: &mut Running, limit: u64, client: &mut dyn Client) -> Result<bool> {
         let mut left = if limit == 0 { u64::MAX } else { limit };
+        running.given = 0;
         while left > 0 {
             while running.next < running.batch.len() && left > 0 {
                 let row = running.batch.row(running.next);
@@ -282,14 +311,7 @@ impl Session {
     /// The next batch; false when there is none.
     fn pull(&self, running: &mut Running, want: usize) -> Result<bool> {
         let open = self.transaction.as_ref().ok_or_else(|| Error::internal("no transaction"))?;
-        let environment = Environment {
-            catalog: &running.catalog,
-            view: &running.view,
-            transaction: open.store()?,
-            session: &self.state,
-            cancel: self.interrupt.flag(),
-            work_bytes: self.state.settings().work_bytes.unwrap_or(u64::MAX),
-        };
+        let environment = self.environment(&running.catalog, &running.view, open.store()?);
         running.next = 0;
         let more = running.statement.next(&environment, want, &mut running.batch);
         let written = running.statement.affected();
@@ -315,7 +337,9 @@ impl Running {
     /// How the statement ended.
     pub(super) fn tag(&self) -> CommandTag {
         let command = command(self.statement.statement());
-        let rows = if command == "SELECT" { self.given } else { self.statement.affected() };
+        // A portal that goes on counts the rows of each call, as PostgreSQL's do.
+        let gives = command == "SELECT" || !self.columns.is_empty();
+        let rows = if gives { self.given } else { self.statement.affected() };
         CommandTag { command, rows: Some(rows) }
     }
 

@@ -455,7 +455,16 @@ impl Session {
 
     /// The value of an expression without columns, as an assignment to `ty` gives it.
     fn constant(&mut self, expression: &ast::Expr, ty: Type) -> Result<Value> {
-        let parsed = crate::bind::parse(&format!("select {expression}"))?.pop();
+        // A literal without a type takes the parameter's.
+        let text = match expression {
+            ast::Expr::Value(value)
+                if !matches!(value.value, ast::Value::Number(..) | ast::Value::Boolean(_)) =>
+            {
+                format!("select cast({expression} as {})", ty.name())
+            }
+            _ => format!("select {expression}"),
+        };
+        let parsed = crate::bind::parse(&text)?.pop();
         let parsed = Arc::new(parsed.ok_or_else(|| Error::internal("an expression vanished"))?);
         let prepared = self.plan(&parsed, &[])?;
         let mut running = self.start(&prepared, Vec::new(), false)?;

@@ -96,7 +96,7 @@ fn session_row(
     let own = &context.session.user;
     let superuser = roles.values().any(|role| role.name == *own && role.superuser);
     let role = roles.values().find(|role| role.name == session.user);
-    let activity = session.activity.lock().clone();
+    let activity = session.activity.look();
     // What others run is theirs to tell.
     let visible = superuser || session.user == *own;
     let shown = |value: Value| if visible { value } else { NULL };

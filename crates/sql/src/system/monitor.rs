@@ -36,28 +36,25 @@ pub(super) fn since(age: Duration) -> Value {
 /// Settings of the process, then those of the session: what was asked for, what holds, and why.
 pub(super) fn settings(context: &Context<'_>) -> Rows {
     let database = context.session.database();
+    let reports = database.process_settings();
     let mut rows = Vec::new();
-    for report in database.process_settings() {
+    for report in &reports {
         let reason = if report.reason.is_empty() { NULL } else { text(&report.reason) };
         let requested = if report.requested.is_empty() { NULL } else { text(&report.requested) };
         rows.push(vec![text(&report.name), requested, text(&report.effective), text(&report.source), reason]);
     }
+    // A program that embeds the database publishes nothing: what it has opened it with is known all the same.
     let mode = database.store().io_mode();
-    let requested = format!("{:?}", mode.requested).to_lowercase();
-    rows.push(vec![
-        text("io_mode"),
-        text(requested),
-        text(mode.effective.name()),
-        text("open"),
-        text(&mode.reason),
-    ]);
     let page_size = format_size(database.store().page_size() as u64);
     let limit = format_size(context.session.engine.budget().limit());
-    for (name, value, reason) in [
-        ("page_size", page_size, "chosen when the database was created"),
-        ("memory_budget", limit, "of all databases of the process"),
+    for (name, requested, effective, reason) in [
+        ("io", format!("{:?}", mode.requested).to_lowercase(), mode.effective.name(), mode.reason.as_str()),
+        ("page_size", page_size.clone(), &page_size, "chosen when the database was created"),
+        ("memory", limit.clone(), &limit, "of all databases of the process"),
     ] {
-        rows.push(vec![text(name), text(&value), text(&value), text("open"), text(reason)]);
+        if reports.iter().all(|report| report.name != name) {
+            rows.push(vec![text(name), text(requested), text(effective), text("open"), text(reason)]);
+        }
     }
     let settings = context.session.settings();
     for (index, definition) in DEFINITIONS.iter().enumerate() {
@@ -139,10 +136,9 @@ pub(super) fn jobs(context: &Context<'_>) -> Rows {
     let store = context.session.database().store();
     let work = store.background_work();
     let redo = work.log_end.0.saturating_sub(work.redo_from.0);
-    let state = |busy: bool| text(if busy { "running" } else { "idle" });
     let checkpoint = vec![
         text("checkpoint"),
-        state(work.dirty_pages > 0),
+        text(if work.dirty_pages > 0 { "pending" } else { "idle" }),
         text("pages"),
         count(work.pages_written),
         count(work.dirty_pages),
@@ -157,7 +153,11 @@ pub(super) fn jobs(context: &Context<'_>) -> Rows {
     });
     let sweep = vec![
         text("sweep"),
-        state(work.sweeping),
+        text(match (work.sweeping, work.segments_left) {
+            (true, _) => "running",
+            (false, 0) => "idle",
+            (false, _) => "pending",
+        }),
         text("undo segments"),
         count(work.segments_swept),
         count(work.segments_left),

@@ -377,6 +377,10 @@ impl ForeignKeys {
                 ReferentialAction::Restrict => change.refuse(context)?,
                 ReferentialAction::Cascade | ReferentialAction::SetNull | ReferentialAction::SetDefault => {
                     self.act(context, &change, action)?;
+                    // The default may be the very key that has gone.
+                    if action == ReferentialAction::SetDefault {
+                        self.refusals.push_back(change);
+                    }
                 }
             }
         }

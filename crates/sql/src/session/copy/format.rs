@@ -124,6 +124,8 @@ pub(super) struct Reader {
     line_end: Option<LineEnd>,
     /// Lines handed out.
     line: u64,
+    /// Where the last one stands in the buffer.
+    last: Range<usize>,
     ended: bool,
 }
 
@@ -138,6 +140,7 @@ impl Reader {
             quoted: false,
             line_end: None,
             line: 0,
+            last: 0..0,
             ended: false,
         }
     }
@@ -145,6 +148,11 @@ impl Reader {
     /// Number of the line handed out last, from 1.
     pub(super) fn line(&self) -> u64 {
         self.line
+    }
+
+    /// The text of that line.
+    pub(super) fn text(&self) -> std::borrow::Cow<'_, str> {
+        String::from_utf8_lossy(self.buffer.get(self.last.clone()).unwrap_or_default())
     }
 
     /// The next row; false at the end of the data. `more` appends the next piece of data, or gives false.
@@ -156,6 +164,7 @@ impl Reader {
         fields.clear();
         let Some(row) = self.next_line(more)? else { return Ok(false) };
         self.line += 1;
+        self.last = row.clone();
         // Taken out for the moment, so that it can be read while fields are written.
         let buffer = std::mem::take(&mut self.buffer);
         let line = &buffer[row];

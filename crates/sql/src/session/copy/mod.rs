@@ -23,6 +23,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 /// Batches of rows on their way between the two threads.
 const BATCHES: usize = 4;
+/// Longest piece of data in an error, in characters.
+const SHOWN_DATA: usize = 100;
 /// Bytes of text of a batch, at most (and one row).
 const BATCH_BYTES: usize = 256 << 10;
 
@@ -140,7 +142,11 @@ fn read_options(options: &[CopyOption], columns: &[String], from: bool) -> Resul
             }
             name @ ("quote" | "escape" | "force_quote" | "force_not_null" | "force_null") => {
                 let name = name.replace('_', " ");
-                let why = if csv { "not in this direction" } else { "only available in CSV mode" };
+                let why = match (csv, from) {
+                    (false, _) => "available only in CSV mode",
+                    (true, true) => "only available using COPY TO",
+                    (true, false) => "only available using COPY FROM",
+                };
                 return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, format!("COPY {name} {why}")));
             }
             other => return Err(option_error(option, format!("option \"{other}\" not recognized"))),
@@ -586,27 +592,40 @@ impl Reading<'_> {
     }
 
     fn row(&self) -> Result<Vec<Value>> {
-        let here = |error: Error, column: Option<&str>| {
-            let column = column.map_or_else(String::new, |name| format!(", column {name}"));
-            error.context(format!("COPY {}, line {}{column}", self.table, self.reader.line()))
+        let place = || format!("COPY {}, line {}", self.table, self.reader.line());
+        let whole = |message: String| {
+            Error::new(SqlState::BAD_COPY_FILE_FORMAT, message).context(format!(
+                "{}: \"{}\"",
+                place(),
+                shown(&self.reader.text())
+            ))
         };
         if self.fields.len() > self.targets.len() {
-            let error = Error::new(SqlState::BAD_COPY_FILE_FORMAT, "extra data after last expected column");
-            return Err(here(error, None));
+            return Err(whole("extra data after last expected column".to_owned()));
         }
         let mut row = Vec::with_capacity(self.targets.len());
         for (index, target) in self.targets.iter().enumerate() {
             if index >= self.fields.len() {
-                let message = format!("missing data for column \"{}\"", target.name);
-                return Err(here(Error::new(SqlState::BAD_COPY_FILE_FORMAT, message), None));
+                return Err(whole(format!("missing data for column \"{}\"", target.name)));
             }
-            let field = self.fields.get(index).map_err(|error| here(error, Some(&target.name)))?;
+            let field = self.fields.get(index).map_err(|error| error.context(place()))?;
             row.push(match field {
                 None => Value::Null,
-                Some(field) => text::read(field, target.ty, target.modifier, self.style)
-                    .map_err(|error| here(error, Some(&target.name)))?,
+                Some(field) => {
+                    text::read(field, target.ty, target.modifier, self.style).map_err(|error| {
+                        error.context(format!("{}, column {}: \"{}\"", place(), target.name, shown(field)))
+                    })?
+                }
             });
         }
         Ok(row)
+    }
+}
+
+/// Data in an error, which is to fit on a line or two.
+fn shown(data: &str) -> std::borrow::Cow<'_, str> {
+    match data.char_indices().nth(SHOWN_DATA) {
+        Some((end, _)) => format!("{}...", &data[..end]).into(),
+        None => data.into(),
     }
 }

@@ -1,0 +1,188 @@
+use super::*;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::thread::JoinHandle;
+
+/// Counts what it gets.
+#[derive(Default)]
+struct Counting {
+    rows: usize,
+    copied: usize,
+    tags: Vec<String>,
+    notices: Vec<String>,
+    /// Fails after so many rows.
+    limit: Option<usize>,
+}
+
+impl Receiver for Counting {
+    fn columns(&mut self, _columns: &[Column]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn row(&mut self, _values: &[Option<&str>]) -> io::Result<()> {
+        self.rows += 1;
+        if self.limit == Some(self.rows) { Err(io::Error::other("enough")) } else { Ok(()) }
+    }
+
+    fn complete(&mut self, tag: &str) -> io::Result<()> {
+        self.tags.push(tag.to_owned());
+        Ok(())
+    }
+
+    fn notice(&mut self, notice: &Report) {
+        self.notices.push(notice.message.clone());
+    }
+
+    fn copy_in(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn copy_read(&mut self, _data: &mut Vec<u8>) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    fn copy_out(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn copy_write(&mut self, data: &[u8]) -> io::Result<()> {
+        self.copied += data.len();
+        Ok(())
+    }
+}
+
+fn address(folder: &Path) -> Address {
+    let text = format!("host={} port=1 user=me password=x", folder.display());
+    Address::parse(&text, &|_| None, "me").unwrap()
+}
+
+/// A server that says what it was told to say to each connection, whatever is asked.
+fn server(folder: &Path, says: Vec<Vec<u8>>) -> JoinHandle<()> {
+    let listener = UnixListener::bind(folder.join(".s.PGSQL.1")).unwrap();
+    std::thread::spawn(move || {
+        for text in says {
+            let (mut socket, _) = listener.accept().unwrap();
+            // Who found out early is gone.
+            let _ = socket.write_all(&text);
+            let _ = socket.shutdown(std::net::Shutdown::Write);
+            let _ = socket.read_to_end(&mut Vec::new());
+        }
+    })
+}
+
+fn greeting() -> Output {
+    let mut out = Output::default();
+    out.begin(b'R').i32(0).end();
+    out.begin(b'S').str("server_version").str("15.0").end();
+    out.begin(b'K').i32(7).u32(9).end();
+    out.begin(b'Z').u8(b'I').end();
+    out
+}
+
+fn results(out: &mut Output) {
+    out.begin(b'N').u8(b'S').str("NOTICE").u8(b'M').str("by the way").u8(0).end();
+    out.begin(b'T').count(1).str("a").u32(0).i16(0).u32(23).i16(4).i32(-1).i16(0).end();
+    out.begin(b'D').count(1).value(|bytes| bytes.push(b'1')).end();
+    out.begin(b'D').count(1).i32(-1).end();
+    out.begin(b'C').str("SELECT 2").end();
+    out.begin(b'G').u8(0).count(0).end();
+    out.begin(b'H').u8(0).count(0).end();
+    out.begin(b'd').raw(b"x\n").end();
+    out.plain(b'c');
+    out.begin(b'E')
+        .u8(b'S')
+        .str("ERROR")
+        .u8(b'C')
+        .str("22012")
+        .u8(b'M')
+        .str("oh")
+        .u8(b'P')
+        .str("3")
+        .u8(0)
+        .end();
+    out.begin(b'Z').u8(b'E').end();
+}
+
+#[test]
+fn results_arrive() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut out = greeting();
+    results(&mut out);
+    let server = server(folder.path(), vec![out.bytes().to_vec()]);
+    let mut connection = Connection::open(&address(folder.path()), "test").unwrap();
+    assert_eq!((connection.setting("server_version"), connection.pid()), (Some("15.0"), 7));
+    let mut counting = Counting::default();
+    let Err(Failure::Server(report)) = connection.query("select", &mut counting) else { panic!("no error") };
+    assert_eq!((report.state.as_str(), report.message.as_str(), report.position), ("22012", "oh", Some(3)));
+    assert_eq!((counting.rows, counting.copied), (2, 2));
+    assert_eq!(
+        (counting.tags, counting.notices),
+        (vec!["SELECT 2".to_owned()], vec!["by the way".to_owned()])
+    );
+    assert_eq!(connection.status(), TransactionStatus::Failed);
+    assert!(connection.is_alive());
+    let nul = connection.query("select '\0'", &mut Counting::default());
+    assert!(matches!(nul, Err(Failure::Receiver(_))) && connection.is_alive());
+    assert!(matches!(connection.query("select", &mut Counting::default()), Err(Failure::Connection(_))));
+    assert!(!connection.is_alive());
+    drop(connection);
+    server.join().unwrap();
+}
+
+#[test]
+fn what_nobody_takes_is_cancelled_and_read_past() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut out = greeting();
+    results(&mut out);
+    let server = server(folder.path(), vec![out.bytes().to_vec()]);
+    let mut connection = Connection::open(&address(folder.path()), "test").unwrap();
+    // The cancel request waits for its turn with this server; nobody answers it before the connection ends.
+    std::fs::remove_file(folder.path().join(".s.PGSQL.1")).unwrap();
+    let mut counting = Counting { limit: Some(1), ..Counting::default() };
+    let done = connection.query("select", &mut counting);
+    assert!(matches!(done, Err(Failure::Receiver(error)) if error.to_string() == "enough"));
+    assert_eq!((counting.rows, counting.copied, connection.is_alive()), (1, 0, true));
+    drop(connection);
+    server.join().unwrap();
+}
+
+#[test]
+fn whatever_a_server_sends_is_read_or_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut out = greeting();
+    results(&mut out);
+    let whole = out.bytes().to_vec();
+    let mut says: Vec<Vec<u8>> = (0..whole.len()).map(|len| whole[..len].to_vec()).collect();
+    for at in 0..whole.len() {
+        for byte in [0, 0x7f, 0xff] {
+            let mut changed = whole.clone();
+            changed[at] = byte;
+            says.push(changed);
+        }
+    }
+    let count = says.len();
+    // Cancel requests are not to take a turn.
+    let server = server(folder.path(), says);
+    for _ in 0..count {
+        if let Ok(mut connection) = Connection::open(&address(folder.path()), "test") {
+            let _ = connection.query("select", &mut Counting::default());
+        }
+    }
+    server.join().unwrap();
+}
+
+#[test]
+fn a_server_that_skips_the_proof_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut skips = Output::default();
+    skips.begin(b'R').i32(10).str("SCRAM-SHA-256").u8(0).end();
+    skips.begin(b'R').i32(0).end();
+    let mut md5 = Output::default();
+    md5.begin(b'R').i32(5).u32(1).end();
+    let server = server(folder.path(), vec![skips.bytes().to_vec(), md5.bytes().to_vec()]);
+    for expected in ["did not prove", "MD5"] {
+        let error = Connection::open(&address(folder.path()), "test").unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+    server.join().unwrap();
+}

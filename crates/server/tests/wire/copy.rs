@@ -1,0 +1,133 @@
+//! COPY over the wire.
+
+use crate::client::{bind, execute, frame, parse, query, sync};
+use crate::fixture::Fixture;
+
+const TABLE: &str = "create table t (a int primary key, b text)";
+
+fn data(text: &str) -> Vec<u8> {
+    frame(b'd', text.as_bytes())
+}
+
+fn done() -> Vec<u8> {
+    frame(b'c', b"")
+}
+
+#[test]
+fn copy_both_ways() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    assert_eq!(wire.query("copy t from stdin").kinds, "G");
+    // Pieces are cut anywhere, Flush and Sync are passed over.
+    let told = wire.ask(
+        &[data("1\tone\n2\tt"), frame(b'H', b""), sync(), data("wo\\nlines\n3\t\\"), data("N\n"), done()]
+            .concat(),
+    );
+    assert_eq!((told.kinds.as_str(), told.tags.as_slice()), ("CZ", ["COPY 3".to_owned()].as_slice()));
+    let told = wire.run("copy t to stdout");
+    assert_eq!((told.kinds.as_str(), told.tags[0].as_str()), ("HdddcCZ", "COPY 3"));
+    assert_eq!(String::from_utf8(told.copied).unwrap(), "1\tone\n2\ttwo\\nlines\n3\t\\N\n");
+    let told =
+        wire.run("copy (select a, b from t where a < 3 order by a desc) to stdout (format csv, header)");
+    assert_eq!(String::from_utf8(told.copied).unwrap(), "a,b\n2,\"two\nlines\"\n1,one\n");
+    // Nothing at all.
+    assert_eq!(wire.query("copy t from stdin").kinds, "G");
+    assert_eq!(wire.ask(&done()).good().tags, ["COPY 0"]);
+}
+
+#[test]
+fn the_client_may_give_up() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    wire.query("copy t from stdin");
+    let told = wire.ask(&[data("1\tone\n"), frame(b'f', b"no more\0")].concat());
+    assert_eq!(
+        (told.state(), told.errors[0].message(), told.status),
+        ("57014", "COPY from stdin failed: no more", 'I')
+    );
+    assert_eq!(wire.run("select count(*) from t").one(), "0");
+    wire.run("begin");
+    wire.query("copy t from stdin");
+    assert_eq!(wire.ask(&frame(b'f', b"\0")).status, 'E');
+    wire.run("rollback");
+}
+
+#[test]
+fn a_bad_row_is_named_and_what_still_comes_is_passed_over() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    for (rows, state, context) in [
+        ("1\tone\nx\ttwo\n", "22P02", "COPY t, line 2, column a: \"x\""),
+        ("1\n", "22P04", "COPY t, line 1: \"1\""),
+        ("1\ta\tb\n", "22P04", "COPY t, line 1: \"1\ta\tb\""),
+        ("1\ta\n2\tb\n1\tc\n", "23505", "COPY t, line 3"),
+        ("\\N\ta\n", "23502", "COPY t, line 1"),
+    ] {
+        wire.query("copy t from stdin");
+        let mut bytes = data(rows);
+        for _ in 0..100 {
+            bytes.extend(data("7\tmore\n"));
+        }
+        bytes.extend(done());
+        bytes.extend(query("select count(*) from t"));
+        let told = wire.ask(&bytes);
+        assert_eq!((told.kinds.as_str(), told.state()), ("EZ", state), "{rows:?}");
+        assert_eq!(told.errors[0].get('W'), context);
+        assert_eq!(wire.outcome().one(), "0");
+    }
+}
+
+#[test]
+fn invalid_utf_8_is_refused() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    wire.query("copy t from stdin");
+    let told = wire.ask(&[frame(b'd', b"1\t\xff\n"), done()].concat());
+    assert_eq!(told.state(), "22021");
+}
+
+#[test]
+fn copy_in_the_extended_protocol() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    let begun = |sql: &str| [parse("", sql, &[]), bind("", "", 0, &[], 0), execute("", 0)].concat();
+    assert_eq!(wire.ask(&[begun("copy t from stdin"), sync()].concat()).kinds, "12G");
+    assert_eq!(wire.ask(&[data("1\tone\n"), done(), sync()].concat()).good().tags, ["COPY 1"]);
+    let told = wire.ask(&[begun("copy t to stdout"), sync()].concat());
+    assert_eq!((told.kinds.as_str(), told.copied.as_slice()), ("12HdcCZ", b"1\tone\n".as_slice()));
+    // After an error everything up to Sync is passed over: data, too.
+    assert_eq!(wire.ask(&begun("copy t from stdin")).kinds, "12G");
+    let told = wire.ask(&[data("x\tone\n"), data("2\ttwo\n"), done(), execute("", 0), sync()].concat());
+    assert_eq!((told.kinds.as_str(), told.state()), ("EZ", "22P02"));
+    assert_eq!(wire.run("select count(*) from t").one(), "1");
+}
+
+#[test]
+fn messages_that_do_not_belong_into_a_copy_end_the_connection() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    for message in [query("select 1"), execute("", 0), frame(b'y', b""), frame(b'p', b"secret\0")] {
+        let mut wire = fixture.connect();
+        wire.query("copy t from stdin");
+        let told = wire.ask(&[data("1\tone\n"), message].concat());
+        assert_eq!(told.status, ' ', "{told:?}");
+        assert_eq!(told.errors.last().unwrap().get('S'), "FATAL");
+        assert!(told.errors.iter().all(|error| error.state() == "08P01"), "{told:?}");
+    }
+    // A length that makes no sense: nothing behind it is taken for a message.
+    let mut wire = fixture.connect();
+    wire.query("copy t from stdin");
+    let told = wire.ask(&[data("1\tone\n"), b"d\0\0\0\x01".to_vec(), done(), query("select 1")].concat());
+    assert_eq!((told.kinds.as_str(), told.state()), ("E", "08P01"));
+    assert_eq!(fixture.value("select count(*) from t"), "0");
+}
+
+#[test]
+fn copies_of_several_statements() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    assert_eq!(wire.query("insert into t values (1, 'a'); copy t from stdin; copy t to stdout").kinds, "CG");
+    let told = wire.ask(&[data("2\tb\n"), done()].concat());
+    assert_eq!((told.kinds.as_str(), told.copied.as_slice()), ("CHddcCZ", b"1\ta\n2\tb\n".as_slice()));
+    // Outside of a COPY its messages are passed over.
+    assert_eq!(wire.ask(&[data("3\tc\n"), done(), frame(b'f', b""), sync()].concat()).kinds, "Z");
+}

@@ -1,0 +1,281 @@
+//! The extended query protocol.
+
+use crate::client::{bind, execute, frame, parse, query, sync, target};
+use crate::fixture::Fixture;
+
+const TABLE: &str = "create table t (a int primary key, b text); insert into t select n, 'row ' || n from generate_series(1, 10) n";
+
+#[test]
+fn parse_bind_describe_execute_close_sync() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    let told = wire
+        .series(&[
+            parse("s", "select a, b from t where a > $1 order by a limit 2", &[]),
+            target(b'D', b'S', "s"),
+            bind("p", "s", 0, &[Some(b"3")], 0),
+            target(b'D', b'P', "p"),
+            execute("p", 0),
+            target(b'C', b'P', "p"),
+            target(b'C', b'S', "s"),
+        ])
+        .good();
+    assert_eq!(told.kinds, "1tT2TDC33Z");
+    assert_eq!(told.parameters, [23]);
+    assert_eq!(told.columns, [("a".to_owned(), 23, 0), ("b".to_owned(), 25, 0)]);
+    assert_eq!(told.text(), [["4", "row 4"], ["5", "row 5"]]);
+    assert_eq!(wire.series(&[target(b'D', b'S', "s")]).state(), "26000");
+    assert_eq!(wire.series(&[target(b'D', b'P', "p")]).state(), "34000");
+    // Closing what is not there is no error.
+    assert_eq!(wire.series(&[target(b'C', b'S', "s"), target(b'C', b'P', "p")]).good().kinds, "33Z");
+}
+
+#[test]
+fn statements_without_rows_and_without_text() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    let told = wire.series(&[
+        parse("", "insert into t values ($1, $2)", &[]),
+        target(b'D', b'S', ""),
+        bind("", "", 0, &[Some(b"11"), None], 0),
+        target(b'D', b'P', ""),
+        execute("", 0),
+    ]);
+    assert_eq!((told.kinds.as_str(), told.tags[0].as_str()), ("1tn2nCZ", "INSERT 0 1"));
+    assert_eq!(told.parameters, [23, 25]);
+    let told =
+        wire.series(&[parse("", "", &[]), bind("", "", 0, &[], 0), target(b'D', b'P', ""), execute("", 0)]);
+    assert_eq!(told.good().kinds, "12nIZ");
+    let told = wire.series(&[parse("", "begin", &[]), bind("", "", 0, &[], 0), execute("", 0)]);
+    assert_eq!((told.kinds.as_str(), told.status), ("12CZ", 'T'));
+    assert_eq!(wire.series(&[parse("", "select 1; select 2", &[])]).state(), "42601");
+    wire.run("rollback");
+    let told = wire.series(&[parse("", "show timezone", &[]), target(b'D', b'S', "")]);
+    assert_eq!(told.good().columns, [("TimeZone".to_owned(), 25, 0)]);
+}
+
+#[test]
+fn portals_stop_at_their_limit_and_go_on() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    wire.run("begin");
+    let told = wire.series(&[
+        parse("s", "select a from t order by a", &[]),
+        bind("p", "s", 0, &[], 0),
+        execute("p", 4),
+    ]);
+    assert_eq!((told.kinds.as_str(), told.rows.len()), ("12DsZ", 4));
+    // A second one runs between.
+    let other = wire.series(&[bind("q", "s", 0, &[], 0), execute("q", 1), execute("q", 2)]);
+    assert_eq!(
+        (other.kinds.as_str(), other.text()),
+        ("2DsDsZ", vec![vec!["1".to_owned()], vec!["2".into()], vec!["3".into()]])
+    );
+    let told = wire.series(&[execute("p", 4), execute("p", 4), execute("p", 4)]);
+    assert_eq!((told.kinds.as_str(), told.rows.len()), ("DsDCCZ", 6));
+    assert_eq!(told.tags, ["SELECT 2", "SELECT 0"]);
+    assert_eq!(told.text()[0], ["5"]);
+    wire.run("commit");
+    assert_eq!(wire.series(&[execute("q", 0)]).state(), "34000", "portals end with their transaction");
+    // Outside of BEGIN a portal lives until Sync.
+    let told = wire.series(&[bind("p", "s", 0, &[], 0), execute("p", 9)]);
+    assert_eq!(told.kinds, "2DsZ");
+    assert_eq!(wire.series(&[execute("p", 9)]).state(), "34000");
+}
+
+#[test]
+fn a_change_with_returning_is_made_whole_whatever_the_limit() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    let told = wire.series(&[
+        parse("", "update t set b = 'new' returning a", &[]),
+        bind("", "", 0, &[], 0),
+        execute("", 3),
+    ]);
+    assert_eq!((told.kinds.as_str(), told.rows.len()), ("12DsZ", 3));
+    assert_eq!(wire.run("select count(*) from t where b = 'new'").one(), "10");
+}
+
+#[test]
+fn a_portal_that_gives_no_rows_runs_once() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    let told = wire.series(&[
+        parse("", "delete from t where a = 1", &[]),
+        bind("", "", 0, &[], 0),
+        execute("", 0),
+        execute("", 0),
+    ]);
+    assert_eq!((told.kinds.as_str(), told.state()), ("12CEZ", "55000"));
+    assert_eq!(wire.run("select count(*) from t").one(), "10", "the series is one transaction");
+}
+
+#[test]
+fn after_an_error_everything_up_to_sync_is_passed_over() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    let told = wire.series(&[
+        parse("", "insert into t values (11, '')", &[]),
+        bind("", "", 0, &[], 0),
+        execute("", 0),
+        parse("", "select 1/0", &[]),
+        bind("", "", 0, &[], 0),
+        execute("", 0),
+        parse("x", "select 1", &[]),
+        // A simple query, and a message that is no message, are passed over as well.
+        query("insert into t values (12, '')"),
+        frame(b'B', b"\0"),
+        target(b'C', b'S', "x"),
+    ]);
+    assert_eq!((told.kinds.as_str(), told.state(), told.status), ("12C12EZ", "22012", 'I'));
+    assert_eq!(wire.run("select count(*) from t").one(), "10");
+    assert_eq!(wire.series(&[target(b'D', b'S', "x")]).state(), "26000");
+}
+
+#[test]
+fn any_error_fails_the_transaction() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    let bad: [Vec<Vec<u8>>; 9] = [
+        vec![execute("nothing", 0)],
+        vec![target(b'D', b'P', "nothing")],
+        vec![target(b'D', b'S', "nothing")],
+        vec![bind("", "nothing", 0, &[], 0)],
+        vec![parse("", "select $1", &[4_000_000])],
+        vec![parse("", "select $1::int", &[]), bind("", "", 0, &[Some(b"x")], 0)],
+        vec![parse("", "select $1::int", &[]), bind("", "", 1, &[Some(b"xyz")], 0)],
+        vec![parse("", "select $1::int", &[]), bind("", "", 0, &[], 0)],
+        vec![frame(b'B', b"\0")],
+    ];
+    for messages in bad {
+        wire.run("begin");
+        wire.run("insert into t values (99, 'lost')");
+        let told = wire.series(&messages);
+        assert_eq!((told.errors.len(), told.status), (1, 'E'), "{messages:?}: {told:?}");
+        assert_eq!(wire.query("select 1").state(), "25P02");
+        assert_eq!(wire.run("commit").tags, ["ROLLBACK"]);
+        // Without BEGIN what the series has done so far is undone.
+        let mut series = vec![
+            parse("", "insert into t values (99, 'lost')", &[]),
+            bind("", "", 0, &[], 0),
+            execute("", 0),
+        ];
+        series.extend(messages.clone());
+        let told = wire.series(&series);
+        assert_eq!((told.errors.len(), told.status), (1, 'I'), "{messages:?}: {told:?}");
+        assert_eq!(wire.run("select count(*) from t").one(), "10", "{messages:?}");
+    }
+}
+
+#[test]
+fn a_failed_transaction_takes_its_end_and_nothing_else() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    wire.series(&[
+        parse("end", "rollback", &[]),
+        parse("read", "select a from t", &[]),
+        parse("write", "delete from t", &[]),
+    ])
+    .good();
+    wire.run("begin");
+    wire.query("select 1/0");
+    assert_eq!(wire.series(&[parse("", "select 1", &[])]).state(), "25P02");
+    assert_eq!(wire.series(&[bind("", "read", 0, &[], 0)]).state(), "25P02");
+    assert_eq!(wire.series(&[bind("", "write", 0, &[], 0)]).state(), "25P02");
+    assert_eq!(wire.series(&[target(b'D', b'S', "read")]).state(), "25P02");
+    let told = wire.series(&[bind("", "end", 0, &[], 0), target(b'D', b'P', ""), execute("", 0)]);
+    assert_eq!((told.kinds.as_str(), told.status), ("2nCZ", 'I'));
+}
+
+#[test]
+fn flush_gives_what_there_is() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    wire.send(&[parse("s", "select 1", &[]), frame(b'H', b"")].concat());
+    assert_eq!(wire.read().unwrap().kind, b'1');
+    wire.send(&[bind("", "s", 0, &[], 0), execute("", 0), frame(b'H', b"")].concat());
+    assert_eq!(wire.outcome_until(b'C').kinds, "2DC");
+    assert_eq!(wire.ask(&sync()).kinds, "Z");
+}
+
+#[test]
+fn names_that_are_taken_are_refused_but_the_unnamed_is_replaced() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    wire.series(&[parse("s", "select 1", &[]), parse("", "select 1", &[]), parse("", "select 2", &[])])
+        .good();
+    assert_eq!(wire.series(&[parse("s", "select 2", &[])]).state(), "42P05");
+    assert_eq!(wire.series(&[bind("p", "s", 0, &[], 0), bind("p", "s", 0, &[], 0)]).state(), "42P03");
+    let told = wire.series(&[bind("", "s", 0, &[], 0), bind("", "", 0, &[], 0), execute("", 0)]);
+    assert_eq!(told.good().one(), "2");
+    // A failed Parse takes the unnamed statement away.
+    wire.series(&[parse("", "selekt", &[])]);
+    assert_eq!(wire.series(&[bind("", "", 0, &[], 0)]).state(), "26000");
+}
+
+#[test]
+fn counts_and_formats_have_to_fit() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    wire.series(&[parse("s", "select $1::int, $2::text", &[])]).good();
+    let bound = |formats: &[i16], values: usize, results: &[i16]| {
+        let mut body = crate::client::Body::new().str("").str("s").i16(formats.len() as i16);
+        for format in formats {
+            body = body.i16(*format);
+        }
+        body = body.i16(values as i16);
+        for _ in 0..values {
+            body = body.value(Some(b"1234"));
+        }
+        body = body.i16(results.len() as i16);
+        for format in results {
+            body = body.i16(*format);
+        }
+        frame(b'B', &body.0)
+    };
+    for good in [bound(&[], 2, &[]), bound(&[1], 2, &[1]), bound(&[0, 1], 2, &[1, 0])] {
+        wire.series(&[good]).good();
+    }
+    for (bad, state) in [
+        (bound(&[], 1, &[]), "08P01"),
+        (bound(&[], 3, &[]), "08P01"),
+        (bound(&[0, 0, 0], 2, &[]), "08P01"),
+        (bound(&[], 2, &[0, 0, 0]), "08P01"),
+        (bound(&[2], 2, &[]), "22023"),
+        (bound(&[], 2, &[-1]), "22023"),
+    ] {
+        assert_eq!(wire.series(&[bad]).state(), state);
+    }
+}
+
+#[test]
+fn a_prepared_statement_follows_definitions() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let (mut wire, mut other) = (fixture.connect(), fixture.connect());
+    wire.series(&[
+        parse("all", "select * from t where a = 1", &[]),
+        parse("one", "select b from t where a = 1", &[]),
+    ])
+    .good();
+    other.run("create index on t (b); alter table t add column c int default 7");
+    let run = |name: &str| vec![bind("", name, 0, &[], 0), execute("", 0)];
+    assert_eq!(wire.series(&run("one")).good().one(), "row 1");
+    let told = wire.series(&run("all"));
+    assert_eq!(
+        (told.state(), told.errors[0].message()),
+        ("0A000", "cached plan must not change result type")
+    );
+    other.run("drop table t");
+    assert_eq!(wire.series(&run("one")).state(), "42P01");
+}
+
+#[test]
+fn portals_of_ended_transactions_leave_nothing_behind() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    wire.series(&[parse("s", "select a from t order by a limit 1", &[])]).good();
+    // Binary here; a later portal of the same name without formats gives text.
+    wire.series(&[bind("p", "s", 0, &[], 1), execute("p", 0)]).good();
+    let plain = frame(b'B', &crate::client::Body::new().str("p").str("s").i16(0).i16(0).i16(0).0);
+    assert_eq!(wire.series(&[plain, execute("p", 0)]).good().one(), "1");
+}

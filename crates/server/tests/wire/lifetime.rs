@@ -1,0 +1,137 @@
+//! Clients that vanish, and the server's end.
+
+use crate::client::{bind, execute, frame, parse, query};
+use crate::fixture::{Fixture, STOP_LIMIT};
+use gannet_sql::Database;
+use gannet_sql::session::Rows;
+use gannet_store::OpenOptions;
+
+const TABLE: &str = "create table t (a int primary key, b int); insert into t values (1, 0), (2, 0)";
+
+#[test]
+fn who_vanishes_in_a_transaction_leaves_no_locks() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    for way in 0..5 {
+        let mut wire = fixture.connect();
+        let mut other = fixture.connect();
+        wire.run("begin");
+        wire.run("update t set b = 1 where a = 1");
+        other.send(&query("update t set b = 2 where a = 1"));
+        fixture.wait_until_running("update t set b = 2");
+        match way {
+            0 => {}
+            // In the middle of a message.
+            1 => wire.send(b"Q\0\0\0\x20select"),
+            // Within a series of messages.
+            2 => wire.send(&[parse("", "select 1", &[]), bind("", "", 0, &[], 0), execute("", 1)].concat()),
+            // Within a COPY.
+            3 => {
+                wire.query("copy t from stdin");
+                wire.send(&frame(b'd', b"3\t"));
+            }
+            // With a goodbye.
+            _ => wire.send(&frame(b'X', b"")),
+        }
+        wire.vanish();
+        assert_eq!(other.outcome().good().tags, ["UPDATE 1"], "way {way}");
+    }
+    assert_eq!(fixture.value("select b from t where a = 1"), "2");
+    assert_eq!(fixture.value("select count(*) from t"), "2");
+}
+
+#[test]
+fn a_statement_nobody_waits_for_ends() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    wire.run("begin; update t set b = 1 where a = 1");
+    wire.send(&query("select pg_sleep(1000)"));
+    fixture.wait_until_running("select pg_sleep");
+    wire.vanish();
+    fixture.connect().run("update t set b = 2 where a = 1");
+    fixture.wait_for("select count(*) from pg_stat_activity where pid <> pg_backend_pid()", "0");
+}
+
+#[test]
+fn a_client_that_does_not_read_and_vanishes_is_noticed() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    wire.run("begin; update t set b = 1 where a = 1");
+    wire.send(&query("select a from generate_series(1, 100000000) a"));
+    fixture.wait_until_running("select a from");
+    wire.vanish();
+    fixture.connect().run("update t set b = 2 where a = 1");
+}
+
+#[test]
+fn the_server_ends_whatever_its_clients_do() {
+    let mut fixture = Fixture::with(TABLE, |options| options.listen = vec!["127.0.0.1:0".parse().unwrap()]);
+    let silent = fixture.raw();
+    let asked = {
+        let mut wire = crate::client::Wire::tcp(fixture.server().addresses()[0]);
+        assert_eq!(wire.start(&[("user", "owner"), ("database", "shop")]).kinds, "R");
+        wire
+    };
+    let mut idle = fixture.connect();
+    let mut writer = fixture.connect();
+    writer.run("begin; update t set b = 1 where a = 1");
+    let mut waiter = fixture.connect();
+    waiter.send(&query("update t set b = 2 where a = 1"));
+    let mut sleeper = fixture.connect();
+    sleeper.send(&query("select pg_sleep(1000)"));
+    let mut copier = fixture.connect();
+    copier.query("copy t from stdin");
+    copier.send(&frame(b'd', b"3\t3\n"));
+    fixture.wait_until_running("update t set b = 2");
+    fixture.wait_until_running("select pg_sleep");
+    let mut committed = fixture.connect();
+    committed.run("update t set b = 7 where a = 2");
+    fixture.stop().unwrap();
+    for (name, wire) in [
+        ("idle", &mut idle),
+        ("writer", &mut writer),
+        ("waiter", &mut waiter),
+        ("sleeper", &mut sleeper),
+        ("copier", &mut copier),
+        ("committed", &mut committed),
+    ] {
+        let told = wire.outcome();
+        assert_eq!((told.state(), told.errors[0].get('S'), told.status), ("57P01", "FATAL", ' '), "{name}");
+        assert_eq!(told.errors[0].message(), "terminating connection due to administrator command");
+    }
+    for mut wire in [silent, asked] {
+        assert_eq!(wire.read(), None);
+    }
+    // Socket and folder are gone; the file has what was committed, and nothing else.
+    let path = fixture.folder.path().join("shop.gnt");
+    assert!(!gannet_server::socket_folder(&path).exists());
+    let database = Database::open(&fixture.engine, &path, &OpenOptions::default(), "owner").unwrap();
+    let mut rows = Rows::default();
+    let mut session = database.session("owner").unwrap();
+    session.run("select a, b from t order by a", &mut rows).unwrap();
+    assert_eq!(rows.text(), [["1", "0"], ["2", "7"]]);
+    drop(session);
+    database.close().unwrap();
+}
+
+#[test]
+fn the_server_ends_though_a_client_does_not_read() {
+    let mut fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    wire.send(&query(
+        "select a, 'some text to fill the way to the client' from generate_series(1, 100000000) a",
+    ));
+    fixture.wait_until_running("select a, ");
+    let server = fixture.take();
+    server.stop(STOP_LIMIT / 60).unwrap();
+}
+
+#[test]
+fn a_dropped_server_has_closed_its_databases() {
+    let mut fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    wire.run("begin; update t set b = 1 where a = 1");
+    drop(fixture.take());
+    assert_eq!(wire.outcome().state(), "57P01");
+    let path = fixture.folder.path().join("shop.gnt");
+    Database::open(&fixture.engine, &path, &OpenOptions::default(), "owner").unwrap().close().unwrap();
+}

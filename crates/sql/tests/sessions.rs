@@ -1,0 +1,587 @@
+//! Sessions of an embedded database: transactions, savepoints, settings, COPY, and several sessions at once. What is expected is what
+//! PostgreSQL 15 does.
+
+use gannet_sql::session::{Rows, TransactionStatus};
+use gannet_sql::{Database, Error, Session, Type, Value};
+use gannet_store::{CreateOptions, Engine, EngineOptions, OpenOptions};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+struct Fixture {
+    engine: Engine,
+    path: PathBuf,
+    database: Option<Database>,
+    _folder: tempfile::TempDir,
+}
+
+impl Fixture {
+    fn new(sql: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let options = EngineOptions { memory: 32 << 20, temp_folder: Some(folder.path().join("temp")) };
+        let engine = Engine::new(&options).unwrap();
+        let path = folder.path().join("shop.gnt");
+        let create = CreateOptions { segment_size: 1 << 20, ..CreateOptions::default() };
+        let database = Database::create(&engine, &path, &create, &OpenOptions::default(), "owner").unwrap();
+        let fixture = Fixture { engine, path, database: Some(database), _folder: folder };
+        fixture.session().run(sql);
+        fixture
+    }
+
+    fn session(&self) -> Sql {
+        Sql(self.database.as_ref().unwrap().session("owner").unwrap())
+    }
+
+    /// Closes the database and opens it again.
+    fn restart(&mut self) {
+        self.database.take().unwrap().close().unwrap();
+        let open = Database::open(&self.engine, &self.path, &OpenOptions::default(), "owner");
+        self.database = Some(open.unwrap());
+    }
+
+    /// Waits until so many statements that begin like this run, and one of them waits for a lock, as far as can be seen.
+    fn wait_until_running(&self, begin: &str, count: usize) {
+        let began = Instant::now();
+        let mut session = self.session();
+        let sql =
+            format!("select count(*) from pg_stat_activity where state = 'active' and query like '{begin}%'");
+        while session.one(&sql) != count.to_string() {
+            assert!(began.elapsed() < Duration::from_secs(60), "{begin} does not run");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+struct Sql(Session);
+
+impl Sql {
+    fn attempt(&mut self, sql: &str) -> Result<Rows, Error> {
+        let mut rows = Rows::default();
+        self.0.run(sql, &mut rows).map(|()| rows)
+    }
+
+    #[track_caller]
+    fn run(&mut self, sql: &str) -> Vec<Vec<String>> {
+        self.attempt(sql).unwrap_or_else(|error| panic!("{sql}: {error:?}")).text()
+    }
+
+    /// The only value.
+    #[track_caller]
+    fn one(&mut self, sql: &str) -> String {
+        let rows = self.run(sql);
+        assert!(rows.len() == 1 && rows[0].len() == 1, "{sql}: {rows:?}");
+        rows[0][0].clone()
+    }
+
+    /// The first column.
+    #[track_caller]
+    fn list(&mut self, sql: &str) -> String {
+        self.run(sql).into_iter().map(|row| row[0].clone()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[track_caller]
+    fn fails(&mut self, sql: &str, state: &str) -> Error {
+        match self.attempt(sql) {
+            Err(error) => {
+                assert_eq!(error.state().0, state, "{sql}: {error:?}");
+                error
+            }
+            Ok(_) => panic!("{sql} succeeds"),
+        }
+    }
+}
+
+const TABLE: &str = "create table t (a int primary key, b int); insert into t values (1, 0), (2, 0), (3, 0)";
+
+#[test]
+fn a_restart_keeps_what_was_committed() {
+    let mut fixture = Fixture::new(TABLE);
+    let mut session = fixture.session();
+    session.run("create table u (a serial, t text default 'none'); insert into u (t) values ('x')");
+    session.run("begin; insert into u (t) values ('lost'); create table v (a int)");
+    drop(session);
+    fixture.restart();
+    let mut session = fixture.session();
+    assert_eq!(session.run("select a, t from u"), [["1", "x"]]);
+    session.fails("select * from v", "42P01");
+    session.run("insert into u default values");
+    assert_eq!(session.list("select t from u order by a"), "x none");
+    drop(session);
+    fixture.restart();
+    assert_eq!(fixture.session().one("select count(*) from t"), "3");
+}
+
+#[test]
+fn a_failed_transaction_takes_nothing_but_its_end() {
+    let fixture = Fixture::new(TABLE);
+    let mut session = fixture.session();
+    session.run("begin; update t set b = 1");
+    session.fails("select 1/0", "22012");
+    assert_eq!(session.0.status(), TransactionStatus::Failed);
+    for sql in [
+        "select 1",
+        "insert into t values (9, 9)",
+        "savepoint s",
+        "begin",
+        "show timezone",
+        "set timezone to 'UTC'",
+        "create table v (a int)",
+        "prepare p as select 1",
+    ] {
+        let error = session.fails(sql, "25P02");
+        assert_eq!(
+            error.to_string(),
+            "current transaction is aborted, commands ignored until end of transaction block"
+        );
+    }
+    session.fails("rollback to s", "3B001");
+    let rows = session.attempt("commit").unwrap();
+    assert_eq!(rows.tag.unwrap().to_string(), "ROLLBACK");
+    assert_eq!(
+        (session.0.status(), session.list("select b from t").as_str()),
+        (TransactionStatus::Idle, "0 0 0")
+    );
+    // A syntax error fails it as well.
+    session.run("begin");
+    session.fails("selekt", "42601");
+    session.fails("select 1", "25P02");
+    session.run("rollback");
+}
+
+#[test]
+fn savepoints_nest() {
+    let fixture = Fixture::new(TABLE);
+    let mut session = fixture.session();
+    session.run("begin; insert into t values (10, 0); savepoint a; insert into t values (11, 0); savepoint b; insert into t values (12, 0)");
+    session.run("rollback to b; insert into t values (13, 0)");
+    session.fails("insert into t values (13, 1)", "23505");
+    session.run("rollback to b; insert into t values (14, 0); release b");
+    session.fails("rollback to b", "3B001");
+    session.run("rollback to a; insert into t values (15, 0); release a; commit");
+    assert_eq!(session.list("select a from t order by a"), "1 2 3 10 15");
+    // The same name hides the earlier one until it is released.
+    session.run("begin; savepoint s; delete from t where a = 1; savepoint s; delete from t where a = 2; rollback to s");
+    assert_eq!(session.list("select a from t order by a"), "2 3 10 15");
+    session.run("release s; rollback to s");
+    assert_eq!(session.list("select a from t order by a"), "1 2 3 10 15");
+    session.run("rollback");
+    for sql in ["savepoint s", "release s", "rollback to s"] {
+        session.fails(sql, "25P01");
+    }
+}
+
+#[test]
+fn rolling_back_to_a_savepoint_gives_locks_back_to_nobody_else() {
+    let fixture = Fixture::new(TABLE);
+    let (mut session, mut other) = (fixture.session(), fixture.session());
+    session.run(
+        "begin; update t set b = 1 where a = 1; savepoint s; update t set b = 2 where a = 2; rollback to s",
+    );
+    other.fails("select * from t where a = 1 for update nowait", "55P03");
+    assert_eq!(other.list("select a from t where a > 1 order by a for update nowait"), "2 3");
+    session.run("commit");
+    assert_eq!(session.list("select b from t order by a"), "1 0 0");
+}
+
+#[test]
+fn a_text_of_several_statements_is_one_transaction() {
+    let fixture = Fixture::new(TABLE);
+    let (mut session, mut other) = (fixture.session(), fixture.session());
+    session.fails("update t set b = 1; create table v (a int); select 1/0", "22012");
+    assert_eq!(session.list("select b from t"), "0 0 0");
+    session.fails("select * from v", "42P01");
+    // A syntax error anywhere, and nothing runs.
+    session.fails("update t set b = 1; selekt", "42601");
+    session.fails("update t set b = 1; commit; update t set b = 2; select 1/0", "22012");
+    assert_eq!(other.list("select b from t"), "1 1 1");
+    session.fails("begin; update t set b = 3; commit; update t set b = 4; select nothing", "42703");
+    assert_eq!(other.list("select b from t"), "3 3 3");
+}
+
+#[test]
+fn definitions_are_private_until_commit() {
+    let fixture = Fixture::new(TABLE);
+    let (mut session, mut other) = (fixture.session(), fixture.session());
+    session.run("begin; create table v (a int primary key); insert into v values (1); alter table v add column c int default 5; create index v_c on v (c)");
+    assert_eq!(session.run("select a, c from v where c = 5"), [["1", "5"]]);
+    other.fails("select * from v", "42P01");
+    assert_eq!(other.one("select count(*) from pg_class where relname = 'v'"), "0");
+    session.run("rollback");
+    session.fails("select * from v", "42P01");
+    session.run("begin; drop table t; savepoint s; create table t (x text); insert into t values ('new')");
+    assert_eq!(other.one("select count(*) from pg_class where relname = 't'"), "1");
+    session.run("rollback to s");
+    session.fails("select * from t", "42P01");
+    session.run("rollback");
+    assert_eq!(session.one("select count(*) from t"), "3");
+    session.run("begin; create table w (a int); insert into w values (1); commit");
+    assert_eq!(other.one("select count(*) from w"), "1");
+    session.run("begin; truncate t; insert into t values (7, 7)");
+    assert_eq!(session.list("select a from t"), "7");
+    session.run("rollback");
+    assert_eq!(session.one("select count(*) from t"), "3");
+}
+
+#[test]
+fn prepared_statements_follow_definitions() {
+    let fixture = Fixture::new(TABLE);
+    let (mut session, mut other) = (fixture.session(), fixture.session());
+    session.run("prepare few as select b from t where a = $1; prepare every as select * from t where a = $1");
+    assert_eq!(session.one("execute few (1)"), "0");
+    other.run("create index t_b on t (b); alter table t add column c int");
+    assert_eq!(session.one("execute few (1)"), "0");
+    let error = session.fails("execute every (1)", "0A000");
+    assert_eq!(error.to_string(), "cached plan must not change result type");
+    other.run("alter table t drop column c");
+    assert_eq!(session.run("execute every (1)"), [["1", "0"]]);
+    session.fails("execute few", "42601");
+    session.fails("execute few (1, 2)", "42601");
+    session.fails("execute none", "26000");
+    session.fails("prepare few as select 1", "42P05");
+    session.run("deallocate few");
+    session.fails("execute few (1)", "26000");
+    // By the interface for programs.
+    let prepared =
+        session.0.prepare_unnamed("update t set b = b + $2 where a = $1 returning b", &[]).unwrap();
+    assert_eq!(prepared.parameters(), [Type::Int4, Type::Int4]);
+    other.run("drop index t_b");
+    for expected in ["5", "10"] {
+        let mut rows = Rows::default();
+        session.0.execute_prepared(&prepared, &[Value::Int(1), Value::Int(5)], &mut rows).unwrap();
+        assert_eq!(rows.text(), [[expected]]);
+    }
+}
+
+#[test]
+fn settings_go_back_with_their_transaction() {
+    let fixture = Fixture::new("");
+    let mut session = fixture.session();
+    session.run("set timezone to 'UTC'");
+    session.run("begin; set timezone to 'Asia/Tokyo'; savepoint s; set timezone to 'Europe/Berlin'");
+    assert_eq!(session.one("show timezone"), "Europe/Berlin");
+    session.run("rollback to s");
+    assert_eq!(session.one("show timezone"), "Asia/Tokyo");
+    session.run("rollback");
+    assert_eq!(session.one("show timezone"), "UTC");
+    session.run("begin; set timezone to 'Asia/Tokyo'; commit");
+    assert_eq!(session.one("show timezone"), "Asia/Tokyo");
+    session.run("begin; set local timezone to 'Europe/Berlin'");
+    assert_eq!(session.one("select '2020-01-01 00:00+00'::timestamptz"), "2020-01-01 01:00:00+01");
+    session.run("commit");
+    assert_eq!(session.one("show timezone"), "Asia/Tokyo");
+    session.run("begin; set local timezone to 'Europe/Berlin'; set timezone to 'UTC'; commit");
+    assert_eq!(session.one("show timezone"), "UTC");
+    session.run("begin; set timezone to 'Asia/Tokyo'; set local timezone to 'Europe/Berlin'; commit");
+    assert_eq!(session.one("show timezone"), "Asia/Tokyo");
+    session.run("set statement_timeout = '5s'; reset statement_timeout");
+    assert_eq!(session.one("show statement_timeout"), "0");
+    session.run("set statement_timeout = '5s'; reset all");
+    assert_eq!(session.one("show statement_timeout"), "0");
+    assert_eq!(session.one("select set_config('statement_timeout', '7s', false)"), "7s");
+    session.fails("set statement_timeout = 'soon'", "22023");
+    session.fails("set nonsense = 1", "42704");
+    session.fails("set timezone to 'Nowhere/Atall'", "22023");
+    assert_eq!(session.one("show statement_timeout"), "7s");
+    session.fails("set statement_timeout = 0; select 1/0", "22012");
+    assert_eq!(session.one("show statement_timeout"), "7s");
+}
+
+#[test]
+fn copy_names_the_line_that_is_wrong() {
+    let fixture = Fixture::new("create table c (a int primary key, b text not null, d date)");
+    let mut session = fixture.session();
+    let copy = |session: &mut Sql, sql: &str, input: &str| {
+        let mut rows = Rows::default();
+        rows.input.extend_from_slice(input.as_bytes());
+        session.0.run(sql, &mut rows).map(|()| rows)
+    };
+    let rows = copy(&mut session, "copy c from stdin", "1\tone\t2020-01-01\n2\ttwo\t\\N\n").unwrap();
+    assert_eq!(rows.tag.unwrap().to_string(), "COPY 2");
+    let rows = copy(
+        &mut session,
+        "copy c from stdin (format csv, header)",
+        "a,b,d\n3,\"x, \"\"y\"\"\",\n4,\"\",2021-02-03\n",
+    )
+    .unwrap();
+    assert_eq!(rows.tag.unwrap().to_string(), "COPY 2");
+    for (input, state, context) in [
+        ("5\tx\t\\N\nfive\tx\t\\N\n", "22P02", "COPY c, line 2, column a: \"five\""),
+        ("5\tx\tnever\n", "22007", "COPY c, line 1, column d: \"never\""),
+        ("5\tx\t\\N\n6\tx\n", "22P04", "COPY c, line 2: \"6\tx\""),
+        ("5\tx\t\\N\n6\tx\t\\N\t7\n", "22P04", "COPY c, line 2: \"6\tx\t\\N\t7\""),
+        ("5\tx\t\\N\n1\ty\t\\N\n", "23505", "COPY c, line 2"),
+        ("5\t\\N\t\\N\n", "23502", "COPY c, line 1"),
+    ] {
+        let error = copy(&mut session, "copy c from stdin", input).unwrap_err();
+        assert_eq!(
+            (error.state().0, error.fields().context.as_deref()),
+            (state, Some(context)),
+            "{input:?}: {error}"
+        );
+    }
+    assert_eq!(session.list("select a from c order by a"), "1 2 3 4");
+    let mut rows = Rows::default();
+    session
+        .0
+        .run("copy (select * from c order by a) to stdout (format csv, null 'none')", &mut rows)
+        .unwrap();
+    assert_eq!(
+        String::from_utf8(rows.output).unwrap(),
+        "1,one,2020-01-01\n2,two,none\n3,\"x, \"\"y\"\"\",none\n4,,2021-02-03\n"
+    );
+    session.fails("copy c from '/etc/passwd'", "0A000");
+    session.fails("copy nothing to stdout", "42P01");
+}
+
+#[test]
+fn a_statement_runs_out_of_time() {
+    let fixture = Fixture::new(TABLE);
+    let mut session = fixture.session();
+    session.run("set statement_timeout = '20ms'");
+    let error = session.fails("select pg_sleep(1000)", "57014");
+    assert_eq!(error.to_string(), "canceling statement due to statement timeout");
+    session.run("begin; set local statement_timeout = 0; update t set b = 1 where a = 1");
+    let mut other = fixture.session();
+    other.run("set statement_timeout = '20ms'");
+    let error = other.fails("update t set b = 2 where a = 1", "57014");
+    assert_eq!(error.to_string(), "canceling statement due to statement timeout");
+    session.run("commit");
+    session.run("set statement_timeout = 0; select pg_sleep(0.03)");
+}
+
+#[test]
+fn additions_by_several_sessions_are_exact() {
+    let fixture = Fixture::new("create table n (n int, m int); insert into n values (0, 0)");
+    std::thread::scope(|scope| {
+        for worker in 0..4 {
+            let mut session = fixture.session();
+            scope.spawn(move || {
+                for turn in 0..50 {
+                    if (worker + turn) % 2 == 0 {
+                        session.run("update n set n = n + 1");
+                    } else {
+                        session.run("begin; update n set n = n + 1; savepoint s; update n set m = m + 1; rollback to s; commit");
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(fixture.session().run("select n, m from n"), [["200", "0"]]);
+}
+
+/// Runs `first` in a transaction of one session; then `second` in another one, which waits for it; then `end`s the first. Gives what
+/// came of `second`.
+fn behind(fixture: &Fixture, begin: &str, first: &str, second: &str, end: &str) -> Result<Rows, Error> {
+    let (mut session, mut other) = (fixture.session(), fixture.session());
+    session.run("begin");
+    session.run(first);
+    if !begin.is_empty() {
+        other.run(begin);
+    }
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let done = other.attempt(second);
+            if !begin.is_empty() {
+                other.attempt(if done.is_ok() { "commit" } else { "rollback" })?;
+            }
+            done
+        });
+        fixture.wait_until_running(&second[..second.len().min(12)], 1);
+        std::thread::sleep(Duration::from_millis(5));
+        session.run(end);
+        waiting.join().unwrap()
+    })
+}
+
+#[test]
+fn read_committed_looks_again_at_rows_it_has_waited_for() {
+    let fixture = Fixture::new(TABLE);
+    let tag = |done: Result<Rows, Error>| done.unwrap().tag.unwrap().to_string();
+    // Still fits, with the new values; no longer fits; gone; fits anew but was not seen to.
+    let done = behind(
+        &fixture,
+        "",
+        "update t set b = 5 where a = 1",
+        "update t set b = b + 1 where a = 1",
+        "commit",
+    );
+    assert_eq!(
+        (tag(done).as_str(), fixture.session().one("select b from t where a = 1").as_str()),
+        ("UPDATE 1", "6")
+    );
+    let done =
+        behind(&fixture, "", "update t set b = 7 where a = 1", "update t set b = 0 where b = 6", "commit");
+    assert_eq!(tag(done), "UPDATE 0");
+    let done = behind(&fixture, "", "delete from t where a = 1", "delete from t where b = 7", "commit");
+    assert_eq!(tag(done), "DELETE 0");
+    let done =
+        behind(&fixture, "", "update t set b = 9 where a = 2", "update t set b = 10 where b = 0", "commit");
+    assert_eq!(tag(done), "UPDATE 1");
+    assert_eq!(fixture.session().list("select b from t order by a"), "9 10");
+    // After a rollback it is as if nothing had been.
+    let done = behind(
+        &fixture,
+        "",
+        "update t set b = 0 where a = 2",
+        "update t set b = b + 1 where b = 9",
+        "rollback",
+    );
+    assert_eq!(tag(done), "UPDATE 1");
+    // SELECT FOR UPDATE gives the newest values.
+    let done = behind(
+        &fixture,
+        "",
+        "update t set b = 20 where a = 2",
+        "select b from t where a = 2 for update",
+        "commit",
+    );
+    assert_eq!(done.unwrap().text(), [["20"]]);
+}
+
+#[test]
+fn repeatable_read_refuses_what_others_have_changed() {
+    let fixture = Fixture::new(TABLE);
+    let begin = "begin isolation level repeatable read; select * from t";
+    for (sql, ends) in [
+        ("update t set b = b + 1 where a = 1", true),
+        ("delete from t where a = 1", true),
+        ("select b from t where a = 1 for update", true),
+        ("update t set b = b + 1 where a = 1", false),
+    ] {
+        let done = behind(
+            &fixture,
+            begin,
+            "update t set b = b + 100 where a = 1",
+            sql,
+            if ends { "commit" } else { "rollback" },
+        );
+        match done {
+            Err(error) if ends => assert_eq!(
+                (error.state().0, error.to_string().as_str()),
+                ("40001", "could not serialize access due to concurrent update")
+            ),
+            done => assert!(!ends && done.is_ok(), "{sql}: {done:?}"),
+        }
+    }
+    let (mut session, mut other) = (fixture.session(), fixture.session());
+    session.run("begin isolation level repeatable read");
+    let before = session.list("select b from t order by a");
+    other.run("update t set b = -1; insert into t values (50, 50)");
+    assert_eq!(session.list("select b from t order by a"), before);
+    session.fails("update t set b = 0 where a = 2", "40001");
+    session.run("rollback");
+    assert_eq!(session.list("select b from t order by a"), "-1 -1 -1 50");
+}
+
+#[test]
+fn rows_can_be_locked_passed_over_or_refused() {
+    let fixture = Fixture::new(TABLE);
+    let (mut session, mut other) = (fixture.session(), fixture.session());
+    session.run("begin; select * from t where a = 2 for update");
+    let error = other.fails("select * from t where a = 2 for update nowait", "55P03");
+    assert_eq!(error.to_string(), "could not obtain lock on row in relation \"t\"");
+    assert_eq!(other.list("select a from t order by a for update skip locked"), "1 3");
+    assert_eq!(other.list("select a from t order by a"), "1 2 3");
+    other.run("set lock_timeout = '20ms'");
+    let error = other.fails("select * from t where a = 2 for update", "55P03");
+    assert_eq!(error.to_string(), "canceling statement due to lock timeout");
+    session.run("commit; begin; select * from t where a = 2 for share");
+    assert_eq!(other.list("select a from t where a = 2 for share nowait"), "2");
+    other.fails("select a from t where a = 2 for update nowait", "55P03");
+    session.run("commit");
+    assert_eq!(other.list("select a from t where a = 2 for update nowait"), "2");
+}
+
+#[test]
+fn of_those_who_wait_for_each_other_one_is_refused() {
+    let fixture = Fixture::new(TABLE);
+    let refused = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let barrier = std::sync::Arc::new(std::sync::Barrier::new(2));
+        for (first, second) in [(1, 2), (2, 1)] {
+            let mut session = fixture.session();
+            let (barrier, refused) = (barrier.clone(), &refused);
+            scope.spawn(move || {
+                session.run(&format!("begin; update t set b = b + 1 where a = {first}"));
+                barrier.wait();
+                match session.attempt(&format!("update t set b = b + 1 where a = {second}")) {
+                    Ok(_) => drop(session.run("commit")),
+                    Err(error) => {
+                        assert_eq!(
+                            (error.state().0, error.to_string().as_str()),
+                            ("40P01", "deadlock detected")
+                        );
+                        refused.fetch_add(1, Ordering::SeqCst);
+                        session.run("rollback");
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(refused.load(Ordering::SeqCst), 1);
+    assert_eq!(fixture.session().list("select b from t order by a"), "1 1 0");
+}
+
+#[test]
+fn of_those_who_insert_the_same_key_one_wins() {
+    let fixture = Fixture::new("create table k (a int primary key, b int unique)");
+    let done = behind(&fixture, "", "insert into k values (1, 1)", "insert into k values (1, 2)", "commit");
+    let error = done.unwrap_err();
+    assert_eq!((error.state().0, error.fields().constraint.as_deref()), ("23505", Some("k_pkey")));
+    let done = behind(&fixture, "", "insert into k values (2, 2)", "insert into k values (3, 2)", "rollback");
+    assert!(done.is_ok(), "{done:?}");
+    let done = behind(&fixture, "", "delete from k where a = 1", "insert into k values (1, 1)", "commit");
+    assert!(done.is_ok(), "{done:?}");
+    let done =
+        behind(&fixture, "", "update k set b = 5 where a = 1", "insert into k values (9, 5)", "commit");
+    assert_eq!(done.unwrap_err().fields().constraint.as_deref(), Some("k_b_key"));
+    // Many at once: each key has one winner.
+    let won = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let mut session = fixture.session();
+            let won = &won;
+            scope.spawn(move || {
+                for key in 100..130 {
+                    match session.attempt(&format!("insert into k values ({key}, {key})")) {
+                        Ok(_) => drop(won.fetch_add(1, Ordering::SeqCst)),
+                        Err(error) => assert_eq!(error.state().0, "23505"),
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(won.load(Ordering::SeqCst), 30);
+    assert_eq!(fixture.session().one("select count(*) from k where a >= 100"), "30");
+}
+
+#[test]
+fn a_child_never_outlives_its_parent() {
+    let tables = "create table parent (a int primary key); create table child (a int primary key, p int references parent);
+        insert into parent values (1), (2), (3), (4)";
+    let fixture = Fixture::new(tables);
+    let done =
+        behind(&fixture, "", "delete from parent where a = 1", "insert into child values (1, 1)", "commit");
+    assert_eq!(done.unwrap_err().state().0, "23503");
+    let done =
+        behind(&fixture, "", "delete from parent where a = 2", "insert into child values (2, 2)", "rollback");
+    assert!(done.is_ok(), "{done:?}");
+    let done =
+        behind(&fixture, "", "insert into child values (3, 3)", "delete from parent where a = 3", "commit");
+    assert_eq!(done.unwrap_err().state().0, "23503");
+    let done =
+        behind(&fixture, "", "insert into child values (4, 4)", "delete from parent where a = 4", "rollback");
+    assert!(done.is_ok(), "{done:?}");
+    let mut session = fixture.session();
+    assert_eq!(session.list("select a from parent order by a"), "2 3");
+    assert_eq!(
+        session
+            .one("select count(*) from child left join parent on parent.a = child.p where parent.a is null"),
+        "0"
+    );
+    // References do not get into each other's way.
+    let mut other = fixture.session();
+    session.run("begin; insert into child values (20, 2)");
+    other.run("insert into child values (21, 2)");
+    session.run("commit");
+}
