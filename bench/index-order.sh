@@ -21,7 +21,7 @@ if [ ! -e "$DATA/complete" ]; then
     say "making $DATA"
     rm -rf "${DATA:?}"
     sql 512 --create "create table rows (k bigint primary key, tag bigint not null, v text not null)" \
-        "insert into rows select g, g * 7368787 % $COUNT, repeat(md5(g::text), 5) || md5((g + 1)::text) from generate_series(1, $COUNT) g" \
+        "insert into rows select g, g::bigint * 7368787 % $COUNT, repeat(md5(g::text), 5) || md5((g + 1)::text) from generate_series(1, $COUNT) g" \
         "create index rows_tag on rows (tag)" "analyze rows" >"$BENCH_DIR/index-order.part"
     mv "$BENCH_DIR/index-order.part" "$DATA/complete"
 fi

@@ -19,6 +19,7 @@ mod delete;
 mod derived;
 mod describe;
 mod foreign;
+mod gather;
 mod index_join;
 mod index_scan;
 mod insert;

@@ -15,7 +15,7 @@ const MOST_KEYS: usize = 1024;
 /// Bytes of keys, at most.
 const MOST_BYTES: usize = 1 << 20;
 /// Keys that the store fetches at a time.
-const AT_ONCE: usize = 256;
+pub(super) const AT_ONCE: usize = 256;
 
 /// Keys waiting for their turn, one behind the other.
 #[derive(Debug, Default)]
@@ -72,7 +72,7 @@ impl Keys {
         self.taken = 0;
     }
 
-    fn heap_bytes(&self) -> usize {
+    pub(super) fn heap_bytes(&self) -> usize {
         self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()
     }
 }

@@ -2,12 +2,17 @@
 
 use super::super::{Batch, Context, Operator};
 use super::access::{Rows, evaluate, index_tree, scan};
-use super::ahead::Window;
+use super::ahead::{Keys, Window};
+use super::gather::Gathered;
 use super::table_scan::CHECK_EVERY;
 use crate::Result;
+use crate::catalog::Table;
 use crate::codec::range::encode_equal;
 use crate::physical::{Access, KeyRange};
 use gannet_store::Scan;
+
+/// Rows that are given out before rows are gathered in the table's order: fewer may be wanted.
+const FEW_ROWS: u64 = 4096;
 
 /// How an index is gone through.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +38,10 @@ pub(super) struct IndexScan {
     /// `None` when all entries were taken.
     scan: Option<Box<Scan>>,
     window: Window,
+    /// Rows visited.
+    visited: u64,
+    /// Once many rows were visited.
+    gathered: Option<Box<Gathered>>,
 }
 
 impl IndexScan {
@@ -46,6 +55,8 @@ impl IndexScan {
             started: false,
             scan: None,
             window: Window::new(how.look_ahead),
+            visited: 0,
+            gathered: None,
         }
     }
 
@@ -125,12 +136,10 @@ impl IndexScan {
         let table = &self.rows.table;
         let mut added = 0;
         while added < wanted {
-            let entry = if self.how.backward { scan.previous()? } else { scan.next()? };
-            let Some((key, value)) = entry else {
+            if !push_key(scan, table, self.how, &mut self.window.keys)? {
                 self.scan = None;
                 break;
-            };
-            self.window.keys.push(table.codec().index_row_key(self.how.index, key, value)?);
+            }
             added += 1;
         }
         self.window.fetch(context, self.rows.tree(context.view)?, added)
@@ -139,13 +148,48 @@ impl IndexScan {
     /// Adds rows by visits to the table.
     fn visit_rows(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<()> {
         while out.len() < limit {
-            self.fill(context)?;
+            if self.visited < FEW_ROWS || !self.how.look_ahead {
+                self.fill(context)?;
+            }
             if self.window.keys.len() == 0 {
-                return Ok(());
+                break;
             }
             self.visit(context, self.window.keys.get(0), out)?;
             self.window.keys.advance();
+            self.visited += 1;
         }
+        if out.len() < limit
+            && self.window.keys.len() == 0
+            && (self.scan.is_some() || self.gathered.is_some())
+        {
+            self.window.release();
+            self.give_gathered(context, limit, out)?;
+        }
+        Ok(())
+    }
+
+    /// Adds rows that were gathered in the table's order.
+    fn give_gathered(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<()> {
+        let mut gathered = self.gathered.take().unwrap_or_else(|| Box::new(Gathered::new()));
+        while out.len() < limit {
+            let Some((key, row)) = gathered.take() else {
+                let Some(scan) = &mut self.scan else { return Ok(()) };
+                let (table, how) = (&self.rows.table, self.how);
+                let next = |keys: &mut Keys| push_key(scan, table, how, keys);
+                if !gathered.fill(context, self.rows.tree(context.view)?, next)? {
+                    self.scan = None;
+                    return Ok(());
+                }
+                continue;
+            };
+            match row {
+                Some(row) => {
+                    self.rows.push_with(context, out, |values| self.rows.decode(key, row, values))?;
+                }
+                None => self.visit(context, key, out)?,
+            }
+        }
+        self.gathered = Some(gathered);
         Ok(())
     }
 }
@@ -172,6 +216,16 @@ impl Operator for IndexScan {
         self.started = false;
         self.scan = None;
         self.window.release();
+        self.visited = 0;
+        self.gathered = None;
         Ok(())
     }
+}
+
+/// Adds the key of the row that the next entry of an index leads to; false when there are no more entries.
+fn push_key(scan: &mut Scan, table: &Table, how: How, keys: &mut Keys) -> Result<bool> {
+    let entry = if how.backward { scan.previous()? } else { scan.next()? };
+    let Some((key, value)) = entry else { return Ok(false) };
+    keys.push(table.codec().index_row_key(how.index, key, value)?);
+    Ok(true)
 }
