@@ -139,7 +139,7 @@ fn check_answer(wire: &mut Wire, seed: u64) {
     while rest.len() >= 5 {
         let len = u32::from_be_bytes(rest[1..5].try_into().unwrap()) as usize;
         assert!(b"RSKZTDCIEN123nstGHdcAvV".contains(&rest[0]), "seed {seed}: message {}", rest[0]);
-        assert!(len >= 4 && len < 1 << 20, "seed {seed}: length {len}");
+        assert!((4..1 << 20).contains(&len), "seed {seed}: length {len}");
         let Some(next) = rest.get(1 + len..) else { return };
         let reply = Reply { kind: rest[0], body: rest[5..=len].to_vec() };
         if reply.kind == b'E' {

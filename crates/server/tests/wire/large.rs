@@ -123,7 +123,7 @@ fn until_error(most: usize, mut step: impl FnMut(usize) -> Outcome) -> (usize, O
 
 #[test]
 fn prepared_statements_take_memory_of_the_budget() {
-    let fixture = Fixture::with(TABLE, |_| {});
+    let fixture = Fixture::alone(TABLE);
     let mut wire = fixture.connect();
     let (began, used) = (memory(), fixture.engine.budget().used());
     let (count, told) = until_error(100_000, |number| {
@@ -138,7 +138,7 @@ fn prepared_statements_take_memory_of_the_budget() {
     wire.run("deallocate all");
     wire.series(&[parse("", "select 1", &[]), bind("", "", 0, &[], 0), execute("", 0)]).good();
     // Texts count by their length.
-    let long = format!("select 1 /* {} */", "x".repeat(100_000));
+    let long = format!("select '{}'", "x".repeat(100_000));
     let (count, told) = until_error(100, |number| wire.series(&[parse(&format!("l{number}"), &long, &[])]));
     assert!(count < 40 && told.state() == "53200", "{count}");
     drop(wire);
@@ -169,7 +169,7 @@ fn portals_take_memory_of_the_budget() {
 
 #[test]
 fn values_too_large_for_the_budget_are_refused() {
-    let fixture = Fixture::with(TABLE, |_| {});
+    let fixture = Fixture::alone(TABLE);
     let mut wire = fixture.connect();
     let began = memory();
     for sql in [
