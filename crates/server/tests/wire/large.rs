@@ -35,15 +35,11 @@ fn as_many_parameters_as_the_protocol_can_count() {
     };
     let numbers: Vec<String> = (1..=70_000).map(|n: u32| n.to_string()).collect();
     let values: Vec<Option<&[u8]>> = numbers.iter().map(|text| Some(text.as_bytes())).collect();
-    let told = wire
-        .series(&[
-            parse("", &rows(65_535), &[]),
-            target(b'D', b'S', ""),
-            bind("", "", 0, &values[..65_535], 0),
-            execute("", 0),
-        ])
-        .good();
-    assert_eq!((told.parameters.len(), told.tags[0].as_str()), (65_535, "INSERT 0 65535"));
+    // In two parts: the description is longer than what fits on the way to a client that is still sending.
+    let told = wire.series(&[parse("", &rows(65_535), &[]), target(b'D', b'S', "")]).good();
+    assert_eq!(told.parameters.len(), 65_535);
+    let told = wire.series(&[bind("", "", 0, &values[..65_535], 0), execute("", 0)]).good();
+    assert_eq!(told.tags, ["INSERT 0 65535"]);
     assert_eq!(wire.run("select sum(a) from t").one(), "2147450880");
     for sql in [rows(70_000), "select $70000::int".to_owned(), "select $99999999999999999999".to_owned()] {
         let told = wire.series(&[parse("", &sql, &[]), target(b'D', b'S', "")]);
