@@ -267,8 +267,13 @@ impl Server {
         for address in &options.listen {
             server.listen_tcp(*address, options.insecure_trust)?;
         }
-        for folder in options.sockets.iter().cloned().chain(files.iter().map(|file| socket_folder(file))) {
+        for folder in &options.sockets {
+            server.listen_unix(folder, options.port)?;
+        }
+        for folder in files.iter().map(|file| socket_folder(file)) {
             server.listen_unix(&folder, options.port)?;
+            // It is ours, though a server that was killed may have made it.
+            server.folders.push(folder);
         }
         Ok(server)
     }

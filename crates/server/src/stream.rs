@@ -156,7 +156,12 @@ impl Stream {
         match self.layer.take() {
             Some(Layer::Plain(socket)) => {
                 self.layer = Some(Layer::Tls(Box::new(StreamOwned::new(connection, socket))));
-                self.shake_hands()
+                let done = self.shake_hands();
+                if done.is_err() {
+                    // To write anything more would be to wait for the handshake to go on.
+                    self.layer = None;
+                }
+                done
             }
             other => {
                 self.layer = other;

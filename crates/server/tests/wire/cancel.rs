@@ -131,7 +131,7 @@ fn a_session_can_end_another_one() {
 
 #[test]
 fn a_client_that_does_not_read_takes_no_memory_and_can_be_cancelled() {
-    let fixture = Fixture::with(TABLE, |_| {});
+    let fixture = Fixture::alone(TABLE);
     let mut wire = fixture.connect();
     wire.send(&query(
         "select a, 'some text to fill the way to the client' from generate_series(1, 100000000) a",

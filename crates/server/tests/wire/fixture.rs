@@ -6,6 +6,7 @@ use gannet_sql::Database;
 use gannet_sql::session::Rows;
 use gannet_store::{CreateOptions, Engine, EngineOptions, OpenOptions};
 use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 /// Memory of a test's engine, in bytes.
@@ -13,10 +14,20 @@ const MEMORY: u64 = 64 << 20;
 /// How long an ending server waits for its connections.
 pub(crate) const STOP_LIMIT: Duration = Duration::from_secs(60);
 
+/// Tests run side by side, except those that measure the process's memory.
+static TURN: RwLock<()> = RwLock::new(());
+
+/// Whoever lives with others, or alone.
+enum Turn {
+    Shared(#[expect(dead_code, reason = "held, not read")] RwLockReadGuard<'static, ()>),
+    Alone(#[expect(dead_code, reason = "held, not read")] RwLockWriteGuard<'static, ()>),
+}
+
 pub(crate) struct Fixture {
     server: Option<Server>,
     pub(crate) engine: Engine,
     pub(crate) folder: tempfile::TempDir,
+    _turn: Turn,
 }
 
 /// A database of this name, with what `sql` makes.
@@ -48,6 +59,23 @@ impl Fixture {
         memory: u64,
         change: impl FnOnce(&mut ServerOptions),
     ) -> Self {
+        let turn = Turn::Shared(TURN.read().unwrap_or_else(PoisonError::into_inner));
+        Self::start(turn, names, sql, memory, change)
+    }
+
+    /// A server of database "shop" while no other test runs.
+    pub(crate) fn alone(sql: &str) -> Self {
+        let turn = Turn::Alone(TURN.write().unwrap_or_else(PoisonError::into_inner));
+        Self::start(turn, &["shop"], sql, MEMORY, |_| {})
+    }
+
+    fn start(
+        turn: Turn,
+        names: &[&str],
+        sql: &str,
+        memory: u64,
+        change: impl FnOnce(&mut ServerOptions),
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let options = EngineOptions { memory, temp_folder: Some(folder.path().join("temp")) };
         let engine = Engine::new(&options).unwrap();
@@ -67,7 +95,7 @@ impl Fixture {
         };
         change(&mut options);
         let server = Server::start(&engine, &options).unwrap();
-        Fixture { server: Some(server), engine, folder }
+        Fixture { server: Some(server), engine, folder, _turn: turn }
     }
 
     pub(crate) fn server(&self) -> &Server {

@@ -135,3 +135,17 @@ fn a_dropped_server_has_closed_its_databases() {
     let path = fixture.folder.path().join("shop.gnt");
     Database::open(&fixture.engine, &path, &OpenOptions::default(), "owner").unwrap().close().unwrap();
 }
+
+#[test]
+fn what_a_killed_server_has_left_is_used_and_removed() {
+    use std::os::unix::fs::DirBuilderExt;
+    let mut left = std::path::PathBuf::new();
+    let mut fixture = Fixture::with(TABLE, |options| {
+        left = gannet_server::socket_folder(&options.paths[0].join("shop.gnt"));
+        std::fs::DirBuilder::new().mode(0o700).create(&left).unwrap();
+        drop(std::os::unix::net::UnixListener::bind(left.join(".s.PGSQL.5513")).unwrap());
+    });
+    fixture.connect().run("select count(*) from t");
+    fixture.stop().unwrap();
+    assert!(!left.exists());
+}

@@ -228,11 +228,12 @@ fn encryption_is_asked_for_once_and_nothing_is_sent_ahead() {
     let mut wire = Wire::tcp(address);
     wire.send(&first(SSL_REQUEST, &[]));
     wire.stream.read_exact(&mut answer).unwrap();
-    wire.send(b"\x16\x03\x01\0\x05hello");
+    wire.send(b"\x17\x03\x03\0\x05hello");
     let mut rest = Vec::new();
     let _ = wire.stream.read_to_end(&mut rest);
     assert_eq!(rest.first(), Some(&0x15), "an alert");
     // A server without certificate says so.
+    drop(fixture);
     let plain = with_tcp();
     let mut wire = Wire::tcp(plain.server().addresses()[0]);
     wire.send(&first(SSL_REQUEST, &[]));

@@ -180,7 +180,7 @@ fn messages_out_of_order() {
 
 #[test]
 fn a_length_is_only_a_claim() {
-    let fixture = Fixture::with(TABLE, |_| {});
+    let fixture = Fixture::alone(TABLE);
     let (used, began) = (fixture.engine.budget().used(), memory());
     let mut claims = Vec::new();
     for kind in *b"QPBd" {

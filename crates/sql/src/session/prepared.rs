@@ -19,7 +19,7 @@ pub(super) const BYTES_AT_LEAST: u64 = 4096;
 /// Bytes that a portal takes besides its values, about.
 const PORTAL_BYTES: u64 = 1024;
 /// Part of the budget that prepared statements, and portals, of one session may take.
-const SHARE: u64 = 16;
+const SHARE: u64 = 10;
 
 /// A prepared statement.
 #[derive(Debug)]
