@@ -10,7 +10,8 @@ PG_BIN=${PG_BIN:-/usr/lib/postgresql/15/bin}
 PG_DIR=${PG_DIR:-/var/tmp/gannet-bench-pg}
 GANNET=$TARGET/release/gannet
 SOCKETS=$(mktemp -d)
-chmod 711 "$SOCKETS"
+# Gannet trusts nobody in a folder that others can enter.
+chmod 700 "$SOCKETS"
 GROUPS_MADE=()
 gannet_pid='' pg_pid=''
 
@@ -62,7 +63,7 @@ peak() {
 
 # start_gannet FILE BUDGET-MiB LIMIT-MiB IOPS
 start_gannet() {
-    (enter gannet "$3" "$4" && exec "$GANNET" serve "$1" --memory "$2MiB" --listen none --socket "$SOCKETS" --port 5433) \
+    (enter gannet "$3" "$4" && exec env -u GANNET_COMMIT "$GANNET" serve "$1" --memory "$2MiB" --listen none --socket "$SOCKETS" --port 5433) \
         >"$SOCKETS/gannet.log" 2>&1 &
     gannet_pid=$!
     ready "$SOCKETS/.s.PGSQL.5433" "$SOCKETS/gannet.log"
@@ -132,7 +133,7 @@ trap end_servers EXIT
 trap 'exit 130' INT TERM
 
 # cached FILE...: MiB of files that the OS holds in its cache.
-cached() { "$GANNET" doctor "$1" --time 0s --json | python3 -c '
+cached() { env -u GANNET_COMMIT "$GANNET" doctor "$1" --time 0s --json | python3 -c '
 import json, sys
 def find(value):
     if isinstance(value, dict):

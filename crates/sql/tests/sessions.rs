@@ -585,3 +585,67 @@ fn a_child_never_outlives_its_parent() {
     other.run("insert into child values (21, 2)");
     session.run("commit");
 }
+
+#[test]
+fn a_snapshot_and_its_definitions_are_of_one_moment() {
+    let fixture =
+        Fixture::new("create table t (k int primary key, a int, b int); insert into t values (1, 1, 0)");
+    // Who waits for a new index is refused, rather than told that there is no row.
+    let update = "begin isolation level repeatable read; update t set b = 1 where a = 1; commit";
+    let waited = behind(&fixture, "begin", "create index i on t (a)", update, "commit");
+    assert_eq!(waited.unwrap_err().state().0, "40001");
+    // Definitions of one's own do not bring those of others along.
+    let (mut one, mut other) = (fixture.session(), fixture.session());
+    one.run("begin isolation level repeatable read; create table x (a int)");
+    let waiting = std::thread::spawn(move || {
+        other.run("alter table t drop column b");
+    });
+    waiting.join().unwrap();
+    assert_eq!(one.one("select count(*) from t"), "1");
+    one.run("commit");
+    assert_eq!(one.run("select * from t"), [["1", "1"]]);
+}
+
+#[test]
+fn plans_on_definitions_that_were_rolled_back_are_forgotten() {
+    let fixture = Fixture::new(
+        "create table a (x int); create table b (x int); insert into a values (1); insert into b values (2)",
+    );
+    let mut session = fixture.session();
+    session.run("begin; alter table a rename to z; alter table b rename to a; prepare q as select * from a");
+    assert_eq!(session.run("execute q"), [["2"]]);
+    session.run("rollback");
+    assert_eq!(session.run("execute q"), [["1"]]);
+    session.run("prepare ins(int) as insert into a values ($1); begin; create index on a (x); execute ins(5); rollback");
+    session.run("execute ins(6)");
+    assert_eq!(session.run("select x from a order by x"), [["1"], ["6"]]);
+}
+
+#[test]
+fn a_large_change_of_keys_is_judged_at_its_end() {
+    let fixture = Fixture::new(
+        "create table parent (id int primary key); insert into parent select generate_series(1, 600);
+         create table child (p int references parent); insert into child values (256), (512)",
+    );
+    let mut session = fixture.session();
+    session.run("update parent set id = id - 1");
+    assert_eq!(session.one("select count(*) from parent where id in (0, 256, 512, 599)"), "4");
+    let refused = session.attempt("update parent set id = id - 1 where id <= 256").unwrap_err();
+    assert_eq!(refused.state().0, "23503");
+    assert_eq!(session.attempt("delete from parent").unwrap_err().state().0, "23503");
+    // A child of two parents, which are both removed by the statement, in different batches.
+    session.run(
+        "create table p (id int primary key); insert into p select generate_series(1, 600);
+         create table a (id int primary key references p on delete cascade); insert into a values (3);
+         create table b (id int references p on delete cascade, a int references a); insert into b values (500, 3);
+         delete from p",
+    );
+    assert_eq!(session.one("select (select count(*) from a) + (select count(*) from b)"), "0");
+}
+
+#[test]
+fn a_dropped_table_leaves_no_name_behind() {
+    let fixture = Fixture::new("create table o (a int); create index i on o (a)");
+    behind(&fixture, "begin", "alter index i rename to j", "drop table o", "commit").unwrap();
+    fixture.session().run("create table j (a int); drop table j; create table i (a int)");
+}

@@ -403,16 +403,14 @@ impl Catalog {
 
     /// Takes over what `private`, made from `base`, has changed: objects are compared by identity.
     pub fn adopt(&mut self, base: &Catalog, private: &Catalog) {
-        for (oid, table) in &base.tables {
-            if !private.tables.get(oid).is_some_and(|now| Arc::ptr_eq(now, table)) {
-                self.forget_names(table);
+        // Whatever names they have by now: somebody else may have changed them since `base`.
+        let changed = |relation: &Relation| match relation {
+            Relation::Table(oid) | Relation::Index { table: oid, .. } => {
+                differs(&base.tables, &private.tables, *oid)
             }
-        }
-        for (oid, sequence) in &base.sequences {
-            if !private.sequences.get(oid).is_some_and(|now| Arc::ptr_eq(now, sequence)) {
-                self.names.remove(&sequence.name);
-            }
-        }
+            Relation::Sequence(oid) => differs(&base.sequences, &private.sequences, *oid),
+        };
+        self.names.retain(|_, relation| !changed(relation));
         adopt_objects(&mut self.tables, &base.tables, &private.tables);
         adopt_objects(&mut self.sequences, &base.sequences, &private.sequences);
         adopt_objects(&mut self.roles, &base.roles, &private.roles);
@@ -429,19 +427,18 @@ impl Catalog {
         }
     }
 
-    fn forget_names(&mut self, table: &Table) {
-        self.names.remove(&table.name);
-        for index in &table.indexes {
-            self.names.remove(&index.name);
-        }
-    }
-
     fn learn_names(&mut self, table: &Table) {
         self.names.insert(table.name.clone(), Relation::Table(table.oid));
         for index in &table.indexes {
             self.names.insert(index.name.clone(), Relation::Index { table: table.oid, index: index.oid });
         }
     }
+}
+
+/// Whether an object of `base` was changed or removed.
+fn differs<T>(base: &BTreeMap<Oid, Arc<T>>, private: &BTreeMap<Oid, Arc<T>>, oid: Oid) -> bool {
+    let Some(before) = base.get(&oid) else { return false };
+    !private.get(&oid).is_some_and(|now| Arc::ptr_eq(now, before))
 }
 
 fn adopt_objects<T>(

@@ -148,12 +148,11 @@ impl Session {
             let open = self.transaction.as_mut().ok_or_else(|| Error::internal("no transaction"))?;
             let catalog = open.catalog(&shared);
             let planned = current.plan.as_ref().ok_or_else(|| Error::internal("a statement without plan"))?;
-            if !Arc::ptr_eq(&planned.catalog, &catalog)
-                && (planned.catalog.version != catalog.version || open.private.is_some())
-            {
+            // Definitions of one version need not be the same: those of a transaction that was rolled back had one, too.
+            if !Arc::ptr_eq(&planned.catalog, &catalog) {
                 current = self.plan_again(prepared)?;
                 let planned = current.plan.as_ref().ok_or_else(|| Error::internal("no plan"))?;
-                if planned.catalog.version != catalog.version {
+                if !Arc::ptr_eq(&planned.catalog, &catalog) {
                     continue;
                 }
             }
@@ -247,7 +246,12 @@ impl Session {
     fn plan_again(&mut self, prepared: &Arc<Prepared>) -> Result<Arc<Prepared>> {
         let parsed = prepared.parsed.clone().ok_or_else(|| Error::internal("a statement without text"))?;
         let again = self.plan(&parsed, &prepared.parameters)?;
-        if again.columns != prepared.columns {
+        // Where a column comes from may change; what a client reads of it may not.
+        let shape = |prepared: &Prepared| {
+            let columns = prepared.columns.as_deref()?;
+            Some(columns.iter().map(|c| (c.name.clone(), c.ty, c.modifier)).collect::<Vec<_>>())
+        };
+        if again.columns != prepared.columns && shape(&again) != shape(prepared) {
             return Err(Error::new(
                 SqlState::FEATURE_NOT_SUPPORTED,
                 "cached plan must not change result type",

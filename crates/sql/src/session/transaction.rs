@@ -113,13 +113,24 @@ impl Open {
         state.interrupt.set_canceller(Some(transaction.canceller()));
         self.transaction = Some(RefCell::new(transaction));
         self.isolation = isolation;
+        // What planning has taken was the other transaction's.
+        (self.snapshot, self.kept) = (None, None);
         Ok(())
     }
 
     // ---- what a statement sees --------------------------------------------------------------------------------
 
-    /// The definitions for the next statement.
+    /// The definitions for the next statement. Under REPEATABLE READ they are taken once, together with what the transaction
+    /// sees of rows, before anything is locked or written: a lock may wait for a change of definitions, and rows as of before it
+    /// must not be read by definitions from after it.
     pub(super) fn catalog(&mut self, shared: &Shared) -> Arc<Catalog> {
+        if self.isolation == Isolation::RepeatableRead
+            && self.snapshot.is_none()
+            && let Some(transaction) = &self.transaction
+        {
+            let (view, catalog) = shared.snapshot(&mut transaction.borrow_mut());
+            (self.kept, self.snapshot) = (Some(view), Some(catalog));
+        }
         if let Some(catalog) = &self.snapshot {
             if let Some(private) = &self.private {
                 return Arc::clone(&private.catalog);
@@ -155,17 +166,7 @@ impl Open {
         }
         let (view, committed) = shared.snapshot(&mut transaction.borrow_mut());
         let base = self.private.as_ref().map_or(planned, |private| &private.base);
-        if base.version != committed.version {
-            if self.isolation == Isolation::RepeatableRead {
-                // The snapshot is taken now, for good; so are the definitions.
-                self.snapshot = Some(committed);
-            }
-            return Ok(None);
-        }
-        if self.isolation == Isolation::RepeatableRead {
-            self.snapshot = Some(committed);
-        }
-        Ok(Some(view))
+        Ok((base.version == committed.version).then_some(view))
     }
 
     /// Takes a view back that was used and is of no more use.
@@ -295,7 +296,7 @@ impl Open {
     /// The definitions that the transaction changes, its own copy of them.
     pub(super) fn private_mut(&mut self, shared: &Shared) -> &mut Private {
         if self.private.is_none() {
-            let base = self.snapshot.clone().unwrap_or_else(|| shared.catalog());
+            let base = self.catalog(shared);
             self.private = Some(Private { catalog: Arc::clone(&base), base });
         }
         let _ = self.catalog(shared);

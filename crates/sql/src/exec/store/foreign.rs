@@ -5,7 +5,8 @@
 //!    transaction ends. Whoever removes the entry, by deleting the row or by changing its key, waits for that lock; and the lock waits
 //!    for whoever is removing the entry. So no child is ever without its parent when both have committed.
 //! 2. What a statement does to parents has its consequences for children when the statement's own rows are done: cascades first, then what
-//!    has to be refused. (Where the consequences cannot lead back to the statement's table, after each batch of its rows.)
+//!    has to be refused. (Where the consequences cannot lead back to the statement's table, cascades are worked off after each batch of
+//!    its rows; what has to be refused is always judged at the end.)
 //! 3. A cascade sees what is committed now and all that the transaction did so far, whatever the isolation. Under `REPEATABLE READ` a child
 //!    that was changed since the transaction's snapshot is a conflict.
 //!
@@ -39,6 +40,8 @@ pub(super) struct ForeignKeys {
     actions: VecDeque<Change>,
     /// Changes of parents that are to be refused if they have children left.
     refusals: VecDeque<Change>,
+    /// Those among them that a batch of rows has left with children: later rows may still set it right.
+    unsettled: Vec<Change>,
     /// Children whose parent was not there yet.
     needs: Vec<Need>,
     /// By table, and whether they only delete.
@@ -255,6 +258,7 @@ impl ForeignKeys {
             cyclic: is_cyclic(context, table),
             actions: VecDeque::new(),
             refusals: VecDeque::new(),
+            unsettled: Vec::new(),
             needs: Vec::new(),
             writers: HashMap::new(),
             derived: HashMap::new(),
@@ -360,12 +364,48 @@ impl ForeignKeys {
     }
 
     /// To be called now and then while rows are changed: works off what can be worked off.
+    ///
+    /// What would have to be refused now is kept for the end, when later rows may have set it right; what is right now stays so,
+    /// as the statement changes each row once, and what else it does to children is judged on its own.
     pub(super) fn flush(&mut self, context: &Context<'_>) -> Result<()> {
-        if self.cyclic || self.actions.is_empty() { Ok(()) } else { self.finish(context) }
+        if self.cyclic || self.actions.is_empty() {
+            return Ok(());
+        }
+        self.act_on_all(context)?;
+        while let Some(change) = self.refusals.pop_front() {
+            context.check()?;
+            if !change.by.parent.exists(context, &change.old)? && change.has_child(context)? {
+                self.unsettled.push(change);
+            }
+        }
+        let unsettled: usize = self.unsettled.iter().map(Change::bytes).sum();
+        self.bytes = unsettled + self.needs.iter().map(Need::bytes).sum::<usize>();
+        self.memory.shrink(self.bytes);
+        Ok(())
     }
 
     /// To be called when the statement has changed all of its rows.
     pub(super) fn finish(&mut self, context: &Context<'_>) -> Result<()> {
+        self.act_on_all(context)?;
+        for change in self.unsettled.drain(..).chain(self.refusals.drain(..)) {
+            context.check()?;
+            // Another row may have the key by now.
+            if !change.by.parent.exists(context, &change.old)? {
+                change.refuse(context)?;
+            }
+        }
+        for need in std::mem::take(&mut self.needs) {
+            if !need.by.lock_parent(context, &need.values)? {
+                return Err(need.by.no_parent(context, &need.values));
+            }
+        }
+        self.bytes = 0;
+        self.memory.release();
+        Ok(())
+    }
+
+    /// Works off the consequences of changed parents; those that may have to be refused are put aside.
+    fn act_on_all(&mut self, context: &Context<'_>) -> Result<()> {
         while let Some(change) = self.actions.pop_front() {
             context.check()?;
             let action = match change.new {
@@ -384,20 +424,6 @@ impl ForeignKeys {
                 }
             }
         }
-        while let Some(change) = self.refusals.pop_front() {
-            context.check()?;
-            // Another row may have the key by now.
-            if !change.by.parent.exists(context, &change.old)? {
-                change.refuse(context)?;
-            }
-        }
-        for need in std::mem::take(&mut self.needs) {
-            if !need.by.lock_parent(context, &need.values)? {
-                return Err(need.by.no_parent(context, &need.values));
-            }
-        }
-        self.bytes = 0;
-        self.memory.release();
         Ok(())
     }
 
@@ -558,9 +584,26 @@ impl Incoming {
     }
 }
 
+impl Need {
+    /// What it was charged as.
+    fn bytes(&self) -> usize {
+        row_bytes(&self.values) + size_of::<Need>()
+    }
+}
+
 impl Change {
     /// Fails when there is a child left.
     fn refuse(&self, context: &Context<'_>) -> Result<()> {
+        if self.has_child(context)? { Err(self.has_children(context)) } else { Ok(()) }
+    }
+
+    /// What it was charged as.
+    fn bytes(&self) -> usize {
+        row_bytes(&self.old) + self.new.as_deref().map_or(0, row_bytes) + size_of::<Change>()
+    }
+
+    /// Whether there is a child left.
+    fn has_child(&self, context: &Context<'_>) -> Result<bool> {
         let view = context.transaction.borrow_mut().latest_view();
         let mut children = self.by.children(context, &view, &self.old)?;
         let child = &self.by.child;
@@ -583,10 +626,10 @@ impl Change {
                 }
             };
             if remains {
-                return Err(self.has_children(context));
+                return Ok(true);
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     fn has_children(&self, context: &Context<'_>) -> Error {
