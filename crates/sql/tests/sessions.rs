@@ -649,3 +649,14 @@ fn a_dropped_table_leaves_no_name_behind() {
     behind(&fixture, "begin", "alter index i rename to j", "drop table o", "commit").unwrap();
     fixture.session().run("create table j (a int); drop table j; create table i (a int)");
 }
+
+#[test]
+fn a_child_waits_for_a_new_definition_of_its_parent() {
+    let fixture = Fixture::new(
+        "create table parent (id int primary key, b int); insert into parent values (1, 1);
+         create table child (p int references parent)",
+    );
+    let insert = "insert into child values (1)";
+    behind(&fixture, "", "alter table parent drop column b", insert, "commit").unwrap();
+    assert_eq!(fixture.session().one("select count(*) from child join parent on id = p"), "1");
+}

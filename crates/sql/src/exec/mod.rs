@@ -20,6 +20,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Rows of a batch, at most, where nothing asks for fewer.
 pub const BATCH_ROWS: usize = 256;
+/// Bytes of stored rows after which a scan ends its batch, however few rows it has: long ones are not to be gathered by the hundred.
+pub(crate) const BATCH_BYTES: usize = 1 << 20;
 
 /// Rows on their way between operators, one after the other in one vector.
 #[derive(Debug, Default)]

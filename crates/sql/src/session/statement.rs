@@ -393,12 +393,26 @@ fn read_only(statement: &Statement) -> Error {
     )
 }
 
-/// Tables that a statement may write to: its targets, and those that foreign keys make it change along.
+/// Tables whose definitions a statement needs as they are: those it may write to, that is, its targets and what foreign keys make
+/// it change along, and their parents, in which keys are looked up.
 fn write_set(statement: &Statement, catalog: &Catalog) -> Vec<Oid> {
-    let mut tables: Vec<Oid> = statement.targets.clone();
-    if matches!(root(&statement.root), Node::Insert { .. }) {
-        return tables;
+    let mut tables = statement.targets.clone();
+    if !tables.is_empty() && !matches!(root(&statement.root), Node::Insert { .. }) {
+        add_children(&mut tables, catalog);
     }
+    for index in 0..tables.len() {
+        let Some(table) = catalog.tables.get(&tables[index]) else { continue };
+        for key in &table.foreign_keys {
+            if !tables.contains(&key.parent) {
+                tables.push(key.parent);
+            }
+        }
+    }
+    tables
+}
+
+/// Adds tables that foreign keys lead to from parents to children.
+fn add_children(tables: &mut Vec<Oid>, catalog: &Catalog) {
     let mut seen: BTreeSet<Oid> = tables.iter().copied().collect();
     let mut next = 0;
     while let Some(oid) = tables.get(next) {
@@ -411,5 +425,4 @@ fn write_set(statement: &Statement, catalog: &Catalog) -> Vec<Oid> {
         }
         next += 1;
     }
-    tables
 }

@@ -1,6 +1,6 @@
 //! Rows of a table in the order of an index.
 
-use super::super::{Batch, Context, Operator};
+use super::super::{BATCH_BYTES, Batch, Context, Operator};
 use super::access::{Rows, evaluate, index_tree, scan};
 use super::ahead::{Keys, Window};
 use super::gather::Gathered;
@@ -92,20 +92,24 @@ impl IndexScan {
         if self.how.index_only {
             return rows.push_with(context, out, |values| rows.decode_entry(index, &entry, &row_key, values));
         }
-        self.visit(context, &row_key, out)
+        self.visit(context, &row_key, out).map(drop)
     }
 
-    /// Adds the row with a key that the index has.
-    fn visit(&self, context: &Context<'_>, key: &[u8], out: &mut Batch) -> Result<()> {
+    /// Adds the row with a key that the index has; gives the bytes it has in the table.
+    fn visit(&self, context: &Context<'_>, key: &[u8], out: &mut Batch) -> Result<usize> {
         let tree = self.rows.tree(context.view)?;
+        let mut bytes = 0;
         out.push_with(|values| {
             let start = values.len();
-            let found = context.view.with_value(tree, key, |row| self.rows.decode(key, row, values))?;
+            let found = context.view.with_value(tree, key, |row| {
+                bytes = row.len();
+                self.rows.decode(key, row, values)
+            })?;
             found.ok_or_else(|| self.rows.missing_row(self.how.index))??;
             // The filter may ask the store for more; it comes when the page is free again.
             self.rows.passes(&values[start..], context)
         })?;
-        Ok(())
+        Ok(bytes)
     }
 
     /// Adds rows from the entries alone.
@@ -147,18 +151,20 @@ impl IndexScan {
 
     /// Adds rows by visits to the table.
     fn visit_rows(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<()> {
-        while out.len() < limit {
+        let mut bytes = 0;
+        while out.len() < limit && (bytes < BATCH_BYTES || out.is_empty()) {
             if self.visited < FEW_ROWS || !self.how.look_ahead {
                 self.fill(context)?;
             }
             if self.window.keys.len() == 0 {
                 break;
             }
-            self.visit(context, self.window.keys.get(0), out)?;
+            bytes += self.visit(context, self.window.keys.get(0), out)?;
             self.window.keys.advance();
             self.visited += 1;
         }
         if out.len() < limit
+            && (bytes < BATCH_BYTES || out.is_empty())
             && self.window.keys.len() == 0
             && (self.scan.is_some() || self.gathered.is_some())
         {
@@ -171,7 +177,8 @@ impl IndexScan {
     /// Adds rows that were gathered in the table's order.
     fn give_gathered(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<()> {
         let mut gathered = self.gathered.take().unwrap_or_else(|| Box::new(Gathered::new()));
-        while out.len() < limit {
+        let mut bytes = 0;
+        while out.len() < limit && (bytes < BATCH_BYTES || out.is_empty()) {
             let Some((key, row)) = gathered.take() else {
                 let Some(scan) = &mut self.scan else { return Ok(()) };
                 let (table, how) = (&self.rows.table, self.how);
@@ -184,9 +191,10 @@ impl IndexScan {
             };
             match row {
                 Some(row) => {
+                    bytes += row.len();
                     self.rows.push_with(context, out, |values| self.rows.decode(key, row, values))?;
                 }
-                None => self.visit(context, key, out)?,
+                None => bytes += self.visit(context, key, out)?,
             }
         }
         self.gathered = Some(gathered);

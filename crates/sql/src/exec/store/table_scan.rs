@@ -1,6 +1,6 @@
 //! Rows of a table in the order of its key.
 
-use super::super::{Batch, Context, Operator};
+use super::super::{BATCH_BYTES, Batch, Context, Operator};
 use super::access::{Rows, evaluate, scan};
 use crate::Result;
 use crate::codec::range::{Range, encode_equal};
@@ -82,8 +82,8 @@ impl Operator for TableScan {
             self.state = self.start(context)?;
         }
         let State::Scanning(scan) = &mut self.state else { return Ok(false) };
-        let mut looked_at = 0;
-        while out.len() < limit {
+        let (mut looked_at, mut bytes) = (0, 0);
+        while out.len() < limit && (bytes < BATCH_BYTES || out.is_empty()) {
             if looked_at % CHECK_EVERY == 0 {
                 context.check()?;
             }
@@ -93,6 +93,7 @@ impl Operator for TableScan {
                 self.state = State::Done;
                 break;
             };
+            bytes += row.len();
             self.rows.push(context, key, row, out)?;
         }
         Ok(!out.is_empty())
