@@ -152,6 +152,24 @@ impl Read for Source {
     }
 }
 
+/// What standard input gives, read by a thread of its own. Empty: the end.
+pub(crate) fn standard_input_chunks() -> Receiver<io::Result<Vec<u8>>> {
+    let (sender, chunks) = mpsc::sync_channel(4);
+    // Not joined: it may hang in a read when the process ends.
+    std::thread::spawn(move || {
+        loop {
+            let mut chunk = vec![0; CHUNK];
+            let read = io::stdin().lock().read(&mut chunk);
+            let ended = !matches!(read, Ok(1..));
+            chunk.truncate(*read.as_ref().unwrap_or(&0));
+            if sender.send(read.map(|_| chunk)).is_err() || ended {
+                return;
+            }
+        }
+    });
+    chunks
+}
+
 /// Standard input, read by a thread of its own: it may stay silent for ever, and Ctrl-C has to be heard.
 struct StandardInput {
     chunks: Receiver<io::Result<Vec<u8>>>,
@@ -161,19 +179,7 @@ struct StandardInput {
 
 impl StandardInput {
     fn start() -> Self {
-        let (sender, chunks) = mpsc::sync_channel(4);
-        // Not joined: it may hang in a read when the process ends.
-        std::thread::spawn(move || {
-            loop {
-                let mut chunk = vec![0; CHUNK];
-                let read = io::stdin().lock().read(&mut chunk);
-                let ended = !matches!(read, Ok(1..));
-                chunk.truncate(*read.as_ref().unwrap_or(&0));
-                if sender.send(read.map(|_| chunk)).is_err() || ended {
-                    return;
-                }
-            }
-        });
+        let chunks = standard_input_chunks();
         StandardInput { chunks, current: Vec::new(), at: 0 }
     }
 }

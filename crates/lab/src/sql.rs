@@ -32,14 +32,22 @@ struct EmbeddedConnection {
 }
 
 /// Gives more data of a COPY; false: there is none.
-type More<'m> = &'m mut dyn FnMut(&mut Vec<u8>) -> bool;
+pub(crate) type More<'m> = &'m mut dyn FnMut(&mut Vec<u8>) -> bool;
 
-/// Gathers what a statement gives.
-#[derive(Default)]
-struct Gather<'m> {
-    rows: Vec<Vec<Datum>>,
-    affected: u64,
-    more: Option<More<'m>>,
+/// A client that hands each row to `take`, and has data for a COPY where it was given some.
+pub(crate) struct Taker<'m, T> {
+    /// Gets each row.
+    pub(crate) take: T,
+    /// Rows that the last statement gave or changed.
+    pub(crate) affected: u64,
+    /// Where a COPY's data comes from.
+    pub(crate) more: Option<More<'m>>,
+}
+
+impl<T> Taker<'_, T> {
+    pub(crate) fn new(take: T) -> Self {
+        Taker { take, affected: 0, more: None }
+    }
 }
 
 fn unexpected(value: &Value, ty: Type) -> Error {
@@ -64,7 +72,10 @@ fn datum(value: &Value, ty: Type) -> Result<Datum, Error> {
     })
 }
 
-impl Client for Gather<'_> {
+impl<T> Client for Taker<'_, T>
+where
+    T: FnMut(&[Value], &[OutputColumn]) -> gannet_sql::Result<()>,
+{
     fn columns(&mut self, _columns: &[OutputColumn], _style: &TextStyle) -> gannet_sql::Result<()> {
         Ok(())
     }
@@ -75,9 +86,7 @@ impl Client for Gather<'_> {
         columns: &[OutputColumn],
         _style: &TextStyle,
     ) -> gannet_sql::Result<()> {
-        let row = values.iter().zip(columns).map(|(value, column)| datum(value, column.ty));
-        self.rows.push(row.collect::<Result<_, _>>()?);
-        Ok(())
+        (self.take)(values, columns)
     }
 
     fn complete(&mut self, tag: &CommandTag) -> gannet_sql::Result<()> {
@@ -105,7 +114,8 @@ impl Client for Gather<'_> {
         Ok(())
     }
 
-    fn copy_write(&mut self, _data: &[u8]) -> gannet_sql::Result<()> {
+    fn copy_write(&mut self, data: &[u8]) -> gannet_sql::Result<()> {
+        std::hint::black_box(data);
         Ok(())
     }
 
@@ -136,20 +146,33 @@ fn value(datum: &Datum, ty: Type) -> Value {
     }
 }
 
+/// Throws rows away.
+pub(crate) fn ignore(values: &[Value], _: &[OutputColumn]) -> gannet_sql::Result<()> {
+    std::hint::black_box(values);
+    Ok(())
+}
+
 impl EmbeddedConnection {
-    fn run(&mut self, statement: Statement, parameters: &[Datum]) -> Result<Gather<'static>> {
+    /// Runs a statement; gives its rows, and how many it gave or changed.
+    fn run(&mut self, statement: Statement, parameters: &[Datum]) -> Result<(Vec<Vec<Datum>>, u64)> {
         let prepared = Arc::clone(&self.prepared[statement.0]);
         let values: Vec<Value> =
             parameters.iter().zip(prepared.parameters()).map(|(datum, ty)| value(datum, *ty)).collect();
-        let mut gather = Gather::default();
-        self.session.execute_prepared(&prepared, &values, &mut gather).map_err(judged)?;
-        Ok(gather)
+        let mut rows = Vec::new();
+        let mut taker = Taker::new(|values: &[Value], columns: &[OutputColumn]| {
+            let row = values.iter().zip(columns).map(|(value, column)| datum(value, column.ty));
+            rows.push(row.collect::<Result<_, _>>()?);
+            Ok(())
+        });
+        self.session.execute_prepared(&prepared, &values, &mut taker).map_err(judged)?;
+        let affected = taker.affected;
+        Ok((rows, affected))
     }
 }
 
 impl Connection for EmbeddedConnection {
     fn batch(&mut self, sql: &str) -> Result<()> {
-        self.session.run(sql, &mut Gather::default()).map_err(judged)
+        self.session.run(sql, &mut Taker::new(ignore)).map_err(judged)
     }
 
     fn prepare(&mut self, sql: &str) -> Result<Statement> {
@@ -159,16 +182,16 @@ impl Connection for EmbeddedConnection {
     }
 
     fn query(&mut self, statement: Statement, parameters: &[Datum]) -> Result<Vec<Vec<Datum>>> {
-        Ok(self.run(statement, parameters)?.rows)
+        Ok(self.run(statement, parameters)?.0)
     }
 
     fn execute(&mut self, statement: Statement, parameters: &[Datum]) -> Result<u64> {
-        Ok(self.run(statement, parameters)?.affected)
+        Ok(self.run(statement, parameters)?.1)
     }
 
     fn load(&mut self, table: &str, more: &mut dyn FnMut(&mut Vec<u8>) -> bool) -> Result<u64> {
-        let mut gather = Gather { more: Some(more), ..Gather::default() };
-        self.session.run(&format!("copy {table} from stdin"), &mut gather).map_err(judged)?;
-        Ok(gather.affected)
+        let mut taker = Taker { more: Some(more), ..Taker::new(ignore) };
+        self.session.run(&format!("copy {table} from stdin"), &mut taker).map_err(judged)?;
+        Ok(taker.affected)
     }
 }

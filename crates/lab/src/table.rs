@@ -2,10 +2,9 @@
 
 use crate::driver::{Counters, Driver, Key, LoadOrder, Rows, Scanned, Session};
 use crate::gannet;
+use crate::sql::{Taker, ignore};
 use anyhow::{Context, Result};
-use gannet_sql::session::CopyFormat;
-use gannet_sql::types::text::TextStyle;
-use gannet_sql::{Client, CommandTag, Database, Notice, OutputColumn, Prepared, Type, Value};
+use gannet_sql::{Database, OutputColumn, Prepared, Type, Value};
 use gannet_store::{CreateOptions, Engine, EngineOptions, OpenOptions};
 use serde_json::Value as Json;
 use std::path::PathBuf;
@@ -41,81 +40,13 @@ impl Table {
 
     /// Runs one text, throwing its rows away; gives how many they were, or how many rows it changed.
     pub fn run(&self, sql: &str) -> Result<u64> {
-        let mut sink = Sink::default();
-        self.connect()?.run(sql, &mut sink)?;
-        Ok(sink.rows.max(sink.affected))
+        let mut taker = Taker::new(ignore);
+        self.connect()?.run(sql, &mut taker)?;
+        Ok(taker.affected)
     }
 
     fn connect(&self) -> Result<gannet_sql::session::Session> {
         Ok(self.database.session(&self.database.owner())?)
-    }
-}
-
-/// Gives more data of a COPY; false: there is none.
-type More<'m> = &'m mut dyn FnMut(&mut Vec<u8>) -> bool;
-
-/// Takes hold of what a statement gives, and throws it away.
-#[derive(Default)]
-struct Sink<'m> {
-    rows: u64,
-    affected: u64,
-    scanned: Scanned,
-    more: Option<More<'m>>,
-}
-
-impl Client for Sink<'_> {
-    fn columns(&mut self, _columns: &[OutputColumn], _style: &TextStyle) -> gannet_sql::Result<()> {
-        Ok(())
-    }
-
-    fn row(
-        &mut self,
-        values: &[Value],
-        _columns: &[OutputColumn],
-        _style: &TextStyle,
-    ) -> gannet_sql::Result<()> {
-        self.rows += 1;
-        if let Some(Value::Bytes(bytes)) = values.first() {
-            self.scanned.count += 1;
-            let first = bytes.first_chunk().map_or(0, |first| u64::from_le_bytes(*first));
-            self.scanned.sum = self.scanned.sum.wrapping_add(first);
-        }
-        std::hint::black_box(values);
-        Ok(())
-    }
-
-    fn complete(&mut self, tag: &CommandTag) -> gannet_sql::Result<()> {
-        self.affected = tag.rows.unwrap_or(0);
-        Ok(())
-    }
-
-    fn empty(&mut self) -> gannet_sql::Result<()> {
-        Ok(())
-    }
-
-    fn notice(&mut self, _notice: &Notice) {}
-
-    fn setting_changed(&mut self, _name: &str, _value: &str) {}
-
-    fn copy_in(&mut self, _format: &CopyFormat) -> gannet_sql::Result<()> {
-        Ok(())
-    }
-
-    fn copy_read(&mut self, data: &mut Vec<u8>) -> gannet_sql::Result<bool> {
-        Ok(self.more.as_mut().is_some_and(|more| more(data)))
-    }
-
-    fn copy_out(&mut self, _format: &CopyFormat) -> gannet_sql::Result<()> {
-        Ok(())
-    }
-
-    fn copy_write(&mut self, data: &[u8]) -> gannet_sql::Result<()> {
-        std::hint::black_box(data);
-        Ok(())
-    }
-
-    fn copy_out_end(&mut self) -> gannet_sql::Result<()> {
-        Ok(())
     }
 }
 
@@ -130,7 +61,7 @@ impl Driver for Table {
 
     fn load(&self, rows: &Rows, order: LoadOrder) -> Result<()> {
         let mut session = self.connect()?;
-        session.run("create table rows (k bigint primary key, v bytea not null)", &mut Sink::default())?;
+        session.run("create table rows (k bigint primary key, v bytea not null)", &mut Taker::new(ignore))?;
         let (mut place, mut value) = (0, Vec::new());
         let mut more = |data: &mut Vec<u8>| {
             for _ in 0..100.min(rows.count - place) {
@@ -143,8 +74,8 @@ impl Driver for Table {
             }
             place < rows.count
         };
-        session.run("copy rows from stdin", &mut Sink { more: Some(&mut more), ..Sink::default() })?;
-        session.run("analyze rows", &mut Sink::default())?;
+        session.run("copy rows from stdin", &mut Taker { more: Some(&mut more), ..Taker::new(ignore) })?;
+        session.run("analyze rows", &mut Taker::new(ignore))?;
         Ok(self.database.store().checkpoint()?)
     }
 
@@ -156,7 +87,7 @@ impl Driver for Table {
         let scan = prepare("select v from rows order by k", &[])?;
         let put = prepare("insert into rows values ($1, $2)", &[number, bytes])?;
         let update = prepare("update rows set v = $2 where k = $1", &[number, bytes])?;
-        body(&mut TableSession { session, get, scan, put, update, sink: Sink::default() })
+        body(&mut TableSession { session, get, scan, put, update })
     }
 
     fn counters(&self) -> Counters {
@@ -182,14 +113,15 @@ struct TableSession {
     scan: Arc<Prepared>,
     put: Arc<Prepared>,
     update: Arc<Prepared>,
-    sink: Sink<'static>,
 }
 
 impl TableSession {
-    fn execute(&mut self, which: fn(&Self) -> &Arc<Prepared>, values: &[Value]) -> Result<()> {
+    /// Runs a statement; gives how many rows it gave or changed.
+    fn execute(&mut self, which: fn(&Self) -> &Arc<Prepared>, values: &[Value]) -> Result<u64> {
         let prepared = Arc::clone(which(self));
-        self.sink.rows = 0;
-        Ok(self.session.execute_prepared(&prepared, values, &mut self.sink)?)
+        let mut taker = Taker::new(ignore);
+        self.session.execute_prepared(&prepared, values, &mut taker)?;
+        Ok(taker.affected)
     }
 }
 
@@ -199,16 +131,15 @@ fn number(key: &Key) -> Value {
 
 impl Session for TableSession {
     fn begin_reading(&mut self) -> Result<()> {
-        Ok(self.session.run("begin isolation level repeatable read read only", &mut self.sink)?)
+        Ok(self.session.run("begin isolation level repeatable read read only", &mut Taker::new(ignore))?)
     }
 
     fn end_reading(&mut self) -> Result<()> {
-        Ok(self.session.run("commit", &mut self.sink)?)
+        Ok(self.session.run("commit", &mut Taker::new(ignore))?)
     }
 
     fn get(&mut self, key: &Key) -> Result<bool> {
-        self.execute(|own| &own.get, &[number(key)])?;
-        Ok(self.sink.rows == 1)
+        Ok(self.execute(|own| &own.get, &[number(key)])? == 1)
     }
 
     fn multi_get(&mut self, keys: &[Key]) -> Result<usize> {
@@ -216,17 +147,24 @@ impl Session for TableSession {
     }
 
     fn scan(&mut self) -> Result<Scanned> {
-        self.sink.scanned = Scanned::default();
-        self.execute(|own| &own.scan, &[])?;
-        Ok(self.sink.scanned)
+        let mut scanned = Scanned::default();
+        let mut taker = Taker::new(|values: &[Value], _: &[OutputColumn]| {
+            if let Some(Value::Bytes(bytes)) = values.first() {
+                scanned.count += 1;
+                let first = bytes.first_chunk().map_or(0, |first| u64::from_le_bytes(*first));
+                scanned.sum = scanned.sum.wrapping_add(first);
+            }
+            Ok(())
+        });
+        self.session.execute_prepared(&Arc::clone(&self.scan), &[], &mut taker)?;
+        Ok(scanned)
     }
 
     fn put(&mut self, key: &Key, value: &[u8]) -> Result<()> {
-        self.execute(|own| &own.put, &[number(key), Value::Bytes(value.into())])
+        self.execute(|own| &own.put, &[number(key), Value::Bytes(value.into())]).map(drop)
     }
 
     fn update(&mut self, key: &Key, value: &[u8]) -> Result<bool> {
-        self.execute(|own| &own.update, &[number(key), Value::Bytes(value.into())])?;
-        Ok(self.sink.affected > 0)
+        Ok(self.execute(|own| &own.update, &[number(key), Value::Bytes(value.into())])? > 0)
     }
 }

@@ -1,6 +1,7 @@
 //! Where statements come from: a conversation, a script, standard input.
 
 use super::signal::Signals;
+use crate::input::standard_input_chunks;
 use anyhow::{Context, Result, anyhow};
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
@@ -10,7 +11,7 @@ use std::fs::{DirBuilder, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 /// Bytes that are read at once.
@@ -103,27 +104,10 @@ struct StandardInput {
     ended: bool,
 }
 
-fn read_standard_input() -> Receiver<io::Result<Vec<u8>>> {
-    let (sender, chunks) = mpsc::sync_channel(4);
-    // Not joined: it may hang in a read when the process ends.
-    std::thread::spawn(move || {
-        loop {
-            let mut chunk = vec![0; CHUNK];
-            let read = io::stdin().lock().read(&mut chunk);
-            let ended = !matches!(read, Ok(1..));
-            chunk.truncate(*read.as_ref().unwrap_or(&0));
-            if sender.send(read.map(|_| chunk)).is_err() || ended {
-                return;
-            }
-        }
-    });
-    chunks
-}
-
 impl Read for StandardInput {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.current.is_empty() && !self.ended {
-            match self.chunks.get_or_insert_with(read_standard_input).recv_timeout(PERIOD) {
+            match self.chunks.get_or_insert_with(standard_input_chunks).recv_timeout(PERIOD) {
                 Ok(chunk) => {
                     self.current = chunk?.into();
                     self.ended = self.current.is_empty();
