@@ -18,8 +18,8 @@ DATA=$BENCH_DIR/pgbench-$SCALE
 mkdir -p "$BENCH_DIR" "$DATA"
 MEMORY=2048
 init_postgres
-start_gannet "$DATA/pgbench.gnt" $MEMORY $((MEMORY + 64 + 8)) 0
-start_postgres 0 0 shared_buffers=2GB
+start_gannet "$DATA/pgbench.gnt" $MEMORY $((MEMORY + 64 + 8))
+start_postgres 0 shared_buffers=2GB
 ours() { PGHOST=$SOCKETS PGPORT=5433 PGUSER=$(id -un) PGDATABASE=pgbench "$@"; }
 theirs() { PGHOST=$PG_DIR PGPORT=5434 PGUSER=bench PGDATABASE=pgbench "$@"; }
 if [ ! -e "$DATA/complete" ]; then

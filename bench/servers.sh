@@ -1,6 +1,6 @@
-# Servers to be compared: Gannet's and PostgreSQL 15's, each on a Unix socket of its own, in a memory cgroup of its own, and
-# on request with a limit of requests to the device. Sourced after lib.sh, not run. Whatever was started is ended when
-# the script ends.
+# Servers to be compared: Gannet's and PostgreSQL 15's, each on a Unix socket of its own and in a memory cgroup of its own; and a
+# limit of requests to the device. Sourced after lib.sh, not run. Whatever was started is ended, and the limit lifted, when the
+# script ends.
 #
 # Environment:
 #   PG_BIN    PostgreSQL's programs [/usr/lib/postgresql/15/bin]
@@ -13,7 +13,7 @@ SOCKETS=$(mktemp -d)
 # Gannet trusts nobody in a folder that others can enter.
 chmod 700 "$SOCKETS"
 GROUPS_MADE=()
-gannet_pid='' pg_pid=''
+gannet_pid='' pg_pid='' throttled=0
 
 as_postgres() { # PostgreSQL refuses to run as root
     if [ "$(id -u)" = 0 ]; then
@@ -22,28 +22,37 @@ as_postgres() { # PostgreSQL refuses to run as root
     exec "$@"
 }
 
-# group CONTROLLER NAME: makes a cgroup (v1) and gives its folder; nothing where that is not possible.
+# group NAME: makes a memory cgroup (v1) and gives its folder; nothing where that is not possible.
 group() {
-    local folder=/sys/fs/cgroup/$1/gannet-bench-$$-$2
+    local folder=/sys/fs/cgroup/memory/gannet-bench-$$-$1
     mkdir "$folder" 2>/dev/null && echo "$folder"
 }
 
-# enter NAME MiB IOPS: puts this shell into groups of these limits; 0: no limit.
+# enter NAME MiB: puts this shell into a memory cgroup of that limit; 0: no limit.
 enter() {
-    local folder device
-    if [ "$2" != 0 ] && folder=$(group memory "$1"); then
+    local folder
+    if [ "$2" != 0 ] && folder=$(group "$1"); then
         echo $(($2 << 20)) >"$folder/memory.limit_in_bytes"
         echo "$BASHPID" >"$folder/cgroup.procs"
     elif [ "$2" != 0 ]; then
         say "no memory cgroup for $1: it runs without"
     fi
-    if [ "$3" != 0 ]; then
-        device=$(device_of "$BENCH_DIR")
-        folder=$(group blkio "$1") || { say "no blkio cgroup: cannot throttle"; exit 1; }
-        echo "$device $3" >"$folder/blkio.throttle.read_iops_device"
-        echo "$device $3" >"$folder/blkio.throttle.write_iops_device"
-        echo "$BASHPID" >"$folder/cgroup.procs"
-    fi
+}
+
+# throttle IOPS: limits reads, and writes, of the disk under BENCH_DIR to so many requests a second each, whoever makes them;
+# 0: no limit. In cgroup v1 what the kernel's flusher writes for a program is charged to the root group: a limit of
+# any other group would hold those who write themselves and let go those who leave it to the kernel.
+throttle() {
+    local kind file
+    for kind in read write; do
+        file=/sys/fs/cgroup/blkio/blkio.throttle.${kind}_iops_device
+        if [ -w "$file" ] && echo "$(device_of "$BENCH_DIR") $1" >"$file"; then
+            throttled=$1
+        elif [ "$1" != 0 ]; then
+            say "cannot limit the device: no blkio cgroup (v1) that may be written"
+            exit 1
+        fi
+    done
 }
 
 # The whole disk under a folder, as MAJOR:MINOR.
@@ -61,9 +70,11 @@ peak() {
     [ -r "$file" ] && echo $(($(cat "$file") >> 20))
 }
 
-# start_gannet FILE BUDGET-MiB LIMIT-MiB IOPS
+# start_gannet FILE BUDGET-MiB LIMIT-MiB OPTION...: options as for `gannet serve`.
 start_gannet() {
-    (enter gannet "$3" "$4" && exec env -u GANNET_COMMIT "$GANNET" serve "$1" --memory "$2MiB" --listen none --socket "$SOCKETS" --port 5433) \
+    local file=$1 budget=$2 limit=$3
+    shift 3
+    (enter gannet "$limit" && exec env -u GANNET_COMMIT "$GANNET" serve "$file" --memory "${budget}MiB" --listen none --socket "$SOCKETS" --port 5433 "$@") \
         >"$SOCKETS/gannet.log" 2>&1 &
     gannet_pid=$!
     ready "$SOCKETS/.s.PGSQL.5433" "$SOCKETS/gannet.log"
@@ -84,16 +95,34 @@ init_postgres() {
     (as_postgres "$PG_BIN/initdb" -D "$PG_DIR" -U bench -A trust -E UTF8 --locale=C) >/dev/null
 }
 
-# start_postgres LIMIT-MiB IOPS SETTING...: full durability; settings as for `postgres -c`.
+# uncache: drops PostgreSQL's files from the OS cache. Pages that are cached already are charged to whoever read them first, so
+# that a memory cgroup would not keep its servers from using them.
+uncache() {
+    sync
+    python3 - "$PG_DIR" <<'END'
+import os, sys
+for folder, _, files in os.walk(sys.argv[1]):
+    for name in files:
+        try:
+            file = os.open(os.path.join(folder, name), os.O_RDONLY)
+        except OSError:
+            continue
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(file)
+END
+}
+
+# start_postgres LIMIT-MiB SETTING...: full durability; settings as for `postgres -c`.
 start_postgres() {
-    local limit=$1 iops=$2 setting
+    local limit=$1 setting
     local -a settings=()
-    shift 2
+    shift
     for setting in fsync=on synchronous_commit=on full_page_writes=on listen_addresses= unix_socket_permissions=0777 \
         unix_socket_directories="$PG_DIR" port=5434 max_wal_size=8GB checkpoint_timeout=5min "$@"; do
         settings+=(-c "$setting")
     done
-    (enter postgres "$limit" "$iops" && as_postgres "$PG_BIN/postgres" -D "$PG_DIR" "${settings[@]}") \
+    [ "$limit" = 0 ] || uncache
+    (enter postgres "$limit" && as_postgres "$PG_BIN/postgres" -D "$PG_DIR" "${settings[@]}") \
         >"$SOCKETS/postgres.log" 2>&1 &
     pg_pid=$!
     ready "$PG_DIR/.s.PGSQL.5434" "$SOCKETS/postgres.log"
@@ -117,12 +146,13 @@ ready() {
 
 ungroup() {
     local folder
-    for folder in /sys/fs/cgroup/{memory,blkio}/gannet-bench-$$-*; do
+    for folder in /sys/fs/cgroup/memory/gannet-bench-$$-*; do
         [ ! -d "$folder" ] || rmdir "$folder" 2>/dev/null || true
     done
 }
 
 end_servers() {
+    [ "$throttled" = 0 ] || throttle 0
     stop_gannet
     stop_postgres
     sleep 0.2

@@ -28,12 +28,12 @@ if [ ! -e "$DATA/complete" ]; then
     say "filling Gannet"
     rm -rf "${DATA:?}"
     mkdir -p "$DATA"
-    start_gannet "$DATA/tpcc.gnt" 2048 0 0
+    start_gannet "$DATA/tpcc.gnt" 2048 0
     tpcc load "$OURS" | keep tpcc >/dev/null
     stop_gannet
     touch "$DATA/complete"
 fi
-start_postgres 0 0 shared_buffers=1GB
+start_postgres 0 shared_buffers=1GB
 if [ "$(PGHOST=$PG_DIR PGPORT=5434 PGUSER=bench psql -XAtd postgres -c "select count(*) from pg_database where datname = 'tpcc$WAREHOUSES'")" = 0 ]; then
     say "filling PostgreSQL"
     PGHOST=$PG_DIR PGPORT=5434 PGUSER=bench psql -qXd postgres -c "create database loading$WAREHOUSES"
@@ -46,13 +46,13 @@ say "data: Gannet $(du -sm "$DATA" | cut -f1) MiB; memory: $TOTAL MiB"
 for iops in 10000 0; do
     a=() b=() over=0 held=0
     for _ in $(seq "$RUNS"); do
-        start_gannet "$DATA/tpcc.gnt" $BUDGET $TOTAL $iops
+        start_gannet "$DATA/tpcc.gnt" $BUDGET $TOTAL
         a+=("$(tpcc run "$OURS" | keep tpcc | pick measured.transactions_per_second)")
         top=$(peak gannet) && [ -n "$top" ] && over=$((top - BUDGET > over ? top - BUDGET : over))
         held=$(cached "$DATA/tpcc.gnt")
         stop_gannet
         ungroup
-        start_postgres $TOTAL $iops shared_buffers=$((TOTAL / 4))MB
+        start_postgres $TOTAL shared_buffers=$((TOTAL / 4))MB
         b+=("$(tpcc run "$THEIRS" | keep tpcc | pick measured.transactions_per_second)")
         stop_postgres
         ungroup
@@ -63,6 +63,6 @@ for iops in 10000 0; do
     row "TPC-C, $what: memory peak over the budget (MiB)" $((over + BUDGET)) $BUDGET $over at-most 76
     row "TPC-C, $what: cached pages of our files (MiB)" "$held" 0 "$held" at-most 1
 done
-start_gannet "$DATA/tpcc.gnt" $BUDGET 0 0
+start_gannet "$DATA/tpcc.gnt" $BUDGET 0
 tpcc check "$OURS" | keep tpcc >/dev/null
 say "TPC-C: the consistency conditions hold in Gannet"

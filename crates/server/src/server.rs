@@ -326,7 +326,7 @@ impl Server {
                 let (socket, _) = listener.accept()?;
                 socket.set_nonblocking(false)?;
                 socket.set_nodelay(true)?;
-                Ok((Socket::Tcp(socket), trust))
+                Ok((socket.into(), trust))
             });
         }));
         Ok(())
@@ -349,7 +349,7 @@ impl Server {
                 let (socket, _) = listener.accept()?;
                 socket.set_nonblocking(false)?;
                 let trusted = socket_peercred(&socket).is_ok_and(|peer| peer.uid == own);
-                Ok((Socket::Unix(socket), trusted))
+                Ok((socket.into(), trusted))
             });
         }));
         Ok(())

@@ -1,7 +1,9 @@
 //! A connection's bytes: over a Unix socket, TCP, or TLS.
 
 use gannet_base::clock::{self, Instant};
-use rustix::net::sockopt;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv, sockopt};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -11,53 +13,93 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A socket. Its handles can be cloned: another thread may shut it down.
+///
+/// A read asks for what is there and, where nothing is, waits by `poll` for something to read. To wait in `recv` is one call
+/// less, but a Unix socket wakes whoever sleeps there also when the other side has taken its last message: for nothing, once
+/// for each answer.
 #[derive(Debug)]
-pub(crate) enum Socket {
+pub(crate) struct Socket {
+    end: End,
+    deadline: Option<Instant>,
+}
+
+#[derive(Debug)]
+enum End {
     /// On this machine.
     Unix(UnixStream),
     /// Anywhere.
     Tcp(TcpStream),
 }
 
+impl From<UnixStream> for Socket {
+    fn from(socket: UnixStream) -> Self {
+        Socket { end: End::Unix(socket), deadline: None }
+    }
+}
+
+impl From<TcpStream> for Socket {
+    fn from(socket: TcpStream) -> Self {
+        Socket { end: End::Tcp(socket), deadline: None }
+    }
+}
+
 impl Socket {
     /// Where the other end is, if it is not on this machine's own sockets.
     pub(crate) fn peer(&self) -> Option<SocketAddr> {
-        match self {
-            Socket::Unix(_) => None,
-            Socket::Tcp(socket) => socket.peer_addr().ok(),
+        match &self.end {
+            End::Unix(_) => None,
+            End::Tcp(socket) => socket.peer_addr().ok(),
         }
     }
 
     /// Another handle to the same socket.
     pub(crate) fn duplicate(&self) -> io::Result<Self> {
-        Ok(match self {
-            Socket::Unix(socket) => Socket::Unix(socket.try_clone()?),
-            Socket::Tcp(socket) => Socket::Tcp(socket.try_clone()?),
+        Ok(match &self.end {
+            End::Unix(socket) => socket.try_clone()?.into(),
+            End::Tcp(socket) => socket.try_clone()?.into(),
         })
     }
 
     /// Ends reading, so that whoever waits for the client's next message wakes up.
     pub(crate) fn stop_reading(&self) {
-        // It may be closed already, which is just as well.
-        let _ = match self {
-            Socket::Unix(socket) => socket.shutdown(Shutdown::Read),
-            Socket::Tcp(socket) => socket.shutdown(Shutdown::Read),
-        };
+        self.shut_down(Shutdown::Read);
     }
 
     /// Ends everything.
     pub(crate) fn close(&self) {
-        let _ = match self {
-            Socket::Unix(socket) => socket.shutdown(Shutdown::Both),
-            Socket::Tcp(socket) => socket.shutdown(Shutdown::Both),
+        self.shut_down(Shutdown::Both);
+    }
+
+    fn shut_down(&self, how: Shutdown) {
+        // It may be closed already, which is just as well.
+        let _ = match &self.end {
+            End::Unix(socket) => socket.shutdown(how),
+            End::Tcp(socket) => socket.shutdown(how),
         };
     }
 
-    fn set_read_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
-        match self {
-            Socket::Unix(socket) => socket.set_read_timeout(limit),
-            Socket::Tcp(socket) => socket.set_read_timeout(limit),
-        }
+    /// Reads through this handle fail with [`io::ErrorKind::TimedOut`] when so much time has passed from now; `None`: never.
+    pub(crate) fn set_deadline(&mut self, limit: Option<Duration>) {
+        self.deadline = limit.map(|limit| {
+            let nanos = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+            Instant::from_nanos(clock::now().as_nanos().saturating_add(nanos))
+        });
+    }
+
+    /// Waits until there is something to read, or an end or error to be told.
+    fn wait(&self) -> io::Result<()> {
+        let left = match self.deadline {
+            None => None,
+            Some(deadline) => {
+                let nanos = deadline.as_nanos().saturating_sub(clock::now().as_nanos());
+                if nanos == 0 {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                Some(Timespec::try_from(Duration::from_nanos(nanos)).map_err(io::Error::other)?)
+            }
+        };
+        poll(&mut [PollFd::new(self, PollFlags::IN)], left.as_ref())?;
+        Ok(())
     }
 }
 
@@ -70,7 +112,7 @@ const ASK_TIMES: u32 = 6;
 impl Socket {
     /// Finds out when the other side vanishes without a word: what its session holds is not to be held for ever.
     pub(crate) fn keep_asking(&self) -> io::Result<()> {
-        if let Socket::Tcp(socket) = self {
+        if let End::Tcp(socket) = &self.end {
             sockopt::set_socket_keepalive(socket, true)?;
             sockopt::set_tcp_keepidle(socket, ASK_AFTER)?;
             sockopt::set_tcp_keepintvl(socket, ASK_EVERY)?;
@@ -82,27 +124,30 @@ impl Socket {
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Socket::Unix(socket) => socket.as_fd(),
-            Socket::Tcp(socket) => socket.as_fd(),
+        match &self.end {
+            End::Unix(socket) => socket.as_fd(),
+            End::Tcp(socket) => socket.as_fd(),
         }
     }
 }
 
 impl Read for Socket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Socket::Unix(socket) => socket.read(buffer),
-            Socket::Tcp(socket) => socket.read(buffer),
+        loop {
+            match recv(&*self, &mut *buffer, RecvFlags::DONTWAIT) {
+                Ok((read, _)) => return Ok(read),
+                Err(Errno::AGAIN) => self.wait()?,
+                Err(error) => return Err(error.into()),
+            }
         }
     }
 }
 
 impl Write for Socket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Socket::Unix(socket) => socket.write(bytes),
-            Socket::Tcp(socket) => socket.write(bytes),
+        match &mut self.end {
+            End::Unix(socket) => socket.write(bytes),
+            End::Tcp(socket) => socket.write(bytes),
         }
     }
 
@@ -125,10 +170,6 @@ pub(crate) struct Stream {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// Until when reads wait.
-    deadline: Option<Instant>,
-    /// Whether the socket has a time-out.
-    limited: bool,
 }
 
 /// Bytes that are read at once.
@@ -136,14 +177,7 @@ const READ_SIZE: usize = 16 << 10;
 
 impl Stream {
     pub(crate) fn new(socket: Socket) -> Self {
-        Stream {
-            layer: Some(Layer::Plain(socket)),
-            buffer: vec![0; READ_SIZE],
-            start: 0,
-            end: 0,
-            deadline: None,
-            limited: false,
-        }
+        Stream { layer: Some(Layer::Plain(socket)), buffer: vec![0; READ_SIZE], start: 0, end: 0 }
     }
 
     /// Encrypts from now on. Nothing may have been read beyond the request: bytes sent ahead would be taken for encrypted ones
@@ -172,7 +206,6 @@ impl Stream {
 
     fn shake_hands(&mut self) -> io::Result<()> {
         loop {
-            self.limit_read()?;
             let Some(Layer::Tls(tls)) = &mut self.layer else {
                 return Err(io::ErrorKind::NotConnected.into());
             };
@@ -207,47 +240,17 @@ impl Stream {
         matches!(self.layer, Some(Layer::Tls(_)))
     }
 
-    fn socket(&self) -> io::Result<&Socket> {
-        match &self.layer {
-            Some(Layer::Plain(socket)) => Ok(socket),
-            Some(Layer::Tls(tls)) => Ok(&tls.sock),
-            None => Err(io::ErrorKind::NotConnected.into()),
-        }
-    }
-
-    /// Reads fail with [`io::ErrorKind::TimedOut`] or [`io::ErrorKind::WouldBlock`] when so much time has passed from now; `None`:
-    /// never.
+    /// Reads fail with [`io::ErrorKind::TimedOut`] when so much time has passed from now; `None`: never.
     pub(crate) fn set_deadline(&mut self, limit: Option<Duration>) {
-        self.deadline = limit.map(|limit| {
-            let nanos = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
-            Instant::from_nanos(clock::now().as_nanos().saturating_add(nanos))
-        });
-    }
-
-    /// Brings the deadline to the socket, before a read.
-    fn limit_read(&mut self) -> io::Result<()> {
-        if self.deadline.is_none() && !self.limited {
-            return Ok(());
+        match &mut self.layer {
+            Some(Layer::Plain(socket)) => socket.set_deadline(limit),
+            Some(Layer::Tls(tls)) => tls.sock.set_deadline(limit),
+            None => {}
         }
-        let left = match self.deadline {
-            None => None,
-            Some(deadline) => {
-                let nanos = deadline.as_nanos().saturating_sub(clock::now().as_nanos());
-                if nanos == 0 {
-                    return Err(io::ErrorKind::TimedOut.into());
-                }
-                // The system takes no less than a microsecond for a time-out.
-                Some(Duration::from_nanos(nanos.max(1000)))
-            }
-        };
-        self.socket()?.set_read_timeout(left)?;
-        self.limited = left.is_some();
-        Ok(())
     }
 
     fn read_some(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
-            self.limit_read()?;
             let read = match &mut self.layer {
                 Some(Layer::Plain(socket)) => socket.read(into),
                 Some(Layer::Tls(tls)) => tls.read(into),

@@ -46,8 +46,8 @@ const SLOT_HEADER: usize = 4096;
 const MAGIC: u64 = 0x474E_5452_494E_4731;
 /// How long the writer sleeps when nothing asks for it.
 const IDLE_PAUSE: Duration = Duration::from_millis(50);
-/// Share of the frames, in percent, that may be dirty before the writer starts without being asked.
-const DIRTY_TARGET: usize = 60;
+/// The checkpoint moves in steps of this part of `wal_limit`: pages become due, and are looked for, together.
+const STEP_SHARE: u64 = 32;
 
 const MAGIC_AT: usize = 8;
 const SEQUENCE_AT: usize = 16;
@@ -165,6 +165,9 @@ pub(crate) fn reset(ring: &dyn File, page_size: usize) -> Result<()> {
 #[derive(Debug, Default)]
 struct Requests {
     stop: bool,
+    /// Look whether frames ahead of the eviction hand are dirty.
+    look_ahead: bool,
+    /// Somebody waits for a clean frame.
     clean_frames: bool,
     /// Write everything and move the checkpoint to the log's end: the disk is full, and old segments are the way out.
     short_log: bool,
@@ -208,6 +211,8 @@ pub(crate) struct PageWriter {
     /// Redo floor while restart is not finished: the checkpoint stays below it.
     floor: AtomicU64,
     redo_from: AtomicU64,
+    /// End of the log when pages were last looked for that its window makes due.
+    window_seen: AtomicU64,
     pages_written: AtomicU64,
     ended: AtomicBool,
 }
@@ -236,6 +241,7 @@ impl PageWriter {
             retired: AtomicU64::new(0),
             floor: AtomicU64::new(u64::MAX),
             redo_from: AtomicU64::new(redo_from.0),
+            window_seen: AtomicU64::new(redo_from.0),
             pages_written: AtomicU64::new(0),
             ended: AtomicBool::new(false),
         }))
@@ -262,7 +268,7 @@ impl PageWriter {
         loop {
             let request = {
                 let mut requests = self.requests.lock();
-                if !busy && !requests.stop && !requests.clean_frames && !requests.short_log {
+                if !busy && !requests.stop && !requests.any() {
                     self.wake.wait_for(&mut requests, IDLE_PAUSE);
                 }
                 if requests.stop {
@@ -291,27 +297,22 @@ impl PageWriter {
     }
 
     /// One round: everything the log's window or the lack of clean frames asks for. Says whether that was anything.
+    ///
+    /// A page is written as late as possible, as more changes may come to it until then: when the eviction hand is about to
+    /// take its frame, unless somebody has used it since the hand came by the last time; or when its oldest change falls
+    /// out of the log's window.
     fn work(&self, request: &Requests) -> Result<bool> {
         self.core.poison.check()?;
-        let mut dirty = Vec::new();
-        self.core.pool.dirty_frames(&self.core.volume, &mut dirty);
-        let frames = self.core.pool.frame_count();
-        let below = if request.short_log { self.core.log.end() } else { self.window_target() };
-        let many = dirty.len() * 100 > self.core.pool.active_frames() * DIRTY_TARGET;
-        let mut chosen: Vec<(u32, PageId)> = Vec::new();
-        if request.clean_frames || many {
-            // Those the eviction hand meets next.
-            let hand = self.core.pool.hand();
-            let mut order: Vec<_> =
-                dirty.iter().map(|&(i, id, _)| ((i as usize + frames - hand) % frames, i, id)).collect();
-            order.sort_unstable();
-            let share = (dirty.len() / 4).max(batch_pages(self.core.page_size) * 2);
-            chosen.extend(order.into_iter().take(share).map(|(_, i, id)| (i, id)));
-        }
-        let old = dirty.iter().filter(|(_, _, rec_lsn)| *rec_lsn < below);
-        chosen.extend(old.map(|&(i, id, _)| (i, id)));
-        if chosen.is_empty() {
-            return self.sync_and_advance(request.short_log).map(|()| false);
+        let mut chosen = Vec::new();
+        self.core.pool.next_victims(&self.core.volume, request.clean_frames, &mut chosen);
+        let window = request.short_log || self.is_window_due();
+        if window {
+            let end = self.core.log.end();
+            let below = if request.short_log { end } else { self.window_target(end) };
+            let mut dirty = Vec::new();
+            self.core.pool.dirty_frames(&self.core.volume, &mut dirty);
+            chosen.extend(dirty.iter().filter(|d| d.2 < below).map(|&(frame, id, _)| (frame, id)));
+            self.window_seen.store(end.0, Ordering::Relaxed);
         }
         // In the order of the file: neighbours go home in one request.
         chosen.sort_unstable_by_key(|&(_, id)| id);
@@ -320,13 +321,25 @@ impl PageWriter {
             self.write_batch(batch)?;
             self.core.pool.announce_clean();
         }
-        self.sync_and_advance(request.short_log).map(|()| true)
+        self.core.pool.tell_when_used_up();
+        // Otherwise batches stay in the ring until their slots are needed: a sync for each would cost more.
+        if window || (chosen.is_empty() && !request.any()) {
+            self.sync_and_advance(request.short_log)?;
+        }
+        Ok(!chosen.is_empty())
     }
 
-    /// Pages dirty since before this position are due: half the log window is kept free, so that the oldest part is
-    /// written while it is still far from the limit.
-    fn window_target(&self) -> Lsn {
-        Lsn(self.core.log.end().0.saturating_sub(self.core.wal_limit / 2))
+    /// Whether the log has grown by a step since pages were last looked for that are due, or has come near its limit.
+    fn is_window_due(&self) -> bool {
+        let step = self.core.wal_limit / STEP_SHARE;
+        let grown = self.core.log.end().0.saturating_sub(self.window_seen.load(Ordering::Relaxed));
+        grown >= step || self.core.log.used_bytes() > self.core.wal_limit / 8 * 5
+    }
+
+    /// Pages dirty since before this position are due when the log ends at `end`: half the log window is kept free, so
+    /// that the oldest part is written while it is still far from the limit.
+    fn window_target(&self, end: Lsn) -> Lsn {
+        Lsn(end.0.saturating_sub(self.core.wal_limit / 2))
     }
 
     /// Writes up to a batch of dirty pages home.
@@ -503,6 +516,12 @@ impl PageWriter {
     }
 }
 
+impl Requests {
+    fn any(&self) -> bool {
+        self.look_ahead || self.clean_frames || self.short_log
+    }
+}
+
 impl CleanFrames for PageWriter {
     fn ask(&self) -> Result<()> {
         self.core.poison.check()?;
@@ -512,6 +531,11 @@ impl CleanFrames for PageWriter {
         self.requests.lock().clean_frames = true;
         self.wake.notify_all();
         Ok(())
+    }
+
+    fn look_ahead(&self) {
+        self.requests.lock().look_ahead = true;
+        self.wake.notify_all();
     }
 
     fn shorten_log(&self) {

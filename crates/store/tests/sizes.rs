@@ -1,11 +1,12 @@
 //! How large trees are said to be, samples of them, and what else a database tells of itself.
 
+use gannet_base::sim::Generator;
 use gannet_base::thread;
 use gannet_io::Disk;
 use gannet_io::sim::SimDisk;
 use gannet_store::{
-    CreateOptions, Database, Engine, EngineOptions, LockMode, OpenOptions, Transaction, TransactionOptions,
-    Tree,
+    CreateOptions, Database, Durability, Engine, EngineOptions, LockMode, OpenOptions, Transaction,
+    TransactionOptions, Tree,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -180,4 +181,43 @@ fn shared_locks_snapshots_and_background_work_are_told() {
     db.checkpoint().unwrap();
     let after = db.background_work();
     assert!(after.redo_from > before.redo_from && after.pages_written > before.pages_written);
+}
+
+#[test]
+fn a_page_in_use_is_not_written_again_and_again() {
+    const ROWS: u32 = 60_000;
+    const HOT: u32 = 16;
+    let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
+    let engine =
+        Engine::with_disk(disk, &EngineOptions { memory: 8 << 20, ..EngineOptions::default() }).unwrap();
+    let create = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
+    let db = engine.create(Path::new("hot.gnt"), &create, &OpenOptions::default()).unwrap();
+    let mut txn = begin(&db);
+    let tree = txn.create_tree("t").unwrap();
+    let mut loader = txn.bulk_loader(&tree).unwrap();
+    for i in 0..ROWS {
+        loader.push(&i.to_be_bytes(), &[7; 400]).unwrap();
+    }
+    loader.finish().unwrap();
+    txn.commit().unwrap();
+    db.checkpoint().unwrap();
+    let before = db.stats();
+    let mut random = Generator::new(1);
+    for round in 0..10_000 {
+        let mut txn = begin(&db);
+        // Far apart: each on a leaf of its own.
+        let hot = (round % HOT) * (ROWS / HOT);
+        txn.lock(&tree, &hot.to_be_bytes(), LockMode::Exclusive).unwrap();
+        for _ in 0..3 {
+            let cold = random.below(u64::from(ROWS)) as u32;
+            assert!(txn.get(&tree, &cold.to_be_bytes()).unwrap().is_some());
+        }
+        txn.set_durability(Durability::Async);
+        txn.commit().unwrap();
+    }
+    let after = db.stats();
+    let evicted = after.pages_evicted - before.pages_evicted;
+    let written = after.pages_written - before.pages_written;
+    assert!(evicted > 10_000, "{evicted} pages were evicted");
+    assert!(written < evicted / 8, "{written} pages were written, {evicted} evicted");
 }

@@ -184,14 +184,15 @@ fn open(address: &Address, limit: Option<Duration>) -> io::Result<Layer> {
             let path = folder.join(format!(".s.PGSQL.{}", address.port));
             let socket = UnixStream::connect(&path)
                 .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
-            socket.set_read_timeout(limit)?;
-            return Ok(Layer::Plain(Socket::Unix(socket)));
+            let mut socket = Socket::from(socket);
+            socket.set_deadline(limit);
+            return Ok(Layer::Plain(socket));
         }
         Host::Name(name) => connect_tcp(name, address.port, limit.or(address.connect_timeout))?,
     };
     socket.set_nodelay(true)?;
-    socket.set_read_timeout(limit)?;
-    let mut socket = Socket::Tcp(socket);
+    let mut socket = Socket::from(socket);
+    socket.set_deadline(limit);
     if address.ssl == SslMode::Disable {
         return Ok(Layer::Plain(socket));
     }

@@ -1,9 +1,12 @@
 //! What the page writer needs: which frames are dirty, and copies of them.
 #![expect(unsafe_code, reason = "copies the bytes of a frame that is latched shared")]
 
-use super::{Frame, FrameKey, Pool, State, Volume, page};
+use super::{Frame, FrameKey, MIN_FRAMES, Pool, State, Volume, page};
 use gannet_base::{Lsn, PageId};
 use std::sync::atomic::Ordering;
+
+/// One of so many frames is kept clean ahead of the eviction hand.
+const AHEAD_SHARE: usize = 8;
 
 impl Pool {
     /// Frames of the volume that are dirty and not being written: (frame, page, rec_lsn).
@@ -29,9 +32,50 @@ impl Pool {
         self.frames.iter().enumerate().filter_map(of_volume).min()
     }
 
-    /// Where the eviction hand stands: dirty frames just ahead of it are worth cleaning first.
-    pub(crate) fn hand(&self) -> usize {
-        self.hand.load(Ordering::Relaxed) % self.frames.len()
+    /// Of the frames that the eviction hand would empty next if nobody used them meanwhile, the volume's dirty ones, in the
+    /// order in which it meets them. With `urgent`, when somebody waits for a frame, clean ones count for nothing, as they may
+    /// all be latched; and those used since the hand came by follow where there are not enough others.
+    pub(crate) fn next_victims(&self, volume: &Volume, urgent: bool, out: &mut Vec<(u32, PageId)>) {
+        let frames = self.frames.len();
+        let hand = self.hand.load(Ordering::Relaxed);
+        let mut wanted = self.ahead();
+        for spared in [false, true] {
+            if spared && !urgent {
+                break;
+            }
+            for step in 0..frames {
+                if wanted == 0 {
+                    return;
+                }
+                let index = (hand + step) % frames;
+                let frame = &self.frames[index];
+                let usable = matches!(frame.state(), State::Valid | State::Raw | State::Failed);
+                if !usable || frame.referenced.load(Ordering::Relaxed) != spared {
+                    continue;
+                }
+                if frame.rec_lsn.load(Ordering::Acquire) == 0 || frame.writing.load(Ordering::Acquire) {
+                    wanted -= usize::from(!urgent);
+                    continue;
+                }
+                wanted -= 1;
+                let key = self.table.key(index as u32);
+                if key != FrameKey::NONE && key.volume() == volume.slot {
+                    out.push((index as u32, key.page()));
+                }
+            }
+        }
+    }
+
+    /// How many frames ahead of the eviction hand the page writers keep clean.
+    fn ahead(&self) -> usize {
+        (self.frames.len() / AHEAD_SHARE).max(MIN_FRAMES / 4)
+    }
+
+    /// The frames ahead of the eviction hand are clean as far as they can be: page writers are to be told when half of
+    /// them are used up.
+    pub(crate) fn tell_when_used_up(&self) {
+        let evicted = self.stats.evicted.load(Ordering::Relaxed);
+        self.tell_at.store(evicted + self.ahead() as u64 / 2, Ordering::Relaxed);
     }
 
     /// Copies a dirty page out for writing and marks the frame as being written. `register` is told the page's

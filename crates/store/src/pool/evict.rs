@@ -47,18 +47,22 @@ impl Pool {
         for _ in 0..2 * self.frames.len() {
             let index = self.hand.fetch_add(1, Ordering::Relaxed) % self.frames.len();
             let frame = &self.frames[index];
+            if frame.referenced.swap(false, Ordering::Relaxed) {
+                continue;
+            }
             if frame.rec_lsn.load(Ordering::Relaxed) != 0 || frame.writing.load(Ordering::Relaxed) {
+                // The page writers have fallen behind.
                 dirty += 1;
                 if dirty % 64 == 1 {
                     self.volumes.hint_clean_frames();
                 }
-                frame.referenced.store(false, Ordering::Relaxed);
-                continue;
-            }
-            if frame.referenced.swap(false, Ordering::Relaxed) {
                 continue;
             }
             if self.evict(index as u32) {
+                if self.stats.evicted.load(Ordering::Relaxed) >= self.tell_at.load(Ordering::Relaxed) {
+                    self.tell_at.store(u64::MAX, Ordering::Relaxed);
+                    self.volumes.hint_clean_frames();
+                }
                 return Some(index as u32);
             }
         }

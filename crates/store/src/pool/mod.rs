@@ -160,6 +160,8 @@ pub(crate) struct Pool {
     /// Frames whose memory was lent out and could not be taken back yet.
     owed: Mutex<usize>,
     hand: AtomicUsize,
+    /// The number of evictions at which the page writers are told to look ahead of the hand again.
+    tell_at: AtomicU64,
     wait_lock: Mutex<()>,
     frame_freed: Condvar,
     waiting: AtomicUsize,
@@ -202,6 +204,7 @@ impl Pool {
             retired: Mutex::default(),
             owed: Mutex::default(),
             hand: AtomicUsize::new(0),
+            tell_at: AtomicU64::new(0),
             wait_lock: Mutex::new(()),
             frame_freed: Condvar::new(),
             waiting: AtomicUsize::new(0),

@@ -18,8 +18,11 @@ pub(crate) trait Redo: Send + Sync + fmt::Debug {
 
 /// The page writer, as the pool and writers to the log see it.
 pub(crate) trait CleanFrames: Send + Sync + fmt::Debug {
-    /// Write something soon. Fails when this database can never write again.
+    /// Somebody waits for a clean frame: write something soon. Fails when this database can never write again.
     fn ask(&self) -> Result<()>;
+
+    /// See to it that the frames ahead of the eviction hand are clean.
+    fn look_ahead(&self);
 
     /// Write everything soon, so that the log can be shortened.
     fn shorten_log(&self);
@@ -137,10 +140,10 @@ impl Volumes {
         }
     }
 
-    /// Eviction met dirty frames: a word to the page writers, not more than once until they have answered.
+    /// Clean frames are running out: a word to the page writers.
     pub(super) fn hint_clean_frames(&self) {
         if !self.hinted.swap(true, Ordering::Relaxed) {
-            self.writers().iter().for_each(|w| drop(w.ask()));
+            self.writers().iter().for_each(|writer| writer.look_ahead());
             self.hinted.store(false, Ordering::Relaxed);
         }
     }
