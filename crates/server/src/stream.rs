@@ -98,8 +98,10 @@ impl Socket {
                 Some(Timespec::try_from(Duration::from_nanos(nanos)).map_err(io::Error::other)?)
             }
         };
-        poll(&mut [PollFd::new(self, PollFlags::IN)], left.as_ref())?;
-        Ok(())
+        match poll(&mut [PollFd::new(self, PollFlags::IN)], left.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 
@@ -137,6 +139,7 @@ impl Read for Socket {
             match recv(&*self, &mut *buffer, RecvFlags::DONTWAIT) {
                 Ok((read, _)) => return Ok(read),
                 Err(Errno::AGAIN) => self.wait()?,
+                Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }

@@ -587,6 +587,30 @@ fn a_child_never_outlives_its_parent() {
 }
 
 #[test]
+fn a_child_whose_own_key_changes_is_still_a_child() {
+    for (action, refused, left) in
+        [("", true, "2 7"), ("on delete cascade", false, ""), ("on delete set null", false, "2 7")]
+    {
+        for moved in ["a = a + 1", "a = 8 - a"] {
+            let tables = format!(
+                "create table parent (a int primary key);
+                 create table child (a int primary key, p int references parent {action});
+                 insert into parent values (1); insert into child values (1, 1), (6, 1)"
+            );
+            let fixture = Fixture::new(&tables);
+            let update = format!("update child set {moved}");
+            let done = behind(&fixture, "begin", &update, "delete from parent where a = 1", "commit");
+            assert_eq!(done.is_err(), refused, "{action}: {done:?}");
+            let mut session = fixture.session();
+            let orphans =
+                "select count(*) from child where p is not null and p not in (select a from parent)";
+            assert_eq!(session.one(orphans), "0", "{action}");
+            assert_eq!(session.list("select a from child order by a"), left, "{action}");
+        }
+    }
+}
+
+#[test]
 fn a_snapshot_and_its_definitions_are_of_one_moment() {
     let fixture =
         Fixture::new("create table t (k int primary key, a int, b int); insert into t values (1, 1, 0)");

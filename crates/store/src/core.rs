@@ -167,14 +167,20 @@ impl Core {
         result
     }
 
+    /// Fails where no change can be carried through.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        self.check_open()?;
+        self.poison.check()?;
+        match self.read_only.get() {
+            Some(why) => Err(Error::Damaged(format!("the database is open for reading only: {why}"))),
+            None => Ok(()),
+        }
+    }
+
     /// Called by writers before a change, without latches: refuses what cannot be carried through, and slows writers as
     /// the log nears its limit, so that the checkpoint keeps up and nobody is ever stopped for long.
     pub(crate) fn throttle(&self) -> Result<()> {
-        self.check_open()?;
-        self.poison.check()?;
-        if let Some(why) = self.read_only.get() {
-            return Err(Error::Damaged(format!("the database is open for reading only: {why}")));
-        }
+        self.check_writable()?;
         // Where no segment can be made ready (a full disk), at least a segment's worth of log is left to commits,
         // rollbacks and changes that have begun: they must not fail half-way.
         if self.log.room() < self.log.segment_size() {

@@ -224,7 +224,7 @@ impl Database {
 
     /// Sweeps what is garbage now; gives the number of undo segments freed. The background does the same all the time.
     pub fn sweep(&self) -> Result<u64> {
-        self.shared.core.poison.check()?;
+        self.shared.core.check_writable()?;
         self.shared.sweep(Duration::ZERO)
     }
 

@@ -34,6 +34,8 @@ use std::sync::Arc;
 
 /// Keys whose pages are fetched as one batch.
 const FETCH_AT_ONCE: usize = 512;
+/// Leaves that are handed to the device at a time.
+const FETCH_STEP: usize = 64;
 
 /// What a statement sees: a snapshot, and of its own transaction's changes those made before the view was taken.
 ///
@@ -280,21 +282,25 @@ fn at_once(shared: &Shared) -> usize {
 }
 
 /// Starts reading the leaves of `keys`. The inner nodes on the way are needed for that, and waited for: those of one level
-/// as one batch.
+/// as one batch. The leaves go to the device a few at a time, so that it works while the next ones are looked for.
 fn start_fetching<K: AsRef<[u8]>>(shared: &Shared, root: &TreeRoot, keys: &[K], class: Class) -> Result<()> {
     let core = &shared.core;
     let btree = BTree::new(core, root);
+    let queue = core.volume.pick_queue();
     let mut nodes: Vec<PageId> = Vec::with_capacity(keys.len());
     for level in (0..btree.root_level()?).rev() {
-        nodes.clear();
-        for key in keys {
-            nodes.push(btree.node_id(key.as_ref(), level)?);
+        let step = if level == 0 { FETCH_STEP } else { keys.len().max(1) };
+        for part in keys.chunks(step) {
+            nodes.clear();
+            for key in part {
+                nodes.push(btree.node_id(key.as_ref(), level)?);
+            }
+            if level > 0 {
+                nodes.sort_unstable();
+                nodes.dedup();
+            }
+            core.pool.prefetch_by(queue, &core.volume, &nodes, class, Access::Normal);
         }
-        if level > 0 {
-            nodes.sort_unstable();
-            nodes.dedup();
-        }
-        core.pool.prefetch(&core.volume, &nodes, class, Access::Normal);
     }
     Ok(())
 }

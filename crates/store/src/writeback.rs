@@ -178,6 +178,8 @@ struct Requests {
 struct Pending {
     sequence: u64,
     rec_lsn: Lsn,
+    /// Every page of it was written home. One that failed halfway stays in the list for ever, and so does the checkpoint.
+    home: bool,
 }
 
 /// Called when the checkpoint can move: persists it and lets the log forget what is below.
@@ -296,7 +298,7 @@ impl PageWriter {
         self.wake.notify_all();
     }
 
-    /// One round: everything the log's window or the lack of clean frames asks for. Says whether that was anything.
+    /// One round: everything the log's window or the lack of clean frames asks for. Says whether the next one is due at once.
     ///
     /// A page is written as late as possible, as more changes may come to it until then: when the eviction hand is about to
     /// take its frame, unless somebody has used it since the hand came by the last time; or when its oldest change falls
@@ -309,24 +311,40 @@ impl PageWriter {
         if window {
             let end = self.core.log.end();
             let below = if request.short_log { end } else { self.window_target(end) };
-            let mut dirty = Vec::new();
-            self.core.pool.dirty_frames(&self.core.volume, &mut dirty);
-            chosen.extend(dirty.iter().filter(|d| d.2 < below).map(|&(frame, id, _)| (frame, id)));
+            chosen.extend(self.dirty_below(below));
             self.window_seen.store(end.0, Ordering::Relaxed);
         }
-        // In the order of the file: neighbours go home in one request.
-        chosen.sort_unstable_by_key(|&(_, id)| id);
-        chosen.dedup();
-        for batch in chosen.chunks(batch_pages(self.core.page_size)) {
-            self.write_batch(batch)?;
-            self.core.pool.announce_clean();
+        let mut written = self.write_all(chosen)?;
+        if written == 0 && request.clean_frames {
+            // Those next to the eviction hand are all latched, it may be by the very threads that wait.
+            written = self.write_all(self.dirty_below(Lsn(u64::MAX)))?;
         }
         self.core.pool.tell_when_used_up();
         // Otherwise batches stay in the ring until their slots are needed: a sync for each would cost more.
-        if window || (chosen.is_empty() && !request.any()) {
+        if window || (written == 0 && !request.any()) {
             self.sync_and_advance(request.short_log)?;
         }
-        Ok(!chosen.is_empty())
+        Ok(written > 0 && self.is_window_due())
+    }
+
+    /// Pages that are dirty since before a position.
+    fn dirty_below(&self, below: Lsn) -> Vec<(u32, PageId)> {
+        let mut dirty = Vec::new();
+        self.core.pool.dirty_frames(&self.core.volume, &mut dirty);
+        dirty.iter().filter(|page| page.2 < below).map(|&(frame, id, _)| (frame, id)).collect()
+    }
+
+    /// Writes pages home as far as they are not busy; says how many it were.
+    fn write_all(&self, mut pages: Vec<(u32, PageId)>) -> Result<usize> {
+        // In the order of the file: neighbours go home in one request.
+        pages.sort_unstable_by_key(|&(_, id)| id);
+        pages.dedup();
+        let mut written = 0;
+        for batch in pages.chunks(batch_pages(self.core.page_size)) {
+            written += self.write_batch(batch)?;
+            self.core.pool.announce_clean();
+        }
+        Ok(written)
     }
 
     /// Whether the log has grown by a step since pages were last looked for that are due, or has come near its limit.
@@ -342,22 +360,29 @@ impl PageWriter {
         Lsn(end.0.saturating_sub(self.core.wal_limit / 2))
     }
 
-    /// Writes up to a batch of dirty pages home.
-    fn write_batch(&self, pages: &[(u32, PageId)]) -> Result<()> {
+    /// Writes up to a batch of dirty pages home; those that are busy just now are left out. Says how many it were.
+    fn write_batch(&self, pages: &[(u32, PageId)]) -> Result<usize> {
         let mut buffer = self.buffer.lock();
-        let sequence = self.next_slot()?;
+        // Before somebody else gets at the buffer, and with it at the checkpoint: what a failed batch took is dirty no more.
+        self.write_pages(&mut buffer, pages).inspect_err(|error| self.core.poison.set(error.to_string()))
+    }
+
+    fn write_pages(&self, buffer: &mut Buffer, pages: &[(u32, PageId)]) -> Result<usize> {
+        self.core.poison.check()?;
+        let sequence = self.sequence.load(Ordering::Relaxed) + 1;
         let size = self.core.page_size;
         let mut taken: Vec<(u32, PageId)> = Vec::with_capacity(pages.len());
         let mut highest = Lsn::ZERO;
-        self.pending.lock().push(Pending { sequence, rec_lsn: Lsn(u64::MAX) });
+        self.pending.lock().push(Pending { sequence, rec_lsn: Lsn(u64::MAX), home: false });
+        let with_entry = |change: &mut dyn FnMut(&mut Pending)| {
+            let mut pending = self.pending.lock();
+            change(pending.iter_mut().find(|p| p.sequence == sequence).expect("pushed above"));
+        };
         for &(frame, id) in pages {
             let at = SLOT_HEADER + taken.len() * size;
             let out = &mut buffer.bytes[at..at + size];
-            let mut register = |rec_lsn: Lsn| {
-                let mut pending = self.pending.lock();
-                let entry = pending.iter_mut().find(|p| p.sequence == sequence).expect("pushed above");
-                entry.rec_lsn = entry.rec_lsn.min(rec_lsn);
-            };
+            let mut register =
+                |rec_lsn: Lsn| with_entry(&mut |entry| entry.rec_lsn = entry.rec_lsn.min(rec_lsn));
             if let Some(lsn) = self.core.pool.copy_for_write(&self.core.volume, frame, id, out, &mut register)
             {
                 highest = highest.max(lsn);
@@ -366,28 +391,30 @@ impl PageWriter {
             }
         }
         if taken.is_empty() {
-            return Ok(());
+            self.pending.lock().retain(|p| p.sequence != sequence);
+            return Ok(0);
         }
+        self.take_slot(sequence)?;
         // A change that could not be logged must not get home: the check comes after the copies.
         self.core.poison.check()?;
         self.core.log.flush_to(highest)?;
         self.write_slot(&mut buffer.bytes, sequence, &taken)?;
         self.write_home(&mut buffer.bytes, &taken)?;
+        with_entry(&mut |entry| entry.home = true);
         for &(frame, _) in &taken {
             self.core.pool.finish_write(frame);
         }
         self.pages_written.fetch_add(taken.len() as u64, Ordering::Relaxed);
-        Ok(())
+        Ok(taken.len())
     }
 
-    /// The number of the next batch; makes sure that its slot is free.
-    fn next_slot(&self) -> Result<u64> {
-        let sequence = self.sequence.load(Ordering::Relaxed) + 1;
+    /// Makes sure that the slot of the next batch is free, and begins it.
+    fn take_slot(&self, sequence: u64) -> Result<()> {
         if sequence > self.retired.load(Ordering::Relaxed) + SLOTS {
             self.sync_data()?;
         }
         self.sequence.store(sequence, Ordering::Relaxed);
-        Ok(sequence)
+        Ok(())
     }
 
     fn write_slot(&self, bytes: &mut [u8], sequence: u64, pages: &[(u32, PageId)]) -> Result<()> {
@@ -450,13 +477,14 @@ impl PageWriter {
         let written = self.sequence.load(Ordering::Relaxed);
         self.core.volume.file.sync(Class::Deadline)?;
         self.retired.store(written, Ordering::Relaxed);
-        self.pending.lock().retain(|p| p.sequence > written);
+        self.pending.lock().retain(|p| p.sequence > written || !p.home);
         Ok(())
     }
 
     /// Moves the checkpoint as far as it can go, if that is worth a header write or wanted `at_once`.
     fn sync_and_advance(&self, at_once: bool) -> Result<()> {
         let _writing = self.buffer.lock();
+        self.core.poison.check()?;
         if !self.pending.lock().is_empty() {
             self.sync_data()?;
         }
@@ -491,9 +519,7 @@ impl PageWriter {
         let deadline = gannet_base::clock::now() + within;
         let target = self.core.log.end();
         loop {
-            let mut dirty = Vec::new();
-            self.core.pool.dirty_frames(&self.core.volume, &mut dirty);
-            let mut due: Vec<_> = dirty.iter().filter(|d| d.2 < target).map(|&(i, id, _)| (i, id)).collect();
+            let mut due = self.dirty_below(target);
             if due.is_empty() {
                 break;
             }
@@ -502,11 +528,12 @@ impl PageWriter {
                 if gannet_base::clock::now() >= deadline {
                     return Ok(false);
                 }
-                self.write_batch(batch).inspect_err(|e| self.core.poison.set(e.to_string()))?;
+                self.write_batch(batch)?;
             }
             gannet_base::thread::yield_now();
         }
         let _writing = self.buffer.lock();
+        self.core.poison.check()?;
         self.sync_data().inspect_err(|e| self.core.poison.set(e.to_string()))?;
         let target = self.redo_floor();
         // A header half written must not be followed by another one over the copy that is whole.

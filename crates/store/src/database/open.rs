@@ -274,16 +274,14 @@ impl Database {
         let registry = Registry::new(next_txn, core.log.end().0, engine.budget())?;
         let waiting = Arc::clone(&registry);
         core.poison.on_set(move || waiting.waits().close());
-        let undo_directory = TreeRoot::new(UNDO_DIRECTORY, meta.roots[2]);
-        let (next_stream, segments) = read_undo_directory(core, &undo_directory, next_txn)?;
         Ok(Arc::new(Shared {
             core: Arc::clone(core),
             registry,
             locks: LockTable::new(engine.budget(), engine.budget().limit() / 32),
             catalog: Arc::new(TreeRoot::new(CATALOG, meta.roots[0])),
             status: TreeRoot::new(STATUS, meta.roots[1]),
-            undo_directory,
-            streams: Mutex::new(Streams::new(next_stream, segments)),
+            undo_directory: TreeRoot::new(UNDO_DIRECTORY, meta.roots[2]),
+            streams: Mutex::new(Streams::new(0, VecDeque::new())),
             writer: Arc::clone(writer),
             trees: Mutex::new(BTreeMap::new()),
             next_tree: Mutex::new(FIRST_USER_TREE),
@@ -375,7 +373,7 @@ fn count_groups(file: &dyn File, meta: &Meta, redo: Option<&ChainRedo>, capacity
 }
 
 /// The undo segments of earlier lives: all complete, since nobody writes to them any more.
-fn read_undo_directory(core: &Core, root: &TreeRoot, next_txn: TxnId) -> Result<(u32, VecDeque<Segment>)> {
+pub(super) fn read_undo_directory(core: &Core, root: &TreeRoot, next_txn: TxnId) -> Result<Streams> {
     let tree = BTree::new(core, root);
     let mut segments = VecDeque::new();
     let mut next_stream = 0;
@@ -391,5 +389,5 @@ fn read_undo_directory(core: &Core, root: &TreeRoot, next_txn: TxnId) -> Result<
         from = key;
         from.push(0);
     }
-    Ok((next_stream, segments))
+    Ok(Streams::new(next_stream, segments))
 }

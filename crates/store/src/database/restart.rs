@@ -1,6 +1,6 @@
 //! The rest of a start, once the database can read pages: redo, and the losers of a crash.
 
-use super::open::Aftermath;
+use super::open::{Aftermath, read_undo_directory};
 use super::{Database, PoisonOnPanic};
 use crate::pool::{Access, ScanRing};
 use crate::recovery::ChainRedo;
@@ -19,6 +19,9 @@ impl Database {
             let _guard = PoisonOnPanic(core);
             writer.run();
         }));
+        // Redo makes pages dirty: only from here on is there somebody to write them.
+        let (shared, next_txn) = (&self.shared, self.shared.registry.next_txn());
+        *shared.streams.lock() = read_undo_directory(&shared.core, &shared.undo_directory, next_txn)?;
         self.load_trees()?;
         let register = |&(id, undo): &(TxnId, u64)| self.shared.registry.insert_loser(id, undo);
         let losers: Vec<_> = aftermath.losers.iter().map(register).collect();

@@ -34,9 +34,12 @@ impl Pool {
 
     /// Of the frames that the eviction hand would empty next if nobody used them meanwhile, the volume's dirty ones, in the
     /// order in which it meets them. With `urgent`, when somebody waits for a frame, clean ones count for nothing, as they may
-    /// all be latched; and those used since the hand came by follow where there are not enough others.
+    /// all be latched; and those used since the hand came by follow where there are not enough others. Without it, there are none while frames are free.
     pub(crate) fn next_victims(&self, volume: &Volume, urgent: bool, out: &mut Vec<(u32, PageId)>) {
         let frames = self.frames.len();
+        if !urgent && !self.free.lock().is_empty() {
+            return;
+        }
         let hand = self.hand.load(Ordering::Relaxed);
         let mut wanted = self.ahead();
         for spared in [false, true] {
@@ -57,9 +60,10 @@ impl Pool {
                     wanted -= usize::from(!urgent);
                     continue;
                 }
-                wanted -= 1;
+                // Others' dirty frames count for nothing either: their database may be unable to write.
                 let key = self.table.key(index as u32);
                 if key != FrameKey::NONE && key.volume() == volume.slot {
+                    wanted -= 1;
                     out.push((index as u32, key.page()));
                 }
             }

@@ -232,11 +232,18 @@ impl Pool {
     }
 
     /// Gives the memory of up to `count` frames back to the budget, keeping at least [`MIN_FRAMES`]; waits for dirty
-    /// ones to be written. Gives how many it were.
+    /// ones to be written. Gives how many it were: fewer where no more came free.
     pub(crate) fn give_memory(&self, count: usize) -> Result<usize> {
         let mut given = 0;
+        let mut result = Ok(());
         while given < count && self.active_frames() > MIN_FRAMES {
-            let index = self.take_frame(Access::Normal)?;
+            let index = match self.take_frame(Access::Normal) {
+                Ok(index) => index,
+                Err(error) => {
+                    result = if given == 0 { Err(error) } else { Ok(()) };
+                    break;
+                }
+            };
             // SAFETY: the frame holds no page and is latched exclusively; its memory reads as zero afterwards.
             unsafe { self.arena.release(index as usize * self.page_size, self.page_size) };
             self.frames[index as usize].latch.release_exclusive();
@@ -246,7 +253,7 @@ impl Pool {
         let mut charge = self.charge.lock();
         let bytes = charge.bytes() - (given * self.page_size) as u64;
         charge.resize(bytes)?;
-        Ok(given)
+        result.map(|()| given)
     }
 
     /// Takes back the memory of `count` frames that was given. Where the budget has no room for some of them now, they come
@@ -398,6 +405,7 @@ impl Pool {
                 drop(shard);
                 // SAFETY: `take_frame` gave the frame latched exclusively.
                 unsafe { self.bytes_mut(index) }.fill(0);
+                self.frames[index as usize].referenced.store(true, Ordering::Relaxed);
                 self.frames[index as usize].set_state(State::Valid);
                 return Ok(ExclusivePage { pool: self, index, id });
             }

@@ -37,10 +37,23 @@ impl Pool {
         class: Class,
         access: Access<'_>,
     ) -> usize {
-        let queue_number = match access {
+        let queue = match access {
             Access::Ring(ring) => *ring.queue.get_or_init(|| volume.pick_queue()),
             Access::Normal => volume.pick_queue(),
         };
+        self.prefetch_by(queue, volume, pages, class, access)
+    }
+
+    /// The same by a queue of the volume that the caller has picked: whoever waits for a page reaps only the queue that page
+    /// was given to, so what is waited for together should go one way.
+    pub(crate) fn prefetch_by(
+        self: &Arc<Self>,
+        queue: u8,
+        volume: &Volume,
+        pages: &[PageId],
+        class: Class,
+        access: Access<'_>,
+    ) -> usize {
         let mut requests: Vec<Request> = Vec::with_capacity(pages.len().min(64));
         let mut last: Option<(PageId, u32)> = None;
         let mut started = 0;
@@ -49,7 +62,7 @@ impl Pool {
             if self.table.find(key).is_some() {
                 continue;
             }
-            let Some(index) = self.start_frame(key, access, queue_number) else { continue };
+            let Some(index) = self.start_frame(key, access, queue) else { continue };
             started += 1;
             let slice = IoSlice { address: self.address(index), len: self.page_size };
             match (requests.last_mut(), last) {
@@ -76,7 +89,7 @@ impl Pool {
             super::reads::batched(started);
             // SAFETY: the frames are `InFlight`: nobody touches their bytes until the completion makes them `Raw`,
             // and the completion keeps the pool, hence the arena, alive.
-            unsafe { volume.queue(queue_number).submit(requests, &completion) };
+            unsafe { volume.queue(queue).submit(requests, &completion) };
         }
         started
     }

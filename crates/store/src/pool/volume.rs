@@ -60,7 +60,7 @@ impl Volume {
         &self.queues[number as usize]
     }
 
-    pub(super) fn pick_queue(&self) -> u8 {
+    pub(crate) fn pick_queue(&self) -> u8 {
         (self.next_queue.fetch_add(1, Ordering::Relaxed) % self.queues.len()) as u8
     }
 

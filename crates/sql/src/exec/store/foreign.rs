@@ -451,15 +451,36 @@ impl ForeignKeys {
             Some(writer) => writer,
             None => Writer::new(child, checks),
         };
+        while !self.act_once(context, change, deletes, &values, &mut writer)? {}
+        self.writers.insert((child.oid, deletes), writer);
+        Ok(())
+    }
+
+    /// One pass over the children. False when another one is needed: a child was changed meanwhile and is not where it was. It
+    /// may have got another primary key, which only a later view shows. No new ones come: they would wait for the parent.
+    fn act_once(
+        &mut self,
+        context: &Context<'_>,
+        change: &Change,
+        deletes: bool,
+        values: &[Value],
+        writer: &mut Writer,
+    ) -> Result<bool> {
+        let by = &change.by;
+        let child = &by.child;
+        let mut complete = true;
         let view = context.transaction.borrow_mut().latest_view();
         let mut children = by.children(context, &view, &change.old)?;
         while let Some((key, mut bytes)) = children.next(context)? {
+            let mut first = true;
             loop {
                 let mut old = Vec::with_capacity(child.columns.len());
                 child.codec().decode_row(&key, &bytes, &all_columns(child), &mut old)?;
                 if !children.refers(&old) {
+                    complete &= first;
                     break;
                 }
+                first = false;
                 let seen = Seen { view: &view, key: &key, bytes: &bytes };
                 let outcome = if deletes {
                     let outcome = writer.delete(context, seen, &old)?;
@@ -469,7 +490,7 @@ impl ForeignKeys {
                     outcome
                 } else {
                     let mut new = old.clone();
-                    for (at, value) in by.child_positions.iter().zip(&values) {
+                    for (at, value) in by.child_positions.iter().zip(values) {
                         new[*at] = value.clone();
                     }
                     let outcome = writer.update(context, seen, &old, &new)?;
@@ -480,12 +501,15 @@ impl ForeignKeys {
                 };
                 match outcome {
                     Outcome::Changed(newer) => bytes = newer,
-                    Outcome::Done | Outcome::Gone | Outcome::Repeated => break,
+                    Outcome::Gone => {
+                        complete = false;
+                        break;
+                    }
+                    Outcome::Done | Outcome::Repeated => break,
                 }
             }
         }
-        self.writers.insert((child.oid, deletes), writer);
-        Ok(())
+        Ok(complete)
     }
 
     fn derived(&mut self, context: &Context<'_>, table: &Table) -> Result<Arc<Derived>> {
@@ -604,6 +628,16 @@ impl Change {
 
     /// Whether there is a child left.
     fn has_child(&self, context: &Context<'_>) -> Result<bool> {
+        loop {
+            if let Some(found) = self.look_for_child(context)? {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// One pass over the children. `None` when another one is needed, as in [`ForeignKeys::act_once`].
+    fn look_for_child(&self, context: &Context<'_>) -> Result<Option<bool>> {
+        let mut complete = true;
         let view = context.transaction.borrow_mut().latest_view();
         let mut children = self.by.children(context, &view, &self.old)?;
         let child = &self.by.child;
@@ -616,20 +650,21 @@ impl Change {
                 LockMode::KeyShare,
                 true,
             );
-            let remains = match outcome.map_err(waited_too_long)? {
-                Outcome::Done => true,
-                Outcome::Gone | Outcome::Repeated => false,
+            match outcome.map_err(waited_too_long)? {
+                Outcome::Done => return Ok(Some(true)),
+                Outcome::Repeated => {}
+                Outcome::Gone => complete = false,
                 Outcome::Changed(newer) => {
                     let mut row = Vec::new();
                     child.codec().decode_row(&key, &newer, &all_columns(child), &mut row)?;
-                    children.refers(&row)
+                    if children.refers(&row) {
+                        return Ok(Some(true));
+                    }
+                    complete = false;
                 }
-            };
-            if remains {
-                return Ok(true);
             }
         }
-        Ok(false)
+        Ok(complete.then_some(false))
     }
 
     fn has_children(&self, context: &Context<'_>) -> Error {
