@@ -587,6 +587,52 @@ fn a_child_never_outlives_its_parent() {
 }
 
 #[test]
+fn who_waits_for_a_row_that_gets_another_key_is_told() {
+    let table = "create table t (a int primary key, b int); insert into t values (1, 0), (2, 0), (30, 0)";
+    let statements = [
+        "update t set b = 5 where a = 2",
+        "delete from t where a = 2",
+        "select a from t where a = 2 for update",
+        "select a from t where a = 2 for share",
+    ];
+    for second in statements {
+        // To a free key; where the neighbour takes its place, equal in all else.
+        for first in [
+            "update t set a = 20 where a = 2",
+            "update t set a = 20 where a = 2; update t set a = 2 where a = 1",
+        ] {
+            for begin in ["", "begin", "begin isolation level repeatable read"] {
+                let fixture = Fixture::new(table);
+                let done = behind(&fixture, begin, first, second, "commit");
+                assert_eq!(done.unwrap_err().state().0, "40001", "{first}; {second}");
+                assert_eq!(fixture.session().one("select sum(b) from t"), "0");
+            }
+            // It has not moved after all.
+            let fixture = Fixture::new(table);
+            assert!(behind(&fixture, "begin", first, second, "rollback").is_ok());
+        }
+        // Deleted for good, or changed in its place.
+        let fixture = Fixture::new(table);
+        assert!(behind(&fixture, "", "delete from t where a = 2", second, "commit").is_ok());
+        let fixture = Fixture::new(table);
+        assert!(behind(&fixture, "", "update t set b = 7 where a = 2", second, "commit").is_ok());
+    }
+    // Moved before it was seen.
+    let fixture = Fixture::new(table);
+    let mut session = fixture.session();
+    session.run("update t set a = 20 where a = 2; insert into t values (2, 3)");
+    let done = behind(
+        &fixture,
+        "",
+        "update t set b = 4 where a = 2",
+        "update t set b = b + 1 where a = 2",
+        "commit",
+    );
+    assert!(done.is_ok(), "{done:?}");
+    assert_eq!(session.one("select b from t where a = 2"), "5");
+}
+
+#[test]
 fn a_child_whose_own_key_changes_is_still_a_child() {
     for (action, refused, left) in
         [("", true, "2 7"), ("on delete cascade", false, ""), ("on delete set null", false, "2 7")]

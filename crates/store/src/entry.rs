@@ -27,7 +27,10 @@ pub(crate) const LOCK: u8 = 8;
 /// The header's writer holds the row exclusively, whatever else it did to it: not even its key may be relied on.
 pub(crate) const EXCLUSIVE: u8 = 16;
 
-const KNOWN_FLAGS: u8 = VERSIONED | TOMBSTONE | OVERFLOW | LOCK | EXCLUSIVE;
+/// Of a deleted key: what it stood for is there still, under another key.
+pub(crate) const MOVED: u8 = 32;
+
+const KNOWN_FLAGS: u8 = VERSIONED | TOMBSTONE | OVERFLOW | LOCK | EXCLUSIVE | MOVED;
 
 /// What remains of the flags of a version that everybody sees.
 pub(crate) const KEPT_WHEN_SETTLED: u8 = TOMBSTONE | OVERFLOW;

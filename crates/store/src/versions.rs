@@ -239,6 +239,33 @@ impl Shared {
         }
     }
 
+    /// Whether another transaction has put the row under another key since the reader's snapshot, and committed. The snapshot
+    /// keeps the undo that is read here.
+    pub(crate) fn moved_since(&self, reader: Reader<'_>, entry: &Entry<'_>) -> Result<bool> {
+        let (mut flags, mut writer, mut undo) = (entry.flags, entry.writer, entry.undo);
+        loop {
+            if writer.is_none() || reader.snapshot.sees_unasked(writer) {
+                return Ok(false);
+            }
+            if writer != reader.own_id() {
+                match self.fate(writer)? {
+                    Fate::Running => {}
+                    Fate::Committed(Some(csn)) if !reader.snapshot.sees(csn) => {
+                        if flags & entry::MOVED != 0 {
+                            return Ok(true);
+                        }
+                    }
+                    Fate::Committed(_) => return Ok(false),
+                }
+            }
+            let record = undo::read(&self.core, undo)?;
+            if record.kind == UndoKind::Insert {
+                return Ok(false);
+            }
+            (flags, writer, undo) = (record.previous_flags, record.previous_writer, record.previous_undo);
+        }
+    }
+
     /// How the version in the tree is to be remembered once it has a successor: flags, writer and undo pointer,
     /// without what nobody can ask for any more.
     pub(crate) fn shorten(&self, reader: Reader<'_>, current: &Entry<'_>) -> Result<(u8, TxnId, UndoPtr)> {
@@ -267,7 +294,8 @@ impl Shared {
             let writer = record.previous_writer;
             // A lock's record takes the value from the version behind it, which therefore has to stay.
             if !matches!(record.kind, UndoKind::Update | UndoKind::Delete)
-                || record.previous_flags & entry::LOCK != 0
+                // Nobody may see that the row has moved, but who waits for it has to be told.
+                || record.previous_flags & (entry::LOCK | entry::MOVED) != 0
                 || record.previous_undo.is_none()
                 || reader.snapshot.sees_unasked(writer)
             {

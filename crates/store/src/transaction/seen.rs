@@ -14,7 +14,7 @@ use super::write::Write;
 use super::{Isolation, LockMode, Transaction, Tree};
 use crate::entry::{Entry, REFERENCE_LEN};
 use crate::txn::locks::Mode;
-use crate::versions::Seen;
+use crate::versions::{Reader, Seen};
 use crate::view::View;
 use crate::{Error, Result, overflow};
 use std::sync::Arc;
@@ -30,6 +30,9 @@ pub enum Outcome {
     /// Under `READ COMMITTED`: somebody changed the row since and committed; this is its value now. Look at it, and try
     /// again with it as `seen`.
     Changed(Vec<u8>),
+    /// Under `READ COMMITTED`: somebody gave the row another key since ([`Transaction::move_seen`]) and committed. What stands
+    /// under its key now, if anything does, is another row.
+    Moved,
     /// This very statement has changed or deleted the row already, that is, since its view was taken.
     Repeated,
 }
@@ -82,6 +85,12 @@ impl Transaction {
         self.write_seen(tree, key, Write::Delete, &Expected { view, seen, wait: true })
     }
 
+    /// Removes a row that `view` saw with the value `seen`, because it is about to be put under another key: those who wait for
+    /// it are told so. As [`Transaction::update_seen`].
+    pub fn move_seen(&mut self, view: &View, tree: &Tree, key: &[u8], seen: &[u8]) -> Result<Outcome> {
+        self.write_seen(tree, key, Write::Move, &Expected { view, seen, wait: true })
+    }
+
     /// Locks a row that `view` saw with the value `seen`, until the transaction ends. As [`Transaction::update_seen`];
     /// without `wait` it fails with [`Error::Locked`] where it would have to wait for another transaction.
     ///
@@ -130,6 +139,9 @@ impl Transaction {
         if self.is_repeated(expected, current)? {
             return Ok(Some(Standing::Settled(Outcome::Repeated)));
         }
+        if self.is_moved(expected, current)? {
+            return Ok(Some(Standing::Settled(Outcome::Moved)));
+        }
         if current.is_tombstone() {
             return Ok(Some(Standing::Settled(Outcome::Gone)));
         }
@@ -158,6 +170,7 @@ impl Transaction {
                 Ok(None)
             }
             Seen::Absent => self.standing(expected, current),
+            _ if self.is_moved(expected, current)? => Ok(Some(Standing::Settled(Outcome::Moved))),
             Seen::Value(value) => Ok(differs(expected, &value)),
             Seen::Long(reference) => Ok(Some(Standing::Long(reference))),
         }
@@ -171,6 +184,12 @@ impl Transaction {
     ) -> Result<Option<Outcome>> {
         let value = overflow::read(&self.shared.core, reference)?;
         Ok(expected.filter(|expected| expected.seen != value).map(|_| Outcome::Changed(value)))
+    }
+
+    /// Whether somebody has given the row another key since it was seen, where that does not fail as a conflict already.
+    fn is_moved(&self, expected: &Expected<'_>, current: &Entry<'_>) -> Result<bool> {
+        let reader = Reader::new(expected.view.snapshot(), self.own());
+        Ok(self.options.isolation == Isolation::ReadCommitted && self.shared.moved_since(reader, current)?)
     }
 
     /// Whether the newest change, mere locks apart, is the own transaction's, and later than the view.

@@ -2,7 +2,7 @@
 
 use super::seen::{Expected, Standing};
 use super::{Isolation, LockMode, MAX_CHANGES, Outcome, ROLLBACK_PAGES, Transaction, Tree, Writing};
-use crate::entry::{EXCLUSIVE, Entry, LOCK, OVERFLOW, TOMBSTONE, UndoPtr, VERSIONED};
+use crate::entry::{EXCLUSIVE, Entry, LOCK, MOVED, OVERFLOW, TOMBSTONE, UndoPtr, VERSIONED};
 use crate::log::TxnEvent;
 use crate::mtr::Mtr;
 use crate::node::{NodeRef, max_key_len};
@@ -26,6 +26,8 @@ pub(super) enum Write<'a> {
     Insert(&'a [u8]),
     Update(&'a [u8]),
     Delete,
+    /// Deletes the key of a row that gets another one.
+    Move,
     Lock,
 }
 
@@ -221,7 +223,9 @@ impl Transaction {
             };
             match write {
                 Write::Insert(_) if exists => return Err(Error::Duplicate),
-                Write::Update(_) | Write::Delete | Write::Lock if !exists => return Ok(Outcome::Gone),
+                Write::Update(_) | Write::Delete | Write::Move | Write::Lock if !exists => {
+                    return Ok(Outcome::Gone);
+                }
                 Write::Lock if current.is_some_and(|c| c.writer == self.own_id() && c.is_exclusive()) => {
                     return Ok(Outcome::Done);
                 }
@@ -336,7 +340,7 @@ impl Transaction {
         }
         let kind = match write {
             Write::Put(_) | Write::Insert(_) | Write::Update(_) => WriteKind::Update,
-            Write::Delete | Write::Lock => WriteKind::Delete,
+            Write::Delete | Write::Move | Write::Lock => WriteKind::Delete,
         };
         let holders = self.shared.locks.conflicting(tree, key, own, kind);
         if !holders.is_empty() {
@@ -371,7 +375,7 @@ impl Transaction {
         let (kind, value) = match (current, write) {
             (None, _) => (UndoKind::Insert, &[][..]),
             (Some(_), Write::Lock) => (UndoKind::Lock, &[][..]),
-            (Some(entry), Write::Delete) => (UndoKind::Delete, entry.value),
+            (Some(entry), Write::Delete | Write::Move) => (UndoKind::Delete, entry.value),
             (Some(entry), _) => (UndoKind::Update, entry.value),
         };
         let (previous_flags, previous_writer, previous_undo) = match current {
@@ -406,6 +410,7 @@ fn new_payload(
         (Write::Put(_) | Write::Insert(_) | Write::Update(_), Some(reference)) => (OVERFLOW, reference),
         (Write::Put(value) | Write::Insert(value) | Write::Update(value), None) => (0, *value),
         (Write::Delete, _) => (TOMBSTONE, &[][..]),
+        (Write::Move, _) => (TOMBSTONE | MOVED, &[][..]),
         (Write::Lock, _) => {
             let current = current.expect("only a row that is there is locked");
             (LOCK | EXCLUSIVE | current.flags & OVERFLOW, current.value)

@@ -1,6 +1,7 @@
 //! DELETE.
 
 use super::super::{BATCH_ROWS, Batch, Context, Operator};
+use super::describe;
 use super::foreign::ForeignKeys;
 use super::insert::give;
 use super::lock::identity;
@@ -98,6 +99,7 @@ impl Delete {
             match self.writer.delete(context, seen, &self.old)? {
                 Outcome::Done => break,
                 Outcome::Gone | Outcome::Repeated => return Ok(()),
+                Outcome::Moved => return Err(describe::moved()),
                 Outcome::Changed(newer) => {
                     let row = self.batch.row_mut(place);
                     self.target.reread(row, &key, &newer)?;

@@ -45,6 +45,12 @@ pub(super) fn key<'v>(
     format!("Key ({})=({})", names.join(", "), values.join(", "))
 }
 
+/// A row that was waited for and has another primary key now.
+pub(super) fn moved() -> Error {
+    Error::new(SqlState::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update")
+        .detail("The primary key of a row was changed meanwhile.")
+}
+
 /// NULL in a column that has none.
 pub(super) fn null_value(table: &Table, column: &Column, row: &[Value], context: &Context<'_>) -> Error {
     let message = format!(

@@ -501,7 +501,7 @@ impl ForeignKeys {
                 };
                 match outcome {
                     Outcome::Changed(newer) => bytes = newer,
-                    Outcome::Gone => {
+                    Outcome::Gone | Outcome::Moved => {
                         complete = false;
                         break;
                     }
@@ -653,7 +653,7 @@ impl Change {
             match outcome.map_err(waited_too_long)? {
                 Outcome::Done => return Ok(Some(true)),
                 Outcome::Repeated => {}
-                Outcome::Gone => complete = false,
+                Outcome::Gone | Outcome::Moved => complete = false,
                 Outcome::Changed(newer) => {
                     let mut row = Vec::new();
                     child.codec().decode_row(&key, &newer, &all_columns(child), &mut row)?;

@@ -2,7 +2,7 @@
 
 use super::super::{Batch, Context, Operator};
 use super::access::table_tree;
-use super::describe::waited_too_long;
+use super::describe::{self, waited_too_long};
 use crate::logical::{LockStrength, LockWait};
 use crate::physical::{Expr, LockTarget, Target};
 use crate::types::Value;
@@ -63,6 +63,7 @@ impl LockRows {
             while let Some((key, bytes)) = identity(row, target.target.identity)? {
                 match target.lock(context, &key, &bytes)? {
                     None | Some(Outcome::Gone | Outcome::Repeated) => return Ok(false),
+                    Some(Outcome::Moved) => return Err(describe::moved()),
                     Some(Outcome::Done) => break,
                     Some(Outcome::Changed(newer)) => {
                         target.target.reread(row, &key, &newer)?;

@@ -1,6 +1,7 @@
 //! UPDATE.
 
 use super::super::{BATCH_ROWS, Batch, Context, Operator};
+use super::describe;
 use super::foreign::ForeignKeys;
 use super::insert::give;
 use super::lock::identity;
@@ -75,6 +76,7 @@ impl Update {
             match self.writer.update(context, seen, &self.old, &self.new)? {
                 Outcome::Done => break,
                 Outcome::Gone | Outcome::Repeated => return Ok(()),
+                Outcome::Moved => return Err(describe::moved()),
                 Outcome::Changed(newer) => {
                     self.target.reread(row, &key, &newer)?;
                     if let Some(recheck) = &self.recheck

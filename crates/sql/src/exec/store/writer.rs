@@ -160,7 +160,7 @@ impl Writer {
         let moves = self.key != seen.key;
         let outcome = if moves {
             self.check_key(&transaction)?;
-            transaction.delete_seen(seen.view, tree, seen.key, seen.bytes)
+            transaction.move_seen(seen.view, tree, seen.key, seen.bytes)
         } else {
             transaction.update_seen(seen.view, tree, seen.key, seen.bytes, &self.row)
         };
