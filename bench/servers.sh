@@ -80,8 +80,19 @@ start_gannet() {
     ready "$SOCKETS/.s.PGSQL.5433" "$SOCKETS/gannet.log"
 }
 
+# end SIGNAL PID: ends a server and waits for it; one that has not ended after two minutes is killed.
+end() {
+    [ -n "$2" ] && kill "-$1" "$2" 2>/dev/null || return 0
+    for _ in $(seq 1200); do
+        kill -0 "$2" 2>/dev/null || break
+        sleep 0.1
+    done
+    kill -KILL "$2" 2>/dev/null || true
+    wait "$2" 2>/dev/null || true
+}
+
 stop_gannet() {
-    [ -z "$gannet_pid" ] || { kill -TERM "$gannet_pid" 2>/dev/null && wait "$gannet_pid"; } || true
+    end TERM "$gannet_pid"
     gannet_pid=''
 }
 
@@ -129,7 +140,7 @@ start_postgres() {
 }
 
 stop_postgres() {
-    [ -z "$pg_pid" ] || { kill -INT "$pg_pid" 2>/dev/null && wait "$pg_pid"; } || true
+    end INT "$pg_pid"
     pg_pid=''
 }
 

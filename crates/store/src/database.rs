@@ -215,6 +215,11 @@ impl Database {
         Transaction::new(Arc::clone(&self.shared), options, number)
     }
 
+    /// The failure since which the database takes no more changes, until it is opened anew.
+    pub fn failure(&self) -> Option<String> {
+        self.shared.core.poison.check().err().map(|error| error.to_string())
+    }
+
     /// Writes everything that is dirty now and moves the checkpoint behind it.
     pub fn checkpoint(&self) -> Result<()> {
         self.shared.core.poison.check()?;

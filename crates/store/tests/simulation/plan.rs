@@ -114,7 +114,8 @@ impl Plan {
             _ => {}
         }
         if random.one_in(3) {
-            faults.only = Some(if random.one_in(2) { ".log" } else { ".gnt" }.to_owned());
+            let files = [".log", ".gnt", "/ring"];
+            faults.only = Some(files[random.below(3) as usize].to_owned());
         }
         (faults, power)
     }

@@ -178,7 +178,8 @@ impl Work<'_> {
                 Ok(())
             }
             Err(error) => {
-                let aborted = !error.is_fatal();
+                // As long as the database goes on, what failed is not in the log and was taken back.
+                let aborted = !error.is_fatal() || world.db.failure().is_none();
                 world.oracle.lock().failed(index, aborted);
                 Err(world.sort(&format!("{name}: commit"), error))
             }
