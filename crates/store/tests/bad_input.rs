@@ -5,7 +5,8 @@ use gannet_base::{clock, thread};
 use gannet_io::sim::{Chance, Faults, Settings, SimDisk};
 use gannet_io::{Disk, OpenOptions as FileOptions};
 use gannet_store::{
-    CreateOptions, Database, Engine, EngineOptions, Error, OpenOptions, Result, TransactionOptions,
+    CreateOptions, Database, Durability, Engine, EngineOptions, Error, OpenOptions, Result,
+    TransactionOptions,
 };
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -393,4 +394,36 @@ fn the_smallest_budget_is_said_and_is_enough() {
         assert!(db.restart_report().crashed && read_all(&db).unwrap().len() > 1000);
         db.close().unwrap();
     }
+}
+
+#[test]
+fn a_database_that_cannot_write_stops_no_other_one_of_its_engine() {
+    let disk = SimDisk::new(1);
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    let engine =
+        Engine::with_disk(shared, &EngineOptions { memory: 16 << 20, ..EngineOptions::default() }).unwrap();
+    let create = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
+    let dead = engine.create(Path::new("dead.gnt"), &create, &options()).unwrap();
+    let alive = engine.create(Path::new("alive.gnt"), &create, &options()).unwrap();
+    let frames = dead.stats().frames;
+    let fill = |db: &Database, rows: u64| {
+        let mut txn = db.begin(TransactionOptions { durability: Durability::Async, ..Default::default() });
+        let tree = txn.create_tree("t").unwrap();
+        for i in 0..rows {
+            txn.put(&tree, &i.to_be_bytes(), &[3; 1500]).unwrap();
+        }
+        txn.commit().unwrap();
+    };
+    // Two rows to a page: about half of the frames, dirty for ever.
+    fill(&dead, frames);
+    disk.set_faults(Faults {
+        write_error: Chance::OneIn(1),
+        only: Some("dead.gnt-wal/ring".into()),
+        ..Faults::default()
+    });
+    dead.checkpoint().unwrap_err();
+    assert!(dead.failure().is_some() && dead.stats().dirty_frames > frames / 4);
+    fill(&alive, frames * 8);
+    assert!(alive.stats().pages_evicted > frames && alive.failure().is_none());
+    alive.close().unwrap();
 }
