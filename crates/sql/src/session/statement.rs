@@ -65,8 +65,10 @@ impl Session {
         let private = open.as_ref().is_some_and(|open| open.private.is_some());
         let catalog = open.map_or_else(|| shared.catalog(), |open| open.catalog(&shared));
         self.state.set_catalog(&catalog);
-        let key =
-            (!private).then(|| Key::new(&parsed.text, parameters, &self.state.settings(), &self.state.user));
+        let key = (!private).then(|| {
+            let state = &self.state;
+            Key::new(&parsed.text, parameters, &state.settings().planner, &state.style, &state.user)
+        });
         if let Some(prepared) = key.as_ref().and_then(|key| shared.plans.get(key, catalog.version))
             && !prepared.plan.as_ref().is_some_and(|plan| plan.sizes.have_changed(&shared, &catalog))
         {
