@@ -322,6 +322,22 @@ fn settings_are_in_force_from_the_next_statement_of_a_text() {
 }
 
 #[test]
+fn now_is_read_anew_by_every_query_and_kept_by_a_prepared_statement() {
+    let fixture = Fixture::new("create table t (a int primary key, z timestamptz)");
+    let mut session = fixture.session();
+    session.run("prepare p as select timestamptz 'now' = now()");
+    for number in 0..3 {
+        assert_eq!(session.one("select timestamptz 'now' = now()"), "t");
+        assert_eq!(session.one("select '{\"Now\"}'::timestamptz[] = array[now()]"), "t");
+        assert_eq!(session.one("select 'today'::date = current_date"), "t");
+        let text = format!("insert into t values ({number}, 'now') returning z = now()");
+        assert_eq!(session.one(&text), "t");
+        assert_eq!(session.one("update t set z = 'now' where a = 0 returning z = now()"), "t");
+        assert_eq!(session.one("execute p"), "f");
+    }
+}
+
+#[test]
 fn copy_names_the_line_that_is_wrong() {
     let fixture = Fixture::new("create table c (a int primary key, b text not null, d date)");
     let mut session = fixture.session();

@@ -9,6 +9,8 @@ use crate::{Error, Result, SqlState, Type};
 use binder::{Binder, Clause, RelationKind, Visible};
 use places::Places;
 use sqlparser::ast;
+use std::cell::Cell;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 mod binder;
@@ -84,6 +86,8 @@ pub struct Scope<'a> {
     pub database: &'a str,
     /// Name of the role.
     pub user: &'a str,
+    /// Set when a literal was read that says 'now', 'today' or their kin: what was bound is right at this moment only.
+    pub of_the_moment: Cell<bool>,
 }
 
 /// A bound statement.
@@ -131,8 +135,43 @@ pub fn bind(scope: &Scope<'_>, parsed: &Parsed, parameters: &[Type]) -> Result<B
 /// Binds an expression over the columns of one table, each with a number from 0 in the table's order: a CHECK constraint (boolean).
 pub fn bind_check(scope: &Scope<'_>, table: &Table, sql: &str) -> Result<Scalar> {
     let expr = parse::parse_expression(sql)?;
+    check(&mut definition_binder(scope, sql), table, &expr)
+}
+
+/// A new CHECK constraint's text as it is stored: dates and times are what they are here and now.
+pub fn define_check(scope: &Scope<'_>, table: &Table, sql: &str) -> Result<String> {
+    let expr = parse::parse_expression(sql)?;
+    let mut binder = definition_binder(scope, sql);
+    binder.times = Some(Vec::new());
+    check(&mut binder, table, &expr)?;
+    with_times(sql, &binder.times.unwrap_or_default())
+}
+
+fn definition_binder<'a>(scope: &'a Scope<'a>, sql: &'a str) -> Binder<'a> {
     let mut binder = Binder::new(scope, Some(Places::new(sql, 1)), &[]);
     binder.allows_parameters = false;
+    binder
+}
+
+/// Puts texts in the place of literals.
+fn with_times(sql: &str, times: &[(usize, String)]) -> Result<String> {
+    if times.is_empty() {
+        return Ok(sql.to_owned());
+    }
+    let (mut result, mut done) = (String::new(), 0);
+    for lexeme in tokens::tokenize(sql)? {
+        let time = times.iter().find(|(position, _)| *position == lexeme.characters.start);
+        if let Some((_, text)) = time.filter(|_| lexeme.is_string()) {
+            result.push_str(&sql[done..lexeme.bytes.start]);
+            let _ = write!(result, "'{text}'");
+            done = lexeme.bytes.end;
+        }
+    }
+    result.push_str(&sql[done..]);
+    Ok(result)
+}
+
+fn check<'a>(binder: &mut Binder<'a>, table: &Table, expr: &'a ast::Expr) -> Result<Scalar> {
     binder.push_level(Clause::Check);
     let ids = binder.add_table_columns(table);
     let columns = table.columns.iter().map(|column| column.name.clone()).zip(ids).collect();
@@ -145,7 +184,7 @@ pub fn bind_check(scope: &Scope<'_>, table: &Table, sql: &str) -> Result<Scalar>
         kind: RelationKind::Table,
         optional: false,
     });
-    let typed = binder.expr(&expr)?;
+    let typed = binder.expr(expr)?;
     let scalar = binder.condition(typed, "argument of CHECK")?;
     refuse_subqueries(&scalar, "check constraint")?;
     Ok(scalar)
@@ -154,8 +193,19 @@ pub fn bind_check(scope: &Scope<'_>, table: &Table, sql: &str) -> Result<Scalar>
 /// Binds a column's default, over no columns, cast to the column's type by assignment.
 pub fn bind_default(scope: &Scope<'_>, ty: Type, modifier: i32, sql: &str) -> Result<Scalar> {
     let expr = parse::parse_expression(sql)?;
-    let mut binder = Binder::new(scope, Some(Places::new(sql, 1)), &[]);
-    binder.allows_parameters = false;
+    default(&mut definition_binder(scope, sql), ty, modifier, &expr)
+}
+
+/// A new default's text as it is stored: dates and times are what they are here and now.
+pub fn define_default(scope: &Scope<'_>, ty: Type, modifier: i32, sql: &str) -> Result<String> {
+    let expr = parse::parse_expression(sql)?;
+    let mut binder = definition_binder(scope, sql);
+    binder.times = Some(Vec::new());
+    default(&mut binder, ty, modifier, &expr)?;
+    with_times(sql, &binder.times.unwrap_or_default())
+}
+
+fn default<'a>(binder: &mut Binder<'a>, ty: Type, modifier: i32, expr: &'a ast::Expr) -> Result<Scalar> {
     binder.push_level(Clause::Default);
     let refers = |error: Error| {
         if error.state() == SqlState::UNDEFINED_COLUMN {
@@ -164,7 +214,7 @@ pub fn bind_default(scope: &Scope<'_>, ty: Type, modifier: i32, sql: &str) -> Re
             error
         }
     };
-    let typed = binder.expr(&expr).map_err(refers)?;
+    let typed = binder.expr(expr).map_err(refers)?;
     let (from, at) = (typed.ty, typed.position);
     let Ok(typed) = binder.try_coerce(typed, ty, modifier, CastContext::Assignment)? else {
         let message =

@@ -316,9 +316,7 @@ fn alter_column(
             if identity() {
                 return Err(is_identity());
             }
-            let text = value.to_string();
-            context.bind_default(column, &text)?;
-            column.default = Some(text);
+            column.default = Some(context.define_default(column, &value.to_string())?);
         }
         AlterColumnOperation::DropDefault => {
             if identity() {

@@ -11,6 +11,7 @@ use crate::types::text::TextStyle;
 use crate::types::{NO_MODIFIER, Value};
 use crate::{Error, Result};
 use gannet_store::{Tree, View};
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// Estimates from what ANALYZE found; a table it has not seen is taken for a large one, as the statements here read all of it.
@@ -38,12 +39,23 @@ impl DdlContext<'_> {
             style: &style,
             database: &self.session.database,
             user: &self.session.user,
+            of_the_moment: Cell::default(),
         })
     }
 
     /// Checks that a CHECK constraint makes sense.
     pub(super) fn check_condition(&self, table: &Table, text: &str) -> Result<()> {
         self.with_scope(|scope| bind::bind_check(scope, table, text).map(drop))
+    }
+
+    /// A CHECK constraint as it is stored.
+    pub(super) fn define_check(&self, table: &Table, text: &str) -> Result<String> {
+        self.with_scope(|scope| bind::define_check(scope, table, text))
+    }
+
+    /// A column's default as it is stored.
+    pub(super) fn define_default(&self, column: &Column, text: &str) -> Result<String> {
+        self.with_scope(|scope| bind::define_default(scope, column.ty, column.modifier, text))
     }
 
     /// A column's default, bound.

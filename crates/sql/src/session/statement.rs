@@ -13,7 +13,7 @@ use crate::plan;
 use crate::types::Value;
 use crate::{Error, Result, SqlState, Type};
 use gannet_store::{Transaction, View};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -75,7 +75,9 @@ impl Session {
             return Ok(prepared);
         }
         let prepared = Arc::new(self.plan_with(parsed, parameters, catalog)?);
-        if let Some(key) = key {
+        if let Some(key) = key
+            && !prepared.plan.as_ref().is_some_and(|plan| plan.of_the_moment)
+        {
             shared.plans.put(key, Arc::clone(&prepared));
         }
         Ok(prepared)
@@ -92,8 +94,10 @@ impl Session {
             style: &self.state.style,
             database: &self.state.database,
             user: &self.state.user,
+            of_the_moment: Cell::default(),
         };
         let bound = bind::bind(&scope, parsed, parameters)?;
+        let of_the_moment = scope.of_the_moment.get();
         let parameters = bound.parameters.clone();
         let settings = self.state.settings().planner.clone();
         let sizes = Sizes::new(&self.database.0, &catalog, &self.state, self.interrupt.flag());
@@ -113,7 +117,7 @@ impl Session {
             parsed: Some(Arc::clone(parsed)),
             parameters,
             columns,
-            plan: Some(Planned { statement: Arc::new(statement), catalog, sizes, point }),
+            plan: Some(Planned { statement: Arc::new(statement), catalog, sizes, point, of_the_moment }),
         })
     }
 
