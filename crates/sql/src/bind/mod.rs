@@ -2,7 +2,7 @@
 //! PostgreSQL's rules. Syntax nodes are matched exhaustively: a clause that is not implemented is an error that names it.
 
 use crate::catalog::{Catalog, Table};
-use crate::logical::{Columns, Planned, Scalar};
+use crate::logical::{ColumnInfo, Columns, Output, Planned, Query, Rel, Scalar};
 use crate::types::cast::CastContext;
 use crate::types::text::TextStyle;
 use crate::{Error, Result, SqlState, Type};
@@ -99,6 +99,23 @@ pub struct Bound {
     pub columns: Columns,
     /// Types of its parameters, as inferred or given.
     pub parameters: Vec<Type>,
+}
+
+impl Bound {
+    /// A query for one row of expressions over no columns.
+    pub fn of_expressions(expressions: Vec<(Scalar, Type)>) -> Bound {
+        let (mut columns, mut computed, mut output) = (Columns::default(), Vec::new(), Vec::new());
+        for (scalar, ty) in expressions {
+            let (name, modifier) = ("value".to_owned(), crate::types::NO_MODIFIER);
+            let info = ColumnInfo { name: name.clone(), ty, modifier, origin: None, nullable: true };
+            let column = columns.add(info);
+            computed.push((column, scalar));
+            output.push(Output { column, name });
+        }
+        let one = Rel::Values { columns: Vec::new(), rows: vec![Vec::new()] };
+        let rel = Rel::Project { input: Box::new(one), columns: computed };
+        Bound { planned: Planned::Query(Query { rel, output }), columns, parameters: Vec::new() }
+    }
 }
 
 /// Binds SELECT, VALUES, INSERT, UPDATE or DELETE. `parameters`: types the client gave, [`Type::Unknown`] where it left them open; those are
@@ -227,16 +244,19 @@ fn default<'a>(binder: &mut Binder<'a>, ty: Type, modifier: i32, expr: &'a ast::
     Ok(typed.scalar)
 }
 
-/// Binds an argument of EXECUTE, over no columns, cast to the parameter's type by assignment.
-pub fn bind_argument(scope: &Scope<'_>, ty: Type, expr: &ast::Expr) -> Result<Scalar> {
+/// Binds an argument of EXECUTE, over no columns, cast by assignment to the type of the parameter with this number.
+pub fn bind_argument(scope: &Scope<'_>, number: usize, ty: Type, expr: &ast::Expr) -> Result<Scalar> {
     let mut binder = Binder::new(scope, None, &[]);
     binder.allows_parameters = false;
     binder.push_level(Clause::Argument);
     let typed = binder.expr(expr)?;
     let (from, at) = (typed.ty, typed.position);
     let Ok(typed) = binder.try_coerce(typed, ty, crate::types::NO_MODIFIER, CastContext::Assignment)? else {
-        let message =
-            format!("parameter of type {} cannot be coerced to the expected type {}", from.name(), ty.name());
+        let message = format!(
+            "parameter ${number} of type {} cannot be coerced to the expected type {}",
+            from.name(),
+            ty.name()
+        );
         let error = Error::new(SqlState::DATATYPE_MISMATCH, message)
             .hint("You will need to rewrite or cast the expression.");
         return Err(binder::place(error, at));

@@ -4,11 +4,11 @@ use super::DdlContext;
 use crate::bind::{self, Bound, Scope};
 use crate::catalog::{Catalog, Column, Storage, Table};
 use crate::exec::{Batch, Environment, Running};
-use crate::logical::{ColumnId, ColumnInfo, Columns, Output, Planned, Query, Rel, Scalar};
+use crate::logical::Scalar;
 use crate::physical::Statement;
 use crate::plan::{self, Estimator};
+use crate::types::Value;
 use crate::types::text::TextStyle;
-use crate::types::{NO_MODIFIER, Value};
 use crate::{Error, Result};
 use gannet_store::{Tree, View};
 use std::cell::Cell;
@@ -73,15 +73,7 @@ impl DdlContext<'_> {
 
     /// An expression over no columns, to be computed as often as one likes.
     pub(super) fn prepare(&self, scalar: Scalar, ty: crate::Type) -> Result<Prepared> {
-        let mut columns = Columns::default();
-        let info =
-            ColumnInfo { name: "value".to_owned(), ty, modifier: NO_MODIFIER, origin: None, nullable: true };
-        let id: ColumnId = columns.add(info);
-        let one = Rel::Values { columns: Vec::new(), rows: vec![Vec::new()] };
-        let rel = Rel::Project { input: Box::new(one), columns: vec![(id, scalar)] };
-        let output = vec![Output { column: id, name: "value".to_owned() }];
-        let planned = Planned::Query(Query { rel, output });
-        Prepared::new(self, Bound { planned, columns, parameters: Vec::new() })
+        Prepared::new(self, Bound::of_expressions(vec![(scalar, ty)]))
     }
 
     /// The tree of a table or index.

@@ -5,9 +5,10 @@ use super::client::{Client, CommandTag, OutputColumn};
 use super::prepared::{Planned, Prepared};
 use super::sizes::Sizes;
 use super::{PlannerSettings, Session, transaction};
-use crate::bind::{self, Parsed, Scope};
+use crate::bind::{self, Bound, Parsed, Scope};
 use crate::catalog::{Catalog, Oid};
 use crate::exec::{self, BATCH_ROWS, Batch, Environment, NodeProfile};
+use crate::logical::Scalar;
 use crate::physical::{Node, Statement};
 use crate::plan;
 use crate::types::Value;
@@ -83,19 +84,23 @@ impl Session {
         Ok(prepared)
     }
 
+    fn scope<'s>(&'s self, catalog: &'s Arc<Catalog>) -> Scope<'s> {
+        Scope {
+            catalog,
+            style: &self.state.style,
+            database: &self.state.database,
+            user: &self.state.user,
+            of_the_moment: Cell::default(),
+        }
+    }
+
     fn plan_with(
         &self,
         parsed: &Arc<Parsed>,
         parameters: &[Type],
         catalog: Arc<Catalog>,
     ) -> Result<Prepared> {
-        let scope = Scope {
-            catalog: &catalog,
-            style: &self.state.style,
-            database: &self.state.database,
-            user: &self.state.user,
-            of_the_moment: Cell::default(),
-        };
+        let scope = self.scope(&catalog);
         let bound = bind::bind(&scope, parsed, parameters)?;
         let of_the_moment = scope.of_the_moment.get();
         let parameters = bound.parameters.clone();
@@ -185,10 +190,31 @@ impl Session {
                 counted: 0,
             });
         }
-        Err(Error::new(
-            SqlState::SERIALIZATION_FAILURE,
-            "could not run the statement: definitions of its tables keep changing",
-        ))
+        Err(keep_changing())
+    }
+
+    /// The values of expressions over no columns, within the open transaction.
+    pub(super) fn values(
+        &mut self,
+        expressions: impl Fn(&Scope<'_>) -> Result<Vec<(Scalar, Type)>>,
+    ) -> Result<Vec<Value>> {
+        let shared = Arc::clone(&self.database.0);
+        for _ in 0..REPLANS {
+            let open = self.transaction.as_mut().ok_or_else(|| Error::internal("no transaction"))?;
+            let catalog = open.catalog(&shared);
+            self.state.set_catalog(&catalog);
+            let bound = Bound::of_expressions(expressions(&self.scope(&catalog))?);
+            let sizes = Sizes::new(&shared, &catalog, &self.state, self.interrupt.flag());
+            let statement = plan::plan(bound, &catalog, &self.state.settings().planner, &sizes)?;
+            let open = self.transaction.as_mut().ok_or_else(transaction::failed)?;
+            let Some(view) = open.view(&shared, &catalog)? else { continue };
+            let open = self.transaction.as_ref().ok_or_else(transaction::failed)?;
+            let environment = self.environment(&catalog, &view, open.store()?);
+            let mut batch = Batch::new();
+            exec::Running::new(Arc::new(statement), Vec::new(), false).next(&environment, 1, &mut batch)?;
+            return Ok(batch.row(0).to_vec());
+        }
+        Err(keep_changing())
     }
 
     /// The short way of a statement that asks for one row by its key, which leaves out whatever only others need. The number
@@ -386,6 +412,13 @@ fn root(plan: &crate::physical::Plan) -> &Node {
         },
         node => node,
     }
+}
+
+fn keep_changing() -> Error {
+    Error::new(
+        SqlState::SERIALIZATION_FAILURE,
+        "could not run the statement: definitions of its tables keep changing",
+    )
 }
 
 fn read_only(statement: &Statement) -> Error {

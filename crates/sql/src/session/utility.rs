@@ -7,9 +7,8 @@ use super::{Session, copy};
 use crate::bind::utility::{
     Discard, ExplainFormat, ExplainOptions, Isolation as Level, Maintenance, TransactionModes,
 };
-use crate::bind::{Kind, Parsed, Utility};
+use crate::bind::{self, Kind, Parsed, Utility};
 use crate::plan::explain;
-use crate::types::cast;
 use crate::{Error, Result, SqlState, Type, Value};
 use gannet_store::Isolation;
 use sqlparser::ast::{self, Statement};
@@ -446,43 +445,16 @@ impl Session {
                 arguments.len()
             )));
         }
-        arguments
-            .iter()
-            .zip(&prepared.parameters)
-            .map(|(argument, ty)| self.constant(argument, *ty))
-            .collect()
-    }
-
-    /// The value of an expression without columns, as an assignment to `ty` gives it.
-    fn constant(&mut self, expression: &ast::Expr, ty: Type) -> Result<Value> {
-        // A literal without a type takes the parameter's.
-        let text = match expression {
-            ast::Expr::Value(value)
-                if !matches!(value.value, ast::Value::Number(..) | ast::Value::Boolean(_)) =>
-            {
-                format!("select cast({expression} as {})", ty.name())
-            }
-            _ => format!("select {expression}"),
-        };
-        let parsed = crate::bind::parse(&text)?.pop();
-        let parsed = Arc::new(parsed.ok_or_else(|| Error::internal("an expression vanished"))?);
-        let prepared = self.plan(&parsed, &[])?;
-        let mut running = self.start(&prepared, Vec::new(), false)?;
-        let mut rows = super::Rows::default();
-        self.advance(&mut running, 0, &mut rows)?;
-        let value = rows.rows.pop().and_then(|mut row| row.pop()).unwrap_or_default();
-        let from = running.columns().first().map_or(Type::Unknown, |column| column.ty);
-        if cast::context(from, ty).is_none_or(|context| context > cast::CastContext::Assignment) {
-            return Err(Error::new(
-                SqlState::DATATYPE_MISMATCH,
-                format!(
-                    "a parameter of type {} cannot be coerced to the expected type {}",
-                    from.name(),
-                    ty.name()
-                ),
-            ));
+        if arguments.is_empty() {
+            return Ok(Vec::new());
         }
-        cast::cast(value, from, ty, crate::types::NO_MODIFIER, false, &self.state.style)
+        self.values(|scope| {
+            let typed = arguments.iter().zip(&prepared.parameters).enumerate();
+            let bind = |(index, (expr, ty)): (usize, (&ast::Expr, &Type))| {
+                Ok((bind::bind_argument(scope, index + 1, *ty, expr)?, *ty))
+            };
+            typed.map(bind).collect()
+        })
     }
 
     fn deallocate(&mut self, name: Option<&str>) -> Result<CommandTag> {
