@@ -115,6 +115,7 @@ impl Prepared {
             session: ddl.session,
             cancel: ddl.cancel,
             work_bytes: u64::MAX,
+            read_only: false,
         };
         let mut running = Running::new(Arc::clone(&self.statement), Vec::new(), false);
         let mut rows = Vec::new();

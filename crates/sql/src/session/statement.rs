@@ -13,8 +13,8 @@ use crate::physical::{Node, Statement};
 use crate::plan;
 use crate::types::Value;
 use crate::{Error, Result, SqlState, Type};
-use gannet_store::{Transaction, View};
-use std::cell::{Cell, RefCell};
+use gannet_store::View;
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -208,8 +208,7 @@ impl Session {
             let statement = plan::plan(bound, &catalog, &self.state.settings().planner, &sizes)?;
             let open = self.transaction.as_mut().ok_or_else(transaction::failed)?;
             let Some(view) = open.view(&shared, &catalog)? else { continue };
-            let open = self.transaction.as_ref().ok_or_else(transaction::failed)?;
-            let environment = self.environment(&catalog, &view, open.store()?);
+            let environment = self.environment(&catalog, &view)?;
             let mut batch = Batch::new();
             exec::Running::new(Arc::new(statement), Vec::new(), false).next(&environment, 1, &mut batch)?;
             return Ok(batch.row(0).to_vec());
@@ -244,6 +243,7 @@ impl Session {
             session: &self.state,
             cancel: self.interrupt.flag(),
             work_bytes: u64::MAX,
+            read_only: open.read_only,
         };
         let batch = &mut self.batch;
         exec::select_point(&planned.statement, &environment, parameters, batch)?;
@@ -301,25 +301,21 @@ impl Session {
         if command(running.statement.statement()) == "SELECT" || running.columns.is_empty() {
             return Ok(());
         }
-        let open = self.transaction.as_ref().ok_or_else(|| Error::internal("no transaction"))?;
-        let environment = self.environment(&running.catalog, &running.view, open.store()?);
+        let environment = self.environment(&running.catalog, &running.view)?;
         running.statement.settle(&environment)
     }
 
-    fn environment<'e>(
-        &'e self,
-        catalog: &'e Arc<Catalog>,
-        view: &'e View,
-        transaction: &'e RefCell<Transaction>,
-    ) -> Environment<'e> {
-        Environment {
+    fn environment<'e>(&'e self, catalog: &'e Arc<Catalog>, view: &'e View) -> Result<Environment<'e>> {
+        let open = self.transaction.as_ref().ok_or_else(|| Error::internal("no transaction"))?;
+        Ok(Environment {
             catalog,
             view,
-            transaction,
+            transaction: open.store()?,
             session: &self.state,
             cancel: self.interrupt.flag(),
             work_bytes: self.state.settings().work_bytes.unwrap_or(u64::MAX),
-        }
+            read_only: open.read_only,
+        })
     }
 
     /// Runs a started statement for at most `limit` rows (0: to its end). True when it is at its end.
@@ -347,8 +343,7 @@ impl Session {
 
     /// The next batch; false when there is none.
     fn pull(&self, running: &mut Running, want: usize) -> Result<bool> {
-        let open = self.transaction.as_ref().ok_or_else(|| Error::internal("no transaction"))?;
-        let environment = self.environment(&running.catalog, &running.view, open.store()?);
+        let environment = self.environment(&running.catalog, &running.view)?;
         running.next = 0;
         let more = running.statement.next(&environment, want, &mut running.batch);
         let written = running.statement.affected();

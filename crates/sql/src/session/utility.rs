@@ -167,6 +167,7 @@ impl Session {
                 if let Some(open) = &mut self.transaction {
                     open.release(name)?;
                 }
+                self.note_open();
                 tag("RELEASE")
             }
             Utility::SetTransaction { modes, session } => {
@@ -206,6 +207,13 @@ impl Session {
         self.state.note_setting(Key::TransactionReadOnly, if read_only { "on" } else { "off" });
     }
 
+    /// Shows the open transaction's modes.
+    fn note_open(&self) {
+        if let Some(open) = &self.transaction {
+            self.note_transaction(open.isolation, open.read_only);
+        }
+    }
+
     fn set_modes(&mut self, modes: TransactionModes) -> Result<()> {
         let TransactionModes { isolation, read_only, deferrable } = modes;
         let Some(open) = &mut self.transaction else { return Ok(()) };
@@ -227,8 +235,7 @@ impl Session {
                 "DEFERRABLE has an effect on SERIALIZABLE transactions only",
             ));
         }
-        let (isolation, read_only) = (open.isolation, open.read_only);
-        self.note_transaction(isolation, read_only);
+        self.note_open();
         Ok(())
     }
 
@@ -246,10 +253,11 @@ impl Session {
     fn rollback_to(&mut self, name: &str) -> Result<()> {
         self.explicit("ROLLBACK TO SAVEPOINT")?;
         self.portals.clear();
-        match &mut self.transaction {
-            Some(open) => open.rollback_to(name, &self.state),
-            None => Ok(()),
+        if let Some(open) = &mut self.transaction {
+            open.rollback_to(name, &self.state)?;
         }
+        self.note_open();
+        Ok(())
     }
 
     fn commit_explicit(&mut self) -> Result<CommandTag> {
