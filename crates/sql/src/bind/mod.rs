@@ -10,7 +10,6 @@ use binder::{Binder, Clause, RelationKind, Visible};
 use places::Places;
 use sqlparser::ast;
 use std::cell::Cell;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 mod binder;
@@ -33,6 +32,7 @@ mod parse_tests;
 mod places;
 mod query;
 mod select;
+mod stored;
 mod subquery;
 mod tokens;
 pub mod utility;
@@ -155,37 +155,19 @@ pub fn bind_check(scope: &Scope<'_>, table: &Table, sql: &str) -> Result<Scalar>
     check(&mut definition_binder(scope, sql), table, &expr)
 }
 
-/// A new CHECK constraint's text as it is stored: dates and times are what they are here and now.
+/// A new CHECK constraint's text as it is stored, see [`stored`]: dates and times are what they are here and now.
 pub fn define_check(scope: &Scope<'_>, table: &Table, sql: &str) -> Result<String> {
     let expr = parse::parse_expression(sql)?;
     let mut binder = definition_binder(scope, sql);
     binder.times = Some(Vec::new());
     check(&mut binder, table, &expr)?;
-    with_times(sql, &binder.times.unwrap_or_default())
+    stored::text(sql, &binder.times.unwrap_or_default())
 }
 
 fn definition_binder<'a>(scope: &'a Scope<'a>, sql: &'a str) -> Binder<'a> {
     let mut binder = Binder::new(scope, Some(Places::new(sql, 1)), &[]);
     binder.allows_parameters = false;
     binder
-}
-
-/// Puts texts in the place of literals.
-fn with_times(sql: &str, times: &[(usize, String)]) -> Result<String> {
-    if times.is_empty() {
-        return Ok(sql.to_owned());
-    }
-    let (mut result, mut done) = (String::new(), 0);
-    for lexeme in tokens::tokenize(sql)? {
-        let time = times.iter().find(|(position, _)| *position == lexeme.characters.start);
-        if let Some((_, text)) = time.filter(|_| lexeme.is_string()) {
-            result.push_str(&sql[done..lexeme.bytes.start]);
-            let _ = write!(result, "'{text}'");
-            done = lexeme.bytes.end;
-        }
-    }
-    result.push_str(&sql[done..]);
-    Ok(result)
 }
 
 fn check<'a>(binder: &mut Binder<'a>, table: &Table, expr: &'a ast::Expr) -> Result<Scalar> {
@@ -213,13 +195,13 @@ pub fn bind_default(scope: &Scope<'_>, ty: Type, modifier: i32, sql: &str) -> Re
     default(&mut definition_binder(scope, sql), ty, modifier, &expr)
 }
 
-/// A new default's text as it is stored: dates and times are what they are here and now.
+/// A new default's text as it is stored, likewise.
 pub fn define_default(scope: &Scope<'_>, ty: Type, modifier: i32, sql: &str) -> Result<String> {
     let expr = parse::parse_expression(sql)?;
     let mut binder = definition_binder(scope, sql);
     binder.times = Some(Vec::new());
     default(&mut binder, ty, modifier, &expr)?;
-    with_times(sql, &binder.times.unwrap_or_default())
+    stored::text(sql, &binder.times.unwrap_or_default())
 }
 
 fn default<'a>(binder: &mut Binder<'a>, ty: Type, modifier: i32, expr: &'a ast::Expr) -> Result<Scalar> {
