@@ -209,10 +209,7 @@ impl Session {
             return Ok(());
         }
         self.ensure_transaction()?;
-        let prepared = self.plan(parsed, &[])?;
-        if !prepared.parameters.is_empty() {
-            return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1"));
-        }
+        let prepared = self.plan_closed(parsed)?;
         let mut running = self.start(&prepared, Vec::new(), false)?;
         if prepared.columns.is_some() {
             client.columns(running.columns(), &self.state.style)?;

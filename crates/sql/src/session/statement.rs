@@ -84,6 +84,15 @@ impl Session {
         Ok(prepared)
     }
 
+    /// The same for a statement that nobody gives values for parameters.
+    pub(super) fn plan_closed(&mut self, parsed: &Arc<Parsed>) -> Result<Arc<Prepared>> {
+        let prepared = self.plan(parsed, &[])?;
+        if !prepared.parameters.is_empty() {
+            return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1"));
+        }
+        Ok(prepared)
+    }
+
     fn scope<'s>(&'s self, catalog: &'s Arc<Catalog>) -> Scope<'s> {
         Scope {
             catalog,

@@ -383,7 +383,7 @@ impl Session {
                 _ => return Err(Error::unsupported("EXPLAIN of a utility statement")),
             },
             Kind::Sql(_) if is_planned(statement) => {
-                prepared = self.plan(&Arc::new(statement.clone()), &[])?;
+                prepared = self.plan_closed(&Arc::new(statement.clone()))?;
                 Vec::new()
             }
             Kind::Sql(_) => return Err(Error::unsupported("EXPLAIN of a definition")),
