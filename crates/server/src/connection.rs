@@ -433,6 +433,7 @@ impl Connected {
                 ));
             }
         }
+        let style = self.session.input_style();
         let mut parameters = Vec::with_capacity(values.len());
         for (index, value) in values.iter().enumerate() {
             let ty = prepared.parameters().get(index).copied().unwrap_or(Type::Text);
@@ -444,8 +445,7 @@ impl Connected {
             let read = match value {
                 None => Ok(Value::Null),
                 Some(bytes) if binary => binary::read(bytes, ty, -1),
-                Some(bytes) => message::utf8(bytes)
-                    .and_then(|value| text::read(value, ty, -1, &self.session.state().style)),
+                Some(bytes) => message::utf8(bytes).and_then(|value| text::read(value, ty, -1, style)),
             };
             parameters.push(read.map_err(|error| {
                 let name = if portal.is_empty() {

@@ -581,6 +581,67 @@ fn defaults_checks_and_sequences_work_in_statements() {
 }
 
 #[test]
+fn dates_in_defaults_and_checks_are_what_they_were_when_defined() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    let made = sql.run("begin; create table t (a int, z timestamptz default 'now', check (z <= timestamp 'now'::timestamptz)); select now()");
+    let made = made.text()[0][0].clone();
+    sql.run("commit; set time zone 'Asia/Tokyo'; set datestyle = 'dmy'");
+    sql.run(
+        "alter table t add y timestamptz default '2024-01-01 00:00', add d date default '01/02/2024', add l text default 'now', \
+         add check (y < '3/1/2100 00:00'), add check (l in ('now', E'it\\'s'))",
+    );
+    sql.run("alter table t alter d set default '03/02/2024'; reset time zone; reset datestyle");
+    let sql = &mut {
+        sql.close();
+        fixture.open()
+    };
+    assert_eq!(
+        sql.run("insert into t values (1) returning z, y, d, l").text(),
+        [[made.as_str(), "2023-12-31 15:00:00+00", "2024-02-03", "now"]]
+    );
+    assert_eq!(sql.fails("insert into t values (1, 'now')").0, "23514");
+    assert_eq!(sql.fails("insert into t (y) values ('2100-01-02 15:00:00+00')").0, "23514");
+    sql.run("insert into t (y, l) values ('2100-01-02 14:59:59+00', 'it''s')");
+    assert_eq!(
+        sql.run("select pg_get_constraintdef(oid) from pg_constraint where conname = 't_y_check'").text(),
+        [["CHECK ((y < '2100-01-03 00:00:00+09'))"]]
+    );
+}
+
+#[test]
+fn between_symmetric_is_stored_as_it_was_written() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run(
+        "create table t (a int, b int, n boolean default (2 between symmetric 3 and 1), constraint c1 check (a between symmetric (5) and 1), \
+         constraint c2 check (b not between symmetric abs(a) + 1 and case when b between symmetric 7 and a then 3 else (4) end and b > 0), \
+         constraint c3 check (b between symmetric length('and)') and 99))",
+    );
+    let definitions = [
+        ["CHECK ((a BETWEEN SYMMETRIC (5) AND 1))"],
+        [
+            "CHECK ((b NOT BETWEEN SYMMETRIC abs(a) + 1 AND CASE WHEN b BETWEEN SYMMETRIC 7 AND a THEN 3 ELSE (4) END AND b > 0))",
+        ],
+        ["CHECK ((b BETWEEN SYMMETRIC length('and)') AND 99))"],
+    ];
+    let list = "select pg_get_constraintdef(oid) from pg_constraint where contype = 'c' order by conname";
+    assert_eq!(sql.run(list).text(), definitions);
+    sql.close();
+    let mut sql = fixture.open();
+    assert_eq!(sql.run(list).text(), definitions);
+    assert_eq!(sql.run("insert into t values (3, 10) returning n").text(), [["t"]]);
+    assert!(sql.fails("insert into t values (6, 10)").1.contains("c1"));
+    assert!(sql.fails("insert into t values (3, 4)").1.contains("c2"));
+    sql.run("alter table t rename a to \"A\"; alter table t alter \"A\" type bigint");
+    assert!(sql.fails("insert into t values (6, 10)").1.contains("c1"));
+    // What is shown can be run.
+    for [definition] in definitions {
+        sql.run(&format!("create table u (a int, b int, {definition}); drop table u"));
+    }
+}
+
+#[test]
 fn existing_rows_are_looked_at_when_rules_are_added() {
     let fixture = Fixture::new();
     let mut sql = fixture.open();

@@ -287,6 +287,57 @@ fn settings_go_back_with_their_transaction() {
 }
 
 #[test]
+fn settings_are_in_force_from_the_next_statement_of_a_text() {
+    let fixture = Fixture::new("create table t (a int)");
+    let (mut session, mut other) = (fixture.session(), fixture.session());
+    let midnight = "select timestamptz '2024-01-01 00:00'";
+    let here = "2024-01-01 00:00:00";
+    let tokyo = |statement: &str| format!("{statement}; {midnight}");
+    assert_eq!(session.one(&tokyo("set time zone 'Asia/Tokyo'")), format!("{here}+09"));
+    // What was planned there is right for whoever has the same settings.
+    other.run("set time zone 'Asia/Tokyo'");
+    assert_eq!(other.one(midnight), format!("{here}+09"));
+    assert_eq!(session.one(&tokyo("set time zone 'UTC'")), format!("{here}+00"));
+    assert_eq!(
+        session.one(&tokyo("select set_config('TimeZone', 'Asia/Tokyo', false)")),
+        format!("{here}+09")
+    );
+    assert_eq!(session.one(&tokyo("reset time zone")), format!("{here}+00"));
+    // What is undone is so at once.
+    for undo in ["commit", "rollback", "rollback to s"] {
+        let text = tokyo(&format!("begin; savepoint s; set local time zone 'Asia/Tokyo'; {undo}"));
+        assert_eq!(session.one(&text), format!("{here}+00"), "{undo}");
+        session.attempt("rollback").unwrap();
+    }
+    assert_eq!(session.one("set datestyle = 'dmy'; select date '01/02/2024'"), "2024-02-01");
+    assert_eq!(session.one("set datestyle = 'mdy'; select date '01/02/2024'"), "2024-01-02");
+    assert_eq!(session.one("set bytea_output = 'escape'; select '\\x41'::bytea::text"), "A");
+    assert_eq!(session.one("set extra_float_digits = 0; select (0.1::float8 + 0.2)::text"), "0.3");
+    // Of a table's column, by COPY.
+    session.run("alter table t add z timestamptz");
+    let mut rows = Rows::default();
+    rows.input = b"1\t2024-01-01 00:00\n".to_vec();
+    session.0.run("set time zone 'Asia/Tokyo'; copy t from stdin; reset time zone", &mut rows).unwrap();
+    assert_eq!(session.one("select z from t"), "2023-12-31 15:00:00+00");
+}
+
+#[test]
+fn now_is_read_anew_by_every_query_and_kept_by_a_prepared_statement() {
+    let fixture = Fixture::new("create table t (a int primary key, z timestamptz)");
+    let mut session = fixture.session();
+    session.run("prepare p as select timestamptz 'now' = now()");
+    for number in 0..3 {
+        assert_eq!(session.one("select timestamptz 'now' = now()"), "t");
+        assert_eq!(session.one("select '{\"Now\"}'::timestamptz[] = array[now()]"), "t");
+        assert_eq!(session.one("select 'today'::date = current_date"), "t");
+        let text = format!("insert into t values ({number}, 'now') returning z = now()");
+        assert_eq!(session.one(&text), "t");
+        assert_eq!(session.one("update t set z = 'now' where a = 0 returning z = now()"), "t");
+        assert_eq!(session.one("execute p"), "f");
+    }
+}
+
+#[test]
 fn copy_names_the_line_that_is_wrong() {
     let fixture = Fixture::new("create table c (a int primary key, b text not null, d date)");
     let mut session = fixture.session();

@@ -55,6 +55,40 @@ fn statements_without_rows_and_without_text() {
 }
 
 #[test]
+fn parameters_are_read_by_the_settings_of_the_moment() {
+    let fixture = Fixture::with("create table t (a int primary key, z timestamptz)", |_| {});
+    let mut wire = fixture.connect();
+    wire.series(&[
+        parse("s", "insert into t values ($1, $2)", &[]),
+        parse("zone", "set time zone 'Asia/Tokyo'", &[]),
+    ]);
+    let midnight = Some(b"2024-01-01 00:00".as_slice());
+    wire.run("set time zone 'Asia/Tokyo'");
+    wire.series(&[bind("", "s", 0, &[Some(b"1"), midnight], 0), execute("", 0)]).good();
+    wire.run("reset time zone; begin");
+    wire.series(&[
+        bind("", "zone", 0, &[], 0),
+        execute("", 0),
+        bind("", "s", 0, &[Some(b"2"), midnight], 0),
+        execute("", 0),
+    ])
+    .good();
+    wire.run("savepoint s; set time zone 'America/New_York'; rollback to s");
+    wire.series(&[bind("", "s", 0, &[Some(b"3"), midnight], 0), execute("", 0)]).good();
+    wire.run("commit");
+    assert_eq!(
+        wire.run("set time zone 'UTC'; select a, z from t order by a").text(),
+        [1, 2, 3].map(|a| [a.to_string(), "2023-12-31 15:00:00+00".to_owned()])
+    );
+    // 'now' is now, not the time of the statement before.
+    wire.series(&[parse("later", "select $1 > $2", &[1184, 1184])]).good();
+    let before = wire.run("select clock_timestamp()").one();
+    let values = [Some(b"now".as_slice()), Some(before.as_bytes())];
+    let told = wire.series(&[bind("", "later", 0, &values, 0), execute("", 0)]);
+    assert_eq!(told.good().one(), "t");
+}
+
+#[test]
 fn portals_stop_at_their_limit_and_go_on() {
     let fixture = Fixture::with(TABLE, |_| {});
     let mut wire = fixture.connect();

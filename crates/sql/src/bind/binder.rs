@@ -201,6 +201,9 @@ pub(super) struct Binder<'a> {
     pub(super) relations: usize,
     /// Queries that are being bound.
     pub(super) query_depth: usize,
+    /// Dates and times among the literals of a definition: where each stands, and its text that means the same whatever the
+    /// settings and the time. `None`: nobody asks.
+    pub(super) times: Option<Vec<(usize, String)>>,
 }
 
 /// Queries within queries, at most: WITH queries that use each other are nested, however flat they are written.
@@ -223,6 +226,7 @@ impl<'a> Binder<'a> {
             allows_parameters: true,
             relations: 0,
             query_depth: 0,
+            times: None,
         }
     }
 

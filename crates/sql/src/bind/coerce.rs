@@ -4,7 +4,7 @@ use super::binder::{Binder, Typed, place};
 use crate::functions::common_type;
 use crate::logical::Scalar;
 use crate::types::cast::{CastContext, context};
-use crate::types::{Modifier, NO_MODIFIER, Type, Value, text};
+use crate::types::{Modifier, NO_MODIFIER, Type, Value, datetime, text};
 use crate::{Error, Result, SqlState};
 
 impl Binder<'_> {
@@ -68,6 +68,9 @@ impl Binder<'_> {
                 // CAST cuts what is too long, reading does not.
                 let cut = explicit && modifier != NO_MODIFIER && matches!(ty, Type::Varchar | Type::Bpchar);
                 let value = read(if cut { NO_MODIFIER } else { modifier })?;
+                if matches!(ty.element().unwrap_or(ty), Type::Date | Type::Timestamp | Type::TimestampTz) {
+                    self.note_time(&literal, &value, ty, position);
+                }
                 let literal = Typed::new(Scalar::Literal { value, ty }, ty).at(position);
                 if cut {
                     return Ok(cast_node(literal, ty, modifier, true));
@@ -100,6 +103,18 @@ impl Binder<'_> {
             }
         };
         Ok(Typed { scalar, ty, modifier, position })
+    }
+
+    /// Keeps in mind what a date or time means that was read by the session's settings and clock.
+    fn note_time(&mut self, literal: &str, value: &Value, ty: Type, position: Option<usize>) {
+        if datetime::names_the_moment(literal) {
+            self.scope.of_the_moment.set(true);
+        }
+        if let (Some(times), Some(position)) = (&mut self.times, position) {
+            let mut text = String::new();
+            text::write(value, ty, self.scope.style, &mut text);
+            times.push((position, text));
+        }
     }
 
     /// Converts an expression, or says that it cannot be.

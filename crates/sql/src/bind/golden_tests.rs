@@ -8,6 +8,7 @@ use crate::catalog::{Catalog, Relation, Sequence, Table};
 use crate::logical::print;
 use crate::types::text::TextStyle;
 use crate::{Error, Type};
+use std::cell::Cell;
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -101,7 +102,13 @@ fn catalog() -> Catalog {
 fn outcome(sql: &str) -> Result<String, Error> {
     let catalog = Arc::new(catalog());
     let style = TextStyle { catalog: Some(Arc::clone(&catalog)), ..TextStyle::default() };
-    let scope = Scope { catalog: &catalog, style: &style, database: "db", user: "postgres" };
+    let scope = Scope {
+        catalog: &catalog,
+        style: &style,
+        database: "db",
+        user: "postgres",
+        of_the_moment: Cell::default(),
+    };
     let mut text = String::new();
     for parsed in parse(sql)? {
         if parsed.statement().is_none() {

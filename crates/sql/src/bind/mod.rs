@@ -2,13 +2,14 @@
 //! PostgreSQL's rules. Syntax nodes are matched exhaustively: a clause that is not implemented is an error that names it.
 
 use crate::catalog::{Catalog, Table};
-use crate::logical::{Columns, Planned, Scalar};
+use crate::logical::{ColumnInfo, Columns, Output, Planned, Query, Rel, Scalar};
 use crate::types::cast::CastContext;
 use crate::types::text::TextStyle;
 use crate::{Error, Result, SqlState, Type};
 use binder::{Binder, Clause, RelationKind, Visible};
 use places::Places;
 use sqlparser::ast;
+use std::cell::Cell;
 use std::sync::Arc;
 
 mod binder;
@@ -31,6 +32,7 @@ mod parse_tests;
 mod places;
 mod query;
 mod select;
+mod stored;
 mod subquery;
 mod tokens;
 pub mod utility;
@@ -84,6 +86,8 @@ pub struct Scope<'a> {
     pub database: &'a str,
     /// Name of the role.
     pub user: &'a str,
+    /// Set when a literal was read that says 'now', 'today' or their kin: what was bound is right at this moment only.
+    pub of_the_moment: Cell<bool>,
 }
 
 /// A bound statement.
@@ -95,6 +99,23 @@ pub struct Bound {
     pub columns: Columns,
     /// Types of its parameters, as inferred or given.
     pub parameters: Vec<Type>,
+}
+
+impl Bound {
+    /// A query for one row of expressions over no columns.
+    pub fn of_expressions(expressions: Vec<(Scalar, Type)>) -> Bound {
+        let (mut columns, mut computed, mut output) = (Columns::default(), Vec::new(), Vec::new());
+        for (scalar, ty) in expressions {
+            let (name, modifier) = ("value".to_owned(), crate::types::NO_MODIFIER);
+            let info = ColumnInfo { name: name.clone(), ty, modifier, origin: None, nullable: true };
+            let column = columns.add(info);
+            computed.push((column, scalar));
+            output.push(Output { column, name });
+        }
+        let one = Rel::Values { columns: Vec::new(), rows: vec![Vec::new()] };
+        let rel = Rel::Project { input: Box::new(one), columns: computed };
+        Bound { planned: Planned::Query(Query { rel, output }), columns, parameters: Vec::new() }
+    }
 }
 
 /// Binds SELECT, VALUES, INSERT, UPDATE or DELETE. `parameters`: types the client gave, [`Type::Unknown`] where it left them open; those are
@@ -131,8 +152,25 @@ pub fn bind(scope: &Scope<'_>, parsed: &Parsed, parameters: &[Type]) -> Result<B
 /// Binds an expression over the columns of one table, each with a number from 0 in the table's order: a CHECK constraint (boolean).
 pub fn bind_check(scope: &Scope<'_>, table: &Table, sql: &str) -> Result<Scalar> {
     let expr = parse::parse_expression(sql)?;
+    check(&mut definition_binder(scope, sql), table, &expr)
+}
+
+/// A new CHECK constraint's text as it is stored, see [`stored`]: dates and times are what they are here and now.
+pub fn define_check(scope: &Scope<'_>, table: &Table, sql: &str) -> Result<String> {
+    let expr = parse::parse_expression(sql)?;
+    let mut binder = definition_binder(scope, sql);
+    binder.times = Some(Vec::new());
+    check(&mut binder, table, &expr)?;
+    stored::text(sql, &binder.times.unwrap_or_default())
+}
+
+fn definition_binder<'a>(scope: &'a Scope<'a>, sql: &'a str) -> Binder<'a> {
     let mut binder = Binder::new(scope, Some(Places::new(sql, 1)), &[]);
     binder.allows_parameters = false;
+    binder
+}
+
+fn check<'a>(binder: &mut Binder<'a>, table: &Table, expr: &'a ast::Expr) -> Result<Scalar> {
     binder.push_level(Clause::Check);
     let ids = binder.add_table_columns(table);
     let columns = table.columns.iter().map(|column| column.name.clone()).zip(ids).collect();
@@ -145,7 +183,7 @@ pub fn bind_check(scope: &Scope<'_>, table: &Table, sql: &str) -> Result<Scalar>
         kind: RelationKind::Table,
         optional: false,
     });
-    let typed = binder.expr(&expr)?;
+    let typed = binder.expr(expr)?;
     let scalar = binder.condition(typed, "argument of CHECK")?;
     refuse_subqueries(&scalar, "check constraint")?;
     Ok(scalar)
@@ -154,8 +192,19 @@ pub fn bind_check(scope: &Scope<'_>, table: &Table, sql: &str) -> Result<Scalar>
 /// Binds a column's default, over no columns, cast to the column's type by assignment.
 pub fn bind_default(scope: &Scope<'_>, ty: Type, modifier: i32, sql: &str) -> Result<Scalar> {
     let expr = parse::parse_expression(sql)?;
-    let mut binder = Binder::new(scope, Some(Places::new(sql, 1)), &[]);
-    binder.allows_parameters = false;
+    default(&mut definition_binder(scope, sql), ty, modifier, &expr)
+}
+
+/// A new default's text as it is stored, likewise.
+pub fn define_default(scope: &Scope<'_>, ty: Type, modifier: i32, sql: &str) -> Result<String> {
+    let expr = parse::parse_expression(sql)?;
+    let mut binder = definition_binder(scope, sql);
+    binder.times = Some(Vec::new());
+    default(&mut binder, ty, modifier, &expr)?;
+    stored::text(sql, &binder.times.unwrap_or_default())
+}
+
+fn default<'a>(binder: &mut Binder<'a>, ty: Type, modifier: i32, expr: &'a ast::Expr) -> Result<Scalar> {
     binder.push_level(Clause::Default);
     let refers = |error: Error| {
         if error.state() == SqlState::UNDEFINED_COLUMN {
@@ -164,7 +213,7 @@ pub fn bind_default(scope: &Scope<'_>, ty: Type, modifier: i32, sql: &str) -> Re
             error
         }
     };
-    let typed = binder.expr(&expr).map_err(refers)?;
+    let typed = binder.expr(expr).map_err(refers)?;
     let (from, at) = (typed.ty, typed.position);
     let Ok(typed) = binder.try_coerce(typed, ty, modifier, CastContext::Assignment)? else {
         let message =
@@ -177,16 +226,19 @@ pub fn bind_default(scope: &Scope<'_>, ty: Type, modifier: i32, sql: &str) -> Re
     Ok(typed.scalar)
 }
 
-/// Binds an argument of EXECUTE, over no columns, cast to the parameter's type by assignment.
-pub fn bind_argument(scope: &Scope<'_>, ty: Type, expr: &ast::Expr) -> Result<Scalar> {
+/// Binds an argument of EXECUTE, over no columns, cast by assignment to the type of the parameter with this number.
+pub fn bind_argument(scope: &Scope<'_>, number: usize, ty: Type, expr: &ast::Expr) -> Result<Scalar> {
     let mut binder = Binder::new(scope, None, &[]);
     binder.allows_parameters = false;
     binder.push_level(Clause::Argument);
     let typed = binder.expr(expr)?;
     let (from, at) = (typed.ty, typed.position);
     let Ok(typed) = binder.try_coerce(typed, ty, crate::types::NO_MODIFIER, CastContext::Assignment)? else {
-        let message =
-            format!("parameter of type {} cannot be coerced to the expected type {}", from.name(), ty.name());
+        let message = format!(
+            "parameter ${number} of type {} cannot be coerced to the expected type {}",
+            from.name(),
+            ty.name()
+        );
         let error = Error::new(SqlState::DATATYPE_MISMATCH, message)
             .hint("You will need to rewrite or cast the expression.");
         return Err(binder::place(error, at));

@@ -1,6 +1,7 @@
 //! Queries: WITH, UNION and its kin, VALUES, ORDER BY, LIMIT.
 
 use super::binder::{Binder, Clause, CommonTable, RelationKind, Typed, Visible, named, place};
+use super::operators::inner;
 use super::select::{Around, BoundQuery, Column};
 use super::tokens::position;
 use crate::functions::common_type;
@@ -209,11 +210,15 @@ impl<'a> Binder<'a> {
     ) -> Result<BoundQuery> {
         let mut keys = Vec::with_capacity(order_by.len());
         for OrderByExpr { expr, options, with_fill } in order_by {
-            let scalar = match output_reference(&bound.output, expr)? {
+            let named = match self.list_position(expr, bound.output.len(), "ORDER BY")? {
+                Some(index) => Some(bound.output[index].column),
+                None => output_reference(&bound.output, expr)?,
+            };
+            let scalar = match named {
                 Some(id) => Scalar::Column(id),
                 None if any => self.output_expression(&bound, expr)?,
-                None if matches!(expr, Expr::Identifier(_)) => {
-                    let name = expr.to_string();
+                None if matches!(inner(expr), Expr::Identifier(_)) => {
+                    let name = inner(expr).to_string();
                     let message = format!("column \"{name}\" does not exist");
                     return Err(place(
                         Error::new(SqlState::UNDEFINED_COLUMN, message),
@@ -505,27 +510,62 @@ fn definitions(rel: &mut Rel, id: ColumnId) -> Vec<&mut Scalar> {
     }
 }
 
-/// The column of a result that a number or name in ORDER BY means.
+/// The column of a result that a name in ORDER BY means.
 fn output_reference(output: &[Column], expr: &Expr) -> Result<Option<ColumnId>> {
-    match expr {
-        Expr::Value(ast::ValueWithSpan { value: ast::Value::Number(digits, _), span }) => {
-            let number: usize = digits.parse().unwrap_or(0);
-            if number == 0 || number > output.len() {
-                let message = format!("ORDER BY position {digits} is not in select list");
-                return Err(place(Error::new(SqlState::INVALID_COLUMN_REFERENCE, message), position(*span)));
+    let Expr::Identifier(ident) = inner(expr) else { return Ok(None) };
+    let (name, at) = named(ident)?;
+    let mut matches = output.iter().filter(|column| column.name == name);
+    let first = matches.next().map(|column| column.column);
+    if matches.any(|column| Some(column.column) != first) {
+        let message = format!("ORDER BY \"{name}\" is ambiguous");
+        return Err(place(Error::new(SqlState::AMBIGUOUS_COLUMN, message), at));
+    }
+    Ok(first)
+}
+
+/// A constant in a list of items, as PostgreSQL's grammar has it: parentheses are gone, a minus is part of the number behind it.
+#[derive(Clone, Copy)]
+enum Constant {
+    Integer(i32),
+    Float,
+    Other,
+}
+
+impl Binder<'_> {
+    /// The item, from 0, that a constant in GROUP BY, ORDER BY or DISTINCT ON means by its number; `None`: it is no constant.
+    pub(super) fn list_position(&self, expr: &Expr, items: usize, clause: &str) -> Result<Option<usize>> {
+        let Some((constant, at)) = self.constant(expr) else { return Ok(None) };
+        let Constant::Integer(number) = constant else {
+            let message = format!("non-integer constant in {clause}");
+            return Err(place(Error::new(SqlState::SYNTAX_ERROR, message), at));
+        };
+        match usize::try_from(number) {
+            Ok(number) if number >= 1 && number <= items => Ok(Some(number - 1)),
+            _ => {
+                let message = format!("{clause} position {number} is not in select list");
+                Err(place(Error::new(SqlState::INVALID_COLUMN_REFERENCE, message), at))
             }
-            Ok(Some(output[number - 1].column))
         }
-        Expr::Identifier(ident) => {
-            let (name, at) = named(ident)?;
-            let mut matches = output.iter().filter(|column| column.name == name);
-            let first = matches.next().map(|column| column.column);
-            if matches.any(|column| Some(column.column) != first) {
-                let message = format!("ORDER BY \"{name}\" is ambiguous");
-                return Err(place(Error::new(SqlState::AMBIGUOUS_COLUMN, message), at));
+    }
+
+    fn constant(&self, expr: &Expr) -> Option<(Constant, Option<usize>)> {
+        let value = match inner(expr) {
+            Expr::UnaryOp { op: ast::UnaryOperator::Minus, expr: operand } => {
+                let negative = match self.constant(operand)?.0 {
+                    Constant::Integer(number) => Constant::Integer(-number),
+                    Constant::Float => Constant::Float,
+                    Constant::Other => return None,
+                };
+                return Some((negative, self.prefix_place(operand.span())));
             }
-            Ok(first)
-        }
-        _ => Ok(None),
+            Expr::Value(value) => value,
+            _ => return None,
+        };
+        let constant = match &value.value {
+            ast::Value::Placeholder(_) => return None,
+            ast::Value::Number(digits, _) => digits.parse().map_or(Constant::Float, Constant::Integer),
+            _ => Constant::Other,
+        };
+        Some((constant, position(value.span)))
     }
 }

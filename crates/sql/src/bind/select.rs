@@ -2,6 +2,7 @@
 
 use super::binder::{Binder, Clause, Level, Typed, named, place};
 use super::from::Joined;
+use super::operators::inner;
 use super::tokens::position;
 use super::walk::same;
 use super::{name_parts, name_position};
@@ -272,29 +273,10 @@ impl<'a> Binder<'a> {
         clause: &str,
         columns_first: bool,
     ) -> Result<Option<Scalar>> {
-        let found = match expr {
-            Expr::Value(ast::ValueWithSpan { value: ast::Value::Number(digits, _), span }) => {
-                let number: Option<usize> = digits.parse().ok();
-                match number.filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit())) {
-                    Some(number) if number >= 1 && number <= items.len() => Some(number - 1),
-                    _ => {
-                        let message = match number {
-                            Some(number) => format!("{clause} position {number} is not in select list"),
-                            None => format!("non-integer constant in {clause}"),
-                        };
-                        let state = if number.is_some() {
-                            SqlState::INVALID_COLUMN_REFERENCE
-                        } else {
-                            SqlState::SYNTAX_ERROR
-                        };
-                        return Err(place(Error::new(state, message), position(*span)));
-                    }
-                }
-            }
-            Expr::Value(ast::ValueWithSpan { value: ast::Value::SingleQuotedString(_), span }) => {
-                let error = Error::new(SqlState::SYNTAX_ERROR, format!("non-integer constant in {clause}"));
-                return Err(place(error, position(*span)));
-            }
+        if let Some(index) = self.list_position(expr, items.len(), clause)? {
+            return Ok(Some(self.settle(items[index].typed.clone())?.scalar));
+        }
+        let found = match inner(expr) {
             Expr::Identifier(ident) => {
                 let (name, at) = named(ident)?;
                 // In GROUP BY a column of the tables is meant first, in ORDER BY an item.
@@ -322,7 +304,7 @@ impl<'a> Binder<'a> {
         let mut on = Vec::with_capacity(list.len());
         for expr in list {
             let scalar = self.within(Clause::DistinctOn, |this| {
-                match this.item_reference(expr, items, "SELECT DISTINCT ON", false)? {
+                match this.item_reference(expr, items, "DISTINCT ON", false)? {
                     Some(scalar) => Ok(scalar),
                     None => {
                         let typed = this.expr(expr)?;

@@ -30,6 +30,18 @@ impl Lexeme {
         matches!(&self.token, Token::Word(word) if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(expected))
     }
 
+    /// Whether it is a string literal.
+    pub(super) fn is_string(&self) -> bool {
+        matches!(
+            self.token,
+            Token::SingleQuotedString(_)
+                | Token::EscapedStringLiteral(_)
+                | Token::UnicodeStringLiteral(_)
+                | Token::NationalStringLiteral(_)
+                | Token::DollarQuotedString(_)
+        )
+    }
+
     /// As the parser takes it. Its columns are places in the whole text, so that a span's start is what a client is told; see
     /// [`position`].
     pub(super) fn located(&self) -> TokenWithSpan {

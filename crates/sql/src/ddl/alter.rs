@@ -316,9 +316,7 @@ fn alter_column(
             if identity() {
                 return Err(is_identity());
             }
-            let text = value.to_string();
-            context.bind_default(column, &text)?;
-            column.default = Some(text);
+            column.default = Some(context.define_default(column, &value.to_string())?);
         }
         AlterColumnOperation::DropDefault => {
             if identity() {
@@ -393,7 +391,14 @@ fn change_type(
         row[position] = cast::cast(value, from, ty, modifier, false, &ddl.session.style)?;
         Ok(())
     })?;
-    context.put_table(table)
+    let table = context.put_table(table)?;
+    // A value may have become another one, as a number that is rounded.
+    for check in &table.checks {
+        if text::columns_mentioned(&table, &check.expression)?.contains(&number) {
+            validate::check(context, &table, check)?;
+        }
+    }
+    Ok(table)
 }
 
 fn rename_column(context: &mut DdlContext<'_>, old: &Arc<Table>, from: &str, to: &str) -> Result<Arc<Table>> {

@@ -223,7 +223,7 @@ impl ColumnSpec {
             }
             None => self.default.clone(),
         };
-        let column = Column {
+        let mut column = Column {
             number,
             name: self.name.clone(),
             ty: self.ty,
@@ -233,7 +233,7 @@ impl ColumnSpec {
             missing: None,
         };
         if let Some(default) = &column.default {
-            context.bind_default(&column, default)?;
+            column.default = Some(context.define_default(&column, default)?);
         }
         Ok(column)
     }

@@ -387,8 +387,8 @@ fn add_check(
     name: Option<&str>,
     expression: &str,
 ) -> Result<()> {
-    context.check_condition(table, expression)?;
-    let mentioned = text::columns_mentioned(table, expression)?;
+    let expression = context.define_check(table, expression)?;
+    let mentioned = text::columns_mentioned(table, &expression)?;
     let columns: Vec<&str> =
         mentioned.iter().filter_map(|&number| Some(table.column(number)?.name.as_str())).collect();
     let name = match name {
@@ -396,7 +396,7 @@ fn add_check(
         Some(name) => name.to_owned(),
         None => names::check(context.catalog, table, &columns),
     };
-    table.checks.push(Check { oid: context.new_oid()?, name, expression: expression.to_owned() });
+    table.checks.push(Check { oid: context.new_oid()?, name, expression });
     Ok(())
 }
 

@@ -4,13 +4,14 @@ use super::DdlContext;
 use crate::bind::{self, Bound, Scope};
 use crate::catalog::{Catalog, Column, Storage, Table};
 use crate::exec::{Batch, Environment, Running};
-use crate::logical::{ColumnId, ColumnInfo, Columns, Output, Planned, Query, Rel, Scalar};
+use crate::logical::Scalar;
 use crate::physical::Statement;
 use crate::plan::{self, Estimator};
+use crate::types::Value;
 use crate::types::text::TextStyle;
-use crate::types::{NO_MODIFIER, Value};
 use crate::{Error, Result};
 use gannet_store::{Tree, View};
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// Estimates from what ANALYZE found; a table it has not seen is taken for a large one, as the statements here read all of it.
@@ -38,12 +39,23 @@ impl DdlContext<'_> {
             style: &style,
             database: &self.session.database,
             user: &self.session.user,
+            of_the_moment: Cell::default(),
         })
     }
 
     /// Checks that a CHECK constraint makes sense.
     pub(super) fn check_condition(&self, table: &Table, text: &str) -> Result<()> {
         self.with_scope(|scope| bind::bind_check(scope, table, text).map(drop))
+    }
+
+    /// A CHECK constraint as it is stored.
+    pub(super) fn define_check(&self, table: &Table, text: &str) -> Result<String> {
+        self.with_scope(|scope| bind::define_check(scope, table, text))
+    }
+
+    /// A column's default as it is stored.
+    pub(super) fn define_default(&self, column: &Column, text: &str) -> Result<String> {
+        self.with_scope(|scope| bind::define_default(scope, column.ty, column.modifier, text))
     }
 
     /// A column's default, bound.
@@ -61,15 +73,7 @@ impl DdlContext<'_> {
 
     /// An expression over no columns, to be computed as often as one likes.
     pub(super) fn prepare(&self, scalar: Scalar, ty: crate::Type) -> Result<Prepared> {
-        let mut columns = Columns::default();
-        let info =
-            ColumnInfo { name: "value".to_owned(), ty, modifier: NO_MODIFIER, origin: None, nullable: true };
-        let id: ColumnId = columns.add(info);
-        let one = Rel::Values { columns: Vec::new(), rows: vec![Vec::new()] };
-        let rel = Rel::Project { input: Box::new(one), columns: vec![(id, scalar)] };
-        let output = vec![Output { column: id, name: "value".to_owned() }];
-        let planned = Planned::Query(Query { rel, output });
-        Prepared::new(self, Bound { planned, columns, parameters: Vec::new() })
+        Prepared::new(self, Bound::of_expressions(vec![(scalar, ty)]))
     }
 
     /// The tree of a table or index.
@@ -111,6 +115,7 @@ impl Prepared {
             session: ddl.session,
             cancel: ddl.cancel,
             work_bytes: u64::MAX,
+            read_only: false,
         };
         let mut running = Running::new(Arc::clone(&self.statement), Vec::new(), false);
         let mut rows = Vec::new();

@@ -151,6 +151,8 @@ pub struct Context<'c> {
     pub affected: &'c Cell<u64>,
     /// Bytes an operator may take before it spills, whatever [`Engine::work_limit`](gannet_store::Engine::work_limit) says.
     pub work_bytes: u64,
+    /// Whether the transaction is read-only. Statements that change rows are refused before; functions that change something ask.
+    pub read_only: bool,
 }
 
 impl fmt::Debug for Context<'_> {

@@ -28,6 +28,8 @@ pub struct Environment<'c> {
     pub cancel: &'c AtomicBool,
     /// Bytes an operator may take before it spills, if that is less than what the engine has for it: `u64::MAX` for no such limit.
     pub work_bytes: u64,
+    /// Whether the transaction is read-only.
+    pub read_only: bool,
 }
 
 impl fmt::Debug for Environment<'_> {
@@ -66,6 +68,7 @@ impl Environment<'_> {
             profile,
             affected,
             work_bytes: self.work_bytes,
+            read_only: self.read_only,
         }
     }
 }

@@ -20,8 +20,19 @@ pub(super) fn find<'c>(context: &Context<'c>, oid: i64) -> Result<&'c Sequence> 
     })
 }
 
+/// The same, for a function that moves it.
+fn find_to_move<'c>(context: &Context<'c>, oid: i64, function: &str) -> Result<&'c Sequence> {
+    let sequence = find(context, oid)?;
+    if context.read_only {
+        let message = format!("cannot execute {function}() in a read-only transaction");
+        return Err(Error::new(SqlState::READ_ONLY_SQL_TRANSACTION, message));
+    }
+    Ok(sequence)
+}
+
 fn nextval(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    call.context.session.nextval(find(call.context, int(a, 0)?)?).map(Value::Int)
+    let sequence = find_to_move(call.context, int(a, 0)?, "nextval")?;
+    call.context.session.nextval(sequence).map(Value::Int)
 }
 
 fn currval(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
@@ -33,7 +44,8 @@ fn lastval(call: &Call<'_, '_>, _: &[Value]) -> Result<Value> {
 }
 
 fn setval(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    let (sequence, value) = (find(call.context, int(a, 0)?)?, int(a, 1)?);
+    let sequence = find_to_move(call.context, int(a, 0)?, "setval")?;
+    let value = int(a, 1)?;
     let called = if a.len() > 2 { boolean(a, 2)? } else { true };
     if !(sequence.minimum..=sequence.maximum).contains(&value) {
         let message = format!(

@@ -39,6 +39,7 @@ fn with_context<T>(body: impl FnOnce(&Context<'_>) -> T) -> T {
         session: &session,
         cancel: &AtomicBool::new(false),
         work_bytes: u64::MAX,
+        read_only: false,
     };
     environment.run(&[], body)
 }

@@ -3,10 +3,9 @@
 //! The plans' memory is part of the budget. The least recently used go first.
 
 use super::prepared::{BYTES_AT_LEAST, BYTES_PER_BYTE};
-use super::settings::Settings;
 use super::{PlannerSettings, Prepared};
 use crate::Type;
-use crate::types::text::DateOrder;
+use crate::types::text::{DateOrder, TextStyle};
 use gannet_base::memory::{Budget, Charge, Purpose};
 use gannet_base::sync::Mutex;
 use std::collections::HashMap;
@@ -27,13 +26,20 @@ pub(super) struct Key {
 }
 
 impl Key {
-    pub(super) fn new(text: &str, parameters: &[Type], settings: &Settings, user: &str) -> Self {
+    /// `style` is the one that the binder reads literals by.
+    pub(super) fn new(
+        text: &str,
+        parameters: &[Type],
+        planner: &PlannerSettings,
+        style: &TextStyle,
+        user: &str,
+    ) -> Self {
         Key {
             text: Arc::from(text),
             parameters: parameters.to_vec(),
-            planner: settings.planner.clone(),
-            zone: settings.style.zone.name().to_owned(),
-            date_order: settings.style.date_order,
+            planner: planner.clone(),
+            zone: style.zone.name().to_owned(),
+            date_order: style.date_order,
             user: Arc::from(user),
         }
     }
@@ -147,7 +153,7 @@ mod tests {
     use super::*;
 
     fn key(text: &str) -> Key {
-        Key::new(text, &[], &Settings::new("me", PlannerSettings::new(1, 1)), "me")
+        Key::new(text, &[], &PlannerSettings::new(1, 1), &TextStyle::default(), "me")
     }
 
     #[test]

@@ -37,6 +37,7 @@ pub use state::{PreparedInfo, SessionState};
 
 use crate::bind::{self, Parsed};
 use crate::exec::Batch;
+use crate::types::text::TextStyle;
 use crate::{Error, Result, SqlState, Type, Value};
 use activity::State;
 use gannet_base::memory::Purpose;
@@ -208,10 +209,7 @@ impl Session {
             return Ok(());
         }
         self.ensure_transaction()?;
-        let prepared = self.plan(parsed, &[])?;
-        if !prepared.parameters.is_empty() {
-            return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1"));
-        }
+        let prepared = self.plan_closed(parsed)?;
         let mut running = self.start(&prepared, Vec::new(), false)?;
         if prepared.columns.is_some() {
             client.columns(running.columns(), &self.state.style)?;
@@ -325,6 +323,12 @@ impl Session {
     pub fn close_prepared(&mut self, name: &str) {
         self.prepared.remove(name);
         self.state.forget_prepared(Some(name));
+    }
+
+    /// How the parameters that [`Session::bind`] takes are read from text: by the settings and the clock of this moment.
+    pub fn input_style(&mut self) -> &TextStyle {
+        self.state.begin_statement(self.transaction.is_some());
+        &self.state.style
     }
 
     /// Makes a portal of a prepared statement and values for its parameters. Portal "" is replaced silently.
@@ -631,8 +635,9 @@ impl Session {
         }
     }
 
-    /// Tells the client of notices and changed settings.
+    /// Tells the client of notices and changed settings, which are in force from here on.
     fn tell(&mut self, client: &mut dyn Client) {
+        self.state.settle_style();
         for notice in self.state.take_notices() {
             client.notice(&notice);
         }

@@ -41,6 +41,8 @@ pub(super) struct Planned {
     pub(super) catalog: Arc<Catalog>,
     /// It asks for one row by its whole primary key.
     pub(super) point: bool,
+    /// A literal says 'now' or the like: the plan is for those who have it, not for whoever comes later.
+    pub(super) of_the_moment: bool,
     pub(super) sizes: Arc<PlannedSizes>,
 }
 
@@ -74,8 +76,13 @@ impl Prepared {
             targets: Vec::new(),
         };
         let catalog = Arc::new(Catalog { version, ..Catalog::default() });
-        let plan =
-            Some(Planned { statement: Arc::new(statement), catalog, sizes: Arc::default(), point: false });
+        let plan = Some(Planned {
+            statement: Arc::new(statement),
+            catalog,
+            sizes: Arc::default(),
+            point: false,
+            of_the_moment: false,
+        });
         Prepared { parsed: None, parameters: Vec::new(), columns: None, plan }
     }
 }

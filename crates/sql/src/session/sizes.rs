@@ -169,6 +169,7 @@ impl Estimator for Sizes<'_> {
             session: self.session,
             cancel: self.cancel,
             work_bytes: u64::MAX,
+            read_only: true,
         };
         // What fails, fails when the statement runs, if it comes to that.
         let value = environment.run(&[], |context| expr.eval(&[], context).map(std::borrow::Cow::into_owned));

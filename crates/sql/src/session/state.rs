@@ -117,10 +117,16 @@ impl SessionState {
         if !in_transaction {
             self.transaction_start = self.statement_start;
         }
-        if self.style_changed.take() {
-            self.style = self.settings.borrow().style.clone();
-        }
+        self.settle_style();
         self.style.now = self.transaction_start;
+    }
+
+    /// Whatever settings have changed is in force from here on: for the binder, for values that are read and written.
+    pub(super) fn settle_style(&mut self) {
+        if self.style_changed.take() {
+            let catalog = self.style.catalog.take();
+            self.style = TextStyle { now: self.style.now, catalog, ..self.settings.borrow().style.clone() };
+        }
     }
 
     /// Names of regclass and its kin are taken from here.

@@ -5,15 +5,16 @@ use super::client::{Client, CommandTag, OutputColumn};
 use super::prepared::{Planned, Prepared};
 use super::sizes::Sizes;
 use super::{PlannerSettings, Session, transaction};
-use crate::bind::{self, Parsed, Scope};
+use crate::bind::{self, Bound, Parsed, Scope};
 use crate::catalog::{Catalog, Oid};
 use crate::exec::{self, BATCH_ROWS, Batch, Environment, NodeProfile};
+use crate::logical::Scalar;
 use crate::physical::{Node, Statement};
 use crate::plan;
 use crate::types::Value;
 use crate::{Error, Result, SqlState, Type};
-use gannet_store::{Transaction, View};
-use std::cell::RefCell;
+use gannet_store::View;
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -65,18 +66,41 @@ impl Session {
         let private = open.as_ref().is_some_and(|open| open.private.is_some());
         let catalog = open.map_or_else(|| shared.catalog(), |open| open.catalog(&shared));
         self.state.set_catalog(&catalog);
-        let key =
-            (!private).then(|| Key::new(&parsed.text, parameters, &self.state.settings(), &self.state.user));
+        let key = (!private).then(|| {
+            let state = &self.state;
+            Key::new(&parsed.text, parameters, &state.settings().planner, &state.style, &state.user)
+        });
         if let Some(prepared) = key.as_ref().and_then(|key| shared.plans.get(key, catalog.version))
             && !prepared.plan.as_ref().is_some_and(|plan| plan.sizes.have_changed(&shared, &catalog))
         {
             return Ok(prepared);
         }
         let prepared = Arc::new(self.plan_with(parsed, parameters, catalog)?);
-        if let Some(key) = key {
+        if let Some(key) = key
+            && !prepared.plan.as_ref().is_some_and(|plan| plan.of_the_moment)
+        {
             shared.plans.put(key, Arc::clone(&prepared));
         }
         Ok(prepared)
+    }
+
+    /// The same for a statement that nobody gives values for parameters.
+    pub(super) fn plan_closed(&mut self, parsed: &Arc<Parsed>) -> Result<Arc<Prepared>> {
+        let prepared = self.plan(parsed, &[])?;
+        if !prepared.parameters.is_empty() {
+            return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1"));
+        }
+        Ok(prepared)
+    }
+
+    fn scope<'s>(&'s self, catalog: &'s Arc<Catalog>) -> Scope<'s> {
+        Scope {
+            catalog,
+            style: &self.state.style,
+            database: &self.state.database,
+            user: &self.state.user,
+            of_the_moment: Cell::default(),
+        }
     }
 
     fn plan_with(
@@ -85,13 +109,9 @@ impl Session {
         parameters: &[Type],
         catalog: Arc<Catalog>,
     ) -> Result<Prepared> {
-        let scope = Scope {
-            catalog: &catalog,
-            style: &self.state.style,
-            database: &self.state.database,
-            user: &self.state.user,
-        };
+        let scope = self.scope(&catalog);
         let bound = bind::bind(&scope, parsed, parameters)?;
+        let of_the_moment = scope.of_the_moment.get();
         let parameters = bound.parameters.clone();
         let settings = self.state.settings().planner.clone();
         let sizes = Sizes::new(&self.database.0, &catalog, &self.state, self.interrupt.flag());
@@ -111,7 +131,7 @@ impl Session {
             parsed: Some(Arc::clone(parsed)),
             parameters,
             columns,
-            plan: Some(Planned { statement: Arc::new(statement), catalog, sizes, point }),
+            plan: Some(Planned { statement: Arc::new(statement), catalog, sizes, point, of_the_moment }),
         })
     }
 
@@ -179,10 +199,30 @@ impl Session {
                 counted: 0,
             });
         }
-        Err(Error::new(
-            SqlState::SERIALIZATION_FAILURE,
-            "could not run the statement: definitions of its tables keep changing",
-        ))
+        Err(keep_changing())
+    }
+
+    /// The values of expressions over no columns, within the open transaction.
+    pub(super) fn values(
+        &mut self,
+        expressions: impl Fn(&Scope<'_>) -> Result<Vec<(Scalar, Type)>>,
+    ) -> Result<Vec<Value>> {
+        let shared = Arc::clone(&self.database.0);
+        for _ in 0..REPLANS {
+            let open = self.transaction.as_mut().ok_or_else(|| Error::internal("no transaction"))?;
+            let catalog = open.catalog(&shared);
+            self.state.set_catalog(&catalog);
+            let bound = Bound::of_expressions(expressions(&self.scope(&catalog))?);
+            let sizes = Sizes::new(&shared, &catalog, &self.state, self.interrupt.flag());
+            let statement = plan::plan(bound, &catalog, &self.state.settings().planner, &sizes)?;
+            let open = self.transaction.as_mut().ok_or_else(transaction::failed)?;
+            let Some(view) = open.view(&shared, &catalog)? else { continue };
+            let environment = self.environment(&catalog, &view)?;
+            let mut batch = Batch::new();
+            exec::Running::new(Arc::new(statement), Vec::new(), false).next(&environment, 1, &mut batch)?;
+            return Ok(batch.row(0).to_vec());
+        }
+        Err(keep_changing())
     }
 
     /// The short way of a statement that asks for one row by its key, which leaves out whatever only others need. The number
@@ -212,6 +252,7 @@ impl Session {
             session: &self.state,
             cancel: self.interrupt.flag(),
             work_bytes: u64::MAX,
+            read_only: open.read_only,
         };
         let batch = &mut self.batch;
         exec::select_point(&planned.statement, &environment, parameters, batch)?;
@@ -269,25 +310,21 @@ impl Session {
         if command(running.statement.statement()) == "SELECT" || running.columns.is_empty() {
             return Ok(());
         }
-        let open = self.transaction.as_ref().ok_or_else(|| Error::internal("no transaction"))?;
-        let environment = self.environment(&running.catalog, &running.view, open.store()?);
+        let environment = self.environment(&running.catalog, &running.view)?;
         running.statement.settle(&environment)
     }
 
-    fn environment<'e>(
-        &'e self,
-        catalog: &'e Arc<Catalog>,
-        view: &'e View,
-        transaction: &'e RefCell<Transaction>,
-    ) -> Environment<'e> {
-        Environment {
+    fn environment<'e>(&'e self, catalog: &'e Arc<Catalog>, view: &'e View) -> Result<Environment<'e>> {
+        let open = self.transaction.as_ref().ok_or_else(|| Error::internal("no transaction"))?;
+        Ok(Environment {
             catalog,
             view,
-            transaction,
+            transaction: open.store()?,
             session: &self.state,
             cancel: self.interrupt.flag(),
             work_bytes: self.state.settings().work_bytes.unwrap_or(u64::MAX),
-        }
+            read_only: open.read_only,
+        })
     }
 
     /// Runs a started statement for at most `limit` rows (0: to its end). True when it is at its end.
@@ -315,8 +352,7 @@ impl Session {
 
     /// The next batch; false when there is none.
     fn pull(&self, running: &mut Running, want: usize) -> Result<bool> {
-        let open = self.transaction.as_ref().ok_or_else(|| Error::internal("no transaction"))?;
-        let environment = self.environment(&running.catalog, &running.view, open.store()?);
+        let environment = self.environment(&running.catalog, &running.view)?;
         running.next = 0;
         let more = running.statement.next(&environment, want, &mut running.batch);
         let written = running.statement.affected();
@@ -380,6 +416,13 @@ fn root(plan: &crate::physical::Plan) -> &Node {
         },
         node => node,
     }
+}
+
+fn keep_changing() -> Error {
+    Error::new(
+        SqlState::SERIALIZATION_FAILURE,
+        "could not run the statement: definitions of its tables keep changing",
+    )
 }
 
 fn read_only(statement: &Statement) -> Error {

@@ -33,6 +33,7 @@ struct Mark {
     savepoint: Savepoint,
     private: Option<Private>,
     settings: usize,
+    read_only: bool,
 }
 
 /// A transaction of a session.
@@ -212,8 +213,13 @@ impl Open {
 
     pub(super) fn savepoint(&mut self, name: String, state: &SessionState) -> Result<()> {
         let savepoint = self.store()?.borrow_mut().savepoint();
-        let mark = Mark { name, savepoint, private: self.private.clone(), settings: state.settings_mark() };
-        self.savepoints.push(mark);
+        self.savepoints.push(Mark {
+            name,
+            savepoint,
+            private: self.private.clone(),
+            settings: state.settings_mark(),
+            read_only: self.read_only,
+        });
         Ok(())
     }
 
@@ -225,6 +231,8 @@ impl Open {
 
     pub(super) fn release(&mut self, name: &str) -> Result<()> {
         let place = self.find(name)?;
+        // As in PostgreSQL: SET TRANSACTION READ ONLY lasts until the end of the savepoint.
+        self.read_only = self.savepoints[place].read_only;
         self.savepoints.truncate(place);
         Ok(())
     }
@@ -245,6 +253,7 @@ impl Open {
         }
         self.private.clone_from(&mark.private);
         state.undo_settings(mark.settings, false);
+        self.read_only = mark.read_only;
         self.held.clear();
         Ok(())
     }

@@ -7,9 +7,8 @@ use super::{Session, copy};
 use crate::bind::utility::{
     Discard, ExplainFormat, ExplainOptions, Isolation as Level, Maintenance, TransactionModes,
 };
-use crate::bind::{Kind, Parsed, Utility};
+use crate::bind::{self, Kind, Parsed, Utility};
 use crate::plan::explain;
-use crate::types::cast;
 use crate::{Error, Result, SqlState, Type, Value};
 use gannet_store::Isolation;
 use sqlparser::ast::{self, Statement};
@@ -168,6 +167,7 @@ impl Session {
                 if let Some(open) = &mut self.transaction {
                     open.release(name)?;
                 }
+                self.note_open();
                 tag("RELEASE")
             }
             Utility::SetTransaction { modes, session } => {
@@ -207,6 +207,13 @@ impl Session {
         self.state.note_setting(Key::TransactionReadOnly, if read_only { "on" } else { "off" });
     }
 
+    /// Shows the open transaction's modes.
+    fn note_open(&self) {
+        if let Some(open) = &self.transaction {
+            self.note_transaction(open.isolation, open.read_only);
+        }
+    }
+
     fn set_modes(&mut self, modes: TransactionModes) -> Result<()> {
         let TransactionModes { isolation, read_only, deferrable } = modes;
         let Some(open) = &mut self.transaction else { return Ok(()) };
@@ -228,8 +235,7 @@ impl Session {
                 "DEFERRABLE has an effect on SERIALIZABLE transactions only",
             ));
         }
-        let (isolation, read_only) = (open.isolation, open.read_only);
-        self.note_transaction(isolation, read_only);
+        self.note_open();
         Ok(())
     }
 
@@ -247,10 +253,11 @@ impl Session {
     fn rollback_to(&mut self, name: &str) -> Result<()> {
         self.explicit("ROLLBACK TO SAVEPOINT")?;
         self.portals.clear();
-        match &mut self.transaction {
-            Some(open) => open.rollback_to(name, &self.state),
-            None => Ok(()),
+        if let Some(open) = &mut self.transaction {
+            open.rollback_to(name, &self.state)?;
         }
+        self.note_open();
+        Ok(())
     }
 
     fn commit_explicit(&mut self) -> Result<CommandTag> {
@@ -376,7 +383,7 @@ impl Session {
                 _ => return Err(Error::unsupported("EXPLAIN of a utility statement")),
             },
             Kind::Sql(_) if is_planned(statement) => {
-                prepared = self.plan(&Arc::new(statement.clone()), &[])?;
+                prepared = self.plan_closed(&Arc::new(statement.clone()))?;
                 Vec::new()
             }
             Kind::Sql(_) => return Err(Error::unsupported("EXPLAIN of a definition")),
@@ -446,43 +453,16 @@ impl Session {
                 arguments.len()
             )));
         }
-        arguments
-            .iter()
-            .zip(&prepared.parameters)
-            .map(|(argument, ty)| self.constant(argument, *ty))
-            .collect()
-    }
-
-    /// The value of an expression without columns, as an assignment to `ty` gives it.
-    fn constant(&mut self, expression: &ast::Expr, ty: Type) -> Result<Value> {
-        // A literal without a type takes the parameter's.
-        let text = match expression {
-            ast::Expr::Value(value)
-                if !matches!(value.value, ast::Value::Number(..) | ast::Value::Boolean(_)) =>
-            {
-                format!("select cast({expression} as {})", ty.name())
-            }
-            _ => format!("select {expression}"),
-        };
-        let parsed = crate::bind::parse(&text)?.pop();
-        let parsed = Arc::new(parsed.ok_or_else(|| Error::internal("an expression vanished"))?);
-        let prepared = self.plan(&parsed, &[])?;
-        let mut running = self.start(&prepared, Vec::new(), false)?;
-        let mut rows = super::Rows::default();
-        self.advance(&mut running, 0, &mut rows)?;
-        let value = rows.rows.pop().and_then(|mut row| row.pop()).unwrap_or_default();
-        let from = running.columns().first().map_or(Type::Unknown, |column| column.ty);
-        if cast::context(from, ty).is_none_or(|context| context > cast::CastContext::Assignment) {
-            return Err(Error::new(
-                SqlState::DATATYPE_MISMATCH,
-                format!(
-                    "a parameter of type {} cannot be coerced to the expected type {}",
-                    from.name(),
-                    ty.name()
-                ),
-            ));
+        if arguments.is_empty() {
+            return Ok(Vec::new());
         }
-        cast::cast(value, from, ty, crate::types::NO_MODIFIER, false, &self.state.style)
+        self.values(|scope| {
+            let typed = arguments.iter().zip(&prepared.parameters).enumerate();
+            let bind = |(index, (expr, ty)): (usize, (&ast::Expr, &Type))| {
+                Ok((bind::bind_argument(scope, index + 1, *ty, expr)?, *ty))
+            };
+            typed.map(bind).collect()
+        })
     }
 
     fn deallocate(&mut self, name: Option<&str>) -> Result<CommandTag> {

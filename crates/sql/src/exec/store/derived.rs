@@ -7,6 +7,7 @@ use crate::physical::{Expr, Node};
 use crate::plan::{self, Estimator};
 use crate::session::PlannerSettings;
 use crate::{Error, Result};
+use std::cell::Cell;
 
 /// What a new row of a table is made with.
 #[derive(Debug)]
@@ -38,6 +39,7 @@ impl Derived {
             style: &context.session.style,
             database: &context.session.database,
             user: &context.session.user,
+            of_the_moment: Cell::default(),
         };
         let text = format!("insert into public.\"{}\" default values", table.name.replace('"', "\"\""));
         let parsed = bind::parse(&text)?;

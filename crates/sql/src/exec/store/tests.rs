@@ -127,6 +127,7 @@ impl Session<'_> {
             session: &self.state,
             cancel: &self.cancel,
             work_bytes: u64::MAX,
+            read_only: false,
         };
         let statement = Statement {
             root,

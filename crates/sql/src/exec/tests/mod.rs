@@ -75,6 +75,7 @@ impl Ground {
             session: &self.session,
             cancel: &self.cancel,
             work_bytes,
+            read_only: false,
         }
     }
 

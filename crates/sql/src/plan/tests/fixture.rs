@@ -17,6 +17,7 @@ use crate::plan::{Estimator, plan};
 use crate::session::PlannerSettings;
 use crate::types::text::TextStyle;
 use crate::types::{NO_MODIFIER, Type, Value};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -301,7 +302,13 @@ impl Fixture {
     fn explained(&self, sql: &str, options: &ExplainOptions) -> Result<String> {
         let catalog = Arc::new(self.catalog.clone());
         let style = TextStyle::default();
-        let scope = Scope { catalog: &catalog, style: &style, database: "test", user: "test" };
+        let scope = Scope {
+            catalog: &catalog,
+            style: &style,
+            database: "test",
+            user: "test",
+            of_the_moment: Cell::default(),
+        };
         let bound = bind(&scope, &parse(sql)?[0], &[])?;
         let statement = plan(bound, &catalog, &self.settings, &self.sizes)?;
         Ok(super::super::explain::explain(&statement, options, None))

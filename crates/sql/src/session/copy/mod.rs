@@ -233,7 +233,7 @@ fn copy_out(
     options: &[CopyOption],
     client: &mut dyn Client,
 ) -> Result<u64> {
-    let prepared = session.plan(&Arc::new(query.clone()), &[])?;
+    let prepared = session.plan_closed(&Arc::new(query.clone()))?;
     let Some(columns) = prepared.columns.clone() else {
         return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, "COPY query must have a RETURNING clause"));
     };

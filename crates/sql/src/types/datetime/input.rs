@@ -178,6 +178,14 @@ struct Reader<'a> {
     special: Option<Meaning>,
 }
 
+/// Whether the text of a date or timestamp, or of an array of them, may mean another one at another time: 'now', 'today' and their kin.
+pub fn names_the_moment(text: &str) -> bool {
+    // Within arrays a character may have a backslash before it.
+    let plain: String =
+        text.chars().filter(|c| *c != '\\').map(|character| character.to_ascii_lowercase()).collect();
+    ["now", "today", "tomorrow", "yesterday"].iter().any(|word| plain.contains(word))
+}
+
 impl<'a> Reader<'a> {
     fn new(style: &'a TextStyle) -> Self {
         Reader {

@@ -31,7 +31,7 @@ pub use calendar::{
     timestamp_out_of_range,
 };
 pub use format::{to_char, to_date, to_timestamp};
-pub use input::{read_date, read_timestamp, read_timestamptz};
+pub use input::{names_the_moment, read_date, read_timestamp, read_timestamptz};
 pub use output::{write_date, write_timestamp, write_timestamptz};
 pub use parts::{
     date_to_timestamp, date_to_timestamptz, extract_date, extract_timestamp, extract_timestamptz,
