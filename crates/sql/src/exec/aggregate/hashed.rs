@@ -200,7 +200,7 @@ impl Operator for Hashed {
             match &mut self.stage {
                 Stage::Start => self.read(context, None)?,
                 Stage::Give(next, states) => {
-                    while *next < self.table.len() && out.len() < limit.min(BATCH_ROWS) {
+                    while *next < self.table.len() && out.has_room(context, limit)? {
                         let key = self.table.key(*next);
                         *next += 1;
                         out.push_with(|values| {

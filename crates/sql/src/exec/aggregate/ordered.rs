@@ -90,7 +90,7 @@ impl Ordered {
 impl Operator for Ordered {
     fn next(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
         out.reset(self.width());
-        while !self.done && out.len() < limit.min(BATCH_ROWS) {
+        while !self.done && out.has_room(context, limit)? {
             if self.take_rows(context)? {
                 self.give(context, out)?;
                 continue;

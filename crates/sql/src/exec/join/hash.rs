@@ -335,7 +335,7 @@ impl HashJoin {
 
     /// Looks for partners of the left side's rows until there are so many rows; false when the left side has ended.
     fn probe(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
-        while out.len() < limit {
+        while out.has_room(context, limit)? {
             if self.current >= self.batch.len() {
                 if !self.next_batch(context)? {
                     self.batch.reset(self.sides.left_width);
@@ -349,7 +349,7 @@ impl HashJoin {
             };
             let one = matches!(self.sides.kind, JoinKind::Semi | JoinKind::Anti);
             while let Some(row) = next {
-                if out.len() >= limit {
+                if !out.has_room(context, limit)? {
                     self.probe = Probe::Chain(next, certain, matched);
                     return Ok(true);
                 }
@@ -365,7 +365,7 @@ impl HashJoin {
                     context.check()?;
                 }
             }
-            if out.len() >= limit {
+            if !out.has_room(context, limit)? {
                 self.probe = Probe::Chain(None, certain, matched);
                 return Ok(true);
             }
@@ -453,10 +453,16 @@ impl HashJoin {
     // ---- the ends ---------------------------------------------------------------------------------------------
 
     /// Gives rows of the right side that had no partner; false when there are no more.
-    fn give_unmatched(&mut self, mut last: Option<RowRef>, limit: usize, out: &mut Batch) -> Result<bool> {
+    fn give_unmatched(
+        &mut self,
+        context: &Context<'_>,
+        mut last: Option<RowRef>,
+        limit: usize,
+        out: &mut Batch,
+    ) -> Result<bool> {
         if self.full() {
             while let Some(row) = self.table.next_unmatched(last) {
-                if out.len() >= limit {
+                if !out.has_room(context, limit)? {
                     return Ok(true);
                 }
                 out.push_with(|values| {
@@ -554,7 +560,6 @@ fn agree(
 impl Operator for HashJoin {
     fn next(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
         out.reset(self.width());
-        let limit = limit.min(BATCH_ROWS);
         loop {
             match self.stage {
                 Stage::Start => self.start(context)?,
@@ -571,7 +576,7 @@ impl Operator for HashJoin {
                     self.stage = Stage::Unmatched(None);
                 }
                 Stage::Unmatched(last) => {
-                    if self.give_unmatched(last, limit, out)? {
+                    if self.give_unmatched(context, last, limit, out)? {
                         return Ok(true);
                     }
                     self.next_piece(context)?;
