@@ -289,13 +289,15 @@ fn split_part(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     if field == 0 {
         return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, "field position must not be zero"));
     }
-    let index = field.unsigned_abs() as usize - 1;
+    let number = field.unsigned_abs() as usize;
     let found = if delimiter.is_empty() {
-        (index == 0).then_some(text)
+        (number == 1).then_some(text)
     } else if field > 0 {
-        text.split(delimiter).nth(index)
+        text.split(delimiter).nth(number - 1)
     } else {
-        text.rsplit(delimiter).nth(index)
+        // Where the delimiter overlaps itself, fields are still told apart from the left.
+        let fields = text.split(delimiter).count();
+        fields.checked_sub(number).and_then(|index| text.split(delimiter).nth(index))
     };
     part(found.unwrap_or(""))
 }
