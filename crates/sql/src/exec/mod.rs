@@ -25,7 +25,7 @@ pub const BATCH_ROWS: usize = 256;
 /// Bytes after which a batch ends, however few rows it has: long ones are not to be gathered by the hundred.
 const BATCH_BYTES: usize = 1 << 20;
 /// Bytes that a batch takes without being charged for them.
-const FREE_BYTES: usize = 64 << 10;
+const FREE_BYTES: usize = 128 << 10;
 
 /// Rows on their way between operators, one after the other in one vector.
 #[derive(Debug, Default)]
@@ -74,9 +74,8 @@ impl Batch {
         heap_bytes: usize,
     ) -> Result<bool> {
         let bytes = size_of_val(self.values.as_slice()) + heap_bytes;
-        Ok(self.rows == 0
-            || self.rows < limit.min(BATCH_ROWS)
-                && (bytes <= FREE_BYTES || bytes < BATCH_BYTES && self.charge(context)?))
+        Ok(self.rows < limit.min(BATCH_ROWS)
+            && (self.rows == 0 || bytes <= FREE_BYTES || bytes < BATCH_BYTES && self.charge(context)?))
     }
 
     fn charge(&mut self, context: &Context<'_>) -> Result<bool> {

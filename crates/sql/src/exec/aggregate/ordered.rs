@@ -76,11 +76,11 @@ impl Ordered {
 
     fn give(&mut self, context: &Context<'_>, out: &mut Batch) -> Result<()> {
         let group = self.group.take().unwrap_or_default();
-        // What was finished stays until the row is whole.
         let mut bytes: usize = self.states.iter().map(State::heap_bytes).sum();
         out.push_with(|values| {
             values.extend(group);
             for state in &mut self.states {
+                bytes -= state.heap_bytes();
                 let value = state.finish(context, &mut self.memory, bytes)?;
                 bytes += value.heap_bytes();
                 values.push(value);

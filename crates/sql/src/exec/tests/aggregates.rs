@@ -127,7 +127,7 @@ fn memory_of(ground: &Ground, plan: Plan, work_bytes: u64) -> Result<usize> {
     Ok(running.profile()[0].memory_bytes as usize)
 }
 
-fn long_text(row: &Vec<Value>) -> usize {
+fn long_text(row: &[Value]) -> usize {
     row[2].as_str().map(str::len).filter(|len| *len > 24).unwrap_or(0)
 }
 

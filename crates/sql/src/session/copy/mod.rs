@@ -411,7 +411,7 @@ fn copy_in(
         fields: Fields::default(),
         lines: Vec::new(),
     };
-    let mut memory = LineMemory { engine: session.state.engine.clone(), held: None };
+    let mut memory = LineMemory { engine: session.state.engine.clone(), held: None, buffer: 0 };
     let (inserted, read) = std::thread::scope(|scope| {
         let (session, running) = (&mut *session, &mut running);
         let inserting = scope.spawn(move || session.exhaust(running));
@@ -549,6 +549,8 @@ struct Reading<'a> {
 struct LineMemory {
     engine: Engine,
     held: Option<WorkMemory>,
+    /// Bytes of the buffer.
+    buffer: usize,
 }
 
 impl Reading<'_> {
@@ -574,8 +576,7 @@ impl Reading<'_> {
         memory: &mut LineMemory,
     ) -> Result<()> {
         let engine = memory.engine.clone();
-        let mut more = |data: &mut Vec<u8>| memory.read(data, client);
-        if self.header != Header::No && self.reader.next(&mut more, &mut self.fields)? {
+        if self.header != Header::No && self.read(client, memory)? {
             self.check_header()?;
         }
         loop {
@@ -583,7 +584,7 @@ impl Reading<'_> {
             let mut bytes = 0;
             let first = self.reader.line() + 1;
             while batch.len() < BATCH_ROWS && bytes < BATCH_BYTES {
-                if !self.reader.next(&mut more, &mut self.fields)? {
+                if !self.read(client, memory)? {
                     break;
                 }
                 bytes += self.fields.bytes();
@@ -600,6 +601,13 @@ impl Reading<'_> {
                 return Ok(());
             }
         }
+    }
+
+    /// Reads the next line into the fields; false at the end.
+    fn read(&mut self, client: &mut dyn Client, memory: &mut LineMemory) -> Result<bool> {
+        let there = self.reader.next(&mut |data| memory.read(data, client), &mut self.fields)?;
+        memory.hold(self.fields.bytes())?;
+        Ok(there)
     }
 
     fn check_header(&self) -> Result<()> {
@@ -657,16 +665,19 @@ impl LineMemory {
         let len = data.len();
         if len > BATCH_BYTES && data.capacity() - len < len / 4 {
             // What is there will be among the fields, too.
-            self.hold(len + len / 4 + len)?;
+            self.buffer = len + len / 4;
+            self.hold(len)?;
             data.reserve_exact(len / 4);
         }
         let there = client.copy_read(data)?;
-        self.hold(data.capacity())?;
+        self.buffer = data.capacity();
+        self.hold(0)?;
         Ok(there)
     }
 
-    /// Sees to it that so many bytes are charged, where they are many.
-    fn hold(&mut self, bytes: usize) -> Result<()> {
+    /// Sees to it that the buffer and fields of so many bytes are charged, where they are many.
+    fn hold(&mut self, fields: usize) -> Result<()> {
+        let bytes = self.buffer + fields;
         let held = self.held.as_ref().map_or(0, WorkMemory::bytes);
         if bytes <= BATCH_BYTES || bytes as u64 <= held {
             return Ok(());
