@@ -349,25 +349,21 @@ impl HashJoin {
             };
             let one = matches!(self.sides.kind, JoinKind::Semi | JoinKind::Anti);
             while let Some(row) = next {
-                if !out.has_room(context, limit)? {
-                    self.probe = Probe::Chain(next, certain, matched);
-                    return Ok(true);
-                }
                 next = self.table.next_match(row);
                 if self.join(row, certain, context, out)? {
                     matched = true;
                     if one {
                         break;
                     }
+                    if !out.has_room(context, limit)? {
+                        self.probe = Probe::Chain(next, certain, matched);
+                        return Ok(true);
+                    }
                 }
                 self.steps = self.steps.wrapping_add(1);
                 if self.steps.is_multiple_of(CHECK_EVERY) {
                     context.check()?;
                 }
-            }
-            if !out.has_room(context, limit)? {
-                self.probe = Probe::Chain(None, certain, matched);
-                return Ok(true);
             }
             self.finish_row(matched, out);
             self.current += 1;
