@@ -781,3 +781,48 @@ fn a_child_waits_for_a_new_definition_of_its_parent() {
     behind(&fixture, "", "alter table parent drop column b", insert, "commit").unwrap();
     assert_eq!(fixture.session().one("select count(*) from child join parent on id = p"), "1");
 }
+
+#[test]
+fn a_long_line_of_copy_is_charged() {
+    let fixture = Fixture::new("create table c (a text)");
+    let mut session = fixture.session();
+    let mut rows = Rows::default();
+    rows.input = "x".repeat(40 << 20).into_bytes();
+    rows.input.extend_from_slice(b"\tone too many\n");
+    let error = session.0.run("copy c from stdin", &mut rows).unwrap_err();
+    assert_eq!(error.state().0, "53200", "{error:?}");
+    rows.input = ["y".repeat(3 << 20), "z".to_owned(), String::new()].join("\n").into_bytes();
+    session.0.run("copy c from stdin", &mut rows).unwrap();
+    assert_eq!(session.list("select length(a) from c order by 1"), "1 3145728");
+}
+
+#[test]
+fn results_of_functions_are_charged() {
+    let fixture = Fixture::new("create table t (x text)");
+    let mut session = fixture.session();
+    session.run("insert into t values (repeat('a', 10000000))");
+    let elements = "(select array_fill(1, array[400000]) a) s";
+    for (value, from) in [
+        ("length(x || x || x || x)", "t"),
+        ("length(x || 1 || x || x || x)", "t"),
+        ("length(concat(x, x, x, x))", "t"),
+        ("length(concat_ws(',', x, x, x, x))", "t"),
+        ("length(format('%s%s%s%s', x, x, x, x))", "t"),
+        ("length(array_to_string(array[x, x, x, x], ','))", "t"),
+        ("length(translate(x, 'a', '\u{1f600}'))", "t"),
+        ("length(encode(x::bytea || x::bytea, 'hex'))", "t"),
+        ("length(regexp_replace(x, 'aa', 'bbbbbbbb', 'g'))", "t"),
+        ("length(quote_literal(replace(x, 'aa', '''a')) || x || x)", "t"),
+        ("cardinality(string_to_array(repeat('a,', 1000000), ','))", "t"),
+        ("cardinality(string_to_array(repeat('a', 1200000), null))", "t"),
+        ("cardinality(regexp_split_to_array(repeat('a,', 1000000), ','))", "t"),
+        ("count(*)", "regexp_split_to_table(repeat('a,', 1000000), ',')"),
+        ("count(*)", "regexp_matches(repeat('a,', 500000), 'a', 'g')"),
+        ("cardinality(a || a || a)", elements),
+        ("cardinality(array_replace(a, 1, 2) || a || a)", elements),
+    ] {
+        session.fails(&format!("select {value} from {from}"), "53200");
+    }
+    assert_eq!(session.one("select length(x || x) from t"), "20000000");
+    assert_eq!(session.one(&format!("select cardinality(a || 1) from {elements}")), "400001");
+}

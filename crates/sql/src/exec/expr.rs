@@ -1,7 +1,8 @@
 //! Computing expressions.
 //!
 //! # Guarantees
-//! 1. NULL goes by SQL's rules: AND, OR, NOT and comparisons know three truth values, a strict function is not called with NULL.
+//! 1. NULL goes by SQL's rules: AND, OR, NOT and comparisons know three truth values, a strict function is not called with NULL,
+//!    but all its arguments are computed: one of them may fail, or draw a number.
 //! 2. What does not decide the result is not computed: AND and OR stop at the first operand that settles them, CASE and COALESCE at the first
 //!    that applies.
 //! 3. Columns, constants and parameters are borrowed, and conditions on them are decided without making values: a comparison
@@ -72,6 +73,11 @@ impl Expr {
             Expr::Parameter(index) => Some(&context.parameters[*index]),
             _ => None,
         }
+    }
+
+    /// Whether there is nothing to be computed.
+    fn is_there(&self) -> bool {
+        matches!(self, Expr::Column(_) | Expr::Literal(_) | Expr::Parameter(_) | Expr::Slot(_))
     }
 
     /// What is not there already. Each kind that needs memory of its own on the stack has a function of its own: expressions nest deeply.
@@ -300,10 +306,8 @@ fn in_set(
 #[inline(never)]
 fn in_list(argument: &Expr, list: &[Expr], row: &[Value], context: &Context<'_>) -> Result<Option<bool>> {
     let argument = argument.eval(row, context)?;
-    if argument.is_null() {
-        return Ok(None);
-    }
-    let mut result = Some(false);
+    // NULL equals none of them, but they are computed as by any strict function.
+    let mut result = if argument.is_null() { None } else { Some(false) };
     for candidate in list {
         match compare(Comparison::Equal, &argument, &*candidate.eval(row, context)?) {
             Some(true) => return Ok(Some(true)),
@@ -416,6 +420,9 @@ fn call(
         [one, two] => {
             let one = one.eval(row, context)?;
             if function.strict && one.is_null() {
+                if !two.is_there() {
+                    two.eval(row, context)?;
+                }
                 return Ok(Value::Null);
             }
             let two = two.eval(row, context)?;
@@ -437,12 +444,14 @@ fn call_with_many(
     context: &Context<'_>,
 ) -> Result<Value> {
     let mut values = Vec::with_capacity(arguments.len());
+    let mut null = false;
     for argument in arguments {
-        let value = argument.eval(row, context)?.into_owned();
-        if function.strict && value.is_null() {
-            return Ok(Value::Null);
+        if null && argument.is_there() {
+            continue;
         }
+        let value = argument.eval(row, context)?.into_owned();
+        null |= function.strict && value.is_null();
         values.push(value);
     }
-    (function.body)(call, &values)
+    if null { Ok(Value::Null) } else { (function.body)(call, &values) }
 }

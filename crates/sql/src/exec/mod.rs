@@ -4,7 +4,8 @@
 //! 1. An operator keeps at most what it has charged to the engine's budget; where that ends it spills through the store's
 //!    temporary files, or fails with 53200 where it cannot.
 //! 2. A statement does not see its own changes: it reads through one [`View`] taken at its start.
-//! 3. Between batches, and in long loops within one, [`Context::check`] ends a cancelled statement.
+//! 3. A batch ends after a MiB, see [`Batch::has_room`]: what operators hand to each other is bounded however long the rows are.
+//! 4. Between batches, and in long loops within one, [`Context::check`] ends a cancelled statement.
 
 use crate::catalog::Catalog;
 use crate::logical::JoinKind;
@@ -12,7 +13,8 @@ use crate::physical::{Node, Plan};
 use crate::session::SessionState;
 use crate::types::Value;
 use crate::{Error, Result};
-use gannet_store::{Transaction, View};
+use gannet_base::memory::Purpose;
+use gannet_store::{Transaction, View, WorkMemory};
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::sync::Arc;
@@ -20,8 +22,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Rows of a batch, at most, where nothing asks for fewer.
 pub const BATCH_ROWS: usize = 256;
-/// Bytes of stored rows after which a scan ends its batch, however few rows it has: long ones are not to be gathered by the hundred.
-pub(crate) const BATCH_BYTES: usize = 1 << 20;
+/// Bytes after which a batch ends, however few rows it has: long ones are not to be gathered by the hundred.
+const BATCH_BYTES: usize = 1 << 20;
+/// Bytes that a batch takes without being charged for them.
+const FREE_BYTES: usize = 128 << 10;
 
 /// Rows on their way between operators, one after the other in one vector.
 #[derive(Debug, Default)]
@@ -29,6 +33,11 @@ pub struct Batch {
     width: usize,
     rows: usize,
     values: Vec<Value>,
+    /// Values that were measured, and what they have beyond themselves.
+    measured: usize,
+    heap_bytes: usize,
+    /// What it was charged as, once it had more than is free. Kept, as its memory is.
+    memory: Option<WorkMemory>,
 }
 
 impl Batch {
@@ -42,6 +51,42 @@ impl Batch {
         self.width = width;
         self.rows = 0;
         self.values.clear();
+        self.measured = 0;
+        self.heap_bytes = 0;
+    }
+
+    /// Whether another row may come: there are fewer than `limit`, and less than a MiB of them. One row there may always be; from
+    /// the second on more than a few bytes are charged to the budget, and the batch ends where that has no room for them.
+    #[inline]
+    pub(crate) fn has_room(&mut self, context: &Context<'_>, limit: usize) -> Result<bool> {
+        let measured = self.values.get(self.measured..).unwrap_or_default();
+        self.heap_bytes += measured.iter().map(Value::heap_bytes).sum::<usize>();
+        self.measured = self.values.len();
+        self.has_room_beyond(context, limit, self.heap_bytes)
+    }
+
+    /// The same for who knows what the values have beyond themselves, about.
+    #[inline]
+    pub(crate) fn has_room_beyond(
+        &mut self,
+        context: &Context<'_>,
+        limit: usize,
+        heap_bytes: usize,
+    ) -> Result<bool> {
+        let bytes = size_of_val(self.values.as_slice()) + heap_bytes;
+        Ok(self.rows < limit.min(BATCH_ROWS)
+            && (self.rows == 0 || bytes <= FREE_BYTES || bytes < BATCH_BYTES && self.charge(context)?))
+    }
+
+    fn charge(&mut self, context: &Context<'_>) -> Result<bool> {
+        if self.memory.is_none() {
+            match context.session.engine.memory(Purpose::Work, BATCH_BYTES as u64) {
+                Ok(memory) => self.memory = Some(memory),
+                Err(gannet_store::Error::Memory(_)) => return Ok(false),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(true)
     }
 
     /// Rows in it.
@@ -116,6 +161,7 @@ impl Batch {
         let rows = rows.min(self.rows);
         self.values.drain(..rows * self.width);
         self.rows -= rows;
+        self.measured = self.measured.saturating_sub(rows * self.width);
     }
 
     /// Keeps the first rows only.
@@ -123,6 +169,7 @@ impl Batch {
         if rows < self.rows {
             self.rows = rows;
             self.values.truncate(rows * self.width);
+            self.measured = self.measured.min(self.values.len());
         }
     }
 }

@@ -206,7 +206,7 @@ fn advance(
         State::Open(root) => root.next(context, limit, out),
         State::Settled(rows) => {
             out.reset(statement.root.columns.len());
-            while out.len() < limit && out.push_with(|values| rows.next_into(values))? {}
+            while out.has_room(context, limit)? && out.push_with(|values| rows.next_into(values))? {}
             Ok(!out.is_empty())
         }
         State::New | State::Done => {

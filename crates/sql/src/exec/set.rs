@@ -306,7 +306,7 @@ impl Set {
             _ => 0,
         };
         let mut batch = std::mem::take(&mut self.batch);
-        while self.next_row < batch.len() && out.len() < limit {
+        while self.next_row < batch.len() && out.has_room(context, limit)? {
             let row = batch.row_mut(self.next_row);
             self.next_row += 1;
             if self.wanted(row, level, context)? {
@@ -325,8 +325,8 @@ impl Operator for Set {
             match self.stage {
                 Stage::Start => self.start(context)?,
                 Stage::Look(_) => {
-                    self.look(context, limit.min(BATCH_ROWS), out)?;
-                    if out.len() >= limit.min(BATCH_ROWS) {
+                    self.look(context, limit, out)?;
+                    if self.next_row < self.batch.len() || !out.has_room(context, limit)? {
                         return Ok(true);
                     }
                     if self.next_batch(context)? {

@@ -48,7 +48,9 @@ impl Values {
 impl Operator for Values {
     fn next(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
         out.reset(self.width);
-        for exprs in self.rows[self.next..].iter().take(limit.min(BATCH_ROWS)) {
+        while let Some(exprs) = self.rows.get(self.next)
+            && out.has_room(context, limit)?
+        {
             out.push_with(|values| eval_into(exprs, &[], context, values).map(|()| true))?;
             self.next += 1;
         }
@@ -103,7 +105,9 @@ pub(super) struct Project {
     exprs: Vec<Expr>,
     /// Columns of the input that are passed on and used nowhere else: they are moved, not copied.
     moved: Vec<bool>,
+    /// Rows of the input that were not taken yet, from `next_row` on.
     batch: Batch,
+    next_row: usize,
 }
 
 impl Project {
@@ -114,7 +118,7 @@ impl Project {
         }
         let moved =
             exprs.iter().map(|expr| matches!(expr, Expr::Column(column) if uses[*column] == 1)).collect();
-        Project { input, exprs: exprs.to_vec(), moved, batch: Batch::new() }
+        Project { input, exprs: exprs.to_vec(), moved, batch: Batch::new(), next_row: 0 }
     }
 }
 
@@ -133,11 +137,16 @@ fn count_columns(expr: &Expr, uses: &mut Vec<usize>) {
 impl Operator for Project {
     fn next(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
         out.reset(self.exprs.len());
-        if !self.input.next(context, limit, &mut self.batch)? {
-            return Ok(false);
+        if self.next_row >= self.batch.len() {
+            self.next_row = 0;
+            if !self.input.next(context, limit, &mut self.batch)? {
+                self.batch.reset(0);
+                return Ok(false);
+            }
         }
-        for index in 0..self.batch.len() {
-            let row = self.batch.row_mut(index);
+        while self.next_row < self.batch.len() && out.has_room(context, limit)? {
+            let row = self.batch.row_mut(self.next_row);
+            self.next_row += 1;
             out.push_with(|values| {
                 for (expr, moved) in self.exprs.iter().zip(&self.moved) {
                     let value = match expr {
@@ -153,6 +162,8 @@ impl Operator for Project {
     }
 
     fn rewind(&mut self, context: &Context<'_>) -> Result<()> {
+        self.batch.reset(0);
+        self.next_row = 0;
         self.input.rewind(context)
     }
 }
@@ -366,7 +377,7 @@ impl Operator for FunctionScan {
                 none.insert((self.function.open)(&call, arguments)?)
             }
         };
-        while out.len() < limit.min(BATCH_ROWS) {
+        while out.has_room(context, limit)? {
             let more = out.push_with(|values| {
                 let more = rows.next(context, values)?;
                 if more && self.ordinality {
@@ -438,7 +449,7 @@ impl Operator for SystemScan {
             }
         };
         let mut removed = 0;
-        while out.len() < limit.min(BATCH_ROWS) {
+        while out.has_room(context, limit)? {
             let Some(row) = rows.get(self.next) else { break };
             self.next += 1;
             let kept = out.push_with(|values| {

@@ -119,7 +119,7 @@ impl Operator for Sort {
                 self.sorter.finish(context)?;
                 self.stage = Stage::Give;
             }
-            while out.len() < limit.min(BATCH_ROWS) {
+            while out.has_room(context, limit)? {
                 if !out.push_with(|values| self.sorter.next(values))? {
                     self.stage = Stage::Read;
                     break;

@@ -440,7 +440,7 @@ impl SpillReader {
     pub(super) fn fill(&mut self, batch: &mut Batch, context: &Context<'_>) -> Result<bool> {
         context.check()?;
         batch.reset(batch.width());
-        while batch.len() < BATCH_ROWS && batch.push_with(|values| self.next_into(values))? {}
+        while batch.has_room(context, BATCH_ROWS)? && batch.push_with(|values| self.next_into(values))? {}
         Ok(!batch.is_empty())
     }
 

@@ -258,6 +258,17 @@ impl Accumulator {
         })
     }
 
+    /// Whether it may have bytes on the heap, of arguments of these types.
+    pub fn grows(&self, types: &[Type]) -> bool {
+        match self.0 {
+            State::Exact { .. } | State::Spread { .. } => true,
+            State::Text(_) | State::Bytes(_) | State::Array { .. } => true,
+            State::Extreme { .. } => types.iter().any(|ty| ty.len() < 0 || ty.is_string()),
+            State::Rows(_) | State::Count(_) | State::Sum(_) | State::Whole { .. } => false,
+            State::Float { .. } | State::Moments { .. } | State::Truth { .. } | State::Bits { .. } => false,
+        }
+    }
+
     /// Bytes on the heap, for memory accounting.
     pub fn heap_bytes(&self) -> usize {
         match &self.0 {

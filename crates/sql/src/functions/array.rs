@@ -1,7 +1,7 @@
 //! Operators and functions of arrays, all of one dimension.
 
 use super::arguments::{array, int, present, text};
-use super::string::append;
+use super::string::{Room, append_within, reserve};
 use super::{Call, Function};
 use crate::types::{Array, Type, Value};
 use crate::{Error, Result, SqlState};
@@ -76,9 +76,16 @@ fn element(a: &[Value], index: usize) -> Value {
     a.get(index).cloned().unwrap_or_default()
 }
 
+/// Fails when an array of these elements, and `more` bytes, has no room.
+fn reserve_copies(call: &Call<'_, '_>, elements: [&[Value]; 2], more: usize) -> Result<()> {
+    let bytes = |values: &[Value]| size_of_val(values) + values.iter().map(Value::heap_bytes).sum::<usize>();
+    reserve(call, elements.map(bytes).iter().try_fold(more, |sum, bytes| sum.checked_add(*bytes)))
+}
+
 fn append_element(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let (values, lower) = elements(a, 0)?;
     check_length(values.len() + 1)?;
+    reserve_copies(call, [values, a.get(1..).unwrap_or_default()], 0)?;
     let mut result = Vec::with_capacity(values.len() + 1);
     result.extend_from_slice(values);
     result.push(element(a, 1));
@@ -88,6 +95,7 @@ fn append_element(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
 fn prepend_element(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let (values, lower) = elements(a, 1)?;
     check_length(values.len() + 1)?;
+    reserve_copies(call, [values, a.get(..1).unwrap_or_default()], 0)?;
     let mut result = Vec::with_capacity(values.len() + 1);
     result.push(element(a, 0));
     result.extend_from_slice(values);
@@ -103,6 +111,7 @@ fn concatenate(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     }
     let ((left, left_lower), (right, right_lower)) = (elements(a, 0)?, elements(a, 1)?);
     check_length(left.len() + right.len())?;
+    reserve_copies(call, [left, right], 0)?;
     let lower = if left.is_empty() { right_lower } else { left_lower };
     Ok(made(call, [left, right].concat(), lower))
 }
@@ -158,6 +167,7 @@ fn replace(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     }
     let (unwanted, new) = (element(a, 1), element(a, 2));
     let (values, lower) = elements(a, 0)?;
+    reserve_copies(call, [values, &[]], values.len().saturating_mul(new.heap_bytes()))?;
     let replaced =
         values.iter().map(|value| if same(value, &unwanted) { new.clone() } else { value.clone() });
     Ok(made(call, replaced.collect(), lower))
@@ -201,7 +211,7 @@ fn fill(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
         return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
     };
     check_length(size)?;
-    super::string::reserve(call, size.checked_mul(size_of::<Value>()))?;
+    reserve(call, size.checked_mul(size_of::<Value>()))?;
     Ok(made(call, vec![element(a, 0); size], lower))
 }
 
@@ -213,26 +223,30 @@ fn to_string(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let null = if present(a, 2) { Some(text(a, 2)?) } else { None };
     let types = vec![array.element; array.values.len()];
     let call = Call { types: &types, ..*call };
-    let mut out = String::new();
+    let (mut out, mut room) = (String::new(), Room::new(&call));
     let mut first = true;
     for (index, value) in array.values.iter().enumerate() {
         if value.is_null() && null.is_none() {
             continue;
         }
         if !first {
+            room.want(out.len() + separator.len())?;
             out.push_str(separator);
         }
         first = false;
         match null {
-            Some(null) if value.is_null() => out.push_str(null),
-            _ => append(&call, &array.values, index, &mut out),
+            Some(null) if value.is_null() => {
+                room.want(out.len() + null.len())?;
+                out.push_str(null);
+            }
+            _ => append_within(&mut room, &array.values, index, &mut out)?,
         }
     }
     Ok(Value::text(out))
 }
 
 /// The parts of a string between separators; single characters where that is NULL.
-pub(super) fn parts(a: &[Value]) -> Result<Vec<Value>> {
+pub(super) fn parts(call: &Call<'_, '_>, a: &[Value]) -> Result<Vec<Value>> {
     let string = text(a, 0)?;
     let null = if present(a, 2) { Some(text(a, 2)?) } else { None };
     let part = |part: &str| if Some(part) == null { Value::Null } else { Value::text(part) };
@@ -240,20 +254,28 @@ pub(super) fn parts(a: &[Value]) -> Result<Vec<Value>> {
         return Ok(Vec::new());
     }
     if !present(a, 1) {
+        reserve(call, super::string::count(string).checked_mul(size_of::<Value>()))?;
         return Ok(string.chars().map(|c| part(c.encode_utf8(&mut [0; 4]))).collect());
     }
     let separator = text(a, 1)?;
     if separator.is_empty() {
         return Ok(vec![part(string)]);
     }
-    Ok(string.split(separator).map(part).collect())
+    let (mut parts, mut room, mut bytes) = (Vec::new(), Room::new(call), 0);
+    for piece in string.split(separator) {
+        let value = part(piece);
+        bytes += size_of::<Value>() + value.heap_bytes();
+        room.want(bytes)?;
+        parts.push(value);
+    }
+    Ok(parts)
 }
 
 fn from_string(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     if !present(a, 0) {
         return Ok(Value::Null);
     }
-    Ok(made(call, parts(a)?, 1))
+    Ok(made(call, parts(call, a)?, 1))
 }
 
 /// Whether every element of `inner` is one of `outer`; NULL is none of anything.

@@ -1,6 +1,7 @@
 //! `encode` and `decode`: bytes as hexadecimal digits, in base 64, or with escapes.
 
 use super::arguments::{bytes, text};
+use super::string::reserve;
 use super::{Call, Function};
 use crate::types::Value;
 use crate::{Error, Result, SqlState};
@@ -142,18 +143,31 @@ fn unknown(encoding: &str) -> Error {
     bad(format!("unrecognized encoding: \"{encoding}\""))
 }
 
-fn encode(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+fn encode(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let (bytes, encoding) = (bytes(a, 0)?, text(a, 1)?);
-    Ok(Value::text(match encoding.to_ascii_lowercase().as_str() {
+    let kind = encoding.to_ascii_lowercase();
+    let length = match kind.as_str() {
+        "hex" => bytes.len().checked_mul(2),
+        // A line and its end for 57 bytes.
+        "base64" => (bytes.len() / 57 + 1).checked_mul(LINE + 1),
+        "escape" => {
+            let longer = bytes.iter().filter(|byte| matches!(byte, 0 | 0x80.. | b'\\')).count();
+            longer.checked_mul(3).and_then(|more| more.checked_add(bytes.len()))
+        }
+        _ => return Err(unknown(encoding)),
+    };
+    reserve(call, length)?;
+    let encoded = match kind.as_str() {
         "hex" => hex(bytes),
         "base64" => to_base64(bytes),
-        "escape" => to_escaped(bytes),
-        _ => return Err(unknown(encoding)),
-    }))
+        _ => to_escaped(bytes),
+    };
+    Ok(Value::Text(encoded.into()))
 }
 
-fn decode(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+fn decode(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let (text, encoding) = (text(a, 0)?, text(a, 1)?);
+    reserve(call, Some(text.len()))?;
     let bytes = match encoding.to_ascii_lowercase().as_str() {
         "hex" => from_hex(text)?,
         "base64" => from_base64(text)?,

@@ -2,12 +2,14 @@
 
 use super::arguments::{int_or, text, text_or};
 use super::regex::{Options, compiled};
-use super::string::count;
+use super::string::{LARGE_BYTES, Room, count};
 use super::{Call, Function, Returns, TableFunction};
 use crate::exec::{Context, RowSource};
 use crate::types::{Array, Type, Value};
 use crate::{Error, Result, SqlState};
 use compact_str::CompactString;
+use gannet_base::memory::Purpose;
+use gannet_store::WorkMemory;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -113,10 +115,10 @@ fn expand(replacement: &str, text: &str, locations: &::regex::CaptureLocations, 
 }
 
 /// Replaces match number `which` from `start` on, or all of them where that is 0.
-fn replaced(a: &[Value], start: usize, which: i64, options: Options) -> Result<Value> {
+fn replaced(call: &Call<'_, '_>, a: &[Value], start: usize, which: i64, options: Options) -> Result<Value> {
     let (text, replacement) = (text(a, 0)?, text(a, 2)?);
     let regex = compiled(text_or(a, 1, "")?, options)?;
-    let mut out = String::new();
+    let (mut out, mut room) = (String::new(), Room::new(call));
     let (mut copied, mut number) = (0, 0);
     each_match(&regex, text, start, |locations, range| {
         number += 1;
@@ -124,19 +126,21 @@ fn replaced(a: &[Value], start: usize, which: i64, options: Options) -> Result<V
             out.push_str(&text[copied..range.start]);
             expand(replacement, text, locations, &mut out);
             copied = range.end;
+            room.want(out.len())?;
         }
         Ok(which == 0 || number < which)
     })?;
     if out.is_empty() && copied == 0 {
         return Ok(a[0].clone());
     }
+    room.want(out.len() + text.len() - copied)?;
     out.push_str(&text[copied..]);
     Ok(Value::Text(CompactString::from(out)))
 }
 
-fn replace(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+fn replace(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let options = options(a, 3, None)?;
-    replaced(a, 0, i64::from(!options.global), options)
+    replaced(call, a, 0, i64::from(!options.global), options)
 }
 
 fn checked(a: &[Value], index: usize, name: &str, least: i64) -> Result<i64> {
@@ -157,12 +161,12 @@ fn start_at(text: &str, character: i64) -> usize {
     places.nth(index).unwrap_or(text.len() + 1)
 }
 
-fn replace_from(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+fn replace_from(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let start = checked(a, 3, "start", 1)?;
     let which = checked(a, 4, "n", 0)?;
     let options = options(a, 5, Some("regexp_replace"))?;
     // All are replaced where the flags say so and no number is given.
-    replaced(a, start_at(text(a, 0)?, start), which, options)
+    replaced(call, a, start_at(text(a, 0)?, start), which, options)
 }
 
 fn count_matches(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
@@ -262,59 +266,79 @@ fn first_match(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
 }
 
 /// The parts between matches. Empty matches at the ends of the text or right behind another match do not part.
-fn split(a: &[Value], function: &str) -> Result<Vec<Value>> {
+fn split(call: &Call<'_, '_>, a: &[Value], function: &str) -> Result<Vec<Value>> {
     let options = options(a, 2, Some(function))?;
     let (text, regex) = (text(a, 0)?, compiled(text(a, 1)?, options)?);
-    let mut parts = Vec::new();
+    let (mut parts, mut room, mut bytes) = (Vec::new(), Room::new(call), 0);
     let (mut begin, mut previous) = (0, 0);
     each_match(&regex, text, 0, |_, range| {
         if range.start < text.len() && range.end > previous {
-            parts.push(Value::text(&text[begin..range.start]));
+            let part = Value::text(&text[begin..range.start]);
+            bytes += size_of::<Value>() + part.heap_bytes();
+            room.want(bytes)?;
+            parts.push(part);
             begin = range.end;
         }
         previous = range.end;
         Ok(true)
     })?;
+    room.want(bytes + text.len() - begin)?;
     parts.push(Value::text(&text[begin..]));
     Ok(parts)
 }
 
-fn split_to_array(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    split(a, "regexp_split_to_array").map(strings)
+fn split_to_array(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    split(call, a, "regexp_split_to_array").map(strings)
 }
 
 /// Rows of one column that are known from the start.
-#[derive(Debug)]
-pub(super) struct Given(pub(super) VecDeque<Value>);
+#[derive(Debug, Default)]
+pub(super) struct Given {
+    values: VecDeque<Value>,
+    _memory: Option<WorkMemory>,
+}
+
+impl Given {
+    /// These rows; many of them are charged to the budget.
+    pub(super) fn open(call: &Call<'_, '_>, values: Vec<Value>) -> Result<Box<dyn RowSource>> {
+        let bytes = size_of_val(values.as_slice()) + values.iter().map(Value::heap_bytes).sum::<usize>();
+        let memory = || call.context.session.engine.memory(Purpose::Work, bytes as u64);
+        let _memory = (bytes > LARGE_BYTES).then(memory).transpose()?;
+        Ok(Box::new(Given { values: values.into(), _memory }))
+    }
+}
 
 impl RowSource for Given {
     fn next(&mut self, _: &Context<'_>, out: &mut Vec<Value>) -> Result<bool> {
-        let value = self.0.pop_front();
+        let value = self.values.pop_front();
         let there = value.is_some();
         out.extend(value);
         Ok(there)
     }
 }
 
-fn open_split(_: &Call<'_, '_>, a: Vec<Value>) -> Result<Box<dyn RowSource>> {
+fn open_split(call: &Call<'_, '_>, a: Vec<Value>) -> Result<Box<dyn RowSource>> {
     if a.iter().any(Value::is_null) {
-        return Ok(Box::new(Given(VecDeque::new())));
+        return Given::open(call, Vec::new());
     }
-    Ok(Box::new(Given(split(&a, "regexp_split_to_table")?.into())))
+    Given::open(call, split(call, &a, "regexp_split_to_table")?)
 }
 
-fn open_matches(_: &Call<'_, '_>, a: Vec<Value>) -> Result<Box<dyn RowSource>> {
-    let mut rows = VecDeque::new();
+fn open_matches(call: &Call<'_, '_>, a: Vec<Value>) -> Result<Box<dyn RowSource>> {
+    let (mut rows, mut room, mut bytes) = (Vec::new(), Room::new(call), 0);
     if a.iter().any(Value::is_null) {
-        return Ok(Box::new(Given(rows)));
+        return Given::open(call, rows);
     }
     let options = options(&a, 2, None)?;
     let (text, regex) = (text(&a, 0)?, compiled(text(&a, 1)?, options)?);
     each_match(&regex, text, 0, |locations, _| {
-        rows.push_back(groups(text, &ranges(locations)));
+        let row = groups(text, &ranges(locations));
+        bytes += size_of::<Value>() + row.heap_bytes();
+        room.want(bytes)?;
+        rows.push(row);
         Ok(options.global)
     })?;
-    Ok(Box::new(Given(rows)))
+    Given::open(call, rows)
 }
 
 #[rustfmt::skip]

@@ -1,7 +1,7 @@
 //! Quoting for SQL, and `format`.
 
 use super::arguments::{int, present, text};
-use super::string::{append, cast_to_text, count};
+use super::string::{append, cast_to_text, count, reserve};
 use super::{Call, Function};
 use crate::types::Value;
 use crate::types::text::quote_identifier;
@@ -27,9 +27,12 @@ fn quote_ident(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
 fn quote_literal(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let ty = call.types.first().copied().unwrap_or(crate::Type::Text);
     let value = a.first().unwrap_or(&Value::Null);
+    let text = cast_to_text(call, value, ty)?;
+    let text = text.as_str().unwrap_or_default();
+    reserve(call, text.len().checked_mul(2))?;
     let mut out = String::new();
-    write_literal(cast_to_text(call, value, ty)?.as_str().unwrap_or_default(), &mut out);
-    Ok(Value::text(out))
+    write_literal(text, &mut out);
+    Ok(Value::Text(out.into()))
 }
 
 fn quote_nullable(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
@@ -151,7 +154,7 @@ fn format(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
         let left = specifier.left || width < 0;
         width = width.abs();
         let padding = (width as usize).saturating_sub(count(&item));
-        super::string::reserve(call, padding.checked_add(out.len()))?;
+        reserve(call, padding.checked_add(out.len() + item.len()))?;
         let blanks = iter::repeat_n(' ', padding);
         if left {
             out.push_str(&item);
@@ -162,7 +165,7 @@ fn format(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
         }
     }
     out.push_str(rest);
-    Ok(Value::text(out))
+    Ok(Value::Text(out.into()))
 }
 
 fn width(width: &Width, a: &[Value], last: &mut usize, call: &Call<'_, '_>) -> Result<i64> {

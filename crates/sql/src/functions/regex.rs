@@ -1,7 +1,8 @@
 //! Regular expressions: PostgreSQL's advanced ones, translated for crate `regex` and kept once compiled.
 //!
-//! What differs: back references and look-around are refused by name, for `regex` guarantees linear time; and where branches
-//! of an alternation match at the same place, the first one wins, not the longest.
+//! What differs: back references and look-around are refused by name, for `regex` guarantees linear time. Where branches of an
+//! alternation match at the same place, the first one wins, not the longest; and each repetition is greedy or not by itself,
+//! not by the first one of its branch.
 
 use crate::{Error, Result, SqlState};
 use std::cell::RefCell;
@@ -125,7 +126,7 @@ fn translate(pattern: &str, mut options: Options) -> Result<(String, Options)> {
         {
             let (letters, behind) = rest.split_once(')').ok_or_else(|| invalid("invalid embedded option"))?;
             if matches!(letters, "b") {
-                return Err(invalid("basic regular expressions are not supported"));
+                return Err(Error::unsupported("a basic regular expression"));
             }
             if !letters.chars().all(|letter| options.set(letter)) {
                 return Err(invalid("invalid embedded option"));
@@ -138,6 +139,7 @@ fn translate(pattern: &str, mut options: Options) -> Result<(String, Options)> {
     }
     let mut translator = Translator {
         rest: pattern.chars().peekable(),
+        groups: 0,
         out: String::with_capacity(pattern.len() + 8),
         options,
     };
@@ -147,6 +149,8 @@ fn translate(pattern: &str, mut options: Options) -> Result<(String, Options)> {
 
 struct Translator<'a> {
     rest: Peekable<Chars<'a>>,
+    /// Groups that were opened and can be referred to.
+    groups: u32,
     out: String,
     options: Options,
 }
@@ -219,6 +223,7 @@ impl Translator<'_> {
     fn group(&mut self) -> Result<bool> {
         if self.rest.next_if_eq(&'?').is_none() {
             self.out.push('(');
+            self.groups += 1;
             return Ok(true);
         }
         match self.rest.next() {
@@ -233,9 +238,9 @@ impl Translator<'_> {
                     Some(_) => {}
                 }
             },
-            Some('=' | '!') => Err(invalid("lookahead constraints are not supported")),
+            Some('=' | '!') => Err(Error::unsupported("look-ahead in a regular expression")),
             Some('<') if matches!(self.rest.peek(), Some('=' | '!')) => {
-                Err(invalid("lookbehind constraints are not supported"))
+                Err(Error::unsupported("look-behind in a regular expression"))
             }
             _ => Err(invalid("quantifier operand invalid")),
         }
@@ -292,7 +297,10 @@ impl Translator<'_> {
             'M' => r"\b{end}",
             'y' => r"\b",
             'Y' => r"\B",
-            '1'..='9' => return Err(invalid("back references are not supported")),
+            '1'..='9' if c.to_digit(10).is_some_and(|group| group > self.groups) => {
+                return Err(invalid("invalid backreference number"));
+            }
+            '1'..='9' => return Err(Error::unsupported("a back reference in a regular expression")),
             _ => "",
         };
         if !anchor.is_empty() {
@@ -508,13 +516,29 @@ mod tests {
             ("[[:foo:]]", "invalid character class"),
             ("[z-a]", "invalid character range"),
             ("(?z)a", "invalid embedded option"),
-            ("(a)\\1", "back references are not supported"),
-            ("a(?=b)", "lookahead constraints are not supported"),
+            ("(a)\\2", "invalid backreference number"),
         ];
         for (pattern, message) in cases {
             let error = compiled(pattern, Options::default()).unwrap_err();
             assert_eq!(error.state(), SqlState::INVALID_REGULAR_EXPRESSION);
             assert_eq!(error.to_string(), format!("invalid regular expression: {message}"));
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_named() {
+        let cases = [
+            (r"(a)\1", "a back reference in a regular expression"),
+            ("a(?=b)", "look-ahead in a regular expression"),
+            ("a(?!b)", "look-ahead in a regular expression"),
+            ("(?<=a)b", "look-behind in a regular expression"),
+            ("(?<!a)b", "look-behind in a regular expression"),
+            ("(?b)a", "a basic regular expression"),
+        ];
+        for (pattern, what) in cases {
+            let error = compiled(pattern, Options::default()).unwrap_err();
+            assert_eq!(error.state(), SqlState::FEATURE_NOT_SUPPORTED);
+            assert_eq!(error.to_string(), format!("{what} is not supported"));
         }
     }
 

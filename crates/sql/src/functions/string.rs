@@ -13,7 +13,7 @@ use std::fmt::Write;
 /// Largest value, as in PostgreSQL.
 const LIMIT_BYTES: usize = 0x3fff_ffff;
 /// From here on a result is charged to the budget while it is made.
-const LARGE_BYTES: usize = 1 << 20;
+pub(super) const LARGE_BYTES: usize = 1 << 20;
 
 fn too_long() -> Error {
     Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large")
@@ -27,6 +27,29 @@ pub(super) fn reserve(call: &Call<'_, '_>, bytes: Option<usize>) -> Result<()> {
             Ok(call.context.session.engine.work_memory(bytes as u64).map(drop)?)
         }
         _ => Err(too_long()),
+    }
+}
+
+/// Room for a result whose size shows while it is made: reserved ahead, in steps.
+#[derive(Debug)]
+pub(super) struct Room<'a, 'b, 'c> {
+    call: &'a Call<'b, 'c>,
+    bytes: usize,
+}
+
+impl<'a, 'b, 'c> Room<'a, 'b, 'c> {
+    pub(super) fn new(call: &'a Call<'b, 'c>) -> Self {
+        Room { call, bytes: LARGE_BYTES }
+    }
+
+    /// Fails when a result of so many bytes may not be, or has no room; see [`reserve`].
+    #[inline]
+    pub(super) fn want(&mut self, bytes: usize) -> Result<()> {
+        if bytes > self.bytes {
+            self.bytes = bytes.max(bytes.saturating_mul(2).min(LIMIT_BYTES));
+            reserve(self.call, Some(self.bytes))?;
+        }
+        Ok(())
     }
 }
 
@@ -235,8 +258,10 @@ fn replace(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     made(text.replace(from, to))
 }
 
-fn translate(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+fn translate(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let (text, from, to) = (text(a, 0)?, text(a, 1)?, text(a, 2)?);
+    let longest = to.chars().map(char::len_utf8).max().unwrap_or(1);
+    reserve(call, text.len().checked_mul(longest))?;
     let translated = text.chars().filter_map(|c| match from.chars().position(|other| other == c) {
         Some(position) => to.chars().nth(position),
         None => Some(c),
@@ -264,13 +289,15 @@ fn split_part(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     if field == 0 {
         return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, "field position must not be zero"));
     }
-    let index = field.unsigned_abs() as usize - 1;
+    let number = field.unsigned_abs() as usize;
     let found = if delimiter.is_empty() {
-        (index == 0).then_some(text)
+        (number == 1).then_some(text)
     } else if field > 0 {
-        text.split(delimiter).nth(index)
+        text.split(delimiter).nth(number - 1)
     } else {
-        text.rsplit(delimiter).nth(index)
+        // Where the delimiter overlaps itself, fields are still told apart from the left.
+        let fields = text.split(delimiter).count();
+        fields.checked_sub(number).and_then(|index| text.split(delimiter).nth(index))
     };
     part(found.unwrap_or(""))
 }
@@ -279,8 +306,9 @@ fn starts_with(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     Ok(Value::Bool(text(a, 0)?.starts_with(text(a, 1)?)))
 }
 
-fn concatenate(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+fn concatenate(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let (a, b) = (text(a, 0)?, text(a, 1)?);
+    reserve(call, a.len().checked_add(b.len()))?;
     let mut result = CompactString::with_capacity(a.len() + b.len());
     result.push_str(a);
     result.push_str(b);
@@ -296,12 +324,26 @@ pub(super) fn cast_to_text(call: &Call<'_, '_>, value: &Value, ty: Type) -> Resu
 }
 
 fn concatenate_any(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    let mut result = CompactString::default();
+    let (mut result, mut room) = (CompactString::default(), Room::new(call));
     for (value, ty) in a.iter().zip(call.types) {
         let text = cast_to_text(call, value, *ty)?;
-        result.push_str(text.as_str().unwrap_or_default());
+        let text = text.as_str().unwrap_or_default();
+        room.want(result.len() + text.len())?;
+        result.push_str(text);
     }
     Ok(Value::Text(result))
+}
+
+/// Appends the text of an argument, for which there has to be room; nothing for NULL.
+pub(super) fn append_within(
+    room: &mut Room<'_, '_, '_>,
+    a: &[Value],
+    index: usize,
+    out: &mut String,
+) -> Result<()> {
+    room.want(out.len() + a.get(index).and_then(Value::as_str).map_or(0, str::len))?;
+    append(room.call, a, index, out);
+    room.want(out.len())
 }
 
 /// Appends the text of an argument; nothing for NULL.
@@ -317,9 +359,9 @@ pub(super) fn append(call: &Call<'_, '_>, a: &[Value], index: usize, out: &mut S
 }
 
 fn concat(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    let mut result = String::new();
+    let (mut result, mut room) = (String::new(), Room::new(call));
     for index in 0..a.len() {
-        append(call, a, index, &mut result);
+        append_within(&mut room, a, index, &mut result)?;
     }
     made(result)
 }
@@ -329,14 +371,15 @@ fn concat_ws(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
         return Ok(Value::Null);
     }
     let separator = text(a, 0)?;
-    let mut result = String::new();
+    let (mut result, mut room) = (String::new(), Room::new(call));
     let mut first = true;
     for index in (1..a.len()).filter(|index| present(a, *index)) {
         if !first {
+            room.want(result.len() + separator.len())?;
             result.push_str(separator);
         }
         first = false;
-        append(call, a, index, &mut result);
+        append_within(&mut room, a, index, &mut result)?;
     }
     made(result)
 }
@@ -375,7 +418,7 @@ fn to_hex8(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     made(result)
 }
 
-fn overlay(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+fn overlay(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let (text, new, start) = (text(a, 0)?, text(a, 1)?, int(a, 2)?);
     let length = int_or(a, 3, count(new) as i64)?;
     if start <= 0 {
@@ -386,6 +429,7 @@ fn overlay(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
         return Err(Error::out_of_range("integer"));
     }
     let (head, tail) = (slice(text, 1, Some(start - 1))?, slice(text, behind, None)?);
+    reserve(call, Some(head.len() + new.len() + tail.len()))?;
     made([head, new, tail].concat())
 }
 

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 fn nothing() -> Box<dyn RowSource> {
-    Box::new(Given(VecDeque::new()))
+    Box::new(Given::default())
 }
 
 fn bad(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
@@ -163,9 +163,9 @@ fn elements_estimate(a: &[Option<Value>]) -> f64 {
     }
 }
 
-fn open_parts(_: &Call<'_, '_>, a: Vec<Value>) -> Result<Box<dyn RowSource>> {
+fn open_parts(call: &Call<'_, '_>, a: Vec<Value>) -> Result<Box<dyn RowSource>> {
     let there = a.first().is_some_and(|text| !text.is_null());
-    Ok(Box::new(Given(if there { parts(&a)?.into() } else { VecDeque::new() })))
+    Given::open(call, if there { parts(call, &a)? } else { Vec::new() })
 }
 
 /// Options, `name=value` each.

@@ -8,14 +8,14 @@ use super::settings::{self, DEFINITIONS, Key, Settings, severity_rank};
 use crate::catalog::sequences::Position;
 use crate::catalog::{Catalog, Sequence, Table};
 use crate::types::text::TextStyle;
-use crate::{Error, Result, SqlState, Type, Value};
+use crate::{Error, Result, SqlState, Type};
 use gannet_store::Engine;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Rows of a COPY FROM, in batches.
-type CopySource = std::sync::mpsc::Receiver<Result<Vec<Vec<Value>>>>;
+/// Rows of a COPY FROM.
+type CopySource = std::sync::mpsc::Receiver<super::copy::Batch>;
 
 /// A change of a setting that its transaction may have to undo.
 #[derive(Debug)]

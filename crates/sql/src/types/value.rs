@@ -131,6 +131,7 @@ impl Value {
     }
 
     /// Bytes on the heap, for memory accounting: an estimate from above.
+    #[inline]
     pub fn heap_bytes(&self) -> usize {
         match self {
             Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) => 0,
@@ -143,12 +144,8 @@ impl Value {
                 }
             }
             Value::Bytes(bytes) => bytes.len() + 16,
-            Value::Array(array) => {
-                64 + array.values.iter().map(|v| size_of::<Value>() + v.heap_bytes()).sum::<usize>()
-            }
-            Value::Record(values) => {
-                16 + values.iter().map(|v| size_of::<Value>() + v.heap_bytes()).sum::<usize>()
-            }
+            Value::Array(array) => 64 + bytes_of_all(&array.values),
+            Value::Record(values) => 16 + bytes_of_all(values),
         }
     }
 }
@@ -156,6 +153,10 @@ impl Value {
 /// A string of type character(n) without the blanks it is padded with.
 pub fn unpadded(text: &str) -> &str {
     text.trim_end_matches(' ')
+}
+
+fn bytes_of_all(values: &[Value]) -> usize {
+    size_of_val(values) + values.iter().map(Value::heap_bytes).sum::<usize>()
 }
 
 fn compare_floats(a: f64, b: f64) -> Ordering {

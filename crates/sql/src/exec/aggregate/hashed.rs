@@ -27,7 +27,7 @@ pub(super) struct Hashed {
     input: Box<dyn Operator>,
     groups: Arc<KeyExprs>,
     aggregates: Vec<AggregateExpr>,
-    /// Whether an aggregate's state was seen to have memory of its own.
+    /// Whether an aggregate's state may have memory of its own, and more of it with each row.
     grows: Vec<bool>,
     table: KeyTable,
     /// States of the aggregates, group by group.
@@ -63,7 +63,10 @@ impl Hashed {
             input,
             groups: Arc::new(KeyExprs::new(groups)),
             aggregates: aggregates.to_vec(),
-            grows: vec![false; aggregates.len()],
+            grows: aggregates
+                .iter()
+                .map(|call| (call.aggregate.start)(&call.types).grows(&call.types))
+                .collect(),
             table: KeyTable::new(),
             accumulators: Vec::new(),
             heap_bytes: 0,
@@ -129,9 +132,9 @@ impl Hashed {
     /// Takes a row, whose group has this key.
     fn take(&mut self, row: &[Value], key: &[Value], level: u32, context: &Context<'_>) -> Result<()> {
         let hash = KeyTable::hash(key);
-        let (group, new) = match self.table.find(hash, key) {
-            Some(group) => (group, false),
-            None if self.has_room(key, context)? => (self.begin(hash, key)?, true),
+        let group = match self.table.find(hash, key) {
+            Some(group) => group,
+            None if self.has_room(key, context)? => self.begin(hash, key)?,
             None => {
                 let overflow = self.overflow.get_or_insert_with(|| Partitions::new(context, level));
                 return overflow.push(overflow.of(hash), row, context);
@@ -139,16 +142,14 @@ impl Hashed {
         };
         let count = self.aggregates.len();
         let states = &mut self.accumulators[group * count..][..count];
-        for ((call, state), grows) in self.aggregates.iter().zip(states).zip(&mut self.grows) {
+        for ((call, state), grows) in self.aggregates.iter().zip(states).zip(&self.grows) {
             if !counts(call, row, context)? {
                 continue;
             }
-            let before = if *grows && !new { state.heap_bytes() } else { 0 };
+            let before = if *grows { state.heap_bytes() } else { 0 };
             accumulate(call, state, row, context, &mut self.scratch)?;
-            if *grows || new {
-                let after = state.heap_bytes();
-                *grows |= after > 0;
-                self.heap_bytes = (self.heap_bytes + after).saturating_sub(before);
+            if *grows {
+                self.heap_bytes = (self.heap_bytes + state.heap_bytes()).saturating_sub(before);
             }
         }
         Ok(())
@@ -200,7 +201,7 @@ impl Operator for Hashed {
             match &mut self.stage {
                 Stage::Start => self.read(context, None)?,
                 Stage::Give(next, states) => {
-                    while *next < self.table.len() && out.len() < limit.min(BATCH_ROWS) {
+                    while *next < self.table.len() && out.has_room(context, limit)? {
                         let key = self.table.key(*next);
                         *next += 1;
                         out.push_with(|values| {

@@ -10,6 +10,7 @@ mod hashed;
 mod ordered;
 
 use super::expr::eval_into;
+use super::memory::Memory;
 use super::sort::Sort;
 use super::sorter::{SortOrder, Sorter};
 use super::{Context, Operator};
@@ -128,8 +129,8 @@ impl State {
         self.accumulator.heap_bytes()
     }
 
-    /// The result for the group; the next one begins.
-    fn finish(&mut self, context: &Context<'_>) -> Result<Value> {
+    /// The result for the group; the next one begins. What it takes is charged to `memory`, beyond `others` bytes.
+    fn finish(&mut self, context: &Context<'_>, memory: &mut Memory, others: usize) -> Result<Value> {
         let fresh = (self.call.aggregate.start)(&self.call.types);
         let mut accumulator = std::mem::replace(&mut self.accumulator, fresh);
         if let Some(sorter) = &mut self.sorter {
@@ -153,6 +154,7 @@ impl State {
                     accumulator.add(&self.scratch)?;
                     std::mem::swap(last.get_or_insert_default(), &mut self.scratch);
                 }
+                memory.demand(context, others + accumulator.heap_bytes())?;
             }
             sorter.reset(None);
         }

@@ -76,10 +76,14 @@ impl Ordered {
 
     fn give(&mut self, context: &Context<'_>, out: &mut Batch) -> Result<()> {
         let group = self.group.take().unwrap_or_default();
+        let mut bytes: usize = self.states.iter().map(State::heap_bytes).sum();
         out.push_with(|values| {
             values.extend(group);
             for state in &mut self.states {
-                values.push(state.finish(context)?);
+                bytes -= state.heap_bytes();
+                let value = state.finish(context, &mut self.memory, bytes)?;
+                bytes += value.heap_bytes();
+                values.push(value);
             }
             Ok(true)
         })?;
@@ -90,7 +94,7 @@ impl Ordered {
 impl Operator for Ordered {
     fn next(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
         out.reset(self.width());
-        while !self.done && out.len() < limit.min(BATCH_ROWS) {
+        while !self.done && out.has_room(context, limit)? {
             if self.take_rows(context)? {
                 self.give(context, out)?;
                 continue;

@@ -335,7 +335,7 @@ impl HashJoin {
 
     /// Looks for partners of the left side's rows until there are so many rows; false when the left side has ended.
     fn probe(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
-        while out.len() < limit {
+        while out.has_room(context, limit)? {
             if self.current >= self.batch.len() {
                 if !self.next_batch(context)? {
                     self.batch.reset(self.sides.left_width);
@@ -349,25 +349,21 @@ impl HashJoin {
             };
             let one = matches!(self.sides.kind, JoinKind::Semi | JoinKind::Anti);
             while let Some(row) = next {
-                if out.len() >= limit {
-                    self.probe = Probe::Chain(next, certain, matched);
-                    return Ok(true);
-                }
                 next = self.table.next_match(row);
                 if self.join(row, certain, context, out)? {
                     matched = true;
                     if one {
                         break;
                     }
+                    if !out.has_room(context, limit)? {
+                        self.probe = Probe::Chain(next, certain, matched);
+                        return Ok(true);
+                    }
                 }
                 self.steps = self.steps.wrapping_add(1);
                 if self.steps.is_multiple_of(CHECK_EVERY) {
                     context.check()?;
                 }
-            }
-            if out.len() >= limit {
-                self.probe = Probe::Chain(None, certain, matched);
-                return Ok(true);
             }
             self.finish_row(matched, out);
             self.current += 1;
@@ -453,10 +449,16 @@ impl HashJoin {
     // ---- the ends ---------------------------------------------------------------------------------------------
 
     /// Gives rows of the right side that had no partner; false when there are no more.
-    fn give_unmatched(&mut self, mut last: Option<RowRef>, limit: usize, out: &mut Batch) -> Result<bool> {
+    fn give_unmatched(
+        &mut self,
+        context: &Context<'_>,
+        mut last: Option<RowRef>,
+        limit: usize,
+        out: &mut Batch,
+    ) -> Result<bool> {
         if self.full() {
             while let Some(row) = self.table.next_unmatched(last) {
-                if out.len() >= limit {
+                if !out.has_room(context, limit)? {
                     return Ok(true);
                 }
                 out.push_with(|values| {
@@ -554,7 +556,6 @@ fn agree(
 impl Operator for HashJoin {
     fn next(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
         out.reset(self.width());
-        let limit = limit.min(BATCH_ROWS);
         loop {
             match self.stage {
                 Stage::Start => self.start(context)?,
@@ -571,7 +572,7 @@ impl Operator for HashJoin {
                     self.stage = Stage::Unmatched(None);
                 }
                 Stage::Unmatched(last) => {
-                    if self.give_unmatched(last, limit, out)? {
+                    if self.give_unmatched(context, last, limit, out)? {
                         return Ok(true);
                     }
                     self.next_piece(context)?;

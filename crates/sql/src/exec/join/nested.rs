@@ -152,7 +152,7 @@ impl NestedLoop {
     fn join_row(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
         let one = matches!(self.sides.kind, JoinKind::Semi | JoinKind::Anti);
         let left = self.batch.row(self.current);
-        while out.len() < limit {
+        while out.has_room(context, limit)? {
             self.steps = self.steps.wrapping_add(1);
             if self.steps.is_multiple_of(CHECK_EVERY) {
                 context.check()?;
@@ -210,7 +210,7 @@ impl NestedLoop {
     }
 
     fn probe(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<()> {
-        while out.len() < limit {
+        while out.has_room(context, limit)? {
             if self.current >= self.batch.len() {
                 context.check()?;
                 self.current = 0;
@@ -229,7 +229,7 @@ impl NestedLoop {
             if !self.begun {
                 self.begin_row(context)?;
             }
-            if self.join_row(context, limit, out)? && out.len() < limit {
+            if self.join_row(context, limit, out)? && out.has_room(context, limit)? {
                 self.finish_row(out);
             }
         }
@@ -251,13 +251,13 @@ impl NestedLoop {
         Ok(())
     }
 
-    fn give_unmatched(&mut self, limit: usize, out: &mut Batch) -> Result<()> {
+    fn give_unmatched(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<()> {
         let Inner::Kept(kept) = &mut self.inner else {
             self.stage = Stage::Done;
             return Ok(());
         };
         let (buffer, cursor) = &mut **kept;
-        while out.len() < limit {
+        while out.has_room(context, limit)? {
             let Some((number, row)) = cursor.next(buffer)? else {
                 self.stage = Stage::Done;
                 break;
@@ -288,7 +288,7 @@ impl Operator for NestedLoop {
         while out.is_empty() {
             match self.stage {
                 Stage::Probe => self.probe(context, limit, out)?,
-                Stage::Unmatched => self.give_unmatched(limit, out)?,
+                Stage::Unmatched => self.give_unmatched(context, limit, out)?,
                 Stage::Done => {
                     if !self.serves_again() {
                         self.close();

@@ -442,7 +442,7 @@ impl Operator for IndexJoin {
     fn next(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
         out.reset(self.join.width());
         let mut steps = 0;
-        while out.len() < limit {
+        while out.has_room(context, limit)? {
             if steps % super::table_scan::CHECK_EVERY == 0 {
                 context.check()?;
             }

@@ -1,6 +1,6 @@
 //! Rows of a table in the order of an index.
 
-use super::super::{BATCH_BYTES, Batch, Context, Operator};
+use super::super::{Batch, Context, Operator};
 use super::access::{Rows, evaluate, index_tree, scan};
 use super::ahead::{Keys, Window};
 use super::gather::Gathered;
@@ -116,7 +116,7 @@ impl IndexScan {
     fn scan_entries(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<()> {
         let Some(scan) = &mut self.scan else { return Ok(()) };
         let mut looked_at = 0;
-        while out.len() < limit {
+        while out.has_room(context, limit)? {
             if looked_at % CHECK_EVERY == 0 {
                 context.check()?;
             }
@@ -152,7 +152,7 @@ impl IndexScan {
     /// Adds rows by visits to the table.
     fn visit_rows(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<()> {
         let mut bytes = 0;
-        while out.len() < limit && (bytes < BATCH_BYTES || out.is_empty()) {
+        while out.has_room_beyond(context, limit, bytes)? {
             if self.visited < FEW_ROWS || !self.how.look_ahead {
                 self.fill(context)?;
             }
@@ -163,10 +163,9 @@ impl IndexScan {
             self.window.keys.advance();
             self.visited += 1;
         }
-        if out.len() < limit
-            && (bytes < BATCH_BYTES || out.is_empty())
-            && self.window.keys.len() == 0
+        if self.window.keys.len() == 0
             && (self.scan.is_some() || self.gathered.is_some())
+            && out.has_room_beyond(context, limit, bytes)?
         {
             self.window.release();
             self.give_gathered(context, limit, out)?;
@@ -178,7 +177,7 @@ impl IndexScan {
     fn give_gathered(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<()> {
         let mut gathered = self.gathered.take().unwrap_or_else(|| Box::new(Gathered::new()));
         let mut bytes = 0;
-        while out.len() < limit && (bytes < BATCH_BYTES || out.is_empty()) {
+        while out.has_room_beyond(context, limit, bytes)? {
             let Some((key, row)) = gathered.take() else {
                 let Some(scan) = &mut self.scan else { return Ok(()) };
                 let (table, how) = (&self.rows.table, self.how);

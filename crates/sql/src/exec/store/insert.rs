@@ -87,7 +87,7 @@ impl Operator for Insert {
         if self.foreign.is_none() && !self.table.foreign_keys.is_empty() {
             self.foreign = Some(ForeignKeys::new(context, &self.table)?);
         }
-        while out.len() < limit && !self.ended {
+        while !self.ended && out.has_room(context, limit)? {
             if self.done < self.batch.len() {
                 self.insert(context, out)?;
                 continue;

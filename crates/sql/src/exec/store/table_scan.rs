@@ -1,6 +1,6 @@
 //! Rows of a table in the order of its key.
 
-use super::super::{BATCH_BYTES, Batch, Context, Operator};
+use super::super::{Batch, Context, Operator};
 use super::access::{Rows, evaluate, scan};
 use crate::Result;
 use crate::codec::range::{Range, encode_equal};
@@ -83,7 +83,7 @@ impl Operator for TableScan {
         }
         let State::Scanning(scan) = &mut self.state else { return Ok(false) };
         let (mut looked_at, mut bytes) = (0, 0);
-        while out.len() < limit && (bytes < BATCH_BYTES || out.is_empty()) {
+        while out.has_room_beyond(context, limit, bytes)? {
             if looked_at % CHECK_EVERY == 0 {
                 context.check()?;
             }

@@ -106,7 +106,7 @@ impl Operator for Update {
         if self.foreign.is_none() && !(table.foreign_keys.is_empty() && table.referenced_by.is_empty()) {
             self.foreign = Some(ForeignKeys::new(context, &Arc::clone(table))?);
         }
-        while out.len() < limit && !self.ended {
+        while !self.ended && out.has_room(context, limit)? {
             if self.done < self.batch.len() {
                 self.update(context, out)?;
                 continue;

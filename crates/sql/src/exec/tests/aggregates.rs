@@ -1,6 +1,7 @@
 //! Aggregates over groups of all kinds.
 
 use super::*;
+use crate::SqlState;
 use crate::functions::{Resolved, resolve_function};
 use crate::types::Array;
 use std::collections::{BTreeMap, BTreeSet};
@@ -119,20 +120,56 @@ fn groups_by_expressions_and_several_columns() {
     assert!(ground.run_both(&counted, false) == expected);
 }
 
+/// Runs a grouping as far as its first row; gives the most memory that it held.
+fn memory_of(ground: &Ground, plan: Plan, work_bytes: u64) -> Result<usize> {
+    let mut running = Running::new(Arc::new(statement(plan)), Vec::new(), true);
+    assert!(running.next(&ground.environment(work_bytes), 1, &mut Batch::new())?);
+    Ok(running.profile()[0].memory_bytes as usize)
+}
+
+fn long_text(row: &[Value]) -> usize {
+    row[2].as_str().map(str::len).filter(|len| *len > 24).unwrap_or(0)
+}
+
 #[test]
 fn states_that_grow_are_charged() {
     let ground = Ground::new();
     let rows = rows(7, 4000, 10);
-    let gathered = group(
-        values(&rows),
-        Grouping::Hash,
-        vec![column(0)],
-        vec![call("array_agg", &[(column(2), Type::Text)])],
-    );
-    let mut running = Running::new(Arc::new(statement(gathered)), Vec::new(), true);
-    let mut batch = Batch::new();
-    assert!(running.next(&ground.environment(u64::MAX), 1, &mut batch).unwrap());
-    let text_bytes = |row: &Vec<Value>| row[2].as_str().map(str::len).filter(|len| *len > 24).unwrap_or(0);
-    let bytes: usize = rows.iter().map(|row| size_of::<Value>() + text_bytes(row)).sum();
-    assert!(running.profile()[0].memory_bytes as usize >= bytes, "{bytes}");
+    let call = call("array_agg", &[(column(2), Type::Text)]);
+    let gathered = group(values(&rows), Grouping::Hash, vec![column(0)], vec![call]);
+    let bytes: usize = rows.iter().map(|row| size_of::<Value>() + long_text(row)).sum();
+    assert!(memory_of(&ground, gathered, u64::MAX).unwrap() >= bytes, "{bytes}");
+}
+
+#[test]
+fn states_that_begin_with_short_values_are_charged() {
+    let ground = Ground::new();
+    let rows: Vec<Vec<Value>> = (0..4000).map(|row| vec![int(row % 4), Value::text("short")]).collect();
+    let separated = [(column(1), Type::Text), (Expr::Literal(Value::text(",")), Type::Text)];
+    let call = call("string_agg", &separated);
+    let gathered = group(values(&rows), Grouping::Hash, vec![column(0)], vec![call]);
+    assert!(memory_of(&ground, gathered, u64::MAX).unwrap() >= 4000 * 6);
+}
+
+#[test]
+fn what_is_gathered_in_order_is_charged() {
+    let ground = Ground::new();
+    let rows: Vec<Vec<Value>> = (0..4000)
+        .map(|row| vec![int(0), int(row), Value::text(format!("a text of more than 24 bytes: {row}"))])
+        .collect();
+    let bytes: usize = rows.iter().map(|row| size_of::<Value>() + long_text(row)).sum();
+    let text = || call("array_agg", &[(column(2), Type::Text)]);
+    let ordered = AggregateExpr { order: vec![by(1, false, false)], ..text() };
+    let distinct = AggregateExpr { distinct: true, ..text() };
+    for call in [ordered, distinct] {
+        let gathered = group(values(&rows), Grouping::Single, Vec::new(), vec![call]);
+        assert!(memory_of(&ground, gathered, TINY).unwrap() >= bytes, "{bytes}");
+    }
+    let _taken = ground.engine.work_memory(48 << 20).unwrap();
+    let lots = vec![vec![Value::text("x".repeat(1 << 20))]; 20];
+    let call =
+        AggregateExpr { order: vec![by(0, false, false)], ..call("array_agg", &[(column(0), Type::Text)]) };
+    let gathered = group(values(&lots), Grouping::Single, Vec::new(), vec![call]);
+    let error = memory_of(&ground, gathered, TINY).unwrap_err();
+    assert_eq!(error.state(), SqlState::OUT_OF_MEMORY);
 }

@@ -96,6 +96,7 @@ impl Ground {
                 Err(error) => break Err(error),
             }
         };
+        drop(batch);
         assert_eq!(self.work_memory(), before, "memory was kept");
         assert_eq!(self.engine.temp_stats().open_files, 0, "files were kept");
         result

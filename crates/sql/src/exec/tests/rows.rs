@@ -246,3 +246,64 @@ fn counters_tell_what_was_done() {
     assert!(sort.spilled_bytes > 10_000 && sort.memory_bytes > 0 && sort.memory_bytes <= TINY);
     assert!(sort.total_ns >= sort.first_row_ns && sort.first_row_ns > 0);
 }
+
+/// `rows` texts of a MiB each, under their numbers.
+fn long_rows(rows: i64) -> Plan {
+    let text = "x".repeat(1 << 20);
+    values(&(0..rows).map(|row| vec![int(row), Value::text(&text)]).collect::<Vec<_>>())
+}
+
+#[test]
+fn long_rows_come_a_few_at_a_time() {
+    let ground = Ground::new();
+    let nested = |kind, condition| {
+        let (left, right) = (Box::new(long_rows(20)), Box::new(numbers(0..20)));
+        plan(Node::NestedLoop { kind, left, right, bind: Vec::new(), condition }, 3)
+    };
+    let hash = |kind, left: Plan, right: Plan| {
+        let (left_keys, right_keys) = (vec![column(0)], vec![column(0)]);
+        let width = left.columns.len() + right.columns.len();
+        let (left, right) = (Box::new(left), Box::new(right));
+        plan(Node::HashJoin { kind, left, right, left_keys, right_keys, residual: None }, width)
+    };
+    let twice = Expr::Coalesce(vec![column(1)]);
+    let keys = vec![column(0), column(1)];
+    let plans = [
+        (20, long_rows(20)),
+        (20, sort(long_rows(20), vec![by(0, true, false)], 0, None)),
+        (20, plan(Node::Project { input: Box::new(long_rows(20)), exprs: vec![twice, column(0)] }, 2)),
+        (400, nested(JoinKind::Inner, None)),
+        (20, nested(JoinKind::Left, Some(Expr::Literal(Value::Bool(false))))),
+        (20, hash(JoinKind::Inner, long_rows(20), numbers(0..20))),
+        (20, hash(JoinKind::Full, numbers(20..20), long_rows(20))),
+        (20, group(long_rows(20), Grouping::Hash, keys.clone(), Vec::new())),
+        (20, group(long_rows(20), Grouping::Sorted, keys, Vec::new())),
+        (30, set(SetOperation::Union, false, long_rows(20), long_rows(30))),
+    ];
+    for (number, (expected, plan)) in plans.into_iter().enumerate() {
+        let mut running = Running::new(Arc::new(statement(plan)), Vec::new(), false);
+        let (mut batch, mut rows) = (Batch::new(), 0);
+        while running.next(&ground.environment(u64::MAX), BATCH_ROWS, &mut batch).unwrap() {
+            let bytes: usize = batch.iter().map(row_bytes).sum();
+            assert!(bytes < 3 << 20, "plan {number}: {} rows of {bytes} bytes", batch.len());
+            rows += batch.len();
+        }
+        assert_eq!(rows, expected, "plan {number}");
+    }
+}
+
+#[test]
+fn a_batch_of_long_rows_is_charged() {
+    let ground = Ground::new();
+    let before = ground.work_memory();
+    let rows = values(&vec![vec![Value::text("x".repeat(100 << 10))]; 30]);
+    let projected = plan(Node::Project { input: Box::new(rows), exprs: vec![column(0)] }, 1);
+    let mut running = Running::new(Arc::new(statement(projected)), Vec::new(), false);
+    let mut batch = Batch::new();
+    assert!(running.next(&ground.environment(u64::MAX), BATCH_ROWS, &mut batch).unwrap());
+    assert_eq!(batch.len(), 11);
+    // That of the projection, and of the one below.
+    assert_eq!(ground.work_memory() - before, 2 << 20);
+    drop((running, batch));
+    assert_eq!(ground.work_memory(), before);
+}

@@ -18,6 +18,8 @@ use crate::types::text::{self, TextStyle};
 use crate::types::{Modifier, Type, Value};
 use crate::{Error, Result, SqlState};
 use format::{CopyOptions, Fields, Header, Reader};
+use gannet_base::memory::Purpose;
+use gannet_store::{Engine, WorkMemory};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -330,8 +332,15 @@ impl Client for Out<'_> {
 
 // ---- COPY FROM ------------------------------------------------------------------------------------------------------
 
-/// Rows, or why there are no more, with the number of the first row's line.
-type Batch = Result<Vec<Vec<Value>>>;
+/// Rows, or why there are no more.
+pub(super) type Batch = Result<Taken>;
+
+/// Rows, and what they are charged as where they are long.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    rows: std::vec::IntoIter<Vec<Value>>,
+    _memory: Option<WorkMemory>,
+}
 
 /// Where the rows of a COPY FROM come from, within its INSERT.
 static SOURCE: TableFunction = TableFunction {
@@ -342,7 +351,7 @@ static SOURCE: TableFunction = TableFunction {
     columns: &[],
     estimate: |_| 1000.0,
     open: |call: &Call<'_, '_>, _| match call.context.session.take_copy_source() {
-        Some(batches) => Ok(Box::new(Source { batches, batch: Vec::new().into_iter() })),
+        Some(batches) => Ok(Box::new(Source { batches, batch: Taken::default() })),
         None => Err(Error::internal("there is no COPY under way")),
     },
 };
@@ -350,19 +359,19 @@ static SOURCE: TableFunction = TableFunction {
 #[derive(Debug)]
 struct Source {
     batches: Receiver<Batch>,
-    batch: std::vec::IntoIter<Vec<Value>>,
+    batch: Taken,
 }
 
 impl RowSource for Source {
     fn next(&mut self, context: &Context<'_>, out: &mut Vec<Value>) -> Result<bool> {
         loop {
-            if let Some(row) = self.batch.next() {
+            if let Some(row) = self.batch.rows.next() {
                 out.extend(row);
                 return Ok(true);
             }
             context.check()?;
             match self.batches.recv() {
-                Ok(batch) => self.batch = batch?.into_iter(),
+                Ok(batch) => self.batch = batch?,
                 // The other side has sent everything.
                 Err(_) => return Ok(false),
             }
@@ -402,10 +411,11 @@ fn copy_in(
         fields: Fields::default(),
         lines: Vec::new(),
     };
+    let mut memory = LineMemory { engine: session.state.engine.clone(), held: None, buffer: 0 };
     let (inserted, read) = std::thread::scope(|scope| {
         let (session, running) = (&mut *session, &mut running);
         let inserting = scope.spawn(move || session.exhaust(running));
-        let read = reading.run(sender, client);
+        let read = reading.run(sender, client, &mut memory);
         let inserted = inserting
             .join()
             .unwrap_or_else(|_| Err(Error::internal("the thread that inserts has ended by itself")));
@@ -535,10 +545,23 @@ struct Reading<'a> {
     lines: Vec<u64>,
 }
 
+/// What the reader's buffer and the fields are charged as, once there was a long line: they keep their size.
+struct LineMemory {
+    engine: Engine,
+    held: Option<WorkMemory>,
+    /// Bytes of the buffer.
+    buffer: usize,
+}
+
 impl Reading<'_> {
     /// Sends all rows. An error is also sent, so that the other half fails.
-    fn run(&mut self, sender: SyncSender<Batch>, client: &mut dyn Client) -> Result<()> {
-        let result = self.send_all(&sender, client);
+    fn run(
+        &mut self,
+        sender: SyncSender<Batch>,
+        client: &mut dyn Client,
+        memory: &mut LineMemory,
+    ) -> Result<()> {
+        let result = self.send_all(&sender, client, memory);
         if let Err(error) = &result {
             // Where the other half has failed first, that is what counts.
             let _ = sender.send(Err(error.clone()));
@@ -546,9 +569,14 @@ impl Reading<'_> {
         result
     }
 
-    fn send_all(&mut self, sender: &SyncSender<Batch>, client: &mut dyn Client) -> Result<()> {
-        let mut more = |data: &mut Vec<u8>| client.copy_read(data);
-        if self.header != Header::No && self.reader.next(&mut more, &mut self.fields)? {
+    fn send_all(
+        &mut self,
+        sender: &SyncSender<Batch>,
+        client: &mut dyn Client,
+        memory: &mut LineMemory,
+    ) -> Result<()> {
+        let engine = memory.engine.clone();
+        if self.header != Header::No && self.read(client, memory)? {
             self.check_header()?;
         }
         loop {
@@ -556,7 +584,7 @@ impl Reading<'_> {
             let mut bytes = 0;
             let first = self.reader.line() + 1;
             while batch.len() < BATCH_ROWS && bytes < BATCH_BYTES {
-                if !self.reader.next(&mut more, &mut self.fields)? {
+                if !self.read(client, memory)? {
                     break;
                 }
                 bytes += self.fields.bytes();
@@ -566,11 +594,20 @@ impl Reading<'_> {
                 return Ok(());
             }
             self.lines.push(first);
-            if sender.send(Ok(batch)).is_err() {
+            let memory = || engine.memory(Purpose::Work, bytes as u64);
+            let _memory = (bytes > BATCH_BYTES).then(memory).transpose()?;
+            if sender.send(Ok(Taken { rows: batch.into_iter(), _memory })).is_err() {
                 // The other half has failed, and says why. What the client still sends is passed over.
                 return Ok(());
             }
         }
+    }
+
+    /// Reads the next line into the fields; false at the end.
+    fn read(&mut self, client: &mut dyn Client, memory: &mut LineMemory) -> Result<bool> {
+        let there = self.reader.next(&mut |data| memory.read(data, client), &mut self.fields)?;
+        memory.hold(self.fields.bytes())?;
+        Ok(there)
     }
 
     fn check_header(&self) -> Result<()> {
@@ -619,6 +656,37 @@ impl Reading<'_> {
             });
         }
         Ok(row)
+    }
+}
+
+impl LineMemory {
+    /// Appends the next piece of data to an unfinished line; false at the end.
+    fn read(&mut self, data: &mut Vec<u8>, client: &mut dyn Client) -> Result<bool> {
+        let len = data.len();
+        if len > BATCH_BYTES && data.capacity() - len < len / 4 {
+            // What is there will be among the fields, too.
+            self.buffer = len + len / 4;
+            self.hold(len)?;
+            data.reserve_exact(len / 4);
+        }
+        let there = client.copy_read(data)?;
+        self.buffer = data.capacity();
+        self.hold(0)?;
+        Ok(there)
+    }
+
+    /// Sees to it that the buffer and fields of so many bytes are charged, where they are many.
+    fn hold(&mut self, fields: usize) -> Result<()> {
+        let bytes = self.buffer + fields;
+        let held = self.held.as_ref().map_or(0, WorkMemory::bytes);
+        if bytes <= BATCH_BYTES || bytes as u64 <= held {
+            return Ok(());
+        }
+        match &mut self.held {
+            Some(memory) => memory.grow(bytes as u64 - held)?,
+            none => *none = Some(self.engine.memory(Purpose::Work, bytes as u64)?),
+        }
+        Ok(())
     }
 }
 

@@ -8,6 +8,7 @@ use crate::types::datetime::calendar::{
     days_of_iso_week, is_leap, timestamp_in_range,
 };
 use crate::{Error, Result, SqlState};
+use std::num::IntErrorKind;
 
 /// SQL's `to_date`. Errors: 22007, 22008.
 pub fn to_date(text: &str, pattern: &str) -> Result<i64> {
@@ -306,15 +307,23 @@ impl<'a> Reader<'a> {
     fn year_with_comma(&mut self, field: Field) -> Result<()> {
         let comma = self.rest.find(',').filter(|comma| *comma > 0);
         let parsed = comma.and_then(|comma| {
-            let thousands: i64 = self.rest[..comma].parse().ok()?;
+            let thousands = match self.rest[..comma].parse::<i64>() {
+                Err(error) if *error.kind() == IntErrorKind::PosOverflow => i64::MAX,
+                Err(error) if *error.kind() == IntErrorKind::NegOverflow => i64::MIN,
+                parsed => parsed.ok()?,
+            };
             let after = &self.rest[comma + 1..];
             let digits = after.bytes().take(3).take_while(u8::is_ascii_digit).count();
             let rest: i64 = after[..digits].parse().ok()?;
-            Some((thousands * 1000 + rest, comma + 1 + digits))
+            Some((thousands.saturating_mul(1000).saturating_add(rest), comma + 1 + digits))
         });
-        let Some((year, used)) = parsed.filter(|(year, _)| year.abs() < 1 << 31) else {
+        let Some((year, used)) = parsed else {
             return Err(invalid("invalid input string for \"Y,YYY\"".to_owned()));
         };
+        if i32::try_from(year).is_err() {
+            let message = "value for \"Y,YYY\" in source string is out of range";
+            return Err(Error::new(SqlState::DATETIME_FIELD_OVERFLOW, message));
+        }
         self.rest = &self.rest[used..];
         self.fields.year_digits = 4;
         set(&mut self.fields.year, year, field)
