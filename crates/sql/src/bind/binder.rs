@@ -126,6 +126,8 @@ pub(super) struct Visible {
     pub(super) kind: RelationKind,
     /// Whether an outer join may put NULLs in the place of its rows.
     pub(super) optional: bool,
+    /// A column that is NULL only then, if there is one.
+    pub(super) witness: Option<ColumnId>,
 }
 
 /// A FROM clause as names see it.

@@ -213,6 +213,7 @@ impl<'a> Binder<'a> {
             table,
             kind: RelationKind::Table,
             optional: false,
+            witness: None,
         });
     }
 

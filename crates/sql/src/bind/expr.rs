@@ -5,6 +5,7 @@ use super::bridge::SYMMETRIC;
 use super::operators::{inner, row_of};
 use super::tokens::position;
 use super::{bind_type, identifier};
+use crate::functions::record;
 use crate::logical::{Comparison, Scalar};
 use crate::types::cast::{CastContext, context};
 use crate::types::{NO_MODIFIER, Type, Value, text};
@@ -337,14 +338,23 @@ impl<'a> Binder<'a> {
             let scalar = Scalar::IsNull(Box::new(typed.scalar));
             Ok::<_, Error>(if not { Scalar::Not(Box::new(scalar)) } else { scalar })
         };
-        let scalar = match self.row_parts(operand)? {
+        let parts = match self.row_parts(operand)? {
+            Some(parts) => Some(parts),
+            None => self.relation_parts(operand)?,
+        };
+        let scalar = match parts {
             Some(parts) => {
                 let parts = parts.into_iter().map(|part| test(self, part)).collect::<Result<Vec<_>>>()?;
                 Scalar::And(parts)
             }
             None => {
                 let typed = self.expr(operand)?;
-                test(self, typed)?
+                if typed.ty == Type::Record {
+                    let function = if not { &record::IS_NOT_NULL } else { &record::IS_NULL };
+                    Scalar::Call { function, arguments: vec![typed.scalar], ty: Type::Bool }
+                } else {
+                    test(self, typed)?
+                }
             }
         };
         Ok(Typed::new(scalar, Type::Bool).at(at))

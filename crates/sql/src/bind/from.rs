@@ -178,7 +178,9 @@ impl<'a> Binder<'a> {
 
     /// The columns of an outer join's optional side may be NULL.
     fn weaken(&mut self, base: (usize, usize), middle: (usize, usize), kind: JoinKind, reversed: bool) {
-        let relations = &mut self.level().sight.relations;
+        let Binder { levels, columns, .. } = self;
+        let Some(level) = levels.last_mut() else { return };
+        let relations = &mut level.sight.relations;
         let side = match (kind, reversed) {
             (JoinKind::Left, false) => &mut relations[middle.0..],
             (JoinKind::Left, true) => &mut relations[base.0..middle.0],
@@ -187,11 +189,15 @@ impl<'a> Binder<'a> {
         };
         let mut ids: Vec<ColumnId> = Vec::new();
         for relation in side {
+            if !relation.optional {
+                let witness = relation.columns.iter().find(|(_, id)| !columns.get(*id).nullable);
+                relation.witness = witness.map(|(_, id)| *id);
+            }
             relation.optional = true;
             ids.extend(relation.columns.iter().map(|(_, id)| *id));
         }
         for id in ids {
-            self.columns.0[id.0 as usize].nullable = true;
+            columns.0[id.0 as usize].nullable = true;
         }
     }
 
@@ -643,7 +649,7 @@ impl<'a> Binder<'a> {
             let message = format!("table name \"{shown}\" specified more than once");
             return Err(Error::new(SqlState::DUPLICATE_ALIAS, message));
         }
-        self.show(Visible { name, schema, columns, table, kind, optional: false });
+        self.show(Visible { name, schema, columns, table, kind, optional: false, witness: None });
         Ok(())
     }
 }

@@ -144,6 +144,7 @@ pub fn bind_check(scope: &Scope<'_>, table: &Table, sql: &str) -> Result<Scalar>
         table: None,
         kind: RelationKind::Table,
         optional: false,
+        witness: None,
     });
     let typed = binder.expr(&expr)?;
     let scalar = binder.condition(typed, "argument of CHECK")?;

@@ -248,6 +248,7 @@ impl<'a> Binder<'a> {
             table: None,
             kind: RelationKind::Subquery,
             optional: false,
+            witness: None,
         });
         let scalar = self.expr(expr).and_then(|typed| self.settle(typed));
         self.pop_level();
