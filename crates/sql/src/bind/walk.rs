@@ -208,7 +208,7 @@ pub(super) fn for_each_column(scalar: &Scalar, visit: &mut dyn FnMut(ColumnId)) 
 pub(super) fn same(a: &Scalar, b: &Scalar) -> bool {
     use Scalar as S;
     match (a, b) {
-        (S::Literal { value: x, ty: t }, S::Literal { value: y, ty: u }) => x == y && t == u,
+        (S::Literal { value: x, ty: t }, S::Literal { value: y, ty: u }) => t == u && x.is_identical(y),
         (S::Column(x), S::Column(y)) => x == y,
         (S::Parameter { index: x, ty: t }, S::Parameter { index: y, ty: u }) => x == y && t == u,
         (S::Call { function: f, arguments: x, ty: t }, S::Call { function: g, arguments: y, ty: u }) => {

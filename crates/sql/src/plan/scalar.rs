@@ -104,7 +104,9 @@ pub(super) fn same(a: &Scalar, b: &Scalar) -> bool {
     let all = |a: &[Scalar], b: &[Scalar]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b));
     match (a, b) {
         (Scalar::Column(a), Scalar::Column(b)) => a == b,
-        (Scalar::Literal { value: a, ty: s }, Scalar::Literal { value: b, ty: t }) => s == t && a == b,
+        (Scalar::Literal { value: a, ty: s }, Scalar::Literal { value: b, ty: t }) => {
+            s == t && a.is_identical(b)
+        }
         (Scalar::Parameter { index: a, ty: s }, Scalar::Parameter { index: b, ty: t }) => a == b && s == t,
         (
             Scalar::Call { function: f, arguments: a, ty: s },
