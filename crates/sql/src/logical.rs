@@ -148,6 +148,18 @@ pub enum Scalar {
         /// Compared with.
         value: bool,
     },
+    /// An expression over a value that is computed once, however often the expression asks for it: a CASE with operand, NULLIF.
+    Hold {
+        /// What is computed first.
+        value: Box<Scalar>,
+        /// The expression.
+        body: Box<Scalar>,
+    },
+    /// The value of the innermost [`Scalar::Hold`] whose body this stands in.
+    Held {
+        /// Its type.
+        ty: Type,
+    },
     /// CASE WHEN condition THEN value ... ELSE otherwise END. A CASE with operand has comparisons for conditions.
     Case {
         /// Conditions and values.

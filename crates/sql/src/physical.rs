@@ -84,6 +84,15 @@ pub enum Expr {
         /// Compared with.
         value: bool,
     },
+    /// An expression over a value that is computed once.
+    Hold {
+        /// What is computed first.
+        value: Box<Expr>,
+        /// The expression.
+        body: Box<Expr>,
+    },
+    /// The value of the innermost [`Expr::Hold`] whose body this stands in.
+    Held,
     /// CASE
     Case {
         /// Conditions and values.

@@ -7,6 +7,7 @@ use super::tokens::position;
 use super::{bind_type, identifier};
 use crate::functions::record;
 use crate::logical::{Comparison, Scalar};
+use crate::plan::is_volatile;
 use crate::types::cast::{CastContext, context};
 use crate::types::{NO_MODIFIER, Type, Value, text};
 use crate::{Error, Result, SqlState};
@@ -271,10 +272,12 @@ impl<'a> Binder<'a> {
         let operand = match operand {
             Some(operand) => {
                 let typed = self.expr(operand)?;
-                Some(self.settle(typed)?)
+                let typed = self.settle(typed)?;
+                Some(hold(typed))
             }
             None => None,
         };
+        let (operand, held) = operand.unzip();
         let (mut whens, mut values) = (Vec::new(), Vec::new());
         for ast::CaseWhen { condition, result } in conditions {
             let typed = self.expr(condition)?;
@@ -297,7 +300,8 @@ impl<'a> Binder<'a> {
         let (mut scalars, ty, modifier) = self.unify(values, "CASE types")?;
         let otherwise = Box::new(scalars.remove(0));
         let branches = whens.into_iter().zip(scalars).collect();
-        Ok(Typed { scalar: Scalar::Case { branches, otherwise, ty }, ty, modifier, position: at })
+        let scalar = release(held.flatten(), Scalar::Case { branches, otherwise, ty });
+        Ok(Typed { scalar, ty, modifier, position: at })
     }
 
     /// IS ...
@@ -563,6 +567,33 @@ impl<'a> Binder<'a> {
             return Err(place(Error::new(SqlState::DATATYPE_MISMATCH, message), at));
         }
         self.settle(typed)
+    }
+}
+
+/// What stands for an expression that is to be computed once, and the expression itself for [`release`]. What costs nothing is no worse
+/// for being computed again, and rows and arrays are compared element by element where their elements show.
+pub(super) fn hold(typed: Typed) -> (Typed, Option<Scalar>) {
+    let mut bare = &typed.scalar;
+    while let Scalar::Cast { argument, .. } = bare {
+        bare = argument;
+    }
+    let open = match bare {
+        Scalar::Literal { .. } | Scalar::Column(_) | Scalar::Parameter { .. } => true,
+        Scalar::Row(_) | Scalar::Array { .. } => !is_volatile(bare),
+        _ => false,
+    };
+    if open {
+        return (typed, None);
+    }
+    let held = Typed { scalar: Scalar::Held { ty: typed.ty }, ..typed };
+    (held, Some(typed.scalar))
+}
+
+/// An expression over what [`hold`] gave.
+pub(super) fn release(held: Option<Scalar>, body: Scalar) -> Scalar {
+    match held {
+        Some(value) => Scalar::Hold { value: Box::new(value), body: Box::new(body) },
+        None => body,
     }
 }
 

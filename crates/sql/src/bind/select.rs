@@ -555,7 +555,9 @@ impl<'a> Binder<'a> {
             | Scalar::Coalesce { ty, .. }
             | Scalar::Extreme { ty, .. }
             | Scalar::Array { ty, .. }
-            | Scalar::Subscript { ty, .. } => *ty,
+            | Scalar::Subscript { ty, .. }
+            | Scalar::Held { ty } => *ty,
+            Scalar::Hold { body, .. } => self.type_of(body),
             Scalar::Column(id) => self.columns.get(*id).ty,
             Scalar::Row(_) => Type::Record,
             Scalar::Subquery(subquery) => match &subquery.kind {

@@ -86,6 +86,8 @@ impl Expr {
                 call(function, arguments, types, *ty, row, context).map(Cow::Owned)
             }
             Expr::Cast { .. } => self.convert(row, context).map(Cow::Owned),
+            Expr::Hold { value, body } => hold(value, body, row, context),
+            Expr::Held => Ok(Cow::Owned(context.held.borrow().clone())),
             Expr::Case { branches, otherwise } => {
                 for (condition, value) in branches {
                     if condition.is_true(row, context)? {
@@ -184,6 +186,21 @@ fn holds(op: Comparison, order: Ordering) -> bool {
         Comparison::Greater => order == Ordering::Greater,
         Comparison::GreaterOrEqual => order != Ordering::Less,
     }
+}
+
+/// Computes the value, then the body over it. Whatever the body of an outer one holds is there again afterwards.
+#[inline(never)]
+fn hold<'a>(
+    value: &'a Expr,
+    body: &'a Expr,
+    row: &'a [Value],
+    context: &'a Context<'_>,
+) -> Result<Cow<'a, Value>> {
+    let value = value.eval(row, context)?.into_owned();
+    let outer = context.held.replace(value);
+    let result = body.eval(row, context);
+    context.held.replace(outer);
+    result
 }
 
 /// AND (`decisive`: false) or OR (`decisive`: true).

@@ -61,6 +61,7 @@ impl Environment<'_> {
             session: self.session,
             parameters,
             slots,
+            held: RefCell::new(Value::Null),
             cancel: self.cancel,
             subplans,
             profile,

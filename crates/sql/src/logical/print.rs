@@ -401,6 +401,13 @@ impl Printer<'_> {
                 self.scalar(otherwise);
                 self.text(" end");
             }
+            Scalar::Hold { value, body } => {
+                self.text("hold ");
+                self.scalar(value);
+                self.text(" in ");
+                self.scalar(body);
+            }
+            Scalar::Held { .. } => self.text("held"),
             Scalar::Coalesce { arguments, .. } => self.call("coalesce", arguments),
             Scalar::Extreme { arguments, greatest, .. } => {
                 self.call(if *greatest { "greatest" } else { "least" }, arguments);

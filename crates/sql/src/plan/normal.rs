@@ -50,7 +50,9 @@ impl Normaliser<'_> {
 
     fn subqueries(&mut self, scalar: &mut Scalar) -> Result<()> {
         match scalar {
-            Scalar::Literal { .. } | Scalar::Column(_) | Scalar::Parameter { .. } => return Ok(()),
+            Scalar::Literal { .. } | Scalar::Column(_) | Scalar::Parameter { .. } | Scalar::Held { .. } => {
+                return Ok(());
+            }
             Scalar::Subquery(subquery) => self.query(&mut subquery.query)?,
             _ => {}
         }

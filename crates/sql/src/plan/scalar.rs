@@ -53,7 +53,9 @@ pub(super) fn type_of(scalar: &Scalar, columns: &Columns) -> Type {
         | Scalar::Coalesce { ty, .. }
         | Scalar::Extreme { ty, .. }
         | Scalar::Array { ty, .. }
-        | Scalar::Subscript { ty, .. } => *ty,
+        | Scalar::Subscript { ty, .. }
+        | Scalar::Held { ty } => *ty,
+        Scalar::Hold { body, .. } => type_of(body, columns),
         Scalar::Column(id) => columns.get(*id).ty,
         Scalar::Row(_) => Type::Record,
         Scalar::And(_)
@@ -77,7 +79,7 @@ pub(super) fn type_of(scalar: &Scalar, columns: &Columns) -> Type {
 
 /// Whether an expression gives different results for the same input, or has effects: it must be computed just as often as the
 /// query says.
-pub(super) fn is_volatile(scalar: &Scalar) -> bool {
+pub(crate) fn is_volatile(scalar: &Scalar) -> bool {
     any(scalar, &|part| match part {
         Scalar::Call { function, .. } => function.volatility == Volatility::Volatile,
         Scalar::Subquery(subquery) => rel_is_volatile(&subquery.query.rel),
@@ -126,6 +128,8 @@ pub(super) fn same(a: &Scalar, b: &Scalar) -> bool {
         (Scalar::IsBool { argument: a, value: v }, Scalar::IsBool { argument: b, value: w }) => {
             v == w && same(a, b)
         }
+        (Scalar::Hold { value: v, body: a }, Scalar::Hold { value: w, body: b }) => same(v, w) && same(a, b),
+        (Scalar::Held { ty: s }, Scalar::Held { ty: t }) => s == t,
         (
             Scalar::Case { branches: a, otherwise: x, ty: s },
             Scalar::Case { branches: b, otherwise: y, ty: t },
@@ -308,6 +312,7 @@ pub(super) fn work(scalar: &Scalar) -> f64 {
         Scalar::Literal { .. }
         | Scalar::Column(_)
         | Scalar::Parameter { .. }
+        | Scalar::Held { .. }
         | Scalar::And(_)
         | Scalar::Or(_) => 0.0,
         Scalar::Subquery(_) => 1000.0,
