@@ -23,6 +23,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use visit::ColumnSet;
+pub(crate) use visit::output;
 
 mod access;
 mod anti;

@@ -286,10 +286,13 @@ impl Normaliser<'_> {
     }
 }
 
-/// A projection computes nothing for rows that a limit leaves out.
+/// A projection computes nothing for rows that a limit leaves out; of those before the offset, as in PostgreSQL, only what is volatile.
 fn limit_below_projection(rel: &mut Rel) {
     let Rel::Limit { input, limit, offset } = rel else { return };
     let Rel::Project { input: below, columns } = &mut **input else { return };
+    if offset.is_some() && columns.iter().any(|(_, scalar)| is_volatile(scalar)) {
+        return;
+    }
     let below = replace(&mut **below, nothing());
     let columns = std::mem::take(columns);
     let (limit, offset) = (limit.take(), offset.take());

@@ -287,7 +287,7 @@ pub(super) fn scalars_mut(rel: &mut Rel, f: &mut dyn FnMut(&mut Scalar)) {
 }
 
 /// The columns a relation gives, in order.
-pub(super) fn output(rel: &Rel, out: &mut Vec<ColumnId>) {
+pub(crate) fn output(rel: &Rel, out: &mut Vec<ColumnId>) {
     match rel {
         Rel::Table { columns, .. }
         | Rel::System { columns, .. }
