@@ -178,6 +178,8 @@ pub(super) struct CommonTable<'a> {
     pub(super) tables: usize,
     /// Whether anything refers to it.
     pub(super) used: bool,
+    /// Whether it is volatile, and so may be used but once: every use computes it anew. Known after the first use.
+    pub(super) volatile: bool,
     /// Whether it is being bound: a reference to it is recursive then.
     pub(super) open: bool,
     /// Where its name stands.
@@ -203,6 +205,8 @@ pub(super) struct Binder<'a> {
     pub(super) relations: usize,
     /// Queries that are being bound.
     pub(super) query_depth: usize,
+    /// Whether a query is bound that is not going to be run.
+    pub(super) unused: bool,
 }
 
 /// Queries within queries, at most: WITH queries that use each other are nested, however flat they are written.
@@ -225,6 +229,7 @@ impl<'a> Binder<'a> {
             allows_parameters: true,
             relations: 0,
             query_depth: 0,
+            unused: false,
         }
     }
 

@@ -7,6 +7,7 @@ use super::{identifier, name_parts, name_position};
 use crate::catalog::Relation;
 use crate::functions::{Resolved, resolve_function};
 use crate::logical::{ColumnId, Comparison, JoinKind, Rel, Scalar};
+use crate::plan::rel_is_volatile;
 use crate::system;
 use crate::types::{NO_MODIFIER, Type};
 use crate::{Error, Result, SqlState};
@@ -470,8 +471,12 @@ impl<'a> Binder<'a> {
     /// A use of a WITH query: bound anew each time, so that its columns are new.
     fn common_table(&mut self, index: usize, alias: Alias, at: Option<usize>) -> Result<Rel> {
         self.common_tables[index].used = true;
-        let CommonTable { name, columns, query, levels, tables, used: _, open, position } =
+        let CommonTable { name, columns, query, levels, tables, used: _, volatile, open, position } =
             self.common_tables[index].clone();
+        if volatile && !self.unused {
+            let what = format!("WITH query \"{name}\", which is volatile and used more than once,");
+            return Err(place(Error::unsupported(what), at));
+        }
         if open {
             return Err(place(Error::unsupported("WITH RECURSIVE"), at));
         }
@@ -485,6 +490,9 @@ impl<'a> Binder<'a> {
         self.common_tables.truncate(tables);
         self.common_tables.extend(inner_tables);
         let bound = bound?;
+        if !self.unused {
+            self.common_tables[index].volatile = rel_is_volatile(&bound.rel);
+        }
         let mut shown: Vec<(String, ColumnId)> =
             bound.output.iter().map(|output| (output.name.clone(), output.column)).collect();
         if columns.len() > shown.len() {

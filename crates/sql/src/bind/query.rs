@@ -109,6 +109,7 @@ impl<'a> Binder<'a> {
                 levels,
                 tables,
                 used: false,
+                volatile: false,
                 open: false,
                 position: place_of_name,
             });
@@ -125,7 +126,9 @@ impl<'a> Binder<'a> {
             let CommonTable { query, tables, .. } = self.common_tables[index].clone();
             let rest = self.common_tables.split_off(tables);
             self.set_open(index, true);
+            let outer = std::mem::replace(&mut self.unused, true);
             let result = self.query(query);
+            self.unused = outer;
             self.set_open(index, false);
             self.common_tables.truncate(tables);
             self.common_tables.extend(rest);

@@ -17,7 +17,7 @@ use crate::physical::{Expr, Statement};
 use crate::session::PlannerSettings;
 use crate::types::{NO_MODIFIER, Type, Value};
 use path::Leaf;
-pub(crate) use scalar::is_volatile;
+pub(crate) use scalar::{is_volatile, rel_is_volatile};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;

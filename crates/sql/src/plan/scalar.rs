@@ -88,7 +88,7 @@ pub(crate) fn is_volatile(scalar: &Scalar) -> bool {
 }
 
 /// Whether anything in a relation is volatile.
-pub(super) fn rel_is_volatile(rel: &Rel) -> bool {
+pub(crate) fn rel_is_volatile(rel: &Rel) -> bool {
     let mut found = false;
     scalars(rel, &mut |scalar| found = found || is_volatile(scalar));
     inputs(rel, &mut |input| found = found || rel_is_volatile(input));
