@@ -82,8 +82,9 @@ impl Printer<'_> {
                 let _ = write!(self.out, "Update {} row [", update.table.name);
                 self.list(&update.row, |this, id| this.column(*id));
                 self.text("] set [");
-                self.list(&update.assignments, |this, (index, scalar)| {
-                    let _ = write!(this.out, "{} = ", update.table.columns[*index].name);
+                self.list(&update.assignments, |this, (positions, scalar)| {
+                    this.list(positions, |this, index| this.text(&update.table.columns[*index].name));
+                    this.text(" = ");
                     this.scalar(scalar);
                 });
                 self.text("]");

@@ -236,8 +236,8 @@ impl Checker<'_> {
                     return wrong("an update without the whole row", plan);
                 }
                 self.some(recheck.as_ref(), below, plan)?;
-                for (position, expr) in assignments {
-                    if *position >= row {
+                for (positions, expr) in assignments {
+                    if positions.iter().any(|position| *position >= row) {
                         return wrong("an assignment to no column", plan);
                     }
                     self.expr(expr, below, plan)?;
