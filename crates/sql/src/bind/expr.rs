@@ -4,6 +4,7 @@ use super::binder::{Binder, Typed, named, place};
 use super::bridge::SYMMETRIC;
 use super::operators::{inner, row_of};
 use super::tokens::position;
+use super::walk::for_each_column;
 use super::{bind_type, identifier};
 use crate::functions::record;
 use crate::logical::{Comparison, Scalar};
@@ -418,31 +419,43 @@ impl<'a> Binder<'a> {
         Ok(Typed::new(scalar, Type::Bool).at(position(expr.span())))
     }
 
+    /// PostgreSQL makes an array of the items without columns where there are several and all, the argument included, have a common type.
+    /// The others are compared one by one, in the type that `=` takes.
     fn in_values(&mut self, argument: Typed, items: Vec<Typed>, at: Option<usize>) -> Result<Scalar> {
-        let types: Vec<Type> = std::iter::once(argument.ty).chain(items.iter().map(|item| item.ty)).collect();
+        let single: Vec<bool> = items.iter().map(|item| self.has_column(&item.scalar)).collect();
+        let constants = items.iter().zip(&single).filter(|(_, single)| !**single).map(|(item, _)| item.ty);
+        let types: Vec<Type> = std::iter::once(argument.ty).chain(constants).collect();
         let common = crate::functions::common_type(&types).filter(|common| {
-            types.iter().all(|ty| {
-                *ty == Type::Unknown
-                    || context(*ty, *common).is_some_and(|needed| needed == CastContext::Implicit)
-            })
+            types.len() > 2
+                && *common != Type::Record
+                && types.iter().all(|ty| {
+                    *ty == Type::Unknown
+                        || context(*ty, *common).is_some_and(|needed| needed == CastContext::Implicit)
+                })
         });
-        match common {
-            Some(ty) => {
-                let argument = Box::new(self.implicit(argument, ty)?.scalar);
-                let list = items
-                    .into_iter()
-                    .map(|item| Ok(self.implicit(item, ty)?.scalar))
-                    .collect::<Result<Vec<_>>>()?;
-                Ok(Scalar::InList { argument, list })
-            }
-            None => {
-                let mut terms = Vec::with_capacity(items.len());
-                for item in items {
-                    terms.push(self.compare(Comparison::Equal, argument.clone(), item, at)?.scalar);
-                }
-                Ok(Scalar::Or(terms))
+        let (mut list, mut terms) = (Vec::new(), Vec::new());
+        for (item, single) in items.into_iter().zip(single) {
+            match common {
+                Some(ty) if !single => list.push(self.implicit(item, ty)?.scalar),
+                _ => terms.push(self.compare(Comparison::Equal, argument.clone(), item, at)?.scalar),
             }
         }
+        if let Some(ty) = common {
+            let argument = Box::new(self.implicit(argument, ty)?.scalar);
+            terms.insert(0, Scalar::InList { argument, list });
+        }
+        Ok(if terms.len() == 1 { terms.remove(0) } else { Scalar::Or(terms) })
+    }
+
+    /// Whether an expression refers to columns of the innermost level, or to its aggregates.
+    fn has_column(&self, scalar: &Scalar) -> bool {
+        let Some(level) = self.levels.last() else { return false };
+        let mut found = false;
+        for_each_column(scalar, &mut |id| {
+            found |= self.owner(id) == Some(level.serial)
+                || level.aggregates.iter().any(|(aggregate, ..)| *aggregate == id);
+        });
+        found
     }
 
     fn between(&mut self, expr: &'a Expr, negated: bool, low: &'a Expr, high: &'a Expr) -> Result<Typed> {
