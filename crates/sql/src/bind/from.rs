@@ -243,16 +243,27 @@ impl<'a> Binder<'a> {
             };
             let (a, b) = (of(self, left), of(self, right));
             conditions.push(self.compare(Comparison::Equal, a.clone(), b.clone(), *at)?.scalar);
-            let id = match (kind, reversed) {
-                (JoinKind::Full, _) => {
-                    let (arguments, ty, modifier) = self.unify(vec![a, b], "JOIN/USING types")?;
-                    let id = self.add_column(name, ty, modifier, true);
-                    computed.push((id, Scalar::Coalesce { arguments, ty }));
-                    id
+            let (mut sides, ty, modifier) = self.unify(vec![a.clone(), b.clone()], "JOIN/USING types")?;
+            let as_it_is = |side: &Typed| side.ty == ty && side.modifier == modifier;
+            // The column has the type of both, and is a side's own where that has it.
+            let (own, nullable, scalar) = match (kind, reversed) {
+                (JoinKind::Full, _) => (None, true, Scalar::Coalesce { arguments: sides, ty }),
+                (JoinKind::Left, true) => {
+                    (as_it_is(&b).then_some(right), self.columns.get(right).nullable, sides.remove(1))
                 }
-                (JoinKind::Left, true) => right,
-                _ => left,
+                (JoinKind::Left, false) => {
+                    (as_it_is(&a).then_some(left), self.columns.get(left).nullable, sides.remove(0))
+                }
+                _ => {
+                    let own = if as_it_is(&a) { Some(left) } else { as_it_is(&b).then_some(right) };
+                    (own, self.columns.get(left).nullable, sides.remove(0))
+                }
             };
+            let id = own.unwrap_or_else(|| {
+                let id = self.add_column(name, ty, modifier, nullable);
+                computed.push((id, scalar));
+                id
+            });
             merged.push((name.clone(), id));
         }
         let not_merged = |(name, _): &&(String, ColumnId)| !names.iter().any(|(other, _)| other == name);
