@@ -148,6 +148,18 @@ pub enum Scalar {
         /// Compared with.
         value: bool,
     },
+    /// An expression over a value that is computed once, however often the expression asks for it: a CASE with operand, NULLIF.
+    Hold {
+        /// What is computed first.
+        value: Box<Scalar>,
+        /// The expression.
+        body: Box<Scalar>,
+    },
+    /// The value of the innermost [`Scalar::Hold`] whose body this stands in.
+    Held {
+        /// Its type.
+        ty: Type,
+    },
     /// CASE WHEN condition THEN value ... ELSE otherwise END. A CASE with operand has comparisons for conditions.
     Case {
         /// Conditions and values.
@@ -495,8 +507,9 @@ pub struct Update {
     pub source: Rel,
     /// All of WHERE, to be asked again of a row that changed meanwhile.
     pub recheck: Option<Scalar>,
-    /// New values by position of the column in the table, over the source's columns.
-    pub assignments: Vec<(usize, Scalar)>,
+    /// New values by position of the column in the table, over the source's columns. Several columns are assigned the parts of a row; NULL
+    /// stands for a row of NULLs.
+    pub assignments: Vec<(Vec<usize>, Scalar)>,
     /// Numbers of the new row's columns, for `returning` and `checks`.
     pub row: Vec<ColumnId>,
     /// RETURNING, over `row` and the source's other columns.

@@ -84,6 +84,15 @@ pub enum Expr {
         /// Compared with.
         value: bool,
     },
+    /// An expression over a value that is computed once.
+    Hold {
+        /// What is computed first.
+        value: Box<Expr>,
+        /// The expression.
+        body: Box<Expr>,
+    },
+    /// The value of the innermost [`Expr::Hold`] whose body this stands in.
+    Held,
     /// CASE
     Case {
         /// Conditions and values.
@@ -477,8 +486,8 @@ pub enum Node {
         target: Target,
         /// The statement's whole condition, over the input's row.
         recheck: Option<Expr>,
-        /// New values by position of the column in the table, over the input's row.
-        assignments: Vec<(usize, Expr)>,
+        /// New values by position of the column in the table, over the input's row; those of several columns are the parts of a row.
+        assignments: Vec<(Vec<usize>, Expr)>,
         /// CHECK constraints by name, over the new row.
         checks: Vec<(String, Expr)>,
         /// RETURNING, over the new row (in the table's order) followed by the input's row.

@@ -126,6 +126,8 @@ pub(super) struct Visible {
     pub(super) kind: RelationKind,
     /// Whether an outer join may put NULLs in the place of its rows.
     pub(super) optional: bool,
+    /// A column that is NULL only then, if there is one.
+    pub(super) witness: Option<ColumnId>,
 }
 
 /// A FROM clause as names see it.
@@ -176,6 +178,8 @@ pub(super) struct CommonTable<'a> {
     pub(super) tables: usize,
     /// Whether anything refers to it.
     pub(super) used: bool,
+    /// Whether it is volatile, and so may be used but once: every use computes it anew. Known after the first use.
+    pub(super) volatile: bool,
     /// Whether it is being bound: a reference to it is recursive then.
     pub(super) open: bool,
     /// Where its name stands.
@@ -204,6 +208,8 @@ pub(super) struct Binder<'a> {
     /// Dates and times among the literals of a definition: where each stands, and its text that means the same whatever the
     /// settings and the time. `None`: nobody asks.
     pub(super) times: Option<Vec<(usize, String)>>,
+    /// Whether a query is bound that is not going to be run.
+    pub(super) unused: bool,
 }
 
 /// Queries within queries, at most: WITH queries that use each other are nested, however flat they are written.
@@ -227,6 +233,7 @@ impl<'a> Binder<'a> {
             relations: 0,
             query_depth: 0,
             times: None,
+            unused: false,
         }
     }
 

@@ -4,7 +4,7 @@ use super::binder::{Binder, Clause, ListFunction, Typed, place};
 use super::walk::for_each_column;
 use super::{name_parts, name_position};
 use crate::functions::{Aggregate, Argument, Resolution, Resolved, Returns, TableFunction, resolve_function};
-use crate::logical::{AggregateCall, ColumnId, Scalar, SortKey};
+use crate::logical::{AggregateCall, ColumnId, Comparison, Scalar, SortKey};
 use crate::types::cast::CastContext;
 use crate::types::{NO_MODIFIER, Type};
 use crate::{Error, Result, SqlState};
@@ -206,12 +206,26 @@ impl<'a> Binder<'a> {
         } else {
             value
         };
-        let equal = self.compare(crate::logical::Comparison::Equal, value.clone(), other, at)?;
+        let (value, held) = super::expr::hold(value);
+        let plain = value.clone();
+        let (value, other) = self.comparands(Comparison::Equal, value, other, at)?;
+        let equal = Scalar::Compare {
+            op: Comparison::Equal,
+            left: Box::new(value.scalar.clone()),
+            right: Box::new(other.scalar),
+        };
+        // The result is what the operator takes, and PostgreSQL has operators for two types that take their left side as it is.
+        let value = match (plain.ty, value.ty) {
+            (Type::Float4, Type::Float8)
+            | (Type::Date, Type::Timestamp | Type::TimestampTz)
+            | (Type::Timestamp, Type::TimestampTz)
+            | (Type::Name, Type::Text) => plain,
+            _ => value,
+        };
         let (ty, modifier) = (value.ty, value.modifier);
         let null = Scalar::Literal { value: crate::Value::Null, ty };
-        let scalar =
-            Scalar::Case { branches: vec![(equal.scalar, null)], otherwise: Box::new(value.scalar), ty };
-        Ok(Typed { scalar, ty, modifier, position: at })
+        let scalar = Scalar::Case { branches: vec![(equal, null)], otherwise: Box::new(value.scalar), ty };
+        Ok(Typed { scalar: super::expr::release(held, scalar), ty, modifier, position: at })
     }
 
     /// CURRENT_DATE and its kin, which are written without parentheses.

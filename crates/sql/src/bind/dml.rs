@@ -2,12 +2,14 @@
 
 use super::binder::{Binder, Clause, RelationKind, Typed, Visible, named, place};
 use super::from::Joined;
-use super::select::Item;
+use super::select::{Column, Item};
 use super::tokens::position;
 use super::{name_parts, name_position};
 use crate::catalog::Table;
-use crate::logical::{ColumnId, Delete, Insert, InsertValue, Output, Query, Rel, Scalar, Update};
-use crate::types::Type;
+use crate::logical::{
+    ColumnId, Delete, Insert, InsertValue, Output, Query, Rel, Scalar, Subquery, SubqueryKind, Update,
+};
+use crate::types::{NO_MODIFIER, Type};
 use crate::{Error, Result, SqlState};
 use sqlparser::ast::{
     self, AssignmentTarget, Expr, SelectItem, SetExpr, Spanned, TableFactor, TableWithJoins,
@@ -213,6 +215,7 @@ impl<'a> Binder<'a> {
             table,
             kind: RelationKind::Table,
             optional: false,
+            witness: None,
         });
     }
 
@@ -325,8 +328,8 @@ impl<'a> Binder<'a> {
         &mut self,
         table: &Arc<Table>,
         list: &'a [ast::Assignment],
-    ) -> Result<Vec<(usize, Scalar)>> {
-        let mut assignments: Vec<(usize, Scalar)> = Vec::new();
+    ) -> Result<Vec<(Vec<usize>, Scalar)>> {
+        let mut assignments: Vec<(Vec<usize>, Scalar)> = Vec::new();
         for ast::Assignment { target, value } in list {
             let names: Vec<&ast::ObjectName> = match target {
                 AssignmentTarget::ColumnName(name) => vec![name],
@@ -335,7 +338,8 @@ impl<'a> Binder<'a> {
             let mut positions = Vec::with_capacity(names.len());
             for name in names {
                 let index = assigned_column(table, name)?;
-                if assignments.iter().any(|(other, _)| *other == index) || positions.contains(&index) {
+                if assignments.iter().any(|(others, _)| others.contains(&index)) || positions.contains(&index)
+                {
                     let message =
                         format!("multiple assignments to same column \"{}\"", table.columns[index].name);
                     return Err(Error::new(SqlState::SYNTAX_ERROR, message));
@@ -345,7 +349,7 @@ impl<'a> Binder<'a> {
             match target {
                 AssignmentTarget::ColumnName(_) => {
                     let scalar = self.assigned(&table.columns[positions[0]], value)?;
-                    assignments.push((positions[0], scalar));
+                    assignments.push((positions, scalar));
                 }
                 AssignmentTarget::Tuple(_) => self.assign_row(table, &positions, value, &mut assignments)?,
             }
@@ -367,7 +371,7 @@ impl<'a> Binder<'a> {
         table: &Arc<Table>,
         positions: &[usize],
         value: &'a Expr,
-        assignments: &mut Vec<(usize, Scalar)>,
+        assignments: &mut Vec<(Vec<usize>, Scalar)>,
     ) -> Result<()> {
         let begins = self.parenthesis_place(value.span());
         let mismatch = || {
@@ -381,14 +385,14 @@ impl<'a> Binder<'a> {
             }
             for (index, part) in positions.iter().zip(parts) {
                 let scalar = self.assigned(&table.columns[*index], part)?;
-                assignments.push((*index, scalar));
+                assignments.push((vec![*index], scalar));
             }
             return Ok(());
         }
         let Expr::Subquery(query) = value else {
             if let ([index], false) = (positions, is_default(value)) {
                 let scalar = self.assigned(&table.columns[*index], super::operators::inner(value))?;
-                assignments.push((*index, scalar));
+                assignments.push((vec![*index], scalar));
                 return Ok(());
             }
             let error = Error::new(
@@ -397,21 +401,28 @@ impl<'a> Binder<'a> {
             );
             return Err(place(error, position(value.span())));
         };
-        // The subquery stands once for each column.
-        for (place_in_row, index) in positions.iter().enumerate() {
-            let mut bound = self.query(query)?;
-            if bound.output.len() != positions.len() {
-                return Err(mismatch());
-            }
-            let column = bound.output.swap_remove(place_in_row);
-            let (ty, modifier, at) = (column.ty, column.modifier, column.position);
-            bound.output = vec![column];
-            let kind = crate::logical::SubqueryKind::Scalar;
-            let subquery = crate::logical::Subquery { query: Self::closed(bound), kind };
-            let typed = Typed { scalar: Scalar::Subquery(Box::new(subquery)), ty, modifier, position: at };
-            let scalar = self.assign(typed, &table.columns[*index])?;
-            assignments.push((*index, scalar));
+        let bound = self.query(query)?;
+        if bound.output.len() != positions.len() {
+            return Err(mismatch());
         }
+        let mut parts = Vec::with_capacity(positions.len());
+        for (index, output) in positions.iter().zip(bound.output) {
+            let Column { column, ty, modifier, position, .. } = output;
+            let typed = Typed { scalar: Scalar::Column(column), ty, modifier, position };
+            parts.push(self.assign(typed, &table.columns[*index])?);
+        }
+        // The subquery is run once and gives all of them.
+        let (scalar, ty) = match parts.len() {
+            1 => (parts.remove(0), table.columns[positions[0]].ty),
+            _ => (Scalar::Row(parts), Type::Record),
+        };
+        let row = self.add_column("row", ty, NO_MODIFIER, true);
+        let query = Query {
+            rel: Rel::Project { input: Box::new(bound.rel), columns: vec![(row, scalar)] },
+            output: vec![Output { column: row, name: "row".to_owned() }],
+        };
+        let subquery = Subquery { query, kind: SubqueryKind::Scalar };
+        assignments.push((positions.to_vec(), Scalar::Subquery(Box::new(subquery))));
         Ok(())
     }
 

@@ -4,8 +4,11 @@ use super::binder::{Binder, Typed, named, place};
 use super::bridge::SYMMETRIC;
 use super::operators::{inner, row_of};
 use super::tokens::position;
+use super::walk::for_each_column;
 use super::{bind_type, identifier};
+use crate::functions::record;
 use crate::logical::{Comparison, Scalar};
+use crate::plan::is_volatile;
 use crate::types::cast::{CastContext, context};
 use crate::types::{NO_MODIFIER, Type, Value, text};
 use crate::{Error, Result, SqlState};
@@ -270,10 +273,12 @@ impl<'a> Binder<'a> {
         let operand = match operand {
             Some(operand) => {
                 let typed = self.expr(operand)?;
-                Some(self.settle(typed)?)
+                let typed = self.settle(typed)?;
+                Some(hold(typed))
             }
             None => None,
         };
+        let (operand, held) = operand.unzip();
         let (mut whens, mut values) = (Vec::new(), Vec::new());
         for ast::CaseWhen { condition, result } in conditions {
             let typed = self.expr(condition)?;
@@ -296,7 +301,8 @@ impl<'a> Binder<'a> {
         let (mut scalars, ty, modifier) = self.unify(values, "CASE types")?;
         let otherwise = Box::new(scalars.remove(0));
         let branches = whens.into_iter().zip(scalars).collect();
-        Ok(Typed { scalar: Scalar::Case { branches, otherwise, ty }, ty, modifier, position: at })
+        let scalar = release(held.flatten(), Scalar::Case { branches, otherwise, ty });
+        Ok(Typed { scalar, ty, modifier, position: at })
     }
 
     /// IS ...
@@ -337,14 +343,23 @@ impl<'a> Binder<'a> {
             let scalar = Scalar::IsNull(Box::new(typed.scalar));
             Ok::<_, Error>(if not { Scalar::Not(Box::new(scalar)) } else { scalar })
         };
-        let scalar = match self.row_parts(operand)? {
+        let parts = match self.row_parts(operand)? {
+            Some(parts) => Some(parts),
+            None => self.relation_parts(operand)?,
+        };
+        let scalar = match parts {
             Some(parts) => {
                 let parts = parts.into_iter().map(|part| test(self, part)).collect::<Result<Vec<_>>>()?;
                 Scalar::And(parts)
             }
             None => {
                 let typed = self.expr(operand)?;
-                test(self, typed)?
+                if typed.ty == Type::Record {
+                    let function = if not { &record::IS_NOT_NULL } else { &record::IS_NULL };
+                    Scalar::Call { function, arguments: vec![typed.scalar], ty: Type::Bool }
+                } else {
+                    test(self, typed)?
+                }
             }
         };
         Ok(Typed::new(scalar, Type::Bool).at(at))
@@ -404,31 +419,43 @@ impl<'a> Binder<'a> {
         Ok(Typed::new(scalar, Type::Bool).at(position(expr.span())))
     }
 
+    /// PostgreSQL makes an array of the items without columns where there are several and all, the argument included, have a common type.
+    /// The others are compared one by one, in the type that `=` takes.
     fn in_values(&mut self, argument: Typed, items: Vec<Typed>, at: Option<usize>) -> Result<Scalar> {
-        let types: Vec<Type> = std::iter::once(argument.ty).chain(items.iter().map(|item| item.ty)).collect();
+        let single: Vec<bool> = items.iter().map(|item| self.has_column(&item.scalar)).collect();
+        let constants = items.iter().zip(&single).filter(|(_, single)| !**single).map(|(item, _)| item.ty);
+        let types: Vec<Type> = std::iter::once(argument.ty).chain(constants).collect();
         let common = crate::functions::common_type(&types).filter(|common| {
-            types.iter().all(|ty| {
-                *ty == Type::Unknown
-                    || context(*ty, *common).is_some_and(|needed| needed == CastContext::Implicit)
-            })
+            types.len() > 2
+                && *common != Type::Record
+                && types.iter().all(|ty| {
+                    *ty == Type::Unknown
+                        || context(*ty, *common).is_some_and(|needed| needed == CastContext::Implicit)
+                })
         });
-        match common {
-            Some(ty) => {
-                let argument = Box::new(self.implicit(argument, ty)?.scalar);
-                let list = items
-                    .into_iter()
-                    .map(|item| Ok(self.implicit(item, ty)?.scalar))
-                    .collect::<Result<Vec<_>>>()?;
-                Ok(Scalar::InList { argument, list })
-            }
-            None => {
-                let mut terms = Vec::with_capacity(items.len());
-                for item in items {
-                    terms.push(self.compare(Comparison::Equal, argument.clone(), item, at)?.scalar);
-                }
-                Ok(Scalar::Or(terms))
+        let (mut list, mut terms) = (Vec::new(), Vec::new());
+        for (item, single) in items.into_iter().zip(single) {
+            match common {
+                Some(ty) if !single => list.push(self.implicit(item, ty)?.scalar),
+                _ => terms.push(self.compare(Comparison::Equal, argument.clone(), item, at)?.scalar),
             }
         }
+        if let Some(ty) = common {
+            let argument = Box::new(self.implicit(argument, ty)?.scalar);
+            terms.insert(0, Scalar::InList { argument, list });
+        }
+        Ok(if terms.len() == 1 { terms.remove(0) } else { Scalar::Or(terms) })
+    }
+
+    /// Whether an expression refers to columns of the innermost level, or to its aggregates.
+    fn has_column(&self, scalar: &Scalar) -> bool {
+        let Some(level) = self.levels.last() else { return false };
+        let mut found = false;
+        for_each_column(scalar, &mut |id| {
+            found |= self.owner(id) == Some(level.serial)
+                || level.aggregates.iter().any(|(aggregate, ..)| *aggregate == id);
+        });
+        found
     }
 
     fn between(&mut self, expr: &'a Expr, negated: bool, low: &'a Expr, high: &'a Expr) -> Result<Typed> {
@@ -553,6 +580,33 @@ impl<'a> Binder<'a> {
             return Err(place(Error::new(SqlState::DATATYPE_MISMATCH, message), at));
         }
         self.settle(typed)
+    }
+}
+
+/// What stands for an expression that is to be computed once, and the expression itself for [`release`]. What costs nothing is no worse
+/// for being computed again, and rows and arrays are compared element by element where their elements show.
+pub(super) fn hold(typed: Typed) -> (Typed, Option<Scalar>) {
+    let mut bare = &typed.scalar;
+    while let Scalar::Cast { argument, .. } = bare {
+        bare = argument;
+    }
+    let open = match bare {
+        Scalar::Literal { .. } | Scalar::Column(_) | Scalar::Parameter { .. } => true,
+        Scalar::Row(_) | Scalar::Array { .. } => !is_volatile(bare),
+        _ => false,
+    };
+    if open {
+        return (typed, None);
+    }
+    let held = Typed { scalar: Scalar::Held { ty: typed.ty }, ..typed };
+    (held, Some(typed.scalar))
+}
+
+/// An expression over what [`hold`] gave.
+pub(super) fn release(held: Option<Scalar>, body: Scalar) -> Scalar {
+    match held {
+        Some(value) => Scalar::Hold { value: Box::new(value), body: Box::new(body) },
+        None => body,
     }
 }
 

@@ -7,6 +7,7 @@ use super::{identifier, name_parts, name_position};
 use crate::catalog::Relation;
 use crate::functions::{Resolved, resolve_function};
 use crate::logical::{ColumnId, Comparison, JoinKind, Rel, Scalar};
+use crate::plan::rel_is_volatile;
 use crate::system;
 use crate::types::{NO_MODIFIER, Type};
 use crate::{Error, Result, SqlState};
@@ -178,7 +179,9 @@ impl<'a> Binder<'a> {
 
     /// The columns of an outer join's optional side may be NULL.
     fn weaken(&mut self, base: (usize, usize), middle: (usize, usize), kind: JoinKind, reversed: bool) {
-        let relations = &mut self.level().sight.relations;
+        let Binder { levels, columns, .. } = self;
+        let Some(level) = levels.last_mut() else { return };
+        let relations = &mut level.sight.relations;
         let side = match (kind, reversed) {
             (JoinKind::Left, false) => &mut relations[middle.0..],
             (JoinKind::Left, true) => &mut relations[base.0..middle.0],
@@ -187,11 +190,15 @@ impl<'a> Binder<'a> {
         };
         let mut ids: Vec<ColumnId> = Vec::new();
         for relation in side {
+            if !relation.optional {
+                let witness = relation.columns.iter().find(|(_, id)| !columns.get(*id).nullable);
+                relation.witness = witness.map(|(_, id)| *id);
+            }
             relation.optional = true;
             ids.extend(relation.columns.iter().map(|(_, id)| *id));
         }
         for id in ids {
-            self.columns.0[id.0 as usize].nullable = true;
+            columns.0[id.0 as usize].nullable = true;
         }
     }
 
@@ -236,16 +243,27 @@ impl<'a> Binder<'a> {
             };
             let (a, b) = (of(self, left), of(self, right));
             conditions.push(self.compare(Comparison::Equal, a.clone(), b.clone(), *at)?.scalar);
-            let id = match (kind, reversed) {
-                (JoinKind::Full, _) => {
-                    let (arguments, ty, modifier) = self.unify(vec![a, b], "JOIN/USING types")?;
-                    let id = self.add_column(name, ty, modifier, true);
-                    computed.push((id, Scalar::Coalesce { arguments, ty }));
-                    id
+            let (mut sides, ty, modifier) = self.unify(vec![a.clone(), b.clone()], "JOIN/USING types")?;
+            let as_it_is = |side: &Typed| side.ty == ty && side.modifier == modifier;
+            // The column has the type of both, and is a side's own where that has it.
+            let (own, nullable, scalar) = match (kind, reversed) {
+                (JoinKind::Full, _) => (None, true, Scalar::Coalesce { arguments: sides, ty }),
+                (JoinKind::Left, true) => {
+                    (as_it_is(&b).then_some(right), self.columns.get(right).nullable, sides.remove(1))
                 }
-                (JoinKind::Left, true) => right,
-                _ => left,
+                (JoinKind::Left, false) => {
+                    (as_it_is(&a).then_some(left), self.columns.get(left).nullable, sides.remove(0))
+                }
+                _ => {
+                    let own = if as_it_is(&a) { Some(left) } else { as_it_is(&b).then_some(right) };
+                    (own, self.columns.get(left).nullable, sides.remove(0))
+                }
             };
+            let id = own.unwrap_or_else(|| {
+                let id = self.add_column(name, ty, modifier, nullable);
+                computed.push((id, scalar));
+                id
+            });
             merged.push((name.clone(), id));
         }
         let not_merged = |(name, _): &&(String, ColumnId)| !names.iter().any(|(other, _)| other == name);
@@ -464,8 +482,12 @@ impl<'a> Binder<'a> {
     /// A use of a WITH query: bound anew each time, so that its columns are new.
     fn common_table(&mut self, index: usize, alias: Alias, at: Option<usize>) -> Result<Rel> {
         self.common_tables[index].used = true;
-        let CommonTable { name, columns, query, levels, tables, used: _, open, position } =
+        let CommonTable { name, columns, query, levels, tables, used: _, volatile, open, position } =
             self.common_tables[index].clone();
+        if volatile && !self.unused {
+            let what = format!("WITH query \"{name}\", which is volatile and used more than once,");
+            return Err(place(Error::unsupported(what), at));
+        }
         if open {
             return Err(place(Error::unsupported("WITH RECURSIVE"), at));
         }
@@ -479,6 +501,9 @@ impl<'a> Binder<'a> {
         self.common_tables.truncate(tables);
         self.common_tables.extend(inner_tables);
         let bound = bound?;
+        if !self.unused {
+            self.common_tables[index].volatile = rel_is_volatile(&bound.rel);
+        }
         let mut shown: Vec<(String, ColumnId)> =
             bound.output.iter().map(|output| (output.name.clone(), output.column)).collect();
         if columns.len() > shown.len() {
@@ -643,7 +668,7 @@ impl<'a> Binder<'a> {
             let message = format!("table name \"{shown}\" specified more than once");
             return Err(Error::new(SqlState::DUPLICATE_ALIAS, message));
         }
-        self.show(Visible { name, schema, columns, table, kind, optional: false });
+        self.show(Visible { name, schema, columns, table, kind, optional: false, witness: None });
         Ok(())
     }
 }

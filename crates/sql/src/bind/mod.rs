@@ -182,6 +182,7 @@ fn check<'a>(binder: &mut Binder<'a>, table: &Table, expr: &'a ast::Expr) -> Res
         table: None,
         kind: RelationKind::Table,
         optional: false,
+        witness: None,
     });
     let typed = binder.expr(expr)?;
     let scalar = binder.condition(typed, "argument of CHECK")?;

@@ -1,9 +1,12 @@
 //! Looking up columns.
 
-use super::binder::{Binder, Typed, Visible, place};
+use super::binder::{Binder, RelationKind, Typed, Visible, named, place};
+use super::operators::inner;
+use super::select::null_of;
 use crate::logical::{ColumnId, Scalar};
 use crate::types::Type;
 use crate::{Error, Result, SqlState};
+use sqlparser::ast::Expr;
 
 /// What a qualified name comes to.
 enum Found {
@@ -17,6 +20,17 @@ enum Found {
 impl Binder<'_> {
     /// The column `name`, or the row of a relation of that name.
     pub(super) fn column(&mut self, name: &str, at: Option<usize>) -> Result<Typed> {
+        if let Some(column) = self.find_column(name, at)? {
+            return Ok(column);
+        }
+        if let Some(row) = self.whole_row(name, at)? {
+            return Ok(row);
+        }
+        let error = Error::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"));
+        Err(place(self.hint_column(error, None, name), at))
+    }
+
+    fn find_column(&mut self, name: &str, at: Option<usize>) -> Result<Option<Typed>> {
         for level in (0..self.levels.len()).rev() {
             if !self.sees(level) {
                 continue;
@@ -32,31 +46,62 @@ impl Binder<'_> {
                     let message = format!("column reference \"{name}\" is ambiguous");
                     return Err(place(Error::new(SqlState::AMBIGUOUS_COLUMN, message), at));
                 }
-                return Ok(self.use_column(level, id, at));
+                return Ok(Some(self.use_column(level, id, at)));
             }
         }
-        if let Some(row) = self.whole_row(name, at) {
-            return Ok(row);
-        }
-        let error = Error::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"));
-        Err(place(self.hint_column(error, None, name), at))
+        Ok(None)
     }
 
     fn sees(&self, level: usize) -> bool {
         self.levels[level].open
     }
 
-    fn whole_row(&mut self, name: &str, at: Option<usize>) -> Option<Typed> {
-        for level in (0..self.levels.len()).rev().filter(|level| self.levels[*level].open).collect::<Vec<_>>()
-        {
-            let found = self.levels[level].sight.relations.iter().find(|r| r.name.as_deref() == Some(name));
-            if let Some(relation) = found {
-                let ids: Vec<ColumnId> = relation.columns.iter().map(|(_, id)| *id).collect();
-                let values = ids.into_iter().map(|id| self.use_column(level, id, at).scalar).collect();
-                return Some(Typed::new(Scalar::Row(values), Type::Record).at(at));
-            }
+    /// A relation's row as one value. Where an outer join has found no row, the value is NULL, not a row of NULLs.
+    fn whole_row(&mut self, name: &str, at: Option<usize>) -> Result<Option<Typed>> {
+        let Some((level, relation)) = self.relation_named(name) else { return Ok(None) };
+        let relation = relation.clone();
+        let parts = self.row_of_relation(level, &relation, at).into_iter().map(|part| part.scalar).collect();
+        let row = Scalar::Row(parts);
+        // PostgreSQL makes the row of a join with an alias from its columns in any case.
+        if !relation.optional || relation.kind == RelationKind::Join {
+            return Ok(Some(Typed::new(row, Type::Record).at(at)));
         }
-        None
+        let Some(witness) = relation.witness else {
+            let what =
+                format!("the row of \"{name}\", optional in an outer join and without a NOT NULL column,");
+            return Err(place(Error::unsupported(what), at));
+        };
+        let missing = Scalar::IsNull(Box::new(self.use_column(level, witness, at).scalar));
+        let scalar = Scalar::Case {
+            branches: vec![(missing, null_of(Type::Record))],
+            otherwise: Box::new(row),
+            ty: Type::Record,
+        };
+        Ok(Some(Typed::new(scalar, Type::Record).at(at)))
+    }
+
+    /// The columns of the relation that an expression names as a whole; `None` where it is something else.
+    pub(super) fn relation_parts(&mut self, expr: &Expr) -> Result<Option<Vec<Typed>>> {
+        let Expr::Identifier(ident) = inner(expr) else { return Ok(None) };
+        let (name, at) = named(ident)?;
+        let keyword = ident.quote_style.is_none() && self.keyword_function(&name, at)?.is_some();
+        if keyword || self.find_column(&name, at)?.is_some() {
+            return Ok(None);
+        }
+        let Some((level, relation)) = self.relation_named(&name) else { return Ok(None) };
+        let relation = relation.clone();
+        Ok(Some(self.row_of_relation(level, &relation, at)))
+    }
+
+    fn relation_named(&self, name: &str) -> Option<(usize, &Visible)> {
+        (0..self.levels.len())
+            .rev()
+            .filter(|level| self.sees(*level))
+            .find_map(|level| self.relation_at(level, None, name).map(|relation| (level, relation)))
+    }
+
+    fn row_of_relation(&mut self, level: usize, relation: &Visible, at: Option<usize>) -> Vec<Typed> {
+        relation.columns.iter().map(|(_, id)| self.use_column(level, *id, at)).collect()
     }
 
     /// The column `qualifier.name`.

@@ -110,6 +110,7 @@ impl<'a> Binder<'a> {
                 levels,
                 tables,
                 used: false,
+                volatile: false,
                 open: false,
                 position: place_of_name,
             });
@@ -126,7 +127,9 @@ impl<'a> Binder<'a> {
             let CommonTable { query, tables, .. } = self.common_tables[index].clone();
             let rest = self.common_tables.split_off(tables);
             self.set_open(index, true);
+            let outer = std::mem::replace(&mut self.unused, true);
             let result = self.query(query);
+            self.unused = outer;
             self.set_open(index, false);
             self.common_tables.truncate(tables);
             self.common_tables.extend(rest);
@@ -253,6 +256,7 @@ impl<'a> Binder<'a> {
             table: None,
             kind: RelationKind::Subquery,
             optional: false,
+            witness: None,
         });
         let scalar = self.expr(expr).and_then(|typed| self.settle(typed));
         self.pop_level();

@@ -7,6 +7,7 @@ use super::tokens::position;
 use super::walk::same;
 use super::{name_parts, name_position};
 use crate::logical::{ColumnId, Rel, Scalar, SortKey};
+use crate::plan::is_volatile;
 use crate::types::{Modifier, Type, Value};
 use crate::{Error, Result, SqlState};
 use sqlparser::ast::{self, Distinct, Expr, GroupByExpr, OrderByExpr, Select, SelectItem, Spanned};
@@ -57,6 +58,8 @@ struct Parts {
     rel: Rel,
     items: Vec<Item>,
     keys: Vec<SortKey>,
+    /// For each key the item it is, where it was named or numbered.
+    key_items: Vec<Option<usize>>,
     /// Sort keys that are no item.
     hidden: Vec<(ColumnId, Scalar)>,
     distinct_on: Option<Vec<Scalar>>,
@@ -103,6 +106,7 @@ impl<'a> Binder<'a> {
             rel,
             items,
             keys: vec![],
+            key_items: vec![],
             hidden: vec![],
             distinct_on: None,
             distinct_places: vec![],
@@ -235,7 +239,7 @@ impl<'a> Binder<'a> {
             }
             let scalar = self.within(Clause::GroupBy, |this| {
                 match this.item_reference(expr, items, "GROUP BY", true)? {
-                    Some(scalar) => Ok(scalar),
+                    Some(index) => Ok(this.settle(items[index].typed.clone())?.scalar),
                     None => {
                         let typed = this.expr(expr)?;
                         Ok(this.settle(typed)?.scalar)
@@ -272,11 +276,11 @@ impl<'a> Binder<'a> {
         items: &[Item],
         clause: &str,
         columns_first: bool,
-    ) -> Result<Option<Scalar>> {
+    ) -> Result<Option<usize>> {
         if let Some(index) = self.list_position(expr, items.len(), clause)? {
-            return Ok(Some(self.settle(items[index].typed.clone())?.scalar));
+            return Ok(Some(index));
         }
-        let found = match inner(expr) {
+        Ok(match inner(expr) {
             Expr::Identifier(ident) => {
                 let (name, at) = named(ident)?;
                 // In GROUP BY a column of the tables is meant first, in ORDER BY an item.
@@ -294,10 +298,7 @@ impl<'a> Binder<'a> {
                 first.map(|(index, _)| index)
             }
             _ => None,
-        };
-        let Some(index) = found else { return Ok(None) };
-        let scalar = self.settle(items[index].typed.clone())?.scalar;
-        Ok(Some(scalar))
+        })
     }
 
     fn distinct_on(&mut self, list: &'a [Expr], items: &[Item]) -> Result<Vec<Scalar>> {
@@ -305,7 +306,7 @@ impl<'a> Binder<'a> {
         for expr in list {
             let scalar = self.within(Clause::DistinctOn, |this| {
                 match this.item_reference(expr, items, "DISTINCT ON", false)? {
-                    Some(scalar) => Ok(scalar),
+                    Some(index) => Ok(this.settle(items[index].typed.clone())?.scalar),
                     None => {
                         let typed = this.expr(expr)?;
                         Ok(this.settle(typed)?.scalar)
@@ -319,14 +320,15 @@ impl<'a> Binder<'a> {
 
     fn order_by(&mut self, list: &'a [OrderByExpr], parts: &mut Parts, distinct: bool) -> Result<()> {
         for OrderByExpr { expr, options, with_fill } in list {
-            let scalar = self.within(Clause::OrderBy, |this| {
-                match this.item_reference(expr, &parts.items, "ORDER BY", false)? {
-                    Some(scalar) => Ok(scalar),
-                    None => {
-                        let typed = this.expr(expr)?;
-                        Ok(this.settle(typed)?.scalar)
-                    }
-                }
+            let (scalar, item) = self.within(Clause::OrderBy, |this| {
+                let item = this.item_reference(expr, &parts.items, "ORDER BY", false)?;
+                let typed = match item {
+                    Some(index) => parts.items[index].typed.clone(),
+                    None => this.expr(expr)?,
+                };
+                // What gets its type only now is no longer the item.
+                let item = item.filter(|_| typed.ty != Type::Unknown);
+                Ok((this.settle(typed)?.scalar, item))
             })?;
             let key = super::query::sort_key(scalar, options, with_fill.as_ref())?;
             if distinct && !parts.items.iter().any(|item| same(&item.typed.scalar, &key.scalar)) {
@@ -338,8 +340,12 @@ impl<'a> Binder<'a> {
                 }
             }
             // Sorting by the same thing again changes nothing.
-            if !parts.keys.iter().any(|other| same(&other.scalar, &key.scalar)) {
+            let again = parts.keys.iter().zip(&parts.key_items).any(|(other, other_item)| {
+                same(&other.scalar, &key.scalar) && (*other_item == item || !is_volatile(&key.scalar))
+            });
+            if !again {
                 parts.keys.push(key);
+                parts.key_items.push(item);
             }
         }
         if let Some(on) = &parts.distinct_on {
@@ -430,15 +436,24 @@ impl<'a> Binder<'a> {
         Ok(())
     }
 
-    /// Projection, DISTINCT and ORDER BY above the rows.
+    /// Projection, DISTINCT and ORDER BY above the rows. What is volatile and no sort key is computed of the sorted rows, so that it is
+    /// computed in their order, and not for those that a LIMIT leaves out.
     fn put_together(&mut self, mut parts: Parts, distinct: bool) -> Result<BoundQuery> {
         let project = distinct || parts.distinct_on.is_some() || parts.items.iter().any(Item::is_computed);
         let mut keys = std::mem::take(&mut parts.keys);
         let mut on = parts.distinct_on.take();
         let mut rel = parts.rel;
+        let mut late: Vec<(ColumnId, Scalar)> = Vec::new();
         if project {
-            for key in &mut keys {
-                self.above(&parts.items, &mut parts.hidden, &mut key.scalar);
+            let mut sorted = Vec::with_capacity(keys.len());
+            for (key, item) in keys.iter_mut().zip(&parts.key_items) {
+                let by = key.scalar.clone();
+                match item {
+                    Some(index) => key.scalar = Scalar::Column(parts.items[*index].id),
+                    None => self.above(&parts.items, &mut parts.hidden, &mut key.scalar),
+                }
+                let Scalar::Column(id) = key.scalar else { continue };
+                sorted.push((by, id));
             }
             for scalar in on.iter_mut().flatten() {
                 self.above(&parts.items, &mut parts.hidden, scalar);
@@ -450,6 +465,19 @@ impl<'a> Binder<'a> {
                     columns.push((id, scalar));
                 }
             }
+            if !distinct && on.is_none() && !keys.is_empty() {
+                (late, columns) = columns.into_iter().partition(|(id, scalar)| {
+                    is_volatile(scalar) && !keys.iter().any(|key| same(&key.scalar, &Scalar::Column(*id)))
+                });
+            }
+            if !late.is_empty() {
+                // As in PostgreSQL, what is written like a sort key has its value; like that of the first item among several.
+                sorted.sort_by_key(|(_, id)| columns.iter().position(|(column, _)| column == id));
+                for (_, scalar) in &mut late {
+                    substitute(scalar, &sorted);
+                }
+                late = with_late(&rel, &parts.items, &mut columns, late);
+            }
             rel = Rel::Project { input: Box::new(rel), columns };
         }
         if distinct {
@@ -460,6 +488,9 @@ impl<'a> Binder<'a> {
         }
         if on.is_some() {
             rel = Rel::Distinct { input: Box::new(rel), on };
+        }
+        if !late.is_empty() {
+            rel = Rel::Project { input: Box::new(rel), columns: late };
         }
         Ok(BoundQuery { rel, output: output(parts.items) })
     }
@@ -537,7 +568,9 @@ impl<'a> Binder<'a> {
             | Scalar::Coalesce { ty, .. }
             | Scalar::Extreme { ty, .. }
             | Scalar::Array { ty, .. }
-            | Scalar::Subscript { ty, .. } => *ty,
+            | Scalar::Subscript { ty, .. }
+            | Scalar::Held { ty } => *ty,
+            Scalar::Hold { body, .. } => self.type_of(body),
             Scalar::Column(id) => self.columns.get(*id).ty,
             Scalar::Row(_) => Type::Record,
             Scalar::Subquery(subquery) => match &subquery.kind {
@@ -562,6 +595,34 @@ impl<'a> Binder<'a> {
             | Scalar::Quantified { .. } => Type::Bool,
         }
     }
+}
+
+/// Puts columns in the place of what they hold.
+fn substitute(scalar: &mut Scalar, held: &[(Scalar, ColumnId)]) {
+    match held.iter().find(|(other, _)| same(other, scalar)) {
+        Some((_, id)) => *scalar = Scalar::Column(*id),
+        None => super::walk::children_mut(scalar, &mut |child| substitute(child, held)),
+    }
+}
+
+/// The projection above a sort that computes `late`; what it takes of the rows below the sort is added to `columns`.
+fn with_late(
+    rel: &Rel,
+    items: &[Item],
+    columns: &mut Vec<(ColumnId, Scalar)>,
+    late: Vec<(ColumnId, Scalar)>,
+) -> Vec<(ColumnId, Scalar)> {
+    let mut given = Vec::new();
+    crate::plan::output(rel, &mut given);
+    for (_, scalar) in &late {
+        super::walk::for_each_column(scalar, &mut |id| {
+            if given.contains(&id) && !columns.iter().any(|(other, _)| *other == id) {
+                columns.push((id, Scalar::Column(id)));
+            }
+        });
+    }
+    let passed = columns.iter().filter(|(id, _)| items.iter().any(|item| item.id == *id));
+    passed.map(|(id, _)| (*id, Scalar::Column(*id))).chain(late).collect()
 }
 
 impl Level {

@@ -5,7 +5,7 @@ use crate::logical::{AggregateCall, ColumnId, Query, Rel, Scalar, SortKey, Subqu
 /// Calls `visit` for every expression that stands directly in `scalar`, those in subqueries left out.
 pub(super) fn children<'s>(scalar: &'s Scalar, visit: &mut dyn FnMut(&'s Scalar)) {
     match scalar {
-        Scalar::Literal { .. } | Scalar::Column(_) | Scalar::Parameter { .. } => {}
+        Scalar::Literal { .. } | Scalar::Column(_) | Scalar::Parameter { .. } | Scalar::Held { .. } => {}
         Scalar::Call { arguments, .. }
         | Scalar::Coalesce { arguments, .. }
         | Scalar::Extreme { arguments, .. } => {
@@ -18,6 +18,10 @@ pub(super) fn children<'s>(scalar: &'s Scalar, visit: &mut dyn FnMut(&'s Scalar)
         Scalar::Compare { left, right, .. } => {
             visit(left);
             visit(right);
+        }
+        Scalar::Hold { value, body } => {
+            visit(value);
+            visit(body);
         }
         Scalar::CompareRows { left, right, .. } => left.iter().chain(right).for_each(visit),
         Scalar::Case { branches, otherwise, .. } => {
@@ -50,7 +54,7 @@ pub(super) fn children<'s>(scalar: &'s Scalar, visit: &mut dyn FnMut(&'s Scalar)
 /// The same, for changing them.
 pub(super) fn children_mut(scalar: &mut Scalar, visit: &mut dyn FnMut(&mut Scalar)) {
     match scalar {
-        Scalar::Literal { .. } | Scalar::Column(_) | Scalar::Parameter { .. } => {}
+        Scalar::Literal { .. } | Scalar::Column(_) | Scalar::Parameter { .. } | Scalar::Held { .. } => {}
         Scalar::Call { arguments, .. }
         | Scalar::Coalesce { arguments, .. }
         | Scalar::Extreme { arguments, .. } => {
@@ -63,6 +67,10 @@ pub(super) fn children_mut(scalar: &mut Scalar, visit: &mut dyn FnMut(&mut Scala
         Scalar::Compare { left, right, .. } => {
             visit(left);
             visit(right);
+        }
+        Scalar::Hold { value, body } => {
+            visit(value);
+            visit(body);
         }
         Scalar::CompareRows { left, right, .. } => left.iter_mut().chain(right).for_each(visit),
         Scalar::Case { branches, otherwise, .. } => {
@@ -208,7 +216,7 @@ pub(super) fn for_each_column(scalar: &Scalar, visit: &mut dyn FnMut(ColumnId)) 
 pub(super) fn same(a: &Scalar, b: &Scalar) -> bool {
     use Scalar as S;
     match (a, b) {
-        (S::Literal { value: x, ty: t }, S::Literal { value: y, ty: u }) => x == y && t == u,
+        (S::Literal { value: x, ty: t }, S::Literal { value: y, ty: u }) => t == u && x.is_identical(y),
         (S::Column(x), S::Column(y)) => x == y,
         (S::Parameter { index: x, ty: t }, S::Parameter { index: y, ty: u }) => x == y && t == u,
         (S::Call { function: f, arguments: x, ty: t }, S::Call { function: g, arguments: y, ty: u }) => {
@@ -227,6 +235,8 @@ pub(super) fn same(a: &Scalar, b: &Scalar) -> bool {
             o == p && all_same(l, m) && all_same(r, s)
         }
         (S::IsBool { argument: x, value: v }, S::IsBool { argument: y, value: w }) => v == w && same(x, y),
+        (S::Hold { value: x, body: b }, S::Hold { value: y, body: c }) => same(x, y) && same(b, c),
+        (S::Held { ty: t }, S::Held { ty: u }) => t == u,
         (S::Case { branches: x, otherwise: o, ty: t }, S::Case { branches: y, otherwise: p, ty: u }) => {
             t == u
                 && x.len() == y.len()

@@ -278,7 +278,8 @@ pub(super) fn too_many() -> Error {
 pub(super) fn is_volatile(scalar: &Scalar) -> bool {
     let any = |scalars: &[Scalar]| scalars.iter().any(is_volatile);
     match scalar {
-        Scalar::Literal { .. } | Scalar::Column(_) | Scalar::Parameter { .. } => false,
+        Scalar::Literal { .. } | Scalar::Column(_) | Scalar::Parameter { .. } | Scalar::Held { .. } => false,
+        Scalar::Hold { value, body } => is_volatile(value) || is_volatile(body),
         Scalar::Call { function, arguments, ty: _ } => {
             function.volatility == crate::functions::Volatility::Volatile || any(arguments)
         }

@@ -87,11 +87,12 @@ impl Expr {
             Expr::Literal(_) | Expr::Column(_) | Expr::Parameter(_) => {
                 self.direct(row, context).map(Cow::Borrowed).ok_or_else(|| Error::internal("no value"))
             }
-            Expr::Slot(slot) => Ok(Cow::Owned(context.slots.borrow()[*slot].clone())),
+            Expr::Slot(_) | Expr::Held => self.kept(context),
             Expr::Call { function, arguments, types, ty } => {
                 call(function, arguments, types, *ty, row, context).map(Cow::Owned)
             }
             Expr::Cast { .. } => self.convert(row, context).map(Cow::Owned),
+            Expr::Hold { value, body } => hold(value, body, row, context),
             Expr::Case { branches, otherwise } => {
                 for (condition, value) in branches {
                     if condition.is_true(row, context)? {
@@ -115,7 +116,21 @@ impl Expr {
             | Expr::IsBool { .. }
             | Expr::InList { .. }
             | Expr::InSet { .. }
-            | Expr::Quantified { .. } => Ok(Cow::Owned(boolean(self.truth(row, context)?))),
+            | Expr::Quantified { .. } => self.decided(row, context),
+        }
+    }
+
+    #[inline(never)]
+    fn decided<'a>(&'a self, row: &'a [Value], context: &'a Context<'_>) -> Result<Cow<'a, Value>> {
+        Ok(Cow::Owned(boolean(self.truth(row, context)?)))
+    }
+
+    /// A value that the context keeps.
+    #[inline(never)]
+    fn kept<'a>(&'a self, context: &'a Context<'_>) -> Result<Cow<'a, Value>> {
+        match self {
+            Expr::Slot(slot) => Ok(Cow::Owned(context.slots.borrow()[*slot].clone())),
+            _ => Ok(Cow::Owned(context.held.borrow().clone())),
         }
     }
 
@@ -144,7 +159,9 @@ impl Expr {
 
 /// The values of some expressions.
 pub(super) fn eval_all(exprs: &[Expr], row: &[Value], context: &Context<'_>) -> Result<Vec<Value>> {
-    exprs.iter().map(|expr| expr.eval(row, context).map(Cow::into_owned)).collect()
+    let mut values = Vec::with_capacity(exprs.len());
+    eval_into(exprs, row, context, &mut values)?;
+    Ok(values)
 }
 
 /// Appends the values of some expressions.
@@ -190,6 +207,25 @@ fn holds(op: Comparison, order: Ordering) -> bool {
         Comparison::Greater => order == Ordering::Greater,
         Comparison::GreaterOrEqual => order != Ordering::Less,
     }
+}
+
+/// Computes the value, then the body over it. Whatever the body of an outer one holds is there again afterwards.
+#[inline(never)]
+fn hold<'a>(
+    value: &'a Expr,
+    body: &'a Expr,
+    row: &'a [Value],
+    context: &'a Context<'_>,
+) -> Result<Cow<'a, Value>> {
+    let outer = begin_hold(value, row, context)?;
+    let result = body.eval(row, context);
+    context.held.replace(outer);
+    result
+}
+
+#[inline(never)]
+fn begin_hold(value: &Expr, row: &[Value], context: &Context<'_>) -> Result<Value> {
+    Ok(context.held.replace(value.eval(row, context)?.into_owned()))
 }
 
 /// AND (`decisive`: false) or OR (`decisive`: true).

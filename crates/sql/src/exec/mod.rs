@@ -188,6 +188,8 @@ pub struct Context<'c> {
     pub parameters: &'c [Value],
     /// See [`crate::physical`], invariant 3.
     pub slots: &'c RefCell<Vec<Value>>,
+    /// The value of [`Expr::Hold`](crate::physical::Expr::Hold) whose body is being computed.
+    pub held: RefCell<Value>,
     /// Set when the statement shall end.
     pub cancel: &'c AtomicBool,
     /// State of the statement's subqueries.

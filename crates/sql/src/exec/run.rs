@@ -63,6 +63,7 @@ impl Environment<'_> {
             session: self.session,
             parameters,
             slots,
+            held: RefCell::new(Value::Null),
             cancel: self.cancel,
             subplans,
             profile,

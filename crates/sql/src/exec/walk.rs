@@ -11,7 +11,7 @@ pub(super) fn expressions<'p>(expr: &'p Expr, visit: &mut dyn FnMut(&'p Expr)) {
     visit(expr);
     let mut all = |exprs: &'p [Expr]| exprs.iter().for_each(|expr| expressions(expr, visit));
     match expr {
-        Expr::Literal(_) | Expr::Column(_) | Expr::Parameter(_) | Expr::Slot(_) => {}
+        Expr::Literal(_) | Expr::Column(_) | Expr::Parameter(_) | Expr::Slot(_) | Expr::Held => {}
         Expr::Call { arguments, .. } | Expr::Extreme { arguments, .. } => all(arguments),
         Expr::And(operands) | Expr::Or(operands) | Expr::Coalesce(operands) | Expr::Row(operands) => {
             all(operands);
@@ -36,6 +36,10 @@ pub(super) fn expressions<'p>(expr: &'p Expr, visit: &mut dyn FnMut(&'p Expr)) {
                 expressions(value, visit);
             }
             expressions(otherwise, visit);
+        }
+        Expr::Hold { value, body } => {
+            expressions(value, visit);
+            expressions(body, visit);
         }
         Expr::InList { argument, list } => {
             all(list);

@@ -247,6 +247,7 @@ mod numeric;
 mod pattern;
 mod picture;
 mod quote;
+pub mod record;
 mod regex;
 mod registry;
 mod resolve;

@@ -82,8 +82,9 @@ impl Printer<'_> {
                 let _ = write!(self.out, "Update {} row [", update.table.name);
                 self.list(&update.row, |this, id| this.column(*id));
                 self.text("] set [");
-                self.list(&update.assignments, |this, (index, scalar)| {
-                    let _ = write!(this.out, "{} = ", update.table.columns[*index].name);
+                self.list(&update.assignments, |this, (positions, scalar)| {
+                    this.list(positions, |this, index| this.text(&update.table.columns[*index].name));
+                    this.text(" = ");
                     this.scalar(scalar);
                 });
                 self.text("]");
@@ -401,6 +402,13 @@ impl Printer<'_> {
                 self.scalar(otherwise);
                 self.text(" end");
             }
+            Scalar::Hold { value, body } => {
+                self.text("hold ");
+                self.scalar(value);
+                self.text(" in ");
+                self.scalar(body);
+            }
+            Scalar::Held { .. } => self.text("held"),
             Scalar::Coalesce { arguments, .. } => self.call("coalesce", arguments),
             Scalar::Extreme { arguments, greatest, .. } => {
                 self.call(if *greatest { "greatest" } else { "least" }, arguments);

@@ -15,6 +15,8 @@ struct Checker<'s> {
     filled: Vec<bool>,
     /// Slots that outer plans have filled.
     visible: Vec<usize>,
+    /// Whether a value is held around.
+    holds: bool,
 }
 
 /// Verifies a statement.
@@ -25,6 +27,7 @@ pub(super) fn statement(statement: &Statement) -> Result<()> {
         subplans: vec![false; statement.subplans.len()],
         filled: vec![false; statement.slots],
         visible: Vec::new(),
+        holds: false,
     };
     checker.plan(&statement.root)?;
     if checker.subplans.contains(&false) {
@@ -233,8 +236,8 @@ impl Checker<'_> {
                     return wrong("an update without the whole row", plan);
                 }
                 self.some(recheck.as_ref(), below, plan)?;
-                for (position, expr) in assignments {
-                    if *position >= row {
+                for (positions, expr) in assignments {
+                    if positions.iter().any(|position| *position >= row) {
                         return wrong("an assignment to no column", plan);
                     }
                     self.expr(expr, below, plan)?;
@@ -330,6 +333,15 @@ impl Checker<'_> {
     fn expr(&mut self, expr: &Expr, width: usize, plan: &Plan) -> Result<()> {
         match expr {
             Expr::Literal(_) | Expr::Parameter(_) => Ok(()),
+            Expr::Hold { value, body } => {
+                self.expr(value, width, plan)?;
+                let outer = std::mem::replace(&mut self.holds, true);
+                self.expr(body, width, plan)?;
+                self.holds = outer;
+                Ok(())
+            }
+            Expr::Held if self.holds => Ok(()),
+            Expr::Held => wrong("a held value where none is held", plan),
             Expr::Column(position) if *position < width => Ok(()),
             Expr::Column(_) => wrong("a column beyond the row", plan),
             Expr::Slot(slot) if self.visible.contains(slot) => Ok(()),

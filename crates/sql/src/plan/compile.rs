@@ -122,6 +122,10 @@ fn rest(scalar: &Scalar, row: &[ColumnId], resolve: &mut dyn Resolve) -> Result<
                 .collect::<Result<_>>()?,
             otherwise: boxed(otherwise, row, resolve)?,
         },
+        Scalar::Hold { value, body } => {
+            Expr::Hold { value: boxed(value, row, resolve)?, body: boxed(body, row, resolve)? }
+        }
+        Scalar::Held { .. } => Expr::Held,
         Scalar::InList { argument, list } => in_list(argument, list, row, resolve)?,
         Scalar::Quantified { argument, op, array, all } => Expr::Quantified {
             argument: boxed(argument, row, resolve)?,
@@ -179,7 +183,10 @@ pub(super) fn compile_constant(scalar: &Scalar, columns: &Columns) -> Option<Exp
         }
     }
     let open = super::visit::any(scalar, &|part| {
-        matches!(part, Scalar::Column(_) | Scalar::Parameter { .. } | Scalar::Subquery(_))
+        matches!(
+            part,
+            Scalar::Column(_) | Scalar::Parameter { .. } | Scalar::Held { .. } | Scalar::Subquery(_)
+        )
     });
     if open || super::scalar::is_volatile(scalar) {
         None

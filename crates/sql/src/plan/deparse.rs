@@ -13,6 +13,8 @@ pub(super) struct Names<'a> {
     pub(super) row: Vec<&'a PlanColumn>,
     pub(super) slots: &'a [String],
     pub(super) style: &'a TextStyle,
+    /// What [`Expr::Held`] stands for.
+    pub(super) held: Option<String>,
 }
 
 pub(super) fn comparison(op: Comparison) -> &'static str {
@@ -37,6 +39,7 @@ impl Names<'_> {
             Expr::Cast { to, .. } => Some(*to),
             Expr::Array { element, .. } => element.array(),
             Expr::Case { otherwise, .. } => self.type_of(otherwise),
+            Expr::Hold { body, .. } => self.type_of(body),
             Expr::Coalesce(list) => list.iter().find_map(|part| self.type_of(part)),
             Expr::Extreme { arguments, .. } => arguments.iter().find_map(|part| self.type_of(part)),
             _ => None,
@@ -165,6 +168,11 @@ impl Names<'_> {
                 self.typed(otherwise, ty, out);
                 out.push_str(" END");
             }
+            Expr::Hold { value, body } => {
+                let held = Some(self.text(value));
+                Names { row: self.row.clone(), slots: self.slots, style: self.style, held }.write(body, out);
+            }
+            Expr::Held => out.push_str(self.held.as_deref().unwrap_or_default()),
             Expr::Coalesce(list) => self.function("COALESCE", list, out),
             Expr::Extreme { arguments, greatest } => {
                 self.function(if *greatest { "GREATEST" } else { "LEAST" }, arguments, out);

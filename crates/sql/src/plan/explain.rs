@@ -213,7 +213,7 @@ impl<'s> Shower<'s> {
     }
 
     fn names<'n>(&'n self, row: &'n [PlanColumn]) -> Names<'n> {
-        Names { row: row.iter().collect(), slots: self.slots, style: self.style }
+        Names { row: row.iter().collect(), slots: self.slots, style: self.style, held: None }
     }
 
     fn node(&mut self, plan: &'s Plan, label: Option<String>) -> Shown {
@@ -674,7 +674,7 @@ fn node_exprs(plan: &Plan) -> Vec<&Expr> {
 /// Calls `f` with the parts of an expression.
 fn expr_parts<'e>(expr: &'e Expr, f: &mut dyn FnMut(&'e Expr)) {
     match expr {
-        Expr::Literal(_) | Expr::Column(_) | Expr::Parameter(_) | Expr::Slot(_) => {}
+        Expr::Literal(_) | Expr::Column(_) | Expr::Parameter(_) | Expr::Slot(_) | Expr::Held => {}
         Expr::Call { arguments, .. } | Expr::Extreme { arguments, .. } => arguments.iter().for_each(f),
         Expr::Cast { argument, .. } | Expr::IsBool { argument, .. } | Expr::InSet { argument, .. } => {
             f(argument)
@@ -692,6 +692,10 @@ fn expr_parts<'e>(expr: &'e Expr, f: &mut dyn FnMut(&'e Expr)) {
                 f(value);
             }
             f(otherwise);
+        }
+        Expr::Hold { value, body } => {
+            f(value);
+            f(body);
         }
         Expr::InList { argument, list } => {
             f(argument);

@@ -17,11 +17,13 @@ use crate::physical::{Expr, Statement};
 use crate::session::PlannerSettings;
 use crate::types::{NO_MODIFIER, Type, Value};
 use path::Leaf;
+pub(crate) use scalar::{is_volatile, rel_is_volatile};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use visit::ColumnSet;
+pub(crate) use visit::output;
 
 mod access;
 mod anti;

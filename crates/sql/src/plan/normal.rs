@@ -50,7 +50,9 @@ impl Normaliser<'_> {
 
     fn subqueries(&mut self, scalar: &mut Scalar) -> Result<()> {
         match scalar {
-            Scalar::Literal { .. } | Scalar::Column(_) | Scalar::Parameter { .. } => return Ok(()),
+            Scalar::Literal { .. } | Scalar::Column(_) | Scalar::Parameter { .. } | Scalar::Held { .. } => {
+                return Ok(());
+            }
             Scalar::Subquery(subquery) => self.query(&mut subquery.query)?,
             _ => {}
         }
@@ -284,10 +286,13 @@ impl Normaliser<'_> {
     }
 }
 
-/// A projection computes nothing for rows that a limit leaves out.
+/// A projection computes nothing for rows that a limit leaves out; of those before the offset, as in PostgreSQL, only what is volatile.
 fn limit_below_projection(rel: &mut Rel) {
     let Rel::Limit { input, limit, offset } = rel else { return };
     let Rel::Project { input: below, columns } = &mut **input else { return };
+    if offset.is_some() && columns.iter().any(|(_, scalar)| is_volatile(scalar)) {
+        return;
+    }
     let below = replace(&mut **below, nothing());
     let columns = std::mem::take(columns);
     let (limit, offset) = (limit.take(), offset.take());

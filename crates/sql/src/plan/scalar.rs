@@ -53,7 +53,9 @@ pub(super) fn type_of(scalar: &Scalar, columns: &Columns) -> Type {
         | Scalar::Coalesce { ty, .. }
         | Scalar::Extreme { ty, .. }
         | Scalar::Array { ty, .. }
-        | Scalar::Subscript { ty, .. } => *ty,
+        | Scalar::Subscript { ty, .. }
+        | Scalar::Held { ty } => *ty,
+        Scalar::Hold { body, .. } => type_of(body, columns),
         Scalar::Column(id) => columns.get(*id).ty,
         Scalar::Row(_) => Type::Record,
         Scalar::And(_)
@@ -77,7 +79,7 @@ pub(super) fn type_of(scalar: &Scalar, columns: &Columns) -> Type {
 
 /// Whether an expression gives different results for the same input, or has effects: it must be computed just as often as the
 /// query says.
-pub(super) fn is_volatile(scalar: &Scalar) -> bool {
+pub(crate) fn is_volatile(scalar: &Scalar) -> bool {
     any(scalar, &|part| match part {
         Scalar::Call { function, .. } => function.volatility == Volatility::Volatile,
         Scalar::Subquery(subquery) => rel_is_volatile(&subquery.query.rel),
@@ -86,7 +88,7 @@ pub(super) fn is_volatile(scalar: &Scalar) -> bool {
 }
 
 /// Whether anything in a relation is volatile.
-pub(super) fn rel_is_volatile(rel: &Rel) -> bool {
+pub(crate) fn rel_is_volatile(rel: &Rel) -> bool {
     let mut found = false;
     scalars(rel, &mut |scalar| found = found || is_volatile(scalar));
     inputs(rel, &mut |input| found = found || rel_is_volatile(input));
@@ -104,7 +106,9 @@ pub(super) fn same(a: &Scalar, b: &Scalar) -> bool {
     let all = |a: &[Scalar], b: &[Scalar]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b));
     match (a, b) {
         (Scalar::Column(a), Scalar::Column(b)) => a == b,
-        (Scalar::Literal { value: a, ty: s }, Scalar::Literal { value: b, ty: t }) => s == t && a == b,
+        (Scalar::Literal { value: a, ty: s }, Scalar::Literal { value: b, ty: t }) => {
+            s == t && a.is_identical(b)
+        }
         (Scalar::Parameter { index: a, ty: s }, Scalar::Parameter { index: b, ty: t }) => a == b && s == t,
         (
             Scalar::Call { function: f, arguments: a, ty: s },
@@ -124,6 +128,8 @@ pub(super) fn same(a: &Scalar, b: &Scalar) -> bool {
         (Scalar::IsBool { argument: a, value: v }, Scalar::IsBool { argument: b, value: w }) => {
             v == w && same(a, b)
         }
+        (Scalar::Hold { value: v, body: a }, Scalar::Hold { value: w, body: b }) => same(v, w) && same(a, b),
+        (Scalar::Held { ty: s }, Scalar::Held { ty: t }) => s == t,
         (
             Scalar::Case { branches: a, otherwise: x, ty: s },
             Scalar::Case { branches: b, otherwise: y, ty: t },
@@ -306,6 +312,7 @@ pub(super) fn work(scalar: &Scalar) -> f64 {
         Scalar::Literal { .. }
         | Scalar::Column(_)
         | Scalar::Parameter { .. }
+        | Scalar::Held { .. }
         | Scalar::And(_)
         | Scalar::Or(_) => 0.0,
         Scalar::Subquery(_) => 1000.0,

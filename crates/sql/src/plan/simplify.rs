@@ -40,7 +40,9 @@ impl Simplifier<'_> {
     /// Simplifies an expression. Queries within subqueries are not touched.
     pub(super) fn simplify(&mut self, scalar: &mut Scalar) -> Result<()> {
         match scalar {
-            Scalar::Literal { .. } | Scalar::Column(_) | Scalar::Parameter { .. } => return Ok(()),
+            Scalar::Literal { .. } | Scalar::Column(_) | Scalar::Parameter { .. } | Scalar::Held { .. } => {
+                return Ok(());
+            }
             _ => {}
         }
         self.enter()?;

@@ -176,7 +176,7 @@ impl Planner<'_> {
         let recheck = recheck.map(|scalar| builder.compile(&scalar, &below)).transpose()?;
         let assignments = assignments
             .iter()
-            .map(|(position, scalar)| Ok((*position, builder.compile(scalar, &below)?)))
+            .map(|(positions, scalar)| Ok((positions.clone(), builder.compile(scalar, &below)?)))
             .collect::<Result<_>>()?;
         let checks = compile_checks(&mut builder, &checks, &row)?;
         let mut both = row;

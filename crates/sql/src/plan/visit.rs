@@ -80,7 +80,7 @@ impl FromIterator<ColumnId> for ColumnSet {
 /// Calls `f` with the parts of an expression. The query within a subquery is no part; the left side of IN is.
 pub(super) fn parts<'a>(scalar: &'a Scalar, f: &mut dyn FnMut(&'a Scalar)) {
     match scalar {
-        Scalar::Literal { .. } | Scalar::Column(_) | Scalar::Parameter { .. } => {}
+        Scalar::Literal { .. } | Scalar::Column(_) | Scalar::Parameter { .. } | Scalar::Held { .. } => {}
         Scalar::Call { arguments, .. }
         | Scalar::Coalesce { arguments, .. }
         | Scalar::Extreme { arguments, .. } => {
@@ -92,6 +92,10 @@ pub(super) fn parts<'a>(scalar: &'a Scalar, f: &mut dyn FnMut(&'a Scalar)) {
         Scalar::Compare { left, right, .. } => {
             f(left);
             f(right);
+        }
+        Scalar::Hold { value, body } => {
+            f(value);
+            f(body);
         }
         Scalar::CompareRows { left, right, .. } => left.iter().chain(right).for_each(f),
         Scalar::Case { branches, otherwise, .. } => {
@@ -125,7 +129,7 @@ pub(super) fn parts<'a>(scalar: &'a Scalar, f: &mut dyn FnMut(&'a Scalar)) {
 /// [`parts`], to be changed.
 pub(super) fn parts_mut(scalar: &mut Scalar, f: &mut dyn FnMut(&mut Scalar)) {
     match scalar {
-        Scalar::Literal { .. } | Scalar::Column(_) | Scalar::Parameter { .. } => {}
+        Scalar::Literal { .. } | Scalar::Column(_) | Scalar::Parameter { .. } | Scalar::Held { .. } => {}
         Scalar::Call { arguments, .. }
         | Scalar::Coalesce { arguments, .. }
         | Scalar::Extreme { arguments, .. } => {
@@ -137,6 +141,10 @@ pub(super) fn parts_mut(scalar: &mut Scalar, f: &mut dyn FnMut(&mut Scalar)) {
         Scalar::Compare { left, right, .. } => {
             f(left);
             f(right);
+        }
+        Scalar::Hold { value, body } => {
+            f(value);
+            f(body);
         }
         Scalar::CompareRows { left, right, .. } => left.iter_mut().chain(right).for_each(f),
         Scalar::Case { branches, otherwise, .. } => {
@@ -279,7 +287,7 @@ pub(super) fn scalars_mut(rel: &mut Rel, f: &mut dyn FnMut(&mut Scalar)) {
 }
 
 /// The columns a relation gives, in order.
-pub(super) fn output(rel: &Rel, out: &mut Vec<ColumnId>) {
+pub(crate) fn output(rel: &Rel, out: &mut Vec<ColumnId>) {
     match rel {
         Rel::Table { columns, .. }
         | Rel::System { columns, .. }

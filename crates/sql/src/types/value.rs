@@ -115,6 +115,22 @@ impl Value {
         }
     }
 
+    /// Whether two values are one and the same, not just equal: 1.0 is not 1.00, nor 0 the float -0.
+    pub fn is_identical(&self, other: &Self) -> bool {
+        let all =
+            |a: &[Self], b: &[Self]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.is_identical(b));
+        match (self, other) {
+            (Value::Float(a), Value::Float(b)) => a.to_bits() == b.to_bits(),
+            (Value::Numeric(a), Value::Numeric(b)) => a == b && a.scale() == b.scale(),
+            (Value::Padded(a), Value::Padded(b)) => a == b,
+            (Value::Array(a), Value::Array(b)) => {
+                a.element == b.element && a.lower == b.lower && all(&a.values, &b.values)
+            }
+            (Value::Record(a), Value::Record(b)) => all(a, b),
+            (a, b) => a == b,
+        }
+    }
+
     fn rank(&self) -> u8 {
         match self {
             Value::Bool(_) => 0,
@@ -232,6 +248,19 @@ mod tests {
     fn blanks_at_the_end_count_in_text_only() {
         assert_ne!(Value::text("a"), Value::text("a "));
         assert_eq!(Value::Padded("a".into()), Value::Padded("a  ".into()));
+    }
+
+    #[test]
+    fn equal_is_not_identical() {
+        let numeric = |text: &str| Value::Numeric(Numeric::parse(text).unwrap());
+        for (a, b) in [
+            (numeric("1.0"), numeric("1.00")),
+            (Value::Float(0.0), Value::Float(-0.0)),
+            (Value::Padded("a".into()), Value::Padded("a ".into())),
+            (Value::Record([numeric("1.0")].into()), Value::Record([numeric("1.00")].into())),
+        ] {
+            assert!(a == b && !a.is_identical(&b) && a.is_identical(&a.clone()), "{a:?} {b:?}");
+        }
     }
 
     #[test]

@@ -355,7 +355,7 @@ fn update(table: &Arc<Table>, filter: Option<Expr>, assignments: Vec<(usize, Exp
         input: Box::new(rows_to_change(table, filter.clone())),
         target: target(table),
         recheck: filter,
-        assignments,
+        assignments: assignments.into_iter().map(|(at, value)| (vec![at], value)).collect(),
         checks: Vec::new(),
         returning: None,
     };

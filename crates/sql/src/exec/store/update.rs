@@ -20,7 +20,7 @@ pub(super) struct Update {
     target: Target,
     recheck: Option<Expr>,
     /// New values by position in the table, over the input's row.
-    assignments: Vec<(usize, Expr)>,
+    assignments: Vec<(Vec<usize>, Expr)>,
     /// Over the new row, followed by the input's row.
     returning: Option<Vec<Expr>>,
     writer: Writer,
@@ -37,7 +37,7 @@ impl Update {
         input: Box<dyn Operator>,
         target: &Target,
         recheck: Option<&Expr>,
-        assignments: &[(usize, Expr)],
+        assignments: &[(Vec<usize>, Expr)],
         checks: &[(String, Expr)],
         returning: Option<&[Expr]>,
     ) -> Self {
@@ -69,8 +69,8 @@ impl Update {
                 self.old[*in_table].clone_from(&row[*in_row]);
             }
             self.new.clone_from(&self.old);
-            for (at, value) in &self.assignments {
-                self.new[*at] = value.eval(row, context)?.into_owned();
+            for (positions, value) in &self.assignments {
+                assign(&mut self.new, positions, value.eval(row, context)?.into_owned())?;
             }
             let seen = Seen { view: context.view, key: &key, bytes: &bytes };
             match self.writer.update(context, seen, &self.old, &self.new)? {
@@ -97,6 +97,19 @@ impl Update {
         }
         Ok(())
     }
+}
+
+/// Puts a value into its column, or a row's values into theirs.
+fn assign(new: &mut [Value], positions: &[usize], value: Value) -> Result<()> {
+    match (positions, value) {
+        ([at], value) => new[*at] = value,
+        (_, Value::Null) => positions.iter().for_each(|at| new[*at] = Value::Null),
+        (_, Value::Record(values)) if values.len() == positions.len() => {
+            positions.iter().zip(values.iter()).for_each(|(at, value)| new[*at].clone_from(value));
+        }
+        _ => return Err(Error::internal("an assignment of what is no row of its width")),
+    }
+    Ok(())
 }
 
 impl Operator for Update {

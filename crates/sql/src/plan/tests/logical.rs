@@ -494,7 +494,7 @@ fn changes_and_locks() {
         source: filter(o.rel.clone(), condition.clone()),
         recheck: Some(condition.clone()),
         assignments: vec![(
-            3,
+            vec![3],
             operator(
                 "+",
                 o.col("total"),
