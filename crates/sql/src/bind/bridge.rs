@@ -10,6 +10,7 @@
 //! | `FOR NO KEY UPDATE` | `FOR UPDATE`: the two are one lock here |
 //! | `FOR KEY SHARE`, `OF a, b` | `FOR SHARE OF "`[`KEY_SHARE`]`"`, one clause for each table |
 //! | `BETWEEN SYMMETRIC a AND b` | `BETWEEN "`[`SYMMETRIC`]`"(a) AND b` |
+//! | `NOT EXISTS (...)` | `NOT (EXISTS (...))`, as NOT binds more loosely than what may follow |
 //! | `ONLY` | nothing: there is no inheritance |
 //! | `TABLE t` | `SELECT * FROM t` |
 //! | `TRIM(LEADING FROM a)` | `TRIM(LEADING a)` |
@@ -94,6 +95,7 @@ pub(super) fn bridge(lexemes: &[Lexeme]) -> Result<Bridged> {
     }
     if let Some(last) = lexemes.last() {
         writer.parentheses(lexemes.len(), last);
+        writer.close(lexemes.len(), last);
     }
     Ok(Bridged { tokens: writer.out, nesting })
 }
@@ -396,7 +398,7 @@ struct Writer {
     out: Vec<TokenWithSpan>,
     groups: Groups,
     next_group: usize,
-    /// A parenthesis to be closed before the AND of BETWEEN SYMMETRIC: the lexeme's number.
+    /// Parentheses to be closed before the AND of BETWEEN SYMMETRIC, and behind NOT EXISTS: the lexemes' numbers.
     trailing: Option<Vec<usize>>,
 }
 
@@ -421,16 +423,20 @@ impl Writer {
         }
     }
 
+    fn close(&mut self, before: usize, at: &Lexeme) {
+        while let Some(trailing) = &mut self.trailing
+            && trailing.last() == Some(&before)
+        {
+            trailing.pop();
+            self.put(Token::RParen, at);
+        }
+    }
+
     /// Writes the lexeme, or what it becomes; gives the number of the next one.
     fn step(&mut self, lexemes: &[Lexeme], at: usize) -> Result<usize> {
         let lexeme = &lexemes[at];
         self.parentheses(at, lexeme);
-        if let Some(trailing) = &mut self.trailing
-            && trailing.last() == Some(&at)
-        {
-            trailing.pop();
-            self.put(Token::RParen, lexeme);
-        }
+        self.close(at, lexeme);
         let named = at > 0 && (lexemes[at - 1].token == Token::Period || lexemes[at - 1].keyword() == K::AS);
         if !matches!(lexeme.token, Token::Word(_)) || named {
             self.out.push(lexeme.located());
@@ -456,6 +462,15 @@ impl Writer {
                     self.trailing.get_or_insert_default().push(and);
                 }
                 return Ok(at + 2);
+            }
+            K::EXISTS
+                if previous.is_some_and(|p| p.keyword() == K::NOT)
+                    && !at.checked_sub(2).is_some_and(|at| lexemes[at].keyword() == K::IF) =>
+            {
+                if let Some(end) = closing(lexemes, at + 1) {
+                    self.put(Token::LParen, lexeme);
+                    self.trailing.get_or_insert_default().push(end + 1);
+                }
             }
             // There is no inheritance, so ONLY says nothing.
             K::ONLY => return Ok(at + 1),
@@ -561,6 +576,22 @@ impl Writer {
         }
         Ok(next)
     }
+}
+
+/// The parenthesis that closes the one at `open`, if there is one.
+fn closing(lexemes: &[Lexeme], open: usize) -> Option<usize> {
+    let mut depth = 0usize;
+    for (at, lexeme) in lexemes.iter().enumerate().skip(open) {
+        match lexeme.token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth = depth.checked_sub(1)?,
+            _ => {}
+        }
+        if depth == 0 {
+            return (at > open).then_some(at);
+        }
+    }
+    None
 }
 
 /// The AND that ends the lower bound of BETWEEN SYMMETRIC, which begins at `from`.

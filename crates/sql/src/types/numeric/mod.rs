@@ -323,7 +323,7 @@ fn trim_big(digits: &BigInt, scale: u16) -> (BigInt, u16) {
 }
 
 fn compare_small(a: i64, a_scale: u16, b: i64, b_scale: u16) -> Ordering {
-    if a_scale == b_scale {
+    if a_scale == b_scale || a == 0 {
         return a.cmp(&b);
     }
     if a.signum() != b.signum() {
@@ -339,7 +339,7 @@ fn compare_small(a: i64, a_scale: u16, b: i64, b_scale: u16) -> Ordering {
         // The one with more digits behind the point is nearer to 0, whatever its 19 digits are.
         _ => {
             if (a_scale < b_scale) == (a > 0) {
-                if a == 0 { Ordering::Equal } else { Ordering::Greater }
+                Ordering::Greater
             } else {
                 Ordering::Less
             }

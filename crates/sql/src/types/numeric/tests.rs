@@ -109,6 +109,29 @@ fn a_number_is_no_larger_than_two_words() {
     assert!(size_of::<Numeric>() <= 16);
 }
 
+/// Sorting panics where this does not hold.
+#[test]
+fn numbers_of_all_scales_are_totally_ordered() {
+    let texts = ["0", "1", "-1", "9", "-9", "1000000000000000000", "-9223372036854775807"];
+    let mut numbers = Vec::new();
+    for (rank, digits) in texts.iter().enumerate() {
+        for scale in [0, 1, 2, 18, 19, 20, 21, 30, 40] {
+            numbers.push((rank, scale, number(&format!("{digits}e-{scale}"))));
+        }
+    }
+    for (a_rank, a_scale, a) in &numbers {
+        for (b_rank, b_scale, b) in &numbers {
+            assert_eq!(a.cmp(b), b.cmp(a).reverse(), "{a} {b}");
+            if *a_rank == 0 && *b_rank == 0 {
+                assert_eq!((a, hash(a)), (b, hash(b)), "{a_scale} {b_scale}");
+            }
+            for (_, _, c) in &numbers {
+                assert!(a > b || b > c || a <= c, "{a} {b} {c}");
+            }
+        }
+    }
+}
+
 #[test]
 fn equal_values_are_equal_whatever_their_scales() {
     let long = format!("1{}", "0".repeat(30));
