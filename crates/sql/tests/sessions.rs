@@ -826,3 +826,22 @@ fn results_of_functions_are_charged() {
     assert_eq!(session.one("select length(x || x) from t"), "20000000");
     assert_eq!(session.one(&format!("select cardinality(a || 1) from {elements}")), "400001");
 }
+
+#[test]
+fn what_a_long_text_becomes_is_charged_before_it_is_read() {
+    // With a budget of 32 MiB.
+    let fixture = Fixture::new("create table t (a int)");
+    let mut session = fixture.session();
+    let list = format!("select a from t where a in (0{})", ",1".repeat(200_000));
+    let error = session.attempt(&list).unwrap_err();
+    assert_eq!(error.state().0, "53200");
+    assert!(error.fields().detail.as_deref().is_some_and(|detail| detail.contains("To read this text")));
+    // Statement by statement it is read, and all of it or nothing.
+    let many = "insert into t values (1);".repeat(5_000);
+    session.run(&many);
+    assert_eq!(session.one("select count(*) from t"), "5000");
+    assert_eq!(session.attempt(&format!("{many} selekt 1")).unwrap_err().state().0, "42601");
+    assert_eq!(session.one("select count(*) from t"), "5000");
+    let text = "x".repeat(4 << 20);
+    assert_eq!(session.one(&format!("select length('{text}')")), (4 << 20).to_string());
+}

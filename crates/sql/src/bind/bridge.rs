@@ -465,7 +465,7 @@ impl Writer {
             }
             K::EXISTS
                 if previous.is_some_and(|p| p.keyword() == K::NOT)
-                    && !at.checked_sub(2).is_some_and(|at| lexemes[at].keyword() == K::IF) =>
+                    && at.checked_sub(2).is_none_or(|at| lexemes[at].keyword() != K::IF) =>
             {
                 if let Some(end) = closing(lexemes, at + 1) {
                     self.put(Token::LParen, lexeme);

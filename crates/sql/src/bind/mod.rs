@@ -37,10 +37,12 @@ mod subquery;
 mod tokens;
 pub mod utility;
 mod walk;
+mod weight;
 
 pub use datatype::bind_type;
-pub use parse::parse;
+pub use parse::{Statements, parse};
 pub use utility::Utility;
+pub use weight::weight;
 
 /// Longest text of a statement, in bytes.
 pub const MAX_STATEMENT: usize = 64 << 20;

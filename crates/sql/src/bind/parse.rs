@@ -62,20 +62,83 @@ impl<'t> Source<'t> {
     }
 }
 
+/// The statements of a text, separated by semicolons. Each is parsed when it is its turn, as trees are large; that all of them can
+/// be, is known.
+pub struct Statements<'t> {
+    sql: &'t str,
+    lexemes: Vec<Lexeme>,
+    /// Those parsed already, the last one first.
+    parsed: Vec<Parsed>,
+    /// The first lexeme behind what was given.
+    next: usize,
+    count: usize,
+}
+
+/// Texts of so many tokens are parsed once, and kept.
+const KEPT: usize = 4096;
+
+impl<'t> Statements<'t> {
+    /// Reads a text. Syntax errors carry 42601 and a position.
+    pub fn read(sql: &'t str) -> Result<Self> {
+        let lexemes = lexemes(sql)?;
+        let mut statements = Statements { sql, lexemes, parsed: Vec::new(), next: 0, count: 0 };
+        let keeps = statements.lexemes.len() <= KEPT;
+        let mut kept = Vec::new();
+        while let Some(parsed) = statements.parse_next()? {
+            statements.count += 1;
+            if keeps {
+                kept.push(parsed);
+            }
+        }
+        kept.reverse();
+        statements.parsed = kept;
+        if !keeps {
+            statements.next = 0;
+        }
+        Ok(statements)
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The next one.
+    pub fn take(&mut self) -> Result<Option<Parsed>> {
+        match self.parsed.pop() {
+            Some(parsed) => Ok(Some(parsed)),
+            None => self.parse_next(),
+        }
+    }
+
+    fn parse_next(&mut self) -> Result<Option<Parsed>> {
+        let separates = |lexeme: &Lexeme| lexeme.token == Token::SemiColon;
+        let rest = &self.lexemes[self.next..];
+        let Some(skipped) = rest.iter().position(|lexeme| !separates(lexeme)) else { return Ok(None) };
+        let length = rest[skipped..].iter().position(separates).unwrap_or(rest.len() - skipped);
+        let lexemes = &rest[skipped..skipped + length];
+        let parsed = parse_one(Source { sql: self.sql, lexemes })?;
+        self.next += skipped + length;
+        Ok(Some(parsed))
+    }
+}
+
 /// Splits and parses a text of statements separated by semicolons. Syntax errors carry 42601 and a position.
 pub fn parse(sql: &str) -> Result<Vec<Parsed>> {
+    let mut statements = Statements::read(sql)?;
+    let mut all = Vec::with_capacity(statements.count());
+    while let Some(parsed) = statements.take()? {
+        all.push(parsed);
+    }
+    Ok(all)
+}
+
+fn lexemes(sql: &str) -> Result<Vec<Lexeme>> {
     if sql.len() > MAX_STATEMENT {
         let message = format!("a statement of more than {MAX_STATEMENT} bytes");
         return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
     }
-    let lexemes = tokenize(sql)?;
-    let mut statements = Vec::new();
-    for lexemes in lexemes.split(|lexeme| lexeme.token == Token::SemiColon) {
-        if !lexemes.is_empty() {
-            statements.push(parse_one(Source { sql, lexemes })?);
-        }
-    }
-    Ok(statements)
+    tokenize(sql)
 }
 
 /// Parses one statement.

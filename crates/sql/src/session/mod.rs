@@ -187,12 +187,13 @@ impl Session {
         // As PostgreSQL does.
         self.portals.remove("");
         self.prepared.remove("");
-        let statements = bind::parse(sql)?;
-        if statements.is_empty() {
+        let _room = self.room_for(sql)?;
+        let mut statements = bind::Statements::read(sql)?;
+        if statements.count() == 0 {
             return client.empty();
         }
-        let alone = statements.len() == 1;
-        for parsed in statements {
+        let alone = statements.count() == 1;
+        while let Some(parsed) = statements.take()? {
             if !alone {
                 // Each has the time-out that is in effect when it begins.
                 *alarm = None;
@@ -201,6 +202,18 @@ impl Session {
             self.run_statement(&Arc::new(parsed), alone, client)?;
         }
         self.end_implicit()
+    }
+
+    /// Memory for what a long text becomes when it is read.
+    fn room_for(&self, sql: &str) -> Result<Option<gannet_store::WorkMemory>> {
+        let bytes = bind::weight(sql);
+        if bytes == 0 {
+            return Ok(None);
+        }
+        self.state.engine.memory(Purpose::Work, bytes).map(Some).map_err(|error| {
+            Error::from(error)
+                .detail(format!("To read this text of {} bytes may take {bytes} bytes of memory.", sql.len()))
+        })
     }
 
     /// Runs one statement of a text; `alone`: it is the only one.
@@ -240,6 +253,7 @@ impl Session {
     }
 
     fn prepare_statement(&mut self, name: &str, sql: &str, parameters: &[Type]) -> Result<Arc<Prepared>> {
+        let _room = self.room_for(sql)?;
         let mut statements = bind::parse(sql)?;
         if statements.len() > 1 {
             return Err(Error::new(
@@ -443,6 +457,7 @@ impl Session {
     /// Prepares a statement for a program that keeps it itself, to be run with [`Session::execute_prepared`].
     pub fn prepare_unnamed(&mut self, sql: &str, parameters: &[Type]) -> Result<Arc<Prepared>> {
         let prepared = self.extended(sql, |session| {
+            let _room = session.room_for(sql)?;
             let mut statements = bind::parse(sql)?;
             match (statements.pop(), statements.is_empty()) {
                 (Some(parsed), true) => session.prepare_parsed(&Arc::new(parsed), parameters),

@@ -1,0 +1,79 @@
+//! What a text will take in memory once it is read, estimated before it is.
+//!
+//! Tokens and syntax trees are many times larger than their text: a list of a million numbers takes hundreds of megabytes. So their
+//! memory is charged before they are made. Strings and comments are passed over as one token each, as far as a look at the bytes tells.
+
+/// Bytes of a token, with the whitespace before it.
+const TOKEN: u64 = 250;
+/// Bytes that a token adds to a statement's syntax tree, and to what is bound and planned from it.
+const NODE: u64 = 400;
+/// Texts up to this length are not worth a charge of their own.
+const SHORT: usize = 8 << 10;
+
+/// Bytes of memory to be charged while the statements of a text are read and run, one after the other; 0 for a short one.
+pub fn weight(sql: &str) -> u64 {
+    if sql.len() <= SHORT {
+        return 0;
+    }
+    let (mut tokens, mut statement, mut longest) = (0u64, 0u64, 0u64);
+    let mut rest = sql.as_bytes();
+    while let Some(&first) = rest.first() {
+        let length = token_length(rest, first);
+        rest = rest.get(length..).unwrap_or_default();
+        tokens += 1;
+        statement = if first == b';' { 0 } else { statement + 1 };
+        longest = longest.max(statement);
+    }
+    tokens * TOKEN + longest * NODE
+}
+
+/// Bytes of the token that text begins with, with the whitespace behind it.
+fn token_length(text: &[u8], first: u8) -> usize {
+    let length = match first {
+        b'\'' | b'"' => 1 + until(&text[1..], &[first]),
+        b'-' if text.starts_with(b"--") => until(text, b"\n"),
+        b'/' if text.starts_with(b"/*") => until(text, b"*/"),
+        b'$' => match text[1..].iter().position(|&byte| !is_word(byte)) {
+            Some(end) if text[end + 1] == b'$' => end + 2 + until(&text[end + 2..], &text[..end + 2]),
+            _ => 1,
+        },
+        _ if is_word(first) => text.iter().take_while(|&&byte| is_word(byte)).count(),
+        _ => 1,
+    };
+    length
+        + text.get(length..).unwrap_or_default().iter().take_while(|byte| byte.is_ascii_whitespace()).count()
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.' || byte >= 0x80
+}
+
+/// Bytes up to the end of the first `end` in a text; all of it where there is none.
+fn until(text: &[u8], end: &[u8]) -> usize {
+    text.windows(end.len()).position(|part| part == end).map_or(text.len(), |at| at + end.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_count_and_strings_count_once() {
+        assert_eq!(weight("select 1, 2, 3"), 0);
+        let list = format!("select {}", "1,".repeat(100_000));
+        assert_eq!(weight(&list), 200_001 * (TOKEN + NODE));
+        let many = "select 1;".repeat(100_000);
+        assert_eq!(weight(&many), 300_000 * TOKEN + 2 * NODE);
+        let long = "x, ' (".repeat(100_000);
+        for (open, close) in [("'", "'"), ("$$", "$$"), ("$a$", "$a$"), ("/*", "*/"), ("--", "\n")] {
+            let text = format!(
+                "select {open}{}{close}, 2",
+                if open == "'" { "x, (".repeat(100_000) } else { long.clone() }
+            );
+            assert!(weight(&text) < 10 * (TOKEN + NODE), "{open}");
+        }
+        for odd in ["'", "\"", "$", "$$", "$a", "/*", "--", "\u{e9}"] {
+            let _ = weight(&odd.repeat(10_000));
+        }
+    }
+}
