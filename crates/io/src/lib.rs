@@ -19,7 +19,7 @@
 
 use std::any::Any;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 #[cfg(unix)]
@@ -212,6 +212,10 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// [`ErrorKind::Locked`] with a message that says who.
     fn lock(&self, path: &Path) -> Result<Box<dyn Any + Send + Sync>>;
 
+    /// Where the file of that name really is: a symbolic link is followed, as far as it is one. The folders on the way there
+    /// are left as they are.
+    fn resolve(&self, path: &Path) -> Result<PathBuf>;
+
     /// A queue that keeps up to `depth` requests in flight.
     fn queue(&self, depth: usize) -> Result<Arc<dyn Queue>>;
 
@@ -258,6 +262,10 @@ pub trait File: Send + Sync + fmt::Debug {
 
     /// Whether an earlier write or sync failed (see the crate's guarantee 2).
     fn is_poisoned(&self) -> bool;
+
+    /// Takes an exclusive lock on the file itself, whatever its names are, that ends with the returned value or with the
+    /// process. Nothing is written, other handles may come and go. When somebody else holds it: [`ErrorKind::Locked`].
+    fn lock(&self) -> Result<Box<dyn Any + Send + Sync>>;
 
     /// Largest power-of-two write, in bytes, that the device makes whole or not at all (`RWF_ATOMIC`); 0 when it
     /// promises nothing.

@@ -4,7 +4,7 @@
 use crate::admission::{PREFETCH_DEPTH_DEFAULT, Shared};
 use crate::{Calibration, Disk, Error, File, OpenOptions, Queue, Result, stats};
 use std::any::Any;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 mod file;
@@ -177,6 +177,19 @@ impl Disk for RealDisk {
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Any + Send + Sync>> {
         lock::lock(path)
+    }
+
+    fn resolve(&self, path: &Path) -> Result<PathBuf> {
+        let mut path = path.to_owned();
+        // As many links as the kernel follows; opening the file says what is wrong with more.
+        for _ in 0..40 {
+            if !path.symlink_metadata().is_ok_and(|found| found.is_symlink()) {
+                break;
+            }
+            let target = path.read_link().map_err(|e| Error::from_os("follow", &path, "", e))?;
+            path = path.parent().unwrap_or(Path::new("")).join(target);
+        }
+        Ok(path)
     }
 
     fn queue(&self, depth: usize) -> Result<Arc<dyn Queue>> {

@@ -321,6 +321,11 @@ impl Disk for SimDisk {
         Ok(Box::new(token))
     }
 
+    fn resolve(&self, path: &Path) -> Result<PathBuf> {
+        // There are no symbolic links here.
+        Ok(path.to_owned())
+    }
+
     fn queue(&self, depth: usize) -> Result<Arc<dyn Queue>> {
         self.shared.state.lock().power("make a queue on", Path::new(""))?;
         Ok(Arc::new(SimQueue::new(Arc::clone(&self.shared), depth)))

@@ -23,7 +23,7 @@ use gannet_base::sync::{Condvar, Mutex};
 use std::any::Any;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -204,6 +204,10 @@ impl Disk for ThrottledDisk {
         self.under.lock(path)
     }
 
+    fn resolve(&self, path: &Path) -> Result<PathBuf> {
+        self.under.resolve(path)
+    }
+
     fn queue(&self, depth: usize) -> Result<Arc<dyn Queue>> {
         let slots = Scheduler::<Job>::slots(depth);
         let inner = Inner {
@@ -304,6 +308,10 @@ impl File for ThrottledFile {
 
     fn is_poisoned(&self) -> bool {
         self.under.is_poisoned()
+    }
+
+    fn lock(&self) -> Result<Box<dyn Any + Send + Sync>> {
+        self.under.lock()
     }
 
     fn atomic_write_max(&self) -> usize {

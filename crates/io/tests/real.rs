@@ -280,6 +280,60 @@ fn a_second_lock_is_refused_and_names_its_holder() {
 }
 
 #[test]
+fn the_lock_of_a_file_holds_for_all_its_names_and_survives_other_handles() {
+    let folder = folder();
+    let (path, link, symbolic) = (folder.path().join("a"), folder.path().join("b"), folder.path().join("c"));
+    let (one, other) = (disk(Backend::Auto), disk(Backend::Auto));
+    let file = with_blocks(&one, &path, ModeRequest::Auto, 1);
+    std::fs::hard_link(&path, &link).unwrap();
+    std::os::unix::fs::symlink("a", &symbolic).unwrap();
+    assert_eq!(other.resolve(&symbolic).unwrap(), path);
+    assert_eq!(other.resolve(&link).unwrap(), link);
+    let held = file.lock().unwrap();
+    for name in [&path, &link, &symbolic] {
+        drop(other.open(name, &OpenOptions::read_write()).unwrap());
+        let again = other.open(name, &OpenOptions::read_write()).unwrap();
+        let error = again.lock().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Locked);
+        assert!(error.to_string().contains(&format!("pid {}", std::process::id())), "{error}");
+    }
+    assert!(file.lock().is_err());
+    drop(held);
+    // The handle lives on, its lock does not.
+    drop(other.open(&link, &OpenOptions::read_write()).unwrap().lock().unwrap());
+    let mut buffer = AlignedBuffer::zeroed(BLOCK);
+    file.read_at(Class::Foreground, 0, &mut buffer).unwrap();
+    assert_eq!(buffer[..], pattern(0)[..], "locking writes nothing");
+}
+
+#[test]
+fn the_file_lock_of_another_process_is_refused() {
+    let folder = folder();
+    let path = folder.path().join("file");
+    let file = with_blocks(&disk(Backend::Auto), &path, ModeRequest::Auto, 1);
+    let child = std::process::Command::new("flock")
+        .arg("-x")
+        .arg(&path)
+        .args(["-c", "echo locked; read _"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn();
+    let Ok(mut child) = child else { return };
+    let mut line = String::new();
+    let output = child.stdout.take().unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line).unwrap();
+    if line.trim() != "locked" {
+        return;
+    }
+    let error = file.lock().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Locked);
+    assert!(error.to_string().contains("has the file open"), "{error}");
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    drop(file.lock().unwrap());
+}
+
+#[test]
 fn the_lock_of_another_process_is_refused_with_its_pid() {
     let folder = folder();
     let path = folder.path().join("lock");

@@ -2,12 +2,13 @@
 //!
 //! # Files
 //! `NAME` holds the pages. `NAME-wal/` holds the log segments, the double-write ring (`ring`) and the lock (`lock`). After a
-//! clean shutdown the file alone is the whole database.
+//! clean shutdown the file alone is the whole database. `NAME` is the file's name behind symbolic links; as a file may have
+//! several names all the same, the data file itself is locked too.
 //!
 //! # Opening
-//! 1. The lock is taken, the header read.
-//! 2. After a crash: the ring heals torn pages and is emptied; the log's footers and its last segment say which pages
-//!    lack changes, and which transactions lost.
+//! 1. The locks are taken, the header read.
+//! 2. After a crash: the log's footers and its last segment say which pages lack changes, and which transactions lost;
+//!    the ring heals torn pages and is emptied.
 //! 3. The header is written: not clean, next incarnation. Only then is the log, or anything else, written.
 //! 4. Pages are redone as they are touched; here every page of the table is touched before the database is handed
 //!    out. Then the losers are reverted.
@@ -162,7 +163,7 @@ pub struct Database {
     closed: bool,
 }
 
-/// Where a database's log and lock are.
+/// Where the log and lock are of the database at `path`, which leads through no symbolic link.
 fn wal_folder(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push("-wal");
@@ -175,6 +176,17 @@ type FileLock = Arc<dyn Any + Send + Sync>;
 /// Takes the lock of the database at `path`, in its folder, which is there.
 fn take_lock(disk: &dyn Disk, path: &Path, folder: &Path) -> Result<FileLock> {
     match disk.lock(&folder.join(LOCK)) {
+        Ok(lock) => Ok(Arc::from(lock)),
+        Err(error) if error.kind() == gannet_io::ErrorKind::Locked => {
+            Err(Error::InUse(format!("{path:?} is in use: {}", error.detail())))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Takes the lock of the data file itself: the same file may be reached by several names, each with a folder of its own.
+fn take_file_lock(file: &dyn File, path: &Path) -> Result<FileLock> {
+    match file.lock() {
         Ok(lock) => Ok(Arc::from(lock)),
         Err(error) if error.kind() == gannet_io::ErrorKind::Locked => {
             Err(Error::InUse(format!("{path:?} is in use: {}", error.detail())))

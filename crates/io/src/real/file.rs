@@ -8,7 +8,7 @@
 
 use crate::admission::Shared;
 use crate::real::transfer::{Step, Transfer};
-use crate::real::{mode, sys};
+use crate::real::{lock, mode, sys};
 use crate::stats::Operation;
 use crate::{AlignedBuffer, Class, Direction, Durability, Error, ErrorKind, File, IoSlice, Mode, ModeReport};
 use crate::{OpenOptions, Result};
@@ -333,6 +333,10 @@ impl File for RealFile {
 
     fn is_poisoned(&self) -> bool {
         self.poisoned.load(Ordering::SeqCst)
+    }
+
+    fn lock(&self) -> Result<Box<dyn Any + Send + Sync>> {
+        lock::lock_file(&self.file, &self.path)
     }
 
     fn atomic_write_max(&self) -> usize {

@@ -2,7 +2,9 @@
 //!
 //! The lock itself is `flock(2)`: it belongs to the open file, ends with it or with the process, and two handles of one
 //! process exclude each other. The holder's process id is written into the file for the message only; what decides is
-//! the lock. A lock file may be removed by whoever holds the lock, and by nobody else. Files of this process are also kept in a list, because a process id alone misleads between containers.
+//! the lock. A lock file may be removed by whoever holds the lock, and by nobody else. Files of this process are also kept
+//! in a list, because a process id alone misleads between containers. A file that is no lock file is locked in the same way,
+//! and nothing is written to it.
 
 use crate::real::sys;
 use crate::{Error, ErrorKind, Result};
@@ -14,6 +16,61 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 static HELD_HERE: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
+
+/// A lock on a file that is not a lock file: nothing is written to it.
+struct HeldFile {
+    file: File,
+    identity: (u64, u64),
+}
+
+impl Drop for HeldFile {
+    fn drop(&mut self) {
+        let mut held = HELD_HERE.lock();
+        // The open file may live on in other descriptors. Where this fails, the lock ends with the last of them.
+        let _ = sys::unlock(&self.file);
+        if let Some(at) = held.iter().position(|i| *i == self.identity) {
+            held.swap_remove(at);
+        }
+    }
+}
+
+/// Takes the lock on the open file itself, which holds for all its names.
+pub(super) fn lock_file(file: &File, path: &Path) -> Result<Box<dyn Any + Send + Sync>> {
+    let os = |e| Error::from_os("lock", path, "", e);
+    let file = file.try_clone().map_err(os)?;
+    let identity = identity(&file.metadata().map_err(os)?);
+    let mut held = HELD_HERE.lock();
+    if held.contains(&identity) {
+        let text = format!("this very process (pid {}) has the file open already", std::process::id());
+        return Err(Error::new(ErrorKind::Locked, "lock", path, text));
+    }
+    if !sys::try_lock(&file).map_err(os)? {
+        let text = match listed_holder(identity) {
+            Some(pid) => format!("the process with pid {pid} has the file open, perhaps under another name"),
+            None => "another process has the file open, perhaps under another name".to_owned(),
+        };
+        return Err(Error::new(ErrorKind::Locked, "lock", path, text));
+    }
+    held.push(identity);
+    Ok(Box::new(HeldFile { file, identity }))
+}
+
+/// Who holds the lock on a file according to `/proc/locks`, which not every system has, and which does not show processes of
+/// other containers: for a message only.
+fn listed_holder(identity: (u64, u64)) -> Option<u32> {
+    let device = (libc::major(identity.0), libc::minor(identity.0));
+    let name = format!("{:02x}:{:02x}:{}", device.0, device.1, identity.1);
+    holder_in(&std::fs::read_to_string("/proc/locks").ok()?, &name)
+}
+
+/// The process of the line about a `flock` that is held on the file of that name.
+fn holder_in(locks: &str, name: &str) -> Option<u32> {
+    locks.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let ours = fields.get(1) == Some(&"FLOCK") && fields.get(5) == Some(&name);
+        fields.get(4).filter(|_| ours)?.parse().ok().filter(|&pid| pid > 0)
+    })
+}
 
 struct Held {
     file: File,
@@ -68,5 +125,23 @@ fn holder(file: &mut File) -> String {
     match pid {
         Some(pid) => format!("the process with pid {pid} has it open"),
         None => "another process has it open and has not said which one it is".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::holder_in;
+
+    #[test]
+    fn the_holder_is_who_holds_the_lock_not_who_waits() {
+        let locks = "1: POSIX  ADVISORY  WRITE 11 08:01:42 0 EOF\n\
+                     2: FLOCK  ADVISORY  WRITE 12 08:01:43 0 EOF\n\
+                     2: -> FLOCK  ADVISORY  WRITE 13 08:01:42 0 EOF\n\
+                     3: FLOCK  ADVISORY  WRITE 14 08:01:42 0 EOF\n\
+                     4: FLOCK  ADVISORY  WRITE 0 08:01:44 0 EOF\n";
+        assert_eq!(holder_in(locks, "08:01:42"), Some(14));
+        assert_eq!(holder_in(locks, "08:01:43"), Some(12));
+        assert_eq!(holder_in(locks, "08:01:44"), None);
+        assert_eq!(holder_in(locks, "08:01:45"), None);
     }
 }

@@ -214,6 +214,12 @@ pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
+/// Gives the lock of the open file that `file` is a descriptor of back, whoever else has a descriptor of it.
+pub(crate) fn unlock(file: &File) -> io::Result<()> {
+    // SAFETY: touches no memory of ours.
+    retried(|| unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) })
+}
+
 /// Bytes of `file` in the OS cache, by `cachestat(2)`, else by `mincore(2)`.
 pub(crate) fn cached_bytes(file: &File) -> Option<u64> {
     let len = file.metadata().ok()?.len();

@@ -132,6 +132,18 @@ impl File for SimFile {
         self.handle.poisoned.load(Relaxed)
     }
 
+    fn lock(&self) -> Result<Box<dyn Any + Send + Sync>> {
+        let mut state = self.shared.state.lock();
+        state.power("lock", &self.handle.path)?;
+        if state.file_locks.get(&self.handle.inode).is_some_and(|held| held.strong_count() > 0) {
+            let detail = "held by another user of this simulated disk";
+            return Err(Error::new(ErrorKind::Locked, "lock", &self.handle.path, detail));
+        }
+        let token = Arc::new(());
+        state.file_locks.insert(self.handle.inode, Arc::downgrade(&token));
+        Ok(Box::new(token))
+    }
+
     fn atomic_write_max(&self) -> usize {
         self.shared.state.lock().settings.atomic_write_max
     }

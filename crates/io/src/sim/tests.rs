@@ -116,3 +116,19 @@ fn a_second_lock_is_refused_until_the_first_ends() {
     assert!(disk.crash_image(1).lock(Path::new(PATH)).is_ok(), "a lock ends with the power");
     drop(held);
 }
+
+#[test]
+fn the_lock_of_a_file_goes_with_the_file_not_its_name() {
+    let disk = SimDisk::new(1);
+    let file = disk.open(Path::new(PATH), &OpenOptions::create_new()).unwrap();
+    let held = file.lock().unwrap();
+    disk.rename(Path::new(PATH), Path::new("/renamed")).unwrap();
+    let again = disk.open(Path::new("/renamed"), &OpenOptions::read_write()).unwrap();
+    assert_eq!(kind(again.lock()), ErrorKind::Locked);
+    drop(file);
+    assert_eq!(kind(again.lock()), ErrorKind::Locked);
+    let other = disk.open(Path::new(PATH), &OpenOptions::create_new()).unwrap();
+    assert!(other.lock().is_ok());
+    drop(held);
+    assert!(again.lock().is_ok());
+}

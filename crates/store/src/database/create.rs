@@ -1,7 +1,7 @@
 //! Creating a database.
 
 use super::open::{Opened, log_options};
-use super::{Database, FileLock, LOCK, take_lock, wal_folder};
+use super::{Database, FileLock, LOCK, take_file_lock, take_lock, wal_folder};
 use crate::core::Core;
 use crate::engine::{CreateOptions, Engine, OpenOptions, check_page_size};
 use crate::log::Log;
@@ -53,6 +53,7 @@ impl Database {
         let mut attempt = Attempt::new(&**disk, path)?;
         let (lock, folder) = (attempt.begin()?, attempt.folder.clone());
         let file = attempt.make_file(open)?;
+        let lock = Arc::new((take_file_lock(&*file, path)?, lock)) as FileLock;
         let mut meta = Meta {
             page_size,
             database_id: random::next_u64(),

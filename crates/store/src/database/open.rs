@@ -1,7 +1,7 @@
 //! Opening a database.
 
 use super::create::create_trees;
-use super::{Database, FileLock, HeaderKeeper, RestartReport, take_lock, wal_folder};
+use super::{Database, FileLock, HeaderKeeper, RestartReport, take_file_lock, take_lock, wal_folder};
 use crate::core::Core;
 use crate::engine::{CreateOptions, Engine, OpenOptions};
 use crate::log::{Log, LogOptions, Recovery, RedoTable};
@@ -34,6 +34,9 @@ const READ_QUEUES: usize = 2;
 const REDO_CACHE: u64 = 8 << 20;
 /// Size of the log's buffer, in bytes; less where the budget is small.
 const LOG_RING: u64 = 8 << 20;
+/// What else a log that is not there may mean.
+const OTHER_NAME: &str = "if the file was opened under another name last (a hard link), its log is beside that \
+                          name: open it there";
 
 /// What the log says of transactions after a crash.
 #[derive(Debug, Default)]
@@ -69,7 +72,7 @@ impl Database {
     pub(crate) fn open(engine: &Engine, path: &Path, options: &OpenOptions) -> Result<Self> {
         let start = clock::now();
         let disk = engine.disk();
-        let folder = wal_folder(path);
+        let folder = wal_folder(&disk.resolve(path)?);
         let file = disk.open(path, &gannet_io::OpenOptions::read_write().mode(options.mode))?;
         let (mut meta, lock) = lock_header(&**disk, &*file, path, &folder)?;
         let created = CreateOptions { page_size: meta.page_size, segment_size: meta.segment_size };
@@ -81,28 +84,25 @@ impl Database {
         let _recovery_room = engine.make_room(engine.budget().limit() / 2)?;
         // The last segment is read as a whole, and the footers of the others one at a time.
         let _restart_room = engine.make_room(2 * meta.segment_size)?;
-        let present = Log::is_present(disk, &folder, &log_options)?;
-        if !meta.clean && !present {
-            return Err(Error::Damaged(format!(
-                "{path:?} was not closed, and its log in {folder:?} is gone: put the folder back, or restore a backup"
-            )));
-        }
-        let ring = Self::open_ring(&**disk, &*file, &folder, meta.page_size, options)?;
-        let mut healed = 0;
-        if let Some(ring) = &ring {
-            if !meta.clean {
-                healed = writeback::heal(&**ring, &*file, meta.page_size, meta.database_id)?.len() as u64;
-            }
-            writeback::reset(&**ring, meta.page_size)?;
-        }
+        let present = find_log(disk, path, &folder, &log_options, &meta)?;
+        let crashed = !meta.clean;
+        // Before the ring, which belongs to the same folder: nothing is healed by that of another life.
         let (recovery, log) = if present {
             let (recovery, log) =
-                Log::recover(disk, &folder, &log_options, meta.redo_from, meta.incarnation, engine.budget())?;
+                Log::recover(disk, &folder, &log_options, meta.redo_from, meta.incarnation, engine.budget())
+                    .map_err(|error| named_otherwise(error, disk, &folder, &log_options, &meta))?;
             (Some(recovery), Some(log))
         } else {
             (None, None)
         };
-        let crashed = !meta.clean;
+        let ring = Self::open_ring(&**disk, &*file, &folder, meta.page_size, options)?;
+        let mut healed = 0;
+        if let Some(ring) = &ring {
+            if crashed {
+                healed = writeback::heal(&**ring, &*file, meta.page_size, meta.database_id)?.len() as u64;
+            }
+            writeback::reset(&**ring, meta.page_size)?;
+        }
         let newest = recovery.as_ref().map_or(0, |r| r.incarnation);
         meta.incarnation = meta.incarnation.max(newest) + 1;
         meta.clean = false;
@@ -298,18 +298,71 @@ impl Database {
 fn lock_header(disk: &dyn Disk, file: &dyn File, path: &Path, folder: &Path) -> Result<(Meta, FileLock)> {
     let first = Meta::read(file);
     // No header: perhaps not yet, if somebody is creating the database. That one has a lock then.
-    if first.is_err() && !disk.exists(folder)? {
+    let had_folder = disk.exists(folder)?;
+    if first.is_err() && !had_folder {
         return Err(first.expect_err("looked at above"));
     }
+    // Without a folder nobody has the file open by this name. Who has it by another one is learned before a folder is made.
+    let early = if had_folder { None } else { Some(take_file_lock(file, path)?) };
     disk.create_dir(folder)?;
     let lock = match (take_lock(disk, path, folder), &first) {
         (Ok(lock), _) => lock,
         (Err(error @ Error::InUse(_)), _) | (Err(error), Ok(_)) => return Err(error),
         (Err(_), Err(_)) => return Err(first.expect_err("looked at above")),
     };
+    // The folder's lock comes first where there is one: it says best who holds it.
+    let own = early.map_or_else(|| take_file_lock(file, path), Ok)?;
+    let lock = Arc::new((own, lock)) as FileLock;
     // Now nobody else changes it.
     let meta = Meta::read(file).or(first)?;
     Ok((meta, lock))
+}
+
+/// Whether the log of the database's last life is in `folder`. A file that was not closed needs it. One that was closed
+/// under another name since the log here was written does not, and the log goes: it ends before the file's last life.
+fn find_log(
+    disk: &Arc<dyn Disk>,
+    path: &Path,
+    folder: &Path,
+    options: &LogOptions,
+    meta: &Meta,
+) -> Result<bool> {
+    let newest = Log::newest_segment(disk, folder, options)?;
+    if !meta.clean {
+        // The segment that redo begins in has been entered, unless redo begins where the one before it ends.
+        let needed = meta.redo_from.0.div_ceil(options.segment_size).saturating_sub(1);
+        if newest.is_none_or(|(number, _)| number < needed) {
+            return Err(Error::Damaged(format!(
+                "{path:?} was not closed, and its log in {folder:?} is gone: put the folder back, or restore a \
+                 backup; {OTHER_NAME}"
+            )));
+        }
+        return Ok(true);
+    }
+    let Some((number, incarnation)) = newest else { return Ok(false) };
+    let last = meta.log_end.0.div_ceil(options.segment_size).saturating_sub(1);
+    if number < last && incarnation <= meta.incarnation {
+        Log::remove_all(disk, folder)?;
+        return Ok(false);
+    }
+    Ok(true)
+}
+
+/// What a log that cannot be used may be, when nothing of it is of the segment that redo begins in.
+fn named_otherwise(
+    error: Error,
+    disk: &Arc<dyn Disk>,
+    folder: &Path,
+    options: &LogOptions,
+    meta: &Meta,
+) -> Error {
+    let first = meta.redo_from.0 / options.segment_size;
+    match (error, Log::newest_segment(disk, folder, options)) {
+        (Error::Damaged(text), Ok(Some((number, _)))) if number < first => {
+            Error::Damaged(format!("{text}; {OTHER_NAME}"))
+        }
+        (error, _) => error,
+    }
 }
 
 /// Takes the volume out of the pool when opening fails half-way.

@@ -244,16 +244,28 @@ impl Log {
 
     /// Whether `folder` holds a log of this database that was ever written to.
     pub fn is_present(disk: &Arc<dyn Disk>, folder: &Path, options: &LogOptions) -> Result<bool> {
+        Ok(Self::newest_segment(disk, folder, options)?.is_some())
+    }
+
+    /// Number of the last segment of this database in `folder` that was ever written to, and the newest incarnation of all
+    /// of them.
+    pub fn newest_segment(
+        disk: &Arc<dyn Disk>,
+        folder: &Path,
+        options: &LogOptions,
+    ) -> Result<Option<(u64, u32)>> {
         if !disk.exists(folder)? {
-            return Ok(false);
+            return Ok(None);
         }
         let segments = Segments::open(Arc::clone(disk), folder, options)?;
+        let mut newest: Option<(u64, u32)> = None;
         for number in segments.numbers() {
-            if segments.read_header(number)?.is_some() {
-                return Ok(true);
+            if let Some(header) = segments.read_header(number)? {
+                let before = newest.map_or(0, |(_, incarnation)| incarnation);
+                newest = Some((number, header.identity.incarnation.max(before)));
             }
         }
-        Ok(false)
+        Ok(newest)
     }
 
     /// Reads what a crash or shutdown left. `redo_from` is where the data file says redo begins; `incarnation` is the

@@ -13,6 +13,8 @@
 //! 3. A record claims how far the log was durable when it was appended. So a valid record *behind* the end that claims
 //!    more than the end proves that acknowledged log is gone: that is damage, never a crash. One that claims less is what a
 //!    crash leaves of writes that were in flight.
+//! 4. A footer proves that the file of the next segment was there, durably, with or without anything in it (`append`). Where
+//!    it is missing, what was in it is lost. Behind a segment that is not sealed a crash may leave gaps, which mean nothing.
 
 use super::footer::{Footer, Index};
 use super::record::{ALIGNMENT, MIN_RECORD_LEN, RecordView, TRAILER_LEN};
@@ -149,6 +151,7 @@ impl<'a> Scanner<'a> {
     /// Finds the end and everything the footers and the last segment say.
     pub(crate) fn run(mut self) -> Result<(Recovery, Resumption)> {
         let first = self.redo_from.0 / self.segments.size;
+        self.check_places(first)?;
         self.load_predecessor(first)?;
         let (number, header) = self.walk_sealed(first)?;
         let resumption = self.scan_last(number, header)?;
@@ -173,6 +176,23 @@ impl<'a> Scanner<'a> {
             footers_read: self.footers_read,
         };
         Ok((recovery, resumption))
+    }
+
+    /// Fails when a file holds a segment that belongs elsewhere and cannot be what was left there by reuse: that is of a lower
+    /// number, and was not needed any more.
+    fn check_places(&self, first: u64) -> Result<()> {
+        for &number in &self.numbers {
+            let Some(claimed) = self.segments.read_claimed_number(number)? else { continue };
+            let needed = claimed + 1 >= first && claimed < number;
+            if claimed > number || needed && self.segments.read_claimed_number(claimed)? != Some(claimed) {
+                return Err(Error::Damaged(format!(
+                    "log: {:?} holds the segment that belongs into {:?}: files of the log were renamed or swapped",
+                    self.segments.path(number),
+                    self.segments.path(claimed)
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Takes the open transactions from the footer before the first segment needed.
@@ -236,7 +256,15 @@ impl<'a> Scanner<'a> {
                 number += 1;
             }
             if !complete {
-                return Ok(last_segment(number, sealed));
+                if sealed.is_some() || self.link.is_some() {
+                    return Err(Error::Damaged(format!(
+                        "log: {:?} is missing: the segment before it is complete, and is completed only when this one is \
+                         there; committed work from lsn {} on may be lost",
+                        self.segments.path(number),
+                        number * self.segments.size
+                    )));
+                }
+                return Ok((number, None));
             }
         }
     }

@@ -7,11 +7,15 @@
 //!    that a lost directory entry could take back.
 //! 3. Only segments below the one before `keep` are renamed or removed: the segment before the first one needed is
 //!    kept for its footer, which names the transactions open at that point.
+//! 4. A segment is renamed to a higher number only, and sealed only when the one behind it is ready. So a header of a
+//!    higher number than its file's name, or of a segment that is needed and not in its place, or no file behind a
+//!    sealed segment, is damage.
 //!
 //! # A crash at any point
 //! A half-filled temporary file is overwritten by the next attempt. A rename that is not durable yet leaves an old
 //! segment that nobody needs, or a ready one; its stale content is told from the log by the positions and
-//! incarnations in header block and records.
+//! incarnations in header block and records. Renames of several segments
+//! become durable independently: behind the segment in use, which is not sealed then, numbers may be missing.
 
 use super::LogOptions;
 use super::record::Identity;
@@ -67,6 +71,13 @@ impl SegmentHeader {
         block
     }
 
+    /// The number in the block, if it is any segment's header of this database.
+    fn claimed_number(block: &[u8], database_id: u64) -> Option<u64> {
+        let sum = checksum::seeded(database_id, &block[..CHECKSUM]);
+        let ours = get_u64(block, 0) == MAGIC && get_u64(block, CHECKSUM) == sum;
+        (ours && get_u64(block, 16) == database_id).then(|| get_u64(block, 24))
+    }
+
     /// The header of segment `number`, if the block is one; another format or segment size is an error.
     pub(crate) fn decode(
         block: &[u8],
@@ -75,9 +86,7 @@ impl SegmentHeader {
         segment_size: u64,
         path: &Path,
     ) -> Result<Option<SegmentHeader>> {
-        let sum = checksum::seeded(database_id, &block[..CHECKSUM]);
-        let ours = get_u64(block, 0) == MAGIC && get_u64(block, CHECKSUM) == sum;
-        if !ours || get_u64(block, 16) != database_id || get_u64(block, 24) != number {
+        if Self::claimed_number(block, database_id) != Some(number) {
             return Ok(None);
         }
         let version = get_u32(block, 8);
@@ -173,6 +182,17 @@ impl Segments {
 
     /// The header block of segment `number`; `None` when there is no file or no valid header in it.
     pub(crate) fn read_header(&self, number: u64) -> Result<Option<SegmentHeader>> {
+        let Some(block) = self.read_header_block(number)? else { return Ok(None) };
+        SegmentHeader::decode(&block, self.database_id, number, self.size, &self.path(number))
+    }
+
+    /// The number that the header block of segment `number` carries; `None` when there is no file or no valid header in it.
+    pub(crate) fn read_claimed_number(&self, number: u64) -> Result<Option<u64>> {
+        let block = self.read_header_block(number)?;
+        Ok(block.and_then(|block| SegmentHeader::claimed_number(&block, self.database_id)))
+    }
+
+    fn read_header_block(&self, number: u64) -> Result<Option<AlignedBuffer>> {
         let file = match self.file(number) {
             Err(Error::Io(error)) if error.kind() == ErrorKind::NotFound => return Ok(None),
             result => result?,
@@ -182,7 +202,7 @@ impl Segments {
             Err(error) if error.kind() == ErrorKind::ShortRead => return Ok(None),
             result => result?,
         }
-        SegmentHeader::decode(&block, self.database_id, number, self.size, &self.path(number))
+        Ok(Some(block))
     }
 
     /// Whether the log may enter segment `number`.

@@ -170,3 +170,79 @@ fn a_data_file_older_than_its_log_is_found() {
     assert!(text.contains("incarnation 2"), "{text}");
     assert_eq!(recover_from(&sim, 0, 2).unwrap().0.end, lsn);
 }
+
+/// A log that ends inside segment 4, with a reserve behind it, and a checkpoint that let segments be recycled.
+fn with_reserve(sim: &SimDisk) -> Log {
+    let log = Log::create(
+        &disk_of(sim),
+        folder(),
+        &LogOptions { reserve_segments: 2, ..options() },
+        Lsn::ZERO,
+        1,
+        &budget(),
+    )
+    .unwrap();
+    while log.end().0 < 9 * SEGMENT / 2 {
+        let lsn = log.append(&group(&[(1, 0), (2, 0)], 3000)).unwrap();
+        log.flush_to(lsn).unwrap();
+        if log.end().0 / SEGMENT == 2 {
+            log.set_keep_from(Lsn(2 * SEGMENT));
+        }
+        log.prepare().unwrap();
+    }
+    assert!(sim.exists(&segment_path(6)).unwrap());
+    log
+}
+
+fn swap(sim: &SimDisk, one: u64, other: u64) {
+    let aside = folder().join("aside");
+    sim.rename(&segment_path(one), &aside).unwrap();
+    sim.rename(&segment_path(other), &segment_path(one)).unwrap();
+    sim.rename(&aside, &segment_path(other)).unwrap();
+}
+
+#[test]
+fn a_segment_missing_before_its_reserves_is_named() {
+    let redo_from = 2 * SEGMENT + 4096;
+    for missing in [2, 3, 4] {
+        let sim = SimDisk::new(1);
+        with_reserve(&sim);
+        sim.remove(&segment_path(missing)).unwrap();
+        let Err(Error::Damaged(text)) = recover_from(&sim, redo_from, 1) else { panic!("{missing}") };
+        assert!(text.contains(&format!("{missing:016x}.log")), "{missing}: {text}");
+    }
+    // A redo position at the end of a complete segment needs the next one as well.
+    let sim = SimDisk::new(1);
+    with_reserve(&sim);
+    sim.remove(&segment_path(4)).unwrap();
+    let Err(Error::Damaged(text)) = recover_from(&sim, 4 * SEGMENT, 1) else { panic!() };
+    assert!(text.contains("0000000000000004.log\" is missing"), "{text}");
+}
+
+#[test]
+fn a_gap_that_a_crash_may_leave_is_none() {
+    let sim = SimDisk::new(1);
+    let log = with_reserve(&sim);
+    // Of two segments being made ready the second rename arrived and the first did not.
+    sim.remove(&segment_path(5)).unwrap();
+    let (recovery, again) = recover_from(&sim, 2 * SEGMENT + 4096, 1).unwrap();
+    assert_eq!(recovery.end, log.end());
+    again.start_writing(2).unwrap();
+    let lsn = again.append(&group(&[(1, 0)], 30)).unwrap();
+    again.flush_to(lsn).unwrap();
+    assert_eq!(recover_from(&sim, 2 * SEGMENT + 4096, 2).unwrap().0.end, lsn);
+}
+
+#[test]
+fn swapped_segments_are_named() {
+    let redo_from = 2 * SEGMENT + 4096;
+    for (one, other) in [(2, 3), (3, 4), (4, 5), (4, 6), (3, 6), (2, 5), (1, 2), (1, 6)] {
+        let sim = SimDisk::new(1);
+        let log = with_reserve(&sim);
+        assert_eq!(recover_from(&sim, redo_from, 1).unwrap().0.end, log.end());
+        swap(&sim, one, other);
+        let Err(Error::Damaged(text)) = recover_from(&sim, redo_from, 1) else { panic!("{one} {other}") };
+        let named = [one, other].iter().any(|number| text.contains(&format!("{number:016x}.log")));
+        assert!(named && text.contains("holds the segment"), "{one} {other}: {text}");
+    }
+}

@@ -1,0 +1,143 @@
+//! One data file under several names: one database, one log.
+#![cfg(unix)]
+
+use gannet_store::{
+    CreateOptions, Database, Engine, EngineOptions, Error, OpenOptions, Result, TransactionOptions,
+};
+use std::ops::Bound;
+use std::path::Path;
+
+fn engine() -> Engine {
+    Engine::new(&EngineOptions { memory: 8 << 20, ..EngineOptions::default() }).unwrap()
+}
+
+fn create(path: &Path) -> Database {
+    let create = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
+    let db = engine().create(path, &create, &OpenOptions::default()).unwrap();
+    let mut txn = db.begin(TransactionOptions::default());
+    txn.create_tree("t").unwrap();
+    txn.commit().unwrap();
+    db
+}
+
+fn open(path: &Path) -> Result<Database> {
+    engine().open(path, &OpenOptions::default())
+}
+
+/// Adds so many rows, which fill about as many quarters of a segment.
+fn add(db: &Database, count: usize) {
+    for _ in 0..count {
+        let key = rows(db).to_be_bytes();
+        let mut txn = db.begin(TransactionOptions::default());
+        let tree = txn.tree("t").unwrap().unwrap();
+        txn.put(&tree, &key, &[1; 60_000]).unwrap();
+        txn.commit().unwrap();
+    }
+}
+
+fn rows(db: &Database) -> usize {
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.tree("t").unwrap().unwrap();
+    let mut cursor = txn.cursor(&tree, (Bound::Unbounded, Bound::Unbounded)).unwrap();
+    let mut count = 0;
+    while cursor.next().unwrap().is_some() {
+        count += 1;
+    }
+    count
+}
+
+/// The files as they are while the database is open: what a crash of the process leaves.
+fn copy_open(from: &Path, to: &Path) {
+    std::fs::copy(from.join("l.gnt"), to.join("l.gnt")).unwrap();
+    std::fs::create_dir(to.join("l.gnt-wal")).unwrap();
+    for entry in std::fs::read_dir(from.join("l.gnt-wal")).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), to.join("l.gnt-wal").join(entry.file_name())).unwrap();
+    }
+}
+
+#[test]
+fn a_file_that_is_open_is_refused_under_its_other_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let db = create(&at("l.gnt"));
+    std::os::unix::fs::symlink("l.gnt", at("m.gnt")).unwrap();
+    std::fs::hard_link(at("l.gnt"), at("n.gnt")).unwrap();
+    // A folder left by an earlier life does not let anybody in.
+    std::fs::hard_link(at("l.gnt"), at("o.gnt")).unwrap();
+    std::fs::create_dir(at("o.gnt-wal")).unwrap();
+    for name in ["l.gnt", "m.gnt", "n.gnt", "o.gnt"] {
+        let error = open(&at(name)).unwrap_err();
+        assert!(matches!(error, Error::InUse(_)), "{name}: {error}");
+        let pid = format!("pid {}", std::process::id());
+        assert!(error.to_string().contains("is in use") && error.to_string().contains(&pid), "{error}");
+    }
+    for name in ["m.gnt-wal", "n.gnt-wal"] {
+        assert!(!at(name).exists(), "{name}");
+    }
+    db.close().unwrap();
+}
+
+#[test]
+fn a_symbolic_link_uses_the_log_of_what_it_points_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let crashed = tempfile::tempdir().unwrap();
+    let db = create(&folder.path().join("l.gnt"));
+    add(&db, 3);
+    copy_open(folder.path(), crashed.path());
+    db.close().unwrap();
+    std::fs::create_dir(crashed.path().join("links")).unwrap();
+    let link = crashed.path().join("links/m.gnt");
+    std::os::unix::fs::symlink("../l.gnt", &link).unwrap();
+    let db = open(&link).unwrap();
+    assert!(db.restart_report().crashed);
+    assert_eq!(rows(&db), 3);
+    db.close().unwrap();
+    assert!(!crashed.path().join("links/m.gnt-wal").exists());
+}
+
+#[test]
+fn a_closed_file_opens_by_each_of_its_names_in_turn() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, other) = (folder.path().join("l.gnt"), folder.path().join("n.gnt"));
+    create(&one).close().unwrap();
+    std::fs::hard_link(&one, &other).unwrap();
+    let mut expected = 0;
+    for (round, added) in [1, 2, 9, 0, 0, 30, 1, 5].into_iter().enumerate() {
+        let db = open(if round % 2 == 0 { &other } else { &one }).unwrap();
+        assert_eq!(rows(&db), expected, "round {round}");
+        add(&db, added);
+        expected += added;
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn after_a_crash_another_name_without_the_log_is_refused_and_says_so() {
+    for added in [0, 1, 9, 30] {
+        let folder = tempfile::tempdir().unwrap();
+        let crashed = tempfile::tempdir().unwrap();
+        let (one, other) = (folder.path().join("l.gnt"), folder.path().join("n.gnt"));
+        // `n.gnt-wal` gets a log of an earlier life.
+        create(&one).close().unwrap();
+        std::fs::hard_link(&one, &other).unwrap();
+        let db = open(&other).unwrap();
+        add(&db, 6);
+        db.close().unwrap();
+        let db = open(&one).unwrap();
+        add(&db, added);
+        copy_open(folder.path(), crashed.path());
+        db.close().unwrap();
+        std::fs::hard_link(crashed.path().join("l.gnt"), crashed.path().join("n.gnt")).unwrap();
+        std::fs::rename(folder.path().join("n.gnt-wal"), crashed.path().join("n.gnt-wal")).unwrap();
+        std::fs::hard_link(crashed.path().join("l.gnt"), crashed.path().join("o.gnt")).unwrap();
+        for name in ["n.gnt", "o.gnt"] {
+            let error = open(&crashed.path().join(name)).unwrap_err();
+            assert!(matches!(error, Error::Damaged(_)), "{name}: {error}");
+            assert!(error.to_string().contains("opened under another name"), "{name}, {added}: {error}");
+        }
+        let db = open(&crashed.path().join("l.gnt")).unwrap();
+        assert_eq!(rows(&db), 6 + added);
+        db.close().unwrap();
+    }
+}
