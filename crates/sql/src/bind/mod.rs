@@ -157,7 +157,7 @@ pub fn bind_check(scope: &Scope<'_>, table: &Table, sql: &str) -> Result<Scalar>
     check(&mut definition_binder(scope, sql), table, &expr)
 }
 
-/// A new CHECK constraint's text as it is stored, see [`stored`]: dates and times are what they are here and now.
+/// A new CHECK constraint's text as it is stored, see the module `stored`: dates and times are what they are here and now.
 pub fn define_check(scope: &Scope<'_>, table: &Table, sql: &str) -> Result<String> {
     let expr = parse::parse_expression(sql)?;
     let mut binder = definition_binder(scope, sql);

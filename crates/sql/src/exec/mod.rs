@@ -4,7 +4,7 @@
 //! 1. An operator keeps at most what it has charged to the engine's budget; where that ends it spills through the store's
 //!    temporary files, or fails with 53200 where it cannot.
 //! 2. A statement does not see its own changes: it reads through one [`View`] taken at its start.
-//! 3. A batch ends after a MiB, see [`Batch::has_room`]: what operators hand to each other is bounded however long the rows are.
+//! 3. A batch ends after a MiB, see `Batch::has_room`: what operators hand to each other is bounded however long the rows are.
 //! 4. Between batches, and in long loops within one, [`Context::check`] ends a cancelled statement.
 
 use crate::catalog::Catalog;

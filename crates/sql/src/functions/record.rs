@@ -1,4 +1,4 @@
-//! What is asked of a row that is one value. The binder calls these for IS [NOT] NULL; no name leads to them.
+//! What is asked of a row that is one value. The binder calls these for `IS [NOT] NULL`; no name leads to them.
 
 use super::{Argument, Call, Function, Returns, Volatility};
 use crate::Result;
