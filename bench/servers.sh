@@ -12,7 +12,6 @@ GANNET=$TARGET/release/gannet
 SOCKETS=$(mktemp -d)
 # Gannet trusts nobody in a folder that others can enter.
 chmod 700 "$SOCKETS"
-GROUPS_MADE=()
 gannet_pid='' pg_pid='' throttled=0
 
 as_postgres() { # PostgreSQL refuses to run as root

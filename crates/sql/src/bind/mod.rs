@@ -34,6 +34,7 @@ mod query;
 mod select;
 mod stored;
 mod subquery;
+mod titles;
 mod tokens;
 pub mod utility;
 mod walk;

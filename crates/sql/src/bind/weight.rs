@@ -30,14 +30,18 @@ pub fn weight(sql: &str) -> u64 {
 /// Bytes of the token that text begins with, with the whitespace behind it.
 fn token_length(text: &[u8], first: u8) -> usize {
     let length = match first {
+        b'E' | b'e' if text.get(1) == Some(&b'\'') => 2 + escaped(&text[2..]),
         b'\'' | b'"' => 1 + until(&text[1..], &[first]),
-        b'-' if text.starts_with(b"--") => until(text, b"\n"),
+        b'-' if text.starts_with(b"--") => {
+            text.iter().position(|byte| matches!(byte, b'\n' | b'\r')).unwrap_or(text.len())
+        }
         b'/' if text.starts_with(b"/*") => until(text, b"*/"),
         b'$' => match text[1..].iter().position(|&byte| !is_word(byte)) {
             Some(end) if text[end + 1] == b'$' => end + 2 + until(&text[end + 2..], &text[..end + 2]),
             _ => 1,
         },
-        _ if is_word(first) => text.iter().take_while(|&&byte| is_word(byte)).count(),
+        // A dollar within a word begins no string.
+        _ if is_word(first) => text.iter().take_while(|&&byte| is_word(byte) || byte == b'$').count(),
         _ => 1,
     };
     length
@@ -46,6 +50,19 @@ fn token_length(text: &[u8], first: u8) -> usize {
 
 fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.' || byte >= 0x80
+}
+
+/// Bytes up to the end of a string with backslash escapes.
+fn escaped(text: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some(&byte) = text.get(at) {
+        match byte {
+            b'\'' => return at + 1,
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+    text.len()
 }
 
 /// Bytes up to the end of the first `end` in a text; all of it where there is none.
@@ -72,7 +89,13 @@ mod tests {
             );
             assert!(weight(&text) < 10 * (TOKEN + NODE), "{open}");
         }
-        for odd in ["'", "\"", "$", "$$", "$a", "/*", "--", "\u{e9}"] {
+        // Nothing that is no string hides a list from being counted.
+        for before in ["E'\\'', ", "e'\\\\\\'', ", "a$$, ", "1$$, ", "-- '\r", "'\\', ", "\"'\", ", "'\"', "]
+        {
+            let text = format!("select {before}{}", "1,".repeat(10_000));
+            assert!(weight(&text) > 20_000 * (TOKEN + NODE), "{before}");
+        }
+        for odd in ["'", "E'", "E'\\", "\"", "$", "$$", "$a", "/*", "--", "\u{e9}"] {
             let _ = weight(&odd.repeat(10_000));
         }
     }

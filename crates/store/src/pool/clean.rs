@@ -33,8 +33,9 @@ impl Pool {
     }
 
     /// Of the frames that the eviction hand would empty next if nobody used them meanwhile, the volume's dirty ones, in the
-    /// order in which it meets them. With `urgent`, when somebody waits for a frame, clean ones count for nothing, as they may
-    /// all be latched; and those used since the hand came by follow where there are not enough others. Without it, there are none while frames are free.
+    /// order in which it meets them; none while frames are free. With `urgent`, when somebody waits for a frame, clean ones
+    /// count for nothing, as they may all be latched, and those used since the hand came by follow where there are not
+    /// enough others.
     pub(crate) fn next_victims(&self, volume: &Volume, urgent: bool, out: &mut Vec<(u32, PageId)>) {
         let frames = self.frames.len();
         if !urgent && !self.free.lock().is_empty() {

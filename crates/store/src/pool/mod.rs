@@ -235,14 +235,11 @@ impl Pool {
     /// ones to be written. Gives how many it were: fewer where no more came free.
     pub(crate) fn give_memory(&self, count: usize) -> Result<usize> {
         let mut given = 0;
-        let mut result = Ok(());
         while given < count && self.active_frames() > MIN_FRAMES {
             let index = match self.take_frame(Access::Normal) {
                 Ok(index) => index,
-                Err(error) => {
-                    result = if given == 0 { Err(error) } else { Ok(()) };
-                    break;
-                }
+                Err(error) if given == 0 => return Err(error),
+                Err(_) => break,
             };
             // SAFETY: the frame holds no page and is latched exclusively; its memory reads as zero afterwards.
             unsafe { self.arena.release(index as usize * self.page_size, self.page_size) };
@@ -253,7 +250,7 @@ impl Pool {
         let mut charge = self.charge.lock();
         let bytes = charge.bytes() - (given * self.page_size) as u64;
         charge.resize(bytes)?;
-        result.map(|()| given)
+        Ok(given)
     }
 
     /// Takes back the memory of `count` frames that was given. Where the budget has no room for some of them now, they come
