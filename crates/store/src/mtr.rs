@@ -63,9 +63,9 @@ impl<'c> Mtr<'c> {
         Ok(self.add(page))
     }
 
-    /// Allocates a page for `tree` and lets it take part; it must be formatted before the end. Before the first
-    /// change only.
-    pub(crate) fn allocate(&mut self, tree: TreeId, near: PageId) -> Result<(PageId, Part)> {
+    /// Allocates a page for `tree`, close to the first of `near` that has room about it, and lets it take part; it must be
+    /// formatted before the end. Before the first change only.
+    pub(crate) fn allocate(&mut self, tree: TreeId, near: &[PageId]) -> Result<(PageId, Part)> {
         assert!(!self.any_change, "space is found before anything changes");
         let core = self.core;
         let id = self.allocations().allocate(tree, near)?;

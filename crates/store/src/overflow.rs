@@ -66,11 +66,11 @@ pub(crate) fn write(core: &Core, tree: TreeId, first: PageId, value: &[u8]) -> R
         let mut moved_on = None;
         for bytes in &pages {
             if listed + placed.len() == listed_per_index(core.page_size) && moved_on.is_none() {
-                let (id, part) = mtr.allocate(tree, index)?;
+                let (id, part) = mtr.allocate(tree, &[index])?;
                 moved_on = Some((placed.len(), id, part));
             }
             let near = placed.last().map_or(index, |&(id, _, _)| id);
-            let (id, part) = mtr.allocate(tree, near)?;
+            let (id, part) = mtr.allocate(tree, &[near])?;
             placed.push((id, part, *bytes));
         }
         for &(_, part, bytes) in &placed {

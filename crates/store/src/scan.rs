@@ -19,7 +19,7 @@ use crate::txn::active::ActiveTxn;
 use crate::versions::{Contents, Seen};
 use crate::view::{View, fetch_owned, long_value};
 pub(crate) use ahead::widest_window;
-use ahead::{Ahead, Course};
+use ahead::{Ahead, Course, ring_frames};
 use gannet_base::memory::{Charge, Purpose};
 use std::borrow::Cow;
 use std::ops::Bound;
@@ -144,7 +144,7 @@ impl Scan {
             leaves_read: 0,
             looks_ahead: true,
             ahead: Ahead::default(),
-            ring: ScanRing::new(widest * 3 / 2),
+            ring: ScanRing::new(ring_frames(widest)),
             key: Vec::new(),
             value: Vec::new(),
             _charge: charge,

@@ -110,11 +110,36 @@ struct State {
     groups: Vec<Group>,
     /// Extents with room, by owner.
     partial: BTreeMap<TreeId, BTreeSet<u64>>,
+    /// How many extents each tree owns.
+    owned: BTreeMap<TreeId, u64>,
     /// Pages the file has room for.
     capacity: u64,
     /// Behind the highest page that was ever given out, as far as known.
     high_water: u64,
     reserved: u64,
+}
+
+impl State {
+    fn has_room(&self, tree: TreeId, extent: u64) -> bool {
+        self.partial.get(&tree).is_some_and(|set| set.contains(&extent))
+    }
+
+    /// Whether a tree may begin another extent while it has some with room: not if those are a quarter of all.
+    fn may_spread(&self, tree: TreeId) -> bool {
+        let partial = self.partial.get(&tree).map_or(0, BTreeSet::len) as u64;
+        partial * 4 < self.owned.get(&tree).copied().unwrap_or(0)
+    }
+
+    fn count_owned(&mut self, extent: Extent, by: i64) {
+        if extent == Extent::FREE {
+            return;
+        }
+        let count = self.owned.entry(extent.owner).or_default();
+        *count = count.saturating_add_signed(by);
+        if *count == 0 {
+            self.owned.remove(&extent.owner);
+        }
+    }
 }
 
 /// The space of one database file.
@@ -251,13 +276,29 @@ impl<'c> Allocations<'c> {
         self.privileged = true;
     }
 
-    /// A page for `tree`, in the extent of `near` if there is room.
-    pub(crate) fn allocate(&mut self, tree: TreeId, near: PageId) -> Result<PageId> {
-        let near_extent = near.0 / EXTENT_PAGES;
-        if !near.is_none()
-            && let Some(page) = self.allocate_in(near_extent, tree)?
+    /// A page for `tree`: in the extent of the first of `near` that has room; else in a new extent, for what will be
+    /// wanted near there next; else, where too many of the tree's extents have room already, in any of those.
+    pub(crate) fn allocate(&mut self, tree: TreeId, near: &[PageId]) -> Result<PageId> {
+        let mut tried = u64::MAX;
+        for (index, page) in near.iter().enumerate() {
+            let extent = page.0 / EXTENT_PAGES;
+            // The first one's map is read, if it was not; of the others only those known to have room are looked at.
+            if extent != tried
+                && (index == 0 || self.state.has_room(tree, extent))
+                && let Some(page) = self.allocate_in(extent, tree)?
+            {
+                return Ok(page);
+            }
+            tried = extent;
+        }
+        let mut full = None;
+        if let Some(first) = near.first()
+            && self.state.may_spread(tree)
         {
-            return Ok(page);
+            match self.begin_extent(tree, *first) {
+                Err(error @ Error::NoSpace(_)) => full = Some(error),
+                begun => return begun,
+            }
         }
         while let Some(extent) = self.state.partial.get(&tree).and_then(|set| set.first().copied()) {
             match self.allocate_in(extent, tree)? {
@@ -265,7 +306,15 @@ impl<'c> Allocations<'c> {
                 None => drop(self.state.partial.get_mut(&tree).map(|set| set.remove(&extent))),
             }
         }
-        let extent = self.free_extent(near_extent + 1)?;
+        match full {
+            Some(error) => Err(error),
+            None => self.begin_extent(tree, near.first().copied().unwrap_or(PageId(0))),
+        }
+    }
+
+    /// The first page of a new extent for `tree`, just behind that of `near` if that is free.
+    fn begin_extent(&mut self, tree: TreeId, near: PageId) -> Result<PageId> {
+        let extent = self.free_extent(near.0 / EXTENT_PAGES + 1)?;
         self.edit(extent, |e| *e = Extent { used: 1, owner: tree })?;
         Ok(PageId(extent * EXTENT_PAGES))
     }
@@ -433,6 +482,7 @@ impl<'c> Allocations<'c> {
                 continue;
             }
             self.state.high_water = self.state.high_water.max((first + index + 1) * EXTENT_PAGES);
+            *self.state.owned.entry(extent.owner).or_default() += 1;
             if extent.used != u16::MAX && extent.owner != SYSTEM {
                 self.state.partial.entry(extent.owner).or_default().insert(first + index);
             }
@@ -500,10 +550,12 @@ fn note(state: &mut State, group: u64, extent: u64, before: Extent, after: Exten
         (false, true) => group.free_extents += 1,
         _ => {}
     }
-    if before.owner != after.owner
-        && let Some(set) = state.partial.get_mut(&before.owner)
-    {
-        set.remove(&extent);
+    if before.owner != after.owner {
+        if let Some(set) = state.partial.get_mut(&before.owner) {
+            set.remove(&extent);
+        }
+        state.count_owned(before, -1);
+        state.count_owned(after, 1);
     }
     let set = state.partial.entry(after.owner).or_default();
     if after.used != u16::MAX && after != Extent::FREE {

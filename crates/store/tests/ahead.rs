@@ -1,7 +1,8 @@
 //! Reading ahead: whoever goes through much waits for little.
 
-use gannet_io::Disk;
 use gannet_io::sim::SimDisk;
+use gannet_io::stats::Operation;
+use gannet_io::{Class, Disk};
 use gannet_store::{
     CreateOptions, Database, Engine, EngineOptions, OpenOptions, ThreadReads, TransactionOptions, Tree,
     thread_reads,
@@ -118,4 +119,37 @@ fn look_ups_of_many_keys_wait_for_no_node_alone() {
         assert!(view.with_value(&tree, key, |value| value.len() == 600).unwrap().unwrap());
     }
     assert!(thread_reads().since(before).serial_reads <= 2);
+}
+
+#[test]
+fn a_tree_filled_in_random_order_is_read_in_long_pieces() {
+    const ROWS: u64 = 100_000;
+    let disk = SimDisk::new(1);
+    let memory = 64 << 20;
+    let options = EngineOptions { memory, ..EngineOptions::default() };
+    let engine = || Engine::with_disk(Arc::new(disk.clone()), &options).unwrap();
+    let create = CreateOptions { page_size: 4096, segment_size: 1 << 20 };
+    let db = engine().create(Path::new("a.gnt"), &create, &OpenOptions::default()).unwrap();
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    for i in 0..ROWS {
+        txn.put(&tree, &i.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(20).to_be_bytes(), &[1; 100])
+            .unwrap();
+    }
+    txn.commit().unwrap();
+    let file = db.stats().file_bytes;
+    assert!(file < ROWS * 108 * 3, "{file} bytes for {ROWS} rows");
+    db.close().unwrap();
+    for forward in [true, false] {
+        let db = engine().open(Path::new("a.gnt"), &OpenOptions::default()).unwrap();
+        let tree = db.begin(TransactionOptions::default()).tree("t").unwrap().unwrap();
+        let read_ahead =
+            || disk.stats().snapshot().counts[Class::Prefetch as usize][Operation::Read as usize];
+        let before = read_ahead();
+        assert_eq!(scan(&db, &tree, forward, &[], u64::MAX).0, ROWS);
+        let (requests, bytes) = (read_ahead().0 - before.0, read_ahead().1 - before.1);
+        assert!(bytes > ROWS * 108, "{bytes} bytes read ahead");
+        assert!(bytes / requests >= 3 * 4096, "{requests} requests for {bytes} bytes");
+        db.close().unwrap();
+    }
 }

@@ -72,7 +72,7 @@ impl Pool {
     /// Takes the place of the ring's oldest page, if nobody else uses it.
     pub(super) fn recycle(&self, ring: &ScanRing) -> Option<u32> {
         let mut frames = ring.frames.lock();
-        while frames.len() >= ring.limit {
+        while frames.len() >= ring.limit.load(Ordering::Relaxed) {
             let (index, key) = frames.pop_front()?;
             let untouched = self.table.key(index) == key
                 && !self.frames[index as usize].referenced.load(Ordering::Relaxed);

@@ -134,7 +134,7 @@ pub(crate) enum Access<'a> {
 #[derive(Debug)]
 pub(crate) struct ScanRing {
     frames: Mutex<std::collections::VecDeque<(u32, FrameKey)>>,
-    limit: usize,
+    limit: AtomicUsize,
     /// The volume's queue that all its reads go to. Whoever waits for a page reaps only the queue that page was given
     /// to; with its reads on several, the backlog of the others would stand still meanwhile.
     queue: std::sync::OnceLock<u8>,
@@ -142,7 +142,13 @@ pub(crate) struct ScanRing {
 
 impl ScanRing {
     pub(crate) fn new(limit: usize) -> Self {
+        let limit = AtomicUsize::new(limit);
         ScanRing { frames: Mutex::default(), limit, queue: std::sync::OnceLock::new() }
+    }
+
+    /// Lets the ring have at least `limit` frames.
+    pub(crate) fn widen(&self, limit: usize) {
+        self.limit.fetch_max(limit, Ordering::Relaxed);
     }
 }
 

@@ -1,7 +1,8 @@
 //! Reading ahead: what a scan is about to need is known from the inner nodes, and fetched as deep batches.
 //!
 //! The leaves to come are taken from their parents, a window of growing size at a time, so the device is busy however the
-//! leaves are scattered. Parents are read in their turn: before the last leaf of one is asked for, the parents that come next
+//! leaves are scattered. Those of one batch that lie side by side are read as one request; where few do, the window grows
+//! further, as more of them do in a larger batch. Parents are read in their turn: before the last leaf of one is asked for, the parents that come next
 //! are asked for themselves, taken from the nodes above them, and so on upwards. In its steady state a scan therefore waits for
 //! no page that it has not asked for long before.
 //!
@@ -18,10 +19,22 @@ use std::collections::VecDeque;
 /// Leaves under way or waiting, at first and at most.
 const FIRST_WINDOW: usize = 8;
 const WIDEST_WINDOW: usize = 256;
+/// The same where they are scattered: fewer than [`LONG_RUN`] side by side.
+const WIDEST_SCATTERED: usize = 1024;
+const LONG_RUN: usize = 8;
 
-/// The most leaves that a scan has under way or waiting.
+/// The most leaves that a scan has under way or waiting while they are not scattered.
 pub(crate) fn widest_window(pool: &Pool) -> usize {
-    WIDEST_WINDOW.min(pool.frame_count() / 16).max(2)
+    widest(pool, WIDEST_WINDOW)
+}
+
+fn widest(pool: &Pool, leaves: usize) -> usize {
+    leaves.min(pool.frame_count() / 16).max(2)
+}
+
+/// Frames for a scan's window, and for the leaves it has just been through.
+pub(super) fn ring_frames(window: usize) -> usize {
+    window * 3 / 2
 }
 
 /// Where a scan goes.
@@ -89,9 +102,13 @@ impl Ahead {
             return Ok(());
         }
         let access = ring.map_or(Access::Normal, Access::Ring);
-        self.ask(course, 0, self.window - outstanding, access)?;
+        let scattered = self.ask(course, 0, self.window - outstanding, access)?;
         let demand = 2 * self.window;
-        self.window = (2 * self.window).min(widest_window(&course.btree.core.pool));
+        let leaves = if scattered { WIDEST_SCATTERED } else { WIDEST_WINDOW };
+        self.window = (2 * self.window).min(widest(&course.btree.core.pool, leaves));
+        if let Some(ring) = ring {
+            ring.widen(ring_frames(self.window));
+        }
         self.supply(course, 1, demand)
     }
 
@@ -100,8 +117,9 @@ impl Ahead {
         self.tiers.push(Tier { known: VecDeque::new(), next, outstanding: 0, fanout: 1 });
     }
 
-    /// Asks for up to `count` nodes of a tier. Which these are say nodes of the tier above, which are read for it.
-    fn ask(&mut self, course: Course<'_>, index: usize, count: usize, access: Access<'_>) -> Result<()> {
+    /// Asks for up to `count` nodes of a tier. Which these are say nodes of the tier above, which are read for it. Says
+    /// whether few of them lie side by side.
+    fn ask(&mut self, course: Course<'_>, index: usize, count: usize, access: Access<'_>) -> Result<bool> {
         while self.tiers[index].known.len() < count
             && let Some(from) = self.tiers[index].next.take()
         {
@@ -115,12 +133,14 @@ impl Ahead {
             tier.next = children.next.filter(|key| course.is_within(key));
         }
         let tier = &mut self.tiers[index];
-        let pages: Vec<PageId> = tier.known.drain(..count.min(tier.known.len())).collect();
+        let mut pages: Vec<PageId> = tier.known.drain(..count.min(tier.known.len())).collect();
         tier.outstanding += pages.len();
+        pages.sort_unstable();
+        let runs = pages.chunk_by(|a, b| a.0 + 1 == b.0).count();
         if !pages.is_empty() {
             course.prefetch(&pages, access);
         }
-        Ok(())
+        Ok(pages.len() < runs * LONG_RUN)
     }
 
     /// Sees to it that the nodes of a tier that are under way know of `demand` nodes of the tier below.

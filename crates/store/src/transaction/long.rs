@@ -69,7 +69,7 @@ impl Transaction {
             let undo = writing.stream.position(&reserved);
             let mut mtr = Mtr::new(core);
             let undo_part = writing.stream.latch(&mut mtr, core, &reserved)?;
-            let (first, part) = mtr.allocate(root.id, root.root)?;
+            let (first, part) = mtr.allocate(root.id, &[])?;
             record.value = entry::encode_reference(len, first).to_vec();
             record.sequence = writing.txn.sequence();
             writing.txn.use_sequence(record.sequence);

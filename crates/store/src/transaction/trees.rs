@@ -42,7 +42,7 @@ impl Transaction {
         )
         .map(drop)?;
         let mut mtr = Mtr::new(&shared.core);
-        let (root, part) = mtr.allocate(id, PageId::NONE)?;
+        let (root, part) = mtr.allocate(id, &[])?;
         BTree::format_root(&mut mtr, part, id, shared.core.page_size);
         mtr.commit()?;
         let entry = crate::catalog::encode(id, root);

@@ -89,6 +89,7 @@ pub(crate) struct BulkLoader<'c> {
     /// Unused pages of the extent leaves are put in: next and end.
     extent: (PageId, PageId),
     last_page: PageId,
+    last_inner: PageId,
 }
 
 impl<'c> BulkLoader<'c> {
@@ -99,6 +100,7 @@ impl<'c> BulkLoader<'c> {
             levels: vec![Level::default()],
             extent: (ANYWHERE, ANYWHERE),
             last_page: tree.tree.root,
+            last_inner: tree.tree.root,
         }
     }
 
@@ -170,7 +172,9 @@ impl<'c> BulkLoader<'c> {
             self.last_page = id;
             (id, mtr.add(core.pool.create(&core.volume, id)?))
         } else {
-            mtr.allocate(tree, self.tree.tree.root)?
+            let (id, part) = mtr.allocate(tree, &[self.last_inner])?;
+            self.last_inner = id;
+            (id, part)
         };
         put_image(&mut mtr, part, page);
         mtr.commit()?;

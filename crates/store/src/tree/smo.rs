@@ -7,6 +7,10 @@ use crate::pool::ExclusivePage;
 use crate::{Error, Result, entry};
 use gannet_base::{PageId, TxnId};
 
+/// How many children on either side of one that is split may have its new sibling in their extents. What is split in one
+/// region goes into one extent, so a tree filled in random order is still read in long pieces, see `scan/ahead.rs`.
+const NEIGHBOURS: usize = 32;
+
 /// Bytes of an inner node's payload.
 const CHILD_LEN: usize = 8;
 
@@ -127,8 +131,8 @@ impl<'c> BTree<'c> {
         right: &[u8],
     ) -> Result<()> {
         let (parent, left) = (mtr.add(parent), mtr.add(page));
-        let near = mtr.id(left);
-        let (right_id, right_part) = mtr.allocate(self.tree.id, near)?;
+        let near = neighbours(NodeRef::new(mtr.page(parent)), separator);
+        let (right_id, right_part) = mtr.allocate(self.tree.id, &near)?;
         if NodeRef::new(mtr.page(parent)).search(separator).is_ok() {
             return Err(mtr.damaged(parent, "it has a separator for keys that its child covers"));
         }
@@ -149,8 +153,8 @@ impl<'c> BTree<'c> {
     ) -> Result<()> {
         let root = mtr.add(root);
         let near = mtr.id(root);
-        let (left_id, left_part) = mtr.allocate(self.tree.id, near)?;
-        let (right_id, right_part) = mtr.allocate(self.tree.id, left_id)?;
+        let (left_id, left_part) = mtr.allocate(self.tree.id, &[near])?;
+        let (right_id, right_part) = mtr.allocate(self.tree.id, &[left_id])?;
         let mut left = mtr.page(root).to_vec();
         NodeMut::new(&mut left).truncate_right(slot, separator).map_err(|what| mtr.damaged(root, &what))?;
         let mut top = vec![0; self.core.page_size];
@@ -295,6 +299,20 @@ pub(crate) fn fits(node: NodeRef<'_>, key: &[u8], payload_len: usize) -> bool {
 /// Whether a node uses less than a quarter of its page: worth looking for a sibling to merge with.
 pub(crate) fn is_underfull(page: &[u8]) -> bool {
     NodeRef::new(page).used_bytes() < page.len() / 4
+}
+
+/// The child of `parent` that covers `key`, and those around it, closest first.
+fn neighbours(parent: NodeRef<'_>, key: &[u8]) -> Vec<PageId> {
+    let (slot, child) = parent.child_for(key);
+    let mut near = Vec::with_capacity(1 + 2 * NEIGHBOURS);
+    near.push(child);
+    for distance in 1..=NEIGHBOURS {
+        near.extend(slot.checked_sub(distance).map(|left| parent.child(left)));
+        near.extend(
+            Some(slot + distance).filter(|&right| right < parent.count()).map(|right| parent.child(right)),
+        );
+    }
+    near
 }
 
 pub(super) fn put_image(mtr: &mut Mtr<'_>, part: Part, page: &[u8]) {
