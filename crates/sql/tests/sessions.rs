@@ -725,6 +725,16 @@ fn a_snapshot_and_its_definitions_are_of_one_moment() {
     assert_eq!(one.one("select count(*) from t"), "1");
     one.run("commit");
     assert_eq!(one.run("select * from t"), [["1", "1"]]);
+    // Also where the first statement was planned before and goes the short way.
+    let (mut one, mut other) = (fixture.session(), fixture.session());
+    let prepared = one.0.prepare_unnamed("select a from t where k = $1", &[]).unwrap();
+    one.run("begin isolation level repeatable read");
+    for change in ["alter table t drop column a", "drop table t"] {
+        let mut rows = Rows::default();
+        one.0.execute_prepared(&prepared, &[Value::Int(1)], &mut rows).unwrap();
+        assert_eq!(rows.text(), [["1"]]);
+        other.run(change);
+    }
 }
 
 #[test]

@@ -121,10 +121,10 @@ impl Open {
 
     // ---- what a statement sees --------------------------------------------------------------------------------
 
-    /// The definitions for the next statement. Under REPEATABLE READ they are taken once, together with what the transaction
-    /// sees of rows, before anything is locked or written: a lock may wait for a change of definitions, and rows as of before it
-    /// must not be read by definitions from after it.
-    pub(super) fn catalog(&mut self, shared: &Shared) -> Arc<Catalog> {
+    /// Under REPEATABLE READ definitions are taken once, together with what the transaction sees of rows, before anything is
+    /// locked or written: a lock may wait for a change of definitions, and rows as of before it must not be read by definitions
+    /// from after it. Whoever asks for either comes here first.
+    fn take_snapshot(&mut self, shared: &Shared) {
         if self.isolation == Isolation::RepeatableRead
             && self.snapshot.is_none()
             && let Some(transaction) = &self.transaction
@@ -132,6 +132,11 @@ impl Open {
             let (view, catalog) = shared.snapshot(&mut transaction.borrow_mut());
             (self.kept, self.snapshot) = (Some(view), Some(catalog));
         }
+    }
+
+    /// The definitions for the next statement.
+    pub(super) fn catalog(&mut self, shared: &Shared) -> Arc<Catalog> {
+        self.take_snapshot(shared);
         if let Some(catalog) = &self.snapshot {
             if let Some(private) = &self.private {
                 return Arc::clone(&private.catalog);
@@ -150,7 +155,8 @@ impl Open {
     }
 
     /// Whether the next statement goes by these definitions, where the transaction has none of its own.
-    pub(super) fn sees(&self, shared: &Shared, planned: &Arc<Catalog>) -> bool {
+    pub(super) fn sees(&mut self, shared: &Shared, planned: &Arc<Catalog>) -> bool {
+        self.take_snapshot(shared);
         match &self.snapshot {
             Some(catalog) => Arc::ptr_eq(catalog, planned),
             None => shared.is_current(planned),
@@ -160,6 +166,7 @@ impl Open {
     /// Takes the view of a statement that was planned with `planned`; `None` when definitions have changed since.
     pub(super) fn view(&mut self, shared: &Shared, planned: &Arc<Catalog>) -> Result<Option<View>> {
         self.used = true;
+        self.take_snapshot(shared);
         let transaction = self.transaction.as_ref().ok_or_else(failed)?;
         if self.snapshot.is_some() {
             let kept = self.kept.take().filter(|view| transaction.borrow().is_current(view));
