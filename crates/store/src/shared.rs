@@ -259,6 +259,7 @@ impl Shared {
     pub(crate) fn revert_to(&self, newest: UndoPtr, until: UndoPtr, txn: TxnId) -> Result<()> {
         let mut at = newest;
         while at != until && !at.is_none() {
+            self.core.await_log_room();
             let record = undo::read(&self.core, at)?;
             if record.writer != txn {
                 return Err(crate::Error::damaged_page(
