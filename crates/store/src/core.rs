@@ -159,12 +159,24 @@ impl Core {
             if !matches!(result, Err(Error::NoSpace(_))) {
                 break;
             }
+            // For the next segment there may be room where there is none for all the reserves.
+            if self.log.room() >= self.log.segment_size() {
+                return Ok(());
+            }
             self.poison.check()?;
             self.volume.shorten_log();
             clock::sleep(FULL_DISK_PAUSE);
             result = self.log.prepare();
         }
         result
+    }
+
+    /// Called without latches between the steps of what cannot be refused, such as a rollback: all of them may take more
+    /// log than is left on a full disk. Where none can be had now, the next step asks again.
+    pub(crate) fn await_log_room(&self) {
+        if self.log.room() < self.log.segment_size() {
+            let _ = self.make_log_room();
+        }
     }
 
     /// Fails where no change can be carried through.

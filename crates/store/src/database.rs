@@ -324,8 +324,12 @@ impl Database {
             return Ok(());
         }
         let end = self.shared.core.log.close()?;
-        // Transactions outlive this handle. What one of them has changed before the log was closed is not written.
-        if self.pool.min_rec_lsn(&self.volume).is_some() || !self.shared.registry.active().is_empty() {
+        // Transactions outlive this handle. What one of them has changed before the log was closed is not written. (After a
+        // failure nobody can tell: see `Pool::forget_unwritable`.)
+        if self.pool.min_rec_lsn(&self.volume).is_some()
+            || !self.shared.registry.active().is_empty()
+            || self.shared.core.poison.is_set()
+        {
             return Ok(());
         }
         let mut meta = self.keeper.meta.lock();

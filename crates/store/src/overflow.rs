@@ -155,6 +155,7 @@ pub(crate) fn read(core: &Core, reference: &[u8]) -> Result<Vec<u8>> {
 pub(crate) fn free(core: &Core, tree: TreeId, at: UndoPtr, record: &UndoRecord) -> Result<()> {
     let mut record = record.clone();
     loop {
+        core.await_log_room();
         let (len, index) = decode_reference(&record.value);
         let mut mtr = Mtr::new(core);
         let part = mtr.latch(at.page())?;

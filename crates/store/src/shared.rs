@@ -124,8 +124,15 @@ impl Shared {
         Stream::new(streams.next)
     }
 
-    pub(crate) fn give_stream(&self, stream: Stream) {
-        self.streams.lock().idle.push(stream);
+    /// Takes a stream back from a transaction that has ended. With `drops`, the transaction has dropped a tree, whose
+    /// pages should not wait until others have filled the segment that says so.
+    pub(crate) fn give_stream(&self, mut stream: Stream, drops: bool) {
+        // What cannot be completed now is completed later.
+        let complete =
+            if drops { stream.complete(&self.core, &self.undo_directory).unwrap_or(None) } else { None };
+        let mut streams = self.streams.lock();
+        streams.complete.extend(complete);
+        streams.idle.push(stream);
     }
 
     /// A handle to a tree whose catalog entry was seen.
@@ -259,6 +266,7 @@ impl Shared {
     pub(crate) fn revert_to(&self, newest: UndoPtr, until: UndoPtr, txn: TxnId) -> Result<()> {
         let mut at = newest;
         while at != until && !at.is_none() {
+            self.core.await_log_room();
             let record = undo::read(&self.core, at)?;
             if record.writer != txn {
                 return Err(crate::Error::damaged_page(

@@ -10,7 +10,12 @@
 //!    gives none away twice.
 //! 2. The file's growth is durable before a page behind the old end is given out.
 //! 3. What is kept in memory (which extents have room) is only a hint about maps read so far; the maps are the truth.
-//! 4. `reserved` pages at the end of the file are kept for rollbacks, which must not fail for lack of space.
+//! 4. `reserved` pages are kept for rollbacks, which must not fail for lack of space: the free extents inside the file
+//!    whose maps were read, and the never used end of the file (less the extents that new groups' maps will take there),
+//!    are together at least as many. All others leave so much behind, and a rollback can use every extent that counts.
+//! 5. The file is cut only behind the highest page that was given out in this life, and never below the length that it
+//!    was opened with, behind which no earlier life gave out a page. So no page that was ever used lies behind its end,
+//!    whether or not a crash keeps the cut; growth later is durable before it is used, as always.
 
 use crate::core::Core;
 use crate::mtr::Mtr;
@@ -108,12 +113,18 @@ struct Group {
 #[derive(Debug, Default)]
 struct State {
     groups: Vec<Group>,
+    /// Extents that one space map describes.
+    per_group: u64,
+    /// Free extents of all known groups.
+    free_extents: u64,
     /// Extents with room, by owner.
     partial: BTreeMap<TreeId, BTreeSet<u64>>,
     /// How many extents each tree owns.
     owned: BTreeMap<TreeId, u64>,
     /// Pages the file has room for.
     capacity: u64,
+    /// Pages the file had room for when it was opened: see invariant 5.
+    opened_with: u64,
     /// Behind the highest page that was ever given out, as far as known.
     high_water: u64,
     reserved: u64,
@@ -140,10 +151,67 @@ impl State {
             self.owned.remove(&extent.owner);
         }
     }
+
+    /// The first extent behind the high-water mark.
+    fn unused_from(&self) -> u64 {
+        self.high_water / EXTENT_PAGES
+    }
+
+    /// Extents behind the high-water mark that a map describes: all in the last group, and free.
+    fn described_unused(&self) -> u64 {
+        (self.groups.len() as u64 * self.per_group).saturating_sub(self.unused_from())
+    }
+
+    /// Free extents of a known group in front of the high-water mark.
+    fn holes(&self, group: u64) -> u64 {
+        let unused = if group + 1 == self.groups.len() as u64 { self.described_unused() } else { 0 };
+        self.groups[group as usize].free_extents.saturating_sub(unused)
+    }
+
+    /// Extents that new groups' maps take among those from `from` to before `end`.
+    fn map_extents(&self, from: u64, end: u64) -> u64 {
+        end.div_ceil(self.per_group) - from.div_ceil(self.per_group)
+    }
+
+    /// Extents behind the high-water mark that the file has room for, and that can be given out.
+    fn unused(&self) -> u64 {
+        let (from, end) = (self.unused_from(), self.capacity / EXTENT_PAGES);
+        if from < end { end - from - self.map_extents(from, end) } else { 0 }
+    }
+
+    /// Pages the file must have room for so that `extents` behind the high-water mark can be given out.
+    fn pages_for(&self, extents: u64) -> u64 {
+        let from = self.unused_from();
+        let mut end = from + extents;
+        loop {
+            let with_maps = from + extents + self.map_extents(from, end);
+            if with_maps == end {
+                return end * EXTENT_PAGES;
+            }
+            end = with_maps;
+        }
+    }
+
+    /// Free extents that are in reach without growing: see invariant 4.
+    fn in_reach(&self) -> u64 {
+        self.free_extents.saturating_sub(self.described_unused()) + self.unused()
+    }
+
+    /// Notes a new group: all its extents but the one with the map are free.
+    fn add_group(&mut self) {
+        let free_extents = self.per_group - 1;
+        self.groups.push(Group { known: true, free_extents });
+        self.free_extents += free_extents;
+    }
+
+    /// Extents to be left for rollbacks.
+    fn reserved_extents(&self) -> u64 {
+        self.reserved.div_ceil(EXTENT_PAGES)
+    }
 }
 
 /// The space of one database file.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Space {
     state: Mutex<State>,
     /// Formatted groups, for those who must not wait for the space lock.
@@ -152,8 +220,14 @@ pub(crate) struct Space {
 
 impl Space {
     /// Space management of a file of `capacity` pages with `groups` formatted groups.
-    pub(crate) fn new(capacity: u64, groups: u64) -> Self {
-        let state = State { groups: vec![Group::default(); groups as usize], capacity, ..State::default() };
+    pub(crate) fn new(page_size: usize, capacity: u64, groups: u64) -> Self {
+        let state = State {
+            groups: vec![Group::default(); groups as usize],
+            per_group: extents_per_group(page_size),
+            capacity,
+            opened_with: capacity,
+            ..State::default()
+        };
         Space { state: Mutex::new(state), groups: Arc::new(AtomicU64::new(groups)) }
     }
 
@@ -165,14 +239,14 @@ impl Space {
     /// The first group of a new file was formatted.
     pub(crate) fn add_first_group(&self) {
         let mut state = self.state.lock();
-        state.groups.push(Group::default());
+        state.add_group();
         self.groups.store(1, Ordering::Relaxed);
         state.high_water = EXTENT_PAGES;
     }
 
     /// Takes the space lock for a mini-transaction.
     pub(crate) fn lock<'c>(&'c self, core: &'c Core) -> Allocations<'c> {
-        Allocations { core, state: self.state.lock(), maps: Vec::new(), privileged: false }
+        Allocations { core, state: self.state.lock(), maps: Vec::new(), taken: 0, privileged: false }
     }
 
     /// Pages the file has room for.
@@ -185,21 +259,20 @@ impl Space {
         self.state.lock().groups.len() as u64
     }
 
-    /// Keeps `pages` more for rollbacks, growing the file where necessary.
+    /// Keeps `pages` more for rollbacks, growing the file where it has not so many to spare.
     pub(crate) fn reserve(&self, core: &Core, pages: u64) -> Result<()> {
-        let mut state = self.state.lock();
-        let wanted = state.reserved + pages;
-        if state.high_water + wanted > state.capacity {
-            grow(core, &mut state, wanted)?;
-        }
-        state.reserved = wanted;
+        let mut allocations = self.lock(core);
+        let wanted = allocations.state.reserved + pages;
+        allocations.provide(wanted.div_ceil(EXTENT_PAGES))?;
+        allocations.state.reserved = wanted;
         Ok(())
     }
 
-    /// Ends a reservation.
-    pub(crate) fn release(&self, pages: u64) {
+    /// Ends a reservation. What the file has grown by for it, and was not used, goes back to the device.
+    pub(crate) fn release(&self, core: &Core, pages: u64) {
         let mut state = self.state.lock();
         state.reserved = state.reserved.saturating_sub(pages);
+        cut(core, &mut state);
     }
 
     /// Reads a group's map, if that was not done yet, so that its free space is found.
@@ -217,6 +290,7 @@ impl Space {
         for group in 0..self.groups() {
             let mut freed = FREED_AT_ONCE;
             while freed == FREED_AT_ONCE {
+                core.await_log_room();
                 let mut mtr = Mtr::new(core);
                 freed = mtr.allocations().free_some(group, tree, keep)?;
                 mtr.commit()?;
@@ -226,13 +300,18 @@ impl Space {
     }
 }
 
-/// Makes the file larger by at least `wanted` pages behind the highest page in use. Durable on return.
-fn grow(core: &Core, state: &mut State, wanted: u64) -> Result<()> {
+/// Pages by which the file grows at least, as long as the device has room.
+fn growth_step(pages: u64, page_size: u64) -> u64 {
+    (pages * page_size / 8).clamp(GROW_MIN_BYTES, GROW_MAX_BYTES) / page_size
+}
+
+/// Makes the file so much larger that at least `extents` never used ones can be given out. Durable on return.
+fn grow(core: &Core, state: &mut State, extents: u64) -> Result<()> {
     let page_size = core.page_size as u64;
-    let target = (state.high_water + wanted).next_multiple_of(EXTENT_PAGES);
-    let generous = (state.capacity * page_size / 8).clamp(GROW_MIN_BYTES, GROW_MAX_BYTES) / page_size;
+    let target = state.pages_for(extents);
+    let generous = state.capacity + growth_step(state.capacity, page_size);
     let from = state.capacity * page_size;
-    for capacity in [target.max(state.capacity + generous), target] {
+    for capacity in [target.max(generous), target] {
         let capacity = capacity.next_multiple_of(EXTENT_PAGES);
         match core.volume.file.allocate(from, capacity * page_size - from) {
             Ok(()) => {
@@ -245,6 +324,19 @@ fn grow(core: &Core, state: &mut State, wanted: u64) -> Result<()> {
         }
     }
     Err(Error::NoSpace("the data file cannot grow".to_owned()))
+}
+
+/// Gives the never used end of the file back, if that is more than ordinary growth leaves there.
+fn cut(core: &Core, state: &mut State) {
+    let page_size = core.page_size as u64;
+    let step = growth_step(state.high_water, page_size);
+    let inside = state.in_reach() - state.unused();
+    let needed = state.pages_for(state.reserved_extents().saturating_sub(inside));
+    let kept = (needed.max(state.opened_with) + step).next_multiple_of(EXTENT_PAGES);
+    // A file that could not be cut is merely larger than it has to be.
+    if state.capacity > kept + step && core.volume.file.set_len(kept * page_size).is_ok() {
+        state.capacity = kept;
+    }
 }
 
 #[derive(Debug)]
@@ -267,6 +359,8 @@ pub(crate) struct Allocations<'c> {
     core: &'c Core,
     state: MutexGuard<'c, State>,
     maps: Vec<Map<'c>>,
+    /// Free extents taken so far.
+    taken: u64,
     privileged: bool,
 }
 
@@ -292,7 +386,9 @@ impl<'c> Allocations<'c> {
             tried = extent;
         }
         let mut full = None;
+        // What is kept for rollbacks was counted without holes.
         if let Some(first) = near.first()
+            && !self.privileged
             && self.state.may_spread(tree)
         {
             match self.begin_extent(tree, *first) {
@@ -392,62 +488,105 @@ impl<'c> Allocations<'c> {
         Ok(found)
     }
 
-    /// An extent that belongs to nobody: `wanted` if that is free, else the first one found, else a new one.
+    /// An extent that belongs to nobody: `wanted` if that is free, else one near it, else the first one found. The file
+    /// grows only where no more are in reach than have to be left to rollbacks.
     fn free_extent(&mut self, wanted: u64) -> Result<u64> {
-        let per_group = extents_per_group(self.core.page_size);
-        let wanted_group = wanted / per_group;
+        let left = if self.privileged { 0 } else { self.state.reserved_extents() };
+        self.provide(left + 1)?;
+        let extent = self.find_free(wanted)?;
+        self.taken += 1;
+        Ok(extent)
+    }
+
+    fn find_free(&mut self, wanted: u64) -> Result<u64> {
+        let per_group = self.state.per_group;
         let groups = self.state.groups.len() as u64;
-        let mut order: Vec<u64> = (0..groups).collect();
-        order.sort_by_key(|&g| (g != wanted_group, !self.state.groups[g as usize].known));
-        for group in order {
-            if self.state.groups[group as usize].known && self.state.groups[group as usize].free_extents == 0
-            {
-                continue;
-            }
-            let first = if group == wanted_group { wanted % per_group } else { 0 };
-            // Holes before the never used end, so that the file does not grow while it has room.
-            let used_end =
-                (self.state.high_water / EXTENT_PAGES).saturating_sub(group * per_group).min(per_group);
-            let place = self.map(group)?;
-            let map = &self.maps[place];
-            let is_free = |&index: &u64| map.extent(index) == Extent::FREE;
-            let found = (first..used_end)
-                .find(is_free)
-                .or_else(|| (0..first.min(used_end)).find(is_free))
-                .or_else(|| (used_end..per_group).find(is_free));
-            if let Some(index) = found {
-                let extent = group * per_group + index;
-                self.make_room(extent)?;
+        let near = wanted / per_group;
+        // Holes before the never used end, so that the file does not grow while it has room.
+        if near < groups
+            && let Some(extent) = self.hole(near, wanted % per_group)?
+        {
+            return Ok(extent);
+        }
+        if near + 1 >= groups
+            && near <= groups
+            && let Some(extent) = self.never_used()?
+        {
+            return Ok(extent);
+        }
+        for group in (0..groups).filter(|&group| group != near) {
+            let known = self.state.groups[group as usize].known;
+            if known && let Some(extent) = self.hole(group, 0)? {
                 return Ok(extent);
             }
         }
-        self.add_group()?;
-        self.free_extent(groups * per_group)
+        self.never_used()?.ok_or_else(|| Error::NoSpace("no extent of the data file is free".to_owned()))
     }
 
-    /// Makes sure that the file reaches behind `extent`, and that what is reserved stays.
-    fn make_room(&mut self, extent: u64) -> Result<()> {
-        let high_water = self.state.high_water.max((extent + 1) * EXTENT_PAGES);
-        let reserved = if self.privileged { 0 } else { self.state.reserved };
-        if high_water + reserved > self.state.capacity {
-            let wanted = high_water + reserved - self.state.high_water;
-            grow(self.core, &mut self.state, wanted)?;
+    /// A free extent of a group in front of the high-water mark, from the one with number `first` on if there is one.
+    fn hole(&mut self, group: u64, first: u64) -> Result<Option<u64>> {
+        if self.state.groups[group as usize].known && self.state.holes(group) == 0 {
+            return Ok(None);
         }
-        self.state.high_water = high_water;
-        Ok(())
+        let place = self.map(group)?;
+        let start = group * self.state.per_group;
+        let end = self.state.unused_from().saturating_sub(start).min(self.state.per_group);
+        let map = &self.maps[place];
+        let is_free = |&index: &u64| map.extent(index) == Extent::FREE;
+        let found = (first..end).find(is_free).or_else(|| (0..first.min(end)).find(is_free));
+        Ok(found.map(|index| start + index))
     }
 
+    /// The first extent behind the high-water mark, if the file reaches so far. Begins a group where necessary.
+    fn never_used(&mut self) -> Result<Option<u64>> {
+        if self.state.unused() == 0 {
+            return Ok(None);
+        }
+        if self.state.unused_from() == self.state.groups.len() as u64 * self.state.per_group {
+            self.add_group()?;
+        }
+        let extent = self.state.unused_from();
+        self.state.high_water = (extent + 1) * EXTENT_PAGES;
+        Ok(Some(extent))
+    }
+
+    /// Sees to it that so many free extents are in reach: the file grows, and where it cannot, maps that nobody has
+    /// looked at yet may know of some.
+    fn provide(&mut self, extents: u64) -> Result<()> {
+        let missing = (extents + self.taken).saturating_sub(self.state.in_reach());
+        if missing == 0 {
+            return Ok(());
+        }
+        let wanted = self.state.unused() + missing;
+        let refused = match grow(self.core, &mut self.state, wanted) {
+            Err(error @ Error::NoSpace(_)) => error,
+            other => return other,
+        };
+        for group in 0..self.state.groups.len() as u64 {
+            if self.state.groups[group as usize].known {
+                continue;
+            }
+            self.learn(group)?;
+            // Not all of them are to be latched at one time.
+            self.maps.retain(|map| !map.edits.is_empty());
+            if self.state.in_reach() >= extents + self.taken {
+                return Ok(());
+            }
+        }
+        Err(refused)
+    }
+
+    /// Formats the map of a new group, in an extent that the file has room for.
     fn add_group(&mut self) -> Result<()> {
         let group = self.state.groups.len() as u64;
         let id = map_page(group, self.core.page_size);
-        self.make_room(id.0 / EXTENT_PAGES)?;
         // Formatted by a mini-transaction of its own: a group without users is harmless.
         let mut mtr = Mtr::new(self.core);
         let part = mtr.add(self.core.pool.create(&self.core.volume, id)?);
         mtr.format(part, PageKind::SpaceMap, SYSTEM, &new_map(self.core.page_size));
         mtr.commit()?;
-        let free_extents = extents_per_group(self.core.page_size) - 1;
-        self.state.groups.push(Group { known: true, free_extents });
+        self.state.high_water = (id.0 / EXTENT_PAGES + 1) * EXTENT_PAGES;
+        self.state.add_group();
         self.core.space.groups.store(self.state.groups.len() as u64, Ordering::Relaxed);
         Ok(())
     }
@@ -488,6 +627,7 @@ impl<'c> Allocations<'c> {
             }
         }
         self.state.groups[group as usize] = Group { known: true, free_extents };
+        self.state.free_extents += free_extents;
         Ok(())
     }
 
@@ -527,6 +667,7 @@ impl<'c> Allocations<'c> {
     pub(crate) fn finish(&mut self) -> Vec<(ExclusivePage<'c>, MapEdits)> {
         let per_group = extents_per_group(self.core.page_size);
         let mut out = Vec::with_capacity(self.maps.len());
+        self.taken = 0;
         for map in self.maps.drain(..) {
             let mut edits = Vec::with_capacity(map.edits.len());
             for (&index, &after) in &map.edits {
@@ -546,8 +687,14 @@ impl<'c> Allocations<'c> {
 fn note(state: &mut State, group: u64, extent: u64, before: Extent, after: Extent) {
     let group = &mut state.groups[group as usize];
     match (before == Extent::FREE, after == Extent::FREE) {
-        (true, false) => group.free_extents -= 1,
-        (false, true) => group.free_extents += 1,
+        (true, false) => {
+            group.free_extents -= 1;
+            state.free_extents -= 1;
+        }
+        (false, true) => {
+            group.free_extents += 1;
+            state.free_extents += 1;
+        }
         _ => {}
     }
     if before.owner != after.owner {
@@ -565,5 +712,25 @@ fn note(state: &mut State, group: u64, extent: u64, before: Extent, after: Exten
     }
     if set.is_empty() {
         state.partial.remove(&after.owner);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_never_used_end_leaves_out_what_maps_will_take() {
+        for high_water in 1..20 {
+            for extents in 0..20 {
+                let mut state =
+                    State { per_group: 4, high_water: high_water * EXTENT_PAGES, ..State::default() };
+                state.capacity = state.pages_for(extents);
+                let maps =
+                    (high_water..state.capacity / EXTENT_PAGES).filter(|extent| extent % 4 == 0).count();
+                assert_eq!(state.unused(), extents);
+                assert_eq!(state.capacity, (high_water + extents + maps as u64) * EXTENT_PAGES);
+            }
+        }
     }
 }

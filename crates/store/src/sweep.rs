@@ -126,6 +126,7 @@ impl Shared {
                 }
             }
         }
+        core.throttle()?;
         let mut mtr = Mtr::new(core);
         BTree::new(core, &self.undo_directory).remove_with(&mut mtr, &segment.key(), |mtr| {
             mtr.allocations().free_extent_of(UNDO_PAGES, segment.first)
@@ -184,6 +185,7 @@ impl Shared {
             if first.as_slice() >= limit.as_slice() {
                 return Ok(());
             }
+            self.core.throttle()?;
             let leaf = tree.leaf_exclusive(&first)?;
             let node = NodeRef::new(&leaf);
             let all_dead = node.upper_fence().is_some_and(|upper| upper <= &limit[..]);

@@ -44,6 +44,8 @@ pub use trees::BulkLoader;
 
 /// Pages kept for the rollback of each writing transaction.
 const ROLLBACK_PAGES: u64 = 16;
+/// Pages that a rollback takes for each page of bytes that it adds to rows, see `reserve_for_rollback`.
+const ROLLBACK_SPLITS: u64 = 3;
 /// Most changes of one transaction: each has a number of 32 bits, the last few of which are left alone.
 const MAX_CHANGES: u32 = u32::MAX - 16;
 
@@ -124,6 +126,10 @@ struct Writing {
     reserved_pages: u64,
     /// Bytes that a rollback adds to rows.
     shrunk_bytes: u64,
+    /// Trees that these rows belong to.
+    shrunk_trees: BTreeSet<TreeId>,
+    /// A tree was dropped.
+    drops: bool,
     /// Trees whose catalog entry is locked against being dropped.
     trees: BTreeSet<TreeId>,
 }

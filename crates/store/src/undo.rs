@@ -361,6 +361,12 @@ impl Stream {
         if segment.highest_txn >= horizon || self.last_used.elapsed() < idle {
             return Ok(None);
         }
+        self.complete(core, directory)
+    }
+
+    /// Completes the newest segment, whatever room it has left.
+    pub(crate) fn complete(&mut self, core: &Core, directory: &TreeRoot) -> Result<Option<Segment>> {
+        let Some(segment) = self.segment else { return Ok(None) };
         BTree::new(core, directory).put(&segment.key(), &segment.value())?;
         self.segment = None;
         Ok(Some(segment))

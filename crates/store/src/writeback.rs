@@ -560,6 +560,13 @@ impl CleanFrames for PageWriter {
         Ok(())
     }
 
+    fn end(&self) -> Option<Error> {
+        let error = self.core.poison.check().err()?;
+        // Whoever has the buffer may have looked before the failure, and be writing pages or the checkpoint. Everybody later
+        // looks once he has it.
+        self.buffer.try_lock().map(|_| error)
+    }
+
     fn look_ahead(&self) {
         self.requests.lock().look_ahead = true;
         self.wake.notify_all();

@@ -427,3 +427,65 @@ fn a_database_that_cannot_write_stops_no_other_one_of_its_engine() {
     assert!(alive.stats().pages_evicted > frames && alive.failure().is_none());
     alive.close().unwrap();
 }
+
+#[test]
+fn a_database_that_has_failed_with_all_page_frames_gives_them_to_others() {
+    let disk = SimDisk::new(1);
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    let engine =
+        Engine::with_disk(shared, &EngineOptions { memory: 16 << 20, ..EngineOptions::default() }).unwrap();
+    let create = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
+    let dead = engine.create(Path::new("dead.gnt"), &create, &OpenOptions::default()).unwrap();
+    let alive = engine.create(Path::new("alive.gnt"), &create, &options()).unwrap();
+    let frames = dead.stats().frames;
+    let begin =
+        |db: &Database| db.begin(TransactionOptions { durability: Durability::Async, ..Default::default() });
+    let fill = |db: &Database, rows: std::ops::Range<u64>, value: u8| {
+        let mut txn = begin(db);
+        let tree = match txn.tree("t")? {
+            Some(tree) => tree,
+            None => txn.create_tree("t")?,
+        };
+        for i in rows {
+            txn.put(&tree, &i.to_be_bytes(), &[value; 1500])?;
+        }
+        txn.commit()
+    };
+    fill(&dead, 0..frames / 2, 1).unwrap();
+    dead.checkpoint().unwrap();
+    fill(&dead, 0..frames / 2, 2).unwrap();
+    disk.set_faults(Faults {
+        write_error: Chance::OneIn(1),
+        only: Some("dead.gnt-wal/ring".into()),
+        ..Faults::default()
+    });
+    // It fails with the first page that it writes, which it does when there is hardly another frame left.
+    let start = clock::now();
+    fill(&dead, frames..frames * 8, 3).unwrap_err();
+    assert!(dead.failure().is_some());
+    fill(&alive, 0..frames * 4, 4).unwrap();
+    assert!(start.elapsed() < Duration::from_secs(30), "others have waited {:?}", start.elapsed());
+    assert!(alive.failure().is_none());
+    // What was committed is newer than what the device has of it: the one is read, or nothing.
+    let mut refused = 0;
+    for i in 0..frames / 2 {
+        let mut txn = begin(&dead);
+        match txn.tree("t").and_then(|tree| txn.get(&tree.expect("it is there"), &i.to_be_bytes())) {
+            Ok(row) => assert_eq!(row.as_deref(), Some(&[2; 1500][..])),
+            Err(Error::Poisoned(_)) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(refused > 0);
+    assert!(dead.close().is_err());
+    disk.set_faults(Faults::default());
+    let dead = engine.open(Path::new("dead.gnt"), &OpenOptions::default()).unwrap();
+    let mut txn = begin(&dead);
+    let tree = txn.tree("t").unwrap().unwrap();
+    for i in 0..frames / 2 {
+        assert_eq!(txn.get(&tree, &i.to_be_bytes()).unwrap().as_deref(), Some(&[2; 1500][..]));
+    }
+    drop(txn);
+    dead.close().unwrap();
+    alive.close().unwrap();
+}

@@ -176,7 +176,7 @@ impl Database {
             Arc::clone(&pool),
             Arc::clone(&volume),
             log.clone(),
-            Space::new(capacity, if new { 0 } else { groups }),
+            Space::new(meta.page_size, capacity, if new { 0 } else { groups }),
             engine.budget().clone(),
             &log_options,
             wal_limit,

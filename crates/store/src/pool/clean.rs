@@ -71,6 +71,31 @@ impl Pool {
         }
     }
 
+    /// Lets the dirty pages of databases that will never write again count as clean, as they are in the way of others. From
+    /// then on no page of such a database is read from the device, where it may be older than the one that was forgotten.
+    /// Says whether there were any.
+    pub(super) fn forget_unwritable(&self) -> bool {
+        let mut found = false;
+        self.volumes.forget_ended(|volume| {
+            for (index, frame) in self.frames.iter().enumerate() {
+                let dirty =
+                    frame.rec_lsn.load(Ordering::Acquire) != 0 || frame.writing.load(Ordering::Acquire);
+                if !dirty || !frame.latch.try_shared() {
+                    continue;
+                }
+                // As long as it is latched the frame keeps its page.
+                let key = self.table.key(index as u32);
+                if key != FrameKey::NONE && key.volume() == volume.slot && frame.state() == State::Valid {
+                    frame.rec_lsn.store(0, Ordering::Release);
+                    frame.writing.store(false, Ordering::Release);
+                    found = true;
+                }
+                frame.latch.release_shared();
+            }
+        });
+        found
+    }
+
     /// How many frames ahead of the eviction hand the page writers keep clean.
     fn ahead(&self) -> usize {
         (self.frames.len() / AHEAD_SHARE).max(MIN_FRAMES / 4)

@@ -23,6 +23,9 @@ impl Pool {
             // Pages read ahead and given up by whoever asked for them come free by being reaped.
             self.volumes.poll();
             self.volumes.ask_for_clean_frames()?;
+            if self.forget_unwritable() {
+                continue;
+            }
             if start.elapsed() > FRAME_WAIT_LIMIT {
                 let message = format!("no page frame came free within {} s", FRAME_WAIT_LIMIT.as_secs());
                 return Err(Error::Invalid(message + "; the memory budget is too small for this load"));

@@ -144,6 +144,7 @@ impl Pool {
     }
 
     fn check_and_redo(&self, volume: &Volume, id: PageId, bytes: &mut [u8]) -> Result<Option<Lsn>> {
+        volume.check_not_forgotten()?;
         let verdict = page::verify(bytes, id, volume.salt);
         if let Some(redo) = volume.redo()
             && let Some(rec_lsn) = redo.redo(id, bytes, verdict)?

@@ -6,7 +6,8 @@
 //! 2. Before a page read from the device is first shown to anybody, its checksum was verified and, after a crash, the
 //!    log records it misses were applied ([`Redo`], "redo on first touch").
 //! 3. A dirty frame is never evicted, nor one whose write home has not completed: a page read again is never older
-//!    than the one evicted.
+//!    than the one evicted. Those of a database that will never write again are, as soon as others wait for frames; and
+//!    none of its pages is read again.
 //! 4. A reader never waits for somebody else's write: the page writer copies a page under its shared latch, for the
 //!    time of a `memcpy`, and keeps clean frames ready; a frame is waited for only when every frame is dirty.
 //! 5. `rec_lsn` of a dirty frame is a log position not above the start of the oldest record whose change is only in

@@ -6,8 +6,8 @@ use gannet_base::sync::{Mutex, RwLock};
 use gannet_base::{Lsn, PageId};
 use gannet_io::{File, Queue};
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Brings a page read after a crash up to date.
 pub(crate) trait Redo: Send + Sync + fmt::Debug {
@@ -26,6 +26,9 @@ pub(crate) trait CleanFrames: Send + Sync + fmt::Debug {
 
     /// Write everything soon, so that the log can be shortened.
     fn shorten_log(&self);
+
+    /// Why nothing of this database, neither page nor checkpoint, will be written any more; `None` when something may be.
+    fn end(&self) -> Option<Error>;
 }
 
 /// See the module's head.
@@ -39,6 +42,8 @@ pub(crate) struct Volume {
     redo: RwLock<Option<Arc<dyn Redo>>>,
     has_redo: AtomicBool,
     writer: RwLock<Option<Arc<dyn CleanFrames>>>,
+    /// Why pages that are newer than what the device has of them may be missing in the pool.
+    forgotten: OnceLock<Error>,
 }
 
 impl Volume {
@@ -53,7 +58,13 @@ impl Volume {
             redo: RwLock::new(None),
             has_redo: AtomicBool::new(false),
             writer: RwLock::new(None),
+            forgotten: OnceLock::new(),
         }
+    }
+
+    /// Fails when the device is not to be asked for pages any more: see [`super::Pool::forget_unwritable`].
+    pub(super) fn check_not_forgotten(&self) -> Result<()> {
+        self.forgotten.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
     pub(crate) fn queue(&self, number: u8) -> &Arc<dyn Queue> {
@@ -137,6 +148,19 @@ impl Volumes {
         match refusal {
             Some(error) if !able => Err(error),
             _ => Ok(()),
+        }
+    }
+
+    /// Tells `forget` the databases that will never write again. None of them goes, nor comes another in its place,
+    /// until that is done.
+    pub(super) fn forget_ended(&self, mut forget: impl FnMut(&Volume)) {
+        let slots = self.slots.lock();
+        for volume in slots.iter().flatten() {
+            let writer = volume.writer.read().clone();
+            if let Some(error) = writer.and_then(|writer| writer.end()) {
+                let _ = volume.forgotten.set(error);
+                forget(volume);
+            }
         }
     }
 

@@ -123,8 +123,9 @@ impl Transaction {
     }
 
     fn give_back(&self, writing: Writing) {
-        self.shared.core.space.release(writing.reserved_pages);
-        self.shared.give_stream(writing.stream);
+        let core = &self.shared.core;
+        core.space.release(core, writing.reserved_pages);
+        self.shared.give_stream(writing.stream, writing.drops);
     }
 }
 

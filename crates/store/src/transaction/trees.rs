@@ -66,6 +66,7 @@ impl Transaction {
         if let Some(root) = tree.filter(|_| dropped).and_then(|(id, _)| self.shared.find_tree(id)) {
             root.set_dropped(self.own_id(), sequence);
         }
+        self.writing.as_mut().expect("the transaction writes").drops = true;
         Ok(dropped)
     }
 

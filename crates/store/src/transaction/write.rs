@@ -1,13 +1,16 @@
 //! Writing rows: the newest version of a key, changed together with the undo record that brings it back.
 
 use super::seen::{Expected, Standing};
-use super::{Isolation, LockMode, MAX_CHANGES, Outcome, ROLLBACK_PAGES, Transaction, Tree, Writing};
+use super::{
+    Isolation, LockMode, MAX_CHANGES, Outcome, ROLLBACK_PAGES, ROLLBACK_SPLITS, Transaction, Tree, Writing,
+};
 use crate::entry::{EXCLUSIVE, Entry, LOCK, MOVED, OVERFLOW, TOMBSTONE, UndoPtr, VERSIONED};
 use crate::log::TxnEvent;
 use crate::mtr::Mtr;
 use crate::node::{NodeRef, max_key_len};
 use crate::pool::ExclusivePage;
 use crate::shared::CATALOG;
+use crate::space::EXTENT_PAGES;
 use crate::tree::{BTree, TreeRoot, fits};
 use crate::txn::active::ActiveTxn;
 use crate::txn::locks::{Mode, WriteKind};
@@ -112,7 +115,11 @@ impl Transaction {
                 "{most} transactions are writing, and the log keeps account of no more"
             )));
         }
-        self.shared.core.space.reserve(&self.shared.core, ROLLBACK_PAGES)?;
+        let space = &self.shared.core.space;
+        if let Err(error) = space.reserve(&self.shared.core, ROLLBACK_PAGES) {
+            self.make_room(error)?;
+            space.reserve(&self.shared.core, ROLLBACK_PAGES)?;
+        }
         // The number comes after the stream, so that numbers ascend along it: see `undo`, invariant 3.
         let mut stream = self.shared.take_stream();
         let txn = self.shared.registry.begin_write();
@@ -123,6 +130,8 @@ impl Transaction {
             stream,
             reserved_pages: ROLLBACK_PAGES,
             shrunk_bytes: 0,
+            shrunk_trees: BTreeSet::new(),
+            drops: false,
             trees: BTreeSet::new(),
         });
         Ok(())
@@ -150,7 +159,7 @@ impl Transaction {
     }
 
     /// Changes one entry, if it is what is `expected`. [`Outcome::Gone`] where a write that needs the key does not find
-    /// it. Where it comes to no change, a long value that was stored for it goes again.
+    /// it. Where the file has no room, garbage that can go makes some.
     pub(super) fn write(
         &mut self,
         root: &Arc<TreeRoot>,
@@ -158,11 +167,36 @@ impl Transaction {
         write: Write<'_>,
         expected: Option<&Expected<'_>>,
     ) -> Result<Outcome> {
+        match self.try_write(root, key, &write, expected) {
+            Err(error @ Error::NoSpace(_)) => {
+                self.make_room(error)?;
+                self.try_write(root, key, &write, expected)
+            }
+            other => other,
+        }
+    }
+
+    /// Sweeps what is garbage now; the error is what there was no room for. Without latches.
+    fn make_room(&self, error: Error) -> Result<()> {
+        match error {
+            Error::NoSpace(_) => self.shared.sweep(Duration::ZERO).map(drop).or(Err(error)),
+            error => Err(error),
+        }
+    }
+
+    /// Where it comes to no change, a long value that was stored for it goes again.
+    fn try_write(
+        &mut self,
+        root: &Arc<TreeRoot>,
+        key: &[u8],
+        write: &Write<'_>,
+        expected: Option<&Expected<'_>>,
+    ) -> Result<Outcome> {
         let before = self.newest_undo();
         let mut stored = before;
-        let result = self.store_long_value(root, key, &write).and_then(|long| {
+        let result = self.store_long_value(root, key, write).and_then(|long| {
             stored = self.newest_undo();
-            self.write_entry(root, key, &write, long.as_deref(), expected)
+            self.write_entry(root, key, write, long.as_deref(), expected)
         });
         let newest = self.newest_undo();
         let unused = newest != before && (newest == stored || stored == before && result.is_err());
@@ -246,7 +280,7 @@ impl Transaction {
                 continue;
             }
             let shrunk = current.map_or(0, |c| c.encoded_len()).saturating_sub(payload.len());
-            self.reserve_for_rollback(shrunk)?;
+            self.reserve_for_rollback(root.id, shrunk)?;
             self.apply(leaf, key, &payload, &record, &reserved, undo)?;
             return Ok(Outcome::Done);
         }
@@ -276,13 +310,34 @@ impl Transaction {
         Ok(())
     }
 
-    /// A rollback makes the row longer again by this much: keeps pages for the splits that may take.
-    fn reserve_for_rollback(&mut self, bytes: usize) -> Result<()> {
+    /// A rollback makes a row of `tree` longer again by this much: keeps pages for the splits that may take.
+    ///
+    /// Its key and header stay with the tombstone, but the rest of its room others may fill, or it goes when leaves are
+    /// merged. Say that a leaf *owes* what it holds beyond 5/8 of a page. A split cuts near the middle, at most half of the
+    /// longest entry off it, which is an eighth of a page (see `node::limits`). So a leaf that lacks `x` bytes, at most one
+    /// entry, owes 3/8 of a page and `x` before, and both halves together at most `x / 2` after its split. Each split
+    /// therefore takes 3/8 of a page of what the rollback adds: that are 8/3 leaves to a page of bytes. Another 1/3 is
+    /// for the nodes above, and enough from a fan-out of nine on.
+    ///
+    /// What others' rows made a leaf owe is on top, for at most one split of each leaf. Where the rows of whole leaves were
+    /// deleted that is covered, too: the halves of shorter rows' leaves differ less, so two splits to a page of
+    /// bytes are what it really takes. Where little was deleted from each of many leaves, and others filled up all of
+    /// these, it comes out of [`ROLLBACK_PAGES`] and the pages of the tree's own extents; to keep a page for each row
+    /// that became shorter would refuse ordinary work on a disk that is nearly full.
+    ///
+    /// Trees take whole extents: the last one of each may be used in part only.
+    fn reserve_for_rollback(&mut self, tree: TreeId, bytes: usize) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
         let writing = self.writing.as_mut().expect("the transaction writes");
         let core = &self.shared.core;
         writing.shrunk_bytes += bytes as u64;
-        // Every split gains at least a quarter of a page, and allocates up to three pages.
-        let wanted = ROLLBACK_PAGES + writing.shrunk_bytes * 4 / core.page_size as u64 * 3;
+        writing.shrunk_trees.insert(tree);
+        // The first tree's last extent is what every transaction begins with.
+        let extents = writing.shrunk_trees.len() as u64 - 1;
+        let pages = writing.shrunk_bytes * ROLLBACK_SPLITS / core.page_size as u64;
+        let wanted = ROLLBACK_PAGES + extents * EXTENT_PAGES + pages;
         if wanted > writing.reserved_pages {
             core.space.reserve(core, wanted - writing.reserved_pages)?;
             writing.reserved_pages = wanted;

@@ -5,8 +5,8 @@ use crate::plan::{Plan, Trouble, trace};
 use crate::session::{self, World};
 use gannet_base::sim::Generator;
 use gannet_base::{sync::Mutex, thread};
-use gannet_io::Disk;
 use gannet_io::sim::{Faults, SimDisk};
+use gannet_io::{Disk, OpenOptions as FileOptions};
 use gannet_store::{Database, Durability, Engine, Error, Isolation, TransactionOptions};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const PATH: &str = "sim.gnt";
 const LOG: &str = "sim.gnt-wal";
+const OTHERS: &str = "others";
 
 /// What one seed went through.
 #[derive(Clone, Copy, Debug, Default)]
@@ -74,6 +75,7 @@ pub(crate) fn lives(plan: Plan) -> Summary {
             disk: disk.clone(),
             oracle: Arc::clone(&oracle),
             faulty: matches!(trouble, Trouble::Faults { .. }),
+            full: matches!(trouble, Trouble::Full(_)),
             poisoned: AtomicBool::new(false),
             operations: AtomicU64::new(0),
         };
@@ -93,6 +95,7 @@ pub(crate) fn lives(plan: Plan) -> Summary {
         disk: disk.clone(),
         oracle: Arc::clone(&oracle),
         faulty: false,
+        full: false,
         poisoned: AtomicBool::new(false),
         operations: AtomicU64::new(0),
     };
@@ -249,6 +252,7 @@ fn live(world: Arc<World>, trouble: &Trouble, random: &mut Generator, summary: &
         Trouble::None => {}
         Trouble::Crash(after) => world.disk.crash_after(*after),
         Trouble::Faults { faults, .. } => world.disk.set_faults(faults.as_ref().clone()),
+        Trouble::Full(left) => fill_disk(&world.disk, *left),
     }
     let io = world.disk.io_count();
     let mut threads = Vec::new();
@@ -270,6 +274,10 @@ fn live(world: Arc<World>, trouble: &Trouble, random: &mut Generator, summary: &
     let world = Arc::into_inner(world).expect("all threads have ended");
     summary.operations += world.operations.load(Ordering::Relaxed);
     summary.io += world.disk.io_count() - io;
+    if world.full {
+        world.disk.remove(Path::new(OTHERS)).expect("a file of others");
+        world.disk.sync_dir(Path::new(".")).expect("a sync");
+    }
     end(world, trouble, random, summary)
 }
 
@@ -281,7 +289,7 @@ fn end(world: World, trouble: &Trouble, random: &mut Generator, summary: &mut Su
     }
     disk.set_faults(Faults::default());
     let healthy = !world.poisoned.load(Ordering::SeqCst) && !disk.is_crashed();
-    if healthy && matches!(trouble, Trouble::None) {
+    if healthy && matches!(trouble, Trouble::None | Trouble::Full(_)) {
         if random.one_in(2) {
             check(&world.db, "at the end of a life");
         }
@@ -312,6 +320,19 @@ fn end(world: World, trouble: &Trouble, random: &mut Generator, summary: &mut Su
         drop(world.db);
         disk
     }
+}
+
+/// Fills the disk, but for `left` bytes, with a file of others.
+fn fill_disk(disk: &SimDisk, left: u64) {
+    let file = disk.open(Path::new(OTHERS), &FileOptions::create_new()).expect("a file of others");
+    let (mut end, mut step) = (0, 1 << 30);
+    while step >= 4096 {
+        match file.allocate(end, step) {
+            Ok(()) => end += step,
+            Err(_) => step /= 2,
+        }
+    }
+    file.set_len(end.saturating_sub(left)).expect("a file that becomes shorter");
 }
 
 /// A database that met a failure takes no more changes, and says why.

@@ -38,6 +38,8 @@ pub(crate) enum Trouble {
     Crash(u64),
     /// The device fails now and then; `power` says whether the machine goes down with it.
     Faults { faults: Box<Faults>, power: bool },
+    /// Others fill the device, but for so many bytes.
+    Full(u64),
 }
 
 fn pick<T: Clone>(random: &mut Generator, of: &[T]) -> T {
@@ -64,6 +66,7 @@ impl Plan {
             },
             disk: Settings {
                 atomic_write_max: if random.one_in(6) { 32768 } else { 0 },
+                capacity_bytes: Some(1 << 30),
                 ..Settings::default()
             },
             epochs: 2 + random.below(4),
@@ -88,7 +91,11 @@ impl Plan {
         };
         match random.below(10) {
             0..=1 => Trouble::None,
-            2..=6 => Trouble::Crash(io(random)),
+            2..=5 => Trouble::Crash(io(random)),
+            6 => {
+                let within = 4096 << random.below(11);
+                Trouble::Full(random.below(within))
+            }
             _ => {
                 let (faults, power) = self.faults(random);
                 Trouble::Faults { faults: Box::new(faults), power }

@@ -27,6 +27,8 @@ pub(crate) struct World {
     pub(crate) oracle: Arc<Mutex<Oracle>>,
     /// The disk may fail with this life's faults.
     pub(crate) faulty: bool,
+    /// The disk is full, which is no reason to fail: changes are refused, and that is all.
+    pub(crate) full: bool,
     /// A session found the database closed to changes.
     pub(crate) poisoned: AtomicBool,
     pub(crate) operations: AtomicU64,
@@ -55,7 +57,7 @@ impl World {
         match &error {
             Error::Deadlock(_) | Error::Conflict(_) | Error::Locked(_) | Error::Cancelled => Stop::Again,
             Error::Invalid(text) if text.contains("does not exist any more") => Stop::Again,
-            Error::NoSpace(_) if self.trouble() => Stop::Again,
+            Error::NoSpace(_) if self.full || self.trouble() => Stop::Again,
             Error::Poisoned(_) if self.trouble() => {
                 self.poisoned.store(true, Ordering::SeqCst);
                 Stop::Dead
