@@ -738,6 +738,27 @@ fn a_snapshot_and_its_definitions_are_of_one_moment() {
 }
 
 #[test]
+fn who_changes_definitions_at_the_same_time_does_not_bring_back_what_others_have_dropped() {
+    let fixture = Fixture::new("");
+    std::thread::scope(|scope| {
+        for number in 0..3 {
+            let mut session = fixture.session();
+            scope.spawn(move || {
+                for _ in 0..60 {
+                    session.run(&format!("create table d{number} (a int primary key, b int)"));
+                    session.run(&format!("create index on d{number} (b)"));
+                    session.run(&format!("insert into d{number} values (1, 1)"));
+                    session.run(&format!("alter table d{number} add column c int default 7"));
+                    assert_eq!(session.run(&format!("table d{number}")), [["1", "1", "7"]]);
+                    session.run(&format!("drop table d{number}"));
+                }
+            });
+        }
+    });
+    assert_eq!(fixture.session().one("select count(*) from pg_class where relname like 'd%'"), "0");
+}
+
+#[test]
 fn plans_on_definitions_that_were_rolled_back_are_forgotten() {
     let fixture = Fixture::new(
         "create table a (x int); create table b (x int); insert into a values (1); insert into b values (2)",

@@ -338,7 +338,10 @@ impl Open {
             cancel: interrupt.flag(),
         };
         let tag = ddl::execute(&mut context, statement)?;
-        self.private_mut(shared).catalog = catalog;
+        // On the base that the statement began with: what others have committed meanwhile is told from it.
+        if let Some(private) = &mut self.private {
+            private.catalog = catalog;
+        }
         Ok(tag)
     }
 }
