@@ -579,5 +579,5 @@ fn renumber(scalar: &mut Scalar, row: &[ColumnId]) {
     if let Scalar::Column(id) = scalar {
         *id = row[id.0 as usize];
     }
-    super::walk::children_mut(scalar, &mut |child| renumber(child, row));
+    crate::logical::walk::parts_mut(scalar, &mut |child| renumber(child, row));
 }

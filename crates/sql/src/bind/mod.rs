@@ -2,7 +2,7 @@
 //! PostgreSQL's rules. Syntax nodes are matched exhaustively: a clause that is not implemented is an error that names it.
 
 use crate::catalog::{Catalog, Table};
-use crate::logical::{ColumnInfo, Columns, Output, Planned, Query, Rel, Scalar};
+use crate::logical::{ColumnInfo, Columns, Output, Planned, Query, Rel, Scalar, walk};
 use crate::types::cast::CastContext;
 use crate::types::text::TextStyle;
 use crate::{Error, Result, SqlState, Type};
@@ -37,7 +37,6 @@ mod subquery;
 mod titles;
 mod tokens;
 pub mod utility;
-mod walk;
 mod weight;
 
 pub use datatype::bind_type;
@@ -253,7 +252,7 @@ pub fn bind_argument(scope: &Scope<'_>, number: usize, ty: Type, expr: &ast::Exp
 
 fn refuse_subqueries(scalar: &Scalar, place: &str) -> Result<()> {
     let mut found = matches!(scalar, Scalar::Subquery(_));
-    walk::children(scalar, &mut |child| found |= refuse_subqueries(child, place).is_err());
+    walk::parts(scalar, &mut |child| found |= refuse_subqueries(child, place).is_err());
     if found {
         return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, format!("cannot use subquery in {place}")));
     }

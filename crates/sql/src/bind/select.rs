@@ -4,10 +4,8 @@ use super::binder::{Binder, Clause, Level, Typed, named, place};
 use super::from::Joined;
 use super::operators::inner;
 use super::tokens::position;
-use super::walk::same;
 use super::{name_parts, name_position};
-use crate::logical::{ColumnId, Rel, Scalar, SortKey};
-use crate::plan::is_volatile;
+use crate::logical::{ColumnId, Rel, Scalar, SortKey, is_volatile, same, type_of, walk};
 use crate::types::{Modifier, Type, Value};
 use crate::{Error, Result, SqlState};
 use sqlparser::ast::{self, Distinct, Expr, GroupByExpr, OrderByExpr, Select, SelectItem, Spanned};
@@ -263,7 +261,7 @@ impl<'a> Binder<'a> {
     fn aggregate_in(&mut self, scalar: &Scalar) -> Option<bool> {
         let level = self.levels.last()?;
         let mut found = false;
-        super::walk::for_each_column(scalar, &mut |id| {
+        walk::for_each_column(scalar, &mut |id| {
             found |= level.aggregates.iter().any(|(aggregate, ..)| *aggregate == id);
         });
         found.then_some(true)
@@ -366,7 +364,7 @@ impl<'a> Binder<'a> {
         for call in calls {
             let mut lateral = false;
             for argument in &call.arguments {
-                super::walk::for_each_column(argument, &mut |_| lateral = true);
+                walk::for_each_column(argument, &mut |_| lateral = true);
             }
             let function = Rel::Function {
                 function: call.function,
@@ -393,7 +391,7 @@ impl<'a> Binder<'a> {
             let id = match &scalar {
                 Scalar::Column(id) => *id,
                 other => {
-                    let ty = self.type_of(other);
+                    let ty = type_of(other, &self.columns);
                     self.add_column("?column?", ty, crate::types::NO_MODIFIER, true)
                 }
             };
@@ -506,7 +504,7 @@ impl<'a> Binder<'a> {
             let id = match scalar {
                 Scalar::Column(id) => *id,
                 _ => {
-                    let ty = self.type_of(scalar);
+                    let ty = type_of(scalar, &self.columns);
                     self.add_column("?column?", ty, crate::types::NO_MODIFIER, true)
                 }
             };
@@ -556,52 +554,13 @@ impl<'a> Binder<'a> {
         }
         Ok(BoundQuery { rel, output: output(parts.items) })
     }
-
-    /// The type of an expression.
-    pub(super) fn type_of(&self, scalar: &Scalar) -> Type {
-        match scalar {
-            Scalar::Literal { ty, .. }
-            | Scalar::Parameter { ty, .. }
-            | Scalar::Call { ty, .. }
-            | Scalar::Cast { ty, .. }
-            | Scalar::Case { ty, .. }
-            | Scalar::Coalesce { ty, .. }
-            | Scalar::Extreme { ty, .. }
-            | Scalar::Array { ty, .. }
-            | Scalar::Subscript { ty, .. }
-            | Scalar::Held { ty } => *ty,
-            Scalar::Hold { body, .. } => self.type_of(body),
-            Scalar::Column(id) => self.columns.get(*id).ty,
-            Scalar::Row(_) => Type::Record,
-            Scalar::Subquery(subquery) => match &subquery.kind {
-                crate::logical::SubqueryKind::Scalar => subquery
-                    .query
-                    .output
-                    .first()
-                    .map_or(Type::Text, |output| self.columns.get(output.column).ty),
-                crate::logical::SubqueryKind::Array(ty) => *ty,
-                crate::logical::SubqueryKind::Exists | crate::logical::SubqueryKind::Quantified { .. } => {
-                    Type::Bool
-                }
-            },
-            Scalar::And(_)
-            | Scalar::Or(_)
-            | Scalar::Not(_)
-            | Scalar::Compare { .. }
-            | Scalar::CompareRows { .. }
-            | Scalar::IsNull(_)
-            | Scalar::IsBool { .. }
-            | Scalar::InList { .. }
-            | Scalar::Quantified { .. } => Type::Bool,
-        }
-    }
 }
 
 /// Puts columns in the place of what they hold.
 fn substitute(scalar: &mut Scalar, held: &[(Scalar, ColumnId)]) {
     match held.iter().find(|(other, _)| same(other, scalar)) {
         Some((_, id)) => *scalar = Scalar::Column(*id),
-        None => super::walk::children_mut(scalar, &mut |child| substitute(child, held)),
+        None => walk::parts_mut(scalar, &mut |child| substitute(child, held)),
     }
 }
 
@@ -613,9 +572,9 @@ fn with_late(
     late: Vec<(ColumnId, Scalar)>,
 ) -> Vec<(ColumnId, Scalar)> {
     let mut given = Vec::new();
-    crate::plan::output(rel, &mut given);
+    walk::output(rel, &mut given);
     for (_, scalar) in &late {
-        super::walk::for_each_column(scalar, &mut |id| {
+        walk::for_each_column(scalar, &mut |id| {
             if given.contains(&id) && !columns.iter().any(|(other, _)| *other == id) {
                 columns.push((id, Scalar::Column(id)));
             }
