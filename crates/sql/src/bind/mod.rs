@@ -23,6 +23,7 @@ mod from;
 #[cfg(test)]
 mod golden_tests;
 mod group;
+mod literals;
 mod lock;
 mod names;
 mod operators;
