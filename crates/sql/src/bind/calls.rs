@@ -216,6 +216,7 @@ impl<'a> Binder<'a> {
         };
         // The result is what the operator takes, and PostgreSQL has operators for two types that take their left side as it is.
         let value = match (plain.ty, value.ty) {
+            (from, to) if from == to => plain,
             (Type::Float4, Type::Float8)
             | (Type::Date, Type::Timestamp | Type::TimestampTz)
             | (Type::Timestamp, Type::TimestampTz)
