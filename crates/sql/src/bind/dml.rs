@@ -74,7 +74,7 @@ impl<'a> Binder<'a> {
         named_at: &[Option<usize>],
         query: &'a ast::Query,
     ) -> Result<(Query, Vec<ColumnId>)> {
-        let plain = query.with.is_none()
+        let plain = super::bridge::with_clause(query).is_none()
             && query.order_by.is_none()
             && query.limit_clause.is_none()
             && query.fetch.is_none()

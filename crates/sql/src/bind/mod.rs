@@ -27,6 +27,7 @@ mod literals;
 mod lock;
 mod names;
 mod operators;
+mod parentheses;
 mod parse;
 #[cfg(test)]
 mod parse_tests;

@@ -1,6 +1,7 @@
 //! Queries: WITH, UNION and its kin, VALUES, ORDER BY, LIMIT.
 
 use super::binder::{Binder, Clause, CommonTable, RelationKind, Typed, Visible, named, place};
+use super::bridge::with_clause;
 use super::operators::inner;
 use super::select::{Around, BoundQuery, Column};
 use super::tokens::position;
@@ -52,7 +53,7 @@ impl<'a> Binder<'a> {
     /// A query; literals among its columns may be without a type.
     pub(super) fn open_query(&mut self, query: &'a ast::Query) -> Result<BoundQuery> {
         let ast::Query {
-            with,
+            with: _,
             body: _,
             order_by: _,
             limit_clause: _,
@@ -69,7 +70,7 @@ impl<'a> Binder<'a> {
         }
         self.enter_query()?;
         let tables = self.common_tables.len();
-        if let Some(with) = with {
+        if let Some(with) = with_clause(query) {
             self.with(with)?;
         }
         let bound = self.query_body(query).and_then(|bound| self.check_unused(tables).map(|()| bound));
@@ -157,7 +158,7 @@ impl<'a> Binder<'a> {
         let mut body = &*query.body;
         // Parentheses around a query without clauses of its own mean nothing.
         while let SetExpr::Query(nested) = body
-            && nested.with.is_none()
+            && with_clause(nested).is_none()
             && nested.order_by.is_none()
             && nested.limit_clause.is_none()
             && nested.fetch.is_none()
@@ -179,11 +180,11 @@ impl<'a> Binder<'a> {
             return self.select(select, around);
         }
         if let Some(lock) = around.locks.first() {
-            let what = match body {
-                SetExpr::Values(_) => "VALUES",
-                _ => "UNION/INTERSECT/EXCEPT",
-            };
-            return Err(super::select::lock_conflict(lock, what));
+            if matches!(body, SetExpr::Values(_)) {
+                let message = format!("{} cannot be applied to VALUES", super::lock::written(lock));
+                return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+            }
+            return Err(super::select::lock_conflict(lock, "UNION/INTERSECT/EXCEPT"));
         }
         let bound = match body {
             SetExpr::Select(_) => return Err(Error::internal("a SELECT twice")),

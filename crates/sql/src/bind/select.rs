@@ -125,7 +125,11 @@ impl<'a> Binder<'a> {
         let level = self.pop_level();
         if grouped {
             if !around.locks.is_empty() {
-                let what = if groups.is_empty() { "aggregate functions" } else { "GROUP BY clause" };
+                let what = match having {
+                    _ if single => "GROUP BY clause",
+                    Some(_) => "HAVING clause",
+                    None => "aggregate functions",
+                };
                 return Err(lock_conflict(&around.locks[0], what));
             }
             self.aggregate_parts(level, groups, having, &mut parts)?;
