@@ -87,7 +87,11 @@ fn list(scalar: &Scalar, row: &[ColumnId], resolve: &mut dyn Resolve) -> Result<
     match scalar {
         Scalar::And(list) => Ok(Expr::And(compile_all(list, row, resolve)?)),
         Scalar::Or(list) => Ok(Expr::Or(compile_all(list, row, resolve)?)),
-        Scalar::Row(list) => Ok(Expr::Row(compile_all(list, row, resolve)?)),
+        Scalar::Row(list) => {
+            let elements = compile_all(list, row, resolve)?;
+            let types = list.iter().map(|part| type_of(part, resolve.columns())).collect();
+            Ok(Expr::Row { elements, types })
+        }
         Scalar::Coalesce { arguments, .. } => Ok(Expr::Coalesce(compile_all(arguments, row, resolve)?)),
         Scalar::Extreme { arguments, greatest, .. } => {
             Ok(Expr::Extreme { arguments: compile_all(arguments, row, resolve)?, greatest: *greatest })
