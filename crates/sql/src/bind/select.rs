@@ -46,9 +46,10 @@ impl Item {
 }
 
 /// What of the statement around it a SELECT has to know.
+#[derive(Default)]
 pub(super) struct Around<'a> {
     pub(super) order_by: &'a [OrderByExpr],
-    pub(super) locks: &'a [ast::LockClause],
+    pub(super) locks: Vec<&'a ast::LockClause>,
 }
 
 /// A SELECT while it is put together.
@@ -130,7 +131,7 @@ impl<'a> Binder<'a> {
                     Some(_) => "HAVING clause",
                     None => "aggregate functions",
                 };
-                return Err(lock_conflict(&around.locks[0], what));
+                return Err(lock_conflict(around.locks[0], what));
             }
             self.aggregate_parts(level, groups, having, &mut parts)?;
         } else {
@@ -222,14 +223,14 @@ impl<'a> Binder<'a> {
     }
 
     /// GROUP BY: expressions, numbers of items, or names of items (where no column has the name).
-    fn groups(&mut self, group_by: &'a GroupByExpr, items: &[Item]) -> Result<Vec<Scalar>> {
+    fn groups(&mut self, group_by: &'a GroupByExpr, items: &[Item]) -> Result<Vec<Typed>> {
         let GroupByExpr::Expressions(list, modifiers) = group_by else {
             return Err(Error::unsupported("GROUP BY ALL"));
         };
         if !modifiers.is_empty() {
             return Err(Error::unsupported("GROUP BY with a modifier"));
         }
-        let mut groups: Vec<Scalar> = Vec::new();
+        let mut groups: Vec<Typed> = Vec::new();
         for expr in list {
             match expr {
                 Expr::Rollup(_) => return Err(Error::unsupported("ROLLUP")),
@@ -239,23 +240,21 @@ impl<'a> Binder<'a> {
                 Expr::Tuple(parts) if parts.is_empty() => continue,
                 _ => {}
             }
-            let scalar = self.within(Clause::GroupBy, |this| {
-                match this.item_reference(expr, items, "GROUP BY", true)? {
-                    Some(index) => Ok(this.settle(items[index].typed.clone())?.scalar),
-                    None => {
-                        let typed = this.expr(expr)?;
-                        Ok(this.settle(typed)?.scalar)
-                    }
-                }
+            let group = self.within(Clause::GroupBy, |this| {
+                let typed = match this.item_reference(expr, items, "GROUP BY", true)? {
+                    Some(index) => items[index].typed.clone(),
+                    None => this.expr(expr)?,
+                };
+                this.settle(typed)
             })?;
-            if let Some(aggregate) = self.aggregate_in(&scalar) {
+            if let Some(aggregate) = self.aggregate_in(&group.scalar) {
                 let error =
                     Error::new(SqlState::GROUPING_ERROR, "aggregate functions are not allowed in GROUP BY");
                 let at = position(expr.span()).filter(|_| aggregate);
                 return Err(place(error, at));
             }
-            if !groups.iter().any(|group| same(group, &scalar)) {
-                groups.push(scalar);
+            if !groups.iter().any(|other| same(&other.scalar, &group.scalar)) {
+                groups.push(group);
             }
         }
         Ok(groups)
@@ -386,18 +385,15 @@ impl<'a> Binder<'a> {
     fn aggregate_parts(
         &mut self,
         mut level: Level,
-        groups: Vec<Scalar>,
+        groups: Vec<Typed>,
         having: Option<Scalar>,
         parts: &mut Parts,
     ) -> Result<()> {
         let mut numbered = Vec::with_capacity(groups.len());
-        for scalar in groups {
+        for Typed { scalar, ty, modifier, position: _ } in groups {
             let id = match &scalar {
                 Scalar::Column(id) => *id,
-                other => {
-                    let ty = type_of(other, &self.columns);
-                    self.add_column("?column?", ty, crate::types::NO_MODIFIER, true)
-                }
+                _ => self.add_column("?column?", ty, modifier, true),
             };
             numbered.push((id, scalar));
         }
@@ -528,16 +524,16 @@ impl<'a> Binder<'a> {
         distinct: bool,
     ) -> Result<BoundQuery> {
         if distinct || parts.distinct_on.is_some() {
-            return Err(lock_conflict(&around.locks[0], "DISTINCT clause"));
+            return Err(lock_conflict(around.locks[0], "DISTINCT clause"));
         }
         if !level.list_functions.is_empty() {
-            return Err(lock_conflict(&around.locks[0], "set-returning functions in the target list"));
+            return Err(lock_conflict(around.locks[0], "set-returning functions in the target list"));
         }
         let mut rel = parts.rel;
         if !parts.keys.is_empty() {
             rel = Rel::Sort { input: Box::new(rel), keys: parts.keys };
         }
-        let tables = super::lock::tables(level, around.locks)?;
+        let tables = super::lock::tables(level, &around.locks)?;
         if !tables.is_empty() {
             let mut conditions = parts.recheck;
             let recheck = match conditions.len() {
