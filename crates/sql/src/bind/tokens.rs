@@ -104,7 +104,10 @@ pub(super) fn tokenize(sql: &str) -> Result<Vec<Lexeme>> {
         refuse_foreign(sql, &lexeme)?;
         split_signs(lexeme, &mut lexemes)?;
     }
-    Ok(lexemes)
+    match literals.next() {
+        Some(_) => Err(Error::internal("a literal that is no token")),
+        None => Ok(lexemes),
+    }
 }
 
 /// Adds a token; of an operator such as `>-` the signs at its end are tokens of their own, unless it has a character that permits
