@@ -9,7 +9,10 @@
 //!    query: those are the correlated ones.
 //! 4. Aggregates stand only in [`Rel::Aggregate`]; above it they are columns.
 
+mod facts;
 mod print;
+mod same;
+pub(crate) mod walk;
 
 use crate::catalog::{ColumnNumber, Oid, Table};
 use crate::functions::{Aggregate, Function, TableFunction};
@@ -17,7 +20,9 @@ use crate::system::SystemTable;
 use crate::types::{Modifier, Type, Value};
 use std::sync::Arc;
 
+pub(crate) use facts::{is_volatile, rel_is_volatile, type_of};
 pub use print::{print, print_scalar};
+pub(crate) use same::{is_cast_of, same, same_call};
 
 /// A column of some part of a query.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]

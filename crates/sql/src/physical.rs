@@ -151,7 +151,12 @@ pub enum Expr {
         index: Box<Expr>,
     },
     /// ROW(...)
-    Row(Vec<Expr>),
+    Row {
+        /// The fields.
+        elements: Vec<Expr>,
+        /// Their types.
+        types: Arc<[Type]>,
+    },
     /// A subquery.
     Subquery {
         /// Which of [`Statement::subplans`].

@@ -11,22 +11,50 @@
 //! | `FOR KEY SHARE`, `OF a, b` | `FOR SHARE OF "`[`KEY_SHARE`]`"`, one clause for each table |
 //! | `BETWEEN SYMMETRIC a AND b` | `BETWEEN "`[`SYMMETRIC`]`"(a) AND b` |
 //! | `NOT EXISTS (...)` | `NOT (EXISTS (...))`, as NOT binds more loosely than what may follow |
+//! | `SELECT 1 FOR UPDATE` | `SELECT 1 WHERE TRUE FOR UPDATE`, as FOR might be an alias |
 //! | `ONLY` | nothing: there is no inheritance |
 //! | `TABLE t` | `SELECT * FROM t` |
 //! | `TRIM(LEADING FROM a)` | `TRIM(LEADING a)` |
 //! | `x ISNULL` | `x IS NULL` |
 //! | `DROP INDEX CONCURRENTLY` | `DROP INDEX` |
+//! | `((SELECT 1) UNION (SELECT 2))`, `(VALUES (1))` | with `WITH "`[`QUERY`]`" AS (VALUES (NULL))` behind the parenthesis |
+//! | `IN ((SELECT 1), 2)` | `IN ("`[`LIST`]`", (SELECT 1), 2)` |
 
+use super::parentheses::{Mark, marks};
 use super::tokens::{Lexeme, near};
 use crate::{Error, Result, SqlState};
+use sqlparser::ast;
 use sqlparser::keywords::Keyword as K;
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
+use std::iter::Peekable;
+use std::vec::IntoIter;
 
 /// First part of the name in `FOR SHARE OF`, which makes FOR KEY SHARE of it. No text can have it: it holds a NUL.
 pub(super) const KEY_SHARE: &str = "\0key share";
 
 /// Function around the lower bound of BETWEEN SYMMETRIC.
 pub(super) const SYMMETRIC: &str = "\0symmetric";
+
+/// The WITH query that tells the parser of a query in parentheses.
+const QUERY: &str = "\0query";
+
+/// The item that tells the parser of a list.
+const LIST: &str = "\0list";
+
+/// The WITH of a query, if it was written.
+pub(super) fn with_clause(query: &ast::Query) -> Option<&ast::With> {
+    let own =
+        |with: &&ast::With| !matches!(with.cte_tables.as_slice(), [cte] if cte.alias.name.value == QUERY);
+    query.with.as_ref().filter(own)
+}
+
+/// The items of an IN as they were written.
+pub(super) fn list_items(list: &[ast::Expr]) -> &[ast::Expr] {
+    match list {
+        [ast::Expr::Identifier(first), rest @ ..] if first.value == LIST => rest,
+        _ => list,
+    }
+}
 
 /// How deep a statement may be: a subquery costs 16, a parenthesis, prefix or postfix operator 4, a binary operator 1.
 const DEPTH_LIMIT: usize = 512;
@@ -87,8 +115,9 @@ impl Level {
 /// Makes tokens for the parser of a statement's lexemes.
 pub(super) fn bridge(lexemes: &[Lexeme]) -> Result<Bridged> {
     let (nesting, groups) = measure(lexemes)?;
+    let marks = marks(lexemes).into_iter().peekable();
     let mut writer =
-        Writer { out: Vec::with_capacity(lexemes.len() + 1), groups, next_group: 0, trailing: None };
+        Writer { out: Vec::with_capacity(lexemes.len() + 1), groups, next_group: 0, trailing: None, marks };
     let mut at = 0;
     while at < lexemes.len() {
         at = writer.step(lexemes, at)?;
@@ -237,11 +266,7 @@ fn classify(lexemes: &[Lexeme], at: usize) -> Class {
         Token::Comma => Class::Boundary,
         Token::Word(word) if word.quote_style.is_some() => Class::Operand,
         // Behind a dot or AS any word is a name.
-        Token::Word(_)
-            if previous.is_some_and(|p| matches!(p.token, Token::Period) || p.keyword() == K::AS) =>
-        {
-            Class::Operand
-        }
+        Token::Word(_) if previous.is_some_and(is_name) => Class::Operand,
         Token::Word(word) => classify_word(lexemes, at, word.keyword),
         Token::Number(..)
         | Token::SingleQuotedString(_)
@@ -308,7 +333,7 @@ fn classify_word(lexemes: &[Lexeme], at: usize, keyword: K) -> Class {
 }
 
 /// Whether an operator behind this is a binary one.
-fn ends_operand(lexeme: &Lexeme) -> bool {
+pub(super) fn ends_operand(lexeme: &Lexeme) -> bool {
     match &lexeme.token {
         Token::Word(word) => {
             word.quote_style.is_some()
@@ -400,6 +425,8 @@ struct Writer {
     next_group: usize,
     /// Parentheses to be closed before the AND of BETWEEN SYMMETRIC, and behind NOT EXISTS: the lexemes' numbers.
     trailing: Option<Vec<usize>>,
+    /// What the parser has to be told behind parentheses.
+    marks: Peekable<IntoIter<(usize, Mark)>>,
 }
 
 impl Writer {
@@ -437,12 +464,34 @@ impl Writer {
         let lexeme = &lexemes[at];
         self.parentheses(at, lexeme);
         self.close(at, lexeme);
-        let named = at > 0 && (lexemes[at - 1].token == Token::Period || lexemes[at - 1].keyword() == K::AS);
+        let named = at > 0 && is_name(&lexemes[at - 1]);
         if !matches!(lexeme.token, Token::Word(_)) || named {
             self.out.push(lexeme.located());
+            if let Some((_, mark)) = self.marks.next_if(|(marked, _)| *marked == at) {
+                self.mark(mark, &lexemes[at + 1]);
+            }
             return Ok(at + 1);
         }
         self.step_word(lexemes, at)
+    }
+
+    fn mark(&mut self, mark: Mark, at: &Lexeme) {
+        let name = |name| Token::make_word(name, Some('"'));
+        let tokens = match mark {
+            Mark::Query => vec![
+                Token::make_keyword("WITH"),
+                name(QUERY),
+                Token::make_keyword("AS"),
+                Token::LParen,
+                Token::make_keyword("VALUES"),
+                Token::LParen,
+                Token::make_keyword("NULL"),
+                Token::RParen,
+                Token::RParen,
+            ],
+            Mark::List => vec![name(LIST), Token::Comma],
+        };
+        tokens.into_iter().for_each(|token| self.put(token, at));
     }
 
     fn step_word(&mut self, lexemes: &[Lexeme], at: usize) -> Result<usize> {
@@ -557,6 +606,10 @@ impl Writer {
             next += 2;
         }
         let wait = &lexemes[wait_from..next];
+        if follows_list(lexemes, at) {
+            self.put(Token::make_keyword("WHERE"), lexeme);
+            self.put(Token::make_keyword("TRUE"), lexeme);
+        }
         if tables.is_empty() {
             tables.push(&[]);
         }
@@ -576,6 +629,43 @@ impl Writer {
         }
         Ok(next)
     }
+}
+
+/// Whether a SELECT has nothing but its list before the lexeme of this number.
+fn follows_list(lexemes: &[Lexeme], at: usize) -> bool {
+    let mut closed = 0usize;
+    for (before, lexeme) in lexemes[..at].iter().enumerate().rev() {
+        match lexeme.token {
+            Token::RParen => closed += 1,
+            Token::LParen if closed == 0 => return false,
+            Token::LParen => closed -= 1,
+            _ if closed > 0 => {}
+            _ => match lexeme.keyword() {
+                K::SELECT => return true,
+                K::FROM if before > 0 && lexemes[before - 1].keyword() == K::DISTINCT => {}
+                K::FROM
+                | K::WHERE
+                | K::GROUP
+                | K::HAVING
+                | K::ORDER
+                | K::LIMIT
+                | K::OFFSET
+                | K::FETCH
+                | K::FOR
+                    if before > 0 && !is_name(&lexemes[before - 1]) =>
+                {
+                    return false;
+                }
+                _ => {}
+            },
+        }
+    }
+    false
+}
+
+/// Whether what follows is a name, whatever word it is.
+fn is_name(before: &Lexeme) -> bool {
+    before.token == Token::Period || before.keyword() == K::AS
 }
 
 /// The parenthesis that closes the one at `open`, if there is one.

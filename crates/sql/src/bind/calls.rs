@@ -1,10 +1,10 @@
 //! Calls of functions and aggregates.
 
 use super::binder::{Binder, Clause, ListFunction, Typed, place};
-use super::walk::for_each_column;
 use super::{name_parts, name_position};
 use crate::functions::{Aggregate, Argument, Resolution, Resolved, Returns, TableFunction, resolve_function};
-use crate::logical::{AggregateCall, ColumnId, Comparison, Scalar, SortKey};
+use crate::logical::walk::for_each_column;
+use crate::logical::{AggregateCall, ColumnId, Comparison, Scalar, SortKey, is_cast_of, same, same_call};
 use crate::types::cast::CastContext;
 use crate::types::{NO_MODIFIER, Type};
 use crate::{Error, Result, SqlState};
@@ -216,6 +216,7 @@ impl<'a> Binder<'a> {
         };
         // The result is what the operator takes, and PostgreSQL has operators for two types that take their left side as it is.
         let value = match (plain.ty, value.ty) {
+            (from, to) if from == to => plain,
             (Type::Float4, Type::Float8)
             | (Type::Date, Type::Timestamp | Type::TimestampTz)
             | (Type::Timestamp, Type::TimestampTz)
@@ -274,8 +275,7 @@ impl<'a> Binder<'a> {
         }
         let level = self.aggregate_level(&call);
         self.check_aggregate(level, &call, at)?;
-        let same =
-            self.levels[level].aggregates.iter().find(|(_, other, _)| super::walk::same_call(other, &call));
+        let same = self.levels[level].aggregates.iter().find(|(_, other, _)| same_call(other, &call));
         let id = match same {
             Some((id, ..)) => *id,
             None => {
@@ -322,9 +322,8 @@ impl<'a> Binder<'a> {
             let mut scalar = typed.scalar;
             if arguments.distinct {
                 // Conversions of the argument are none of the key's.
-                let argument = scalars.iter().find(|argument| {
-                    super::walk::same(argument, &scalar) || super::walk::is_cast_of(argument, &scalar)
-                });
+                let argument =
+                    scalars.iter().find(|argument| same(argument, &scalar) || is_cast_of(argument, &scalar));
                 let Some(argument) = argument else {
                     let message =
                         "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list";

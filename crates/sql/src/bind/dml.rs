@@ -74,7 +74,7 @@ impl<'a> Binder<'a> {
         named_at: &[Option<usize>],
         query: &'a ast::Query,
     ) -> Result<(Query, Vec<ColumnId>)> {
-        let plain = query.with.is_none()
+        let plain = super::bridge::with_clause(query).is_none()
             && query.order_by.is_none()
             && query.limit_clause.is_none()
             && query.fetch.is_none()
@@ -579,5 +579,5 @@ fn renumber(scalar: &mut Scalar, row: &[ColumnId]) {
     if let Scalar::Column(id) = scalar {
         *id = row[id.0 as usize];
     }
-    super::walk::children_mut(scalar, &mut |child| renumber(child, row));
+    crate::logical::walk::parts_mut(scalar, &mut |child| renumber(child, row));
 }

@@ -1,14 +1,13 @@
 //! Expressions: one arm for each node of the syntax tree. What is not implemented is named.
 
 use super::binder::{Binder, Typed, named, place};
-use super::bridge::SYMMETRIC;
+use super::bridge::{SYMMETRIC, list_items};
 use super::operators::{inner, row_of};
 use super::tokens::position;
-use super::walk::for_each_column;
 use super::{bind_type, identifier};
 use crate::functions::record;
-use crate::logical::{Comparison, Scalar};
-use crate::plan::is_volatile;
+use crate::logical::walk::for_each_column;
+use crate::logical::{Comparison, Scalar, is_volatile};
 use crate::types::cast::{CastContext, context};
 use crate::types::{NO_MODIFIER, Type, Value, text};
 use crate::{Error, Result, SqlState};
@@ -400,6 +399,7 @@ impl<'a> Binder<'a> {
     }
 
     fn in_list(&mut self, expr: &'a Expr, list: &'a [Expr], negated: bool) -> Result<Typed> {
+        let list = list_items(list);
         let at = self.operator_place(expr.span());
         let scalar = if row_of(expr).is_some() || list.iter().any(|item| row_of(item).is_some()) {
             // Rows: a comparison for each.

@@ -2,12 +2,11 @@
 
 use super::binder::{Binder, Clause, CommonTable, RelationKind, Sight, Typed, Visible, named, place};
 use super::tokens::position;
-use super::walk::{for_each_column, rel_scalars};
 use super::{identifier, name_parts, name_position};
 use crate::catalog::Relation;
 use crate::functions::{Resolved, resolve_function};
-use crate::logical::{ColumnId, Comparison, JoinKind, Rel, Scalar};
-use crate::plan::rel_is_volatile;
+use crate::logical::walk::{all_scalars, for_each_column};
+use crate::logical::{ColumnId, Comparison, JoinKind, Rel, Scalar, rel_is_volatile};
 use crate::system;
 use crate::types::{NO_MODIFIER, Type};
 use crate::{Error, Result, SqlState};
@@ -75,7 +74,7 @@ impl<'a> Binder<'a> {
     fn depends(&self, rel: &Rel, from: usize, to: usize) -> bool {
         let Some(level) = self.levels.last() else { return false };
         let mut found = false;
-        rel_scalars(rel, &mut |scalar| {
+        all_scalars(rel, &mut |scalar| {
             for_each_column(scalar, &mut |id| {
                 found |= level.sight.relations[from..to]
                     .iter()

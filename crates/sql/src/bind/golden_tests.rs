@@ -226,6 +226,8 @@ fn no_depth_overflows_the_stack_of_the_binder() {
             format!("select {}1{}", "(".repeat(120), ")".repeat(120)),
             format!("select {}1{}", "(select ".repeat(30), ")".repeat(30)),
             format!("{}select 1 as a{}", "select * from (".repeat(30), ") x".repeat(30)),
+            format!("select {}select 1{}", "(".repeat(120), ")".repeat(120)),
+            format!("select {}(select 1){}", "((select 1) union ".repeat(45), ")".repeat(45)),
             format!("select 1{}", " + 1".repeat(500)),
             format!("select 1{}", "::int".repeat(120)),
             format!("select {}true", "not ".repeat(120)),

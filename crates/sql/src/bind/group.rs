@@ -1,8 +1,8 @@
 //! GROUP BY: what stands above an aggregation refers to its groups and aggregates only.
 
 use super::binder::{Binder, Level, place};
-use super::walk::{children_mut, rel_scalars_mut, same};
-use crate::logical::{ColumnId, Scalar};
+use crate::logical::walk::{all_scalars_mut, parts_mut};
+use crate::logical::{ColumnId, Scalar, same};
 use crate::{Error, Result, SqlState};
 
 /// One aggregation.
@@ -48,9 +48,9 @@ impl Grouping<'_, '_, '_> {
             return;
         }
         if let Scalar::Subquery(subquery) = scalar {
-            rel_scalars_mut(&mut subquery.query.rel, &mut |scalar| self.replace(scalar, true));
+            all_scalars_mut(&mut subquery.query.rel, &mut |scalar| self.replace(scalar, true));
         }
-        children_mut(scalar, &mut |child| self.replace(child, inner));
+        parts_mut(scalar, &mut |child| self.replace(child, inner));
     }
 
     fn column(&mut self, id: ColumnId, inner: bool) {

@@ -62,7 +62,7 @@ pub(super) fn written(lock: &ast::LockClause) -> &'static str {
 /// The tables that are locked.
 pub(super) fn tables(
     level: &Level,
-    locks: &[ast::LockClause],
+    locks: &[&ast::LockClause],
 ) -> Result<Vec<(ColumnId, LockStrength, LockWait)>> {
     let mut tables: Vec<(ColumnId, LockStrength, LockWait)> = Vec::new();
     for lock in locks {

@@ -2,7 +2,7 @@
 //! PostgreSQL's rules. Syntax nodes are matched exhaustively: a clause that is not implemented is an error that names it.
 
 use crate::catalog::{Catalog, Table};
-use crate::logical::{ColumnInfo, Columns, Output, Planned, Query, Rel, Scalar};
+use crate::logical::{ColumnInfo, Columns, Output, Planned, Query, Rel, Scalar, walk};
 use crate::types::cast::CastContext;
 use crate::types::text::TextStyle;
 use crate::{Error, Result, SqlState, Type};
@@ -23,9 +23,11 @@ mod from;
 #[cfg(test)]
 mod golden_tests;
 mod group;
+mod literals;
 mod lock;
 mod names;
 mod operators;
+mod parentheses;
 mod parse;
 #[cfg(test)]
 mod parse_tests;
@@ -37,7 +39,6 @@ mod subquery;
 mod titles;
 mod tokens;
 pub mod utility;
-mod walk;
 mod weight;
 
 pub use datatype::bind_type;
@@ -253,7 +254,7 @@ pub fn bind_argument(scope: &Scope<'_>, number: usize, ty: Type, expr: &ast::Exp
 
 fn refuse_subqueries(scalar: &Scalar, place: &str) -> Result<()> {
     let mut found = matches!(scalar, Scalar::Subquery(_));
-    walk::children(scalar, &mut |child| found |= refuse_subqueries(child, place).is_err());
+    walk::parts(scalar, &mut |child| found |= refuse_subqueries(child, place).is_err());
     if found {
         return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, format!("cannot use subquery in {place}")));
     }

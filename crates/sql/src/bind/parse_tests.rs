@@ -68,6 +68,26 @@ fn what_the_parser_cannot_read_is_made_readable() {
         "SELECT TRIM(LEADING a), x IS NULL, t.only"
     );
     assert_eq!(tree("drop index concurrently if exists i"), "DROP INDEX IF EXISTS i");
+    assert_eq!(tree("select 1 for share"), "SELECT 1 WHERE true FOR SHARE");
+}
+
+#[test]
+fn parentheses_around_queries_are_told_from_others() {
+    let query = "WITH \"~query\" AS (VALUES (NULL)) ";
+    for (sql, marked) in [
+        ("SELECT ((SELECT 1) UNION (SELECT 2))", "SELECT (@(SELECT 1) UNION (SELECT 2))"),
+        ("SELECT (((SELECT 1)) + 2)", "SELECT ((@(SELECT 1)) + 2)"),
+        ("SELECT a IN ((SELECT 1), 2)", "SELECT a IN (\"~list\", (SELECT 1), 2)"),
+        ("SELECT a IN ((SELECT 1))", "SELECT a IN (@(SELECT 1))"),
+        ("SELECT f((SELECT 1)), f((VALUES (1)))", "SELECT f((SELECT 1)), f((@VALUES (1)))"),
+        ("VALUES ((SELECT 1)), ((SELECT 2), 3)", "VALUES ((SELECT 1)), ((SELECT 2), 3)"),
+        ("SELECT DISTINCT ON ((SELECT 1)) 2", "SELECT DISTINCT ON ((SELECT 1)) 2"),
+        ("INSERT INTO t ((SELECT 1))", "INSERT INTO t ((SELECT 1))"),
+        ("SELECT * FROM ((SELECT 1) AS x CROSS JOIN y)", "SELECT * FROM ((SELECT 1) AS x CROSS JOIN y)"),
+        ("SELECT POSITION(a IN ((SELECT 1) || 2))", "SELECT POSITION(a IN ((SELECT 1) || 2))"),
+    ] {
+        assert_eq!(tree(sql), marked.replace('@', query));
+    }
 }
 
 #[test]
@@ -105,6 +125,9 @@ fn no_depth_overflows_the_stack() {
             nested("", " union select 1"),
             nested("", " is null"),
             format!("{}select 1{}", "(".repeat(n), ")".repeat(n)),
+            nested("((select 1) union ", ")"),
+            format!("select {}(values (1)){}", "(".repeat(n), ")".repeat(n)),
+            format!("select 1 in {}(select 1), 2{}", "(".repeat(n), ")".repeat(n)),
             format!("select * from {}t{}", "(".repeat(n), ")".repeat(n)),
             format!("{}t{}", "select * from (".repeat(n), ") x".repeat(n)),
             format!("select * from {}t{}", "t join (".repeat(n), ") on true".repeat(n)),
@@ -125,6 +148,10 @@ fn no_depth_overflows_the_stack() {
         drop(parse(&format!("select {}1{}", "(select ".repeat(30), ")".repeat(30))).unwrap());
         drop(parse(&format!("{}select 1{}", "select * from (".repeat(30), ") x".repeat(30))).unwrap());
         drop(parse(&format!("select 1{}", "+1".repeat(500))).unwrap());
+        drop(parse(&format!("select {}select 1{}", "(".repeat(120), ")".repeat(120))).unwrap());
+        drop(parse(&format!("select {}(select 1){}", "(".repeat(29), ", 2)".repeat(29))).unwrap());
+        let unions = format!("select {}(select 1){}", "((select 1) union ".repeat(90), ")".repeat(90));
+        drop(parse(&unions).unwrap());
     });
 }
 
@@ -139,6 +166,12 @@ fn a_statement_of_ten_megabytes_is_parsed() {
         }
         let sql = format!("select '{}'", "x".repeat(10_000_000));
         assert_eq!(parse(&sql).unwrap()[0].text.len(), sql.len());
+        for part in ["'x'\n", "'x', E'\\x78', ", "'x'\n'y', "] {
+            let sql = format!("select {}'z'", part.repeat(1_000_000 / part.len()));
+            assert_eq!(parse(&sql).unwrap()[0].text.len(), sql.len());
+        }
+        let sql = format!("select E'a'\n{}", "'\\x78'\n".repeat(1_000_000));
+        assert_eq!(tree(&sql).len(), "SELECT E'a'".len() + 1_000_000);
     });
 }
 

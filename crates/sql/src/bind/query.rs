@@ -1,6 +1,7 @@
 //! Queries: WITH, UNION and its kin, VALUES, ORDER BY, LIMIT.
 
 use super::binder::{Binder, Clause, CommonTable, RelationKind, Typed, Visible, named, place};
+use super::bridge::with_clause;
 use super::operators::inner;
 use super::select::{Around, BoundQuery, Column};
 use super::tokens::position;
@@ -13,6 +14,121 @@ use sqlparser::ast::{self, Expr, OrderByExpr, SetExpr, Spanned};
 
 /// UNION, EXCEPT or INTERSECT with its right side.
 type Step<'a> = (&'a ast::SetOperator, &'a ast::SetQuantifier, &'a SetExpr);
+
+/// LIMIT or FETCH.
+#[derive(Clone, Copy)]
+enum Count<'a> {
+    Limit(&'a Expr),
+    Fetch(&'a ast::Fetch),
+}
+
+impl Count<'_> {
+    fn place(self) -> Option<usize> {
+        match self {
+            Count::Limit(expr) | Count::Fetch(ast::Fetch { quantity: Some(expr), .. }) => {
+                position(expr.span())
+            }
+            Count::Fetch(_) => None,
+        }
+    }
+}
+
+/// The clauses of a query. In parentheses, with nothing beside them, stands the same query: `(SELECT ... LIMIT 2) ORDER BY 1` is sorted
+/// first.
+struct Clauses<'a> {
+    with: Option<&'a ast::With>,
+    body: &'a SetExpr,
+    order_by: &'a [OrderByExpr],
+    limit: Option<Count<'a>>,
+    offset: Option<&'a Expr>,
+    locks: Vec<&'a ast::LockClause>,
+}
+
+impl<'a> Clauses<'a> {
+    fn of(query: &'a ast::Query) -> Result<Self> {
+        let mut clauses = Clauses {
+            with: None,
+            body: &query.body,
+            order_by: &[],
+            limit: None,
+            offset: None,
+            locks: Vec::new(),
+        };
+        clauses.add(query)?;
+        while let SetExpr::Query(nested) = clauses.body {
+            clauses.body = &nested.body;
+            clauses.add(nested)?;
+        }
+        Ok(clauses)
+    }
+
+    /// Adds those of a query in the parentheses. What there is already stands outside them.
+    fn add(&mut self, query: &'a ast::Query) -> Result<()> {
+        let ast::Query {
+            with: _,
+            body: _,
+            order_by,
+            limit_clause,
+            fetch,
+            locks,
+            for_clause,
+            settings,
+            format_clause,
+            pipe_operators,
+        } = query;
+        if for_clause.is_some() || settings.is_some() || format_clause.is_some() || !pipe_operators.is_empty()
+        {
+            return Err(Error::unsupported("a clause of another SQL"));
+        }
+        let order_by: &[OrderByExpr] = match order_by {
+            None => &[],
+            Some(ast::OrderBy { kind: ast::OrderByKind::Expressions(list), interpolate: None }) => list,
+            Some(ast::OrderBy { kind: ast::OrderByKind::All(_), .. }) => {
+                return Err(Error::unsupported("ORDER BY ALL"));
+            }
+            Some(_) => return Err(Error::unsupported("INTERPOLATE")),
+        };
+        match (self.order_by.first(), order_by) {
+            (_, []) => {}
+            (None, list) => self.order_by = list,
+            (Some(outer), _) => return Err(multiple("ORDER BY", position(outer.expr.span()))),
+        }
+        let (limit, offset) = match limit_clause {
+            None => (None, None),
+            Some(ast::LimitClause::LimitOffset { limit, offset, limit_by }) => {
+                if !limit_by.is_empty() {
+                    return Err(Error::unsupported("LIMIT BY"));
+                }
+                (limit.as_ref(), offset.as_ref().map(|ast::Offset { value, rows: _ }| value))
+            }
+            Some(ast::LimitClause::OffsetCommaLimit { .. }) => {
+                return Err(Error::new(SqlState::SYNTAX_ERROR, "LIMIT #,# syntax is not supported")
+                    .hint("Use separate LIMIT and OFFSET clauses."));
+            }
+        };
+        for count in limit.map(Count::Limit).into_iter().chain(fetch.as_ref().map(Count::Fetch)) {
+            match self.limit.replace(count) {
+                None => {}
+                Some(outer) => return Err(multiple("LIMIT", outer.place())),
+            }
+        }
+        if let (Some(outer), Some(_)) = (self.offset, offset) {
+            return Err(multiple("OFFSET", position(outer.span())));
+        }
+        self.offset = self.offset.or(offset);
+        match (self.with, with_clause(query)) {
+            (Some(outer), Some(_)) => return Err(multiple("WITH", position(outer.with_token.0.span))),
+            (outer, inner) => self.with = outer.or(inner),
+        }
+        self.locks.splice(0..0, locks);
+        Ok(())
+    }
+}
+
+fn multiple(clause: &str, at: Option<usize>) -> Error {
+    let message = format!("multiple {clause} clauses not allowed");
+    place(Error::new(SqlState::SYNTAX_ERROR, message), at)
+}
 
 /// A sort key with its options; PostgreSQL puts NULLs last, and first where the order is descending.
 pub(super) fn sort_key(
@@ -51,28 +167,13 @@ impl<'a> Binder<'a> {
 
     /// A query; literals among its columns may be without a type.
     pub(super) fn open_query(&mut self, query: &'a ast::Query) -> Result<BoundQuery> {
-        let ast::Query {
-            with,
-            body: _,
-            order_by: _,
-            limit_clause: _,
-            fetch: _,
-            locks: _,
-            for_clause,
-            settings,
-            format_clause,
-            pipe_operators,
-        } = query;
-        if for_clause.is_some() || settings.is_some() || format_clause.is_some() || !pipe_operators.is_empty()
-        {
-            return Err(Error::unsupported("a clause of another SQL"));
-        }
+        let clauses = Clauses::of(query)?;
         self.enter_query()?;
         let tables = self.common_tables.len();
-        if let Some(with) = with {
+        if let Some(with) = clauses.with {
             self.with(with)?;
         }
-        let bound = self.query_body(query).and_then(|bound| self.check_unused(tables).map(|()| bound));
+        let bound = self.query_body(clauses).and_then(|bound| self.check_unused(tables).map(|()| bound));
         self.common_tables.truncate(tables);
         self.query_depth -= 1;
         bound
@@ -145,29 +246,11 @@ impl<'a> Binder<'a> {
         }
     }
 
-    fn query_body(&mut self, query: &'a ast::Query) -> Result<BoundQuery> {
-        let order_by: &'a [OrderByExpr] = match &query.order_by {
-            None => &[],
-            Some(ast::OrderBy { kind: ast::OrderByKind::Expressions(list), interpolate: None }) => list,
-            Some(ast::OrderBy { kind: ast::OrderByKind::All(_), .. }) => {
-                return Err(Error::unsupported("ORDER BY ALL"));
-            }
-            Some(_) => return Err(Error::unsupported("INTERPOLATE")),
-        };
-        let mut body = &*query.body;
-        // Parentheses around a query without clauses of its own mean nothing.
-        while let SetExpr::Query(nested) = body
-            && nested.with.is_none()
-            && nested.order_by.is_none()
-            && nested.limit_clause.is_none()
-            && nested.fetch.is_none()
-            && nested.locks.is_empty()
-        {
-            body = &nested.body;
-        }
-        let around = Around { order_by, locks: &query.locks };
+    fn query_body(&mut self, clauses: Clauses<'a>) -> Result<BoundQuery> {
+        let Clauses { with: _, body, order_by, limit, offset, locks } = clauses;
+        let around = Around { order_by, locks };
         let mut bound = self.body(body, &around)?;
-        let (limit, offset) = self.limits(query)?;
+        let (limit, offset) = self.limits(limit, offset)?;
         if limit.is_some() || offset.is_some() {
             bound.rel = Rel::Limit { input: Box::new(bound.rel), limit, offset };
         }
@@ -179,11 +262,11 @@ impl<'a> Binder<'a> {
             return self.select(select, around);
         }
         if let Some(lock) = around.locks.first() {
-            let what = match body {
-                SetExpr::Values(_) => "VALUES",
-                _ => "UNION/INTERSECT/EXCEPT",
-            };
-            return Err(super::select::lock_conflict(lock, what));
+            if matches!(body, SetExpr::Values(_)) {
+                let message = format!("{} cannot be applied to VALUES", super::lock::written(lock));
+                return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+            }
+            return Err(super::select::lock_conflict(lock, "UNION/INTERSECT/EXCEPT"));
         }
         let bound = match body {
             SetExpr::Select(_) => return Err(Error::internal("a SELECT twice")),
@@ -263,49 +346,34 @@ impl<'a> Binder<'a> {
         Ok(scalar?.scalar)
     }
 
-    fn limits(&mut self, query: &'a ast::Query) -> Result<(Option<Scalar>, Option<Scalar>)> {
-        let (mut limit, mut offset) = (None, None);
-        match &query.limit_clause {
-            None => {}
-            Some(ast::LimitClause::LimitOffset { limit: count, offset: skipped, limit_by }) => {
-                if !limit_by.is_empty() {
-                    return Err(Error::unsupported("LIMIT BY"));
-                }
-                limit = count.as_ref();
-                offset = skipped.as_ref().map(|ast::Offset { value, rows: _ }| value);
-            }
-            Some(ast::LimitClause::OffsetCommaLimit { .. }) => {
-                return Err(Error::new(SqlState::SYNTAX_ERROR, "LIMIT #,# syntax is not supported")
-                    .hint("Use separate LIMIT and OFFSET clauses."));
-            }
-        }
+    fn limits(
+        &mut self,
+        limit: Option<Count<'a>>,
+        offset: Option<&'a Expr>,
+    ) -> Result<(Option<Scalar>, Option<Scalar>)> {
         self.push_level(Clause::Limit);
         let result = (|| {
-            let mut bound_limit = match limit {
-                Some(limit) => Some(self.count_of_rows(limit, Clause::Limit)?),
+            let limit = match limit {
                 None => None,
+                Some(Count::Limit(limit)) => Some(self.count_of_rows(limit, Clause::Limit)?),
+                Some(Count::Fetch(ast::Fetch { with_ties: true, .. })) => {
+                    return Err(Error::unsupported("WITH TIES"));
+                }
+                Some(Count::Fetch(ast::Fetch { percent: true, .. })) => {
+                    return Err(Error::unsupported("FETCH with PERCENT"));
+                }
+                Some(Count::Fetch(ast::Fetch { quantity: Some(quantity), .. })) => {
+                    Some(self.count_of_rows(quantity, Clause::Limit)?)
+                }
+                Some(Count::Fetch(_)) => {
+                    Some(Scalar::Literal { value: crate::Value::Int(1), ty: Type::Int8 })
+                }
             };
-            let bound_offset = match offset {
+            let offset = match offset {
                 Some(offset) => Some(self.count_of_rows(offset, Clause::Offset)?),
                 None => None,
             };
-            if let Some(ast::Fetch { with_ties, percent, quantity }) = &query.fetch {
-                if *with_ties || *percent {
-                    return Err(Error::unsupported(if *with_ties {
-                        "WITH TIES"
-                    } else {
-                        "FETCH with PERCENT"
-                    }));
-                }
-                if bound_limit.is_some() {
-                    return Err(Error::new(SqlState::SYNTAX_ERROR, "multiple LIMIT clauses not allowed"));
-                }
-                bound_limit = Some(match quantity {
-                    Some(quantity) => self.count_of_rows(quantity, Clause::Limit)?,
-                    None => Scalar::Literal { value: crate::Value::Int(1), ty: Type::Int8 },
-                });
-            }
-            Ok((bound_limit, bound_offset))
+            Ok((limit, offset))
         })();
         self.pop_level();
         result
@@ -319,8 +387,7 @@ impl<'a> Binder<'a> {
             steps.push((op, set_quantifier, right));
             bottom = left;
         }
-        let nothing = Around { order_by: &[], locks: &[] };
-        let mut bound = self.body(bottom, &nothing)?;
+        let mut bound = self.body(bottom, &Around::default())?;
         for step in steps.into_iter().rev() {
             bound = self.set_operation(bound, step)?;
         }
@@ -343,7 +410,7 @@ impl<'a> Binder<'a> {
                 return Err(Error::unsupported("BY NAME"));
             }
         };
-        let right = self.body(right, &Around { order_by: &[], locks: &[] })?;
+        let right = self.body(right, &Around::default())?;
         if left.output.len() != right.output.len() {
             let message = format!("each {name} query must have the same number of columns");
             let at = right.output.first().and_then(|column| column.position);

@@ -4,10 +4,8 @@ use super::binder::{Binder, Clause, Level, Typed, named, place};
 use super::from::Joined;
 use super::operators::inner;
 use super::tokens::position;
-use super::walk::same;
 use super::{name_parts, name_position};
-use crate::logical::{ColumnId, Rel, Scalar, SortKey};
-use crate::plan::is_volatile;
+use crate::logical::{ColumnId, Rel, Scalar, SortKey, is_volatile, same, type_of, walk};
 use crate::types::{Modifier, Type, Value};
 use crate::{Error, Result, SqlState};
 use sqlparser::ast::{self, Distinct, Expr, GroupByExpr, OrderByExpr, Select, SelectItem, Spanned};
@@ -48,9 +46,10 @@ impl Item {
 }
 
 /// What of the statement around it a SELECT has to know.
+#[derive(Default)]
 pub(super) struct Around<'a> {
     pub(super) order_by: &'a [OrderByExpr],
-    pub(super) locks: &'a [ast::LockClause],
+    pub(super) locks: Vec<&'a ast::LockClause>,
 }
 
 /// A SELECT while it is put together.
@@ -127,8 +126,12 @@ impl<'a> Binder<'a> {
         let level = self.pop_level();
         if grouped {
             if !around.locks.is_empty() {
-                let what = if groups.is_empty() { "aggregate functions" } else { "GROUP BY clause" };
-                return Err(lock_conflict(&around.locks[0], what));
+                let what = match having {
+                    _ if single => "GROUP BY clause",
+                    Some(_) => "HAVING clause",
+                    None => "aggregate functions",
+                };
+                return Err(lock_conflict(around.locks[0], what));
             }
             self.aggregate_parts(level, groups, having, &mut parts)?;
         } else {
@@ -220,14 +223,14 @@ impl<'a> Binder<'a> {
     }
 
     /// GROUP BY: expressions, numbers of items, or names of items (where no column has the name).
-    fn groups(&mut self, group_by: &'a GroupByExpr, items: &[Item]) -> Result<Vec<Scalar>> {
+    fn groups(&mut self, group_by: &'a GroupByExpr, items: &[Item]) -> Result<Vec<Typed>> {
         let GroupByExpr::Expressions(list, modifiers) = group_by else {
             return Err(Error::unsupported("GROUP BY ALL"));
         };
         if !modifiers.is_empty() {
             return Err(Error::unsupported("GROUP BY with a modifier"));
         }
-        let mut groups: Vec<Scalar> = Vec::new();
+        let mut groups: Vec<Typed> = Vec::new();
         for expr in list {
             match expr {
                 Expr::Rollup(_) => return Err(Error::unsupported("ROLLUP")),
@@ -237,23 +240,21 @@ impl<'a> Binder<'a> {
                 Expr::Tuple(parts) if parts.is_empty() => continue,
                 _ => {}
             }
-            let scalar = self.within(Clause::GroupBy, |this| {
-                match this.item_reference(expr, items, "GROUP BY", true)? {
-                    Some(index) => Ok(this.settle(items[index].typed.clone())?.scalar),
-                    None => {
-                        let typed = this.expr(expr)?;
-                        Ok(this.settle(typed)?.scalar)
-                    }
-                }
+            let group = self.within(Clause::GroupBy, |this| {
+                let typed = match this.item_reference(expr, items, "GROUP BY", true)? {
+                    Some(index) => items[index].typed.clone(),
+                    None => this.expr(expr)?,
+                };
+                this.settle(typed)
             })?;
-            if let Some(aggregate) = self.aggregate_in(&scalar) {
+            if let Some(aggregate) = self.aggregate_in(&group.scalar) {
                 let error =
                     Error::new(SqlState::GROUPING_ERROR, "aggregate functions are not allowed in GROUP BY");
                 let at = position(expr.span()).filter(|_| aggregate);
                 return Err(place(error, at));
             }
-            if !groups.iter().any(|group| same(group, &scalar)) {
-                groups.push(scalar);
+            if !groups.iter().any(|other| same(&other.scalar, &group.scalar)) {
+                groups.push(group);
             }
         }
         Ok(groups)
@@ -263,7 +264,7 @@ impl<'a> Binder<'a> {
     fn aggregate_in(&mut self, scalar: &Scalar) -> Option<bool> {
         let level = self.levels.last()?;
         let mut found = false;
-        super::walk::for_each_column(scalar, &mut |id| {
+        walk::for_each_column(scalar, &mut |id| {
             found |= level.aggregates.iter().any(|(aggregate, ..)| *aggregate == id);
         });
         found.then_some(true)
@@ -366,7 +367,7 @@ impl<'a> Binder<'a> {
         for call in calls {
             let mut lateral = false;
             for argument in &call.arguments {
-                super::walk::for_each_column(argument, &mut |_| lateral = true);
+                walk::for_each_column(argument, &mut |_| lateral = true);
             }
             let function = Rel::Function {
                 function: call.function,
@@ -384,18 +385,15 @@ impl<'a> Binder<'a> {
     fn aggregate_parts(
         &mut self,
         mut level: Level,
-        groups: Vec<Scalar>,
+        groups: Vec<Typed>,
         having: Option<Scalar>,
         parts: &mut Parts,
     ) -> Result<()> {
         let mut numbered = Vec::with_capacity(groups.len());
-        for scalar in groups {
+        for Typed { scalar, ty, modifier, position: _ } in groups {
             let id = match &scalar {
                 Scalar::Column(id) => *id,
-                other => {
-                    let ty = self.type_of(other);
-                    self.add_column("?column?", ty, crate::types::NO_MODIFIER, true)
-                }
+                _ => self.add_column("?column?", ty, modifier, true),
             };
             numbered.push((id, scalar));
         }
@@ -506,7 +504,7 @@ impl<'a> Binder<'a> {
             let id = match scalar {
                 Scalar::Column(id) => *id,
                 _ => {
-                    let ty = self.type_of(scalar);
+                    let ty = type_of(scalar, &self.columns);
                     self.add_column("?column?", ty, crate::types::NO_MODIFIER, true)
                 }
             };
@@ -526,16 +524,16 @@ impl<'a> Binder<'a> {
         distinct: bool,
     ) -> Result<BoundQuery> {
         if distinct || parts.distinct_on.is_some() {
-            return Err(lock_conflict(&around.locks[0], "DISTINCT clause"));
+            return Err(lock_conflict(around.locks[0], "DISTINCT clause"));
         }
         if !level.list_functions.is_empty() {
-            return Err(lock_conflict(&around.locks[0], "set-returning functions in the target list"));
+            return Err(lock_conflict(around.locks[0], "set-returning functions in the target list"));
         }
         let mut rel = parts.rel;
         if !parts.keys.is_empty() {
             rel = Rel::Sort { input: Box::new(rel), keys: parts.keys };
         }
-        let tables = super::lock::tables(level, around.locks)?;
+        let tables = super::lock::tables(level, &around.locks)?;
         if !tables.is_empty() {
             let mut conditions = parts.recheck;
             let recheck = match conditions.len() {
@@ -556,52 +554,13 @@ impl<'a> Binder<'a> {
         }
         Ok(BoundQuery { rel, output: output(parts.items) })
     }
-
-    /// The type of an expression.
-    pub(super) fn type_of(&self, scalar: &Scalar) -> Type {
-        match scalar {
-            Scalar::Literal { ty, .. }
-            | Scalar::Parameter { ty, .. }
-            | Scalar::Call { ty, .. }
-            | Scalar::Cast { ty, .. }
-            | Scalar::Case { ty, .. }
-            | Scalar::Coalesce { ty, .. }
-            | Scalar::Extreme { ty, .. }
-            | Scalar::Array { ty, .. }
-            | Scalar::Subscript { ty, .. }
-            | Scalar::Held { ty } => *ty,
-            Scalar::Hold { body, .. } => self.type_of(body),
-            Scalar::Column(id) => self.columns.get(*id).ty,
-            Scalar::Row(_) => Type::Record,
-            Scalar::Subquery(subquery) => match &subquery.kind {
-                crate::logical::SubqueryKind::Scalar => subquery
-                    .query
-                    .output
-                    .first()
-                    .map_or(Type::Text, |output| self.columns.get(output.column).ty),
-                crate::logical::SubqueryKind::Array(ty) => *ty,
-                crate::logical::SubqueryKind::Exists | crate::logical::SubqueryKind::Quantified { .. } => {
-                    Type::Bool
-                }
-            },
-            Scalar::And(_)
-            | Scalar::Or(_)
-            | Scalar::Not(_)
-            | Scalar::Compare { .. }
-            | Scalar::CompareRows { .. }
-            | Scalar::IsNull(_)
-            | Scalar::IsBool { .. }
-            | Scalar::InList { .. }
-            | Scalar::Quantified { .. } => Type::Bool,
-        }
-    }
 }
 
 /// Puts columns in the place of what they hold.
 fn substitute(scalar: &mut Scalar, held: &[(Scalar, ColumnId)]) {
     match held.iter().find(|(other, _)| same(other, scalar)) {
         Some((_, id)) => *scalar = Scalar::Column(*id),
-        None => super::walk::children_mut(scalar, &mut |child| substitute(child, held)),
+        None => walk::parts_mut(scalar, &mut |child| substitute(child, held)),
     }
 }
 
@@ -613,9 +572,9 @@ fn with_late(
     late: Vec<(ColumnId, Scalar)>,
 ) -> Vec<(ColumnId, Scalar)> {
     let mut given = Vec::new();
-    crate::plan::output(rel, &mut given);
+    walk::output(rel, &mut given);
     for (_, scalar) in &late {
-        super::walk::for_each_column(scalar, &mut |id| {
+        walk::for_each_column(scalar, &mut |id| {
             if given.contains(&id) && !columns.iter().any(|(other, _)| *other == id) {
                 columns.push((id, Scalar::Column(id)));
             }

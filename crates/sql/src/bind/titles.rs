@@ -26,7 +26,9 @@ pub(super) fn expression_name(expr: &Expr) -> Option<String> {
         // A weak name, as of a type or CASE, gives way to the type's.
         Expr::Cast { expr, data_type, .. } => match super::operators::inner(expr) {
             Expr::Cast { .. } if strong_name(expr).is_none() => of_type(data_type),
-            Expr::TypedString(_) | Expr::Case { .. } => strong_name(expr).or_else(|| of_type(data_type)),
+            Expr::TypedString(_) | Expr::Case { .. } | Expr::Subquery(_) => {
+                strong_name(expr).or_else(|| of_type(data_type))
+            }
             _ => expression_name(expr).or_else(|| of_type(data_type)),
         },
         Expr::TypedString(ast::TypedString { data_type, .. }) => of_type(data_type),
@@ -62,6 +64,8 @@ fn strong_name(expr: &Expr) -> Option<String> {
         Expr::Cast { expr, .. } => strong_name(expr),
         Expr::Case { else_result, .. } => else_result.as_deref().and_then(strong_name),
         Expr::TypedString(_) => None,
+        // Even one that says nothing.
+        Expr::Subquery(query) => subquery_name(query).or_else(|| Some("?column?".to_owned())),
         other => expression_name(other),
     }
 }

@@ -1,5 +1,6 @@
 //! Tokens of a text, each with its place, by `sqlparser`'s tokenizer; blanks and comments are left out.
 
+use super::literals::blank;
 use crate::{Error, Result, SqlState};
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::keywords::Keyword;
@@ -83,8 +84,10 @@ impl Cursor<'_> {
 
 /// The tokens of a text.
 pub(super) fn tokenize(sql: &str) -> Result<Vec<Lexeme>> {
+    let (text, literals) = blank(sql)?;
+    let mut literals = literals.into_iter().peekable();
     let mut tokens = Vec::new();
-    let outcome = Tokenizer::new(&PostgreSqlDialect {}, sql).tokenize_with_location_into_buf(&mut tokens);
+    let outcome = Tokenizer::new(&PostgreSqlDialect {}, &text).tokenize_with_location_into_buf(&mut tokens);
     if let Err(error) = outcome {
         return Err(unterminated(sql, &error.message, error.location));
     }
@@ -96,11 +99,15 @@ pub(super) fn tokenize(sql: &str) -> Result<Vec<Lexeme>> {
         }
         let (character, byte) = cursor.advance_to(span.start);
         let (character_end, byte_end) = cursor.advance_to(span.end);
+        let token = literals.next_if(|literal| literal.start == byte).map_or(token, |literal| literal.token);
         let lexeme = Lexeme { token, characters: character..character_end, bytes: byte..byte_end };
         refuse_foreign(sql, &lexeme)?;
         split_signs(lexeme, &mut lexemes)?;
     }
-    Ok(lexemes)
+    match literals.next() {
+        Some(_) => Err(Error::internal("a literal that is no token")),
+        None => Ok(lexemes),
+    }
 }
 
 /// Adds a token; of an operator such as `>-` the signs at its end are tokens of their own, unless it has a character that permits
@@ -141,11 +148,23 @@ fn split_signs(lexeme: Lexeme, lexemes: &mut Vec<Lexeme>) -> Result<()> {
 fn refuse_foreign(sql: &str, lexeme: &Lexeme) -> Result<()> {
     let text = &sql[lexeme.bytes.clone()];
     match &lexeme.token {
-        Token::HexStringLiteral(_) if text.starts_with('0') => Err(Error::new(
-            SqlState::SYNTAX_ERROR,
-            format!("trailing junk after numeric literal at or near \"{}\"", &text[..text.len().min(2)]),
-        )
-        .at(lexeme.characters.start)),
+        Token::HexStringLiteral(_) if text.starts_with('0') => junk_behind(
+            "numeric literal",
+            &text[..1],
+            &sql[lexeme.bytes.start + 1..],
+            lexeme.characters.start,
+        ),
+        Token::Number(_, long) => {
+            // A letter or underscore behind a number, which the tokenizer may have taken for a part of it.
+            let end = if *long { text.len() - 1 } else { text.find('_').unwrap_or(text.len()) };
+            let behind = &sql[lexeme.bytes.start + end..];
+            junk_behind("numeric literal", &text[..end], behind, lexeme.characters.start)
+        }
+        Token::Placeholder(_) if text[1..].starts_with(|c: char| c.is_ascii_digit()) => {
+            let end = text[1..].find(|c: char| !c.is_ascii_digit()).map_or(text.len(), |at| at + 1);
+            let behind = &sql[lexeme.bytes.start + end..];
+            junk_behind("parameter", &text[..end], behind, lexeme.characters.start)
+        }
         Token::DoubleEq | Token::Backslash | Token::LBrace | Token::RBrace => {
             Err(near(text, lexeme.characters.start))
         }
@@ -156,6 +175,16 @@ fn refuse_foreign(sql: &str, lexeme: &Lexeme) -> Result<()> {
         .at(lexeme.characters.start)),
         _ => Ok(()),
     }
+}
+
+/// Refuses a word right behind a number.
+fn junk_behind(what: &str, number: &str, behind: &str, position: usize) -> Result<()> {
+    if !behind.starts_with(|c: char| c.is_alphabetic() || c == '_') {
+        return Ok(());
+    }
+    let end = behind.find(|c: char| !c.is_alphanumeric() && !matches!(c, '_' | '$')).unwrap_or(behind.len());
+    let message = format!("trailing junk after {what} at or near \"{number}{}\"", &behind[..end]);
+    Err(Error::new(SqlState::SYNTAX_ERROR, message).at(position))
 }
 
 fn unterminated(sql: &str, message: &str, location: Location) -> Error {

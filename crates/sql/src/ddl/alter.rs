@@ -188,7 +188,7 @@ fn add_column(
     let not_null = new.not_null || primary;
     let default = new.default.as_deref().map(|default| context.bind_default(&new, default)).transpose()?;
     let mut table = match default {
-        Some(default) if column::is_volatile(&default) => {
+        Some(default) if crate::logical::is_volatile(&default) => {
             let mut value = context.prepare(default, new.ty)?;
             table.columns.push(new);
             table.layouts.clear();

@@ -6,7 +6,6 @@ use super::{DdlContext, names, text};
 use crate::bind::utility::SequenceOptions;
 use crate::bind::{self, identifier};
 use crate::catalog::{Column, ColumnNumber};
-use crate::logical::Scalar;
 use crate::{Error, Result, SqlState, Type};
 use sqlparser::ast::{self, ColumnOption};
 
@@ -272,34 +271,4 @@ pub(super) fn check_name(name: &str) -> Result<()> {
 
 pub(super) fn too_many() -> Error {
     Error::new(SqlState::TOO_MANY_COLUMNS, format!("tables can have at most {MOST_COLUMNS} columns"))
-}
-
-/// Whether an expression gives another value each time it is computed.
-pub(super) fn is_volatile(scalar: &Scalar) -> bool {
-    let any = |scalars: &[Scalar]| scalars.iter().any(is_volatile);
-    match scalar {
-        Scalar::Literal { .. } | Scalar::Column(_) | Scalar::Parameter { .. } | Scalar::Held { .. } => false,
-        Scalar::Hold { value, body } => is_volatile(value) || is_volatile(body),
-        Scalar::Call { function, arguments, ty: _ } => {
-            function.volatility == crate::functions::Volatility::Volatile || any(arguments)
-        }
-        Scalar::Cast { argument, .. }
-        | Scalar::Not(argument)
-        | Scalar::IsNull(argument)
-        | Scalar::IsBool { argument, .. } => is_volatile(argument),
-        Scalar::And(list) | Scalar::Or(list) | Scalar::Row(list) => any(list),
-        Scalar::Compare { left, right, op: _ } => is_volatile(left) || is_volatile(right),
-        Scalar::CompareRows { left, right, op: _ } => any(left) || any(right),
-        Scalar::Case { branches, otherwise, ty: _ } => {
-            branches.iter().any(|(condition, value)| is_volatile(condition) || is_volatile(value))
-                || is_volatile(otherwise)
-        }
-        Scalar::Coalesce { arguments, ty: _ }
-        | Scalar::Extreme { arguments, greatest: _, ty: _ }
-        | Scalar::Array { elements: arguments, ty: _ } => any(arguments),
-        Scalar::InList { argument, list } => is_volatile(argument) || any(list),
-        Scalar::Quantified { argument, array, op: _, all: _ } => is_volatile(argument) || is_volatile(array),
-        Scalar::Subscript { array, index, ty: _ } => is_volatile(array) || is_volatile(index),
-        Scalar::Subquery(_) => true,
-    }
 }

@@ -12,7 +12,7 @@ use super::Context;
 use crate::functions::{Call, Function};
 use crate::logical::Comparison;
 use crate::physical::Expr;
-use crate::types::{Array, Type, Value, cast};
+use crate::types::{Array, Record, Type, Value, cast};
 use crate::{Error, Result};
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -105,7 +105,7 @@ impl Expr {
             Expr::Extreme { arguments, greatest } => extreme(arguments, *greatest, row, context),
             Expr::Array { elements, element } => array(elements, *element, row, context).map(Cow::Owned),
             Expr::Subscript { array, index } => subscript(array, index, row, context).map(Cow::Owned),
-            Expr::Row(elements) => record(elements, row, context).map(Cow::Owned),
+            Expr::Row { elements, types } => record(elements, types, row, context).map(Cow::Owned),
             Expr::Subquery { .. } => self.subquery(row, context).map(Cow::Owned),
             Expr::And(_)
             | Expr::Or(_)
@@ -400,8 +400,9 @@ fn array(elements: &[Expr], element: Type, row: &[Value], context: &Context<'_>)
 }
 
 #[inline(never)]
-fn record(elements: &[Expr], row: &[Value], context: &Context<'_>) -> Result<Value> {
-    Ok(Value::Record(eval_all(elements, row, context)?.into()))
+fn record(elements: &[Expr], types: &Arc<[Type]>, row: &[Value], context: &Context<'_>) -> Result<Value> {
+    let values = eval_all(elements, row, context)?;
+    Ok(Value::Record(Arc::new(Record { types: Arc::clone(types), values })))
 }
 
 #[inline(never)]

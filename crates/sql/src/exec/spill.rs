@@ -20,7 +20,7 @@
 
 use super::{BATCH_ROWS, Batch, Context};
 use crate::types::numeric::{MAX_SCALE, Parts};
-use crate::types::{Array, Numeric, Type, Value};
+use crate::types::{Array, Numeric, Record, Type, Value};
 use crate::{Error, Result, SqlState};
 use compact_str::CompactString;
 use gannet_store::{TempFile, TempReader, TempWriter};
@@ -78,9 +78,10 @@ pub(super) fn encode(value: &Value, out: &mut Vec<u8>) {
             out.extend_from_slice(&array.lower.to_le_bytes());
             encode_all(&array.values, out);
         }
-        Value::Record(values) => {
+        Value::Record(record) => {
             out.push(RECORD);
-            encode_all(values, out);
+            encode_all(&record.values, out);
+            record.types.iter().for_each(|ty| out.extend_from_slice(&ty.oid().to_le_bytes()));
         }
         Value::Numeric(number) => encode_numeric(number, out),
     }
@@ -257,7 +258,12 @@ impl<'a> Fields<'a> {
                 let values = self.all()?;
                 Ok(Value::Array(Arc::new(Array { element, values, lower })))
             }
-            RECORD => Ok(Value::Record(self.all()?.into())),
+            RECORD => {
+                let values = self.all()?;
+                let mut ty = || Type::from_oid(u32::from_le_bytes(self.array()?)).ok_or_else(damaged);
+                let types = values.iter().map(|_| ty()).collect::<Result<_>>()?;
+                Ok(Value::Record(Arc::new(Record { types, values })))
+            }
             _ => Ok(Value::Numeric(self.numeric(tag)?)),
         }
     }
@@ -474,7 +480,10 @@ mod tests {
             Value::text("long ".repeat(1000)),
             Value::Padded("ab  ".into()),
             Value::Bytes([0, 1, 255].as_slice().into()),
-            Value::Record([Value::Int(1), Value::Null].into()),
+            Value::Record(Arc::new(Record {
+                types: [Type::Date, Type::Text].into(),
+                values: vec![Value::Int(1), Value::Null],
+            })),
             Value::Numeric(Numeric::new(-150, 2)),
             Value::Numeric(Numeric::parse("123456789012345678901234567890.5").unwrap()),
             Value::Numeric(Numeric::parse("-98765432109876543210").unwrap()),

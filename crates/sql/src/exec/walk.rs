@@ -13,7 +13,10 @@ pub(super) fn expressions<'p>(expr: &'p Expr, visit: &mut dyn FnMut(&'p Expr)) {
     match expr {
         Expr::Literal(_) | Expr::Column(_) | Expr::Parameter(_) | Expr::Slot(_) | Expr::Held => {}
         Expr::Call { arguments, .. } | Expr::Extreme { arguments, .. } => all(arguments),
-        Expr::And(operands) | Expr::Or(operands) | Expr::Coalesce(operands) | Expr::Row(operands) => {
+        Expr::And(operands)
+        | Expr::Or(operands)
+        | Expr::Coalesce(operands)
+        | Expr::Row { elements: operands, .. } => {
             all(operands);
         }
         Expr::Array { elements, .. } => all(elements),

@@ -7,7 +7,7 @@ use crate::types::{Type, Value};
 /// A row IS NULL when all of it is. A row within it is not looked into.
 pub static IS_NULL: Function = test("row_is_null", |_, a| {
     Ok(Value::Bool(match a {
-        [Value::Record(values)] => values.iter().all(Value::is_null),
+        [Value::Record(record)] => record.values.iter().all(Value::is_null),
         _ => true,
     }))
 });
@@ -15,7 +15,7 @@ pub static IS_NULL: Function = test("row_is_null", |_, a| {
 /// A row IS NOT NULL when nothing of it is.
 pub static IS_NOT_NULL: Function = test("row_is_not_null", |_, a| {
     Ok(Value::Bool(match a {
-        [Value::Record(values)] => !values.iter().any(Value::is_null),
+        [Value::Record(record)] => !record.values.iter().any(Value::is_null),
         _ => false,
     }))
 });

@@ -1,11 +1,11 @@
 //! Ways into a table: all of it, a range of its key, a range of an index in either direction.
 
 use super::Planner;
+use super::columns::ColumnSet;
 use super::cost::{self, Reading};
 use super::order::reversed;
 use super::path::{Conditions, Leaf, OrderKey, Path, PathNode, PathRef, Range, Wanted, add};
 use super::search::{Bound, Search};
-use super::visit::ColumnSet;
 use crate::catalog::{ColumnNumber, Index, TableKey};
 use crate::logical::ColumnId;
 use crate::types::Type;

@@ -3,8 +3,8 @@
 //! That is so when a partner's tested column is never NULL (by its definition, or because the join's condition would not be true
 //! then), and nothing else asks for the partner's columns, which are all NULL in what is left.
 
+use super::columns::{ColumnSet, add_columns, free, output_set};
 use super::scalar::{conjuncts, rejects_null};
-use super::visit::{ColumnSet, add_columns, free, output_set};
 use crate::logical::{ColumnId, JoinKind, Rel, Scalar};
 
 /// Makes such joins below a filter into anti joins. `required`: the columns that are wanted of the filter.
@@ -25,7 +25,7 @@ pub(super) fn anti_joins(rel: &mut Rel, required: &ColumnSet) {
         return;
     }
     match conditions.len() {
-        0 => *rel = std::mem::replace(&mut **input, super::visit::nothing()),
+        0 => *rel = std::mem::replace(&mut **input, super::columns::nothing()),
         1 => *predicate = conditions.remove(0),
         _ => *predicate = Scalar::And(conditions),
     }

@@ -5,12 +5,13 @@
 //! left row of a nested loop. [`Frame`]s are these rows, the innermost last.
 
 use super::Planner;
+use super::columns::{ColumnSet, add_columns};
 use super::compile::{Resolve, compile, compile_all};
 use super::path::{Conditions, Leaf, Lookup, Path, PathNode, PathRef, Range, Wanted, cheapest, cheapest_for};
-use super::visit::{ColumnSet, add_columns, call_scalars};
+use crate::logical::walk::call_scalars;
 use crate::logical::{
     AggregateCall, ColumnId, Columns, JoinKind, LockStrength, LockWait, Scalar, SortKey, Subquery,
-    SubqueryKind,
+    SubqueryKind, is_volatile, type_of,
 };
 use crate::physical::{
     Access, AggregateExpr, Estimate, Expr, Grouping, KeyRange, LockTarget, Node, OrderBy, Plan, PlanColumn,
@@ -295,10 +296,7 @@ impl<'p, 'a> Builder<'p, 'a> {
                 (Node::SystemScan { table, alias: alias.clone(), columns: positions, filter }, row)
             }
             PathNode::FunctionScan { function, arguments, columns, ordinality } => {
-                let types = arguments
-                    .iter()
-                    .map(|part| super::scalar::type_of(part, &self.planner.columns))
-                    .collect();
+                let types = arguments.iter().map(|part| type_of(part, &self.planner.columns)).collect();
                 let arguments = compile_all(arguments, &[], self)?;
                 let row: Vec<ColumnId> = columns.iter().chain(ordinality).copied().collect();
                 (Node::FunctionScan { function, arguments, types, ordinality: ordinality.is_some() }, row)
@@ -433,11 +431,7 @@ impl<'p, 'a> Builder<'p, 'a> {
     fn aggregate(&mut self, call: &AggregateCall, row: &[ColumnId]) -> Result<AggregateExpr> {
         Ok(AggregateExpr {
             aggregate: call.aggregate,
-            types: call
-                .arguments
-                .iter()
-                .map(|part| super::scalar::type_of(part, &self.planner.columns))
-                .collect(),
+            types: call.arguments.iter().map(|part| type_of(part, &self.planner.columns)).collect(),
             arguments: compile_all(&call.arguments, row, self)?,
             distinct: call.distinct,
             filter: call.filter.as_ref().map(|scalar| self.compile(scalar, row)).transpose()?,
@@ -454,10 +448,8 @@ impl<'p, 'a> Builder<'p, 'a> {
         required: &ColumnSet,
         first: &[ColumnId],
     ) -> Result<Built> {
-        let kept: Vec<&(ColumnId, Scalar)> = columns
-            .iter()
-            .filter(|(id, scalar)| required.contains(*id) || super::scalar::is_volatile(scalar))
-            .collect();
+        let kept: Vec<&(ColumnId, Scalar)> =
+            columns.iter().filter(|(id, scalar)| required.contains(*id) || is_volatile(scalar)).collect();
         // Identities of rows pass through.
         let mut wanted = required.clone();
         columns.iter().for_each(|(id, _)| wanted.remove(*id));

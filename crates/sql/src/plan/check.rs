@@ -356,7 +356,7 @@ impl Checker<'_> {
                 self.expr(argument, width, plan)
             }
             Expr::Not(argument) | Expr::IsNull(argument) => self.expr(argument, width, plan),
-            Expr::And(list) | Expr::Or(list) | Expr::Coalesce(list) | Expr::Row(list) => {
+            Expr::And(list) | Expr::Or(list) | Expr::Coalesce(list) | Expr::Row { elements: list, .. } => {
                 self.all(list, width, plan)
             }
             Expr::Compare { left, right, .. } => {

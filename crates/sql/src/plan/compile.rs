@@ -1,9 +1,9 @@
 //! Expressions over columns by number made into expressions over positions of a row.
 
-use super::scalar::{constant, type_of};
-use super::visit::parts;
+use super::scalar::constant;
 use crate::functions::Function;
-use crate::logical::{ColumnId, Columns, Scalar, Subquery};
+use crate::logical::walk::{any, parts};
+use crate::logical::{ColumnId, Columns, Scalar, Subquery, is_volatile, type_of};
 use crate::physical::Expr;
 use crate::types::{Type, Value};
 use crate::{Error, Result};
@@ -87,7 +87,11 @@ fn list(scalar: &Scalar, row: &[ColumnId], resolve: &mut dyn Resolve) -> Result<
     match scalar {
         Scalar::And(list) => Ok(Expr::And(compile_all(list, row, resolve)?)),
         Scalar::Or(list) => Ok(Expr::Or(compile_all(list, row, resolve)?)),
-        Scalar::Row(list) => Ok(Expr::Row(compile_all(list, row, resolve)?)),
+        Scalar::Row(list) => {
+            let elements = compile_all(list, row, resolve)?;
+            let types = list.iter().map(|part| type_of(part, resolve.columns())).collect();
+            Ok(Expr::Row { elements, types })
+        }
         Scalar::Coalesce { arguments, .. } => Ok(Expr::Coalesce(compile_all(arguments, row, resolve)?)),
         Scalar::Extreme { arguments, greatest, .. } => {
             Ok(Expr::Extreme { arguments: compile_all(arguments, row, resolve)?, greatest: *greatest })
@@ -182,15 +186,11 @@ pub(super) fn compile_constant(scalar: &Scalar, columns: &Columns) -> Option<Exp
             Err(Error::internal("a subquery in a constant"))
         }
     }
-    let open = super::visit::any(scalar, &|part| {
+    let open = any(scalar, &|part| {
         matches!(
             part,
             Scalar::Column(_) | Scalar::Parameter { .. } | Scalar::Held { .. } | Scalar::Subquery(_)
         )
     });
-    if open || super::scalar::is_volatile(scalar) {
-        None
-    } else {
-        compile(scalar, &[], &mut Nothing(columns)).ok()
-    }
+    if open || is_volatile(scalar) { None } else { compile(scalar, &[], &mut Nothing(columns)).ok() }
 }

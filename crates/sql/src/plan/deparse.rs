@@ -203,7 +203,7 @@ impl Names<'_> {
                 self.write(index, out);
                 out.push(']');
             }
-            Expr::Row(list) => self.function("ROW", list, out),
+            Expr::Row { elements, .. } => self.function("ROW", elements, out),
             Expr::Subquery { subplan, kind, .. } => self.subquery(*subplan, kind, out),
         }
     }

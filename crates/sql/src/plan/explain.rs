@@ -680,7 +680,9 @@ fn expr_parts<'e>(expr: &'e Expr, f: &mut dyn FnMut(&'e Expr)) {
             f(argument)
         }
         Expr::Not(argument) | Expr::IsNull(argument) => f(argument),
-        Expr::And(list) | Expr::Or(list) | Expr::Coalesce(list) | Expr::Row(list) => list.iter().for_each(f),
+        Expr::And(list) | Expr::Or(list) | Expr::Coalesce(list) | Expr::Row { elements: list, .. } => {
+            list.iter().for_each(f)
+        }
         Expr::Compare { left, right, .. } => {
             f(left);
             f(right);

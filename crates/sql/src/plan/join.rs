@@ -3,6 +3,7 @@
 //! Up to [`EXHAUSTIVE`] relations every order is looked at, set by set; beyond that the cheapest pair is joined again and again.
 
 use super::Planner;
+use super::columns::ColumnSet;
 use super::cost;
 use super::path::{
     Conditions, Leaf, Lookup, OrderKey, Path, PathNode, PathRef, Wanted, add, beaten, cheapest, cheapest_for,
@@ -10,7 +11,6 @@ use super::path::{
 use super::region::{Region, Set, Source};
 use super::scalar::strip;
 use super::search::{Bound, Search};
-use super::visit::ColumnSet;
 use crate::logical::{JoinKind, Rel, Scalar};
 use crate::{Error, Result};
 use std::collections::HashMap;
@@ -590,7 +590,7 @@ impl Planner<'_> {
         for rel in [left, right] {
             let paths = self.paths(rel, &Wanted::default())?;
             let rows = paths.first().map_or(1.0, |path| path.rows);
-            sides.push(Joined { paths, rows, columns: super::visit::output_set(rel) });
+            sides.push(Joined { paths, rows, columns: super::columns::output_set(rel) });
         }
         // What is constant on one side may be NULL now.
         self.known = known;

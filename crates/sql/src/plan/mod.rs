@@ -12,23 +12,22 @@
 use crate::Result;
 use crate::bind::Bound;
 use crate::catalog::{Catalog, Oid, Table};
-use crate::logical::{ColumnId, ColumnInfo, Columns, Planned, Rel};
+use crate::logical::{ColumnId, ColumnInfo, Columns, Planned, Rel, walk};
 use crate::physical::{Expr, Statement};
 use crate::session::PlannerSettings;
 use crate::types::{NO_MODIFIER, Type, Value};
+use columns::ColumnSet;
 use path::Leaf;
-pub(crate) use scalar::{is_volatile, rel_is_volatile};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use visit::ColumnSet;
-pub(crate) use visit::output;
 
 mod access;
 mod anti;
 mod build;
 mod check;
+mod columns;
 mod compile;
 mod cost;
 mod deparse;
@@ -47,7 +46,6 @@ mod search;
 mod selectivity;
 mod simplify;
 mod statement;
-mod visit;
 
 #[cfg(test)]
 mod tests;
@@ -240,13 +238,13 @@ fn gather_aliases(rel: &Rel, found: &mut Vec<(ColumnSet, String)>) {
         }
         _ => {}
     }
-    visit::scalars(rel, &mut |scalar| gather_in_scalar(scalar, found));
-    visit::inputs(rel, &mut |input| gather_aliases(input, found));
+    walk::scalars(rel, &mut |scalar| gather_in_scalar(scalar, found));
+    walk::inputs(rel, &mut |input| gather_aliases(input, found));
 }
 
 fn gather_in_scalar(scalar: &crate::logical::Scalar, found: &mut Vec<(ColumnSet, String)>) {
     if let crate::logical::Scalar::Subquery(subquery) = scalar {
         gather_aliases(&subquery.query.rel, found);
     }
-    visit::parts(scalar, &mut |part| gather_in_scalar(part, found));
+    walk::parts(scalar, &mut |part| gather_in_scalar(part, found));
 }

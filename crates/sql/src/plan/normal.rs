@@ -9,13 +9,14 @@
 //! A condition of WHERE counts only as far as it is true, so EXISTS and IN are semi joins and NOT EXISTS is an anti join. NOT IN is none:
 //! it is not true when the subquery has a NULL.
 
-use super::scalar::{
-    Substitution, conjunction, conjuncts, constant, has_subquery, inline, is_volatile, refers_to, work,
-};
+use super::columns::{ColumnSet, columns_of, free, nothing, output_set};
+use super::scalar::{Substitution, conjunction, conjuncts, constant, has_subquery, inline, refers_to, work};
 use super::simplify::Simplifier;
-use super::visit::{ColumnSet, columns_of, free, nothing, output, output_set, parts_mut};
 use crate::Result;
-use crate::logical::{ColumnId, Comparison, JoinKind, Query, Rel, Scalar, Subquery, SubqueryKind};
+use crate::logical::walk::{output, parts_mut, scalars_mut};
+use crate::logical::{
+    ColumnId, Comparison, JoinKind, Query, Rel, Scalar, Subquery, SubqueryKind, is_volatile, rel_is_volatile,
+};
 use crate::types::Value;
 use std::mem::replace;
 
@@ -138,7 +139,7 @@ impl Normaliser<'_> {
 
     fn own_scalars(&mut self, rel: &mut Rel) -> Result<()> {
         let mut result = Ok(());
-        super::visit::scalars_mut(rel, &mut |scalar| {
+        scalars_mut(rel, &mut |scalar| {
             if result.is_ok() {
                 result = self.scalar(scalar);
             }
@@ -397,7 +398,7 @@ fn member(subquery: &Subquery, arguments: &[Scalar], left: &ColumnSet) -> Option
 }
 
 fn decorrelated(right: Rel, on: Vec<Scalar>, left: &ColumnSet) -> Option<(Rel, Vec<Scalar>)> {
-    if free(&right).intersects(left) || super::scalar::rel_is_volatile(&right) {
+    if free(&right).intersects(left) || rel_is_volatile(&right) {
         return None;
     }
     let columns = output_set(&right);

@@ -1,7 +1,7 @@
 //! Ways to get at rows, with what they cost: the planner's candidates. They speak of columns by number and share their inputs; the chosen one is
 //! made into a [`Plan`](crate::physical::Plan) by `build`.
 
-use super::visit::ColumnSet;
+use super::columns::ColumnSet;
 use crate::catalog::Table;
 use crate::functions::TableFunction;
 use crate::logical::{
@@ -33,7 +33,7 @@ pub(super) struct Condition {
 
 impl Condition {
     pub(super) fn new(scalar: Scalar) -> Rc<Self> {
-        let columns = super::visit::columns_of(&scalar);
+        let columns = super::columns::columns_of(&scalar);
         let cost = super::scalar::work(&scalar) * super::cost::OPERATION;
         Rc::new(Condition { scalar, columns, cost })
     }

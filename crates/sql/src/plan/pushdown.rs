@@ -1,8 +1,8 @@
 //! Conditions moved into subqueries, to where there are fewer rows, or an index.
 
-use super::scalar::{has_subquery, inline, is_volatile};
-use super::visit::{ColumnSet, columns_of, nothing, output_set};
-use crate::logical::{ColumnId, Rel, Scalar};
+use super::columns::{ColumnSet, columns_of, nothing, output_set};
+use super::scalar::{has_subquery, inline};
+use crate::logical::{ColumnId, Rel, Scalar, is_volatile};
 use std::mem::replace;
 
 /// Whether a condition on a relation's rows may as well be asked of some input of it.

@@ -1,10 +1,9 @@
 //! The second and third pass: outer joins that might as well be inner ones, and columns that nobody asks for.
 
-use super::scalar::{conjuncts, is_volatile, rejects_null};
-use super::visit::{
-    ColumnSet, add_columns, call_scalars, output, output_set, parts_mut, scalars, scalars_mut,
-};
-use crate::logical::{ColumnId, JoinKind, Query, Rel, Scalar, SubqueryKind};
+use super::columns::{ColumnSet, add_columns, output_set};
+use super::scalar::{conjuncts, rejects_null};
+use crate::logical::walk::{call_scalars, inputs_mut, output, parts_mut, scalars, scalars_mut};
+use crate::logical::{ColumnId, JoinKind, Query, Rel, Scalar, SubqueryKind, is_volatile};
 use std::mem::swap;
 
 /// Turns outer joins into inner ones where a condition further up is not true of the rows that distinguish them. `above`: the
@@ -19,7 +18,7 @@ pub(super) fn outer_joins(rel: &mut Rel, above: &[Scalar]) {
         }
         Rel::Join { .. } => join(rel, above),
         Rel::Sort { input, .. } | Rel::Distinct { input, on: None } => outer_joins(input, above),
-        other => super::visit::inputs_mut(other, &mut |input| outer_joins(input, &[])),
+        other => inputs_mut(other, &mut |input| outer_joins(input, &[])),
     }
 }
 
@@ -132,7 +131,7 @@ pub(super) fn prune(rel: &mut Rel, required: &ColumnSet, used: &mut ColumnSet) {
         Rel::Join { left, right, .. } => {
             wanted.add(required);
             // The right side may be lateral: it takes columns from the left one.
-            wanted.add(&super::visit::free(right));
+            wanted.add(&super::columns::free(right));
             prune(left, &wanted, used);
             prune(right, &wanted, used);
         }

@@ -14,11 +14,11 @@
 //! may use it for its index; any other class has an equality for each pair, of which a join takes one.
 
 use super::Planner;
+use super::columns::{ColumnSet, columns_of, free, output_set};
 use super::path::{Condition, Conditions, Leaf};
-use super::scalar::{conjuncts, has_subquery, is_volatile, strip};
+use super::scalar::{conjuncts, has_subquery, strip};
 use super::search::{Bound, Search};
-use super::visit::{ColumnSet, columns_of, free, output_set};
-use crate::logical::{ColumnId, Comparison, JoinKind, Rel, Scalar};
+use crate::logical::{ColumnId, Comparison, JoinKind, Rel, Scalar, is_volatile};
 use std::borrow::Cow;
 use std::rc::Rc;
 

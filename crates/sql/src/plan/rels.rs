@@ -1,12 +1,13 @@
 //! Candidates for everything above the joins: projections, groups, sorts, limits, set operations, locks.
 
 use super::Planner;
+use super::columns::ColumnSet;
 use super::cost;
 use super::path::{Conditions, Leaf, OrderKey, Path, PathNode, PathRef, Wanted, add, cheapest, cheapest_for};
-use super::scalar::{constant, has_subquery, is_volatile, same, work};
-use super::visit::ColumnSet;
+use super::scalar::{constant, has_subquery, same_value, work};
 use crate::logical::{
     AggregateCall, ColumnId, JoinKind, LockStrength, LockWait, Rel, Scalar, SetOperation, SortKey,
+    is_volatile, rel_is_volatile, walk,
 };
 use crate::physical::Grouping;
 use crate::types::{Type, Value};
@@ -185,7 +186,7 @@ impl Planner<'_> {
                 Scalar::Column(id) => self.is_constant(*id),
                 _ => false,
             };
-            if !fixed && !out.iter().any(|other| same(&other.scalar, &key.scalar)) {
+            if !fixed && !out.iter().any(|other| same_value(&other.scalar, &key.scalar)) {
                 out.push(key.clone());
             }
         }
@@ -333,7 +334,7 @@ impl Planner<'_> {
 
     /// min and max as the first row of an order: for each of them, as many as there are.
     fn extremes(&mut self, input: &Rel, aggregates: &[(ColumnId, AggregateCall)]) -> Result<Option<Path>> {
-        if aggregates.is_empty() || aggregates.len() > 4 || super::scalar::rel_is_volatile(input) {
+        if aggregates.is_empty() || aggregates.len() > 4 || rel_is_volatile(input) {
             return Ok(None);
         }
         let mut result: Option<Path> = None;
@@ -494,7 +495,7 @@ impl Planner<'_> {
     ) -> Result<Vec<PathRef>> {
         let Some(on) = on else {
             let mut columns = Vec::new();
-            super::visit::output(input, &mut columns);
+            walk::output(input, &mut columns);
             let wanted = Wanted {
                 sorts: wanted.sorts.clone(),
                 groups: if columns.is_empty() { Vec::new() } else { vec![columns.clone()] },
@@ -522,11 +523,12 @@ impl Planner<'_> {
         let keys = sort_keys(input);
         let mut leading = 0;
         if let Some(keys) = &keys {
-            leading = keys.iter().take_while(|key| on.iter().any(|scalar| same(scalar, &key.scalar))).count();
+            leading =
+                keys.iter().take_while(|key| on.iter().any(|scalar| same_value(scalar, &key.scalar))).count();
         }
         let covered = |count: usize| {
             keys.as_ref().is_some_and(|keys| {
-                on.iter().all(|scalar| keys[..count].iter().any(|key| same(scalar, &key.scalar)))
+                on.iter().all(|scalar| keys[..count].iter().any(|key| same_value(scalar, &key.scalar)))
             })
         };
         let inputs = self.paths(input, wanted)?;
@@ -535,7 +537,7 @@ impl Planner<'_> {
         } else {
             let mut sort: Vec<SortKey> = keys.as_ref().map_or_else(Vec::new, |keys| keys[..leading].to_vec());
             for key in ascending(on) {
-                if !sort.iter().any(|other| same(&other.scalar, &key.scalar)) {
+                if !sort.iter().any(|other| same_value(&other.scalar, &key.scalar)) {
                     sort.push(key);
                 }
             }
@@ -689,7 +691,7 @@ fn sort_keys(rel: &Rel) -> Option<Vec<SortKey>> {
         Rel::Project { input, columns } => {
             let mut keys = sort_keys(input)?;
             for key in &mut keys {
-                if let Some((id, _)) = columns.iter().find(|(_, scalar)| same(scalar, &key.scalar)) {
+                if let Some((id, _)) = columns.iter().find(|(_, scalar)| same_value(scalar, &key.scalar)) {
                     key.scalar = Scalar::Column(*id);
                 }
             }

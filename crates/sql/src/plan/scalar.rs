@@ -1,9 +1,8 @@
-//! What can be told of an expression without running it: its type, whether it may change from row to row, whether it is NULL when
-//! a column is.
+//! What the planner tells of an expression without running it, such as whether it is NULL when a column is, and what it makes of it.
 
-use super::visit::{ColumnSet, add_columns, any, inputs, parts, parts_mut, scalars, scalars_mut};
-use crate::functions::Volatility;
-use crate::logical::{ColumnId, Columns, Comparison, Query, Rel, Scalar, SubqueryKind};
+use super::columns::{ColumnSet, add_columns};
+use crate::logical::walk::{any, inputs_mut, parts, parts_mut, scalars_mut};
+use crate::logical::{ColumnId, Columns, Comparison, Query, Rel, Scalar, is_volatile, same, type_of};
 use crate::types::{NO_MODIFIER, Type, Value};
 use std::collections::HashMap;
 
@@ -42,111 +41,14 @@ pub(super) fn constant(scalar: &Scalar) -> Option<&Value> {
     }
 }
 
-/// The type of an expression.
-pub(super) fn type_of(scalar: &Scalar, columns: &Columns) -> Type {
-    match scalar {
-        Scalar::Literal { ty, .. }
-        | Scalar::Parameter { ty, .. }
-        | Scalar::Call { ty, .. }
-        | Scalar::Cast { ty, .. }
-        | Scalar::Case { ty, .. }
-        | Scalar::Coalesce { ty, .. }
-        | Scalar::Extreme { ty, .. }
-        | Scalar::Array { ty, .. }
-        | Scalar::Subscript { ty, .. }
-        | Scalar::Held { ty } => *ty,
-        Scalar::Hold { body, .. } => type_of(body, columns),
-        Scalar::Column(id) => columns.get(*id).ty,
-        Scalar::Row(_) => Type::Record,
-        Scalar::And(_)
-        | Scalar::Or(_)
-        | Scalar::Not(_)
-        | Scalar::Compare { .. }
-        | Scalar::CompareRows { .. }
-        | Scalar::IsNull(_)
-        | Scalar::IsBool { .. }
-        | Scalar::InList { .. }
-        | Scalar::Quantified { .. } => Type::Bool,
-        Scalar::Subquery(subquery) => match &subquery.kind {
-            SubqueryKind::Scalar => {
-                subquery.query.output.first().map_or(Type::Unknown, |output| columns.get(output.column).ty)
-            }
-            SubqueryKind::Exists | SubqueryKind::Quantified { .. } => Type::Bool,
-            SubqueryKind::Array(ty) => *ty,
-        },
-    }
-}
-
-/// Whether an expression gives different results for the same input, or has effects: it must be computed just as often as the
-/// query says.
-pub(crate) fn is_volatile(scalar: &Scalar) -> bool {
-    any(scalar, &|part| match part {
-        Scalar::Call { function, .. } => function.volatility == Volatility::Volatile,
-        Scalar::Subquery(subquery) => rel_is_volatile(&subquery.query.rel),
-        _ => false,
-    })
-}
-
-/// Whether anything in a relation is volatile.
-pub(crate) fn rel_is_volatile(rel: &Rel) -> bool {
-    let mut found = false;
-    scalars(rel, &mut |scalar| found = found || is_volatile(scalar));
-    inputs(rel, &mut |input| found = found || rel_is_volatile(input));
-    // Locks have effects.
-    found || matches!(rel, Rel::Lock { .. })
-}
-
 /// Whether an expression has a subquery.
 pub(super) fn has_subquery(scalar: &Scalar) -> bool {
     any(scalar, &|part| matches!(part, Scalar::Subquery(_)))
 }
 
-/// Whether two expressions are written alike. Those with subqueries never are.
-pub(super) fn same(a: &Scalar, b: &Scalar) -> bool {
-    let all = |a: &[Scalar], b: &[Scalar]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b));
-    match (a, b) {
-        (Scalar::Column(a), Scalar::Column(b)) => a == b,
-        (Scalar::Literal { value: a, ty: s }, Scalar::Literal { value: b, ty: t }) => {
-            s == t && a.is_identical(b)
-        }
-        (Scalar::Parameter { index: a, ty: s }, Scalar::Parameter { index: b, ty: t }) => a == b && s == t,
-        (
-            Scalar::Call { function: f, arguments: a, ty: s },
-            Scalar::Call { function: g, arguments: b, ty: t },
-        ) => std::ptr::eq(*f, *g) && s == t && f.volatility != Volatility::Volatile && all(a, b),
-        (
-            Scalar::Cast { argument: a, ty: s, modifier: m, explicit: e },
-            Scalar::Cast { argument: b, ty: t, modifier: n, explicit: f },
-        ) => s == t && m == n && e == f && same(a, b),
-        (Scalar::And(a), Scalar::And(b))
-        | (Scalar::Or(a), Scalar::Or(b))
-        | (Scalar::Row(a), Scalar::Row(b)) => all(a, b),
-        (Scalar::Not(a), Scalar::Not(b)) | (Scalar::IsNull(a), Scalar::IsNull(b)) => same(a, b),
-        (Scalar::Compare { op: o, left: a, right: b }, Scalar::Compare { op: p, left: c, right: d }) => {
-            o == p && same(a, c) && same(b, d)
-        }
-        (Scalar::IsBool { argument: a, value: v }, Scalar::IsBool { argument: b, value: w }) => {
-            v == w && same(a, b)
-        }
-        (Scalar::Hold { value: v, body: a }, Scalar::Hold { value: w, body: b }) => same(v, w) && same(a, b),
-        (Scalar::Held { ty: s }, Scalar::Held { ty: t }) => s == t,
-        (
-            Scalar::Case { branches: a, otherwise: x, ty: s },
-            Scalar::Case { branches: b, otherwise: y, ty: t },
-        ) => {
-            s == t
-                && same(x, y)
-                && a.len() == b.len()
-                && a.iter().zip(b).all(|(a, b)| same(&a.0, &b.0) && same(&a.1, &b.1))
-        }
-        (Scalar::Coalesce { arguments: a, ty: s }, Scalar::Coalesce { arguments: b, ty: t }) => {
-            s == t && all(a, b)
-        }
-        (Scalar::InList { argument: a, list: b }, Scalar::InList { argument: c, list: d }) => {
-            same(a, c) && all(b, d)
-        }
-        _ => false,
-    }
+/// Whether two expressions are sure to have one value: they are written alike, and nothing in them is volatile.
+pub(super) fn same_value(a: &Scalar, b: &Scalar) -> bool {
+    same(a, b) && !is_volatile(a)
 }
 
 /// A cast that changes no value, only its type: between strings without length, to wider integers, from any of the oid types to oid.
@@ -258,7 +160,7 @@ impl Substitution {
     /// In a relation. Columns named in lists rather than in expressions stay as they are.
     pub(super) fn rel(&self, rel: &mut Rel) {
         scalars_mut(rel, &mut |scalar| self.scalar(scalar));
-        super::visit::inputs_mut(rel, &mut |input| self.rel(input));
+        inputs_mut(rel, &mut |input| self.rel(input));
     }
 }
 
@@ -278,7 +180,7 @@ pub(super) fn inline(scalar: &mut Scalar, definitions: &[(ColumnId, Scalar)]) {
 
 fn inline_rel(rel: &mut Rel, definitions: &[(ColumnId, Scalar)]) {
     scalars_mut(rel, &mut |scalar| inline(scalar, definitions));
-    super::visit::inputs_mut(rel, &mut |input| inline_rel(input, definitions));
+    inputs_mut(rel, &mut |input| inline_rel(input, definitions));
 }
 
 /// The comparison with its sides exchanged.

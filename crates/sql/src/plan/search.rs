@@ -1,11 +1,11 @@
 //! What conditions say about single columns: the bounds of ranges.
 
 use super::Planner;
+use super::columns::{ColumnSet, columns_of};
 use super::path::Condition;
-use super::scalar::{constant, is_volatile, mirrored, strip, type_of};
-use super::visit::{ColumnSet, columns_of};
+use super::scalar::{constant, mirrored, strip};
 use crate::functions::Function;
-use crate::logical::{ColumnId, Comparison, Scalar};
+use crate::logical::{ColumnId, Comparison, Scalar, is_volatile, type_of};
 use crate::types::{Type, Value};
 use std::rc::Rc;
 

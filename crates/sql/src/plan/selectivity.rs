@@ -1,10 +1,10 @@
 //! How many rows conditions let pass, how many different values there are: from what ANALYZE found, or PostgreSQL's guesses without.
 
 use super::Planner;
-use super::scalar::{constant, mirrored, strip, type_of};
-use super::visit::{ColumnSet, columns_of};
+use super::columns::{ColumnSet, columns_of};
+use super::scalar::{constant, mirrored, strip};
 use crate::catalog::{ColumnStatistics, Oid, Table};
-use crate::logical::{ColumnId, Comparison, Scalar, SubqueryKind};
+use crate::logical::{ColumnId, Comparison, Scalar, SubqueryKind, type_of};
 use crate::types::text::TextStyle;
 use crate::types::{NO_MODIFIER, Type, Value};
 

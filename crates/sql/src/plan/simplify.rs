@@ -4,10 +4,10 @@
 
 use super::Estimator;
 use super::compile::compile_constant;
-use super::scalar::{constant, is_volatile, literal_bool, mirrored, negated, null, same, strip_mut, type_of};
-use super::visit::parts_mut;
+use super::scalar::{constant, literal_bool, mirrored, negated, null, same_value, strip_mut};
 use crate::functions::Volatility;
-use crate::logical::{Columns, Comparison, Scalar};
+use crate::logical::walk::parts_mut;
+use crate::logical::{Columns, Comparison, Scalar, is_volatile, type_of};
 use crate::types::{Type, Value};
 use crate::{Error, Result, SqlState};
 use std::cmp::Ordering;
@@ -220,7 +220,7 @@ fn join_equalities(list: &mut Vec<Scalar>) {
             }
         };
         let known = result.iter_mut().find_map(|other| match other {
-            Scalar::InList { argument, list } if same(argument, &column) => Some(list),
+            Scalar::InList { argument, list } if same_value(argument, &column) => Some(list),
             _ => None,
         });
         match known {
@@ -252,8 +252,8 @@ fn factor(branches: Vec<Scalar>) -> Scalar {
         .filter(|part| {
             !is_volatile(part)
                 && branches[1..].iter().all(|branch| match branch {
-                    Scalar::And(list) => list.iter().any(|other| same(part, other)),
-                    other => same(part, other),
+                    Scalar::And(list) => list.iter().any(|other| same_value(part, other)),
+                    other => same_value(part, other),
                 })
         })
         .cloned()
@@ -264,7 +264,7 @@ fn factor(branches: Vec<Scalar>) -> Scalar {
     let mut rest = Vec::with_capacity(branches.len());
     for branch in branches {
         let Scalar::And(mut list) = branch else { return Scalar::And(common) };
-        list.retain(|part| !common.iter().any(|other| same(part, other)));
+        list.retain(|part| !common.iter().any(|other| same_value(part, other)));
         match list.len() {
             0 => return Scalar::And(common),
             1 => rest.extend(list),

@@ -2,13 +2,14 @@
 
 use super::Planner;
 use super::build::Builder;
+use super::columns::{ColumnSet, add_columns};
 use super::normal::Normaliser;
 use super::path::{Leaf, Wanted, cheapest};
 use super::reduce;
 use super::scalar::Substitution;
 use super::simplify::Simplifier;
-use super::visit::{ColumnSet, add_columns, inputs, scalars};
 use crate::catalog::{Oid, Table};
+use crate::logical::walk::{inputs, parts, scalars};
 use crate::logical::{ColumnId, Delete, Insert, InsertValue, Output, Query, Rel, Scalar, Update};
 use crate::physical::{Estimate, Node, Plan, PlanColumn, PlanOutput, Statement};
 use crate::{Error, Result};
@@ -48,7 +49,7 @@ impl Planner<'_> {
             outer_joins: false,
         };
         let mut query = Query {
-            rel: std::mem::replace(rel, super::visit::nothing()),
+            rel: std::mem::replace(rel, super::columns::nothing()),
             output: exposed.iter().map(|column| Output { column: *column, name: String::new() }).collect(),
         };
         let result = normaliser.query(&mut query);
@@ -291,5 +292,5 @@ fn subquery_rels<'a>(scalar: &'a Scalar, out: &mut Vec<&'a Rel>) {
     if let Scalar::Subquery(subquery) = scalar {
         out.push(&subquery.query.rel);
     }
-    super::visit::parts(scalar, &mut |part| subquery_rels(part, out));
+    parts(scalar, &mut |part| subquery_rels(part, out));
 }

@@ -104,8 +104,8 @@ fn assign(new: &mut [Value], positions: &[usize], value: Value) -> Result<()> {
     match (positions, value) {
         ([at], value) => new[*at] = value,
         (_, Value::Null) => positions.iter().for_each(|at| new[*at] = Value::Null),
-        (_, Value::Record(values)) if values.len() == positions.len() => {
-            positions.iter().zip(values.iter()).for_each(|(at, value)| new[*at].clone_from(value));
+        (_, Value::Record(record)) if record.values.len() == positions.len() => {
+            positions.iter().zip(&record.values).for_each(|(at, value)| new[*at].clone_from(value));
         }
         _ => return Err(Error::internal("an assignment of what is no row of its width")),
     }

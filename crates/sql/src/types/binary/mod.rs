@@ -2,7 +2,7 @@
 
 use super::numeric::{Base10000, MAX_SCALE, Sign};
 use super::text::{self, check_utf8};
-use super::{Array, Modifier, Numeric, Type, Value, cast};
+use super::{Array, Modifier, Numeric, Record, Type, Value, cast};
 use crate::{Error, Result, SqlState};
 use compact_str::CompactString;
 use std::sync::Arc;
@@ -212,7 +212,7 @@ pub fn write(value: &Value, ty: Type, out: &mut Vec<u8>) {
         Value::Text(text) | Value::Padded(text) => out.extend_from_slice(text.as_bytes()),
         Value::Bytes(bytes) => out.extend_from_slice(bytes),
         Value::Array(array) => write_array(array, ty, out),
-        Value::Record(values) => write_record(values, out),
+        Value::Record(record) => write_record(record, out),
     }
 }
 
@@ -267,23 +267,12 @@ fn write_with_length(value: &Value, ty: Type, out: &mut Vec<u8>) {
     out[start..start + 4].copy_from_slice(&length.to_be_bytes());
 }
 
-/// A record's fields have the types that their variants show.
-fn write_record(values: &[Value], out: &mut Vec<u8>) {
-    out.extend_from_slice(&(values.len() as i32).to_be_bytes());
-    for value in values {
-        let ty = match value {
-            Value::Null | Value::Text(_) => Type::Text,
-            Value::Bool(_) => Type::Bool,
-            Value::Int(_) => Type::Int8,
-            Value::Float(_) => Type::Float8,
-            Value::Numeric(_) => Type::Numeric,
-            Value::Padded(_) => Type::Bpchar,
-            Value::Bytes(_) => Type::Bytea,
-            Value::Array(array) => array.element.array().unwrap_or(Type::TextArray),
-            Value::Record(_) => Type::Record,
-        };
+/// Each field with its type.
+fn write_record(record: &Record, out: &mut Vec<u8>) {
+    out.extend_from_slice(&(record.values.len() as i32).to_be_bytes());
+    for (value, ty) in record.values.iter().zip(&*record.types) {
         out.extend_from_slice(&ty.oid().to_be_bytes());
-        write_with_length(value, ty, out);
+        write_with_length(value, *ty, out);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Text of arrays, vectors and records.
 
 use super::{TextStyle, is_space, scalars};
-use crate::types::{Array, Modifier, Type, Value};
+use crate::types::{Array, Modifier, Record, Type, Value};
 use crate::{Error, Result, SqlState};
 use std::sync::Arc;
 
@@ -276,10 +276,10 @@ pub(super) fn write_vector(array: &Array, out: &mut String) {
 }
 
 /// Appends a record. Its fields' types are those that their variants show.
-pub(super) fn write_record(values: &[Value], style: &TextStyle, out: &mut String) {
+pub(super) fn write_record(record: &Record, style: &TextStyle, out: &mut String) {
     let mut piece = String::new();
     out.push('(');
-    for (index, value) in values.iter().enumerate() {
+    for (index, (value, ty)) in record.values.iter().zip(&*record.types).enumerate() {
         if index > 0 {
             out.push(',');
         }
@@ -287,7 +287,7 @@ pub(super) fn write_record(values: &[Value], style: &TextStyle, out: &mut String
             continue;
         }
         piece.clear();
-        super::write(value, Type::Unknown, style, &mut piece);
+        super::write(value, *ty, style, &mut piece);
         let special = |byte: u8| matches!(byte, b'"' | b'\\' | b'(' | b')' | b',') || is_space(byte);
         if piece.is_empty() || piece.bytes().any(special) {
             push_quoted(

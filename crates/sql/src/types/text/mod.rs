@@ -152,7 +152,7 @@ pub fn write(value: &Value, ty: Type, style: &TextStyle, out: &mut String) {
             Type::Int2Vector | Type::OidVector => composite::write_vector(array, out),
             _ => composite::write_array(array, style, out),
         },
-        Value::Record(values) => composite::write_record(values, style, out),
+        Value::Record(record) => composite::write_record(record, style, out),
     }
 }
 
