@@ -76,6 +76,16 @@ impl Memory {
         }
     }
 
+    /// Holds `bytes` more: an error where the budget ends.
+    pub(super) fn add(&mut self, context: &Context<'_>, bytes: usize) -> Result<()> {
+        self.set(context, self.bytes + bytes as u64).map_err(Error::from)
+    }
+
+    /// Gives back `bytes`, which somebody else holds now.
+    pub(super) fn give_back(&mut self, bytes: usize) {
+        self.shrink((self.bytes as usize).saturating_sub(bytes));
+    }
+
     /// Gives back everything.
     pub(super) fn release(&mut self) {
         self.held = None;

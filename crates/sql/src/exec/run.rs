@@ -1,7 +1,7 @@
 //! Started statements: what is kept of one between two calls, and what it runs with.
 
 use super::spill::{SpillReader, SpillWriter};
-use super::{BATCH_ROWS, Batch, Context, NodeProfile, Operator, Subplans, open, point};
+use super::{BATCH_ROWS, Batch, Context, Made, NodeProfile, Operator, Subplans, open, point};
 use crate::Result;
 use crate::catalog::Catalog;
 use crate::physical::Statement;
@@ -51,7 +51,7 @@ impl Environment<'_> {
     fn context<'a>(
         &'a self,
         parameters: &'a [Value],
-        slots: &'a RefCell<Vec<Value>>,
+        slots: &'a RefCell<Vec<Made>>,
         subplans: &'a Subplans,
         profile: &'a RefCell<Vec<NodeProfile>>,
         affected: &'a Cell<u64>,
@@ -63,7 +63,8 @@ impl Environment<'_> {
             session: self.session,
             parameters,
             slots,
-            held: RefCell::new(Value::Null),
+            held: RefCell::default(),
+            room: Cell::default(),
             cancel: self.cancel,
             subplans,
             profile,
@@ -102,7 +103,7 @@ pub fn select_point(
 pub struct Running {
     statement: Arc<Statement>,
     parameters: Vec<Value>,
-    slots: RefCell<Vec<Value>>,
+    slots: RefCell<Vec<Made>>,
     subplans: Subplans,
     profile: RefCell<Vec<NodeProfile>>,
     affected: Cell<u64>,
@@ -126,7 +127,7 @@ impl Running {
     pub fn new(statement: Arc<Statement>, parameters: Vec<Value>, profiled: bool) -> Self {
         let nodes = if profiled { statement.nodes } else { 0 };
         Running {
-            slots: RefCell::new(vec![Value::Null; statement.slots]),
+            slots: RefCell::new((0..statement.slots).map(|_| Made::default()).collect()),
             subplans: Subplans::new(&statement),
             profile: RefCell::new(vec![NodeProfile::default(); nodes]),
             affected: Cell::new(0),
