@@ -872,6 +872,31 @@ fn large_values_are_charged_as_long_as_they_live() {
 }
 
 #[test]
+fn many_aggregates_at_once_wait_for_their_turn() {
+    // With a budget of 32 MiB, which is not enough for all of them, even when they spill.
+    let fixture = Fixture::new(
+        "create table t (a int, b text);
+         insert into t select g, 'some text ' || g from generate_series(1, 60000) g",
+    );
+    let grouped = "select count(*) from (select b, count(*) from t group by b) s";
+    std::thread::scope(|scope| {
+        for _ in 0..40 {
+            let mut session = fixture.session();
+            scope.spawn(move || assert_eq!(session.one(grouped), "60000"));
+        }
+    });
+    // Who waits can be ended, and whoever leaves a turn lying keeps nobody waiting for long.
+    let memory = fixture.engine.budget().limit();
+    let turns: Vec<_> = (0..memory >> 23).map(|_| fixture.engine.turn(true, || false).unwrap()).collect();
+    let mut session = fixture.session();
+    session.run("set statement_timeout = '50ms'");
+    session.fails(grouped, "57014");
+    session.run("set statement_timeout = 0");
+    turns.iter().for_each(|turn| turn.set_idle(true));
+    assert_eq!(session.one(grouped), "60000");
+}
+
+#[test]
 fn what_a_long_text_becomes_is_charged_before_it_is_read() {
     // With a budget of 32 MiB.
     let fixture = Fixture::new("create table t (a int)");

@@ -15,6 +15,7 @@ use crate::types::Value;
 use crate::{Error, Result};
 use gannet_base::memory::Purpose;
 use gannet_store::{Transaction, View, WorkMemory};
+use memory::StatementTurn;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::sync::Arc;
@@ -225,6 +226,8 @@ pub struct Context<'c> {
     pub held: RefCell<Made>,
     /// What the function that is being called has reserved for its result.
     room: Cell<Charge>,
+    /// The statement's turn to take much memory.
+    turn: &'c StatementTurn,
     /// Set when the statement shall end.
     pub cancel: &'c AtomicBool,
     /// State of the statement's subqueries.

@@ -1,5 +1,6 @@
 //! Started statements: what is kept of one between two calls, and what it runs with.
 
+use super::memory::StatementTurn;
 use super::spill::{SpillReader, SpillWriter};
 use super::{BATCH_ROWS, Batch, Context, Made, NodeProfile, Operator, Subplans, open, point};
 use crate::Result;
@@ -45,7 +46,8 @@ impl Environment<'_> {
         let subplans = Subplans::default();
         let profile = RefCell::new(Vec::new());
         let affected = Cell::new(0);
-        body(&self.context(parameters, &slots, &subplans, &profile, &affected))
+        let turn = StatementTurn::default();
+        body(&self.context(parameters, &slots, &subplans, &profile, &affected, &turn))
     }
 
     fn context<'a>(
@@ -55,6 +57,7 @@ impl Environment<'_> {
         subplans: &'a Subplans,
         profile: &'a RefCell<Vec<NodeProfile>>,
         affected: &'a Cell<u64>,
+        turn: &'a StatementTurn,
     ) -> Context<'a> {
         Context {
             catalog: self.catalog,
@@ -65,6 +68,7 @@ impl Environment<'_> {
             slots,
             held: RefCell::default(),
             room: Cell::default(),
+            turn,
             cancel: self.cancel,
             subplans,
             profile,
@@ -107,6 +111,7 @@ pub struct Running {
     subplans: Subplans,
     profile: RefCell<Vec<NodeProfile>>,
     affected: Cell<u64>,
+    turn: StatementTurn,
     state: State,
 }
 
@@ -131,6 +136,7 @@ impl Running {
             subplans: Subplans::new(&statement),
             profile: RefCell::new(vec![NodeProfile::default(); nodes]),
             affected: Cell::new(0),
+            turn: StatementTurn::new(statement.writes),
             state: State::New,
             parameters,
             statement,
@@ -140,13 +146,22 @@ impl Running {
     /// Puts the next rows into `out`: at least one and at most `limit`; false when there are no more, or the statement gives none. After an error the
     /// statement is at its end.
     pub fn next(&mut self, environment: &Environment<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
-        let context =
-            environment.context(&self.parameters, &self.slots, &self.subplans, &self.profile, &self.affected);
+        let context = environment.context(
+            &self.parameters,
+            &self.slots,
+            &self.subplans,
+            &self.profile,
+            &self.affected,
+            &self.turn,
+        );
+        self.turn.set_idle(false);
         let result = advance(&mut self.state, &self.statement, &context, limit, out);
         if !matches!(result, Ok(true)) {
             self.state = State::Done;
             self.subplans = Subplans::default();
+            self.turn.end();
         }
+        self.turn.set_idle(true);
         result
     }
 
