@@ -98,7 +98,7 @@ mod tests {
                 scope.spawn(|| {
                     let _turn = turns.take(3 * BUDGET_EACH, true, || false).unwrap();
                     most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                    std::thread::sleep(Duration::from_millis(5));
+                    clock::sleep(Duration::from_millis(5));
                     running.fetch_sub(1, Ordering::SeqCst);
                 });
             }

@@ -79,7 +79,7 @@ impl Computed<'_> {
     #[inline]
     pub(super) fn into_row(self, context: &Context<'_>, charges: &mut RowCharges) -> Result<Value> {
         let Made { value, charge } = self.keep(context)?;
-        charges.0.extend(charge);
+        charges.0.extend(charge.map(|memory| *memory));
         Ok(value)
     }
 
@@ -146,7 +146,7 @@ impl Made {
 
 /// What the large values of a row that is being made are charged as.
 #[derive(Debug, Default)]
-pub(super) struct RowCharges(Vec<Box<WorkMemory>>);
+pub(super) struct RowCharges(Vec<WorkMemory>);
 
 impl RowCharges {
     /// Gives them back: the row is no more, or somebody else has charged it.
