@@ -110,6 +110,7 @@ impl Made {
     }
 
     #[cold]
+    #[inline(never)]
     fn large(mut value: Value, mut room: Charge, context: &Context<'_>) -> Result<Self> {
         if let Value::Text(text) | Value::Padded(text) = &mut value
             && text.capacity() - text.len() > text.len() / 8
@@ -130,11 +131,17 @@ impl Made {
     pub(super) fn copy(value: &Value, context: &Context<'_>) -> Result<Self> {
         match value {
             Value::Text(text) | Value::Padded(text) if text.len() > LARGE_BYTES => {
-                let room = context.session.engine.memory(Purpose::Work, text.len() as u64)?;
-                Made::with_room(value.clone(), Some(Box::new(room)), context)
+                Made::copy_large(value, text.len(), context)
             }
             _ => Ok(Made { value: value.clone(), charge: None }),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn copy_large(value: &Value, bytes: usize, context: &Context<'_>) -> Result<Self> {
+        let room = context.session.engine.memory(Purpose::Work, bytes as u64)?;
+        Made::with_room(value.clone(), Some(Box::new(room)), context)
     }
 
     /// The value, and what it is charged as.

@@ -91,9 +91,9 @@ impl Expr {
             }
             Expr::Slot(_) | Expr::Held => self.kept(context),
             Expr::Call { function, arguments, types, ty } => {
-                call(function, arguments, types, *ty, row, context).map(Computed::Made)
+                call(function, arguments, types, *ty, row, context)
             }
-            Expr::Cast { .. } => self.convert(row, context).map(Computed::Made),
+            Expr::Cast { .. } => self.convert(row, context),
             Expr::Hold { value, body } => hold(value, body, row, context),
             Expr::Case { branches, otherwise } => {
                 for (condition, value) in branches {
@@ -105,10 +105,10 @@ impl Expr {
             }
             Expr::Coalesce(arguments) => coalesce(arguments, row, context),
             Expr::Extreme { arguments, greatest } => extreme(arguments, *greatest, row, context),
-            Expr::Array { elements, element } => array(elements, *element, row, context).map(Computed::Made),
-            Expr::Subscript { array, index } => subscript(array, index, row, context).map(Computed::Made),
-            Expr::Row(elements) => record(elements, row, context).map(Computed::Made),
-            Expr::Subquery { .. } => self.subquery(row, context).map(Computed::Made),
+            Expr::Array { elements, element } => array(elements, *element, row, context),
+            Expr::Subscript { array, index } => subscript(array, index, row, context),
+            Expr::Row(elements) => record(elements, row, context),
+            Expr::Subquery { .. } => self.subquery(row, context),
             Expr::And(_)
             | Expr::Or(_)
             | Expr::Not(_)
@@ -138,30 +138,37 @@ impl Expr {
     }
 
     #[inline(never)]
-    fn convert(&self, row: &[Value], context: &Context<'_>) -> Result<Made> {
-        let Expr::Cast { argument, from, to, modifier, explicit } = self else {
+    fn convert(&self, row: &[Value], context: &Context<'_>) -> Result<Computed<'static>> {
+        match self {
+            Expr::Cast { argument, .. } => self.converted(argument.eval(row, context)?, context),
+            _ => Err(Error::internal("not a cast")),
+        }
+    }
+
+    #[inline(never)]
+    fn converted(&self, value: Computed<'_>, context: &Context<'_>) -> Result<Computed<'static>> {
+        let Expr::Cast { from, to, modifier, explicit, .. } = self else {
             return Err(Error::internal("not a cast"));
         };
-        let value = argument.eval(row, context)?;
         if value.is_null() {
-            return Ok(Made::default());
+            return Ok(Value::Null.into());
         }
         let (value, charge) = value.keep(context)?.into_parts();
         let fresh = cast::fresh_bytes(&value, *to, *modifier);
         let convert = || cast::cast(value, *from, *to, *modifier, *explicit, &context.session.style);
         if fresh <= LARGE_BYTES {
             // What is large stays the same memory, and its charge is the result's.
-            return Made::with_room(convert()?, charge, context);
+            return Made::with_room(convert()?, charge, context).map(Computed::Made);
         }
         let room = context.session.engine.memory(Purpose::Work, fresh as u64)?;
-        Made::with_room(convert()?, Some(Box::new(room)), context)
+        Made::with_room(convert()?, Some(Box::new(room)), context).map(Computed::Made)
     }
 
     #[inline(never)]
-    fn subquery(&self, row: &[Value], context: &Context<'_>) -> Result<Made> {
+    fn subquery(&self, row: &[Value], context: &Context<'_>) -> Result<Computed<'static>> {
         match self {
             Expr::Subquery { subplan, bind, kind } => {
-                context.subplans.value(*subplan, bind, kind, row, context)
+                context.subplans.value(*subplan, bind, kind, row, context).map(Computed::Made)
             }
             _ => Err(Error::internal("not a subquery")),
         }
@@ -169,6 +176,7 @@ impl Expr {
 }
 
 /// The values of some expressions, and what they are charged as.
+#[inline(never)]
 pub(super) fn eval_all(
     exprs: &[Expr],
     row: &[Value],
@@ -180,7 +188,7 @@ pub(super) fn eval_all(
 }
 
 /// Appends the values of some expressions. Gives what they are charged as, until somebody else has charged them.
-#[inline]
+#[inline(never)]
 pub(super) fn eval_into(
     exprs: &[Expr],
     row: &[Value],
@@ -399,29 +407,34 @@ fn quantified(
 }
 
 #[inline(never)]
-fn subscript(array: &Expr, index: &Expr, row: &[Value], context: &Context<'_>) -> Result<Made> {
+fn subscript(array: &Expr, index: &Expr, row: &[Value], context: &Context<'_>) -> Result<Computed<'static>> {
     let array = array.eval(row, context)?;
     let index = index.eval(row, context)?;
-    let (Value::Array(array), Value::Int(index)) = (&*array, &*index) else { return Ok(Made::default()) };
+    let (Value::Array(array), Value::Int(index)) = (&*array, &*index) else { return Ok(Value::Null.into()) };
     let element = index
         .checked_sub(i64::from(array.lower))
         .and_then(|offset| usize::try_from(offset).ok())
         .and_then(|offset| array.values.get(offset));
-    element.map_or(Ok(Made::default()), |element| Made::copy(element, context))
+    element.map_or(Ok(Value::Null.into()), |element| Made::copy(element, context).map(Computed::Made))
 }
 
 #[inline(never)]
-fn array(elements: &[Expr], element: Type, row: &[Value], context: &Context<'_>) -> Result<Made> {
+fn array(
+    elements: &[Expr],
+    element: Type,
+    row: &[Value],
+    context: &Context<'_>,
+) -> Result<Computed<'static>> {
     let (values, mut charges) = eval_all(elements, row, context)?;
     charges.clear();
-    Made::new(Value::Array(Arc::new(Array { element, values, lower: 1 })), context)
+    Made::new(Value::Array(Arc::new(Array { element, values, lower: 1 })), context).map(Computed::Made)
 }
 
 #[inline(never)]
-fn record(elements: &[Expr], row: &[Value], context: &Context<'_>) -> Result<Made> {
+fn record(elements: &[Expr], row: &[Value], context: &Context<'_>) -> Result<Computed<'static>> {
     let (values, mut charges) = eval_all(elements, row, context)?;
     charges.clear();
-    Made::new(Value::Record(values.into()), context)
+    Made::new(Value::Record(values.into()), context).map(Computed::Made)
 }
 
 #[inline(never)]
@@ -462,14 +475,14 @@ fn call(
     ty: Type,
     row: &[Value],
     context: &Context<'_>,
-) -> Result<Made> {
+) -> Result<Computed<'static>> {
     let call = Call { context, types, ty };
     match arguments {
         [] => apply(function, &call, &[]),
         [one] => {
             let one = one.eval(row, context)?;
             if function.strict && one.is_null() {
-                return Ok(Made::default());
+                return Ok(Value::Null.into());
             }
             apply(function, &call, std::slice::from_ref(&*one))
         }
@@ -479,26 +492,37 @@ fn call(
                 if !two.is_there() {
                     two.eval(row, context)?;
                 }
-                return Ok(Made::default());
+                return Ok(Value::Null.into());
             }
             let two = two.eval(row, context)?;
             if function.strict && two.is_null() {
-                return Ok(Made::default());
+                return Ok(Value::Null.into());
             }
-            let (one, _one_charge) = one.keep(context)?.into_parts();
-            let (two, _two_charge) = two.keep(context)?.into_parts();
-            apply(function, &call, &[one, two])
+            apply_to_two(function, &call, one, two)
         }
         _ => call_with_many(function, &call, arguments, row, context),
     }
 }
 
+/// What a function makes of two arguments.
+#[inline(never)]
+fn apply_to_two(
+    function: &Function,
+    call: &Call<'_, '_>,
+    one: Computed<'_>,
+    two: Computed<'_>,
+) -> Result<Computed<'static>> {
+    let (one, _one_charge) = one.keep(call.context)?.into_parts();
+    let (two, _two_charge) = two.keep(call.context)?.into_parts();
+    apply(function, call, &[one, two])
+}
+
 /// What a function makes of its arguments. The room that it asked for is its result's.
-#[inline]
-fn apply(function: &Function, call: &Call<'_, '_>, arguments: &[Value]) -> Result<Made> {
+#[inline(never)]
+fn apply(function: &Function, call: &Call<'_, '_>, arguments: &[Value]) -> Result<Computed<'static>> {
     let result = (function.body)(call, arguments);
     let room: Charge = call.context.room.take();
-    Made::with_room(result?, room, call.context)
+    Made::with_room(result?, room, call.context).map(Computed::Made)
 }
 
 #[inline(never)]
@@ -508,7 +532,7 @@ fn call_with_many(
     arguments: &[Expr],
     row: &[Value],
     context: &Context<'_>,
-) -> Result<Made> {
+) -> Result<Computed<'static>> {
     let mut values = Vec::with_capacity(arguments.len());
     let mut charges = RowCharges::default();
     let mut null = false;
@@ -520,5 +544,5 @@ fn call_with_many(
         null |= function.strict && value.is_null();
         values.push(value);
     }
-    if null { Ok(Made::default()) } else { apply(function, call, &values) }
+    if null { Ok(Value::Null.into()) } else { apply(function, call, &values) }
 }
