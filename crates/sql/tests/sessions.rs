@@ -854,8 +854,81 @@ fn results_of_functions_are_charged() {
     ] {
         session.fails(&format!("select {value} from {from}"), "53200");
     }
-    assert_eq!(session.one("select length(x || x) from t"), "20000000");
+    let shorter = "(select repeat('a', 4000000) x offset 0) s";
+    assert_eq!(session.one(&format!("select length(x || x) from {shorter}")), "8000000");
     assert_eq!(session.one(&format!("select cardinality(a || 1) from {elements}")), "400001");
+}
+
+#[test]
+fn large_values_are_charged_as_long_as_they_live() {
+    // With a budget of 32 MiB.
+    let fixture = Fixture::new("create table t (a int)");
+    let mut session = fixture.session();
+    let x = "repeat('x', 9000000 + g)";
+    for value in [
+        format!("{x}, {x}, {x}, {x}"),
+        "array[g::char(9000000), g::char(9000001), g::char(9000002), g::char(9000003)] is null".to_owned(),
+        format!("array[{x}, {x}, {x}, {x}] is null"),
+        format!("row({x}, {x}, {x}, {x})::text is null"),
+        format!("{x} || {x} = upper({x}) || lower({x})"),
+        format!("length(upper({x} || {x}))"),
+        "length(array_fill(repeat('x', 1000000 + g), array[400])::text)".to_owned(),
+        "cardinality(('{' || repeat('1,', 2000000 + g) || '1}')::int[])".to_owned(),
+        "length(to_char(g, repeat('RN', 1000000 + g)))".to_owned(),
+        "length(regexp_replace(repeat('x', 1000000 + g), '(x+)', repeat('\\1', 500000)))".to_owned(),
+        format!("(select length({x} || y.x) from (select {x} || {x} as x offset 0) y)"),
+    ] {
+        session.fails(&format!("select {value} from generate_series(1, 2) g"), "53200");
+    }
+    // Aggregates ask for what they need before they take it: no batch of such values is gathered unseen.
+    let million = "repeat('x', 1000000) || g";
+    for (value, rest) in [
+        (format!("length(string_agg({million}, ''))"), ""),
+        (format!("length(string_agg({million}, '' order by g))"), ""),
+        (format!("length(string_agg({million}, ''))"), "group by g % 2"),
+        (format!("cardinality(array_agg({million}))"), ""),
+        (format!("length(string_agg(({million})::bytea, ''))"), "group by g % 2"),
+    ] {
+        let error =
+            session.attempt(&format!("select {value} from generate_series(1, 300) g {rest}")).unwrap_err();
+        assert_eq!(error.state().0, "53200", "{error:?}");
+        let asked: u64 = error.to_string().split(' ').find_map(|word| word.parse().ok()).unwrap();
+        assert!(asked < 24 << 20, "{value}: {error:?}");
+    }
+    // What was given back is there for others.
+    assert_eq!(session.one(&format!("select sum(length({x})) from generate_series(1, 20) g")), "180000210");
+    let sorted =
+        format!("select length(a) from (select {x} a from generate_series(1, 9) g) s order by a limit 1");
+    assert_eq!(session.one(&sorted), "9000001");
+}
+
+#[test]
+fn many_aggregates_at_once_wait_for_their_turn() {
+    // With a budget of 32 MiB, which is not enough for all of them, even when they spill.
+    let fixture = Fixture::new(
+        "create table t (a int, b text);
+         insert into t select g, 'some text ' || g from generate_series(1, 60000) g",
+    );
+    let grouped = "select count(*) from (select b, count(*) from t group by b) s";
+    std::thread::scope(|scope| {
+        for _ in 0..40 {
+            let mut session = fixture.session();
+            scope.spawn(move || assert_eq!(session.one(grouped), "60000"));
+        }
+    });
+    // Who waits can be ended, and whoever leaves a turn lying keeps nobody waiting for long.
+    let memory = fixture.engine.budget().limit();
+    let turns: Vec<_> = (0..memory >> 23).map(|_| fixture.engine.turn(true, || false).unwrap()).collect();
+    let mut session = fixture.session();
+    session.run("set statement_timeout = '50ms'");
+    session.fails(grouped, "57014");
+    session.run("set statement_timeout = 0");
+    // Whoever has locked rows does not wait: those who have turns may wait for him.
+    session.run("begin; select * from t where a = 1 for update");
+    assert_eq!(session.one(grouped), "60000");
+    session.run("commit");
+    turns.iter().for_each(|turn| turn.set_idle(true));
+    assert_eq!(session.one(grouped), "60000");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::database::Database;
 use crate::page::PAGE_SIZES;
 use crate::pool::{MIN_FRAMES, Pool};
 use crate::temp::{TempFile, TempSpace, TempStats};
+use crate::turns::Turn;
 use crate::work::{Lender, Room, WorkMemory};
 use crate::{Error, Result};
 use gannet_base::memory::{Budget, Purpose};
@@ -178,6 +179,13 @@ impl Engine {
     /// grows in steps asks before each.
     pub fn work_limit(&self) -> u64 {
         self.lender.work_limit()
+    }
+
+    /// A turn to take much memory: no more operations have one than the budget has decent shares for. Where it `waits`, it does so
+    /// until one of them ends, or `give_up` says so: then there is none. Whose transaction changes or locks rows may not wait, as others
+    /// may wait for it.
+    pub fn turn(&self, waits: bool, give_up: impl FnMut() -> bool) -> Option<Turn> {
+        self.lender.turns.take(self.lender.budget.limit(), waits, give_up)
     }
 
     /// A new temporary file in [`EngineOptions::temp_folder`].

@@ -31,6 +31,7 @@ mod sweep;
 mod temp;
 mod transaction;
 mod tree;
+mod turns;
 mod txn;
 mod undo;
 mod versions;
@@ -54,5 +55,6 @@ pub use transaction::{
     TransactionOptions, Tree,
 };
 pub use tree::TreeSize;
+pub use turns::Turn;
 pub use view::View;
 pub use work::WorkMemory;

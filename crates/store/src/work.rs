@@ -8,6 +8,7 @@
 //!    sessions, plans. One large sort does not make everybody else's statements fail.
 
 use crate::pool::Pool;
+use crate::turns::Turns;
 use crate::{Error, Result};
 use gannet_base::memory::{Budget, Charge, Purpose};
 use gannet_base::sync::Mutex;
@@ -29,6 +30,7 @@ pub(crate) struct Lender {
     pub(crate) pools: Arc<Mutex<Vec<Arc<Pool>>>>,
     /// Operations that hold memory.
     holders: Arc<AtomicU64>,
+    pub(crate) turns: Turns,
 }
 
 /// Frames given up: of which pool, and how many.
@@ -36,7 +38,7 @@ type Lent = Vec<(Arc<Pool>, usize)>;
 
 impl Lender {
     pub(crate) fn new(budget: Budget) -> Self {
-        Lender { budget, pools: Arc::default(), holders: Arc::default() }
+        Lender { budget, pools: Arc::default(), holders: Arc::default(), turns: Turns::default() }
     }
 
     /// Memory for an operation; `counted` where it is to be reckoned with when others ask how much they may take.

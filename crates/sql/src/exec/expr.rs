@@ -7,23 +7,25 @@
 //!    that applies.
 //! 3. Columns, constants and parameters are borrowed, and conditions on them are decided without making values: a comparison
 //!    of integers costs a few instructions.
+//! 4. A large value that is made is charged to the budget, whatever made it: see [`Computed`].
 
 use super::Context;
+use super::computed::{Charge, Computed, LARGE_BYTES, Made, RowCharges};
 use crate::functions::{Call, Function};
 use crate::logical::Comparison;
 use crate::physical::Expr;
 use crate::types::{Array, Record, Type, Value, cast};
 use crate::{Error, Result};
-use std::borrow::Cow;
+use gannet_base::memory::Purpose;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 impl Expr {
     /// The value of the expression for a row.
     #[inline]
-    pub fn eval<'a>(&'a self, row: &'a [Value], context: &'a Context<'_>) -> Result<Cow<'a, Value>> {
+    pub fn eval<'a>(&'a self, row: &'a [Value], context: &'a Context<'_>) -> Result<Computed<'a>> {
         match self.direct(row, context) {
-            Some(value) => Ok(Cow::Borrowed(value)),
+            Some(value) => Ok(Computed::There(value)),
             None => self.compute(row, context),
         }
     }
@@ -82,16 +84,16 @@ impl Expr {
 
     /// What is not there already. Each kind that needs memory of its own on the stack has a function of its own: expressions nest deeply.
     #[inline(never)]
-    fn compute<'a>(&'a self, row: &'a [Value], context: &'a Context<'_>) -> Result<Cow<'a, Value>> {
+    fn compute<'a>(&'a self, row: &'a [Value], context: &'a Context<'_>) -> Result<Computed<'a>> {
         match self {
             Expr::Literal(_) | Expr::Column(_) | Expr::Parameter(_) => {
-                self.direct(row, context).map(Cow::Borrowed).ok_or_else(|| Error::internal("no value"))
+                self.direct(row, context).map(Computed::There).ok_or_else(|| Error::internal("no value"))
             }
             Expr::Slot(_) | Expr::Held => self.kept(context),
             Expr::Call { function, arguments, types, ty } => {
-                call(function, arguments, types, *ty, row, context).map(Cow::Owned)
+                call(function, arguments, types, *ty, row, context)
             }
-            Expr::Cast { .. } => self.convert(row, context).map(Cow::Owned),
+            Expr::Cast { .. } => self.convert(row, context),
             Expr::Hold { value, body } => hold(value, body, row, context),
             Expr::Case { branches, otherwise } => {
                 for (condition, value) in branches {
@@ -103,10 +105,10 @@ impl Expr {
             }
             Expr::Coalesce(arguments) => coalesce(arguments, row, context),
             Expr::Extreme { arguments, greatest } => extreme(arguments, *greatest, row, context),
-            Expr::Array { elements, element } => array(elements, *element, row, context).map(Cow::Owned),
-            Expr::Subscript { array, index } => subscript(array, index, row, context).map(Cow::Owned),
-            Expr::Row { elements, types } => record(elements, types, row, context).map(Cow::Owned),
-            Expr::Subquery { .. } => self.subquery(row, context).map(Cow::Owned),
+            Expr::Array { elements, element } => array(elements, *element, row, context),
+            Expr::Subscript { array, index } => subscript(array, index, row, context),
+            Expr::Row { elements, types } => record(elements, types, row, context),
+            Expr::Subquery { .. } => self.subquery(row, context),
             Expr::And(_)
             | Expr::Or(_)
             | Expr::Not(_)
@@ -121,60 +123,83 @@ impl Expr {
     }
 
     #[inline(never)]
-    fn decided<'a>(&'a self, row: &'a [Value], context: &'a Context<'_>) -> Result<Cow<'a, Value>> {
-        Ok(Cow::Owned(boolean(self.truth(row, context)?)))
+    fn decided<'a>(&'a self, row: &'a [Value], context: &'a Context<'_>) -> Result<Computed<'a>> {
+        Ok(boolean(self.truth(row, context)?).into())
     }
 
     /// A value that the context keeps.
     #[inline(never)]
-    fn kept<'a>(&'a self, context: &'a Context<'_>) -> Result<Cow<'a, Value>> {
+    fn kept<'a>(&'a self, context: &'a Context<'_>) -> Result<Computed<'a>> {
+        let kept = match self {
+            Expr::Slot(slot) => Made::copy(&context.slots.borrow()[*slot], context),
+            _ => Made::copy(&context.held.borrow(), context),
+        };
+        kept.map(Computed::Made)
+    }
+
+    #[inline(never)]
+    fn convert(&self, row: &[Value], context: &Context<'_>) -> Result<Computed<'static>> {
         match self {
-            Expr::Slot(slot) => Ok(Cow::Owned(context.slots.borrow()[*slot].clone())),
-            _ => Ok(Cow::Owned(context.held.borrow().clone())),
+            Expr::Cast { argument, .. } => self.converted(argument.eval(row, context)?, context),
+            _ => Err(Error::internal("not a cast")),
         }
     }
 
     #[inline(never)]
-    fn convert(&self, row: &[Value], context: &Context<'_>) -> Result<Value> {
-        let Expr::Cast { argument, from, to, modifier, explicit } = self else {
+    fn converted(&self, value: Computed<'_>, context: &Context<'_>) -> Result<Computed<'static>> {
+        let Expr::Cast { from, to, modifier, explicit, .. } = self else {
             return Err(Error::internal("not a cast"));
         };
-        let value = argument.eval(row, context)?;
         if value.is_null() {
-            return Ok(Value::Null);
+            return Ok(Value::Null.into());
         }
-        cast::cast(value.into_owned(), *from, *to, *modifier, *explicit, &context.session.style)
+        let (value, charge) = value.keep(context)?.into_parts();
+        let fresh = cast::fresh_bytes(&value, *to, *modifier);
+        let convert = || cast::cast(value, *from, *to, *modifier, *explicit, &context.session.style);
+        if fresh <= LARGE_BYTES {
+            // What is large stays the same memory, and its charge is the result's.
+            return Made::with_room(convert()?, charge, context).map(Computed::Made);
+        }
+        let room = context.session.engine.memory(Purpose::Work, fresh as u64)?;
+        Made::with_room(convert()?, Some(Box::new(room)), context).map(Computed::Made)
     }
 
     #[inline(never)]
-    fn subquery(&self, row: &[Value], context: &Context<'_>) -> Result<Value> {
+    fn subquery(&self, row: &[Value], context: &Context<'_>) -> Result<Computed<'static>> {
         match self {
             Expr::Subquery { subplan, bind, kind } => {
-                context.subplans.value(*subplan, bind, kind, row, context)
+                context.subplans.value(*subplan, bind, kind, row, context).map(Computed::Made)
             }
             _ => Err(Error::internal("not a subquery")),
         }
     }
 }
 
-/// The values of some expressions.
-pub(super) fn eval_all(exprs: &[Expr], row: &[Value], context: &Context<'_>) -> Result<Vec<Value>> {
+/// The values of some expressions, and what they are charged as.
+#[inline(never)]
+pub(super) fn eval_all(
+    exprs: &[Expr],
+    row: &[Value],
+    context: &Context<'_>,
+) -> Result<(Vec<Value>, RowCharges)> {
     let mut values = Vec::with_capacity(exprs.len());
-    eval_into(exprs, row, context, &mut values)?;
-    Ok(values)
+    let charges = eval_into(exprs, row, context, &mut values)?;
+    Ok((values, charges))
 }
 
-/// Appends the values of some expressions.
+/// Appends the values of some expressions. Gives what they are charged as, until somebody else has charged them.
+#[inline(never)]
 pub(super) fn eval_into(
     exprs: &[Expr],
     row: &[Value],
     context: &Context<'_>,
     out: &mut Vec<Value>,
-) -> Result<()> {
+) -> Result<RowCharges> {
+    let mut charges = RowCharges::default();
     for expr in exprs {
-        out.push(expr.eval(row, context)?.into_owned());
+        out.push(expr.eval(row, context)?.into_row(context, &mut charges)?);
     }
-    Ok(())
+    Ok(charges)
 }
 
 /// A truth value as a value.
@@ -216,7 +241,7 @@ fn hold<'a>(
     body: &'a Expr,
     row: &'a [Value],
     context: &'a Context<'_>,
-) -> Result<Cow<'a, Value>> {
+) -> Result<Computed<'a>> {
     let outer = begin_hold(value, row, context)?;
     let result = body.eval(row, context);
     context.held.replace(outer);
@@ -224,8 +249,8 @@ fn hold<'a>(
 }
 
 #[inline(never)]
-fn begin_hold(value: &Expr, row: &[Value], context: &Context<'_>) -> Result<Value> {
-    Ok(context.held.replace(value.eval(row, context)?.into_owned()))
+fn begin_hold(value: &Expr, row: &[Value], context: &Context<'_>) -> Result<Made> {
+    Ok(context.held.replace(value.eval(row, context)?.keep(context)?))
 }
 
 /// AND (`decisive`: false) or OR (`decisive`: true).
@@ -382,38 +407,51 @@ fn quantified(
 }
 
 #[inline(never)]
-fn subscript(array: &Expr, index: &Expr, row: &[Value], context: &Context<'_>) -> Result<Value> {
+fn subscript(array: &Expr, index: &Expr, row: &[Value], context: &Context<'_>) -> Result<Computed<'static>> {
     let array = array.eval(row, context)?;
     let index = index.eval(row, context)?;
-    let (Value::Array(array), Value::Int(index)) = (&*array, &*index) else { return Ok(Value::Null) };
+    let (Value::Array(array), Value::Int(index)) = (&*array, &*index) else { return Ok(Value::Null.into()) };
     let element = index
         .checked_sub(i64::from(array.lower))
         .and_then(|offset| usize::try_from(offset).ok())
-        .and_then(|offset| array.values.get(offset).cloned());
-    Ok(element.unwrap_or(Value::Null))
+        .and_then(|offset| array.values.get(offset));
+    element.map_or(Ok(Value::Null.into()), |element| Made::copy(element, context).map(Computed::Made))
 }
 
 #[inline(never)]
-fn array(elements: &[Expr], element: Type, row: &[Value], context: &Context<'_>) -> Result<Value> {
-    let values = eval_all(elements, row, context)?;
-    Ok(Value::Array(Arc::new(Array { element, values, lower: 1 })))
+fn array(
+    elements: &[Expr],
+    element: Type,
+    row: &[Value],
+    context: &Context<'_>,
+) -> Result<Computed<'static>> {
+    let (values, mut charges) = eval_all(elements, row, context)?;
+    charges.clear();
+    Made::new(Value::Array(Arc::new(Array { element, values, lower: 1 })), context).map(Computed::Made)
 }
 
 #[inline(never)]
-fn record(elements: &[Expr], types: &Arc<[Type]>, row: &[Value], context: &Context<'_>) -> Result<Value> {
-    let values = eval_all(elements, row, context)?;
-    Ok(Value::Record(Arc::new(Record { types: Arc::clone(types), values })))
+fn record(
+    elements: &[Expr],
+    types: &Arc<[Type]>,
+    row: &[Value],
+    context: &Context<'_>,
+) -> Result<Computed<'static>> {
+    let (values, mut charges) = eval_all(elements, row, context)?;
+    charges.clear();
+    Made::new(Value::Record(Arc::new(Record { types: Arc::clone(types), values })), context)
+        .map(Computed::Made)
 }
 
 #[inline(never)]
-fn coalesce<'a>(arguments: &'a [Expr], row: &'a [Value], context: &'a Context<'_>) -> Result<Cow<'a, Value>> {
+fn coalesce<'a>(arguments: &'a [Expr], row: &'a [Value], context: &'a Context<'_>) -> Result<Computed<'a>> {
     for argument in arguments {
         let value = argument.eval(row, context)?;
         if !value.is_null() {
             return Ok(value);
         }
     }
-    Ok(Cow::Owned(Value::Null))
+    Ok(Value::Null.into())
 }
 
 #[inline(never)]
@@ -422,9 +460,9 @@ fn extreme<'a>(
     greatest: bool,
     row: &'a [Value],
     context: &'a Context<'_>,
-) -> Result<Cow<'a, Value>> {
+) -> Result<Computed<'a>> {
     let wanted = if greatest { Ordering::Greater } else { Ordering::Less };
-    let mut best: Cow<'a, Value> = Cow::Owned(Value::Null);
+    let mut best: Computed<'a> = Value::Null.into();
     for argument in arguments {
         let value = argument.eval(row, context)?;
         if !value.is_null() && (best.is_null() || value.total_cmp(&best) == wanted) {
@@ -443,16 +481,16 @@ fn call(
     ty: Type,
     row: &[Value],
     context: &Context<'_>,
-) -> Result<Value> {
+) -> Result<Computed<'static>> {
     let call = Call { context, types, ty };
     match arguments {
-        [] => (function.body)(&call, &[]),
+        [] => apply(function, &call, &[]),
         [one] => {
             let one = one.eval(row, context)?;
             if function.strict && one.is_null() {
-                return Ok(Value::Null);
+                return Ok(Value::Null.into());
             }
-            (function.body)(&call, std::slice::from_ref(&*one))
+            apply(function, &call, std::slice::from_ref(&*one))
         }
         [one, two] => {
             let one = one.eval(row, context)?;
@@ -460,16 +498,37 @@ fn call(
                 if !two.is_there() {
                     two.eval(row, context)?;
                 }
-                return Ok(Value::Null);
+                return Ok(Value::Null.into());
             }
             let two = two.eval(row, context)?;
             if function.strict && two.is_null() {
-                return Ok(Value::Null);
+                return Ok(Value::Null.into());
             }
-            (function.body)(&call, &[one.into_owned(), two.into_owned()])
+            apply_to_two(function, &call, one, two)
         }
         _ => call_with_many(function, &call, arguments, row, context),
     }
+}
+
+/// What a function makes of two arguments.
+#[inline(never)]
+fn apply_to_two(
+    function: &Function,
+    call: &Call<'_, '_>,
+    one: Computed<'_>,
+    two: Computed<'_>,
+) -> Result<Computed<'static>> {
+    let (one, _one_charge) = one.keep(call.context)?.into_parts();
+    let (two, _two_charge) = two.keep(call.context)?.into_parts();
+    apply(function, call, &[one, two])
+}
+
+/// What a function makes of its arguments. The room that it asked for is its result's.
+#[inline(never)]
+fn apply(function: &Function, call: &Call<'_, '_>, arguments: &[Value]) -> Result<Computed<'static>> {
+    let result = (function.body)(call, arguments);
+    let room: Charge = call.context.room.take();
+    Made::with_room(result?, room, call.context).map(Computed::Made)
 }
 
 #[inline(never)]
@@ -479,16 +538,17 @@ fn call_with_many(
     arguments: &[Expr],
     row: &[Value],
     context: &Context<'_>,
-) -> Result<Value> {
+) -> Result<Computed<'static>> {
     let mut values = Vec::with_capacity(arguments.len());
+    let mut charges = RowCharges::default();
     let mut null = false;
     for argument in arguments {
         if null && argument.is_there() {
             continue;
         }
-        let value = argument.eval(row, context)?.into_owned();
+        let value = argument.eval(row, context)?.into_row(context, &mut charges)?;
         null |= function.strict && value.is_null();
         values.push(value);
     }
-    if null { Ok(Value::Null) } else { (function.body)(call, &values) }
+    if null { Ok(Value::Null.into()) } else { apply(function, call, &values) }
 }

@@ -48,6 +48,7 @@ impl KeyExprs {
             return Ok(&row[first..first + self.exprs.len()]);
         }
         scratch.clear();
+        // Whoever keeps the key charges it.
         eval_into(&self.exprs, row, context, scratch)?;
         Ok(scratch)
     }

@@ -2,12 +2,56 @@
 
 use super::Context;
 use crate::{Error, Result};
-use gannet_store::WorkMemory;
+use gannet_store::{Turn, WorkMemory};
+use std::cell::RefCell;
 
 /// The least that is charged at a time, in bytes.
 const LEAST: u64 = 16 << 10;
 /// The most that is charged beyond what is needed.
 const AHEAD_MOST: u64 = 4 << 20;
+
+/// A statement whose operators hold more than this takes a turn.
+const MUCH: u64 = 64 << 10;
+
+/// The turn of a statement among those that take much memory, once it has one: see [`gannet_store::Engine::turn`].
+#[derive(Debug, Default)]
+pub(super) struct StatementTurn {
+    turn: RefCell<Option<Turn>>,
+    /// Whether it waits for it. Who changes or locks rows does not, nor who has done so in his transaction.
+    waits: bool,
+}
+
+impl StatementTurn {
+    /// Of a statement that changes or locks rows, or does not.
+    pub(super) fn new(writes: bool) -> Self {
+        StatementTurn { turn: RefCell::default(), waits: !writes }
+    }
+
+    /// The statement waits for its client, or no longer does.
+    pub(super) fn set_idle(&self, idle: bool) {
+        if let Some(turn) = &*self.turn.borrow() {
+            turn.set_idle(idle);
+        }
+    }
+
+    /// The statement is at its end.
+    pub(super) fn end(&self) {
+        self.turn.replace(None);
+    }
+
+    #[cold]
+    fn take(&self, context: &Context<'_>) -> Result<()> {
+        // Who has locked rows keeps others waiting, also such as have a turn.
+        let holds_nothing = || context.transaction.try_borrow().is_ok_and(|txn| txn.id().is_none());
+        let waits = self.waits && holds_nothing();
+        let turn = context.session.engine.turn(waits, || context.check().is_err());
+        if turn.is_none() {
+            context.check()?;
+        }
+        self.turn.replace(turn);
+        Ok(())
+    }
+}
 
 /// Memory of an operator: charged to the engine's budget in steps, before it is used.
 #[derive(Debug, Default)]
@@ -31,6 +75,7 @@ impl Memory {
 
     #[cold]
     fn grow(&mut self, context: &Context<'_>, bytes: u64) -> Result<bool> {
+        await_turn(context, bytes)?;
         let limit = context.work_limit();
         if bytes > limit {
             return Ok(false);
@@ -50,6 +95,7 @@ impl Memory {
     /// The same for what cannot be spilled: an error where the budget ends.
     pub(super) fn demand(&mut self, context: &Context<'_>, bytes: usize) -> Result<()> {
         if bytes as u64 > self.bytes {
+            await_turn(context, bytes as u64)?;
             let ample = bytes as u64 + (bytes as u64 / 4).clamp(LEAST, AHEAD_MOST);
             if self.set(context, ample).is_err() {
                 self.set(context, bytes as u64).map_err(Error::from)?;
@@ -76,6 +122,16 @@ impl Memory {
         }
     }
 
+    /// Holds `bytes` more: an error where the budget ends.
+    pub(super) fn add(&mut self, context: &Context<'_>, bytes: usize) -> Result<()> {
+        self.set(context, self.bytes + bytes as u64).map_err(Error::from)
+    }
+
+    /// Gives back `bytes`, which somebody else holds now.
+    pub(super) fn give_back(&mut self, bytes: usize) {
+        self.shrink((self.bytes as usize).saturating_sub(bytes));
+    }
+
     /// Gives back everything.
     pub(super) fn release(&mut self) {
         self.held = None;
@@ -86,4 +142,12 @@ impl Memory {
     pub(super) fn peak(&self) -> u64 {
         self.peak
     }
+}
+
+/// Has the statement wait for its turn before it holds much.
+fn await_turn(context: &Context<'_>, bytes: u64) -> Result<()> {
+    if bytes > MUCH && context.turn.turn.borrow().is_none() {
+        context.turn.take(context)?;
+    }
+    Ok(())
 }

@@ -15,6 +15,7 @@ use crate::types::Value;
 use crate::{Error, Result};
 use gannet_base::memory::Purpose;
 use gannet_store::{Transaction, View, WorkMemory};
+use memory::StatementTurn;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::sync::Arc;
@@ -46,17 +47,21 @@ impl Batch {
         Batch::default()
     }
 
-    /// Empties the batch, for rows of `width` values; keeps its memory.
+    /// Empties the batch, for rows of `width` values; keeps its memory, but for that of long rows.
     pub fn reset(&mut self, width: usize) {
         self.width = width;
         self.rows = 0;
         self.values.clear();
         self.measured = 0;
         self.heap_bytes = 0;
+        if let Some(memory) = &mut self.memory {
+            memory.shrink_to(BATCH_BYTES as u64);
+        }
     }
 
-    /// Whether another row may come: there are fewer than `limit`, and less than a MiB of them. One row there may always be; from
-    /// the second on more than a few bytes are charged to the budget, and the batch ends where that has no room for them.
+    /// Whether another row may come: there are fewer than `limit`, and less than a MiB of them. More than a few bytes are charged to the
+    /// budget, and the batch ends where that has no room for them. One row there may always be, but where it is a long one that the budget
+    /// has no room for, that is an error.
     #[inline]
     pub(crate) fn has_room(&mut self, context: &Context<'_>, limit: usize) -> Result<bool> {
         let measured = self.values.get(self.measured..).unwrap_or_default();
@@ -74,19 +79,48 @@ impl Batch {
         heap_bytes: usize,
     ) -> Result<bool> {
         let bytes = size_of_val(self.values.as_slice()) + heap_bytes;
-        Ok(self.rows < limit.min(BATCH_ROWS)
-            && (self.rows == 0 || bytes <= FREE_BYTES || bytes < BATCH_BYTES && self.charge(context)?))
+        let more = self.rows < limit.min(BATCH_ROWS);
+        if self.rows == 0 || bytes <= FREE_BYTES {
+            return Ok(more);
+        }
+        Ok(self.charge(context, bytes)? && more)
     }
 
-    fn charge(&mut self, context: &Context<'_>) -> Result<bool> {
-        if self.memory.is_none() {
-            match context.session.engine.memory(Purpose::Work, BATCH_BYTES as u64) {
-                Ok(memory) => self.memory = Some(memory),
-                Err(gannet_store::Error::Memory(_)) => return Ok(false),
-                Err(error) => return Err(error.into()),
-            }
+    #[cold]
+    fn charge(&mut self, context: &Context<'_>, bytes: usize) -> Result<bool> {
+        if bytes < BATCH_BYTES {
+            return match self.hold(context, BATCH_BYTES) {
+                Ok(()) => Ok(true),
+                Err(gannet_store::Error::Memory(_)) => Ok(false),
+                Err(error) => Err(error.into()),
+            };
         }
-        Ok(true)
+        self.hold(context, self.bytes())?;
+        Ok(false)
+    }
+
+    /// Bytes of all its rows.
+    fn bytes(&self) -> usize {
+        size_of_val(self.values.as_slice()) + self.values.iter().map(Value::heap_bytes).sum::<usize>()
+    }
+
+    fn hold(&mut self, context: &Context<'_>, bytes: usize) -> gannet_store::Result<()> {
+        let bytes = bytes as u64;
+        match &mut self.memory {
+            Some(memory) if memory.bytes() >= bytes => {}
+            Some(memory) => memory.grow(bytes - memory.bytes())?,
+            None => self.memory = Some(context.session.engine.memory(Purpose::Work, bytes)?),
+        }
+        Ok(())
+    }
+
+    /// Values were taken out of its rows: what long ones were charged as is given back.
+    #[inline]
+    pub(crate) fn give_back(&mut self) {
+        if self.memory.as_ref().is_some_and(|memory| memory.bytes() > BATCH_BYTES as u64) {
+            let bytes = self.bytes().max(BATCH_BYTES) as u64;
+            self.memory.iter_mut().for_each(|memory| memory.shrink_to(bytes));
+        }
     }
 
     /// Rows in it.
@@ -187,9 +221,13 @@ pub struct Context<'c> {
     /// Parameters of the statement.
     pub parameters: &'c [Value],
     /// See [`crate::physical`], invariant 3.
-    pub slots: &'c RefCell<Vec<Value>>,
+    pub slots: &'c RefCell<Vec<Made>>,
     /// The value of [`Expr::Hold`](crate::physical::Expr::Hold) whose body is being computed.
-    pub held: RefCell<Value>,
+    pub held: RefCell<Made>,
+    /// What the function that is being called has reserved for its result.
+    room: Cell<Charge>,
+    /// The statement's turn to take much memory.
+    turn: &'c StatementTurn,
     /// Set when the statement shall end.
     pub cancel: &'c AtomicBool,
     /// State of the statement's subqueries.
@@ -275,6 +313,7 @@ pub trait RowSource: fmt::Debug + Send {
 
 mod aggregate;
 mod arena;
+mod computed;
 mod expr;
 mod hash;
 mod join;
@@ -293,6 +332,8 @@ mod store;
 mod subplan;
 mod walk;
 
+pub(crate) use computed::{Charge, LARGE_BYTES};
+pub use computed::{Computed, Made};
 pub use run::{Environment, Running, is_point_select, select_point};
 pub use subplan::Subplans;
 

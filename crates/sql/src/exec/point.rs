@@ -39,7 +39,8 @@ impl PointSelect<'_> {
     pub(super) fn run(&self, context: &Context<'_>, out: &mut Batch) -> Result<()> {
         let (mut key, mut row) = (KEY.take(), ROW.take());
         row.clear();
-        let result = self.find(context, &mut key, &mut row, out);
+        let result =
+            self.find(context, &mut key, &mut row, out).and_then(|()| out.has_room(context, 1).map(drop));
         row.clear();
         KEY.set(key);
         ROW.set(row);

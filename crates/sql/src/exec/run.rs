@@ -1,7 +1,8 @@
 //! Started statements: what is kept of one between two calls, and what it runs with.
 
+use super::memory::StatementTurn;
 use super::spill::{SpillReader, SpillWriter};
-use super::{BATCH_ROWS, Batch, Context, NodeProfile, Operator, Subplans, open, point};
+use super::{BATCH_ROWS, Batch, Context, Made, NodeProfile, Operator, Subplans, open, point};
 use crate::Result;
 use crate::catalog::Catalog;
 use crate::physical::Statement;
@@ -45,16 +46,18 @@ impl Environment<'_> {
         let subplans = Subplans::default();
         let profile = RefCell::new(Vec::new());
         let affected = Cell::new(0);
-        body(&self.context(parameters, &slots, &subplans, &profile, &affected))
+        let turn = StatementTurn::default();
+        body(&self.context(parameters, &slots, &subplans, &profile, &affected, &turn))
     }
 
     fn context<'a>(
         &'a self,
         parameters: &'a [Value],
-        slots: &'a RefCell<Vec<Value>>,
+        slots: &'a RefCell<Vec<Made>>,
         subplans: &'a Subplans,
         profile: &'a RefCell<Vec<NodeProfile>>,
         affected: &'a Cell<u64>,
+        turn: &'a StatementTurn,
     ) -> Context<'a> {
         Context {
             catalog: self.catalog,
@@ -63,7 +66,9 @@ impl Environment<'_> {
             session: self.session,
             parameters,
             slots,
-            held: RefCell::new(Value::Null),
+            held: RefCell::default(),
+            room: Cell::default(),
+            turn,
             cancel: self.cancel,
             subplans,
             profile,
@@ -102,10 +107,11 @@ pub fn select_point(
 pub struct Running {
     statement: Arc<Statement>,
     parameters: Vec<Value>,
-    slots: RefCell<Vec<Value>>,
+    slots: RefCell<Vec<Made>>,
     subplans: Subplans,
     profile: RefCell<Vec<NodeProfile>>,
     affected: Cell<u64>,
+    turn: StatementTurn,
     state: State,
 }
 
@@ -126,10 +132,11 @@ impl Running {
     pub fn new(statement: Arc<Statement>, parameters: Vec<Value>, profiled: bool) -> Self {
         let nodes = if profiled { statement.nodes } else { 0 };
         Running {
-            slots: RefCell::new(vec![Value::Null; statement.slots]),
+            slots: RefCell::new((0..statement.slots).map(|_| Made::default()).collect()),
             subplans: Subplans::new(&statement),
             profile: RefCell::new(vec![NodeProfile::default(); nodes]),
             affected: Cell::new(0),
+            turn: StatementTurn::new(statement.writes),
             state: State::New,
             parameters,
             statement,
@@ -139,13 +146,22 @@ impl Running {
     /// Puts the next rows into `out`: at least one and at most `limit`; false when there are no more, or the statement gives none. After an error the
     /// statement is at its end.
     pub fn next(&mut self, environment: &Environment<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
-        let context =
-            environment.context(&self.parameters, &self.slots, &self.subplans, &self.profile, &self.affected);
+        let context = environment.context(
+            &self.parameters,
+            &self.slots,
+            &self.subplans,
+            &self.profile,
+            &self.affected,
+            &self.turn,
+        );
+        self.turn.set_idle(false);
         let result = advance(&mut self.state, &self.statement, &context, limit, out);
         if !matches!(result, Ok(true)) {
             self.state = State::Done;
             self.subplans = Subplans::default();
+            self.turn.end();
         }
+        self.turn.set_idle(true);
         result
     }
 

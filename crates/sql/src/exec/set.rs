@@ -306,11 +306,12 @@ impl Set {
             _ => 0,
         };
         let mut batch = std::mem::take(&mut self.batch);
-        while self.next_row < batch.len() && out.has_room(context, limit)? {
+        while out.has_room(context, limit)? && self.next_row < batch.len() {
             let row = batch.row_mut(self.next_row);
             self.next_row += 1;
             if self.wanted(row, level, context)? {
                 out.push(row.iter_mut().map(std::mem::take));
+                batch.give_back();
             }
         }
         self.batch = batch;

@@ -1,7 +1,8 @@
 //! Operators that keep nothing, or next to nothing.
 
+use super::computed::RowCharges;
 use super::expr::{eval_all, eval_into};
-use super::{BATCH_ROWS, Batch, Context, Operator, RowSource};
+use super::{BATCH_ROWS, Batch, Charge, Context, Made, Operator, RowSource};
 use crate::functions::{Call, TableFunction};
 use crate::physical::Expr;
 use crate::system::SystemTable;
@@ -48,10 +49,10 @@ impl Values {
 impl Operator for Values {
     fn next(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
         out.reset(self.width);
-        while let Some(exprs) = self.rows.get(self.next)
-            && out.has_room(context, limit)?
+        while out.has_room(context, limit)?
+            && let Some(exprs) = self.rows.get(self.next)
         {
-            out.push_with(|values| eval_into(exprs, &[], context, values).map(|()| true))?;
+            out.push_with(|values| eval_into(exprs, &[], context, values).map(|_| true))?;
             self.next += 1;
         }
         Ok(!out.is_empty())
@@ -144,19 +145,21 @@ impl Operator for Project {
                 return Ok(false);
             }
         }
-        while self.next_row < self.batch.len() && out.has_room(context, limit)? {
+        while out.has_room(context, limit)? && self.next_row < self.batch.len() {
             let row = self.batch.row_mut(self.next_row);
             self.next_row += 1;
+            let mut charges = RowCharges::default();
             out.push_with(|values| {
                 for (expr, moved) in self.exprs.iter().zip(&self.moved) {
                     let value = match expr {
                         Expr::Column(column) if *moved => mem::take(&mut row[*column]),
-                        _ => expr.eval(row, context)?.into_owned(),
+                        _ => expr.eval(row, context)?.into_row(context, &mut charges)?,
                     };
                     values.push(value);
                 }
                 Ok(true)
             })?;
+            self.batch.give_back();
         }
         Ok(true)
     }
@@ -283,7 +286,7 @@ pub(super) struct Unique {
     input: Box<dyn Operator>,
     keys: Vec<Expr>,
     /// Keys of the last row that was given.
-    last: Option<Vec<Value>>,
+    last: Option<Vec<Made>>,
 }
 
 impl Unique {
@@ -316,19 +319,20 @@ impl Operator for Unique {
 /// Whether a row differs from the last one; if so it takes that one's place.
 fn differs(
     keys: &[Expr],
-    last: &mut Option<Vec<Value>>,
+    last: &mut Option<Vec<Made>>,
     row: &[Value],
     context: &Context<'_>,
 ) -> Result<bool> {
     let Some(known) = last else {
-        *last = Some(eval_all(keys, row, context)?);
+        let keep = |key: &Expr| key.eval(row, context)?.keep(context);
+        *last = Some(keys.iter().map(keep).collect::<Result<_>>()?);
         return Ok(true);
     };
     let mut different = false;
     for (key, known) in keys.iter().zip(known) {
         let value = key.eval(row, context)?;
-        if different || *value != *known {
-            *known = value.into_owned();
+        if different || *value != **known {
+            *known = value.keep(context)?;
             different = true;
         }
     }
@@ -345,6 +349,8 @@ pub(super) struct FunctionScan {
     ordinality: bool,
     width: usize,
     rows: Option<Box<dyn RowSource>>,
+    /// What the arguments are charged as, and what the function has reserved for its rows.
+    charges: Option<(RowCharges, Charge)>,
     count: i64,
     done: bool,
 }
@@ -358,7 +364,17 @@ impl FunctionScan {
         width: usize,
     ) -> Self {
         let (arguments, types) = (arguments.to_vec(), types.to_vec());
-        FunctionScan { function, arguments, types, ordinality, width, rows: None, count: 0, done: false }
+        FunctionScan {
+            function,
+            arguments,
+            types,
+            ordinality,
+            width,
+            rows: None,
+            charges: None,
+            count: 0,
+            done: false,
+        }
     }
 }
 
@@ -373,8 +389,10 @@ impl Operator for FunctionScan {
             Some(rows) => rows,
             none => {
                 let call = Call { context, types: &self.types, ty: Type::Record };
-                let arguments = eval_all(&self.arguments, &[], context)?;
-                none.insert((self.function.open)(&call, arguments)?)
+                let (arguments, charges) = eval_all(&self.arguments, &[], context)?;
+                let rows = (self.function.open)(&call, arguments);
+                self.charges = Some((charges, context.room.take()));
+                none.insert(rows?)
             }
         };
         while out.has_room(context, limit)? {
@@ -389,6 +407,7 @@ impl Operator for FunctionScan {
             if !more {
                 self.done = true;
                 self.rows = None;
+                self.charges = None;
                 break;
             }
         }
@@ -397,6 +416,7 @@ impl Operator for FunctionScan {
 
     fn rewind(&mut self, _: &Context<'_>) -> Result<()> {
         self.rows = None;
+        self.charges = None;
         self.count = 0;
         self.done = false;
         Ok(())

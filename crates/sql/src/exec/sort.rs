@@ -1,5 +1,6 @@
 //! Sorted rows.
 
+use super::computed::RowCharges;
 use super::expr::eval_all;
 use super::simple::count;
 use super::sorter::{SortOrder, Sorter};
@@ -62,14 +63,16 @@ impl Sort {
 
     /// Gives the next group of rows to the sorter; false when there is none.
     fn read_group(&mut self, context: &Context<'_>) -> Result<bool> {
-        let mut group: Option<Vec<Value>> = None;
+        let mut group: Option<(Vec<Value>, RowCharges)> = None;
         loop {
             while self.next_row < self.batch.len() {
                 let row = self.batch.row(self.next_row);
                 if !self.presorted.is_empty() {
                     match &group {
                         None => group = Some(eval_all(&self.presorted, row, context)?),
-                        Some(group) if !agrees(&self.presorted, group, row, context)? => return Ok(true),
+                        Some((group, _)) if !agrees(&self.presorted, group, row, context)? => {
+                            return Ok(true);
+                        }
                         Some(_) => {}
                     }
                 }

@@ -6,6 +6,7 @@
 //! 3. `= ANY` of a subquery that takes nothing from outside is looked up in a hash table, and is NULL where SQL says so: when
 //!    there is no match but a comparison with NULL.
 
+use super::Made;
 use super::expr::{RowComparison, boolean, eval_all};
 use super::join::buffer::RowBuffer;
 use super::keys::{KeyTable, encoded_bytes};
@@ -40,7 +41,7 @@ struct State {
 enum Kept {
     #[default]
     Nothing,
-    Value(Value),
+    Value(Made),
     Keys(Keys),
     Rows(RowBuffer),
 }
@@ -72,40 +73,41 @@ impl Subplans {
         kind: &SubplanKind,
         row: &[Value],
         context: &Context<'_>,
-    ) -> Result<Value> {
+    ) -> Result<Made> {
         let (Some(statement), Some(state)) = (&self.statement, self.states.get(subplan)) else {
             return Err(Error::internal("a subquery where none may stand"));
         };
         let mut state = state.try_borrow_mut().map_err(|_| Error::internal("a subquery within itself"))?;
         let plan = &statement.subplans[subplan];
         for (slot, expr) in bind {
-            let value = expr.eval(row, context)?.into_owned();
+            let value = expr.eval(row, context)?.keep(context)?;
             context.slots.borrow_mut()[*slot] = value;
         }
         let depends = *state.depends.get_or_insert_with(|| !walk::free_slots(plan, statement).is_empty());
         let fixed = bind.is_empty() && !depends;
         match kind {
             SubplanKind::Quantified { arguments, op, all } => {
-                let arguments = eval_all(arguments, row, context)?;
+                let (arguments, _charges) = eval_all(arguments, row, context)?;
                 let result = if fixed {
                     state.kept_quantified(plan, &arguments, *op, *all, context)?
                 } else {
                     state.begin(plan, context)?;
                     state.quantified(&arguments, *op, *all, context)?
                 };
-                Ok(boolean(result))
+                Made::new(boolean(result), context)
             }
             SubplanKind::Scalar | SubplanKind::Exists | SubplanKind::Array(_) if fixed => {
                 if let Kept::Value(value) = &state.kept {
-                    return Ok(value.clone());
+                    return Made::copy(value, context);
                 }
                 state.begin(plan, context)?;
                 let value = state.run(kind, context)?;
                 // It will not be run again.
                 state.operator = None;
                 state.batch = Batch::new();
-                state.kept = Kept::Value(value.clone());
-                Ok(value)
+                let given = Made::copy(&value, context);
+                state.kept = Kept::Value(value);
+                given
             }
             SubplanKind::Scalar | SubplanKind::Exists | SubplanKind::Array(_) => {
                 state.begin(plan, context)?;
@@ -136,21 +138,23 @@ impl State {
         }
     }
 
-    fn run(&mut self, kind: &SubplanKind, context: &Context<'_>) -> Result<Value> {
+    fn run(&mut self, kind: &SubplanKind, context: &Context<'_>) -> Result<Made> {
         match kind {
             SubplanKind::Scalar => self.scalar(context),
-            SubplanKind::Exists => Ok(Value::Bool(self.next(context, 1)?)),
+            SubplanKind::Exists => Made::new(Value::Bool(self.next(context, 1)?), context),
             SubplanKind::Array(element) => self.array(*element, context),
             SubplanKind::Quantified { .. } => Err(Error::internal("a comparison without its left side")),
         }
     }
 
-    fn scalar(&mut self, context: &Context<'_>) -> Result<Value> {
+    fn scalar(&mut self, context: &Context<'_>) -> Result<Made> {
         if !self.next(context, 2)? {
-            return Ok(Value::Null);
+            return Ok(Made::default());
         }
         let too_many = self.batch.len() > 1;
         let value = self.batch.row_mut(0).first_mut().map(std::mem::take).unwrap_or_default();
+        self.batch.give_back();
+        let value = Made::new(value, context)?;
         if too_many || self.next(context, 1)? {
             let message = "more than one row returned by a subquery used as an expression";
             return Err(Error::new(SqlState::CARDINALITY_VIOLATION, message));
@@ -158,7 +162,7 @@ impl State {
         Ok(value)
     }
 
-    fn array(&mut self, element: Type, context: &Context<'_>) -> Result<Value> {
+    fn array(&mut self, element: Type, context: &Context<'_>) -> Result<Made> {
         let mut values = Vec::new();
         let mut bytes = 0;
         while self.next(context, BATCH_ROWS)? {
@@ -169,8 +173,8 @@ impl State {
             }
             self.memory.demand(context, bytes * 2)?;
         }
-        self.memory.shrink(bytes);
-        Ok(Value::Array(Arc::new(Array { element, values, lower: 1 })))
+        self.memory.release();
+        Made::new(Value::Array(Arc::new(Array { element, values, lower: 1 })), context)
     }
 
     /// ANY or ALL of the rows to come.

@@ -269,6 +269,35 @@ impl Accumulator {
         }
     }
 
+    /// Bytes on the heap once it has taken a row's arguments, from above, for one that gathers what it is given; others: 0. Strings and
+    /// arrays grow in steps.
+    pub fn gathered_with(&self, arguments: &[Value]) -> usize {
+        let added = || arguments.iter().map(Value::heap_bytes).sum::<usize>();
+        let grown = |len: usize, capacity: usize, step: usize| {
+            let added = arguments.iter().map(string_bytes).sum::<usize>();
+            if len + added <= capacity { capacity } else { (len + added).max(capacity + step) }
+        };
+        match &self.0 {
+            State::Text(None) | State::Bytes(None) => grown(0, 0, 0),
+            State::Text(Some(text)) => grown(text.len(), text.capacity(), text.capacity() / 2),
+            State::Bytes(Some(bytes)) => grown(bytes.len(), bytes.capacity(), bytes.capacity()),
+            State::Array { values, bytes, .. } => {
+                let values = values.as_deref().unwrap_or_default().len() + 1;
+                values.next_power_of_two().max(4) * size_of::<Value>() + bytes + added()
+            }
+            State::Extreme { value, .. } => value.heap_bytes().max(added()),
+            _ => 0,
+        }
+    }
+
+    /// Bytes on the heap while the result is made of it.
+    pub fn finish_bytes(&self) -> usize {
+        match &self.0 {
+            State::Bytes(Some(bytes)) => bytes.capacity() + bytes.len(),
+            _ => self.heap_bytes(),
+        }
+    }
+
     /// Bytes on the heap, for memory accounting.
     pub fn heap_bytes(&self) -> usize {
         match &self.0 {
@@ -289,6 +318,15 @@ impl Accumulator {
 
 fn overflow() -> Error {
     Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow")
+}
+
+/// Bytes of a string.
+fn string_bytes(value: &Value) -> usize {
+    match value {
+        Value::Text(text) | Value::Padded(text) => text.len(),
+        Value::Bytes(bytes) => bytes.len(),
+        _ => 0,
+    }
 }
 
 fn check_length(bytes: usize) -> Result<()> {

@@ -145,6 +145,7 @@ fn positions(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     }
     let wanted = element(a, 1);
     let (values, lower) = elements(a, 0)?;
+    reserve(call, values.len().checked_mul(size_of::<Value>()))?;
     let found = values.iter().zip(i64::from(lower)..).filter(|(value, _)| same(value, &wanted));
     Ok(made(call, found.map(|(_, index)| Value::Int(index)).collect(), 1))
 }
@@ -158,6 +159,7 @@ fn remove(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     if !values.iter().any(|value| same(value, &unwanted)) {
         return Ok(element(a, 0));
     }
+    reserve_copies(call, [values, &[]], 0)?;
     Ok(made(call, values.iter().filter(|value| !same(value, &unwanted)).cloned().collect(), lower))
 }
 
@@ -177,7 +179,11 @@ fn trim(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let (array, unwanted) = (array(a, 0)?, int(a, 1)?);
     let length = array.values.len();
     match usize::try_from(unwanted).ok().and_then(|unwanted| length.checked_sub(unwanted)) {
-        Some(kept) => Ok(made(call, array.values[..kept].to_vec(), 1)),
+        Some(kept) => {
+            let kept = &array.values[..kept];
+            reserve_copies(call, [kept, &[]], 0)?;
+            Ok(made(call, kept.to_vec(), 1))
+        }
         None => {
             let message = format!("number of elements to trim must be between 0 and {length}");
             Err(Error::new(SqlState::ARRAY_SUBSCRIPT_ERROR, message))
@@ -211,7 +217,7 @@ fn fill(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
         return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
     };
     check_length(size)?;
-    reserve(call, size.checked_mul(size_of::<Value>()))?;
+    reserve(call, size.checked_mul(size_of::<Value>() + a[0].heap_bytes()))?;
     Ok(made(call, vec![element(a, 0); size], lower))
 }
 
@@ -242,7 +248,7 @@ fn to_string(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
             _ => append_within(&mut room, &array.values, index, &mut out)?,
         }
     }
-    Ok(Value::text(out))
+    Ok(Value::Text(out.into()))
 }
 
 /// The parts of a string between separators; single characters where that is NULL.
@@ -263,10 +269,9 @@ pub(super) fn parts(call: &Call<'_, '_>, a: &[Value]) -> Result<Vec<Value>> {
     }
     let (mut parts, mut room, mut bytes) = (Vec::new(), Room::new(call), 0);
     for piece in string.split(separator) {
-        let value = part(piece);
-        bytes += size_of::<Value>() + value.heap_bytes();
+        bytes += size_of::<Value>() + piece.len();
         room.want(bytes)?;
-        parts.push(value);
+        parts.push(part(piece));
     }
     Ok(parts)
 }

@@ -6,13 +6,24 @@ use super::{Call, Function};
 use crate::types::Value;
 use crate::{Error, Result, SqlState};
 
+/// Room for bytes that are gathered and then moved to where their owners are counted.
+fn reserve_twice(call: &Call<'_, '_>, bytes: usize) -> Result<()> {
+    reserve(call, bytes.checked_mul(2))
+}
+
+/// A part of others.
+fn part(call: &Call<'_, '_>, bytes: &[u8]) -> Result<Value> {
+    reserve(call, Some(bytes.len()))?;
+    made(bytes)
+}
+
 fn made(bytes: impl Into<std::sync::Arc<[u8]>>) -> Result<Value> {
     Ok(Value::Bytes(bytes.into()))
 }
 
 fn concatenate(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let (a, b) = (bytes(a, 0)?, bytes(a, 1)?);
-    reserve(call, a.len().checked_add(b.len()))?;
+    reserve_twice(call, a.len() + b.len())?;
     made([a, b].concat())
 }
 
@@ -30,9 +41,9 @@ fn slice(bytes: &[u8], start: i64, length: Option<i64>) -> Result<&[u8]> {
     Ok(&rest[..length.min(rest.len())])
 }
 
-fn substring(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+fn substring(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let length = if a.len() > 2 { Some(int(a, 2)?) } else { None };
-    made(slice(bytes(a, 0)?, int(a, 1)?, length)?)
+    part(call, slice(bytes(a, 0)?, int(a, 1)?, length)?)
 }
 
 fn position(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
@@ -60,8 +71,9 @@ fn get_byte(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     Ok(Value::Int(i64::from(bytes(a, 0)?[index(a)?])))
 }
 
-fn set_byte(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+fn set_byte(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let index = index(a)?;
+    reserve_twice(call, bytes(a, 0)?.len())?;
     let mut bytes = bytes(a, 0)?.to_vec();
     bytes[index] = int(a, 2)? as u8;
     made(bytes)
@@ -77,12 +89,12 @@ fn overlay(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     if i32::try_from(behind).is_err() {
         return Err(Error::out_of_range("integer"));
     }
-    reserve(call, old.len().checked_mul(2).and_then(|bytes| bytes.checked_add(new.len())))?;
+    reserve_twice(call, 2 * old.len() + new.len())?;
     made([slice(old, 1, Some(start - 1))?, new, slice(old, behind, None)?].concat())
 }
 
 /// The bytes without those of a set at the beginning, or the end.
-fn trimmed(a: &[Value], left: bool, right: bool) -> Result<Value> {
+fn trimmed(call: &Call<'_, '_>, a: &[Value], left: bool, right: bool) -> Result<Value> {
     let (mut rest, set) = (bytes(a, 0)?, bytes(a, 1)?);
     while left
         && let [first, behind @ ..] = rest
@@ -96,7 +108,7 @@ fn trimmed(a: &[Value], left: bool, right: bool) -> Result<Value> {
     {
         rest = before;
     }
-    made(rest)
+    part(call, rest)
 }
 
 fn characters(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
@@ -138,7 +150,7 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
     722 "set_byte" (Bytea Int4 Int4) Bytea = set_byte;
     749 "overlay" (Bytea Bytea Int4 Int4) Bytea = overlay;
     752 "overlay" (Bytea Bytea Int4) Bytea = overlay;
-    2015 "btrim" (Bytea Bytea) Bytea = |_, a| trimmed(a, true, true);
-    6195 "ltrim" (Bytea Bytea) Bytea = |_, a| trimmed(a, true, false);
-    6196 "rtrim" (Bytea Bytea) Bytea = |_, a| trimmed(a, false, true);
+    2015 "btrim" (Bytea Bytea) Bytea = |call, a| trimmed(call, a, true, true);
+    6195 "ltrim" (Bytea Bytea) Bytea = |call, a| trimmed(call, a, true, false);
+    6196 "rtrim" (Bytea Bytea) Bytea = |call, a| trimmed(call, a, false, true);
 };

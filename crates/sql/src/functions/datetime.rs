@@ -2,6 +2,7 @@
 
 use super::arguments::{float, int, text};
 use super::session::now;
+use super::string::picture;
 use super::{Call, Function};
 use crate::types::datetime::{self, Zone};
 use crate::types::{Numeric, Value};
@@ -135,20 +136,21 @@ fn is_finite_timestamp(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     Ok(Value::Bool(!datetime::is_infinite_timestamp(int(a, 0)?)))
 }
 
-fn timestamp_to_char(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    Ok(datetime::to_char(int(a, 0)?, None, text(a, 1)?)?.map_or(Value::Null, Value::text))
+fn timestamp_to_char(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    Ok(datetime::to_char(int(a, 0)?, None, picture(call, a, 1)?)?.map_or(Value::Null, Value::text))
 }
 
 fn timestamptz_to_char(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    Ok(datetime::to_char(int(a, 0)?, Some(zone(call)), text(a, 1)?)?.map_or(Value::Null, Value::text))
+    Ok(datetime::to_char(int(a, 0)?, Some(zone(call)), picture(call, a, 1)?)?
+        .map_or(Value::Null, Value::text))
 }
 
-fn to_date(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    datetime::to_date(text(a, 0)?, text(a, 1)?).map(Value::Int)
+fn to_date(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    datetime::to_date(text(a, 0)?, picture(call, a, 1)?).map(Value::Int)
 }
 
 fn to_timestamp(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    datetime::to_timestamp(text(a, 0)?, text(a, 1)?, zone(call)).map(Value::Int)
+    datetime::to_timestamp(text(a, 0)?, picture(call, a, 1)?, zone(call)).map(Value::Int)
 }
 
 /// `date(value)`: a cast that is spelled as a call.

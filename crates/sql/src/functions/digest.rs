@@ -2,6 +2,7 @@
 
 use super::arguments::{bytes, text};
 use super::encoding::hex;
+use super::string::reserve;
 use super::{Call, Function};
 use crate::Result;
 use crate::types::Value;
@@ -71,12 +72,16 @@ const SINES: [u32; 64] = [
     0xf753_7e82, 0xbd3a_f235, 0x2ad7_d2bb, 0xeb86_d391,
 ];
 
-fn md5_text(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    Ok(Value::text(hex(&md5(text(a, 0)?.as_bytes()))))
+fn md5_text(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let text = text(a, 0)?;
+    reserve(call, Some(text.len()))?;
+    Ok(Value::text(hex(&md5(text.as_bytes()))))
 }
 
-fn md5_bytes(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    Ok(Value::text(hex(&md5(bytes(a, 0)?))))
+fn md5_bytes(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let bytes = bytes(a, 0)?;
+    reserve(call, Some(bytes.len()))?;
+    Ok(Value::text(hex(&md5(bytes))))
 }
 
 macro_rules! digest {

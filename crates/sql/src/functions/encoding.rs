@@ -167,7 +167,8 @@ fn encode(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
 
 fn decode(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let (text, encoding) = (text(a, 0)?, text(a, 1)?);
-    reserve(call, Some(text.len()))?;
+    // The bytes, and where they are moved to.
+    reserve(call, text.len().checked_mul(2))?;
     let bytes = match encoding.to_ascii_lowercase().as_str() {
         "hex" => from_hex(text)?,
         "base64" => from_base64(text)?,

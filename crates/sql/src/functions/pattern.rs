@@ -2,14 +2,12 @@
 
 use super::arguments::{int_or, text, text_or};
 use super::regex::{Options, compiled};
-use super::string::{LARGE_BYTES, Room, count};
+use super::string::{Room, count, reserve};
 use super::{Call, Function, Returns, TableFunction};
 use crate::exec::{Context, RowSource};
 use crate::types::{Array, Type, Value};
 use crate::{Error, Result, SqlState};
 use compact_str::CompactString;
-use gannet_base::memory::Purpose;
-use gannet_store::WorkMemory;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -48,11 +46,13 @@ fn like(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     Ok(Value::Bool(compiled(text(a, 1)?, options)?.is_match(text(a, 0)?)))
 }
 
-fn substring(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+fn substring(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let regex = compiled(text(a, 1)?, Options::default())?;
     let Some(captures) = regex.captures(text(a, 0)?) else { return Ok(Value::Null) };
     let wanted = usize::from(captures.len() > 1);
-    Ok(captures.get(wanted).map_or(Value::Null, |found| Value::text(found.as_str())))
+    let found = captures.get(wanted).map(|found| found.as_str());
+    reserve(call, Some(found.map_or(0, str::len)))?;
+    Ok(found.map_or(Value::Null, Value::text))
 }
 
 /// What was found: the whole, then the groups.
@@ -86,7 +86,14 @@ fn ranges(locations: &::regex::CaptureLocations) -> Found {
 }
 
 /// Appends what a match is replaced with: `\1` to `\9` are groups, `\&` is the whole.
-fn expand(replacement: &str, text: &str, locations: &::regex::CaptureLocations, out: &mut String) {
+fn expand(
+    replacement: &str,
+    text: &str,
+    locations: &::regex::CaptureLocations,
+    room: &mut Room<'_, '_, '_>,
+    out: &mut String,
+) -> Result<()> {
+    room.want(out.len() + replacement.len())?;
     let mut rest = replacement;
     while let Some(at) = rest.find('\\') {
         out.push_str(&rest[..at]);
@@ -108,10 +115,12 @@ fn expand(replacement: &str, text: &str, locations: &::regex::CaptureLocations, 
         if group < locations.len()
             && let Some((start, end)) = locations.get(group)
         {
+            room.want(out.len() + (end - start) + rest.len())?;
             out.push_str(&text[start..end]);
         }
     }
     out.push_str(rest);
+    Ok(())
 }
 
 /// Replaces match number `which` from `start` on, or all of them where that is 0.
@@ -123,14 +132,15 @@ fn replaced(call: &Call<'_, '_>, a: &[Value], start: usize, which: i64, options:
     each_match(&regex, text, start, |locations, range| {
         number += 1;
         if which == 0 || number == which {
+            room.want(out.len() + range.start - copied)?;
             out.push_str(&text[copied..range.start]);
-            expand(replacement, text, locations, &mut out);
+            expand(replacement, text, locations, &mut room, &mut out)?;
             copied = range.end;
-            room.want(out.len())?;
         }
         Ok(which == 0 || number < which)
     })?;
     if out.is_empty() && copied == 0 {
+        reserve(call, Some(text.len()))?;
         return Ok(a[0].clone());
     }
     room.want(out.len() + text.len() - copied)?;
@@ -225,7 +235,7 @@ fn instr(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     Ok(Value::Int(place))
 }
 
-fn substr(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+fn substr(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let (start, which) = (checked(a, 2, "start", 1)?, checked(a, 3, "n", 1)?);
     let group = int_or(a, 5, 0)?;
     if group < 0 {
@@ -234,11 +244,17 @@ fn substr(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let regex = compiled(text(a, 1)?, options(a, 4, Some("regexp_substr"))?)?;
     let text = text(a, 0)?;
     let found = nth_match(text, &regex, start, which, group)?;
+    reserve(call, Some(found.as_ref().map_or(0, Range::len)))?;
     Ok(found.map_or(Value::Null, |range| Value::text(&text[range])))
 }
 
 fn strings(values: Vec<Value>) -> Value {
     Value::Array(Arc::new(Array { element: Type::Text, values, lower: 1 }))
+}
+
+/// Bytes that the groups of a match take at most.
+fn bytes_of(found: &Found) -> usize {
+    found.iter().map(|range| size_of::<Value>() + range.as_ref().map_or(0, Range::len)).sum()
 }
 
 /// The groups of a match, or the whole where there are none.
@@ -249,7 +265,7 @@ fn groups(text: &str, found: &Found) -> Value {
     strings(groups.iter().map(group).collect())
 }
 
-fn first_match(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+fn first_match(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let options = options(a, 2, Some("regexp_match")).map_err(|error| {
         if error.to_string().contains("global") {
             return error.hint("Use the regexp_matches function instead.");
@@ -259,7 +275,9 @@ fn first_match(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let (text, regex) = (text(a, 0)?, compiled(text(a, 1)?, options)?);
     let mut result = Value::Null;
     each_match(&regex, text, 0, |locations, _| {
-        result = groups(text, &ranges(locations));
+        let found = ranges(locations);
+        reserve(call, Some(bytes_of(&found)))?;
+        result = groups(text, &found);
         Ok(false)
     })?;
     Ok(result)
@@ -273,10 +291,9 @@ fn split(call: &Call<'_, '_>, a: &[Value], function: &str) -> Result<Vec<Value>>
     let (mut begin, mut previous) = (0, 0);
     each_match(&regex, text, 0, |_, range| {
         if range.start < text.len() && range.end > previous {
-            let part = Value::text(&text[begin..range.start]);
-            bytes += size_of::<Value>() + part.heap_bytes();
+            bytes += size_of::<Value>() + range.start - begin;
             room.want(bytes)?;
-            parts.push(part);
+            parts.push(Value::text(&text[begin..range.start]));
             begin = range.end;
         }
         previous = range.end;
@@ -293,24 +310,18 @@ fn split_to_array(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
 
 /// Rows of one column that are known from the start.
 #[derive(Debug, Default)]
-pub(super) struct Given {
-    values: VecDeque<Value>,
-    _memory: Option<WorkMemory>,
-}
+pub(super) struct Given(VecDeque<Value>);
 
 impl Given {
-    /// These rows; many of them are charged to the budget.
-    pub(super) fn open(call: &Call<'_, '_>, values: Vec<Value>) -> Result<Box<dyn RowSource>> {
-        let bytes = size_of_val(values.as_slice()) + values.iter().map(Value::heap_bytes).sum::<usize>();
-        let memory = || call.context.session.engine.memory(Purpose::Work, bytes as u64);
-        let _memory = (bytes > LARGE_BYTES).then(memory).transpose()?;
-        Ok(Box::new(Given { values: values.into(), _memory }))
+    /// These rows, for which there is room.
+    pub(super) fn open(values: Vec<Value>) -> Result<Box<dyn RowSource>> {
+        Ok(Box::new(Given(values.into())))
     }
 }
 
 impl RowSource for Given {
     fn next(&mut self, _: &Context<'_>, out: &mut Vec<Value>) -> Result<bool> {
-        let value = self.values.pop_front();
+        let value = self.0.pop_front();
         let there = value.is_some();
         out.extend(value);
         Ok(there)
@@ -319,26 +330,26 @@ impl RowSource for Given {
 
 fn open_split(call: &Call<'_, '_>, a: Vec<Value>) -> Result<Box<dyn RowSource>> {
     if a.iter().any(Value::is_null) {
-        return Given::open(call, Vec::new());
+        return Given::open(Vec::new());
     }
-    Given::open(call, split(call, &a, "regexp_split_to_table")?)
+    Given::open(split(call, &a, "regexp_split_to_table")?)
 }
 
 fn open_matches(call: &Call<'_, '_>, a: Vec<Value>) -> Result<Box<dyn RowSource>> {
     let (mut rows, mut room, mut bytes) = (Vec::new(), Room::new(call), 0);
     if a.iter().any(Value::is_null) {
-        return Given::open(call, rows);
+        return Given::open(rows);
     }
     let options = options(&a, 2, None)?;
     let (text, regex) = (text(&a, 0)?, compiled(text(&a, 1)?, options)?);
     each_match(&regex, text, 0, |locations, _| {
-        let row = groups(text, &ranges(locations));
-        bytes += size_of::<Value>() + row.heap_bytes();
+        let found = ranges(locations);
+        bytes += 3 * size_of::<Value>() + bytes_of(&found);
         room.want(bytes)?;
-        rows.push(row);
+        rows.push(groups(text, &found));
         Ok(options.global)
     })?;
-    Given::open(call, rows)
+    Given::open(rows)
 }
 
 #[rustfmt::skip]

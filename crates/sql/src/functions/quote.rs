@@ -1,7 +1,7 @@
 //! Quoting for SQL, and `format`.
 
 use super::arguments::{int, present, text};
-use super::string::{append, cast_to_text, count, reserve};
+use super::string::{append, cast_to_text, count, reserve, text_bytes};
 use super::{Call, Function};
 use crate::types::Value;
 use crate::types::text::quote_identifier;
@@ -20,16 +20,19 @@ fn write_literal(text: &str, out: &mut String) {
     out.push('\'');
 }
 
-fn quote_ident(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    Ok(Value::text(quote_identifier(text(a, 0)?)))
+fn quote_ident(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let text = text(a, 0)?;
+    reserve(call, text.len().checked_mul(4))?;
+    Ok(Value::text(quote_identifier(text)))
 }
 
 fn quote_literal(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let ty = call.types.first().copied().unwrap_or(crate::Type::Text);
     let value = a.first().unwrap_or(&Value::Null);
+    // The text itself, and each character of it twice.
+    reserve(call, text_bytes(value).checked_mul(3))?;
     let text = cast_to_text(call, value, ty)?;
     let text = text.as_str().unwrap_or_default();
-    reserve(call, text.len().checked_mul(2))?;
     let mut out = String::new();
     write_literal(text, &mut out);
     Ok(Value::Text(out.into()))
@@ -129,6 +132,7 @@ fn format(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
         return Ok(Value::Null);
     }
     let mut rest = text(a, 0)?;
+    reserve(call, Some(rest.len()))?;
     let mut out = String::with_capacity(rest.len());
     let mut last = 0;
     while let Some(at) = rest.find('%') {
@@ -150,11 +154,14 @@ fn format(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
         if index >= a.len() {
             return Err(bad_format("too few arguments for format()"));
         }
+        // The text itself, and each character of it twice.
+        let longest = text_bytes(&a[index]).checked_mul(3);
+        reserve(call, longest.and_then(|bytes| bytes.checked_add(out.len() + rest.len())))?;
         let item = item(call, a, index, specifier.kind)?;
         let left = specifier.left || width < 0;
         width = width.abs();
         let padding = (width as usize).saturating_sub(count(&item));
-        reserve(call, padding.checked_add(out.len() + item.len()))?;
+        reserve(call, padding.checked_add(out.len() + 2 * item.len() + rest.len()))?;
         let blanks = iter::repeat_n(' ', padding);
         if left {
             out.push_str(&item);

@@ -3,6 +3,7 @@
 
 use super::arguments::{int, int_or, present, text, text_or};
 use super::{Call, Function};
+use crate::exec::LARGE_BYTES;
 use crate::types::cast;
 use crate::types::text as output;
 use crate::types::{NO_MODIFIER, Type, Value};
@@ -12,45 +13,62 @@ use std::fmt::Write;
 
 /// Largest value, as in PostgreSQL.
 const LIMIT_BYTES: usize = 0x3fff_ffff;
-/// From here on a result is charged to the budget while it is made.
-pub(super) const LARGE_BYTES: usize = 1 << 20;
+/// Bytes that a character of a picture takes, and what it becomes in the result, at most.
+const PICTURE_NODE: usize = 40;
 
 fn too_long() -> Error {
     Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large")
 }
 
-/// Fails when a result of so many bytes may not be, or has no room in the memory budget now.
+/// Charges a result of so many bytes to the budget, where it is large. Fails when it may not be, or there is no room for it.
 pub(super) fn reserve(call: &Call<'_, '_>, bytes: Option<usize>) -> Result<()> {
     match bytes {
         Some(bytes) if bytes <= LARGE_BYTES => Ok(()),
-        Some(bytes) if bytes <= LIMIT_BYTES => {
-            Ok(call.context.session.engine.work_memory(bytes as u64).map(drop)?)
-        }
+        Some(bytes) if bytes <= LIMIT_BYTES => call.context.reserve(bytes),
         _ => Err(too_long()),
     }
 }
 
-/// Room for a result whose size shows while it is made: reserved ahead, in steps.
+/// Room for a result whose size shows while it is made: reserved ahead, in steps, see [`reserve`].
 #[derive(Debug)]
 pub(super) struct Room<'a, 'b, 'c> {
     call: &'a Call<'b, 'c>,
     bytes: usize,
+    /// Whether there was no room for as much again.
+    scarce: bool,
 }
 
 impl<'a, 'b, 'c> Room<'a, 'b, 'c> {
     pub(super) fn new(call: &'a Call<'b, 'c>) -> Self {
-        Room { call, bytes: LARGE_BYTES }
+        Room { call, bytes: LARGE_BYTES, scarce: false }
     }
 
-    /// Fails when a result of so many bytes may not be, or has no room; see [`reserve`].
+    /// Sees to it that so many bytes in all are reserved.
     #[inline]
     pub(super) fn want(&mut self, bytes: usize) -> Result<()> {
-        if bytes > self.bytes {
-            self.bytes = bytes.max(bytes.saturating_mul(2).min(LIMIT_BYTES));
-            reserve(self.call, Some(self.bytes))?;
-        }
-        Ok(())
+        if bytes > self.bytes { self.grow(bytes) } else { Ok(()) }
     }
+
+    #[cold]
+    fn grow(&mut self, bytes: usize) -> Result<()> {
+        let ample = |more: usize| bytes.saturating_add(more).min(LIMIT_BYTES).max(bytes);
+        if !self.scarce {
+            self.bytes = ample(bytes);
+            match reserve(self.call, Some(self.bytes)) {
+                Err(error) if error.state() == SqlState::OUT_OF_MEMORY => self.scarce = true,
+                result => return result,
+            }
+        }
+        self.bytes = ample(LARGE_BYTES);
+        reserve(self.call, Some(self.bytes))
+    }
+}
+
+/// A picture of `to_char` and its kin, with room for what is made of it.
+pub(super) fn picture<'a>(call: &Call<'_, '_>, a: &'a [Value], index: usize) -> Result<&'a str> {
+    let picture = text(a, index)?;
+    reserve(call, picture.len().checked_mul(PICTURE_NODE))?;
+    Ok(picture)
 }
 
 /// A string made of others.
@@ -59,7 +77,8 @@ fn made(text: String) -> Result<Value> {
 }
 
 /// A part of another.
-fn part(text: &str) -> Result<Value> {
+fn part(call: &Call<'_, '_>, text: &str) -> Result<Value> {
+    reserve(call, Some(text.len()))?;
     Ok(Value::Text(CompactString::new(text)))
 }
 
@@ -108,8 +127,9 @@ fn upper_char(c: char) -> char {
     }
 }
 
-fn lower(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+fn lower(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let text = text(a, 0)?;
+    reserve(call, Some(text.len()))?;
     if text.is_ascii() {
         let mut text = CompactString::new(text);
         text.make_ascii_lowercase();
@@ -118,8 +138,9 @@ fn lower(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     Ok(Value::Text(text.chars().map(lower_char).collect()))
 }
 
-fn upper(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+fn upper(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let text = text(a, 0)?;
+    reserve(call, Some(text.len()))?;
     if text.is_ascii() {
         let mut text = CompactString::new(text);
         text.make_ascii_uppercase();
@@ -128,14 +149,16 @@ fn upper(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     Ok(Value::Text(text.chars().map(upper_char).collect()))
 }
 
-fn initcap(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+fn initcap(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let text = text(a, 0)?;
+    reserve(call, Some(text.len()))?;
     let mut within = false;
     let capital = |c: char| {
         let mapped = if within { lower_char(c) } else { upper_char(c) };
         within = c.is_alphanumeric();
         mapped
     };
-    Ok(Value::Text(text(a, 0)?.chars().map(capital).collect()))
+    Ok(Value::Text(text.chars().map(capital).collect()))
 }
 
 /// Where the character with this number stands, in bytes; the end where there is none.
@@ -170,9 +193,9 @@ fn slice(text: &str, start: i64, length: Option<i64>) -> Result<&str> {
     Ok(&rest[..offset(rest, length)])
 }
 
-fn substring(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+fn substring(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let length = if a.len() > 2 { Some(int(a, 2)?) } else { None };
-    part(slice(text(a, 0)?, int(a, 1)?, length)?)
+    part(call, slice(text(a, 0)?, int(a, 1)?, length)?)
 }
 
 /// Where the last `count` characters begin.
@@ -183,16 +206,16 @@ fn from_end(text: &str, count: usize) -> usize {
     text.char_indices().rev().nth(count - 1).map_or(0, |(at, _)| at)
 }
 
-fn left(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+fn left(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let (text, wanted) = (text(a, 0)?, int(a, 1)?);
     let characters = wanted.unsigned_abs() as usize;
-    part(&text[..if wanted < 0 { from_end(text, characters) } else { offset(text, characters) }])
+    part(call, &text[..if wanted < 0 { from_end(text, characters) } else { offset(text, characters) }])
 }
 
-fn right(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+fn right(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let (text, wanted) = (text(a, 0)?, int(a, 1)?);
     let characters = wanted.unsigned_abs() as usize;
-    part(&text[if wanted < 0 { offset(text, characters) } else { from_end(text, characters) }..])
+    part(call, &text[if wanted < 0 { offset(text, characters) } else { from_end(text, characters) }..])
 }
 
 /// The text cut to a length, and what is put before or behind it.
@@ -200,7 +223,7 @@ fn pad(call: &Call<'_, '_>, a: &[Value], before: bool) -> Result<Value> {
     let (text, wanted, fill) = (text(a, 0)?, int(a, 1)?.max(0) as usize, text_or(a, 2, " ")?);
     let present = count(text);
     if wanted <= present || fill.is_empty() {
-        return part(&text[..offset(text, wanted)]);
+        return part(call, &text[..offset(text, wanted)]);
     }
     if wanted > LIMIT_BYTES / 4 {
         return Err(too_long());
@@ -228,32 +251,32 @@ fn rpad(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     pad(call, a, false)
 }
 
-fn ltrim(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+fn ltrim(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let set = text_or(a, 1, " ")?;
-    part(text(a, 0)?.trim_start_matches(|c| set.contains(c)))
+    part(call, text(a, 0)?.trim_start_matches(|c| set.contains(c)))
 }
 
-fn rtrim(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+fn rtrim(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let set = text_or(a, 1, " ")?;
-    part(text(a, 0)?.trim_end_matches(|c| set.contains(c)))
+    part(call, text(a, 0)?.trim_end_matches(|c| set.contains(c)))
 }
 
-fn btrim(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+fn btrim(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let set = text_or(a, 1, " ")?;
-    part(text(a, 0)?.trim_matches(|c| set.contains(c)))
+    part(call, text(a, 0)?.trim_matches(|c| set.contains(c)))
 }
 
 fn replace(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let (text, from, to) = (text(a, 0)?, text(a, 1)?, text(a, 2)?);
     if from.is_empty() || !text.contains(from) {
-        return part(text);
+        return part(call, text);
     }
-    if to.len() > from.len() && text.len() / from.len() * to.len() > LARGE_BYTES {
-        let found = text.matches(from).count();
-        reserve(
-            call,
-            found.checked_mul(to.len() - from.len()).and_then(|more| more.checked_add(text.len())),
-        )?;
+    let longest = (text.len() / from.len()).saturating_mul(to.len());
+    if to.len() > from.len() && longest > LARGE_BYTES {
+        let more = text.matches(from).count().checked_mul(to.len() - from.len());
+        reserve(call, more.and_then(|more| more.checked_add(text.len())))?;
+    } else {
+        reserve(call, Some(text.len()))?;
     }
     made(text.replace(from, to))
 }
@@ -280,11 +303,13 @@ fn repeat(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     Ok(Value::Text(CompactString::from(text.repeat(times))))
 }
 
-fn reverse(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    Ok(Value::Text(text(a, 0)?.chars().rev().collect()))
+fn reverse(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let text = text(a, 0)?;
+    reserve(call, Some(text.len()))?;
+    Ok(Value::Text(text.chars().rev().collect()))
 }
 
-fn split_part(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+fn split_part(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let (text, delimiter, field) = (text(a, 0)?, text(a, 1)?, int(a, 2)?);
     if field == 0 {
         return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, "field position must not be zero"));
@@ -299,7 +324,7 @@ fn split_part(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
         let fields = text.split(delimiter).count();
         fields.checked_sub(number).and_then(|index| text.split(delimiter).nth(index))
     };
-    part(found.unwrap_or(""))
+    part(call, found.unwrap_or(""))
 }
 
 fn starts_with(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
@@ -326,12 +351,22 @@ pub(super) fn cast_to_text(call: &Call<'_, '_>, value: &Value, ty: Type) -> Resu
 fn concatenate_any(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let (mut result, mut room) = (CompactString::default(), Room::new(call));
     for (value, ty) in a.iter().zip(call.types) {
+        // The text itself, and its copy in the result.
+        room.want(result.len() + 2 * text_bytes(value))?;
         let text = cast_to_text(call, value, *ty)?;
         let text = text.as_str().unwrap_or_default();
         room.want(result.len() + text.len())?;
         result.push_str(text);
     }
     Ok(Value::Text(result))
+}
+
+/// Bytes of a value's text, about and from above for one that may be long.
+pub(super) fn text_bytes(value: &Value) -> usize {
+    match value {
+        Value::Text(text) | Value::Padded(text) => text.len(),
+        other => other.heap_bytes() * 2,
+    }
 }
 
 /// Appends the text of an argument, for which there has to be room; nothing for NULL.
@@ -341,7 +376,7 @@ pub(super) fn append_within(
     index: usize,
     out: &mut String,
 ) -> Result<()> {
-    room.want(out.len() + a.get(index).and_then(Value::as_str).map_or(0, str::len))?;
+    room.want(out.len() + a.get(index).map_or(0, text_bytes))?;
     append(room.call, a, index, out);
     room.want(out.len())
 }
@@ -388,7 +423,7 @@ fn ascii(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     Ok(Value::Int(text(a, 0)?.chars().next().map_or(0, |c| i64::from(u32::from(c)))))
 }
 
-fn chr(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+fn chr(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let number = int(a, 0)?;
     let beyond = |message: String| Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
     if number < 0 {
@@ -401,7 +436,7 @@ fn chr(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
         return beyond(format!("requested character too large for encoding: {number}"));
     }
     match char::from_u32(number as u32) {
-        Some(c) => part(c.encode_utf8(&mut [0; 4])),
+        Some(c) => part(call, c.encode_utf8(&mut [0; 4])),
         None => beyond(format!("requested character not valid for encoding: {number}")),
     }
 }

@@ -165,7 +165,7 @@ fn elements_estimate(a: &[Option<Value>]) -> f64 {
 
 fn open_parts(call: &Call<'_, '_>, a: Vec<Value>) -> Result<Box<dyn RowSource>> {
     let there = a.first().is_some_and(|text| !text.is_null());
-    Given::open(call, if there { parts(call, &a)? } else { Vec::new() })
+    Given::open(if there { parts(call, &a)? } else { Vec::new() })
 }
 
 /// Options, `name=value` each.
@@ -183,11 +183,13 @@ impl RowSource for Options {
     }
 }
 
-fn open_options(_: &Call<'_, '_>, a: Vec<Value>) -> Result<Box<dyn RowSource>> {
+fn open_options(call: &Call<'_, '_>, a: Vec<Value>) -> Result<Box<dyn RowSource>> {
     if a.iter().any(Value::is_null) {
         return Ok(nothing());
     }
-    Ok(Box::new(Options(array(&a, 0)?.values.iter().cloned().collect())))
+    let options = array(&a, 0)?;
+    super::string::reserve(call, Some(a[0].heap_bytes()))?;
+    Ok(Box::new(Options(options.values.iter().cloned().collect())))
 }
 
 /// The columns a sequence's definition has.

@@ -13,7 +13,7 @@
 use super::database::Shared;
 use super::state::SessionState;
 use crate::catalog::{Catalog, Oid, Storage, Table};
-use crate::exec::Environment;
+use crate::exec::{Computed, Environment};
 use crate::physical::Expr;
 use crate::plan::Estimator;
 use crate::types::Value;
@@ -172,7 +172,7 @@ impl Estimator for Sizes<'_> {
             read_only: true,
         };
         // What fails, fails when the statement runs, if it comes to that.
-        let value = environment.run(&[], |context| expr.eval(&[], context).map(std::borrow::Cow::into_owned));
+        let value = environment.run(&[], |context| expr.eval(&[], context).map(Computed::into_owned));
         value.ok().filter(|value| value.heap_bytes() <= LARGEST_CONSTANT)
     }
 }

@@ -11,7 +11,7 @@ use crate::exec::keys::{KeyExprs, KeyTable, encoded_bytes};
 use crate::exec::memory::Memory;
 use crate::exec::partition::Partitions;
 use crate::exec::spill::Spilled;
-use crate::exec::{BATCH_ROWS, Batch, Context, Operator};
+use crate::exec::{BATCH_ROWS, Batch, Context, LARGE_BYTES, Operator};
 use crate::functions::Accumulator;
 use crate::physical::{AggregateExpr, Expr};
 use crate::types::Value;
@@ -141,13 +141,15 @@ impl Hashed {
             }
         };
         let count = self.aggregates.len();
+        let bytes = if self.grows.contains(&true) { self.bytes() } else { 0 };
         let states = &mut self.accumulators[group * count..][..count];
         for ((call, state), grows) in self.aggregates.iter().zip(states).zip(&self.grows) {
             if !counts(call, row, context)? {
                 continue;
             }
             let before = if *grows { state.heap_bytes() } else { 0 };
-            accumulate(call, state, row, context, &mut self.scratch)?;
+            let room = (&mut self.memory, bytes.saturating_sub(before));
+            accumulate(call, state, row, context, &mut self.scratch, room)?;
             if *grows {
                 self.heap_bytes = (self.heap_bytes + state.heap_bytes()).saturating_sub(before);
             }
@@ -201,16 +203,28 @@ impl Operator for Hashed {
             match &mut self.stage {
                 Stage::Start => self.read(context, None)?,
                 Stage::Give(next, states) => {
-                    while *next < self.table.len() && out.has_room(context, limit)? {
+                    while out.has_room(context, limit)? && *next < self.table.len() {
                         let key = self.table.key(*next);
                         *next += 1;
+                        let mut bytes = 0;
                         out.push_with(|values| {
                             key.values(values)?;
                             for state in states.by_ref().take(self.aggregates.len()) {
+                                let before = state.heap_bytes();
+                                let moved = state.finish_bytes() - before;
+                                if moved > LARGE_BYTES {
+                                    self.memory.add(context, moved)?;
+                                    bytes += moved;
+                                }
+                                bytes += before;
                                 values.push(state.finish()?);
                             }
                             Ok(true)
                         })?;
+                        if bytes > LARGE_BYTES {
+                            // It is the batch's.
+                            self.memory.give_back(bytes);
+                        }
                     }
                     if !out.is_empty() {
                         return Ok(true);

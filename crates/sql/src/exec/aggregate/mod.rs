@@ -19,6 +19,9 @@ use crate::functions::Accumulator;
 use crate::physical::{AggregateExpr, Expr, Grouping, OrderBy};
 use crate::types::Value;
 
+/// States that gather what they are given are charged from row to row once they are longer than this.
+const SHORT_BYTES: usize = 4 << 10;
+
 /// Makes the operator. `width`: of the input's rows.
 pub(super) fn open(
     node: usize,
@@ -52,7 +55,8 @@ fn counts(call: &AggregateExpr, row: &[Value], context: &Context<'_>) -> Result<
     }
 }
 
-/// Gives a row's arguments to an accumulator.
+/// Gives a row's arguments to an accumulator. Where that takes much memory, it is charged first: to `memory`, which holds `others`
+/// bytes besides.
 #[inline]
 fn accumulate(
     call: &AggregateExpr,
@@ -60,16 +64,37 @@ fn accumulate(
     row: &[Value],
     context: &Context<'_>,
     scratch: &mut Vec<Value>,
+    (memory, others): (&mut Memory, usize),
 ) -> Result<()> {
     match call.arguments.as_slice() {
         [] => accumulator.add(&[]),
-        [argument] => accumulator.add(std::slice::from_ref(&*argument.eval(row, context)?)),
+        [argument] => {
+            let argument = argument.eval(row, context)?;
+            let arguments = std::slice::from_ref(&*argument);
+            grow(accumulator, arguments, context, memory, others)?;
+            accumulator.add(arguments)
+        }
         arguments => {
             scratch.clear();
-            eval_into(arguments, row, context, scratch)?;
+            let _charges = eval_into(arguments, row, context, scratch)?;
+            grow(accumulator, scratch, context, memory, others)?;
             accumulator.add(scratch)
         }
     }
+}
+
+/// Charges what an accumulator will have, where that is much.
+#[inline]
+fn grow(
+    accumulator: &Accumulator,
+    arguments: &[Value],
+    context: &Context<'_>,
+    memory: &mut Memory,
+    others: usize,
+) -> Result<()> {
+    // What is short is charged from batch to batch.
+    let bytes = accumulator.gathered_with(arguments);
+    if bytes > SHORT_BYTES { memory.demand(context, others + bytes) } else { Ok(()) }
 }
 
 /// An aggregate over one group at a time.
@@ -107,18 +132,25 @@ impl State {
         State { call: call.clone(), accumulator, sorter, scratch: Vec::new() }
     }
 
-    fn add(&mut self, row: &[Value], context: &Context<'_>) -> Result<()> {
+    /// Takes a row. `others`: bytes that the memory holds for others.
+    fn add(
+        &mut self,
+        row: &[Value],
+        context: &Context<'_>,
+        memory: &mut Memory,
+        others: usize,
+    ) -> Result<()> {
         if !counts(&self.call, row, context)? {
             return Ok(());
         }
         let State { call, accumulator, sorter, scratch } = self;
         match sorter {
-            None => accumulate(call, accumulator, row, context, scratch),
+            None => accumulate(call, accumulator, row, context, scratch, (memory, others)),
             Some(sorter) => {
                 scratch.clear();
-                eval_into(&call.arguments, row, context, scratch)?;
+                let mut charges = eval_into(&call.arguments, row, context, scratch)?;
                 for order in &call.order {
-                    scratch.push(order.expr.eval(row, context)?.into_owned());
+                    scratch.push(order.expr.eval(row, context)?.into_row(context, &mut charges)?);
                 }
                 sorter.add(scratch, context)
             }
@@ -148,16 +180,18 @@ impl State {
                 if rows.is_multiple_of(4096) {
                     context.check()?;
                 }
-                if !self.call.distinct {
-                    accumulator.add(&self.scratch)?;
-                } else if last.as_ref() != Some(&self.scratch) {
-                    accumulator.add(&self.scratch)?;
+                if self.call.distinct && last.as_ref() == Some(&self.scratch) {
+                    continue;
+                }
+                grow(&accumulator, &self.scratch, context, memory, others)?;
+                accumulator.add(&self.scratch)?;
+                if self.call.distinct {
                     std::mem::swap(last.get_or_insert_default(), &mut self.scratch);
                 }
-                memory.demand(context, others + accumulator.heap_bytes())?;
             }
             sorter.reset(None);
         }
+        memory.demand(context, others + accumulator.finish_bytes())?;
         accumulator.finish()
     }
 

@@ -2,9 +2,10 @@
 
 use super::State;
 use crate::Result;
+use crate::exec::computed::RowCharges;
 use crate::exec::expr::eval_all;
 use crate::exec::memory::Memory;
-use crate::exec::{BATCH_ROWS, Batch, Context, Operator};
+use crate::exec::{BATCH_ROWS, Batch, Context, LARGE_BYTES, Operator};
 use crate::physical::{AggregateExpr, Expr};
 use crate::types::Value;
 
@@ -16,9 +17,11 @@ pub(super) struct Ordered {
     /// `None`: all rows are one group, and there is a result for no rows too.
     groups: Option<Vec<Expr>>,
     states: Vec<State>,
+    /// Whether one of the states may have memory of its own.
+    grows: bool,
     memory: Memory,
     /// The group that is read.
-    group: Option<Vec<Value>>,
+    group: Option<(Vec<Value>, RowCharges)>,
     batch: Batch,
     next_row: usize,
     done: bool,
@@ -35,6 +38,7 @@ impl Ordered {
             node,
             input,
             groups: groups.map(<[Expr]>::to_vec),
+            grows: aggregates.iter().any(|call| (call.aggregate.start)(&call.types).grows(&call.types)),
             states: aggregates.iter().map(|call| State::new(node, call)).collect(),
             memory: Memory::default(),
             group: None,
@@ -55,7 +59,7 @@ impl Ordered {
             if let Some(groups) = &self.groups {
                 match &self.group {
                     None => self.group = Some(eval_all(groups, row, context)?),
-                    Some(group) => {
+                    Some((group, _)) => {
                         for (expr, known) in groups.iter().zip(group) {
                             if *expr.eval(row, context)? != *known {
                                 return Ok(true);
@@ -64,19 +68,21 @@ impl Ordered {
                     }
                 }
             }
+            let bytes = if self.grows { heap_bytes(&self.states) } else { 0 };
             for state in &mut self.states {
-                state.add(row, context)?;
+                let others = bytes - if self.grows { state.heap_bytes() } else { 0 };
+                state.add(row, context, &mut self.memory, others)?;
             }
             self.next_row += 1;
         }
-        let bytes = self.states.iter().map(State::heap_bytes).sum();
+        let bytes = heap_bytes(&self.states);
         self.memory.demand(context, bytes)?;
         Ok(false)
     }
 
     fn give(&mut self, context: &Context<'_>, out: &mut Batch) -> Result<()> {
-        let group = self.group.take().unwrap_or_default();
-        let mut bytes: usize = self.states.iter().map(State::heap_bytes).sum();
+        let (group, _charges) = self.group.take().unwrap_or_default();
+        let mut bytes = heap_bytes(&self.states);
         out.push_with(|values| {
             values.extend(group);
             for state in &mut self.states {
@@ -87,14 +93,23 @@ impl Ordered {
             }
             Ok(true)
         })?;
+        if bytes > LARGE_BYTES {
+            // It is the batch's.
+            self.memory.release();
+        }
         Ok(())
     }
+}
+
+/// Bytes of all states.
+fn heap_bytes(states: &[State]) -> usize {
+    states.iter().map(State::heap_bytes).sum()
 }
 
 impl Operator for Ordered {
     fn next(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
         out.reset(self.width());
-        while !self.done && out.has_room(context, limit)? {
+        while out.has_room(context, limit)? && !self.done {
             if self.take_rows(context)? {
                 self.give(context, out)?;
                 continue;

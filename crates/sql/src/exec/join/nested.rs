@@ -119,7 +119,7 @@ impl NestedLoop {
         self.pair.extend(nulls(self.sides.right_width));
         if !self.bind.is_empty() {
             for (slot, expr) in &self.bind {
-                let value = expr.eval(row, context)?.into_owned();
+                let value = expr.eval(row, context)?.keep(context)?;
                 context.slots.borrow_mut()[*slot] = value;
             }
             self.sides.right.rewind(context)?;

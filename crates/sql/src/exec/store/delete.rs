@@ -126,7 +126,7 @@ impl Operator for Delete {
     fn next(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
         out.reset(self.returning.as_ref().map_or(0, Vec::len));
         self.start(context)?;
-        while !self.ended && out.has_room(context, limit)? {
+        while out.has_room(context, limit)? && !self.ended {
             if self.done < self.batch.len() {
                 self.delete(context, out)?;
                 continue;

@@ -1,5 +1,7 @@
 //! INSERT.
 
+use super::super::computed::RowCharges;
+use super::super::expr::eval_into;
 use super::super::{BATCH_ROWS, Batch, Context, Operator};
 use super::foreign::ForeignKeys;
 use super::writer::Writer;
@@ -24,6 +26,8 @@ pub(super) struct Insert {
     done: usize,
     ended: bool,
     row: Vec<Value>,
+    /// What the row's values are charged as.
+    charges: RowCharges,
 }
 
 impl Insert {
@@ -45,6 +49,7 @@ impl Insert {
             done: 0,
             ended: false,
             row: Vec::new(),
+            charges: RowCharges::default(),
         }
     }
 
@@ -53,9 +58,7 @@ impl Insert {
         let source = self.batch.row(self.done);
         self.done += 1;
         self.row.clear();
-        for value in &self.values {
-            self.row.push(value.eval(source, context)?.into_owned());
-        }
+        self.charges = eval_into(&self.values, source, context, &mut self.row)?;
         self.writer.insert(context, &self.row)?;
         if let Some(foreign) = &mut self.foreign {
             foreign.inserted(context, &self.table, &self.row)?;
@@ -75,9 +78,7 @@ pub(super) fn give(
     context: &Context<'_>,
     values: &mut Vec<Value>,
 ) -> Result<bool> {
-    for expr in returning {
-        values.push(expr.eval(row, context)?.into_owned());
-    }
+    eval_into(returning, row, context, values)?;
     Ok(true)
 }
 
@@ -87,7 +88,7 @@ impl Operator for Insert {
         if self.foreign.is_none() && !self.table.foreign_keys.is_empty() {
             self.foreign = Some(ForeignKeys::new(context, &self.table)?);
         }
-        while !self.ended && out.has_room(context, limit)? {
+        while out.has_room(context, limit)? && !self.ended {
             if self.done < self.batch.len() {
                 self.insert(context, out)?;
                 continue;

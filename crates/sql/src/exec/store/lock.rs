@@ -117,6 +117,8 @@ impl Operator for LockRows {
                     out.push(batch.row_mut(index).iter_mut().map(std::mem::take));
                 }
             }
+            batch.give_back();
+            out.has_room(context, limit)?;
             self.batch = batch;
             if !more {
                 break;

@@ -1,5 +1,6 @@
 //! UPDATE.
 
+use super::super::computed::RowCharges;
 use super::super::{BATCH_ROWS, Batch, Context, Operator};
 use super::describe;
 use super::foreign::ForeignKeys;
@@ -30,6 +31,8 @@ pub(super) struct Update {
     ended: bool,
     old: Vec<Value>,
     new: Vec<Value>,
+    /// What the new values are charged as.
+    charges: RowCharges,
 }
 
 impl Update {
@@ -53,6 +56,7 @@ impl Update {
             ended: false,
             old: Vec::new(),
             new: Vec::new(),
+            charges: RowCharges::default(),
             target: target.clone(),
         }
     }
@@ -69,8 +73,10 @@ impl Update {
                 self.old[*in_table].clone_from(&row[*in_row]);
             }
             self.new.clone_from(&self.old);
+            self.charges.clear();
             for (positions, value) in &self.assignments {
-                assign(&mut self.new, positions, value.eval(row, context)?.into_owned())?;
+                let value = value.eval(row, context)?.into_row(context, &mut self.charges)?;
+                assign(&mut self.new, positions, value)?;
             }
             let seen = Seen { view: context.view, key: &key, bytes: &bytes };
             match self.writer.update(context, seen, &self.old, &self.new)? {
@@ -119,7 +125,7 @@ impl Operator for Update {
         if self.foreign.is_none() && !(table.foreign_keys.is_empty() && table.referenced_by.is_empty()) {
             self.foreign = Some(ForeignKeys::new(context, &Arc::clone(table))?);
         }
-        while !self.ended && out.has_room(context, limit)? {
+        while out.has_room(context, limit)? && !self.ended {
             if self.done < self.batch.len() {
                 self.update(context, out)?;
                 continue;

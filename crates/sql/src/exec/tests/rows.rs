@@ -303,7 +303,9 @@ fn a_batch_of_long_rows_is_charged() {
     assert!(running.next(&ground.environment(u64::MAX), BATCH_ROWS, &mut batch).unwrap());
     assert_eq!(batch.len(), 11);
     // That of the projection, and of the one below.
-    assert_eq!(ground.work_memory() - before, 2 << 20);
+    // A MiB each, and what the last of their rows has beyond it.
+    let held = ground.work_memory() - before;
+    assert!((2 << 20..(2 << 20) + 2 * (100 << 10)).contains(&held), "{held}");
     drop((running, batch));
     assert_eq!(ground.work_memory(), before);
 }

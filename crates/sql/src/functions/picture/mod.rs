@@ -12,6 +12,7 @@ mod read;
 mod write;
 
 use super::arguments::{float, int, numeric, text};
+use super::string::picture;
 use super::{Call, Function};
 use crate::types::{Numeric, Value};
 use crate::{Error, Result, SqlState};
@@ -282,20 +283,20 @@ fn ten_to(power: usize) -> Result<Numeric> {
     Numeric::from(10_i64).power(&Numeric::from(power as i64))
 }
 
-fn numeric_to_char(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    write::numeric(numeric(a, 0)?, Picture::parse(text(a, 1)?)?)
+fn numeric_to_char(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    write::numeric(numeric(a, 0)?, Picture::parse(picture(call, a, 1)?)?)
 }
 
-fn int_to_char(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    write::int(int(a, 0)?, Picture::parse(text(a, 1)?)?)
+fn int_to_char(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    write::int(int(a, 0)?, Picture::parse(picture(call, a, 1)?)?)
 }
 
-fn float_to_char<const DIGITS: usize>(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    write::float(float(a, 0)?, DIGITS, Picture::parse(text(a, 1)?)?)
+fn float_to_char<const DIGITS: usize>(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    write::float(float(a, 0)?, DIGITS, Picture::parse(picture(call, a, 1)?)?)
 }
 
-fn to_number(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    let picture = text(a, 1)?;
+fn to_number(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let picture = picture(call, a, 1)?;
     if picture.is_empty() {
         return Ok(Value::Null);
     }

@@ -167,6 +167,27 @@ fn to_string(value: &Value, from: Type, to: Type, style: &TextStyle) -> Result<V
     })
 }
 
+/// Bytes of memory that a conversion to `to` takes anew, about and from above; 0 where the value stays in its own.
+pub fn fresh_bytes(value: &Value, to: Type, modifier: Modifier) -> usize {
+    let blanks = |ty: Type| if ty == Type::Bpchar { (modifier - 4).max(0) as usize } else { 0 };
+    match (value, to.element()) {
+        (Value::Text(text) | Value::Padded(text), Some(element)) => {
+            let values = text.bytes().filter(|byte| *byte == b',').count() + 1;
+            text.len() + values.saturating_mul(size_of::<Value>() + blanks(element))
+        }
+        (Value::Array(array), Some(element)) => {
+            value.heap_bytes() + array.values.len().saturating_mul(blanks(element))
+        }
+        (Value::Text(_), None) if to.is_string() && blanks(to) == 0 => 0,
+        (Value::Text(text) | Value::Padded(text), None) if to.is_string() || to == Type::Bytea => {
+            text.len().max(blanks(to))
+        }
+        // Each byte may become two.
+        (Value::Bytes(_) | Value::Array(_) | Value::Record(_), None) => value.heap_bytes().saturating_mul(2),
+        _ => blanks(to),
+    }
+}
+
 /// Between the types whose values are whole numbers.
 fn integer(number: i64, from: Type, to: Type, style: &TextStyle) -> Result<i64> {
     match (from, to) {

@@ -1,0 +1,124 @@
+//! Turns of operations that take much memory.
+//!
+//! # What it guarantees
+//! 1. No more of them run at a time than the budget has decent shares for; whoever comes later waits, and holds next to nothing
+//!    meanwhile.
+//! 2. Who has a turn never waits for one again. Who changes or locks rows, or has done so in his transaction, takes one without waiting, as
+//!    others may wait for him.
+//!    So those who have turns wait for nobody who waits for one.
+//! 3. A turn whose owner waits for its client counts for a moment only: what a client leaves lying keeps nobody waiting.
+
+use gannet_base::clock::{self, Instant};
+use gannet_base::sync::{Condvar, Mutex};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes of the budget for each that runs: with what page frames, sessions and temporary files take, and as the first ones hold more
+/// than those who come later.
+const BUDGET_EACH: u64 = 8 << 20;
+/// A turn counts so long when its owner waits for its client.
+const IDLE_MOST: Duration = Duration::from_secs(1);
+/// How often a waiter looks whether it is to give up, and whether somebody has become idle.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Who has a turn.
+#[derive(Debug, Default)]
+struct Owners {
+    next: u64,
+    /// Their numbers, and since when they wait for their clients.
+    running: Vec<(u64, Option<Instant>)>,
+}
+
+impl Owners {
+    fn busy(&self) -> usize {
+        let counts = |since: &Option<Instant>| since.is_none_or(|since| since.elapsed() < IDLE_MOST);
+        self.running.iter().filter(|(_, since)| counts(since)).count()
+    }
+}
+
+/// See the module's head. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Turns(Arc<(Mutex<Owners>, Condvar)>);
+
+impl Turns {
+    /// A turn; where it `waits` and too many run, once one of them ends. `None` when `give_up` says so.
+    pub(crate) fn take(&self, budget: u64, waits: bool, mut give_up: impl FnMut() -> bool) -> Option<Turn> {
+        let (owners, ended) = &*self.0;
+        let most = usize::try_from(budget / BUDGET_EACH).unwrap_or(usize::MAX).max(1);
+        let mut owners = owners.lock();
+        while waits && owners.busy() >= most {
+            if give_up() {
+                return None;
+            }
+            ended.wait_for(&mut owners, LOOK_EVERY);
+        }
+        let number = owners.next;
+        owners.next += 1;
+        owners.running.push((number, None));
+        drop(owners);
+        Some(Turn { turns: self.clone(), number })
+    }
+}
+
+/// A turn, until it is dropped: see [`Engine::turn`](crate::Engine::turn).
+#[derive(Debug)]
+pub struct Turn {
+    turns: Turns,
+    number: u64,
+}
+
+impl Turn {
+    /// Its owner waits for its client, or no longer does.
+    pub fn set_idle(&self, idle: bool) {
+        let mut owners = self.turns.0.0.lock();
+        if let Some((_, since)) = owners.running.iter_mut().find(|(number, _)| *number == self.number) {
+            *since = idle.then(clock::now);
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let (owners, ended) = &*self.turns.0;
+        owners.lock().running.retain(|(number, _)| *number != self.number);
+        ended.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn no_more_run_than_have_a_share_and_all_get_their_turn() {
+        let turns = Turns::default();
+        let (running, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..20 {
+                scope.spawn(|| {
+                    let _turn = turns.take(3 * BUDGET_EACH, true, || false).unwrap();
+                    most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    clock::sleep(Duration::from_millis(5));
+                    running.fetch_sub(1, Ordering::SeqCst);
+                });
+            }
+        });
+        assert_eq!((most.into_inner(), turns.0.0.lock().busy()), (3, 0));
+    }
+
+    #[test]
+    fn who_waits_can_give_up_and_is_not_kept_by_the_idle() {
+        let turns = Turns::default();
+        let first = turns.take(0, true, || false).unwrap();
+        assert!(turns.take(0, true, || true).is_none());
+        // Who changes rows does not wait.
+        drop(turns.take(0, false, || true).unwrap());
+        first.set_idle(true);
+        let second = turns.take(0, true, || false).unwrap();
+        first.set_idle(false);
+        assert!(turns.take(0, true, || true).is_none());
+        drop((first, second));
+        assert!(turns.take(0, true, || true).is_some());
+    }
+}
