@@ -178,10 +178,20 @@ impl<'a> Scanner<'a> {
         Ok((recovery, resumption))
     }
 
-    /// Fails when a file holds a segment that belongs elsewhere and cannot be what was left there by reuse: that is of a lower
-    /// number, and was not needed any more.
+    /// Fails when a file that may be needed has not a segment's length, which it had before it got its name (`segment`,
+    /// invariant 1); and when a file holds a segment that belongs elsewhere and cannot be what was left there by reuse: that
+    /// is of a lower number, and was not needed any more.
     fn check_places(&self, first: u64) -> Result<()> {
         for &number in &self.numbers {
+            let (len, size) = (self.segments.file(number)?.len()?, self.segments.size);
+            if number + 1 >= first && len != size {
+                return Err(Error::Damaged(format!(
+                    "log: {:?} has {len} bytes, not the {size} of a segment: the file was cut or replaced; committed work from \
+                     lsn {} on may be lost",
+                    self.segments.path(number),
+                    number * size
+                )));
+            }
             let Some(claimed) = self.segments.read_claimed_number(number)? else { continue };
             let needed = claimed + 1 >= first && claimed < number;
             if claimed > number || needed && self.segments.read_claimed_number(claimed)? != Some(claimed) {

@@ -47,7 +47,7 @@ fn at_every_byte_the_prefix_of_whole_records_is_recovered() {
 }
 
 #[test]
-fn a_file_cut_at_any_block_is_an_earlier_end() {
+fn zeros_from_any_block_on_are_an_earlier_end_and_a_cut_file_is_damage() {
     let sim = SimDisk::new(1);
     let log = create(&sim);
     let mut lsns = vec![];
@@ -57,6 +57,12 @@ fn a_file_cut_at_any_block_is_an_earlier_end() {
     log.flush_background().unwrap();
     let file = sim.open(&segment_path(0), &OpenOptions::read_write()).unwrap();
     for blocks in (0..12).rev() {
+        for len in [blocks * 4096, blocks * 4096 + 100] {
+            file.set_len(len).unwrap();
+            // It had its full length before it had its name.
+            let Err(Error::Damaged(text)) = recover_from(&sim, 0, 1) else { panic!("{len} bytes are taken") };
+            assert!(text.contains("0000000000000000.log") && text.contains(&len.to_string()), "{text}");
+        }
         file.set_len(blocks * 4096).unwrap();
         file.set_len(SEGMENT).unwrap();
         let (recovery, _) = recover(&sim);
