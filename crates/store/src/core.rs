@@ -8,7 +8,7 @@ use gannet_base::clock;
 use gannet_base::memory::Budget;
 use gannet_base::sync::Mutex;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -85,6 +85,8 @@ pub(crate) struct Core {
     read_only: OnceLock<String>,
     closed: AtomicBool,
     builders: Mutex<Vec<GroupBuilder>>,
+    /// Bytes of log that were left when [`Core::await_log_room`] last waited in vain.
+    waited_at_room: AtomicU64,
 }
 
 impl Core {
@@ -114,6 +116,7 @@ impl Core {
             read_only: OnceLock::new(),
             closed: AtomicBool::new(false),
             builders: Mutex::default(),
+            waited_at_room: AtomicU64::new(u64::MAX),
         }
     }
 
@@ -172,10 +175,20 @@ impl Core {
     }
 
     /// Called without latches between the steps of what cannot be refused, such as a rollback: all of them may take more
-    /// log than is left on a full disk. Where none can be had now, the next step asks again.
+    /// log than is left on a full disk. Where a wait was in vain, there is another one once a sixteenth of a segment more
+    /// was taken.
     pub(crate) fn await_log_room(&self) {
-        if self.log.room() < self.log.segment_size() {
-            let _ = self.make_log_room();
+        let (room, segment) = (self.log.room(), self.log.segment_size());
+        let waited = self.waited_at_room.load(Ordering::Relaxed);
+        let left = if room >= segment {
+            u64::MAX
+        } else if room.saturating_add(segment / 16) > waited || self.make_log_room().is_ok() {
+            return;
+        } else {
+            room
+        };
+        if left != waited {
+            self.waited_at_room.store(left, Ordering::Relaxed);
         }
     }
 
