@@ -482,3 +482,12 @@ fn a_conversation_has_prompts_and_history_and_survives_ctrl_c() {
         assert!(kept.contains("select 'a\\nb' as one;\n") && !kept.contains("half"), "{kept}");
     }
 }
+
+#[test]
+fn a_statement_nested_deeply_is_refused_soon() {
+    let place = &places()[0];
+    let deep = format!("select {}1{};\n", "(".repeat(100_000), ")".repeat(100_000));
+    // Where each parenthesis is looked at anew for all others, this takes minutes.
+    let told = bad(place.path(), &["sql", "shop.gnt", "--memory", "256MiB"], deep.as_bytes(), 3);
+    assert!(told.starts_with("ERROR:  54001") && told.contains("LINE 1: ...(((("), "{told}");
+}
