@@ -401,6 +401,30 @@ fn a_statement_runs_out_of_time() {
 }
 
 #[test]
+fn a_statement_of_few_costly_rows_is_ended_soon() {
+    let fixture = Fixture::new("create table w (i int primary key, t text)");
+    let mut session = fixture.session();
+    session.run("insert into w select g, repeat('x', 500) from generate_series(1, 256) g");
+    session.run("set statement_timeout = '100ms'");
+    // Each of these takes seconds, or minutes, for one batch of rows, or for one value.
+    let costly = "length(replace(repeat(t, 2000), 'x', 'yy')) > 5";
+    for statement in [
+        "select sum(length(replace(repeat('ab', 500000), 'a', 'bb'))) from generate_series(1, 256)"
+            .to_owned(),
+        format!("select count(*) from w where {costly}"),
+        format!("select count(*) filter (where {costly}) from w"),
+        format!("update w set t = t where {costly}"),
+        format!("select a.i from w a join w b on length(replace(repeat(a.t, 2000), 'x', 'yy')) = b.i"),
+        format!("select i from w order by {costly}"),
+    ] {
+        let start = std::time::Instant::now();
+        session.fails(&statement, "57014");
+        let time = start.elapsed();
+        assert!(time < std::time::Duration::from_secs(1), "{statement}: {time:?}");
+    }
+}
+
+#[test]
 fn additions_by_several_sessions_are_exact() {
     let fixture = Fixture::new("create table n (n int, m int); insert into n values (0, 0)");
     std::thread::scope(|scope| {

@@ -526,6 +526,8 @@ fn apply_to_two(
 /// What a function makes of its arguments. The room that it asked for is its result's.
 #[inline(never)]
 fn apply(function: &Function, call: &Call<'_, '_>, arguments: &[Value]) -> Result<Computed<'static>> {
+    // A function may take long, and a batch is hundreds of rows.
+    call.context.check()?;
     let result = (function.body)(call, arguments);
     let room: Charge = call.context.room.take();
     Made::with_room(result?, room, call.context).map(Computed::Made)
