@@ -484,6 +484,17 @@ fn a_conversation_has_prompts_and_history_and_survives_ctrl_c() {
 }
 
 #[test]
+fn a_mark_of_byte_order_is_no_part_of_a_script() {
+    let place = &places()[0];
+    let here = place.path();
+    let script = "\u{feff}select 1 as a;\nselect '\u{feff}' = U&'\\FEFF' as b;\n";
+    std::fs::write(here.join("s.sql"), script).unwrap();
+    let arguments = ["sql", "shop.gnt", "--format", "csv", "-f", "s.sql", "-f", "s.sql"];
+    assert_eq!(good(here, &arguments, ""), "a\n1\nb\nt\na\n1\nb\nt\n");
+    assert_eq!(good(here, &arguments[..4], &format!("{script}\\i s.sql\n")), "a\n1\nb\nt\na\n1\nb\nt\n");
+}
+
+#[test]
 fn a_statement_nested_deeply_is_refused_soon() {
     let place = &places()[0];
     let deep = format!("select {}1{};\n", "(".repeat(100_000), ")".repeat(100_000));

@@ -87,6 +87,8 @@ impl Shell {
         let mut bytes = Vec::new();
         // What was typed for the statement under way.
         let mut typed = String::new();
+        // Some editors put a mark at the beginning of a file, which is no part of its text.
+        let mut byte_order_mark = Some('\u{feff}');
         loop {
             if !conversation && self.signals.take() {
                 return Ok(Step::Interrupted);
@@ -110,6 +112,7 @@ impl Shell {
                 self.complain(Some(source), "this line is not valid UTF-8");
                 return Ok(Step::Failed);
             };
+            let text = byte_order_mark.take().and_then(|mark| text.strip_prefix(mark)).unwrap_or(text);
             typed.push_str(text);
             splitter.feed(text);
             let step = self.run_pieces(&mut splitter, source)?;
