@@ -495,6 +495,16 @@ fn a_mark_of_byte_order_is_no_part_of_a_script() {
 }
 
 #[test]
+fn rows_that_did_not_come_to_their_file_are_not_counted() {
+    for place in places() {
+        let script = "insert into fruit values ('fig', 1);\n\\copy fruit to /dev/full\n";
+        let output = run(place.path(), &["sql", "shop.gnt"], script.as_bytes());
+        assert_eq!((output.status.code(), stdout(&output)), (Some(3), "INSERT 0 1\n"));
+        assert_eq!(stderr(&output), "ERROR:  No space left on device (os error 28)\n");
+    }
+}
+
+#[test]
 fn a_statement_nested_deeply_is_refused_soon() {
     let place = &places()[0];
     let deep = format!("select {}1{};\n", "(".repeat(100_000), ")".repeat(100_000));
