@@ -20,6 +20,9 @@ use gannet_base::memory::Purpose;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+/// Elements of an array after which it is looked whether the statement was cancelled.
+const ELEMENTS: usize = 4096;
+
 impl Expr {
     /// The value of the expression for a row.
     #[inline]
@@ -396,11 +399,14 @@ fn quantified(
         _ => return Err(Error::internal("ANY of what is no array")),
     };
     let mut result = Some(all);
-    for element in &array.values {
-        match compare(op, &argument, element) {
-            Some(value) if value != all => return Ok(Some(value)),
-            Some(_) => {}
-            None => result = None,
+    for elements in array.values.chunks(ELEMENTS) {
+        context.check()?;
+        for element in elements {
+            match compare(op, &argument, element) {
+                Some(value) if value != all => return Ok(Some(value)),
+                Some(_) => {}
+                None => result = None,
+            }
         }
     }
     Ok(result)
