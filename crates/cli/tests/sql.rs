@@ -386,6 +386,8 @@ struct Terminal {
     keys: std::fs::File,
     shown: std::sync::mpsc::Receiver<Vec<u8>>,
     seen: String,
+    /// What was seen up to what was waited for.
+    passed: String,
 }
 
 impl Terminal {
@@ -419,7 +421,7 @@ impl Terminal {
                 }
             }
         });
-        Terminal { child, keys, shown, seen: String::new() }
+        Terminal { child, keys, shown, seen: String::new(), passed: String::new() }
     }
 
     fn press(&mut self, keys: &str) {
@@ -430,7 +432,7 @@ impl Terminal {
     fn sees(&mut self, text: &str, limit: std::time::Duration) -> bool {
         loop {
             if let Some(at) = self.seen.find(text) {
-                self.seen.drain(..at + text.len());
+                self.passed.extend(self.seen.drain(..at + text.len()));
                 return true;
             }
             match self.shown.recv_timeout(limit) {
@@ -481,4 +483,107 @@ fn a_conversation_has_prompts_and_history_and_survives_ctrl_c() {
         let kept = std::fs::read_to_string(history).unwrap();
         assert!(kept.contains("select 'a\\nb' as one;\n") && !kept.contains("half"), "{kept}");
     }
+}
+
+#[test]
+fn what_is_typed_ahead_is_run() {
+    for place in places() {
+        let mut terminal = Terminal::start(place.path());
+        terminal.expect("shop=> ");
+        terminal.press("select 'o' || 'ne';\nselect 't' || 'wo';\nselect 'th' || 'ree';\n");
+        for result in ["one", "two", "three"] {
+            terminal.expect(result);
+            terminal.expect("(1 row)");
+        }
+        terminal.press("copy fruit from stdin;\nfig\t1.5\nplum\t2.5\n\\.\nselect sum(price) from fruit;\n");
+        terminal.expect("COPY 2");
+        terminal.expect(" 4.0");
+        // Typed while the statement runs.
+        terminal.press("select pg_sleep(0.5);\n");
+        terminal.expect("pg_sleep(0.5);");
+        terminal.press("select 'fo' || 'ur';\n");
+        terminal.expect("four");
+        terminal.press("\\q\n");
+        assert_eq!(terminal.child.wait().unwrap().code(), Some(0));
+    }
+}
+
+#[test]
+fn ctrl_c_forgets_what_was_typed_ahead() {
+    let place = &places()[0];
+    let mut terminal = Terminal::start(place.path());
+    terminal.expect("shop=> ");
+    terminal.press("select 1 as kept;\n");
+    terminal.expect("(1 row)");
+    for ahead in [
+        "select pg_sleep(600);\nselect 'a' || 'head';\n",
+        "\x1b[200~select pg_sleep(600);\nselect 'a' || 'head';\x1b[201~\n",
+    ] {
+        terminal.expect("shop=> ");
+        terminal.press(ahead);
+        terminal.expect("pg_sleep(600);");
+        while !terminal.sees("57014", std::time::Duration::from_millis(200)) {
+            terminal.press("\x03");
+        }
+        terminal.press("select 'af' || 'ter';\n");
+        terminal.expect("after");
+        assert!(!terminal.passed.contains("ahead"), "{}", terminal.passed);
+        terminal.expect("(1 row)");
+    }
+    terminal.expect("shop=> ");
+    terminal.press("\\q\n");
+    assert_eq!(terminal.child.wait().unwrap().code(), Some(0));
+    let kept = std::fs::read_to_string(place.path().join("state/gannet/history")).unwrap();
+    assert!(kept.contains("select 1 as kept;\n"), "{kept}");
+}
+
+#[test]
+fn what_is_pasted_is_read_line_by_line() {
+    for place in places() {
+        let mut terminal = Terminal::start(place.path());
+        terminal.expect("shop=> ");
+        terminal.press("copy fruit from stdin;\n");
+        terminal.expect(">> ");
+        terminal.press("\x1b[200~fig\t1.5\nplum\t2.5\n\\.\n\x1b[201~\n");
+        terminal.expect("COPY 2");
+        let script = "create table basket (a int);\rcopy basket from stdin;\r1\r2\r\\.\rselect 'su' || 'm', sum(a) from basket;";
+        terminal.press(&format!("\x1b[200~{script}\x1b[201~\r"));
+        terminal.expect("CREATE TABLE");
+        terminal.expect("COPY 2");
+        terminal.expect(" sum      |   3");
+        terminal.press("\\q\r");
+        assert_eq!(terminal.child.wait().unwrap().code(), Some(0));
+        let kept = std::fs::read_to_string(place.path().join("state/gannet/history")).unwrap();
+        assert!(kept.contains("copy basket from stdin;\nselect"), "{kept}");
+    }
+}
+
+#[test]
+fn a_mark_of_byte_order_is_no_part_of_a_script() {
+    let place = &places()[0];
+    let here = place.path();
+    let script = "\u{feff}select 1 as a;\nselect '\u{feff}' = U&'\\FEFF' as b;\n";
+    std::fs::write(here.join("s.sql"), script).unwrap();
+    let arguments = ["sql", "shop.gnt", "--format", "csv", "-f", "s.sql", "-f", "s.sql"];
+    assert_eq!(good(here, &arguments, ""), "a\n1\nb\nt\na\n1\nb\nt\n");
+    assert_eq!(good(here, &arguments[..4], &format!("{script}\\i s.sql\n")), "a\n1\nb\nt\na\n1\nb\nt\n");
+}
+
+#[test]
+fn rows_that_did_not_come_to_their_file_are_not_counted() {
+    for place in places() {
+        let script = "insert into fruit values ('fig', 1);\n\\copy fruit to /dev/full\n";
+        let output = run(place.path(), &["sql", "shop.gnt"], script.as_bytes());
+        assert_eq!((output.status.code(), stdout(&output)), (Some(3), "INSERT 0 1\n"));
+        assert_eq!(stderr(&output), "ERROR:  No space left on device (os error 28)\n");
+    }
+}
+
+#[test]
+fn a_statement_nested_deeply_is_refused_soon() {
+    let place = &places()[0];
+    let deep = format!("select {}1{};\n", "(".repeat(100_000), ")".repeat(100_000));
+    // Where each parenthesis is looked at anew for all others, this takes minutes.
+    let told = bad(place.path(), &["sql", "shop.gnt", "--memory", "256MiB"], deep.as_bytes(), 3);
+    assert!(told.starts_with("ERROR:  54001") && told.contains("LINE 1: ...(((("), "{told}");
 }

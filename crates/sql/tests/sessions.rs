@@ -401,6 +401,36 @@ fn a_statement_runs_out_of_time() {
 }
 
 #[test]
+fn a_statement_of_few_costly_rows_is_ended_soon() {
+    let fixture = Fixture::new("create table w (i int primary key, n int, t text)");
+    let mut session = fixture.session();
+    session.run("insert into w select g, -g, repeat('x', 500) from generate_series(1, 256) g");
+    session.run("set statement_timeout = '500ms'");
+    // Each of these takes seconds, or minutes, for one batch of rows, or for one value.
+    let costly = "length(replace(repeat(t, 2000), 'x', 'yy')) > 5";
+    for statement in [
+        "select sum(length(replace(repeat('ab', 500000), 'a', 'bb'))) from generate_series(1, 256)"
+            .to_owned(),
+        format!("select count(*) from w where {costly}"),
+        format!("select count(*) filter (where {costly}) from w"),
+        format!("update w set t = t where {costly}"),
+        "select a.i from w a join w b on length(replace(repeat(a.t, 2000), 'x', 'yy')) = b.i".to_owned(),
+        format!("select i from w order by {costly}"),
+        "select i from w, (select array(select g from generate_series(1, 400000) g) as a offset 0) s
+         where n = any (a) or n > any (a) or n >= any (a)"
+            .to_owned(),
+        "select regexp_count(repeat('ab', 500000), 'a.*c|a')".to_owned(),
+        "select length(translate(repeat('b', 500000), repeat('a', 500000), ''))".to_owned(),
+        "select length(btrim(repeat('b', 500000), repeat('a', 5000000) || 'b'))".to_owned(),
+    ] {
+        let start = std::time::Instant::now();
+        session.fails(&statement, "57014");
+        let time = start.elapsed();
+        assert!(time < std::time::Duration::from_secs(2), "{statement}: {time:?}");
+    }
+}
+
+#[test]
 fn additions_by_several_sessions_are_exact() {
     let fixture = Fixture::new("create table n (n int, m int); insert into n values (0, 0)");
     std::thread::scope(|scope| {

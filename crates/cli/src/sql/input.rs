@@ -5,7 +5,7 @@ use crate::input::standard_input_chunks;
 use anyhow::{Context, Result, anyhow};
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
-use rustyline::{Config, Editor};
+use rustyline::{Cmd, Config, Editor, KeyCode, KeyEvent, Modifiers};
 use std::collections::VecDeque;
 use std::fs::{DirBuilder, File};
 use std::io::{self, BufRead, BufReader, Read};
@@ -38,6 +38,10 @@ pub(super) trait Source {
     fn line(&mut self, prompt: &str, line: &mut Vec<u8>) -> Result<Line>;
     /// A statement has ended: it can be called up again.
     fn remember(&mut self, _statement: &str) {}
+    /// Forgets what was entered and not read yet: Ctrl-C ended the statement before it.
+    fn forget(&mut self) -> Result<()> {
+        Ok(())
+    }
     /// A person types.
     fn is_conversation(&self) -> bool {
         false
@@ -129,40 +133,67 @@ impl Read for StandardInput {
 pub(super) struct Conversation {
     editor: Editor<(), FileHistory>,
     history: Option<PathBuf>,
+    /// Lines that were entered together, as what is pasted is, and not read yet.
+    entered: VecDeque<String>,
 }
 
 impl Conversation {
     pub(super) fn start() -> Result<Self> {
-        let config =
-            Config::builder().max_history_size(HISTORY).and_then(|config| config.history_ignore_dups(true));
-        let config = config.context("cannot set the history up")?.history_ignore_space(true).build();
-        let mut editor = Editor::with_config(config).context("cannot use the terminal")?;
+        let mut editor = editor(None)?;
         let history = history_file();
         if let Some(path) = &history {
             // There may be none yet, or none that can be read: then there is nothing to call up.
             let _ = editor.load_history(path);
         }
-        Ok(Conversation { editor, history })
+        Ok(Conversation { editor, history, entered: VecDeque::new() })
     }
+}
+
+/// An editor of lines, which keeps what was typed ahead for the next one. `history`: of the one before, if there was one.
+fn editor(history: Option<FileHistory>) -> Result<Editor<(), FileHistory>> {
+    let config =
+        Config::builder().max_history_size(HISTORY).and_then(|config| config.history_ignore_dups(true));
+    let config = config.context("cannot set the history up")?.history_ignore_space(true).build();
+    let history = history.unwrap_or_else(|| FileHistory::with_config(&config));
+    let mut editor = Editor::with_history(config, history).context("cannot use the terminal")?;
+    // There is nothing to complete, and values of COPY's data are separated by tabs.
+    editor.bind_sequence(KeyEvent(KeyCode::Tab, Modifiers::NONE), Cmd::Insert(1, "\t".to_owned()));
+    Ok(editor)
 }
 
 impl Source for Conversation {
     fn line(&mut self, prompt: &str, line: &mut Vec<u8>) -> Result<Line> {
-        match self.editor.readline(prompt) {
-            Ok(text) => {
-                line.extend_from_slice(text.as_bytes());
-                line.push(b'\n');
-                Ok(Line::Some)
-            }
-            Err(ReadlineError::Eof) => Ok(Line::End),
-            Err(ReadlineError::Interrupted) => Ok(Line::Interrupted),
-            Err(error) => Err(error).context("cannot read from the terminal"),
-        }
+        let next = match self.entered.pop_front() {
+            Some(next) => next,
+            None => match self.editor.readline(prompt) {
+                Ok(text) => {
+                    // Where the last line feed was pasted, Enter only says that this is all.
+                    let text = text.strip_suffix('\n').unwrap_or(&text);
+                    let mut lines = text.split('\n').map(str::to_owned);
+                    let first = lines.next().unwrap_or_default();
+                    self.entered.extend(lines);
+                    first
+                }
+                Err(ReadlineError::Eof) => return Ok(Line::End),
+                Err(ReadlineError::Interrupted) => return Ok(Line::Interrupted),
+                Err(error) => return Err(error).context("cannot read from the terminal"),
+            },
+        };
+        line.extend_from_slice(next.as_bytes());
+        line.push(b'\n');
+        Ok(Line::Some)
     }
 
     fn remember(&mut self, statement: &str) {
         // A history that cannot be kept is no reason to stop.
         let _ = self.editor.add_history_entry(statement.trim_end());
+    }
+
+    fn forget(&mut self) -> Result<()> {
+        self.entered.clear();
+        // What the editor has read ahead goes with it; the terminal itself has forgotten what it had.
+        self.editor = editor(Some(std::mem::take(self.editor.history_mut())))?;
+        Ok(())
     }
 
     fn is_conversation(&self) -> bool {

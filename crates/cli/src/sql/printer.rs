@@ -94,9 +94,6 @@ impl<'o> Printer<'o, '_> {
             // Data that nobody took is not to be read as statements.
             while self.copy_line(&mut Vec::new())? {}
         }
-        if let Some(Data::To(file)) = &mut self.data {
-            file.flush()?;
-        }
         self.out.finish()
     }
 
@@ -140,6 +137,10 @@ impl Receiver for Printer<'_, '_> {
     }
 
     fn complete(&mut self, tag: &str) -> io::Result<()> {
+        // The number of rows says that all of them have come there.
+        if let Some(Data::To(file)) = &mut self.data {
+            file.flush()?;
+        }
         let mut tagged = !std::mem::take(&mut self.copied_out);
         if let Some(mut writer) = self.writer.take() {
             writer.finish(&mut self.out)?;

@@ -29,48 +29,58 @@ pub(super) fn format(report: &Report, statement: &str) -> String {
 
 /// The line of a statement with a caret below its place (in characters from 1); nothing where there is no such place.
 fn place(statement: &str, position: usize) -> String {
-    let characters: Vec<char> = statement.chars().collect();
-    let Some(at) = position.checked_sub(1).filter(|at| *at <= characters.len()) else { return String::new() };
-    let number = characters[..at].iter().filter(|character| **character == '\n').count() + 1;
-    let first =
-        characters[..at].iter().rposition(|character| *character == '\n').map_or(0, |found| found + 1);
-    let end =
-        characters[at..].iter().position(|character| *character == '\n').map_or(characters.len(), |n| at + n);
-    // Each character as it is shown.
-    let cells: Vec<String> = characters[first..end]
-        .iter()
-        .map(|character| {
-            let mut shown = String::new();
-            match character {
-                '\t' => shown.push(' '),
-                '\r' => {}
-                other => escape(other.encode_utf8(&mut [0; 4]), &mut shown),
-            }
-            shown
-        })
-        .collect();
-    let columns = |cells: &[String]| cells.iter().map(|cell| width(cell)).sum::<usize>();
-    let at = at - first;
-    let (mut from, mut to) = (0, cells.len());
+    let mut places = statement.char_indices().map(|(at, _)| at).chain([statement.len()]);
+    let Some(at) = position.checked_sub(1).and_then(|skip| places.nth(skip)) else { return String::new() };
+    let (above, behind) = statement.split_at(at);
+    let number = above.matches('\n').count() + 1;
+    let line = (above.rsplit('\n').next().unwrap_or(above), behind.split('\n').next().unwrap_or(behind));
+    let (mut before, mut behind) = line;
     // As libpq does it: the right is cut first, but not close to the place.
-    if columns(&cells) > SHOWN {
-        if SHOWN >= columns(&cells[..at]) + BEHIND {
-            while columns(&cells[..to]) > SHOWN {
-                to -= 1;
-            }
+    let columns = columns_of(before);
+    if columns + columns_of(behind) > SHOWN {
+        if columns + BEHIND <= SHOWN {
+            behind = &behind[..fitting(behind.chars(), SHOWN - columns)];
         } else {
-            while to > at && columns(&cells[at..to]) > BEHIND {
-                to -= 1;
-            }
-            while from < at && columns(&cells[from..to]) > SHOWN {
-                from += 1;
-            }
+            behind = &behind[..fitting(behind.chars(), BEHIND)];
+            let kept = fitting(before.chars().rev(), SHOWN - columns_of(behind));
+            before = &before[before.len() - kept..];
         }
     }
-    let head = format!("LINE {number}: {}", if from > 0 { "..." } else { "" });
-    let tail = if to < cells.len() { "..." } else { "" };
-    let room = head.len() + columns(&cells[from..at]);
-    format!("{head}{}{tail}\n{:room$}^\n", cells[from..to].concat(), "")
+    let dots = |cut: bool| if cut { "..." } else { "" };
+    let head = format!("LINE {number}: {}", dots(before.len() < line.0.len()));
+    let room = head.len() + columns_of(before);
+    let shown: String = before.chars().chain(behind.chars()).map(cell).collect();
+    format!("{head}{shown}{}\n{:room$}^\n", dots(behind.len() < line.1.len()), "")
+}
+
+/// A character of a statement as it is shown.
+fn cell(character: char) -> String {
+    let mut shown = String::new();
+    match character {
+        '\t' => shown.push(' '),
+        '\r' => {}
+        other => escape(other.encode_utf8(&mut [0; 4]), &mut shown),
+    }
+    shown
+}
+
+/// Columns that a part of a statement takes.
+fn columns_of(text: &str) -> usize {
+    text.chars().map(|character| width(&cell(character))).sum()
+}
+
+/// Bytes of the first characters, as many as fit into that many columns.
+fn fitting(characters: impl Iterator<Item = char>, columns: usize) -> usize {
+    let mut left = columns;
+    let mut bytes = 0;
+    for character in characters {
+        match left.checked_sub(width(&cell(character))) {
+            Some(rest) => left = rest,
+            None => break,
+        }
+        bytes += character.len_utf8();
+    }
+    bytes
 }
 
 #[cfg(test)]
@@ -107,6 +117,17 @@ mod tests {
         assert!(lines[0].starts_with("LINE 1: ...") && lines[0].ends_with("..."), "{text}");
         assert_eq!(lines[0].chars().nth(lines[1].len() - 1), Some('x'), "{text}");
         assert!(lines[0].len() <= "LINE 1: ......".len() + SHOWN);
+        assert_eq!(place(&long, 8), format!("LINE 1: {}...\n               ^\n", &long[..SHOWN]));
+        let end = place(&long, long.chars().count() + 1);
+        assert_eq!(end, format!("LINE 1: ...{}\n{:71}^\n", "b".repeat(SHOWN), ""));
+    }
+
+    #[test]
+    fn a_place_far_into_a_very_long_line_is_found_soon() {
+        let long = format!("select {}x", "日(".repeat(2_000_000));
+        let shown = "日(".repeat(19);
+        // Measuring all that is left anew for each character would take hours.
+        assert_eq!(place(&long, 4_000_008), format!("LINE 1: ...({shown}x\n{:69}^\n", ""));
     }
 
     #[test]

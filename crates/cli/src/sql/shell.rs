@@ -69,13 +69,15 @@ pub(super) struct Shell {
     pub(super) output: Option<BufWriter<File>>,
     signals: Signals,
     depth: u32,
+    /// Ctrl-C was pressed during a statement, and what was typed ahead has not been forgotten yet.
+    interrupted: bool,
     /// Something failed, and we went on.
     pub(super) failed: bool,
 }
 
 impl Shell {
     pub(super) fn new(backend: Box<dyn Backend>, settings: Settings, signals: Signals) -> Self {
-        Shell { backend, settings, output: None, signals, depth: 0, failed: false }
+        Shell { backend, settings, output: None, signals, depth: 0, interrupted: false, failed: false }
     }
 
     // ---- sources ----------------------------------------------------------------------------------------------
@@ -87,6 +89,8 @@ impl Shell {
         let mut bytes = Vec::new();
         // What was typed for the statement under way.
         let mut typed = String::new();
+        // Some editors put a mark at the beginning of a file, which is no part of its text.
+        let mut byte_order_mark = Some('\u{feff}');
         loop {
             if !conversation && self.signals.take() {
                 return Ok(Step::Interrupted);
@@ -110,6 +114,7 @@ impl Shell {
                 self.complain(Some(source), "this line is not valid UTF-8");
                 return Ok(Step::Failed);
             };
+            let text = byte_order_mark.take().and_then(|mark| text.strip_prefix(mark)).unwrap_or(text);
             typed.push_str(text);
             splitter.feed(text);
             let step = self.run_pieces(&mut splitter, source)?;
@@ -137,6 +142,9 @@ impl Shell {
                 Piece::Statement(sql) => self.run_statement(&sql, Some(source), How::default()),
                 Piece::Meta(command) => meta::run(self, &command, splitter, source)?,
             };
+            if source.is_conversation() && std::mem::take(&mut self.interrupted) {
+                source.forget()?;
+            }
             match step {
                 Step::Fine => {}
                 // Ctrl-C in a script that was called ends that script.
@@ -192,7 +200,12 @@ impl Shell {
         printer.data = how.data;
         let start = Instant::now();
         let backend = &mut self.backend;
-        let done = self.signals.during(backend.canceller(), || backend.run(sql, &mut printer));
+        let signals = &self.signals;
+        let done = signals.during(backend.canceller(), || {
+            let done = backend.run(sql, &mut printer);
+            self.interrupted |= signals.is_pressed();
+            done
+        });
         let time = start.elapsed();
         let written = printer.finish();
         let step = match done {

@@ -20,6 +20,9 @@ use gannet_base::memory::Purpose;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+/// Elements of an array after which it is looked whether the statement was cancelled.
+const ELEMENTS: usize = 4096;
+
 impl Expr {
     /// The value of the expression for a row.
     #[inline]
@@ -396,11 +399,14 @@ fn quantified(
         _ => return Err(Error::internal("ANY of what is no array")),
     };
     let mut result = Some(all);
-    for element in &array.values {
-        match compare(op, &argument, element) {
-            Some(value) if value != all => return Ok(Some(value)),
-            Some(_) => {}
-            None => result = None,
+    for elements in array.values.chunks(ELEMENTS) {
+        context.check()?;
+        for element in elements {
+            match compare(op, &argument, element) {
+                Some(value) if value != all => return Ok(Some(value)),
+                Some(_) => {}
+                None => result = None,
+            }
         }
     }
     Ok(result)
@@ -526,6 +532,8 @@ fn apply_to_two(
 /// What a function makes of its arguments. The room that it asked for is its result's.
 #[inline(never)]
 fn apply(function: &Function, call: &Call<'_, '_>, arguments: &[Value]) -> Result<Computed<'static>> {
+    // A function may take long, and a batch is hundreds of rows.
+    call.context.check()?;
     let result = (function.body)(call, arguments);
     let room: Charge = call.context.room.take();
     Made::with_room(result?, room, call.context).map(Computed::Made)

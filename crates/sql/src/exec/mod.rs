@@ -250,6 +250,7 @@ impl fmt::Debug for Context<'_> {
 
 impl Context<'_> {
     /// Fails when the statement was cancelled.
+    #[inline]
     pub fn check(&self) -> Result<()> {
         if self.cancel.load(Ordering::Relaxed) {
             return Err(self.session.cancel_reason());

@@ -61,6 +61,7 @@ type Found = Vec<Option<Range<usize>>>;
 /// Calls `each` with the matches from `start` on, until it says to stop. Unlike in crate `regex`, an empty match may follow upon another
 /// match.
 fn each_match(
+    call: &Call<'_, '_>,
     regex: &::regex::Regex,
     text: &str,
     start: usize,
@@ -69,6 +70,8 @@ fn each_match(
     let mut locations = regex.capture_locations();
     let mut from = start;
     while from <= text.len() {
+        // Each match may have had a look at all the text.
+        call.context.check()?;
         let Some(found) = regex.captures_read_at(&mut locations, text, from) else { break };
         if !each(&locations, found.range())? {
             break;
@@ -129,7 +132,7 @@ fn replaced(call: &Call<'_, '_>, a: &[Value], start: usize, which: i64, options:
     let regex = compiled(text_or(a, 1, "")?, options)?;
     let (mut out, mut room) = (String::new(), Room::new(call));
     let (mut copied, mut number) = (0, 0);
-    each_match(&regex, text, start, |locations, range| {
+    each_match(call, &regex, text, start, |locations, range| {
         number += 1;
         if which == 0 || number == which {
             room.want(out.len() + range.start - copied)?;
@@ -179,12 +182,12 @@ fn replace_from(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     replaced(call, a, start_at(text(a, 0)?, start), which, options)
 }
 
-fn count_matches(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+fn count_matches(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let start = checked(a, 2, "start", 1)?;
     let regex = compiled(text(a, 1)?, options(a, 3, Some("regexp_count"))?)?;
     let text = text(a, 0)?;
     let mut number = 0;
-    each_match(&regex, text, start_at(text, start), |_, _| {
+    each_match(call, &regex, text, start_at(text, start), |_, _| {
         number += 1;
         Ok(true)
     })?;
@@ -193,6 +196,7 @@ fn count_matches(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
 
 /// The range of a group of a match, by their numbers.
 fn nth_match(
+    call: &Call<'_, '_>,
     text: &str,
     regex: &::regex::Regex,
     start: i64,
@@ -201,7 +205,7 @@ fn nth_match(
 ) -> Result<Option<Range<usize>>> {
     let mut result = None;
     let mut number = 0;
-    each_match(regex, text, start_at(text, start), |locations, range| {
+    each_match(call, regex, text, start_at(text, start), |locations, range| {
         number += 1;
         if number == which {
             result = match usize::try_from(group) {
@@ -215,7 +219,7 @@ fn nth_match(
     Ok(result)
 }
 
-fn instr(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+fn instr(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let (start, which) = (checked(a, 2, "start", 1)?, checked(a, 3, "n", 1)?);
     let behind = int_or(a, 4, 0)?;
     if !(0..=1).contains(&behind) {
@@ -227,7 +231,7 @@ fn instr(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     }
     let regex = compiled(text(a, 1)?, options(a, 5, Some("regexp_instr"))?)?;
     let text = text(a, 0)?;
-    let found = nth_match(text, &regex, start, which, group)?;
+    let found = nth_match(call, text, &regex, start, which, group)?;
     let place = found.map_or(0, |range| {
         let at = if behind == 1 { range.end } else { range.start };
         count(&text[..at]) as i64 + 1
@@ -243,7 +247,7 @@ fn substr(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     }
     let regex = compiled(text(a, 1)?, options(a, 4, Some("regexp_substr"))?)?;
     let text = text(a, 0)?;
-    let found = nth_match(text, &regex, start, which, group)?;
+    let found = nth_match(call, text, &regex, start, which, group)?;
     reserve(call, Some(found.as_ref().map_or(0, Range::len)))?;
     Ok(found.map_or(Value::Null, |range| Value::text(&text[range])))
 }
@@ -274,7 +278,7 @@ fn first_match(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     })?;
     let (text, regex) = (text(a, 0)?, compiled(text(a, 1)?, options)?);
     let mut result = Value::Null;
-    each_match(&regex, text, 0, |locations, _| {
+    each_match(call, &regex, text, 0, |locations, _| {
         let found = ranges(locations);
         reserve(call, Some(bytes_of(&found)))?;
         result = groups(text, &found);
@@ -289,7 +293,7 @@ fn split(call: &Call<'_, '_>, a: &[Value], function: &str) -> Result<Vec<Value>>
     let (text, regex) = (text(a, 0)?, compiled(text(a, 1)?, options)?);
     let (mut parts, mut room, mut bytes) = (Vec::new(), Room::new(call), 0);
     let (mut begin, mut previous) = (0, 0);
-    each_match(&regex, text, 0, |_, range| {
+    each_match(call, &regex, text, 0, |_, range| {
         if range.start < text.len() && range.end > previous {
             bytes += size_of::<Value>() + range.start - begin;
             room.want(bytes)?;
@@ -342,7 +346,7 @@ fn open_matches(call: &Call<'_, '_>, a: Vec<Value>) -> Result<Box<dyn RowSource>
     }
     let options = options(&a, 2, None)?;
     let (text, regex) = (text(&a, 0)?, compiled(text(&a, 1)?, options)?);
-    each_match(&regex, text, 0, |locations, _| {
+    each_match(call, &regex, text, 0, |locations, _| {
         let found = ranges(locations);
         bytes += 3 * size_of::<Value>() + bytes_of(&found);
         room.want(bytes)?;

@@ -71,6 +71,29 @@ pub(super) fn picture<'a>(call: &Call<'_, '_>, a: &'a [Value], index: usize) -> 
     Ok(picture)
 }
 
+/// Appends characters, which may be very many: a cancelled statement ends among them.
+fn extend(
+    call: &Call<'_, '_>,
+    out: &mut CompactString,
+    mut characters: impl Iterator<Item = char>,
+) -> Result<()> {
+    loop {
+        let before = out.len();
+        out.extend(characters.by_ref().take(LARGE_BYTES));
+        if out.len() - before < LARGE_BYTES {
+            return Ok(());
+        }
+        call.context.check()?;
+    }
+}
+
+/// A string of characters.
+fn gathered(call: &Call<'_, '_>, characters: impl Iterator<Item = char>) -> Result<Value> {
+    let mut text = CompactString::default();
+    extend(call, &mut text, characters)?;
+    Ok(Value::Text(text))
+}
+
 /// A string made of others.
 fn made(text: String) -> Result<Value> {
     Ok(Value::Text(CompactString::from(text)))
@@ -135,7 +158,7 @@ fn lower(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
         text.make_ascii_lowercase();
         return Ok(Value::Text(text));
     }
-    Ok(Value::Text(text.chars().map(lower_char).collect()))
+    gathered(call, text.chars().map(lower_char))
 }
 
 fn upper(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
@@ -146,7 +169,7 @@ fn upper(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
         text.make_ascii_uppercase();
         return Ok(Value::Text(text));
     }
-    Ok(Value::Text(text.chars().map(upper_char).collect()))
+    gathered(call, text.chars().map(upper_char))
 }
 
 fn initcap(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
@@ -158,7 +181,7 @@ fn initcap(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
         within = c.is_alphanumeric();
         mapped
     };
-    Ok(Value::Text(text.chars().map(capital).collect()))
+    gathered(call, text.chars().map(capital))
 }
 
 /// Where the character with this number stands, in bytes; the end where there is none.
@@ -236,7 +259,7 @@ fn pad(call: &Call<'_, '_>, a: &[Value], before: bool) -> Result<Value> {
     if !before {
         result.push_str(text);
     }
-    result.extend(padding);
+    extend(call, &mut result, padding)?;
     if before {
         result.push_str(text);
     }
@@ -251,19 +274,29 @@ fn rpad(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     pad(call, a, false)
 }
 
-fn ltrim(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+/// What `cut` leaves of a text, given which characters go: those of the set that is argument 1.
+fn trimmed(
+    call: &Call<'_, '_>,
+    a: &[Value],
+    cut: impl for<'t> FnOnce(&'t str, &dyn Fn(char) -> bool) -> &'t str,
+) -> Result<Value> {
     let set = text_or(a, 1, " ")?;
-    part(call, text(a, 0)?.trim_start_matches(|c| set.contains(c)))
+    // All of the set may have to be looked through for each character.
+    let left = cut(text(a, 0)?, &|c| set.contains(c) && call.context.check().is_ok());
+    call.context.check()?;
+    part(call, left)
+}
+
+fn ltrim(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    trimmed(call, a, |text, goes| text.trim_start_matches(goes))
 }
 
 fn rtrim(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    let set = text_or(a, 1, " ")?;
-    part(call, text(a, 0)?.trim_end_matches(|c| set.contains(c)))
+    trimmed(call, a, |text, goes| text.trim_end_matches(goes))
 }
 
 fn btrim(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    let set = text_or(a, 1, " ")?;
-    part(call, text(a, 0)?.trim_matches(|c| set.contains(c)))
+    trimmed(call, a, |text, goes| text.trim_matches(goes))
 }
 
 fn replace(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
@@ -285,11 +318,16 @@ fn translate(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let (text, from, to) = (text(a, 0)?, text(a, 1)?, text(a, 2)?);
     let longest = to.chars().map(char::len_utf8).max().unwrap_or(1);
     reserve(call, text.len().checked_mul(longest))?;
-    let translated = text.chars().filter_map(|c| match from.chars().position(|other| other == c) {
-        Some(position) => to.chars().nth(position),
-        None => Some(c),
-    });
-    Ok(Value::Text(translated.collect()))
+    let mut translated = CompactString::default();
+    for c in text.chars() {
+        // All of `from` may have to be looked through for each.
+        call.context.check()?;
+        match from.chars().position(|other| other == c) {
+            Some(position) => translated.extend(to.chars().nth(position)),
+            None => translated.push(c),
+        }
+    }
+    Ok(Value::Text(translated))
 }
 
 fn position(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
@@ -306,7 +344,7 @@ fn repeat(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
 fn reverse(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let text = text(a, 0)?;
     reserve(call, Some(text.len()))?;
-    Ok(Value::Text(text.chars().rev().collect()))
+    gathered(call, text.chars().rev())
 }
 
 fn split_part(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
