@@ -1,13 +1,12 @@
 //! `gannet doctor`: what this machine gives a database, and what it withholds.
 
 use crate::arguments::{Doctor, Format, request_name};
-use crate::machine::Memory;
 use crate::progress::Progress;
 use crate::{interrupt, output};
 use anyhow::{Context, Result, anyhow, bail};
 use gannet_base::units::format_size;
 use gannet_io::{
-    Backend, Calibration, CalibrationPlan, Disk, Mode, ModeRequest, OpenOptions, RealDisk, calibrate,
+    Backend, Calibration, CalibrationPlan, Disk, Memory, Mode, ModeRequest, OpenOptions, RealDisk, calibrate,
     residency,
 };
 use gannet_store::EngineOptions;
@@ -42,13 +41,26 @@ pub(crate) fn run(options: &Doctor) -> Result<()> {
             format_size(limit)
         ));
     }
-    report["memory"] = memory.report();
+    report["memory"] = memory_report(&memory);
     if let Some(database) = &place.database {
         report["database"] = cached(database)?;
     }
     report["remarks"] = json!(remarks);
     let format = if options.json { Format::Json } else { Format::Table };
     output::report(&mut io::stdout().lock(), format, &report)
+}
+
+fn memory_report(memory: &Memory) -> Value {
+    json!({
+        "total_bytes": memory.total,
+        "available_bytes": memory.available,
+        "swap_total_bytes": memory.swap_total,
+        "swap_free_bytes": memory.swap_free,
+        "cgroup_limit_bytes": memory.cgroup_limit,
+        "cgroup_used_bytes": memory.cgroup_used,
+        "cgroup_swap_limit_bytes": memory.cgroup_swap_limit,
+        "limit_bytes": memory.limit(),
+    })
 }
 
 fn backend_name(backend: Backend) -> &'static str {

@@ -74,10 +74,9 @@ struct Session<'a> {
 impl Session<'_> {
     fn open(&self, create: bool) -> Result<Database> {
         let disk = Arc::clone(&self.disk) as Arc<dyn Disk>;
-        let engine = Engine::with_disk(
-            disk,
-            &EngineOptions { memory: self.options.memory, ..EngineOptions::default() },
-        )?;
+        let options = EngineOptions { memory: self.options.memory, ..EngineOptions::default() };
+        options.check_machine()?;
+        let engine = Engine::with_disk(disk, &options)?;
         let open = OpenOptions { mode: self.options.io, ..OpenOptions::default() };
         let exists = self.path.try_exists().with_context(|| format!("cannot look at {:?}", self.path))?;
         if !exists && !create {

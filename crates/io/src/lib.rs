@@ -31,6 +31,9 @@ mod buffer;
 #[cfg(unix)]
 mod calibrate;
 mod error;
+mod machine;
+#[cfg(unix)]
+mod place;
 mod queue;
 #[cfg(unix)]
 mod real;
@@ -45,11 +48,13 @@ mod throttled;
 pub use arena::Arena;
 pub use buffer::{AlignedBuffer, BUFFER_ALIGNMENT};
 pub use error::{Error, ErrorKind, Result};
+pub use machine::Memory;
 pub use queue::Queue;
 pub use request::{Completion, Direction, Durability, IoSlice, Request};
 #[cfg(unix)]
 pub use {
     calibrate::{Calibration, CalibrationPlan, calibrate},
+    place::{is_in_memory, try_folder},
     real::{Backend, BackendReport, RealDisk, RealFile, RealOptions},
     residency::{Cached, Residency, residency},
     throttled::{Profile, ThrottledDisk},
