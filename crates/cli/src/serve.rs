@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &Serve) -> Result<()> {
     interrupt::listen()?;
     create_missing(&engine, &options)?;
     let server = Server::start(&engine, &options)?;
-    server.publish_settings(&settings.report(&effective(&server, &options)));
+    server.publish_settings(&settings.report(&effective(&server, &options, &settings)));
     announce(&server, &options, memory);
     while interrupt::check().is_ok() {
         gannet_base::clock::sleep(PERIOD);
@@ -119,7 +119,11 @@ fn create_missing(engine: &Engine, options: &ServerOptions) -> Result<()> {
 }
 
 /// Settings whose effective value is known only once files are open.
-fn effective(server: &Server, options: &ServerOptions) -> Vec<(&'static str, String, String)> {
+fn effective(
+    server: &Server,
+    options: &ServerOptions,
+    settings: &Settings,
+) -> Vec<(&'static str, String, String)> {
     let mut effective = Vec::new();
     if let Some(report) = server.io_mode() {
         let reason = match (options.open.mode, report.reason.is_empty()) {
@@ -129,6 +133,7 @@ fn effective(server: &Server, options: &ServerOptions) -> Vec<(&'static str, Str
         };
         effective.push(("io", report.effective.name().to_owned(), reason));
     }
+    effective.extend(default_temp_folder(settings));
     let addresses: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
     effective.push(("listen", addresses.join(","), String::new()));
     let sockets: Vec<String> = server.sockets().iter().map(|path| path.display().to_string()).collect();
@@ -138,6 +143,19 @@ fn effective(server: &Server, options: &ServerOptions) -> Vec<(&'static str, Str
         "one beside each database, and the one asked for".to_owned(),
     ));
     effective
+}
+
+/// Where temporary files go when nobody has said.
+fn default_temp_folder(settings: &Settings) -> Option<(&'static str, String, String)> {
+    if settings.path("temp_folder").is_some() {
+        return None;
+    }
+    let folder = std::env::temp_dir();
+    let mut reason = "the system's".to_owned();
+    if gannet_io::is_in_memory(&folder) {
+        reason.push_str(", which is kept in memory: what spills there is not inside the budget");
+    }
+    Some(("temp_folder", folder.display().to_string(), reason))
 }
 
 fn announce(server: &Server, options: &ServerOptions, memory: u64) {
