@@ -223,7 +223,8 @@ pub(crate) fn unlock(file: &File) -> io::Result<()> {
 /// Whether the file is of a file system that is kept in memory.
 #[cfg(target_os = "linux")]
 pub(crate) fn is_in_memory(file: &File) -> bool {
-    // `libc` has no name for it.
+    // From statfs(2); `libc` gives the one another type on other machines, and has no name for the other.
+    const TMPFS_MAGIC: i64 = 0x0102_1994;
     const RAMFS_MAGIC: i64 = 0x8584_58f6;
     let mut found = std::mem::MaybeUninit::<libc::statfs>::zeroed();
     // SAFETY: the call writes to the structure, whose zeroed bytes are a valid value, and keeps nothing.
@@ -231,7 +232,7 @@ pub(crate) fn is_in_memory(file: &File) -> bool {
         unsafe { (libc::fstatfs(file.as_raw_fd(), found.as_mut_ptr()), found.assume_init()) };
     #[expect(clippy::unnecessary_cast, reason = "its type differs between machines")]
     let kind = found.f_type as i64;
-    status == 0 && (kind == libc::TMPFS_MAGIC as i64 || kind == RAMFS_MAGIC)
+    status == 0 && (kind == TMPFS_MAGIC || kind == RAMFS_MAGIC)
 }
 
 #[cfg(not(target_os = "linux"))]
