@@ -1,14 +1,13 @@
 //! `gannet doctor`: what this machine gives a database, and what it withholds.
 
 use crate::arguments::{Doctor, Format, request_name};
-use crate::machine::Memory;
 use crate::progress::Progress;
 use crate::{interrupt, output};
 use anyhow::{Context, Result, anyhow, bail};
 use gannet_base::units::format_size;
 use gannet_io::{
-    Backend, Calibration, CalibrationPlan, Disk, Mode, ModeRequest, OpenOptions, RealDisk, calibrate,
-    residency,
+    Backend, Calibration, CalibrationPlan, Disk, ErrorKind, Memory, Mode, ModeRequest, OpenOptions, RealDisk,
+    calibrate, residency,
 };
 use gannet_store::EngineOptions;
 use serde_json::{Value, json};
@@ -24,14 +23,27 @@ pub(crate) fn run(options: &Doctor) -> Result<()> {
     let disk = Arc::new(RealDisk::default());
     let mut remarks = Vec::new();
     let mut report = json!({ "version": env!("CARGO_PKG_VERSION"), "folder": text(&place.folder) });
-    report["io"] = probe_mode(&disk, &place.folder, options.io, &mut remarks)?;
+    let mut may_write = true;
+    report["io"] = match probe_mode(&disk, &Scratch::new(&place.folder).0, options.io, &mut remarks) {
+        Err(error) if is_closed(&error) => {
+            may_write = false;
+            remarks.push(format!("the device is not measured, as nothing can be written here: {error:#}"));
+            // What is there already says how it can be opened.
+            let database = place.database.as_deref();
+            database.map_or(Ok(Value::Null), |path| probe_mode(&disk, path, options.io, &mut remarks))?
+        }
+        other => other?,
+    };
     let backend = disk.queue_backend();
     report["queue"] = json!({ "effective": backend_name(backend.effective), "reason": backend.reason });
     if backend.effective == Backend::Threads {
         remarks.push("without io_uring deep queues cost a thread for each request in flight".to_owned());
     }
-    if !options.time.is_zero() {
-        report["device"] = measure(&disk, &place.folder, options, &mut remarks)?;
+    if may_write && !options.time.is_zero() {
+        match measure(&disk, &place.folder, options, &mut remarks) {
+            Err(error) if is_closed(&error) => remarks.push(format!("the device is not measured: {error:#}")),
+            measured => report["device"] = measured?,
+        }
     }
     let memory = Memory::of_this_machine();
     let default_budget = EngineOptions::default().memory;
@@ -42,13 +54,26 @@ pub(crate) fn run(options: &Doctor) -> Result<()> {
             format_size(limit)
         ));
     }
-    report["memory"] = memory.report();
+    report["memory"] = memory_report(&memory);
     if let Some(database) = &place.database {
         report["database"] = cached(database)?;
     }
     report["remarks"] = json!(remarks);
     let format = if options.json { Format::Json } else { Format::Table };
     output::report(&mut io::stdout().lock(), format, &report)
+}
+
+fn memory_report(memory: &Memory) -> Value {
+    json!({
+        "total_bytes": memory.total,
+        "available_bytes": memory.available,
+        "swap_total_bytes": memory.swap_total,
+        "swap_free_bytes": memory.swap_free,
+        "cgroup_limit_bytes": memory.cgroup_limit,
+        "cgroup_used_bytes": memory.cgroup_used,
+        "cgroup_swap_limit_bytes": memory.cgroup_swap_limit,
+        "limit_bytes": memory.limit(),
+    })
 }
 
 fn backend_name(backend: Backend) -> &'static str {
@@ -96,14 +121,21 @@ impl Drop for Scratch {
     }
 }
 
+/// Whether the place, not the device, is why nothing can be written: that is worth a remark, and the rest a report.
+fn is_closed(error: &anyhow::Error) -> bool {
+    let kind = error.downcast_ref::<gannet_io::Error>().map(gannet_io::Error::kind);
+    matches!(kind, Some(ErrorKind::NoSpace | ErrorKind::ReadOnly | ErrorKind::PermissionDenied))
+}
+
+/// How a file is opened: one that is there, or a new one, which the caller removes.
 fn probe_mode(
     disk: &RealDisk,
-    folder: &Path,
+    path: &Path,
     requested: ModeRequest,
     remarks: &mut Vec<String>,
 ) -> Result<Value> {
-    let scratch = Scratch::new(folder);
-    let file = disk.open(&scratch.0, &OpenOptions::create_new().mode(requested))?;
+    let options = if path.exists() { OpenOptions::read() } else { OpenOptions::create_new() };
+    let file = disk.open(path, &options.mode(requested))?;
     let mode = file.mode();
     if let ModeRequest::Only(wanted) = requested
         && wanted != mode.effective

@@ -74,10 +74,9 @@ struct Session<'a> {
 impl Session<'_> {
     fn open(&self, create: bool) -> Result<Database> {
         let disk = Arc::clone(&self.disk) as Arc<dyn Disk>;
-        let engine = Engine::with_disk(
-            disk,
-            &EngineOptions { memory: self.options.memory, ..EngineOptions::default() },
-        )?;
+        let options = EngineOptions { memory: self.options.memory, ..EngineOptions::default() };
+        options.check_machine()?;
+        let engine = Engine::with_disk(disk, &options)?;
         let open = OpenOptions { mode: self.options.io, ..OpenOptions::default() };
         let exists = self.path.try_exists().with_context(|| format!("cannot look at {:?}", self.path))?;
         if !exists && !create {
@@ -140,11 +139,13 @@ impl Session<'_> {
                     (None, piped) => piped.unwrap_or_default(),
                 };
                 let key = self.encoding.read(key)?;
+                self.check_change(&mut txn)?;
                 let tree = self.tree_or_new(&mut txn)?;
                 txn.put(&tree, &key, &value)?;
                 txn.commit()?;
             }
             KvCommand::Delete { keys } => {
+                self.check_change(&mut txn)?;
                 let tree = self.tree(&mut txn)?;
                 for key in keys {
                     if !txn.delete(&tree, &self.encoding.read(key)?)? {
@@ -158,6 +159,7 @@ impl Session<'_> {
                 self.scan(&mut txn, range, limit.unwrap_or(u64::MAX), *reverse)?;
             }
             KvCommand::Load { file, input, sorted } => {
+                self.check_change(&mut txn)?;
                 drop(txn);
                 let rows = InputRows::open(file, *input, self.encoding)?;
                 return self.load(db, rows, *sorted).map(Some);
@@ -165,6 +167,15 @@ impl Session<'_> {
             KvCommand::Stat => self.stat(db, txn)?,
         }
         Ok(None)
+    }
+
+    /// What SQL keeps in a tree is changed by statements only.
+    fn check_change(&self, txn: &mut Transaction) -> Result<()> {
+        let name = &self.options.tree;
+        if gannet_sql::catalog::storage::is_reserved(&txn.view(), name)? {
+            bail!("tree {name:?} belongs to SQL: change it by statements, as with `gannet sql`");
+        }
+        Ok(())
     }
 
     fn tree(&self, txn: &mut Transaction) -> Result<Tree> {

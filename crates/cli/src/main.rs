@@ -10,7 +10,6 @@ mod doctor;
 mod input;
 mod interrupt;
 mod kv;
-mod machine;
 mod output;
 mod progress;
 mod serve;

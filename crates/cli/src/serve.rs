@@ -7,7 +7,7 @@ use gannet_base::units::format_size;
 use gannet_io::ModeRequest;
 use gannet_server::settings::Settings;
 use gannet_server::{Server, ServerOptions};
-use gannet_store::{CreateOptions, Engine, EngineOptions, OpenOptions};
+use gannet_store::{Engine, EngineOptions, OpenOptions};
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -34,13 +34,14 @@ pub(crate) fn run(arguments: &Serve) -> Result<()> {
         open,
         owner: owner(),
     };
+    options.check()?;
     let memory = settings.size("memory")?;
-    let engine = Engine::new(&EngineOptions { memory, temp_folder: settings.path("temp_folder") })?;
+    let engine = Engine::new(&EngineOptions { memory, temp_folder: settings.temp_folder()? })?;
     interrupt::listen()?;
     create_missing(&engine, &options)?;
     let server = Server::start(&engine, &options)?;
-    server.publish_settings(&settings.report(&effective(&server, &options)));
-    announce(&server, memory);
+    server.publish_settings(&settings.report(&effective(&server, &options, &settings)));
+    announce(&server, &options, memory);
     while interrupt::check().is_ok() {
         gannet_base::clock::sleep(PERIOD);
     }
@@ -108,7 +109,8 @@ fn create_missing(engine: &Engine, options: &ServerOptions) -> Result<()> {
         if path.extension().is_none_or(|extension| extension != "gnt") {
             bail!("{}: there is no such file or folder (a new database's name ends in .gnt)", path.display());
         }
-        gannet_sql::Database::create(engine, path, &CreateOptions::default(), &options.open, &options.owner)
+        let create = crate::kv::create_options(engine.budget().limit(), None);
+        gannet_sql::Database::create(engine, path, &create, &options.open, &options.owner)
             .and_then(gannet_sql::Database::close)
             .with_context(|| format!("cannot create {}", path.display()))?;
         say(&format!("created {}", path.display()));
@@ -117,7 +119,11 @@ fn create_missing(engine: &Engine, options: &ServerOptions) -> Result<()> {
 }
 
 /// Settings whose effective value is known only once files are open.
-fn effective(server: &Server, options: &ServerOptions) -> Vec<(&'static str, String, String)> {
+fn effective(
+    server: &Server,
+    options: &ServerOptions,
+    settings: &Settings,
+) -> Vec<(&'static str, String, String)> {
     let mut effective = Vec::new();
     if let Some(report) = server.io_mode() {
         let reason = match (options.open.mode, report.reason.is_empty()) {
@@ -127,6 +133,7 @@ fn effective(server: &Server, options: &ServerOptions) -> Vec<(&'static str, Str
         };
         effective.push(("io", report.effective.name().to_owned(), reason));
     }
+    effective.extend(default_temp_folder(settings));
     let addresses: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
     effective.push(("listen", addresses.join(","), String::new()));
     let sockets: Vec<String> = server.sockets().iter().map(|path| path.display().to_string()).collect();
@@ -138,10 +145,25 @@ fn effective(server: &Server, options: &ServerOptions) -> Vec<(&'static str, Str
     effective
 }
 
-fn announce(server: &Server, memory: u64) {
+/// Where temporary files go when nobody has said.
+fn default_temp_folder(settings: &Settings) -> Option<(&'static str, String, String)> {
+    if settings.path("temp_folder").is_some() {
+        return None;
+    }
+    let folder = std::env::temp_dir();
+    let mut reason = "the system's".to_owned();
+    if gannet_io::is_in_memory(&folder) {
+        reason.push_str(", which is kept in memory: what spills there is not inside the budget");
+    }
+    Some(("temp_folder", folder.display().to_string(), reason))
+}
+
+fn announce(server: &Server, options: &ServerOptions, memory: u64) {
     say(&format!("databases: {}", server.databases().join(", ")));
+    let way_in = if options.insecure_trust { "without password: insecure_trust" } else { "password" };
+    let tls = if options.tls.is_some() { "TLS for clients that ask for it" } else { "no TLS" };
     for address in server.addresses() {
-        say(&format!("listening on {address} (password)"));
+        say(&format!("listening on {address} ({way_in}; {tls})"));
     }
     for socket in server.sockets() {
         say(&format!("listening on {} (same user)", socket.display()));

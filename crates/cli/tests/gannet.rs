@@ -148,6 +148,76 @@ fn doctor_reports_what_it_measured_and_leaves_nothing_behind() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn doctor_reports_on_a_place_where_nothing_can_be_written() {
+    let report: Value =
+        serde_json::from_str(&good(Path::new("/"), &["doctor", "/sys", "--json", "--time", "300ms"]))
+            .unwrap();
+    assert!(report["io"].is_null() && report["device"].is_null(), "{report}");
+    assert!(report["memory"]["total_bytes"].as_u64().unwrap() > 0);
+    let remarks = report["remarks"].to_string();
+    assert!(remarks.contains("nothing can be written here"), "{remarks}");
+    assert_eq!(remarks.matches("os error").count(), 1, "{remarks}");
+}
+
+#[test]
+fn what_sql_keeps_is_not_changed_as_keys_and_values() {
+    let folder = folder();
+    let here = folder.path();
+    good(
+        here,
+        &[
+            "sql",
+            "q.gnt",
+            "--create",
+            "-q",
+            "-c",
+            "create table t (a int primary key); insert into t values (1)",
+        ],
+    );
+    let stat: Value =
+        serde_json::from_str(&good(here, &["kv", "q.gnt", "stat", "--format", "json"])).unwrap();
+    let trees: Vec<&str> =
+        stat["trees"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+    assert!(trees.len() > 2, "{trees:?}");
+    std::fs::write(here.join("rows.csv"), "junk,junk\n").unwrap();
+    // One that a table may get later, too.
+    for tree in trees.into_iter().chain(["t.999999"]) {
+        let commands: [&[&str]; 4] = [
+            &["put", "junk", "junk"],
+            &["delete", "junk"],
+            &["load", "rows.csv"],
+            &["load", "rows.csv", "--sorted"],
+        ];
+        for command in commands {
+            let arguments = [&["kv", "q.gnt", "--tree", tree], command].concat();
+            let said = bad(here, &arguments, 1);
+            assert!(said.contains(&format!("tree {tree:?} belongs to SQL")), "{said}");
+        }
+    }
+    assert_eq!(good(here, &["sql", "q.gnt", "--format", "csv", "-c", "select a from t"]), "a\n1\n");
+    // Trees of one's own are one's own, in the same file as well.
+    good(here, &["kv", "q.gnt", "put", "k", "v"]);
+    good(here, &["kv", "plain.gnt", "--tree", "t.1", "put", "k", "v"]);
+}
+
+#[test]
+fn a_memory_budget_beyond_the_machine_is_refused() {
+    let folder = folder();
+    for command in [
+        &["kv", "x.gnt", "put", "k", "v"][..],
+        &["serve", "x.gnt", "--listen", "none"],
+        &["demo", "d", "--warehouses", "1"],
+    ] {
+        let said = bad(folder.path(), &[command, &["--memory", "4TiB"]].concat(), 1);
+        assert!(said.contains("a memory budget of 4TiB is more than the "), "{said}");
+    }
+    let said = bad(folder.path(), &["sql", "x.gnt", "--create", "-c", "select 1", "--memory", "4TiB"], 2);
+    assert!(said.contains("a memory budget of 4TiB is more than the "), "{said}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn a_mode_that_was_asked_for_is_in_force_or_the_reason_is_given() {
     let folder = folder();
     for mode in ["direct", "uncached", "buffered"] {

@@ -111,7 +111,22 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {
+    /// What lies behind the system's error, which itself is part of the message: who writes the whole chain writes it once.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.source.as_ref().map(|s| s as _)
+        self.source.as_ref().and_then(std::error::Error::source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error as _;
+
+    #[test]
+    fn the_systems_words_stand_once_in_the_chain() {
+        let system = || io::Error::from_raw_os_error(libc::EROFS);
+        let error = Error::from_os("open", Path::new("f"), "", system());
+        assert_eq!(error.to_string(), format!("cannot open \"f\": {}", system()));
+        assert!(error.source().is_none() && error.kind() == ErrorKind::ReadOnly);
     }
 }

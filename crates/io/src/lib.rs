@@ -16,6 +16,8 @@
 //!    file's size and allocation are durable after [`File::sync`].
 //! 4. The device may tear a write at [`SECTOR`] boundaries: after a crash each sector of an unsynced write holds
 //!    either its old or its new bytes, independently of its neighbours.
+//! 5. Files and folders that are made are for this user alone, whatever the process's umask permits: what is in them is for
+//!    whoever the database lets in.
 
 use std::any::Any;
 use std::fmt;
@@ -29,6 +31,9 @@ mod buffer;
 #[cfg(unix)]
 mod calibrate;
 mod error;
+mod machine;
+#[cfg(unix)]
+mod place;
 mod queue;
 #[cfg(unix)]
 mod real;
@@ -43,11 +48,13 @@ mod throttled;
 pub use arena::Arena;
 pub use buffer::{AlignedBuffer, BUFFER_ALIGNMENT};
 pub use error::{Error, ErrorKind, Result};
+pub use machine::Memory;
 pub use queue::Queue;
 pub use request::{Completion, Direction, Durability, IoSlice, Request};
 #[cfg(unix)]
 pub use {
     calibrate::{Calibration, CalibrationPlan, calibrate},
+    place::{is_in_memory, try_folder},
     real::{Backend, BackendReport, RealDisk, RealFile, RealOptions},
     residency::{Cached, Residency, residency},
     throttled::{Profile, ThrottledDisk},
@@ -143,20 +150,12 @@ pub struct OpenOptions {
     pub create_new: bool,
     /// The wanted mode.
     pub mode: ModeRequest,
-    /// A file that is made is for this user alone; otherwise the system's defaults decide.
-    pub private: bool,
 }
 
 impl OpenOptions {
     /// An existing file, for reading.
     pub fn read() -> Self {
-        OpenOptions {
-            write: false,
-            create: false,
-            create_new: false,
-            mode: ModeRequest::Auto,
-            private: false,
-        }
+        OpenOptions { write: false, create: false, create_new: false, mode: ModeRequest::Auto }
     }
 
     /// An existing file, for reading and writing.
@@ -167,12 +166,6 @@ impl OpenOptions {
     /// A new file, which must not be there yet, for reading and writing.
     pub fn create_new() -> Self {
         OpenOptions { create_new: true, ..Self::read_write() }
-    }
-
-    /// The same, for this user alone where the file is made.
-    pub fn private(mut self) -> Self {
-        self.private = true;
-        self
     }
 
     /// The same with another wanted mode.

@@ -4,6 +4,7 @@
 use crate::admission::{PREFETCH_DEPTH_DEFAULT, Shared};
 use crate::{Calibration, Disk, Error, File, OpenOptions, Queue, Result, stats};
 use std::any::Any;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -19,6 +20,11 @@ mod uring;
 
 pub use file::RealFile;
 pub(crate) use file::Settled;
+
+/// Permissions of files that are made: read and written by this user, by nobody else.
+const FILE_PERMISSIONS: u32 = 0o600;
+/// The same of folders.
+const FOLDER_PERMISSIONS: u32 = 0o700;
 
 /// What queues are made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -152,7 +158,7 @@ impl Disk for RealDisk {
     }
 
     fn create_dir(&self, folder: &Path) -> Result<()> {
-        match std::fs::create_dir(folder) {
+        match std::fs::DirBuilder::new().mode(FOLDER_PERMISSIONS).create(folder) {
             Err(_) if folder.is_dir() => Ok(()),
             other => other.map_err(|e| Error::from_os("create folder", folder, "", e)),
         }

@@ -4,7 +4,7 @@
 //! 1. Nothing listens beyond loopback unless an address says so, and there every client needs a password.
 //! 2. A folder of the Unix socket can be entered by its owner only; peers are trusted when they are the server's own user.
 //! 3. [`Server::stop`] ends statements, tells clients, waits for the connections and closes the databases; what is acknowledged
-//!    is durable whether or not it gets that far. Clients that do not listen are cut off when half of the time has passed.
+//!    is durable whether or not it gets that far. Clients that do not read are cut off.
 //! 4. A connection's place is given back however the connection ends.
 
 use crate::connection::Connection;
@@ -16,6 +16,7 @@ use crate::watch::Watch;
 use crate::{Error, Result};
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::thread::JoinHandle;
+use gannet_base::units::format_size;
 use gannet_sql::session::{Interrupt, Reason, SettingReport};
 use gannet_sql::{Database, SqlState};
 use gannet_store::{Engine, OpenOptions};
@@ -59,6 +60,18 @@ pub struct ServerOptions {
     /// The user that runs the server: the role that may do everything in a database that has no roles yet. In a database
     /// without a role of that name, who connects as this user over a Unix socket is the database's owner.
     pub owner: String,
+}
+
+impl ServerOptions {
+    /// Whether a server can be made of them, as far as that is known before databases are opened.
+    pub fn check(&self) -> Result<()> {
+        check(self)?;
+        load_tls(self).map(drop)
+    }
+}
+
+fn load_tls(options: &ServerOptions) -> Result<Option<Arc<rustls::ServerConfig>>> {
+    options.tls.as_ref().map(|(certificate, key)| tls::load(certificate, key)).transpose()
 }
 
 /// Connections that have no session (yet) are served up to so many more than sessions are permitted: they may want to cancel
@@ -191,7 +204,7 @@ impl Place {
         self.shared.keys.lock().insert(pid, (secret, interrupt.clone()));
         if let Some(entered) = self.shared.entered.lock().get_mut(&self.number) {
             let socket = Arc::clone(&entered.socket);
-            interrupt.on_shutdown(move || socket.stop_reading());
+            interrupt.on_shutdown(move || socket.stop_waiting());
             entered.interrupt = Some(interrupt.clone());
         }
         if self.shared.is_stopping() {
@@ -235,7 +248,7 @@ impl Server {
         random
             .fill(&mut made_up_secret)
             .map_err(|_| Error::Setup("the system has no randomness to give".into()))?;
-        let tls = options.tls.as_ref().map(|(certificate, key)| tls::load(certificate, key)).transpose()?;
+        let tls = load_tls(options)?;
         let files = database_files(&options.paths)?;
         let databases = open_databases(engine, &files, options)?;
         let all: Vec<Database> = databases.values().cloned().collect();
@@ -291,7 +304,16 @@ impl Server {
             })
             .collect();
         for database in self.shared.databases.lock().values() {
-            database.publish_settings(reports.clone());
+            let mut reports = reports.clone();
+            // It depends on the segments that the database was created with.
+            let effective = format_size(database.store().background_work().wal_limit);
+            if let Some(report) = reports.iter_mut().find(|report| report.name == "wal_limit")
+                && report.effective != effective
+            {
+                report.effective = effective;
+                report.reason = "raised to four of the database's log segments".to_owned();
+            }
+            database.publish_settings(reports);
         }
     }
 
@@ -376,7 +398,7 @@ impl Server {
         }
         self.shared.end_all();
         if !self.shared.wait_for_connections(limit / 2) {
-            // They wait for clients that do not read.
+            // Whatever they are at, nothing more comes from their clients or goes there.
             for entered in self.shared.entered.lock().values() {
                 entered.socket.close();
             }

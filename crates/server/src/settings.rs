@@ -61,9 +61,9 @@ macro_rules! definitions {
 }
 
 definitions! {
-    memory "256MiB" "size, 32MiB or more" "The one memory number: everything the server uses lives inside it, 64 MiB for the process and 0.5 MiB a connection aside.";
+    memory "256MiB" "size, 8MiB or more, and no more than the machine has" "The one memory number: everything the server uses lives inside it, 64 MiB for the process and 0.5 MiB a connection aside.";
     io "auto" "auto, direct, uncached or buffered" "How files are opened; auto takes the first of them that works.";
-    wal_limit "1GiB" "size" "Bytes of log that a start may have to go through after a crash.";
+    wal_limit "1GiB" "size, four log segments or more" "Bytes of log that a start may have to go through after a crash.";
     max_delay "200ms" "duration" "The longest an asynchronous commit stays undurable.";
     shutdown_limit "10s" "duration" "How long a shutdown waits for connections, and then writes pages, before it leaves the rest to the next start.";
     listen "127.0.0.1:5433" "addresses, separated by commas; none for no TCP" "Where TCP clients connect; they need a password.";
@@ -73,7 +73,7 @@ definitions! {
     insecure_trust "off" "on or off" "Lets clients in without password; for loopback addresses only.";
     tls_certificate "" "file, PEM" "Certificate chain for TLS; needs tls_key.";
     tls_key "" "file, PEM" "Private key of the certificate.";
-    temp_folder "" "folder; the system's if none" "Where sorts and hash tables spill.";
+    temp_folder "" "folder on a device; the system's if none" "Where sorts and hash tables spill.";
 }
 
 /// A setting with its values, as `gannet_settings` shows it.
@@ -196,6 +196,26 @@ impl Settings {
     /// A file or folder; none where the text is empty.
     pub fn path(&self, name: &'static str) -> Option<PathBuf> {
         Some(self.text(name)).filter(|text| !text.is_empty() && *text != "none").map(PathBuf::from)
+    }
+
+    /// `temp_folder`: one that files can be made in, and that is on a device.
+    pub fn temp_folder(&self) -> Result<Option<PathBuf>> {
+        self.read("temp_folder", |text| {
+            let folder = match text {
+                "" | "none" => return Ok(None),
+                folder => PathBuf::from(folder),
+            };
+            match std::fs::metadata(&folder) {
+                Err(error) => return Err(error.to_string()),
+                Ok(found) if !found.is_dir() => return Err("it is no folder".to_owned()),
+                Ok(_) => {}
+            }
+            if gannet_io::is_in_memory(&folder) {
+                return Err("the folder is kept in memory; name one on a device".to_owned());
+            }
+            gannet_io::try_folder(&folder).map_err(|error| error.to_string())?;
+            Ok(Some(folder))
+        })
     }
 
     /// `io`
@@ -329,6 +349,27 @@ mod tests {
         settings.listen().unwrap();
         settings.max_connections().unwrap();
         settings.tls().unwrap();
+    }
+
+    #[test]
+    fn temporary_files_go_to_a_folder_on_a_device() {
+        let folder = tempfile::tempdir_in(".").unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let of = |path: &Path| {
+            let settings = Settings::gather(None, [], [pair("temp_folder", path.to_str().unwrap())]).unwrap();
+            settings.temp_folder().map_err(|error| error.to_string())
+        };
+        assert_eq!(of(folder.path()).unwrap().as_deref(), Some(folder.path()));
+        assert_eq!(Settings::default().temp_folder().unwrap(), None);
+        let missing = folder.path().join("missing");
+        for (path, words) in
+            [(&file, "it is no folder"), (&missing, "No such file"), (&"/dev/shm".into(), "memory")]
+        {
+            let error = of(path).unwrap_err();
+            assert!(error.contains("setting temp_folder") && error.contains(words), "{error}");
+        }
+        assert!(!missing.exists());
     }
 
     #[test]

@@ -3,13 +3,14 @@
 use gannet_base::clock::{self, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv, sockopt};
+use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// A socket. Its handles can be cloned: another thread may shut it down.
@@ -17,10 +18,15 @@ use std::time::Duration;
 /// A read asks for what is there and, where nothing is, waits by `poll` for something to read. To wait in `recv` is one call
 /// less, but a Unix socket wakes whoever sleeps there also when the other side has taken its last message: for nothing, once
 /// for each answer.
+///
+/// A write that the client makes wait goes on when it reads again, or fails when the connection is to end: nobody holds a
+/// session by not reading.
 #[derive(Debug)]
 pub(crate) struct Socket {
     end: End,
     deadline: Option<Instant>,
+    /// Of all handles: nobody is to wait for the client any more.
+    ending: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -33,13 +39,13 @@ enum End {
 
 impl From<UnixStream> for Socket {
     fn from(socket: UnixStream) -> Self {
-        Socket { end: End::Unix(socket), deadline: None }
+        Socket { end: End::Unix(socket), deadline: None, ending: Arc::default() }
     }
 }
 
 impl From<TcpStream> for Socket {
     fn from(socket: TcpStream) -> Self {
-        Socket { end: End::Tcp(socket), deadline: None }
+        Socket { end: End::Tcp(socket), deadline: None, ending: Arc::default() }
     }
 }
 
@@ -54,14 +60,16 @@ impl Socket {
 
     /// Another handle to the same socket.
     pub(crate) fn duplicate(&self) -> io::Result<Self> {
-        Ok(match &self.end {
-            End::Unix(socket) => socket.try_clone()?.into(),
-            End::Tcp(socket) => socket.try_clone()?.into(),
-        })
+        let end = match &self.end {
+            End::Unix(socket) => End::Unix(socket.try_clone()?),
+            End::Tcp(socket) => End::Tcp(socket.try_clone()?),
+        };
+        Ok(Socket { end, deadline: None, ending: Arc::clone(&self.ending) })
     }
 
-    /// Ends reading, so that whoever waits for the client's next message wakes up.
-    pub(crate) fn stop_reading(&self) {
+    /// Ends waiting for the client: for its next message, or for it to read. What it has room for can still be sent.
+    pub(crate) fn stop_waiting(&self) {
+        self.ending.store(true, Ordering::SeqCst);
         self.shut_down(Shutdown::Read);
     }
 
@@ -86,6 +94,20 @@ impl Socket {
         });
     }
 
+    /// Waits until there is room for something to send, or an error to be told.
+    fn wait_for_room(&self) -> io::Result<()> {
+        let period = Timespec::try_from(ENDING_PERIOD).map_err(io::Error::other)?;
+        while !self.ending.load(Ordering::SeqCst) {
+            match poll(&mut [PollFd::new(self, PollFlags::OUT)], Some(&period)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // Not a time-out: those have a message of their own.
+        Err(io::ErrorKind::ConnectionAborted.into())
+    }
+
     /// Waits until there is something to read, or an end or error to be told.
     fn wait(&self) -> io::Result<()> {
         let left = match self.deadline {
@@ -105,6 +127,8 @@ impl Socket {
     }
 }
 
+/// How often who waits for a client to read looks whether the connection is to end.
+const ENDING_PERIOD: Duration = Duration::from_millis(100);
 /// When a TCP client says nothing for so long, it is asked whether it is still there.
 const ASK_AFTER: Duration = Duration::from_secs(60);
 /// So often it is asked, and so many times before it is taken for gone.
@@ -148,9 +172,13 @@ impl Read for Socket {
 
 impl Write for Socket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match &mut self.end {
-            End::Unix(socket) => socket.write(bytes),
-            End::Tcp(socket) => socket.write(bytes),
+        loop {
+            match send(&*self, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Ok(sent) => return Ok(sent),
+                Err(Errno::AGAIN) => self.wait_for_room()?,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
     }
 
@@ -173,6 +201,8 @@ pub(crate) struct Stream {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
+    /// A write has failed: the client may have got half a message, and what came now would be taken for the rest of it.
+    broken: bool,
 }
 
 /// Bytes that are read at once.
@@ -180,7 +210,13 @@ const READ_SIZE: usize = 16 << 10;
 
 impl Stream {
     pub(crate) fn new(socket: Socket) -> Self {
-        Stream { layer: Some(Layer::Plain(socket)), buffer: vec![0; READ_SIZE], start: 0, end: 0 }
+        Stream {
+            layer: Some(Layer::Plain(socket)),
+            buffer: vec![0; READ_SIZE],
+            start: 0,
+            end: 0,
+            broken: false,
+        }
     }
 
     /// Encrypts from now on. Nothing may have been read beyond the request: bytes sent ahead would be taken for encrypted ones
@@ -296,15 +332,18 @@ impl Stream {
         Ok(true)
     }
 
+    /// Sends all of it. After a failure nothing is sent any more.
     pub(crate) fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match &mut self.layer {
-            Some(Layer::Plain(socket)) => socket.write_all(bytes),
-            Some(Layer::Tls(tls)) => {
-                tls.write_all(bytes)?;
-                tls.flush()
-            }
-            None => Err(io::ErrorKind::NotConnected.into()),
+        if self.broken {
+            return Err(io::ErrorKind::BrokenPipe.into());
         }
+        let written = match &mut self.layer {
+            Some(Layer::Plain(socket)) => socket.write_all(bytes),
+            Some(Layer::Tls(tls)) => tls.write_all(bytes).and_then(|()| tls.flush()),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        };
+        self.broken = written.is_err();
+        written
     }
 }
 

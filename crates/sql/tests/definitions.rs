@@ -472,6 +472,37 @@ fn passwords_are_kept_as_verifiers() {
 }
 
 #[test]
+fn what_only_superusers_and_owners_may_do_is_refused() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create role ann login; create table t (a int); insert into t values (1)");
+    let mut ann = Sql { session: sql.database.session("ann").unwrap(), database: sql.database.clone() };
+    ann.refuses(
+        "checkpoint",
+        "42501",
+        "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT",
+    );
+    ann.refuses("set lc_messages to 'C'", "42501", "permission denied to set parameter \"lc_messages\"");
+    ann.refuses("create index on t (a)", "42501", "must be owner of table t");
+    ann.refuses("truncate t", "42501", "must be owner of table t");
+    // As in PostgreSQL, one that is not the role's own is passed over.
+    ann.run("create table own (a int)");
+    for statement in ["vacuum t", "vacuum analyze t", "vacuum analyze t, own"] {
+        let notices = ann.run(statement).notices;
+        let messages: Vec<String> = notices.iter().map(|notice| notice.error.to_string()).collect();
+        let passed_over = "skipping \"t\" --- only table or database owner can vacuum it";
+        assert_eq!(messages, [passed_over], "{statement}");
+        assert_eq!(notices[0].error.state().0, "01000");
+    }
+    assert!(ann.run("vacuum analyze own").notices.is_empty());
+    // Rows are for every role.
+    ann.run("update t set a = 2; insert into t values (3); delete from t where a = 2");
+    for statement in ["checkpoint", "vacuum analyze t", "set lc_messages to 'C'", "reset lc_messages"] {
+        assert!(sql.run(statement).notices.is_empty());
+    }
+}
+
+#[test]
 fn a_definition_of_a_newer_release_is_refused_by_name() {
     let fixture = Fixture::new();
     let mut sql = fixture.open();

@@ -1,7 +1,7 @@
 //! What a database tells of itself: settings, memory, devices, sessions, locks, sizes, what EXPLAIN counts.
 
 use gannet_base::thread;
-use gannet_sql::session::{Reason, Rows, SettingReport};
+use gannet_sql::session::{Rows, SettingReport};
 use gannet_sql::{Database, Session};
 use gannet_store::{CreateOptions, Engine, EngineOptions, OpenOptions};
 
@@ -194,11 +194,67 @@ fn databases_that_are_open_together_know_each_other() {
         number(&mut shop, "select pg_database_size(oid) from pg_database where datname = 'archive'"),
         number(&mut archive, "select pg_database_size(current_database())")
     );
-    assert!(all[1].interrupt(shop.state().pid, Reason::Shutdown));
+    assert_eq!(one(&mut archive, &format!("select pg_terminate_backend({})", shop.state().pid)), "t");
+    assert_eq!(shop.run("select 1", &mut Rows::default()).unwrap_err().state().0, "57P01");
     drop((shop, archive));
     for database in all {
         database.close().unwrap();
     }
+}
+
+#[test]
+fn a_role_ends_and_sees_only_its_own_sessions() {
+    let fixture = Fixture::new();
+    let all = [fixture.database("shop"), fixture.database("archive")];
+    all.iter().for_each(|database| database.publish_neighbours(&all));
+    let mut owner = all[0].session("owner").unwrap();
+    run(&mut owner, "create role me login; create role you login; create role boss login superuser");
+    run(&mut all[1].session("owner").unwrap(), "create role me login");
+    let mut me = all[0].session("me").unwrap();
+    assert_eq!(run(&mut me, "show is_superuser").concat(), ["off"]);
+    assert_eq!(run(&mut all[0].session("boss").unwrap(), "show is_superuser").concat(), ["on"]);
+    let mut twin = all[0].session("me").unwrap();
+    let mut you = all[0].session("you").unwrap();
+    // A role of the same name elsewhere is another role.
+    let mut namesake = all[1].session("me").unwrap();
+    for session in [&mut twin, &mut you, &mut namesake] {
+        run(session, "select 'a secret'");
+    }
+    for (session, cancel, terminate) in [
+        (
+            &owner,
+            "must be a superuser to cancel superuser query",
+            "must be a superuser to terminate superuser process",
+        ),
+        (
+            &you,
+            "must be a member of the role whose query is being canceled or member of pg_signal_backend",
+            "must be a member of the role whose process is being terminated or member of pg_signal_backend",
+        ),
+        (
+            &namesake,
+            "must be a member of the role whose query is being canceled or member of pg_signal_backend",
+            "must be a member of the role whose process is being terminated or member of pg_signal_backend",
+        ),
+    ] {
+        let pid = session.state().pid;
+        for (function, message) in [("pg_cancel_backend", cancel), ("pg_terminate_backend", terminate)] {
+            let error = me.run(&format!("select {function}({pid})"), &mut Rows::default()).unwrap_err();
+            assert_eq!((error.state().0, error.to_string().as_str()), ("42501", message));
+        }
+        let query = format!("select query from pg_stat_activity where pid = {pid}");
+        assert_eq!(one(&mut me, &query), "<insufficient privilege>");
+    }
+    let pid = twin.state().pid;
+    let query = format!("select query from pg_stat_activity where pid = {pid}");
+    assert_eq!(one(&mut me, &query), "select 'a secret'");
+    assert_eq!(one(&mut me, &format!("select pg_terminate_backend({pid})")), "t");
+    assert_eq!(twin.run("select 1", &mut Rows::default()).unwrap_err().state().0, "57P01");
+    for session in [&mut owner, &mut you, &mut namesake] {
+        run(session, "select 1");
+    }
+    let pid = you.state().pid;
+    assert_eq!(one(&mut owner, &format!("select pg_terminate_backend({pid})")), "t");
 }
 
 #[test]

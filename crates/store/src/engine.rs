@@ -29,11 +29,25 @@ const RESTART_MIN: u64 = 2 << 20;
 pub struct EngineOptions {
     /// The one memory number, in bytes: page frames, log buffers, I/O buffers, transactions and running operations of
     /// all databases together. Default 256 MiB, at least what [`CreateOptions::least_memory`] says of each database: with
-    /// the default sizes 25 MiB, never less than 8 MiB.
+    /// the default sizes 25 MiB, never less than 8 MiB; at most what the machine, or the process's control group, has.
     pub memory: u64,
     /// Where temporary files go: what sorts and hash tables have no memory for. Default: the system's folder for such
     /// files, which on many machines is kept in memory and then is a bad place for this.
     pub temp_folder: Option<PathBuf>,
+}
+
+impl EngineOptions {
+    /// Refuses a budget beyond what the machine, or the process's control group, has of memory. [`Engine::new`] does so.
+    pub fn check_machine(&self) -> Result<()> {
+        let memory = gannet_io::Memory::of_this_machine();
+        let Some(limit) = memory.limit().filter(|limit| self.memory > *limit) else { return Ok(()) };
+        let whose = if memory.total == Some(limit) { "this machine" } else { "this process's control group" };
+        Err(Error::Invalid(format!(
+            "a memory budget of {} is more than the {} of {whose}: give less",
+            format_size(self.memory),
+            format_size(limit)
+        )))
+    }
 }
 
 impl Default for EngineOptions {
@@ -132,8 +146,9 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine on the real file system.
+    /// An engine on the real file system. A budget beyond what the machine, or the process's control group, has is refused.
     pub fn new(options: &EngineOptions) -> Result<Self> {
+        options.check_machine()?;
         Self::with_disk(Arc::new(RealDisk::new(RealOptions::default())), options)
     }
 

@@ -352,6 +352,19 @@ fn who_opens_a_database_that_is_being_created_is_told_so() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_budget_beyond_the_machines_memory_is_refused_with_both_figures() {
+    let limit = gannet_io::Memory::of_this_machine().limit().unwrap();
+    let with = |memory: u64| Engine::new(&EngineOptions { memory, ..EngineOptions::default() });
+    for memory in [limit + (1 << 30), 64 << 40] {
+        let text = with(memory).unwrap_err().to_string();
+        let figures = [memory, limit].map(gannet_base::units::format_size);
+        assert!(figures.iter().all(|figure| text.contains(figure)), "{text}");
+    }
+    with(limit).unwrap();
+}
+
+#[test]
 fn the_smallest_budget_is_said_and_is_enough() {
     assert_eq!(CreateOptions::default().least_memory(), 25 << 20);
     for (page_size, segment_size) in [(4096, 1 << 18), (8192, 4 << 20), (32768, 2 << 20)] {

@@ -5,6 +5,7 @@ use gannet_store::{
     CreateOptions, Database, Engine, EngineOptions, Error, OpenOptions, Result, TransactionOptions,
 };
 use std::ops::Bound;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 fn engine() -> Engine {
@@ -54,6 +55,41 @@ fn copy_open(from: &Path, to: &Path) {
         let entry = entry.unwrap();
         std::fs::copy(entry.path(), to.join("l.gnt-wal").join(entry.file_name())).unwrap();
     }
+}
+
+#[test]
+fn files_and_folders_are_for_their_owner_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let temp_folder = folder.path().join("spill");
+    let options = EngineOptions { memory: 8 << 20, temp_folder: Some(temp_folder) };
+    let engine = Engine::new(&options).unwrap();
+    let create = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
+    let db = engine.create(&folder.path().join("l.gnt"), &create, &OpenOptions::default()).unwrap();
+    let mut txn = db.begin(TransactionOptions::default());
+    txn.create_tree("t").unwrap();
+    txn.commit().unwrap();
+    // More than a segment, so that there are several.
+    add(&db, 12);
+    let temp = engine.temp_file().unwrap();
+    let mut folders = vec![folder.path().to_owned()];
+    let mut names = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let entry = entry.unwrap();
+            let metadata = entry.metadata().unwrap();
+            let expected = if metadata.is_dir() { 0o700 } else { 0o600 };
+            assert_eq!(metadata.permissions().mode() & 0o777, expected, "{:?}", entry.path());
+            if metadata.is_dir() {
+                folders.push(entry.path());
+            }
+            names.push(entry.file_name().into_string().unwrap());
+        }
+    }
+    let count = |end: &str| names.iter().filter(|name| name.ends_with(end)).count();
+    assert!(count(".log") > 1 && count("l.gnt-wal") == 1 && count("spill") == 1, "{names:?}");
+    assert!(names.iter().any(|name| name.starts_with("gannet-temp-")), "{names:?}");
+    drop(temp);
+    db.close().unwrap();
 }
 
 #[test]

@@ -65,6 +65,7 @@ impl Setup {
         let usual = (u64::from(options.warehouses) * WAREHOUSE_MEMORY).max(LEAST_DEFAULT);
         let sessions = u64::from(options.sessions) * SESSION_BYTES;
         let memory = options.memory.unwrap_or(usual + sessions.saturating_sub(usual / 8));
+        EngineOptions { memory, ..EngineOptions::default() }.check_machine()?;
         let create = kv::create_options(memory, None);
         let least = create.least_memory() + sessions;
         if memory < least {

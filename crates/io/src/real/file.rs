@@ -8,7 +8,7 @@
 
 use crate::admission::Shared;
 use crate::real::transfer::{Step, Transfer};
-use crate::real::{lock, mode, sys};
+use crate::real::{FILE_PERMISSIONS, lock, mode, sys};
 use crate::stats::Operation;
 use crate::{AlignedBuffer, Class, Direction, Durability, Error, ErrorKind, File, IoSlice, Mode, ModeReport};
 use crate::{OpenOptions, Result};
@@ -54,7 +54,7 @@ impl RealFile {
             .write(options.write)
             .create(options.create && options.write)
             .create_new(options.create_new)
-            .mode(if options.private { 0o600 } else { 0o666 })
+            .mode(FILE_PERMISSIONS)
             .open(path)
             .map_err(|e| Error::from_os("open", path, "", e))?;
         let probed = mode::probe(&file, options.mode);

@@ -6,13 +6,13 @@
 //! in a list, because a process id alone misleads between containers. A file that is no lock file is locked in the same way,
 //! and nothing is written to it.
 
-use crate::real::sys;
+use crate::real::{FILE_PERMISSIONS, sys};
 use crate::{Error, ErrorKind, Result};
 use gannet_base::sync::Mutex;
 use std::any::Any;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{Read, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 static HELD_HERE: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
@@ -92,8 +92,14 @@ impl Drop for Held {
 pub(super) fn lock(path: &Path) -> Result<Box<dyn Any + Send + Sync>> {
     let os = |e| Error::from_os("lock", path, "", e);
     loop {
-        let mut file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(os)?;
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(FILE_PERMISSIONS)
+            .open(path)
+            .map_err(os)?;
         let identity = identity(&file.metadata().map_err(os)?);
         // The list is held across the attempt, so that a lock of this process is always found in it.
         let mut held = HELD_HERE.lock();

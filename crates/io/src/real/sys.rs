@@ -220,6 +220,26 @@ pub(crate) fn unlock(file: &File) -> io::Result<()> {
     retried(|| unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) })
 }
 
+/// Whether the file is of a file system that is kept in memory.
+#[cfg(target_os = "linux")]
+pub(crate) fn is_in_memory(file: &File) -> bool {
+    // From statfs(2); `libc` gives the one another type on other machines, and has no name for the other.
+    const TMPFS_MAGIC: i64 = 0x0102_1994;
+    const RAMFS_MAGIC: i64 = 0x8584_58f6;
+    let mut found = std::mem::MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: the call writes to the structure, whose zeroed bytes are a valid value, and keeps nothing.
+    let (status, found) =
+        unsafe { (libc::fstatfs(file.as_raw_fd(), found.as_mut_ptr()), found.assume_init()) };
+    #[expect(clippy::unnecessary_cast, reason = "its type differs between machines")]
+    let kind = found.f_type as i64;
+    status == 0 && (kind == TMPFS_MAGIC || kind == RAMFS_MAGIC)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn is_in_memory(_file: &File) -> bool {
+    false
+}
+
 /// Bytes of `file` in the OS cache, by `cachestat(2)`, else by `mincore(2)`.
 pub(crate) fn cached_bytes(file: &File) -> Option<u64> {
     let len = file.metadata().ok()?.len();

@@ -126,6 +126,28 @@ fn the_server_ends_though_a_client_does_not_read() {
 }
 
 #[test]
+fn a_client_that_does_not_read_can_be_ended() {
+    let fixture = Fixture::with(TABLE, |options| {
+        options.listen = vec!["127.0.0.1:0".parse().unwrap()];
+        options.insecure_trust = true;
+    });
+    let mut tcp = crate::client::Wire::tcp(fixture.server().addresses()[0]);
+    tcp.start(&[("user", "owner"), ("database", "shop")]).good();
+    for mut wire in [fixture.connect(), tcp] {
+        let pid = wire.run("select pg_backend_pid()").one();
+        wire.run("begin; update t set b = 1 where a = 1");
+        wire.send(&query("select repeat('x', 1000) from generate_series(1, 10000000)"));
+        fixture.wait_until_running("select repeat");
+        // Until nothing more fits on the way to it, and longer.
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        assert_eq!(fixture.value(&format!("select pg_terminate_backend({pid})")), "t");
+        assert_eq!(fixture.connect().run("update t set b = 2 where a = 1").tags, ["UPDATE 1"]);
+        fixture.wait_for(&format!("select count(*) from pg_stat_activity where pid = {pid}"), "0");
+        drop(wire);
+    }
+}
+
+#[test]
 fn a_dropped_server_has_closed_its_databases() {
     let mut fixture = Fixture::with(TABLE, |_| {});
     let mut wire = fixture.connect();

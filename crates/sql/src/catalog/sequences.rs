@@ -33,7 +33,7 @@ use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-const TREE: &str = "catalog.numbers";
+pub(super) const TREE: &str = "catalog.numbers";
 const OIDS: u8 = 1;
 const SEQUENCE: u8 = 2;
 const ROWS: u8 = 3;

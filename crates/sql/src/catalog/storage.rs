@@ -128,6 +128,18 @@ pub fn is_sql(view: &View) -> Result<bool> {
     Ok(view.tree(TREE)?.is_some())
 }
 
+/// Whether a tree of this name is, or would be taken for, one of SQL's: definitions, or the rows of a table or index.
+/// Whoever changes it by other means than statements breaks it.
+pub fn is_reserved(view: &View, tree: &str) -> Result<bool> {
+    if [TREE, super::sequences::TREE].contains(&tree) {
+        return Ok(true);
+    }
+    let is_rows = tree.split_once('.').is_some_and(|(kind, oid)| {
+        ["t", "i"].contains(&kind) && !oid.is_empty() && oid.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    Ok(is_rows && is_sql(view)?)
+}
+
 /// All definitions that a view sees.
 pub fn load(view: &View) -> Result<Catalog> {
     reload(view, &Catalog::default())

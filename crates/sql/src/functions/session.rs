@@ -3,7 +3,7 @@
 use super::arguments::{boolean, float, int, present, text};
 use super::{Call, Function};
 use crate::exec::Context;
-use crate::session::{Notice, Reason};
+use crate::session::{Database, Notice, Reason, SessionInfo};
 use crate::types::{Array, Type, Value};
 use crate::{Error, Result, SqlState};
 use gannet_base::clock;
@@ -146,14 +146,43 @@ fn sleep(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
 /// Ends what another session does: its statement, or, with `Shutdown`, the session.
 fn end(call: &Call<'_, '_>, a: &[Value], reason: Reason) -> Result<Value> {
     let pid = int(a, 0)?;
-    let found = i32::try_from(pid).is_ok_and(|pid| call.context.session.database().interrupt(pid, reason));
-    if !found {
-        let message = format!("PID {pid} is not a PostgreSQL server process");
-        call.context
-            .session
-            .notice(Notice { severity: "WARNING", error: Error::new(SqlState::WARNING, message) });
+    let own = call.context.session;
+    let found = i32::try_from(pid).ok().and_then(|pid| own.database().find_session(pid));
+    let Some((database, session)) = found else {
+        let message = format!("PID {pid} is not a PostgreSQL backend process");
+        own.notice(Notice { severity: "WARNING", error: Error::new(SqlState::WARNING, message) });
+        return Ok(Value::Bool(false));
+    };
+    check_may_end(call, &database, &session, reason)?;
+    session.interrupt.interrupt(reason);
+    Ok(Value::Bool(true))
+}
+
+/// A superuser may end any session; others those of their own role, which is one of their own database.
+fn check_may_end(
+    call: &Call<'_, '_>,
+    database: &Database,
+    session: &SessionInfo,
+    reason: Reason,
+) -> Result<()> {
+    let own = call.context.session;
+    let is_superuser =
+        |database: &Database, name: &str| database.role(name).is_some_and(|role| role.superuser);
+    if is_superuser(own.database(), &own.user) {
+        return Ok(());
     }
-    Ok(Value::Bool(found))
+    let (verb, what, ended) = match reason {
+        Reason::Shutdown => ("terminate", "process", "terminated"),
+        Reason::User | Reason::Timeout => ("cancel", "query", "canceled"),
+    };
+    let message = if is_superuser(database, &session.user) {
+        format!("must be a superuser to {verb} superuser {what}")
+    } else if session.user == own.user && database.name() == own.database {
+        return Ok(());
+    } else {
+        format!("must be a member of the role whose {what} is being {ended} or member of pg_signal_backend")
+    };
+    Err(Error::new(SqlState::INSUFFICIENT_PRIVILEGE, message))
 }
 
 fn yes(_: &Call<'_, '_>, _: &[Value]) -> Result<Value> {

@@ -226,13 +226,11 @@ impl Database {
         databases
     }
 
-    /// Ends the running statement of a session, for `CancelRequest` and `pg_cancel_backend`; false when there is no such session.
-    pub fn interrupt(&self, pid: i32, reason: Reason) -> bool {
-        let of = |database: &Database| Some(database.0.sessions.lock().get(&pid)?.interrupt.clone());
-        let interrupt = self.neighbours().iter().find_map(of);
-        interrupt.is_some_and(|interrupt| {
-            interrupt.interrupt(reason);
-            true
+    /// The session of this number, with the database that it is in: this one or one that is open with it.
+    pub fn find_session(&self, pid: i32) -> Option<(Database, SessionInfo)> {
+        self.neighbours().into_iter().find_map(|database| {
+            let session = database.0.sessions.lock().get(&pid).cloned()?;
+            Some((database, session))
         })
     }
 

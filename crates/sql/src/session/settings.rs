@@ -39,6 +39,8 @@ pub enum Kind {
 pub enum Scope {
     /// Anybody, for their session.
     Session,
+    /// Superusers, for their session.
+    Superuser,
     /// Nobody: it says how things are.
     Fixed,
 }
@@ -126,10 +128,10 @@ definitions! {
     InHotStandby = told("in_hot_standby", "off", "Whether the server only follows another one.");
     IntegerDatetimes = told("integer_datetimes", "on", "Timestamps are whole microseconds.");
     IntervalStyle = reported("IntervalStyle", Kind::Enum(&["postgres"]), "postgres", "How intervals are written.");
-    IsSuperuser = told("is_superuser", "on", "Whether the role may do everything.");
+    IsSuperuser = told("is_superuser", "off", "Whether the role may do everything.");
     LcCollate = fixed("lc_collate", "C", "Order of text: bytewise.");
     LcCtype = fixed("lc_ctype", "C.UTF-8", "Classes of characters.");
-    LcMessages = session("lc_messages", Kind::Enum(&["C", "en_US.UTF-8"]), "C", "Language of messages: English.");
+    LcMessages = Definition { scope: Scope::Superuser, ..session("lc_messages", Kind::Enum(&["C", "en_US.UTF-8"]), "C", "Language of messages: English.") };
     LcMonetary = session("lc_monetary", Kind::Enum(&["C", "en_US.UTF-8"]), "C", "There is no type money.");
     LcNumeric = session("lc_numeric", Kind::Enum(&["C", "en_US.UTF-8"]), "C", "How to_char writes numbers.");
     LcTime = session("lc_time", Kind::Enum(&["C", "en_US.UTF-8"]), "C", "How to_char writes names of days and months.");
@@ -198,10 +200,11 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The defaults.
-    pub fn new(user: &str, planner: PlannerSettings) -> Self {
+    /// The defaults, for a session of this role.
+    pub fn new(user: &str, is_superuser: bool, planner: PlannerSettings) -> Self {
         let mut texts: Vec<String> = DEFINITIONS.iter().map(|d| d.default.to_owned()).collect();
         texts[Key::SessionAuthorization as usize] = user.to_owned();
+        texts[Key::IsSuperuser as usize] = if is_superuser { "on" } else { "off" }.to_owned();
         Settings {
             texts,
             style: TextStyle::default(),
@@ -231,11 +234,20 @@ impl Settings {
     /// Changes a setting; gives the text it had. `None`: to its default.
     pub fn set(&mut self, index: usize, value: Option<&str>) -> Result<String> {
         let definition = &DEFINITIONS[index];
-        if definition.scope == Scope::Fixed {
-            return Err(Error::new(
-                SqlState::CANT_CHANGE_RUNTIME_PARAM,
-                format!("parameter \"{}\" cannot be changed", definition.name),
-            ));
+        match definition.scope {
+            Scope::Fixed => {
+                return Err(Error::new(
+                    SqlState::CANT_CHANGE_RUNTIME_PARAM,
+                    format!("parameter \"{}\" cannot be changed", definition.name),
+                ));
+            }
+            Scope::Superuser if self.get(Key::IsSuperuser) != "on" => {
+                return Err(Error::new(
+                    SqlState::INSUFFICIENT_PRIVILEGE,
+                    format!("permission denied to set parameter \"{}\"", definition.name),
+                ));
+            }
+            Scope::Superuser | Scope::Session => {}
         }
         let text = normalise(definition, value.unwrap_or(definition.default))?;
         let text = self.apply(index, text)?;
@@ -520,7 +532,7 @@ mod tests {
     use super::*;
 
     fn settings() -> Settings {
-        Settings::new("me", PlannerSettings::new(1 << 20, 1 << 20))
+        Settings::new("me", true, PlannerSettings::new(1 << 20, 1 << 20))
     }
 
     fn set(settings: &mut Settings, name: &str, value: &str) -> Result<String> {
@@ -533,7 +545,7 @@ mod tests {
     fn every_default_is_valid() {
         let mut settings = settings();
         for (index, definition) in DEFINITIONS.iter().enumerate() {
-            if definition.scope == Scope::Session {
+            if definition.scope != Scope::Fixed {
                 settings.set(index, None).unwrap();
                 assert_eq!(settings.text(index), definition.default, "{}", definition.name);
             }

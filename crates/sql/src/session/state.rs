@@ -77,7 +77,8 @@ pub struct SessionState {
 
 impl SessionState {
     pub(crate) fn new(handle: Database, user: &str, pid: i32, interrupt: Interrupt) -> Self {
-        let settings = Settings::new(user, handle.0.planner_settings());
+        let is_superuser = handle.role(user).is_some_and(|role| role.superuser);
+        let settings = Settings::new(user, is_superuser, handle.0.planner_settings());
         SessionState {
             style: settings.style.clone(),
             transaction_start: now(),
@@ -220,7 +221,7 @@ impl SessionState {
         for (index, definition) in DEFINITIONS.iter().enumerate() {
             let transaction =
                 index == Key::TransactionIsolation as usize || index == Key::TransactionReadOnly as usize;
-            if definition.scope == settings::Scope::Session
+            if definition.scope != settings::Scope::Fixed
                 && !transaction
                 && self.settings.borrow().text(index) != definition.default
             {

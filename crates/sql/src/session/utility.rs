@@ -8,6 +8,7 @@ use crate::bind::utility::{
     Discard, ExplainFormat, ExplainOptions, Isolation as Level, Maintenance, TransactionModes,
 };
 use crate::bind::{self, Kind, Parsed, Utility};
+use crate::catalog::Table;
 use crate::plan::explain;
 use crate::{Error, Result, SqlState, Type, Value};
 use gannet_store::Isolation;
@@ -106,6 +107,12 @@ impl Session {
             Utility::Discard(what) => self.discard(*what)?,
             Utility::Vacuum(options) => self.vacuum(parsed, options, alone)?,
             Utility::Checkpoint => {
+                if !self.is_superuser() {
+                    return Err(Error::new(
+                        SqlState::INSUFFICIENT_PRIVILEGE,
+                        "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT",
+                    ));
+                }
                 self.database.store().checkpoint()?;
                 tag("CHECKPOINT")
             }
@@ -538,14 +545,21 @@ impl Session {
             ));
         }
         let catalog = self.database.catalog();
-        for (relation, _) in tables {
-            if catalog.table(&relation.name).is_none() {
+        let mut own = Vec::new();
+        for (relation, columns) in tables {
+            let Some(table) = catalog.table(&relation.name) else {
                 return Err(Error::new(
                     SqlState::UNDEFINED_TABLE,
                     format!("relation \"{}\" does not exist", relation.name),
                 )
                 .at(relation.position));
+            };
+            if self.may_vacuum(table) {
+                own.push((relation.clone(), columns.clone()));
             }
+        }
+        if own.is_empty() && !tables.is_empty() {
+            return Ok(tag("VACUUM"));
         }
         // Garbage is found through undo, not through tables: one sweep takes it from all of them.
         self.rollback()?;
@@ -553,11 +567,28 @@ impl Session {
         if *analyze {
             let text = parsed.text.clone();
             let mut analyze = parsed.clone();
-            analyze.kind = Kind::Utility(Box::new(Utility::Analyze(options.clone())));
+            let options = Maintenance { tables: own, ..options.clone() };
+            analyze.kind = Kind::Utility(Box::new(Utility::Analyze(options)));
             analyze.text = text;
             self.define(&analyze)?;
         }
         Ok(tag("VACUUM"))
+    }
+
+    /// Whether the table is the role's own; tells the client that others are passed over.
+    fn may_vacuum(&self, table: &Table) -> bool {
+        let own = self.is_superuser()
+            || self.database.role(&self.state.user).is_some_and(|role| role.oid == table.owner);
+        if !own {
+            let message =
+                format!("skipping \"{}\" --- only table or database owner can vacuum it", table.name);
+            self.state.notice(Notice::warning(SqlState::WARNING, message));
+        }
+        own
+    }
+
+    fn is_superuser(&self) -> bool {
+        self.database.role(&self.state.user).is_some_and(|role| role.superuser)
     }
 }
 

@@ -39,7 +39,11 @@ pub(super) fn settings(context: &Context<'_>) -> Rows {
             }),
             text(definition.description),
             NULL,
-            text(if definition.scope == Scope::Fixed { "internal" } else { "user" }),
+            text(match definition.scope {
+                Scope::Session => "user",
+                Scope::Superuser => "superuser",
+                Scope::Fixed => "internal",
+            }),
             text(kind),
             text(if value == definition.default { "default" } else { "session" }),
             least,
@@ -97,8 +101,8 @@ fn session_row(
     let superuser = roles.values().any(|role| role.name == *own && role.superuser);
     let role = roles.values().find(|role| role.name == session.user);
     let activity = session.activity.look();
-    // What others run is theirs to tell.
-    let visible = superuser || session.user == *own;
+    // What others run is theirs to tell. A role of the same name in another database is another one.
+    let visible = superuser || session.user == *own && database == context.session.database;
     let shown = |value: Value| if visible { value } else { NULL };
     let transaction = session.interrupt.transaction().map(|id| id.0);
     let waits = transaction.is_some_and(|id| waiting.contains(&id));

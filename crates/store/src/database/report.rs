@@ -133,7 +133,7 @@ impl Database {
         WorkReport {
             redo_from: self.shared.writer.redo_from(),
             log_end: core.log.end(),
-            wal_limit: self.options.wal_limit,
+            wal_limit: self.shared.core.wal_limit,
             dirty_pages: dirty.len() as u64,
             pages_written: self.shared.writer.pages_written(),
             sweeping: self.shared.sweeping.try_lock().is_none(),

@@ -37,7 +37,7 @@ pub(crate) mod reads;
 mod table;
 mod volume;
 
-use crate::{Result, page};
+use crate::{Error, Result, page};
 use gannet_base::PageId;
 use gannet_base::memory::{Budget, Charge, Purpose};
 use gannet_base::sync::{Condvar, Mutex};
@@ -153,6 +153,20 @@ impl ScanRing {
     }
 }
 
+/// So many items, whose number follows the budget; an error where the system has no memory for them.
+fn allocate<T>(count: usize, make: impl FnMut(usize) -> T) -> Result<Box<[T]>> {
+    let mut items = Vec::new();
+    items.try_reserve_exact(count).map_err(|_| {
+        let bytes = count.saturating_mul(size_of::<T>()) as u64;
+        let wanted = gannet_base::units::format_size(bytes);
+        Error::Invalid(format!(
+            "the system has no {wanted} for the tables of page frames: give a smaller memory budget"
+        ))
+    })?;
+    items.extend((0..count).map(make));
+    Ok(items.into_boxed_slice())
+}
+
 /// See the module's head.
 #[derive(Debug)]
 pub(crate) struct Pool {
@@ -204,10 +218,10 @@ impl Pool {
         Ok(Arc::new(Pool {
             page_size,
             arena: Arena::new(frames * page_size)?,
-            frames: (0..frames).map(frame).collect(),
-            table: Table::new(frames),
+            frames: allocate(frames, frame)?,
+            table: Table::new(frames)?,
             volumes: volume::Volumes::default(),
-            free: Mutex::new((0..frames as u32).rev().collect()),
+            free: Mutex::new(allocate(frames, |index| (frames - 1 - index) as u32)?.into_vec()),
             retired: Mutex::default(),
             owed: Mutex::default(),
             hand: AtomicUsize::new(0),

@@ -6,6 +6,7 @@
 //!    that is there; [`Table::find_locked`] then has the last word. A reader may also be given a frame that has just
 //!    got another page; whoever uses a frame checks its key again once it is latched.
 
+use crate::Result;
 use gannet_base::sync::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -50,14 +51,14 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    pub(crate) fn new(frames: usize) -> Self {
+    pub(crate) fn new(frames: usize) -> Result<Self> {
         let buckets = (frames * 2).next_power_of_two();
         let link = |_| Link { key: AtomicU64::new(FrameKey::NONE.0), next: AtomicU32::new(NIL) };
-        Table {
-            buckets: (0..buckets).map(|_| AtomicU32::new(NIL)).collect(),
-            links: (0..frames).map(link).collect(),
+        Ok(Table {
+            buckets: super::allocate(buckets, |_| AtomicU32::new(NIL))?,
+            links: super::allocate(frames, link)?,
             shards: (0..SHARDS).map(|_| Mutex::new(())).collect(),
-        }
+        })
     }
 
     /// Bytes of memory a table for `frames` frames takes.
@@ -144,7 +145,7 @@ mod tests {
 
     #[test]
     fn pages_are_found_until_removed() {
-        let table = Table::new(100);
+        let table = Table::new(100).unwrap();
         let keys: Vec<_> = (0..100).map(|i| FrameKey::new((i % 3) as u16, PageId(i * 977))).collect();
         for (frame, &key) in keys.iter().enumerate() {
             table.insert(key, frame as u32, &table.lock(key));

@@ -126,7 +126,7 @@ impl TempSpace {
             let name = format!("{PREFIX}{}-{}", home.id, home.next);
             (self.folder.join(name), Arc::clone(&home.queue))
         };
-        let file = self.disk.open(&path, &OpenOptions::create_new().private())?;
+        let file = self.disk.open(&path, &OpenOptions::create_new())?;
         self.counters.files.fetch_add(1, Ordering::Relaxed);
         self.counters.open_files.fetch_add(1, Ordering::Relaxed);
         let alignment = file.alignment().max(BUFFER_ALIGNMENT);

@@ -249,7 +249,9 @@ fn copy_out(
             text.push_str(&names[index]);
             true
         };
-        format::write_row(&options, names.len(), header, &mut out.data);
+        // What is said of columns' values is not said of their names.
+        let plain = format::CopyOptions { force_quote: Vec::new(), ..options.clone() };
+        format::write_row(&plain, names.len(), header, &mut out.data);
         out.send()?;
     }
     session.advance(&mut running, 0, &mut out)?;

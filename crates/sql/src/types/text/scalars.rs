@@ -164,7 +164,16 @@ pub fn write_float8(value: f64, extra_float_digits: i32, out: &mut String) {
         return;
     }
     if extra_float_digits > 0 {
-        arrange(&format!("{value:e}"), 15, out);
+        let mut shortest = format!("{value:e}");
+        // Below, the middle between two floats has more digits than a float needs.
+        if value.abs() >= TIES_FROM_FLOAT8 {
+            shortest = nearer_than_any(
+                shortest,
+                |digits| format!("{value:.digits$e}"),
+                |text| text.parse::<f64>().is_ok_and(|read| read == value),
+            );
+        }
+        arrange(&shortest, 15, out);
     } else {
         let digits = (15 + extra_float_digits).max(1);
         arrange(&format!("{value:.*e}", digits as usize - 1), digits, out);
@@ -177,11 +186,52 @@ pub fn write_float4(value: f32, extra_float_digits: i32, out: &mut String) {
         return;
     }
     if extra_float_digits > 0 {
-        arrange(&format!("{value:e}"), 6, out);
+        let mut shortest = format!("{value:e}");
+        if value.abs() >= TIES_FROM_FLOAT4 {
+            shortest = nearer_than_any(
+                shortest,
+                |digits| format!("{value:.digits$e}"),
+                |text| text.parse::<f32>().is_ok_and(|read| read == value),
+            );
+        }
+        arrange(&shortest, 6, out);
     } else {
         let digits = (6 + extra_float_digits).max(1);
         arrange(&format!("{value:.*e}", digits as usize - 1), digits, out);
     }
+}
+
+/// Least floats that have a middle to the next one with so few digits that it could be written for them: 2 to the power of 52,
+/// and of 22.
+const TIES_FROM_FLOAT8: f64 = 4_503_599_627_370_496.0;
+const TIES_FROM_FLOAT4: f32 = 4_194_304.0;
+
+/// The shortest text that reads back the same may lie in the middle between two floats, where it does so only as ties go to the even
+/// one. As PostgreSQL does, that is not relied on: then it is the nearest text with as few digits more as needed.
+fn nearer_than_any(
+    shortest: String,
+    nearest: impl Fn(usize) -> String,
+    reads_back: impl Fn(&str) -> bool,
+) -> String {
+    if !is_tie(&shortest, &reads_back) {
+        return shortest;
+    }
+    let digits = shortest.bytes().take_while(|byte| *byte != b'e').filter(u8::is_ascii_digit).count();
+    (digits..=17)
+        .map(nearest)
+        .find(|text| !text.contains("0e") && reads_back(text) && !is_tie(text, &reads_back))
+        .unwrap_or(shortest)
+}
+
+/// Whether the least step up or down leads to another float. The last digit is none of 0.
+fn is_tie(scientific: &str, reads_back: &impl Fn(&str) -> bool) -> bool {
+    let Some((mantissa, exponent)) = scientific.split_once('e') else { return false };
+    let point = if mantissa.contains('.') { "" } else { "." };
+    let (head, last) = mantissa.split_at(mantissa.len() - 1);
+    let below = last.parse::<u8>().unwrap_or(1).saturating_sub(1);
+    let up = format!("{mantissa}{point}{:030}1e{exponent}", 0);
+    let down = format!("{head}{below}{point}{}e{exponent}", "9".repeat(31));
+    !(reads_back(&up) && reads_back(&down))
 }
 
 fn write_special(value: f64, out: &mut String) -> bool {

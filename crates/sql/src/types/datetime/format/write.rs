@@ -162,8 +162,10 @@ impl Moment<'_> {
                 }
             }
             Key::Offset => {
-                let minutes = self.offset / 60 * 60;
-                out.push_str(&offset_text(minutes));
+                let text = offset_text(self.offset / 60 * 60);
+                let (sign, hours) = text.split_at(1);
+                out.push_str(sign);
+                out.push_str(hours.strip_prefix('0').filter(|_| field.fill).unwrap_or(hours));
             }
             Key::OffsetHour => {
                 let sign = if self.offset < 0 { '-' } else { '+' };

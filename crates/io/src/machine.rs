@@ -1,22 +1,29 @@
 //! What this machine and its control group leave a process of memory, as the kernel tells it.
 
-use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 /// Bytes; `None` where the kernel does not tell, or sets no limit.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Memory {
-    pub(crate) total: Option<u64>,
-    pub(crate) available: Option<u64>,
-    pub(crate) swap_total: Option<u64>,
-    pub(crate) swap_free: Option<u64>,
-    pub(crate) cgroup_limit: Option<u64>,
-    pub(crate) cgroup_used: Option<u64>,
-    pub(crate) cgroup_swap_limit: Option<u64>,
+pub struct Memory {
+    /// Of the machine.
+    pub total: Option<u64>,
+    /// Of it, what can be had without swapping.
+    pub available: Option<u64>,
+    /// Swap space of the machine.
+    pub swap_total: Option<u64>,
+    /// Of it, what is not used.
+    pub swap_free: Option<u64>,
+    /// The least limit of the control groups around the process.
+    pub cgroup_limit: Option<u64>,
+    /// What the innermost group uses.
+    pub cgroup_used: Option<u64>,
+    /// The least limit of swap space.
+    pub cgroup_swap_limit: Option<u64>,
 }
 
 impl Memory {
-    pub(crate) fn of_this_machine() -> Self {
+    /// What holds for this process now.
+    pub fn of_this_machine() -> Self {
         let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
         let mut memory = Memory::from_meminfo(&text);
         let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -67,21 +74,8 @@ impl Memory {
     }
 
     /// What a process here can have at most: the machine's memory or the group's limit.
-    pub(crate) fn limit(&self) -> Option<u64> {
+    pub fn limit(&self) -> Option<u64> {
         least(self.total, self.cgroup_limit)
-    }
-
-    pub(crate) fn report(&self) -> Value {
-        json!({
-            "total_bytes": self.total,
-            "available_bytes": self.available,
-            "swap_total_bytes": self.swap_total,
-            "swap_free_bytes": self.swap_free,
-            "cgroup_limit_bytes": self.cgroup_limit,
-            "cgroup_used_bytes": self.cgroup_used,
-            "cgroup_swap_limit_bytes": self.cgroup_swap_limit,
-            "limit_bytes": self.limit(),
-        })
     }
 }
 

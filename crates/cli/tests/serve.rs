@@ -1,0 +1,100 @@
+//! `gannet serve`: what it refuses before it makes anything, and what it says of itself.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+fn gannet(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gannet"));
+    command.args(arguments).current_dir(folder).env_remove("GANNET_MEMORY").env_remove("GANNET_IO");
+    command
+}
+
+/// A server that is ended with the test, and what it said until it served.
+struct Served(Child, String);
+
+impl Served {
+    fn start(command: &mut Command) -> Self {
+        let mut server = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(server.stderr.take().unwrap());
+        let mut text = String::new();
+        while !text.contains("Ctrl-C") && said.read_line(&mut text).unwrap() > 0 {}
+        // Whatever else it says is to be taken, too.
+        std::thread::spawn(move || said.read_to_end(&mut Vec::new()));
+        Served(server, text)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status();
+        let _ = self.0.wait();
+    }
+}
+
+fn refused(output: &Output) -> &str {
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn settings_that_are_wrong_leave_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("key.pem"), "no key").unwrap();
+    std::fs::write(folder.path().join("certificate.pem"), "no certificate").unwrap();
+    let tls = ["--tls-certificate", "certificate.pem", "--tls-key", "key.pem"];
+    let run = |arguments: &[&str], variable: (&str, &str)| {
+        let arguments = [&["serve", "new.gnt", "--listen", "none"], arguments].concat();
+        gannet(folder.path(), &arguments).env(variable.0, variable.1).output().unwrap()
+    };
+    for (arguments, variable, words) in [
+        (&tls[..], ("NOTHING", ""), "certificate.pem: "),
+        (
+            &[],
+            ("GANNET_TEMP_FOLDER", "key.pem"),
+            "setting temp_folder = \"key.pem\" (environment): it is no folder",
+        ),
+        (&[], ("GANNET_TEMP_FOLDER", "missing"), "No such file"),
+        (&["--memory", "4TiB"], ("NOTHING", ""), "a memory budget of 4TiB is more than the "),
+        (&["--memory", "7MiB"], ("NOTHING", ""), "at least 8MiB"),
+    ] {
+        let output = run(arguments, variable);
+        assert!(refused(&output).contains(words), "{output:?}");
+        assert_eq!(names(folder.path()), ["certificate.pem", "key.pem"]);
+    }
+}
+
+#[test]
+fn a_server_with_little_memory_creates_what_fits_it_and_says_what_holds() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = [
+        "serve",
+        "new.gnt",
+        "--memory",
+        "8MiB",
+        "--listen",
+        "127.0.0.1:0",
+        "--port",
+        "5517",
+        "--insecure-trust",
+    ];
+    let mut command = gannet(folder.path(), &arguments);
+    let served = Served::start(command.env("GANNET_WAL_LIMIT", "1MiB"));
+    assert!(served.1.contains(" (without password: insecure_trust; no TLS)\n"), "{}", served.1);
+    let ask = "select requested, effective, reason from gannet_settings where name = 'wal_limit'";
+    let output = gannet(folder.path(), &["sql", "new.gnt", "--format", "csv", "-c", ask]).output().unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "requested,effective,reason\n1MiB,4MiB,raised to four of the database's log segments\n",
+        "{output:?}"
+    );
+}
