@@ -8,7 +8,7 @@ use super::walk::same;
 use super::{name_parts, name_position};
 use crate::logical::{ColumnId, Rel, Scalar, SortKey};
 use crate::plan::is_volatile;
-use crate::types::{Modifier, Type, Value};
+use crate::types::{Modifier, NO_MODIFIER, Type, Value};
 use crate::{Error, Result, SqlState};
 use sqlparser::ast::{self, Distinct, Expr, GroupByExpr, OrderByExpr, Select, SelectItem, Spanned};
 
@@ -388,17 +388,8 @@ impl<'a> Binder<'a> {
         having: Option<Scalar>,
         parts: &mut Parts,
     ) -> Result<()> {
-        let mut numbered = Vec::with_capacity(groups.len());
-        for scalar in groups {
-            let id = match &scalar {
-                Scalar::Column(id) => *id,
-                other => {
-                    let ty = self.type_of(other);
-                    self.add_column("?column?", ty, crate::types::NO_MODIFIER, true)
-                }
-            };
-            numbered.push((id, scalar));
-        }
+        let numbered = groups.into_iter().map(|scalar| (self.number_of(&scalar, &parts.rel), scalar));
+        let mut numbered: Vec<(ColumnId, Scalar)> = numbered.collect();
         let mut having = having;
         let mut list_functions = std::mem::take(&mut level.list_functions);
         {
@@ -450,13 +441,13 @@ impl<'a> Binder<'a> {
                 let by = key.scalar.clone();
                 match item {
                     Some(index) => key.scalar = Scalar::Column(parts.items[*index].id),
-                    None => self.above(&parts.items, &mut parts.hidden, &mut key.scalar),
+                    None => self.above(&rel, &parts.items, &mut parts.hidden, &mut key.scalar),
                 }
                 let Scalar::Column(id) = key.scalar else { continue };
                 sorted.push((by, id));
             }
             for scalar in on.iter_mut().flatten() {
-                self.above(&parts.items, &mut parts.hidden, scalar);
+                self.above(&rel, &parts.items, &mut parts.hidden, scalar);
             }
             let mut columns: Vec<(ColumnId, Scalar)> = Vec::new();
             let visible = parts.items.iter().map(|item| (item.id, item.typed.scalar.clone()));
@@ -495,21 +486,38 @@ impl<'a> Binder<'a> {
         Ok(BoundQuery { rel, output: output(parts.items) })
     }
 
+    /// The number of the column that an expression over `input` becomes. A column of `input` keeps its own; one of a query around is a
+    /// new column here, as it may be NULL where this query gives no row.
+    fn number_of(&mut self, scalar: &Scalar, input: &Rel) -> ColumnId {
+        let (mut name, mut modifier) = ("?column?".to_owned(), NO_MODIFIER);
+        if let Scalar::Column(id) = scalar {
+            let mut own = Vec::new();
+            crate::plan::output(input, &mut own);
+            if own.contains(id) {
+                return *id;
+            }
+            let info = self.columns.get(*id);
+            (name, modifier) = (info.name.clone(), info.modifier);
+        }
+        let ty = self.type_of(scalar);
+        self.add_column(&name, ty, modifier, true)
+    }
+
     /// Makes a column of the projection of an expression over its input.
-    fn above(&mut self, items: &[Item], hidden: &mut Vec<(ColumnId, Scalar)>, scalar: &mut Scalar) {
+    fn above(
+        &mut self,
+        rel: &Rel,
+        items: &[Item],
+        hidden: &mut Vec<(ColumnId, Scalar)>,
+        scalar: &mut Scalar,
+    ) {
         let found = items
             .iter()
             .find(|item| same(&item.typed.scalar, scalar))
             .map(|item| item.id)
             .or_else(|| hidden.iter().find(|(_, other)| same(other, scalar)).map(|(id, _)| *id));
         let id = found.unwrap_or_else(|| {
-            let id = match scalar {
-                Scalar::Column(id) => *id,
-                _ => {
-                    let ty = self.type_of(scalar);
-                    self.add_column("?column?", ty, crate::types::NO_MODIFIER, true)
-                }
-            };
+            let id = self.number_of(scalar, rel);
             hidden.push((id, scalar.clone()));
             id
         });
