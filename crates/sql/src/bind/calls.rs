@@ -325,6 +325,14 @@ impl<'a> Binder<'a> {
                 let argument = scalars.iter().find(|argument| {
                     super::walk::same(argument, &scalar) || super::walk::is_cast_of(argument, &scalar)
                 });
+                // A subquery is bound anew each time it is written: it is told by how it is.
+                let as_written = |argument: &&Expr| {
+                    super::operators::inner(argument) == super::operators::inner(&item.expr)
+                };
+                let argument = argument.or_else(|| {
+                    let written = arguments.list.iter().position(as_written);
+                    written.and_then(|number| scalars.get(number))
+                });
                 let Some(argument) = argument else {
                     let message =
                         "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list";
