@@ -208,6 +208,7 @@ impl<'a> Binder<'a> {
         };
         let (value, held) = super::expr::hold(value);
         let plain = value.clone();
+        let (plain_ty, plain_modifier) = (plain.ty, plain.modifier);
         let (value, other) = self.comparands(Comparison::Equal, value, other, at)?;
         let equal = Scalar::Compare {
             op: Comparison::Equal,
@@ -222,7 +223,9 @@ impl<'a> Binder<'a> {
             | (Type::Name, Type::Text) => plain,
             _ => value,
         };
-        let (ty, modifier) = (value.ty, value.modifier);
+        // It passes through the operator unchanged, length and all, unless it was converted.
+        let modifier = if value.ty == plain_ty { plain_modifier } else { value.modifier };
+        let ty = value.ty;
         let null = Scalar::Literal { value: crate::Value::Null, ty };
         let scalar = Scalar::Case { branches: vec![(equal, null)], otherwise: Box::new(value.scalar), ty };
         Ok(Typed { scalar: super::expr::release(held, scalar), ty, modifier, position: at })
