@@ -56,7 +56,8 @@ pub(super) fn list_items(list: &[ast::Expr]) -> &[ast::Expr] {
     }
 }
 
-/// How deep a statement may be: a subquery costs 16, a parenthesis, prefix or postfix operator 4, a binary operator 1.
+/// How deep a statement may be: a subquery costs 16, a parenthesis, prefix or postfix operator 4, a binary operator 1. What binds to an
+/// operand of a chain alone, as casts and products in a sum do, makes the chain no longer: only the deepest of these operands counts.
 const DEPTH_LIMIT: usize = 512;
 
 /// Up to this cost of nesting the parser's recursion fits on any stack; deeper statements are parsed on one of their own.
@@ -78,7 +79,13 @@ struct Level {
     cost: usize,
     /// Operators since the last comma or clause.
     chain: usize,
-    /// Cost of prefix operators, likewise.
+    /// Cost of casts of the operand at hand, and the most of them.
+    casts: usize,
+    most_casts: usize,
+    /// Factors of the product at hand, and the most of them.
+    products: usize,
+    most_products: usize,
+    /// Cost of prefix operators since the last comma or clause.
     prefixes: usize,
     /// Cost of UNION and its kin.
     unions: usize,
@@ -95,7 +102,15 @@ struct Level {
 
 impl Level {
     fn depth(&self) -> usize {
-        self.chain + self.prefixes + self.unions
+        self.chain + self.most_products + self.most_casts + self.prefixes + self.unions
+    }
+
+    /// No operator stands in the expression at hand.
+    fn end_chain(&mut self) {
+        self.chain = 0;
+        (self.casts, self.most_casts) = (0, 0);
+        (self.products, self.most_products) = (0, 0);
+        self.prefixes = 0;
     }
 
     /// A comma or clause ends an expression.
@@ -105,8 +120,7 @@ impl Level {
         }
         self.ands.clear();
         self.ors.clear();
-        self.chain = 0;
-        self.prefixes = 0;
+        self.end_chain();
         self.betweens = 0;
         self.start = at + 1;
     }
@@ -182,10 +196,25 @@ fn measure(lexemes: &[Lexeme]) -> Result<(usize, Groups)> {
                 } else {
                     level.ors.push(at)
                 }
-                level.chain = 0;
-                level.prefixes = 0;
+                level.end_chain();
             }
-            Class::Operator => level.chain += 1,
+            Class::Operator => {
+                level.casts = 0;
+                if lexeme.token != Token::Caret {
+                    // All others bind more loosely than a product.
+                    level.products = 0;
+                }
+                level.chain += 1;
+            }
+            Class::Product => {
+                level.casts = 0;
+                level.products += 1;
+                level.most_products = level.most_products.max(level.products);
+            }
+            Class::Cast => {
+                level.casts += 4;
+                level.most_casts = level.most_casts.max(level.casts);
+            }
             Class::Postfix => level.chain += 4,
             Class::Prefix => level.prefixes += 4,
             Class::Operand => {}
@@ -245,6 +274,10 @@ enum Class {
     And,
     Or,
     Operator,
+    /// `*`, `/`, `%`
+    Product,
+    /// `::`
+    Cast,
     /// An operator that is bound by recursion on its left side.
     Postfix,
     Prefix,
@@ -279,7 +312,8 @@ fn classify(lexemes: &[Lexeme], at: usize) -> Class {
         | Token::Placeholder(_)
         | Token::Period
         | Token::Colon => Class::Operand,
-        Token::DoubleColon => Class::Postfix,
+        Token::DoubleColon => Class::Cast,
+        Token::Mul | Token::Div | Token::Mod if previous.is_some_and(ends_operand) => Class::Product,
         _ if previous.is_some_and(ends_operand) => Class::Operator,
         _ => Class::Prefix,
     }
@@ -330,6 +364,17 @@ fn classify_word(lexemes: &[Lexeme], at: usize, keyword: K) -> Class {
         _ if lexemes[at].is_word("isnull") => Class::Postfix,
         _ => Class::Operand,
     }
+}
+
+/// Whether ONLY may follow: a table is named, or rows were counted.
+fn ends_before_only(previous: &Lexeme) -> bool {
+    let tables = matches!(
+        previous.keyword(),
+        K::FROM | K::JOIN | K::UPDATE | K::TABLE | K::TRUNCATE | K::EXISTS | K::ON
+    );
+    tables
+        || matches!(previous.keyword(), K::ROW | K::ROWS)
+        || matches!(previous.token, Token::Comma | Token::LParen)
 }
 
 /// Whether an operator behind this is a binary one.
@@ -522,7 +567,7 @@ impl Writer {
                 }
             }
             // There is no inheritance, so ONLY says nothing.
-            K::ONLY => return Ok(at + 1),
+            K::ONLY if previous.is_some_and(ends_before_only) => return Ok(at + 1),
             K::TABLE
                 if previous.is_none_or(|p| {
                     p.token == Token::LParen

@@ -208,6 +208,7 @@ impl<'a> Binder<'a> {
         };
         let (value, held) = super::expr::hold(value);
         let plain = value.clone();
+        let (plain_ty, plain_modifier) = (plain.ty, plain.modifier);
         let (value, other) = self.comparands(Comparison::Equal, value, other, at)?;
         let equal = Scalar::Compare {
             op: Comparison::Equal,
@@ -223,7 +224,9 @@ impl<'a> Binder<'a> {
             | (Type::Name, Type::Text) => plain,
             _ => value,
         };
-        let (ty, modifier) = (value.ty, value.modifier);
+        // It passes through the operator unchanged, length and all, unless it was converted.
+        let modifier = if value.ty == plain_ty { plain_modifier } else { value.modifier };
+        let ty = value.ty;
         let null = Scalar::Literal { value: crate::Value::Null, ty };
         let scalar = Scalar::Case { branches: vec![(equal, null)], otherwise: Box::new(value.scalar), ty };
         Ok(Typed { scalar: super::expr::release(held, scalar), ty, modifier, position: at })
@@ -324,6 +327,14 @@ impl<'a> Binder<'a> {
                 // Conversions of the argument are none of the key's.
                 let argument =
                     scalars.iter().find(|argument| same(argument, &scalar) || is_cast_of(argument, &scalar));
+                // A subquery is bound anew each time it is written: it is told by how it is.
+                let as_written = |argument: &&Expr| {
+                    super::operators::inner(argument) == super::operators::inner(&item.expr)
+                };
+                let argument = argument.or_else(|| {
+                    let written = arguments.list.iter().position(as_written);
+                    written.and_then(|number| scalars.get(number))
+                });
                 let Some(argument) = argument else {
                     let message =
                         "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list";

@@ -122,6 +122,7 @@ fn no_depth_overflows_the_stack() {
             nested("exists(select ", ")"),
             nested("", "+1"),
             nested("", "::int"),
+            nested("", "*1::int"),
             nested("", " union select 1"),
             nested("", " is null"),
             format!("{}select 1{}", "(".repeat(n), ")".repeat(n)),
@@ -144,6 +145,7 @@ fn no_depth_overflows_the_stack() {
         }
         assert_eq!(parse(&"explain ".repeat(n)).unwrap_err().state().0, "42601");
         // As deep as is allowed.
+        drop(parse(&format!("select 1{}", "+1*1::int".repeat(500))).unwrap());
         drop(parse(&format!("select {}1{}", "(".repeat(120), ")".repeat(120))).unwrap());
         drop(parse(&format!("select {}1{}", "(select ".repeat(30), ")".repeat(30))).unwrap());
         drop(parse(&format!("{}select 1{}", "select * from (".repeat(30), ") x".repeat(30))).unwrap());

@@ -6,7 +6,7 @@ use super::operators::inner;
 use super::tokens::position;
 use super::{name_parts, name_position};
 use crate::logical::{ColumnId, Rel, Scalar, SortKey, is_volatile, same, type_of, walk};
-use crate::types::{Modifier, Type, Value};
+use crate::types::{Modifier, NO_MODIFIER, Type, Value};
 use crate::{Error, Result, SqlState};
 use sqlparser::ast::{self, Distinct, Expr, GroupByExpr, OrderByExpr, Select, SelectItem, Spanned};
 
@@ -391,11 +391,7 @@ impl<'a> Binder<'a> {
     ) -> Result<()> {
         let mut numbered = Vec::with_capacity(groups.len());
         for Typed { scalar, ty, modifier, position: _ } in groups {
-            let id = match &scalar {
-                Scalar::Column(id) => *id,
-                _ => self.add_column("?column?", ty, modifier, true),
-            };
-            numbered.push((id, scalar));
+            numbered.push((self.number_of(&scalar, ty, modifier, &parts.rel), scalar));
         }
         let mut having = having;
         let mut list_functions = std::mem::take(&mut level.list_functions);
@@ -448,13 +444,13 @@ impl<'a> Binder<'a> {
                 let by = key.scalar.clone();
                 match item {
                     Some(index) => key.scalar = Scalar::Column(parts.items[*index].id),
-                    None => self.above(&parts.items, &mut parts.hidden, &mut key.scalar),
+                    None => self.above(&rel, &parts.items, &mut parts.hidden, &mut key.scalar),
                 }
                 let Scalar::Column(id) = key.scalar else { continue };
                 sorted.push((by, id));
             }
             for scalar in on.iter_mut().flatten() {
-                self.above(&parts.items, &mut parts.hidden, scalar);
+                self.above(&rel, &parts.items, &mut parts.hidden, scalar);
             }
             let mut columns: Vec<(ColumnId, Scalar)> = Vec::new();
             let visible = parts.items.iter().map(|item| (item.id, item.typed.scalar.clone()));
@@ -493,21 +489,40 @@ impl<'a> Binder<'a> {
         Ok(BoundQuery { rel, output: output(parts.items) })
     }
 
+    /// The number of the column that an expression over `input` becomes. A column of `input` keeps its own; one of a query around is a
+    /// new column here, as it may be NULL where this query gives no row.
+    fn number_of(&mut self, scalar: &Scalar, ty: Type, modifier: Modifier, input: &Rel) -> ColumnId {
+        let mut name = "?column?".to_owned();
+        if let Scalar::Column(id) = scalar {
+            let mut own = Vec::new();
+            walk::output(input, &mut own);
+            if own.contains(id) {
+                return *id;
+            }
+            name.clone_from(&self.columns.get(*id).name);
+        }
+        self.add_column(&name, ty, modifier, true)
+    }
+
     /// Makes a column of the projection of an expression over its input.
-    fn above(&mut self, items: &[Item], hidden: &mut Vec<(ColumnId, Scalar)>, scalar: &mut Scalar) {
+    fn above(
+        &mut self,
+        rel: &Rel,
+        items: &[Item],
+        hidden: &mut Vec<(ColumnId, Scalar)>,
+        scalar: &mut Scalar,
+    ) {
         let found = items
             .iter()
             .find(|item| same(&item.typed.scalar, scalar))
             .map(|item| item.id)
             .or_else(|| hidden.iter().find(|(_, other)| same(other, scalar)).map(|(id, _)| *id));
         let id = found.unwrap_or_else(|| {
-            let id = match scalar {
-                Scalar::Column(id) => *id,
-                _ => {
-                    let ty = type_of(scalar, &self.columns);
-                    self.add_column("?column?", ty, crate::types::NO_MODIFIER, true)
-                }
+            let modifier = match scalar {
+                Scalar::Column(id) => self.columns.get(*id).modifier,
+                _ => NO_MODIFIER,
             };
+            let id = self.number_of(scalar, type_of(scalar, &self.columns), modifier, rel);
             hidden.push((id, scalar.clone()));
             id
         });

@@ -318,6 +318,7 @@ mod computed;
 mod expr;
 mod hash;
 mod join;
+mod keep;
 mod keys;
 mod memory;
 mod partition;
@@ -345,20 +346,31 @@ fn row_bytes(row: &[Value]) -> usize {
 
 /// Makes the operators of a plan.
 pub fn open(plan: &Plan, context: &Context<'_>) -> Result<Box<dyn Operator>> {
-    let operator = match store::open(plan, context)? {
-        Some(operator) => operator,
-        None => open_node(plan, context)?,
-    };
-    if context.profile.borrow().is_empty() {
-        return Ok(operator);
-    }
-    Ok(Box::new(profile::Profiled::new(plan.id, operator)))
+    open_as(plan, context, false)
 }
 
-fn open_node(plan: &Plan, context: &Context<'_>) -> Result<Box<dyn Operator>> {
+/// Makes the operators of a plan that is `repeated`: run again and again with other slots. What of it gives the same rows each time, and
+/// takes more than reading them, keeps them.
+fn open_as(plan: &Plan, context: &Context<'_>, repeated: bool) -> Result<Box<dyn Operator>> {
+    let keep = repeated && walk::is_laborious(plan) && walk::is_fixed(plan);
+    let repeated = repeated && !keep;
+    let mut operator = match store::open(plan, context, repeated)? {
+        Some(operator) => operator,
+        None => open_node(plan, context, repeated)?,
+    };
+    if !context.profile.borrow().is_empty() {
+        operator = Box::new(profile::Profiled::new(plan.id, operator));
+    }
+    if keep {
+        operator = Box::new(keep::Keep::new(plan.id, operator, plan.columns.len()));
+    }
+    Ok(operator)
+}
+
+fn open_node(plan: &Plan, context: &Context<'_>, repeated: bool) -> Result<Box<dyn Operator>> {
     let node = plan.id;
     let width = plan.columns.len();
-    let input_of = |input: &Plan| open(input, context);
+    let input_of = |input: &Plan| open_as(input, context, repeated);
     Ok(match &plan.node {
         Node::One => Box::new(simple::One::default()),
         Node::Values(rows) => Box::new(simple::Values::new(rows, width)),
@@ -383,11 +395,11 @@ fn open_node(plan: &Plan, context: &Context<'_>) -> Result<Box<dyn Operator>> {
             Box::new(sort::Sort::new(node, input, keys, *presorted, top.as_ref(), width))
         }
         Node::HashJoin { kind, left, right, left_keys, right_keys, residual } => {
-            let sides = sides(*kind, left, right, context)?;
+            let sides = sides(*kind, left, right, false, context, repeated)?;
             Box::new(join::hash::HashJoin::new(node, sides, left_keys, right_keys, residual.as_ref()))
         }
         Node::NestedLoop { kind, left, right, bind, condition } => {
-            let sides = sides(*kind, left, right, context)?;
+            let sides = sides(*kind, left, right, !bind.is_empty(), context, repeated)?;
             Box::new(join::nested::NestedLoop::new(node, sides, bind, condition.as_ref()))
         }
         Node::Aggregate { input, grouping, groups, aggregates } => {
@@ -407,14 +419,25 @@ fn open_node(plan: &Plan, context: &Context<'_>) -> Result<Box<dyn Operator>> {
     })
 }
 
-fn sides(kind: JoinKind, left: &Plan, right: &Plan, context: &Context<'_>) -> Result<join::hash::Sides> {
+/// The sides of a join. `bound`: the right one is run for each row of the left one.
+fn sides(
+    kind: JoinKind,
+    left: &Plan,
+    right: &Plan,
+    bound: bool,
+    context: &Context<'_>,
+    repeated: bool,
+) -> Result<join::hash::Sides> {
+    let right_fixed = walk::is_fixed(right);
+    // What the join keeps itself needs not be kept below.
+    let again = bound || repeated && !right_fixed;
     Ok(join::hash::Sides {
         kind,
-        left: open(left, context)?,
-        right: open(right, context)?,
+        left: open_as(left, context, repeated)?,
+        right: open_as(right, context, again)?,
         left_width: left.columns.len(),
         right_width: right.columns.len(),
-        right_fixed: walk::is_fixed(right),
+        right_fixed,
     })
 }
 

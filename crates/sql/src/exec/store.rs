@@ -35,8 +35,8 @@ use crate::physical::{Node, Plan};
 pub(crate) use point::fetch_one;
 
 /// Makes the operator of a node that touches the store; `None` for other nodes.
-pub(super) fn open(plan: &Plan, context: &Context<'_>) -> Result<Option<Box<dyn Operator>>> {
-    let open = |input: &Plan| super::open(input, context);
+pub(super) fn open(plan: &Plan, context: &Context<'_>, repeated: bool) -> Result<Option<Box<dyn Operator>>> {
+    let open = |input: &Plan| super::open_as(input, context, repeated);
     let node = plan.id;
     Ok(Some(match &plan.node {
         Node::TableScan { access, range, backward } => {

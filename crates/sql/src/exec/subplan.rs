@@ -2,7 +2,8 @@
 //!
 //! # Guarantees
 //! 1. A subquery that takes nothing from outside is run at most once; its result is kept for the statement.
-//! 2. One that does is run anew for each row, with its slots filled; its operators are made once.
+//! 2. One that does is run anew for each row, with its slots filled; its operators are made once, and what of it takes nothing from
+//!    outside keeps its rows.
 //! 3. `= ANY` of a subquery that takes nothing from outside is looked up in a hash table, and is NULL where SQL says so: when
 //!    there is no match but a comparison with NULL.
 
@@ -11,7 +12,7 @@ use super::expr::{RowComparison, boolean, eval_all};
 use super::join::buffer::RowBuffer;
 use super::keys::{KeyTable, encoded_bytes};
 use super::memory::Memory;
-use super::{BATCH_ROWS, Batch, Context, Operator, open, row_bytes, walk};
+use super::{BATCH_ROWS, Batch, Context, Operator, open_as, row_bytes, walk};
 use crate::logical::Comparison;
 use crate::physical::{Expr, Plan, Statement, SubplanKind};
 use crate::types::{Array, Type, Value};
@@ -123,7 +124,8 @@ impl State {
         match &mut self.operator {
             Some(operator) => operator.rewind(context),
             none => {
-                *none = Some(open(plan, context)?);
+                // One that is run but once keeps nothing: that begins with the second run.
+                *none = Some(open_as(plan, context, true)?);
                 Ok(())
             }
         }

@@ -205,3 +205,21 @@ pub(super) fn is_fixed(plan: &Plan) -> bool {
     });
     fixed
 }
+
+/// Whether a plan's rows take more to be computed than to be read: it joins, groups or sorts.
+pub(super) fn is_laborious(plan: &Plan) -> bool {
+    let mut laborious = false;
+    plans(plan, &mut |plan| {
+        laborious |= matches!(
+            plan.node,
+            Node::IndexJoin { .. }
+                | Node::HashJoin { .. }
+                | Node::NestedLoop { .. }
+                | Node::Aggregate { .. }
+                | Node::Sort { .. }
+                | Node::Unique { .. }
+                | Node::Set { .. }
+        );
+    });
+    laborious
+}

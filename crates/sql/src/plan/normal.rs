@@ -2,8 +2,8 @@
 //!
 //! # Merging
 //! A projection in the input of a join, filter, aggregate or projection goes; what it computed is put where it is used. On the side
-//! of an outer join that may be NULL only mere columns are: anything else would not become NULL there. Columns that are named in lists (a
-//! query's output, the sides of UNION) are given by a projection put there again.
+//! of an outer join that may be NULL only mere columns of that side are: anything else, columns of the query around included, would not
+//! become NULL there. Columns that are named in lists (a query's output, the sides of UNION) are given by a projection put there again.
 //!
 //! # Subqueries as joins
 //! A condition of WHERE counts only as far as it is true, so EXISTS and IN are semi joins and NOT EXISTS is an anti join. NOT IN is none:
@@ -149,8 +149,10 @@ impl Normaliser<'_> {
 
     /// Dissolves a projection, if that is possible.
     fn merge(&mut self, rel: &mut Box<Rel>, nullable: bool) {
-        let Rel::Project { columns, .. } = &**rel else { return };
+        let Rel::Project { input, columns } = &**rel else { return };
+        let own = if nullable { output_set(input) } else { ColumnSet::new() };
         let mergeable = columns.iter().all(|(_, scalar)| match scalar {
+            Scalar::Column(id) if nullable => own.contains(*id),
             Scalar::Column(_) => true,
             _ if nullable => false,
             other => !is_volatile(other) && !has_subquery(other) && work(other) < MERGED_WORK,
@@ -206,14 +208,18 @@ impl Normaliser<'_> {
             }
             self.rel(side)?;
             self.merge(side, nullable);
+            if !nullable {
+                continue;
+            }
+            let own = output_set(side);
             let computed = |id: &ColumnId| {
                 self.merged.0.get(id).is_some_and(|scalar| {
                     let mut scalar = scalar.clone();
                     self.merged.scalar(&mut scalar);
-                    !matches!(scalar, Scalar::Column(_))
+                    !matches!(scalar, Scalar::Column(id) if own.contains(id))
                 })
             };
-            if nullable && columns.iter().any(computed) {
+            if columns.iter().any(computed) {
                 self.project(side, &columns);
             }
         }

@@ -26,33 +26,15 @@ impl RowBuffer {
         node: usize,
         context: &Context<'_>,
     ) -> Result<Self> {
-        let mut buffer = RowBuffer { width, ..RowBuffer::default() };
-        let mut writer = None;
+        let mut gathered = RowGatherer::new(width);
         let mut batch = Batch::new();
         while input.next(context, BATCH_ROWS, &mut batch)? {
             context.check()?;
             for index in 0..batch.len() {
-                let row = batch.row_mut(index);
-                if writer.is_none() && buffer.has_room(row, context)? {
-                    buffer.values.extend(row.iter_mut().map(std::mem::take));
-                    buffer.rows += 1;
-                    continue;
-                }
-                let writer = match &mut writer {
-                    Some(writer) => writer,
-                    none => none.insert(buffer.spill(context)?),
-                };
-                writer.push(&*row)?;
+                gathered.push(batch.row_mut(index), context)?;
             }
         }
-        if let Some(writer) = writer {
-            let file = writer.finish(context, node)?;
-            buffer.rows = file.rows as usize;
-            buffer.file = Some(file);
-        }
-        let peak = buffer.memory.peak();
-        context.note(node, |profile| profile.memory_bytes = profile.memory_bytes.max(peak));
-        Ok(buffer)
+        gathered.finish(node, context)
     }
 
     fn has_room(&mut self, row: &[Value], context: &Context<'_>) -> Result<bool> {
@@ -88,6 +70,53 @@ impl RowBuffer {
             reader: self.file.as_ref().map(Spilled::reader).transpose()?,
             row: Vec::new(),
         })
+    }
+}
+
+/// Rows on their way into a buffer.
+#[derive(Debug)]
+pub(in crate::exec) struct RowGatherer {
+    buffer: RowBuffer,
+    /// The file, once there was no more room.
+    writer: Option<SpillWriter>,
+}
+
+impl RowGatherer {
+    /// For rows of `width` values.
+    pub(in crate::exec) fn new(width: usize) -> Self {
+        RowGatherer { buffer: RowBuffer { width, ..RowBuffer::default() }, writer: None }
+    }
+
+    /// Takes the values of a row.
+    pub(in crate::exec) fn push(&mut self, row: &mut [Value], context: &Context<'_>) -> Result<()> {
+        if self.writer.is_none() && self.buffer.has_room(row, context)? {
+            self.buffer.values.extend(row.iter_mut().map(std::mem::take));
+            self.buffer.rows += 1;
+            return Ok(());
+        }
+        let writer = match &mut self.writer {
+            Some(writer) => writer,
+            none => none.insert(self.buffer.spill(context)?),
+        };
+        writer.push(&*row)
+    }
+
+    /// Whether rows were written to a file.
+    pub(in crate::exec) fn spilled(&self) -> bool {
+        self.writer.is_some()
+    }
+
+    /// There are no more rows; `node` is charged with what was spilled.
+    pub(in crate::exec) fn finish(self, node: usize, context: &Context<'_>) -> Result<RowBuffer> {
+        let RowGatherer { mut buffer, writer } = self;
+        if let Some(writer) = writer {
+            let file = writer.finish(context, node)?;
+            buffer.rows = file.rows as usize;
+            buffer.file = Some(file);
+        }
+        let peak = buffer.memory.peak();
+        context.note(node, |profile| profile.memory_bytes = profile.memory_bytes.max(peak));
+        Ok(buffer)
     }
 }
 

@@ -10,6 +10,8 @@
 //! 3. A cascade sees what is committed now and all that the transaction did so far, whatever the isolation. Under `REPEATABLE READ` a child
 //!    that was changed since the transaction's snapshot is a conflict.
 //!
+//! A child without parent is told of at the statement's end as well, behind what is wrong with the rows themselves.
+//!
 //! Consequences are worked off from a queue, never recursively, so that a long chain of rows costs memory, not stack; the queue is charged
 //! to the budget.
 
@@ -44,6 +46,8 @@ pub(super) struct ForeignKeys {
     unsettled: Vec<Change>,
     /// Children whose parent was not there yet.
     needs: Vec<Need>,
+    /// The first child whose parent will not come: what is wrong with the rows themselves is told before it.
+    missing: Option<Need>,
     /// By table, and whether they only delete.
     writers: HashMap<(Oid, bool), Writer>,
     derived: HashMap<Oid, Arc<Derived>>,
@@ -260,6 +264,7 @@ impl ForeignKeys {
             refusals: VecDeque::new(),
             unsettled: Vec::new(),
             needs: Vec::new(),
+            missing: None,
             writers: HashMap::new(),
             derived: HashMap::new(),
             memory: Memory::default(),
@@ -349,6 +354,10 @@ impl ForeignKeys {
 
     /// Sees to it that a child's parent is there and stays.
     fn need(&mut self, context: &Context<'_>, by: &Arc<Outgoing>, row: &[Value]) -> Result<()> {
+        // The statement will fail at its end.
+        if self.missing.is_some() {
+            return Ok(());
+        }
         let values = pick(row, &by.positions);
         // MATCH SIMPLE
         if values.iter().any(Value::is_null) || by.lock_parent(context, &values)? {
@@ -360,7 +369,8 @@ impl ForeignKeys {
             self.needs.push(Need { by: Arc::clone(by), values });
             return Ok(());
         }
-        Err(by.no_parent(context, &values))
+        self.missing = Some(Need { by: Arc::clone(by), values });
+        Ok(())
     }
 
     /// To be called now and then while rows are changed: works off what can be worked off.
@@ -386,7 +396,12 @@ impl ForeignKeys {
 
     /// To be called when the statement has changed all of its rows.
     pub(super) fn finish(&mut self, context: &Context<'_>) -> Result<()> {
-        self.act_on_all(context)?;
+        if self.missing.is_none() {
+            self.act_on_all(context)?;
+        }
+        if let Some(Need { by, values }) = &self.missing {
+            return Err(by.no_parent(context, values));
+        }
         for change in self.unsettled.drain(..).chain(self.refusals.drain(..)) {
             context.check()?;
             // Another row may have the key by now.

@@ -46,6 +46,31 @@ fn a_bound_subquery_runs_for_each_row() {
 }
 
 #[test]
+fn what_a_bound_subquery_does_not_bind_is_computed_once() {
+    let ground = Ground::new();
+    // select n > all (select x from (select distinct ...) where x < n) from numbers
+    let rows: Vec<Vec<Value>> = (0..4000).map(|number| vec![int(number % 2000)]).collect();
+    let distinct = group(values(&rows), Grouping::Hash, vec![column(0)], Vec::new());
+    let below = filter(distinct, compare(column(0), Comparison::Less, Expr::Slot(0)));
+    let kind = SubplanKind::Quantified { arguments: vec![column(0)], op: Comparison::Greater, all: true };
+    let asked = subquery(vec![(0, column(0))], kind);
+    let root = plan(Node::Project { input: Box::new(numbers(0..100)), exprs: vec![asked] }, 1);
+    let statement = Arc::new(with_subplans(root, vec![below], 1));
+    for work in [u64::MAX, TINY] {
+        let mut running = Running::new(Arc::clone(&statement), Vec::new(), true);
+        let mut batch = Batch::new();
+        let mut trues = 0;
+        while running.next(&ground.environment(work), BATCH_ROWS, &mut batch).unwrap() {
+            trues += batch.iter().filter(|row| row[0] == Value::Bool(true)).count();
+        }
+        assert_eq!(trues, 100);
+        let [.., filter, group, values] = running.profile()[..] else { panic!("five nodes") };
+        // The second run is the one whose rows are kept.
+        assert_eq!((filter.loops, group.loops, values.loops, values.rows), (100, 2, 2, 8000));
+    }
+}
+
+#[test]
 fn a_subquery_that_reads_an_outer_slot_is_not_kept() {
     let ground = Ground::new();
     // select (select (select n)) from numbers: the innermost one binds nothing, but reads what the middle one was given.

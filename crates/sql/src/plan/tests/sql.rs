@@ -154,6 +154,12 @@ fn what_is_nested_too_deeply_is_refused() {
     db.table("t", "a int4!, b int4", "a", &[], 1000.0);
     let sum = |terms: usize| format!("select * from t where a + b{} = 5", " + 1".repeat(terms));
     assert!(db.sql(&sum(300)).starts_with("Seq Scan"));
+    // Casts and products are part of their operands; of these the deepest counts.
+    for (term, operator) in [("b::int8", "+"), ("b::text", "||"), ("b*2", "+"), ("b/2::int8*3", "-")] {
+        let chain = |terms: usize| format!("select {} from t", vec![term; terms].join(operator));
+        assert!(db.sql(&chain(480)).starts_with("Project"), "{term}");
+        assert_eq!(db.try_sql(&chain(520)).unwrap_err().state().0, "54001", "{term}");
+    }
     assert_eq!(db.try_sql(&sum(900)).unwrap_err().state().0, "54001");
 }
 
