@@ -306,25 +306,29 @@ fn the_lock_of_a_file_holds_for_all_its_names_and_survives_other_handles() {
     assert_eq!(buffer[..], pattern(0)[..], "locking writes nothing");
 }
 
+/// Another process that holds a lock on `path`, by a script that says so, until its standard input ends; `None` where that
+/// cannot be had.
+fn locked_elsewhere(script: &str, path: &Path) -> Option<std::process::Child> {
+    let mut child = std::process::Command::new("sh")
+        .args(["-c", script])
+        .arg(path)
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .ok()?;
+    let mut line = String::new();
+    let output = child.stdout.take()?;
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line).ok()?;
+    (line.trim() == "locked").then_some(child)
+}
+
 #[test]
 fn the_file_lock_of_another_process_is_refused() {
     let folder = folder();
     let path = folder.path().join("file");
     let file = with_blocks(&disk(Backend::Auto), &path, ModeRequest::Auto, 1);
-    let child = std::process::Command::new("flock")
-        .arg("-x")
-        .arg(&path)
-        .args(["-c", "echo locked; read _"])
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .spawn();
-    let Ok(mut child) = child else { return };
-    let mut line = String::new();
-    let output = child.stdout.take().unwrap();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line).unwrap();
-    if line.trim() != "locked" {
-        return;
-    }
+    let script = "exec flock -x \"$0\" -c 'echo locked; read _'";
+    let Some(mut child) = locked_elsewhere(script, &path) else { return };
     let error = file.lock().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Locked);
     assert!(error.to_string().contains("has the file open"), "{error}");
@@ -339,19 +343,7 @@ fn the_lock_of_another_process_is_refused_with_its_pid() {
     let path = folder.path().join("lock");
     // `flock` of util-linux holds the lock; it does not write a pid, so the test does.
     let script = "echo $$ > \"$0\"; exec flock -x \"$0\" -c 'echo locked; read _'";
-    let child = std::process::Command::new("sh")
-        .args(["-c", script])
-        .arg(&path)
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .spawn();
-    let Ok(mut child) = child else { return };
-    let mut line = String::new();
-    let output = child.stdout.take().unwrap();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line).unwrap();
-    if line.trim() != "locked" {
-        return;
-    }
+    let Some(mut child) = locked_elsewhere(script, &path) else { return };
     let error = disk(Backend::Auto).lock(&path).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Locked);
     let text = error.to_string();
