@@ -49,11 +49,22 @@ fn rows(db: &Database) -> usize {
 
 /// The files as they are while the database is open: what a crash of the process leaves.
 fn copy_open(from: &Path, to: &Path) {
-    std::fs::copy(from.join("l.gnt"), to.join("l.gnt")).unwrap();
+    let files = || {
+        let log = std::fs::read_dir(from.join("l.gnt-wal")).unwrap().map(|entry| entry.unwrap().path());
+        let mut names: Vec<_> = log.chain([from.join("l.gnt")]).collect();
+        names.sort();
+        names.into_iter().map(|name| std::fs::read(&name).map(|bytes| (name, bytes)).ok()).collect::<Vec<_>>()
+    };
+    // What is written between two reads is in no order that a crash could leave.
+    let (mut before, mut now) = (files(), files());
+    while before != now {
+        (before, now) = (now, files());
+    }
     std::fs::create_dir(to.join("l.gnt-wal")).unwrap();
-    for entry in std::fs::read_dir(from.join("l.gnt-wal")).unwrap() {
-        let entry = entry.unwrap();
-        std::fs::copy(entry.path(), to.join("l.gnt-wal").join(entry.file_name())).unwrap();
+    for (name, bytes) in
+        now.into_iter().map(|file| file.expect("nothing has changed, so nothing was removed"))
+    {
+        std::fs::write(to.join(name.strip_prefix(from).unwrap()), bytes).unwrap();
     }
 }
 

@@ -17,14 +17,20 @@ use std::path::Path;
 
 static HELD_HERE: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
 
-/// A lock on a file that is not a lock file: nothing is written to it.
-struct HeldFile {
+/// A lock that is held, and its place in the list.
+struct Held {
     file: File,
     identity: (u64, u64),
+    /// It is a lock file, with our process id in it.
+    ours: bool,
 }
 
-impl Drop for HeldFile {
+impl Drop for Held {
     fn drop(&mut self) {
+        if self.ours {
+            // A process id left behind would only mislead the next one who finds the lock taken.
+            let _ = self.file.set_len(0);
+        }
         let mut held = HELD_HERE.lock();
         // The open file may live on in other descriptors. Where this fails, the lock ends with the last of them.
         let _ = sys::unlock(&self.file);
@@ -52,7 +58,7 @@ pub(super) fn lock_file(file: &File, path: &Path) -> Result<Box<dyn Any + Send +
         return Err(Error::new(ErrorKind::Locked, "lock", path, text));
     }
     held.push(identity);
-    Ok(Box::new(HeldFile { file, identity }))
+    Ok(Box::new(Held { file, identity, ours: false }))
 }
 
 /// Who holds the lock on a file according to `/proc/locks`, which not every system has, and which does not show processes of
@@ -70,22 +76,6 @@ fn holder_in(locks: &str, name: &str) -> Option<u32> {
         let ours = fields.get(1) == Some(&"FLOCK") && fields.get(5) == Some(&name);
         fields.get(4).filter(|_| ours)?.parse().ok().filter(|&pid| pid > 0)
     })
-}
-
-struct Held {
-    file: File,
-    identity: (u64, u64),
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        // A name left behind would only mislead the next one who finds the lock taken.
-        let _ = self.file.set_len(0);
-        let mut held = HELD_HERE.lock();
-        if let Some(at) = held.iter().position(|i| *i == self.identity) {
-            held.swap_remove(at);
-        }
-    }
 }
 
 /// Takes the lock on `path`, creating the file if need be.
@@ -117,7 +107,7 @@ pub(super) fn lock(path: &Path) -> Result<Box<dyn Any + Send + Sync>> {
         let written = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         written.map_err(os)?;
         held.push(identity);
-        return Ok(Box::new(Held { file, identity }));
+        return Ok(Box::new(Held { file, identity, ours: true }));
     }
 }
 
