@@ -948,7 +948,8 @@ fn many_aggregates_at_once_wait_for_their_turn() {
     });
     // Who waits can be ended, and whoever leaves a turn lying keeps nobody waiting for long.
     let memory = fixture.engine.budget().limit();
-    let turns: Vec<_> = (0..memory >> 23).map(|_| fixture.engine.turn(true, || false).unwrap()).collect();
+    let turns: Vec<_> =
+        (0..memory >> 23).map(|_| fixture.engine.turn(true, None, || false).unwrap()).collect();
     let mut session = fixture.session();
     session.run("set statement_timeout = '50ms'");
     session.fails(grouped, "57014");
@@ -957,8 +958,56 @@ fn many_aggregates_at_once_wait_for_their_turn() {
     session.run("begin; select * from t where a = 1 for update");
     assert_eq!(session.one(grouped), "60000");
     session.run("commit");
-    turns.iter().for_each(|turn| turn.set_idle(true));
-    assert_eq!(session.one(grouped), "60000");
+    // While somebody waits he can be seen to do so.
+    let mut other = fixture.session();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| session.one(grouped));
+        let waiting = "select count(*) from pg_stat_activity where wait_event = 'MemoryTurn'";
+        while other.one(waiting) != "1" {
+            std::thread::yield_now();
+        }
+        turns.iter().for_each(|turn| turn.set_idle(true));
+        assert_eq!(waiter.join().unwrap(), "60000");
+    });
+}
+
+#[test]
+fn who_waits_for_a_row_keeps_nobody_from_his_turn() {
+    // With a budget of 32 MiB: four turns.
+    let fixture = Fixture::new("create table t (id int primary key, v int); insert into t values (1, 0)");
+    let mut holder = fixture.session();
+    holder.run("begin; update t set v = 1");
+    let much = "from (select g, count(*) c from generate_series(1, 20000) g group by g) q";
+    std::thread::scope(|scope| {
+        for _ in 0..5 {
+            let mut session = fixture.session();
+            scope.spawn(move || {
+                session.run(&format!("update t set v = v + 1 {much} where q.g + q.c - 1 = t.id"));
+            });
+        }
+        let mut reader = fixture.session();
+        while reader.one("select count(*) from pg_stat_activity where wait_event = 'transactionid'") != "5" {
+            std::thread::yield_now();
+        }
+        // Here the owner of the row could be waiting for the reader.
+        assert_eq!(reader.one(&format!("select count(*) {much}")), "20000");
+        holder.run("commit");
+    });
+    assert_eq!(holder.one("select v from t"), "6");
+}
+
+#[test]
+fn sessions_with_large_values_wait_for_their_turn() {
+    // With a budget of 32 MiB, of which each takes some 5 MiB.
+    let fixture = Fixture::new("");
+    let sorted =
+        "select count(*) from (select repeat('x', 900000) x from generate_series(1, 12) g order by 1) s";
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            let mut session = fixture.session();
+            scope.spawn(move || (0..3).for_each(|_| assert_eq!(session.one(sorted), "12")));
+        }
+    });
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::database::Database;
 use crate::page::PAGE_SIZES;
 use crate::pool::{MIN_FRAMES, Pool};
 use crate::temp::{TempFile, TempSpace, TempStats};
+use crate::transaction::Canceller;
 use crate::turns::Turn;
 use crate::work::{Lender, Room, WorkMemory};
 use crate::{Error, Result};
@@ -198,9 +199,14 @@ impl Engine {
 
     /// A turn to take much memory: no more operations have one than the budget has decent shares for. Where it `waits`, it does so
     /// until one of them ends, or `give_up` says so: then there is none. Whose transaction changes or locks rows may not wait, as others
-    /// may wait for it.
-    pub fn turn(&self, waits: bool, give_up: impl FnMut() -> bool) -> Option<Turn> {
-        self.lender.turns.take(self.lender.budget.limit(), waits, give_up)
+    /// may wait for it; while that `transaction` waits for a row, the turn does not count.
+    pub fn turn(
+        &self,
+        waits: bool,
+        transaction: Option<Canceller>,
+        give_up: impl FnMut() -> bool,
+    ) -> Option<Turn> {
+        self.lender.turns.take(self.lender.budget.limit(), waits, transaction, give_up)
     }
 
     /// A new temporary file in [`EngineOptions::temp_folder`].

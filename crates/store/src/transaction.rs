@@ -180,6 +180,8 @@ pub struct Transaction {
 struct Signal {
     /// Its waits are to end.
     cancel: AtomicBool,
+    /// It waits for a row, or another lock.
+    waiting: AtomicBool,
     /// Its number, once it has one.
     id: AtomicU64,
 }
@@ -202,6 +204,11 @@ impl Canceller {
     /// Lets the transaction wait again.
     pub fn reset(&self) {
         self.signal.cancel.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether the transaction waits for a row or another lock.
+    pub fn is_waiting(&self) -> bool {
+        self.signal.waiting.load(Ordering::Relaxed)
     }
 
     /// The number of the transaction's handle: each has another one, from its beginning.

@@ -4,10 +4,12 @@
 //! 1. No more of them run at a time than the budget has decent shares for; whoever comes later waits, and holds next to nothing
 //!    meanwhile.
 //! 2. Who has a turn never waits for one again. Who changes or locks rows, or has done so in his transaction, takes one without waiting, as
-//!    others may wait for him.
-//!    So those who have turns wait for nobody who waits for one.
-//! 3. A turn whose owner waits for its client counts for a moment only: what a client leaves lying keeps nobody waiting.
+//!    others may wait for him. While he waits for a row himself, his turn does not count, as the row's owner may wait for whom it keeps
+//!    waiting, be it through a program with two sessions. So those who have turns that count wait for nobody who waits for one.
+//! 3. A turn whose owner has waited for its client for a moment in all does not count any more: neither what a client leaves lying nor
+//!    what it fetches slowly keeps others waiting.
 
+use crate::transaction::Canceller;
 use gannet_base::clock::{self, Instant};
 use gannet_base::sync::{Condvar, Mutex};
 use std::sync::Arc;
@@ -16,23 +18,42 @@ use std::time::Duration;
 /// Bytes of the budget for each that runs: with what page frames, sessions and temporary files take, and as the first ones hold more
 /// than those who come later.
 const BUDGET_EACH: u64 = 8 << 20;
-/// A turn counts so long when its owner waits for its client.
+/// A turn counts until its owner has waited so long for its client.
 const IDLE_MOST: Duration = Duration::from_secs(1);
 /// How often a waiter looks whether it is to give up, and whether somebody has become idle.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Who has a turn.
+#[derive(Debug)]
+struct Owner {
+    number: u64,
+    /// Its transaction.
+    transaction: Option<Canceller>,
+    /// Since when it waits for its client.
+    idle_since: Option<Instant>,
+    /// How long it has done so before.
+    idle: Duration,
+}
+
+impl Owner {
+    fn idle(&self) -> Duration {
+        self.idle + self.idle_since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    fn counts(&self) -> bool {
+        self.idle() < IDLE_MOST && !self.transaction.as_ref().is_some_and(Canceller::is_waiting)
+    }
+}
+
 #[derive(Debug, Default)]
 struct Owners {
     next: u64,
-    /// Their numbers, and since when they wait for their clients.
-    running: Vec<(u64, Option<Instant>)>,
+    running: Vec<Owner>,
 }
 
 impl Owners {
     fn busy(&self) -> usize {
-        let counts = |since: &Option<Instant>| since.is_none_or(|since| since.elapsed() < IDLE_MOST);
-        self.running.iter().filter(|(_, since)| counts(since)).count()
+        self.running.iter().filter(|owner| owner.counts()).count()
     }
 }
 
@@ -42,7 +63,13 @@ pub(crate) struct Turns(Arc<(Mutex<Owners>, Condvar)>);
 
 impl Turns {
     /// A turn; where it `waits` and too many run, once one of them ends. `None` when `give_up` says so.
-    pub(crate) fn take(&self, budget: u64, waits: bool, mut give_up: impl FnMut() -> bool) -> Option<Turn> {
+    pub(crate) fn take(
+        &self,
+        budget: u64,
+        waits: bool,
+        transaction: Option<Canceller>,
+        mut give_up: impl FnMut() -> bool,
+    ) -> Option<Turn> {
         let (owners, ended) = &*self.0;
         let most = usize::try_from(budget / BUDGET_EACH).unwrap_or(usize::MAX).max(1);
         let mut owners = owners.lock();
@@ -54,7 +81,7 @@ impl Turns {
         }
         let number = owners.next;
         owners.next += 1;
-        owners.running.push((number, None));
+        owners.running.push(Owner { number, transaction, idle_since: None, idle: Duration::ZERO });
         drop(owners);
         Some(Turn { turns: self.clone(), number })
     }
@@ -71,8 +98,9 @@ impl Turn {
     /// Its owner waits for its client, or no longer does.
     pub fn set_idle(&self, idle: bool) {
         let mut owners = self.turns.0.0.lock();
-        if let Some((_, since)) = owners.running.iter_mut().find(|(number, _)| *number == self.number) {
-            *since = idle.then(clock::now);
+        if let Some(owner) = owners.running.iter_mut().find(|owner| owner.number == self.number) {
+            owner.idle = owner.idle();
+            owner.idle_since = idle.then(clock::now);
         }
     }
 }
@@ -80,7 +108,7 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         let (owners, ended) = &*self.turns.0;
-        owners.lock().running.retain(|(number, _)| *number != self.number);
+        owners.lock().running.retain(|owner| owner.number != self.number);
         ended.notify_one();
     }
 }
@@ -97,7 +125,7 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..20 {
                 scope.spawn(|| {
-                    let _turn = turns.take(3 * BUDGET_EACH, true, || false).unwrap();
+                    let _turn = turns.take(3 * BUDGET_EACH, true, None, || false).unwrap();
                     most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                     clock::sleep(Duration::from_millis(5));
                     running.fetch_sub(1, Ordering::SeqCst);
@@ -110,15 +138,20 @@ mod tests {
     #[test]
     fn who_waits_can_give_up_and_is_not_kept_by_the_idle() {
         let turns = Turns::default();
-        let first = turns.take(0, true, || false).unwrap();
-        assert!(turns.take(0, true, || true).is_none());
+        let first = turns.take(0, true, None, || false).unwrap();
+        assert!(turns.take(0, true, None, || true).is_none());
         // Who changes rows does not wait.
-        drop(turns.take(0, false, || true).unwrap());
-        first.set_idle(true);
-        let second = turns.take(0, true, || false).unwrap();
-        first.set_idle(false);
-        assert!(turns.take(0, true, || true).is_none());
+        drop(turns.take(0, false, None, || true).unwrap());
+        // Not how long it waits at one time counts, but how long in all.
+        for _ in 0..5 {
+            assert!(turns.take(0, true, None, || true).is_none());
+            first.set_idle(true);
+            clock::sleep(IDLE_MOST / 5);
+            first.set_idle(false);
+        }
+        let second = turns.take(0, true, None, || true).unwrap();
+        assert!(turns.take(0, true, None, || true).is_none());
         drop((first, second));
-        assert!(turns.take(0, true, || true).is_some());
+        assert!(turns.take(0, true, None, || true).is_some());
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! What is borrowed from a row, a constant or a parameter is charged by its owner.
 
-use super::Context;
+use super::{Context, memory};
 use crate::Result;
 use crate::types::Value;
 use gannet_base::memory::Purpose;
@@ -117,6 +117,7 @@ impl Made {
         {
             text.shrink_to_fit();
         }
+        memory::await_room(context, value.heap_bytes())?;
         let bytes = value.heap_bytes() as u64;
         match &mut room {
             Some(memory) if memory.bytes() < bytes => memory.grow(bytes - memory.bytes())?,
@@ -140,6 +141,7 @@ impl Made {
     #[cold]
     #[inline(never)]
     fn copy_large(value: &Value, bytes: usize, context: &Context<'_>) -> Result<Self> {
+        memory::await_room(context, bytes)?;
         let room = context.session.engine.memory(Purpose::Work, bytes as u64)?;
         Made::with_room(value.clone(), Some(Box::new(room)), context)
     }
@@ -166,6 +168,7 @@ impl RowCharges {
 impl Context<'_> {
     /// Charges `bytes` in all for what a function makes, until it is made. An error where the budget has no room for them.
     pub(crate) fn reserve(&self, bytes: usize) -> Result<()> {
+        memory::await_room(self, bytes)?;
         let mut room = self.room.take();
         let bytes = bytes as u64;
         match &mut room {

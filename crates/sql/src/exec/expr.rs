@@ -9,8 +9,8 @@
 //!    of integers costs a few instructions.
 //! 4. A large value that is made is charged to the budget, whatever made it: see [`Computed`].
 
-use super::Context;
 use super::computed::{Charge, Computed, LARGE_BYTES, Made, RowCharges};
+use super::{Context, memory};
 use crate::functions::{Call, Function};
 use crate::logical::Comparison;
 use crate::physical::Expr;
@@ -163,6 +163,7 @@ impl Expr {
             // What is large stays the same memory, and its charge is the result's.
             return Made::with_room(convert()?, charge, context).map(Computed::Made);
         }
+        memory::await_room(context, fresh)?;
         let room = context.session.engine.memory(Purpose::Work, fresh as u64)?;
         Made::with_room(convert()?, Some(Box::new(room)), context).map(Computed::Made)
     }

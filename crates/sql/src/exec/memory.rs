@@ -12,6 +12,8 @@ const AHEAD_MOST: u64 = 4 << 20;
 
 /// A statement whose operators hold more than this takes a turn.
 const MUCH: u64 = 64 << 10;
+/// A statement with a value or a batch of more than this part of the budget takes a turn: few have one at the same time.
+const FEW: u64 = 64;
 
 /// The turn of a statement among those that take much memory, once it has one: see [`gannet_store::Engine::turn`].
 #[derive(Debug, Default)]
@@ -44,7 +46,7 @@ impl StatementTurn {
         // Who has locked rows keeps others waiting, also such as have a turn.
         let holds_nothing = || context.transaction.try_borrow().is_ok_and(|txn| txn.id().is_none());
         let waits = self.waits && holds_nothing();
-        let turn = context.session.engine.turn(waits, || context.check().is_err());
+        let turn = context.session.turn(waits);
         if turn.is_none() {
             context.check()?;
         }
@@ -142,6 +144,15 @@ impl Memory {
     pub(super) fn peak(&self) -> u64 {
         self.peak
     }
+}
+
+/// Has the statement wait for its turn before it makes a value, or a batch of rows, so large that not everybody can do so.
+#[inline]
+pub(super) fn await_room(context: &Context<'_>, bytes: usize) -> Result<()> {
+    if bytes as u64 > context.session.engine.budget().limit() / FEW {
+        await_turn(context, bytes as u64)?;
+    }
+    Ok(())
 }
 
 /// Has the statement wait for its turn before it holds much.

@@ -95,7 +95,9 @@ impl Batch {
                 Err(error) => Err(error.into()),
             };
         }
-        self.hold(context, self.bytes())?;
+        let bytes = self.bytes();
+        memory::await_room(context, bytes)?;
+        self.hold(context, bytes)?;
         Ok(false)
     }
 

@@ -5,7 +5,7 @@ use gannet_base::TxnId;
 use gannet_base::clock::{self, Instant};
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::thread::JoinHandle;
-use gannet_store::Canceller;
+use gannet_store::{Canceller, Engine, Turn};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -28,6 +28,7 @@ struct Shared {
     cancel: AtomicBool,
     reason: AtomicU8,
     running: AtomicBool,
+    waits_for_memory: AtomicBool,
     canceller: Mutex<Option<Canceller>>,
     waker: Mutex<Waker>,
 }
@@ -74,6 +75,20 @@ impl Interrupt {
     /// Whether the session is to end.
     pub fn is_shut_down(&self) -> bool {
         self.0.reason.load(Ordering::SeqCst) == Reason::Shutdown as u8
+    }
+
+    /// Whether the statement waits for its turn to take much memory.
+    pub fn waits_for_memory(&self) -> bool {
+        self.0.waits_for_memory.load(Ordering::Relaxed)
+    }
+
+    /// A turn to take much memory, see [`Engine::turn`]: `None` when the statement is ended before.
+    pub(super) fn turn(&self, engine: &Engine, waits: bool) -> Option<Turn> {
+        let transaction = self.0.canceller.lock().clone();
+        self.0.waits_for_memory.store(true, Ordering::Relaxed);
+        let turn = engine.turn(waits, transaction, || self.0.cancel.load(Ordering::Relaxed));
+        self.0.waits_for_memory.store(false, Ordering::Relaxed);
+        turn
     }
 
     /// The number of the session's transaction, if it has written or locked something.

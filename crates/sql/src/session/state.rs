@@ -9,7 +9,7 @@ use crate::catalog::sequences::Position;
 use crate::catalog::{Catalog, Sequence, Table};
 use crate::types::text::TextStyle;
 use crate::{Error, Result, SqlState, Type};
-use gannet_store::Engine;
+use gannet_store::{Engine, Turn};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -76,6 +76,11 @@ pub struct SessionState {
 }
 
 impl SessionState {
+    /// A turn to take much memory: `None` when the statement is ended before it comes. See [`Engine::turn`].
+    pub(crate) fn turn(&self, waits: bool) -> Option<Turn> {
+        self.interrupt.turn(&self.engine, waits)
+    }
+
     pub(crate) fn new(handle: Database, user: &str, pid: i32, interrupt: Interrupt) -> Self {
         let is_superuser = handle.role(user).is_some_and(|role| role.superuser);
         let settings = Settings::new(user, is_superuser, handle.0.planner_settings());

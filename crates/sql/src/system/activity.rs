@@ -107,10 +107,14 @@ fn session_row(
     let transaction = session.interrupt.transaction().map(|id| id.0);
     let waits = transaction.is_some_and(|id| waiting.contains(&id));
     let idle = activity.state != "active";
-    let (kind, event) = match (waits, idle) {
-        (true, _) => (text("Lock"), text("transactionid")),
-        (false, true) => (text("Client"), text("ClientRead")),
-        (false, false) => (NULL, NULL),
+    let (kind, event) = if waits {
+        (text("Lock"), text("transactionid"))
+    } else if session.interrupt.waits_for_memory() {
+        (text("IPC"), text("MemoryTurn"))
+    } else if idle {
+        (text("Client"), text("ClientRead"))
+    } else {
+        (NULL, NULL)
     };
     let xmin = session.interrupt.transaction_number().and_then(|number| snapshots.get(&number));
     let number = |value: u64| int(i64::try_from(value).unwrap_or(i64::MAX));

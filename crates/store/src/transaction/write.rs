@@ -413,7 +413,9 @@ impl Transaction {
             return self.shared.core.poison.check();
         }
         let timeout = if patient { self.options.lock_timeout } else { Some(Duration::ZERO) };
+        self.signal.waiting.store(true, Ordering::Relaxed);
         let waited = waits.wait_for(&writing.txn, holders, ticket, timeout, &self.signal.cancel);
+        self.signal.waiting.store(false, Ordering::Relaxed);
         // Where the waits were ended by a failure, that is what the caller is told.
         if waited.is_err() { self.shared.core.poison.check().and(waited) } else { waited }
     }
