@@ -5,7 +5,7 @@ use gannet_io::Disk;
 use gannet_io::sim::{Chance, Faults, SimDisk};
 use gannet_store::{
     CreateOptions, Database, Durability, Engine, EngineOptions, Error, Isolation, LockMode, OpenOptions,
-    TransactionOptions,
+    Transaction, TransactionOptions, Tree,
 };
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -424,6 +424,49 @@ fn shared_locks_keep_writers_out() {
     one.commit().unwrap();
     assert!(three.delete(&tree, b"a").unwrap());
     assert!(!db.begin(impatient).lock(&tree, b"none", LockMode::Share).unwrap());
+}
+
+#[test]
+fn who_waits_for_sharers_is_not_passed_by_new_ones() {
+    let disk = SimDisk::new(10);
+    let db = Arc::new(create(&disk));
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    txn.put(&tree, b"a", b"1").unwrap();
+    txn.put(&tree, b"b", b"1").unwrap();
+    txn.commit().unwrap();
+    // Shares `a`, and will want `b`.
+    let mut first = db.begin(TransactionOptions::default());
+    assert!(first.lock(&tree, b"a", LockMode::KeyShare).unwrap());
+    let in_thread = |name: &str, run: fn(&mut Transaction, &Tree)| {
+        let (db, tree) = (Arc::clone(&db), tree.clone());
+        thread::spawn(name, move || {
+            let mut txn = db.begin(TransactionOptions::default());
+            run(&mut txn, &tree);
+            txn.commit().unwrap();
+        })
+    };
+    let deleter = in_thread("deleter", |txn, tree| assert!(txn.delete(tree, b"a").unwrap()));
+    let waiting = |count: usize| {
+        while db.transactions().iter().filter(|txn| txn.waiting.is_some()).count() < count {
+            thread::yield_now();
+        }
+    };
+    waiting(1);
+    let late = in_thread("late", |txn, tree| assert!(!txn.lock(tree, b"a", LockMode::KeyShare).unwrap()));
+    let other = in_thread("other", |txn, tree| {
+        txn.put(tree, b"b", b"2").unwrap();
+        // Not granted before the first one wants `b`: then it would be a circle.
+        assert!(txn.lock(tree, b"a", LockMode::KeyShare).unwrap());
+    });
+    waiting(3);
+    // Who shares it already may do so again.
+    assert!(first.lock(&tree, b"a", LockMode::Share).unwrap());
+    first.put(&tree, b"b", b"3").unwrap();
+    other.join().unwrap();
+    first.commit().unwrap();
+    deleter.join().unwrap();
+    late.join().unwrap();
 }
 
 #[test]

@@ -35,6 +35,8 @@ impl Transaction {
         let btree = BTree::new(&shared.core, root);
         // A long value that was compared, as its entry was then.
         let mut compared = None;
+        // Who does not wait for locks does not wait out of courtesy either.
+        let mut courteous = expected.is_none_or(|e| e.wait);
         loop {
             let ticket = shared.registry.waits().ticket();
             let leaf = btree.leaf_shared(key, Access::Normal)?;
@@ -75,6 +77,14 @@ impl Transaction {
                 return Ok(Outcome::Gone);
             }
             let txn = &self.writing.as_ref().expect("who locks has a number").txn;
+            if courteous {
+                let writers = shared.locks.ahead_of(root.id, key, txn);
+                if !writers.is_empty() {
+                    drop(leaf);
+                    courteous = !self.wait_behind(&writers, ticket)?;
+                    continue;
+                }
+            }
             match shared.locks.try_add(root.id, key, txn, mode) {
                 Added::Yes => return Ok(Outcome::Done),
                 // No memory for one more shared lock: the row itself has room for an exclusive one.

@@ -37,6 +37,8 @@ pub(super) enum Write<'a> {
 /// What a look at the newest version of a key led to.
 enum Found {
     Wait(Vec<Arc<ActiveTxn>>),
+    /// For those who share the row.
+    WaitForSharers(Vec<Arc<ActiveTxn>>),
     Free {
         exists: bool,
     },
@@ -229,6 +231,9 @@ impl Transaction {
         };
         // A long value that was compared, as its entry was then.
         let mut compared = None;
+        let patient = expected.is_none_or(|e| e.wait);
+        // Others share the row; new ones wait until this one has had it.
+        let mut queued = None;
         loop {
             let ticket = shared.registry.waits().ticket();
             let leaf = btree.leaf_exclusive(key)?;
@@ -242,7 +247,16 @@ impl Transaction {
                 Found::Free { exists } => exists,
                 Found::Wait(holders) => {
                     drop(leaf);
-                    self.wait_for(&holders, ticket, expected.is_none_or(|e| e.wait))?;
+                    self.wait_for(&holders, ticket, patient)?;
+                    continue;
+                }
+                Found::WaitForSharers(holders) => {
+                    drop(leaf);
+                    if patient && queued.is_none() {
+                        let txn = &self.writing.as_ref().expect("who writes has a number").txn;
+                        queued = Some(shared.locks.queue(shared.registry.waits(), root.id, key, txn));
+                    }
+                    self.wait_for(&holders, ticket, patient)?;
                     continue;
                 }
                 Found::Seen(Standing::Settled(outcome)) => return Ok(outcome),
@@ -399,7 +413,7 @@ impl Transaction {
         };
         let holders = self.shared.locks.conflicting(tree, key, own, kind);
         if !holders.is_empty() {
-            return Ok(Found::Wait(holders));
+            return Ok(Found::WaitForSharers(holders));
         }
         Ok(Found::Free { exists: !current.is_tombstone() })
     }
@@ -417,6 +431,16 @@ impl Transaction {
         let waited = waits.wait_for(&writing.txn, holders, ticket, timeout, &self.signal.cancel);
         self.signal.waiting.store(false, Ordering::Relaxed);
         // Where the waits were ended by a failure, that is what the caller is told.
+        if waited.is_err() { self.shared.core.poison.check().and(waited) } else { waited }
+    }
+
+    /// Waits behind writers that want a row which this one could share; true when he is to do so nevertheless.
+    pub(super) fn wait_behind(&self, writers: &[Arc<ActiveTxn>], ticket: Ticket) -> Result<bool> {
+        let writing = self.writing.as_ref().expect("who waits has a number");
+        let (waits, timeout) = (self.shared.registry.waits(), self.options.lock_timeout);
+        self.signal.waiting.store(true, Ordering::Relaxed);
+        let waited = waits.wait_behind(&writing.txn, writers, ticket, timeout, &self.signal.cancel);
+        self.signal.waiting.store(false, Ordering::Relaxed);
         if waited.is_err() { self.shared.core.poison.check().and(waited) } else { waited }
     }
 

@@ -9,8 +9,9 @@
 //!    stored in the row.
 //! 3. Releasing takes time in proportion to what the transaction holds; with no lock left, the accounting is at zero.
 //!
-//! There is no queue: a writer that waits for sharers does not keep new ones out, so a row that is shared without a
-//! pause can starve it until its time limit.
+//! A writer that waits for sharers says so, see [`LockTable::queue`]: whoever comes later and does not share the row yet waits
+//! behind him, or else a row that is shared without a pause, such as a table's definition under load, would starve him.
+//! Nobody depends on that: who would wait in a circle because of it goes ahead.
 //!
 //! # Invariants
 //! 1. **The leaf's latch makes "look at the row, then at the table" atomic.** `try_add` is called under the shared
@@ -27,6 +28,7 @@
 //!    charged to each, so whoever stays last has paid for it.
 
 use super::active::ActiveTxn;
+use super::waits::Waits;
 use gannet_base::memory::{Budget, Charge, Purpose};
 use gannet_base::sync::Mutex;
 use gannet_base::{TreeId, TxnId, checksum};
@@ -154,6 +156,35 @@ pub(crate) struct LockTable {
     budget: Budget,
     cap_bytes: u64,
     used_bytes: AtomicU64,
+    /// Writers that wait for sharers, by row.
+    queues: Mutex<BTreeMap<(TreeId, Box<[u8]>), Vec<Arc<ActiveTxn>>>>,
+    /// Writers in `queues`.
+    queued: AtomicUsize,
+}
+
+/// A writer's place in a row's queue, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Queued<'t> {
+    table: &'t LockTable,
+    waits: &'t Waits,
+    row: (TreeId, Box<[u8]>),
+    txn: Arc<ActiveTxn>,
+}
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        let mut queues = self.table.queues.lock();
+        if let Some(queue) = queues.get_mut(&self.row) {
+            queue.retain(|txn| !Arc::ptr_eq(txn, &self.txn));
+            if queue.is_empty() {
+                queues.remove(&self.row);
+            }
+        }
+        self.table.queued.fetch_sub(1, Ordering::SeqCst);
+        drop(queues);
+        // Those behind him look again: at the row that is his now, or at who is ahead of them if he has given up.
+        self.waits.released_some(&self.txn);
+    }
 }
 
 impl LockTable {
@@ -164,6 +195,8 @@ impl LockTable {
             budget: budget.clone(),
             cap_bytes,
             used_bytes: AtomicU64::new(0),
+            queues: Mutex::default(),
+            queued: AtomicUsize::new(0),
         }
     }
 
@@ -227,6 +260,37 @@ impl LockTable {
             .filter(|(txn, mode)| write.conflicts_with(*mode) && txn.id() != me && !txn.has_ended())
             .map(|(txn, _)| Arc::clone(txn))
             .collect()
+    }
+
+    /// Has those who want to share the row from now on wait behind `txn`, who waits for sharers.
+    pub(crate) fn queue<'t>(
+        &'t self,
+        waits: &'t Waits,
+        tree: TreeId,
+        key: &[u8],
+        txn: &Arc<ActiveTxn>,
+    ) -> Queued<'t> {
+        let row = (tree, Box::from(key));
+        self.queues.lock().entry(Clone::clone(&row)).or_default().push(Arc::clone(txn));
+        self.queued.fetch_add(1, Ordering::SeqCst);
+        Queued { table: self, waits, row, txn: Arc::clone(txn) }
+    }
+
+    /// The writers behind whom `txn` waits before it shares the row: nobody if it does so already. The caller has taken his
+    /// ticket before, so that he notices when they give up.
+    pub(crate) fn ahead_of(&self, tree: TreeId, key: &[u8], txn: &Arc<ActiveTxn>) -> Vec<Arc<ActiveTxn>> {
+        if self.queued.load(Ordering::SeqCst) == 0 {
+            return Vec::new();
+        }
+        let row = (tree, Box::from(key));
+        let mut ahead = self.queues.lock().get(&row).cloned().unwrap_or_default();
+        ahead.retain(|writer| !Arc::ptr_eq(writer, txn) && !writer.has_ended());
+        let locks = self.shard(tree, key).locks.lock();
+        let holders = locks.get(&tree).and_then(|rows| rows.get(key));
+        if holders.is_some_and(|holders| holders.iter().any(|(holder, _)| Arc::ptr_eq(holder, txn))) {
+            ahead.clear();
+        }
+        ahead
     }
 
     /// Where `txn`'s list of locks ends now.

@@ -13,6 +13,9 @@
 //!    holders of which none has ended or given anything back since it looked. (A sleeper whose time is just
 //!    running out, or who was just cancelled, counts until it has woken up.)
 //!
+//! Whoever waits behind somebody out of courtesy only (see [`Waits::wait_behind`]) is no part of a deadlock: he is told to go
+//! ahead when his wait would close a circle, or when another's does that goes through him.
+//!
 //! Everybody who waits for a transaction is woken at its end, and they race for the row; the first takes it, the
 //! others wait for that one. There is no queue per row: on a hot row of *n* waiters this costs *n* wake-ups per
 //! transaction, and no order among them is promised.
@@ -60,11 +63,15 @@ struct Waiting {
     waiter: Arc<ActiveTxn>,
     holders: Vec<TxnId>,
     since: Instant,
+    /// It need not wait for them.
+    courteous: bool,
 }
 
 #[derive(Debug, Default)]
 struct Graph {
     waiting: BTreeMap<TxnId, Waiting>,
+    /// Those who were waiting courteously and are to go ahead, until they have woken up.
+    ahead: BTreeSet<TxnId>,
     /// (holder, waiter)
     edges: BTreeSet<(TxnId, TxnId)>,
 }
@@ -100,9 +107,41 @@ impl Waits {
         timeout: Option<Duration>,
         cancel: &AtomicBool,
     ) -> Result<()> {
+        self.wait(waiter, holders, looked, timeout, cancel, false).map(drop)
+    }
+
+    /// Waits behind `writers` in the same way, who wait for a lock that this one would be granted. True when he is to take it
+    /// nevertheless, as somebody would wait in a circle; false when he is to look again.
+    ///
+    /// # Errors
+    /// Those of [`Waits::wait_for`], but no deadlock.
+    pub(crate) fn wait_behind(
+        &self,
+        waiter: &Arc<ActiveTxn>,
+        writers: &[Arc<ActiveTxn>],
+        looked: Ticket,
+        timeout: Option<Duration>,
+        cancel: &AtomicBool,
+    ) -> Result<bool> {
+        match self.wait(waiter, writers, looked, timeout, cancel, true) {
+            Err(Error::Deadlock(_)) => Ok(true),
+            result => result,
+        }
+    }
+
+    /// True when a `courteous` waiter is to go ahead.
+    fn wait(
+        &self,
+        waiter: &Arc<ActiveTxn>,
+        holders: &[Arc<ActiveTxn>],
+        looked: Ticket,
+        timeout: Option<Duration>,
+        cancel: &AtomicBool,
+        courteous: bool,
+    ) -> Result<bool> {
         assert!(holders.iter().all(|h| h.id() != waiter.id()), "{} waits for itself", waiter.id());
         if holders.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let mut graph = self.graph.lock();
         for holder in holders {
@@ -110,18 +149,19 @@ impl Waits {
         }
         let moved_on = holders.iter().any(|h| h.has_ended()) || self.ticket() != looked;
         let result = if moved_on {
-            Ok(())
+            Ok(false)
         } else if waiter.is_doomed() || cancel.load(Ordering::SeqCst) || self.closed.load(Ordering::SeqCst) {
             Err(Error::Cancelled)
         } else if timeout == Some(Duration::ZERO) {
             Err(Error::Locked(holders[0].id()))
-        } else if let Some(holder) = graph.circle_through(waiter.id(), holders) {
+        } else if let Some(holder) = graph.circle_through(waiter.id(), holders, courteous) {
             Err(Error::Deadlock(holder))
         } else {
-            graph.insert(waiter, holders);
+            graph.insert(waiter, holders, courteous);
             let result = self.sleep(&mut graph, waiter, holders[0].id(), timeout, cancel);
             graph.remove(waiter.id());
-            result
+            let ahead = graph.ahead.remove(&waiter.id());
+            result.map(|()| ahead)
         };
         for holder in holders {
             holder.waiters.fetch_sub(1, Ordering::SeqCst);
@@ -197,11 +237,11 @@ impl Waits {
 }
 
 impl Graph {
-    fn insert(&mut self, waiter: &Arc<ActiveTxn>, holders: &[Arc<ActiveTxn>]) {
+    fn insert(&mut self, waiter: &Arc<ActiveTxn>, holders: &[Arc<ActiveTxn>], courteous: bool) {
         let id = waiter.id();
         self.edges.extend(holders.iter().map(|h| (h.id(), id)));
         let holders = holders.iter().map(|h| h.id()).collect();
-        let entry = Waiting { waiter: Arc::clone(waiter), holders, since: clock::now() };
+        let entry = Waiting { waiter: Arc::clone(waiter), holders, since: clock::now(), courteous };
         assert!(self.waiting.insert(id, entry).is_none(), "{id} waits in two threads");
     }
 
@@ -221,23 +261,45 @@ impl Graph {
         }
     }
 
-    /// The holder through which `waiter` would wait for itself.
-    fn circle_through(&self, waiter: TxnId, holders: &[Arc<ActiveTxn>]) -> Option<TxnId> {
-        let mut visited = BTreeSet::new();
-        let mut stack = Vec::new();
-        for holder in holders {
-            stack.push(holder.id());
-            while let Some(id) = stack.pop() {
-                if id == waiter {
-                    return Some(holder.id());
-                }
-                if !visited.insert(id) {
-                    continue;
-                }
-                // A doomed transaction is about to give up its wait.
-                if let Some(next) = self.waiting.get(&id).filter(|w| !w.waiter.is_doomed()) {
-                    stack.extend(&next.holders);
-                }
+    /// The holder through which `waiter` would wait for itself. Unless he waits courteously himself, others who do are told to go
+    /// ahead where they alone would close a circle.
+    fn circle_through(
+        &mut self,
+        waiter: TxnId,
+        holders: &[Arc<ActiveTxn>],
+        courteous: bool,
+    ) -> Option<TxnId> {
+        if let Some(circle) = self.way(holders, waiter, courteous) {
+            return circle.last().copied();
+        }
+        while !courteous && let Some(circle) = self.way(holders, waiter, true) {
+            let polite = circle.into_iter().find(|id| self.waiting.get(id).is_some_and(|w| w.courteous));
+            let id = polite.expect("without the courteous there is no circle");
+            let entry = self.remove(id).expect("found in the graph");
+            self.ahead.insert(id);
+            entry.waiter.wakeup.notify_all();
+        }
+        None
+    }
+
+    /// Who waits for whom from one of `holders` to `waiter`, the holder last; those who wait courteously count where
+    /// `courteous` says so.
+    fn way(&self, holders: &[Arc<ActiveTxn>], waiter: TxnId, courteous: bool) -> Option<Vec<TxnId>> {
+        // Each one found, and by whom.
+        let mut found = BTreeMap::new();
+        let mut stack: Vec<_> = holders.iter().map(|holder| (holder.id(), None)).collect();
+        while let Some((id, by)) = stack.pop() {
+            if id == waiter {
+                return Some(std::iter::successors(by, |id| found[id]).collect());
+            }
+            if found.contains_key(&id) {
+                continue;
+            }
+            found.insert(id, by);
+            // A doomed transaction is about to give up its wait.
+            let waits = |w: &&Waiting| !w.waiter.is_doomed() && (courteous || !w.courteous);
+            if let Some(next) = self.waiting.get(&id).filter(waits) {
+                stack.extend(next.holders.iter().map(|holder| (*holder, Some(id))));
             }
         }
         None

@@ -281,3 +281,33 @@ fn a_rollback_to_a_savepoint_wakes_and_leaves_no_edge() {
     };
     (0..200).for_each(|seed| Simulation::new(seed).run(run).unwrap());
 }
+
+#[test]
+fn courtesy_is_no_part_of_a_deadlock() {
+    let run = || {
+        let registry = registry();
+        let [holder, writer, sharer] = [(); 3].map(|()| registry.begin_write());
+        let sleeper = |txn: &Arc<ActiveTxn>, other: &Arc<ActiveTxn>, courteous: bool| {
+            let (registry, txn, other) = (Arc::clone(&registry), Arc::clone(txn), Arc::clone(other));
+            thread::spawn("sleeper", move || {
+                let (waits, never) = (registry.waits(), AtomicBool::new(false));
+                if courteous {
+                    return waits.wait_behind(&txn, &[other], waits.ticket(), None, &never);
+                }
+                let waited = waits.wait_for(&txn, &[other], waits.ticket(), None, &never);
+                end(&registry, &txn);
+                waited.map(|()| false)
+            })
+        };
+        // Each of them closes the circle under some schedules.
+        let writer_waited = sleeper(&writer, &holder, false);
+        let sharer_waited = sleeper(&sharer, &writer, true);
+        let holder_waited = sleeper(&holder, &sharer, false);
+        assert!(sharer_waited.join().unwrap().unwrap(), "the sharer goes ahead");
+        end(&registry, &sharer);
+        assert!(!holder_waited.join().unwrap().unwrap());
+        assert!(!writer_waited.join().unwrap().unwrap());
+        assert!(registry.waits().list().is_empty());
+    };
+    (0..300).for_each(|seed| Simulation::new(seed).run(run).unwrap());
+}
