@@ -135,6 +135,7 @@ impl Held {
 
 type Holders = Vec<(Arc<ActiveTxn>, Mode)>;
 type Rows = BTreeMap<Arc<[u8]>, Holders>;
+type Row = (TreeId, Box<[u8]>);
 
 #[derive(Debug, Default)]
 #[repr(align(64))]
@@ -157,7 +158,7 @@ pub(crate) struct LockTable {
     cap_bytes: u64,
     used_bytes: AtomicU64,
     /// Writers that wait for sharers, by row.
-    queues: Mutex<BTreeMap<(TreeId, Box<[u8]>), Vec<Arc<ActiveTxn>>>>,
+    queues: Mutex<BTreeMap<Row, Vec<Arc<ActiveTxn>>>>,
     /// Writers in `queues`.
     queued: AtomicUsize,
 }
@@ -167,7 +168,7 @@ pub(crate) struct LockTable {
 pub(crate) struct Queued<'t> {
     table: &'t LockTable,
     waits: &'t Waits,
-    row: (TreeId, Box<[u8]>),
+    row: Row,
     txn: Arc<ActiveTxn>,
 }
 
