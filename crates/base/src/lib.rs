@@ -8,6 +8,7 @@
 //!   at a time, so that a run is a function of its seed.
 //! - [`units`]: sizes such as `512MiB` and durations such as `10s`, as users write them.
 
+pub mod allocator;
 pub mod checksum;
 pub mod clock;
 pub mod id;
