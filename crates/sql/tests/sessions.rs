@@ -949,7 +949,7 @@ fn many_aggregates_at_once_wait_for_their_turn() {
     // Who waits can be ended, and whoever leaves a turn lying keeps nobody waiting for long.
     let memory = fixture.engine.budget().limit();
     let turns: Vec<_> =
-        (0..memory >> 23).map(|_| fixture.engine.turn(true, None, || false).unwrap()).collect();
+        (0..memory >> 23).map(|_| fixture.engine.turn(1, true, None, || false).unwrap()).collect();
     let mut session = fixture.session();
     session.run("set statement_timeout = '50ms'");
     session.fails(grouped, "57014");
@@ -998,14 +998,18 @@ fn who_waits_for_a_row_keeps_nobody_from_his_turn() {
 
 #[test]
 fn sessions_with_large_values_wait_for_their_turn() {
-    // With a budget of 32 MiB, of which each takes some 5 MiB.
-    let fixture = Fixture::new("");
+    // With a budget of 32 MiB, of which a sort takes some 5 MiB, and a join most.
+    let fixture = Fixture::new(
+        "create table big (a int primary key, b text);
+         insert into big select g, repeat(md5(g::text), 30000) from generate_series(1, 20) g",
+    );
     let sorted =
-        "select count(*) from (select repeat('x', 900000) x from generate_series(1, 12) g order by 1) s";
+        "select count(*) from (select repeat('x', 900000) x from generate_series(1, 20) g order by 1) s";
+    let joined = "select count(*) from big x join big y on x.b = y.b";
     std::thread::scope(|scope| {
-        for _ in 0..16 {
+        for i in 0..12 {
             let mut session = fixture.session();
-            scope.spawn(move || (0..3).for_each(|_| assert_eq!(session.one(sorted), "12")));
+            scope.spawn(move || assert_eq!(session.one(if i % 2 == 0 { sorted } else { joined }), "20"));
         }
     });
 }

@@ -197,16 +197,17 @@ impl Engine {
         self.lender.work_limit()
     }
 
-    /// A turn to take much memory: no more operations have one than the budget has decent shares for. Where it `waits`, it does so
-    /// until one of them ends, or `give_up` says so: then there is none. Whose transaction changes or locks rows may not wait, as others
-    /// may wait for it; while that `transaction` waits for a row, the turn does not count.
+    /// A turn to take much memory, about `bytes` or less: no more operations have one than the budget has decent shares for. Where it
+    /// `waits`, it does so in line until some of them end, or `give_up` says so: then there is none. Whose transaction changes or locks
+    /// rows may not wait, as others may wait for it; while that `transaction` waits for a row, the turn does not count.
     pub fn turn(
         &self,
+        bytes: u64,
         waits: bool,
         transaction: Option<Canceller>,
         give_up: impl FnMut() -> bool,
     ) -> Option<Turn> {
-        self.lender.turns.take(self.lender.budget.limit(), waits, transaction, give_up)
+        self.lender.turns.take(self.lender.budget.limit(), bytes, waits, transaction, give_up)
     }
 
     /// A new temporary file in [`EngineOptions::temp_folder`].

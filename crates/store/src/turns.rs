@@ -1,8 +1,8 @@
 //! Turns of operations that take much memory.
 //!
 //! # What it guarantees
-//! 1. No more of them run at a time than the budget has decent shares for; whoever comes later waits, and holds next to nothing
-//!    meanwhile.
+//! 1. No more of them run at a time than the budget has decent shares for; whoever comes later waits in line, and holds next to nothing
+//!    meanwhile. One that needs several shares waits for all of them, but for no more than there are.
 //! 2. Who has a turn never waits for one again. Who changes or locks rows, or has done so in his transaction, takes one without waiting, as
 //!    others may wait for him. While he waits for a row himself, his turn does not count, as the row's owner may wait for whom it keeps
 //!    waiting, be it through a program with two sessions. So those who have turns that count wait for nobody who waits for one.
@@ -12,6 +12,7 @@
 use crate::transaction::Canceller;
 use gannet_base::clock::{self, Instant};
 use gannet_base::sync::{Condvar, Mutex};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 struct Owner {
     number: u64,
+    /// Shares that it takes.
+    shares: u64,
     /// Its transaction.
     transaction: Option<Canceller>,
     /// Since when it waits for its client.
@@ -49,11 +52,14 @@ impl Owner {
 struct Owners {
     next: u64,
     running: Vec<Owner>,
+    /// Numbers of those who wait, in line.
+    waiting: VecDeque<u64>,
 }
 
 impl Owners {
-    fn busy(&self) -> usize {
-        self.running.iter().filter(|owner| owner.counts()).count()
+    /// Shares that are taken.
+    fn busy(&self) -> u64 {
+        self.running.iter().filter(|owner| owner.counts()).map(|owner| owner.shares).sum()
     }
 }
 
@@ -62,26 +68,36 @@ impl Owners {
 pub(crate) struct Turns(Arc<(Mutex<Owners>, Condvar)>);
 
 impl Turns {
-    /// A turn; where it `waits` and too many run, once one of them ends. `None` when `give_up` says so.
+    /// A turn for an operation that will need about `bytes`; where it `waits` and too many run, once it is the first in line and enough
+    /// of them have ended. `None` when `give_up` says so.
     pub(crate) fn take(
         &self,
         budget: u64,
+        bytes: u64,
         waits: bool,
         transaction: Option<Canceller>,
         mut give_up: impl FnMut() -> bool,
     ) -> Option<Turn> {
         let (owners, ended) = &*self.0;
-        let most = usize::try_from(budget / BUDGET_EACH).unwrap_or(usize::MAX).max(1);
+        let most = (budget / BUDGET_EACH).max(1);
+        let shares = bytes.div_ceil(BUDGET_EACH).clamp(1, most);
         let mut owners = owners.lock();
-        while waits && owners.busy() >= most {
-            if give_up() {
-                return None;
-            }
-            ended.wait_for(&mut owners, LOOK_EVERY);
-        }
         let number = owners.next;
         owners.next += 1;
-        owners.running.push(Owner { number, transaction, idle_since: None, idle: Duration::ZERO });
+        if waits {
+            owners.waiting.push_back(number);
+            while owners.waiting.front() != Some(&number) || owners.busy() + shares > most {
+                if give_up() {
+                    owners.waiting.retain(|waiting| *waiting != number);
+                    ended.notify_all();
+                    return None;
+                }
+                ended.wait_for(&mut owners, LOOK_EVERY);
+            }
+            owners.waiting.pop_front();
+            ended.notify_all();
+        }
+        owners.running.push(Owner { number, shares, transaction, idle_since: None, idle: Duration::ZERO });
         drop(owners);
         Some(Turn { turns: self.clone(), number })
     }
@@ -95,6 +111,14 @@ pub struct Turn {
 }
 
 impl Turn {
+    /// It turns out that its owner needs about `bytes`: those who come later take them into account.
+    pub fn widen(&self, bytes: u64) {
+        let mut owners = self.turns.0.0.lock();
+        if let Some(owner) = owners.running.iter_mut().find(|owner| owner.number == self.number) {
+            owner.shares = owner.shares.max(bytes.div_ceil(BUDGET_EACH));
+        }
+    }
+
     /// Its owner waits for its client, or no longer does.
     pub fn set_idle(&self, idle: bool) {
         let mut owners = self.turns.0.0.lock();
@@ -109,7 +133,7 @@ impl Drop for Turn {
     fn drop(&mut self) {
         let (owners, ended) = &*self.turns.0;
         owners.lock().running.retain(|owner| owner.number != self.number);
-        ended.notify_one();
+        ended.notify_all();
     }
 }
 
@@ -125,7 +149,7 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..20 {
                 scope.spawn(|| {
-                    let _turn = turns.take(3 * BUDGET_EACH, true, None, || false).unwrap();
+                    let _turn = turns.take(3 * BUDGET_EACH, 1, true, None, || false).unwrap();
                     most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                     clock::sleep(Duration::from_millis(5));
                     running.fetch_sub(1, Ordering::SeqCst);
@@ -136,22 +160,56 @@ mod tests {
     }
 
     #[test]
+    fn who_needs_several_shares_gets_them_in_line() {
+        let turns = Turns::default();
+        let budget = 4 * BUDGET_EACH;
+        let first = turns.take(budget, 1, true, None, || true).unwrap();
+        let started = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            // More than there are: all of them.
+            let wide = scope.spawn(|| {
+                let turn = turns.take(budget, 9 * BUDGET_EACH, true, None, || false).unwrap();
+                (started.fetch_add(1, Ordering::SeqCst), turn)
+            });
+            while turns.0.0.lock().waiting.len() != 1 {
+                gannet_base::thread::yield_now();
+            }
+            // Would have room, but is behind.
+            let narrow = scope.spawn(|| {
+                let _turn = turns.take(budget, 1, true, None, || false).unwrap();
+                started.fetch_add(1, Ordering::SeqCst)
+            });
+            while turns.0.0.lock().waiting.len() != 2 {
+                gannet_base::thread::yield_now();
+            }
+            drop(first);
+            let (place, turn) = wide.join().unwrap();
+            assert_eq!((place, turns.0.0.lock().busy()), (0, 4));
+            drop(turn);
+            assert_eq!(narrow.join().unwrap(), 1);
+        });
+        let turn = turns.take(budget, 1, true, None, || true).unwrap();
+        turn.widen(4 * BUDGET_EACH);
+        assert!(turns.take(budget, 1, true, None, || true).is_none());
+    }
+
+    #[test]
     fn who_waits_can_give_up_and_is_not_kept_by_the_idle() {
         let turns = Turns::default();
-        let first = turns.take(0, true, None, || false).unwrap();
-        assert!(turns.take(0, true, None, || true).is_none());
+        let first = turns.take(0, 1, true, None, || false).unwrap();
+        assert!(turns.take(0, 1, true, None, || true).is_none());
         // Who changes rows does not wait.
-        drop(turns.take(0, false, None, || true).unwrap());
+        drop(turns.take(0, 1, false, None, || true).unwrap());
         // Not how long it waits at one time counts, but how long in all.
         for _ in 0..5 {
-            assert!(turns.take(0, true, None, || true).is_none());
+            assert!(turns.take(0, 1, true, None, || true).is_none());
             first.set_idle(true);
             clock::sleep(IDLE_MOST / 5);
             first.set_idle(false);
         }
-        let second = turns.take(0, true, None, || true).unwrap();
-        assert!(turns.take(0, true, None, || true).is_none());
+        let second = turns.take(0, 1, true, None, || true).unwrap();
+        assert!(turns.take(0, 1, true, None, || true).is_none());
         drop((first, second));
-        assert!(turns.take(0, true, None, || true).is_some());
+        assert!(turns.take(0, 1, true, None, || true).is_some());
     }
 }

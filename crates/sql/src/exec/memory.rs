@@ -12,8 +12,10 @@ const AHEAD_MOST: u64 = 4 << 20;
 
 /// A statement whose operators hold more than this takes a turn.
 const MUCH: u64 = 64 << 10;
-/// A statement with a value or a batch of more than this part of the budget takes a turn: few have one at the same time.
+/// A statement with a value or a row of more than this part of the budget takes a turn.
 const FEW: u64 = 64;
+/// So many long rows does a statement hold at a time, about: what its operators keep, spill and merge.
+const LONG_ROWS: u64 = 20;
 
 /// The turn of a statement among those that take much memory, once it has one: see [`gannet_store::Engine::turn`].
 #[derive(Debug, Default)]
@@ -41,12 +43,17 @@ impl StatementTurn {
         self.turn.replace(None);
     }
 
+    /// Takes a turn for about `bytes`, unless the statement has one, which is then said to need so much.
     #[cold]
-    fn take(&self, context: &Context<'_>) -> Result<()> {
+    fn take(&self, context: &Context<'_>, bytes: u64) -> Result<()> {
+        if let Some(turn) = &*self.turn.borrow() {
+            turn.widen(bytes);
+            return Ok(());
+        }
         // Who has locked rows keeps others waiting, also such as have a turn.
         let holds_nothing = || context.transaction.try_borrow().is_ok_and(|txn| txn.id().is_none());
         let waits = self.waits && holds_nothing();
-        let turn = context.session.turn(waits);
+        let turn = context.session.turn(bytes, waits);
         if turn.is_none() {
             context.check()?;
         }
@@ -146,11 +153,12 @@ impl Memory {
     }
 }
 
-/// Has the statement wait for its turn before it makes a value, or a batch of rows, so large that not everybody can do so.
+/// Has the statement wait for its turn before it has a value or a row of `bytes`, where not everybody can have one.
 #[inline]
 pub(super) fn await_room(context: &Context<'_>, bytes: usize) -> Result<()> {
-    if bytes as u64 > context.session.engine.budget().limit() / FEW {
-        await_turn(context, bytes as u64)?;
+    let bytes = bytes as u64;
+    if bytes > context.session.engine.budget().limit() / FEW {
+        context.turn.take(context, bytes * LONG_ROWS)?;
     }
     Ok(())
 }
@@ -158,7 +166,7 @@ pub(super) fn await_room(context: &Context<'_>, bytes: usize) -> Result<()> {
 /// Has the statement wait for its turn before it holds much.
 fn await_turn(context: &Context<'_>, bytes: u64) -> Result<()> {
     if bytes > MUCH && context.turn.turn.borrow().is_none() {
-        context.turn.take(context)?;
+        context.turn.take(context, bytes)?;
     }
     Ok(())
 }

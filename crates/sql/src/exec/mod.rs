@@ -96,7 +96,7 @@ impl Batch {
             };
         }
         let bytes = self.bytes();
-        memory::await_room(context, bytes)?;
+        memory::await_room(context, bytes / self.rows)?;
         self.hold(context, bytes)?;
         Ok(false)
     }

@@ -83,10 +83,10 @@ impl Interrupt {
     }
 
     /// A turn to take much memory, see [`Engine::turn`]: `None` when the statement is ended before.
-    pub(super) fn turn(&self, engine: &Engine, waits: bool) -> Option<Turn> {
+    pub(super) fn turn(&self, engine: &Engine, bytes: u64, waits: bool) -> Option<Turn> {
         let transaction = self.0.canceller.lock().clone();
         self.0.waits_for_memory.store(true, Ordering::Relaxed);
-        let turn = engine.turn(waits, transaction, || self.0.cancel.load(Ordering::Relaxed));
+        let turn = engine.turn(bytes, waits, transaction, || self.0.cancel.load(Ordering::Relaxed));
         self.0.waits_for_memory.store(false, Ordering::Relaxed);
         turn
     }

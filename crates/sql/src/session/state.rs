@@ -77,8 +77,8 @@ pub struct SessionState {
 
 impl SessionState {
     /// A turn to take much memory: `None` when the statement is ended before it comes. See [`Engine::turn`].
-    pub(crate) fn turn(&self, waits: bool) -> Option<Turn> {
-        self.interrupt.turn(&self.engine, waits)
+    pub(crate) fn turn(&self, bytes: u64, waits: bool) -> Option<Turn> {
+        self.interrupt.turn(&self.engine, bytes, waits)
     }
 
     pub(crate) fn new(handle: Database, user: &str, pid: i32, interrupt: Interrupt) -> Self {
