@@ -386,7 +386,7 @@ impl<'c> Allocations<'c> {
             tried = extent;
         }
         let mut full = None;
-        // What is kept for rollbacks was counted without holes.
+        // A rollback is counted to fill the tree's own extents, so it does not begin others beside them.
         if let Some(first) = near.first()
             && !self.privileged
             && self.state.may_spread(tree)

@@ -346,16 +346,18 @@ impl Transaction {
         }
         let writing = self.writing.as_mut().expect("the transaction writes");
         let core = &self.shared.core;
-        writing.shrunk_bytes += bytes as u64;
-        writing.shrunk_trees.insert(tree);
+        let shrunk_bytes = writing.shrunk_bytes + bytes as u64;
+        let trees = writing.shrunk_trees.len() as u64 + u64::from(!writing.shrunk_trees.contains(&tree));
         // The first tree's last extent is what every transaction begins with.
-        let extents = writing.shrunk_trees.len() as u64 - 1;
-        let pages = writing.shrunk_bytes * ROLLBACK_SPLITS / core.page_size as u64;
-        let wanted = ROLLBACK_PAGES + extents * EXTENT_PAGES + pages;
+        let pages = shrunk_bytes * ROLLBACK_SPLITS / core.page_size as u64;
+        let wanted = ROLLBACK_PAGES + (trees - 1) * EXTENT_PAGES + pages;
         if wanted > writing.reserved_pages {
+            // Where there is no room the row is not changed, or tried again: it counts once.
             core.space.reserve(core, wanted - writing.reserved_pages)?;
             writing.reserved_pages = wanted;
         }
+        writing.shrunk_bytes = shrunk_bytes;
+        writing.shrunk_trees.insert(tree);
         Ok(())
     }
 
