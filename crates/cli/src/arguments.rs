@@ -122,7 +122,7 @@ pub(crate) struct Sql {
 }
 
 const SQL_STATUS: &str = "Exit status: 0 done; 1 a statement of -c failed, or a file cannot be read; 2 no database, or a \
-                          wrong command line; 3 a statement of a script failed; 130 Ctrl-C between statements.";
+                          wrong command line; 3 a statement of a script failed; 130 Ctrl-C between statements, or SIGTERM.";
 
 /// Settings are texts here: they are checked together with those of the file and the environment.
 #[derive(Args, Debug)]

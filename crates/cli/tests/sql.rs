@@ -392,6 +392,11 @@ struct Terminal {
 
 impl Terminal {
     fn start(folder: &Path) -> Self {
+        Terminal::start_as(folder, "xterm")
+    }
+
+    /// A terminal of this kind.
+    fn start_as(folder: &Path, kind: &str) -> Self {
         use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
         let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&terminal).unwrap();
@@ -404,7 +409,7 @@ impl Terminal {
             .args(["--ctty", env!("CARGO_BIN_EXE_gannet"), "sql", "shop.gnt"])
             .current_dir(folder)
             .env_clear()
-            .envs([("GANNET_MEMORY", "32MiB"), ("TERM", "xterm"), ("PAGER", "cat -n")])
+            .envs([("GANNET_MEMORY", "32MiB"), ("TERM", kind), ("PAGER", "cat -n")])
             .env("XDG_STATE_HOME", folder.join("state"))
             .stdin(side.try_clone().unwrap())
             .stdout(side.try_clone().unwrap())
@@ -424,8 +429,14 @@ impl Terminal {
         Terminal { child, keys, shown, seen: String::new(), passed: String::new() }
     }
 
-    fn press(&mut self, keys: &str) {
-        self.keys.write_all(keys.as_bytes()).unwrap();
+    fn press(&mut self, keys: impl AsRef<[u8]>) {
+        self.keys.write_all(keys.as_ref()).unwrap();
+    }
+
+    /// Whether lines are made and shown by the terminal itself, as it was found.
+    fn is_as_found(&self) -> bool {
+        use rustix::termios::{LocalModes, tcgetattr};
+        tcgetattr(&self.keys).unwrap().local_modes.contains(LocalModes::ICANON | LocalModes::ECHO)
     }
 
     /// Waits for text behind what was waited for before; false when there is none for that long.
@@ -556,6 +567,89 @@ fn what_is_pasted_is_read_line_by_line() {
         let kept = std::fs::read_to_string(place.path().join("state/gannet/history")).unwrap();
         assert!(kept.contains("copy basket from stdin;\nselect"), "{kept}");
     }
+}
+
+#[test]
+fn what_is_not_utf8_fails_its_line_only() {
+    for place in places() {
+        let mut terminal = Terminal::start(place.path());
+        terminal.expect("shop=> ");
+        terminal.press("begin;\r");
+        // Typed in the middle of a statement; pasted, with statements behind it; pasted, and more than is read at once.
+        let long = [b"\x1b[200~\xe4\n".as_slice(), &b"select 'be' || 'hind';\n".repeat(200), b"\x1b[201~\r"]
+            .concat();
+        for wrong in [
+            b"select 1,\rselect '\xe4'; select 'be' || 'hind';\rselect 'be' || 'hind';\r".as_slice(),
+            b"\x1b[200~select '\xe4\nselect 'be' || 'hind';\n\x1b[201~\r",
+            &long,
+        ] {
+            terminal.expect("shop=*> ");
+            terminal.press(wrong);
+            terminal.expect("gannet: this line is not valid UTF-8\r\n");
+        }
+        terminal.expect("shop=*> ");
+        terminal.press("select 'go' || 'ing on';\r");
+        terminal.expect("going on");
+        terminal.expect("shop=*> ");
+        terminal.press("rollback;\rcopy fruit from stdin;\r");
+        terminal.expect(">> ");
+        terminal.press(b"fig\t1\r\xe4\t2\r");
+        terminal.expect("COPY from stdin: this line is not valid UTF-8");
+        terminal.expect("shop=> ");
+        terminal.press("select 'fruit: ' || count(*) from fruit;\r");
+        terminal.expect("fruit: 0");
+        terminal.expect("shop=> ");
+        terminal.press("\\q\r");
+        assert_eq!(terminal.child.wait().unwrap().code(), Some(0));
+        assert!(!terminal.passed.contains("behind"), "{}", terminal.passed);
+    }
+}
+
+#[test]
+fn a_signal_ends_a_conversation_in_good_order() {
+    for place in places() {
+        for (signal, keys, seen) in [
+            ("-TERM", "", ""),
+            ("-HUP", "", ""),
+            ("-TERM", "\x1b[200~half of what is pasted", ""),
+            ("-TERM", "copy fruit from stdin;\r", ">> "),
+            (
+                "-HUP",
+                "rollback; select pg_sleep(600); insert into fruit values ('plum', 2);\r",
+                "pg_sleep(600);",
+            ),
+        ] {
+            let mut terminal = Terminal::start(place.path());
+            terminal.expect("shop=> ");
+            terminal.press("begin; insert into fruit values ('fig', 1);\r");
+            terminal.expect("shop=*> ");
+            terminal.press(keys);
+            terminal.expect(seen);
+            send(signal, &terminal.child);
+            assert_eq!(terminal.child.wait().unwrap().code(), Some(130), "{signal} {keys}");
+            assert!(terminal.is_as_found(), "{signal} {keys}");
+            // Nor are pastes bracketed any more.
+            terminal.expect("\x1b[?2004l");
+            let Place::File(folder) = &place else { continue };
+            let stat = ["kv", "shop.gnt", "stat", "--format", "csv"];
+            assert!(good(folder.path(), &stat, "").contains("restart.crashed,false\n"), "{signal} {keys}");
+        }
+        let count = ["sql", "shop.gnt", "--format", "csv", "-c", "select count(*) from fruit"];
+        assert_eq!(good(place.path(), &count, ""), "count\n0\n");
+    }
+}
+
+#[test]
+fn a_signal_ends_a_conversation_whose_terminal_cannot_edit_lines() {
+    let place = &places()[0];
+    let mut terminal = Terminal::start_as(place.path(), "dumb");
+    terminal.expect("shop=> ");
+    terminal.press("begin; insert into fruit values ('fig', 1);\n");
+    terminal.expect("shop=*> ");
+    send("-TERM", &terminal.child);
+    assert_eq!(terminal.child.wait().unwrap().code(), Some(130));
+    let count = ["sql", "shop.gnt", "--format", "csv", "-c", "select count(*) from fruit"];
+    assert_eq!(good(place.path(), &count, ""), "count\n0\n");
 }
 
 #[test]
