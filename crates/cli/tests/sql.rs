@@ -326,6 +326,23 @@ fn descriptions_look_like_psqls() {
 }
 
 #[test]
+fn to_find_none_is_no_error_unless_it_was_named() {
+    for place in places() {
+        let script = "drop table fruit;\n\\d\n\\dt\n\\di\n\\dv\n\\ds\nselect 1 as a;\n";
+        let output = run(place.path(), &["sql", "shop.gnt", "--format", "csv"], script.as_bytes());
+        assert_eq!((output.status.code(), stdout(&output)), (Some(0), "a\n1\n"));
+        let told: String = ["relations", "tables", "indexes", "views", "sequences"]
+            .map(|things| format!("gannet: Did not find any {things}.\n"))
+            .concat();
+        assert_eq!(stderr(&output), told);
+        for command in ["\\d nothing", "\\dt nothing", "\\di nothing"] {
+            let told = bad(place.path(), &["sql", "shop.gnt"], format!("{command}\nselect 1;").as_bytes(), 3);
+            assert!(told.contains("Did not find any") && told.contains("named \"nothing\"."), "{told}");
+        }
+    }
+}
+
+#[test]
 fn output_that_nobody_reads_ends_quietly() {
     for place in places() {
         for format in ["csv", "json", "table"] {

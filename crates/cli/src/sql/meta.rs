@@ -145,6 +145,11 @@ fn describe_command(shell: &mut Shell, name: &str, words: &[&str], source: &dyn 
     Some(match done {
         Ok(step) => step,
         Err(describe::NotFound::Told(step)) => step,
+        // That there is none is an answer, unless it was asked for by name.
+        Err(describe::NotFound::Nothing(message)) if pattern.is_none() => {
+            shell.complain(Some(source), &message);
+            Step::Fine
+        }
         Err(describe::NotFound::Nothing(message)) => wrong(shell, source, &message),
     })
 }
