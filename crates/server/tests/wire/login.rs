@@ -81,9 +81,9 @@ fn the_right_password_is_let_in_and_no_other() {
     assert!(told.kinds.starts_with("RRS") && told.status == 'I', "{told:?}");
     assert_eq!(wire.run("select current_user").one(), "ann");
     assert_eq!(log_in(&mut Wire::tcp(address), "dora", "päßwörd").status, 'I');
-    // Wrong, of a name that does not exist, without password, without permission: all look the same.
+    // Wrong, of a name that does not exist, without password, of a role without permission: all look the same.
     for (name, password) in
-        [("ann", "Pencil"), ("ann", ""), ("nobody", "pencil"), ("bob", ""), ("carl", "pencil"), ("owner", "")]
+        [("ann", "Pencil"), ("ann", ""), ("nobody", "pencil"), ("bob", ""), ("carl", "Pencil"), ("owner", "")]
     {
         let told = log_in(&mut Wire::tcp(address), name, password);
         assert_eq!(
@@ -94,6 +94,10 @@ fn the_right_password_is_let_in_and_no_other() {
         assert_eq!(told.errors[0].message(), format!("password authentication failed for user \"{name}\""));
         assert_eq!(told.errors[0].0.len(), 4, "no more is told: {told:?}");
     }
+    // Who knows the password is told more.
+    let told = log_in(&mut Wire::tcp(address), "carl", "pencil");
+    assert_eq!((told.kinds.as_str(), told.state(), told.errors[0].get('S')), ("RRE", "28000", "FATAL"));
+    assert_eq!(told.errors[0].message(), "role \"carl\" is not permitted to log in");
 }
 
 #[test]
