@@ -95,10 +95,10 @@ pub(crate) struct Sql {
     /// A database file; or a server: postgres://user@host:port/database, or host=... key=value words
     #[arg(value_name = "DB")]
     pub(crate) database: OsString,
-    /// Run these statements, one transaction, or this command of the shell; may be repeated
+    /// Run these statements, one transaction, or this command of the shell; may be repeated, but not together with -f
     #[arg(short = 'c', long, value_name = "SQL", conflicts_with = "file", allow_hyphen_values = true)]
     pub(crate) command: Vec<String>,
-    /// Run a script; - is standard input; may be repeated
+    /// Run a script; - is standard input; may be repeated, but not together with -c
     #[arg(short = 'f', long, value_name = "FILE")]
     pub(crate) file: Vec<PathBuf>,
     /// Make a new database where the file does not exist

@@ -167,7 +167,7 @@ fn bad_input_is_refused() {
     let place = &places()[0];
     let here = place.path();
     std::fs::write(here.join("foreign.gnt"), vec![7; 100_000]).unwrap();
-    let cases: [(&[&str], &[u8], i32, &str); 14] = [
+    let cases: [(&[&str], &[u8], i32, &str); 16] = [
         (&["sql"], b"", 2, "<DB>"),
         (&["sql", "shop.gnt", "--nonsense"], b"", 2, "--nonsense"),
         (&["sql", "shop.gnt", "-c", "x", "-f", "y"], b"", 2, "cannot be used with"),
@@ -178,6 +178,8 @@ fn bad_input_is_refused() {
         (&["sql", "host=x colour=red"], b"", 2, "\"colour\" is not implemented"),
         (&["sql", "shop.gnt", "-f", "none.sql"], b"", 1, "cannot open \"none.sql\""),
         (&["sql", "shop.gnt"], b"\\nonsense\n", 3, "invalid command \\nonsense"),
+        (&["sql", "shop.gnt"], b"\\i none.sql\n", 3, "\\i: cannot open \"none.sql\""),
+        (&["sql", "shop.gnt"], b"\\o none/x\n", 3, "\\o: none/x: No such file"),
         (&["sql", "shop.gnt"], b"select 1", 3, "\";\" is missing"),
         (&["sql", "shop.gnt"], b"select '1;\n", 3, "unterminated quoted string"),
         (
@@ -227,7 +229,10 @@ fn copy_goes_round() {
         let rows = "kiwi\t1\n".repeat(50_000);
         assert_eq!(good(here, &["sql", "shop.gnt", "-c", "copy fruit from stdin"], &rows), "COPY 50000\n");
         let told = bad(here, &["sql", "shop.gnt"], b"\\copy fruit from 'none.csv'\n", 3);
-        assert!(told.contains("none.csv: No such file"), "{told}");
+        assert!(told.starts_with("gannet: \\copy: none.csv: No such file"), "{told}");
+        std::fs::write(here.join("s.sql"), "select 1;\n\\copy fruit to 'none/x.csv'\n").unwrap();
+        let told = bad(here, &["sql", "shop.gnt", "-f", "s.sql"], b"", 3);
+        assert!(told.starts_with("gannet:s.sql:2: \\copy: none/x.csv: No such file"), "{told}");
         // Data that is refused is not taken for statements.
         let script = "copy fruit from stdin;\nplum\tcheap\nselect 1;\n\\.\nselect 7 as seven;\n";
         let output = run(here, &["sql", "shop.gnt", "--keep-going", "--format", "csv"], script.as_bytes());
