@@ -414,11 +414,11 @@ struct Terminal {
 
 impl Terminal {
     fn start(folder: &Path) -> Self {
-        Terminal::start_as(folder, "xterm")
+        Terminal::start_as(folder, "xterm", "shop.gnt")
     }
 
-    /// A terminal of this kind.
-    fn start_as(folder: &Path, kind: &str) -> Self {
+    /// A terminal of this kind, with a shell for this database.
+    fn start_as(folder: &Path, kind: &str, database: &str) -> Self {
         use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
         let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&terminal).unwrap();
@@ -428,7 +428,7 @@ impl Terminal {
         let keys = std::fs::File::from(terminal);
         // Its keys send signals only to who has it as its controlling terminal.
         let child = Command::new("/usr/bin/setsid")
-            .args(["--ctty", env!("CARGO_BIN_EXE_gannet"), "sql", "shop.gnt"])
+            .args(["--ctty", env!("CARGO_BIN_EXE_gannet"), "sql", database])
             .current_dir(folder)
             .env_clear()
             .envs([("GANNET_MEMORY", "32MiB"), ("TERM", kind), ("PAGER", "cat -n")])
@@ -580,7 +580,7 @@ fn what_is_pasted_is_read_line_by_line() {
         terminal.press("\x1b[200~fig\t1.5\nplum\t2.5\n\\.\n\x1b[201~\n");
         terminal.expect("COPY 2");
         let script = "create table basket (a int);\rcopy basket from stdin;\r1\r2\r\\.\rselect 'su' || 'm', sum(a) from basket;";
-        terminal.press(&format!("\x1b[200~{script}\x1b[201~\r"));
+        terminal.press(format!("\x1b[200~{script}\x1b[201~\r"));
         terminal.expect("CREATE TABLE");
         terminal.expect("COPY 2");
         terminal.expect(" sum      |   3");
@@ -662,9 +662,17 @@ fn a_signal_ends_a_conversation_in_good_order() {
 }
 
 #[test]
-fn a_signal_ends_a_conversation_whose_terminal_cannot_edit_lines() {
+fn a_signal_ends_a_conversation_that_cannot_hear() {
     let place = &places()[0];
-    let mut terminal = Terminal::start_as(place.path(), "dumb");
+    // A server that never answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("postgres://joe@127.0.0.1:{}/shop", silent.local_addr().unwrap().port());
+    let mut terminal = Terminal::start_as(place.path(), "xterm", &address);
+    let _connected = silent.accept().unwrap();
+    send("-TERM", &terminal.child);
+    assert_eq!(terminal.child.wait().unwrap().code(), Some(130));
+    // A terminal that cannot edit lines.
+    let mut terminal = Terminal::start_as(place.path(), "dumb", "shop.gnt");
     terminal.expect("shop=> ");
     terminal.press("begin; insert into fruit values ('fig', 1);\n");
     terminal.expect("shop=*> ");

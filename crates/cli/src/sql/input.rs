@@ -172,7 +172,7 @@ impl Source for Conversation {
     fn line(&mut self, prompt: &str, line: &mut Vec<u8>) -> Result<Line> {
         let next = match self.entered.pop_front() {
             Some(next) => next,
-            None => match self.signals.at_prompt(|| self.editor.readline(prompt)) {
+            None => match self.signals.wait(|| self.editor.readline(prompt)) {
                 Some(Ok(text)) => {
                     // Where the last line feed was pasted, Enter only says that this is all.
                     let text = text.strip_suffix('\n').unwrap_or(&text);

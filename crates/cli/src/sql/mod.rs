@@ -65,7 +65,9 @@ fn start(arguments: &Sql) -> Result<u8> {
     let conversation = arguments.command.is_empty() && arguments.file.is_empty() && io::stdin().is_terminal();
     // Before anything is opened: a file that is being opened is closed in good order, too.
     let signals = Signals::listen(conversation)?;
-    let backend = backend::open(arguments, &signals)?;
+    let open = || backend::open(arguments, &signals);
+    let opened = if conversation { signals.wait(open) } else { Some(open()) };
+    let Some(backend) = opened.transpose()? else { return Ok(crate::INTERRUPTED) };
     let settings = Settings {
         format: arguments.format.unwrap_or(Format::Table),
         expanded: Expanded::Off,

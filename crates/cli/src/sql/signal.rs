@@ -3,8 +3,8 @@
 //! # Guarantees
 //! 1. A signal while a statement runs ends that one and no later one: the canceller runs under the lock that the statement's end takes.
 //! 2. A signal while nothing runs is kept, for [`Signals::take`] or for the next statement, whichever comes first.
-//! 3. A signal that ends the shell ends the wait for a line, too: either the prompt sees it before it waits, or the thread of signals
-//!    sees the prompt waiting, as each sets its own flag before it looks at the other's.
+//! 3. A signal that ends the shell ends the wait for a line, too: either who is about to wait sees it, or the thread of signals sees
+//!    that somebody waits, as each sets its own flag before it looks at the other's.
 
 use anyhow::{Context, Result};
 use rustix::process::{Signal, getpid, kill_process};
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// A statement that did not hear the first request, as it was only beginning, is asked again after this.
 const AGAIN: Duration = Duration::from_millis(100);
-/// A prompt that has not ended after being asked so often cannot hear.
+/// A wait that has not ended after being asked so often cannot hear.
 const DEAF: u32 = 20;
 
 /// Ends the running statement.
@@ -33,8 +33,8 @@ struct Shared {
     /// Changed under the lock of `running`.
     pressed: AtomicBool,
     terminated: Arc<AtomicBool>,
-    /// A line is waited for at the prompt.
-    prompting: AtomicBool,
+    /// Something is waited for that may never come.
+    waiting: AtomicBool,
     /// How a conversation has found its terminal.
     terminal: OnceLock<Termios>,
     running: Mutex<Option<Cancel>>,
@@ -101,12 +101,12 @@ impl Signals {
         result
     }
 
-    /// Waits for a line at the prompt; `None`: the process is to end.
-    pub(super) fn at_prompt<T>(&self, wait: impl FnOnce() -> T) -> Option<T> {
-        self.0.prompting.store(true, Ordering::SeqCst);
-        let line = (!self.is_terminated()).then(wait);
-        self.0.prompting.store(false, Ordering::SeqCst);
-        line.filter(|_| !self.is_terminated())
+    /// Waits for what may never come, a line or a server, in a conversation; `None`: the process is to end.
+    pub(super) fn wait<T>(&self, wait: impl FnOnce() -> T) -> Option<T> {
+        self.0.waiting.store(true, Ordering::SeqCst);
+        let done = (!self.is_terminated()).then(wait);
+        self.0.waiting.store(false, Ordering::SeqCst);
+        done.filter(|_| !self.is_terminated())
     }
 
     /// Whether Ctrl-C came while nothing ran; forgets it.
@@ -143,15 +143,15 @@ impl Shared {
         let mut cancelled = false;
         let mut asked = 0;
         loop {
-            let prompting = self.terminated.load(Ordering::SeqCst) && self.prompting.load(Ordering::SeqCst);
+            let waiting = self.terminated.load(Ordering::SeqCst) && self.waiting.load(Ordering::SeqCst);
             match &*running {
                 Some(cancel) if self.is_pressed() => cancel(),
-                _ if prompting => {}
+                _ if waiting => {}
                 _ => return cancelled,
             }
             cancelled = true;
-            if prompting {
-                self.end_prompt(asked);
+            if waiting {
+                self.end_wait(asked);
                 asked += 1;
             }
             drop(running);
@@ -161,13 +161,14 @@ impl Shared {
     }
 
     /// Ends the wait for a line, which hears SIGINT: it goes to the first thread, which waits.
-    fn end_prompt(&self, asked: u32) {
+    fn end_wait(&self, asked: u32) {
         if asked < DEAF {
             // It is asked again.
             let _ = kill_process(getpid(), Signal::INT);
             return;
         }
-        // A terminal without line editing, or output that is none: nobody hears. What was not committed is rolled back all the same.
+        // A terminal without line editing, output that is none, a server that is silent: nobody hears. What was not committed is
+        // rolled back all the same.
         if let Some(terminal) = self.terminal.get() {
             let _ = termios::tcsetattr(io::stdin(), OptionalActions::Now, terminal);
         }
