@@ -95,10 +95,10 @@ pub(crate) struct Sql {
     /// A database file; or a server: postgres://user@host:port/database, or host=... key=value words
     #[arg(value_name = "DB")]
     pub(crate) database: OsString,
-    /// Run these statements, one transaction, or this command of the shell; may be repeated
+    /// Run these statements, one transaction, or this command of the shell; may be repeated, but not together with -f
     #[arg(short = 'c', long, value_name = "SQL", conflicts_with = "file", allow_hyphen_values = true)]
     pub(crate) command: Vec<String>,
-    /// Run a script; - is standard input; may be repeated
+    /// Run a script; - is standard input; may be repeated, but not together with -c
     #[arg(short = 'f', long, value_name = "FILE")]
     pub(crate) file: Vec<PathBuf>,
     /// Make a new database where the file does not exist
@@ -122,7 +122,7 @@ pub(crate) struct Sql {
 }
 
 const SQL_STATUS: &str = "Exit status: 0 done; 1 a statement of -c failed, or a file cannot be read; 2 no database, or a \
-                          wrong command line; 3 a statement of a script failed; 130 Ctrl-C between statements.";
+                          wrong command line; 3 a statement of a script failed; 130 Ctrl-C between statements, or SIGTERM.";
 
 /// Settings are texts here: they are checked together with those of the file and the environment.
 #[derive(Args, Debug)]

@@ -36,7 +36,9 @@ pub(crate) fn run(arguments: &Serve) -> Result<()> {
     };
     options.check()?;
     let memory = settings.size("memory")?;
-    let engine = Engine::new(&EngineOptions { memory, temp_folder: settings.temp_folder()? })?;
+    let engine = EngineOptions { memory, temp_folder: settings.temp_folder()? };
+    // What it refuses is a budget that cannot be.
+    let engine = Engine::new(&engine).map_err(|error| settings.refuse("memory", error))?;
     interrupt::listen()?;
     create_missing(&engine, &options)?;
     let server = Server::start(&engine, &options)?;

@@ -51,6 +51,7 @@ fn settings_that_are_wrong_leave_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("key.pem"), "no key").unwrap();
     std::fs::write(folder.path().join("certificate.pem"), "no certificate").unwrap();
+    std::fs::write(folder.path().join("gannet.toml"), "memory = 32\n").unwrap();
     let tls = ["--tls-certificate", "certificate.pem", "--tls-key", "key.pem"];
     let run = |arguments: &[&str], variable: (&str, &str)| {
         let arguments = [&["serve", "new.gnt", "--listen", "none"], arguments].concat();
@@ -65,11 +66,20 @@ fn settings_that_are_wrong_leave_nothing_behind() {
         ),
         (&[], ("GANNET_TEMP_FOLDER", "missing"), "No such file"),
         (&["--memory", "4TiB"], ("NOTHING", ""), "a memory budget of 4TiB is more than the "),
-        (&["--memory", "7MiB"], ("NOTHING", ""), "at least 8MiB"),
+        (
+            &["--memory", "7MiB"],
+            ("NOTHING", ""),
+            "setting memory = \"7MiB\" (flag): a memory budget of 7MiB is too small: give at least 8MiB",
+        ),
+        (
+            &["--config", "gannet.toml"],
+            ("NOTHING", ""),
+            "setting memory = \"32\" (file gannet.toml): a memory budget of 32B is too small",
+        ),
     ] {
         let output = run(arguments, variable);
         assert!(refused(&output).contains(words), "{output:?}");
-        assert_eq!(names(folder.path()), ["certificate.pem", "key.pem"]);
+        assert_eq!(names(folder.path()), ["certificate.pem", "gannet.toml", "key.pem"]);
     }
 }
 

@@ -167,7 +167,7 @@ fn bad_input_is_refused() {
     let place = &places()[0];
     let here = place.path();
     std::fs::write(here.join("foreign.gnt"), vec![7; 100_000]).unwrap();
-    let cases: [(&[&str], &[u8], i32, &str); 14] = [
+    let cases: [(&[&str], &[u8], i32, &str); 16] = [
         (&["sql"], b"", 2, "<DB>"),
         (&["sql", "shop.gnt", "--nonsense"], b"", 2, "--nonsense"),
         (&["sql", "shop.gnt", "-c", "x", "-f", "y"], b"", 2, "cannot be used with"),
@@ -178,6 +178,8 @@ fn bad_input_is_refused() {
         (&["sql", "host=x colour=red"], b"", 2, "\"colour\" is not implemented"),
         (&["sql", "shop.gnt", "-f", "none.sql"], b"", 1, "cannot open \"none.sql\""),
         (&["sql", "shop.gnt"], b"\\nonsense\n", 3, "invalid command \\nonsense"),
+        (&["sql", "shop.gnt"], b"\\i none.sql\n", 3, "\\i: cannot open \"none.sql\""),
+        (&["sql", "shop.gnt"], b"\\o none/x\n", 3, "\\o: none/x: No such file"),
         (&["sql", "shop.gnt"], b"select 1", 3, "\";\" is missing"),
         (&["sql", "shop.gnt"], b"select '1;\n", 3, "unterminated quoted string"),
         (
@@ -227,7 +229,10 @@ fn copy_goes_round() {
         let rows = "kiwi\t1\n".repeat(50_000);
         assert_eq!(good(here, &["sql", "shop.gnt", "-c", "copy fruit from stdin"], &rows), "COPY 50000\n");
         let told = bad(here, &["sql", "shop.gnt"], b"\\copy fruit from 'none.csv'\n", 3);
-        assert!(told.contains("none.csv: No such file"), "{told}");
+        assert!(told.starts_with("gannet: \\copy: none.csv: No such file"), "{told}");
+        std::fs::write(here.join("s.sql"), "select 1;\n\\copy fruit to 'none/x.csv'\n").unwrap();
+        let told = bad(here, &["sql", "shop.gnt", "-f", "s.sql"], b"", 3);
+        assert!(told.starts_with("gannet:s.sql:2: \\copy: none/x.csv: No such file"), "{told}");
         // Data that is refused is not taken for statements.
         let script = "copy fruit from stdin;\nplum\tcheap\nselect 1;\n\\.\nselect 7 as seven;\n";
         let output = run(here, &["sql", "shop.gnt", "--keep-going", "--format", "csv"], script.as_bytes());
@@ -326,6 +331,23 @@ fn descriptions_look_like_psqls() {
 }
 
 #[test]
+fn to_find_none_is_no_error_unless_it_was_named() {
+    for place in places() {
+        let script = "drop table fruit;\n\\d\n\\dt\n\\di\n\\dv\n\\ds\nselect 1 as a;\n";
+        let output = run(place.path(), &["sql", "shop.gnt", "--format", "csv"], script.as_bytes());
+        assert_eq!((output.status.code(), stdout(&output)), (Some(0), "a\n1\n"));
+        let told: String = ["relations", "tables", "indexes", "views", "sequences"]
+            .map(|things| format!("gannet: Did not find any {things}.\n"))
+            .concat();
+        assert_eq!(stderr(&output), told);
+        for command in ["\\d nothing", "\\dt nothing", "\\di nothing"] {
+            let told = bad(place.path(), &["sql", "shop.gnt"], format!("{command}\nselect 1;").as_bytes(), 3);
+            assert!(told.contains("Did not find any") && told.contains("named \"nothing\"."), "{told}");
+        }
+    }
+}
+
+#[test]
 fn output_that_nobody_reads_ends_quietly() {
     for place in places() {
         for format in ["csv", "json", "table"] {
@@ -392,6 +414,11 @@ struct Terminal {
 
 impl Terminal {
     fn start(folder: &Path) -> Self {
+        Terminal::start_as(folder, "xterm", "shop.gnt")
+    }
+
+    /// A terminal of this kind, with a shell for this database.
+    fn start_as(folder: &Path, kind: &str, database: &str) -> Self {
         use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
         let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&terminal).unwrap();
@@ -401,10 +428,10 @@ impl Terminal {
         let keys = std::fs::File::from(terminal);
         // Its keys send signals only to who has it as its controlling terminal.
         let child = Command::new("/usr/bin/setsid")
-            .args(["--ctty", env!("CARGO_BIN_EXE_gannet"), "sql", "shop.gnt"])
+            .args(["--ctty", env!("CARGO_BIN_EXE_gannet"), "sql", database])
             .current_dir(folder)
             .env_clear()
-            .envs([("GANNET_MEMORY", "32MiB"), ("TERM", "xterm"), ("PAGER", "cat -n")])
+            .envs([("GANNET_MEMORY", "32MiB"), ("TERM", kind), ("PAGER", "cat -n")])
             .env("XDG_STATE_HOME", folder.join("state"))
             .stdin(side.try_clone().unwrap())
             .stdout(side.try_clone().unwrap())
@@ -424,8 +451,14 @@ impl Terminal {
         Terminal { child, keys, shown, seen: String::new(), passed: String::new() }
     }
 
-    fn press(&mut self, keys: &str) {
-        self.keys.write_all(keys.as_bytes()).unwrap();
+    fn press(&mut self, keys: impl AsRef<[u8]>) {
+        self.keys.write_all(keys.as_ref()).unwrap();
+    }
+
+    /// Whether lines are made and shown by the terminal itself, as it was found.
+    fn is_as_found(&self) -> bool {
+        use rustix::termios::{LocalModes, tcgetattr};
+        tcgetattr(&self.keys).unwrap().local_modes.contains(LocalModes::ICANON | LocalModes::ECHO)
     }
 
     /// Waits for text behind what was waited for before; false when there is none for that long.
@@ -547,7 +580,7 @@ fn what_is_pasted_is_read_line_by_line() {
         terminal.press("\x1b[200~fig\t1.5\nplum\t2.5\n\\.\n\x1b[201~\n");
         terminal.expect("COPY 2");
         let script = "create table basket (a int);\rcopy basket from stdin;\r1\r2\r\\.\rselect 'su' || 'm', sum(a) from basket;";
-        terminal.press(&format!("\x1b[200~{script}\x1b[201~\r"));
+        terminal.press(format!("\x1b[200~{script}\x1b[201~\r"));
         terminal.expect("CREATE TABLE");
         terminal.expect("COPY 2");
         terminal.expect(" sum      |   3");
@@ -556,6 +589,97 @@ fn what_is_pasted_is_read_line_by_line() {
         let kept = std::fs::read_to_string(place.path().join("state/gannet/history")).unwrap();
         assert!(kept.contains("copy basket from stdin;\nselect"), "{kept}");
     }
+}
+
+#[test]
+fn what_is_not_utf8_fails_its_line_only() {
+    for place in places() {
+        let mut terminal = Terminal::start(place.path());
+        terminal.expect("shop=> ");
+        terminal.press("begin;\r");
+        // Typed in the middle of a statement; pasted, with statements behind it; pasted, and more than is read at once.
+        let long = [b"\x1b[200~\xe4\n".as_slice(), &b"select 'be' || 'hind';\n".repeat(200), b"\x1b[201~\r"]
+            .concat();
+        for wrong in [
+            b"select 1,\rselect '\xe4'; select 'be' || 'hind';\rselect 'be' || 'hind';\r".as_slice(),
+            b"\x1b[200~select '\xe4\nselect 'be' || 'hind';\n\x1b[201~\r",
+            &long,
+        ] {
+            terminal.expect("shop=*> ");
+            terminal.press(wrong);
+            terminal.expect("gannet: this line is not valid UTF-8\r\n");
+        }
+        terminal.expect("shop=*> ");
+        terminal.press("select 'go' || 'ing on';\r");
+        terminal.expect("going on");
+        terminal.expect("shop=*> ");
+        terminal.press("rollback;\rcopy fruit from stdin;\r");
+        terminal.expect(">> ");
+        terminal.press(b"fig\t1\r\xe4\t2\r");
+        terminal.expect("COPY from stdin: this line is not valid UTF-8");
+        terminal.expect("shop=> ");
+        terminal.press("select 'fruit: ' || count(*) from fruit;\r");
+        terminal.expect("fruit: 0");
+        terminal.expect("shop=> ");
+        terminal.press("\\q\r");
+        assert_eq!(terminal.child.wait().unwrap().code(), Some(0));
+        assert!(!terminal.passed.contains("behind"), "{}", terminal.passed);
+    }
+}
+
+#[test]
+fn a_signal_ends_a_conversation_in_good_order() {
+    for place in places() {
+        for (signal, keys, seen) in [
+            ("-TERM", "", ""),
+            ("-HUP", "", ""),
+            ("-TERM", "\x1b[200~half of what is pasted", ""),
+            ("-TERM", "copy fruit from stdin;\r", ">> "),
+            (
+                "-HUP",
+                "rollback; select pg_sleep(600); insert into fruit values ('plum', 2);\r",
+                "pg_sleep(600);",
+            ),
+        ] {
+            let mut terminal = Terminal::start(place.path());
+            terminal.expect("shop=> ");
+            terminal.press("begin; insert into fruit values ('fig', 1);\r");
+            terminal.expect("shop=*> ");
+            terminal.press(keys);
+            terminal.expect(seen);
+            send(signal, &terminal.child);
+            assert_eq!(terminal.child.wait().unwrap().code(), Some(130), "{signal} {keys}");
+            assert!(terminal.is_as_found(), "{signal} {keys}");
+            // Nor are pastes bracketed any more.
+            terminal.expect("\x1b[?2004l");
+            let Place::File(folder) = &place else { continue };
+            let stat = ["kv", "shop.gnt", "stat", "--format", "csv"];
+            assert!(good(folder.path(), &stat, "").contains("restart.crashed,false\n"), "{signal} {keys}");
+        }
+        let count = ["sql", "shop.gnt", "--format", "csv", "-c", "select count(*) from fruit"];
+        assert_eq!(good(place.path(), &count, ""), "count\n0\n");
+    }
+}
+
+#[test]
+fn a_signal_ends_a_conversation_that_cannot_hear() {
+    let place = &places()[0];
+    // A server that never answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("postgres://joe@127.0.0.1:{}/shop", silent.local_addr().unwrap().port());
+    let mut terminal = Terminal::start_as(place.path(), "xterm", &address);
+    let _connected = silent.accept().unwrap();
+    send("-TERM", &terminal.child);
+    assert_eq!(terminal.child.wait().unwrap().code(), Some(130));
+    // A terminal that cannot edit lines.
+    let mut terminal = Terminal::start_as(place.path(), "dumb", "shop.gnt");
+    terminal.expect("shop=> ");
+    terminal.press("begin; insert into fruit values ('fig', 1);\n");
+    terminal.expect("shop=*> ");
+    send("-TERM", &terminal.child);
+    assert_eq!(terminal.child.wait().unwrap().code(), Some(130));
+    let count = ["sql", "shop.gnt", "--format", "csv", "-c", "select count(*) from fruit"];
+    assert_eq!(good(place.path(), &count, ""), "count\n0\n");
 }
 
 #[test]

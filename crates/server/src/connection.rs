@@ -1,8 +1,8 @@
 //! One connection, once it was let in: the loop of messages.
 //!
 //! # Guarantees
-//! 1. After an error in the extended protocol everything up to the next Sync is passed over, as the protocol says. Whatever the
-//!    error came from, the transaction has failed.
+//! 1. After an error in the extended protocol, which the client is told at once, everything up to the next Sync is passed over, as the
+//!    protocol says. Whatever the error came from, the transaction has failed.
 //! 2. Memory for a message is taken from the budget as its bytes arrive, not as its length claims; one that does not fit is read past
 //!    and refused.
 //! 3. However the connection ends, by a panic as well, its session is dropped, which rolls back, and the socket closed.
@@ -275,7 +275,8 @@ impl Connected {
         let error = self.session.fail(error);
         self.report(&error, connection)?;
         self.skipping = matches!(kind, b'P' | b'B' | b'D' | b'E' | b'C' | b'H');
-        if self.skipping { Ok(()) } else { self.ready(connection) }
+        // The client may wait for the outcome before it sends Sync.
+        if self.skipping { connection.send() } else { self.ready(connection) }
     }
 
     /// The next message, waited for as long as the settings for idle sessions permit.

@@ -95,13 +95,15 @@ pub struct Report {
 #[derive(Clone, Debug)]
 pub struct Settings {
     values: BTreeMap<&'static str, (String, Source)>,
+    /// The settings file, if there is one.
+    file: Option<PathBuf>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let value =
             |definition: &Definition| (definition.name, (definition.default.to_owned(), Source::Default));
-        Settings { values: DEFINITIONS.iter().map(value).collect() }
+        Settings { values: DEFINITIONS.iter().map(value).collect(), file: None }
     }
 }
 
@@ -112,7 +114,7 @@ impl Settings {
         environment: impl IntoIterator<Item = (String, String)>,
         flags: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self> {
-        let mut settings = Settings::default();
+        let mut settings = Settings { file: file.map(Path::to_owned), ..Settings::default() };
         if let Some(path) = file {
             let text = std::fs::read_to_string(path)
                 .map_err(|error| Error::Setup(format!("settings file {}: {error}", path.display())))?;
@@ -134,6 +136,10 @@ impl Settings {
         let table: toml::Table =
             text.parse().map_err(|error: toml::de::Error| Error::Setup(error.to_string()))?;
         for (name, value) in table {
+            if name == "insecure_trust" && !value.is_bool() {
+                // TOML has words of its own for on and off: nothing else is to open the door.
+                return Err(Error::Setup(format!("{name} has to be true or false, without quotes")));
+            }
             let text = match value {
                 toml::Value::String(text) => text,
                 toml::Value::Integer(number) => number.to_string(),
@@ -169,9 +175,18 @@ impl Settings {
         name: &'static str,
         read: impl FnOnce(&str) -> std::result::Result<T, String>,
     ) -> Result<T> {
-        let (text, source) =
-            self.values.get(name).map_or(("", Source::Default), |(text, source)| (text.trim(), *source));
-        read(text).map_err(|why| Error::Setup(format!("setting {name} = \"{text}\" ({source}): {why}")))
+        read(self.text(name)).map_err(|why| self.refuse(name, why))
+    }
+
+    /// What is said of a value that cannot be: which setting it is, and where it comes from.
+    pub fn refuse(&self, name: &str, why: impl fmt::Display) -> Error {
+        let text = self.text(name);
+        let source = self.values.get(name).map_or(Source::Default, |(_, source)| *source);
+        let place = match (&self.file, source) {
+            (Some(path), Source::File) => format!("file {}", path.display()),
+            _ => source.to_string(),
+        };
+        Error::Setup(format!("setting {name} = \"{text}\" ({place}): {why}"))
     }
 
     /// Bytes of a size.
@@ -373,6 +388,26 @@ mod tests {
     }
 
     #[test]
+    fn only_true_in_the_file_lets_in_without_password() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("gannet.toml");
+        for (value, on) in
+            [("true", Some(true)), ("false", Some(false)), ("\"yes\"", None), ("\"off\"", None), ("1", None)]
+        {
+            std::fs::write(&file, format!("insecure_trust = {value}\n")).unwrap();
+            let read = Settings::gather(Some(&file), [], []);
+            match on {
+                Some(on) => assert_eq!(read.unwrap().switch("insecure_trust").unwrap(), on),
+                None => {
+                    let error = read.unwrap_err().to_string();
+                    let words = "insecure_trust has to be true or false";
+                    assert!(error.contains("gannet.toml") && error.contains(words), "{error}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn nothing_is_silently_ignored() {
         for (name, value, words) in
             [("memroy", "1GiB", "did you mean memory?"), ("qqqq", "1", "unknown setting qqqq (flag)")]
@@ -390,6 +425,14 @@ mod tests {
             settings.size("memory").unwrap_err().to_string().contains("setting memory = \"lots\" (flag)")
         );
         assert!(settings.listen().unwrap_err().to_string().contains("here is no address"));
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("gannet.toml");
+        std::fs::write(&file, "max_connections = 0\n").unwrap();
+        let error = Settings::gather(Some(&file), [], []).unwrap().max_connections().unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("setting max_connections = \"0\" (file {}): ", file.display())),
+            "{error}"
+        );
         assert!(settings.tls().unwrap_err().to_string().contains("needs tls_certificate"));
     }
 }

@@ -111,9 +111,9 @@ impl Connection {
 
     fn authenticate(&mut self, user: &str, database: Option<&Database>) -> Step<()> {
         if !self.trusted {
-            let stored = database.and_then(|database| database.role(user)).and_then(|role| {
-                role.password.as_deref().filter(|_| role.login).and_then(scram::Verifier::parse)
-            });
+            // Whether the role may log in is told only to who knows its password.
+            let role = database.and_then(|database| database.role(user));
+            let stored = role.and_then(|role| role.password.as_deref().and_then(scram::Verifier::parse));
             let verifier =
                 stored.unwrap_or_else(|| scram::Verifier::made_up(&self.shared.made_up_secret, user));
             self.out.begin(b'R').i32(10).str(scram::MECHANISM).u8(0).end();

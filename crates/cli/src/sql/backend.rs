@@ -1,6 +1,6 @@
 //! Where statements run: in this process on a database file, or on a server.
 
-use super::signal::Cancel;
+use super::signal::{Cancel, Signals};
 use crate::arguments::Sql;
 use crate::output::printable;
 use anyhow::{Context, Result, anyhow, bail};
@@ -36,7 +36,7 @@ pub(super) trait Backend {
 }
 
 /// Opens what the command line names.
-pub(super) fn open(arguments: &Sql) -> Result<Box<dyn Backend>> {
+pub(super) fn open(arguments: &Sql, signals: &Signals) -> Result<Box<dyn Backend>> {
     let user = crate::serve::owner();
     if let Some(text) = arguments.database.to_str().filter(|text| Address::is_address(text)) {
         if arguments.create {
@@ -44,12 +44,12 @@ pub(super) fn open(arguments: &Sql) -> Result<Box<dyn Backend>> {
         }
         let variable = |name: &str| std::env::var(name).ok();
         let address = Address::parse(text, &variable, &user).map_err(|error| anyhow!(error))?;
-        return Ok(Box::new(Remote::open(address)?));
+        return Ok(Box::new(Remote::open(address, signals)?));
     }
     let path = Path::new(&arguments.database);
     match Embedded::open(path, arguments, &user) {
         Err(Opening::InUse(why)) => match server_address(path, &user) {
-            Some(address) => Ok(Box::new(Remote::open(address).context(why)?)),
+            Some(address) => Ok(Box::new(Remote::open(address, signals).context(why)?)),
             None => bail!("{why}, and no server has a socket in {:?}", gannet_server::socket_folder(path)),
         },
         Err(Opening::Failed(error)) => Err(error),
@@ -84,14 +84,14 @@ fn server_address(path: &Path, user: &str) -> Option<Address> {
 struct Remote(Connection);
 
 impl Remote {
-    fn open(mut address: Address) -> Result<Self> {
+    fn open(mut address: Address, signals: &Signals) -> Result<Self> {
         const APPLICATION: &str = "gannet sql";
         let opened = match Connection::open(&address, APPLICATION) {
             Err(Failure::Connection(error))
                 if error.kind() == io::ErrorKind::PermissionDenied && address.password.is_none() =>
             {
                 let prompt = format!("Password for user {}: ", printable(&address.user));
-                match super::terminal::ask_secret(&prompt)? {
+                match super::terminal::ask_secret(&prompt, signals)? {
                     Some(password) => address.password = Some(password),
                     None => bail!("{error}; give it in the address, or as PGPASSWORD"),
                 }

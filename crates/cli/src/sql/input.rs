@@ -30,6 +30,8 @@ pub(super) enum Line {
     End,
     /// Ctrl-C.
     Interrupted,
+    /// What was entered is not valid UTF-8; it is gone, with all that came with it.
+    Invalid,
 }
 
 /// Where statements, and the data of COPY FROM STDIN, come from.
@@ -132,20 +134,21 @@ impl Read for StandardInput {
 /// A person at a terminal.
 pub(super) struct Conversation {
     editor: Editor<(), FileHistory>,
+    signals: Signals,
     history: Option<PathBuf>,
     /// Lines that were entered together, as what is pasted is, and not read yet.
     entered: VecDeque<String>,
 }
 
 impl Conversation {
-    pub(super) fn start() -> Result<Self> {
+    pub(super) fn start(signals: &Signals) -> Result<Self> {
         let mut editor = editor(None)?;
         let history = history_file();
         if let Some(path) = &history {
             // There may be none yet, or none that can be read: then there is nothing to call up.
             let _ = editor.load_history(path);
         }
-        Ok(Conversation { editor, history, entered: VecDeque::new() })
+        Ok(Conversation { editor, signals: signals.clone(), history, entered: VecDeque::new() })
     }
 }
 
@@ -153,9 +156,13 @@ impl Conversation {
 fn editor(history: Option<FileHistory>) -> Result<Editor<(), FileHistory>> {
     let config =
         Config::builder().max_history_size(HISTORY).and_then(|config| config.history_ignore_dups(true));
-    let config = config.context("cannot set the history up")?.history_ignore_space(true).build();
+    let config = config
+        .map_err(|error| anyhow!("cannot set the history up: {error}"))?
+        .history_ignore_space(true)
+        .build();
     let history = history.unwrap_or_else(|| FileHistory::with_config(&config));
-    let mut editor = Editor::with_history(config, history).context("cannot use the terminal")?;
+    let editor = Editor::with_history(config, history);
+    let mut editor = editor.map_err(|error| anyhow!("cannot use the terminal: {error}"))?;
     // There is nothing to complete, and values of COPY's data are separated by tabs.
     editor.bind_sequence(KeyEvent(KeyCode::Tab, Modifiers::NONE), Cmd::Insert(1, "\t".to_owned()));
     Ok(editor)
@@ -165,8 +172,8 @@ impl Source for Conversation {
     fn line(&mut self, prompt: &str, line: &mut Vec<u8>) -> Result<Line> {
         let next = match self.entered.pop_front() {
             Some(next) => next,
-            None => match self.editor.readline(prompt) {
-                Ok(text) => {
+            None => match self.signals.wait(|| self.editor.readline(prompt)) {
+                Some(Ok(text)) => {
                     // Where the last line feed was pasted, Enter only says that this is all.
                     let text = text.strip_suffix('\n').unwrap_or(&text);
                     let mut lines = text.split('\n').map(str::to_owned);
@@ -174,9 +181,16 @@ impl Source for Conversation {
                     self.entered.extend(lines);
                     first
                 }
-                Err(ReadlineError::Eof) => return Ok(Line::End),
-                Err(ReadlineError::Interrupted) => return Ok(Line::Interrupted),
-                Err(error) => return Err(error).context("cannot read from the terminal"),
+                Some(Err(ReadlineError::Eof)) => return Ok(Line::End),
+                None | Some(Err(ReadlineError::Interrupted | ReadlineError::Signal(_))) => {
+                    return Ok(Line::Interrupted);
+                }
+                Some(Err(ReadlineError::Io(error))) if error.kind() == io::ErrorKind::InvalidData => {
+                    // What the editor had read ahead is gone. The rest of the line, or of what was pasted, is no statement of its own.
+                    super::terminal::pass_over(&self.signals);
+                    return Ok(Line::Invalid);
+                }
+                Some(Err(error)) => return Err(anyhow!("cannot read from the terminal: {error}")),
             },
         };
         line.extend_from_slice(next.as_bytes());

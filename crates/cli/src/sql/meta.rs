@@ -91,7 +91,7 @@ pub(super) fn run(
         }
         ("i" | "include", [file]) => match Script::open(Path::new(file)) {
             Ok(mut script) => shell.include(&mut script, source)?,
-            Err(error) => wrong(shell, source, &format!("{error:#}")),
+            Err(error) => wrong(shell, source, &format!("\\{name}: {error:#}")),
         },
         ("o", []) => set_output(shell, None, source),
         ("o", [file]) => set_output(shell, Some(file), source),
@@ -145,6 +145,11 @@ fn describe_command(shell: &mut Shell, name: &str, words: &[&str], source: &dyn 
     Some(match done {
         Ok(step) => step,
         Err(describe::NotFound::Told(step)) => step,
+        // That there is none is an answer, unless it was asked for by name.
+        Err(describe::NotFound::Nothing(message)) if pattern.is_none() => {
+            shell.complain(Some(source), &message);
+            Step::Fine
+        }
         Err(describe::NotFound::Nothing(message)) => wrong(shell, source, &message),
     })
 }
@@ -160,11 +165,11 @@ fn run_copy(shell: &mut Shell, text: &str, source: &mut dyn Source) -> Step {
         None => None,
         Some(path) if parsed.from => match open_file(path) {
             Ok(file) => Some(Data::From(file)),
-            Err(error) => return wrong(shell, source, &format!("{path}: {error}")),
+            Err(error) => return wrong(shell, source, &format!("\\copy: {path}: {error}")),
         },
         Some(path) => match File::create(path) {
             Ok(file) => Some(Data::To(BufWriter::with_capacity(64 << 10, file))),
-            Err(error) => return wrong(shell, source, &format!("{path}: {error}")),
+            Err(error) => return wrong(shell, source, &format!("\\copy: {path}: {error}")),
         },
     };
     shell.run_statement(&parsed.sql, Some(source), How { expanded: false, data })
@@ -186,7 +191,7 @@ fn set_output(shell: &mut Shell, file: Option<&str>, source: &dyn Source) -> Ste
             shell.output = file.map(BufWriter::new);
             Step::Fine
         }
-        Err(error) => wrong(shell, source, &format!("{}: {error}", file.unwrap_or_default())),
+        Err(error) => wrong(shell, source, &format!("\\o: {}: {error}", file.unwrap_or_default())),
     }
 }
 

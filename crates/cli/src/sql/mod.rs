@@ -9,12 +9,12 @@
 //! | `printer`, `format`, `report`, `text` | results, errors, and what a terminal may be shown |
 //! | `terminal` | its size, passwords, the pager |
 //! | `meta`, `copy`, `describe` | commands that begin with a backslash |
-//! | `signal` | Ctrl-C |
+//! | `signal` | Ctrl-C, and signals that end the shell |
 //!
 //! # Exit status
 //! 0: done, also when whoever reads our output goes away. 1: a file cannot be read or written, or a statement of `-c` failed. 2: the
 //! command line is wrong, the database does not open, or the server is lost. 3: a statement of a script failed. 130: Ctrl-C while no
-//! statement ran.
+//! statement of a script ran; SIGTERM; in a conversation SIGHUP.
 
 mod backend;
 mod copy;
@@ -31,6 +31,7 @@ mod terminal;
 mod text;
 
 use crate::arguments::{Format, Sql};
+use crate::interrupt::Interrupted;
 use anyhow::Result;
 use format::Expanded;
 use input::{Conversation, Script, Source};
@@ -52,6 +53,7 @@ const SCRIPT: u8 = 3;
 pub(crate) fn run(arguments: &Sql) -> ExitCode {
     match start(arguments) {
         Ok(code) => ExitCode::from(code),
+        Err(error) if error.is::<Interrupted>() => ExitCode::from(crate::INTERRUPTED),
         Err(error) => {
             crate::complain(&crate::output::printable(&format!("{error:#}")));
             ExitCode::from(USAGE)
@@ -63,7 +65,9 @@ fn start(arguments: &Sql) -> Result<u8> {
     let conversation = arguments.command.is_empty() && arguments.file.is_empty() && io::stdin().is_terminal();
     // Before anything is opened: a file that is being opened is closed in good order, too.
     let signals = Signals::listen(conversation)?;
-    let backend = backend::open(arguments)?;
+    let open = || backend::open(arguments, &signals);
+    let opened = if conversation { signals.wait(open) } else { Some(open()) };
+    let Some(backend) = opened.transpose()? else { return Ok(crate::INTERRUPTED) };
     let settings = Settings {
         format: arguments.format.unwrap_or(Format::Table),
         expanded: Expanded::Off,
@@ -76,7 +80,7 @@ fn start(arguments: &Sql) -> Result<u8> {
     };
     let mut shell = Shell::new(backend, settings, signals.clone());
     let done = if conversation {
-        converse(&mut shell)
+        converse(&mut shell, &signals)
     } else if !arguments.command.is_empty() {
         Ok(run_commands(&mut shell, &arguments.command, &signals))
     } else {
@@ -94,18 +98,22 @@ fn start(arguments: &Sql) -> Result<u8> {
     Ok(code)
 }
 
-fn converse(shell: &mut Shell) -> Result<u8> {
+fn converse(shell: &mut Shell, signals: &Signals) -> Result<u8> {
     if !shell.settings.quiet {
         let about = shell.backend.about();
         writeln!(io::stdout(), "gannet {}. {about}.\nType \\? for help.\n", env!("CARGO_PKG_VERSION"))?;
     }
-    let mut source = Conversation::start()?;
+    let mut source = Conversation::start(signals)?;
     let step = shell.run_source(&mut source)?;
     if step == Step::Fine {
         // Ctrl-D leaves the prompt's line open.
         let _ = writeln!(io::stdout(), "\\q");
     }
-    Ok(if step == Step::Lost { USAGE } else { 0 })
+    Ok(match step {
+        Step::Interrupted => crate::INTERRUPTED,
+        Step::Lost => USAGE,
+        _ => 0,
+    })
 }
 
 /// Scripts in the order they were named; standard input where there is none.

@@ -109,6 +109,10 @@ impl<'o> Printer<'o, '_> {
                 self.reading = false;
                 Err(io::Error::other("COPY from stdin: canceled by user"))
             }
+            Line::Invalid => {
+                self.reading = false;
+                Err(io::Error::other("COPY from stdin: this line is not valid UTF-8"))
+            }
             Line::Some if matches!(&data[start..], b"\\.\n" | b"\\.\r\n" | b"\\.") => {
                 data.truncate(start);
                 self.reading = false;

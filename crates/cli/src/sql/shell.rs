@@ -19,6 +19,8 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::time::{Duration, Instant};
 
+/// What is said of a line that no statement can be.
+const NOT_UTF8: &str = "this line is not valid UTF-8";
 /// How deep scripts may call each other.
 const DEPTH: u32 = 32;
 
@@ -92,7 +94,7 @@ impl Shell {
         // Some editors put a mark at the beginning of a file, which is no part of its text.
         let mut byte_order_mark = Some('\u{feff}');
         loop {
-            if !conversation && self.signals.take() {
+            if self.signals.is_terminated() || !conversation && self.signals.take() {
                 return Ok(Step::Interrupted);
             }
             bytes.clear();
@@ -105,13 +107,19 @@ impl Shell {
                     continue;
                 }
                 Line::Interrupted => return Ok(Step::Interrupted),
+                Line::Invalid => {
+                    self.complain(Some(source), NOT_UTF8);
+                    splitter.reset();
+                    typed.clear();
+                    continue;
+                }
             }
             if conversation {
                 // Pressed in a pager, perhaps: no statement runs, so there is none to end.
                 self.signals.take();
             }
             let Ok(text) = std::str::from_utf8(&bytes) else {
-                self.complain(Some(source), "this line is not valid UTF-8");
+                self.complain(Some(source), NOT_UTF8);
                 return Ok(Step::Failed);
             };
             let text = byte_order_mark.take().and_then(|mark| text.strip_prefix(mark)).unwrap_or(text);
@@ -138,6 +146,9 @@ impl Shell {
     /// Runs what ended within the line that was fed last.
     fn run_pieces(&mut self, splitter: &mut Splitter, source: &mut dyn Source) -> Result<Step> {
         while let Some(piece) = splitter.next() {
+            if self.signals.is_terminated() {
+                return Ok(Step::Interrupted);
+            }
             let step = match piece {
                 Piece::Statement(sql) => self.run_statement(&sql, Some(source), How::default()),
                 Piece::Meta(command) => meta::run(self, &command, splitter, source)?,

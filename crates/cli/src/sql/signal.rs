@@ -1,11 +1,15 @@
-//! Ctrl-C: ends the statement that runs, and only that.
+//! Ctrl-C: ends the statement that runs, and only that. SIGTERM, and in a conversation SIGHUP: end the statement, and then the shell.
 //!
 //! # Guarantees
 //! 1. A signal while a statement runs ends that one and no later one: the canceller runs under the lock that the statement's end takes.
 //! 2. A signal while nothing runs is kept, for [`Signals::take`] or for the next statement, whichever comes first.
+//! 3. A signal that ends the shell ends the wait for a line, too: either who is about to wait sees it, or the thread of signals sees
+//!    that somebody waits, as each sets its own flag before it looks at the other's.
 
 use anyhow::{Context, Result};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use rustix::process::{Signal, getpid, kill_process};
+use rustix::termios::{self, OptionalActions, Termios};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level::pipe};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -15,6 +19,8 @@ use std::time::Duration;
 
 /// A statement that did not hear the first request, as it was only beginning, is asked again after this.
 const AGAIN: Duration = Duration::from_millis(100);
+/// A wait that has not ended after being asked so often cannot hear.
+const DEAF: u32 = 20;
 
 /// Ends the running statement.
 pub(super) type Cancel = Arc<dyn Fn() + Send + Sync>;
@@ -27,6 +33,10 @@ struct Shared {
     /// Changed under the lock of `running`.
     pressed: AtomicBool,
     terminated: Arc<AtomicBool>,
+    /// Something is waited for that may never come.
+    waiting: AtomicBool,
+    /// How a conversation has found its terminal.
+    terminal: OnceLock<Termios>,
     running: Mutex<Option<Cancel>>,
     /// Wakes the thread; `None`: there is none, in tests.
     wake: OnceLock<UnixStream>,
@@ -37,7 +47,7 @@ struct Shared {
 pub(super) struct Signals(Arc<Shared>);
 
 impl Signals {
-    /// Begins to listen. In a conversation SIGTERM ends the process as ever.
+    /// Begins to listen.
     pub(super) fn listen(conversation: bool) -> Result<Self> {
         let signals = Signals::default();
         signals.register(conversation).context("cannot listen for signals")?;
@@ -47,9 +57,14 @@ impl Signals {
     fn register(&self, conversation: bool) -> io::Result<()> {
         let (mut read, write) = UnixStream::pair()?;
         pipe::register(SIGINT, write.try_clone()?)?;
-        if !conversation {
-            flag::register(SIGTERM, Arc::clone(&self.0.terminated))?;
-            pipe::register(SIGTERM, write.try_clone()?)?;
+        // A script may be started so that it outlives its terminal.
+        let ends: &[i32] = if conversation { &[SIGTERM, SIGHUP] } else { &[SIGTERM] };
+        for signal in ends {
+            flag::register(*signal, Arc::clone(&self.0.terminated))?;
+            pipe::register(*signal, write.try_clone()?)?;
+        }
+        if let (true, Ok(terminal)) = (conversation, termios::tcgetattr(io::stdin())) {
+            self.0.terminal.get_or_init(|| terminal);
         }
         self.0.wake.get_or_init(|| write);
         let shared = Arc::clone(&self.0);
@@ -60,6 +75,8 @@ impl Signals {
                 let signalled = bytes[..count].iter().any(|byte| *byte != NUDGE);
                 if shared.wake_up(signalled) {
                     drain(&mut read);
+                    // One that ends the shell may have been among them.
+                    shared.wake_up(false);
                 }
             }
         })?;
@@ -70,7 +87,7 @@ impl Signals {
     pub(super) fn during<T>(&self, cancel: Cancel, work: impl FnOnce() -> T) -> T {
         let mut running = self.0.running();
         *running = Some(cancel);
-        if self.0.pressed.load(Ordering::SeqCst)
+        if self.is_pressed()
             && let Some(mut wake) = self.0.wake.get()
         {
             // A full pipe has woken the thread already.
@@ -84,6 +101,14 @@ impl Signals {
         result
     }
 
+    /// Waits for what may never come, a line or a server, in a conversation; `None`: the process is to end.
+    pub(super) fn wait<T>(&self, wait: impl FnOnce() -> T) -> Option<T> {
+        self.0.waiting.store(true, Ordering::SeqCst);
+        let done = (!self.is_terminated()).then(wait);
+        self.0.waiting.store(false, Ordering::SeqCst);
+        done.filter(|_| !self.is_terminated())
+    }
+
     /// Whether Ctrl-C came while nothing ran; forgets it.
     pub(super) fn take(&self) -> bool {
         self.0.pressed.swap(false, Ordering::SeqCst) || self.is_terminated()
@@ -91,7 +116,7 @@ impl Signals {
 
     /// Whether Ctrl-C came since the work began.
     pub(super) fn is_pressed(&self) -> bool {
-        self.0.pressed.load(Ordering::SeqCst) || self.is_terminated()
+        self.0.is_pressed()
     }
 
     /// Whether the process is to end.
@@ -105,6 +130,10 @@ impl Shared {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn is_pressed(&self) -> bool {
+        self.pressed.load(Ordering::SeqCst) || self.terminated.load(Ordering::SeqCst)
+    }
+
     /// Ends what runs; `signalled`: by a signal that has just come. Gives whether there was something.
     fn wake_up(&self, signalled: bool) -> bool {
         let mut running = self.running();
@@ -112,16 +141,38 @@ impl Shared {
             self.pressed.store(true, Ordering::SeqCst);
         }
         let mut cancelled = false;
+        let mut asked = 0;
         loop {
+            let waiting = self.terminated.load(Ordering::SeqCst) && self.waiting.load(Ordering::SeqCst);
             match &*running {
-                Some(cancel) if self.pressed.load(Ordering::SeqCst) => cancel(),
+                Some(cancel) if self.is_pressed() => cancel(),
+                _ if waiting => {}
                 _ => return cancelled,
             }
             cancelled = true;
+            if waiting {
+                self.end_wait(asked);
+                asked += 1;
+            }
             drop(running);
             std::thread::sleep(AGAIN);
             running = self.running();
         }
+    }
+
+    /// Ends the wait for a line, which hears SIGINT: it goes to the first thread, which waits.
+    fn end_wait(&self, asked: u32) {
+        if asked < DEAF {
+            // It is asked again.
+            let _ = kill_process(getpid(), Signal::INT);
+            return;
+        }
+        // A terminal without line editing, output that is none, a server that is silent: nobody hears. What was not committed is
+        // rolled back all the same.
+        if let Some(terminal) = self.terminal.get() {
+            let _ = termios::tcsetattr(io::stdin(), OptionalActions::Now, terminal);
+        }
+        std::process::exit(i32::from(crate::INTERRUPTED));
     }
 }
 

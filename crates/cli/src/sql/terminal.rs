@@ -1,11 +1,20 @@
 //! The terminal: its size, secrets without echo, and a pager for results that do not fit.
 
+use super::signal::Signals;
 use super::text::width;
+use crate::interrupt::Interrupted;
 use anyhow::{Context, Result};
-use rustix::termios::{self, LocalModes, OptionalActions};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::termios::{self, LocalModes, OptionalActions, QueueSelector};
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
+
+/// How often it is looked whether a signal has come.
+const PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+/// When so much time has passed without a key, what came before was entered together: in nanoseconds.
+const SILENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 /// Rows and columns of the terminal that standard output is; `None`: it is none.
 pub(super) fn size() -> Option<(usize, usize)> {
@@ -17,8 +26,29 @@ pub(super) fn size() -> Option<(usize, usize)> {
     Some(known.map_or((24, 80), |size| (usize::from(size.ws_row), usize::from(size.ws_col))))
 }
 
+/// Whether there is something to read before so much time has passed.
+fn can_be_read(terminal: &impl AsFd, limit: Timespec) -> bool {
+    // A signal that ends the wait is looked for by who waits.
+    poll(&mut [PollFd::new(terminal, PollFlags::IN)], Some(&limit)).is_ok_and(|ready| ready > 0)
+}
+
+/// Forgets what is entered until nothing more comes, or Ctrl-C.
+pub(super) fn pass_over(signals: &Signals) {
+    let terminal = io::stdin();
+    let Ok(before) = termios::tcgetattr(&terminal) else { return };
+    let mut silent = before.clone();
+    silent.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
+    // Flushed each time: what is there is what is to be forgotten.
+    let mut set = termios::tcsetattr(&terminal, OptionalActions::Flush, &silent);
+    while set.is_ok() && !signals.is_pressed() && can_be_read(&terminal, SILENCE) {
+        set = termios::tcflush(&terminal, QueueSelector::IFlush);
+    }
+    // A terminal that is gone ends the next line.
+    let _ = termios::tcsetattr(&terminal, OptionalActions::Now, &before);
+}
+
 /// Asks for a secret on the terminal, without showing it; `None` where there is no terminal.
-pub(super) fn ask_secret(prompt: &str) -> Result<Option<String>> {
+pub(super) fn ask_secret(prompt: &str, signals: &Signals) -> Result<Option<String>> {
     let Ok(mut terminal) = OpenOptions::new().read(true).write(true).open("/dev/tty") else {
         return Ok(None);
     };
@@ -29,9 +59,13 @@ pub(super) fn ask_secret(prompt: &str) -> Result<Option<String>> {
     terminal.write_all(prompt.as_bytes()).context("cannot ask for a password")?;
     termios::tcsetattr(&terminal, OptionalActions::Flush, &silent).context("cannot ask for a password")?;
     let mut line = String::new();
-    let read = BufReader::new(&terminal).read_line(&mut line);
+    while !signals.is_pressed() && !can_be_read(&terminal, PERIOD) {}
+    let read = match signals.is_pressed() {
+        true => Err(Interrupted.into()),
+        false => BufReader::new(&terminal).read_line(&mut line).context("cannot read a password"),
+    };
     termios::tcsetattr(&terminal, OptionalActions::Flush, &before).context("cannot ask for a password")?;
-    read.context("cannot read a password")?;
+    read?;
     Ok(Some(line.trim_end_matches(['\n', '\r']).to_owned()))
 }
 

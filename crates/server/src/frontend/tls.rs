@@ -6,7 +6,8 @@ use crate::stream::Socket;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme, StreamOwned,
+    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    StreamOwned,
 };
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
@@ -44,9 +45,30 @@ pub(super) fn encrypt(
     let connection = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
     let mut tls = StreamOwned::new(connection, socket);
     while tls.conn.is_handshaking() {
-        tls.conn.complete_io(&mut tls.sock)?;
+        tls.conn.complete_io(&mut tls.sock).map_err(|error| explain(error, address))?;
     }
     Ok(tls)
+}
+
+/// What is to be done about a certificate that is refused, where its refusal does not say so.
+fn explain(error: io::Error, address: &Address) -> io::Error {
+    let refused = error.get_ref().and_then(|inner| inner.downcast_ref());
+    let (Some(rustls::Error::InvalidCertificate(why)), Some(roots)) = (refused, &address.root_certificate)
+    else {
+        return error;
+    };
+    match why {
+        CertificateError::UnknownIssuer => invalid(format!(
+            "the server's certificate is not signed by an authority in sslrootcert={}",
+            roots.display()
+        )),
+        // As `openssl req -x509` makes it. rustls has no name for it, only its verifier's.
+        CertificateError::Other(other) if other.0.to_string() == "CaUsedAsEndEntity" => invalid(
+            "the server's certificate is one of an authority (CA:TRUE), which only signs others: give the server one with \
+             basicConstraints=CA:FALSE, signed by itself or by an authority in sslrootcert",
+        ),
+        _ => error,
+    }
 }
 
 /// Takes any certificate, but sees to it that the server has its key.

@@ -233,6 +233,26 @@ fn flush_gives_what_there_is() {
 }
 
 #[test]
+fn an_error_does_not_wait_for_sync() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    // What was done before it comes with it, and Flush after it has nothing to give.
+    let messages = [parse("", "select 1/0", &[]), bind("", "", 0, &[], 0), execute("", 0), frame(b'H', b"")];
+    wire.send(&messages.concat());
+    let told = wire.outcome_until(b'E');
+    assert_eq!((told.kinds.as_str(), told.state()), ("12E", "22012"));
+    wire.send(&[parse("", "select 1", &[]), frame(b'H', b"")].concat());
+    assert_eq!(wire.ask(&sync()).kinds, "Z");
+    // Without Flush, too; and one that is found before anything runs.
+    wire.send(&target(b'D', b'S', "nothing"));
+    assert_eq!(wire.outcome_until(b'E').state(), "26000");
+    assert_eq!(wire.ask(&sync()).kinds, "Z");
+    wire.send(&frame(b'B', b"\0"));
+    assert_eq!(wire.outcome_until(b'E').state(), "08P01");
+    assert_eq!(wire.ask(&sync()).kinds, "Z");
+}
+
+#[test]
 fn names_that_are_taken_are_refused_but_the_unnamed_is_replaced() {
     let fixture = Fixture::with(TABLE, |_| {});
     let mut wire = fixture.connect();

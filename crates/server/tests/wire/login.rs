@@ -4,6 +4,7 @@ use crate::client::{Body, Outcome, Wire, bind, execute, first, frame, parse, tcp
 use crate::fixture::Fixture;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use gannet_server::frontend::{Address, Connection};
 use ring::{digest, hmac, pbkdf2};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -81,9 +82,9 @@ fn the_right_password_is_let_in_and_no_other() {
     assert!(told.kinds.starts_with("RRS") && told.status == 'I', "{told:?}");
     assert_eq!(wire.run("select current_user").one(), "ann");
     assert_eq!(log_in(&mut Wire::tcp(address), "dora", "päßwörd").status, 'I');
-    // Wrong, of a name that does not exist, without password, without permission: all look the same.
+    // Wrong, of a name that does not exist, without password, of a role without permission: all look the same.
     for (name, password) in
-        [("ann", "Pencil"), ("ann", ""), ("nobody", "pencil"), ("bob", ""), ("carl", "pencil"), ("owner", "")]
+        [("ann", "Pencil"), ("ann", ""), ("nobody", "pencil"), ("bob", ""), ("carl", "Pencil"), ("owner", "")]
     {
         let told = log_in(&mut Wire::tcp(address), name, password);
         assert_eq!(
@@ -94,6 +95,10 @@ fn the_right_password_is_let_in_and_no_other() {
         assert_eq!(told.errors[0].message(), format!("password authentication failed for user \"{name}\""));
         assert_eq!(told.errors[0].0.len(), 4, "no more is told: {told:?}");
     }
+    // Who knows the password is told more.
+    let told = log_in(&mut Wire::tcp(address), "carl", "pencil");
+    assert_eq!((told.kinds.as_str(), told.state(), told.errors[0].get('S')), ("RRE", "28000", "FATAL"));
+    assert_eq!(told.errors[0].message(), "role \"carl\" is not permitted to log in");
 }
 
 #[test]
@@ -206,6 +211,28 @@ fn encrypted_connections_work_like_others() {
     assert_eq!(wire.outcome().state(), "57P05");
     // Without encryption the password still goes by SCRAM only.
     assert_eq!(log_in(&mut Wire::tcp(fixture.server().addresses()[0]), "ann", "pencil").status, 'I');
+}
+
+#[test]
+fn a_certificate_that_is_refused_says_what_to_do() {
+    // The server's own, which is an authority's, too; one signed by an authority, but not by this one.
+    for (certificate, root, words) in [
+        ("self.pem", "self.pem", "give the server one with basicConstraints=CA:FALSE"),
+        ("server.pem", "self.pem", "is not signed by an authority in sslrootcert="),
+    ] {
+        let fixture = Fixture::with(ROLES, |options| {
+            options.listen = vec!["127.0.0.1:0".parse().unwrap()];
+            options.tls = Some((key(certificate), key("server.key")));
+        });
+        let port = fixture.server().addresses()[0].port();
+        let text = format!(
+            "postgres://ann:pencil@localhost:{port}/shop?sslmode=verify-full&sslrootcert={}",
+            key(root).display()
+        );
+        let address = Address::parse(&text, &|_| None, "ann").unwrap();
+        let error = Connection::open(&address, "test").unwrap_err().to_string();
+        assert!(error.contains(words), "{certificate}: {error}");
+    }
 }
 
 #[test]

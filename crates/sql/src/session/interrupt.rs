@@ -109,15 +109,24 @@ impl Interrupt {
     /// A statement begins.
     pub(super) fn begin(&self) {
         // Most often nobody has asked, and there is nothing to take back.
-        if self.0.cancel.load(Ordering::SeqCst) && !self.is_shut_down() {
+        if self.0.cancel.load(Ordering::SeqCst) && self.take_back_reason() {
             self.0.cancel.store(false, Ordering::SeqCst);
-            self.0.reason.store(0, Ordering::SeqCst);
             if let Some(canceller) = &*self.0.canceller.lock() {
                 canceller.reset();
+            }
+            // A shutdown sets its reason before it sets these two: if they were its own, the reason is seen here, and they are set again.
+            if self.is_shut_down() {
+                self.interrupt(Reason::Shutdown);
             }
         }
         // Whoever sees it running sees what was taken back before.
         self.0.running.store(true, Ordering::Release);
+    }
+
+    /// In one step, so that a shutdown's reason is never cleared; false: there is one.
+    fn take_back_reason(&self) -> bool {
+        let other = |reason| (reason != Reason::Shutdown as u8).then_some(0);
+        self.0.reason.fetch_update(Ordering::SeqCst, Ordering::SeqCst, other).is_ok()
     }
 
     /// The statement has ended.
@@ -237,6 +246,7 @@ fn ring((alarms, changed): &(Mutex<Alarms>, Condvar)) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicUsize;
 
     #[test]
     fn an_alarm_rings_unless_taken_back() {
@@ -252,6 +262,44 @@ mod tests {
         drop(late);
         assert!(timer.alarms.0.lock().pending.is_empty() && !dropped.flag().load(Ordering::SeqCst));
         assert!(kept.error().to_string().contains("timeout"));
+    }
+
+    #[test]
+    fn a_shutdown_is_not_taken_back_by_a_statement_that_begins() {
+        let interrupts: Arc<Vec<Interrupt>> = Arc::new((0..20_000).map(|_| Interrupt::default()).collect());
+        for interrupt in &*interrupts {
+            interrupt.begin();
+            interrupt.interrupt(Reason::User);
+            interrupt.end();
+        }
+        // Two threads go through them side by side, the one that shuts down now and then a little later.
+        let arrived = Arc::new(AtomicUsize::new(0));
+        let meet = |arrived: &AtomicUsize, round: usize| {
+            arrived.fetch_add(1, Ordering::SeqCst);
+            let mut spins = 0;
+            while arrived.load(Ordering::SeqCst) < 2 * (round + 1) {
+                // The other one may wait for this processor.
+                spins += 1;
+                if spins % 1000 == 0 { gannet_base::thread::yield_now() } else { std::hint::spin_loop() }
+            }
+        };
+        let (shared, other) = (Arc::clone(&interrupts), Arc::clone(&arrived));
+        let thread = gannet_base::thread::spawn("shutdown", move || {
+            for (round, interrupt) in shared.iter().enumerate() {
+                meet(&other, round);
+                (0..round % 32).for_each(|_| std::hint::spin_loop());
+                interrupt.interrupt(Reason::Shutdown);
+            }
+        });
+        for (round, interrupt) in interrupts.iter().enumerate() {
+            meet(&arrived, round);
+            interrupt.begin();
+        }
+        thread.join().unwrap();
+        let lost = interrupts
+            .iter()
+            .filter(|interrupt| !interrupt.is_shut_down() || !interrupt.flag().load(Ordering::SeqCst));
+        assert_eq!(lost.count(), 0);
     }
 
     #[test]

@@ -614,6 +614,8 @@ impl Session {
             Some(_) => Ok(()),
             None => {
                 self.transaction = Some(Open::new(&self.database.0, &self.state, false));
+                // The defaults may have changed since the one before.
+                self.note_open();
                 Ok(())
             }
         }

@@ -192,7 +192,7 @@ pub struct Settings {
     /// `synchronous_commit`
     pub durability: Durability,
     /// `default_transaction_isolation`
-    pub isolation: Isolation,
+    pub level: Level,
     /// `default_transaction_read_only`
     pub read_only: bool,
     /// Rank of `client_min_messages`.
@@ -215,7 +215,7 @@ impl Settings {
             idle_in_transaction_timeout: None,
             idle_timeout: None,
             durability: Durability::Sync,
-            isolation: Isolation::ReadCommitted,
+            level: Level::READ_COMMITTED,
             read_only: false,
             least_severity: severity_rank("notice"),
         }
@@ -280,9 +280,9 @@ impl Settings {
                 return Ok(format!("ISO, {}", order_name(self.style.date_order)));
             }
             Key::DefaultTransactionIsolation | Key::TransactionIsolation => {
-                let isolation = isolation(&text)?;
+                let level = Level::named(&text)?;
                 if key == Key::DefaultTransactionIsolation {
-                    self.isolation = isolation;
+                    self.level = level;
                 }
             }
             Key::DefaultTransactionReadOnly => self.read_only = on,
@@ -341,13 +341,27 @@ impl Settings {
     }
 }
 
-/// A level's store isolation; READ UNCOMMITTED is READ COMMITTED, as in PostgreSQL.
-pub fn isolation(text: &str) -> Result<Isolation> {
-    match text {
-        "read committed" | "read uncommitted" => Ok(Isolation::ReadCommitted),
-        "repeatable read" => Ok(Isolation::RepeatableRead),
-        _ => Err(Error::unsupported("isolation level SERIALIZABLE")
-            .hint("Use REPEATABLE READ, which is snapshot isolation.")),
+/// An isolation level. READ UNCOMMITTED keeps its name and does as READ COMMITTED, as in PostgreSQL.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Level {
+    /// As settings name it.
+    pub name: &'static str,
+    /// What it is in the store.
+    pub isolation: Isolation,
+}
+
+impl Level {
+    const READ_COMMITTED: Level = Level { name: "read committed", isolation: Isolation::ReadCommitted };
+
+    /// The level of this name, in small letters.
+    pub fn named(name: &str) -> Result<Self> {
+        match name {
+            "read uncommitted" => Ok(Level { name: "read uncommitted", ..Level::READ_COMMITTED }),
+            "read committed" => Ok(Level::READ_COMMITTED),
+            "repeatable read" => Ok(Level { name: "repeatable read", isolation: Isolation::RepeatableRead }),
+            _ => Err(Error::unsupported("isolation level SERIALIZABLE")
+                .hint("Use REPEATABLE READ, which is snapshot isolation.")),
+        }
     }
 }
 

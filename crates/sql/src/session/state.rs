@@ -189,7 +189,10 @@ impl SessionState {
 
     /// Sets a setting without asking whether that is permitted or a transaction could undo it.
     pub(super) fn note_setting(&self, key: Key, text: &str) {
-        self.settings.borrow_mut().restore(key as usize, text.to_owned());
+        let mut settings = self.settings.borrow_mut();
+        if settings.text(key as usize) != text {
+            settings.restore(key as usize, text.to_owned());
+        }
     }
 
     fn changed(&self, settings: &Settings, index: usize) {

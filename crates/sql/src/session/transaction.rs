@@ -8,6 +8,7 @@
 use super::client::CommandTag;
 use super::database::Shared;
 use super::interrupt::Interrupt;
+use super::settings::Level;
 use super::state::SessionState;
 use crate::bind::Parsed;
 use crate::catalog::{Catalog, Oid, storage};
@@ -44,7 +45,7 @@ pub(super) struct Open {
     pub(super) explicit: bool,
     pub(super) failed: bool,
     pub(super) read_only: bool,
-    pub(super) isolation: Isolation,
+    pub(super) level: Level,
     /// Whether a statement has run: isolation can no longer be changed.
     pub(super) used: bool,
     /// REPEATABLE READ: what all statements see.
@@ -62,7 +63,7 @@ impl Open {
     pub(super) fn new(shared: &Shared, state: &SessionState, explicit: bool) -> Self {
         let settings = state.settings();
         let options = TransactionOptions {
-            isolation: settings.isolation,
+            isolation: settings.level.isolation,
             durability: settings.durability,
             lock_timeout: settings.lock_timeout,
         };
@@ -73,7 +74,7 @@ impl Open {
             explicit,
             failed: false,
             read_only: settings.read_only,
-            isolation: settings.isolation,
+            level: settings.level,
             used: false,
             snapshot: None,
             kept: None,
@@ -90,13 +91,8 @@ impl Open {
     }
 
     /// Begins the store's transaction anew with another isolation: nothing has been done yet.
-    pub(super) fn set_isolation(
-        &mut self,
-        shared: &Shared,
-        state: &SessionState,
-        isolation: Isolation,
-    ) -> Result<()> {
-        if isolation == self.isolation {
+    pub(super) fn set_level(&mut self, shared: &Shared, state: &SessionState, level: Level) -> Result<()> {
+        if level == self.level {
             return Ok(());
         }
         if self.used || !self.savepoints.is_empty() {
@@ -107,13 +103,13 @@ impl Open {
         }
         let settings = state.settings();
         let transaction = shared.store.begin(TransactionOptions {
-            isolation,
+            isolation: level.isolation,
             durability: settings.durability,
             lock_timeout: settings.lock_timeout,
         });
         state.interrupt.set_canceller(Some(transaction.canceller()));
         self.transaction = Some(RefCell::new(transaction));
-        self.isolation = isolation;
+        self.level = level;
         // What planning has taken was the other transaction's.
         (self.snapshot, self.kept) = (None, None);
         Ok(())
@@ -125,7 +121,7 @@ impl Open {
     /// locked or written: a lock may wait for a change of definitions, and rows as of before it must not be read by definitions
     /// from after it. Whoever asks for either comes here first.
     fn take_snapshot(&mut self, shared: &Shared) {
-        if self.isolation == Isolation::RepeatableRead
+        if self.level.isolation == Isolation::RepeatableRead
             && self.snapshot.is_none()
             && let Some(transaction) = &self.transaction
         {

@@ -1,17 +1,14 @@
 //! Statements without a plan: transactions, settings, EXPLAIN, PREPARE, definitions, VACUUM.
 
 use super::client::{Client, CommandTag, Notice, OutputColumn};
-use super::settings::{self, DEFINITIONS, Key};
+use super::settings::{self, DEFINITIONS, Key, Level};
 use super::transaction::Open;
 use super::{Session, copy};
-use crate::bind::utility::{
-    Discard, ExplainFormat, ExplainOptions, Isolation as Level, Maintenance, TransactionModes,
-};
+use crate::bind::utility::{Discard, ExplainFormat, ExplainOptions, Maintenance, TransactionModes};
 use crate::bind::{self, Kind, Parsed, Utility};
 use crate::catalog::Table;
 use crate::plan::explain;
 use crate::{Error, Result, SqlState, Type, Value};
-use gannet_store::Isolation;
 use sqlparser::ast::{self, Statement};
 use std::sync::Arc;
 
@@ -209,23 +206,23 @@ impl Session {
         self.set_modes(modes)
     }
 
-    fn note_transaction(&self, isolation: Isolation, read_only: bool) {
-        self.state.note_setting(Key::TransactionIsolation, isolation_name(isolation));
+    fn note_transaction(&self, level: Level, read_only: bool) {
+        self.state.note_setting(Key::TransactionIsolation, level.name);
         self.state.note_setting(Key::TransactionReadOnly, if read_only { "on" } else { "off" });
     }
 
     /// Shows the open transaction's modes.
-    fn note_open(&self) {
+    pub(super) fn note_open(&self) {
         if let Some(open) = &self.transaction {
-            self.note_transaction(open.isolation, open.read_only);
+            self.note_transaction(open.level, open.read_only);
         }
     }
 
     fn set_modes(&mut self, modes: TransactionModes) -> Result<()> {
         let TransactionModes { isolation, read_only, deferrable } = modes;
         let Some(open) = &mut self.transaction else { return Ok(()) };
-        if let Some(level) = isolation {
-            open.set_isolation(&self.database.0, &self.state, store_isolation(level)?)?;
+        if let Some(isolation) = isolation {
+            open.set_level(&self.database.0, &self.state, Level::named(isolation.name())?)?;
         }
         if let Some(read_only) = read_only {
             if open.read_only && !read_only && open.used {
@@ -276,8 +273,8 @@ impl Session {
         chain: bool,
         end: impl FnOnce(&mut Self) -> Result<CommandTag>,
     ) -> Result<CommandTag> {
-        let (isolation, read_only) = match &self.transaction {
-            Some(open) if open.explicit => (open.isolation, open.read_only),
+        let (level, read_only) = match &self.transaction {
+            Some(open) if open.explicit => (open.level, open.read_only),
             _ => {
                 if chain {
                     return Err(Error::new(
@@ -295,15 +292,15 @@ impl Session {
         let done = end(self)?;
         if chain {
             let mut open = Open::new(&self.database.0, &self.state, true);
-            open.set_isolation(&self.database.0, &self.state, isolation)?;
+            open.set_level(&self.database.0, &self.state, level)?;
             open.read_only = read_only;
             self.transaction = Some(open);
         } else {
-            let (isolation, read_only) = {
+            let (level, read_only) = {
                 let settings = self.state.settings();
-                (settings.isolation, settings.read_only)
+                (settings.level, settings.read_only)
             };
-            self.note_transaction(isolation, read_only);
+            self.note_transaction(level, read_only);
         }
         Ok(done)
     }
@@ -314,9 +311,8 @@ impl Session {
         if let Some(read_only) = modes.read_only {
             self.set_one("default_transaction_read_only", Some(if read_only { "on" } else { "off" }), false)?;
         }
-        if let Some(level) = modes.isolation {
-            let name = isolation_name(store_isolation(level)?);
-            self.set_one("default_transaction_isolation", Some(name), false)?;
+        if let Some(isolation) = modes.isolation {
+            self.set_one("default_transaction_isolation", Some(isolation.name()), false)?;
         }
         Ok(())
     }
@@ -331,14 +327,13 @@ impl Session {
         }
         self.ensure_transaction()?;
         if index == Key::TransactionIsolation as usize {
-            let default = self.state.settings().isolation;
-            let wanted = value.map_or(Ok(default), |value| settings::isolation(&value.to_lowercase()))?;
-            let level = match wanted {
-                Isolation::ReadCommitted => Level::ReadCommitted,
-                Isolation::RepeatableRead => Level::RepeatableRead,
-            };
-            return self
-                .set_modes(TransactionModes { isolation: Some(level), ..TransactionModes::default() });
+            let default = self.state.settings().level;
+            let level = value.map_or(Ok(default), |value| Level::named(&value.to_lowercase()))?;
+            if let Some(open) = &mut self.transaction {
+                open.set_level(&self.database.0, &self.state, level)?;
+            }
+            self.note_open();
+            return Ok(());
         }
         self.state.change_setting(index, value, local)?;
         if index == Key::TransactionReadOnly as usize {
@@ -349,6 +344,8 @@ impl Session {
     }
 
     fn show(&mut self, name: Option<&str>, client: &mut dyn Client) -> Result<CommandTag> {
+        // Some settings are the transaction's.
+        self.ensure_transaction()?;
         let (columns, rows) = match name {
             None => {
                 let columns = ["name", "setting", "description"].map(text_column).to_vec();
@@ -604,19 +601,4 @@ fn give(
         client.row(row, columns, &session.state.style)?;
     }
     Ok(())
-}
-
-fn isolation_name(isolation: Isolation) -> &'static str {
-    match isolation {
-        Isolation::ReadCommitted => "read committed",
-        Isolation::RepeatableRead => "repeatable read",
-    }
-}
-
-fn store_isolation(level: Level) -> Result<Isolation> {
-    settings::isolation(match level {
-        Level::ReadUncommitted | Level::ReadCommitted => "read committed",
-        Level::RepeatableRead => "repeatable read",
-        Level::Serializable => "serializable",
-    })
 }

@@ -161,6 +161,18 @@ pub enum Isolation {
     Serializable,
 }
 
+impl Isolation {
+    /// As settings name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Isolation::ReadUncommitted => "read uncommitted",
+            Isolation::ReadCommitted => "read committed",
+            Isolation::RepeatableRead => "repeatable read",
+            Isolation::Serializable => "serializable",
+        }
+    }
+}
+
 /// What DISCARD forgets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discard {
