@@ -408,7 +408,8 @@ impl Planner<'_> {
 
     /// Whether a condition may fail when it compares: then all rows must meet, whatever their hashes.
     fn compares_records(&self, pair: &Pair<'_>, number: usize) -> bool {
-        pair.key(number).is_some_and(|(left, _)| type_of(&left, &self.columns) == Type::Record)
+        let scalar = &pair.region.predicates[number].condition.scalar;
+        matches!(scalar, Scalar::Compare { left, .. } if type_of(left, &self.columns) == Type::Record)
     }
 
     fn nested_loops(&self, pair: &Pair<'_>, paths: &mut Vec<PathRef>) {
