@@ -452,9 +452,48 @@ pub enum Rel {
         input: Box<Rel>,
         /// Which of the tables below, by the first of their columns, how, and whether to wait.
         tables: Vec<(ColumnId, LockStrength, LockWait)>,
-        /// Everything the query demands of a row: all conditions of WHERE and of inner joins.
-        recheck: Option<Scalar>,
+        /// Everything the query demands of a row.
+        recheck: Recheck,
     },
+}
+
+/// How a row of joined tables is looked at again when one of them was changed meanwhile: the other tables' rows stay those that were found.
+#[derive(Clone, Debug, Default)]
+pub struct Recheck {
+    /// What must be as it was, as the input made of it what is not made again.
+    pub fixed: Vec<Scalar>,
+    /// In the order of the joins.
+    pub steps: Vec<RecheckStep>,
+}
+
+/// A step of a [`Recheck`].
+#[derive(Clone, Debug)]
+pub enum RecheckStep {
+    /// A condition of WHERE or of an inner join: the row passes only if it is true.
+    Holds(Scalar),
+    /// An outer join's condition: unless it is true, the optional side is NULL.
+    Joins {
+        /// The condition.
+        on: Scalar,
+        /// All columns of the optional side and below it.
+        columns: Vec<ColumnId>,
+    },
+}
+
+impl Recheck {
+    /// All its expressions.
+    pub fn scalars(&self) -> impl Iterator<Item = &Scalar> {
+        self.fixed.iter().chain(self.steps.iter().map(|step| match step {
+            RecheckStep::Holds(scalar) | RecheckStep::Joins { on: scalar, .. } => scalar,
+        }))
+    }
+
+    /// [`Recheck::scalars`], to be changed.
+    pub fn scalars_mut(&mut self) -> impl Iterator<Item = &mut Scalar> {
+        self.fixed.iter_mut().chain(self.steps.iter_mut().map(|step| match step {
+            RecheckStep::Holds(scalar) | RecheckStep::Joins { on: scalar, .. } => scalar,
+        }))
+    }
 }
 
 /// A column of a result.

@@ -461,14 +461,14 @@ pub enum Node {
         /// The right side.
         right: Box<Plan>,
     },
-    /// Locks rows that pass. A row that changed meanwhile is read anew and asked `recheck` again.
+    /// Locks rows that pass. A row that changed meanwhile is read anew and looked at again.
     LockRows {
         /// Of what.
         input: Box<Plan>,
         /// The tables.
         targets: Vec<LockTarget>,
-        /// The statement's whole condition, over the input's row.
-        recheck: Option<Expr>,
+        /// How it is looked at again, over the input's row.
+        recheck: Recheck,
     },
     /// INSERT. Gives the columns of RETURNING, or no rows.
     Insert {
@@ -532,6 +532,38 @@ pub struct LockTarget {
     pub strength: LockStrength,
     /// Whether to wait.
     pub wait: LockWait,
+}
+
+/// How a row that changed meanwhile is looked at again: see [`crate::logical::Recheck`].
+#[derive(Clone, Debug, Default)]
+pub struct Recheck {
+    /// What must be as it was.
+    pub fixed: Vec<Expr>,
+    /// What comes then, in this order.
+    pub steps: Vec<RecheckStep>,
+}
+
+/// A step of a [`Recheck`].
+#[derive(Clone, Debug)]
+pub enum RecheckStep {
+    /// The row passes only if this is true.
+    Holds(Expr),
+    /// Unless `on` is true, the columns become NULL.
+    Joins {
+        /// The condition.
+        on: Expr,
+        /// Positions in the row.
+        columns: Vec<usize>,
+    },
+}
+
+impl Recheck {
+    /// All its expressions.
+    pub fn exprs(&self) -> impl Iterator<Item = &Expr> {
+        self.fixed.iter().chain(self.steps.iter().map(|step| match step {
+            RecheckStep::Holds(expr) | RecheckStep::Joins { on: expr, .. } => expr,
+        }))
+    }
 }
 
 /// A planned statement.

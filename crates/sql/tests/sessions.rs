@@ -520,6 +520,57 @@ fn read_committed_looks_again_at_rows_it_has_waited_for() {
 }
 
 #[test]
+fn a_row_that_was_waited_for_is_joined_anew() {
+    let lateral = "lateral (select * from u where u.x = t.a) s";
+    let cases: [(&str, Option<&str>); 19] = [
+        ("t left join u on u.x = t.a", Some("77 ")),
+        ("u right join t on u.x = t.a", Some("77 ")),
+        ("t left join u on u.id = t.id and t.a < 10", Some("77 ")),
+        ("t left join u on u.id = t.id and t.b < 10", Some("77 2")),
+        ("t left join u on u.id = t.id and t.a < 10 where (u.x is not null)", None),
+        ("t left join u on u.id = t.id and t.a < 10 where (u.x is null or u.x < 9)", Some("77 ")),
+        // Only a row that was found before can be found again.
+        ("t left join u on u.x = 77 and t.a = 77", Some("77 ")),
+        ("t left join (select id, x, 1 as n from u) u on u.x = t.a", Some("77 ")),
+        ("t left join u v on v.x = t.a left join u on u.id = v.id", Some("77 ")),
+        ("t left join (u v join u on v.id = u.id) on v.x = t.a", Some("77 ")),
+        ("t left join (u left join u v on v.id = u.id and v.x < 2) on u.x = t.id", Some("77 2")),
+        ("t left join (u v join u on v.id = u.id and v.x < 2) on u.x = t.id", Some("77 ")),
+        ("t left join u on u.x = t.a join u v on v.id = coalesce(u.id, 9)", None),
+        ("u v join t on v.id = t.id left join u on u.x = t.a and u.id = v.id", Some("77 ")),
+        ("t left join u on exists (select from u w where w.x = t.a and w.id = u.id)", Some("77 ")),
+        ("t left join (select id, x, x as a from u) u using (a)", Some("77 ")),
+        ("t, lateral (select * from u where u.x = t.id) u", Some("77 2")),
+        ("t left join lateral (select * from u where u.x = t.id) u on u.x = t.a", Some("77 ")),
+        ("t, generate_series(1, t.a) u(x)", Some("77 1")),
+    ];
+    let tables =
+        "create table t (id int primary key, a int, b int); create table u (id int primary key, x int);
+        insert into t values (1, 1, 0), (2, 2, 0), (3, 3, 0), (4, 4, 0);
+        insert into u values (1, 1), (2, 2), (3, 3), (9, 9)";
+    let read = |from: &str| {
+        let fixture = Fixture::new(tables);
+        let condition = if from.contains(" where (u") { "and" } else { "where" };
+        let sql = format!(
+            "select t.a, u.x from {from} {condition} t.id = 2 order by t.id, u.x limit 1 for update of t"
+        );
+        behind(&fixture, "", "update t set a = 77 where id = 2", &sql, "commit")
+    };
+    for (from, expected) in cases {
+        let rows: Vec<String> = read(from).unwrap().text().iter().map(|row| row.join(" ")).collect();
+        assert_eq!(rows, Vec::from_iter(expected), "{from}");
+    }
+    // What was made of the row and is not made again.
+    for from in [
+        format!("t, {}", lateral.replace(" s", " u")),
+        format!("t left join {lateral} on true left join u on u.id = s.id"),
+        "t left join (select id, x, x::bigint as a from u) u using (a)".to_owned(),
+    ] {
+        assert_eq!(read(&from).unwrap_err().state().0, "40001", "{from}");
+    }
+}
+
+#[test]
 fn repeatable_read_refuses_what_others_have_changed() {
     let fixture = Fixture::new(TABLE);
     let begin = "begin isolation level repeatable read; select * from t";

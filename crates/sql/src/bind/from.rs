@@ -5,8 +5,8 @@ use super::tokens::position;
 use super::{identifier, name_parts, name_position};
 use crate::catalog::Relation;
 use crate::functions::{Resolved, resolve_function};
-use crate::logical::walk::{all_scalars, for_each_column};
-use crate::logical::{ColumnId, Comparison, JoinKind, Rel, Scalar, rel_is_volatile};
+use crate::logical::walk::{all_outputs, all_scalars, for_each_column, output};
+use crate::logical::{ColumnId, Comparison, JoinKind, RecheckStep, Rel, Scalar, rel_is_volatile};
 use crate::system;
 use crate::types::{NO_MODIFIER, Type};
 use crate::{Error, Result, SqlState};
@@ -23,9 +23,9 @@ struct Alias {
     columns: Vec<String>,
 }
 
-/// What a row lock has to know of a FROM clause: conditions of inner joins, which every row of the result fulfils. (Those inside of an
-/// outer join's optional side may be NULL in a row of the result; the row is refused then only if they are false.)
-pub(super) type Joined = Vec<Scalar>;
+/// What a row lock has to know of a FROM clause: the conditions of its joins. Those inside of an outer join's optional side are left out:
+/// no row of that side can be locked, so they stay what they are.
+pub(super) type Joined = Vec<RecheckStep>;
 
 impl<'a> Binder<'a> {
     /// The items of a FROM clause, joined. They become visible in the current level.
@@ -63,9 +63,10 @@ impl<'a> Binder<'a> {
     fn joined_item(&mut self, item: &'a TableWithJoins, joined: &mut Joined) -> Result<Rel> {
         let TableWithJoins { relation, joins } = item;
         let base = self.mark();
+        let first = joined.len();
         let mut rel = self.factor(relation, joined)?;
         for join in joins {
-            rel = self.join(rel, base, join, joined)?;
+            rel = self.join(rel, base, join, joined, first)?;
         }
         Ok(rel)
     }
@@ -96,6 +97,7 @@ impl<'a> Binder<'a> {
         base: (usize, usize),
         join: &'a ast::Join,
         joined: &mut Joined,
+        first: usize,
     ) -> Result<Rel> {
         let ast::Join { relation, global, join_operator } = join;
         if *global {
@@ -103,6 +105,7 @@ impl<'a> Binder<'a> {
         }
         let (kind, reversed, constraint) = join_kind(join_operator)?;
         let middle = self.mark();
+        let steps = (first, joined.len());
         let before = std::mem::take(&mut self.level().lateral_used);
         let right = self.factor(relation, joined)?;
         let lateral = self.level().lateral_used && self.depends(&right, base.0, middle.0);
@@ -129,7 +132,7 @@ impl<'a> Binder<'a> {
                     (base, middle),
                     &columns,
                     (kind, reversed, lateral),
-                    joined,
+                    (joined, steps),
                 );
             }
             JoinConstraint::Natural => {
@@ -141,18 +144,17 @@ impl<'a> Binder<'a> {
                         (base, middle),
                         &columns,
                         (kind, reversed, lateral),
-                        joined,
+                        (joined, steps),
                     );
                 }
                 None
             }
             JoinConstraint::None => None,
         };
-        if kind == JoinKind::Inner {
-            joined.extend(on.clone());
-        }
         self.weaken(base, middle, kind, reversed);
-        Ok(join_node(left, right, kind, reversed, lateral, on))
+        let rel = join_node(left, right, kind, reversed, lateral, on);
+        add_step(&rel, reversed, joined, steps);
+        Ok(rel)
     }
 
     /// ON sees the two sides only.
@@ -224,7 +226,7 @@ impl<'a> Binder<'a> {
         (base, middle): ((usize, usize), (usize, usize)),
         names: &[(String, Option<usize>)],
         (kind, reversed, lateral): (JoinKind, bool, bool),
-        joined: &mut Joined,
+        (joined, steps): (&mut Joined, (usize, usize)),
     ) -> Result<Rel> {
         let columns = self.level().sight.columns.split_off(base.1);
         let (lefts, rights) = columns.split_at(middle.1 - base.1);
@@ -273,10 +275,8 @@ impl<'a> Binder<'a> {
             .cloned()
             .collect();
         let on = if conditions.len() == 1 { conditions.pop() } else { Some(Scalar::And(conditions)) };
-        if kind == JoinKind::Inner {
-            joined.extend(on.clone());
-        }
         let mut rel = join_node(left, right, kind, reversed, lateral, on);
+        add_step(&rel, reversed, joined, steps);
         if !computed.is_empty() {
             for (id, _) in &computed {
                 self.own(*id);
@@ -732,6 +732,64 @@ fn join_node(
 ) -> Rel {
     let (left, right) = if reversed { (right, left) } else { (left, right) };
     Rel::Join { kind, left: Box::new(left), right: Box::new(right), on, lateral }
+}
+
+/// Adds a join's condition to what a row lock has to know. `steps`: where those of its left and of its right operand begin.
+fn add_step(join: &Rel, reversed: bool, joined: &mut Joined, steps: (usize, usize)) {
+    let Rel::Join { kind, right, on, .. } = join else { return };
+    match kind {
+        JoinKind::Left if reversed => drop(joined.drain(steps.0..steps.1)),
+        JoinKind::Left => joined.truncate(steps.1),
+        JoinKind::Full => joined.truncate(steps.0),
+        JoinKind::Inner | JoinKind::Semi | JoinKind::Anti => {}
+    }
+    let Some(on) = on.clone() else { return };
+    match kind {
+        JoinKind::Inner => joined.push(RecheckStep::Holds(on)),
+        JoinKind::Left => {
+            let mut columns = Vec::new();
+            all_outputs(right, &mut columns);
+            columns.sort_unstable();
+            columns.dedup();
+            joined.push(RecheckStep::Joins { on, columns });
+        }
+        JoinKind::Full | JoinKind::Semi | JoinKind::Anti => {}
+    }
+}
+
+/// The columns that a row lock cannot let change, as other columns of a FROM clause were made of them: those that a lateral subquery takes,
+/// and those that a column of JOIN USING is computed of. A function's rows stay, as in PostgreSQL.
+pub(super) fn fixed(from: &Rel) -> Vec<Scalar> {
+    let mut given = Vec::new();
+    output(from, &mut given);
+    let mut taken = Vec::new();
+    takes(from, &mut taken);
+    taken.sort_unstable();
+    taken.dedup();
+    taken.retain(|id| given.contains(id));
+    taken.into_iter().map(Scalar::Column).collect()
+}
+
+fn takes(rel: &Rel, out: &mut Vec<ColumnId>) {
+    match rel {
+        Rel::Join { left, right, lateral, .. } => {
+            if *lateral && !matches!(**right, Rel::Function { .. }) {
+                let mut own = Vec::new();
+                all_outputs(right, &mut own);
+                let add = &mut |id| out.extend((!own.contains(&id)).then_some(id));
+                all_scalars(right, &mut |scalar| for_each_column(scalar, add));
+            }
+            takes(left, out);
+            takes(right, out);
+        }
+        Rel::Project { input, columns } => {
+            let computed = columns.iter().filter(|(_, scalar)| !matches!(scalar, Scalar::Column(_)));
+            computed.for_each(|(_, scalar)| for_each_column(scalar, &mut |id| out.push(id)));
+            takes(input, out);
+        }
+        Rel::Filter { input, .. } => takes(input, out),
+        _ => {}
+    }
 }
 
 /// A join without a condition.

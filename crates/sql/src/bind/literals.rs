@@ -200,7 +200,6 @@ fn unescape(text: &str, value: &mut Vec<u8>) -> std::result::Result<usize, (usiz
         'b' => value.push(8),
         't' => value.push(b'\t'),
         'n' => value.push(b'\n'),
-        'v' => value.push(0x0b),
         'f' => value.push(0x0c),
         'r' => value.push(b'\r'),
         '0'..='7' => {

@@ -292,9 +292,9 @@ impl<'a> Binder<'a> {
     pub(super) fn unary(&mut self, op: UnaryOperator, expr: &'a Expr, at: Option<usize>) -> Result<Typed> {
         // So that -9223372036854775808 is a number.
         if op == UnaryOperator::Minus
-            && let Expr::Value(ast::ValueWithSpan { value: ast::Value::Number(digits, _), .. }) = expr
+            && let Some((digits, negative)) = negated(expr)
         {
-            return self.number(&format!("-{digits}"), at);
+            return if negative { self.number(&format!("-{digits}"), at) } else { self.number(digits, at) };
         }
         // A sign binds tighter than `^`.
         if let (UnaryOperator::Minus | UnaryOperator::Plus, Some((mut signs, base, mut spine))) =
@@ -375,6 +375,23 @@ fn unwind<'a>(mut bottom: &'a Expr, spine: &mut Vec<Step<'a>>) -> &'a Expr {
         bottom = left;
     }
     bottom
+}
+
+/// The digits of what is a number with any signs and parentheses around it, and whether it is negative with one sign more in front.
+fn negated(mut expr: &Expr) -> Option<(&str, bool)> {
+    let mut negative = true;
+    loop {
+        match inner(expr) {
+            Expr::UnaryOp { op: UnaryOperator::Minus, expr: operand } => {
+                negative = !negative;
+                expr = operand;
+            }
+            Expr::Value(ast::ValueWithSpan { value: ast::Value::Number(digits, _), .. }) => {
+                return Some((digits, negative));
+            }
+            _ => return None,
+        }
+    }
 }
 
 /// The signs, the base, and the rest of `- - a ^ b ^ c` without its first sign; `None` where there is no `^`.

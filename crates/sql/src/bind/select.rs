@@ -5,7 +5,9 @@ use super::from::Joined;
 use super::operators::inner;
 use super::tokens::position;
 use super::{name_parts, name_position};
-use crate::logical::{ColumnId, Rel, Scalar, SortKey, is_volatile, same, type_of, walk};
+use crate::logical::{
+    ColumnId, Recheck, RecheckStep, Rel, Scalar, SortKey, is_volatile, same, type_of, walk,
+};
 use crate::types::{Modifier, NO_MODIFIER, Type, Value};
 use crate::{Error, Result, SqlState};
 use sqlparser::ast::{self, Distinct, Expr, GroupByExpr, OrderByExpr, Select, SelectItem, Spanned};
@@ -64,7 +66,7 @@ struct Parts {
     distinct_on: Option<Vec<Scalar>>,
     /// Where the expressions of DISTINCT ON stand.
     distinct_places: Vec<Option<usize>>,
-    recheck: Vec<Scalar>,
+    recheck: Joined,
 }
 
 impl<'a> Binder<'a> {
@@ -88,7 +90,7 @@ impl<'a> Binder<'a> {
                 this.condition(typed, "argument of WHERE")
             })?;
             if !around.locks.is_empty() {
-                recheck.push(predicate.clone());
+                recheck.push(RecheckStep::Holds(predicate.clone()));
             }
             rel = Rel::Filter { input: Box::new(rel), predicate };
         }
@@ -545,17 +547,13 @@ impl<'a> Binder<'a> {
             return Err(lock_conflict(around.locks[0], "set-returning functions in the target list"));
         }
         let mut rel = parts.rel;
+        let fixed = super::from::fixed(&rel);
         if !parts.keys.is_empty() {
             rel = Rel::Sort { input: Box::new(rel), keys: parts.keys };
         }
         let tables = super::lock::tables(level, &around.locks)?;
         if !tables.is_empty() {
-            let mut conditions = parts.recheck;
-            let recheck = match conditions.len() {
-                0 => None,
-                1 => conditions.pop(),
-                _ => Some(Scalar::And(conditions)),
-            };
+            let recheck = Recheck { fixed, steps: parts.recheck };
             rel = Rel::Lock { input: Box::new(rel), tables, recheck };
         }
         if parts.items.iter().any(Item::is_computed) {

@@ -56,6 +56,7 @@ pub(super) fn rewrite(
     let source = context.tree(&old.storage)?;
     let mut sorter = Sorter::new(&context.session.engine)?;
     let (mut row, mut new_key, mut new_row) = (Vec::new(), Vec::new(), Vec::new());
+    let mut null_in_key = None;
     for_each_row(context, &source, |key, value| {
         row.clear();
         new_key.clear();
@@ -64,7 +65,13 @@ pub(super) fn rewrite(
         complete(&mut row)?;
         for (column, value) in new.columns.iter().zip(&row) {
             if column.not_null && value.is_null() {
-                return Err(contains_null(&new, &column.name));
+                let error = contains_null(&new, &column.name);
+                if !matches!(&new.key, TableKey::Columns(key) if key.contains(&column.number)) {
+                    return Err(error);
+                }
+                // As in PostgreSQL, keys that are there twice are an error before those that are not there.
+                null_in_key.get_or_insert(error);
+                return Ok(());
             }
         }
         match (&old.key, &new.key) {
@@ -86,6 +93,9 @@ pub(super) fn rewrite(
         let primary = primary.ok_or_else(|| Error::internal("two rows have one row number"))?;
         Ok(duplicate(context, &new, primary, &values))
     })?;
+    if let Some(error) = null_in_key {
+        return Err(error);
+    }
     for (position, index) in new.indexes.iter().enumerate() {
         if !index.primary {
             fill_index(context, &new, position)?;

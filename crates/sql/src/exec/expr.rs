@@ -45,7 +45,7 @@ impl Expr {
         match self {
             Expr::Compare { op, left, right } => {
                 if let (Some(left), Some(right)) = (left.direct(row, context), right.direct(row, context)) {
-                    return Ok(compare(*op, left, right));
+                    return compare(*op, left, right);
                 }
                 compare_computed(*op, left, right, row, context)
             }
@@ -213,17 +213,15 @@ pub(super) fn boolean(value: Option<bool>) -> Value {
 
 /// How two values compare; `None` for NULL.
 #[inline]
-pub(super) fn compare(op: Comparison, left: &Value, right: &Value) -> Option<bool> {
+pub(super) fn compare(op: Comparison, left: &Value, right: &Value) -> Result<Option<bool>> {
     if let (Value::Int(left), Value::Int(right)) = (left, right) {
-        return Some(holds(op, left.cmp(right)));
+        return Ok(Some(holds(op, left.cmp(right))));
     }
-    if matches!(op, Comparison::Distinct | Comparison::NotDistinct) {
-        return Some(holds(op, left.total_cmp(right)));
+    let null = left.is_null() || right.is_null();
+    if null && !matches!(op, Comparison::Distinct | Comparison::NotDistinct) {
+        return Ok(None);
     }
-    if left.is_null() || right.is_null() {
-        return None;
-    }
-    Some(holds(op, left.total_cmp(right)))
+    Ok(Some(holds(op, left.compare(right)?)))
 }
 
 #[inline]
@@ -285,7 +283,7 @@ fn compare_rows(
     for (left, right) in left.iter().zip(right) {
         let left = left.eval(row, context)?;
         let right = right.eval(row, context)?;
-        if comparison.next(&left, &right) {
+        if comparison.next(&left, &right)? {
             break;
         }
     }
@@ -305,7 +303,7 @@ impl RowComparison {
     }
 
     /// Takes the next pair; true when no further one matters.
-    pub(super) fn next(&mut self, left: &Value, right: &Value) -> bool {
+    pub(super) fn next(&mut self, left: &Value, right: &Value) -> Result<bool> {
         let null = left.is_null() || right.is_null();
         match self.op {
             Comparison::Equal | Comparison::NotEqual if null => self.null = true,
@@ -314,11 +312,11 @@ impl RowComparison {
             {
                 // What would decide is unknown.
                 self.null = true;
-                return true;
+                return Ok(true);
             }
-            _ => self.order = left.total_cmp(right),
+            _ => self.order = left.compare(right)?,
         }
-        self.order != Ordering::Equal
+        Ok(self.order != Ordering::Equal)
     }
 
     pub(super) fn result(&self) -> Option<bool> {
@@ -338,7 +336,7 @@ fn compare_computed(
     row: &[Value],
     context: &Context<'_>,
 ) -> Result<Option<bool>> {
-    Ok(compare(op, &*left.eval(row, context)?, &*right.eval(row, context)?))
+    compare(op, &*left.eval(row, context)?, &*right.eval(row, context)?)
 }
 
 #[inline(never)]
@@ -374,7 +372,7 @@ fn in_list(argument: &Expr, list: &[Expr], row: &[Value], context: &Context<'_>)
     // NULL equals none of them, but they are computed as by any strict function.
     let mut result = if argument.is_null() { None } else { Some(false) };
     for candidate in list {
-        match compare(Comparison::Equal, &argument, &*candidate.eval(row, context)?) {
+        match compare(Comparison::Equal, &argument, &*candidate.eval(row, context)?)? {
             Some(true) => return Ok(Some(true)),
             Some(false) => {}
             None => result = None,
@@ -403,7 +401,7 @@ fn quantified(
     for elements in array.values.chunks(ELEMENTS) {
         context.check()?;
         for element in elements {
-            match compare(op, &argument, element) {
+            match compare(op, &argument, element)? {
                 Some(value) if value != all => return Ok(Some(value)),
                 Some(_) => {}
                 None => result = None,
@@ -468,11 +466,11 @@ fn extreme<'a>(
     row: &'a [Value],
     context: &'a Context<'_>,
 ) -> Result<Computed<'a>> {
-    let wanted = if greatest { Ordering::Greater } else { Ordering::Less };
+    let beaten = if greatest { Ordering::Less } else { Ordering::Greater };
     let mut best: Computed<'a> = Value::Null.into();
     for argument in arguments {
         let value = argument.eval(row, context)?;
-        if !value.is_null() && (best.is_null() || value.total_cmp(&best) == wanted) {
+        if !value.is_null() && (best.is_null() || best.compare(&value)? == beaten) {
             best = value;
         }
     }

@@ -6,7 +6,7 @@ use super::expr::eval_into;
 use super::hash::{hash_key, is_exact};
 use super::spill::{Fields, encode_row};
 use crate::physical::Expr;
-use crate::types::Value;
+use crate::types::{Shape, Value};
 use crate::{Error, Result, SqlState};
 use hashbrown::HashTable;
 
@@ -64,6 +64,27 @@ pub(super) struct KeyTable {
     /// All keys are one whole number each: equal hashes are equal keys.
     exact: bool,
     encoded: Vec<u8>,
+    shapes: Shapes,
+}
+
+/// What records among values to be compared are made of, by position: dissimilar ones cannot be compared, and need not meet.
+#[derive(Debug, Default)]
+pub(super) struct Shapes(Vec<Shape>);
+
+impl Shapes {
+    /// Fails if a value is a record unlike those before it at this position.
+    #[inline]
+    pub(super) fn admit(&mut self, position: usize, value: &Value) -> Result<()> {
+        if matches!(value, Value::Record(_)) { self.admit_record(position, value) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn admit_record(&mut self, position: usize, value: &Value) -> Result<()> {
+        if self.0.len() <= position {
+            self.0.resize_with(position + 1, Shape::default);
+        }
+        self.0[position].admit(value)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +106,7 @@ impl KeyTable {
             arena: Arena::new(0),
             exact: true,
             encoded: Vec::new(),
+            shapes: Shapes::default(),
         }
     }
 
@@ -106,8 +128,15 @@ impl KeyTable {
         self.slots.find(hash, equal).map(|slot| slot.number as usize)
     }
 
+    /// Fails if a key has a record that cannot be compared with that of a key before: [`KeyTable::find`] does not tell.
+    #[inline]
+    pub(super) fn admit(&mut self, key: &[Value]) -> Result<()> {
+        key.iter().enumerate().try_for_each(|(position, value)| self.shapes.admit(position, value))
+    }
+
     /// Gives a number to a key that has none.
     pub(super) fn insert(&mut self, hash: u64, key: &[Value]) -> Result<usize> {
+        self.admit(key)?;
         let number = self.rows.len();
         let Ok(short) = u32::try_from(number) else {
             return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "too many distinct rows"));
@@ -140,9 +169,10 @@ impl KeyTable {
         bytes + rows * size_of::<RowRef>() + self.arena.bytes_with(encoded)
     }
 
-    /// Forgets all keys.
+    /// Forgets all keys, but not what they were made of.
     pub(super) fn clear(&mut self) {
-        *self = KeyTable::new();
+        let shapes = std::mem::take(&mut self.shapes);
+        *self = KeyTable { shapes, ..KeyTable::new() };
     }
 }
 

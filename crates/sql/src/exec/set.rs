@@ -92,7 +92,11 @@ impl Set {
     /// Whether a row of the left side is a row of the result.
     fn wanted(&mut self, row: &[Value], level: u32, context: &Context<'_>) -> Result<bool> {
         let hash = KeyTable::hash(row);
-        let found = self.table.find(hash, row).map(|number| &mut self.counts[number]);
+        let found = self.table.find(hash, row);
+        if found.is_none() {
+            self.table.admit(row)?;
+        }
+        let found = found.map(|number| &mut self.counts[number]);
         Ok(match (self.operation, self.all, found) {
             (SetOperation::Union, true, _) => true,
             (SetOperation::Intersect, _, None) => false,
@@ -358,6 +362,7 @@ impl Operator for Set {
 
     fn rewind(&mut self, context: &Context<'_>) -> Result<()> {
         self.clear();
+        self.table = KeyTable::new();
         self.memory.release();
         self.overflow = None;
         self.parts.clear();

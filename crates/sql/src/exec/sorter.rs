@@ -10,6 +10,7 @@
 
 use super::Context;
 use super::arena::{Arena, RowRef};
+use super::keys::Shapes;
 use super::memory::Memory;
 use super::spill::{Fields, ROW_HEADER, Raw, SpillReader, SpillWriter, Spilled, encode, unpadded};
 use crate::physical::{Expr, OrderBy};
@@ -36,6 +37,7 @@ pub(super) struct SortOrder {
     restore: Vec<usize>,
     /// The stored values are the row's, in their order.
     in_order: bool,
+    shapes: Shapes,
 }
 
 #[derive(Debug)]
@@ -66,14 +68,16 @@ impl SortOrder {
             restore[column] = keys.len() + index;
         }
         let in_order = keys.len() + rest.len() == width && restore.is_sorted();
-        SortOrder { keys, rest, restore, in_order }
+        SortOrder { keys, rest, restore, in_order, shapes: Shapes::default() }
     }
 
-    fn encode(&self, row: &[Value], context: &Context<'_>, out: &mut Vec<u8>) -> Result<()> {
+    fn encode(&mut self, row: &[Value], context: &Context<'_>, out: &mut Vec<u8>) -> Result<()> {
         out.clear();
         out.extend_from_slice(&[0; ROW_HEADER]);
-        for key in &self.keys {
-            encode(&*key.expr.eval(row, context)?, out);
+        for (index, key) in self.keys.iter().enumerate() {
+            let value = key.expr.eval(row, context)?;
+            self.shapes.admit(index, &value)?;
+            encode(&value, out);
         }
         for &column in &self.rest {
             encode(&row[column], out);
@@ -266,6 +270,7 @@ impl Sorter {
     pub(super) fn reset(&mut self, top: Option<usize>) {
         self.top = top.unwrap_or(usize::MAX);
         self.given = 0;
+        self.order.shapes = Shapes::default();
         self.arena.clear();
         self.memory.shrink(self.arena.bytes());
         self.runs = Runs::default();

@@ -55,7 +55,7 @@ pub(super) fn open(plan: &Plan, context: &Context<'_>, repeated: bool) -> Result
             Box::new(index_join::IndexJoin::new(plan, open(outer)?, outer.columns.len())?)
         }
         Node::LockRows { input, targets, recheck } => {
-            Box::new(lock::LockRows::new(open(input)?, targets, recheck.as_ref(), input.columns.len()))
+            Box::new(lock::LockRows::new(open(input)?, targets, recheck, input.columns.len()))
         }
         Node::Insert { input, table, values, checks, returning } => {
             Box::new(insert::Insert::new(open(input)?, table, values, checks, returning.as_deref()))

@@ -190,7 +190,7 @@ impl State {
         let mut result = Some(all);
         while self.next(context, BATCH_ROWS)? {
             for row in self.batch.iter() {
-                match compare(op, arguments, row) {
+                match compare(op, arguments, row)? {
                     Some(value) if value != all => return Ok(Some(value)),
                     Some(_) => {}
                     None => result = None,
@@ -221,7 +221,7 @@ impl State {
             self.operator = None;
             self.batch = Batch::new();
         }
-        match &self.kept {
+        match &mut self.kept {
             Kept::Keys(keys) => {
                 let any = keys.contain(arguments)?;
                 // <> ALL is NOT = ANY.
@@ -231,7 +231,7 @@ impl State {
                 let mut result = Some(all);
                 let mut cursor = rows.cursor()?;
                 while let Some((_, row)) = cursor.next(rows)? {
-                    match compare(op, arguments, row) {
+                    match compare(op, arguments, row)? {
                         Some(value) if value != all => return Ok(Some(value)),
                         Some(_) => {}
                         None => result = None,
@@ -266,13 +266,16 @@ impl State {
 
 impl Keys {
     /// = ANY of the rows.
-    fn contain(&self, arguments: &[Value]) -> Result<Option<bool>> {
+    fn contain(&mut self, arguments: &[Value]) -> Result<Option<bool>> {
         if self.whole.len() + self.partial.len() == 0 {
             return Ok(Some(false));
         }
         if !arguments.iter().any(Value::is_null) {
             if self.whole.find(KeyTable::hash(arguments), arguments).is_some() {
                 return Ok(Some(true));
+            }
+            if self.whole.len() > 0 {
+                self.whole.admit(arguments)?;
             }
             return Ok(if unknown(&self.partial, arguments)? { None } else { Some(false) });
         }
@@ -288,22 +291,22 @@ fn unknown(rows: &KeyTable, arguments: &[Value]) -> Result<bool> {
     for number in 0..rows.len() {
         row.clear();
         rows.key(number).values(&mut row)?;
-        if compare(Comparison::Equal, arguments, &row).is_none() {
+        if compare(Comparison::Equal, arguments, &row)?.is_none() {
             return Ok(true);
         }
     }
     Ok(false)
 }
 
-fn compare(op: Comparison, arguments: &[Value], row: &[Value]) -> Option<bool> {
+fn compare(op: Comparison, arguments: &[Value], row: &[Value]) -> Result<Option<bool>> {
     if let ([argument], [value, ..]) = (arguments, row) {
         return super::expr::compare(op, argument, value);
     }
     let mut comparison = RowComparison::new(op);
     for (argument, value) in arguments.iter().zip(row) {
-        if comparison.next(argument, value) {
+        if comparison.next(argument, value)? {
             break;
         }
     }
-    comparison.result()
+    Ok(comparison.result())
 }

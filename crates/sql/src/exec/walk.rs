@@ -107,7 +107,7 @@ pub(super) fn node_expressions<'p>(node: &'p Node, visit: &mut dyn FnMut(&'p Exp
             top.iter().for_each(visit);
         }
         Node::Limit { limit, offset, .. } => limit.iter().chain(offset).for_each(visit),
-        Node::LockRows { recheck, .. } => recheck.iter().for_each(visit),
+        Node::LockRows { recheck, .. } => recheck.exprs().for_each(visit),
         Node::Insert { values, checks, returning, .. } => {
             values.iter().chain(checks.iter().map(|(_, check)| check)).for_each(&mut *visit);
             returning.iter().flatten().for_each(visit);

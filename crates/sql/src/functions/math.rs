@@ -141,9 +141,8 @@ fn sign(value: f64) -> f64 {
         1.0
     } else if value < 0.0 {
         -1.0
-    } else if value.is_nan() {
-        value
     } else {
+        // NaN, too, as in PostgreSQL.
         0.0
     }
 }

@@ -26,7 +26,7 @@ macro_rules! binary {
 
 /// Digits behind the point that `round` and `trunc` are given.
 fn digits(a: &[Value]) -> Result<i32> {
-    Ok(int(a, 1)?.clamp(-2000, 2000) as i32)
+    Ok(int(a, 1)? as i32)
 }
 
 /// log(base, number)

@@ -3,7 +3,7 @@
 
 use super::{
     AggregateCall, ColumnId, Columns, Comparison, InsertValue, JoinKind, LockStrength, LockWait, Output,
-    Planned, Query, Rel, Scalar, SetOperation, SortKey, Subquery, SubqueryKind,
+    Planned, Query, Recheck, RecheckStep, Rel, Scalar, SetOperation, SortKey, Subquery, SubqueryKind,
 };
 use crate::types::text::{TextStyle, write};
 use crate::types::{NO_MODIFIER, Value};
@@ -125,6 +125,24 @@ impl Printer<'_> {
         if let Some(scalar) = recheck {
             self.text(" recheck ");
             self.scalar(scalar);
+        }
+    }
+
+    fn steps(&mut self, recheck: &Recheck) {
+        if !recheck.fixed.is_empty() {
+            self.text(" fixed ");
+            self.list(&recheck.fixed, |this, scalar| this.scalar(scalar));
+        }
+        for step in &recheck.steps {
+            match step {
+                RecheckStep::Holds(scalar) => self.recheck(Some(scalar)),
+                RecheckStep::Joins { on, columns } => {
+                    self.text(" optional [");
+                    self.list(columns, |this, id| this.column(*id));
+                    self.text("] on ");
+                    self.scalar(on);
+                }
+            }
         }
     }
 
@@ -307,7 +325,7 @@ impl Printer<'_> {
                         LockWait::SkipLocked => " skip locked",
                     });
                 });
-                self.recheck(recheck.as_ref());
+                self.steps(recheck);
                 self.below(|this| this.rel(input));
             }
             _ => {}

@@ -4,7 +4,7 @@
 //! those that the other one makes in the same place. Names, which are for people, do not count.
 
 use super::walk::{call_scalars, inputs, scalars};
-use super::{AggregateCall, ColumnId, Query, Rel, Scalar, SortKey, Subquery, SubqueryKind};
+use super::{AggregateCall, ColumnId, Query, RecheckStep, Rel, Scalar, SortKey, Subquery, SubqueryKind};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -180,7 +180,15 @@ impl Likeness {
             (R::Lock { tables: x, recheck: r, .. }, R::Lock { tables: y, recheck: s, .. }) => {
                 x.len() == y.len()
                     && x.iter().zip(y).all(|(x, y)| self.column(x.0, y.0) && x.1 == y.1 && x.2 == y.2)
-                    && r.is_some() == s.is_some()
+                    && r.fixed.len() == s.fixed.len()
+                    && r.steps.len() == s.steps.len()
+                    && r.steps.iter().zip(&s.steps).all(|(r, s)| match (r, s) {
+                        (RecheckStep::Holds(_), RecheckStep::Holds(_)) => true,
+                        (RecheckStep::Joins { columns: c, .. }, RecheckStep::Joins { columns: d, .. }) => {
+                            self.columns(c, d)
+                        }
+                        _ => false,
+                    })
             }
             _ => false,
         }

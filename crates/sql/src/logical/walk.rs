@@ -170,7 +170,7 @@ pub(crate) fn scalars<'a>(rel: &'a Rel, f: &mut dyn FnMut(&'a Scalar)) {
         Rel::Distinct { on, .. } => on.iter().flatten().for_each(f),
         Rel::Sort { keys, .. } => keys.iter().for_each(|key| f(&key.scalar)),
         Rel::Limit { limit, offset, .. } => limit.iter().chain(offset).for_each(f),
-        Rel::Lock { recheck, .. } => recheck.iter().for_each(f),
+        Rel::Lock { recheck, .. } => recheck.scalars().for_each(f),
     }
 }
 
@@ -207,7 +207,7 @@ pub(crate) fn scalars_mut(rel: &mut Rel, f: &mut dyn FnMut(&mut Scalar)) {
         Rel::Distinct { on, .. } => on.iter_mut().flatten().for_each(f),
         Rel::Sort { keys, .. } => keys.iter_mut().for_each(|key| f(&mut key.scalar)),
         Rel::Limit { limit, offset, .. } => limit.iter_mut().chain(offset).for_each(f),
-        Rel::Lock { recheck, .. } => recheck.iter_mut().for_each(f),
+        Rel::Lock { recheck, .. } => recheck.scalars_mut().for_each(f),
     }
 }
 
@@ -238,6 +238,12 @@ pub(crate) fn output(rel: &Rel, out: &mut Vec<ColumnId>) {
         | Rel::Limit { input, .. }
         | Rel::Lock { input, .. } => output(input, out),
     }
+}
+
+/// The columns that a relation and those below it give.
+pub(crate) fn all_outputs(rel: &Rel, out: &mut Vec<ColumnId>) {
+    inputs(rel, &mut |input| all_outputs(input, out));
+    output(rel, out);
 }
 
 /// Calls `f` with the expressions of a relation and of those below it; the queries within subqueries are left out.

@@ -8,6 +8,7 @@ use super::Planner;
 use super::columns::{ColumnSet, add_columns};
 use super::compile::{Resolve, compile, compile_all};
 use super::path::{Conditions, Leaf, Lookup, Path, PathNode, PathRef, Range, Wanted, cheapest, cheapest_for};
+use crate::logical;
 use crate::logical::walk::call_scalars;
 use crate::logical::{
     AggregateCall, ColumnId, Columns, JoinKind, LockStrength, LockWait, Scalar, SortKey, Subquery,
@@ -15,7 +16,7 @@ use crate::logical::{
 };
 use crate::physical::{
     Access, AggregateExpr, Estimate, Expr, Grouping, KeyRange, LockTarget, Node, OrderBy, Plan, PlanColumn,
-    SubplanKind, Target,
+    Recheck, RecheckStep, SubplanKind, Target,
 };
 use crate::types::Value;
 use crate::{Error, Result};
@@ -259,7 +260,7 @@ impl<'p, 'a> Builder<'p, 'a> {
                 (Node::Set { operation: *operation, all: *all, left, right }, columns.clone())
             }
             PathNode::Lock { input, targets, recheck } => {
-                self.lock(input, targets, recheck.as_ref(), required, first)?
+                self.lock(input, targets, recheck, required, first)?
             }
         };
         Ok((self.plan(id, node, &row, estimate), row))
@@ -575,14 +576,12 @@ impl<'p, 'a> Builder<'p, 'a> {
         &mut self,
         input: &PathRef,
         targets: &[(std::rc::Rc<Leaf>, LockStrength, LockWait)],
-        recheck: Option<&Scalar>,
+        recheck: &logical::Recheck,
         required: &ColumnSet,
         first: &[ColumnId],
     ) -> Result<(Node, Vec<ColumnId>)> {
         let mut wanted = required.clone();
-        if let Some(recheck) = recheck {
-            add_columns(recheck, &mut wanted);
-        }
+        recheck.scalars().for_each(|scalar| add_columns(scalar, &mut wanted));
         for (leaf, _, _) in targets {
             if let Some((key, bytes)) = leaf.identity {
                 wanted.insert(key);
@@ -596,7 +595,18 @@ impl<'p, 'a> Builder<'p, 'a> {
                 Ok(LockTarget { target: self.target(leaf, &row)?, strength: *strength, wait: *wait })
             })
             .collect::<Result<_>>()?;
-        let recheck = recheck.map(|scalar| self.compile(scalar, &row)).transpose()?;
+        let fixed = recheck.fixed.iter().map(|scalar| self.compile(scalar, &row)).collect::<Result<_>>()?;
+        let mut steps = Vec::with_capacity(recheck.steps.len());
+        for step in &recheck.steps {
+            steps.push(match step {
+                logical::RecheckStep::Holds(scalar) => RecheckStep::Holds(self.compile(scalar, &row)?),
+                logical::RecheckStep::Joins { on, columns } => RecheckStep::Joins {
+                    on: self.compile(on, &row)?,
+                    columns: (0..row.len()).filter(|position| columns.contains(&row[*position])).collect(),
+                },
+            });
+        }
+        let recheck = Recheck { fixed, steps };
         Ok((Node::LockRows { input: Box::new(input), targets, recheck }, row))
     }
 
@@ -707,7 +717,7 @@ fn referred(path: &Path, set: &mut ColumnSet) {
             referred(&right.0, set);
         }
         PathNode::Lock { input, recheck, .. } => {
-            recheck.iter().for_each(|scalar| add_columns(scalar, set));
+            recheck.scalars().for_each(|scalar| add_columns(scalar, set));
             referred(input, set);
         }
     }

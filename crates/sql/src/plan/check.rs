@@ -121,7 +121,9 @@ impl Checker<'_> {
                 for target in targets {
                     self.target(&target.target, width(input), plan)?;
                 }
-                self.some(recheck.as_ref(), width(input), plan)?;
+                for expr in recheck.exprs() {
+                    self.some(Some(expr), width(input), plan)?;
+                }
                 width(input)
             }
             Node::Insert { .. } | Node::Update { .. } | Node::Delete { .. } => self.change(plan)?,

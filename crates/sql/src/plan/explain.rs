@@ -655,7 +655,7 @@ fn node_exprs(plan: &Plan) -> Vec<&Expr> {
         Node::Unique { keys, .. } => keys.iter().collect(),
         Node::Sort { keys, top, .. } => keys.iter().map(|key| &key.expr).chain(top).collect(),
         Node::Limit { limit, offset, .. } => limit.iter().chain(offset).collect(),
-        Node::LockRows { recheck, .. } => recheck.iter().collect(),
+        Node::LockRows { recheck, .. } => recheck.exprs().collect(),
         Node::Insert { values, checks, returning, .. } => values
             .iter()
             .chain(checks.iter().map(|(_, expr)| expr))

@@ -11,7 +11,8 @@ use super::path::{
 use super::region::{Region, Set, Source};
 use super::scalar::strip;
 use super::search::{Bound, Search};
-use crate::logical::{JoinKind, Rel, Scalar};
+use crate::logical::{JoinKind, Rel, Scalar, type_of};
+use crate::types::Type;
 use crate::{Error, Result};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -366,8 +367,10 @@ impl Planner<'_> {
     }
 
     fn hash_joins(&self, pair: &Pair<'_>, paths: &mut Vec<PathRef>) {
-        let (keys, residual): (Vec<usize>, Vec<usize>) =
-            pair.on.iter().partition(|number| pair.is_key(**number));
+        let (keys, residual): (Vec<usize>, Vec<usize>) = pair
+            .on
+            .iter()
+            .partition(|number| pair.is_key(**number) && !self.compares_records(pair, **number));
         let Some(right) = cheapest(&pair.right.paths) else { return };
         if keys.is_empty() {
             return;
@@ -401,6 +404,12 @@ impl Planner<'_> {
                 residual: pair.region.conditions(residual.iter().copied()),
             });
         }
+    }
+
+    /// Whether a condition may fail when it compares: then all rows must meet, whatever their hashes.
+    fn compares_records(&self, pair: &Pair<'_>, number: usize) -> bool {
+        let scalar = &pair.region.predicates[number].condition.scalar;
+        matches!(scalar, Scalar::Compare { left, .. } if type_of(left, &self.columns) == Type::Record)
     }
 
     fn nested_loops(&self, pair: &Pair<'_>, paths: &mut Vec<PathRef>) {

@@ -5,7 +5,7 @@ use super::columns::ColumnSet;
 use crate::catalog::Table;
 use crate::functions::TableFunction;
 use crate::logical::{
-    AggregateCall, ColumnId, JoinKind, LockStrength, LockWait, Scalar, SetOperation, SortKey,
+    AggregateCall, ColumnId, JoinKind, LockStrength, LockWait, Recheck, Scalar, SetOperation, SortKey,
 };
 use crate::physical::Grouping;
 use crate::system::SystemTable;
@@ -194,7 +194,7 @@ pub(super) enum PathNode {
     Lock {
         input: PathRef,
         targets: Vec<(Rc<Leaf>, LockStrength, LockWait)>,
-        recheck: Option<Scalar>,
+        recheck: Recheck,
     },
 }
 

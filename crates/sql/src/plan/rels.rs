@@ -6,7 +6,7 @@ use super::cost;
 use super::path::{Conditions, Leaf, OrderKey, Path, PathNode, PathRef, Wanted, add, cheapest, cheapest_for};
 use super::scalar::{constant, has_subquery, same_value, work};
 use crate::logical::{
-    AggregateCall, ColumnId, JoinKind, LockStrength, LockWait, Rel, Scalar, SetOperation, SortKey,
+    AggregateCall, ColumnId, JoinKind, LockStrength, LockWait, Recheck, Rel, Scalar, SetOperation, SortKey,
     is_volatile, rel_is_volatile, walk,
 };
 use crate::physical::Grouping;
@@ -101,9 +101,7 @@ impl Planner<'_> {
             Rel::Set { operation, all, left, right, columns } => {
                 self.set_paths(*operation, *all, left, right, columns)?
             }
-            Rel::Lock { input, tables, recheck } => {
-                self.lock_paths(input, tables, recheck.as_ref(), wanted)?
-            }
+            Rel::Lock { input, tables, recheck } => self.lock_paths(input, tables, recheck, wanted)?,
             Rel::Table { .. } | Rel::Filter { .. } | Rel::Join { .. } => self.paths(rel, wanted)?,
         };
         if conditions.is_empty() {
@@ -636,7 +634,7 @@ impl Planner<'_> {
         &mut self,
         input: &Rel,
         tables: &[(ColumnId, LockStrength, LockWait)],
-        recheck: Option<&Scalar>,
+        recheck: &Recheck,
         wanted: &Wanted,
     ) -> Result<Vec<PathRef>> {
         let inputs = self.paths(input, wanted)?;
@@ -656,7 +654,7 @@ impl Planner<'_> {
                     startup: input.startup,
                     total: input.total + input.rows * cost::ROW * 5.0,
                     order: input.order.clone(),
-                    node: PathNode::Lock { input, targets: targets.clone(), recheck: recheck.cloned() },
+                    node: PathNode::Lock { input, targets: targets.clone(), recheck: recheck.clone() },
                 })
             })
             .collect())

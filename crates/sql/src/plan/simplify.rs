@@ -288,7 +288,8 @@ fn compare(op: Comparison, left: &Scalar, right: &Scalar) -> Option<Scalar> {
         return Some(null(Type::Bool));
     }
     let (a, b) = (a?, b?);
-    Some(literal_bool(holds(op, a.total_cmp(b))))
+    // What cannot be compared fails when it is run.
+    Some(literal_bool(holds(op, a.compare(b).ok()?)))
 }
 
 /// Whether a comparison with this outcome is true.

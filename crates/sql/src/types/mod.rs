@@ -20,7 +20,7 @@ pub mod text;
 mod value;
 
 pub use numeric::Numeric;
-pub use value::{Array, Record, Value, unpadded};
+pub use value::{Array, Record, Shape, Value, unpadded};
 
 /// A type modifier as PostgreSQL has it: the length of `varchar(n)` and `char(n)` plus 4, precision and scale of
 /// `numeric(p, s)` as `(p << 16 | s) + 4`, the digits of `timestamp(p)`; [`NO_MODIFIER`] where there is none.

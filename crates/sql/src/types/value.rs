@@ -1,6 +1,7 @@
 //! A value, without its type: see [`crate::types`].
 
 use super::{Numeric, Type};
+use crate::{Error, Result, SqlState};
 use compact_str::CompactString;
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
@@ -103,8 +104,17 @@ impl Value {
         }
     }
 
+    /// The order of two values of one type, as a comparison has it. It fails for records that have none: see [`Record::compare`].
+    #[inline]
+    pub fn compare(&self, other: &Self) -> Result<Ordering> {
+        match (self, other) {
+            (Value::Record(a), Value::Record(b)) => a.compare(b),
+            (a, b) => Ok(a.total_cmp(b)),
+        }
+    }
+
     /// The order of two values of one type. NULLs are equal to each other and behind everything else, NaN is equal to
-    /// itself and behind all numbers; strings are compared bytewise.
+    /// itself and behind all numbers; strings are compared bytewise. Records that [`Value::compare`] fails for differ.
     pub fn total_cmp(&self, other: &Self) -> Ordering {
         match (self, other) {
             (Value::Null, Value::Null) => Ordering::Equal,
@@ -118,8 +128,8 @@ impl Value {
             (Value::Padded(a), Value::Padded(b)) => unpadded(a).as_bytes().cmp(unpadded(b).as_bytes()),
             (Value::Bytes(a), Value::Bytes(b)) => a.cmp(b),
             (Value::Array(a), Value::Array(b)) => compare_all(&a.values, &b.values),
-            (Value::Record(a), Value::Record(b)) => compare_all(&a.values, &b.values),
-            // The binder lets only equal types meet; this keeps the order total all the same.
+            (Value::Record(a), Value::Record(b)) => a.total_cmp(b),
+            // Only values of equal types meet; this keeps the order total all the same.
             (a, b) => a.rank().cmp(&b.rank()),
         }
     }
@@ -173,6 +183,79 @@ impl Value {
             Value::Record(record) => 80 + bytes_of_all(&record.values),
         }
     }
+}
+
+impl Record {
+    /// The order of two rows: that of the first fields that differ. As in PostgreSQL, fields of different types have none, and if all fields
+    /// of the shorter row are equal, nor have the rows.
+    pub fn compare(&self, other: &Self) -> Result<Ordering> {
+        for index in 0..self.values.len().min(other.values.len()) {
+            alike(self.types[index], other.types[index], index)?;
+            match self.values[index].compare(&other.values[index])? {
+                Ordering::Equal => {}
+                order => return Ok(order),
+            }
+        }
+        same_length(self.types.len(), other.types.len())?;
+        Ok(Ordering::Equal)
+    }
+
+    fn total_cmp(&self, other: &Self) -> Ordering {
+        for (a, b) in self.types.iter().zip(&self.values).zip(other.types.iter().zip(&other.values)) {
+            match a.0.cmp(b.0).then_with(|| a.1.total_cmp(b.1)) {
+                Ordering::Equal => {}
+                order => return order,
+            }
+        }
+        self.values.len().cmp(&other.values.len())
+    }
+}
+
+/// The types of the fields of records that are sorted, grouped, or looked for among each other, as far as those seen tell.
+#[derive(Clone, Debug, Default)]
+pub struct Shape {
+    types: Option<Arc<[Type]>>,
+    /// Of fields that are records themselves.
+    fields: Vec<Shape>,
+}
+
+impl Shape {
+    /// Fails if the value is a record of other types than those before it.
+    pub fn admit(&mut self, value: &Value) -> Result<()> {
+        let Value::Record(record) = value else { return Ok(()) };
+        match &self.types {
+            None => {
+                self.types = Some(Arc::clone(&record.types));
+                self.fields = vec![Shape::default(); record.types.len()];
+            }
+            Some(types) if Arc::ptr_eq(types, &record.types) => {}
+            Some(types) => {
+                for (index, (known, ty)) in types.iter().zip(&*record.types).enumerate() {
+                    alike(*known, *ty, index)?;
+                }
+                same_length(types.len(), record.types.len())?;
+            }
+        }
+        self.fields.iter_mut().zip(&record.values).try_for_each(|(shape, field)| shape.admit(field))
+    }
+}
+
+fn alike(left: Type, right: Type, index: usize) -> Result<()> {
+    if left == right {
+        return Ok(());
+    }
+    let (left, right, column) = (left.name(), right.name(), index + 1);
+    let message =
+        format!("cannot compare dissimilar column types {left} and {right} at record column {column}");
+    Err(Error::new(SqlState::DATATYPE_MISMATCH, message))
+}
+
+fn same_length(left: usize, right: usize) -> Result<()> {
+    if left == right {
+        return Ok(());
+    }
+    let message = "cannot compare record types with different numbers of columns";
+    Err(Error::new(SqlState::DATATYPE_MISMATCH, message))
 }
 
 /// A string of type character(n) without the blanks it is padded with.

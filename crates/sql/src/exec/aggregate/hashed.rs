@@ -243,6 +243,7 @@ impl Operator for Hashed {
 
     fn rewind(&mut self, context: &Context<'_>) -> Result<()> {
         self.clear();
+        self.table = KeyTable::new();
         self.memory.release();
         self.overflow = None;
         self.parts.clear();

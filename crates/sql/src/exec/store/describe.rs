@@ -51,6 +51,12 @@ pub(super) fn moved() -> Error {
         .detail("The primary key of a row was changed meanwhile.")
 }
 
+/// A row that was waited for differs in what a part of the query was computed of.
+pub(super) fn stale() -> Error {
+    Error::new(SqlState::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update")
+        .detail("A column that a lateral subquery or a joined column depends on was changed meanwhile.")
+}
+
 /// NULL in a column that has none.
 pub(super) fn null_value(table: &Table, column: &Column, row: &[Value], context: &Context<'_>) -> Error {
     let message = format!(

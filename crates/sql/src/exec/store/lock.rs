@@ -1,10 +1,11 @@
 //! FOR UPDATE and its kin.
 
+use super::super::expr::eval_all;
 use super::super::{Batch, Context, Operator};
 use super::access::table_tree;
 use super::describe::{self, waited_too_long};
 use crate::logical::{LockStrength, LockWait};
-use crate::physical::{Expr, LockTarget, Target};
+use crate::physical::{LockTarget, Recheck, RecheckStep, Target};
 use crate::types::Value;
 use crate::{Error, Result, SqlState};
 use gannet_store::{Error as StoreError, LockMode, Outcome};
@@ -37,12 +38,12 @@ impl Target {
 }
 
 /// Locks rows that pass. One that somebody else has changed meanwhile is looked at again as it is now, and passes if it fulfils the
-/// condition still.
+/// conditions still.
 #[derive(Debug)]
 pub(super) struct LockRows {
     input: Box<dyn Operator>,
     targets: Vec<LockTarget>,
-    recheck: Option<Expr>,
+    recheck: Recheck,
     width: usize,
     batch: Batch,
 }
@@ -51,10 +52,10 @@ impl LockRows {
     pub(super) fn new(
         input: Box<dyn Operator>,
         targets: &[LockTarget],
-        recheck: Option<&Expr>,
+        recheck: &Recheck,
         width: usize,
     ) -> Self {
-        LockRows { input, targets: targets.to_vec(), recheck: recheck.cloned(), width, batch: Batch::new() }
+        LockRows { input, targets: targets.to_vec(), recheck: recheck.clone(), width, batch: Batch::new() }
     }
 
     /// Locks what stands behind a row of the input; false when the row does not pass.
@@ -66,10 +67,9 @@ impl LockRows {
                     Some(Outcome::Moved) => return Err(describe::moved()),
                     Some(Outcome::Done) => break,
                     Some(Outcome::Changed(newer)) => {
+                        let before = eval_all(&self.recheck.fixed, row, context)?;
                         target.target.reread(row, &key, &newer)?;
-                        if let Some(recheck) = &self.recheck
-                            && !recheck.is_true(row, context)?
-                        {
+                        if !self.recheck.passes(row, &before.0, context)? {
                             return Ok(false);
                         }
                     }
@@ -77,6 +77,38 @@ impl LockRows {
             }
         }
         Ok(true)
+    }
+}
+
+impl Recheck {
+    /// Whether a row that was read anew passes. `before`: what is not to change.
+    fn passes(&self, row: &mut [Value], before: &[Value], context: &Context<'_>) -> Result<bool> {
+        self.stays(row, before, context)?;
+        for step in &self.steps {
+            match step {
+                RecheckStep::Holds(condition) => {
+                    if !condition.is_true(row, context)? {
+                        return Ok(false);
+                    }
+                }
+                RecheckStep::Joins { on, columns } => {
+                    if !on.is_true(row, context)? {
+                        columns.iter().for_each(|column| row[*column] = Value::Null);
+                        self.stays(row, before, context)?;
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn stays(&self, row: &[Value], before: &[Value], context: &Context<'_>) -> Result<()> {
+        for (expr, before) in self.fixed.iter().zip(before) {
+            if !expr.eval(row, context)?.is_identical(before) {
+                return Err(describe::stale());
+            }
+        }
+        Ok(())
     }
 }
 

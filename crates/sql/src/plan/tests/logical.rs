@@ -5,8 +5,8 @@ use super::fixture::{
 };
 use crate::catalog::ColumnStatistics;
 use crate::logical::{
-    Comparison, Delete, JoinKind, LockStrength, LockWait, Output, Planned, Query, Rel, Scalar, Subquery,
-    SubqueryKind, Update,
+    Comparison, Delete, JoinKind, LockStrength, LockWait, Output, Planned, Query, Recheck, RecheckStep, Rel,
+    Scalar, Subquery, SubqueryKind, Update,
 };
 use crate::types::Type;
 
@@ -526,7 +526,7 @@ fn changes_and_locks() {
             &[(o.col("placed"), false)],
         )),
         tables: vec![(o.id("id"), LockStrength::Update, LockWait::SkipLocked)],
-        recheck: Some(eq(o.col("customer"), int(3))),
+        recheck: Recheck { fixed: vec![], steps: vec![RecheckStep::Holds(eq(o.col("customer"), int(3)))] },
     };
     let rel = Rel::Project { input: Box::new(limit(locked, 1)), columns: vec![(o.id("id"), o.col("id"))] };
     add("a queue", shop.explain(rel, &[o.id("id")]));

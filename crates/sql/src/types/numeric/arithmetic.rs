@@ -1,6 +1,6 @@
 //! The four operations, remainders and rounding. NaN is contagious; infinities follow the rules of floating point.
 
-use super::{MAX_SCALE, Numeric, POWERS, Repr, big_power, digit_count, division_by_zero, power};
+use super::{MAX_DIGITS, MAX_SCALE, Numeric, POWERS, Repr, big_power, digit_count, division_by_zero, power};
 use crate::Result;
 use num_bigint::BigInt;
 use num_traits::{One, Signed, ToPrimitive, Zero};
@@ -9,8 +9,8 @@ use num_traits::{One, Signed, ToPrimitive, Zero};
 pub(super) const MIN_SIGNIFICANT: i32 = 16;
 /// A quotient, root or power has no more digits than this behind the point, unless an operand has.
 pub(super) const MAX_DISPLAY_SCALE: i32 = 1000;
-/// `round` and `trunc` take their scale as no further from 0 than this.
-const MAX_RESULT_SCALE: i32 = 2000;
+/// `round` and `trunc` need not look further than this in front of the point.
+const MOST_DIGITS: i32 = MAX_DIGITS as i32;
 
 /// Quotient, rounded half away from zero. The divisor is not 0.
 pub(super) fn divide_rounded(dividend: &BigInt, divisor: &BigInt) -> BigInt {
@@ -321,7 +321,8 @@ impl Numeric {
 
     /// Rounded half away from zero to so many digits behind the point, or before it where `scale` is negative.
     pub fn round(&self, scale: i32) -> Result<Numeric> {
-        let scale = scale.clamp(-MAX_RESULT_SCALE, MAX_RESULT_SCALE);
+        // One digit more than there can be, for what is rounded up to it.
+        let scale = scale.clamp(-MOST_DIGITS - 1, MAX_SCALE.into());
         if let Repr::Small { digits, scale: old } = self.0
             && let Ok(new) = u16::try_from(scale)
         {
@@ -339,16 +340,16 @@ impl Numeric {
 
     /// Cut off behind so many digits behind the point, or before it where `scale` is negative.
     pub fn trunc(&self, scale: i32) -> Result<Numeric> {
-        self.rounded_by(scale.clamp(-MAX_RESULT_SCALE, MAX_RESULT_SCALE), rescale_truncated)
+        self.rounded_by(scale.clamp(-MOST_DIGITS, MAX_SCALE.into()), rescale_truncated)
     }
 
     fn rounded_by(&self, scale: i32, rescale: fn(BigInt, i32, i32) -> BigInt) -> Result<Numeric> {
         let Some((digits, old)) = self.to_big() else { return Ok(self.clone()) };
         let digits = rescale(digits, old as i32, scale);
-        if scale < 0 {
+        if scale < 0 && !digits.is_zero() {
             Numeric::from_big(digits * big_power(scale.unsigned_abs()), 0)
         } else {
-            Numeric::from_big(digits, scale as u32)
+            Numeric::from_big(digits, scale.max(0) as u32)
         }
     }
 

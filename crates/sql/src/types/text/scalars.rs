@@ -172,6 +172,12 @@ pub fn write_float8(value: f64, extra_float_digits: i32, out: &mut String) {
                 |digits| format!("{value:.digits$e}"),
                 |text| text.parse::<f64>().is_ok_and(|read| read == value),
             );
+        } else if digits_of(&shortest) >= 16 && (value * FRACTION_FLOAT8).fract() == 0.0 {
+            shortest = to_even(
+                shortest,
+                |digits| format!("{value:.digits$e}"),
+                |text| text.parse::<f64>().is_ok_and(|read| read == value),
+            );
         }
         arrange(&shortest, 15, out);
     } else {
@@ -193,6 +199,12 @@ pub fn write_float4(value: f32, extra_float_digits: i32, out: &mut String) {
                 |digits| format!("{value:.digits$e}"),
                 |text| text.parse::<f32>().is_ok_and(|read| read == value),
             );
+        } else if digits_of(&shortest) >= 7 && (value * FRACTION_FLOAT4).fract() == 0.0 {
+            shortest = to_even(
+                shortest,
+                |digits| format!("{value:.digits$e}"),
+                |text| text.parse::<f32>().is_ok_and(|read| read == value),
+            );
         }
         arrange(&shortest, 6, out);
     } else {
@@ -206,6 +218,21 @@ pub fn write_float4(value: f32, extra_float_digits: i32, out: &mut String) {
 const TIES_FROM_FLOAT8: f64 = 4_503_599_627_370_496.0;
 const TIES_FROM_FLOAT4: f32 = 4_194_304.0;
 
+/// A float may lie in the middle between two texts of equal length only if it has at most 18 digits (10 in single precision), and so at
+/// most 25 bits (14) behind the point: this times it is a whole number.
+const FRACTION_FLOAT8: f64 = 33_554_432.0;
+const FRACTION_FLOAT4: f32 = 16_384.0;
+
+/// Of the two shortest texts that a float lies in the middle of, the one with the even last digit. Any other float has but one.
+fn to_even(shortest: String, nearest: impl Fn(usize) -> String, reads_back: impl Fn(&str) -> bool) -> String {
+    let even = nearest(digits_of(&shortest) - 1);
+    if reads_back(&even) { even } else { shortest }
+}
+
+fn digits_of(scientific: &str) -> usize {
+    scientific.bytes().take_while(|byte| *byte != b'e').filter(u8::is_ascii_digit).count()
+}
+
 /// The shortest text that reads back the same may lie in the middle between two floats, where it does so only as ties go to the even
 /// one. As PostgreSQL does, that is not relied on: then it is the nearest text with as few digits more as needed.
 fn nearer_than_any(
@@ -216,8 +243,7 @@ fn nearer_than_any(
     if !is_tie(&shortest, &reads_back) {
         return shortest;
     }
-    let digits = shortest.bytes().take_while(|byte| *byte != b'e').filter(u8::is_ascii_digit).count();
-    (digits..=17)
+    (digits_of(&shortest)..=17)
         .map(nearest)
         .find(|text| !text.contains("0e") && reads_back(text) && !is_tie(text, &reads_back))
         .unwrap_or(shortest)

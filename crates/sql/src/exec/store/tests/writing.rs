@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::logical::{LockStrength, LockWait};
-use crate::physical::LockTarget;
+use crate::physical::{LockTarget, Recheck, RecheckStep};
 
 const T: Oid = 1;
 
@@ -160,7 +160,7 @@ fn lock(table: &Arc<Table>, wait: LockWait, filter: Option<Expr>) -> Plan {
     let node = Node::LockRows {
         input: Box::new(rows_to_change(table, filter.clone())),
         targets: vec![LockTarget { target: target(table), strength: LockStrength::Update, wait }],
-        recheck: filter,
+        recheck: Recheck { fixed: vec![], steps: filter.map(RecheckStep::Holds).into_iter().collect() },
     };
     plan(node, table.columns.len() + 2)
 }
