@@ -1,6 +1,6 @@
 //! Ending statements: at the user's request, for a time-out, or because the server goes down.
 
-use crate::{Error, SqlState};
+use crate::{Error, Result, SqlState};
 use gannet_base::TxnId;
 use gannet_base::clock::{self, Instant};
 use gannet_base::sync::{Condvar, Mutex};
@@ -99,6 +99,11 @@ impl Interrupt {
     /// The number of the store's handle of the session's transaction.
     pub fn transaction_number(&self) -> Option<u64> {
         Some(self.0.canceller.lock().as_ref()?.number())
+    }
+
+    /// An error when the running statement is to end.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.0.cancel.load(Ordering::SeqCst) { Err(self.error()) } else { Ok(()) }
     }
 
     /// The flag that running operators look at.

@@ -7,7 +7,7 @@ mod format;
 
 use super::client::{Client, CommandTag, CopyFormat};
 use super::statement::Running;
-use super::{OutputColumn, Session};
+use super::{Interrupt, OutputColumn, Session};
 use crate::bind::utility::{Copy, CopyOption, CopyRelation, CopyTarget, CopyValue};
 use crate::bind::{self, Parsed};
 use crate::catalog::Table;
@@ -413,7 +413,8 @@ fn copy_in(
         fields: Fields::default(),
         lines: Vec::new(),
     };
-    let mut memory = LineMemory { engine: session.state.engine.clone(), held: None, buffer: 0 };
+    let engine = session.state.engine.clone();
+    let mut memory = LineMemory { engine, interrupt: session.interrupt.clone(), held: None, buffer: 0 };
     let (inserted, read) = std::thread::scope(|scope| {
         let (session, running) = (&mut *session, &mut running);
         let inserting = scope.spawn(move || session.exhaust(running));
@@ -550,6 +551,7 @@ struct Reading<'a> {
 /// What the reader's buffer and the fields are charged as, once there was a long line: they keep their size.
 struct LineMemory {
     engine: Engine,
+    interrupt: Interrupt,
     held: Option<WorkMemory>,
     /// Bytes of the buffer.
     buffer: usize,
@@ -671,7 +673,17 @@ impl LineMemory {
             self.hold(len)?;
             data.reserve_exact(len / 4);
         }
-        let there = client.copy_read(data)?;
+        let there = loop {
+            let there = client.copy_read(data);
+            // Whatever it says: this is why the statement ends.
+            self.interrupt.check()?;
+            if !there? {
+                break false;
+            }
+            if data.len() > len {
+                break true;
+            }
+        };
         self.buffer = data.capacity();
         self.hold(0)?;
         Ok(there)
