@@ -844,6 +844,42 @@ fn a_child_waits_for_a_new_definition_of_its_parent() {
 }
 
 #[test]
+fn copy_goes_on_when_definitions_change_before_it_has_read() {
+    for (end, columns, input, outcome) in [
+        ("rollback", "", "1\tb\n", Ok("a b")),
+        ("commit", "", "1\t2\n", Ok("a x")),
+        ("commit", " (a, b)", "1\tb\n", Err("42703")),
+    ] {
+        let fixture = Fixture::new("create table c (a int, b text); create table other (a int)");
+        let (mut session, mut waiting) = (fixture.session(), fixture.session());
+        session.run("begin; alter table c add x int; alter table c drop b");
+        let done = std::thread::scope(|scope| {
+            let copy = scope.spawn(|| {
+                let mut rows = Rows::default();
+                rows.input = input.into();
+                waiting.0.run(&format!("copy c{columns} from stdin"), &mut rows)
+            });
+            fixture.wait_until_running("copy c", 1);
+            std::thread::sleep(Duration::from_millis(5));
+            // What it does not need changes, too.
+            fixture.session().run("create table another (a int); drop table other");
+            session.run(end);
+            copy.join().unwrap()
+        });
+        match (&done, outcome) {
+            (Ok(()), Ok(_)) => {}
+            (Err(error), Err(state)) => assert_eq!(error.state().0, state, "{error:?}"),
+            _ => panic!("{end}{columns}: {done:?}"),
+        }
+        if let Ok(names) = outcome {
+            let rows = session.attempt("select * from c").unwrap();
+            let columns: Vec<&str> = rows.columns.iter().map(|column| column.name.as_str()).collect();
+            assert_eq!((columns.join(" ").as_str(), rows.text().len()), (names, 1), "{end}");
+        }
+    }
+}
+
+#[test]
 fn a_long_line_of_copy_is_charged() {
     let fixture = Fixture::new("create table c (a text)");
     let mut session = fixture.session();

@@ -6,11 +6,10 @@
 mod format;
 
 use super::client::{Client, CommandTag, CopyFormat};
-use super::statement::Running;
-use super::{Interrupt, OutputColumn, Session};
+use super::{Interrupt, OutputColumn, Prepared, Session};
 use crate::bind::utility::{Copy, CopyOption, CopyRelation, CopyTarget, CopyValue};
 use crate::bind::{self, Parsed};
-use crate::catalog::Table;
+use crate::catalog::{Catalog, Table};
 use crate::exec::{BATCH_ROWS, Context, RowSource};
 use crate::functions::{Call, TableFunction};
 use crate::physical::{Expr, Node, Plan, PlanColumn};
@@ -45,7 +44,9 @@ pub(super) fn run(session: &mut Session, copy: &Copy, client: &mut dyn Client) -
             return Err(Error::new(SqlState::SYNTAX_ERROR, "a query cannot be copied into"));
         }
         (CopyTarget::Table(relation, columns), false) => {
-            let table = find_table(session, relation)?;
+            let shared = Arc::clone(&session.database.0);
+            let open = session.transaction.as_mut().ok_or_else(|| Error::internal("no transaction"))?;
+            let table = find_table(&open.catalog(&shared), relation)?;
             let names = if columns.is_empty() {
                 table.columns.iter().map(|column| quoted(&column.name)).collect()
             } else {
@@ -67,10 +68,7 @@ fn parse_one(sql: &str) -> Result<Parsed> {
     bind::parse(sql)?.pop().ok_or_else(|| Error::internal("a statement vanished"))
 }
 
-fn find_table(session: &mut Session, relation: &CopyRelation) -> Result<Arc<Table>> {
-    let shared = Arc::clone(&session.database.0);
-    let open = session.transaction.as_mut().ok_or_else(|| Error::internal("no transaction"))?;
-    let catalog = open.catalog(&shared);
+fn find_table(catalog: &Catalog, relation: &CopyRelation) -> Result<Arc<Table>> {
     let found = match relation.schema.as_deref() {
         None | Some("public") => catalog.table(&relation.name).cloned(),
         Some(_) => None,
@@ -395,11 +393,14 @@ fn copy_in(
     options: &[CopyOption],
     client: &mut dyn Client,
 ) -> Result<u64> {
-    let table = find_table(session, relation)?;
-    let targets = targets(&table, columns)?;
-    let names: Vec<String> = targets.iter().map(|target| target.name.clone()).collect();
-    let options = read_options(options, &names, true)?;
-    let mut running = start_insert(session, &table, &targets)?;
+    let ((table, targets, options), mut running) = session.start_made(|session, catalog| {
+        let table = find_table(catalog, relation)?;
+        let targets = targets(&table, columns)?;
+        let names: Vec<String> = targets.iter().map(|target| target.name.clone()).collect();
+        let options = read_options(options, &names, true)?;
+        let insert = plan_insert(session, &table, &targets)?;
+        Ok(((table, targets, options), insert))
+    })?;
     client.copy_in(&CopyFormat { columns: targets.len() })?;
     let (sender, receiver) = sync_channel(BATCHES);
     session.state.give_copy_source(receiver);
@@ -466,8 +467,8 @@ fn targets(table: &Table, columns: &[String]) -> Result<Vec<Target>> {
     Ok(targets)
 }
 
-/// Starts an INSERT of one row of parameters whose row is replaced by those of the COPY.
-fn start_insert(session: &mut Session, table: &Table, targets: &[Target]) -> Result<Running> {
+/// Plans an INSERT of one row of parameters whose row is replaced by those of the COPY.
+fn plan_insert(session: &mut Session, table: &Table, targets: &[Target]) -> Result<Prepared> {
     let names: Vec<String> = targets.iter().map(|target| quoted(&target.name)).collect();
     let values: Vec<String> = (1..=targets.len()).map(|number| format!("${number}")).collect();
     let sql = format!(
@@ -478,7 +479,7 @@ fn start_insert(session: &mut Session, table: &Table, targets: &[Target]) -> Res
     );
     let types: Vec<Type> = targets.iter().map(|target| target.ty).collect();
     let prepared = session.plan(&Arc::new(parse_one(&sql)?), &types)?;
-    let mut copy = super::Prepared {
+    let mut copy = Prepared {
         parsed: prepared.parsed.clone(),
         parameters: prepared.parameters.clone(),
         columns: prepared.columns.clone(),
@@ -493,7 +494,7 @@ fn start_insert(session: &mut Session, table: &Table, targets: &[Target]) -> Res
         return Err(Error::internal("the plan of COPY's INSERT has another shape"));
     }
     planned.statement = Arc::new(statement);
-    session.start_exactly(&Arc::new(copy), Vec::new())
+    Ok(copy)
 }
 
 /// Puts the COPY's rows in place of the row of parameters, under what INSERT makes of each of them.
