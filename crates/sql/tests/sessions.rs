@@ -370,6 +370,22 @@ fn copy_names_the_line_that_is_wrong() {
             "{input:?}: {error}"
         );
     }
+    for (input, context) in [
+        ("a,d,b\n", "COPY c, line 1: \"a,d,b\""),
+        ("a,b,d\n5,\"x\n", "COPY c, line 2: \"5,\"x\n\""),
+        ("a,b,d\n5,x,\n6,x\r\n", "COPY c, line 3"),
+    ] {
+        let error = copy(&mut session, "copy c from stdin (format csv, header match)", input).unwrap_err();
+        assert_eq!(
+            (error.state().0, error.fields().context.as_deref()),
+            ("22P04", Some(context)),
+            "{input:?}: {error}"
+        );
+    }
+    let rows = copy(&mut session, "copy c from stdin with (freeze on)", "").unwrap();
+    assert!(rows.notices[0].error.to_string().starts_with("FREEZE has no effect"), "{:?}", rows.notices);
+    let rows = copy(&mut session, "copy c from stdin with (freeze off)", "").unwrap();
+    assert!(rows.notices.is_empty());
     assert_eq!(session.list("select a from c order by a"), "1 2 3 4");
     let mut rows = Rows::default();
     session

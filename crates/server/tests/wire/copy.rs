@@ -120,6 +120,7 @@ fn the_client_may_give_up() {
         (told.state(), told.errors[0].message(), told.status),
         ("57014", "COPY from stdin failed: no more", 'I')
     );
+    assert_eq!(told.errors[0].get('W'), "COPY t, line 2");
     assert_eq!(wire.run("select count(*) from t").one(), "0");
     wire.run("begin");
     wire.query("copy t from stdin");
@@ -135,6 +136,8 @@ fn a_bad_row_is_named_and_what_still_comes_is_passed_over() {
         ("1\tone\nx\ttwo\n", "22P02", "COPY t, line 2, column a: \"x\""),
         ("1\n", "22P04", "COPY t, line 1: \"1\""),
         ("1\ta\tb\n", "22P04", "COPY t, line 1: \"1\ta\tb\""),
+        ("1\ta\n2\tb\\.c\n", "22P04", "COPY t, line 2"),
+        ("1\ta\r\n2\tb\n", "22P04", "COPY t, line 2"),
         ("1\ta\n2\tb\n1\tc\n", "23505", "COPY t, line 3"),
         ("\\N\ta\n", "23502", "COPY t, line 1"),
     ] {

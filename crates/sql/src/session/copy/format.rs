@@ -20,6 +20,8 @@ pub(super) struct CopyOptions {
     pub(super) null: String,
     /// Whether the first line has the columns' names.
     pub(super) header: Header,
+    /// FREEZE was asked for.
+    pub(super) freeze: bool,
     /// csv: around fields.
     pub(super) quote: u8,
     /// csv: before a quote within quotes.
@@ -51,6 +53,7 @@ impl CopyOptions {
             delimiter: if csv { b',' } else { b'\t' },
             null: if csv { String::new() } else { "\\N".to_owned() },
             header: Header::No,
+            freeze: false,
             quote: b'"',
             escape: b'"',
             force_quote: Vec::new(),
@@ -124,8 +127,8 @@ pub(super) struct Reader {
     line_end: Option<LineEnd>,
     /// Lines begun.
     line: u64,
-    /// Where the last one handed out stands in the buffer.
-    last: Range<usize>,
+    /// Where the last one stands in the buffer, once it was read.
+    last: Option<Range<usize>>,
     /// All rows were handed out.
     ended: bool,
     /// The sender has said that it has no more data, and is not asked again.
@@ -163,7 +166,7 @@ impl Reader {
             quoted: false,
             line_end: None,
             line: 0,
-            last: 0..0,
+            last: None,
             ended: false,
             complete: false,
         }
@@ -174,9 +177,9 @@ impl Reader {
         self.line
     }
 
-    /// The text of the line handed out last.
-    pub(super) fn text(&self) -> std::borrow::Cow<'_, str> {
-        String::from_utf8_lossy(self.buffer.get(self.last.clone()).unwrap_or_default())
+    /// The text of that line, once it was read.
+    pub(super) fn text(&self) -> Option<std::borrow::Cow<'_, str>> {
+        self.buffer.get(self.last.clone()?).map(String::from_utf8_lossy)
     }
 
     /// The next row; false at the end of the data. `more` appends a piece of data, or gives false: then it is not asked again.
@@ -187,11 +190,12 @@ impl Reader {
     ) -> Result<bool> {
         fields.clear();
         self.line += 1;
+        self.last = None;
         let Some(row) = self.next_line(more)? else {
             self.pass_over(more)?;
             return Ok(false);
         };
-        self.last = row.clone();
+        self.last = Some(row.clone());
         // Taken out for the moment, so that it can be read while fields are written.
         let buffer = std::mem::take(&mut self.buffer);
         let line = &buffer[row];
@@ -246,9 +250,6 @@ impl Reader {
             }
             // Where there is nothing more, the row's end may show by that.
             self.read(more)?;
-        }
-        if self.quoted {
-            return Err(bad("unterminated CSV quoted field"));
         }
         Ok(self.take_last(self.buffer.len()))
     }
