@@ -78,6 +78,7 @@ fn a_copy_that_waits_for_its_client_can_be_ended() {
             (told.state(), told.errors[0].message(), told.status),
             ("57014", "canceling statement due to user request", 'I')
         );
+        assert!(told.errors[0].get('W').starts_with("COPY t, line "), "{told:?}");
         // What the client still sends is passed over.
         assert_eq!(wire.ask(&[data("two\n"), done(), query("select count(*) from t")].concat()).one(), "0");
     }

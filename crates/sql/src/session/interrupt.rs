@@ -143,7 +143,13 @@ impl Interrupt {
     pub(super) fn explain(&self, error: Error) -> Error {
         let cancelled = error.state() == SqlState::QUERY_CANCELED
             && *error.fields().message == *Error::from(gannet_store::Error::Cancelled).fields().message;
-        if cancelled && self.0.cancel.load(Ordering::SeqCst) { self.error() } else { error }
+        if !(cancelled && self.0.cancel.load(Ordering::SeqCst)) {
+            return error;
+        }
+        match &error.fields().context {
+            Some(context) => self.error().context(context.clone()),
+            None => self.error(),
+        }
     }
 
     /// What the client is told.
