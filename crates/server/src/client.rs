@@ -30,12 +30,14 @@ pub(crate) struct Wire<'c> {
     formats: Formats,
     /// Simple protocol: columns are described before rows.
     simple: bool,
+    /// The client sends data of COPY FROM STDIN.
+    copying: bool,
     text: String,
 }
 
 impl<'c> Wire<'c> {
     pub(crate) fn new(connection: &'c mut Connection, formats: Formats, simple: bool) -> Self {
-        Wire { connection, formats, simple, text: String::new() }
+        Wire { connection, formats, simple, copying: false, text: String::new() }
     }
 
     fn out(&mut self) -> &mut Output {
@@ -125,12 +127,19 @@ impl Client for Wire<'_> {
     }
 
     fn copy_in(&mut self, format: &CopyFormat) -> Result<()> {
+        self.copying = true;
         self.copy_response(b'G', format);
         self.connection.flush()
     }
 
     fn copy_read(&mut self, data: &mut Vec<u8>) -> Result<bool> {
-        self.connection.read_copy(data)
+        // Behind the end there is the client's next message, which is no data.
+        if !self.copying {
+            return Ok(false);
+        }
+        let there = self.connection.read_copy(data);
+        self.copying = matches!(there, Ok(true));
+        there
     }
 
     fn copy_out(&mut self, format: &CopyFormat) -> Result<()> {

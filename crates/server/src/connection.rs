@@ -20,6 +20,7 @@ use std::collections::HashMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Longest message, in bytes: PostgreSQL's limit for what it allocates at once.
 const MESSAGE_MAX: usize = (1 << 30) - 1;
@@ -27,6 +28,9 @@ const MESSAGE_MAX: usize = (1 << 30) - 1;
 const SMALL_MESSAGE: usize = 32 << 10;
 /// The first piece of a longer one, in bytes; the next ones double it.
 const FIRST_PIECE: usize = 256 << 10;
+
+/// How often a statement that waits for COPY data can find that it is to end.
+const COPY_PERIOD: Duration = Duration::from_millis(100);
 
 /// Why a connection ends.
 #[derive(Debug)]
@@ -178,9 +182,13 @@ impl Connection {
         Ok(())
     }
 
-    /// For COPY FROM STDIN: the next piece of data; false at its end.
+    /// For COPY FROM STDIN: the next piece of data, or nothing when no message begins for a while; false at the end.
     pub(crate) fn read_copy(&mut self, data: &mut Vec<u8>) -> Result<bool> {
         loop {
+            // What has begun is read to its end: messages keep their boundaries.
+            if let Ok(false) = self.stream.wait(COPY_PERIOD) {
+                return Ok(true);
+            }
             let (kind, body) = match self.read() {
                 Ok(Some((kind, body))) => (kind, body?),
                 Ok(None) | Err(_) => {
@@ -275,7 +283,7 @@ impl Connected {
         let error = self.session.fail(error);
         self.report(&error, connection)?;
         self.skipping = matches!(kind, b'P' | b'B' | b'D' | b'E' | b'C' | b'H');
-        // The client may wait for the outcome before it sends Sync.
+        // The client may wait for the outcome, that of COPY data included, before it sends Sync.
         if self.skipping { connection.send() } else { self.ready(connection) }
     }
 

@@ -302,6 +302,29 @@ impl Stream {
         }
     }
 
+    /// Reads into the buffer, which is empty.
+    fn fill(&mut self) -> io::Result<()> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let read = self.read_some(&mut buffer);
+        self.buffer = buffer;
+        (self.start, self.end) = (0, read?);
+        Ok(())
+    }
+
+    /// Waits until there is something to read, an end included. False when nothing has come within this time.
+    pub(crate) fn wait(&mut self, limit: Duration) -> io::Result<bool> {
+        if self.start < self.end {
+            return Ok(true);
+        }
+        self.set_deadline(Some(limit));
+        let filled = self.fill();
+        self.set_deadline(None);
+        match filled {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(false),
+            other => other.map(|()| true),
+        }
+    }
+
     /// Fills `into`. False when the other side has ended before its first byte.
     pub(crate) fn read_exact(&mut self, into: &mut [u8]) -> io::Result<bool> {
         let mut filled = 0;
@@ -316,10 +339,7 @@ impl Stream {
                     filled += read;
                     continue;
                 }
-                let mut buffer = std::mem::take(&mut self.buffer);
-                let read = self.read_some(&mut buffer);
-                self.buffer = buffer;
-                (self.start, self.end) = (0, read?);
+                self.fill()?;
                 if self.end == 0 {
                     return ended(filled);
                 }

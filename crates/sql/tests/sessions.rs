@@ -370,6 +370,22 @@ fn copy_names_the_line_that_is_wrong() {
             "{input:?}: {error}"
         );
     }
+    for (input, context) in [
+        ("a,d,b\n", "COPY c, line 1: \"a,d,b\""),
+        ("a,b,d\n5,\"x\n", "COPY c, line 2: \"5,\"x\n\""),
+        ("a,b,d\n5,x,\n6,x\r\n", "COPY c, line 3"),
+    ] {
+        let error = copy(&mut session, "copy c from stdin (format csv, header match)", input).unwrap_err();
+        assert_eq!(
+            (error.state().0, error.fields().context.as_deref()),
+            ("22P04", Some(context)),
+            "{input:?}: {error}"
+        );
+    }
+    let rows = copy(&mut session, "copy c from stdin with (freeze on)", "").unwrap();
+    assert!(rows.notices[0].error.to_string().starts_with("FREEZE has no effect"), "{:?}", rows.notices);
+    let rows = copy(&mut session, "copy c from stdin with (freeze off)", "").unwrap();
+    assert!(rows.notices.is_empty());
     assert_eq!(session.list("select a from c order by a"), "1 2 3 4");
     let mut rows = Rows::default();
     session
@@ -892,6 +908,42 @@ fn a_child_waits_for_a_new_definition_of_its_parent() {
     let insert = "insert into child values (1)";
     behind(&fixture, "", "alter table parent drop column b", insert, "commit").unwrap();
     assert_eq!(fixture.session().one("select count(*) from child join parent on id = p"), "1");
+}
+
+#[test]
+fn copy_goes_on_when_definitions_change_before_it_has_read() {
+    for (end, columns, input, outcome) in [
+        ("rollback", "", "1\tb\n", Ok("a b")),
+        ("commit", "", "1\t2\n", Ok("a x")),
+        ("commit", " (a, b)", "1\tb\n", Err("42703")),
+    ] {
+        let fixture = Fixture::new("create table c (a int, b text); create table other (a int)");
+        let (mut session, mut waiting) = (fixture.session(), fixture.session());
+        session.run("begin; alter table c add x int; alter table c drop b");
+        let done = std::thread::scope(|scope| {
+            let copy = scope.spawn(|| {
+                let mut rows = Rows::default();
+                rows.input = input.into();
+                waiting.0.run(&format!("copy c{columns} from stdin"), &mut rows)
+            });
+            fixture.wait_until_running("copy c", 1);
+            std::thread::sleep(Duration::from_millis(5));
+            // What it does not need changes, too.
+            fixture.session().run("create table another (a int); drop table other");
+            session.run(end);
+            copy.join().unwrap()
+        });
+        match (&done, outcome) {
+            (Ok(()), Ok(_)) => {}
+            (Err(error), Err(state)) => assert_eq!(error.state().0, state, "{error:?}"),
+            _ => panic!("{end}{columns}: {done:?}"),
+        }
+        if let Ok(names) = outcome {
+            let rows = session.attempt("select * from c").unwrap();
+            let columns: Vec<&str> = rows.columns.iter().map(|column| column.name.as_str()).collect();
+            assert_eq!((columns.join(" ").as_str(), rows.text().len()), (names, 1), "{end}");
+        }
+    }
 }
 
 #[test]

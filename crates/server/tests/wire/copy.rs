@@ -36,6 +36,82 @@ fn copy_both_ways() {
 }
 
 #[test]
+fn data_that_does_not_end_in_a_newline_ends_all_the_same() {
+    let fixture = Fixture::with("create table t (b text)", |_| {});
+    let mut wire = fixture.connect();
+    for (rows, tag) in [
+        ("a\r", "COPY 1"),
+        ("a\rb\r", "COPY 2"),
+        ("\r", "COPY 1"),
+        ("a\r\\.\r", "COPY 1"),
+        ("a", "COPY 1"),
+        ("a\\.\nrubbish", "COPY 1"),
+    ] {
+        for options in ["", " (format csv)"] {
+            if rows.starts_with("a\\.") && !options.is_empty() {
+                continue;
+            }
+            wire.query(&format!("copy t from stdin{options}"));
+            // Nothing of what follows is taken for data.
+            let told = wire.ask(&[data(rows), done(), query("select 1")].concat());
+            assert_eq!(told.good().tags, [tag], "{rows:?}{options}");
+            assert_eq!(wire.outcome().one(), "1");
+        }
+    }
+    wire.query("copy t from stdin");
+    let told = wire.ask(&[data("a\n\\."), done()].concat());
+    assert_eq!((told.state(), told.errors[0].message()), ("22P04", "end-of-copy marker corrupt"));
+    assert_eq!(wire.run("select 1").one(), "1");
+}
+
+#[test]
+fn a_copy_that_waits_for_its_client_can_be_ended() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let (mut wire, mut other) = (fixture.connect(), fixture.connect());
+    // Before anything was sent, and within a line.
+    for sent in [Vec::new(), data("1\tone\n2\t")] {
+        wire.query("copy t from stdin");
+        wire.send(&sent);
+        assert_eq!(other.run(&format!("select pg_cancel_backend({})", wire.pid)).one(), "t");
+        let told = wire.outcome();
+        assert_eq!(
+            (told.state(), told.errors[0].message(), told.status),
+            ("57014", "canceling statement due to user request", 'I')
+        );
+        assert!(told.errors[0].get('W').starts_with("COPY t, line "), "{told:?}");
+        // What the client still sends is passed over.
+        assert_eq!(wire.ask(&[data("two\n"), done(), query("select count(*) from t")].concat()).one(), "0");
+    }
+    wire.run("set statement_timeout = '30ms'");
+    wire.query("copy t from stdin");
+    let told = wire.outcome();
+    assert_eq!(
+        (told.state(), told.errors[0].message()),
+        ("57014", "canceling statement due to statement timeout")
+    );
+    let begun = [parse("", "copy t from stdin", &[]), bind("", "", 0, &[], 0), execute("", 0)].concat();
+    assert_eq!(wire.ask(&begun).kinds, "12G");
+    assert_eq!(wire.outcome_until(b'E').state(), "57014");
+    assert_eq!(wire.ask(&[data("1\tone\n"), done(), sync()].concat()).kinds, "Z");
+    // A message that has begun is waited for: its boundaries are not lost.
+    wire.run("set statement_timeout = '300ms'");
+    wire.query("copy t from stdin");
+    let message = data("1\tone\n");
+    wire.send(&message[..7]);
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let told = wire.ask(&[&message[7..], &done(), &query("select count(*) from t")].concat());
+    assert_eq!(told.state(), "57014");
+    assert_eq!(wire.outcome().one(), "0");
+    // To end the session ends that wait, too.
+    wire.run("set statement_timeout = 0");
+    wire.query("copy t from stdin");
+    wire.send(&message[..7]);
+    assert_eq!(other.run(&format!("select pg_terminate_backend({})", wire.pid)).one(), "t");
+    let told = wire.outcome();
+    assert_eq!((told.errors[0].get('S'), told.state(), told.status), ("FATAL", "57P01", ' '));
+}
+
+#[test]
 fn the_client_may_give_up() {
     let fixture = Fixture::with(TABLE, |_| {});
     let mut wire = fixture.connect();
@@ -45,6 +121,7 @@ fn the_client_may_give_up() {
         (told.state(), told.errors[0].message(), told.status),
         ("57014", "COPY from stdin failed: no more", 'I')
     );
+    assert_eq!(told.errors[0].get('W'), "COPY t, line 2");
     assert_eq!(wire.run("select count(*) from t").one(), "0");
     wire.run("begin");
     wire.query("copy t from stdin");
@@ -60,6 +137,8 @@ fn a_bad_row_is_named_and_what_still_comes_is_passed_over() {
         ("1\tone\nx\ttwo\n", "22P02", "COPY t, line 2, column a: \"x\""),
         ("1\n", "22P04", "COPY t, line 1: \"1\""),
         ("1\ta\tb\n", "22P04", "COPY t, line 1: \"1\ta\tb\""),
+        ("1\ta\n2\tb\\.c\n", "22P04", "COPY t, line 2"),
+        ("1\ta\r\n2\tb\n", "22P04", "COPY t, line 2"),
         ("1\ta\n2\tb\n1\tc\n", "23505", "COPY t, line 3"),
         ("\\N\ta\n", "23502", "COPY t, line 1"),
     ] {

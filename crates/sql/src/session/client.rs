@@ -82,7 +82,8 @@ pub trait Client {
     fn setting_changed(&mut self, name: &str, value: &str);
     /// COPY FROM STDIN begins: data is asked for with [`Client::copy_read`].
     fn copy_in(&mut self, format: &CopyFormat) -> Result<()>;
-    /// Appends the next piece of data; false at the end. An error ends the COPY (the client gave up: 57014).
+    /// Appends the next piece of data; false at the end. An error ends the COPY (the client gave up: 57014). Where no data comes
+    /// for a while, nothing is appended: who asks may find that the statement is to end, or asks again.
     fn copy_read(&mut self, data: &mut Vec<u8>) -> Result<bool>;
     /// COPY TO STDOUT begins.
     fn copy_out(&mut self, format: &CopyFormat) -> Result<()>;

@@ -1,6 +1,6 @@
 //! Ending statements: at the user's request, for a time-out, or because the server goes down.
 
-use crate::{Error, SqlState};
+use crate::{Error, Result, SqlState};
 use gannet_base::TxnId;
 use gannet_base::clock::{self, Instant};
 use gannet_base::sync::{Condvar, Mutex};
@@ -101,6 +101,11 @@ impl Interrupt {
         Some(self.0.canceller.lock().as_ref()?.number())
     }
 
+    /// An error when the running statement is to end.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.0.cancel.load(Ordering::SeqCst) { Err(self.error()) } else { Ok(()) }
+    }
+
     /// The flag that running operators look at.
     pub(super) fn flag(&self) -> &AtomicBool {
         &self.0.cancel
@@ -147,7 +152,13 @@ impl Interrupt {
     pub(super) fn explain(&self, error: Error) -> Error {
         let cancelled = error.state() == SqlState::QUERY_CANCELED
             && *error.fields().message == *Error::from(gannet_store::Error::Cancelled).fields().message;
-        if cancelled && self.0.cancel.load(Ordering::SeqCst) { self.error() } else { error }
+        if !(cancelled && self.0.cancel.load(Ordering::SeqCst)) {
+            return error;
+        }
+        match &error.fields().context {
+            Some(context) => self.error().context(context.clone()),
+            None => self.error(),
+        }
     }
 
     /// What the client is told.

@@ -167,39 +167,62 @@ impl Session {
         for _ in 0..REPLANS {
             let open = self.transaction.as_mut().ok_or_else(|| Error::internal("no transaction"))?;
             let catalog = open.catalog(&shared);
-            let planned = current.plan.as_ref().ok_or_else(|| Error::internal("a statement without plan"))?;
+            let fits = |current: &Prepared| {
+                current.plan.as_ref().is_some_and(|planned| Arc::ptr_eq(&planned.catalog, &catalog))
+            };
             // Definitions of one version need not be the same: those of a transaction that was rolled back had one, too.
-            if !Arc::ptr_eq(&planned.catalog, &catalog) {
+            if !fits(&current) {
                 current = self.plan_again(prepared)?;
-                let planned = current.plan.as_ref().ok_or_else(|| Error::internal("no plan"))?;
-                if !Arc::ptr_eq(&planned.catalog, &catalog) {
+                if !fits(&current) {
                     continue;
                 }
             }
-            let planned = current.plan.clone().ok_or_else(|| Error::internal("no plan"))?;
-            let open = self.transaction.as_mut().ok_or_else(transaction::failed)?;
-            if planned.statement.writes && open.read_only {
-                return Err(read_only(&planned.statement));
-            }
-            let written = write_set(&planned.statement, &planned.catalog);
-            if !open.hold(&shared, &planned.catalog, &written)? {
-                continue;
-            }
-            let Some(view) = open.view(&shared, &planned.catalog)? else { continue };
-            self.state.set_catalog(&planned.catalog);
-            let columns = current.columns.clone().unwrap_or_default();
-            return Ok(Running {
-                statement: exec::Running::new(planned.statement, parameters, profiled),
-                view,
-                catalog: planned.catalog,
-                columns,
-                batch: Batch::new(),
-                next: 0,
-                given: 0,
-                counted: 0,
-            });
+            let planned = current.plan.as_ref().ok_or_else(|| Error::internal("a statement without plan"))?;
+            let Some(view) = self.hold(planned)? else { continue };
+            return Running::new(&current, view, parameters, profiled);
         }
         Err(keep_changing())
+    }
+
+    /// Starts a statement that `make` plans for the definitions it is given, and plans anew where those have changed before the
+    /// statement is under way. Gives what else was made along with the plan.
+    pub(super) fn start_made<T>(
+        &mut self,
+        mut make: impl FnMut(&mut Self, &Arc<Catalog>) -> Result<(T, Prepared)>,
+    ) -> Result<(T, Running)> {
+        let shared = Arc::clone(&self.database.0);
+        for _ in 0..REPLANS {
+            let open = self.transaction.as_mut().ok_or_else(|| Error::internal("no transaction"))?;
+            let catalog = open.catalog(&shared);
+            let (made, prepared) = make(self, &catalog)?;
+            let planned =
+                prepared.plan.as_ref().ok_or_else(|| Error::internal("a statement without plan"))?;
+            // What `make` has looked up is not what it has planned with, where definitions have changed in between.
+            if !Arc::ptr_eq(&planned.catalog, &catalog) {
+                continue;
+            }
+            let Some(view) = self.hold(planned)? else { continue };
+            return Ok((made, Running::new(&prepared, view, Vec::new(), false)?));
+        }
+        Err(keep_changing())
+    }
+
+    /// Holds the tables a statement writes to, and takes its view; `None` where definitions have changed since it was planned.
+    fn hold(&mut self, planned: &Planned) -> Result<Option<View>> {
+        let shared = Arc::clone(&self.database.0);
+        let open = self.transaction.as_mut().ok_or_else(transaction::failed)?;
+        if planned.statement.writes && open.read_only {
+            return Err(read_only(&planned.statement));
+        }
+        let written = write_set(&planned.statement, &planned.catalog);
+        if !open.hold(&shared, &planned.catalog, &written)? {
+            return Ok(None);
+        }
+        let view = open.view(&shared, &planned.catalog)?;
+        if view.is_some() {
+            self.state.set_catalog(&planned.catalog);
+        }
+        Ok(view)
     }
 
     /// The values of expressions over no columns, within the open transaction.
@@ -266,22 +289,6 @@ impl Session {
         let given = batch.len() as u64;
         batch.reset(0);
         Ok(Some(given))
-    }
-
-    /// Starts a statement with the very plan it has: 40001 when definitions have changed since it was made.
-    pub(super) fn start_exactly(
-        &mut self,
-        prepared: &Arc<Prepared>,
-        parameters: Vec<Value>,
-    ) -> Result<Running> {
-        let running = self.start_current(prepared, parameters, false)?;
-        match &prepared.plan {
-            Some(plan) if Arc::ptr_eq(&plan.statement, running.plan()) => Ok(running),
-            _ => Err(Error::new(
-                SqlState::SERIALIZATION_FAILURE,
-                "could not run the statement: definitions have changed meanwhile",
-            )),
-        }
     }
 
     fn plan_again(&mut self, prepared: &Arc<Prepared>) -> Result<Arc<Prepared>> {
@@ -375,6 +382,20 @@ impl Session {
 }
 
 impl Running {
+    fn new(prepared: &Prepared, view: View, parameters: Vec<Value>, profiled: bool) -> Result<Self> {
+        let planned = prepared.plan.as_ref().ok_or_else(|| Error::internal("a statement without plan"))?;
+        Ok(Running {
+            statement: exec::Running::new(Arc::clone(&planned.statement), parameters, profiled),
+            view,
+            catalog: Arc::clone(&planned.catalog),
+            columns: prepared.columns.clone().unwrap_or_default(),
+            batch: Batch::new(),
+            next: 0,
+            given: 0,
+            counted: 0,
+        })
+    }
+
     /// How the statement ended.
     pub(super) fn tag(&self) -> CommandTag {
         let command = command(self.statement.statement());

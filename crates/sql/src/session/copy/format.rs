@@ -20,6 +20,8 @@ pub(super) struct CopyOptions {
     pub(super) null: String,
     /// Whether the first line has the columns' names.
     pub(super) header: Header,
+    /// FREEZE was asked for.
+    pub(super) freeze: bool,
     /// csv: around fields.
     pub(super) quote: u8,
     /// csv: before a quote within quotes.
@@ -51,6 +53,7 @@ impl CopyOptions {
             delimiter: if csv { b',' } else { b'\t' },
             null: if csv { String::new() } else { "\\N".to_owned() },
             header: Header::No,
+            freeze: false,
             quote: b'"',
             escape: b'"',
             force_quote: Vec::new(),
@@ -122,11 +125,34 @@ pub(super) struct Reader {
     /// Whether that place is within quotes.
     quoted: bool,
     line_end: Option<LineEnd>,
-    /// Lines handed out.
+    /// Lines begun.
     line: u64,
-    /// Where the last one stands in the buffer.
-    last: Range<usize>,
+    /// Where the last one stands in the buffer, once it was read.
+    last: Option<Range<usize>>,
+    /// All rows were handed out.
     ended: bool,
+    /// The sender has said that it has no more data, and is not asked again.
+    complete: bool,
+}
+
+/// What was found behind a row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum RowEnd {
+    /// The end of its line, which begins and ends here.
+    Line(usize, usize),
+    /// The end mark, which begins here.
+    Mark(usize),
+}
+
+/// What a backslash begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Backslash {
+    /// Data.
+    Data,
+    /// The end mark.
+    Mark,
+    /// What comes next will tell.
+    Open,
 }
 
 impl Reader {
@@ -140,54 +166,60 @@ impl Reader {
             quoted: false,
             line_end: None,
             line: 0,
-            last: 0..0,
+            last: None,
             ended: false,
+            complete: false,
         }
     }
 
-    /// Number of the line handed out last, from 1.
+    /// Number of the line begun last, from 1.
     pub(super) fn line(&self) -> u64 {
         self.line
     }
 
-    /// The text of that line.
-    pub(super) fn text(&self) -> std::borrow::Cow<'_, str> {
-        String::from_utf8_lossy(self.buffer.get(self.last.clone()).unwrap_or_default())
+    /// The text of that line, once it was read.
+    pub(super) fn text(&self) -> Option<std::borrow::Cow<'_, str>> {
+        self.buffer.get(self.last.clone()?).map(String::from_utf8_lossy)
     }
 
-    /// The next row; false at the end of the data. `more` appends the next piece of data, or gives false.
+    /// The next row; false at the end of the data. `more` appends a piece of data, or gives false: then it is not asked again.
     pub(super) fn next(
         &mut self,
         more: &mut dyn FnMut(&mut Vec<u8>) -> Result<bool>,
         fields: &mut Fields,
     ) -> Result<bool> {
         fields.clear();
-        let Some(row) = self.next_line(more)? else { return Ok(false) };
         self.line += 1;
-        self.last = row.clone();
+        self.last = None;
+        let Some(row) = self.next_line(more)? else {
+            self.pass_over(more)?;
+            return Ok(false);
+        };
+        self.last = Some(row.clone());
         // Taken out for the moment, so that it can be read while fields are written.
         let buffer = std::mem::take(&mut self.buffer);
         let line = &buffer[row];
-        let ends = line == b"\\.";
-        let done = if ends {
-            Ok(())
-        } else if self.options.csv {
-            self.split_csv(line, fields)
-        } else {
-            self.split_text(line, fields)
-        };
+        let done =
+            if self.options.csv { self.split_csv(line, fields) } else { self.split_text(line, fields) };
         self.buffer = buffer;
-        done?;
-        if ends {
-            self.ended = true;
-            // What follows the end mark is read, so that the sender can finish, and passed over.
-            self.buffer.clear();
-            while more(&mut self.buffer)? {
-                self.buffer.clear();
-            }
-            return Ok(false);
+        done.map(|()| true)
+    }
+
+    /// Appends a piece of data to the buffer; false when there is none any more.
+    fn read(&mut self, more: &mut dyn FnMut(&mut Vec<u8>) -> Result<bool>) -> Result<bool> {
+        if !self.complete {
+            self.complete = !more(&mut self.buffer)?;
         }
-        Ok(true)
+        Ok(!self.complete)
+    }
+
+    /// Reads what follows the end mark, so that the sender can finish.
+    fn pass_over(&mut self, more: &mut dyn FnMut(&mut Vec<u8>) -> Result<bool>) -> Result<()> {
+        self.buffer.clear();
+        while self.read(more)? {
+            self.buffer.clear();
+        }
+        Ok(())
     }
 
     /// The range of the next row in the buffer, without its line end.
@@ -199,8 +231,11 @@ impl Reader {
             return Ok(None);
         }
         loop {
-            if let Some((end, next)) = self.find_line_end(false)? {
-                return Ok(Some(self.take(end, next)));
+            match self.find_row_end()? {
+                Some(RowEnd::Line(end, next)) => return Ok(Some(self.take(end, next))),
+                Some(RowEnd::Mark(end)) => return Ok(self.take_last(end)),
+                None if self.complete => break,
+                None => {}
             }
             if self.start > 0 {
                 self.buffer.drain(..self.start);
@@ -213,22 +248,10 @@ impl Reader {
                     format!("a row of COPY data has more than {MAX_ROW} bytes"),
                 ));
             }
-            if !more(&mut self.buffer)? {
-                break;
-            }
+            // Where there is nothing more, the row's end may show by that.
+            self.read(more)?;
         }
-        if let Some((end, next)) = self.find_line_end(true)? {
-            return Ok(Some(self.take(end, next)));
-        }
-        self.ended = true;
-        if self.quoted {
-            return Err(bad("unterminated CSV quoted field"));
-        }
-        if self.start == self.buffer.len() {
-            return Ok(None);
-        }
-        let end = self.buffer.len();
-        Ok(Some(self.take(end, end)))
+        Ok(self.take_last(self.buffer.len()))
     }
 
     fn take(&mut self, end: usize, next: usize) -> Range<usize> {
@@ -238,42 +261,70 @@ impl Reader {
         row
     }
 
-    /// Where the row ends and the next one begins. `complete`: there is no more data.
-    fn find_line_end(&mut self, complete: bool) -> Result<Option<(usize, usize)>> {
+    /// What stands before the end of all data is a row, too.
+    fn take_last(&mut self, end: usize) -> Option<Range<usize>> {
+        self.ended = true;
+        (self.start < end).then(|| self.take(end, end))
+    }
+
+    /// Where the row ends; `None`: not in what there is.
+    fn find_row_end(&mut self) -> Result<Option<RowEnd>> {
         while let Some(&byte) = self.buffer.get(self.scanned) {
             let at = self.scanned;
-            match byte {
+            if byte == b'\\' && (!self.options.csv || at == self.start) {
+                match self.judge_backslash(at)? {
+                    Backslash::Mark => return Ok(Some(RowEnd::Mark(at))),
+                    Backslash::Open => return Ok(None),
+                    Backslash::Data => {}
+                }
+            }
+            self.scanned += match byte {
                 b'\n' | b'\r' if !self.quoted => {
                     let following = self.buffer.get(at + 1).copied();
-                    if byte == b'\r' && following.is_none() && !complete {
+                    if byte == b'\r' && following.is_none() && !self.complete {
                         return Ok(None);
                     }
-                    if let Some(found) = self.judge_line_end(byte, following, at)? {
-                        return Ok(Some(found));
-                    }
-                    self.scanned += 1;
+                    return self.judge_line_end(byte, following, at).map(Some);
                 }
-                b'\\' if !self.options.csv => {
-                    if at + 1 >= self.buffer.len() && !complete {
-                        return Ok(None);
-                    }
-                    self.scanned += 2;
-                }
-                _ if self.options.csv => {
-                    let Some(step) = self.csv_step(byte, at, complete) else { return Ok(None) };
-                    self.scanned += step;
-                }
-                _ => self.scanned += 1,
-            }
+                b'\\' if !self.options.csv => 2,
+                _ if self.options.csv => match self.csv_step(byte, at) {
+                    Some(step) => step,
+                    None => return Ok(None),
+                },
+                _ => 1,
+            };
         }
         Ok(None)
     }
 
+    /// The end mark is `\.` and a line end. In csv what only looks like it is data.
+    fn judge_backslash(&self, at: usize) -> Result<Backslash> {
+        let following = self.buffer.get(at + 1..).unwrap_or_default();
+        match following {
+            [] if !self.complete => return Ok(Backslash::Open),
+            [b'.', ..] => {}
+            _ => return Ok(Backslash::Data),
+        }
+        match (self.line_end, &following[1..]) {
+            (_, []) | (Some(LineEnd::Both), [b'\r']) if !self.complete => Ok(Backslash::Open),
+            (Some(LineEnd::Both), [b'\r', b'\n', ..])
+            | (Some(LineEnd::Newline) | None, [b'\n', ..])
+            | (Some(LineEnd::Return) | None, [b'\r', ..]) => Ok(Backslash::Mark),
+            (Some(LineEnd::Both), [b'\n', ..] | [b'\r', b'\r', ..])
+            | (Some(LineEnd::Newline), [b'\r', ..])
+            | (Some(LineEnd::Return), [b'\n', ..]) => {
+                Err(bad("end-of-copy marker does not match previous newline style"))
+            }
+            _ if self.options.csv => Ok(Backslash::Data),
+            _ => Err(bad("end-of-copy marker corrupt")),
+        }
+    }
+
     /// Follows quotes; `None` where the next byte decides and is not there yet.
-    fn csv_step(&mut self, byte: u8, at: usize, complete: bool) -> Option<usize> {
+    fn csv_step(&mut self, byte: u8, at: usize) -> Option<usize> {
         let CopyOptions { quote, escape, .. } = self.options;
         if self.quoted && byte == escape && escape != quote {
-            return if at + 1 < self.buffer.len() || complete { Some(2) } else { None };
+            return if at + 1 < self.buffer.len() || self.complete { Some(2) } else { None };
         }
         if byte == quote {
             // A doubled quote ends and begins quotes again, which comes to the same.
@@ -283,12 +334,7 @@ impl Reader {
     }
 
     /// A line ends as the first one did.
-    fn judge_line_end(
-        &mut self,
-        byte: u8,
-        following: Option<u8>,
-        at: usize,
-    ) -> Result<Option<(usize, usize)>> {
+    fn judge_line_end(&mut self, byte: u8, following: Option<u8>, at: usize) -> Result<RowEnd> {
         let found = match (byte, following) {
             (b'\r', Some(b'\n')) => LineEnd::Both,
             (b'\r', _) => LineEnd::Return,
@@ -296,7 +342,7 @@ impl Reader {
         };
         let expected = *self.line_end.get_or_insert(found);
         if found == expected {
-            return Ok(Some((at, at + if found == LineEnd::Both { 2 } else { 1 })));
+            return Ok(RowEnd::Line(at, at + if found == LineEnd::Both { 2 } else { 1 }));
         }
         let kind = if self.options.csv { "unquoted" } else { "literal" };
         let what = if byte == b'\r' { "carriage return" } else { "newline" };
@@ -392,10 +438,8 @@ fn unescape(raw: &[u8], out: &mut Vec<u8>) {
     let mut rest = raw;
     while let Some(at) = rest.iter().position(|&byte| byte == b'\\') {
         out.extend_from_slice(&rest[..at]);
-        let Some(&kind) = rest.get(at + 1) else {
-            out.push(b'\\');
-            return;
-        };
+        // One that nothing follows is passed over.
+        let Some(&kind) = rest.get(at + 1) else { return };
         rest = &rest[at + 2..];
         match kind {
             b'b' => out.push(8),
@@ -494,8 +538,11 @@ mod tests {
     /// All rows, the data cut into pieces of `piece` bytes.
     fn read(options: &CopyOptions, data: &[u8], piece: usize) -> Result<Vec<Vec<Option<String>>>> {
         let mut pieces = data.chunks(piece);
+        let mut ended = false;
         let mut more = |out: &mut Vec<u8>| {
+            assert!(!ended, "asked again");
             let next = pieces.next();
+            ended = next.is_none();
             out.extend_from_slice(next.unwrap_or_default());
             Ok(next.is_some())
         };
@@ -507,6 +554,8 @@ mod tests {
                 (0..fields.len()).map(|i| Ok(fields.get(i)?.map(str::to_owned))).collect();
             rows.push(row?);
         }
+        assert!(!reader.next(&mut more, &mut fields)?);
+        assert!(ended, "not read to its end");
         Ok(rows)
     }
 
@@ -537,6 +586,60 @@ mod tests {
                 [vec![some("a"), some("b\r\n\"c\""), None], vec![some(""), some("x y"), some("z")]],
                 "in pieces of {piece}"
             );
+        }
+    }
+
+    #[test]
+    fn what_ends_without_a_newline_has_an_end() {
+        for csv in [false, true] {
+            let options = CopyOptions::new(csv);
+            for (data, expected) in [
+                ("a\r", "a"),
+                ("a\rb\r", "a b"),
+                ("a\r\nb\r\n", "a b"),
+                ("a\nb", "a b"),
+                ("\r", ""),
+                ("a\r\\.\r", "a"),
+                ("a\r\n\\.\r\nrubbish", "a"),
+                ("a\n\\.\n", "a"),
+                ("a\n\\", if csv { "a \\" } else { "a " }),
+            ] {
+                for piece in 1..data.len() + 1 {
+                    let rows = read(&options, data.as_bytes(), piece).unwrap();
+                    let fields: Vec<_> = rows.into_iter().flatten().map(Option::unwrap_or_default).collect();
+                    assert_eq!(fields.join(" "), expected, "{data:?}, csv {csv}, in pieces of {piece}");
+                }
+            }
+        }
+        assert!(read(&CopyOptions::new(false), b"", 1).unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_end_mark_is_a_line_of_its_own_only_in_csv() {
+        let (text, csv) = (CopyOptions::new(false), CopyOptions::new(true));
+        let corrupt = "end-of-copy marker corrupt";
+        let unlike = "end-of-copy marker does not match previous newline style";
+        for (data, as_text, as_csv) in [
+            ("a\\.\nb\n", Ok("a"), Ok("a\\. b")),
+            ("a\\.b\n", Err(corrupt), Ok("a\\.b")),
+            ("a\n\\.", Err(corrupt), Ok("a \\.")),
+            ("\\.b\n", Err(corrupt), Ok("\\.b")),
+            ("a\r\n\\.\r\r\n", Err(unlike), Err(unlike)),
+            ("a\n\\.\r\n", Err(unlike), Err(unlike)),
+            ("a\r\\.\n", Err(unlike), Err(unlike)),
+        ] {
+            for (options, expected) in [(&text, as_text), (&csv, as_csv)] {
+                for piece in 1..data.len() + 1 {
+                    match (read(options, data.as_bytes(), piece), expected) {
+                        (Ok(rows), Ok(expected)) => {
+                            let fields: Vec<_> = rows.into_iter().flatten().flatten().collect();
+                            assert_eq!(fields.join(" "), expected, "{data:?} in pieces of {piece}");
+                        }
+                        (Err(error), Err(words)) => assert_eq!(error.to_string(), words, "{data:?}"),
+                        (read, _) => panic!("{data:?} in pieces of {piece}: {read:?}"),
+                    }
+                }
+            }
         }
     }
 

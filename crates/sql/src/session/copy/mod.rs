@@ -6,11 +6,10 @@
 mod format;
 
 use super::client::{Client, CommandTag, CopyFormat};
-use super::statement::Running;
-use super::{OutputColumn, Session};
+use super::{Interrupt, Notice, OutputColumn, Prepared, Session};
 use crate::bind::utility::{Copy, CopyOption, CopyRelation, CopyTarget, CopyValue};
 use crate::bind::{self, Parsed};
-use crate::catalog::Table;
+use crate::catalog::{Catalog, Table};
 use crate::exec::{BATCH_ROWS, Context, RowSource};
 use crate::functions::{Call, TableFunction};
 use crate::physical::{Expr, Node, Plan, PlanColumn};
@@ -45,7 +44,9 @@ pub(super) fn run(session: &mut Session, copy: &Copy, client: &mut dyn Client) -
             return Err(Error::new(SqlState::SYNTAX_ERROR, "a query cannot be copied into"));
         }
         (CopyTarget::Table(relation, columns), false) => {
-            let table = find_table(session, relation)?;
+            let shared = Arc::clone(&session.database.0);
+            let open = session.transaction.as_mut().ok_or_else(|| Error::internal("no transaction"))?;
+            let table = find_table(&open.catalog(&shared), relation)?;
             let names = if columns.is_empty() {
                 table.columns.iter().map(|column| quoted(&column.name)).collect()
             } else {
@@ -67,10 +68,7 @@ fn parse_one(sql: &str) -> Result<Parsed> {
     bind::parse(sql)?.pop().ok_or_else(|| Error::internal("a statement vanished"))
 }
 
-fn find_table(session: &mut Session, relation: &CopyRelation) -> Result<Arc<Table>> {
-    let shared = Arc::clone(&session.database.0);
-    let open = session.transaction.as_mut().ok_or_else(|| Error::internal("no transaction"))?;
-    let catalog = open.catalog(&shared);
+fn find_table(catalog: &Catalog, relation: &CopyRelation) -> Result<Arc<Table>> {
     let found = match relation.schema.as_deref() {
         None | Some("public") => catalog.table(&relation.name).cloned(),
         Some(_) => None,
@@ -93,7 +91,7 @@ fn option_error(option: &CopyOption, message: impl Into<String>) -> Error {
 
 /// Judges the options, for columns of these names.
 fn read_options(options: &[CopyOption], columns: &[String], from: bool) -> Result<CopyOptions> {
-    let format = options.iter().rev().find(|option| option.name == "format");
+    let format = options.iter().find(|option| option.name == "format");
     let csv = match format.map(|option| (option, &option.value)) {
         None => false,
         Some((option, CopyValue::Text(name))) => match name.to_ascii_lowercase().as_str() {
@@ -109,11 +107,13 @@ fn read_options(options: &[CopyOption], columns: &[String], from: bool) -> Resul
     };
     let mut result = CopyOptions::new(csv);
     let mut escape = None;
-    for option in options {
+    for (index, option) in options.iter().enumerate() {
+        if options[..index].iter().any(|earlier| earlier.name == option.name) {
+            return Err(option_error(option, "conflicting or redundant options"));
+        }
         match option.name.as_str() {
             "format" => {}
-            // Rows of a bulk load are settled by their commit; there is nothing to freeze.
-            "freeze" => drop(boolean(option)?),
+            "freeze" => result.freeze = boolean(option)?,
             "delimiter" => result.delimiter = single(option, "delimiter")?,
             "null" => {
                 result.null = required(option)?.to_owned();
@@ -125,11 +125,7 @@ fn read_options(options: &[CopyOption], columns: &[String], from: bool) -> Resul
                 }
             }
             "header" => {
-                result.header = match &option.value {
-                    CopyValue::Text(word) if word.eq_ignore_ascii_case("match") && from => Header::Match,
-                    _ if boolean(option)? => Header::Yes,
-                    _ => Header::No,
-                };
+                result.header = header(option, from)?;
             }
             "quote" if csv => result.quote = single(option, "quote")?,
             "escape" if csv => escape = Some(single(option, "escape")?),
@@ -160,23 +156,37 @@ fn read_options(options: &[CopyOption], columns: &[String], from: bool) -> Resul
 }
 
 fn check_options(options: &CopyOptions) -> Result<()> {
-    let bad = |message: &'static str| Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));
+    let bad = |message: String| Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));
+    let unsupported = |message: &'static str| Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message));
     if matches!(options.delimiter, b'\r' | b'\n') {
-        return bad("COPY delimiter cannot be newline or carriage return");
+        return bad("COPY delimiter cannot be newline or carriage return".to_owned());
     }
     if !options.csv && b"\\.abcdefghijklmnopqrstuvwxyz0123456789".contains(&options.delimiter) {
-        return bad("COPY delimiter cannot be a letter, digit, dot or backslash in text mode");
+        return bad(format!("COPY delimiter cannot be \"{}\"", char::from(options.delimiter)));
     }
     if options.csv && options.delimiter == options.quote {
-        return bad("COPY delimiter and quote must be different");
+        return bad("COPY delimiter and quote must be different".to_owned());
     }
     if options.null.as_bytes().contains(&options.delimiter) {
-        return bad("COPY delimiter must not appear in the NULL specification");
+        return unsupported("COPY delimiter must not appear in the NULL specification");
     }
     if options.csv && options.null.as_bytes().contains(&options.quote) {
-        return bad("CSV quote character must not appear in the NULL specification");
+        return unsupported("CSV quote character must not appear in the NULL specification");
     }
     Ok(())
+}
+
+/// Clients ask for it (`pgbench -i`), so that it is no error.
+fn tell_of_freeze(session: &Session, options: &CopyOptions) {
+    if options.freeze {
+        session.state.notice(Notice {
+            severity: "NOTICE",
+            error: Error::new(
+                SqlState::SUCCESSFUL_COMPLETION,
+                "FREEZE has no effect: rows are seen from their commit on",
+            ),
+        });
+    }
 }
 
 fn required(option: &CopyOption) -> Result<&str> {
@@ -208,9 +218,26 @@ fn boolean(option: &CopyOption) -> Result<bool> {
     }
 }
 
+fn header(option: &CopyOption, from: bool) -> Result<Header> {
+    match &option.value {
+        CopyValue::Text(word) if word.eq_ignore_ascii_case("match") => {
+            if from {
+                return Ok(Header::Match);
+            }
+            let message = format!("cannot use \"{word}\" with HEADER in COPY TO");
+            Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message).at(option.position))
+        }
+        _ => match boolean(option) {
+            Ok(true) => Ok(Header::Yes),
+            Ok(false) => Ok(Header::No),
+            Err(_) => Err(option_error(option, "header requires a Boolean value or \"match\"")),
+        },
+    }
+}
+
 fn columns_of(option: &CopyOption, columns: &[String]) -> Result<Vec<bool>> {
     match &option.value {
-        CopyValue::All => Ok(vec![true; columns.len()]),
+        CopyValue::All if option.name == "force_quote" => Ok(vec![true; columns.len()]),
         CopyValue::Columns(names) => {
             if let Some(unknown) = names.iter().find(|name| !columns.contains(name)) {
                 return Err(Error::new(
@@ -220,10 +247,10 @@ fn columns_of(option: &CopyOption, columns: &[String]) -> Result<Vec<bool>> {
             }
             Ok(columns.iter().map(|column| names.contains(column)).collect())
         }
-        _ => Err(option_error(
-            option,
-            format!("argument to option \"{}\" must be a list of column names", option.name),
-        )),
+        _ => {
+            let message = format!("argument to option \"{}\" must be a list of column names", option.name);
+            Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message).at(option.position))
+        }
     }
 }
 
@@ -241,6 +268,7 @@ fn copy_out(
     };
     let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
     let options = read_options(options, &names, false)?;
+    tell_of_freeze(session, &options);
     let mut running = session.start(&prepared, Vec::new(), false)?;
     client.copy_out(&CopyFormat { columns: columns.len() })?;
     let mut out = Out { client, options: &options, data: Vec::new(), rows: 0 };
@@ -395,11 +423,15 @@ fn copy_in(
     options: &[CopyOption],
     client: &mut dyn Client,
 ) -> Result<u64> {
-    let table = find_table(session, relation)?;
-    let targets = targets(&table, columns)?;
-    let names: Vec<String> = targets.iter().map(|target| target.name.clone()).collect();
-    let options = read_options(options, &names, true)?;
-    let mut running = start_insert(session, &table, &targets)?;
+    let ((table, targets, options), mut running) = session.start_made(|session, catalog| {
+        let table = find_table(catalog, relation)?;
+        let targets = targets(&table, columns)?;
+        let names: Vec<String> = targets.iter().map(|target| target.name.clone()).collect();
+        let options = read_options(options, &names, true)?;
+        let insert = plan_insert(session, &table, &targets)?;
+        Ok(((table, targets, options), insert))
+    })?;
+    tell_of_freeze(session, &options);
     client.copy_in(&CopyFormat { columns: targets.len() })?;
     let (sender, receiver) = sync_channel(BATCHES);
     session.state.give_copy_source(receiver);
@@ -410,10 +442,12 @@ fn copy_in(
         targets: &targets,
         style: &style,
         header: options.header,
+        null: &options.null,
         fields: Fields::default(),
         lines: Vec::new(),
     };
-    let mut memory = LineMemory { engine: session.state.engine.clone(), held: None, buffer: 0 };
+    let engine = session.state.engine.clone();
+    let mut memory = LineMemory { engine, interrupt: session.interrupt.clone(), held: None, buffer: 0 };
     let (inserted, read) = std::thread::scope(|scope| {
         let (session, running) = (&mut *session, &mut running);
         let inserting = scope.spawn(move || session.exhaust(running));
@@ -465,8 +499,8 @@ fn targets(table: &Table, columns: &[String]) -> Result<Vec<Target>> {
     Ok(targets)
 }
 
-/// Starts an INSERT of one row of parameters whose row is replaced by those of the COPY.
-fn start_insert(session: &mut Session, table: &Table, targets: &[Target]) -> Result<Running> {
+/// Plans an INSERT of one row of parameters whose row is replaced by those of the COPY.
+fn plan_insert(session: &mut Session, table: &Table, targets: &[Target]) -> Result<Prepared> {
     let names: Vec<String> = targets.iter().map(|target| quoted(&target.name)).collect();
     let values: Vec<String> = (1..=targets.len()).map(|number| format!("${number}")).collect();
     let sql = format!(
@@ -477,7 +511,7 @@ fn start_insert(session: &mut Session, table: &Table, targets: &[Target]) -> Res
     );
     let types: Vec<Type> = targets.iter().map(|target| target.ty).collect();
     let prepared = session.plan(&Arc::new(parse_one(&sql)?), &types)?;
-    let mut copy = super::Prepared {
+    let mut copy = Prepared {
         parsed: prepared.parsed.clone(),
         parameters: prepared.parameters.clone(),
         columns: prepared.columns.clone(),
@@ -492,7 +526,7 @@ fn start_insert(session: &mut Session, table: &Table, targets: &[Target]) -> Res
         return Err(Error::internal("the plan of COPY's INSERT has another shape"));
     }
     planned.statement = Arc::new(statement);
-    session.start_exactly(&Arc::new(copy), Vec::new())
+    Ok(copy)
 }
 
 /// Puts the COPY's rows in place of the row of parameters, under what INSERT makes of each of them.
@@ -542,6 +576,7 @@ struct Reading<'a> {
     targets: &'a [Target],
     style: &'a TextStyle,
     header: Header,
+    null: &'a str,
     fields: Fields,
     /// First line of each batch.
     lines: Vec<u64>,
@@ -550,6 +585,7 @@ struct Reading<'a> {
 /// What the reader's buffer and the fields are charged as, once there was a long line: they keep their size.
 struct LineMemory {
     engine: Engine,
+    interrupt: Interrupt,
     held: Option<WorkMemory>,
     /// Bytes of the buffer.
     buffer: usize,
@@ -578,7 +614,8 @@ impl Reading<'_> {
         memory: &mut LineMemory,
     ) -> Result<()> {
         let engine = memory.engine.clone();
-        if self.header != Header::No && self.read(client, memory)? {
+        if self.header != Header::No {
+            self.read(client, memory)?;
             self.check_header()?;
         }
         loop {
@@ -607,38 +644,52 @@ impl Reading<'_> {
 
     /// Reads the next line into the fields; false at the end.
     fn read(&mut self, client: &mut dyn Client, memory: &mut LineMemory) -> Result<bool> {
-        let there = self.reader.next(&mut |data| memory.read(data, client), &mut self.fields)?;
-        memory.hold(self.fields.bytes())?;
-        Ok(there)
+        let there = self
+            .reader
+            .next(&mut |data| memory.read(data, client), &mut self.fields)
+            .and_then(|there| memory.hold(self.fields.bytes()).map(|()| there));
+        there.map_err(|error| error.context(self.place()))
     }
 
     fn check_header(&self) -> Result<()> {
         if self.header != Header::Match {
             return Ok(());
         }
-        let mut names = Vec::new();
-        for index in 0..self.fields.len() {
-            names.push(self.fields.get(index)?.unwrap_or_default().to_owned());
+        let bad =
+            |message: String| Err(Error::new(SqlState::BAD_COPY_FILE_FORMAT, message).context(self.place()));
+        let (got, expected) = (self.fields.len(), self.targets.len());
+        if got != expected {
+            return bad(format!("wrong number of fields in header line: got {got}, expected {expected}"));
         }
-        if names.iter().ne(self.targets.iter().map(|target| &target.name)) {
-            return Err(Error::new(
-                SqlState::BAD_COPY_FILE_FORMAT,
-                "column names in header do not match the columns of COPY",
-            )
-            .context(format!("COPY {}, line 1", self.table)));
+        for (index, Target { name, .. }) in self.targets.iter().enumerate() {
+            let got = match self.fields.get(index).map_err(|error| error.context(self.line()))? {
+                Some(field) if field == name => continue,
+                Some(field) => format!("\"{field}\""),
+                None => format!("null value (\"{}\")", self.null),
+            };
+            return bad(format!(
+                "column name mismatch in header line field {}: got {got}, expected \"{name}\"",
+                index + 1
+            ));
         }
         Ok(())
     }
 
+    /// Where the reader is, with the text of its line once that was read.
+    fn place(&self) -> String {
+        match self.reader.text() {
+            Some(text) => format!("{}: \"{}\"", self.line(), shown(&text)),
+            None => self.line(),
+        }
+    }
+
+    fn line(&self) -> String {
+        format!("COPY {}, line {}", self.table, self.reader.line())
+    }
+
     fn row(&self) -> Result<Vec<Value>> {
-        let place = || format!("COPY {}, line {}", self.table, self.reader.line());
-        let whole = |message: String| {
-            Error::new(SqlState::BAD_COPY_FILE_FORMAT, message).context(format!(
-                "{}: \"{}\"",
-                place(),
-                shown(&self.reader.text())
-            ))
-        };
+        let whole =
+            |message: String| Error::new(SqlState::BAD_COPY_FILE_FORMAT, message).context(self.place());
         if self.fields.len() > self.targets.len() {
             return Err(whole("extra data after last expected column".to_owned()));
         }
@@ -647,12 +698,17 @@ impl Reading<'_> {
             if index >= self.fields.len() {
                 return Err(whole(format!("missing data for column \"{}\"", target.name)));
             }
-            let field = self.fields.get(index).map_err(|error| error.context(place()))?;
+            let field = self.fields.get(index).map_err(|error| error.context(self.line()))?;
             row.push(match field {
                 None => Value::Null,
                 Some(field) => {
                     text::read(field, target.ty, target.modifier, self.style).map_err(|error| {
-                        error.context(format!("{}, column {}: \"{}\"", place(), target.name, shown(field)))
+                        error.context(format!(
+                            "{}, column {}: \"{}\"",
+                            self.line(),
+                            target.name,
+                            shown(field)
+                        ))
                     })?
                 }
             });
@@ -671,7 +727,17 @@ impl LineMemory {
             self.hold(len)?;
             data.reserve_exact(len / 4);
         }
-        let there = client.copy_read(data)?;
+        let there = loop {
+            let there = client.copy_read(data);
+            // Whatever it says: this is why the statement ends.
+            self.interrupt.check()?;
+            if !there? {
+                break false;
+            }
+            if data.len() > len {
+                break true;
+            }
+        };
         self.buffer = data.capacity();
         self.hold(0)?;
         Ok(there)
