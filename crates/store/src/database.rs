@@ -170,6 +170,11 @@ fn wal_folder(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// Refuses a folder with what may be all that is left of another database's last life.
+fn log_of_another(folder: &Path) -> Error {
+    Error::Invalid(format!("{folder:?} holds the log of another database: move it away"))
+}
+
 /// What says that a database is ours, as long as anybody holds it.
 type FileLock = Arc<dyn Any + Send + Sync>;
 
@@ -323,7 +328,7 @@ impl Database {
         {
             return Ok(());
         }
-        let end = self.shared.core.log.close()?;
+        let (end, crc) = self.shared.core.log.close()?;
         // Transactions outlive this handle. What one of them has changed before the log was closed is not written. (After a
         // failure nobody can tell: see `Pool::forget_unwritable`.)
         if self.pool.min_rec_lsn(&self.volume).is_some()
@@ -336,6 +341,7 @@ impl Database {
         meta.clean = true;
         meta.redo_from = end;
         meta.log_end = end;
+        meta.log_crc = Some(crc);
         meta.next_txn = self.shared.registry.next_txn().0;
         meta.groups = self.shared.core.space.groups();
         meta.write(&*self.volume.file)

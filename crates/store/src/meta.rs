@@ -33,7 +33,11 @@ const NEXT_TXN_AT: usize = 96;
 const SEGMENT_SIZE_AT: usize = 104;
 const ROOTS_AT: usize = 112;
 const HEADER_SUM_AT: usize = 136;
-const END: usize = 144;
+const LOG_CRC_AT: usize = 144;
+const END: usize = 152;
+
+/// Set beside [`Meta::log_crc`], so that it can be told from a field that was never written.
+const LOG_CRC_KNOWN: u64 = 1 << 32;
 
 /// Smallest page size: both copies are looked for without knowing the file's.
 const PROBE: usize = 4096;
@@ -52,6 +56,9 @@ pub(crate) struct Meta {
     pub(crate) redo_from: Lsn,
     /// Where the log goes on; only with `clean`.
     pub(crate) log_end: Lsn,
+    /// Checksum of the log's last record below `log_end`; only with `clean`, and not known of files that an older release
+    /// has closed.
+    pub(crate) log_crc: Option<u32>,
     /// Groups with a space map, at least.
     pub(crate) groups: u64,
     /// Above every transaction number used; only with `clean`.
@@ -81,6 +88,7 @@ impl Meta {
         for (index, root) in self.roots.iter().enumerate() {
             put_u64(&mut page, ROOTS_AT + index * 8, root.0);
         }
+        put_u64(&mut page, LOG_CRC_AT, self.log_crc.map_or(0, |crc| LOG_CRC_KNOWN | u64::from(crc)));
         // A sum of its own over the fields, so that a copy can be judged before the page size is known.
         let sum = checksum::seeded(0, &page[MAGIC_AT..HEADER_SUM_AT]);
         put_u64(&mut page, HEADER_SUM_AT, sum);
@@ -103,6 +111,9 @@ impl Meta {
             clean: get_u32(bytes, CLEAN_AT) != 0,
             redo_from: Lsn(get_u64(bytes, REDO_FROM_AT)),
             log_end: Lsn(get_u64(bytes, LOG_END_AT)),
+            log_crc: Some(get_u64(bytes, LOG_CRC_AT))
+                .filter(|crc| crc & LOG_CRC_KNOWN != 0)
+                .map(|crc| crc as u32),
             groups: get_u64(bytes, GROUPS_AT),
             next_txn: get_u64(bytes, NEXT_TXN_AT),
             segment_size: get_u64(bytes, SEGMENT_SIZE_AT),
@@ -151,6 +162,14 @@ impl Meta {
             ))),
             None => Err(foreign(path, "its header is not one of ours")),
         }
+    }
+
+    /// Whether the other copy of this header is damaged.
+    pub(crate) fn is_lone(&self, file: &dyn File) -> Result<bool> {
+        let offset = (self.sequence + 1) % 2 * self.page_size as u64;
+        let mut probe = AlignedBuffer::zeroed(PROBE);
+        file.read_at(Class::Foreground, offset, &mut probe)?;
+        Ok(Meta::whole(file, &probe, offset, file.len()?)?.is_none())
     }
 
     /// The header at `offset`, if the whole page is valid.

@@ -3,7 +3,7 @@
 use gannet_base::sim::Simulation;
 use gannet_base::{clock, thread};
 use gannet_io::sim::{Chance, Faults, Settings, SimDisk};
-use gannet_io::{Disk, OpenOptions as FileOptions};
+use gannet_io::{Class, Disk, OpenOptions as FileOptions};
 use gannet_store::{
     CreateOptions, Database, Durability, Engine, EngineOptions, Error, OpenOptions, Result,
     TransactionOptions,
@@ -163,6 +163,59 @@ fn a_log_that_is_gone_is_missed_only_when_it_is_needed() {
     }
     let error = open(&crashed).unwrap_err().to_string();
     assert!(error.contains("log") && error.contains(WAL), "{error}");
+}
+
+/// All files but the lock, which names its last holder.
+fn all_files(disk: &SimDisk) -> BTreeMap<std::path::PathBuf, Vec<u8>> {
+    let files = disk.files().into_iter().filter(|path| !path.ends_with("lock"));
+    files.map(|path| (path.clone(), disk.contents(&path).unwrap())).collect()
+}
+
+#[test]
+fn the_log_of_another_database_is_refused_and_left_alone() {
+    let disk = SimDisk::new(21);
+    let create = CreateOptions { page_size: PAGE as usize, segment_size: 1 << 18 };
+    engine(&disk).create(Path::new("p.gnt"), &create, &options()).unwrap().close().unwrap();
+    let (db, rows) = sample(&disk);
+    let image = disk.crash_image(1);
+    drop(db);
+    let (file, saved, closed) = (Path::new(FILE), Path::new("saved"), Path::new("p.gnt"));
+    image.rename(file, saved).unwrap();
+    image.rename(closed, file).unwrap();
+    let before = all_files(&image);
+    let error = open(&image).unwrap_err();
+    let words = "\"b.gnt-wal\" holds the log of another database: move it away";
+    assert!(matches!(&error, Error::Invalid(text) if text == words), "{error:?}");
+    assert!(all_files(&image) == before);
+    // The words are those of a creation.
+    image.rename(file, closed).unwrap();
+    assert_eq!(create_on(&image).unwrap_err().to_string(), words);
+    image.rename(saved, file).unwrap();
+    assert!(right_or_refused(&image, &rows, "beside its own log again"));
+    // Some segment of another database among one's own.
+    let name = Path::new("b.gnt-wal/00000000000000ff.log");
+    let foreign =
+        image.list(Path::new("p.gnt-wal")).unwrap().into_iter().find(|name| name.ends_with("0.log"));
+    let bytes = image.contents(&Path::new("p.gnt-wal").join(foreign.unwrap())).unwrap();
+    let mut buffer = gannet_io::AlignedBuffer::zeroed(bytes.len());
+    buffer.copy_from_slice(&bytes);
+    let segment = image.open(name, &FileOptions::create_new()).unwrap();
+    segment.write_at(Class::Foreground, 0, &buffer, gannet_io::Durability::Cached).unwrap();
+    drop(segment);
+    let error = open(&image).unwrap_err().to_string();
+    assert!(error.contains("move them away") && error.contains(name.to_str().unwrap()), "{error}");
+    image.remove(name).unwrap();
+    assert!(right_or_refused(&image, &rows, "without that segment"));
+}
+
+#[test]
+fn a_closed_file_needs_no_log_that_is_not_valid_any_more() {
+    let (disk, rows) = closed_sample(22);
+    for name in disk.list(Path::new(WAL)).unwrap().into_iter().filter(|name| name.ends_with(".log")) {
+        disk.corrupt(&Path::new(WAL).join(name), 0, 4096, 1).unwrap();
+    }
+    assert!(right_or_refused(&disk, &rows, "without a valid segment"));
+    assert!(right_or_refused(&disk, &rows, "with those reused"));
 }
 
 #[test]

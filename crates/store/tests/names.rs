@@ -27,11 +27,15 @@ fn open(path: &Path) -> Result<Database> {
 
 /// Adds so many rows, which fill about as many quarters of a segment.
 fn add(db: &Database, count: usize) {
+    add_filled(db, count, 1);
+}
+
+fn add_filled(db: &Database, count: usize, byte: u8) {
     for _ in 0..count {
         let key = rows(db).to_be_bytes();
         let mut txn = db.begin(TransactionOptions::default());
         let tree = txn.tree("t").unwrap().unwrap();
-        txn.put(&tree, &key, &[1; 60_000]).unwrap();
+        txn.put(&tree, &key, &[byte; 60_000]).unwrap();
         txn.commit().unwrap();
     }
 }
@@ -185,6 +189,44 @@ fn after_a_crash_another_name_without_the_log_is_refused_and_says_so() {
         }
         let db = open(&crashed.path().join("l.gnt")).unwrap();
         assert_eq!(rows(&db), 6 + added);
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn the_log_of_a_diverged_copy_is_refused_and_the_closed_file_stays_closed() {
+    for (added, elsewhere) in [(0, 0), (0, 1), (1, 0), (1, 1), (1, 9), (9, 1), (9, 9), (30, 1), (1, 30)] {
+        let [one, other, crashed] = std::array::from_fn(|_| tempfile::tempdir().unwrap());
+        let [one_file, other_file, file] = [&one, &other, &crashed].map(|folder| folder.path().join("l.gnt"));
+        create(&one_file).close().unwrap();
+        std::fs::copy(&one_file, &other_file).unwrap();
+        let db = open(&one_file).unwrap();
+        add_filled(&db, added, 1);
+        db.close().unwrap();
+        let db = open(&other_file).unwrap();
+        add_filled(&db, elsewhere, 2);
+        copy_open(other.path(), crashed.path());
+        db.close().unwrap();
+        std::fs::rename(&file, crashed.path().join("saved")).unwrap();
+        std::fs::copy(&one_file, &file).unwrap();
+        let what = format!("{added} rows here, {elsewhere} in the other copy");
+        if let Err(error) = open(&file) {
+            assert!(matches!(error, Error::Damaged(_)), "{what}: {error}");
+            assert!(error.to_string().contains("another copy"), "{what}: {error}");
+            assert!(std::fs::read(&file).unwrap() == std::fs::read(&one_file).unwrap(), "{what}");
+        } else {
+            panic!("{what}: opened");
+        }
+        // The log was not touched either.
+        std::fs::rename(&file, crashed.path().join("closed")).unwrap();
+        std::fs::rename(crashed.path().join("saved"), &file).unwrap();
+        let db = open(&file).unwrap();
+        assert_eq!(rows(&db), elsewhere, "{what}");
+        db.close().unwrap();
+        std::fs::remove_dir_all(crashed.path().join("l.gnt-wal")).unwrap();
+        std::fs::rename(crashed.path().join("closed"), &file).unwrap();
+        let db = open(&file).unwrap();
+        assert_eq!(rows(&db), added, "{what}");
         db.close().unwrap();
     }
 }

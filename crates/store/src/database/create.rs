@@ -1,7 +1,7 @@
 //! Creating a database.
 
 use super::open::{Opened, log_options};
-use super::{Database, FileLock, LOCK, take_file_lock, take_lock, wal_folder};
+use super::{Database, FileLock, LOCK, log_of_another, take_file_lock, take_lock, wal_folder};
 use crate::core::Core;
 use crate::engine::{CreateOptions, Engine, OpenOptions, check_page_size};
 use crate::log::Log;
@@ -62,6 +62,7 @@ impl Database {
             clean: false,
             redo_from: Lsn::ZERO,
             log_end: Lsn::ZERO,
+            log_crc: None,
             groups: 1,
             next_txn: 1,
             segment_size: create.segment_size,
@@ -123,10 +124,7 @@ impl<'a> Attempt<'a> {
         self.before = self.disk.list(&self.folder)?.into_iter().collect();
         self.lock = Some(Arc::clone(&lock));
         if self.before.iter().any(|name| name.ends_with(".log")) {
-            return Err(Error::Invalid(format!(
-                "{:?} holds the log of another database: move it away",
-                self.folder
-            )));
+            return Err(log_of_another(&self.folder));
         }
         Ok(lock)
     }
