@@ -14,7 +14,8 @@
 //!    out. Then the losers are reverted.
 //!
 //! A file that is being created has no header before everything else of it is there, and is locked all the time. An attempt
-//! that fails takes away what it has made; one that is cut short by a crash leaves a file that is no database.
+//! that fails takes away what it has made; what one leaves that is cut short by a crash is recognised and created anew
+//! (`create`).
 //!
 //! A crash in 2 changes nothing that 2 would not do again. A crash in 3 or later leaves a longer log, and the same
 //! start of it.
@@ -47,6 +48,8 @@ use std::time::Duration;
 
 /// Name of the lock.
 const LOCK: &str = "lock";
+/// Name of the double-write ring.
+const RING: &str = "ring";
 
 /// What a restart did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -6,6 +6,8 @@
 //!    below it is, too.
 //! 3. `incarnation` grows by one, durably, before the log is written again after a crash.
 //! 4. Fields are only added; a file with a feature flag this release does not know is refused.
+//! 5. As long as a database is being created, page 0 is a mark that says so. It is the first thing written, and both copies of
+//!    the header are before anybody gets the database. So where the mark is, and no valid header, nothing ever was in it.
 
 use crate::page::{self, PageKind, Verdict, get_u32, get_u64, put_u32, put_u64};
 use crate::{Error, Result};
@@ -14,6 +16,8 @@ use gannet_io::{AlignedBuffer, Class, Durability, File};
 use std::path::Path;
 
 const MAGIC: &[u8; 8] = b"GANNETDB";
+/// In the place of [`MAGIC`] while the database is being created.
+const MARK: &[u8; 8] = b"GANNETNW";
 
 /// Version of the file format this release writes and reads.
 pub(crate) const FORMAT_VERSION: u32 = 1;
@@ -187,6 +191,31 @@ impl Meta {
         let valid = page::verify(&page, PageId(offset / size), meta.database_id) == Verdict::Valid;
         Ok(valid.then_some(meta))
     }
+}
+
+/// Marks an empty file as a database that is being created, durably. What says so is one sector: it is there, or it is not.
+pub(crate) fn write_mark(file: &dyn File, page_size: usize, database_id: u64) -> Result<()> {
+    let mut page = AlignedBuffer::zeroed(page_size);
+    page[MAGIC_AT..MAGIC_AT + 8].copy_from_slice(MARK);
+    put_u32(&mut page, VERSION_AT, FORMAT_VERSION);
+    put_u64(&mut page, DATABASE_ID_AT, database_id);
+    let sum = checksum::seeded(0, &page[MAGIC_AT..HEADER_SUM_AT]);
+    put_u64(&mut page, HEADER_SUM_AT, sum);
+    Ok(file.write_at(Class::Commit, 0, &page, Durability::Durable)?)
+}
+
+/// The number of the database that is being created, if the file is marked so.
+pub(crate) fn read_mark(file: &dyn File) -> Result<Option<u64>> {
+    if file.len()? < PROBE as u64 {
+        return Ok(None);
+    }
+    let mut probe = AlignedBuffer::zeroed(PROBE);
+    file.read_at(Class::Foreground, 0, &mut probe)?;
+    let sum = checksum::seeded(0, &probe[MAGIC_AT..HEADER_SUM_AT]);
+    let marked = &probe[MAGIC_AT..MAGIC_AT + 8] == MARK
+        && get_u64(&probe, HEADER_SUM_AT) == sum
+        && get_u32(&probe, VERSION_AT) == FORMAT_VERSION;
+    Ok(marked.then(|| get_u64(&probe, DATABASE_ID_AT)))
 }
 
 fn foreign(path: &Path, why: &str) -> Error {

@@ -111,6 +111,27 @@ fn one_damaged_header_is_survived_and_two_are_named() {
 }
 
 #[test]
+fn a_log_newer_than_the_only_whole_header_is_not_said_to_be_of_another_file() {
+    let (disk, rows) = closed_sample(23);
+    let db = open(&disk).unwrap();
+    let mut txn = db.begin(TransactionOptions::default());
+    txn.create_tree("u").unwrap();
+    txn.commit().unwrap();
+    let mut refused = Vec::new();
+    for copy in [0, PAGE] {
+        let image = disk.peek_crash(None, 1);
+        image.corrupt(Path::new(FILE), copy + 30, 100, 1).unwrap();
+        match open(&image) {
+            Ok(db) => assert_eq!(read_all(&db).unwrap(), rows),
+            Err(error) => refused.push(error.to_string()),
+        }
+    }
+    let [error] = &refused[..] else { panic!("{refused:?}") };
+    assert!(error.contains("incarnation") && error.contains("only this one is whole"), "{error}");
+    assert!(!error.contains("move the log away"), "{error}");
+}
+
+#[test]
 fn a_database_cut_short_is_named() {
     let (_, rows) = closed_sample(3);
     let mut refused = 0;
@@ -341,6 +362,72 @@ fn a_creation_that_fails_takes_nothing_of_others() {
     disk.open(Path::new(FILE), &FileOptions::create_new()).unwrap();
     assert!(create_on(&disk).unwrap_err().to_string().contains("exists already"));
     assert_eq!(disk.files().len(), 3);
+}
+
+#[test]
+fn a_creation_that_was_interrupted_can_be_done_again() {
+    let (mut leftovers, mut databases) = (0, 0);
+    for count in 1.. {
+        let disk = SimDisk::new(count);
+        disk.crash_after(count);
+        let created = create_on(&disk);
+        if !disk.is_crashed() {
+            break;
+        }
+        drop(created);
+        for seed in 0..4 {
+            let mut image = disk.crash_image(seed);
+            if !engine(&image).is_missing(Path::new(FILE)).unwrap() {
+                databases += 1;
+                open(&image).unwrap().close().unwrap();
+                continue;
+            }
+            leftovers += 1;
+            let error = open(&image).unwrap_err().to_string();
+            if image.exists(Path::new(FILE)).unwrap() {
+                let told = error.contains("its creation was interrupted") && error.contains(WAL);
+                assert!(told, "crash at {count}: {error}");
+            }
+            // Another one while that is cleared away.
+            image.crash_after(1 + seed * 4);
+            drop(create_on(&image));
+            image = image.crash_image(seed);
+            if engine(&image).is_missing(Path::new(FILE)).unwrap() {
+                create_on(&image).unwrap().close().unwrap();
+            }
+            open(&image).unwrap().close().unwrap();
+        }
+    }
+    assert!(leftovers > 20 && databases > 0, "{leftovers} leftovers, {databases} databases");
+}
+
+#[test]
+fn what_may_be_somebodys_is_not_taken_for_an_interrupted_creation() {
+    let missing = |disk: &SimDisk| engine(disk).is_missing(Path::new(FILE)).unwrap();
+    // An empty file alone, a folder with a log beside it, zeros of another length.
+    let disk = SimDisk::new(1);
+    assert!(missing(&disk));
+    let file = disk.open(Path::new(FILE), &FileOptions::create_new()).unwrap();
+    assert!(!missing(&disk));
+    disk.create_dir(Path::new(WAL)).unwrap();
+    assert!(missing(&disk));
+    file.set_len(3 * PAGE).unwrap();
+    assert!(!missing(&disk));
+    file.set_len(0).unwrap();
+    disk.open(Path::new("b.gnt-wal/0000000000000000.log"), &FileOptions::create_new()).unwrap();
+    assert!(!missing(&disk));
+    assert!(create_on(&disk).unwrap_err().to_string().contains("exists already"));
+    let error = open(&disk).unwrap_err().to_string();
+    assert!(error.contains("if its creation was interrupted, remove it and \"b.gnt-wal\""), "{error}");
+    // A database whose headers are gone, from its first moment on.
+    let disk = SimDisk::new(2);
+    let db = create_on(&disk).unwrap();
+    let image = disk.crash_image(1);
+    drop(db);
+    for copy in [0, PAGE] {
+        image.corrupt(Path::new(FILE), copy + 24, 100, copy).unwrap();
+    }
+    assert!(!missing(&image));
 }
 
 #[test]

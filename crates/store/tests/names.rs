@@ -148,6 +148,36 @@ fn a_symbolic_link_uses_the_log_of_what_it_points_to() {
 }
 
 #[test]
+fn a_link_to_nothing_is_named_when_a_database_is_to_be_created_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("m.gnt");
+    std::os::unix::fs::symlink("none.gnt", &link).unwrap();
+    let create = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
+    let error = engine().create(&link, &create, &OpenOptions::default()).unwrap_err();
+    let told = error.to_string().contains("is a symbolic link to") && error.to_string().contains("none.gnt");
+    assert!(told && matches!(error, Error::Invalid(_)), "{error}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_refused_opening_leaves_no_folder_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let crashed = tempfile::tempdir().unwrap();
+    let db = create(&folder.path().join("l.gnt"));
+    copy_open(folder.path(), crashed.path());
+    db.close().unwrap();
+    let (log, away) = (crashed.path().join("l.gnt-wal"), crashed.path().join("away"));
+    std::fs::rename(&log, &away).unwrap();
+    assert!(open(&crashed.path().join("l.gnt")).unwrap_err().to_string().contains("is gone"));
+    assert!(!log.exists());
+    // One that was there stays, with what is in it.
+    std::fs::create_dir(&log).unwrap();
+    std::fs::write(log.join("notes"), "mine").unwrap();
+    open(&crashed.path().join("l.gnt")).unwrap_err();
+    assert_eq!(std::fs::read(log.join("notes")).unwrap(), b"mine");
+}
+
+#[test]
 fn a_closed_file_opens_by_each_of_its_names_in_turn() {
     let folder = tempfile::tempdir().unwrap();
     let (one, other) = (folder.path().join("l.gnt"), folder.path().join("n.gnt"));
@@ -212,7 +242,7 @@ fn the_log_of_a_diverged_copy_is_refused_and_the_closed_file_stays_closed() {
         let what = format!("{added} rows here, {elsewhere} in the other copy");
         if let Err(error) = open(&file) {
             assert!(matches!(error, Error::Damaged(_)), "{what}: {error}");
-            assert!(error.to_string().contains("another copy"), "{what}: {error}");
+            assert!(error.to_string().contains("put back the copy"), "{what}: {error}");
             assert!(std::fs::read(&file).unwrap() == std::fs::read(&one_file).unwrap(), "{what}");
         } else {
             panic!("{what}: opened");
@@ -229,4 +259,30 @@ fn the_log_of_a_diverged_copy_is_refused_and_the_closed_file_stays_closed() {
         assert_eq!(rows(&db), added, "{what}");
         db.close().unwrap();
     }
+}
+
+#[test]
+fn a_creation_that_was_interrupted_on_the_real_disk_can_be_done_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("l.gnt");
+    // As it is left by a process that was killed before it could say anything of it.
+    std::fs::create_dir(folder.path().join("l.gnt-wal")).unwrap();
+    std::fs::write(folder.path().join("l.gnt-wal/lock"), "1\n").unwrap();
+    std::fs::write(&path, "").unwrap();
+    let link = folder.path().join("m.gnt");
+    std::os::unix::fs::symlink("l.gnt", &link).unwrap();
+    assert!(engine().is_missing(&path).unwrap() && !engine().is_missing(&link).unwrap());
+    for name in [&path, &link] {
+        let error = open(name).unwrap_err().to_string();
+        assert!(error.contains("its creation was interrupted"), "{error}");
+    }
+    create(&path).close().unwrap();
+    assert!(!engine().is_missing(&path).unwrap());
+    // An empty file of somebody's is none.
+    std::fs::write(folder.path().join("n.gnt"), "").unwrap();
+    assert!(!engine().is_missing(&folder.path().join("n.gnt")).unwrap());
+    assert!(!engine().is_missing(folder.path()).unwrap());
+    let db = open(&link).unwrap();
+    assert_eq!(rows(&db), 0);
+    db.close().unwrap();
 }

@@ -1,8 +1,9 @@
 //! Opening a database.
 
-use super::create::create_trees;
+use super::create::{self, create_trees};
 use super::{
-    Database, FileLock, HeaderKeeper, RestartReport, log_of_another, take_file_lock, take_lock, wal_folder,
+    Database, FileLock, HeaderKeeper, LOCK, RING, RestartReport, log_of_another, take_file_lock, take_lock,
+    wal_folder,
 };
 use crate::core::Core;
 use crate::engine::{CreateOptions, Engine, OpenOptions};
@@ -75,8 +76,10 @@ impl Database {
         let start = clock::now();
         let disk = engine.disk();
         let folder = wal_folder(&disk.resolve(path)?);
+        let mut new_folder = NewFolder { disk: &**disk, folder: &folder, is_new: !disk.exists(&folder)? };
         let file = disk.open(path, &gannet_io::OpenOptions::read_write().mode(options.mode))?;
-        let (mut meta, lock) = lock_header(&**disk, &*file, path, &folder)?;
+        let (mut meta, lock) = lock_header(&**disk, &*file, path, &folder)
+            .map_err(|error| create::explained(error, disk, &*file, &folder))?;
         let created = CreateOptions { page_size: meta.page_size, segment_size: meta.segment_size };
         created.check_memory(engine.budget().limit())?;
         engine.pool(meta.page_size)?;
@@ -92,12 +95,14 @@ impl Database {
         let (recovery, log) = if present {
             let (recovery, log) =
                 Log::recover(disk, &folder, &log_options, meta.redo_from, meta.incarnation, engine.budget())
+                    .and_then(|found| check_fit(path, &folder, &meta, &found.0).map(|()| found))
                     .map_err(|error| explained(error, disk, &*file, &folder, &log_options, &meta))?;
-            check_fit(path, &folder, &meta, &recovery)?;
             (Some(recovery), Some(log))
         } else {
             (None, None)
         };
+        // From here on it is written to.
+        new_folder.is_new = false;
         let ring = Self::open_ring(&**disk, &*file, &folder, meta.page_size, options)?;
         let mut healed = 0;
         if let Some(ring) = &ring {
@@ -133,7 +138,7 @@ impl Database {
         page_size: usize,
         options: &OpenOptions,
     ) -> Result<Option<Arc<dyn File>>> {
-        let path = folder.join("ring");
+        let path = folder.join(RING);
         let exists = disk.exists(&path)?;
         if data.atomic_write_max() >= page_size && !exists {
             return Ok(None);
@@ -243,7 +248,10 @@ impl Database {
         let Some(groups) = groups else {
             create_trees(core, meta)?;
             core.log.flush_to(core.log.end())?;
-            return keeper.meta.lock().write(&*keeper.file);
+            let mut meta = keeper.meta.lock();
+            meta.write(&*keeper.file)?;
+            // The other copy, too, over the mark: from now on the database is somebody's.
+            return meta.write(&*keeper.file);
         };
         // The last group says where the used part of the file ends, behind which space is kept for rollbacks.
         match core.space.learn(core, groups - 1) {
@@ -295,6 +303,27 @@ impl Database {
             sweeping: Mutex::new(()),
             segments_swept: AtomicU64::new(0),
         }))
+    }
+}
+
+/// The folder of a database to be opened: where it was made for a lock alone, a refusal takes it away again.
+struct NewFolder<'a> {
+    disk: &'a dyn Disk,
+    folder: &'a Path,
+    is_new: bool,
+}
+
+impl Drop for NewFolder<'_> {
+    fn drop(&mut self) {
+        if !self.is_new {
+            return;
+        }
+        // Whoever makes it meanwhile has its lock, and ours is gone: that one's file stays.
+        if let Ok(lock) = self.disk.lock(&self.folder.join(LOCK)) {
+            let _ = self.disk.remove(&self.folder.join(LOCK));
+            drop(lock);
+        }
+        let _ = self.disk.remove_dir(self.folder);
     }
 }
 
@@ -375,10 +404,7 @@ fn check_fit(path: &Path, folder: &Path, meta: &Meta, recovery: &Recovery) -> Re
     if !meta.clean || own || unused {
         return Ok(());
     }
-    Err(Error::Damaged(format!(
-        "{path:?} was closed, and the log in {folder:?} is not the one it was closed with, but that of another copy of the \
-         file: move the log away to open the file as it is, or put back the copy that it belongs to"
-    )))
+    Err(Error::Damaged(format!("the log in {folder:?} is not the one that {path:?} was closed with")))
 }
 
 /// What a log that cannot be used may be, as far as the file's header tells.
@@ -397,11 +423,10 @@ fn explained(
         text = format!("{text}; {OTHER_NAME}");
     }
     if meta.is_lone(file).unwrap_or(false) {
-        text +=
-            "; of the two copies of the header only this one is whole, and the other may have been the newer";
-    }
-    if meta.clean {
-        text += "; the file was closed: if the log is that of another copy of it, move the log away";
+        text += "; of the two copies of the file's header only this one is whole, and the other may have been the newer";
+    } else if meta.clean {
+        text += "; the file was closed and is complete as it is: move the log away to open it, or put back the copy of the \
+                 file that the log belongs to";
     }
     Error::Damaged(text)
 }

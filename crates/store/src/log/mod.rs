@@ -66,6 +66,7 @@ pub use reader::{LogReader, PageChange};
 pub use record::{ChangeView, Changes, GroupBuilder, Record, RecordKind, TxnEvent, TxnInfo};
 pub use recover::Recovery;
 pub use redo::RedoTable;
+pub(crate) use segment::is_ours;
 
 /// How a log is laid out and how much memory it takes. All sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -430,7 +431,7 @@ impl Log {
 
     /// Removes every file of the log in `folder`, and leaves the folder.
     pub fn remove_all(disk: &Arc<dyn Disk>, folder: &Path) -> Result<()> {
-        for name in disk.list(folder)?.iter().filter(|name| segment::is_ours(name)) {
+        for name in disk.list(folder)?.iter().filter(|name| is_ours(name)) {
             disk.remove(&folder.join(name))?;
         }
         Ok(disk.sync_dir(folder)?)
