@@ -6,7 +6,9 @@
 //! several names all the same, the data file itself is locked too.
 //!
 //! # Opening
-//! 1. The locks are taken, the header read.
+//! 1. The locks are taken, the header read, the log looked at: that of another database is refused, and beside a closed file
+//!    any but the one it was closed with. Up to here nothing is written, so whoever is refused finds everything as it was. Only
+//!    a log that an earlier life has left under this name goes: no later life needs it.
 //! 2. After a crash: the log's footers and its last segment say which pages lack changes, and which transactions lost;
 //!    the ring heals torn pages and is emptied.
 //! 3. The header is written: not clean, next incarnation. Only then is the log, or anything else, written.

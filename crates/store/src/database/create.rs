@@ -151,7 +151,9 @@ fn begins_blank(file: &dyn File, len: u64) -> Result<bool> {
 
 /// What a file without a header may be, beside the folder of a database: what an interrupted creation has left.
 pub(super) fn explained(error: Error, disk: &Arc<dyn Disk>, file: &dyn File, folder: &Path) -> Error {
-    let (Error::Format(text) | Error::Damaged(text)) = &error else { return error };
+    if !matches!(error, Error::Format(_) | Error::Damaged(_)) {
+        return error;
+    }
     if is_leftover(disk, file, folder).unwrap_or(false) {
         return Error::Format(format!(
             "{:?} is no database yet: its creation was interrupted, and nothing is in it; create it again, or remove it and \
@@ -161,11 +163,13 @@ pub(super) fn explained(error: Error, disk: &Arc<dyn Disk>, file: &dyn File, fol
     }
     // Before there was a mark, an interrupted creation left zeros, which a lost database may be as well.
     let first = file.len().unwrap_or(0).min(PAGE_SIZES[0] as u64);
-    if disk.exists(folder).unwrap_or(false) && begins_blank(file, first).unwrap_or(false) {
-        let text = format!("{text}; if its creation was interrupted, remove it and {folder:?}");
-        return Error::Format(text);
+    let blank = disk.exists(folder).unwrap_or(false) && begins_blank(file, first).unwrap_or(false);
+    match error {
+        Error::Format(text) if blank => {
+            Error::Format(format!("{text}; if its creation was interrupted, remove it and {folder:?}"))
+        }
+        error => error,
     }
-    error
 }
 
 /// Whether a file of the folder is made by a creation behind the mark.
