@@ -204,13 +204,13 @@ fn the_log_of_another_database_is_refused_and_left_alone() {
     image.rename(file, saved).unwrap();
     image.rename(closed, file).unwrap();
     let before = all_files(&image);
-    let error = open(&image).unwrap_err();
+    let error = open(&image).map(drop).unwrap_err();
     let words = "\"b.gnt-wal\" holds the log of another database: move it away";
     assert!(matches!(&error, Error::Invalid(text) if text == words), "{error:?}");
     assert!(all_files(&image) == before);
     // The words are those of a creation.
     image.rename(file, closed).unwrap();
-    assert_eq!(create_on(&image).unwrap_err().to_string(), words);
+    assert_eq!(create_on(&image).map(drop).unwrap_err().to_string(), words);
     image.rename(saved, file).unwrap();
     assert!(right_or_refused(&image, &rows, "beside its own log again"));
     // Some segment of another database among one's own.
@@ -223,7 +223,7 @@ fn the_log_of_another_database_is_refused_and_left_alone() {
     let segment = image.open(name, &FileOptions::create_new()).unwrap();
     segment.write_at(Class::Foreground, 0, &buffer, gannet_io::Durability::Cached).unwrap();
     drop(segment);
-    let error = open(&image).unwrap_err().to_string();
+    let error = open(&image).map(drop).unwrap_err().to_string();
     assert!(error.contains("move them away") && error.contains(name.to_str().unwrap()), "{error}");
     image.remove(name).unwrap();
     assert!(right_or_refused(&image, &rows, "without that segment"));
