@@ -82,9 +82,9 @@ impl Session<'_> {
         if !exists && !create {
             bail!("{:?} does not exist; put and load create a database", self.path);
         }
-        let opened = match exists {
-            true => engine.open(self.path, &open),
-            false => {
+        let opened = match create && engine.is_missing(self.path)? {
+            false => engine.open(self.path, &open),
+            true => {
                 engine.create(self.path, &create_options(self.options.memory, self.options.page_size), &open)
             }
         };

@@ -105,9 +105,12 @@ fn flags(arguments: &Serve) -> Vec<(String, String)> {
     flags
 }
 
-/// A file that does not exist becomes a database; a folder has to be there.
+/// A file that does not exist, or is what an interrupted creation has left, becomes a database; a folder has to be there.
 fn create_missing(engine: &Engine, options: &ServerOptions) -> Result<()> {
-    for path in options.paths.iter().filter(|path| !path.exists()) {
+    for path in &options.paths {
+        if !engine.is_missing(path)? {
+            continue;
+        }
         if path.extension().is_none_or(|extension| extension != "gnt") {
             bail!("{}: there is no such file or folder (a new database's name ends in .gnt)", path.display());
         }

@@ -4,6 +4,7 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 use tempfile::TempDir;
 
 fn gannet(folder: &Path, arguments: &[&str]) -> Command {
@@ -420,6 +421,30 @@ fn what_was_committed_survives_a_kill() {
 }
 
 #[test]
+fn a_creation_that_was_killed_is_done_again() {
+    let mut interrupted = 0;
+    for delay in 0..20 {
+        let folder = folder();
+        let path = folder.path().join("data.gnt");
+        let mut child = gannet(folder.path(), &["kv", "data.gnt", "put", "a", "1"]).spawn().unwrap();
+        // From the moment that there is anything at all.
+        while !path.exists() && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        std::thread::sleep(Duration::from_micros(800 * delay));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let read = run(folder.path(), &["kv", "data.gnt", "get", "a"]);
+        if stderr(&read).contains("its creation was interrupted") {
+            interrupted += 1;
+        }
+        good(folder.path(), &["kv", "data.gnt", "put", "a", "2"]);
+        assert_eq!(good(folder.path(), &["kv", "data.gnt", "get", "a"]), "2\n", "killed after {delay}");
+    }
+    assert!(interrupted > 0, "no creation was interrupted");
+}
+
+#[test]
 fn a_closed_database_is_one_file() {
     let folder = folder();
     let elsewhere = tempfile::tempdir().unwrap();
@@ -433,7 +458,7 @@ fn a_closed_database_is_one_file() {
     std::fs::rename(folder.path().join("data.gnt-wal"), folder.path().join("away")).unwrap();
     let line = bad(folder.path(), &["kv", "data.gnt", "get", "a"], 1);
     assert!(line.contains("was not closed, and its log"), "{line}");
-    std::fs::remove_dir_all(folder.path().join("data.gnt-wal")).unwrap();
+    assert!(!folder.path().join("data.gnt-wal").exists(), "a refused opening leaves nothing");
     std::fs::rename(folder.path().join("away"), folder.path().join("data.gnt-wal")).unwrap();
     assert_eq!(good(folder.path(), &["kv", "data.gnt", "get", "a"]), "1\n");
 }

@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "requests name memory of the tests")]
 
 use gannet_base::sync::Mutex;
-use gannet_base::{random, thread};
+use gannet_base::{clock, random, thread};
 use gannet_io::stats::Operation;
 use gannet_io::{
     AlignedBuffer, Backend, CalibrationPlan, Class, Completion, Direction, Disk, Durability, ErrorKind, File,
@@ -329,12 +329,42 @@ fn the_file_lock_of_another_process_is_refused() {
     let file = with_blocks(&disk(Backend::Auto), &path, ModeRequest::Auto, 1);
     let script = "exec flock -x \"$0\" -c 'echo locked; read _'";
     let Some(mut child) = locked_elsewhere(script, &path) else { return };
+    let start = clock::now();
     let error = file.lock().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Locked);
     assert!(error.to_string().contains("has the file open"), "{error}");
+    // Its holder is known and alive, unless the system does not tell.
+    let known = error.to_string().contains("with pid");
+    let took = clock::now() - start;
+    assert!(!known || took < Duration::from_millis(900), "{took:?}");
     drop(child.stdin.take());
     child.wait().unwrap();
     drop(file.lock().unwrap());
+}
+
+/// Whoever took the lock has ended; the open file, and the lock with it, lives on in another process for so long, as it does
+/// in the kernel's requests of a process that was killed.
+fn lock_lingering(seconds: f64, file: &dyn File, path: &Path) -> Option<(Result<()>, Duration)> {
+    let script = format!("exec 9<\"$0\"; flock -x 9 && echo locked; exec sleep {seconds}");
+    let mut child = locked_elsewhere(&script, path)?;
+    let start = clock::now();
+    let outcome = (file.lock().map(drop), clock::now() - start);
+    child.wait().unwrap();
+    Some(outcome)
+}
+
+#[test]
+fn the_file_lock_of_a_process_that_has_ended_is_waited_for_not_longer_than_a_second() {
+    let folder = folder();
+    let path = folder.path().join("file");
+    let file = with_blocks(&disk(Backend::Auto), &path, ModeRequest::Auto, 1);
+    let Some((outcome, _)) = lock_lingering(0.4, &*file, &path) else { return };
+    outcome.unwrap();
+    let (outcome, took) = lock_lingering(2.5, &*file, &path).expect("it was had before");
+    let error = outcome.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Locked);
+    assert!(error.to_string().contains("another process has the file open"), "{error}");
+    assert!(took >= Duration::from_secs(1), "{took:?}");
 }
 
 #[test]

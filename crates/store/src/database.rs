@@ -6,7 +6,9 @@
 //! several names all the same, the data file itself is locked too.
 //!
 //! # Opening
-//! 1. The locks are taken, the header read.
+//! 1. The locks are taken, the header read, the log looked at: that of another database is refused, and beside a closed file
+//!    any but the one it was closed with. Up to here nothing is written, so whoever is refused finds everything as it was. Only
+//!    a log that an earlier life has left under this name goes: no later life needs it.
 //! 2. After a crash: the log's footers and its last segment say which pages lack changes, and which transactions lost;
 //!    the ring heals torn pages and is emptied.
 //! 3. The header is written: not clean, next incarnation. Only then is the log, or anything else, written.
@@ -14,7 +16,8 @@
 //!    out. Then the losers are reverted.
 //!
 //! A file that is being created has no header before everything else of it is there, and is locked all the time. An attempt
-//! that fails takes away what it has made; one that is cut short by a crash leaves a file that is no database.
+//! that fails takes away what it has made; what one leaves that is cut short by a crash is recognised and created anew
+//! (`create`).
 //!
 //! A crash in 2 changes nothing that 2 would not do again. A crash in 3 or later leaves a longer log, and the same
 //! start of it.
@@ -47,6 +50,8 @@ use std::time::Duration;
 
 /// Name of the lock.
 const LOCK: &str = "lock";
+/// Name of the double-write ring.
+const RING: &str = "ring";
 
 /// What a restart did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -168,6 +173,11 @@ fn wal_folder(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push("-wal");
     PathBuf::from(name)
+}
+
+/// Refuses a folder with what may be all that is left of another database's last life.
+fn log_of_another(folder: &Path) -> Error {
+    Error::Invalid(format!("{folder:?} holds the log of another database: move it away"))
 }
 
 /// What says that a database is ours, as long as anybody holds it.
@@ -323,7 +333,7 @@ impl Database {
         {
             return Ok(());
         }
-        let end = self.shared.core.log.close()?;
+        let (end, crc) = self.shared.core.log.close()?;
         // Transactions outlive this handle. What one of them has changed before the log was closed is not written. (After a
         // failure nobody can tell: see `Pool::forget_unwritable`.)
         if self.pool.min_rec_lsn(&self.volume).is_some()
@@ -336,6 +346,7 @@ impl Database {
         meta.clean = true;
         meta.redo_from = end;
         meta.log_end = end;
+        meta.log_crc = Some(crc);
         meta.next_txn = self.shared.registry.next_txn().0;
         meta.groups = self.shared.core.space.groups();
         meta.write(&*self.volume.file)

@@ -225,7 +225,13 @@ impl Engine {
         self.lender.make_room(bytes)
     }
 
-    /// Creates a database; `path` must not exist. Its log lies beside it, in a folder with `-wal` appended.
+    /// Whether [`Engine::create`] can make a database at `path`, as far as what is there goes: nothing, or what a creation has
+    /// left that was interrupted before anybody could use the database.
+    pub fn is_missing(&self, path: &Path) -> Result<bool> {
+        Database::is_missing(self.disk(), path)
+    }
+
+    /// Creates a database, where [`Engine::is_missing`]. Its log lies beside it, in a folder with `-wal` appended.
     pub fn create(&self, path: &Path, create: &CreateOptions, open: &OpenOptions) -> Result<Database> {
         Database::create(self, path, create, open)
     }

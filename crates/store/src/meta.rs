@@ -6,6 +6,8 @@
 //!    below it is, too.
 //! 3. `incarnation` grows by one, durably, before the log is written again after a crash.
 //! 4. Fields are only added; a file with a feature flag this release does not know is refused.
+//! 5. As long as a database is being created, page 0 is a mark that says so. It is the first thing written, and both copies of
+//!    the header are before anybody gets the database. So where the mark is, and no valid header, nothing ever was in it.
 
 use crate::page::{self, PageKind, Verdict, get_u32, get_u64, put_u32, put_u64};
 use crate::{Error, Result};
@@ -14,6 +16,8 @@ use gannet_io::{AlignedBuffer, Class, Durability, File};
 use std::path::Path;
 
 const MAGIC: &[u8; 8] = b"GANNETDB";
+/// In the place of [`MAGIC`] while the database is being created.
+const MARK: &[u8; 8] = b"GANNETNW";
 
 /// Version of the file format this release writes and reads.
 pub(crate) const FORMAT_VERSION: u32 = 1;
@@ -33,7 +37,11 @@ const NEXT_TXN_AT: usize = 96;
 const SEGMENT_SIZE_AT: usize = 104;
 const ROOTS_AT: usize = 112;
 const HEADER_SUM_AT: usize = 136;
-const END: usize = 144;
+const LOG_CRC_AT: usize = 144;
+const END: usize = 152;
+
+/// Set beside [`Meta::log_crc`], so that it can be told from a field that was never written.
+const LOG_CRC_KNOWN: u64 = 1 << 32;
 
 /// Smallest page size: both copies are looked for without knowing the file's.
 const PROBE: usize = 4096;
@@ -52,6 +60,9 @@ pub(crate) struct Meta {
     pub(crate) redo_from: Lsn,
     /// Where the log goes on; only with `clean`.
     pub(crate) log_end: Lsn,
+    /// Checksum of the log's last record below `log_end`; only with `clean`, and not known of files that an older release
+    /// has closed.
+    pub(crate) log_crc: Option<u32>,
     /// Groups with a space map, at least.
     pub(crate) groups: u64,
     /// Above every transaction number used; only with `clean`.
@@ -81,6 +92,7 @@ impl Meta {
         for (index, root) in self.roots.iter().enumerate() {
             put_u64(&mut page, ROOTS_AT + index * 8, root.0);
         }
+        put_u64(&mut page, LOG_CRC_AT, self.log_crc.map_or(0, |crc| LOG_CRC_KNOWN | u64::from(crc)));
         // A sum of its own over the fields, so that a copy can be judged before the page size is known.
         let sum = checksum::seeded(0, &page[MAGIC_AT..HEADER_SUM_AT]);
         put_u64(&mut page, HEADER_SUM_AT, sum);
@@ -103,6 +115,9 @@ impl Meta {
             clean: get_u32(bytes, CLEAN_AT) != 0,
             redo_from: Lsn(get_u64(bytes, REDO_FROM_AT)),
             log_end: Lsn(get_u64(bytes, LOG_END_AT)),
+            log_crc: Some(get_u64(bytes, LOG_CRC_AT))
+                .filter(|crc| crc & LOG_CRC_KNOWN != 0)
+                .map(|crc| crc as u32),
             groups: get_u64(bytes, GROUPS_AT),
             next_txn: get_u64(bytes, NEXT_TXN_AT),
             segment_size: get_u64(bytes, SEGMENT_SIZE_AT),
@@ -153,6 +168,14 @@ impl Meta {
         }
     }
 
+    /// Whether the other copy of this header is damaged.
+    pub(crate) fn is_lone(&self, file: &dyn File) -> Result<bool> {
+        let offset = (self.sequence + 1) % 2 * self.page_size as u64;
+        let mut probe = AlignedBuffer::zeroed(PROBE);
+        file.read_at(Class::Foreground, offset, &mut probe)?;
+        Ok(Meta::whole(file, &probe, offset, file.len()?)?.is_none())
+    }
+
     /// The header at `offset`, if the whole page is valid.
     fn whole(file: &dyn File, probe: &[u8], offset: u64, len: u64) -> Result<Option<Self>> {
         let Some(meta) = Meta::decode(probe) else { return Ok(None) };
@@ -168,6 +191,31 @@ impl Meta {
         let valid = page::verify(&page, PageId(offset / size), meta.database_id) == Verdict::Valid;
         Ok(valid.then_some(meta))
     }
+}
+
+/// Marks an empty file as a database that is being created, durably. What says so is one sector: it is there, or it is not.
+pub(crate) fn write_mark(file: &dyn File, page_size: usize, database_id: u64) -> Result<()> {
+    let mut page = AlignedBuffer::zeroed(page_size);
+    page[MAGIC_AT..MAGIC_AT + 8].copy_from_slice(MARK);
+    put_u32(&mut page, VERSION_AT, FORMAT_VERSION);
+    put_u64(&mut page, DATABASE_ID_AT, database_id);
+    let sum = checksum::seeded(0, &page[MAGIC_AT..HEADER_SUM_AT]);
+    put_u64(&mut page, HEADER_SUM_AT, sum);
+    Ok(file.write_at(Class::Commit, 0, &page, Durability::Durable)?)
+}
+
+/// The number of the database that is being created, if the file is marked so.
+pub(crate) fn read_mark(file: &dyn File) -> Result<Option<u64>> {
+    if file.len()? < PROBE as u64 {
+        return Ok(None);
+    }
+    let mut probe = AlignedBuffer::zeroed(PROBE);
+    file.read_at(Class::Foreground, 0, &mut probe)?;
+    let sum = checksum::seeded(0, &probe[MAGIC_AT..HEADER_SUM_AT]);
+    let marked = &probe[MAGIC_AT..MAGIC_AT + 8] == MARK
+        && get_u64(&probe, HEADER_SUM_AT) == sum
+        && get_u32(&probe, VERSION_AT) == FORMAT_VERSION;
+    Ok(marked.then(|| get_u64(&probe, DATABASE_ID_AT)))
 }
 
 fn foreign(path: &Path, why: &str) -> Error {

@@ -3,7 +3,7 @@
 use gannet_base::sim::Simulation;
 use gannet_base::{clock, thread};
 use gannet_io::sim::{Chance, Faults, Settings, SimDisk};
-use gannet_io::{Disk, OpenOptions as FileOptions};
+use gannet_io::{Class, Disk, OpenOptions as FileOptions};
 use gannet_store::{
     CreateOptions, Database, Durability, Engine, EngineOptions, Error, OpenOptions, Result,
     TransactionOptions,
@@ -111,6 +111,27 @@ fn one_damaged_header_is_survived_and_two_are_named() {
 }
 
 #[test]
+fn a_log_newer_than_the_only_whole_header_is_not_said_to_be_of_another_file() {
+    let (disk, rows) = closed_sample(23);
+    let db = open(&disk).unwrap();
+    let mut txn = db.begin(TransactionOptions::default());
+    txn.create_tree("u").unwrap();
+    txn.commit().unwrap();
+    let mut refused = Vec::new();
+    for copy in [0, PAGE] {
+        let image = disk.peek_crash(None, 1);
+        image.corrupt(Path::new(FILE), copy + 30, 100, 1).unwrap();
+        match open(&image) {
+            Ok(db) => assert_eq!(read_all(&db).unwrap(), rows),
+            Err(error) => refused.push(error.to_string()),
+        }
+    }
+    let [error] = &refused[..] else { panic!("{refused:?}") };
+    assert!(error.contains("incarnation") && error.contains("only this one is whole"), "{error}");
+    assert!(!error.contains("move the log away"), "{error}");
+}
+
+#[test]
 fn a_database_cut_short_is_named() {
     let (_, rows) = closed_sample(3);
     let mut refused = 0;
@@ -163,6 +184,59 @@ fn a_log_that_is_gone_is_missed_only_when_it_is_needed() {
     }
     let error = open(&crashed).unwrap_err().to_string();
     assert!(error.contains("log") && error.contains(WAL), "{error}");
+}
+
+/// All files but the lock, which names its last holder.
+fn all_files(disk: &SimDisk) -> BTreeMap<std::path::PathBuf, Vec<u8>> {
+    let files = disk.files().into_iter().filter(|path| !path.ends_with("lock"));
+    files.map(|path| (path.clone(), disk.contents(&path).unwrap())).collect()
+}
+
+#[test]
+fn the_log_of_another_database_is_refused_and_left_alone() {
+    let disk = SimDisk::new(21);
+    let create = CreateOptions { page_size: PAGE as usize, segment_size: 1 << 18 };
+    engine(&disk).create(Path::new("p.gnt"), &create, &options()).unwrap().close().unwrap();
+    let (db, rows) = sample(&disk);
+    let image = disk.crash_image(1);
+    drop(db);
+    let (file, saved, closed) = (Path::new(FILE), Path::new("saved"), Path::new("p.gnt"));
+    image.rename(file, saved).unwrap();
+    image.rename(closed, file).unwrap();
+    let before = all_files(&image);
+    let error = open(&image).map(drop).unwrap_err();
+    let words = "\"b.gnt-wal\" holds the log of another database: move it away";
+    assert!(matches!(&error, Error::Invalid(text) if text == words), "{error:?}");
+    assert!(all_files(&image) == before);
+    // The words are those of a creation.
+    image.rename(file, closed).unwrap();
+    assert_eq!(create_on(&image).map(drop).unwrap_err().to_string(), words);
+    image.rename(saved, file).unwrap();
+    assert!(right_or_refused(&image, &rows, "beside its own log again"));
+    // Some segment of another database among one's own.
+    let name = Path::new("b.gnt-wal/00000000000000ff.log");
+    let foreign =
+        image.list(Path::new("p.gnt-wal")).unwrap().into_iter().find(|name| name.ends_with("0.log"));
+    let bytes = image.contents(&Path::new("p.gnt-wal").join(foreign.unwrap())).unwrap();
+    let mut buffer = gannet_io::AlignedBuffer::zeroed(bytes.len());
+    buffer.copy_from_slice(&bytes);
+    let segment = image.open(name, &FileOptions::create_new()).unwrap();
+    segment.write_at(Class::Foreground, 0, &buffer, gannet_io::Durability::Cached).unwrap();
+    drop(segment);
+    let error = open(&image).map(drop).unwrap_err().to_string();
+    assert!(error.contains("move them away") && error.contains(name.to_str().unwrap()), "{error}");
+    image.remove(name).unwrap();
+    assert!(right_or_refused(&image, &rows, "without that segment"));
+}
+
+#[test]
+fn a_closed_file_needs_no_log_that_is_not_valid_any_more() {
+    let (disk, rows) = closed_sample(22);
+    for name in disk.list(Path::new(WAL)).unwrap().into_iter().filter(|name| name.ends_with(".log")) {
+        disk.corrupt(&Path::new(WAL).join(name), 0, 4096, 1).unwrap();
+    }
+    assert!(right_or_refused(&disk, &rows, "without a valid segment"));
+    assert!(right_or_refused(&disk, &rows, "with those reused"));
 }
 
 #[test]
@@ -288,6 +362,72 @@ fn a_creation_that_fails_takes_nothing_of_others() {
     disk.open(Path::new(FILE), &FileOptions::create_new()).unwrap();
     assert!(create_on(&disk).unwrap_err().to_string().contains("exists already"));
     assert_eq!(disk.files().len(), 3);
+}
+
+#[test]
+fn a_creation_that_was_interrupted_can_be_done_again() {
+    let (mut leftovers, mut databases) = (0, 0);
+    for count in 1.. {
+        let disk = SimDisk::new(count);
+        disk.crash_after(count);
+        let created = create_on(&disk);
+        if !disk.is_crashed() {
+            break;
+        }
+        drop(created);
+        for seed in 0..4 {
+            let mut image = disk.crash_image(seed);
+            if !engine(&image).is_missing(Path::new(FILE)).unwrap() {
+                databases += 1;
+                open(&image).unwrap().close().unwrap();
+                continue;
+            }
+            leftovers += 1;
+            let error = open(&image).unwrap_err().to_string();
+            if image.exists(Path::new(FILE)).unwrap() {
+                let told = error.contains("its creation was interrupted") && error.contains(WAL);
+                assert!(told, "crash at {count}: {error}");
+            }
+            // Another one while that is cleared away.
+            image.crash_after(1 + seed * 4);
+            drop(create_on(&image));
+            image = image.crash_image(seed);
+            if engine(&image).is_missing(Path::new(FILE)).unwrap() {
+                create_on(&image).unwrap().close().unwrap();
+            }
+            open(&image).unwrap().close().unwrap();
+        }
+    }
+    assert!(leftovers > 20 && databases > 0, "{leftovers} leftovers, {databases} databases");
+}
+
+#[test]
+fn what_may_be_somebodys_is_not_taken_for_an_interrupted_creation() {
+    let missing = |disk: &SimDisk| engine(disk).is_missing(Path::new(FILE)).unwrap();
+    // An empty file alone, a folder with a log beside it, zeros of another length.
+    let disk = SimDisk::new(1);
+    assert!(missing(&disk));
+    let file = disk.open(Path::new(FILE), &FileOptions::create_new()).unwrap();
+    assert!(!missing(&disk));
+    disk.create_dir(Path::new(WAL)).unwrap();
+    assert!(missing(&disk));
+    file.set_len(3 * PAGE).unwrap();
+    assert!(!missing(&disk));
+    file.set_len(0).unwrap();
+    disk.open(Path::new("b.gnt-wal/0000000000000000.log"), &FileOptions::create_new()).unwrap();
+    assert!(!missing(&disk));
+    assert!(create_on(&disk).unwrap_err().to_string().contains("exists already"));
+    let error = open(&disk).unwrap_err().to_string();
+    assert!(error.contains("if its creation was interrupted, remove it and \"b.gnt-wal\""), "{error}");
+    // A database whose headers are gone, from its first moment on.
+    let disk = SimDisk::new(2);
+    let db = create_on(&disk).unwrap();
+    let image = disk.crash_image(1);
+    drop(db);
+    for copy in [0, PAGE] {
+        image.corrupt(Path::new(FILE), copy + 24, 100, copy).unwrap();
+    }
+    assert!(!missing(&image));
 }
 
 #[test]

@@ -27,11 +27,15 @@ fn open(path: &Path) -> Result<Database> {
 
 /// Adds so many rows, which fill about as many quarters of a segment.
 fn add(db: &Database, count: usize) {
+    add_filled(db, count, 1);
+}
+
+fn add_filled(db: &Database, count: usize, byte: u8) {
     for _ in 0..count {
         let key = rows(db).to_be_bytes();
         let mut txn = db.begin(TransactionOptions::default());
         let tree = txn.tree("t").unwrap().unwrap();
-        txn.put(&tree, &key, &[1; 60_000]).unwrap();
+        txn.put(&tree, &key, &[byte; 60_000]).unwrap();
         txn.commit().unwrap();
     }
 }
@@ -144,6 +148,36 @@ fn a_symbolic_link_uses_the_log_of_what_it_points_to() {
 }
 
 #[test]
+fn a_link_to_nothing_is_named_when_a_database_is_to_be_created_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("m.gnt");
+    std::os::unix::fs::symlink("none.gnt", &link).unwrap();
+    let create = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
+    let error = engine().create(&link, &create, &OpenOptions::default()).unwrap_err();
+    let told = error.to_string().contains("is a symbolic link to") && error.to_string().contains("none.gnt");
+    assert!(told && matches!(error, Error::Invalid(_)), "{error}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_refused_opening_leaves_no_folder_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let crashed = tempfile::tempdir().unwrap();
+    let db = create(&folder.path().join("l.gnt"));
+    copy_open(folder.path(), crashed.path());
+    db.close().unwrap();
+    let (log, away) = (crashed.path().join("l.gnt-wal"), crashed.path().join("away"));
+    std::fs::rename(&log, &away).unwrap();
+    assert!(open(&crashed.path().join("l.gnt")).unwrap_err().to_string().contains("is gone"));
+    assert!(!log.exists());
+    // One that was there stays, with what is in it.
+    std::fs::create_dir(&log).unwrap();
+    std::fs::write(log.join("notes"), "mine").unwrap();
+    open(&crashed.path().join("l.gnt")).unwrap_err();
+    assert_eq!(std::fs::read(log.join("notes")).unwrap(), b"mine");
+}
+
+#[test]
 fn a_closed_file_opens_by_each_of_its_names_in_turn() {
     let folder = tempfile::tempdir().unwrap();
     let (one, other) = (folder.path().join("l.gnt"), folder.path().join("n.gnt"));
@@ -187,4 +221,68 @@ fn after_a_crash_another_name_without_the_log_is_refused_and_says_so() {
         assert_eq!(rows(&db), 6 + added);
         db.close().unwrap();
     }
+}
+
+#[test]
+fn the_log_of_a_diverged_copy_is_refused_and_the_closed_file_stays_closed() {
+    for (added, elsewhere) in [(0, 0), (0, 1), (1, 0), (1, 1), (1, 9), (9, 1), (9, 9), (30, 1), (1, 30)] {
+        let [one, other, crashed] = std::array::from_fn(|_| tempfile::tempdir().unwrap());
+        let [one_file, other_file, file] = [&one, &other, &crashed].map(|folder| folder.path().join("l.gnt"));
+        create(&one_file).close().unwrap();
+        std::fs::copy(&one_file, &other_file).unwrap();
+        let db = open(&one_file).unwrap();
+        add_filled(&db, added, 1);
+        db.close().unwrap();
+        let db = open(&other_file).unwrap();
+        add_filled(&db, elsewhere, 2);
+        copy_open(other.path(), crashed.path());
+        db.close().unwrap();
+        std::fs::rename(&file, crashed.path().join("saved")).unwrap();
+        std::fs::copy(&one_file, &file).unwrap();
+        let what = format!("{added} rows here, {elsewhere} in the other copy");
+        if let Err(error) = open(&file) {
+            assert!(matches!(error, Error::Damaged(_)), "{what}: {error}");
+            assert!(error.to_string().contains("put back the copy"), "{what}: {error}");
+            assert!(std::fs::read(&file).unwrap() == std::fs::read(&one_file).unwrap(), "{what}");
+        } else {
+            panic!("{what}: opened");
+        }
+        // The log was not touched either.
+        std::fs::rename(&file, crashed.path().join("closed")).unwrap();
+        std::fs::rename(crashed.path().join("saved"), &file).unwrap();
+        let db = open(&file).unwrap();
+        assert_eq!(rows(&db), elsewhere, "{what}");
+        db.close().unwrap();
+        std::fs::remove_dir_all(crashed.path().join("l.gnt-wal")).unwrap();
+        std::fs::rename(crashed.path().join("closed"), &file).unwrap();
+        let db = open(&file).unwrap();
+        assert_eq!(rows(&db), added, "{what}");
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn a_creation_that_was_interrupted_on_the_real_disk_can_be_done_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("l.gnt");
+    // As it is left by a process that was killed before it could say anything of it.
+    std::fs::create_dir(folder.path().join("l.gnt-wal")).unwrap();
+    std::fs::write(folder.path().join("l.gnt-wal/lock"), "1\n").unwrap();
+    std::fs::write(&path, "").unwrap();
+    let link = folder.path().join("m.gnt");
+    std::os::unix::fs::symlink("l.gnt", &link).unwrap();
+    assert!(engine().is_missing(&path).unwrap() && !engine().is_missing(&link).unwrap());
+    for name in [&path, &link] {
+        let error = open(name).unwrap_err().to_string();
+        assert!(error.contains("its creation was interrupted"), "{error}");
+    }
+    create(&path).close().unwrap();
+    assert!(!engine().is_missing(&path).unwrap());
+    // An empty file of somebody's is none.
+    std::fs::write(folder.path().join("n.gnt"), "").unwrap();
+    assert!(!engine().is_missing(&folder.path().join("n.gnt")).unwrap());
+    assert!(!engine().is_missing(folder.path()).unwrap());
+    let db = open(&link).unwrap();
+    assert_eq!(rows(&db), 0);
+    db.close().unwrap();
 }

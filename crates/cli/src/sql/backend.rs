@@ -179,9 +179,10 @@ impl Embedded {
         let options = EngineOptions { memory: arguments.memory, ..EngineOptions::default() };
         let engine = Engine::new(&options).map_err(|error| failed(error.into()))?;
         let open = OpenOptions { mode: arguments.io, ..OpenOptions::default() };
-        let opened = match exists {
-            true => Database::open(&engine, path, &open, owner),
-            false => {
+        let missing = engine.is_missing(path).map_err(|error| failed(error.into()))?;
+        let opened = match missing && arguments.create {
+            false => Database::open(&engine, path, &open, owner),
+            true => {
                 let create = crate::kv::create_options(arguments.memory, None);
                 Database::create(&engine, path, &create, &open, owner)
             }

@@ -5,15 +5,25 @@
 //! the lock. A lock file may be removed by whoever holds the lock, and by nobody else. Files of this process are also kept
 //! in a list, because a process id alone misleads between containers. A file that is no lock file is locked in the same way,
 //! and nothing is written to it.
+//!
+//! A file is held a moment longer than its process lives while the kernel ends the process's requests to `io_uring`; so
+//! long its lock stands, too, and what these requests write still arrives. That moment is waited for.
 
 use crate::real::{FILE_PERMISSIONS, sys};
 use crate::{Error, ErrorKind, Result};
+use gannet_base::clock;
 use gannet_base::sync::Mutex;
 use std::any::Any;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::time::Duration;
+
+/// How long a lock may outlive its process.
+const LINGERING: Duration = Duration::from_secs(1);
+/// How often such a lock is tried.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 static HELD_HERE: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
 
@@ -40,29 +50,50 @@ impl Drop for Held {
     }
 }
 
-/// Takes the lock on the open file itself, which holds for all its names.
+/// Takes the lock on the open file itself, which holds for all its names. A holder that is no living process, or is not
+/// known, is given [`LINGERING`] to let go.
 pub(super) fn lock_file(file: &File, path: &Path) -> Result<Box<dyn Any + Send + Sync>> {
     let os = |e| Error::from_os("lock", path, "", e);
     let file = file.try_clone().map_err(os)?;
     let identity = identity(&file.metadata().map_err(os)?);
-    let mut held = HELD_HERE.lock();
-    if held.contains(&identity) {
-        let text = format!("this very process (pid {}) has the file open already", std::process::id());
-        return Err(Error::new(ErrorKind::Locked, "lock", path, text));
+    let start = clock::now();
+    loop {
+        // The list is not held while waiting: others of this process may take locks of other files.
+        let mut held = HELD_HERE.lock();
+        if held.contains(&identity) {
+            let text = format!("this very process (pid {}) has the file open already", std::process::id());
+            return Err(Error::new(ErrorKind::Locked, "lock", path, text));
+        }
+        if sys::try_lock(&file).map_err(os)? {
+            held.push(identity);
+            return Ok(Box::new(Held { file, identity, ours: false }));
+        }
+        drop(held);
+        let holder = listed_holder(identity);
+        if holder.is_some_and(is_alive) || clock::now() - start >= LINGERING {
+            let text = match holder.filter(|&pid| is_alive(pid)) {
+                Some(pid) => {
+                    format!("the process with pid {pid} has the file open, perhaps under another name")
+                }
+                None => "another process has the file open, perhaps under another name".to_owned(),
+            };
+            return Err(Error::new(ErrorKind::Locked, "lock", path, text));
+        }
+        clock::sleep(LOOK_AGAIN);
     }
-    if !sys::try_lock(&file).map_err(os)? {
-        let text = match listed_holder(identity) {
-            Some(pid) => format!("the process with pid {pid} has the file open, perhaps under another name"),
-            None => "another process has the file open, perhaps under another name".to_owned(),
-        };
-        return Err(Error::new(ErrorKind::Locked, "lock", path, text));
-    }
-    held.push(identity);
-    Ok(Box::new(Held { file, identity, ours: false }))
+}
+
+/// Whether the process has not ended; one whose parent has not taken notice yet has.
+fn is_alive(pid: u32) -> bool {
+    // Behind the program's name, which may contain anything, parentheses included.
+    let state = std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .ok()
+        .and_then(|stat| stat.rsplit_once(')')?.1.trim_start().chars().next());
+    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
 /// Who holds the lock on a file according to `/proc/locks`, which not every system has, and which does not show processes of
-/// other containers: for a message only.
+/// other containers: for a message, and to tell who may still let go.
 fn listed_holder(identity: (u64, u64)) -> Option<u32> {
     let device = (libc::major(identity.0), libc::minor(identity.0));
     let name = format!("{:02x}:{:02x}:{}", device.0, device.1, identity.1);

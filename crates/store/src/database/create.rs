@@ -1,19 +1,30 @@
 //! Creating a database.
+//!
+//! # A crash at any point
+//! 1. The folder is made, locked, and empty; then the file, empty. Both names are durable.
+//! 2. The file is marked as one that is being created (`meta`, invariant 5), durably. Before that there is nothing in the
+//!    folder but the lock, so an empty file beside such a folder holds nothing, wherever it comes from.
+//! 3. Log, ring and space are made. What a crash leaves up to here is recognised by the mark, whose number the log carries.
+//! 4. Both copies of the header are written, the second one over the mark. With the first it is a database, an empty one.
+//! 5. The database is handed out.
+//!
+//! What a crash has left is cleared in the opposite order: first the folder, then the file, each durably. So it stays
+//! recognisable all the while.
 
 use super::open::{Opened, log_options};
-use super::{Database, FileLock, LOCK, take_file_lock, take_lock, wal_folder};
+use super::{Database, FileLock, LOCK, RING, log_of_another, take_file_lock, take_lock, wal_folder};
 use crate::core::Core;
 use crate::engine::{CreateOptions, Engine, OpenOptions, check_page_size};
-use crate::log::Log;
-use crate::meta::Meta;
+use crate::log::{self, Log, LogOptions};
+use crate::meta::{self, Meta};
 use crate::mtr::Mtr;
-use crate::page::PageKind;
+use crate::page::{PAGE_SIZES, PageKind};
 use crate::shared::{CATALOG, STATUS, UNDO_DIRECTORY};
 use crate::space::{self, SYSTEM};
 use crate::tree::BTree;
 use crate::{Error, Result};
 use gannet_base::{Lsn, PageId, random};
-use gannet_io::{Class, Disk, File};
+use gannet_io::{AlignedBuffer, Class, Disk, File};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,13 +58,20 @@ impl Database {
         create.check_memory(engine.budget().limit())?;
         engine.pool(page_size)?;
         let disk = engine.disk();
-        if disk.exists(path)? {
-            return Err(Error::Invalid(format!("{path:?} exists already")));
+        let exists = disk.exists(path)?;
+        if exists && !Self::is_missing(disk, path)? {
+            return Err(exists_already(path));
         }
-        let mut attempt = Attempt::new(&**disk, path)?;
+        let target = disk.resolve(path)?;
+        if target != path {
+            return Err(Error::Invalid(format!(
+                "{path:?} is a symbolic link to {target:?}, which does not exist: create the database under that name"
+            )));
+        }
+        let mut attempt = Attempt::new(disk, path)?;
         let (lock, folder) = (attempt.begin()?, attempt.folder.clone());
-        let file = attempt.make_file(open)?;
-        let lock = Arc::new((take_file_lock(&*file, path)?, lock)) as FileLock;
+        let (file, file_lock) = if exists { attempt.take_over(open)? } else { attempt.make_file(open)? };
+        let lock = Arc::new((file_lock, lock)) as FileLock;
         let mut meta = Meta {
             page_size,
             database_id: random::next_u64(),
@@ -62,11 +80,13 @@ impl Database {
             clean: false,
             redo_from: Lsn::ZERO,
             log_end: Lsn::ZERO,
+            log_crc: None,
             groups: 1,
             next_txn: 1,
             segment_size: create.segment_size,
             roots: [PageId(3), PageId(4), PageId(5)],
         };
+        meta::write_mark(&*file, page_size, meta.database_id)?;
         let log_options = log_options(engine, &meta, open);
         let log_room = engine.make_room(log_options.memory())?;
         let log = Log::create(disk, &folder, &log_options, Lsn::ZERO, 1, engine.budget())?;
@@ -74,18 +94,93 @@ impl Database {
         file.allocate(0, FIRST_PAGES * page_size as u64)?;
         file.sync(Class::Foreground)?;
         let ring = Self::open_ring(&**disk, &*file, &folder, page_size, open)?;
-        // The header is written last: until then the file is no database.
+        // The header is written last: until then the file is marked as no database yet.
         let opened = Opened { file, ring, meta, log, recovery: None, healed: 0, lock, log_room };
         let database = Self::assemble(engine, path, open, opened, true)?;
         attempt.done = true;
         Ok(database)
     }
+
+    /// See [`Engine::is_missing`].
+    pub(crate) fn is_missing(disk: &Arc<dyn Disk>, path: &Path) -> Result<bool> {
+        if !disk.exists(path)? {
+            return Ok(true);
+        }
+        // What cannot be looked at is there, and opening it says what is wrong.
+        let looked = disk.resolve(path).and_then(|target| {
+            let file = disk.open(path, &gannet_io::OpenOptions::read())?;
+            Ok((target, file))
+        });
+        let Ok((target, file)) = looked else { return Ok(false) };
+        Ok(target == path && is_leftover(disk, &*file, &wal_folder(path)).unwrap_or(false))
+    }
+}
+
+fn exists_already(path: &Path) -> Error {
+    Error::Invalid(format!("{path:?} exists already"))
+}
+
+/// Whether the file, with what is in `folder`, is what a creation has left that was interrupted: nothing ever was in it.
+pub(super) fn is_leftover(disk: &Arc<dyn Disk>, file: &dyn File, folder: &Path) -> Result<bool> {
+    if !matches!(Meta::read(file), Err(Error::Format(_) | Error::Damaged(_))) {
+        return Ok(false);
+    }
+    let has_folder = disk.exists(folder)?;
+    if let Some(database_id) = meta::read_mark(file)? {
+        let options = LogOptions::new(database_id);
+        return Ok(!has_folder || Log::foreign_segments(disk, folder, &options)?.is_empty());
+    }
+    Ok(has_folder && is_blank(file)? && !disk.list(folder)?.iter().any(|name| is_made(name)))
+}
+
+/// Whether the file is empty, or of the size of the mark and without it: its size alone was durable.
+fn is_blank(file: &dyn File) -> Result<bool> {
+    let len = file.len()?;
+    Ok((len == 0 || PAGE_SIZES.contains(&(len as usize))) && begins_blank(file, len)?)
+}
+
+/// Whether the file begins with so many bytes of zeros.
+fn begins_blank(file: &dyn File, len: u64) -> Result<bool> {
+    if len == 0 {
+        return Ok(true);
+    }
+    let mut bytes = AlignedBuffer::zeroed(len as usize);
+    file.read_at(Class::Foreground, 0, &mut bytes)?;
+    Ok(bytes.iter().all(|&byte| byte == 0))
+}
+
+/// What a file without a header may be, beside the folder of a database: what an interrupted creation has left.
+pub(super) fn explained(error: Error, disk: &Arc<dyn Disk>, file: &dyn File, folder: &Path) -> Error {
+    if !matches!(error, Error::Format(_) | Error::Damaged(_)) {
+        return error;
+    }
+    if is_leftover(disk, file, folder).unwrap_or(false) {
+        return Error::Format(format!(
+            "{:?} is no database yet: its creation was interrupted, and nothing is in it; create it again, or remove it and \
+             {folder:?}",
+            file.path()
+        ));
+    }
+    // Before there was a mark, an interrupted creation left zeros, which a lost database may be as well.
+    let first = file.len().unwrap_or(0).min(PAGE_SIZES[0] as u64);
+    let blank = disk.exists(folder).unwrap_or(false) && begins_blank(file, first).unwrap_or(false);
+    match error {
+        Error::Format(text) if blank => {
+            Error::Format(format!("{text}; if its creation was interrupted, remove it and {folder:?}"))
+        }
+        error => error,
+    }
+}
+
+/// Whether a file of the folder is made by a creation behind the mark.
+fn is_made(name: &str) -> bool {
+    name.ends_with(".log") || name == RING || log::is_ours(name)
 }
 
 /// An attempt to create a database: should it fail, what it has made goes again. The lock is held all the while, so nobody
 /// else has begun to use any of it.
 struct Attempt<'a> {
-    disk: &'a dyn Disk,
+    disk: &'a Arc<dyn Disk>,
     path: &'a Path,
     folder: PathBuf,
     had_folder: bool,
@@ -98,7 +193,7 @@ struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
-    fn new(disk: &'a dyn Disk, path: &'a Path) -> Result<Self> {
+    fn new(disk: &'a Arc<dyn Disk>, path: &'a Path) -> Result<Self> {
         let folder = wal_folder(path);
         let (had_folder, had_lock) = (disk.exists(&folder)?, disk.exists(&folder.join(LOCK))?);
         let before = BTreeSet::new();
@@ -119,34 +214,62 @@ impl<'a> Attempt<'a> {
     fn begin(&mut self) -> Result<FileLock> {
         self.disk.create_dir(&self.folder)?;
         self.disk.sync_dir(parent_of(self.path))?;
-        let lock = take_lock(self.disk, self.path, &self.folder)?;
-        self.before = self.disk.list(&self.folder)?.into_iter().collect();
+        let lock = take_lock(&**self.disk, self.path, &self.folder)?;
+        self.note_folder()?;
         self.lock = Some(Arc::clone(&lock));
-        if self.before.iter().any(|name| name.ends_with(".log")) {
-            return Err(Error::Invalid(format!(
-                "{:?} holds the log of another database: move it away",
-                self.folder
-            )));
-        }
         Ok(lock)
     }
 
-    fn make_file(&mut self, open: &OpenOptions) -> Result<Arc<dyn File>> {
+    fn note_folder(&mut self) -> Result<()> {
+        self.before = self.disk.list(&self.folder)?.into_iter().collect();
+        Ok(())
+    }
+
+    /// Makes and locks the file.
+    fn make_file(&mut self, open: &OpenOptions) -> Result<(Arc<dyn File>, FileLock)> {
+        if self.before.iter().any(|name| name.ends_with(".log")) {
+            return Err(log_of_another(&self.folder));
+        }
         let options = gannet_io::OpenOptions::create_new().mode(open.mode);
         let file = self.disk.open(self.path, &options)?;
         self.made_file = true;
         self.disk.sync_dir(parent_of(self.path))?;
-        Ok(file)
+        let lock = take_file_lock(&*file, self.path)?;
+        Ok((file, lock))
+    }
+
+    /// Locks and empties the file that an interrupted creation has left, and its folder.
+    fn take_over(&mut self, open: &OpenOptions) -> Result<(Arc<dyn File>, FileLock)> {
+        let options = gannet_io::OpenOptions::read_write().mode(open.mode);
+        let file = self.disk.open(self.path, &options)?;
+        let lock = take_file_lock(&*file, self.path)?;
+        // Now nobody else changes it.
+        if !is_leftover(self.disk, &*file, &self.folder)? {
+            return Err(exists_already(self.path));
+        }
+        for name in self.before.iter().filter(|name| is_made(name)) {
+            self.disk.remove(&self.folder.join(name))?;
+        }
+        // The mark stays until what it vouches for is gone.
+        self.disk.sync_dir(&self.folder)?;
+        self.note_folder()?;
+        self.made_file = true;
+        file.set_len(0)?;
+        file.sync(Class::Foreground)?;
+        Ok((file, lock))
     }
 
     /// As far as it is possible: the error that goes up says what was wrong.
     fn take_back(&self) {
         if self.lock.is_some() {
             let names = self.disk.list(&self.folder).unwrap_or_default();
+            let mut cleared = true;
             for name in names.iter().filter(|name| !self.before.contains(*name)) {
-                let _ = self.disk.remove(&self.folder.join(name));
+                cleared &= self.disk.remove(&self.folder.join(name)).is_ok();
             }
-            if self.made_file {
+            cleared &= self.disk.sync_dir(&self.folder).is_ok();
+            // Its mark says what is left in the folder.
+            if self.made_file && cleared {
                 let _ = self.disk.remove(self.path);
             }
             // Last, as it keeps others away.

@@ -1,7 +1,10 @@
 //! Opening a database.
 
-use super::create::create_trees;
-use super::{Database, FileLock, HeaderKeeper, RestartReport, take_file_lock, take_lock, wal_folder};
+use super::create::{self, create_trees};
+use super::{
+    Database, FileLock, HeaderKeeper, LOCK, RING, RestartReport, log_of_another, take_file_lock, take_lock,
+    wal_folder,
+};
 use crate::core::Core;
 use crate::engine::{CreateOptions, Engine, OpenOptions};
 use crate::log::{Log, LogOptions, Recovery, RedoTable};
@@ -73,8 +76,10 @@ impl Database {
         let start = clock::now();
         let disk = engine.disk();
         let folder = wal_folder(&disk.resolve(path)?);
+        let mut new_folder = NewFolder { disk: &**disk, folder: &folder, is_new: !disk.exists(&folder)? };
         let file = disk.open(path, &gannet_io::OpenOptions::read_write().mode(options.mode))?;
-        let (mut meta, lock) = lock_header(&**disk, &*file, path, &folder)?;
+        let (mut meta, lock) = lock_header(&**disk, &*file, path, &folder)
+            .map_err(|error| create::explained(error, disk, &*file, &folder))?;
         let created = CreateOptions { page_size: meta.page_size, segment_size: meta.segment_size };
         created.check_memory(engine.budget().limit())?;
         engine.pool(meta.page_size)?;
@@ -90,11 +95,14 @@ impl Database {
         let (recovery, log) = if present {
             let (recovery, log) =
                 Log::recover(disk, &folder, &log_options, meta.redo_from, meta.incarnation, engine.budget())
-                    .map_err(|error| named_otherwise(error, disk, &folder, &log_options, &meta))?;
+                    .and_then(|found| check_fit(path, &folder, &meta, &found.0).map(|()| found))
+                    .map_err(|error| explained(error, disk, &*file, &folder, &log_options, &meta))?;
             (Some(recovery), Some(log))
         } else {
             (None, None)
         };
+        // From here on it is written to.
+        new_folder.is_new = false;
         let ring = Self::open_ring(&**disk, &*file, &folder, meta.page_size, options)?;
         let mut healed = 0;
         if let Some(ring) = &ring {
@@ -106,6 +114,7 @@ impl Database {
         let newest = recovery.as_ref().map_or(0, |r| r.incarnation);
         meta.incarnation = meta.incarnation.max(newest) + 1;
         meta.clean = false;
+        meta.log_crc = None;
         let log = match log {
             Some(log) => {
                 meta.write(&*file)?;
@@ -129,7 +138,7 @@ impl Database {
         page_size: usize,
         options: &OpenOptions,
     ) -> Result<Option<Arc<dyn File>>> {
-        let path = folder.join("ring");
+        let path = folder.join(RING);
         let exists = disk.exists(&path)?;
         if data.atomic_write_max() >= page_size && !exists {
             return Ok(None);
@@ -239,7 +248,10 @@ impl Database {
         let Some(groups) = groups else {
             create_trees(core, meta)?;
             core.log.flush_to(core.log.end())?;
-            return keeper.meta.lock().write(&*keeper.file);
+            let mut meta = keeper.meta.lock();
+            meta.write(&*keeper.file)?;
+            // The other copy, too, over the mark: from now on the database is somebody's.
+            return meta.write(&*keeper.file);
         };
         // The last group says where the used part of the file ends, behind which space is kept for rollbacks.
         match core.space.learn(core, groups - 1) {
@@ -294,6 +306,27 @@ impl Database {
     }
 }
 
+/// The folder of a database to be opened: where it was made for a lock alone, a refusal takes it away again.
+struct NewFolder<'a> {
+    disk: &'a dyn Disk,
+    folder: &'a Path,
+    is_new: bool,
+}
+
+impl Drop for NewFolder<'_> {
+    fn drop(&mut self) {
+        if !self.is_new {
+            return;
+        }
+        // Whoever makes it meanwhile has its lock, and ours is gone: that one's file stays.
+        if let Ok(lock) = self.disk.lock(&self.folder.join(LOCK)) {
+            let _ = self.disk.remove(&self.folder.join(LOCK));
+            drop(lock);
+        }
+        let _ = self.disk.remove_dir(self.folder);
+    }
+}
+
 /// Takes the lock and reads the header. It is looked at before anything is made: a foreign file stays without company.
 fn lock_header(disk: &dyn Disk, file: &dyn File, path: &Path, folder: &Path) -> Result<(Meta, FileLock)> {
     let first = Meta::read(file);
@@ -328,6 +361,7 @@ fn find_log(
     meta: &Meta,
 ) -> Result<bool> {
     let newest = Log::newest_segment(disk, folder, options)?;
+    refuse_foreign(disk, folder, options, newest.is_some())?;
     if !meta.clean {
         // The segment that redo begins in has been entered, unless redo begins where the one before it ends.
         let needed = meta.redo_from.0.div_ceil(options.segment_size).saturating_sub(1);
@@ -341,28 +375,60 @@ fn find_log(
     }
     let Some((number, incarnation)) = newest else { return Ok(false) };
     let last = meta.log_end.0.div_ceil(options.segment_size).saturating_sub(1);
-    if number < last && incarnation <= meta.incarnation {
+    // Each life has an incarnation of its own, so a log of the same one is that of another copy.
+    if number < last && incarnation < meta.incarnation {
         Log::remove_all(disk, folder)?;
         return Ok(false);
     }
     Ok(true)
 }
 
-/// What a log that cannot be used may be, when nothing of it is of the segment that redo begins in.
-fn named_otherwise(
+/// Refuses the log of another database, before anything is written: segments of it would be taken for unused ones. Segments
+/// without a valid header, and old ones of this database, may be reused.
+fn refuse_foreign(disk: &Arc<dyn Disk>, folder: &Path, options: &LogOptions, has_own: bool) -> Result<()> {
+    match &Log::foreign_segments(disk, folder, options)?[..] {
+        [] => Ok(()),
+        _ if !has_own => Err(log_of_another(folder)),
+        foreign => Err(Error::Invalid(format!(
+            "{folder:?} holds segments of the log of another database: move them away, but nothing else: {foreign:?}"
+        ))),
+    }
+}
+
+/// Refuses a log that a closed file was not closed with: that of another copy of it. Nothing is written before, so the file
+/// stays closed. Its own log has not been touched since, as the header is marked as open before that, durably; but for a
+/// log that was begun for it and never used (`begin_log`).
+fn check_fit(path: &Path, folder: &Path, meta: &Meta, recovery: &Recovery) -> Result<()> {
+    let own = recovery.end == meta.log_end && meta.log_crc.is_none_or(|crc| crc == recovery.last_crc);
+    let unused = meta.log_crc.is_none() && recovery.highest_txn == TxnId(0) && recovery.redo.is_empty();
+    if !meta.clean || own || unused {
+        return Ok(());
+    }
+    Err(Error::Damaged(format!("the log in {folder:?} is not the one that {path:?} was closed with")))
+}
+
+/// What a log that cannot be used may be, as far as the file's header tells.
+fn explained(
     error: Error,
     disk: &Arc<dyn Disk>,
+    file: &dyn File,
     folder: &Path,
     options: &LogOptions,
     meta: &Meta,
 ) -> Error {
+    let Error::Damaged(mut text) = error else { return error };
     let first = meta.redo_from.0 / options.segment_size;
-    match (error, Log::newest_segment(disk, folder, options)) {
-        (Error::Damaged(text), Ok(Some((number, _)))) if number < first => {
-            Error::Damaged(format!("{text}; {OTHER_NAME}"))
-        }
-        (error, _) => error,
+    // Nothing of it is of the segment that redo begins in.
+    if Log::newest_segment(disk, folder, options).is_ok_and(|newest| newest.is_some_and(|(n, _)| n < first)) {
+        text = format!("{text}; {OTHER_NAME}");
     }
+    if meta.is_lone(file).unwrap_or(false) {
+        text += "; of the two copies of the file's header only this one is whole, and the other may have been the newer";
+    } else if meta.clean {
+        text += "; the file was closed and is complete as it is: move the log away to open it, or put back the copy of the \
+                 file that the log belongs to";
+    }
+    Error::Damaged(text)
 }
 
 /// Takes the volume out of the pool when opening fails half-way.
@@ -393,6 +459,7 @@ fn begin_log(
 ) -> Result<Log> {
     meta.log_end = Lsn(meta.log_end.0.next_multiple_of(options.segment_size));
     meta.redo_from = meta.log_end;
+    meta.log_crc = None;
     meta.clean = true;
     meta.write(file)?;
     let log = Log::create(engine.disk(), folder, options, meta.log_end, meta.incarnation, engine.budget())?;

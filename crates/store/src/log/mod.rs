@@ -40,7 +40,7 @@ use gannet_base::memory::{Budget, Charge, Purpose};
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::{Lsn, TxnId};
 use gannet_io::{Class, Disk, ModeRequest};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -66,6 +66,7 @@ pub use reader::{LogReader, PageChange};
 pub use record::{ChangeView, Changes, GroupBuilder, Record, RecordKind, TxnEvent, TxnInfo};
 pub use recover::Recovery;
 pub use redo::RedoTable;
+pub(crate) use segment::is_ours;
 
 /// How a log is laid out and how much memory it takes. All sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -268,6 +269,22 @@ impl Log {
         Ok(newest)
     }
 
+    /// Which of the segments in `folder` are of another database, ascending.
+    pub(crate) fn foreign_segments(
+        disk: &Arc<dyn Disk>,
+        folder: &Path,
+        options: &LogOptions,
+    ) -> Result<Vec<PathBuf>> {
+        let segments = Segments::open(Arc::clone(disk), folder, options)?;
+        let mut foreign = Vec::new();
+        for number in segments.numbers() {
+            if segments.read_owner(number)?.is_some_and(|owner| owner != options.database_id) {
+                foreign.push(segments.path(number));
+            }
+        }
+        Ok(foreign)
+    }
+
     /// Reads what a crash or shutdown left. `redo_from` is where the data file says redo begins; `incarnation` is the
     /// newest life of the log that the data file knows. Nothing is written before [`Log::start_writing`]; reading
     /// through [`Log::reader`] works at once.
@@ -397,9 +414,9 @@ impl Log {
         Flusher::start(&self.inner, max_delay)
     }
 
-    /// Flushes everything, takes nothing more, and returns the log's end. When the data file is complete up to there,
-    /// the folder is not needed any more.
-    pub fn close(&self) -> Result<Lsn> {
+    /// Flushes everything, takes nothing more, and returns the log's end with the checksum of its last record (0 for none),
+    /// as a [`Recovery`] will find them. When the data file is complete up to there, the folder is not needed any more.
+    pub fn close(&self) -> Result<(Lsn, u32)> {
         loop {
             let end = self.end();
             self.flush_to(end)?;
@@ -407,14 +424,14 @@ impl Log {
             if state.end == state.flush.durable {
                 state.identity.incarnation = 0;
                 self.inner.incarnation.store(0, Release);
-                return Ok(Lsn(state.end));
+                return Ok((Lsn(state.end), state.last_crc));
             }
         }
     }
 
     /// Removes every file of the log in `folder`, and leaves the folder.
     pub fn remove_all(disk: &Arc<dyn Disk>, folder: &Path) -> Result<()> {
-        for name in disk.list(folder)?.iter().filter(|name| segment::is_ours(name)) {
+        for name in disk.list(folder)?.iter().filter(|name| is_ours(name)) {
             disk.remove(&folder.join(name))?;
         }
         Ok(disk.sync_dir(folder)?)

@@ -37,6 +37,8 @@ const BATCH: u64 = 32;
 pub struct Recovery {
     /// The log's end: everything below is durable, nothing above was acknowledged.
     pub end: Lsn,
+    /// Checksum of the last record below the end; 0 for none.
+    pub last_crc: u32,
     /// Transactions open at the end (they lose) with their newest undo pointers, sorted by transaction.
     pub open_transactions: Vec<(TxnId, u64)>,
     /// The highest transaction number in the log; 0 for none.
@@ -168,6 +170,7 @@ impl<'a> Scanner<'a> {
         let index = &resumption.index;
         let recovery = Recovery {
             end: Lsn(end),
+            last_crc: resumption.last_crc,
             open_transactions: index.open.iter().map(|(&id, &undo)| (TxnId(id), undo)).collect(),
             highest_txn: TxnId(index.highest_txn),
             highest_commit: Lsn(index.highest_commit),
@@ -294,7 +297,8 @@ impl<'a> Scanner<'a> {
         }
         let path = self.segments.path(header.number);
         Err(Error::Damaged(format!(
-            "log: {path:?} is of incarnation {found}, but the data file knows only {limit}: it is older than its log"
+            "log: {path:?} is of incarnation {found}, but the header of the data file knows only {limit}: it is older \
+             than the log"
         )))
     }
 

@@ -71,11 +71,16 @@ impl SegmentHeader {
         block
     }
 
+    /// The database in the block, if it is any segment's header of any database.
+    fn owner(block: &[u8]) -> Option<u64> {
+        let database_id = get_u64(block, 16);
+        let sum = checksum::seeded(database_id, &block[..CHECKSUM]);
+        (get_u64(block, 0) == MAGIC && get_u64(block, CHECKSUM) == sum).then_some(database_id)
+    }
+
     /// The number in the block, if it is any segment's header of this database.
     fn claimed_number(block: &[u8], database_id: u64) -> Option<u64> {
-        let sum = checksum::seeded(database_id, &block[..CHECKSUM]);
-        let ours = get_u64(block, 0) == MAGIC && get_u64(block, CHECKSUM) == sum;
-        (ours && get_u64(block, 16) == database_id).then(|| get_u64(block, 24))
+        (Self::owner(block) == Some(database_id)).then(|| get_u64(block, 24))
     }
 
     /// The header of segment `number`, if the block is one; another format or segment size is an error.
@@ -190,6 +195,13 @@ impl Segments {
     pub(crate) fn read_claimed_number(&self, number: u64) -> Result<Option<u64>> {
         let block = self.read_header_block(number)?;
         Ok(block.and_then(|block| SegmentHeader::claimed_number(&block, self.database_id)))
+    }
+
+    /// Which database segment `number` says it is of, in whatever place and format; `None` when there is no file or no valid
+    /// header in it.
+    pub(crate) fn read_owner(&self, number: u64) -> Result<Option<u64>> {
+        let block = self.read_header_block(number)?;
+        Ok(block.and_then(|block| SegmentHeader::owner(&block)))
     }
 
     fn read_header_block(&self, number: u64) -> Result<Option<AlignedBuffer>> {

@@ -108,22 +108,19 @@ pub(crate) fn lives(plan: Plan) -> Summary {
     summary
 }
 
-/// Creates the database; a crash in the middle leaves a file that is none, and no harm.
+/// Creates the database; what a crash in the middle leaves is a database, or creating it can begin anew, with another crash.
 fn create(plan: &Plan, random: &mut Generator, summary: &mut Summary) -> (SimDisk, Database) {
+    let mut disk = SimDisk::with_settings(random.next_u64(), plan.disk.clone());
     loop {
-        let disk = SimDisk::with_settings(random.next_u64(), plan.disk.clone());
         if random.one_in(4) {
             disk.crash_after(1 + random.below(60));
         }
         match engine(plan, &disk).create(Path::new(PATH), &plan.create, &plan.open) {
-            Ok(db) => {
+            Ok(db) if !disk.is_crashed() => {
                 disk.cancel_crash();
-                if disk.is_crashed() {
-                    drop(db);
-                    continue;
-                }
                 return (disk, db);
             }
+            Ok(db) => drop(db),
             Err(error) => assert!(disk.is_crashed(), "create: {error}"),
         }
         summary.crashes += 1;
@@ -137,8 +134,11 @@ fn create(plan: &Plan, random: &mut Generator, summary: &mut Summary) -> (SimDis
             Err(error) => {
                 let whole = matches!(error, Error::Format(_) | Error::Io(_));
                 assert!(whole, "a file that is no database yet: {error:?}");
+                let missing = engine(plan, &image).is_missing(Path::new(PATH)).expect("a look at it");
+                assert!(missing, "left by an interrupted creation: {error:?}");
             }
         }
+        disk = image;
     }
 }
 

@@ -45,7 +45,7 @@ fn a_record_too_long_is_refused_and_the_longest_fits() {
         log.append(&fitting).unwrap();
     }
     assert!(matches!(log.append(&group(&[(1, 0)], longest - overhead + 1)), Err(Error::Invalid(_))));
-    let end = log.close().unwrap();
+    let (end, _) = log.close().unwrap();
     let records = walk_back(&log, end, Lsn::ZERO);
     let groups = records.iter().filter(|r| r.kind() == RecordKind::Group).count();
     assert_eq!(groups, 50);
@@ -66,7 +66,7 @@ fn ring_and_segments_wrap_and_footers_equal_a_rescan() {
                 log.flush_to(lsn).unwrap();
             }
         }
-        let end = log.close().unwrap();
+        let (end, _) = log.close().unwrap();
         let records = walk_back(&log, end, Lsn::ZERO);
         let groups: Vec<_> = records.iter().filter(|r| r.kind() == RecordKind::Group).collect();
         assert_eq!(groups.iter().map(|r| r.lsn()).collect::<Vec<_>>(), lsns);

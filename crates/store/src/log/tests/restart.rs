@@ -37,7 +37,7 @@ fn after_a_clean_shutdown_the_folder_may_go() {
     while log.end().0 < SEGMENT * 3 / 2 {
         load.step(&log, 500).unwrap();
     }
-    let end = log.close().unwrap();
+    let (end, _) = log.close().unwrap();
     drop(log);
     assert!(Log::is_present(&disk, folder(), &options()).unwrap());
     let again = Log::create(&disk, folder(), &options(), end, 2, &budget);
@@ -71,7 +71,7 @@ fn segments_are_recycled_and_no_more_are_kept_than_needed() {
     // One before the first needed, up to two needed, one in use, one in reserve.
     assert!(most <= 5, "{most} files");
     let mut model = Model::default();
-    let end = log.close().unwrap();
+    let (end, _) = log.close().unwrap();
     let keep = Lsn(end.0 - SEGMENT);
     let kept = Lsn(keep.0 / SEGMENT * SEGMENT);
     for record in walk_back(&log, end, kept) {
