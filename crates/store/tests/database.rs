@@ -470,6 +470,27 @@ fn who_waits_for_sharers_is_not_passed_by_new_ones() {
 }
 
 #[test]
+fn everything_can_be_shown() {
+    let disk = SimDisk::new(10);
+    let engine = engine(&disk);
+    let db = engine.create(Path::new("test.gnt"), &small(), &OpenOptions::default()).unwrap();
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    txn.put(&tree, b"a", b"1").unwrap();
+    let scan = txn.latest_view().scan(&tree, ALL);
+    let shown = [
+        format!("{engine:?}"),
+        format!("{db:?}"),
+        format!("{txn:?}"),
+        format!("{tree:?}"),
+        format!("{:?}", txn.canceller()),
+        format!("{scan:?}"),
+    ];
+    // Their parts refer to each other.
+    assert!(shown.iter().all(|text| text.len() < 1 << 20));
+}
+
+#[test]
 fn bad_requests_are_refused_with_a_reason() {
     let disk = SimDisk::new(11);
     let engine = engine(&disk);

@@ -32,7 +32,6 @@ pub(crate) trait CleanFrames: Send + Sync + fmt::Debug {
 }
 
 /// See the module's head.
-#[derive(Debug)]
 pub(crate) struct Volume {
     pub(crate) slot: u16,
     pub(crate) file: Arc<dyn File>,
@@ -44,6 +43,13 @@ pub(crate) struct Volume {
     writer: RwLock<Option<Arc<dyn CleanFrames>>>,
     /// Why pages that are newer than what the device has of them may be missing in the pool.
     forgotten: OnceLock<Error>,
+}
+
+/// Who writes and redoes its pages refers to the pool, which refers to it: they are not shown.
+impl fmt::Debug for Volume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Volume").field("slot", &self.slot).field("file", &self.file).finish_non_exhaustive()
+    }
 }
 
 impl Volume {
