@@ -12,7 +12,8 @@
 //! 3. What is kept in memory (which extents have room) is only a hint about maps read so far; the maps are the truth.
 //! 4. `reserved` pages are kept for rollbacks, which must not fail for lack of space: the free extents inside the file
 //!    whose maps were read, and the never used end of the file (less the extents that new groups' maps will take there),
-//!    are together at least as many. All others leave so much behind, and a rollback can use every extent that counts.
+//!    are together at least as many. All others leave so much behind, and an extent each for the next transaction to reserve
+//!    and for its undo; a rollback can use every extent that counts.
 //! 5. The file is cut only behind the highest page that was given out in this life, and never below the length that it
 //!    was opened with, behind which no earlier life gave out a page. So no page that was ever used lies behind its end,
 //!    whether or not a crash keeps the cut; growth later is durable before it is used, as always.
@@ -21,6 +22,7 @@ use crate::core::Core;
 use crate::mtr::Mtr;
 use crate::page::{self, HEADER_LEN, PageKind};
 use crate::pool::ExclusivePage;
+use crate::undo::UNDO_PAGES;
 use crate::{Error, Result};
 use gannet_base::sync::{Mutex, MutexGuard};
 use gannet_base::{PageId, TreeId};
@@ -410,14 +412,14 @@ impl<'c> Allocations<'c> {
 
     /// The first page of a new extent for `tree`, just behind that of `near` if that is free.
     fn begin_extent(&mut self, tree: TreeId, near: PageId) -> Result<PageId> {
-        let extent = self.free_extent(near.0 / EXTENT_PAGES + 1)?;
+        let extent = self.free_extent(tree, near.0 / EXTENT_PAGES + 1)?;
         self.edit(extent, |e| *e = Extent { used: 1, owner: tree })?;
         Ok(PageId(extent * EXTENT_PAGES))
     }
 
     /// A whole extent for `tree`, just behind page `near` if that is free; gives its first page.
     pub(crate) fn allocate_extent(&mut self, tree: TreeId, near: PageId) -> Result<PageId> {
-        let extent = self.free_extent(near.0 / EXTENT_PAGES + 1)?;
+        let extent = self.free_extent(tree, near.0 / EXTENT_PAGES + 1)?;
         self.edit(extent, |e| *e = Extent { used: u16::MAX, owner: tree })?;
         Ok(PageId(extent * EXTENT_PAGES))
     }
@@ -490,8 +492,16 @@ impl<'c> Allocations<'c> {
 
     /// An extent that belongs to nobody: `wanted` if that is free, else one near it, else the first one found. The file
     /// grows only where no more are in reach than have to be left to rollbacks.
-    fn free_extent(&mut self, wanted: u64) -> Result<u64> {
-        let left = if self.privileged { 0 } else { self.state.reserved_extents() };
+    fn free_extent(&mut self, tree: TreeId, wanted: u64) -> Result<u64> {
+        let reserved = self.state.reserved_extents();
+        let left = if self.privileged {
+            0
+        } else if tree == UNDO_PAGES {
+            reserved
+        } else {
+            // The next transaction finds room for its rollback and its undo, or nobody could delete anything on a full disk.
+            reserved.max(1) + 1
+        };
         self.provide(left + 1)?;
         let extent = self.find_free(wanted)?;
         self.taken += 1;
