@@ -92,6 +92,9 @@ impl Client for Wire<'_> {
                 out.i32(-1);
             } else if formats.is_binary(index) {
                 out.value(|bytes| binary::write(value, column.ty, bytes));
+            } else if let Value::Text(value) | Value::Padded(value) = value {
+                // As it is, without a copy in between.
+                out.value(|bytes| bytes.extend_from_slice(value.as_bytes()));
             } else {
                 text.clear();
                 text::write(value, column.ty, style, text);

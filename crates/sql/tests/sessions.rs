@@ -1109,12 +1109,58 @@ fn sessions_with_large_values_wait_for_their_turn() {
     let sorted =
         "select count(*) from (select repeat('x', 900000) x from generate_series(1, 20) g order by 1) s";
     let joined = "select count(*) from big x join big y on x.b = y.b";
+    let grouped = "select count(*) from (select b, count(*) from big group by b) s";
+    let scanned = "select count(*) from big where b is not null";
     std::thread::scope(|scope| {
         for i in 0..12 {
             let mut session = fixture.session();
-            scope.spawn(move || assert_eq!(session.one(if i % 2 == 0 { sorted } else { joined }), "20"));
+            scope.spawn(move || assert_eq!(session.one([sorted, joined, grouped, scanned][i % 4]), "20"));
         }
     });
+}
+
+#[test]
+fn a_long_value_is_charged_before_it_is_read() {
+    // With a budget of 32 MiB.
+    let fixture = Fixture::new(
+        "create table big (a int primary key, b text);
+         insert into big select g, repeat('x', 300000) from generate_series(1, 20) g;
+         insert into big select 21, repeat('x', 14000000)",
+    );
+    let mut session = fixture.session();
+    let reads = [
+        "select length(b) from big where a = 3",
+        "select a from big where a = 3",
+        "select count(*) from big where a < 4 and b is not null",
+        "select length(b) from big where b like 'x%' order by a limit 1",
+    ];
+    for query in reads {
+        session.run(query);
+    }
+    // A copy in the store, and one that is made of it: there has to be room for both.
+    let large =
+        ["select a from big where a = 21", "select count(*) from big", "update big set a = 21 where a = 21"];
+    let taken = fixture.engine.work_memory(4 << 20).unwrap();
+    for query in large {
+        session.fails(query, "53200");
+    }
+    assert_eq!(session.one("select count(*) from big where a < 21"), "20");
+    drop(taken);
+    for query in &large[..2] {
+        session.run(query);
+    }
+    // Who is about to read one waits for his turn.
+    let memory = fixture.engine.budget().limit();
+    let _turns: Vec<_> =
+        (0..memory >> 23).map(|_| fixture.engine.turn(1, true, None, || false).unwrap()).collect();
+    session.run("set statement_timeout = '50ms'");
+    for query in reads {
+        session.fails(query, "57014");
+    }
+    // Whom others may be waiting for does so for a moment only.
+    session.run("set statement_timeout = 0");
+    session.run("update big set b = b || '.' where a = 3; begin; update big set b = b || '.' where a = 4");
+    assert_eq!(session.one("select count(*) from big where a < 21 and b like '%.'"), "2");
 }
 
 #[test]

@@ -56,5 +56,5 @@ pub use transaction::{
 };
 pub use tree::TreeSize;
 pub use turns::Turn;
-pub use view::View;
+pub use view::{LongValues, View};
 pub use work::WorkMemory;

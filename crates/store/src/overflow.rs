@@ -117,12 +117,18 @@ pub(crate) fn read_index(core: &Core, id: PageId) -> Result<(PageId, Vec<PageId>
     Ok((PageId(get_u64(&page, NEXT_AT)), pages))
 }
 
-/// Reads a long value, given its reference.
-pub(crate) fn read(core: &Core, reference: &[u8]) -> Result<Vec<u8>> {
+/// Length and first index page of a long value, given its reference.
+pub(crate) fn checked_reference(reference: &[u8]) -> Result<(u64, PageId)> {
     let (len, first) = decode_reference(reference);
     if len > MAX_VALUE {
         return Err(Error::damaged_page(first, format_args!("a value of {len} bytes is referred to")));
     }
+    Ok((len, first))
+}
+
+/// Reads a long value, given its reference.
+pub(crate) fn read(core: &Core, reference: &[u8]) -> Result<Vec<u8>> {
+    let (len, first) = checked_reference(reference)?;
     let ring = ScanRing::new(256.min(core.pool.frame_count() / 8).max(8));
     let access = Access::Ring(&ring);
     let mut value = Vec::with_capacity(len as usize);

@@ -18,6 +18,7 @@ use crate::tree::{BTree, Target};
 use crate::txn::active::ActiveTxn;
 use crate::versions::{Contents, Seen};
 use crate::view::{View, fetch_owned, long_value};
+use crate::work::WorkMemory;
 pub(crate) use ahead::widest_window;
 use ahead::{Ahead, Course, ring_frames};
 use gannet_base::memory::{Charge, Purpose};
@@ -123,6 +124,8 @@ pub struct Scan {
     ring: ScanRing,
     key: Vec<u8>,
     value: Vec<u8>,
+    /// What `value` is charged as, where that is a long one.
+    long: Option<WorkMemory>,
     _charge: Charge,
 }
 
@@ -147,6 +150,7 @@ impl Scan {
             ring: ScanRing::new(ring_frames(widest)),
             key: Vec::new(),
             value: Vec::new(),
+            long: None,
             _charge: charge,
             view,
         })
@@ -185,6 +189,15 @@ impl Scan {
         self.ahead = Ahead::default();
         self.leaves_read = 0;
         self.position = Position::Before(key.to_vec());
+    }
+
+    /// Gives back the memory of a long value that was given last, see [`LongValues`](crate::LongValues): who has taken what it needs of it
+    /// does not keep it until the next step.
+    #[inline]
+    pub fn forget_long(&mut self) {
+        if self.long.is_some() {
+            (self.value, self.long) = (Vec::new(), None);
+        }
     }
 
     /// The next key and its value, or `None` behind the last one.
@@ -353,6 +366,7 @@ impl Scan {
 
     /// Puts what the view sees of an entry into `value`; false when it sees nothing.
     fn take_value(&mut self, slot: usize) -> Result<bool> {
+        self.forget_long();
         let payload = NodeRef::new(&self.leaf).payload(slot);
         self.value.clear();
         if let [0, value @ ..] = payload {
@@ -368,7 +382,7 @@ impl Scan {
             Seen::Value(Cow::Borrowed(value)) => self.value.extend_from_slice(value),
             Seen::Value(Cow::Owned(value)) => self.value = value,
             Seen::Long(reference) => match long_value(shared, reader, self.reverts, &reference)? {
-                Some(value) => self.value = value,
+                Some((value, memory)) => (self.value, self.long) = (value, memory),
                 // Taken back meanwhile, by another thread: the row as it is now.
                 None => match fetch_owned(shared, reader, &self.tree.root, &self.key)? {
                     Some(value) => self.value = value,

@@ -32,7 +32,7 @@ use crate::txn::locks::LockMark;
 use crate::txn::registry::{Owner, Snapshot};
 use crate::undo::Stream;
 use crate::versions::{ALL_OWN, Reader};
-use crate::view::{self, View};
+use crate::view::{self, LongValues, View};
 use gannet_base::{TreeId, TxnId};
 pub use seen::Outcome;
 use std::collections::BTreeSet;
@@ -170,6 +170,7 @@ pub struct Transaction {
     changes: u64,
     number: u64,
     last_savepoint: u64,
+    long_values: Option<Arc<dyn LongValues>>,
     /// Savepoints that a rollback to an earlier one has made invalid: ranges of their numbers, from the first (not
     /// including it) to the last, ascending.
     lost_savepoints: Vec<(u64, u64)>,
@@ -234,6 +235,7 @@ impl Transaction {
             changes: 0,
             number,
             last_savepoint: 0,
+            long_values: None,
             lost_savepoints: Vec::new(),
         }
     }
@@ -241,6 +243,11 @@ impl Transaction {
     /// A handle with which another thread makes this transaction give up a wait for a row.
     pub fn canceller(&self) -> Canceller {
         Canceller { signal: Arc::clone(&self.signal), number: self.number, shared: Arc::clone(&self.shared) }
+    }
+
+    /// Has `watcher` told of each long value before the transaction, or a view or scan that it gives from now on, reads it.
+    pub fn watch_long_values(&mut self, watcher: Arc<dyn LongValues>) {
+        self.long_values = Some(watcher);
     }
 
     /// The transaction's number; `None` before its first write or lock.
@@ -304,13 +311,17 @@ impl Transaction {
         match self.options.isolation {
             Isolation::ReadCommitted => {
                 let snapshot = self.new_snapshot();
-                read(&self.shared, Reader::new(&snapshot, self.own()))
+                read(&self.shared, self.reader(&snapshot))
             }
             Isolation::RepeatableRead => {
                 let snapshot = Arc::clone(self.held_snapshot());
-                read(&self.shared, Reader::new(&snapshot, self.own()))
+                read(&self.shared, self.reader(&snapshot))
             }
         }
+    }
+
+    fn reader<'a>(&'a self, snapshot: &'a Snapshot) -> Reader<'a> {
+        Reader { long_values: self.long_values.as_deref(), ..Reader::new(snapshot, self.own()) }
     }
 
     /// The snapshot this transaction's isolation asks for.
@@ -322,7 +333,7 @@ impl Transaction {
     }
 
     fn view_of(&self, snapshot: Arc<Snapshot>, upto: u32) -> View {
-        View::new(&self.shared, snapshot, self.active(), upto, self.number)
+        View::new(&self.shared, snapshot, self.active(), upto, self.number, self.long_values.clone())
     }
 
     /// Changes made so far, by their numbers.

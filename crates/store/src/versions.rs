@@ -7,6 +7,7 @@ use crate::txn::active::ActiveTxn;
 use crate::txn::registry::Snapshot;
 use crate::txn::status::Status;
 use crate::undo::{self, UndoKind};
+use crate::view::LongValues;
 use crate::{Error, Result};
 use gannet_base::TxnId;
 use std::borrow::Cow;
@@ -30,12 +31,14 @@ pub(crate) struct Reader<'a> {
     pub(crate) upto: u32,
     /// The entry is a copy made earlier: meanwhile its writer may have been reverted without a trace.
     pub(crate) copied: bool,
+    /// Who is told of long values before they are read.
+    pub(crate) long_values: Option<&'a dyn LongValues>,
 }
 
 impl<'a> Reader<'a> {
     /// One that sees everything of its own.
     pub(crate) fn new(snapshot: &'a Snapshot, own: Option<&'a ActiveTxn>) -> Self {
-        Reader { snapshot, own, upto: ALL_OWN, copied: false }
+        Reader { snapshot, own, upto: ALL_OWN, copied: false, long_values: None }
     }
 
     pub(crate) fn own_id(&self) -> TxnId {

@@ -24,6 +24,7 @@ use crate::tree::{BTree, TreeRoot, TreeSize};
 use crate::txn::active::ActiveTxn;
 use crate::txn::registry::Snapshot;
 use crate::versions::{Contents, Reader, Seen};
+use crate::work::WorkMemory;
 use crate::{Error, Result, overflow};
 use gannet_base::PageId;
 use gannet_io::Class;
@@ -36,6 +37,14 @@ use std::sync::Arc;
 const FETCH_AT_ONCE: usize = 512;
 /// Leaves that are handed to the device at a time.
 const FETCH_STEP: usize = 64;
+
+/// Who is told of long values before they are read, see [`Transaction::watch_long_values`](crate::Transaction::watch_long_values):
+/// to have their memory charged, or to have their reader wait for others that have some.
+pub trait LongValues: fmt::Debug + Send + Sync {
+    /// A value of `bytes` is about to be read. No page is latched. What is returned is kept as long as the store has the value in a buffer of
+    /// its own; an error ends the read.
+    fn expect(&self, bytes: u64) -> Result<Option<WorkMemory>>;
+}
 
 /// What a statement sees: a snapshot, and of its own transaction's changes those made before the view was taken.
 ///
@@ -79,6 +88,7 @@ pub struct View {
     upto: u32,
     /// Number of the transaction's handle.
     owner: u64,
+    long_values: Option<Arc<dyn LongValues>>,
 }
 
 impl fmt::Debug for View {
@@ -98,8 +108,9 @@ impl View {
         own: Option<Arc<ActiveTxn>>,
         upto: u32,
         owner: u64,
+        long_values: Option<Arc<dyn LongValues>>,
     ) -> Self {
-        View { shared: Arc::clone(shared), snapshot, own, upto, owner }
+        View { shared: Arc::clone(shared), snapshot, own, upto, owner, long_values }
     }
 
     /// Whether it shows the own changes of this transaction below `upto`, `own`: that it had a number.
@@ -130,7 +141,13 @@ impl View {
     }
 
     pub(crate) fn reader(&self, copied: bool) -> Reader<'_> {
-        Reader { snapshot: &self.snapshot, own: self.own.as_deref(), upto: self.upto, copied }
+        Reader {
+            snapshot: &self.snapshot,
+            own: self.own.as_deref(),
+            upto: self.upto,
+            copied,
+            long_values: self.long_values.as_deref(),
+        }
     }
 
     /// The value of `key`.
@@ -223,7 +240,7 @@ pub(crate) fn fetch<T>(
             Seen::Value(value) => return Ok(Some(read(value))),
             Seen::Long(reference) => {
                 drop(leaf);
-                if let Some(value) = long_value(shared, reader, reverts, &reference)? {
+                if let Some((value, _memory)) = long_value(shared, reader, reverts, &reference)? {
                     return Ok(Some(read(Cow::Owned(value))));
                 }
             }
@@ -241,17 +258,30 @@ pub(crate) fn fetch_owned(
     fetch(shared, reader, root, key, |value| value.into_owned())
 }
 
-/// A long value that was seen before the own transaction went back for the `reverts`-th time; `None` when it has done so
-/// since: the value may have gone with that.
+/// A long value that was seen before the own transaction went back for the `reverts`-th time, and what it is charged as; `None` when
+/// it has done so since: the value may have gone with that.
 pub(crate) fn long_value(
     shared: &Shared,
     reader: Reader<'_>,
     reverts: u32,
     reference: &[u8; REFERENCE_LEN],
-) -> Result<Option<Vec<u8>>> {
-    let value = overflow::read(&shared.core, reference);
+) -> Result<Option<(Vec<u8>, Option<WorkMemory>)>> {
+    let value = read_long(shared, reader.long_values, reference);
     reader.check_running()?;
     if reader.reverts() != reverts { Ok(None) } else { value.map(Some) }
+}
+
+/// Reads a long value, about which `watcher` is told before.
+pub(crate) fn read_long(
+    shared: &Shared,
+    watcher: Option<&dyn LongValues>,
+    reference: &[u8; REFERENCE_LEN],
+) -> Result<(Vec<u8>, Option<WorkMemory>)> {
+    let memory = match watcher {
+        Some(watcher) => watcher.expect(overflow::checked_reference(reference)?.0)?,
+        None => None,
+    };
+    Ok((overflow::read(&shared.core, reference)?, memory))
 }
 
 /// The values of many keys.

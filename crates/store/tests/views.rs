@@ -1,11 +1,13 @@
 //! Views, scans that borrow nothing, and writes to rows as they were seen.
 
+use gannet_base::memory::Purpose;
+use gannet_base::sync::Mutex;
 use gannet_base::thread;
 use gannet_io::Disk;
 use gannet_io::sim::SimDisk;
 use gannet_store::{
-    CreateOptions, Database, Engine, EngineOptions, Error, Isolation, LockMode, OpenOptions, Outcome, Result,
-    Scan, Transaction, TransactionOptions, Tree, View,
+    CreateOptions, Database, Engine, EngineOptions, Error, Isolation, LockMode, LongValues, OpenOptions,
+    Outcome, Result, Scan, Transaction, TransactionOptions, Tree, View, WorkMemory,
 };
 use std::ops::Bound;
 use std::path::Path;
@@ -153,6 +155,55 @@ fn long_values_have_versions_like_others() {
     txn.commit().unwrap();
     let findings = db.check().unwrap().findings;
     assert!(findings.is_empty(), "{findings:?}");
+}
+
+/// Notes lengths, and refuses those from 100,000 bytes on.
+#[derive(Debug)]
+struct Watcher(Engine, Mutex<Vec<u64>>);
+
+impl LongValues for Watcher {
+    fn expect(&self, bytes: u64) -> Result<Option<WorkMemory>> {
+        self.1.lock().push(bytes);
+        if bytes >= 100_000 { Err(Error::Cancelled) } else { self.0.memory(Purpose::Work, bytes).map(Some) }
+    }
+}
+
+#[test]
+fn who_watches_long_values_is_told_before_they_are_read() {
+    let (db, tree) = sample(&[("short", "1")]);
+    let long = |len: usize| vec![7; len];
+    elsewhere(&db, |txn| {
+        txn.insert(&tree, b"k", &long(50_000)).unwrap();
+        txn.insert(&tree, b"l", &long(100_000)).unwrap();
+    });
+    let watcher = Arc::new(Watcher(db.engine().clone(), Mutex::default()));
+    let charged = || db.engine().budget().used_for(Purpose::Work);
+    let told = || std::mem::take(&mut *watcher.1.lock());
+    let mut txn = begin(&db);
+    txn.watch_long_values(watcher.clone());
+    let view = txn.view();
+    let mut scan = view.scan(&tree, ALL).unwrap();
+    let before = charged();
+    assert_eq!(scan.next().unwrap().map(|(_, v)| v.len()), Some(50_000));
+    assert_eq!((charged() - before, told()), (50_000, vec![50_000]));
+    // What is refused is not read, and the scan can go on.
+    assert!(matches!(scan.next(), Err(Error::Cancelled)));
+    assert_eq!((charged() - before, told()), (0, vec![100_000]));
+    assert_eq!(scan.next().unwrap().map(|(_, v)| v.len()), Some(1));
+    assert!(matches!(scan.previous(), Err(Error::Cancelled)));
+    assert_eq!(scan.previous().unwrap().map(|(_, v)| v.len()), Some(50_000));
+    scan.forget_long();
+    assert_eq!((charged() - before, told()), (0, vec![100_000, 50_000]));
+    assert_eq!(
+        view.with_value(&tree, b"k", |v| (v.len(), charged() - before)).unwrap(),
+        Some((50_000, 50_000))
+    );
+    assert_eq!((charged() - before, told()), (0, vec![50_000]));
+    // Comparing is reading, as is what the transaction does itself.
+    assert!(matches!(txn.update_seen(&view, &tree, b"l", &long(100_000), b"x"), Err(Error::Cancelled)));
+    assert!(matches!(txn.get(&tree, b"l"), Err(Error::Cancelled)));
+    assert_eq!(txn.get(&tree, b"k").unwrap().map(|v| v.len()), Some(50_000));
+    assert_eq!((charged() - before, told()), (0, vec![100_000, 100_000, 50_000]));
 }
 
 #[test]

@@ -142,12 +142,43 @@ impl Arena {
         std::iter::successors(self.next(None), |row| self.next(Some(*row)))
     }
 
+    /// Keeps these rows, given in the order in which they were added, and forgets the others. They move towards the front, within the memory
+    /// that is there.
+    pub(super) fn keep(&mut self, rows: impl IntoIterator<Item = RowRef>) {
+        let (mut chunk, mut end, mut kept) = (0, 0, 0);
+        for row in rows {
+            let len = self.header + self.row(row).len();
+            let (from_chunk, from) = row.place();
+            // A row fits where it stands, so it is always reached.
+            while self.chunks[chunk].capacity() - end < len {
+                self.chunks[chunk].truncate(end);
+                (chunk, end) = (chunk + 1, 0);
+            }
+            let (before, behind) = self.chunks.split_at_mut(from_chunk);
+            match before.get_mut(chunk) {
+                Some(to) => {
+                    to.truncate(end);
+                    to.extend_from_slice(&behind[0][from..from + len]);
+                }
+                None => behind[0].copy_within(from..from + len, end),
+            }
+            end += len;
+            kept += 1;
+        }
+        if let Some(last) = self.chunks.get_mut(chunk) {
+            last.truncate(end);
+            self.chunks.truncate(chunk + 1);
+        }
+        self.bytes = self.chunks.iter().map(Vec::capacity).sum();
+        self.rows = kept;
+    }
+
     /// Forgets all rows and gives their memory back, but for a small part.
     pub(super) fn clear(&mut self) {
         self.chunks.truncate(1);
-        if let Some(chunk) = self.chunks.first_mut() {
-            chunk.clear();
-        }
+        // One that was made for a long row may be of no use for the next one.
+        self.chunks.retain(|chunk| chunk.capacity() <= CHUNK_MOST);
+        self.chunks.iter_mut().for_each(Vec::clear);
         self.bytes = self.chunks.first().map_or(0, Vec::capacity);
         self.rows = 0;
     }
@@ -184,6 +215,20 @@ mod tests {
                 arena.header_mut(refs[5]).fill(7);
                 assert_eq!((arena.header(refs[5]), arena.header(refs[6])), (&[7; 16][..], &[0; 16][..]));
             }
+            let fields = |row: RowRef, arena: &Arena| arena.row(row).to_vec();
+            for some in [|number| number % 7 == 3 || number % 500 == 7, |number| number % 5 == 1] {
+                let all: Vec<RowRef> = arena.iter().collect();
+                let kept: Vec<RowRef> = (0..all.len()).filter(|n| some(*n)).map(|n| all[n]).collect();
+                let rows: Vec<Vec<u8>> = kept.iter().map(|row| fields(*row, &arena)).collect();
+                arena.keep(kept);
+                assert_eq!(arena.len(), rows.len());
+                assert!(arena.iter().map(|row| fields(row, &arena)).eq(rows));
+            }
+            assert!(arena.bytes() < 8 << 20, "{}", arena.bytes());
+            let last = arena.push(&row);
+            assert_eq!((arena.iter().last(), fields(last, &arena)), (Some(last), row));
+            arena.keep([]);
+            assert!(arena.is_empty() && arena.iter().next().is_none());
             arena.clear();
             assert!(arena.is_empty() && arena.iter().next().is_none() && arena.bytes() < 10_000);
         }

@@ -2,66 +2,18 @@
 
 use super::Context;
 use crate::{Error, Result};
-use gannet_store::{Turn, WorkMemory};
-use std::cell::RefCell;
+use gannet_store::WorkMemory;
 
 /// The least that is charged at a time, in bytes.
 const LEAST: u64 = 16 << 10;
 /// The most that is charged beyond what is needed.
 const AHEAD_MOST: u64 = 4 << 20;
 
+/// Bytes that an operator may demand for a few rows however little memory there is. Of long rows it demands room for one.
+pub(super) const LITTLE: usize = 1 << 20;
+
 /// A statement whose operators hold more than this takes a turn.
 const MUCH: u64 = 64 << 10;
-/// A statement with a value or a row of more than this part of the budget takes a turn.
-const FEW: u64 = 64;
-/// So many long rows does a statement hold at a time, about: what its operators keep, spill and merge.
-const LONG_ROWS: u64 = 20;
-
-/// The turn of a statement among those that take much memory, once it has one: see [`gannet_store::Engine::turn`].
-#[derive(Debug, Default)]
-pub(super) struct StatementTurn {
-    turn: RefCell<Option<Turn>>,
-    /// Whether it waits for it. Who changes or locks rows does not, nor who has done so in his transaction.
-    waits: bool,
-}
-
-impl StatementTurn {
-    /// Of a statement that changes or locks rows, or does not.
-    pub(super) fn new(writes: bool) -> Self {
-        StatementTurn { turn: RefCell::default(), waits: !writes }
-    }
-
-    /// The statement waits for its client, or no longer does.
-    pub(super) fn set_idle(&self, idle: bool) {
-        if let Some(turn) = &*self.turn.borrow() {
-            turn.set_idle(idle);
-        }
-    }
-
-    /// The statement is at its end.
-    pub(super) fn end(&self) {
-        self.turn.replace(None);
-    }
-
-    /// Takes a turn for about `bytes`, unless the statement has one, which is then said to need so much.
-    #[cold]
-    fn take(&self, context: &Context<'_>, bytes: u64) -> Result<()> {
-        if let Some(turn) = &*self.turn.borrow() {
-            turn.widen(bytes);
-            return Ok(());
-        }
-        // Who has locked rows keeps others waiting, also such as have a turn.
-        let holds_nothing = || context.transaction.try_borrow().is_ok_and(|txn| txn.id().is_none());
-        let waits = self.waits && holds_nothing();
-        let turn = context.session.turn(bytes, waits);
-        if turn.is_none() {
-            context.check()?;
-        }
-        self.turn.replace(turn);
-        Ok(())
-    }
-}
-
 /// Memory of an operator: charged to the engine's budget in steps, before it is used.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
@@ -156,17 +108,13 @@ impl Memory {
 /// Has the statement wait for its turn before it has a value or a row of `bytes`, where not everybody can have one.
 #[inline]
 pub(super) fn await_room(context: &Context<'_>, bytes: usize) -> Result<()> {
-    let bytes = bytes as u64;
-    if bytes > context.session.engine.budget().limit() / FEW {
-        context.turn.take(context, bytes * LONG_ROWS)?;
-    }
-    Ok(())
+    Ok(context.session.turn.await_long(bytes as u64)?)
 }
 
 /// Has the statement wait for its turn before it holds much.
 fn await_turn(context: &Context<'_>, bytes: u64) -> Result<()> {
-    if bytes > MUCH && context.turn.turn.borrow().is_none() {
-        context.turn.take(context, bytes)?;
+    if bytes > MUCH {
+        context.session.turn.await_much(bytes)?;
     }
     Ok(())
 }

@@ -15,7 +15,6 @@ use crate::types::Value;
 use crate::{Error, Result};
 use gannet_base::memory::Purpose;
 use gannet_store::{Transaction, View, WorkMemory};
-use memory::StatementTurn;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::sync::Arc;
@@ -25,6 +24,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub const BATCH_ROWS: usize = 256;
 /// Bytes after which a batch ends, however few rows it has: long ones are not to be gathered by the hundred.
 const BATCH_BYTES: usize = 1 << 20;
+/// If so few rows had to be charged, they are long, and the next batch's are as well: there has to be room to read one of them first.
+const FEW_ROWS: usize = 16;
 /// Bytes that a batch takes without being charged for them.
 const FREE_BYTES: usize = 128 << 10;
 
@@ -49,6 +50,9 @@ impl Batch {
 
     /// Empties the batch, for rows of `width` values; keeps its memory, but for that of long rows.
     pub fn reset(&mut self, width: usize) {
+        if (1..FEW_ROWS).contains(&self.rows) {
+            self.memory = None;
+        }
         self.width = width;
         self.rows = 0;
         self.values.clear();
@@ -57,6 +61,12 @@ impl Batch {
         if let Some(memory) = &mut self.memory {
             memory.shrink_to(BATCH_BYTES as u64);
         }
+    }
+
+    /// Empties the batch and gives back what it was charged as: who keeps it does not need it for a while.
+    pub(crate) fn release(&mut self) {
+        self.reset(0);
+        self.memory = None;
     }
 
     /// Whether another row may come: there are fewer than `limit`, and less than a MiB of them. More than a few bytes are charged to the
@@ -228,8 +238,6 @@ pub struct Context<'c> {
     pub held: RefCell<Made>,
     /// What the function that is being called has reserved for its result.
     room: Cell<Charge>,
-    /// The statement's turn to take much memory.
-    turn: &'c StatementTurn,
     /// Set when the statement shall end.
     pub cancel: &'c AtomicBool,
     /// State of the statement's subqueries.
@@ -338,7 +346,8 @@ mod walk;
 
 pub(crate) use computed::{Charge, LARGE_BYTES};
 pub use computed::{Computed, Made};
-pub use run::{Environment, Running, is_point_select, select_point};
+pub(crate) use run::select_point;
+pub use run::{Environment, Running, is_point_select};
 pub use subplan::Subplans;
 
 /// Bytes that a row takes as values.

@@ -50,7 +50,7 @@ impl Partitions {
     pub(super) fn push<'v>(
         &mut self,
         part: usize,
-        row: impl IntoIterator<Item = &'v Value>,
+        row: impl IntoIterator<Item = &'v Value> + Clone,
         context: &Context<'_>,
     ) -> Result<()> {
         self.writer(part, context)?.push(row)

@@ -1,12 +1,11 @@
 //! Started statements: what is kept of one between two calls, and what it runs with.
 
-use super::memory::StatementTurn;
 use super::spill::{SpillReader, SpillWriter};
 use super::{BATCH_ROWS, Batch, Context, Made, NodeProfile, Operator, Subplans, open, point};
 use crate::Result;
 use crate::catalog::Catalog;
 use crate::physical::Statement;
-use crate::session::SessionState;
+use crate::session::{SessionState, StatementTurn};
 use crate::types::Value;
 use gannet_store::{Transaction, View};
 use std::cell::{Cell, RefCell};
@@ -42,12 +41,22 @@ impl fmt::Debug for Environment<'_> {
 impl Environment<'_> {
     /// Runs something outside of any plan: an expression such as a default, without slots and subqueries.
     pub fn run<T>(&self, parameters: &[Value], body: impl FnOnce(&Context<'_>) -> T) -> T {
+        self.run_as(&mut StatementTurn::default(), parameters, body)
+    }
+
+    fn run_as<T>(
+        &self,
+        turn: &mut StatementTurn,
+        parameters: &[Value],
+        body: impl FnOnce(&Context<'_>) -> T,
+    ) -> T {
         let slots = RefCell::new(Vec::new());
         let subplans = Subplans::default();
         let profile = RefCell::new(Vec::new());
         let affected = Cell::new(0);
-        let turn = StatementTurn::default();
-        body(&self.context(parameters, &slots, &subplans, &profile, &affected, &turn))
+        self.session
+            .turn
+            .run(turn, || body(&self.context(parameters, &slots, &subplans, &profile, &affected)))
     }
 
     fn context<'a>(
@@ -57,7 +66,6 @@ impl Environment<'_> {
         subplans: &'a Subplans,
         profile: &'a RefCell<Vec<NodeProfile>>,
         affected: &'a Cell<u64>,
-        turn: &'a StatementTurn,
     ) -> Context<'a> {
         Context {
             catalog: self.catalog,
@@ -68,7 +76,6 @@ impl Environment<'_> {
             slots,
             held: RefCell::default(),
             room: Cell::default(),
-            turn,
             cancel: self.cancel,
             subplans,
             profile,
@@ -84,18 +91,19 @@ pub fn is_point_select(statement: &Statement) -> bool {
     statement.slots == 0 && statement.subplans.is_empty() && point::recognise(&statement.root).is_some()
 }
 
-/// Runs a statement that [`is_point_select`]: the row, if there is one, is put into `out`.
-pub fn select_point(
+/// Runs a statement that [`is_point_select`]: the row, if there is one, is put into `out`. The turn is to be kept as long as the row is.
+pub(crate) fn select_point(
     statement: &Statement,
     environment: &Environment<'_>,
     parameters: &[Value],
+    turn: &mut StatementTurn,
     out: &mut Batch,
 ) -> Result<()> {
     out.reset(statement.root.columns.len());
     let Some(select) = point::recognise(&statement.root) else {
         return Err(crate::Error::internal("a statement that is no look-up of one row"));
     };
-    environment.run(parameters, |context| {
+    environment.run_as(turn, parameters, |context| {
         context.check()?;
         select.run(context, out)
     })
@@ -146,22 +154,17 @@ impl Running {
     /// Puts the next rows into `out`: at least one and at most `limit`; false when there are no more, or the statement gives none. After an error the
     /// statement is at its end.
     pub fn next(&mut self, environment: &Environment<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
-        let context = environment.context(
-            &self.parameters,
-            &self.slots,
-            &self.subplans,
-            &self.profile,
-            &self.affected,
-            &self.turn,
-        );
-        self.turn.set_idle(false);
-        let result = advance(&mut self.state, &self.statement, &context, limit, out);
+        let context =
+            environment.context(&self.parameters, &self.slots, &self.subplans, &self.profile, &self.affected);
+        let result = environment
+            .session
+            .turn
+            .run(&mut self.turn, || advance(&mut self.state, &self.statement, &context, limit, out));
         if !matches!(result, Ok(true)) {
             self.state = State::Done;
             self.subplans = Subplans::default();
-            self.turn.end();
+            self.turn = StatementTurn::default();
         }
-        self.turn.set_idle(true);
         result
     }
 

@@ -6,7 +6,7 @@
 //! rows of the left side do not, only those are divided, as nothing on the right equals them.
 
 use super::keys::{KeyTable, encoded_bytes};
-use super::memory::Memory;
+use super::memory::{LITTLE, Memory};
 use super::partition::Partitions;
 use super::simple::Append;
 use super::spill::{SpillReader, Spilled};
@@ -15,7 +15,7 @@ use crate::logical::SetOperation;
 use crate::types::Value;
 use crate::{Error, Result, SqlState};
 
-/// Rows that are taken into the table however little memory there is.
+/// Rows that are taken into the table however little memory there is, unless they are long.
 const ROWS_LEAST: usize = 16;
 
 /// See the module's head.
@@ -146,7 +146,8 @@ impl Set {
         if self.memory.reserve(context, bytes)? {
             return Ok(true);
         }
-        if self.table.len() < ROWS_LEAST {
+        let least = if bytes > LITTLE { 1 } else { ROWS_LEAST };
+        if self.table.len() < least {
             self.memory.demand(context, bytes)?;
             return Ok(true);
         }

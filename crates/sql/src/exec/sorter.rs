@@ -8,14 +8,17 @@
 //! When only the first rows are wanted, the others are thrown away from time to time, and rows behind what is kept are not
 //! even taken.
 
-use super::Context;
 use super::arena::{Arena, RowRef};
 use super::keys::Shapes;
 use super::memory::Memory;
-use super::spill::{Fields, ROW_HEADER, Raw, SpillReader, SpillWriter, Spilled, encode, unpadded};
+use super::spill::{
+    Fields, ROW_HEADER, Raw, RowBytes, SpillReader, SpillWriter, Spilled, encode, heap_bytes, unpadded,
+};
+use super::{Context, LARGE_BYTES};
 use crate::physical::{Expr, OrderBy};
 use crate::types::Value;
 use crate::{Error, Result, SqlState};
+use gannet_base::memory::Purpose;
 use gannet_store::TempFile;
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -230,7 +233,9 @@ pub(super) struct Sorter {
     arena: Arena,
     memory: Memory,
     runs: Runs,
-    encoded: Vec<u8>,
+    encoded: RowBytes,
+    /// Bytes of the longest row.
+    longest: usize,
     /// The last of the rows wanted, so far: rows behind it need not be taken.
     cutoff: Option<Vec<u8>>,
     scratch: Vec<Value>,
@@ -259,7 +264,8 @@ impl Sorter {
             arena: Arena::new(0),
             memory: Memory::default(),
             runs: Runs::default(),
-            encoded: Vec::new(),
+            encoded: RowBytes::default(),
+            longest: 0,
             cutoff: None,
             scratch: Vec::new(),
             output: Output::Taking,
@@ -275,6 +281,7 @@ impl Sorter {
         self.memory.shrink(self.arena.bytes());
         self.runs = Runs::default();
         self.cutoff = None;
+        self.longest = 0;
         self.output = Output::Taking;
     }
 
@@ -290,7 +297,9 @@ impl Sorter {
         if self.top == 0 {
             return Ok(());
         }
-        self.order.encode(row, context, &mut self.encoded)?;
+        let charge = |bytes| context.session.engine.memory(Purpose::Work, bytes);
+        self.order.encode(row, context, self.encoded.begin(heap_bytes(row), charge)?)?;
+        self.longest = self.longest.max(self.encoded.len());
         let behind = |cutoff: &Vec<u8>| self.order.compare(&self.encoded, cutoff) != Ordering::Less;
         if self.cutoff.as_ref().is_some_and(behind) {
             return Ok(());
@@ -309,6 +318,7 @@ impl Sorter {
             self.memory.demand(context, self.needed())?;
         }
         self.arena.push(&self.encoded);
+        self.encoded.forget_long();
         Ok(())
     }
 
@@ -346,11 +356,7 @@ impl Sorter {
         let mut entries = self.sorted(self.top);
         self.cutoff = entries.last().map(|last| self.arena.row(last.row).to_vec());
         entries.sort_unstable_by_key(|entry| entry.row);
-        let mut kept = Arena::new(0);
-        for entry in entries {
-            kept.push(self.arena.row(entry.row));
-        }
-        self.arena = kept;
+        self.arena.keep(entries.iter().map(|entry| entry.row));
     }
 
     /// The rows in memory become a run.
@@ -385,8 +391,9 @@ impl Sorter {
         }
         self.arena = Arena::new(0);
         self.memory.release();
+        self.encoded.forget_long();
         let mut runs = std::mem::take(&mut self.runs);
-        let fan_in = fan_in(context);
+        let fan_in = fan_in(context, self.longest);
         while runs.places.len() > fan_in {
             runs = self.merge_some(&runs, fan_in, context)?;
         }
@@ -438,11 +445,12 @@ impl Sorter {
     }
 }
 
-/// How many runs are merged at a time: as many as have room for three blocks each, see `gannet_store::TempFile`.
-fn fan_in(context: &Context<'_>) -> usize {
+/// How many runs are merged at a time: as many as have room for three blocks each, see `gannet_store::TempFile`, and a row.
+fn fan_in(context: &Context<'_>, longest: usize) -> usize {
     let limit = context.work_limit();
     let block = (limit / 32).next_power_of_two().clamp(16 << 10, 256 << 10);
-    (limit / (3 * block)).clamp(FAN_IN.0, FAN_IN.1) as usize
+    let (least, row) = if longest > LARGE_BYTES { (2, longest as u64) } else { (FAN_IN.0, 0) };
+    (limit / (3 * block + row)).clamp(least, FAN_IN.1) as usize
 }
 
 /// Runs on their way into one.

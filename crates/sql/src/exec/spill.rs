@@ -18,12 +18,12 @@
 //!
 //! Lengths, counts and type numbers are 4 bytes.
 
-use super::{BATCH_ROWS, Batch, Context};
+use super::{BATCH_ROWS, Batch, Context, LARGE_BYTES};
 use crate::types::numeric::{MAX_SCALE, Parts};
 use crate::types::{Array, Numeric, Record, Type, Value};
 use crate::{Error, Result, SqlState};
 use compact_str::CompactString;
-use gannet_store::{TempFile, TempReader, TempWriter};
+use gannet_store::{TempFile, TempReader, TempWriter, WorkMemory};
 use num_bigint::BigInt;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -331,6 +331,53 @@ pub(super) fn encode_row<'v>(row: impl IntoIterator<Item = &'v Value>, out: &mut
     Ok(())
 }
 
+/// Bytes of one row. Those of a long one are charged to the budget, and not kept for the next one where it is short.
+#[derive(Debug, Default)]
+pub(super) struct RowBytes {
+    bytes: Vec<u8>,
+    memory: Option<WorkMemory>,
+}
+
+impl RowBytes {
+    /// Becomes empty, with room for a row of about `len` bytes, for which `charge` gives memory if it is long.
+    pub(super) fn begin(
+        &mut self,
+        len: usize,
+        charge: impl FnOnce(u64) -> gannet_store::Result<WorkMemory>,
+    ) -> Result<&mut Vec<u8>> {
+        let held = self.memory.as_ref().map_or(0, WorkMemory::bytes);
+        if len <= LARGE_BYTES {
+            self.forget_long();
+        } else if (len as u64) > held {
+            self.forget_long();
+            self.memory = Some(charge(len as u64)?);
+            self.bytes = Vec::with_capacity(len);
+        }
+        self.bytes.clear();
+        Ok(&mut self.bytes)
+    }
+
+    /// Gives the memory of a long row back.
+    pub(super) fn forget_long(&mut self) {
+        if self.memory.is_some() || self.bytes.capacity() > LARGE_BYTES {
+            *self = RowBytes::default();
+        }
+    }
+}
+
+impl std::ops::Deref for RowBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Bytes that values have beyond themselves.
+pub(super) fn heap_bytes<'v>(row: impl IntoIterator<Item = &'v Value>) -> usize {
+    row.into_iter().map(Value::heap_bytes).sum()
+}
+
 /// Rows in a temporary file.
 #[derive(Debug)]
 pub(super) struct Spilled {
@@ -358,7 +405,7 @@ impl Spilled {
 pub(super) struct SpillWriter {
     writer: TempWriter,
     from: u64,
-    scratch: Vec<u8>,
+    scratch: RowBytes,
     rows: u64,
 }
 
@@ -371,15 +418,17 @@ impl SpillWriter {
     /// Behind what a file has already.
     pub(super) fn append(file: TempFile) -> Result<Self> {
         let writer = file.writer()?;
-        Ok(SpillWriter { from: writer.position(), writer, scratch: Vec::new(), rows: 0 })
+        Ok(SpillWriter { from: writer.position(), writer, scratch: RowBytes::default(), rows: 0 })
     }
 
     /// Adds a row.
-    pub(super) fn push<'v>(&mut self, row: impl IntoIterator<Item = &'v Value>) -> Result<()> {
-        self.scratch.clear();
-        encode_row(row, &mut self.scratch)?;
+    pub(super) fn push<'v>(&mut self, row: impl IntoIterator<Item = &'v Value> + Clone) -> Result<()> {
+        let encoded = self.scratch.begin(heap_bytes(row.clone()), |bytes| self.writer.memory(bytes))?;
+        encode_row(row, encoded)?;
         self.rows += 1;
-        Ok(self.writer.write_all(&self.scratch)?)
+        self.writer.write_all(&self.scratch)?;
+        self.scratch.forget_long();
+        Ok(())
     }
 
     /// Adds a row that is encoded already, with its length.
@@ -400,13 +449,13 @@ impl SpillWriter {
 #[derive(Debug)]
 pub(super) struct SpillReader {
     reader: TempReader,
-    row: Vec<u8>,
+    row: RowBytes,
 }
 
 impl SpillReader {
     /// The rows in a part of a file.
     pub(super) fn new(file: &TempFile, from: u64, to: u64) -> Result<Self> {
-        Ok(SpillReader { reader: file.reader(from, to)?, row: Vec::new() })
+        Ok(SpillReader { reader: file.reader(from, to)?, row: RowBytes::default() })
     }
 
     /// The next row, as it stands: its length, then its values.
@@ -425,10 +474,10 @@ impl SpillReader {
         if bytes as u64 > self.reader.remaining() {
             return Err(damaged());
         }
-        self.row.clear();
-        self.row.extend_from_slice(&len);
-        self.row.resize(ROW_HEADER + bytes, 0);
-        self.reader.read_exact(&mut self.row[ROW_HEADER..])?;
+        let row = self.row.begin(ROW_HEADER + bytes, |bytes| self.reader.memory(bytes))?;
+        row.extend_from_slice(&len);
+        row.resize(ROW_HEADER + bytes, 0);
+        self.reader.read_exact(&mut row[ROW_HEADER..])?;
         Ok(true)
     }
 
@@ -439,7 +488,8 @@ impl SpillReader {
 
     /// The row that was read last was taken: there is no current one.
     pub(super) fn taken(&mut self) {
-        self.row.clear();
+        self.row.bytes.clear();
+        self.row.forget_long();
     }
 
     /// Puts the next rows into a batch, whose width is known; false at the end.
@@ -455,6 +505,7 @@ impl SpillReader {
         match self.next()? {
             Some(row) => {
                 Fields(&row[ROW_HEADER..]).values(out)?;
+                self.row.forget_long();
                 Ok(true)
             }
             None => Ok(false),

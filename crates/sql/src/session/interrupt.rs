@@ -82,11 +82,18 @@ impl Interrupt {
         self.0.waits_for_memory.load(Ordering::Relaxed)
     }
 
-    /// A turn to take much memory, see [`Engine::turn`]: `None` when the statement is ended before.
-    pub(super) fn turn(&self, engine: &Engine, bytes: u64, waits: bool) -> Option<Turn> {
+    /// A turn to take much memory, see [`Engine::turn`], for which the statement waits no longer than its `patience`, if that ends.
+    /// `None` when the statement is ended before.
+    pub(super) fn turn(&self, engine: &Engine, bytes: u64, patience: Option<Duration>) -> Option<Turn> {
         let transaction = self.0.canceller.lock().clone();
+        let cancelled = || self.0.cancel.load(Ordering::Relaxed);
         self.0.waits_for_memory.store(true, Ordering::Relaxed);
-        let turn = engine.turn(bytes, waits, transaction, || self.0.cancel.load(Ordering::Relaxed));
+        let since = clock::now();
+        let give_up = || cancelled() || patience.is_some_and(|patience| since.elapsed() >= patience);
+        let mut turn = engine.turn(bytes, true, transaction.clone(), give_up);
+        if turn.is_none() && !cancelled() {
+            turn = engine.turn(bytes, false, transaction, || false);
+        }
         self.0.waits_for_memory.store(false, Ordering::Relaxed);
         turn
     }

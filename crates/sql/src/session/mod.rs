@@ -10,6 +10,7 @@
 //! | `copy` | COPY |
 //! | `settings`, `state` | settings; what functions and operators see of a session |
 //! | `interrupt` | cancelling, time-outs |
+//! | `turn` | who takes much memory, and when; long values |
 
 mod activity;
 mod cache;
@@ -23,6 +24,7 @@ mod sizes;
 mod state;
 mod statement;
 mod transaction;
+mod turn;
 mod utility;
 
 pub use activity::{Activity, Live};
@@ -48,6 +50,7 @@ use settings::Key;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use transaction::Open;
+pub(crate) use turn::StatementTurn;
 
 /// Bytes that a session takes of the budget, about.
 const SESSION_BYTES: u64 = 64 << 10;

@@ -5,11 +5,12 @@ use super::database::{Database, now};
 use super::interrupt::Interrupt;
 use super::prepared::Prepared;
 use super::settings::{self, DEFINITIONS, Key, Settings, severity_rank};
+use super::turn::SessionTurn;
 use crate::catalog::sequences::Position;
 use crate::catalog::{Catalog, Sequence, Table};
 use crate::types::text::TextStyle;
 use crate::{Error, Result, SqlState, Type};
-use gannet_store::{Engine, Turn};
+use gannet_store::Engine;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -58,6 +59,8 @@ pub struct SessionState {
     pub engine: Engine,
     pub(super) handle: Database,
     pub(super) interrupt: Interrupt,
+    /// Of the statement that runs.
+    pub(crate) turn: Arc<SessionTurn>,
     settings: RefCell<Settings>,
     undo: RefCell<Vec<Undo>>,
     style_changed: Cell<bool>,
@@ -76,11 +79,6 @@ pub struct SessionState {
 }
 
 impl SessionState {
-    /// A turn to take much memory: `None` when the statement is ended before it comes. See [`Engine::turn`].
-    pub(crate) fn turn(&self, bytes: u64, waits: bool) -> Option<Turn> {
-        self.interrupt.turn(&self.engine, bytes, waits)
-    }
-
     pub(crate) fn new(handle: Database, user: &str, pid: i32, interrupt: Interrupt) -> Self {
         let is_superuser = handle.role(user).is_some_and(|role| role.superuser);
         let settings = Settings::new(user, is_superuser, handle.0.planner_settings());
@@ -91,6 +89,7 @@ impl SessionState {
             user: user.to_owned(),
             database: handle.name().to_owned(),
             pid,
+            turn: Arc::new(SessionTurn::new(handle.store().engine().clone(), interrupt.clone())),
             engine: handle.store().engine().clone(),
             handle,
             interrupt,

@@ -4,7 +4,7 @@ use super::cache::Key;
 use super::client::{Client, CommandTag, OutputColumn};
 use super::prepared::{Planned, Prepared};
 use super::sizes::Sizes;
-use super::{PlannerSettings, Session, transaction};
+use super::{PlannerSettings, Session, StatementTurn, transaction};
 use crate::bind::{self, Bound, Parsed, Scope};
 use crate::catalog::{Catalog, Oid};
 use crate::exec::{self, BATCH_ROWS, Batch, Environment, NodeProfile};
@@ -277,18 +277,18 @@ impl Session {
             work_bytes: u64::MAX,
             read_only: open.read_only,
         };
-        let batch = &mut self.batch;
-        exec::select_point(&planned.statement, &environment, parameters, batch)?;
+        let (mut turn, batch) = (StatementTurn::new(false), &mut self.batch);
+        let found = exec::select_point(&planned.statement, &environment, parameters, &mut turn, batch);
         open.keep(view);
-        if describe {
-            client.columns(columns, &self.state.style)?;
-        }
-        for row in 0..batch.len() {
-            client.row(&batch.row(row)[..columns.len()], columns, &self.state.style)?;
-        }
-        let given = batch.len() as u64;
-        batch.reset(0);
-        Ok(Some(given))
+        let given = found.and_then(|()| {
+            if describe {
+                client.columns(columns, &self.state.style)?;
+            }
+            batch.iter().try_for_each(|row| client.row(&row[..columns.len()], columns, &self.state.style))?;
+            Ok(batch.len() as u64)
+        });
+        batch.release();
+        given.map(Some)
     }
 
     fn plan_again(&mut self, prepared: &Arc<Prepared>) -> Result<Arc<Prepared>> {

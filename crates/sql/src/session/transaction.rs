@@ -67,7 +67,8 @@ impl Open {
             durability: settings.durability,
             lock_timeout: settings.lock_timeout,
         };
-        let transaction = shared.store.begin(options);
+        let mut transaction = shared.store.begin(options);
+        transaction.watch_long_values(state.turn.clone());
         state.interrupt.set_canceller(Some(transaction.canceller()));
         Open {
             transaction: Some(RefCell::new(transaction)),
@@ -102,11 +103,12 @@ impl Open {
             ));
         }
         let settings = state.settings();
-        let transaction = shared.store.begin(TransactionOptions {
+        let mut transaction = shared.store.begin(TransactionOptions {
             isolation: level.isolation,
             durability: settings.durability,
             lock_timeout: settings.lock_timeout,
         });
+        transaction.watch_long_values(state.turn.clone());
         state.interrupt.set_canceller(Some(transaction.canceller()));
         self.transaction = Some(RefCell::new(transaction));
         self.level = level;

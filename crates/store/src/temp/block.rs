@@ -47,7 +47,7 @@ impl std::fmt::Debug for Block {
 impl Block {
     /// A zeroed block; fails when the budget has no room for it.
     pub(super) fn new(storage: &Storage) -> Result<Self> {
-        let memory = storage.space.charge_block(storage.block)?;
+        let memory = storage.space.charge(storage.block as u64)?;
         Ok(Block {
             buffer: AlignedBuffer::zeroed(storage.block),
             slot: Arc::default(),

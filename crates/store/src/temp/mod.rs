@@ -171,9 +171,9 @@ impl TempSpace {
         }
     }
 
-    /// Memory for a block.
-    fn charge_block(&self, bytes: usize) -> Result<WorkMemory> {
-        self.lender.work_memory(bytes as u64, false)
+    /// Memory for a block or a record.
+    fn charge(&self, bytes: u64) -> Result<WorkMemory> {
+        self.lender.work_memory(bytes, false)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::block::Block;
 use super::{Storage, TempFile};
+use crate::work::WorkMemory;
 use crate::{Error, Result};
 use gannet_io::{Class, Direction, Durability};
 use std::collections::VecDeque;
@@ -74,6 +75,11 @@ impl TempWriter {
             }
         }
         Ok(())
+    }
+
+    /// Memory for a long record on its way here, charged like that of blocks.
+    pub fn memory(&self, bytes: u64) -> Result<WorkMemory> {
+        self.storage.space.charge(bytes)
     }
 
     /// Completes what was written.
@@ -183,6 +189,11 @@ impl TempReader {
             reader.look_ahead()?;
         }
         Ok(reader)
+    }
+
+    /// Memory for a long record from here, charged like that of blocks.
+    pub fn memory(&self, bytes: u64) -> Result<WorkMemory> {
+        self.storage.space.charge(bytes)
     }
 
     /// Bytes left.

@@ -15,8 +15,8 @@ use super::{Isolation, LockMode, Transaction, Tree};
 use crate::entry::{Entry, REFERENCE_LEN};
 use crate::txn::locks::Mode;
 use crate::versions::{Reader, Seen};
-use crate::view::View;
-use crate::{Error, Result, overflow};
+use crate::view::{View, read_long};
+use crate::{Error, Result};
 use std::sync::Arc;
 
 /// What came of a write to a row that was seen. Unless it is [`Outcome::Done`], nothing was written.
@@ -182,7 +182,7 @@ impl Transaction {
         expected: Option<&Expected<'_>>,
         reference: &[u8; REFERENCE_LEN],
     ) -> Result<Option<Outcome>> {
-        let value = overflow::read(&self.shared.core, reference)?;
+        let (value, _memory) = read_long(&self.shared, self.long_values.as_deref(), reference)?;
         Ok(expected.filter(|expected| expected.seen != value).map(|_| Outcome::Changed(value)))
     }
 

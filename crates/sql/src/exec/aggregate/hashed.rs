@@ -8,7 +8,7 @@
 use super::{accumulate, counts};
 use crate::Result;
 use crate::exec::keys::{KeyExprs, KeyTable, encoded_bytes};
-use crate::exec::memory::Memory;
+use crate::exec::memory::{LITTLE, Memory};
 use crate::exec::partition::Partitions;
 use crate::exec::spill::Spilled;
 use crate::exec::{BATCH_ROWS, Batch, Context, LARGE_BYTES, Operator};
@@ -17,7 +17,7 @@ use crate::physical::{AggregateExpr, Expr};
 use crate::types::Value;
 use std::sync::Arc;
 
-/// Groups that are taken however little memory there is.
+/// Groups that are taken however little memory there is, unless they are long.
 const GROUPS_LEAST: usize = 16;
 
 /// See the module's head.
@@ -172,7 +172,8 @@ impl Hashed {
         if self.memory.reserve(context, bytes)? {
             return Ok(true);
         }
-        if self.table.len() < GROUPS_LEAST {
+        let least = if bytes > LITTLE { 1 } else { GROUPS_LEAST };
+        if self.table.len() < least {
             self.memory.demand(context, bytes)?;
             return Ok(true);
         }

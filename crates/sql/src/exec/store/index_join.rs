@@ -334,6 +334,7 @@ impl IndexJoin {
                 self.matched |= join.candidate(context, outer, out, |values| {
                     join.decode(key, value, values).map(|()| true)
                 })?;
+                scan.forget_long();
                 return Ok(true);
             }
             self.scan = None;

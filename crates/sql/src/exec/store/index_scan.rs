@@ -206,6 +206,7 @@ impl Operator for IndexScan {
         out.reset(self.rows.width());
         if !self.started && self.whole_key {
             self.fetch_one(context, out)?;
+            out.has_room(context, limit)?;
             return Ok(!out.is_empty());
         }
         if !self.started {

@@ -77,6 +77,7 @@ impl Operator for TableScan {
             if let Some(range) = self.range.as_ref().filter(|_| self.whole_key) {
                 self.fetch_one(context, range, out)?;
                 self.state = State::Done;
+                out.has_room(context, limit)?;
                 return Ok(!out.is_empty());
             }
             self.state = self.start(context)?;
@@ -95,6 +96,7 @@ impl Operator for TableScan {
             };
             bytes += row.len();
             self.rows.push(context, key, row, out)?;
+            scan.forget_long();
         }
         Ok(!out.is_empty())
     }
