@@ -1149,6 +1149,8 @@ fn a_long_value_is_charged_before_it_is_read() {
     for query in &large[..2] {
         session.run(query);
     }
+    // To delete it, it is compared with what was read, and not read again.
+    session.run("begin; delete from big where a = 21; rollback");
     // Who is about to read one waits for his turn.
     let memory = fixture.engine.budget().limit();
     let _turns: Vec<_> =
@@ -1159,8 +1161,20 @@ fn a_long_value_is_charged_before_it_is_read() {
     }
     // Whom others may be waiting for does so for a moment only.
     session.run("set statement_timeout = 0");
-    session.run("update big set b = b || '.' where a = 3; begin; update big set b = b || '.' where a = 4");
-    assert_eq!(session.one("select count(*) from big where a < 21 and b like '%.'"), "2");
+    session.run("begin");
+    let mut other = fixture.session();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| session.one("update big set b = b || '.' where a = 4 returning a"));
+        let waiting = "select count(*) from pg_stat_activity where wait_event = 'MemoryTurn'";
+        while other.one(waiting) != "1" {
+            assert!(!writer.is_finished(), "it does not wait");
+            std::thread::yield_now();
+        }
+        assert_eq!(writer.join().unwrap(), "4");
+    });
+    // It has waited for its transaction's other statements, too.
+    assert_eq!(session.one("select count(*) from big where a < 21 and b like '%.'"), "1");
+    session.run("commit");
 }
 
 #[test]

@@ -37,6 +37,7 @@ use crate::meta::Meta;
 use crate::pool::{Pool, Volume};
 use crate::shared::Shared;
 use crate::transaction::{Transaction, TransactionOptions};
+use crate::view::LongValues;
 use crate::writeback::Checkpoint;
 use crate::{Error, Result};
 use gannet_base::sync::Mutex;
@@ -233,8 +234,17 @@ impl Database {
 
     /// Begins a transaction.
     pub fn begin(&self, options: TransactionOptions) -> Transaction {
+        self.begin_as(options, None)
+    }
+
+    /// The same for a transaction about whose long values `watcher` is told before it, or one of its views and scans, reads them.
+    pub fn begin_watched(&self, options: TransactionOptions, watcher: Arc<dyn LongValues>) -> Transaction {
+        self.begin_as(options, Some(watcher))
+    }
+
+    fn begin_as(&self, options: TransactionOptions, watcher: Option<Arc<dyn LongValues>>) -> Transaction {
         let number = self.next_session.fetch_add(1, Ordering::Relaxed);
-        Transaction::new(Arc::clone(&self.shared), options, number)
+        Transaction::new(&self.shared, options, number, watcher)
     }
 
     /// The failure since which the database takes no more changes, until it is opened anew.

@@ -199,7 +199,8 @@ impl Engine {
 
     /// A turn to take much memory, about `bytes` or less: no more operations have one than the budget has decent shares for. Where it
     /// `waits`, it does so in line until some of them end, or `give_up` says so: then there is none. Whose transaction changes or locks
-    /// rows may not wait, as others may wait for it; while that `transaction` waits for a row, the turn does not count.
+    /// rows is to give up soon and not to wait then, as others may wait for it; while that `transaction` waits for a row, the turn does not
+    /// count.
     pub fn turn(
         &self,
         bytes: u64,

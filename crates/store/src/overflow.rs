@@ -128,12 +128,37 @@ pub(crate) fn checked_reference(reference: &[u8]) -> Result<(u64, PageId)> {
 
 /// Reads a long value, given its reference.
 pub(crate) fn read(core: &Core, reference: &[u8]) -> Result<Vec<u8>> {
+    let mut value = Vec::with_capacity(checked_reference(reference)?.0 as usize);
+    pieces(core, reference, |piece| {
+        value.extend_from_slice(piece);
+        true
+    })?;
+    Ok(value)
+}
+
+/// Whether a long value is this one. It is read up to the first difference, and not kept.
+pub(crate) fn equals(core: &Core, reference: &[u8], value: &[u8]) -> Result<bool> {
+    if checked_reference(reference)?.0 != value.len() as u64 {
+        return Ok(false);
+    }
+    let (mut rest, mut equal) = (value, true);
+    pieces(core, reference, |piece| {
+        let (here, behind) = rest.split_at(piece.len());
+        rest = behind;
+        equal = here == piece;
+        equal
+    })?;
+    Ok(equal)
+}
+
+/// Gives the pieces of a long value to `take` until it returns false.
+fn pieces(core: &Core, reference: &[u8], mut take: impl FnMut(&[u8]) -> bool) -> Result<()> {
     let (len, first) = checked_reference(reference)?;
     let ring = ScanRing::new(256.min(core.pool.frame_count() / 8).max(8));
     let access = Access::Ring(&ring);
-    let mut value = Vec::with_capacity(len as usize);
+    let mut left = len as usize;
     let mut index = first;
-    while (value.len() as u64) < len {
+    while left > 0 {
         if index.is_none() {
             return Err(Error::damaged_page(first, "the list of a long value ends too early"));
         }
@@ -147,13 +172,16 @@ pub(crate) fn read(core: &Core, reference: &[u8]) -> Result<Vec<u8>> {
                 if page::kind(&page) != Some(PageKind::Overflow) {
                     return Err(Error::damaged_page(id, "a piece of a long value is expected here"));
                 }
-                let wanted = (len as usize - value.len()).min(bytes_per_page(core.page_size));
-                value.extend_from_slice(&page[HEADER_LEN..HEADER_LEN + wanted]);
+                let here = left.min(bytes_per_page(core.page_size));
+                left -= here;
+                if !take(&page[HEADER_LEN..HEADER_LEN + here]) {
+                    return Ok(());
+                }
             }
         }
         index = next;
     }
-    Ok(value)
+    Ok(())
 }
 
 /// Frees the pages of a long value. `at` and `record` are the undo record that knows the reference: it is moved on

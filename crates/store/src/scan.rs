@@ -185,6 +185,7 @@ impl Scan {
     /// Moves to the place just before `key`: [`Scan::next`] gives the first key at or above it, and
     /// [`Scan::previous`] the last one below, within the range.
     pub fn seek(&mut self, key: &[u8]) {
+        self.forget_long();
         self.leaf.clear();
         self.ahead = Ahead::default();
         self.leaves_read = 0;

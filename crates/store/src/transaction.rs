@@ -166,19 +166,21 @@ pub struct Transaction {
     options: TransactionOptions,
     snapshot: Option<Arc<Snapshot>>,
     writing: Option<Writing>,
-    signal: Arc<Signal>,
+    handle: Arc<Handle>,
     changes: u64,
-    number: u64,
     last_savepoint: u64,
-    long_values: Option<Arc<dyn LongValues>>,
     /// Savepoints that a rollback to an earlier one has made invalid: ranges of their numbers, from the first (not
     /// including it) to the last, ascending.
     lost_savepoints: Vec<(u64, u64)>,
 }
 
-/// What other threads see of a transaction.
-#[derive(Debug, Default)]
-struct Signal {
+/// What a transaction's views and other threads have of it.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    pub(crate) shared: Arc<Shared>,
+    /// Each transaction has another one, from its beginning.
+    pub(crate) number: u64,
+    pub(crate) long_values: Option<Arc<dyn LongValues>>,
     /// Its waits are to end.
     cancel: AtomicBool,
     /// It waits for a row, or another lock.
@@ -189,65 +191,67 @@ struct Signal {
 
 /// Makes a transaction's waits end with [`crate::Error::Cancelled`]. See [`Transaction::canceller`].
 #[derive(Clone, Debug)]
-pub struct Canceller {
-    signal: Arc<Signal>,
-    number: u64,
-    shared: Arc<Shared>,
-}
+pub struct Canceller(Arc<Handle>);
 
 impl Canceller {
     /// Ends the wait that is going on, and refuses later ones until [`Canceller::reset`].
     pub fn cancel(&self) {
-        self.signal.cancel.store(true, Ordering::SeqCst);
-        self.shared.registry.waits().recheck();
+        self.0.cancel.store(true, Ordering::SeqCst);
+        self.0.shared.registry.waits().recheck();
     }
 
     /// Lets the transaction wait again.
     pub fn reset(&self) {
-        self.signal.cancel.store(false, Ordering::SeqCst);
+        self.0.cancel.store(false, Ordering::SeqCst);
     }
 
     /// Whether the transaction waits for a row or another lock.
     pub fn is_waiting(&self) -> bool {
-        self.signal.waiting.load(Ordering::Relaxed)
+        self.0.waiting.load(Ordering::Relaxed)
     }
 
     /// The number of the transaction's handle: each has another one, from its beginning.
     pub fn number(&self) -> u64 {
-        self.number
+        self.0.number
     }
 
     /// The transaction's number; `None` before its first write or lock.
     pub fn transaction(&self) -> Option<TxnId> {
-        let id = TxnId(self.signal.id.load(Ordering::Relaxed));
+        let id = TxnId(self.0.id.load(Ordering::Relaxed));
         (!id.is_none()).then_some(id)
     }
 }
 
 impl Transaction {
-    pub(crate) fn new(shared: Arc<Shared>, options: TransactionOptions, number: u64) -> Self {
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        options: TransactionOptions,
+        number: u64,
+        long_values: Option<Arc<dyn LongValues>>,
+    ) -> Self {
+        let handle = Handle {
+            shared: Arc::clone(shared),
+            number,
+            long_values,
+            cancel: AtomicBool::new(false),
+            waiting: AtomicBool::new(false),
+            id: AtomicU64::new(TxnId::NONE.0),
+        };
         Transaction {
-            shared,
+            shared: Arc::clone(shared),
             options,
             snapshot: None,
             writing: None,
-            signal: Arc::default(),
+            handle: Arc::new(handle),
             changes: 0,
-            number,
             last_savepoint: 0,
-            long_values: None,
             lost_savepoints: Vec::new(),
         }
     }
 
     /// A handle with which another thread makes this transaction give up a wait for a row.
     pub fn canceller(&self) -> Canceller {
-        Canceller { signal: Arc::clone(&self.signal), number: self.number, shared: Arc::clone(&self.shared) }
-    }
-
-    /// Has `watcher` told of each long value before the transaction, or a view or scan that it gives from now on, reads it.
-    pub fn watch_long_values(&mut self, watcher: Arc<dyn LongValues>) {
-        self.long_values = Some(watcher);
+        Canceller(Arc::clone(&self.handle))
     }
 
     /// The transaction's number; `None` before its first write or lock.
@@ -295,7 +299,7 @@ impl Transaction {
     // ---- reading ----------------------------------------------------------------------------------------------
 
     fn new_snapshot(&self) -> Snapshot {
-        self.shared.registry.take_snapshot(Owner { session: self.number, label: "transaction" })
+        self.shared.registry.take_snapshot(Owner { session: self.handle.number, label: "transaction" })
     }
 
     /// The snapshot of the whole transaction, taken at its first use.
@@ -321,7 +325,7 @@ impl Transaction {
     }
 
     fn reader<'a>(&'a self, snapshot: &'a Snapshot) -> Reader<'a> {
-        Reader { long_values: self.long_values.as_deref(), ..Reader::new(snapshot, self.own()) }
+        Reader { long_values: self.handle.long_values.as_deref(), ..Reader::new(snapshot, self.own()) }
     }
 
     /// The snapshot this transaction's isolation asks for.
@@ -333,7 +337,7 @@ impl Transaction {
     }
 
     fn view_of(&self, snapshot: Arc<Snapshot>, upto: u32) -> View {
-        View::new(&self.shared, snapshot, self.active(), upto, self.number, self.long_values.clone())
+        View::new(&self.handle, snapshot, self.active(), upto)
     }
 
     /// Changes made so far, by their numbers.
@@ -352,7 +356,7 @@ impl Transaction {
     /// long as nothing was changed since.
     pub fn is_current(&self, view: &View) -> bool {
         self.options.isolation == Isolation::RepeatableRead
-            && view.shows(self.number, self.sequence(), self.writing.is_some())
+            && view.shows(self.handle.number, self.sequence(), self.writing.is_some())
     }
 
     /// What is committed now, whatever the isolation, and what this transaction has changed so far. For checks that have

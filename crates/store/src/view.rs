@@ -19,7 +19,7 @@ use crate::node::NodeRef;
 use crate::pool::Access;
 use crate::scan::{Bounds, Scan};
 use crate::shared::Shared;
-use crate::transaction::Tree;
+use crate::transaction::{Handle, Tree};
 use crate::tree::{BTree, TreeRoot, TreeSize};
 use crate::txn::active::ActiveTxn;
 use crate::txn::registry::Snapshot;
@@ -38,7 +38,7 @@ const FETCH_AT_ONCE: usize = 512;
 /// Leaves that are handed to the device at a time.
 const FETCH_STEP: usize = 64;
 
-/// Who is told of long values before they are read, see [`Transaction::watch_long_values`](crate::Transaction::watch_long_values):
+/// Who is told of long values before they are read, see [`Database::begin_watched`](crate::Database::begin_watched):
 /// to have their memory charged, or to have their reader wait for others that have some.
 pub trait LongValues: fmt::Debug + Send + Sync {
     /// A value of `bytes` is about to be read. No page is latched. What is returned is kept as long as the store has the value in a buffer of
@@ -80,15 +80,13 @@ pub trait LongValues: fmt::Debug + Send + Sync {
 /// ```
 #[derive(Clone)]
 pub struct View {
-    shared: Arc<Shared>,
+    /// Of its transaction.
+    handle: Arc<Handle>,
     snapshot: Arc<Snapshot>,
     /// The own transaction, if it had a number.
     own: Option<Arc<ActiveTxn>>,
     /// Own changes are seen below this number.
     upto: u32,
-    /// Number of the transaction's handle.
-    owner: u64,
-    long_values: Option<Arc<dyn LongValues>>,
 }
 
 impl fmt::Debug for View {
@@ -103,23 +101,21 @@ impl fmt::Debug for View {
 
 impl View {
     pub(crate) fn new(
-        shared: &Arc<Shared>,
+        handle: &Arc<Handle>,
         snapshot: Arc<Snapshot>,
         own: Option<Arc<ActiveTxn>>,
         upto: u32,
-        owner: u64,
-        long_values: Option<Arc<dyn LongValues>>,
     ) -> Self {
-        View { shared: Arc::clone(shared), snapshot, own, upto, owner, long_values }
+        View { handle: Arc::clone(handle), snapshot, own, upto }
     }
 
     /// Whether it shows the own changes of this transaction below `upto`, `own`: that it had a number.
     pub(crate) fn shows(&self, owner: u64, upto: u32, own: bool) -> bool {
-        self.owner == owner && self.upto == upto && self.own.is_some() == own
+        self.handle.number == owner && self.upto == upto && self.own.is_some() == own
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+        &self.handle.shared
     }
 
     pub(crate) fn snapshot(&self) -> &Arc<Snapshot> {
@@ -132,7 +128,7 @@ impl View {
     }
 
     pub(crate) fn belongs_to(&self, shared: &Arc<Shared>, owner: u64) -> bool {
-        self.owner == owner && Arc::ptr_eq(&self.shared, shared)
+        self.handle.number == owner && Arc::ptr_eq(self.shared(), shared)
     }
 
     /// From now on all changes of this transaction are seen.
@@ -146,13 +142,13 @@ impl View {
             own: self.own.as_deref(),
             upto: self.upto,
             copied,
-            long_values: self.long_values.as_deref(),
+            long_values: self.handle.long_values.as_deref(),
         }
     }
 
     /// The value of `key`.
     pub fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        fetch_owned(&self.shared, self.reader(false), &tree.root, key)
+        fetch_owned(self.shared(), self.reader(false), &tree.root, key)
     }
 
     /// Gives the value of `key`, if there is one, to `read`, in the common case in its place, without a copy.
@@ -160,23 +156,23 @@ impl View {
     /// The page may be latched meanwhile: `read` has to be short, and must not call into the store, as that could wait
     /// for a latch that waits for this one.
     pub fn with_value<T>(&self, tree: &Tree, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
-        fetch(&self.shared, self.reader(false), &tree.root, key, |value| read(&value))
+        fetch(self.shared(), self.reader(false), &tree.root, key, |value| read(&value))
     }
 
     /// The values of many keys, in the order of `keys`. Pages that are not in memory are fetched as deep batches: the
     /// device works on all of them at once.
     pub fn multi_get<K: AsRef<[u8]>>(&self, tree: &Tree, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
-        multi_fetch(&self.shared, self.reader(false), &tree.root, keys)
+        multi_fetch(self.shared(), self.reader(false), &tree.root, keys)
     }
 
     /// Starts fetching the leaves of `keys` as one deep batch and does not wait for them (only for inner nodes on the way,
     /// should they not be in memory). For who knows early which rows will be asked for. Keys beyond the first 512 are ignored, as fetching too far ahead pushes out what was fetched.
     pub fn prefetch<K: AsRef<[u8]>>(&self, tree: &Tree, keys: &[K]) -> Result<()> {
-        if self.shared.check_tree(self.reader(false), &tree.root)? == Contents::Nothing {
+        if self.shared().check_tree(self.reader(false), &tree.root)? == Contents::Nothing {
             return Ok(());
         }
-        let batch = &keys[..keys.len().min(at_once(&self.shared))];
-        start_fetching(&self.shared, &tree.root, batch, Class::Prefetch)
+        let batch = &keys[..keys.len().min(at_once(self.shared()))];
+        start_fetching(self.shared(), &tree.root, batch, Class::Prefetch)
     }
 
     /// A cursor over the keys within `range`, forwards and backwards, that borrows nothing.
@@ -187,13 +183,13 @@ impl View {
     /// About how large a tree is, from its root and a few pages below, mostly the root alone: cheap enough to be asked for
     /// each plan. Counts what the tree holds now, whoever sees it.
     pub fn tree_size(&self, tree: &Tree) -> Result<TreeSize> {
-        self.shared.check_tree(self.reader(false), &tree.root)?;
-        BTree::new(&self.shared.core, &tree.root).size()
+        self.shared().check_tree(self.reader(false), &tree.root)?;
+        BTree::new(&self.shared().core, &tree.root).size()
     }
 
     /// Opens a tree that this view sees.
     pub fn tree(&self, name: &str) -> Result<Option<Tree>> {
-        find_tree(&self.shared, self.reader(false), name)
+        find_tree(self.shared(), self.reader(false), name)
     }
 }
 

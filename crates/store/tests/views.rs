@@ -179,8 +179,7 @@ fn who_watches_long_values_is_told_before_they_are_read() {
     let watcher = Arc::new(Watcher(db.engine().clone(), Mutex::default()));
     let charged = || db.engine().budget().used_for(Purpose::Work);
     let told = || std::mem::take(&mut *watcher.1.lock());
-    let mut txn = begin(&db);
-    txn.watch_long_values(watcher.clone());
+    let mut txn = db.begin_watched(TransactionOptions::default(), watcher.clone());
     let view = txn.view();
     let mut scan = view.scan(&tree, ALL).unwrap();
     let before = charged();
@@ -199,11 +198,18 @@ fn who_watches_long_values_is_told_before_they_are_read() {
         Some((50_000, 50_000))
     );
     assert_eq!((charged() - before, told()), (0, vec![50_000]));
-    // Comparing is reading, as is what the transaction does itself.
-    assert!(matches!(txn.update_seen(&view, &tree, b"l", &long(100_000), b"x"), Err(Error::Cancelled)));
+    // What was changed since is read, to be shown, as is what the transaction itself asks for.
+    assert!(matches!(txn.update_seen(&view, &tree, b"l", b"another", b"x"), Err(Error::Cancelled)));
     assert!(matches!(txn.get(&tree, b"l"), Err(Error::Cancelled)));
     assert_eq!(txn.get(&tree, b"k").unwrap().map(|v| v.len()), Some(50_000));
     assert_eq!((charged() - before, told()), (0, vec![100_000, 100_000, 50_000]));
+    // What is as it was is only compared.
+    let mut changed = long(100_000);
+    changed[99_999] = 8;
+    assert!(matches!(txn.update_seen(&view, &tree, b"l", &changed, b"x"), Err(Error::Cancelled)));
+    assert_eq!(told(), [100_000]);
+    assert_eq!(txn.update_seen(&view, &tree, b"l", &long(100_000), b"x").unwrap(), Outcome::Done);
+    assert_eq!(told(), []);
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Distinct keys, numbered as they come: what groups, sets and the lists of IN are looked up in.
 
-use super::Context;
 use super::arena::{Arena, RowRef};
 use super::expr::eval_into;
 use super::hash::{hash_key, is_exact};
 use super::spill::{Fields, encode_row};
+use super::{Context, LARGE_BYTES};
 use crate::physical::Expr;
 use crate::types::{Shape, Value};
 use crate::{Error, Result, SqlState};
@@ -145,6 +145,8 @@ impl KeyTable {
         self.encoded.clear();
         encode_row(key, &mut self.encoded)?;
         self.rows.push(self.arena.push(&self.encoded));
+        self.encoded.clear();
+        self.encoded.shrink_to(LARGE_BYTES);
         self.slots.insert_unique(hash, Slot { hash, number: short }, |slot| slot.hash);
         Ok(number)
     }

@@ -9,11 +9,9 @@ const LEAST: u64 = 16 << 10;
 /// The most that is charged beyond what is needed.
 const AHEAD_MOST: u64 = 4 << 20;
 
-/// Bytes that an operator may demand for a few rows however little memory there is. Of long rows it demands room for one.
-pub(super) const LITTLE: usize = 1 << 20;
-
 /// A statement whose operators hold more than this takes a turn.
 const MUCH: u64 = 64 << 10;
+
 /// Memory of an operator: charged to the engine's budget in steps, before it is used.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
@@ -105,7 +103,7 @@ impl Memory {
     }
 }
 
-/// Has the statement wait for its turn before it has a value or a row of `bytes`, where not everybody can have one.
+/// Has the statement wait for its turn before it has a value or a row of `bytes`, if that is long.
 #[inline]
 pub(super) fn await_room(context: &Context<'_>, bytes: usize) -> Result<()> {
     Ok(context.session.turn.await_long(bytes as u64)?)

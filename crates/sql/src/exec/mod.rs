@@ -50,12 +50,12 @@ impl Batch {
 
     /// Empties the batch, for rows of `width` values; keeps its memory, but for that of long rows.
     pub fn reset(&mut self, width: usize) {
+        self.values.clear();
         if (1..FEW_ROWS).contains(&self.rows) {
             self.memory = None;
         }
         self.width = width;
         self.rows = 0;
-        self.values.clear();
         self.measured = 0;
         self.heap_bytes = 0;
         if let Some(memory) = &mut self.memory {

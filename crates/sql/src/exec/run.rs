@@ -41,22 +41,11 @@ impl fmt::Debug for Environment<'_> {
 impl Environment<'_> {
     /// Runs something outside of any plan: an expression such as a default, without slots and subqueries.
     pub fn run<T>(&self, parameters: &[Value], body: impl FnOnce(&Context<'_>) -> T) -> T {
-        self.run_as(&mut StatementTurn::default(), parameters, body)
-    }
-
-    fn run_as<T>(
-        &self,
-        turn: &mut StatementTurn,
-        parameters: &[Value],
-        body: impl FnOnce(&Context<'_>) -> T,
-    ) -> T {
         let slots = RefCell::new(Vec::new());
         let subplans = Subplans::default();
         let profile = RefCell::new(Vec::new());
         let affected = Cell::new(0);
-        self.session
-            .turn
-            .run(turn, || body(&self.context(parameters, &slots, &subplans, &profile, &affected)))
+        body(&self.context(parameters, &slots, &subplans, &profile, &affected))
     }
 
     fn context<'a>(
@@ -103,9 +92,11 @@ pub(crate) fn select_point(
     let Some(select) = point::recognise(&statement.root) else {
         return Err(crate::Error::internal("a statement that is no look-up of one row"));
     };
-    environment.run_as(turn, parameters, |context| {
-        context.check()?;
-        select.run(context, out)
+    environment.session.turn.run(turn, || {
+        environment.run(parameters, |context| {
+            context.check()?;
+            select.run(context, out)
+        })
     })
 }
 

@@ -6,11 +6,11 @@
 //! rows of the left side do not, only those are divided, as nothing on the right equals them.
 
 use super::keys::{KeyTable, encoded_bytes};
-use super::memory::{LITTLE, Memory};
+use super::memory::Memory;
 use super::partition::Partitions;
 use super::simple::Append;
 use super::spill::{SpillReader, Spilled};
-use super::{BATCH_ROWS, Batch, Context, Operator};
+use super::{BATCH_ROWS, Batch, Context, LARGE_BYTES, Operator};
 use crate::logical::SetOperation;
 use crate::types::Value;
 use crate::{Error, Result, SqlState};
@@ -146,7 +146,7 @@ impl Set {
         if self.memory.reserve(context, bytes)? {
             return Ok(true);
         }
-        let least = if bytes > LITTLE { 1 } else { ROWS_LEAST };
+        let least = if encoded_bytes(row) > LARGE_BYTES { 1 } else { ROWS_LEAST };
         if self.table.len() < least {
             self.memory.demand(context, bytes)?;
             return Ok(true);

@@ -12,7 +12,7 @@ use super::arena::{Arena, RowRef};
 use super::keys::Shapes;
 use super::memory::Memory;
 use super::spill::{
-    Fields, ROW_HEADER, Raw, RowBytes, SpillReader, SpillWriter, Spilled, encode, heap_bytes, unpadded,
+    Fields, ROW_HEADER, Raw, RowBytes, SpillReader, SpillWriter, Spilled, encode, row_room, unpadded,
 };
 use super::{Context, LARGE_BYTES};
 use crate::physical::{Expr, OrderBy};
@@ -298,7 +298,8 @@ impl Sorter {
             return Ok(());
         }
         let charge = |bytes| context.session.engine.memory(Purpose::Work, bytes);
-        self.order.encode(row, context, self.encoded.begin(heap_bytes(row), charge)?)?;
+        self.order.encode(row, context, self.encoded.begin(row_room(row), charge)?)?;
+        self.encoded.settle(charge)?;
         self.longest = self.longest.max(self.encoded.len());
         let behind = |cutoff: &Vec<u8>| self.order.compare(&self.encoded, cutoff) != Ordering::Less;
         if self.cutoff.as_ref().is_some_and(behind) {
@@ -380,6 +381,7 @@ impl Sorter {
     /// No more rows come: from now on they are given by [`Sorter::next`].
     pub(super) fn finish(&mut self, context: &Context<'_>) -> Result<()> {
         context.check()?;
+        self.encoded.forget_long();
         let peak = self.memory.peak();
         context.note(self.node, |profile| profile.memory_bytes = profile.memory_bytes.max(peak));
         if self.runs.places.is_empty() {
@@ -391,7 +393,6 @@ impl Sorter {
         }
         self.arena = Arena::new(0);
         self.memory.release();
-        self.encoded.forget_long();
         let mut runs = std::mem::take(&mut self.runs);
         let fan_in = fan_in(context, self.longest);
         while runs.places.len() > fan_in {

@@ -339,7 +339,7 @@ pub(super) struct RowBytes {
 }
 
 impl RowBytes {
-    /// Becomes empty, with room for a row of about `len` bytes, for which `charge` gives memory if it is long.
+    /// Becomes empty, with room for a row of `len` bytes, for which `charge` gives memory if it is long.
     pub(super) fn begin(
         &mut self,
         len: usize,
@@ -355,6 +355,21 @@ impl RowBytes {
         }
         self.bytes.clear();
         Ok(&mut self.bytes)
+    }
+
+    /// A row was put into it that may have become longer than was thought: what it has taken is charged.
+    pub(super) fn settle(
+        &mut self,
+        charge: impl FnOnce(u64) -> gannet_store::Result<WorkMemory>,
+    ) -> Result<()> {
+        let bytes = self.bytes.capacity() as u64;
+        match &mut self.memory {
+            _ if bytes <= LARGE_BYTES as u64 => {}
+            Some(memory) if memory.bytes() >= bytes => {}
+            Some(memory) => memory.grow(bytes - memory.bytes())?,
+            none => *none = Some(charge(bytes)?),
+        }
+        Ok(())
     }
 
     /// Gives the memory of a long row back.
@@ -373,9 +388,10 @@ impl std::ops::Deref for RowBytes {
     }
 }
 
-/// Bytes that values have beyond themselves.
-pub(super) fn heap_bytes<'v>(row: impl IntoIterator<Item = &'v Value>) -> usize {
-    row.into_iter().map(Value::heap_bytes).sum()
+/// Bytes that a row takes encoded, or a few more.
+pub(super) fn row_room<'v>(row: impl IntoIterator<Item = &'v Value>) -> usize {
+    // What stands in the value itself, with tag and length, is no longer than the value.
+    ROW_HEADER + row.into_iter().map(|value| size_of::<Value>() + 8 + value.heap_bytes()).sum::<usize>()
 }
 
 /// Rows in a temporary file.
@@ -423,8 +439,9 @@ impl SpillWriter {
 
     /// Adds a row.
     pub(super) fn push<'v>(&mut self, row: impl IntoIterator<Item = &'v Value> + Clone) -> Result<()> {
-        let encoded = self.scratch.begin(heap_bytes(row.clone()), |bytes| self.writer.memory(bytes))?;
+        let encoded = self.scratch.begin(row_room(row.clone()), |bytes| self.writer.memory(bytes))?;
         encode_row(row, encoded)?;
+        self.scratch.settle(|bytes| self.writer.memory(bytes))?;
         self.rows += 1;
         self.writer.write_all(&self.scratch)?;
         self.scratch.forget_long();
@@ -466,6 +483,7 @@ impl SpillReader {
     /// Goes to the next row; see [`SpillReader::current`].
     pub(super) fn advance(&mut self) -> Result<bool> {
         if self.reader.remaining() == 0 {
+            self.taken();
             return Ok(false);
         }
         let mut len = [0; ROW_HEADER];

@@ -10,6 +10,7 @@ use super::database::Shared;
 use super::interrupt::Interrupt;
 use super::settings::Level;
 use super::state::SessionState;
+use super::turn::StatementTurn;
 use crate::bind::Parsed;
 use crate::catalog::{Catalog, Oid, storage};
 use crate::ddl::{self, DdlContext};
@@ -67,8 +68,7 @@ impl Open {
             durability: settings.durability,
             lock_timeout: settings.lock_timeout,
         };
-        let mut transaction = shared.store.begin(options);
-        transaction.watch_long_values(state.turn.clone());
+        let transaction = shared.store.begin_watched(options, state.turn.clone());
         state.interrupt.set_canceller(Some(transaction.canceller()));
         Open {
             transaction: Some(RefCell::new(transaction)),
@@ -103,12 +103,12 @@ impl Open {
             ));
         }
         let settings = state.settings();
-        let mut transaction = shared.store.begin(TransactionOptions {
+        let options = TransactionOptions {
             isolation: level.isolation,
             durability: settings.durability,
             lock_timeout: settings.lock_timeout,
-        });
-        transaction.watch_long_values(state.turn.clone());
+        };
+        let transaction = shared.store.begin_watched(options, state.turn.clone());
         state.interrupt.set_canceller(Some(transaction.canceller()));
         self.transaction = Some(RefCell::new(transaction));
         self.level = level;
@@ -335,7 +335,7 @@ impl Open {
             planner: &planner,
             cancel: interrupt.flag(),
         };
-        let tag = ddl::execute(&mut context, statement)?;
+        let tag = state.turn.run(&mut StatementTurn::new(true), || ddl::execute(&mut context, statement))?;
         // On the base that the statement began with: what others have committed meanwhile is told from it.
         if let Some(private) = &mut self.private {
             private.catalog = catalog;

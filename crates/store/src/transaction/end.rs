@@ -21,13 +21,13 @@ impl Transaction {
             number: self.last_savepoint,
             undo: writing.map_or(UndoPtr::NONE, |w| UndoPtr(w.txn.newest_undo())),
             locks: writing.map(|w| self.shared.locks.mark(&w.txn)),
-            owner: self.number,
+            owner: self.handle.number,
         }
     }
 
     /// Reverts everything since the savepoint, which stays valid; savepoints made after it do not.
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
-        if savepoint.owner != self.number {
+        if savepoint.owner != self.handle.number {
             return Err(Error::Invalid("a savepoint belongs to the transaction that made it".to_owned()));
         }
         self.lose_savepoints_after(savepoint.number)?;

@@ -16,7 +16,7 @@ use crate::entry::{Entry, REFERENCE_LEN};
 use crate::txn::locks::Mode;
 use crate::versions::{Reader, Seen};
 use crate::view::{View, read_long};
-use crate::{Error, Result};
+use crate::{Error, Result, overflow};
 use std::sync::Arc;
 
 /// What came of a write to a row that was seen. Unless it is [`Outcome::Done`], nothing was written.
@@ -128,7 +128,7 @@ impl Transaction {
     }
 
     fn check_view(&self, view: &View) -> Result<()> {
-        if view.belongs_to(&self.shared, self.number) {
+        if view.belongs_to(&self.shared, self.handle.number) {
             return Ok(());
         }
         Err(Error::Invalid("a row is changed by the transaction whose view has seen it".to_owned()))
@@ -182,8 +182,12 @@ impl Transaction {
         expected: Option<&Expected<'_>>,
         reference: &[u8; REFERENCE_LEN],
     ) -> Result<Option<Outcome>> {
-        let (value, _memory) = read_long(&self.shared, self.long_values.as_deref(), reference)?;
-        Ok(expected.filter(|expected| expected.seen != value).map(|_| Outcome::Changed(value)))
+        let Some(expected) = expected else { return Ok(None) };
+        if overflow::equals(&self.shared.core, reference, expected.seen)? {
+            return Ok(None);
+        }
+        let (value, _memory) = read_long(&self.shared, self.handle.long_values.as_deref(), reference)?;
+        Ok(Some(Outcome::Changed(value)))
     }
 
     /// Whether somebody has given the row another key since it was seen, where that does not fail as a conflict already.

@@ -126,7 +126,7 @@ impl Transaction {
         let mut stream = self.shared.take_stream();
         let txn = self.shared.registry.begin_write();
         stream.begin(txn.id());
-        self.signal.id.store(txn.id().0, Ordering::Relaxed);
+        self.handle.id.store(txn.id().0, Ordering::Relaxed);
         self.writing = Some(Writing {
             txn,
             stream,
@@ -429,9 +429,9 @@ impl Transaction {
             return self.shared.core.poison.check();
         }
         let timeout = if patient { self.options.lock_timeout } else { Some(Duration::ZERO) };
-        self.signal.waiting.store(true, Ordering::Relaxed);
-        let waited = waits.wait_for(&writing.txn, holders, ticket, timeout, &self.signal.cancel);
-        self.signal.waiting.store(false, Ordering::Relaxed);
+        self.handle.waiting.store(true, Ordering::Relaxed);
+        let waited = waits.wait_for(&writing.txn, holders, ticket, timeout, &self.handle.cancel);
+        self.handle.waiting.store(false, Ordering::Relaxed);
         // Where the waits were ended by a failure, that is what the caller is told.
         if waited.is_err() { self.shared.core.poison.check().and(waited) } else { waited }
     }
@@ -440,9 +440,9 @@ impl Transaction {
     pub(super) fn wait_behind(&self, writers: &[Arc<ActiveTxn>], ticket: Ticket) -> Result<bool> {
         let writing = self.writing.as_ref().expect("who waits has a number");
         let (waits, timeout) = (self.shared.registry.waits(), self.options.lock_timeout);
-        self.signal.waiting.store(true, Ordering::Relaxed);
-        let waited = waits.wait_behind(&writing.txn, writers, ticket, timeout, &self.signal.cancel);
-        self.signal.waiting.store(false, Ordering::Relaxed);
+        self.handle.waiting.store(true, Ordering::Relaxed);
+        let waited = waits.wait_behind(&writing.txn, writers, ticket, timeout, &self.handle.cancel);
+        self.handle.waiting.store(false, Ordering::Relaxed);
         if waited.is_err() { self.shared.core.poison.check().and(waited) } else { waited }
     }
 

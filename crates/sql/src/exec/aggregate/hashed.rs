@@ -8,7 +8,7 @@
 use super::{accumulate, counts};
 use crate::Result;
 use crate::exec::keys::{KeyExprs, KeyTable, encoded_bytes};
-use crate::exec::memory::{LITTLE, Memory};
+use crate::exec::memory::Memory;
 use crate::exec::partition::Partitions;
 use crate::exec::spill::Spilled;
 use crate::exec::{BATCH_ROWS, Batch, Context, LARGE_BYTES, Operator};
@@ -172,7 +172,7 @@ impl Hashed {
         if self.memory.reserve(context, bytes)? {
             return Ok(true);
         }
-        let least = if bytes > LITTLE { 1 } else { GROUPS_LEAST };
+        let least = if encoded_bytes(key) > LARGE_BYTES { 1 } else { GROUPS_LEAST };
         if self.table.len() < least {
             self.memory.demand(context, bytes)?;
             return Ok(true);

@@ -1,11 +1,11 @@
 //! The hash table of a join's right side.
 
 use crate::Result;
-use crate::exec::Context;
 use crate::exec::arena::{Arena, RowRef};
 use crate::exec::keys::table_bytes;
 use crate::exec::memory::Memory;
 use crate::exec::spill::{Fields, encode_row};
+use crate::exec::{Context, LARGE_BYTES};
 use crate::types::Value;
 use hashbrown::HashTable;
 
@@ -62,6 +62,8 @@ impl Table {
         let mut encoded = std::mem::take(&mut self.encoded);
         encoded.clear();
         let added = encode_row(row, &mut encoded).and_then(|()| self.add_encoded(key, &encoded, context));
+        encoded.clear();
+        encoded.shrink_to(LARGE_BYTES);
         self.encoded = encoded;
         added
     }

@@ -724,7 +724,9 @@ impl Children<'_> {
                 some.clear();
                 child.codec().decode_row(key, value, &self.by.child_positions, &mut some)?;
                 if some.iter().zip(&self.values).all(|(is, wanted)| is_same(is, wanted)) {
-                    return Ok(Some((key.to_vec(), value.to_vec())));
+                    let row = (key.to_vec(), value.to_vec());
+                    scan.forget_long();
+                    return Ok(Some(row));
                 }
                 looked_at += 1;
                 if looked_at % super::table_scan::CHECK_EVERY == 0 {
@@ -733,7 +735,9 @@ impl Children<'_> {
                 continue;
             };
             if lookup.is_primary() {
-                return Ok(Some((key.to_vec(), value.to_vec())));
+                let row = (key.to_vec(), value.to_vec());
+                scan.forget_long();
+                return Ok(Some(row));
             }
             let key = child.codec().index_row_key(lookup.index, key, value)?;
             let row = self.view.get(table_tree(child, &self.view)?, key)?.ok_or_else(|| {

@@ -400,7 +400,11 @@ impl RowSource for Source {
                 return Ok(true);
             }
             context.check()?;
-            match self.batches.recv() {
+            // For the client: nobody else is to wait for that.
+            context.session.turn.set_idle(true);
+            let batch = self.batches.recv();
+            context.session.turn.set_idle(false);
+            match batch {
                 Ok(batch) => self.batch = batch?,
                 // The other side has sent everything.
                 Err(_) => return Ok(false),
