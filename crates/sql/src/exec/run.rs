@@ -75,7 +75,7 @@ impl Environment<'_> {
     }
 }
 
-/// Whether a statement asks for one row by its whole primary key: [`select_point`] runs it.
+/// Whether a statement asks for one row by its whole primary key, for which there is a short way.
 pub fn is_point_select(statement: &Statement) -> bool {
     statement.slots == 0 && statement.subplans.is_empty() && point::recognise(&statement.root).is_some()
 }
