@@ -27,7 +27,7 @@ const NOT_IMPLEMENTED: u8 = 2;
 const INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
-    gannet_base::allocator::give_back_large_allocations();
+    gannet_base::allocator::give_back_what_is_freed();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error),

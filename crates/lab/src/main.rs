@@ -268,7 +268,7 @@ fn measure(driver: &dyn Driver, arguments: &Arguments, stop: &AtomicBool) -> Res
 }
 
 fn main() -> ExitCode {
-    gannet_base::allocator::give_back_large_allocations();
+    gannet_base::allocator::give_back_what_is_freed();
     match work() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -1120,6 +1120,17 @@ fn sessions_with_large_values_wait_for_their_turn() {
 }
 
 #[test]
+fn joins_of_one_statement_leave_each_other_room() {
+    // With a budget of 32 MiB, less than each of the tables takes in memory.
+    let fixture = Fixture::new(
+        "create table t (id int primary key, b text);
+         insert into t select g, repeat('y', 1000) || g from generate_series(1, 20000) g; analyze t",
+    );
+    let joined = "select count(*) from t a join t b on a.b = b.b join t c on c.b = a.b join t d on d.b = a.b";
+    assert_eq!(fixture.session().one(joined), "20000");
+}
+
+#[test]
 fn a_long_value_is_charged_before_it_is_read() {
     // With a budget of 32 MiB.
     let fixture = Fixture::new(

@@ -152,11 +152,11 @@ impl SessionTurn {
             _ => Some(self.left_of(moment)),
         };
         let since = clock::now();
-        let turn = self.interrupt.turn(&self.engine, bytes, patience).ok_or(Error::Cancelled)?;
+        let turn = self.interrupt.turn(&self.engine, bytes, patience);
         if patience.is_some() {
             self.waited.lock().1 += since.elapsed();
         }
-        self.replace(Some(turn));
+        self.replace(Some(turn.ok_or(Error::Cancelled)?));
         Ok(())
     }
 

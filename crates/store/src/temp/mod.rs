@@ -22,6 +22,7 @@ mod stream;
 
 use crate::Result;
 use crate::work::{Lender, WorkMemory};
+use gannet_base::memory::Purpose;
 use gannet_base::random;
 use gannet_base::sync::Mutex;
 use gannet_io::{BUFFER_ALIGNMENT, Disk, ErrorKind, File, OpenOptions, Queue};
@@ -169,6 +170,13 @@ impl TempSpace {
             }
             let _ = self.disk.remove(&lock_path);
         }
+    }
+
+    /// Whether there is memory for more blocks than each file needs: operations hold less than half of the budget. Those who come later
+    /// have to get their first ones, too.
+    fn has_plenty(&self) -> bool {
+        let budget = &self.lender.budget;
+        budget.used_for(Purpose::Work) < budget.limit() / 2
     }
 
     /// Memory for a block or a record.

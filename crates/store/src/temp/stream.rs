@@ -140,7 +140,7 @@ impl TempWriter {
 
 /// A block to be filled: a further one, as long as there may be more, else the one that was sent first.
 fn next_block(storage: &Storage, under_way: &mut VecDeque<Block>) -> Result<Block> {
-    if under_way.len() < BLOCKS {
+    if under_way.is_empty() || under_way.len() < BLOCKS && storage.space.has_plenty() {
         match Block::new(storage) {
             // There is memory for fewer blocks.
             Err(Error::Memory(_)) if !under_way.is_empty() => {}
@@ -248,7 +248,7 @@ impl TempReader {
             let held = self.under_way.len() + usize::from(self.at_hand.is_some());
             let mut block = match self.free.pop() {
                 Some(block) => block,
-                None if held >= BLOCKS => return Ok(()),
+                None if held >= BLOCKS || held > 0 && !self.storage.space.has_plenty() => return Ok(()),
                 None => match Block::new(&self.storage) {
                     // There is memory for fewer blocks.
                     Err(Error::Memory(_)) if held > 0 => return Ok(()),
