@@ -4,7 +4,7 @@
 /// Allocations of at least this many bytes are given back to the system when they are freed.
 #[cfg(target_env = "gnu")]
 const LARGE: i32 = 32 << 10;
-/// Arenas, at most, however many processors there are.
+/// Arenas, at most, however many processors there are; two at least.
 #[cfg(target_env = "gnu")]
 const ARENAS_MOST: usize = 16;
 

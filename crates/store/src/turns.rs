@@ -4,8 +4,8 @@
 //! 1. No more of them run at a time than the budget has decent shares for; whoever comes later waits in line, and holds next to nothing
 //!    meanwhile. One that needs several shares waits for all of them, but for no more than there are.
 //! 2. Who has a turn never waits for one again. Who changes or locks rows, or has done so in his transaction, is not kept waiting for long, as
-//!    others may wait for him: he gives up, and takes one without waiting. While he waits for a row himself, his turn does not count, as the row's owner may wait for whom it keeps
-//!    waiting, be it through a program with two sessions. So those who have turns that count wait for nobody who waits for one.
+//!    others may wait for him: he gives up, and takes one without waiting. While he waits for a row himself, his turn does not count, as
+//!    the row's owner may wait for whom it keeps waiting, be it through a program with two sessions. So those who have turns that count wait for nobody who waits for one.
 //! 3. A turn whose owner has waited for its client for a moment in all does not count any more: neither what a client leaves lying nor
 //!    what it fetches slowly keeps others waiting.
 
