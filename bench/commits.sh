@@ -7,13 +7,20 @@
 #   threads     1, and 16
 #   page size   8 KiB, direct I/O; cache warm; durability: every commit durable when acknowledged
 #   device      4 KiB, O_DIRECT with RWF_DSYNC, one after the other over an allocated and written file
+#
+# For information: the same of threads that share synchronous writes and do nothing else, what no database can be faster than
+# here. One write at a time; and two, the second one when six wait for it.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 build
 build_c sync_write device/sync_write.c "" ""
+build_c group_commit device/group_commit.c "" ""
 ROWS=100000
 data "commits-$ROWS" sorted
-half=() tail=() device_half=() device_tail=() one=() many=() last=
+bare() { # bare THREADS FLIGHTS LEAST
+    "$BIN/group_commit" "$BENCH_DIR/group_commit" "$1" "$SECONDS_EACH" "$2" "$3" | keep commits | pick per_second
+}
+half=() tail=() device_half=() device_tail=() one=() many=() bare_one=() bare_many=() bare_two=() last=
 for _ in $(seq "$RUNS"); do
     device=$("$BIN/sync_write" "$BENCH_DIR/sync_write" $SECONDS_EACH | keep commits)
     device_half+=("$(pick latency_us.p50 <<<"$device")") device_tail+=("$(pick latency_us.p99 <<<"$device")")
@@ -22,6 +29,7 @@ for _ in $(seq "$RUNS"); do
     one+=("$(pick measured.per_second_mean <<<"$last")")
     last=$(lab $MEMORY commits "commits-$ROWS" --threads 16 --seconds $SECONDS_EACH --warm-up $WARM_UP | keep commits)
     many+=("$(pick measured.per_second_mean <<<"$last")")
+    bare_one+=("$(bare 1 1 1)") bare_many+=("$(bare 16 1 1)") bare_two+=("$(bare 16 2 6)")
 done
 p50=$(median "${half[@]}") device_p50=$(median "${device_half[@]}")
 p99=$(median "${tail[@]}") device_p99=$(median "${device_tail[@]}")
@@ -29,4 +37,8 @@ row "commit latency, one writer: p50 (µs) ÷ device's synchronous write" "${p50
 row "commit latency, one writer: p99 (µs) ÷ device's synchronous write" "${p99%.*}" "${device_p99%.*}" "$(ratio "$p99" "$device_p99")" at-most 1.5
 slow=$(median "${one[@]}") fast=$(median "${many[@]}")
 row "commits/s, 16 writers ÷ one" "${fast%.*}" "${slow%.*}" "$(ratio "$fast" "$slow")" at-least 8
+single=$(median "${bare_one[@]}") shared=$(median "${bare_many[@]}") overlapped=$(median "${bare_two[@]}")
+echo "| (16 threads that only share writes ÷ one such, for information) | ${shared%.*} | ${single%.*} | $(ratio "$shared" "$single") | | |"
+echo "| (the same, two writes at a time) | ${overlapped%.*} | ${single%.*} | $(ratio "$overlapped" "$single") | | |"
+echo "| (commits/s, 16 writers ÷ such threads, one write at a time) | ${fast%.*} | ${shared%.*} | $(ratio "$fast" "$shared") | | |"
 aftermath "commits" $MEMORY "$last"
