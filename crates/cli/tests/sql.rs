@@ -214,6 +214,16 @@ fn a_file_that_somebody_else_has_open_is_named_as_such() {
 }
 
 #[test]
+fn a_server_is_found_by_a_link_to_its_file() {
+    let served = Served::start();
+    let elsewhere = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(served.path().join("shop.gnt"), elsewhere.path().join("link.gnt")).unwrap();
+    let said =
+        good(elsewhere.path(), &["sql", "link.gnt", "-c", "select count(*) || ' fruits' from fruit"], "");
+    assert!(said.contains("0 fruits"), "{said}");
+}
+
+#[test]
 fn copy_goes_round() {
     for place in places() {
         let here = place.path();

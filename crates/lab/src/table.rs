@@ -117,10 +117,13 @@ struct TableSession {
 
 impl TableSession {
     /// Runs a statement; gives how many rows it gave or changed.
-    fn execute(&mut self, which: fn(&Self) -> &Arc<Prepared>, values: &[Value]) -> Result<u64> {
-        let prepared = Arc::clone(which(self));
+    fn execute(
+        session: &mut gannet_sql::session::Session,
+        prepared: &Arc<Prepared>,
+        values: &[Value],
+    ) -> Result<u64> {
         let mut taker = Taker::new(ignore);
-        self.session.execute_prepared(&prepared, values, &mut taker)?;
+        session.execute_prepared(prepared, values, &mut taker)?;
         Ok(taker.affected)
     }
 }
@@ -139,7 +142,7 @@ impl Session for TableSession {
     }
 
     fn get(&mut self, key: &Key) -> Result<bool> {
-        Ok(self.execute(|own| &own.get, &[number(key)])? == 1)
+        Ok(Self::execute(&mut self.session, &self.get, &[number(key)])? == 1)
     }
 
     fn multi_get(&mut self, keys: &[Key]) -> Result<usize> {
@@ -161,10 +164,10 @@ impl Session for TableSession {
     }
 
     fn put(&mut self, key: &Key, value: &[u8]) -> Result<()> {
-        self.execute(|own| &own.put, &[number(key), Value::Bytes(value.into())]).map(drop)
+        Self::execute(&mut self.session, &self.put, &[number(key), Value::Bytes(value.into())]).map(drop)
     }
 
     fn update(&mut self, key: &Key, value: &[u8]) -> Result<bool> {
-        Ok(self.execute(|own| &own.update, &[number(key), Value::Bytes(value.into())])? > 0)
+        Ok(Self::execute(&mut self.session, &self.update, &[number(key), Value::Bytes(value.into())])? > 0)
     }
 }

@@ -372,8 +372,11 @@ fn copy_names_the_line_that_is_wrong() {
     }
     for (input, context) in [
         ("a,d,b\n", "COPY c, line 1: \"a,d,b\""),
-        ("a,b,d\n5,\"x\n", "COPY c, line 2: \"5,\"x\n\""),
+        ("a,b,d\n5,\"x\n", "COPY c, line 3: \"5,\"x\n\""),
         ("a,b,d\n5,x,\n6,x\r\n", "COPY c, line 3"),
+        ("a,b,d\n5,\"x\n\ny\",\n6,\"\n\"\n", "COPY c, line 6: \"6,\"\n\"\""),
+        ("a,b,d\r\n5,\"x\r\ny\n\",\r\n6\r\n", "COPY c, line 5: \"6\""),
+        ("a,b,d\r5,\"x\ry\n\",\r6\r", "COPY c, line 4: \"6\""),
     ] {
         let error = copy(&mut session, "copy c from stdin (format csv, header match)", input).unwrap_err();
         assert_eq!(
@@ -1097,6 +1100,32 @@ fn who_waits_for_a_row_keeps_nobody_from_his_turn() {
         holder.run("commit");
     });
     assert_eq!(holder.one("select v from t"), "6");
+}
+
+#[test]
+fn who_sleeps_keeps_nobody_from_his_turn() {
+    // With a budget of 32 MiB: four turns.
+    let fixture = Fixture::new("create sequence s");
+    let much = "from (select g, count(*) c from generate_series(1, 20000) g group by g) q";
+    std::thread::scope(|scope| {
+        for _ in 0..5 {
+            let mut session = fixture.session();
+            scope.spawn(move || {
+                session.fails(&format!("select nextval('s'), pg_sleep(1000) {much}"), "57014");
+            });
+        }
+        let mut reader = fixture.session();
+        let mut asked = 0;
+        while reader.one("select nextval('s')").parse::<i32>().unwrap() < asked + 6 {
+            asked += 1;
+            std::thread::yield_now();
+        }
+        assert_eq!(reader.one(&format!("select count(*) {much}")), "20000");
+        let sleepers =
+            "select count(pg_cancel_backend(pid)) from pg_stat_activity where query like '%pg_sleep(1000)%'
+            and pid <> pg_backend_pid()";
+        assert_eq!(reader.one(sleepers), "5");
+    });
 }
 
 #[test]

@@ -57,8 +57,12 @@ pub(super) fn open(arguments: &Sql, signals: &Signals) -> Result<Box<dyn Backend
     }
 }
 
-/// The server that has a file open: its socket lies beside the file.
+/// The server that has a file open: its socket lies beside the file, be it this path or what the path is a link to.
 fn server_address(path: &Path, user: &str) -> Option<Address> {
+    address_beside(path, user).or_else(|| address_beside(&path.canonicalize().ok()?, user))
+}
+
+fn address_beside(path: &Path, user: &str) -> Option<Address> {
     let folder = std::path::absolute(gannet_server::socket_folder(path)).ok()?;
     let ports = std::fs::read_dir(&folder).ok()?.filter_map(|entry| {
         let name = entry.ok()?.file_name().into_string().ok()?;

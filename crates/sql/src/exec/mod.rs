@@ -347,7 +347,7 @@ mod walk;
 pub(crate) use computed::{Charge, LARGE_BYTES};
 pub use computed::{Computed, Made};
 pub(crate) use run::select_point;
-pub use run::{Environment, Running, is_point_select};
+pub use run::{Environment, Point, Running, as_point};
 pub use subplan::Subplans;
 
 /// Bytes that a row takes as values.

@@ -35,39 +35,43 @@ pub(super) fn recognise(plan: &Plan) -> Option<PointSelect<'_>> {
 }
 
 impl PointSelect<'_> {
-    /// Puts the row, if there is one, into `out`, whose width is known.
-    pub(super) fn run(&self, context: &Context<'_>, out: &mut Batch) -> Result<()> {
-        let (mut key, mut row) = (KEY.take(), ROW.take());
-        row.clear();
-        let result =
-            self.find(context, &mut key, &mut row, out).and_then(|()| out.has_room(context, 1).map(drop));
-        row.clear();
-        KEY.set(key);
-        ROW.set(row);
-        result
+    /// Whether it evaluates nothing: it gives columns as they are stored.
+    pub(super) fn is_plain(&self) -> bool {
+        self.access.filter.is_none() && self.exprs.is_none()
     }
 
-    fn find(
-        &self,
-        context: &Context<'_>,
-        key: &mut Vec<u8>,
-        row: &mut Vec<Value>,
-        out: &mut Batch,
-    ) -> Result<()> {
+    /// Puts the row, if there is one, into `out`, whose width is known.
+    pub(super) fn run(&self, context: &Context<'_>, out: &mut Batch) -> Result<()> {
+        let mut key = KEY.take();
+        let found = self.find(context, &mut key, out);
+        KEY.set(key);
+        found?;
+        out.has_room(context, 1).map(drop)
+    }
+
+    fn find(&self, context: &Context<'_>, key: &mut Vec<u8>, out: &mut Batch) -> Result<()> {
         let null = Value::Null;
         let values = self.key.iter().map(|expr| match expr {
             Expr::Literal(value) => value,
             Expr::Parameter(index) => &context.parameters[*index],
             _ => &null,
         });
-        let Access { table, columns, filter, .. } = self.access;
-        if filter.is_none() && self.exprs.is_none() {
+        let Access { table, columns, .. } = self.access;
+        if self.is_plain() {
             return out.push_with(|row| fetch_one(context.view, table, values, columns, key, row)).map(drop);
         }
-        if !fetch_one(context.view, table, values, columns, key, row)? {
-            return Ok(());
-        }
-        if let Some(filter) = filter
+        let mut row = ROW.take();
+        row.clear();
+        let found = fetch_one(context.view, table, values, columns, key, &mut row)
+            .and_then(|found| if found { self.evaluate(context, &mut row, out) } else { Ok(()) });
+        row.clear();
+        ROW.set(row);
+        found
+    }
+
+    /// What is asked for of a row.
+    fn evaluate(&self, context: &Context<'_>, row: &mut Vec<Value>, out: &mut Batch) -> Result<()> {
+        if let Some(filter) = &self.access.filter
             && !filter.is_true(row, context)?
         {
             return Ok(());

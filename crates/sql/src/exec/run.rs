@@ -75,12 +75,21 @@ impl Environment<'_> {
     }
 }
 
-/// Whether a statement asks for one row by its whole primary key, for which there is a short way.
-pub fn is_point_select(statement: &Statement) -> bool {
-    statement.slots == 0 && statement.subplans.is_empty() && point::recognise(&statement.root).is_some()
+/// A statement that asks for one row by its whole primary key, for which there is a short way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Point {
+    /// It evaluates nothing, so that it cannot ask when it began.
+    pub plain: bool,
 }
 
-/// Runs a statement that [`is_point_select`]: the row, if there is one, is put into `out`. The turn is to be kept as long as the row is.
+/// Whether a statement is one that asks for one row by its whole primary key.
+pub fn as_point(statement: &Statement) -> Option<Point> {
+    let simple = statement.slots == 0 && statement.subplans.is_empty();
+    let select = simple.then(|| point::recognise(&statement.root)).flatten()?;
+    Some(Point { plain: select.is_plain() })
+}
+
+/// Runs a statement that is [a point](as_point): the row, if there is one, is put into `out`. The turn is to be kept as long as the row is.
 pub(crate) fn select_point(
     statement: &Statement,
     environment: &Environment<'_>,

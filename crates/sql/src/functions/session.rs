@@ -133,14 +133,20 @@ fn sleep(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let seconds = float(a, 0)?;
     let seconds = if seconds > 0.0 { seconds.min(LONGEST_S) } else { 0.0 };
     let (start, length) = (clock::now(), Duration::from_secs_f64(seconds));
-    loop {
+    let rest = || loop {
         call.context.check()?;
         let left = length.saturating_sub(start.elapsed());
         if left.is_zero() {
             return Ok(Value::text(""));
         }
         clock::sleep(left.min(NAP));
-    }
+    };
+    // Others need not wait for who sleeps.
+    let turn = &call.context.session.turn;
+    turn.set_idle(true);
+    let slept = rest();
+    turn.set_idle(false);
+    slept
 }
 
 /// Ends what another session does: its statement, or, with `Shutdown`, the session.

@@ -3,8 +3,7 @@
 //! Every statement tells its beginning and its end, so that is done without locks: a number for the state and one for each time.
 //! Who looks may find the numbers of two moments that follow each other.
 
-use super::database::{EPOCH_SHIFT_US, now};
-use gannet_base::clock;
+use super::database::{now, now_coarse};
 use gannet_base::sync::Mutex;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
@@ -118,7 +117,7 @@ impl Live {
         self.transaction_start.store(transaction.unwrap_or(NEVER), Ordering::Relaxed);
         // It began by the exact clock, which may be ahead of the coarse one.
         let began = self.query_start.load(Ordering::Relaxed);
-        let ended = clock::unix_micros_coarse() as i64 - EPOCH_SHIFT_US;
+        let ended = now_coarse();
         self.state_change.store(ended.max(began), Ordering::Relaxed);
         self.state.store(state as u8, Ordering::Relaxed);
     }

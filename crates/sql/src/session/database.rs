@@ -102,6 +102,11 @@ pub(crate) fn now() -> i64 {
     gannet_base::clock::unix_micros() as i64 - EPOCH_SHIFT_US
 }
 
+/// The same, some milliseconds late at most, for a fraction of the cost.
+pub(super) fn now_coarse() -> i64 {
+    gannet_base::clock::unix_micros_coarse() as i64 - EPOCH_SHIFT_US
+}
+
 impl Database {
     /// Creates a database; see [`Engine::create`]. `owner` is the role that may do everything in it.
     pub fn create(

@@ -181,7 +181,7 @@ impl Session {
     /// Runs all statements of a text, as the simple query protocol does: those not within BEGIN and COMMIT are one
     /// transaction. The first error ends it, and is returned.
     pub fn run(&mut self, sql: &str, client: &mut dyn Client) -> Result<()> {
-        let mut alarm = self.begin_work(Some(sql));
+        let mut alarm = self.begin_work(Some(sql), false);
         let done = self.run_all(sql, &mut alarm, client);
         self.end_work(alarm, done, client)
     }
@@ -344,7 +344,7 @@ impl Session {
 
     /// How the parameters that [`Session::bind`] takes are read from text: by the settings and the clock of this moment.
     pub fn input_style(&mut self) -> &TextStyle {
-        self.state.begin_statement(self.transaction.is_some());
+        self.state.begin_statement(self.transaction.is_some(), false);
         &self.state.style
     }
 
@@ -542,9 +542,13 @@ impl Session {
     /// As [`Session::begin_work`]; a statement that runs again and again is not shown anew each time.
     fn begin_planned(&mut self, prepared: &Prepared) -> Option<Alarm> {
         match (&prepared.parsed, &self.shown) {
-            (Some(parsed), Some(shown)) if Arc::ptr_eq(parsed, shown) => self.begin_work(None),
+            (Some(parsed), Some(shown)) if Arc::ptr_eq(parsed, shown) => {
+                let timeless = prepared.plan.as_ref().and_then(|plan| plan.point).is_some_and(|p| p.plain);
+                self.begin_work(None, timeless)
+            }
             (parsed, _) => {
-                let alarm = self.begin_work(Some(parsed.as_ref().map_or("", |parsed| &parsed.text)));
+                let text = parsed.as_ref().map_or("", |parsed| &parsed.text);
+                let alarm = self.begin_work(Some(text), false);
                 self.shown.clone_from(parsed);
                 alarm
             }
@@ -552,9 +556,10 @@ impl Session {
     }
 
     /// Work begins, for a statement with this text (`None`: that of the last one): it can be cancelled, and has a time-out.
-    fn begin_work(&mut self, sql: Option<&str>) -> Option<Alarm> {
+    /// `timeless`: it does not ask for the time.
+    fn begin_work(&mut self, sql: Option<&str>, timeless: bool) -> Option<Alarm> {
         self.interrupt.begin();
-        self.state.begin_statement(self.transaction.is_some());
+        self.state.begin_statement(self.transaction.is_some(), timeless);
         if let Some(sql) = sql {
             let shown = (0..=SHOWN_QUERY.min(sql.len())).rev().find(|at| sql.is_char_boundary(*at));
             self.activity.set_query(&sql[..shown.unwrap_or(0)]);
@@ -586,7 +591,7 @@ impl Session {
     /// Steps of the extended protocol that run nothing: errors count all the same.
     fn extended<T>(&mut self, sql: &str, step: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if !sql.is_empty() {
-            self.state.begin_statement(self.transaction.is_some());
+            self.state.begin_statement(self.transaction.is_some(), false);
         }
         let mut made = None;
         let done = step(self).map(|value| made = Some(value));
@@ -658,6 +663,13 @@ impl Session {
     /// Tells the client of notices and changed settings, which are in force from here on.
     fn tell(&mut self, client: &mut dyn Client) {
         self.state.settle_style();
+        if self.state.has_news() {
+            self.tell_news(client);
+        }
+    }
+
+    #[cold]
+    fn tell_news(&mut self, client: &mut dyn Client) {
         for notice in self.state.take_notices() {
             client.notice(&notice);
         }

@@ -5,6 +5,7 @@ use super::sizes::PlannedSizes;
 use super::statement::Running;
 use crate::bind::Parsed;
 use crate::catalog::Catalog;
+use crate::exec::Point;
 use crate::physical::Statement;
 use crate::{Error, Result, SqlState, Type, Value};
 use gannet_base::memory::Purpose;
@@ -40,7 +41,7 @@ pub(super) struct Planned {
     pub(super) statement: Arc<Statement>,
     pub(super) catalog: Arc<Catalog>,
     /// It asks for one row by its whole primary key.
-    pub(super) point: bool,
+    pub(super) point: Option<Point>,
     /// A literal says 'now' or the like: the plan is for those who have it, not for whoever comes later.
     pub(super) of_the_moment: bool,
     pub(super) sizes: Arc<PlannedSizes>,
@@ -80,7 +81,7 @@ impl Prepared {
             statement: Arc::new(statement),
             catalog,
             sizes: Arc::default(),
-            point: false,
+            point: None,
             of_the_moment: false,
         });
         Prepared { parsed: None, parameters: Vec::new(), columns: None, plan }

@@ -1,7 +1,7 @@
 //! What functions and operators see of a session.
 
 use super::Notice;
-use super::database::{Database, now};
+use super::database::{Database, now, now_coarse};
 use super::interrupt::Interrupt;
 use super::prepared::Prepared;
 use super::settings::{self, DEFINITIONS, Key, Settings, severity_rank};
@@ -116,9 +116,9 @@ impl SessionState {
         &self.handle
     }
 
-    /// A statement begins, with these definitions.
-    pub(super) fn begin_statement(&mut self, in_transaction: bool) {
-        self.statement_start = now();
+    /// A statement begins. `timeless`: it does not ask when; within a transaction some milliseconds do not matter then.
+    pub(super) fn begin_statement(&mut self, in_transaction: bool, timeless: bool) {
+        self.statement_start = if in_transaction && timeless { now_coarse() } else { now() };
         if !in_transaction {
             self.transaction_start = self.statement_start;
         }
@@ -127,11 +127,18 @@ impl SessionState {
     }
 
     /// Whatever settings have changed is in force from here on: for the binder, for values that are read and written.
+    #[inline]
     pub(super) fn settle_style(&mut self) {
-        if self.style_changed.take() {
-            let catalog = self.style.catalog.take();
-            self.style = TextStyle { now: self.style.now, catalog, ..self.settings.borrow().style.clone() };
+        if self.style_changed.get() {
+            self.take_style();
         }
+    }
+
+    #[cold]
+    fn take_style(&mut self) {
+        self.style_changed.set(false);
+        let catalog = self.style.catalog.take();
+        self.style = TextStyle { now: self.style.now, catalog, ..self.settings.borrow().style.clone() };
     }
 
     /// Names of regclass and its kin are taken from here.
@@ -236,6 +243,11 @@ impl SessionState {
                 let _ = self.change_setting(index, None, false);
             }
         }
+    }
+
+    /// Whether there is something to tell the client: notices, or changed settings.
+    pub(super) fn has_news(&self) -> bool {
+        !self.notices.borrow().is_empty() || !self.reports.borrow().is_empty()
     }
 
     pub(super) fn take_reports(&self) -> Vec<(&'static str, String)> {

@@ -126,7 +126,7 @@ impl Session {
             };
             statement.output.iter().map(column).collect()
         });
-        let point = exec::is_point_select(&statement);
+        let point = exec::as_point(&statement);
         Ok(Prepared {
             parsed: Some(Arc::clone(parsed)),
             parameters,
@@ -258,7 +258,7 @@ impl Session {
         client: &mut dyn Client,
     ) -> Result<Option<u64>> {
         let (Some(planned), Some(columns)) = (&prepared.plan, &prepared.columns) else { return Ok(None) };
-        if !planned.point {
+        if planned.point.is_none() {
             return Ok(None);
         }
         let shared = &self.database.0;

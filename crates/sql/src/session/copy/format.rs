@@ -125,7 +125,7 @@ pub(super) struct Reader {
     /// Whether that place is within quotes.
     quoted: bool,
     line_end: Option<LineEnd>,
-    /// Lines begun.
+    /// Lines begun, those within quotes counted.
     line: u64,
     /// Where the last one stands in the buffer, once it was read.
     last: Option<Range<usize>>,
@@ -285,6 +285,11 @@ impl Reader {
                         return Ok(None);
                     }
                     return self.judge_line_end(byte, following, at).map(Some);
+                }
+                // One of those within quotes, of which a CR LF is one.
+                b'\n' | b'\r' if (byte == b'\r') == (self.line_end == Some(LineEnd::Return)) => {
+                    self.line += 1;
+                    1
                 }
                 b'\\' if !self.options.csv => 2,
                 _ if self.options.csv => match self.csv_step(byte, at) {
