@@ -8,8 +8,8 @@
 #   page size   8 KiB, direct I/O; cache warm; durability: every commit durable when acknowledged
 #   device      4 KiB, O_DIRECT with RWF_DSYNC, one after the other over an allocated and written file
 #
-# For information: the same of threads that share synchronous writes and do nothing else, what no database can be faster than
-# here. One write at a time; and two, the second one when six wait for it.
+# For information: the same of threads that share synchronous writes and do nothing else, which is what group commit without a delay
+# reaches here. One write at a time; and two, the second one when six wait for it.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 build

@@ -3,7 +3,7 @@
 # holds.
 #
 #   query       40 values of 960 KB read, searched, sorted, grouped, joined, inserted and updated by 1, 4 and 16 connections; then
-#               rows of 60 to 125 KB, 16 connections doing all of that at random, each value checked against its MD5
+#               rows of 60 to 120 KB, 16 connections doing all of that at random, each value checked against its MD5
 #   schema      a table with an integer key and a text; see long_values.py
 #   memory      budgets of 8, 32, 64 and 128 MiB; the peak is that of the server's memory cgroup, or of the process without one
 #   durability  synchronous
@@ -22,7 +22,7 @@ for MEMORY in 8 32 64 128; do
     mkdir -p "$DATA"
     start_gannet "$DATA/long.gnt" $MEMORY $((MEMORY + 512))
     out=$(PGHOST=$SOCKETS PGPORT=5433 PGUSER=$(id -un) PGDATABASE=long /usr/bin/python3 "$BENCH/long_values.py" $EACH | keep long-values)
-    top=$(peak gannet)
+    top=$(peak gannet || true)
     top=${top:-$(awk '/^VmHWM/ {print int($2 / 1024)}' "/proc/$gannet_pid/status")}
     stop_gannet
     sleep 0.2

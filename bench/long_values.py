@@ -45,7 +45,7 @@ def together(count, seconds, step):
                         step(connection, worker)
                         state = None
                     except psycopg.Error as error:
-                        if not (error.sqlstate or "").startswith(("53", "40")):
+                        if error.sqlstate not in ("53200", "40P01"):
                             raise
                         state = error.sqlstate
                     with mutex:
@@ -88,7 +88,7 @@ def alike():
 
 
 def mixed():
-    """Rows of 60 to 125 KB, sixteen connections doing anything with them. No value may be another than was written."""
+    """Rows of 60 to 120 KB, sixteen connections doing anything with them. No value may be another than was written."""
     lengths = range(60_000, 125_000, 5_000)
     with connect() as connection:
         connection.execute("drop table if exists rows_")

@@ -370,12 +370,19 @@ fn copy_names_the_line_that_is_wrong() {
             "{input:?}: {error}"
         );
     }
+    let input = "7,\"x\ny\",\n8,\"x\ny\",\n9,z,\n7,z,\n";
+    let error = copy(&mut session, "copy c from stdin (format csv)", input).unwrap_err();
+    assert_eq!((error.state().0, error.fields().context.as_deref()), ("23505", Some("COPY c, line 6")));
+    let input = "5,\"x\\\n\",\nfive\n";
+    let error = copy(&mut session, "copy c from stdin (format csv, escape '\\')", input).unwrap_err();
+    assert_eq!(error.fields().context.as_deref(), Some("COPY c, line 3, column a: \"five\""));
     for (input, context) in [
         ("a,d,b\n", "COPY c, line 1: \"a,d,b\""),
         ("a,b,d\n5,\"x\n", "COPY c, line 3: \"5,\"x\n\""),
         ("a,b,d\n5,x,\n6,x\r\n", "COPY c, line 3"),
         ("a,b,d\n5,\"x\n\ny\",\n6,\"\n\"\n", "COPY c, line 6: \"6,\"\n\"\""),
         ("a,b,d\r\n5,\"x\r\ny\n\",\r\n6\r\n", "COPY c, line 5: \"6\""),
+        ("a,b,d\n5,\"x\n\",\n6,\"\n\"\n", "COPY c, line 5: \"6,\"\n\"\""),
         ("a,b,d\r5,\"x\ry\n\",\r6\r", "COPY c, line 4: \"6\""),
     ] {
         let error = copy(&mut session, "copy c from stdin (format csv, header match)", input).unwrap_err();
@@ -1111,13 +1118,15 @@ fn who_sleeps_keeps_nobody_from_his_turn() {
         for _ in 0..5 {
             let mut session = fixture.session();
             scope.spawn(move || {
+                session.run("set statement_timeout = '60s'");
                 session.fails(&format!("select nextval('s'), pg_sleep(1000) {much}"), "57014");
             });
         }
         let mut reader = fixture.session();
-        let mut asked = 0;
+        let (mut asked, since) = (0, std::time::Instant::now());
         while reader.one("select nextval('s')").parse::<i32>().unwrap() < asked + 6 {
             asked += 1;
+            assert!(since.elapsed().as_secs() < 60, "one of them has no turn");
             std::thread::yield_now();
         }
         assert_eq!(reader.one(&format!("select count(*) {much}")), "20000");

@@ -141,7 +141,7 @@ fn sleep(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
         }
         clock::sleep(left.min(NAP));
     };
-    // Others need not wait for who sleeps.
+    // Others need not wait long for who sleeps.
     let turn = &call.context.session.turn;
     turn.set_idle(true);
     let slept = rest();

@@ -115,7 +115,7 @@ impl Live {
     /// The statement has ended; `transaction`: when the one began that is still open.
     pub(super) fn end(&self, state: State, transaction: Option<i64>) {
         self.transaction_start.store(transaction.unwrap_or(NEVER), Ordering::Relaxed);
-        // It began by the exact clock, which may be ahead of the coarse one.
+        // It may have begun by the exact clock, which may be ahead of the coarse one.
         let began = self.query_start.load(Ordering::Relaxed);
         let ended = now_coarse();
         self.state_change.store(ended.max(began), Ordering::Relaxed);

@@ -118,7 +118,12 @@ impl SessionState {
 
     /// A statement begins. `timeless`: it does not ask when; within a transaction some milliseconds do not matter then.
     pub(super) fn begin_statement(&mut self, in_transaction: bool, timeless: bool) {
-        self.statement_start = if in_transaction && timeless { now_coarse() } else { now() };
+        self.statement_start = if in_transaction && timeless {
+            // Never before what came before it by the exact clock.
+            now_coarse().max(self.statement_start)
+        } else {
+            now()
+        };
         if !in_transaction {
             self.transaction_start = self.statement_start;
         }

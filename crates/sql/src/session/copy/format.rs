@@ -286,7 +286,8 @@ impl Reader {
                     }
                     return self.judge_line_end(byte, following, at).map(Some);
                 }
-                // One of those within quotes, of which a CR LF is one.
+                // One of those within quotes, of which a CR LF is one. (Within the first row it is not known yet how lines end: a CR
+                // alone does not count there.)
                 b'\n' | b'\r' if (byte == b'\r') == (self.line_end == Some(LineEnd::Return)) => {
                     self.line += 1;
                     1
@@ -329,7 +330,11 @@ impl Reader {
     fn csv_step(&mut self, byte: u8, at: usize) -> Option<usize> {
         let CopyOptions { quote, escape, .. } = self.options;
         if self.quoted && byte == escape && escape != quote {
-            return if at + 1 < self.buffer.len() || self.complete { Some(2) } else { None };
+            return match self.buffer.get(at + 1) {
+                None if !self.complete => None,
+                Some(&escaped) if escaped == quote || escaped == escape => Some(2),
+                _ => Some(1),
+            };
         }
         if byte == quote {
             // A doubled quote ends and begins quotes again, which comes to the same.

@@ -19,6 +19,7 @@ use crate::{Error, Result, SqlState};
 use format::{CopyOptions, Fields, Header, Reader};
 use gannet_base::memory::Purpose;
 use gannet_store::{Engine, WorkMemory};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -448,7 +449,8 @@ fn copy_in(
         header: options.header,
         null: &options.null,
         fields: Fields::default(),
-        lines: Vec::new(),
+        lines: VecDeque::new(),
+        rows: 0,
     };
     let engine = session.state.engine.clone();
     let mut memory = LineMemory { engine, interrupt: session.interrupt.clone(), held: None, buffer: 0 };
@@ -465,8 +467,7 @@ fn copy_in(
     // What the reader found was told to the inserting side, which has failed by it; its own words are the better ones.
     read?;
     inserted.map_err(|error| {
-        let line =
-            reading.lines.get(rows as usize / BATCH_ROWS).map_or(0, |first| first + rows % BATCH_ROWS as u64);
+        let line = reading.line_of(rows);
         match &error.fields().context {
             Some(_) => error,
             None => error.context(format!("COPY {}, line {line}", table.name)),
@@ -573,6 +574,9 @@ fn take_from_row(expr: &mut Expr) -> bool {
     }
 }
 
+/// More rows than can be read and not yet inserted.
+const LINES_MOST: usize = (BATCHES + 3) * BATCH_ROWS;
+
 /// The half of COPY FROM that reads.
 struct Reading<'a> {
     reader: Reader,
@@ -582,8 +586,10 @@ struct Reading<'a> {
     header: Header,
     null: &'a str,
     fields: Fields,
-    /// First line of each batch.
-    lines: Vec<u64>,
+    /// Rows read.
+    rows: u64,
+    /// Rows that do not end one line behind the row before, by their numbers from 0, and the lines they end on; the last ones.
+    lines: VecDeque<(u64, u64)>,
 }
 
 /// What the reader's buffer and the fields are charged as, once there was a long line: they keep their size.
@@ -625,18 +631,17 @@ impl Reading<'_> {
         loop {
             let mut batch = Vec::with_capacity(BATCH_ROWS);
             let mut bytes = 0;
-            let first = self.reader.line() + 1;
             while batch.len() < BATCH_ROWS && bytes < BATCH_BYTES {
                 if !self.read(client, memory)? {
                     break;
                 }
                 bytes += self.fields.bytes();
                 batch.push(self.row()?);
+                self.note_line();
             }
             if batch.is_empty() {
                 return Ok(());
             }
-            self.lines.push(first);
             let memory = || engine.memory(Purpose::Work, bytes as u64);
             let _memory = (bytes > BATCH_BYTES).then(memory).transpose()?;
             if sender.send(Ok(Taken { rows: batch.into_iter(), _memory })).is_err() {
@@ -644,6 +649,24 @@ impl Reading<'_> {
                 return Ok(());
             }
         }
+    }
+
+    /// Notes where the row read last ends, unless that is one line behind the row before.
+    fn note_line(&mut self) {
+        let line = self.reader.line();
+        if self.lines.back().is_none_or(|&(row, at)| at + (self.rows - row) != line) {
+            if self.lines.len() == LINES_MOST {
+                self.lines.pop_front();
+            }
+            self.lines.push_back((self.rows, line));
+        }
+        self.rows += 1;
+    }
+
+    /// The line that a row, one of those that may not be inserted yet, ends on.
+    fn line_of(&self, row: u64) -> u64 {
+        let before = self.lines.iter().rev().find(|&&(first, _)| first <= row);
+        before.map_or(0, |&(first, line)| line + (row - first))
     }
 
     /// Reads the next line into the fields; false at the end.
