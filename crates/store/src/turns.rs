@@ -6,7 +6,7 @@
 //! 2. Who has a turn never waits for one again. Who changes or locks rows, or has done so in his transaction, is not kept waiting for long, as
 //!    others may wait for him: he gives up, and takes one without waiting. While he waits for a row himself, his turn does not count, as
 //!    the row's owner may wait for whom it keeps waiting, be it through a program with two sessions. So those who have turns that count wait for nobody who waits for one.
-//! 3. A turn whose owner has waited for its client for a moment in all does not count any more: neither what a client leaves lying nor
+//! 3. A turn whose owner has waited for its client, or slept, for a moment in all does not count any more: neither what a client leaves lying nor
 //!    what it fetches slowly keeps others waiting.
 
 use crate::transaction::Canceller;
@@ -19,7 +19,7 @@ use std::time::Duration;
 /// Bytes of the budget for each that runs: with what page frames, sessions and temporary files take, and as the first ones hold more
 /// than those who come later.
 const BUDGET_EACH: u64 = 8 << 20;
-/// A turn counts until its owner has waited so long for its client.
+/// A turn counts until its owner has waited so long for its client, or slept.
 const IDLE_MOST: Duration = Duration::from_secs(1);
 /// How often a waiter looks whether it is to give up, and whether somebody has become idle.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -32,7 +32,7 @@ struct Owner {
     shares: u64,
     /// Its transaction.
     transaction: Option<Canceller>,
-    /// Since when it waits for its client.
+    /// Since when it waits for its client, or sleeps.
     idle_since: Option<Instant>,
     /// How long it has done so before.
     idle: Duration,
@@ -119,7 +119,7 @@ impl Turn {
         }
     }
 
-    /// Its owner waits for its client, or no longer does.
+    /// Its owner waits for its client or sleeps, or no longer does.
     pub fn set_idle(&self, idle: bool) {
         let mut owners = self.turns.0.0.lock();
         if let Some(owner) = owners.running.iter_mut().find(|owner| owner.number == self.number) {

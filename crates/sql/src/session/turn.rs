@@ -115,7 +115,7 @@ impl SessionTurn {
         old
     }
 
-    /// The statement that runs waits for its client, or no longer does.
+    /// The statement that runs waits for its client or sleeps, or no longer does.
     pub(crate) fn set_idle(&self, idle: bool) {
         if self.has_turn.load(Relaxed) {
             self.turn.lock().iter().for_each(|turn| turn.set_idle(idle));
