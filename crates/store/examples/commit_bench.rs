@@ -93,7 +93,7 @@ fn log_round(log: &Log, writers: usize, time: Duration) -> Result<Vec<u64>, Box<
                     group.clear();
                     group.set_txn(TxnId(txn), TxnEvent::Commit);
                     group.change_bytes(PageId(writer as u64 + 1), Lsn(0), 1, false, &[7; 150]);
-                    log.flush_to(log.append(&group)?)?;
+                    log.flush_commit(log.append(&group)?)?;
                     latencies.push(begin.elapsed().as_nanos() as u64);
                     txn += 16;
                 }

@@ -1,6 +1,6 @@
 //! What every layer of one open database shares.
 
-use crate::log::{GroupBuilder, Log, LogOptions};
+use crate::log::{Log, LogOptions};
 use crate::pool::{Pool, Volume};
 use crate::space::Space;
 use crate::{Error, Result};
@@ -84,7 +84,6 @@ pub(crate) struct Core {
     /// Why the database takes no changes, although nothing failed since it was opened.
     read_only: OnceLock<String>,
     closed: AtomicBool,
-    builders: Mutex<Vec<GroupBuilder>>,
     /// Bytes of log that were left when [`Core::await_log_room`] last waited in vain.
     waited_at_room: AtomicU64,
 }
@@ -115,20 +114,7 @@ impl Core {
             wal_limit,
             read_only: OnceLock::new(),
             closed: AtomicBool::new(false),
-            builders: Mutex::default(),
             waited_at_room: AtomicU64::new(u64::MAX),
-        }
-    }
-
-    pub(crate) fn take_builder(&self) -> GroupBuilder {
-        self.builders.lock().pop().unwrap_or_default()
-    }
-
-    pub(crate) fn give_builder(&self, mut builder: GroupBuilder) {
-        builder.clear();
-        let mut builders = self.builders.lock();
-        if builders.len() < 16 {
-            builders.push(builder);
         }
     }
 

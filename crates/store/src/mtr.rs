@@ -20,6 +20,7 @@ use crate::pool::ExclusivePage;
 use crate::space::Allocations;
 use crate::{Error, Result};
 use gannet_base::{Lsn, PageId, TreeId, TxnId};
+use std::cell::Cell;
 
 /// A page that takes part, by its number within the mini-transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,7 +43,7 @@ impl<'c> Mtr<'c> {
         Mtr {
             core,
             pages: Vec::with_capacity(4),
-            group: core.take_builder(),
+            group: take_builder(),
             allocations: None,
             changed: Vec::with_capacity(4),
             any_change: false,
@@ -219,7 +220,26 @@ impl Drop for Mtr<'_> {
             // Changed pages without a log record must never be written: invariant 3.
             self.core.poison.set("a change was not logged".to_owned());
         }
-        self.core.give_builder(std::mem::take(&mut self.group));
+        give_builder(std::mem::take(&mut self.group));
+    }
+}
+
+/// Bytes of a group's memory that a thread keeps for its next one.
+const KEPT_GROUP: usize = 4096;
+
+thread_local! {
+    static BUILDER: Cell<Option<GroupBuilder>> = const { Cell::new(None) };
+}
+
+fn take_builder() -> GroupBuilder {
+    BUILDER.take().unwrap_or_default()
+}
+
+fn give_builder(mut builder: GroupBuilder) {
+    builder.clear();
+    if builder.memory() <= KEPT_GROUP {
+        // A thread that ends needs no next one.
+        let _ = BUILDER.try_with(|kept| kept.set(Some(builder)));
     }
 }
 

@@ -8,6 +8,8 @@ fn key_of<T: ?Sized>(lock: &T) -> usize {
     std::ptr::from_ref(lock).cast::<()>() as usize
 }
 
+const SPINS: u32 = 100;
+
 /// Mutual exclusion.
 #[derive(Default)]
 pub struct Mutex<T: ?Sized> {
@@ -45,7 +47,23 @@ impl<T: ?Sized> Mutex<T> {
                 sim::block(key_of(&self.inner), None);
             }
         }
-        MutexGuard { inner: self.inner.lock() }
+        if let Some(inner) = self.inner.try_lock() {
+            return MutexGuard { inner };
+        }
+        MutexGuard { inner: self.lock_busy() }
+    }
+
+    #[cold]
+    fn lock_busy(&self) -> parking_lot::MutexGuard<'_, T> {
+        for _ in 0..SPINS {
+            std::hint::spin_loop();
+            if !self.inner.is_locked()
+                && let Some(inner) = self.inner.try_lock()
+            {
+                return inner;
+            }
+        }
+        self.inner.lock()
     }
 
     /// Takes the lock if it is free.

@@ -3,10 +3,12 @@
 //! A lock is not poisoned by a panic: the store treats a panic while state is inconsistent as a bug that must stop
 //! the database, and has its own switch for that.
 
+mod futex;
 mod lock;
 mod park;
 
+pub use futex::{wait_while, wake_all, wake_one};
 pub use lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
-pub use park::{park, unpark_all, unpark_one};
+pub use park::{park, unpark_all};
 
 pub use crate::sim::yield_point;

@@ -29,13 +29,3 @@ pub fn unpark_all(key: usize) {
         unsafe { parking_lot_core::unpark_all(key, DEFAULT_UNPARK_TOKEN) };
     }
 }
-
-/// Wakes one thread parked on `key`.
-pub fn unpark_one(key: usize) {
-    if sim::active() {
-        sim::wake(key, 1);
-    } else {
-        // SAFETY: as in `park`; the callback does nothing.
-        unsafe { parking_lot_core::unpark_one(key, |_| DEFAULT_UNPARK_TOKEN) };
-    }
-}

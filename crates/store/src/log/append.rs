@@ -13,7 +13,7 @@
 
 use super::Inner;
 use super::buffer::Ring;
-use super::flush::FlushState;
+use super::flush::{FlushState, Wait};
 use super::footer::Index;
 use super::record::{Draft, Head, Identity, MIN_RECORD_LEN, Place, RecordKind, TRAILER_LEN};
 use super::segment::{BLOCK, SegmentHeader, Segments};
@@ -195,7 +195,7 @@ impl Inner {
                 Step::Seal => state.seal(),
                 Step::Room(release) => {
                     drop(state);
-                    self.flush_until(release)?;
+                    self.flush_until(release, Wait::Now)?;
                     state = self.state.lock();
                 }
                 Step::Prepare(number) => {

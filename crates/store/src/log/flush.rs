@@ -1,27 +1,32 @@
-//! Flushing: group commit without a timer.
+//! Flushing: group commit that gathers.
 //!
 //! Whoever waits for an LSN and finds a free slot writes everything appended so far, for everybody; the others sleep
-//! until the write that covers them is done. Up to `max_in_flight` writes are at the device at one time.
+//! until the write that covers them is done. Up to `max_in_flight` writes are at the device at one time, beside each other
+//! only when they are long.
 //!
 //! # Why so
-//! Committers come in circles: each appends, waits, and appends again. A write that takes along all of them costs one
-//! latency for all; two writes side by side cost one and a half for each, fill blocks, and wake threads twice as often. So
-//! with many committers (more than two for each slot, as completed writes saw them) slots beyond the first are kept for long
-//! ranges, the next leader is woken after those who were covered, and who comes meanwhile leaves the writing to him. With
-//! few, side by side is faster: nobody waits for the rest of somebody else's write.
+//! Committers come in circles: each appends, waits, and appends again. A write begun at once takes along who happens to be
+//! there; those it has just missed wait for it and for the next one, and the circle falls into two groups that keep each
+//! other waiting. So a commit's write begins when as many have come as wait for commits at one time, as completed writes saw
+//! them (DeWitt et al. 1984, "Implementation techniques for main memory database systems", names group commit; PostgreSQL's
+//! `commit_delay` is the same with a fixed time). One committer never waits for others. With more, the last one to come
+//! begins the write, and nobody is woken for it. All of a group sleep on one word: one system call wakes them.
+//!
+//! Who never comes again must not keep the others: the first of a group sleeps no longer than [`PATIENCE`] writes take, from
+//! when he came or the device fell idle, and then writes for those who are there. Committers that come at odd times would
+//! mostly wait in vain. Therefore each wait in vain is followed by writes that begin at once, twice as many each time, half as
+//! many after each that was worth it.
 //!
 //! # Invariants
 //! 1. No two writes in flight touch one block. While the last write ends inside a block, the next one must wait for it,
-//!    so when several committers are active a write ends with a filler that completes its block.
+//!    so a long write ends with a filler that completes its block.
 //! 2. `durable` only advances over a contiguous prefix of completed writes. A long range is written in several pieces, so
 //!    it may lie inside a record; `whole`, which records claim and callers see, is the end of a record at or below it.
 //! 3. No write to a segment begins before the segment before it is durable wholly. So a segment's valid header proves
 //!    the segment before, and a restart trusts that one's footer without looking at its records. It costs one wait for
 //!    the device a segment.
-//! 4. Nobody sleeps while a slot is free and bytes that he waits for are not handed to the device, unless somebody has been
-//!    woken to write them: every change of that condition (a write begun with more left over, a write ended, a chosen
-//!    one who finds nothing to do) wakes one sleeper whose bytes are not. With many committers a second slot counts as
-//!    free only for a long range, see below.
+//! 4. While somebody sleeps for bytes that are not handed to the device, one of these is true: no slot is free, and the end
+//!    of a write looks again; one is woken to write (`chosen`); one sleeps with a limit (`Watched`).
 //! 5. After the first failed write nothing more is written, `durable` stands still, and everybody is told why.
 //!
 //! # A crash at any point
@@ -36,52 +41,74 @@ use super::append::State;
 use super::segment::BLOCK;
 use super::{Inner, LogOptions};
 use crate::{Error, Result};
-use gannet_base::sync::{MutexGuard, park, unpark_one};
+use gannet_base::clock::{self, Instant};
+use gannet_base::sync::{MutexGuard, wait_while, wake_all, wake_one};
 use gannet_io::{AlignedBuffer, Class, Durability};
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::time::Duration;
 
 /// Most bytes of one write.
 pub(crate) const WRITE_MAX: u64 = 512 << 10;
 /// Bytes copied out of the ring under one hold of the mutex.
 const COPY_MAX: usize = 64 << 10;
-/// Bytes that are worth a write beside another one when many commit.
-const OVERLAP_MIN: u64 = 64 << 10;
-/// Writes that go on ending at block boundaries after committers were last seen waiting for each other.
-const CROWD: u32 = 64;
+/// Bytes that are worth a write at once, beside others.
+const LONG: u64 = 64 << 10;
+/// How many times as long as a write takes others are waited for.
+const PATIENCE: u32 = 2;
+/// Most writes that begin at once after a wait in vain.
+const HASTE_MAX: u32 = 64;
 
 const WAITING: u32 = 0;
 const COVERED: u32 = 1;
 const LEAD: u32 = 2;
 const FAILED: u32 = 3;
 
-/// Somebody asleep until `lsn` is durable, or until it is his turn to write.
-#[derive(Debug)]
-struct Waiter {
-    lsn: u64,
-    state: AtomicU32,
-}
+/// Those who sleep until one write is done, all on one word, so that one system call wakes them.
+#[derive(Debug, Default)]
+struct Group(AtomicU32);
 
-impl Waiter {
-    fn key(&self) -> usize {
-        std::ptr::from_ref(&self.state) as usize
-    }
-
-    fn wait(&self) -> u32 {
+impl Group {
+    /// Sleeps until the write is done or failed, or the caller is to begin it: `LEAD`, which goes to one. `WAITING` when
+    /// `most` has passed.
+    fn wait(&self, most: Option<Duration>) -> u32 {
         loop {
-            let state = self.state.load(Acquire);
-            if state != WAITING {
-                return state;
+            match self.0.load(Acquire) {
+                WAITING if wait_while(&self.0, WAITING, most) => {}
+                LEAD if self.take_lead() => return LEAD,
+                LEAD => {}
+                outcome => return outcome,
             }
-            park(self.key(), || self.state.load(Acquire) == WAITING, None);
         }
     }
 
-    fn wake(&self) {
-        unpark_one(self.key());
+    /// Takes the order to begin the write, if nobody has.
+    fn take_lead(&self) -> bool {
+        self.0.compare_exchange(LEAD, WAITING, AcqRel, Acquire).is_ok()
     }
+}
+
+/// How a thread waits for the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// A commit: it may wait for others that share its write.
+    Commit,
+    /// It is in the way of something else.
+    Now,
+}
+
+/// Who sees to it that those who gather do not wait for ever for others who never come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gathering {
+    /// Nobody: none sleeps in `next`, or one is woken to write.
+    Unwatched,
+    /// One of them, who sleeps for a limited time.
+    Watched,
+    /// They have waited long enough, or must not.
+    Over,
 }
 
 /// A write at the device.
@@ -91,6 +118,11 @@ struct Flight {
     /// It ends where a record ends.
     whole: bool,
     done: bool,
+    group: Arc<Group>,
+    /// It is a piece of a long range, and some of these wait for it, too.
+    shared: Option<Arc<Group>>,
+    /// How many committers wait for it.
+    riders: usize,
 }
 
 /// The part of the log's state that flushing owns.
@@ -111,14 +143,26 @@ pub(crate) struct FlushState {
     pub(crate) flusher_stop: bool,
     flights: VecDeque<Flight>,
     buffers: Vec<AlignedBuffer>,
-    waiters: Vec<Arc<Waiter>>,
+    /// Those whose bytes are not submitted, and some who wait for a piece of a long range that is.
+    next: Arc<Group>,
+    /// How many sleep in `next` for bytes that are not submitted, at most.
+    sleepers: usize,
+    /// How many of these are committers.
+    gathered: usize,
+    gathering: Gathering,
     poisoned: Option<String>,
-    /// Writes left that end at a block boundary.
-    crowd: u32,
     /// Sleepers woken to write who have not begun.
     chosen: usize,
     /// How many wait for commits at one time, from what completed writes saw; falls slowly.
     committers: usize,
+    /// Writes left that begin at once.
+    haste: u32,
+    /// How many the next wait in vain is followed by.
+    setback: u32,
+    /// How long a write takes, a moving mean.
+    write_time: Duration,
+    /// When the last write ended.
+    idle_since: Instant,
     max_in_flight: usize,
     segment_size: u64,
 }
@@ -137,11 +181,17 @@ impl FlushState {
             flusher_stop: false,
             flights: VecDeque::with_capacity(max_in_flight * 2),
             buffers: (0..max_in_flight).map(|_| AlignedBuffer::zeroed(write_max as usize)).collect(),
-            waiters: Vec::new(),
+            next: Arc::default(),
+            sleepers: 0,
+            gathered: 0,
+            gathering: Gathering::Unwatched,
             poisoned: None,
-            crowd: 0,
             chosen: 0,
             committers: 0,
+            haste: 0,
+            setback: 1,
+            write_time: Duration::ZERO,
+            idle_since: clock::now(),
             max_in_flight,
             segment_size: options.segment_size,
         }
@@ -176,83 +226,184 @@ impl FlushState {
 
     /// Refuses everything from now on because of `cause`.
     pub(crate) fn refuse(&mut self, cause: &Error) {
-        self.poison(cause.to_string()).iter().for_each(|waiter| waiter.wake());
+        self.poison(cause.to_string()).wake();
     }
 
-    fn poison(&mut self, cause: String) -> Vec<Arc<Waiter>> {
+    fn poison(&mut self, cause: String) -> Wakes {
         self.poisoned.get_or_insert(cause);
-        self.waiters.drain(..).inspect(|waiter| waiter.state.store(FAILED, Release)).collect()
+        let mut told: Vec<_> = self.flights.iter().map(|flight| Arc::clone(&flight.group)).collect();
+        told.push(Arc::clone(&self.next));
+        told.iter().for_each(|group| group.0.store(FAILED, Release));
+        Wakes { ended: told, leader: None }
     }
 
-    /// Whether a write of bytes not submitted yet, of which the last is below `end`, may start now.
-    fn may_start(&self, end: u64) -> bool {
-        let idle = self.flights.iter().all(|flight| flight.done);
+    /// Whether a write of bytes not submitted yet may start now.
+    fn has_slot(&self) -> bool {
         let block_is_free =
             self.submitted.is_multiple_of(BLOCK) || self.flights.back().is_none_or(|flight| flight.done);
         let segment_is_open =
             !self.submitted.is_multiple_of(self.segment_size) || self.durable == self.submitted;
-        let worth_it = idle || !self.is_crowded() || end - self.submitted >= OVERLAP_MIN;
-        block_is_free && segment_is_open && worth_it && !self.buffers.is_empty()
+        block_is_free && segment_is_open && !self.buffers.is_empty()
     }
 
-    /// Whether so many commit that writes side by side only make the groups smaller.
-    fn is_crowded(&self) -> bool {
-        self.committers > 2 * self.max_in_flight
+    /// Whether a write up to `end` for `committers` of them should not wait for more.
+    fn is_due(&self, committers: usize, end: u64) -> bool {
+        committers >= self.committers
+            || self.haste > 0
+            || end - self.submitted >= LONG
+            || self.gathering == Gathering::Over
     }
 
-    /// Whether somebody woken to write will take along what is appended now.
-    fn is_led(&self) -> bool {
-        self.chosen > 0 && (self.is_crowded() || self.buffers.len() <= self.chosen)
-    }
-
-    /// A sleeper who should write now, if there is one.
-    fn next_leader(&mut self, end: u64) -> Option<Arc<Waiter>> {
-        if !self.may_start(end) || self.is_led() {
+    /// Has one of those who sleep write now, if one should: whom to wake.
+    fn next_leader(&mut self, end: u64) -> Option<Arc<Group>> {
+        if self.sleepers == 0 || self.chosen > 0 || !self.is_due(self.gathered, end) || !self.has_slot() {
             return None;
         }
-        let index = self.waiters.iter().position(|waiter| waiter.lsn > self.submitted)?;
-        let leader = self.waiters.remove(index);
-        leader.state.store(LEAD, Release);
         self.chosen += 1;
-        Some(leader)
+        self.sleepers -= 1;
+        self.gathered = self.gathered.saturating_sub(1);
+        // Were he to find no slot, nobody would wait for more after him either.
+        self.gathering = Gathering::Over;
+        self.next.0.store(LEAD, Release);
+        Some(Arc::clone(&self.next))
     }
 
-    /// Ends the write up to `to`. Returns whom to wake, in that order.
-    fn complete(&mut self, to: u64, end: u64) -> Vec<Arc<Waiter>> {
-        let committing = self.waiters.len() + self.max_in_flight - self.buffers.len() + 1;
-        self.committers = committing.max(self.committers - self.committers / 8);
+    /// The same after one who was woken to write and has nothing to write any more, or no slot: others relied on him.
+    fn next_heir(&mut self, end: u64) -> Option<Arc<Group>> {
+        self.gathering = if self.sleepers > 0 { Gathering::Over } else { Gathering::Unwatched };
+        self.next_leader(end)
+    }
+
+    /// Puts the write up to `to` in flight, of a log that ends at `end`, by somebody who is a committer or not. Those whose
+    /// bytes it leaves behind wait for a slot only.
+    fn begin(&mut self, to: u64, end: u64, own: usize) {
+        let whole = to == end;
+        if self.haste > 0 {
+            self.haste -= 1;
+        } else if self.gathering == Gathering::Watched && self.gathered + own >= self.committers {
+            self.setback = (self.setback / 2).max(1);
+        }
+        self.submitted = to;
+        let next = Arc::clone(&self.next);
+        let flight = if whole {
+            Flight { to, whole, done: false, group: next, shared: None, riders: own + self.close_next() }
+        } else {
+            self.gathering = Gathering::Over;
+            Flight { to, whole, done: false, group: Arc::default(), shared: Some(next), riders: own }
+        };
+        self.flights.push_back(flight);
+    }
+
+    /// Who sleeps from now on for bytes that are not submitted belongs to another group. How many committers belonged to this
+    /// one.
+    fn close_next(&mut self) -> usize {
+        let recalled = usize::from(self.next.take_lead());
+        self.chosen -= recalled;
+        self.next = Arc::default();
+        self.gathering = Gathering::Unwatched;
+        self.sleepers = 0;
+        std::mem::take(&mut self.gathered) + recalled
+    }
+
+    /// Where to sleep until `target` is durable, and how long at most.
+    fn join(&mut self, target: u64, wait: Wait) -> (Arc<Group>, Option<Duration>) {
+        let own = usize::from(wait == Wait::Commit);
+        if target <= self.submitted {
+            let flight = self.flights.iter_mut().find(|flight| flight.to >= target);
+            let flight = flight.expect("what is submitted and not durable is in flight");
+            flight.riders += own;
+            return (Arc::clone(&flight.group), None);
+        }
+        self.sleepers += 1;
+        self.gathered += own;
+        if wait == Wait::Now {
+            self.gathering = Gathering::Over;
+        }
+        let watches = self.gathering == Gathering::Unwatched && self.chosen == 0;
+        if watches {
+            self.gathering = Gathering::Watched;
+        }
+        (Arc::clone(&self.next), watches.then(|| self.write_time * PATIENCE))
+    }
+
+    /// The one of `group` who watches has slept as long as he should. Breaks when he is to go on as if he had just come, else
+    /// says how long he sleeps again.
+    fn watch(&mut self, group: &Arc<Group>) -> ControlFlow<(), Option<Duration>> {
+        let gathers = Arc::ptr_eq(group, &self.next) && group.0.load(Acquire) == WAITING;
+        if !gathers || self.gathering != Gathering::Watched {
+            return ControlFlow::Continue(None);
+        }
+        let most = self.write_time * PATIENCE;
+        let waited = if self.flights.is_empty() { self.idle_since.elapsed() } else { Duration::ZERO };
+        if waited < most {
+            return ControlFlow::Continue(Some(most - waited));
+        }
+        self.committers = self.gathered.max(1);
+        self.haste = self.setback;
+        self.setback = (self.setback * 2).min(HASTE_MAX);
+        self.gathering = Gathering::Over;
+        self.sleepers -= 1;
+        self.gathered = self.gathered.saturating_sub(1);
+        ControlFlow::Break(())
+    }
+
+    /// A write took `taken` and ended `now`. One that stalled moves the mean by little.
+    fn timed(&mut self, taken: Duration, now: Instant) {
+        let taken = taken.min(self.write_time * 4 + Duration::from_millis(1));
+        self.write_time = (self.write_time * 7 + taken) / 8;
+        self.idle_since = now;
+    }
+
+    /// Ends the write up to `to`.
+    fn complete(&mut self, to: u64, end: u64) -> Wakes {
+        let riders: usize = self.flights.iter().map(|flight| flight.riders).sum();
+        let committing = (riders + self.gathered).max(1);
+        self.committers = committing.max(self.committers - self.committers.div_ceil(8));
         let flight = self.flights.iter_mut().find(|flight| flight.to == to).expect("the write is in flight");
-        flight.done = true;
+        (flight.done, flight.riders) = (true, 0);
+        let mut ended = Vec::new();
         while self.flights.front().is_some_and(|flight| flight.done) {
             let flight = self.flights.pop_front().expect("looked at");
             self.durable = flight.to;
             if flight.whole {
                 self.whole = flight.to;
             }
+            ended.push(flight.group);
+            // Those who wait for more come again. Once another write has taken them along, that one wakes them.
+            if let Some(shared) = flight.shared.filter(|shared| Arc::ptr_eq(shared, &self.next)) {
+                self.close_next();
+                ended.push(shared);
+            }
         }
+        ended.iter().for_each(|group| group.0.store(COVERED, Release));
         while self.marks.front().is_some_and(|&mark| mark <= self.durable) {
             self.whole = self.whole.max(self.marks.pop_front().expect("looked at"));
         }
+        Wakes { ended, leader: self.next_leader(end) }
+    }
+}
+
+/// Whom a change of the state wakes, once the mutex is free.
+#[must_use]
+struct Wakes {
+    /// Groups whose write is done, or never will be.
+    ended: Vec<Arc<Group>>,
+    /// A group of which one is to write.
+    leader: Option<Arc<Group>>,
+}
+
+impl Wakes {
+    fn wake(&self) {
+        self.ended.iter().for_each(|group| wake_all(&group.0));
         // Woken last: those covered may append their next group first, and ride along.
-        let leader = self.next_leader(end);
-        let mut woken: Vec<_> = Vec::new();
-        let durable = self.durable;
-        self.waiters.retain(|waiter| {
-            let covered = waiter.lsn <= durable;
-            if covered {
-                waiter.state.store(COVERED, Release);
-                woken.push(Arc::clone(waiter));
-            }
-            !covered
-        });
-        woken.extend(leader);
-        woken
+        self.leader.iter().for_each(|group| wake_one(&group.0));
     }
 }
 
 impl Inner {
     /// Waits until the log is durable up to `target`, writing what is missing when a slot is free.
-    pub(crate) fn flush_until(&self, target: u64) -> Result<()> {
+    pub(crate) fn flush_until(&self, target: u64, wait: Wait) -> Result<()> {
+        let own = usize::from(wait == Wait::Commit);
         let mut chosen = false;
         loop {
             if !chosen && self.durable.load(Acquire) >= target {
@@ -266,48 +417,46 @@ impl Inner {
                 return Err(Error::Invalid(text));
             }
             state.flush.chosen -= usize::from(chosen);
-            if state.flush.submitted < target && state.flush.may_start(end) && !state.flush.is_led() {
-                self.write_range(state);
+            let missing = state.flush.submitted < target;
+            let due = chosen || wait == Wait::Now || state.flush.is_due(state.flush.gathered + 1, end);
+            if missing && due && state.flush.has_slot() && state.flush.chosen == 0 {
+                self.write_range(state, own);
                 chosen = false;
                 continue;
             }
-            // Others may have relied on the chosen one, who has nothing to write any more.
-            let heir = if chosen { state.flush.next_leader(end) } else { None };
-            let mut waiter = None;
-            if state.flush.durable < target {
-                state.flush.crowd = CROWD;
-                let entry = Arc::new(Waiter { lsn: target, state: AtomicU32::new(WAITING) });
-                state.flush.waiters.push(Arc::clone(&entry));
-                waiter = Some(entry);
-            }
+            let heir = if chosen { state.flush.next_heir(end) } else { None };
+            let place = (state.flush.durable < target).then(|| state.flush.join(target, wait));
             drop(state);
-            if let Some(heir) = heir {
-                heir.wake();
-            }
-            match waiter.map(|waiter| waiter.wait()) {
-                None | Some(COVERED) => return Ok(()),
-                outcome => chosen = outcome == Some(LEAD),
-            }
+            heir.inspect(|group| wake_one(&group.0));
+            let Some((group, mut most)) = place else { return Ok(()) };
+            let outcome = loop {
+                let outcome = group.wait(most);
+                if outcome != WAITING {
+                    break outcome;
+                }
+                match self.state.lock().flush.watch(&group) {
+                    ControlFlow::Continue(longer) => most = longer,
+                    ControlFlow::Break(()) => break WAITING,
+                }
+            };
+            chosen = outcome == LEAD;
         }
     }
 
-    /// Writes one range from the first byte not submitted. Called when a write may start.
-    fn write_range<'a>(&'a self, mut state: MutexGuard<'a, State>) {
+    /// Writes one range from the first byte not submitted, by a committer (`own` is 1) or somebody else (0). Called when a write
+    /// may start.
+    fn write_range<'a>(&'a self, mut state: MutexGuard<'a, State>, own: usize) {
         let from = state.flush.submitted & !(BLOCK - 1);
         let limit = state.segment_end(from + 1).min(from + self.write_max);
-        if state.flush.crowd > 0 {
-            state.flush.crowd -= 1;
-            if state.end < limit && state.flush.max_in_flight > 1 && !state.flush.is_crowded() {
-                state.fill_block();
-                self.end.store(state.end, Release);
-            }
+        let long = state.end - from >= LONG && state.end < limit;
+        if long && state.flush.max_in_flight > 1 {
+            state.fill_block();
+            self.end.store(state.end, Release);
         }
         let to = state.end.min(limit);
         let mut buffer = state.flush.buffers.pop().expect("a slot is free");
-        let whole = to == state.end;
-        state.flush.flights.push_back(Flight { to, whole, done: false });
-        state.flush.submitted = to;
         let end = state.end;
+        state.flush.begin(to, end, own);
         let leader = state.flush.next_leader(end);
         let len = (to - from) as usize;
         let padded = len.next_multiple_of(BLOCK as usize);
@@ -319,25 +468,26 @@ impl Inner {
             state.ring.get(from + at as u64, &mut buffer[at..len.min(at + COPY_MAX)]);
         }
         drop(state);
-        if let Some(leader) = leader {
-            leader.wake();
-        }
+        leader.inspect(|group| wake_one(&group.0));
         buffer[len..padded].fill(0);
+        let begun = clock::now();
         let result = self.write_block(from, &buffer[..padded]);
         let mut state = self.state.lock();
         state.flush.buffers.push(buffer);
-        let woken = match result {
+        let wakes = match result {
             Err(error) => state.flush.poison(error.to_string()),
-            Ok(()) if state.flush.poisoned.is_some() => Vec::new(),
+            Ok(()) if state.flush.poisoned.is_some() => Wakes { ended: Vec::new(), leader: None },
             Ok(()) => {
                 let end = state.end;
+                let now = clock::now();
+                state.flush.timed(now - begun, now);
                 state.flush.complete(to, end)
             }
         };
         self.durable.store(state.flush.durable, Release);
         self.durable_records.fetch_max(state.flush.whole, AcqRel);
         drop(state);
-        woken.iter().for_each(|waiter| waiter.wake());
+        wakes.wake();
     }
 
     fn write_block(&self, from: u64, bytes: &[u8]) -> Result<()> {
@@ -346,7 +496,7 @@ impl Inner {
     }
 
     /// The flusher's life: nothing stays unflushed much longer than half of `max_delay` plus the device's time.
-    fn run_flusher(&self, max_delay: std::time::Duration) {
+    fn run_flusher(&self, max_delay: Duration) {
         let mut state = self.state.lock();
         while !state.flush.flusher_stop {
             if state.end == state.flush.durable {
@@ -357,7 +507,7 @@ impl Inner {
             self.flusher.wait_for(&mut state, max_delay / 2);
             let end = state.end;
             drop(state);
-            if self.flush_until(end).is_err() {
+            if self.flush_until(end, Wait::Now).is_err() {
                 // Those who wait for their commits are told; nothing will ever be flushed again.
                 return;
             }
@@ -374,7 +524,7 @@ pub struct Flusher {
 }
 
 impl Flusher {
-    pub(crate) fn start(inner: &Arc<Inner>, max_delay: std::time::Duration) -> Self {
+    pub(crate) fn start(inner: &Arc<Inner>, max_delay: Duration) -> Self {
         inner.state.lock().flush.flusher_stop = false;
         let shared = Arc::clone(inner);
         let thread = gannet_base::thread::spawn("log-flusher", move || shared.run_flusher(max_delay));

@@ -30,7 +30,7 @@
 
 use self::append::State;
 use self::buffer::Ring;
-use self::flush::{FlushState, WRITE_MAX};
+use self::flush::{FlushState, WRITE_MAX, Wait};
 use self::footer::Index;
 use self::record::{Draft, Identity, RecordKind as Kind, padded};
 use self::recover::{Scanner, Unsealed};
@@ -329,9 +329,18 @@ impl Log {
         self.inner.append(&Draft { kind: Kind::Note, txn: None, count, body: &body, pages: &[] })
     }
 
-    /// Waits until everything up to `lsn` is durable.
+    /// Waits until everything up to `lsn` is durable, writing what is missing as soon as a write may begin.
     pub fn flush_to(&self, lsn: Lsn) -> Result<()> {
-        self.inner.flush_until(lsn.0)?;
+        self.wait_for(lsn, Wait::Now)
+    }
+
+    /// The same for a commit, one of many: others who commit as well, and come within a few writes' time, share its write.
+    pub fn flush_commit(&self, lsn: Lsn) -> Result<()> {
+        self.wait_for(lsn, Wait::Commit)
+    }
+
+    fn wait_for(&self, lsn: Lsn, wait: Wait) -> Result<()> {
+        self.inner.flush_until(lsn.0, wait)?;
         self.inner.durable_records.fetch_max(lsn.0, AcqRel);
         Ok(())
     }

@@ -413,6 +413,11 @@ impl GroupBuilder {
         self.txn = None;
     }
 
+    /// Bytes that it holds for later groups.
+    pub fn memory(&self) -> usize {
+        self.body.capacity() + self.pages.capacity() * size_of::<PageId>()
+    }
+
     /// Whether there is nothing to append.
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty() && self.txn.is_none()

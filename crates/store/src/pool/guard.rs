@@ -5,6 +5,7 @@ use super::Pool;
 use super::latch::Version;
 use crate::node::RacyNode;
 use gannet_base::{Lsn, PageId};
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
 
@@ -57,6 +58,12 @@ impl ExclusivePage<'_> {
         if frame.rec_lsn.load(Ordering::Relaxed) == 0 {
             frame.rec_lsn.store(log_end.0.max(1), Ordering::Release);
         }
+    }
+
+    /// Lets go of a page that was not changed: who looked at it without a latch need not start over.
+    pub(crate) fn release_unchanged(self) {
+        let page = ManuallyDrop::new(self);
+        page.pool.frames[page.index as usize].latch.release_exclusive_unchanged();
     }
 
     /// Gives the page other contents while optimistic readers may be looking at it.
@@ -123,17 +130,5 @@ impl<'p> OptimisticPage<'p> {
         latch.shared();
         let guard = SharedPage { pool: self.pool, index: self.index, id: self.id };
         latch.version_is(self.version).then_some(guard)
-    }
-
-    /// Latches the page exclusively, if it has not changed since.
-    pub(crate) fn into_exclusive(self) -> Option<ExclusivePage<'p>> {
-        let latch = &self.pool.frames[self.index as usize].latch;
-        latch.exclusive();
-        if latch.version_is(self.version) {
-            return Some(ExclusivePage { pool: self.pool, index: self.index, id: self.id });
-        }
-        // Nothing was changed, and moving the version would only make others start over, too.
-        latch.release_exclusive_unchanged();
-        None
     }
 }

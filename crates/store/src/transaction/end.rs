@@ -104,8 +104,12 @@ impl Transaction {
         };
         let commit = shared.registry.commit(&writing.txn, durability, || core.log.end().0, append)?;
         if commit.needs_durable != Lsn::ZERO {
-            core.log.flush_to(commit.needs_durable).inspect_err(|e| core.poison.set(e.to_string()))?;
-            shared.registry.advance_visible(core.log.durable());
+            let durable = core.log.flush_commit(commit.needs_durable);
+            durable.inspect_err(|e| core.poison.set(e.to_string()))?;
+            // One of a group does it for all.
+            if shared.registry.visible_csn() < commit.csn {
+                shared.registry.advance_visible(core.log.durable());
+            }
         }
         Ok(())
     }

@@ -152,18 +152,43 @@ impl<'c> BTree<'c> {
         self.descend_latched(Target::Covers(key), 0, access)
     }
 
-    /// The leaf that covers `key`, for changing.
+    /// The leaf that covers `key`, for changing. Whoever finds it busy queues up for it, and looks behind the wait whether it
+    /// still is the one: at the parent's version, which every structure change moves.
     pub(crate) fn leaf_exclusive(&self, key: &[u8]) -> Result<ExclusivePage<'c>> {
         loop {
             for _ in 0..OPTIMISTIC_ATTEMPTS {
-                if let Some(leaf) = self.descend(key, 0, Access::Normal)?
-                    && let Some(page) = leaf.into_exclusive()
-                {
-                    if self.is_node(&page, page.id())?.level() == 0 {
+                let Some(parent) = self.descend(key, 1, Access::Normal)? else { continue };
+                let child = self.racy_child(&parent, key);
+                if !parent.validate() {
+                    continue;
+                }
+                let id = match child {
+                    Some((0, child)) => child,
+                    None if parent.id() == self.tree.root => self.tree.root,
+                    // The root, higher than we thought.
+                    Some((level, _)) => {
+                        self.tree.root_level.store(level + 1, Ordering::Relaxed);
+                        continue;
+                    }
+                    None => break,
+                };
+                let page = match self.core.pool.exclusive(&self.core.volume, id) {
+                    Ok(page) => page,
+                    // The leaf may have been merged away while we asked for it.
+                    Err(_) if !parent.validate() => continue,
+                    Err(error) => return Err(error),
+                };
+                if id == self.tree.root {
+                    // It never moves, but may have grown.
+                    if self.is_node(&page, id)?.level() == 0 {
                         return Ok(page);
                     }
                     self.remember_level(&page);
+                } else if parent.validate() {
+                    self.is_node(&page, id)?;
+                    return Ok(page);
                 }
+                page.release_unchanged();
             }
             if let Some(page) = self.leaf_exclusive_latched(key)? {
                 return Ok(page);

@@ -63,7 +63,7 @@ fn ring_and_segments_wrap_and_footers_equal_a_rescan() {
             let lsn = load.step(&log, [100, 3000, 14_000][seed as usize % 3]).unwrap();
             lsns.push(lsn);
             if load.random.one_in(10) {
-                log.flush_to(lsn).unwrap();
+                log.flush_commit(lsn).unwrap();
             }
         }
         let (end, _) = log.close().unwrap();
@@ -138,7 +138,7 @@ fn commit_storm(seed: u64, writers: u64, commits: u64, in_flight: usize) -> (u64
                 thread::spawn(&format!("writer {i}"), move || {
                     for _ in 0..commits {
                         let lsn = log.append(&group(&[(i + 1, 0)], 60)).unwrap();
-                        log.flush_to(lsn).unwrap();
+                        log.flush_commit(lsn).unwrap();
                         assert!(log.durable() >= lsn);
                         total.fetch_add(1, SeqCst);
                     }
@@ -167,9 +167,86 @@ fn sixteen_committers_share_writes() {
         for in_flight in [1, 2, 4] {
             let (together_us, writes) = commit_storm(seed, 16, 64, in_flight);
             let ratio = 16.0 * alone_us as f64 / together_us as f64;
-            let wanted = if in_flight == 1 { 7.0 } else { 8.0 };
-            assert!(ratio >= wanted, "{in_flight} in flight: {ratio:.1} times the rate in {writes} writes");
+            assert!(ratio >= 12.0, "{in_flight} in flight: {ratio:.1} times the rate in {writes} writes");
         }
+    }
+}
+
+/// The longest of the last ten waits of a committer whose companions have stopped, in microseconds of virtual time.
+fn wait_of_the_last_one(seed: u64, companions: u64) -> u64 {
+    let run = move || {
+        let latency = Settings { write_latency_us: 300..=300, ..Settings::default() };
+        let sim = SimDisk::with_settings(seed, latency);
+        let log = create(&sim);
+        let commit = |log: &Log| {
+            let lsn = log.append(&group(&[(1, 0)], 60)).unwrap();
+            let start = clock::now();
+            log.flush_commit(lsn).unwrap();
+            start.elapsed().as_micros() as u64
+        };
+        let threads: Vec<_> = (0..companions)
+            .map(|i| {
+                let log = log.clone();
+                thread::spawn(&format!("companion {i}"), move || (0..20).for_each(|_| drop(commit(&log))))
+            })
+            .collect();
+        let waits: Vec<u64> = (0..60).map(|_| commit(&log)).collect();
+        threads.into_iter().for_each(|t| t.join().unwrap());
+        // Nobody waits for long even when it is in vain.
+        assert!(waits.iter().all(|&wait| wait < 300 * 6), "{waits:?}");
+        *waits[50..].iter().max().unwrap()
+    };
+    Simulation::new(seed).run(run).unwrap()
+}
+
+#[test]
+fn who_is_left_alone_waits_for_nobody() {
+    for seed in 0..20 {
+        for companions in [1, 2, 15] {
+            let wait = wait_of_the_last_one(seed, companions);
+            assert!(wait <= 320, "seed {seed}, after {companions} companions: {wait} us for a write of 300");
+        }
+    }
+}
+
+/// Committers at odd times, others who are in a hurry, and ranges that take several writes: everybody comes to an end, and
+/// soon.
+#[test]
+fn no_committer_is_forgotten() {
+    for seed in 0..200 {
+        let in_flight = [1, 2, 3][seed as usize % 3];
+        let run = move || {
+            let latency = Settings { write_latency_us: 50..=2000, ..Settings::default() };
+            let sim = SimDisk::with_settings(seed, latency);
+            let options = LogOptions { max_in_flight: in_flight, ..options() };
+            let log = Log::create(&disk_of(&sim), folder(), &options, Lsn::ZERO, 1, &budget()).unwrap();
+            let threads: Vec<_> = (0..6u64)
+                .map(|i| {
+                    let log = log.clone();
+                    thread::spawn(&format!("writer {i}"), move || {
+                        let mut random = Generator::new(seed * 8 + i);
+                        for _ in 0..12 {
+                            clock::sleep(Duration::from_micros(random.below(1 + 300 * i)));
+                            let size = if random.below(4) == 0 { 7000 } else { 60 };
+                            let mut lsn = log.append(&group(&[(i + 1, 0)], size)).unwrap();
+                            for _ in 0..random.below(1 + i * 4) {
+                                lsn = log.append(&group(&[(i + 1, lsn.0)], size)).unwrap();
+                            }
+                            let start = clock::now();
+                            match random.below(3) {
+                                0 => log.flush_to(lsn).unwrap(),
+                                1 => log.flush_to(log.end()).unwrap(),
+                                _ => log.flush_commit(lsn).unwrap(),
+                            }
+                            assert!(log.durable() >= lsn);
+                            assert!(start.elapsed() < Duration::from_millis(40), "{:?}", start.elapsed());
+                        }
+                    })
+                })
+                .collect();
+            threads.into_iter().for_each(|t| t.join().unwrap());
+        };
+        Simulation::new(seed).run(run).unwrap();
     }
 }
 
@@ -222,7 +299,7 @@ fn a_failed_write_poisons_the_log_for_everybody() {
                         loop {
                             let result = log
                                 .append(&group(&[(i + 1, 0)], 60))
-                                .and_then(|lsn| log.flush_to(lsn).map(|()| lsn));
+                                .and_then(|lsn| log.flush_commit(lsn).map(|()| lsn));
                             if let Err(error) = result {
                                 return error;
                             }
