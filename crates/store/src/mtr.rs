@@ -20,6 +20,7 @@ use crate::pool::ExclusivePage;
 use crate::space::Allocations;
 use crate::{Error, Result};
 use gannet_base::{Lsn, PageId, TreeId, TxnId};
+use smallvec::SmallVec;
 use std::cell::Cell;
 
 /// A page that takes part, by its number within the mini-transaction.
@@ -30,11 +31,11 @@ pub(crate) struct Part(usize);
 #[derive(Debug)]
 pub(crate) struct Mtr<'c> {
     core: &'c Core,
-    pages: Vec<ExclusivePage<'c>>,
+    pages: SmallVec<[ExclusivePage<'c>; 4]>,
     group: GroupBuilder,
     allocations: Option<Allocations<'c>>,
     /// For each part, whether it was changed.
-    changed: Vec<bool>,
+    changed: SmallVec<[bool; 16]>,
     any_change: bool,
 }
 
@@ -42,10 +43,10 @@ impl<'c> Mtr<'c> {
     pub(crate) fn new(core: &'c Core) -> Self {
         Mtr {
             core,
-            pages: Vec::with_capacity(4),
+            pages: SmallVec::new(),
             group: take_builder(),
             allocations: None,
-            changed: Vec::with_capacity(4),
+            changed: SmallVec::new(),
             any_change: false,
         }
     }
@@ -232,7 +233,7 @@ thread_local! {
 }
 
 fn take_builder() -> GroupBuilder {
-    BUILDER.take().unwrap_or_default()
+    BUILDER.try_with(Cell::take).ok().flatten().unwrap_or_default()
 }
 
 fn give_builder(mut builder: GroupBuilder) {

@@ -15,11 +15,11 @@
 //! Who never comes again must not keep the others: the first of a group sleeps no longer than [`PATIENCE`] writes take, from
 //! when he came or the device fell idle, and then writes for those who are there. Committers that come at odd times would
 //! mostly wait in vain. Therefore each wait in vain is followed by writes that begin at once, twice as many each time, half as
-//! many after each that was worth it.
+//! many after [`STREAK`] in a row that were worth it.
 //!
 //! # Invariants
 //! 1. No two writes in flight touch one block. While the last write ends inside a block, the next one must wait for it,
-//!    so a long write ends with a filler that completes its block.
+//!    so a long write for several ends with a filler that completes its block.
 //! 2. `durable` only advances over a contiguous prefix of completed writes. A long range is written in several pieces, so
 //!    it may lie inside a record; `whole`, which records claim and callers see, is the end of a record at or below it.
 //! 3. No write to a segment begins before the segment before it is durable wholly. So a segment's valid header proves
@@ -55,12 +55,12 @@ use std::time::Duration;
 pub(crate) const WRITE_MAX: u64 = 512 << 10;
 /// Bytes copied out of the ring under one hold of the mutex.
 const COPY_MAX: usize = 64 << 10;
-/// Bytes that are worth a write at once, beside others.
-const LONG: u64 = 64 << 10;
 /// How many times as long as a write takes others are waited for.
 const PATIENCE: u32 = 2;
 /// Most writes that begin at once after a wait in vain.
 const HASTE_MAX: u32 = 64;
+/// Waits in a row that were worth it, before those in vain are forgiven by half.
+const STREAK: u32 = 8;
 
 const WAITING: u32 = 0;
 const COVERED: u32 = 1;
@@ -151,7 +151,7 @@ pub(crate) struct FlushState {
     gathered: usize,
     gathering: Gathering,
     poisoned: Option<String>,
-    /// Sleepers woken to write who have not begun.
+    /// How many are woken to write and have not come yet: one at most.
     chosen: usize,
     /// How many wait for commits at one time, from what completed writes saw; falls slowly.
     committers: usize,
@@ -159,6 +159,10 @@ pub(crate) struct FlushState {
     haste: u32,
     /// How many the next wait in vain is followed by.
     setback: u32,
+    /// Waits for others in a row that were worth it.
+    streak: u32,
+    /// Bytes that are worth a write at once, beside others.
+    long: u64,
     /// How long a write takes, a moving mean.
     write_time: Duration,
     /// When the last write ended.
@@ -190,6 +194,8 @@ impl FlushState {
             committers: 0,
             haste: 0,
             setback: 1,
+            streak: 0,
+            long: (write_max / 8).max(2 * BLOCK),
             write_time: Duration::ZERO,
             idle_since: clock::now(),
             max_in_flight,
@@ -250,7 +256,7 @@ impl FlushState {
     fn is_due(&self, committers: usize, end: u64) -> bool {
         committers >= self.committers
             || self.haste > 0
-            || end - self.submitted >= LONG
+            || end - self.submitted >= self.long
             || self.gathering == Gathering::Over
     }
 
@@ -261,14 +267,26 @@ impl FlushState {
         }
         self.chosen += 1;
         self.sleepers -= 1;
+        // Most likely a committer.
         self.gathered = self.gathered.saturating_sub(1);
-        // Were he to find no slot, nobody would wait for more after him either.
         self.gathering = Gathering::Over;
         self.next.0.store(LEAD, Release);
         Some(Arc::clone(&self.next))
     }
 
-    /// The same after one who was woken to write and has nothing to write any more, or no slot: others relied on him.
+    /// Whether somebody woken to write may be forestalled by one who is running already, and is.
+    fn forestall(&mut self) -> bool {
+        let recalled = self.next.take_lead();
+        if recalled {
+            self.chosen = 0;
+            self.sleepers += 1;
+            self.gathered += 1;
+        }
+        recalled
+    }
+
+    /// The same as [`FlushState::next_leader`] after one who was woken to write and finds his bytes written: others relied on
+    /// him.
     fn next_heir(&mut self, end: u64) -> Option<Arc<Group>> {
         self.gathering = if self.sleepers > 0 { Gathering::Over } else { Gathering::Unwatched };
         self.next_leader(end)
@@ -281,7 +299,10 @@ impl FlushState {
         if self.haste > 0 {
             self.haste -= 1;
         } else if self.gathering == Gathering::Watched && self.gathered + own >= self.committers {
-            self.setback = (self.setback / 2).max(1);
+            self.streak += 1;
+            if self.streak == STREAK {
+                (self.streak, self.setback) = (0, (self.setback / 2).max(1));
+            }
         }
         self.submitted = to;
         let next = Arc::clone(&self.next);
@@ -333,14 +354,20 @@ impl FlushState {
         if !gathers || self.gathering != Gathering::Watched {
             return ControlFlow::Continue(None);
         }
-        let most = self.write_time * PATIENCE;
-        let waited = if self.flights.is_empty() { self.idle_since.elapsed() } else { Duration::ZERO };
+        if !self.flights.is_empty() {
+            // The device is slow today; whoever is there when it has done is enough.
+            self.gathering = Gathering::Over;
+            return ControlFlow::Continue(None);
+        }
+        let (most, waited) = (self.write_time * PATIENCE, self.idle_since.elapsed());
         if waited < most {
             return ControlFlow::Continue(Some(most - waited));
         }
         self.committers = self.gathered.max(1);
-        self.haste = self.setback;
+        // One of them is the write that begins now.
+        self.haste = self.setback + 1;
         self.setback = (self.setback * 2).min(HASTE_MAX);
+        self.streak = 0;
         self.gathering = Gathering::Over;
         self.sleepers -= 1;
         self.gathered = self.gathered.saturating_sub(1);
@@ -419,7 +446,8 @@ impl Inner {
             state.flush.chosen -= usize::from(chosen);
             let missing = state.flush.submitted < target;
             let due = chosen || wait == Wait::Now || state.flush.is_due(state.flush.gathered + 1, end);
-            if missing && due && state.flush.has_slot() && state.flush.chosen == 0 {
+            let begins = missing && due && state.flush.has_slot();
+            if begins && (state.flush.chosen == 0 || state.flush.forestall()) {
                 self.write_range(state, own);
                 chosen = false;
                 continue;
@@ -448,8 +476,8 @@ impl Inner {
     fn write_range<'a>(&'a self, mut state: MutexGuard<'a, State>, own: usize) {
         let from = state.flush.submitted & !(BLOCK - 1);
         let limit = state.segment_end(from + 1).min(from + self.write_max);
-        let long = state.end - from >= LONG && state.end < limit;
-        if long && state.flush.max_in_flight > 1 {
+        let long = state.end - from >= state.flush.long && state.end < limit;
+        if long && state.flush.sleepers > 0 && state.flush.max_in_flight > 1 {
             state.fill_block();
             self.end.store(state.end, Release);
         }
@@ -457,12 +485,13 @@ impl Inner {
         let mut buffer = state.flush.buffers.pop().expect("a slot is free");
         let end = state.end;
         state.flush.begin(to, end, own);
-        let leader = state.flush.next_leader(end);
+        let mut leader = state.flush.next_leader(end);
         let len = (to - from) as usize;
         let padded = len.next_multiple_of(BLOCK as usize);
         for at in (0..len).step_by(COPY_MAX) {
             if at > 0 {
                 drop(state);
+                leader.take().inspect(|group| wake_one(&group.0));
                 state = self.state.lock();
             }
             state.ring.get(from + at as u64, &mut buffer[at..len.min(at + COPY_MAX)]);

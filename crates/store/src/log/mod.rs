@@ -5,7 +5,7 @@
 //! an incomplete group is simply no record. Byte layout: `docs/format.md`.
 //!
 //! # What it guarantees
-//! 1. When [`Log::flush_to`] returned for an LSN, every record up to it survives any crash and is found by
+//! 1. When [`Log::flush_to`] or [`Log::flush_commit`] returned for an LSN, every record up to it survives any crash and is found by
 //!    [`Log::recover`]. Recovery finds a prefix of what was appended, of whole records, and never bytes of another place,
 //!    database or life of the log.
 //! 2. Acknowledged log that is gone is reported as [`Error::Damaged`], naming file and position: a hole is told from a
@@ -17,7 +17,7 @@
 //! # How the parts hang together
 //! - `record`: a record's bytes. `segment`: files, header blocks, recycling. `footer`: a segment's index. `buffer`: the
 //!   ring.
-//! - `append`: under one mutex, a copy into the ring. `flush`: group commit.
+//! - `append`: under one mutex, a copy into the ring. `flush`: group commit that gathers.
 //! - `recover`: finding the end. `seal`: ending a crashed segment, beginning a new life. `redo`: the pages to look at.
 //! - `reader`: records by LSN, and one page's history.
 //!

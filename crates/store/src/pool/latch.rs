@@ -143,7 +143,7 @@ impl Latch {
         word & EXCLUSIVE == 0 && word & VERSION_MASK == version.0
     }
 
-    /// Like [`Latch::validate`] for a caller that holds the latch exclusively itself.
+    /// Like [`Latch::validate`] for a caller that holds the latch itself.
     pub(crate) fn version_is(&self, version: Version) -> bool {
         self.0.load(Ordering::Relaxed) & VERSION_MASK == version.0
     }

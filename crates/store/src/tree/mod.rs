@@ -10,7 +10,9 @@
 //! 2. A descent holds at most one latch, and inner nodes are read without any (validated by version): having read a
 //!    child's number, it first takes the child's version and then validates the parent again. So the child still was
 //!    the right one at a moment after its version was taken, and any later change of the child is noticed when the
-//!    child itself is latched or validated.
+//!    child itself is latched or validated. Who is to change a leaf takes its latch in place of its version: structure
+//!    changes latch the parent before the leaf and move its version, so the parent validated behind the wait says that the
+//!    leaf is the one.
 //! 3. Only structure changes hold several latches: parent before child, then siblings under that parent, then the
 //!    space lock. On the way down they split every inner node that might not have room for one more separator, so
 //!    that a split never has to go back up (Guibas and Sedgewick 1978; Mohan and Levine, ARIES/IM, 1992, for the
@@ -185,8 +187,7 @@ impl<'c> BTree<'c> {
                     }
                     self.remember_level(&page);
                 } else if parent.validate() {
-                    self.is_node(&page, id)?;
-                    return Ok(page);
+                    return self.is_leaf(&page).map(|()| page);
                 }
                 page.release_unchanged();
             }
@@ -205,7 +206,7 @@ impl<'c> BTree<'c> {
             // above it: a structure change that holds that one may be on its way down to the leaf.)
             let (_, child) = node.child_for(key);
             let page = self.core.pool.exclusive(&self.core.volume, child)?;
-            self.is_node(&page, child)?;
+            self.is_leaf(&page)?;
             return Ok(Some(page));
         }
         drop(parent);
@@ -295,6 +296,13 @@ impl<'c> BTree<'c> {
             page::tree(page)
         );
         Err(Error::damaged_page(id, what))
+    }
+
+    fn is_leaf(&self, page: &ExclusivePage<'c>) -> Result<()> {
+        match self.is_node(page, page.id())?.level() {
+            0 => Ok(()),
+            level => Err(Error::damaged_page(page.id(), format!("level {level} where a leaf is expected"))),
+        }
     }
 
     fn checked(&self, page: SharedPage<'c>) -> Result<SharedPage<'c>> {

@@ -187,7 +187,11 @@ fn wait_of_the_last_one(seed: u64, companions: u64) -> u64 {
         let threads: Vec<_> = (0..companions)
             .map(|i| {
                 let log = log.clone();
-                thread::spawn(&format!("companion {i}"), move || (0..20).for_each(|_| drop(commit(&log))))
+                thread::spawn(&format!("companion {i}"), move || {
+                    for _ in 0..20 {
+                        commit(&log);
+                    }
+                })
             })
             .collect();
         let waits: Vec<u64> = (0..60).map(|_| commit(&log)).collect();
@@ -206,6 +210,43 @@ fn who_is_left_alone_waits_for_nobody() {
             let wait = wait_of_the_last_one(seed, companions);
             assert!(wait <= 320, "seed {seed}, after {companions} companions: {wait} us for a write of 300");
         }
+    }
+}
+
+/// How many of 2000 writes' time a committer uses who never pauses, beside another one who pauses for two and a half.
+fn writes_beside_a_slow_one(seed: u64) -> u64 {
+    let run = move || {
+        let latency = Settings { write_latency_us: 300..=300, ..Settings::default() };
+        let sim = SimDisk::with_settings(seed, latency);
+        let log = create(&sim);
+        let end = clock::now() + Duration::from_micros(2000 * 300);
+        let slow = {
+            let log = log.clone();
+            thread::spawn("slow", move || {
+                while clock::now() < end {
+                    log.flush_commit(log.append(&group(&[(2, 0)], 60)).unwrap()).unwrap();
+                    clock::sleep(Duration::from_micros(750));
+                }
+            })
+        };
+        let mut commits = 0;
+        while clock::now() < end {
+            log.flush_commit(log.append(&group(&[(1, 0)], 60)).unwrap()).unwrap();
+            commits += 1;
+            // The work between two commits.
+            clock::sleep(Duration::from_micros(15));
+        }
+        slow.join().unwrap();
+        commits
+    };
+    Simulation::new(seed).run(run).unwrap()
+}
+
+#[test]
+fn who_does_not_pause_hardly_waits_for_one_who_does() {
+    for seed in 0..5 {
+        let commits = writes_beside_a_slow_one(seed);
+        assert!(commits >= 1300, "{commits} commits; with writes begun at once it would be about 1450");
     }
 }
 

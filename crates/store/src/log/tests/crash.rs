@@ -30,7 +30,9 @@ fn live(log: &Log, seed: u64, life: u64) -> Oracle {
                     oracle.lock().appended.push((lsn.0, page));
                     if random.one_in(2) {
                         let durable = log.durable().0;
-                        if log.flush_to(lsn).is_err() {
+                        let in_a_hurry = random.one_in(3);
+                        let flushed = if in_a_hurry { log.flush_to(lsn) } else { log.flush_commit(lsn) };
+                        if flushed.is_err() {
                             return;
                         }
                         let mut oracle = oracle.lock();
