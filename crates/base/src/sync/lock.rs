@@ -8,8 +8,6 @@ fn key_of<T: ?Sized>(lock: &T) -> usize {
     std::ptr::from_ref(lock).cast::<()>() as usize
 }
 
-const SPINS: u32 = 100;
-
 /// Mutual exclusion.
 #[derive(Default)]
 pub struct Mutex<T: ?Sized> {
@@ -47,23 +45,7 @@ impl<T: ?Sized> Mutex<T> {
                 sim::block(key_of(&self.inner), None);
             }
         }
-        if let Some(inner) = self.inner.try_lock() {
-            return MutexGuard { inner };
-        }
-        MutexGuard { inner: self.lock_busy() }
-    }
-
-    #[cold]
-    fn lock_busy(&self) -> parking_lot::MutexGuard<'_, T> {
-        for _ in 0..SPINS {
-            std::hint::spin_loop();
-            if !self.inner.is_locked()
-                && let Some(inner) = self.inner.try_lock()
-            {
-                return inner;
-            }
-        }
-        self.inner.lock()
+        MutexGuard { inner: self.inner.lock() }
     }
 
     /// Takes the lock if it is free.
