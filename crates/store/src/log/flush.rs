@@ -14,8 +14,9 @@
 //!
 //! Who never comes again must not keep the others: the first of a group sleeps no longer than [`PATIENCE`] writes take, from
 //! when he came or the device fell idle, and then writes for those who are there. Committers that come at odd times would
-//! mostly wait in vain. Therefore each wait in vain is followed by writes that begin at once, twice as many each time, half as
-//! many after [`STREAK`] in a row that were worth it.
+//! mostly wait in vain, or long for little: a wait was worth it if [`YIELD`] came for each time that a write takes. Each one
+//! that was not is followed by writes that begin at once, twice as many each time, half as many after [`STREAK`] in a row
+//! that were.
 //!
 //! # Invariants
 //! 1. No two writes in flight touch one block. While the last write ends inside a block, the next one must wait for it,
@@ -57,6 +58,8 @@ pub(crate) const WRITE_MAX: u64 = 512 << 10;
 const COPY_MAX: usize = 64 << 10;
 /// How many times as long as a write takes others are waited for.
 const PATIENCE: u32 = 2;
+/// How many others have to come in the time of a write for a wait to be worth it.
+const YIELD: u32 = 2;
 /// Most writes that begin at once after a wait in vain.
 const HASTE_MAX: u32 = 64;
 /// Waits in a row that were worth it, before those in vain are forgiven by half.
@@ -167,6 +170,8 @@ pub(crate) struct FlushState {
     write_time: Duration,
     /// When the last write ended.
     idle_since: Instant,
+    /// When the one who watches came.
+    watched_since: Instant,
     max_in_flight: usize,
     segment_size: u64,
 }
@@ -198,6 +203,7 @@ impl FlushState {
             long: (write_max / 8).max(2 * BLOCK),
             write_time: Duration::ZERO,
             idle_since: clock::now(),
+            watched_since: clock::now(),
             max_in_flight,
             segment_size: options.segment_size,
         }
@@ -299,10 +305,9 @@ impl FlushState {
         if self.haste > 0 {
             self.haste -= 1;
         } else if self.gathering == Gathering::Watched && self.gathered + own >= self.committers {
-            self.streak += 1;
-            if self.streak == STREAK {
-                (self.streak, self.setback) = (0, (self.setback / 2).max(1));
-            }
+            let waited = clock::now() - self.watched_since.max(self.idle_since);
+            let others = (self.gathered + own - 1) as u32;
+            self.judge(waited * YIELD <= self.write_time * others);
         }
         self.submitted = to;
         let next = Arc::clone(&self.next);
@@ -313,6 +318,20 @@ impl FlushState {
             Flight { to, whole, done: false, group: Arc::default(), shared: Some(next), riders: own }
         };
         self.flights.push_back(flight);
+    }
+
+    /// Draws the lesson from a wait for others.
+    fn judge(&mut self, worth_it: bool) {
+        if !worth_it {
+            self.haste = self.setback;
+            self.setback = (self.setback * 2).min(HASTE_MAX);
+            self.streak = 0;
+            return;
+        }
+        self.streak += 1;
+        if self.streak == STREAK {
+            (self.streak, self.setback) = (0, (self.setback / 2).max(1));
+        }
     }
 
     /// Who sleeps from now on for bytes that are not submitted belongs to another group. How many committers belonged to this
@@ -343,6 +362,7 @@ impl FlushState {
         let watches = self.gathering == Gathering::Unwatched && self.chosen == 0;
         if watches {
             self.gathering = Gathering::Watched;
+            self.watched_since = clock::now();
         }
         (Arc::clone(&self.next), watches.then(|| self.write_time * PATIENCE))
     }
@@ -364,10 +384,9 @@ impl FlushState {
             return ControlFlow::Continue(Some(most - waited));
         }
         self.committers = self.gathered.max(1);
-        // One of them is the write that begins now.
-        self.haste = self.setback + 1;
-        self.setback = (self.setback * 2).min(HASTE_MAX);
-        self.streak = 0;
+        self.judge(false);
+        // The write that begins now is not one of them.
+        self.haste += 1;
         self.gathering = Gathering::Over;
         self.sleepers -= 1;
         self.gathered = self.gathered.saturating_sub(1);
