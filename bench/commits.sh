@@ -42,5 +42,5 @@ single=$(median "${bare_one[@]}") shared=$(median "${bare_many[@]}") overlapped=
 echo "| (16 threads that only share writes ÷ one such, for information) | ${shared%.*} | ${single%.*} | $(ratio "$shared" "$single") | | |"
 echo "| (the same, two writes at a time) | ${overlapped%.*} | ${single%.*} | $(ratio "$overlapped" "$single") | | |"
 echo "| (the same, one write begun when all have come again) | ${gathered%.*} | ${single%.*} | $(ratio "$gathered" "$single") | | |"
-echo "| (commits/s, 16 writers ÷ such threads, one write at a time) | ${fast%.*} | ${shared%.*} | $(ratio "$fast" "$shared") | | |"
+echo "| (commits/s, 16 writers ÷ such threads that gather, too) | ${fast%.*} | ${gathered%.*} | $(ratio "$fast" "$gathered") | | |"
 aftermath "commits" $MEMORY "$last"

@@ -1,8 +1,8 @@
 //! Flushing: group commit that gathers.
 //!
 //! Whoever waits for an LSN and finds a free slot writes everything appended so far, for everybody; the others sleep
-//! until the write that covers them is done. Up to `max_in_flight` writes are at the device at one time, beside each other
-//! only when they are long.
+//! until the write that covers them is done. Up to `max_in_flight` writes are at the device at one time; beside others a write
+//! begins when it is long, or nobody may be kept waiting.
 //!
 //! # Why so
 //! Committers come in circles: each appends, waits, and appends again. A write begun at once takes along who happens to be
@@ -26,8 +26,8 @@
 //! 3. No write to a segment begins before the segment before it is durable wholly. So a segment's valid header proves
 //!    the segment before, and a restart trusts that one's footer without looking at its records. It costs one wait for
 //!    the device a segment.
-//! 4. While somebody sleeps for bytes that are not handed to the device, one of these is true: no slot is free, and the end
-//!    of a write looks again; one is woken to write (`chosen`); one sleeps with a limit (`Watched`).
+//! 4. While somebody sleeps for bytes that are not handed to the device, one of these is true: a write is at the device, and
+//!    its end looks again; one is woken to write (`chosen`); one sleeps with a limit (`Watched`).
 //! 5. After the first failed write nothing more is written, `durable` stands still, and everybody is told why.
 //!
 //! # A crash at any point
