@@ -1,7 +1,13 @@
 use crate::sim;
 use std::fmt;
+use std::hint;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
+
+/// How often a thread looks whether a mutex is free before it sleeps: for about as long as it takes to fall asleep and to be
+/// woken (Karlin, Li, Manasse and Owicki 1991, "Empirical studies of competitive spinning for a shared-memory
+/// multiprocessor"). Most are held for less.
+const SPINS: u32 = 128;
 
 /// The address of a lock is the key simulated threads wait on.
 fn key_of<T: ?Sized>(lock: &T) -> usize {
@@ -43,6 +49,22 @@ impl<T: ?Sized> Mutex<T> {
                     return MutexGuard { inner };
                 }
                 sim::block(key_of(&self.inner), None);
+            }
+        }
+        match self.inner.try_lock() {
+            Some(inner) => MutexGuard { inner },
+            None => self.lock_slow(),
+        }
+    }
+
+    #[cold]
+    fn lock_slow(&self) -> MutexGuard<'_, T> {
+        for _ in 0..SPINS {
+            hint::spin_loop();
+            if !self.inner.is_locked()
+                && let Some(inner) = self.inner.try_lock()
+            {
+                return MutexGuard { inner };
             }
         }
         MutexGuard { inner: self.inner.lock() }

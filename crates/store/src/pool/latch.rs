@@ -20,7 +20,8 @@ const PARKED: u64 = 1 << 62;
 const SHARED_ONE: u64 = 1 << 46;
 const SHARED_MASK: u64 = 0xFFFF << 46;
 const VERSION_MASK: u64 = SHARED_ONE - 1;
-const SPINS: u32 = 60;
+/// As for a mutex, and longer: a change of a page is logged under its latch.
+const SPINS: u32 = 250;
 
 #[derive(Debug, Default)]
 pub(crate) struct Latch(AtomicU64);
