@@ -13,7 +13,8 @@
 //! 4. `reserved` pages are kept for rollbacks, which must not fail for lack of space: the free extents inside the file
 //!    whose maps were read, and the never used end of the file (less the extents that new groups' maps will take there),
 //!    are together at least as many. All others leave so much behind, and an extent each for the next transaction to reserve
-//!    and for its undo; a rollback can use every extent that counts.
+//!    and for its undo; a rollback can use every extent that counts. Up to [`SPARE_MAX`] of them, `spare`, belong to no
+//!    transaction: the next ones take these without the space lock. Whoever finds no room takes them back first.
 //! 5. The file is cut only behind the highest page that was given out in this life, and never below the length that it
 //!    was opened with, behind which no earlier life gave out a page. So no page that was ever used lies behind its end,
 //!    whether or not a crash keeps the cut; growth later is durable before it is used, as always.
@@ -29,6 +30,7 @@ use gannet_base::{PageId, TreeId};
 use gannet_io::{Class, ErrorKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Pages of an extent.
@@ -44,6 +46,9 @@ const MAP_PAGE: u64 = 2;
 const FREED_AT_ONCE: usize = 256;
 const GROW_MIN_BYTES: u64 = 2 << 20;
 const GROW_MAX_BYTES: u64 = 64 << 20;
+
+/// Most pages that stay reserved for transactions to come.
+const SPARE_MAX: u64 = 64 * EXTENT_PAGES;
 
 /// Changes of one space map: the offset of each, and its bytes.
 type MapEdits = Vec<(usize, [u8; DESCRIPTOR_LEN])>;
@@ -216,6 +221,8 @@ impl State {
 #[derive(Debug)]
 pub(crate) struct Space {
     state: Mutex<State>,
+    /// Pages that are reserved, and belong to no transaction.
+    spare: AtomicU64,
     /// Formatted groups, for those who must not wait for the space lock.
     groups: Arc<AtomicU64>,
 }
@@ -230,7 +237,7 @@ impl Space {
             opened_with: capacity,
             ..State::default()
         };
-        Space { state: Mutex::new(state), groups: Arc::new(AtomicU64::new(groups)) }
+        Space { state: Mutex::new(state), spare: AtomicU64::new(0), groups: Arc::new(AtomicU64::new(groups)) }
     }
 
     /// The number of formatted groups, as it grows.
@@ -263,15 +270,29 @@ impl Space {
 
     /// Keeps `pages` more for rollbacks, growing the file where it has not so many to spare.
     pub(crate) fn reserve(&self, core: &Core, pages: u64) -> Result<()> {
+        if self.spare.fetch_update(AcqRel, Acquire, |spare| spare.checked_sub(pages)).is_ok() {
+            return Ok(());
+        }
         let mut allocations = self.lock(core);
-        let wanted = allocations.state.reserved + pages;
-        allocations.provide(wanted.div_ceil(EXTENT_PAGES))?;
-        allocations.state.reserved = wanted;
-        Ok(())
+        loop {
+            let wanted = allocations.state.reserved + pages;
+            match allocations.provide(wanted.div_ceil(EXTENT_PAGES)) {
+                Err(Error::NoSpace(_)) if allocations.take_spare() => {}
+                Err(error) => return Err(error),
+                Ok(()) => {
+                    allocations.state.reserved = wanted;
+                    return Ok(());
+                }
+            }
+        }
     }
 
-    /// Ends a reservation. What the file has grown by for it, and was not used, goes back to the device.
+    /// Ends a reservation. What the file has grown by for it, and was not used, goes back to the device, unless it is little.
     pub(crate) fn release(&self, core: &Core, pages: u64) {
+        let sum = |spare: u64| Some(spare + pages).filter(|&sum| sum <= SPARE_MAX);
+        if self.spare.fetch_update(AcqRel, Acquire, sum).is_ok() {
+            return;
+        }
         let mut state = self.state.lock();
         state.reserved = state.reserved.saturating_sub(pages);
         cut(core, &mut state);
@@ -493,19 +514,32 @@ impl<'c> Allocations<'c> {
     /// An extent that belongs to nobody: `wanted` if that is free, else one near it, else the first one found. The file
     /// grows only where no more are in reach than have to be left to rollbacks.
     fn free_extent(&mut self, tree: TreeId, wanted: u64) -> Result<u64> {
-        let reserved = self.state.reserved_extents();
-        let left = if self.privileged {
-            0
-        } else if tree == UNDO_PAGES {
-            reserved
-        } else {
-            // The next transaction finds room for its rollback and its undo, or nobody could delete anything on a full disk.
-            reserved.max(1) + 1
-        };
-        self.provide(left + 1)?;
+        loop {
+            let reserved = self.state.reserved_extents();
+            let left = if self.privileged {
+                0
+            } else if tree == UNDO_PAGES {
+                reserved
+            } else {
+                // The next transaction finds room for its rollback and its undo, or nobody could delete anything on a full
+                // disk.
+                reserved.max(1) + 1
+            };
+            match self.provide(left + 1) {
+                Err(Error::NoSpace(_)) if self.take_spare() => {}
+                other => break other?,
+            }
+        }
         let extent = self.find_free(wanted)?;
         self.taken += 1;
         Ok(extent)
+    }
+
+    /// Ends the reservation of what belongs to no transaction; false when there is nothing of the kind.
+    fn take_spare(&mut self) -> bool {
+        let spare = self.core.space.spare.swap(0, AcqRel);
+        self.state.reserved = self.state.reserved.saturating_sub(spare);
+        spare > 0
     }
 
     fn find_free(&mut self, wanted: u64) -> Result<u64> {
