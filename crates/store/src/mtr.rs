@@ -14,7 +14,7 @@
 use crate::change::{self, FORMAT, NODE, PATCH, SETTLE, UNDO};
 use crate::core::Core;
 use crate::log::GroupBuilder;
-use crate::node::{NodeOp, NodeRef};
+use crate::node::{NodeOp, NodeRef, Place};
 use crate::page::{self, PageKind};
 use crate::pool::ExclusivePage;
 use crate::space::Allocations;
@@ -106,14 +106,15 @@ impl<'c> Mtr<'c> {
         self.change(part, NODE, init, |out| op.encode(out));
     }
 
-    /// Puts an entry into a node that has room for it, new or in place of an old one.
-    pub(crate) fn put_entry(&mut self, part: Part, key: &[u8], payload: &[u8]) {
+    /// Puts an entry into a node that has room for it, at the place where a search has found its key, or not.
+    pub(crate) fn put_entry(&mut self, part: Part, place: Place, key: &[u8], payload: &[u8]) {
         let node = NodeRef::new(&self.pages[part.0]);
-        match node.search(key) {
+        debug_assert_eq!(place, node.search(key), "the page has changed since the search");
+        match place {
             Ok(slot) => self.node(part, &NodeOp::Replace { slot, payload }),
             Err(slot) => {
-                let suffix = node.suffix_to_store(slot, key).to_vec();
-                self.node(part, &NodeOp::Insert { slot, suffix: &suffix, payload });
+                let stored = node.suffix_to_store(slot, key).len();
+                self.node(part, &NodeOp::Insert { slot, suffix: &key[key.len() - stored..], payload });
             }
         }
     }
@@ -130,9 +131,12 @@ impl<'c> Mtr<'c> {
         self.change(part, PATCH, false, |out| change::encode_at(out, offset, bytes));
     }
 
-    /// Appends an undo record at `offset`.
-    pub(crate) fn undo(&mut self, part: Part, offset: usize, bytes: &[u8]) {
-        self.change(part, UNDO, false, |out| change::encode_at(out, offset, bytes));
+    /// Appends an undo record, which `encode` writes, at `offset`.
+    pub(crate) fn undo(&mut self, part: Part, offset: usize, encode: impl FnOnce(&mut Vec<u8>)) {
+        self.change(part, UNDO, false, |out| {
+            change::encode_at(out, offset, &[]);
+            encode(out);
+        });
     }
 
     /// Settles a leaf's entries, see [`crate::entry::settle`].

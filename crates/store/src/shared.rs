@@ -136,9 +136,9 @@ impl Shared {
     }
 
     /// A handle to a tree whose catalog entry was seen.
-    pub(crate) fn tree_root(&self, id: TreeId, root: PageId) -> Arc<TreeRoot> {
+    pub(crate) fn tree_root(&self, id: TreeId, root: PageId, name: &[u8]) -> Arc<TreeRoot> {
         let mut trees = self.trees.lock();
-        let entry = trees.entry(id).or_insert_with(|| Arc::new(TreeRoot::new(id, root)));
+        let entry = trees.entry(id).or_insert_with(|| Arc::new(TreeRoot::new(id, root, name)));
         Arc::clone(entry)
     }
 
@@ -239,7 +239,7 @@ impl Shared {
             let mut payload = Vec::with_capacity(previous.encoded_len());
             previous.encode(&mut payload);
             let remove = record.kind == UndoKind::Insert || dead;
-            if !remove && !fits(node, &record.key, payload.len()) {
+            if !remove && !fits(node, Ok(slot), &record.key, payload.len()) {
                 drop(leaf);
                 tree.make_room(&record.key, payload.len(), Some(self.registry.horizon()), true)?;
                 continue;
@@ -250,7 +250,7 @@ impl Shared {
             if remove {
                 mtr.remove_entry(part, &record.key);
             } else {
-                mtr.put_entry(part, &record.key, &payload);
+                mtr.put_entry(part, Ok(slot), &record.key, &payload);
             }
             undo::mark_latched(&mut mtr, undo_part, at, true, None);
             let underfull = is_underfull(mtr.page(part));

@@ -35,6 +35,7 @@ use crate::versions::{ALL_OWN, Reader};
 use crate::view::{self, LongValues, View};
 use gannet_base::{TreeId, TxnId};
 pub use seen::Outcome;
+use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -95,13 +96,12 @@ pub struct TransactionOptions {
 #[derive(Clone, Debug)]
 pub struct Tree {
     pub(crate) root: Arc<TreeRoot>,
-    pub(crate) name: Arc<[u8]>,
 }
 
 impl Tree {
     /// The tree's name.
     pub fn name(&self) -> &[u8] {
-        &self.name
+        &self.root.name
     }
 
     /// The tree's number.
@@ -130,8 +130,10 @@ struct Writing {
     shrunk_trees: BTreeSet<TreeId>,
     /// A tree was dropped.
     drops: bool,
-    /// Trees whose catalog entry is locked against being dropped.
-    trees: BTreeSet<TreeId>,
+    /// Trees that are kept from being dropped, ascending.
+    trees: SmallVec<[TreeId; 4]>,
+    /// Others lock a tree's row to keep it, see [`crate::txn::holds`].
+    closed_holds: bool,
 }
 
 /// A transaction. Dropped without [`Transaction::commit`], it is rolled back.

@@ -84,7 +84,7 @@ impl UndoKind {
 
 /// An undo record.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct UndoRecord {
+pub(crate) struct UndoRecord<B = Vec<u8>> {
     pub(crate) kind: UndoKind,
     pub(crate) done: bool,
     pub(crate) writer: TxnId,
@@ -96,8 +96,35 @@ pub(crate) struct UndoRecord {
     pub(crate) previous_flags: u8,
     pub(crate) previous_writer: TxnId,
     pub(crate) previous_undo: UndoPtr,
-    pub(crate) key: Vec<u8>,
-    pub(crate) value: Vec<u8>,
+    pub(crate) key: B,
+    pub(crate) value: B,
+}
+
+impl<B: AsRef<[u8]>> UndoRecord<B> {
+    /// Bytes the record takes.
+    pub(crate) fn len(&self) -> usize {
+        RECORD_HEADER + self.key.as_ref().len() + self.value.as_ref().len()
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        let (key, value) = (self.key.as_ref(), self.value.as_ref());
+        let mut header = [0; RECORD_HEADER];
+        put_u16(&mut header, 0, self.len() as u16);
+        header[KIND_AT] = self.kind as u8;
+        header[FLAGS_AT] = self.previous_flags;
+        header[DONE_AT] = u8::from(self.done);
+        put_u16(&mut header, KEY_LEN_AT, key.len() as u16);
+        put_u16(&mut header, VALUE_LEN_AT, value.len() as u16);
+        put_u64(&mut header, WRITER_AT, self.writer.0);
+        put_u64(&mut header, PREVIOUS_RECORD_AT, self.previous_record.0);
+        put_u32(&mut header, SEQUENCE_AT, self.sequence);
+        put_u32(&mut header, TREE_AT, self.tree.0);
+        put_u64(&mut header, PREVIOUS_WRITER_AT, self.previous_writer.0);
+        put_u64(&mut header, PREVIOUS_UNDO_AT, self.previous_undo.0);
+        out.extend_from_slice(&header);
+        out.extend_from_slice(key);
+        out.extend_from_slice(value);
+    }
 }
 
 impl UndoRecord {
@@ -105,30 +132,6 @@ impl UndoRecord {
     pub(crate) fn previous<'a>(&'a self, current: &Entry<'a>) -> Entry<'a> {
         let value = if self.kind == UndoKind::Lock { current.value } else { &self.value };
         Entry { flags: self.previous_flags, writer: self.previous_writer, undo: self.previous_undo, value }
-    }
-
-    /// Bytes the record takes.
-    pub(crate) fn len(&self) -> usize {
-        RECORD_HEADER + self.key.len() + self.value.len()
-    }
-
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = vec![0; RECORD_HEADER];
-        put_u16(&mut out, 0, self.len() as u16);
-        out[KIND_AT] = self.kind as u8;
-        out[FLAGS_AT] = self.previous_flags;
-        out[DONE_AT] = u8::from(self.done);
-        put_u16(&mut out, KEY_LEN_AT, self.key.len() as u16);
-        put_u16(&mut out, VALUE_LEN_AT, self.value.len() as u16);
-        put_u64(&mut out, WRITER_AT, self.writer.0);
-        put_u64(&mut out, PREVIOUS_RECORD_AT, self.previous_record.0);
-        put_u32(&mut out, SEQUENCE_AT, self.sequence);
-        put_u32(&mut out, TREE_AT, self.tree.0);
-        put_u64(&mut out, PREVIOUS_WRITER_AT, self.previous_writer.0);
-        put_u64(&mut out, PREVIOUS_UNDO_AT, self.previous_undo.0);
-        out.extend_from_slice(&self.key);
-        out.extend_from_slice(&self.value);
-        out
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
@@ -309,9 +312,9 @@ impl Stream {
         self.segment.is_some()
     }
 
-    /// Notes that `txn` writes to this stream from now on.
-    pub(crate) fn begin(&mut self, txn: TxnId) {
-        self.last_used = clock::now();
+    /// Notes that `txn` writes to this stream from `now` on.
+    pub(crate) fn begin(&mut self, txn: TxnId, now: Instant) {
+        self.last_used = now;
         if let Some(segment) = &mut self.segment {
             segment.highest_txn = txn;
         }
@@ -340,7 +343,7 @@ impl Stream {
         let mut mtr = Mtr::new(core);
         tree.put_made(&mut mtr, &key, DIRECTORY_VALUE, |mtr| {
             next.first = mtr.allocations().allocate_extent(UNDO_PAGES, near)?;
-            Ok(next.value().to_vec())
+            Ok(next.value())
         })?;
         mtr.commit()?;
         next.highest_txn = txn;
@@ -386,7 +389,13 @@ impl Stream {
     }
 
     /// Writes the record.
-    pub(crate) fn append(&mut self, mtr: &mut Mtr<'_>, part: Part, reserved: &Reserved, record: &UndoRecord) {
+    pub(crate) fn append(
+        &mut self,
+        mtr: &mut Mtr<'_>,
+        part: Part,
+        reserved: &Reserved,
+        record: &UndoRecord<impl AsRef<[u8]>>,
+    ) {
         let at = reserved.offset.max(FIRST_RECORD);
         if reserved.offset == 0 {
             let segment = self.segment.expect("a reservation lies in a segment");
@@ -396,9 +405,8 @@ impl Stream {
             put_u64(&mut head, SEGMENT_AT - HEADER_LEN, segment.sequence);
             mtr.format(part, PageKind::Undo, UNDO_PAGES, &head);
         }
-        let bytes = record.encode();
-        debug_assert_eq!(bytes.len(), reserved.len);
-        mtr.undo(part, at, &bytes);
-        self.offset = at + bytes.len();
+        debug_assert_eq!(record.len(), reserved.len);
+        mtr.undo(part, at, |out| record.encode(out));
+        self.offset = at + record.len();
     }
 }

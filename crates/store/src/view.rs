@@ -201,7 +201,7 @@ pub(crate) fn find_tree(shared: &Shared, reader: Reader<'_>, name: &str) -> Resu
     let (id, root) = crate::catalog::decode(&value)
         .ok_or_else(|| Error::Damaged(format!("the catalog entry of {name:?} makes no sense")))?;
     // While the snapshot keeps the tree: a tree that is gone must not come back into the table.
-    Ok(Some(Tree { root: shared.tree_root(id, root), name: Arc::from(name.as_bytes()) }))
+    Ok(Some(Tree { root: shared.tree_root(id, root, name.as_bytes()) }))
 }
 
 /// Gives what a reader sees of a key to `read`.

@@ -1,5 +1,6 @@
 //! The store through its public surface, on a simulated device (outside a simulation: at full speed).
 
+use gannet_base::sim::{Generator, Simulation};
 use gannet_base::thread;
 use gannet_io::Disk;
 use gannet_io::sim::{Chance, Faults, SimDisk};
@@ -11,6 +12,8 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 const ALL: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
 
@@ -310,6 +313,134 @@ fn a_drop_rolled_back_leaves_the_tree() {
     txn.create_tree("other").unwrap();
     txn.commit().unwrap();
     assert_eq!(contents(&db, "t").len(), 1);
+}
+
+/// Writers of a few trees, and somebody who drops one of them and mostly thinks better of it.
+#[test]
+fn nobody_writes_to_a_tree_that_is_being_dropped() {
+    const NAMES: [&str; 3] = ["a", "b", "c"];
+    let mut drops = 0;
+    for seed in 0..60 {
+        let run = move || {
+            let db = Arc::new(create(&SimDisk::new(seed)));
+            let mut txn = db.begin(TransactionOptions::default());
+            let trees: Vec<_> = NAMES.iter().map(|name| txn.create_tree(name).unwrap()).collect();
+            txn.commit().unwrap();
+            // How many write to each tree, and whether it is dropped.
+            let writing: Arc<[AtomicU32; 3]> = Arc::default();
+            let dropping: Arc<[AtomicBool; 3]> = Arc::default();
+            let writer = |number: u64| {
+                let (db, trees) = (Arc::clone(&db), trees.clone());
+                let (writing, dropping) = (Arc::clone(&writing), Arc::clone(&dropping));
+                thread::spawn("writer", move || {
+                    let mut random = Generator::new(seed * 10 + number);
+                    for round in 0..12_u64 {
+                        let mut txn = db.begin(TransactionOptions::default());
+                        let savepoint = txn.savepoint();
+                        let mut own = [0; 3];
+                        for _ in 0..1 + random.below(3) {
+                            let i = random.below(3) as usize;
+                            if txn.put(&trees[i], &key(number), &round.to_le_bytes()).is_err() {
+                                // Dropped, or a deadlock.
+                                break;
+                            }
+                            writing[i].fetch_add(1 - own[i], Ordering::SeqCst);
+                            own[i] = 1;
+                            assert!(!dropping[i].load(Ordering::SeqCst), "written while it is dropped");
+                            (0..random.below(4)).for_each(|_| thread::yield_now());
+                        }
+                        writing
+                            .iter()
+                            .zip(own)
+                            .for_each(|(all, own)| _ = all.fetch_sub(own, Ordering::SeqCst));
+                        match random.below(4) {
+                            0 => txn.rollback().unwrap(),
+                            1 => txn.rollback_to(savepoint).unwrap(),
+                            _ => txn.commit().unwrap(),
+                        }
+                    }
+                })
+            };
+            let threads: Vec<_> = (0..3).map(writer).collect();
+            let mut random = Generator::new(seed);
+            let mut dropped = 0;
+            for round in 0..10 {
+                let i = random.below(3) as usize;
+                let mut txn = db.begin(TransactionOptions::default());
+                if txn.drop_tree(NAMES[i]).is_ok_and(|was_there| was_there) {
+                    dropping[i].store(true, Ordering::SeqCst);
+                    (0..random.below(6)).for_each(|_| thread::yield_now());
+                    assert_eq!(writing[i].load(Ordering::SeqCst), 0, "somebody writes to it");
+                    dropped += 1;
+                    if round == 9 {
+                        txn.commit().unwrap();
+                        let mut late = db.begin(TransactionOptions::default());
+                        assert!(late.put(&trees[i], b"late", b"").is_err());
+                        continue;
+                    }
+                    dropping[i].store(false, Ordering::SeqCst);
+                }
+                txn.rollback().unwrap();
+            }
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+            assert!(db.shared_row_locks(10).is_empty());
+            dropped
+        };
+        drops += Simulation::new(seed).run(run).unwrap();
+    }
+    assert!(drops > 100, "{drops}");
+}
+
+/// A handle to a tree can reach others before its creation is committed.
+#[test]
+fn who_writes_to_a_tree_that_is_being_created_waits_for_its_creator() {
+    let disk = SimDisk::new(9);
+    let db = create(&disk);
+    let impatient =
+        TransactionOptions { lock_timeout: Some(Duration::ZERO), ..TransactionOptions::default() };
+    let mut creator = db.begin(TransactionOptions::default());
+    let tree = creator.create_tree("t").unwrap();
+    for _ in 0..2 {
+        creator.put(&tree, b"own", b"").unwrap();
+        assert!(matches!(db.begin(impatient).put(&tree, b"k", b""), Err(Error::Locked(_))));
+    }
+    creator.commit().unwrap();
+    for _ in 0..2 {
+        let mut txn = db.begin(impatient);
+        txn.put(&tree, b"k", b"").unwrap();
+        assert!(matches!(db.begin(impatient).drop_tree("t"), Err(Error::Locked(_))));
+        txn.commit().unwrap();
+    }
+}
+
+/// Which trees a transaction keeps from being dropped is told, however it keeps them.
+#[test]
+fn held_trees_are_told() {
+    let disk = SimDisk::new(9);
+    let db = create(&disk);
+    let mut txn = db.begin(TransactionOptions::default());
+    let names: Vec<_> = (0..12).map(|i| format!("tree {i:02}")).collect();
+    let trees: Vec<_> = names.iter().map(|name| txn.create_tree(name).unwrap()).collect();
+    txn.commit().unwrap();
+    // The first to write to a tree looks whether it is there, later ones need not.
+    for _ in 0..2 {
+        let mut txn = db.begin(TransactionOptions::default());
+        let savepoint = txn.savepoint();
+        for (i, tree) in trees.iter().enumerate() {
+            txn.put(tree, b"k", b"v").unwrap();
+            let mut told: Vec<_> = db.shared_row_locks(100).into_iter().map(|lock| lock.key).collect();
+            told.sort();
+            let expected: Vec<Box<[u8]>> = names[..=i].iter().map(|name| name.as_bytes().into()).collect();
+            assert_eq!(told, expected);
+        }
+        assert_eq!(db.shared_row_locks(3).len(), 3);
+        txn.rollback_to(savepoint).unwrap();
+        assert!(db.shared_row_locks(100).is_empty());
+        txn.put(&trees[0], b"k", b"v").unwrap();
+        assert_eq!(db.shared_row_locks(100).len(), 1);
+        txn.commit().unwrap();
+        assert!(db.shared_row_locks(100).is_empty());
+    }
 }
 
 #[test]

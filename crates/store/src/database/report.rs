@@ -102,7 +102,18 @@ impl Database {
             holder: lock.txn,
             whole_row: lock.mode == Mode::Share,
         };
-        self.shared.locks.list(limit).into_iter().map(report).collect()
+        let mut reports: Vec<_> = self.shared.locks.list(limit).into_iter().map(report).collect();
+        for txn in self.shared.registry.active() {
+            let trees = crate::txn::holds::trees_of(&txn).into_iter();
+            let held = trees.filter_map(|id| self.shared.find_tree(id)).map(|tree| RowLockReport {
+                tree: None,
+                key: tree.name.clone(),
+                holder: txn.id(),
+                whole_row: false,
+            });
+            reports.extend(held.take(limit - reports.len()));
+        }
+        reports
     }
 
     /// Snapshots that are held, the oldest first.

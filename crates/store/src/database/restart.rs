@@ -93,11 +93,11 @@ impl Database {
             if let Some((id, root)) = crate::catalog::decode(entry.value)
                 && !root.is_none()
             {
-                self.shared.tree_root(id, root);
+                self.shared.tree_root(id, root, &key);
             }
             // The version before may be another tree of the same name, which a rollback brings back.
             if entry.flags & entry::VERSIONED != 0 {
-                self.load_previous(&entry)?;
+                self.load_previous(&key, &entry)?;
             }
             from = key;
             from.push(0);
@@ -105,7 +105,7 @@ impl Database {
         Ok(())
     }
 
-    fn load_previous(&self, entry: &entry::Entry<'_>) -> Result<()> {
+    fn load_previous(&self, name: &[u8], entry: &entry::Entry<'_>) -> Result<()> {
         let mut undo = entry.undo;
         let open: Vec<TxnId> =
             self.shared.core.log.open_transactions().into_iter().map(|(id, _)| id).collect();
@@ -115,7 +115,7 @@ impl Database {
             if let Some((id, root)) = crate::catalog::decode(&record.value)
                 && !root.is_none()
             {
-                self.shared.tree_root(id, root);
+                self.shared.tree_root(id, root, name);
             }
             (writer, undo) = (record.previous_writer, record.previous_undo);
         }

@@ -56,3 +56,7 @@ pub use read::{Entry, NodeRef};
 pub use split::SplitPoint;
 pub use verify::verify_structure;
 pub use write::NodeMut;
+
+/// Where a search has found a key: `Ok` with its slot, or `Err` with the slot to insert it at. Good as long as the page does
+/// not change.
+pub type Place = Result<usize, usize>;

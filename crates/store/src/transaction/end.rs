@@ -99,7 +99,7 @@ impl Transaction {
             let mut mtr = Mtr::new(core);
             mtr.group().set_txn(id, TxnEvent::Commit);
             let status = BTree::new(core, &shared.status);
-            status.put_made(&mut mtr, &id.0.to_be_bytes(), 8, |_| Ok(csn.to_le_bytes().to_vec()))?;
+            status.put_made(&mut mtr, &id.0.to_be_bytes(), 8, |_| Ok(csn.to_le_bytes()))?;
             mtr.commit()
         };
         let commit = shared.registry.commit(&writing.txn, durability, || core.log.end().0, append)?;
@@ -128,6 +128,9 @@ impl Transaction {
 
     fn give_back(&self, writing: Writing) {
         let core = &self.shared.core;
+        if writing.closed_holds {
+            self.shared.locks.reopen_holds();
+        }
         core.space.release(core, writing.reserved_pages);
         self.shared.give_stream(writing.stream, writing.drops);
     }

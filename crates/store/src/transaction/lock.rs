@@ -21,7 +21,7 @@ impl Transaction {
         expected: Option<&Expected<'_>>,
     ) -> Result<Outcome> {
         self.prepare_row(tree, key)?;
-        self.lock_shared_in(&Arc::clone(&tree.root), key, mode, expected)
+        self.lock_shared_in(&tree.root, key, mode, expected)
     }
 
     pub(super) fn lock_shared_in(

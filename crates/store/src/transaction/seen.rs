@@ -17,7 +17,6 @@ use crate::txn::locks::Mode;
 use crate::versions::{Reader, Seen};
 use crate::view::{View, read_long};
 use crate::{Error, Result, overflow};
-use std::sync::Arc;
 
 /// What came of a write to a row that was seen. Unless it is [`Outcome::Done`], nothing was written.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -124,7 +123,7 @@ impl Transaction {
     ) -> Result<Outcome> {
         self.check_view(expected.view)?;
         self.prepare_row(tree, key)?;
-        self.write(&Arc::clone(&tree.root), key, write, Some(expected))
+        self.write(&tree.root, key, write, Some(expected))
     }
 
     fn check_view(&self, view: &View) -> Result<()> {

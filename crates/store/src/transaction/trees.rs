@@ -47,7 +47,7 @@ impl Transaction {
         mtr.commit()?;
         let entry = crate::catalog::encode(id, root);
         self.write(&shared.catalog, name.as_bytes(), Write::Update(&entry), None).map(drop)?;
-        Ok(Tree { root: shared.tree_root(id, root), name: Arc::from(name.as_bytes()) })
+        Ok(Tree { root: shared.tree_root(id, root, name.as_bytes()) })
     }
 
     /// Opens a tree that this transaction sees.
@@ -58,6 +58,10 @@ impl Transaction {
     /// Drops a tree with everything in it; false when there is no such tree. Waits for those who write to it.
     pub fn drop_tree(&mut self, name: &str) -> Result<bool> {
         self.start_writing()?;
+        let writing = self.writing.as_mut().expect("the transaction writes");
+        if !std::mem::replace(&mut writing.closed_holds, true) {
+            self.shared.locks.close_holds();
+        }
         let catalog = Arc::clone(&self.shared.catalog);
         self.write(&catalog, name.as_bytes(), Write::Lock, None).map(drop)?;
         let tree = self.shared.created_tree(&catalog, name.as_bytes())?;
@@ -72,7 +76,7 @@ impl Transaction {
 
     /// Names of the trees this transaction sees.
     pub fn trees(&mut self) -> Result<Vec<String>> {
-        let tree = Tree { root: Arc::clone(&self.shared.catalog), name: Arc::from(&b"catalog"[..]) };
+        let tree = Tree { root: Arc::clone(&self.shared.catalog) };
         let mut cursor = self.cursor(&tree, (Bound::Unbounded, Bound::Unbounded))?;
         let mut names = Vec::new();
         while let Some((key, _)) = cursor.next()? {
@@ -102,10 +106,10 @@ impl Transaction {
     pub fn bulk_loader<'t>(&'t mut self, tree: &'t Tree) -> Result<BulkLoader<'t>> {
         let created = self
             .shared
-            .created_tree(&self.shared.catalog, &tree.name)?
+            .created_tree(&self.shared.catalog, tree.name())?
             .is_some_and(|(id, _)| id == tree.id());
         let own = self.own_id();
-        let payload = BTree::new(&self.shared.core, &self.shared.catalog).get(&tree.name)?;
+        let payload = BTree::new(&self.shared.core, &self.shared.catalog).get(tree.name())?;
         let writer = payload.as_deref().and_then(Entry::decode).map(|e| e.writer);
         let core = &*self.shared.core;
         let leaf = BTree::new(core, &tree.root).leaf_shared(&[], Access::Normal)?;
@@ -118,7 +122,7 @@ impl Transaction {
         // The rows have no undo of their own. Reverting this record, which changes nothing, empties the tree.
         let entry = crate::catalog::encode(tree.id(), tree.root.root);
         let sequence = self.sequence();
-        self.write(&Arc::clone(&self.shared.catalog), &tree.name, Write::Update(&entry), None).map(drop)?;
+        self.write(&Arc::clone(&self.shared.catalog), tree.name(), Write::Update(&entry), None).map(drop)?;
         // A view from before it sees none of the rows, which say nothing of it.
         tree.root.set_filled(own, sequence);
         let core = &*self.shared.core;

@@ -7,18 +7,21 @@ use super::{
 use crate::entry::{EXCLUSIVE, Entry, LOCK, MOVED, OVERFLOW, TOMBSTONE, UndoPtr, VERSIONED};
 use crate::log::TxnEvent;
 use crate::mtr::Mtr;
-use crate::node::{NodeRef, max_key_len};
+use crate::node::{NodeRef, Place, max_key_len};
 use crate::pool::ExclusivePage;
 use crate::shared::CATALOG;
 use crate::space::EXTENT_PAGES;
 use crate::tree::{BTree, TreeRoot, fits};
 use crate::txn::active::ActiveTxn;
 use crate::txn::locks::{Mode, WriteKind};
+use crate::txn::registry::Snapshot;
 use crate::txn::waits::Ticket;
 use crate::undo::{Reserved, UndoKind, UndoRecord};
 use crate::versions::{Fate, Reader, decode};
 use crate::{Error, Result};
 use gannet_base::{TreeId, TxnId};
+use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -79,7 +82,7 @@ impl Transaction {
 
     fn write_row(&mut self, tree: &Tree, key: &[u8], write: Write<'_>) -> Result<Outcome> {
         self.prepare_row(tree, key)?;
-        self.write(&Arc::clone(&tree.root), key, write, None)
+        self.write(&tree.root, key, write, None)
     }
 
     /// What every write and lock of a row begins with.
@@ -111,12 +114,6 @@ impl Transaction {
         if self.options.isolation == Isolation::RepeatableRead {
             self.held_snapshot();
         }
-        let most = self.shared.core.max_open_transactions;
-        if self.shared.registry.active_count() >= most {
-            return Err(Error::Invalid(format!(
-                "{most} transactions are writing, and the log keeps account of no more"
-            )));
-        }
         let space = &self.shared.core.space;
         if let Err(error) = space.reserve(&self.shared.core, ROLLBACK_PAGES) {
             self.make_room(error)?;
@@ -124,8 +121,15 @@ impl Transaction {
         }
         // The number comes after the stream, so that numbers ascend along it: see `undo`, invariant 3.
         let mut stream = self.shared.take_stream();
-        let txn = self.shared.registry.begin_write();
-        stream.begin(txn.id());
+        let most = self.shared.core.max_open_transactions;
+        let Some(txn) = self.shared.registry.begin_write(most) else {
+            space.release(&self.shared.core, ROLLBACK_PAGES);
+            self.shared.give_stream(stream, false);
+            return Err(Error::Invalid(format!(
+                "{most} transactions are writing, and the log keeps account of no more"
+            )));
+        };
+        stream.begin(txn.id(), txn.started());
         self.handle.id.store(txn.id().0, Ordering::Relaxed);
         self.writing = Some(Writing {
             txn,
@@ -134,29 +138,41 @@ impl Transaction {
             shrunk_bytes: 0,
             shrunk_trees: BTreeSet::new(),
             drops: false,
-            trees: BTreeSet::new(),
+            trees: SmallVec::new(),
+            closed_holds: false,
         });
         Ok(())
     }
 
     /// Keeps a tree from being dropped while this transaction writes to it.
     fn hold_tree(&mut self, tree: &Tree) -> Result<()> {
-        let writing = self.writing.as_ref().expect("the transaction writes");
-        if tree.root.id == CATALOG || writing.trees.contains(&tree.root.id) {
-            return Ok(());
+        let writing = self.writing.as_mut().expect("the transaction writes");
+        let Err(place) = writing.trees.binary_search(&tree.id()) else { return Ok(()) };
+        if tree.id() != CATALOG && !self.shared.locks.try_hold(&tree.root, &writing.txn) {
+            self.lock_tree(tree)?;
         }
+        self.writing.as_mut().expect("the transaction writes").trees.insert(place, tree.id());
+        Ok(())
+    }
+
+    /// Locks a tree's row in the catalog, having made sure that it is still there.
+    fn lock_tree(&mut self, tree: &Tree) -> Result<()> {
         let catalog = Arc::clone(&self.shared.catalog);
         let gone = || {
-            Error::Invalid(format!("tree {:?} does not exist any more", String::from_utf8_lossy(&tree.name)))
+            Error::Invalid(format!("tree {:?} does not exist any more", String::from_utf8_lossy(tree.name())))
         };
-        if !self.lock_shared_in(&catalog, &tree.name, Mode::KeyShare, None)?.is_done() {
+        if !self.lock_shared_in(&catalog, tree.name(), Mode::KeyShare, None)?.is_done() {
             return Err(gone());
         }
-        match self.shared.created_tree(&catalog, &tree.name)? {
-            Some((id, _)) if id == tree.root.id => {}
-            _ => return Err(gone()),
+        let payload = BTree::new(&self.shared.core, &catalog).get(tree.name())?;
+        let entry = payload.as_deref().map(decode).transpose()?.ok_or_else(gone)?;
+        if crate::catalog::decode(entry.value).is_none_or(|(id, _)| id != tree.id()) {
+            return Err(gone());
         }
-        self.writing.as_mut().expect("the transaction writes").trees.insert(tree.root.id);
+        // Nobody gets a share of another's row before its creation is committed.
+        if entry.writer != self.own_id() {
+            tree.root.set_settled();
+        }
         Ok(())
     }
 
@@ -224,11 +240,7 @@ impl Transaction {
         let core = &*shared.core;
         let btree = BTree::new(core, root);
         // Keeps the undo that is followed below; under READ COMMITTED it says nothing about what is seen.
-        let guard = match (self.options.isolation, expected) {
-            (Isolation::ReadCommitted, None) => Arc::new(self.new_snapshot()),
-            (Isolation::ReadCommitted, Some(expected)) => Arc::clone(expected.view.snapshot()),
-            (Isolation::RepeatableRead, _) => Arc::clone(self.held_snapshot()),
-        };
+        let mut guard = None;
         // A long value that was compared, as its entry was then.
         let mut compared = None;
         let patient = expected.is_none_or(|e| e.wait);
@@ -238,12 +250,20 @@ impl Transaction {
             let ticket = shared.registry.waits().ticket();
             let leaf = btree.leaf_exclusive(key)?;
             let node = NodeRef::new(&leaf);
-            let payload = node.search(key).ok().map(|slot| node.payload(slot));
+            let place = node.search(key);
+            let payload = place.ok().map(|slot| node.payload(slot));
             let current = payload.map(decode).transpose()?;
-            let active = self.active();
-            let reader = Reader::new(&guard, active.as_deref());
             let expected_now = expected.filter(|_| compared.is_none() || compared.as_deref() != payload);
-            let exists = match self.examine(reader, root.id, key, current.as_ref(), write, expected_now)? {
+            let found = match &current {
+                Some(current) => {
+                    let guard = guard.get_or_insert_with(|| self.undo_guard(expected));
+                    let reader = Reader::new(guard, self.own());
+                    self.examine(reader, root.id, key, current, write, expected_now)?
+                }
+                None if expected_now.is_some() => Found::Seen(Standing::Settled(Outcome::Gone)),
+                None => Found::Free { exists: false },
+            };
+            let exists = match found {
                 Found::Free { exists } => exists,
                 Found::Wait(holders) => {
                     drop(leaf);
@@ -279,7 +299,13 @@ impl Transaction {
                 }
                 _ => {}
             }
-            let record = self.undo_record(reader, root.id, key, current.as_ref(), write)?;
+            let before = match (&current, &guard) {
+                (Some(current), Some(guard)) => {
+                    Some((current, self.shared.shorten(Reader::new(guard, self.own()), current)?))
+                }
+                _ => None,
+            };
+            let record = self.undo_record(root.id, key, before, write);
             let writing = self.writing.as_mut().expect("the transaction writes");
             let Some(reserved) = writing.stream.reserve(core, record.len()) else {
                 drop(leaf);
@@ -288,14 +314,14 @@ impl Transaction {
             };
             let undo = writing.stream.position(&reserved);
             let payload = new_payload(writing.txn.id(), undo, current.as_ref(), write, long);
-            if !fits(node, key, payload.len()) {
+            if !fits(node, place, key, payload.len()) {
                 drop(leaf);
                 btree.make_room(key, payload.len(), Some(shared.registry.horizon()), false)?;
                 continue;
             }
             let shrunk = current.map_or(0, |c| c.encoded_len()).saturating_sub(payload.len());
             self.reserve_for_rollback(root.id, shrunk)?;
-            self.apply(leaf, key, &payload, &record, &reserved, undo)?;
+            self.apply(leaf, place, &payload, &record, &reserved, undo)?;
             return Ok(Outcome::Done);
         }
     }
@@ -303,9 +329,9 @@ impl Transaction {
     fn apply(
         &mut self,
         leaf: ExclusivePage<'_>,
-        key: &[u8],
+        place: Place,
         payload: &[u8],
-        record: &UndoRecord,
+        record: &UndoRecord<Cow<'_, [u8]>>,
         reserved: &Reserved,
         undo: UndoPtr,
     ) -> Result<()> {
@@ -316,7 +342,7 @@ impl Transaction {
         let undo_part = writing.stream.latch(&mut mtr, core, reserved)?;
         writing.txn.use_sequence(record.sequence);
         writing.stream.append(&mut mtr, undo_part, reserved, record);
-        mtr.put_entry(leaf, key, payload);
+        mtr.put_entry(leaf, place, &record.key, payload);
         mtr.group().set_txn(writing.txn.id(), TxnEvent::Change { undo: undo.0 });
         mtr.commit()?;
         writing.txn.set_newest_undo(undo.0);
@@ -379,17 +405,11 @@ impl Transaction {
         reader: Reader<'_>,
         tree: TreeId,
         key: &[u8],
-        current: Option<&Entry<'_>>,
+        current: &Entry<'_>,
         write: &Write<'_>,
         expected: Option<&Expected<'_>>,
     ) -> Result<Found> {
         let own = reader.own_id();
-        let Some(current) = current else {
-            return Ok(match expected {
-                Some(_) => Found::Seen(Standing::Settled(Outcome::Gone)),
-                None => Found::Free { exists: false },
-            });
-        };
         if current.writer != own {
             if self.shared.fate(current.writer)? == Fate::Running {
                 // Nobody to wait for: it has ended meanwhile, look again at once.
@@ -413,11 +433,27 @@ impl Transaction {
             Write::Put(_) | Write::Insert(_) | Write::Update(_) => WriteKind::Update,
             Write::Delete | Write::Move | Write::Lock => WriteKind::Delete,
         };
-        let holders = self.shared.locks.conflicting(tree, key, own, kind);
+        let mut holders = self.shared.locks.conflicting(tree, key, own, kind);
+        if tree == CATALOG
+            && kind == WriteKind::Delete
+            && let Some((described, _)) = crate::catalog::decode(current.value)
+        {
+            holders.extend(self.shared.locks.holding(&self.shared.registry, described, own));
+        }
         if !holders.is_empty() {
             return Ok(Found::WaitForSharers(holders));
         }
         Ok(Found::Free { exists: !current.is_tombstone() })
+    }
+
+    /// A snapshot that keeps the undo of what is about to be changed. A leaf's latch does as well until it is taken: what
+    /// the leaf points to is there then.
+    fn undo_guard(&self, expected: Option<&Expected<'_>>) -> Arc<Snapshot> {
+        match (self.options.isolation, expected, &self.snapshot) {
+            (Isolation::RepeatableRead, _, Some(held)) => Arc::clone(held),
+            (_, Some(expected), _) => Arc::clone(expected.view.snapshot()),
+            _ => Arc::new(self.new_snapshot()),
+        }
     }
 
     /// Waits for others; `patient` is false for who is to fail instead.
@@ -446,26 +482,24 @@ impl Transaction {
         if waited.is_err() { self.shared.core.poison.check().and(waited) } else { waited }
     }
 
-    fn undo_record(
+    /// What brings back `before`: an entry, and what its flags, writer and undo are to be then.
+    fn undo_record<'k>(
         &self,
-        reader: Reader<'_>,
         tree: TreeId,
-        key: &[u8],
-        current: Option<&Entry<'_>>,
+        key: &'k [u8],
+        before: Option<(&Entry<'_>, (u8, TxnId, UndoPtr))>,
         write: &Write<'_>,
-    ) -> Result<UndoRecord> {
+    ) -> UndoRecord<Cow<'k, [u8]>> {
         let writing = self.writing.as_ref().expect("the transaction writes");
-        let (kind, value) = match (current, write) {
+        let (kind, value) = match (before, write) {
             (None, _) => (UndoKind::Insert, &[][..]),
             (Some(_), Write::Lock) => (UndoKind::Lock, &[][..]),
-            (Some(entry), Write::Delete | Write::Move) => (UndoKind::Delete, entry.value),
-            (Some(entry), _) => (UndoKind::Update, entry.value),
+            (Some((entry, _)), Write::Delete | Write::Move) => (UndoKind::Delete, entry.value),
+            (Some((entry, _)), _) => (UndoKind::Update, entry.value),
         };
-        let (previous_flags, previous_writer, previous_undo) = match current {
-            Some(entry) => self.shared.shorten(reader, entry)?,
-            None => (0, TxnId::NONE, UndoPtr::NONE),
-        };
-        Ok(UndoRecord {
+        let (previous_flags, previous_writer, previous_undo) =
+            before.map_or((0, TxnId::NONE, UndoPtr::NONE), |(_, header)| header);
+        UndoRecord {
             kind,
             done: false,
             writer: writing.txn.id(),
@@ -475,9 +509,9 @@ impl Transaction {
             previous_flags,
             previous_writer,
             previous_undo,
-            key: key.to_vec(),
-            value: value.to_vec(),
-        })
+            key: Cow::Borrowed(key),
+            value: Cow::Owned(value.to_vec()),
+        }
     }
 }
 

@@ -29,7 +29,7 @@ use crate::pool::{Access, ExclusivePage, OptimisticPage, SharedPage};
 use crate::{Error, Result};
 use gannet_base::sync::Mutex;
 use gannet_base::{PageId, TreeId, TxnId};
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 pub(crate) use bulk::BulkLoader;
 pub use measure::TreeSize;
@@ -44,8 +44,12 @@ const OPTIMISTIC_ATTEMPTS: usize = 16;
 pub(crate) struct TreeRoot {
     pub(crate) id: TreeId,
     pub(crate) root: PageId,
+    /// Its key in the catalog.
+    pub(crate) name: Box<[u8]>,
     /// Level of the root when it was last looked at. A hint: it only decides how the root is first approached.
     root_level: AtomicU8,
+    /// Somebody saw that its creation is committed. Until then, or for ever, a writer has to look.
+    settled: AtomicBool,
     /// The change that dropped the tree.
     dropped: Mark,
     /// The change that filled the tree by a bulk load, whose rows carry no header.
@@ -75,15 +79,26 @@ impl Mark {
 }
 
 impl TreeRoot {
-    pub(crate) fn new(id: TreeId, root: PageId) -> Self {
+    pub(crate) fn new(id: TreeId, root: PageId, name: &[u8]) -> Self {
         TreeRoot {
             id,
             root,
+            name: Box::from(name),
             root_level: AtomicU8::new(0),
+            settled: AtomicBool::new(false),
             dropped: Mark::default(),
             filled: Mark::default(),
             shape: Mutex::default(),
         }
+    }
+
+    pub(crate) fn set_settled(&self) {
+        self.settled.store(true, Ordering::Release);
+    }
+
+    /// Whether its creation is known to be committed, and nobody has dropped it so far.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.settled.load(Ordering::Acquire) && self.dropped.get().0.is_none()
     }
 
     pub(crate) fn set_dropped(&self, txn: TxnId, sequence: u32) {

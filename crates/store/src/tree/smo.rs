@@ -2,7 +2,7 @@
 
 use super::BTree;
 use crate::mtr::{Mtr, Part};
-use crate::node::{NodeMut, NodeOp, NodeRef, max_key_len};
+use crate::node::{NodeMut, NodeOp, NodeRef, Place, max_key_len};
 use crate::pool::ExclusivePage;
 use crate::{Error, Result, entry};
 use gannet_base::{PageId, TxnId};
@@ -32,7 +32,7 @@ impl<'c> BTree<'c> {
         loop {
             let node = self.is_node(&current, current.id())?;
             if node.level() == 0 {
-                if fits(node, key, payload_len) {
+                if fits(node, node.search(key), key, payload_len) {
                     return Ok(());
                 }
                 if let Some(horizon) = horizon
@@ -133,12 +133,13 @@ impl<'c> BTree<'c> {
         let (parent, left) = (mtr.add(parent), mtr.add(page));
         let near = neighbours(NodeRef::new(mtr.page(parent)), separator);
         let (right_id, right_part) = mtr.allocate(self.tree.id, &near)?;
-        if NodeRef::new(mtr.page(parent)).search(separator).is_ok() {
+        let place = NodeRef::new(mtr.page(parent)).search(separator);
+        if place.is_ok() {
             return Err(mtr.damaged(parent, "it has a separator for keys that its child covers"));
         }
         put_image(&mut mtr, right_part, right);
         mtr.node(left, &NodeOp::TruncateRight { slot, separator });
-        mtr.put_entry(parent, separator, &right_id.0.to_le_bytes());
+        mtr.put_entry(parent, place, separator, &right_id.0.to_le_bytes());
         mtr.commit().map(drop)
     }
 
@@ -238,31 +239,34 @@ impl<'c> BTree<'c> {
     /// Puts an entry, new or in place of an old one. For unversioned trees.
     pub(crate) fn put(&self, key: &[u8], payload: &[u8]) -> Result<()> {
         let mut mtr = Mtr::new(self.core);
-        self.put_made(&mut mtr, key, payload.len(), |_| Ok(payload.to_vec()))?;
+        self.put_made(&mut mtr, key, payload.len(), |_| Ok(payload))?;
         mtr.commit().map(drop)
     }
 
     /// Lets putting an entry of an unversioned tree take part in a mini-transaction that holds no latches yet.
     /// `make` gives the payload, of `payload_len` bytes, once the leaf is latched; it may allocate.
-    pub(crate) fn put_made(
+    pub(crate) fn put_made<P: AsRef<[u8]>>(
         &self,
         mtr: &mut Mtr<'c>,
         key: &[u8],
         payload_len: usize,
-        make: impl FnOnce(&mut Mtr<'c>) -> Result<Vec<u8>>,
+        make: impl FnOnce(&mut Mtr<'c>) -> Result<P>,
     ) -> Result<()> {
-        let leaf = loop {
+        let (leaf, place) = loop {
             let leaf = self.leaf_exclusive(key)?;
-            if fits(NodeRef::new(&leaf), key, payload_len) {
-                break leaf;
+            let node = NodeRef::new(&leaf);
+            let place = node.search(key);
+            if fits(node, place, key, payload_len) {
+                break (leaf, place);
             }
             drop(leaf);
             self.make_room(key, payload_len, None, true)?;
         };
         let part = mtr.add(leaf);
         let payload = make(mtr)?;
+        let payload = payload.as_ref();
         assert_eq!(payload.len(), payload_len, "the payload is as long as announced");
-        mtr.put_entry(part, key, &payload);
+        mtr.put_entry(part, place, key, payload);
         Ok(())
     }
 
@@ -288,9 +292,10 @@ impl<'c> BTree<'c> {
     }
 }
 
-/// Whether `key` fits with a payload of that length, in place of its old one if there is one.
-pub(crate) fn fits(node: NodeRef<'_>, key: &[u8], payload_len: usize) -> bool {
-    match node.search(key) {
+/// Whether `key`, which a search has found at `place` or not, fits with a payload of that length, in place of its old one if
+/// there is one.
+pub(crate) fn fits(node: NodeRef<'_>, place: Place, key: &[u8], payload_len: usize) -> bool {
+    match place {
         Ok(slot) => node.fits_replaced(slot, payload_len),
         Err(_) => node.fits(node.strip(key).len(), payload_len),
     }

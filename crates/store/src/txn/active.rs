@@ -13,7 +13,7 @@
 
 use super::locks::Held;
 use gannet_base::TxnId;
-use gannet_base::clock::{self, Instant};
+use gannet_base::clock::Instant;
 use gannet_base::sync::{Condvar, Mutex};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -54,7 +54,7 @@ pub(crate) struct ActiveTxn {
 }
 
 impl ActiveTxn {
-    pub(super) fn new(id: TxnId, state: State, newest_undo: u64) -> Self {
+    pub(super) fn new(id: TxnId, state: State, newest_undo: u64, started: Instant) -> Self {
         ActiveTxn {
             id,
             state: AtomicU8::new(state as u8),
@@ -62,7 +62,7 @@ impl ActiveTxn {
             newest_undo: AtomicU64::new(newest_undo),
             sequence: AtomicU32::new(0),
             reverts: AtomicU32::new(0),
-            started: clock::now(),
+            started,
             waiters: AtomicU32::new(0),
             wakeup: Condvar::new(),
             held: Mutex::default(),

@@ -28,6 +28,7 @@
 //!    charged to each, so whoever stays last has paid for it.
 
 use super::active::ActiveTxn;
+use super::holds::HeldTrees;
 use super::waits::Waits;
 use gannet_base::memory::{Budget, Charge, Purpose};
 use gannet_base::sync::Mutex;
@@ -70,9 +71,12 @@ pub(crate) enum Added {
     TableFull,
 }
 
-/// How far a transaction's list of locks reached, for a savepoint.
+/// How far a transaction's lists of locks and of held trees reached, for a savepoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct LockMark(usize);
+pub(crate) struct LockMark {
+    rows: usize,
+    trees: usize,
+}
 
 /// A lock, as views show it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -106,11 +110,12 @@ fn cost_of(key: &[u8]) -> u64 {
     LOCK_BYTES + key.len() as u64
 }
 
-/// The shared row locks of one transaction, in the order they were taken.
+/// The shared row locks of one transaction, in the order they were taken, and the trees it holds.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     list: Vec<HeldLock>,
     charge: Option<Charge>,
+    pub(super) trees: HeldTrees,
 }
 
 impl Held {
@@ -161,6 +166,8 @@ pub(crate) struct LockTable {
     queues: Mutex<BTreeMap<Row, Vec<Arc<ActiveTxn>>>>,
     /// Writers in `queues`.
     queued: AtomicUsize,
+    /// Transactions that are about to drop a tree, or have done so and are not over: see [`super::holds`].
+    pub(super) droppers: AtomicUsize,
 }
 
 /// A writer's place in a row's queue, until it is dropped.
@@ -198,6 +205,7 @@ impl LockTable {
             used_bytes: AtomicU64::new(0),
             queues: Mutex::default(),
             queued: AtomicUsize::new(0),
+            droppers: AtomicUsize::new(0),
         }
     }
 
@@ -294,36 +302,43 @@ impl LockTable {
         ahead
     }
 
-    /// Where `txn`'s list of locks ends now.
+    /// Where `txn`'s lists of locks and held trees end now.
     pub(crate) fn mark(&self, txn: &ActiveTxn) -> LockMark {
-        LockMark(txn.held.lock().list.len())
+        let held = txn.held.lock();
+        LockMark { rows: held.list.len(), trees: held.trees.len() }
     }
 
-    /// Gives back what was locked, and undoes what was strengthened, since `mark`. Returns whether there was
+    /// Gives back what was locked or held, and undoes what was strengthened, since `mark`. Returns whether there was
     /// anything; if so the caller tells [`super::waits::Waits::released_some`].
     pub(crate) fn release_since(&self, txn: &ActiveTxn, mark: LockMark) -> bool {
         let mut held = txn.held.lock();
-        assert!(mark.0 <= held.list.len(), "a mark outlived an earlier one");
-        let released = held.list.split_off(mark.0);
+        assert!(
+            mark.rows <= held.list.len() && mark.trees <= held.trees.len(),
+            "a mark outlived an earlier one"
+        );
+        let any = mark.trees < held.trees.len();
+        held.trees.truncate(mark.trees);
+        if mark.rows == held.list.len() {
+            return any;
+        }
+        let released = held.list.split_off(mark.rows);
         let mut bytes = 0;
         for lock in released.iter().rev() {
             self.undo(txn, lock);
             bytes += lock.cost();
         }
-        if bytes != 0 {
-            held.charge_less(bytes);
-            self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        }
-        if mark.0 == 0 {
+        held.charge_less(bytes);
+        self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        if mark.rows == 0 {
             held.list = Vec::new();
         }
-        !released.is_empty()
+        true
     }
 
     /// Gives back everything `txn` holds. To be called once its end is certain: a commit when it is visible, an abort
     /// when it is reverted. Before or after its end makes no difference to others.
     pub(crate) fn release_all(&self, txn: &ActiveTxn) {
-        self.release_since(txn, LockMark(0));
+        self.release_since(txn, LockMark { rows: 0, trees: 0 });
     }
 
     /// Up to `limit` locks, in order of tree, key and holder. Looks at one shard after the other, so it is no

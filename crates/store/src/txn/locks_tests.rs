@@ -29,7 +29,7 @@ impl Fixture {
     }
 
     fn begin(&self) -> Arc<ActiveTxn> {
-        self.registry.begin_write()
+        self.registry.begin_write(usize::MAX).unwrap()
     }
 
     fn add(&self, key: &[u8], txn: &Arc<ActiveTxn>, mode: Mode) {

@@ -7,6 +7,7 @@
 //! - [`status`]: a lossy cache of recent commits, read without a lock.
 //! - [`waits`]: waiting for a transaction's end; deadlocks.
 //! - [`locks`]: shared row locks.
+//! - [`holds`]: trees that writers keep from being dropped.
 //!
 //! # Life of a transaction
 //! ```text
@@ -28,6 +29,7 @@
 //! is taken under it. A thread that sleeps in [`waits::Waits::wait_for`] must hold no latch.
 
 pub(crate) mod active;
+pub(crate) mod holds;
 pub(crate) mod locks;
 pub(crate) mod registry;
 pub(crate) mod status;

@@ -185,14 +185,18 @@ impl Registry {
 
     // ---- transactions ----
 
-    /// Gives a transaction its id, at its first write or row lock.
-    pub(crate) fn begin_write(&self) -> Arc<ActiveTxn> {
+    /// Gives a transaction its id, at its first write or row lock; `None` when `most` are active already.
+    pub(crate) fn begin_write(&self, most: usize) -> Option<Arc<ActiveTxn>> {
+        let started = clock::now();
         let mut active = self.active.write();
+        if active.table.len() >= most {
+            return None;
+        }
         let id = TxnId(active.next);
         active.next += 1;
-        let txn = Arc::new(ActiveTxn::new(id, State::Running, 0));
+        let txn = Arc::new(ActiveTxn::new(id, State::Running, 0, started));
         active.table.insert(id, Arc::clone(&txn));
-        txn
+        Some(txn)
     }
 
     /// Registers a transaction that a crash interrupted, until its changes are reverted and
@@ -202,7 +206,7 @@ impl Registry {
         assert!(!live.begun, "{id} comes too late: snapshots may take it for ended");
         let mut active = self.active.write();
         assert!(!id.is_none() && id.0 < active.next, "{id} was never given out");
-        let txn = Arc::new(ActiveTxn::new(id, State::Aborting, newest_undo));
+        let txn = Arc::new(ActiveTxn::new(id, State::Aborting, newest_undo, clock::now()));
         let before = active.table.insert(id, Arc::clone(&txn));
         assert!(before.is_none(), "{id} is active twice");
         self.oldest_active.store(active.oldest(), Ordering::Release);
@@ -339,11 +343,6 @@ impl Registry {
     /// Everybody who has not ended, oldest first.
     pub(crate) fn active(&self) -> Vec<Arc<ActiveTxn>> {
         self.active.read().table.values().cloned().collect()
-    }
-
-    /// How many have not ended.
-    pub(crate) fn active_count(&self) -> usize {
-        self.active.read().table.len()
     }
 
     /// The id the next transaction gets.

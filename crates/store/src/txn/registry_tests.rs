@@ -136,7 +136,7 @@ impl World {
 
 fn writer(world: &World) {
     for _ in 0..6 {
-        let txn = world.registry.begin_write();
+        let txn = world.registry.begin_write(usize::MAX).unwrap();
         for _ in 0..random::below(3) {
             yield_point();
         }
@@ -194,7 +194,7 @@ fn snapshots_statuses_and_the_horizon_hold_under_many_schedules() {
 fn an_asynchronous_commit_does_not_overtake_a_synchronous_one() {
     let world = World::new();
     let registry = &world.registry;
-    let [a, b, c, d] = [(); 4].map(|()| registry.begin_write());
+    let [a, b, c, d] = [(); 4].map(|()| registry.begin_write(usize::MAX).unwrap());
     let a = world.log_commit(&a, Durability::Async).unwrap();
     assert_eq!((a.needs_durable, registry.visible_csn()), (Lsn::ZERO, a.csn));
     let b = world.log_commit(&b, Durability::Sync).unwrap();
@@ -213,7 +213,7 @@ fn an_asynchronous_commit_does_not_overtake_a_synchronous_one() {
 fn a_commit_is_running_until_it_is_visible() {
     let world = World::new();
     let registry = &world.registry;
-    let txn = registry.begin_write();
+    let txn = registry.begin_write(usize::MAX).unwrap();
     let commit = world.log_commit(&txn, Durability::Sync).unwrap();
     registry.cache_committed(txn.id(), commit.csn);
     assert_eq!(registry.status(txn.id()), Status::Running);
@@ -227,12 +227,12 @@ fn a_commit_is_running_until_it_is_visible() {
 fn a_refused_commit_can_be_aborted_and_leaves_no_trace() {
     let world = World::new();
     let registry = &world.registry;
-    let txn = registry.begin_write();
+    let txn = registry.begin_write(usize::MAX).unwrap();
     let full = |_| Err(Error::NoSpace("log".to_owned()));
     assert!(registry.commit(&txn, Durability::Sync, || FIRST_CSN + 1, full).is_err());
     assert_eq!((txn.state(), txn.csn()), (State::Running, 0));
     world.abort(&txn);
-    let next = registry.begin_write();
+    let next = registry.begin_write(usize::MAX).unwrap();
     world.commit(&next, Durability::Sync);
     assert_eq!(registry.visible_csn(), FIRST_CSN + 1);
 }
@@ -241,12 +241,12 @@ fn a_refused_commit_can_be_aborted_and_leaves_no_trace() {
 fn a_doomed_transaction_cannot_commit() {
     let world = World::new();
     let registry = &world.registry;
-    let txn = registry.begin_write();
+    let txn = registry.begin_write(usize::MAX).unwrap();
     assert!(registry.doom(txn.id()) && txn.is_doomed());
     assert!(matches!(world.log_commit(&txn, Durability::Sync), Err(Error::Cancelled)));
     world.abort(&txn);
     assert!(!registry.doom(txn.id()));
-    let late = registry.begin_write();
+    let late = registry.begin_write(usize::MAX).unwrap();
     let commit = world.log_commit(&late, Durability::Sync).unwrap();
     assert!(!registry.doom(late.id()), "its commit is in the log");
     registry.advance_visible(commit.lsn);
@@ -273,7 +273,7 @@ fn versions_between_live_snapshots_are_seen_by_nobody() {
     let world = World::new();
     let registry = &world.registry;
     let commit = || {
-        let txn = registry.begin_write();
+        let txn = registry.begin_write(usize::MAX).unwrap();
         world.commit(&txn, Durability::Sync);
         registry.visible_csn()
     };

@@ -56,7 +56,7 @@ fn waiting(
 fn victims(seed: u64, edges: &'static [&'static [usize]]) -> usize {
     let run = move || {
         let registry = registry();
-        let txns: Vec<_> = edges.iter().map(|_| registry.begin_write()).collect();
+        let txns: Vec<_> = edges.iter().map(|_| registry.begin_write(usize::MAX).unwrap()).collect();
         let start = |(i, to): (usize, &&[usize])| {
             let holders: Vec<_> = to.iter().map(|&h| Arc::clone(&txns[h])).collect();
             waiting(&registry, &txns[i], &holders)
@@ -89,7 +89,7 @@ fn a_circle_has_exactly_one_victim() {
 fn a_circle_through_the_second_holder_is_found_while_the_first_stays() {
     let run = || {
         let registry = registry();
-        let [a, b, idle, c] = [(); 4].map(|()| registry.begin_write());
+        let [a, b, idle, c] = [(); 4].map(|()| registry.begin_write(usize::MAX).unwrap());
         let threads = [
             waiting(&registry, &a, &[Arc::clone(&b)]),
             waiting(&registry, &b, &[Arc::clone(&idle), Arc::clone(&c)]),
@@ -122,7 +122,7 @@ fn rows(workers: u64, ordered: bool) -> u64 {
         thread::spawn("worker", move || {
             let mut victims = 0;
             for _ in 0..4 {
-                let txn = registry.begin_write();
+                let txn = registry.begin_write(usize::MAX).unwrap();
                 let mut wanted: Vec<u64> = (0..3).map(|_| random::below(4)).collect();
                 if ordered {
                     wanted.sort_unstable();
@@ -183,7 +183,7 @@ fn real_threads_lose_no_wake_up() {
 fn one_of_several_holders_is_enough_to_look_again() {
     let run = || {
         let registry = registry();
-        let [a, b, c] = [(); 3].map(|()| registry.begin_write());
+        let [a, b, c] = [(); 3].map(|()| registry.begin_write(usize::MAX).unwrap());
         let ender = {
             let (registry, b) = (Arc::clone(&registry), Arc::clone(&b));
             thread::spawn("ender", move || end(&registry, &b))
@@ -201,7 +201,7 @@ fn one_of_several_holders_is_enough_to_look_again() {
 fn time_limits_are_kept() {
     let run = || {
         let registry = registry();
-        let [a, b] = [(); 2].map(|()| registry.begin_write());
+        let [a, b] = [(); 2].map(|()| registry.begin_write(usize::MAX).unwrap());
         let (waits, go) = (registry.waits(), AtomicBool::new(false));
         let holders = [Arc::clone(&b)];
         let started = clock::now();
@@ -223,7 +223,7 @@ fn time_limits_are_kept() {
 fn a_sleeper_can_be_cancelled_and_doomed() {
     let run = || {
         let registry = registry();
-        let [a, b, holder] = [(); 3].map(|()| registry.begin_write());
+        let [a, b, holder] = [(); 3].map(|()| registry.begin_write(usize::MAX).unwrap());
         let cancel = Arc::new(AtomicBool::new(false));
         let sleeper = |txn: &Arc<ActiveTxn>, cancel: Arc<AtomicBool>| {
             let (registry, txn, holder) = (Arc::clone(&registry), Arc::clone(txn), Arc::clone(&holder));
@@ -249,7 +249,7 @@ fn a_sleeper_can_be_cancelled_and_doomed() {
 fn a_rollback_to_a_savepoint_wakes_and_leaves_no_edge() {
     let run = || {
         let registry = registry();
-        let [a, b] = [(); 2].map(|()| registry.begin_write());
+        let [a, b] = [(); 2].map(|()| registry.begin_write(usize::MAX).unwrap());
         // Whether b holds the row that a wants.
         let held = Arc::new(Mutex::new(true));
         let waiter = {
@@ -286,7 +286,7 @@ fn a_rollback_to_a_savepoint_wakes_and_leaves_no_edge() {
 fn courtesy_is_no_part_of_a_deadlock() {
     let run = || {
         let registry = registry();
-        let [holder, writer, sharer] = [(); 3].map(|()| registry.begin_write());
+        let [holder, writer, sharer] = [(); 3].map(|()| registry.begin_write(usize::MAX).unwrap());
         let sleeper = |txn: &Arc<ActiveTxn>, other: &Arc<ActiveTxn>, courteous: bool| {
             let (registry, txn, other) = (Arc::clone(&registry), Arc::clone(txn), Arc::clone(other));
             thread::spawn("sleeper", move || {
