@@ -391,6 +391,63 @@ fn nobody_writes_to_a_tree_that_is_being_dropped() {
     assert!(drops > 100, "{drops}");
 }
 
+/// Rows are added behind all others and taken away again, so that the last leaf is split, merged away and is the root again.
+#[test]
+fn the_end_of_a_tree_moves_under_many_hands() {
+    const WRITERS: u64 = 3;
+    for seed in 0..25 {
+        let run = move || {
+            let db = Arc::new(create(&SimDisk::new(seed)));
+            let mut txn = db.begin(TransactionOptions::default());
+            let trees = ["a", "b"].map(|name| txn.create_tree(name).unwrap());
+            txn.commit().unwrap();
+            let writer = |owner: u64| {
+                let (db, trees) = (Arc::clone(&db), trees.clone());
+                thread::spawn("writer", move || {
+                    let mut random = Generator::new(seed * WRITERS + owner);
+                    let mut models = [BTreeMap::new(), BTreeMap::new()];
+                    let mut next = 0_u64;
+                    for round in 0..24_u64 {
+                        let tree = (round / 8 % 2) as usize;
+                        let model: &mut BTreeMap<Vec<u8>, Vec<u8>> = &mut models[tree];
+                        let mut txn = db.begin(TransactionOptions::default());
+                        let before = model.clone();
+                        for _ in 0..8 {
+                            if round % 8 < 4 {
+                                next += 1;
+                                let key = format!("{next:06}/{owner}").into_bytes();
+                                txn.insert(&trees[tree], &key, &[owner as u8; 300]).unwrap();
+                                model.insert(key, vec![owner as u8; 300]);
+                            } else if let Some((key, _)) = model.pop_last() {
+                                assert!(txn.delete(&trees[tree], &key).unwrap());
+                            }
+                        }
+                        if random.one_in(6) {
+                            txn.rollback().unwrap();
+                            *model = before;
+                        } else {
+                            txn.commit().unwrap();
+                        }
+                        if round % 8 == 7 {
+                            // Takes away what was deleted, and with it the leaves.
+                            db.sweep().unwrap();
+                        }
+                    }
+                    models
+                })
+            };
+            let threads: Vec<_> = (0..WRITERS).map(writer).collect();
+            let mut models = [BTreeMap::new(), BTreeMap::new()];
+            for thread in threads {
+                models.iter_mut().zip(thread.join().unwrap()).for_each(|(all, own)| all.extend(own));
+            }
+            assert_eq!(models, ["a", "b"].map(|name| contents(&db, name)));
+            assert!(db.check().unwrap().findings.is_empty());
+        };
+        Simulation::new(seed).run(run).unwrap();
+    }
+}
+
 /// A handle to a tree can reach others before its creation is committed.
 #[test]
 fn who_writes_to_a_tree_that_is_being_created_waits_for_its_creator() {
