@@ -42,6 +42,8 @@ pub(crate) struct Streams {
 /// See the module's head.
 #[derive(Debug)]
 pub(crate) struct Shared {
+    /// Each opening of a database in this process has another number: its trees are known by it.
+    pub(crate) opening: u64,
     pub(crate) core: Arc<Core>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) locks: LockTable,
@@ -138,7 +140,7 @@ impl Shared {
     /// A handle to a tree whose catalog entry was seen.
     pub(crate) fn tree_root(&self, id: TreeId, root: PageId, name: &[u8]) -> Arc<TreeRoot> {
         let mut trees = self.trees.lock();
-        let entry = trees.entry(id).or_insert_with(|| Arc::new(TreeRoot::new(id, root, name)));
+        let entry = trees.entry(id).or_insert_with(|| Arc::new(TreeRoot::new(id, root, name, self.opening)));
         Arc::clone(entry)
     }
 

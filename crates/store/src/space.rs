@@ -14,7 +14,8 @@
 //!    whose maps were read, and the never used end of the file (less the extents that new groups' maps will take there),
 //!    are together at least as many. All others leave so much behind, and an extent each for the next transaction to reserve
 //!    and for its undo; a rollback can use every extent that counts. Up to [`SPARE_MAX`] of them, `spare`, belong to no
-//!    transaction: the next ones take these without the space lock. Whoever finds no room takes them back first.
+//!    transaction: the next ones take these without the space lock. Whoever finds no room takes them back first. While a
+//!    rollback has used extents that still count as reserved (`short`), nothing becomes spare, and nobody takes of it.
 //! 5. The file is cut only behind the highest page that was given out in this life, and never below the length that it
 //!    was opened with, behind which no earlier life gave out a page. So no page that was ever used lies behind its end,
 //!    whether or not a crash keeps the cut; growth later is durable before it is used, as always.
@@ -30,8 +31,8 @@ use gannet_base::{PageId, TreeId};
 use gannet_io::{Class, ErrorKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Acquire};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Pages of an extent.
 pub(crate) const EXTENT_PAGES: u64 = 16;
@@ -223,6 +224,8 @@ pub(crate) struct Space {
     state: Mutex<State>,
     /// Pages that are reserved, and belong to no transaction.
     spare: AtomicU64,
+    /// Fewer extents are in reach than are reserved. Changes under the space lock.
+    short: AtomicBool,
     /// Formatted groups, for those who must not wait for the space lock.
     groups: Arc<AtomicU64>,
 }
@@ -237,7 +240,12 @@ impl Space {
             opened_with: capacity,
             ..State::default()
         };
-        Space { state: Mutex::new(state), spare: AtomicU64::new(0), groups: Arc::new(AtomicU64::new(groups)) }
+        Space {
+            state: Mutex::new(state),
+            spare: AtomicU64::new(0),
+            short: AtomicBool::new(false),
+            groups: Arc::new(AtomicU64::new(groups)),
+        }
     }
 
     /// The number of formatted groups, as it grows.
@@ -270,10 +278,14 @@ impl Space {
 
     /// Keeps `pages` more for rollbacks, growing the file where it has not so many to spare.
     pub(crate) fn reserve(&self, core: &Core, pages: u64) -> Result<()> {
-        if self.spare.fetch_update(AcqRel, Acquire, |spare| spare.checked_sub(pages)).is_ok() {
+        let is_short = self.short.load(Acquire);
+        if !is_short && self.spare.fetch_update(AcqRel, Acquire, |spare| spare.checked_sub(pages)).is_ok() {
             return Ok(());
         }
         let mut allocations = self.lock(core);
+        if is_short {
+            allocations.take_spare();
+        }
         loop {
             let wanted = allocations.state.reserved + pages;
             match allocations.provide(wanted.div_ceil(EXTENT_PAGES)) {
@@ -290,12 +302,29 @@ impl Space {
     /// Ends a reservation. What the file has grown by for it, and was not used, goes back to the device, unless it is little.
     pub(crate) fn release(&self, core: &Core, pages: u64) {
         let sum = |spare: u64| Some(spare + pages).filter(|&sum| sum <= SPARE_MAX);
-        if self.spare.fetch_update(AcqRel, Acquire, sum).is_ok() {
+        // Who has used what he had reserved has said so himself.
+        if !self.short.load(Acquire) && self.spare.fetch_update(AcqRel, Acquire, sum).is_ok() {
+            #[cfg(debug_assertions)]
+            self.check_reserve();
             return;
         }
         let mut state = self.state.lock();
         state.reserved = state.reserved.saturating_sub(pages);
+        if state.in_reach() >= state.reserved_extents() {
+            self.short.store(false, Release);
+        }
         cut(core, &mut state);
+    }
+
+    /// Invariant 4.
+    #[cfg(debug_assertions)]
+    fn check_reserve(&self) {
+        let state = self.state.lock();
+        let (in_reach, reserved) = (state.in_reach(), state.reserved_extents());
+        assert!(
+            self.short.load(Acquire) || in_reach >= reserved,
+            "{in_reach} free extents are in reach and {reserved} are reserved"
+        );
     }
 
     /// Reads a group's map, if that was not done yet, so that its free space is found.
@@ -532,6 +561,9 @@ impl<'c> Allocations<'c> {
         }
         let extent = self.find_free(wanted)?;
         self.taken += 1;
+        if self.privileged && self.state.in_reach() < self.state.reserved_extents() + self.taken {
+            self.core.space.short.store(true, Release);
+        }
         Ok(extent)
     }
 

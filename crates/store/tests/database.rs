@@ -470,6 +470,51 @@ fn who_writes_to_a_tree_that_is_being_created_waits_for_its_creator() {
     }
 }
 
+/// Then the tree's row itself is locked, exclusively.
+#[test]
+fn a_tree_is_held_where_there_is_no_room_for_another_shared_lock() {
+    const ROWS: u64 = 3000;
+    let disk = SimDisk::new(9);
+    let db = create(&disk);
+    let mut txn = db.begin(TransactionOptions::default());
+    let [a, b] = ["a", "b"].map(|name| txn.create_tree(name).unwrap());
+    (0..ROWS).for_each(|i| txn.put(&a, &key(i), b"").unwrap());
+    txn.commit().unwrap();
+    let mut greedy = db.begin(TransactionOptions::default());
+    (0..ROWS).for_each(|i| assert!(greedy.lock(&a, &key(i), LockMode::KeyShare).unwrap()));
+    assert!((db.shared_row_locks(10_000).len() as u64) < ROWS, "there is no room");
+    let impatient =
+        TransactionOptions { lock_timeout: Some(Duration::ZERO), ..TransactionOptions::default() };
+    for _ in 0..2 {
+        let mut txn = db.begin(impatient);
+        txn.put(&b, b"k", b"v").unwrap();
+        assert!(matches!(db.begin(impatient).drop_tree("b"), Err(Error::Locked(_))));
+        txn.commit().unwrap();
+    }
+    greedy.commit().unwrap();
+}
+
+#[test]
+fn a_handle_of_an_earlier_opening_is_refused() {
+    let disk = SimDisk::new(9);
+    let db = create(&disk);
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    txn.commit().unwrap();
+    let mut txn = db.begin(TransactionOptions::default());
+    txn.put(&tree, b"k", b"v").unwrap();
+    txn.commit().unwrap();
+    db.close().unwrap();
+    let db = open(&disk);
+    let mut txn = db.begin(TransactionOptions::default());
+    for result in [txn.put(&tree, b"k", b"w"), txn.get(&tree, b"k").map(drop)] {
+        assert!(result.unwrap_err().to_string().contains("an earlier opening"));
+    }
+    let tree = txn.tree("t").unwrap().unwrap();
+    txn.put(&tree, b"k", b"w").unwrap();
+    txn.commit().unwrap();
+}
+
 /// Which trees a transaction keeps from being dropped is told, however it keeps them.
 #[test]
 fn held_trees_are_told() {

@@ -146,11 +146,11 @@ fn a_large_delete_keeps_free_room_of_the_file_for_its_rollback() {
     assert!(db.stats().file_bytes <= before);
 }
 
-fn is_rolled_back_on_a_full_device(free: usize) {
+fn is_rolled_back_on_a_full_device(free: usize, deleted: usize) {
     let disk = SimDisk::with_settings(3, full_device());
     let db = create(&disk);
     load(&db, "other", free.max(VALUE));
-    let (tree, rows) = load(&db, "t", 2 << 20);
+    let (tree, rows) = load(&db, "t", deleted);
     let mut all = contents(&db, &tree);
     drop_tree(&db, "other");
     db.sweep().unwrap();
@@ -175,12 +175,18 @@ fn is_rolled_back_on_a_full_device(free: usize) {
 
 #[test]
 fn a_large_delete_is_rolled_back_on_a_full_device() {
-    is_rolled_back_on_a_full_device(0);
+    is_rolled_back_on_a_full_device(0, 2 << 20);
+}
+
+/// It uses what it has reserved, which is little enough to be kept for the next ones, were it not used.
+#[test]
+fn what_a_rollback_has_used_is_reserved_no_more() {
+    is_rolled_back_on_a_full_device(0, 1 << 20);
 }
 
 #[test]
 fn a_large_delete_is_rolled_back_on_a_full_device_into_room_inside_the_file() {
-    is_rolled_back_on_a_full_device(20 << 20);
+    is_rolled_back_on_a_full_device(20 << 20, 2 << 20);
 }
 
 /// Bytes of rows that find room in a tree until the device is full.

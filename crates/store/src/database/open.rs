@@ -27,7 +27,7 @@ use gannet_io::{Class, Disk, File};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Requests in flight of each queue.
 const QUEUE_DEPTH: usize = 128;
@@ -286,13 +286,16 @@ impl Database {
         let registry = Registry::new(next_txn, core.log.end().0, engine.budget())?;
         let waiting = Arc::clone(&registry);
         core.poison.on_set(move || waiting.waits().close());
+        static OPENINGS: AtomicU64 = AtomicU64::new(0);
+        let opening = OPENINGS.fetch_add(1, Ordering::Relaxed);
         Ok(Arc::new(Shared {
+            opening,
             core: Arc::clone(core),
             registry,
             locks: LockTable::new(engine.budget(), engine.budget().limit() / 32),
-            catalog: Arc::new(TreeRoot::new(CATALOG, meta.roots[0], b"catalog")),
-            status: TreeRoot::new(STATUS, meta.roots[1], b"status"),
-            undo_directory: TreeRoot::new(UNDO_DIRECTORY, meta.roots[2], b"undo directory"),
+            catalog: Arc::new(TreeRoot::new(CATALOG, meta.roots[0], b"catalog", opening)),
+            status: TreeRoot::new(STATUS, meta.roots[1], b"status", opening),
+            undo_directory: TreeRoot::new(UNDO_DIRECTORY, meta.roots[2], b"undo directory", opening),
             streams: Mutex::new(Streams::new(0, VecDeque::new())),
             writer: Arc::clone(writer),
             trees: Mutex::new(BTreeMap::new()),

@@ -10,7 +10,7 @@ use crate::txn::locks::Mode;
 use crate::{Result, space};
 use gannet_base::{Lsn, TreeId, TxnId};
 use gannet_io::Class;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -111,6 +111,13 @@ impl Database {
                 holder: txn.id(),
                 whole_row: false,
             });
+            // A tree can be held in both ways.
+            let told: BTreeSet<_> = reports
+                .iter()
+                .filter(|report| report.holder == txn.id() && report.tree.is_none())
+                .map(|report| report.key.clone())
+                .collect();
+            let held = held.filter(|report| !told.contains(&report.key));
             reports.extend(held.take(limit - reports.len()));
         }
         reports

@@ -55,7 +55,8 @@ impl Transaction {
         self.with_reader(|shared, reader| view::find_tree(shared, reader, name))
     }
 
-    /// Drops a tree with everything in it; false when there is no such tree. Waits for those who write to it.
+    /// Drops a tree with everything in it; false when there is no such tree. Waits for those who write to it. Until this
+    /// transaction ends, the first write of each other one to any tree costs a little more.
     pub fn drop_tree(&mut self, name: &str) -> Result<bool> {
         self.start_writing()?;
         let writing = self.writing.as_mut().expect("the transaction writes");

@@ -146,6 +146,9 @@ impl Transaction {
 
     /// Keeps a tree from being dropped while this transaction writes to it.
     fn hold_tree(&mut self, tree: &Tree) -> Result<()> {
+        if tree.root.opening != self.shared.opening {
+            return Err(Error::foreign_tree(&tree.root));
+        }
         let writing = self.writing.as_mut().expect("the transaction writes");
         let Err(place) = writing.trees.binary_search(&tree.id()) else { return Ok(()) };
         if tree.id() != CATALOG && !self.shared.locks.try_hold(&tree.root, &writing.txn) {
@@ -434,11 +437,15 @@ impl Transaction {
             Write::Delete | Write::Move | Write::Lock => WriteKind::Delete,
         };
         let mut holders = self.shared.locks.conflicting(tree, key, own, kind);
+        // Who locks the row for another reason is one more who holds the tree.
         if tree == CATALOG
             && kind == WriteKind::Delete
+            && self.writing.as_ref().is_some_and(|w| w.closed_holds)
             && let Some((described, _)) = crate::catalog::decode(current.value)
         {
-            holders.extend(self.shared.locks.holding(&self.shared.registry, described, own));
+            let mut others = self.shared.locks.holding(&self.shared.registry, described, own);
+            others.retain(|other| holders.iter().all(|holder| holder.id() != other.id()));
+            holders.append(&mut others);
         }
         if !holders.is_empty() {
             return Ok(Found::WaitForSharers(holders));

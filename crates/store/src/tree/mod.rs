@@ -46,9 +46,11 @@ pub(crate) struct TreeRoot {
     pub(crate) root: PageId,
     /// Its key in the catalog.
     pub(crate) name: Box<[u8]>,
+    /// The opening of a database that it belongs to.
+    pub(crate) opening: u64,
     /// Level of the root when it was last looked at. A hint: it only decides how the root is first approached.
     root_level: AtomicU8,
-    /// Somebody saw that its creation is committed. Until then, or for ever, a writer has to look.
+    /// Somebody saw that its creation is committed. False may stand for ever: then a writer looks.
     settled: AtomicBool,
     /// The change that dropped the tree.
     dropped: Mark,
@@ -79,11 +81,12 @@ impl Mark {
 }
 
 impl TreeRoot {
-    pub(crate) fn new(id: TreeId, root: PageId, name: &[u8]) -> Self {
+    pub(crate) fn new(id: TreeId, root: PageId, name: &[u8], opening: u64) -> Self {
         TreeRoot {
             id,
             root,
             name: Box::from(name),
+            opening,
             root_level: AtomicU8::new(0),
             settled: AtomicBool::new(false),
             dropped: Mark::default(),

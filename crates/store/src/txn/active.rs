@@ -49,7 +49,7 @@ pub(crate) struct ActiveTxn {
     pub(super) waiters: AtomicU32,
     /// What this transaction sleeps on when it waits for others.
     pub(super) wakeup: Condvar,
-    /// The shared row locks it holds.
+    /// The shared row locks and the trees it holds.
     pub(super) held: Mutex<Held>,
 }
 

@@ -8,7 +8,7 @@
 //! # Invariants
 //! 1. **Closed, then looked through.** Who drops a tree calls [`LockTable::close_holds`], then asks
 //!    [`LockTable::holding`] under the exclusive latch of the catalog's leaf before he takes the row, and calls
-//!    [`LockTable::reopen_holds`] when his transaction is over and its outcome seen by all. A tree is noted only where the
+//!    [`LockTable::reopen_holds`] when his transaction is over and its outcome seen by all, or the database has failed. A tree is noted only where the
 //!    list's mutex is held and the way was found open. So either the note is there when the dropper comes to that list, or
 //!    the writer comes after him and finds the way closed; and who was not among the active ones when the dropper asked
 //!    for them began later, and finds it closed, too.
@@ -31,8 +31,8 @@ const MOST: usize = 8;
 pub(super) type HeldTrees = SmallVec<[TreeId; MOST]>;
 
 impl LockTable {
-    /// Keeps a tree from being dropped until `txn` releases its locks. False when the caller has to lock the tree's row,
-    /// and to look at it.
+    /// Keeps a tree, of this opening of the database, from being dropped by others until `txn` releases its locks. False when the
+    /// caller has to lock the tree's row, and to look at it.
     pub(crate) fn try_hold(&self, root: &TreeRoot, txn: &ActiveTxn) -> bool {
         let mut held = txn.held.lock();
         if held.trees.contains(&root.id) {
