@@ -53,14 +53,6 @@ pub enum Error {
 }
 
 impl Error {
-    /// The error of a handle that does not belong to this opening of the database.
-    pub(crate) fn foreign_tree(tree: &crate::tree::TreeRoot) -> Self {
-        let name = String::from_utf8_lossy(&tree.name);
-        Error::Invalid(format!(
-            "the handle of tree {name:?} is of another database, or of an earlier opening: look the tree up again"
-        ))
-    }
-
     /// A damaged page, named.
     pub(crate) fn damaged_page(page: PageId, what: impl std::fmt::Display) -> Self {
         Error::Damaged(format!("{page}: {what}"))

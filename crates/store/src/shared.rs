@@ -137,6 +137,17 @@ impl Shared {
         streams.idle.push(stream);
     }
 
+    /// Refuses a handle that does not belong to this opening of the database: nobody would tell it that its tree is gone.
+    pub(crate) fn check_handle(&self, tree: &TreeRoot) -> Result<()> {
+        if tree.opening == self.opening {
+            return Ok(());
+        }
+        let name = String::from_utf8_lossy(&tree.name);
+        Err(crate::Error::Invalid(format!(
+            "the handle of tree {name:?} is of another database, or of an earlier opening: look the tree up again"
+        )))
+    }
+
     /// A handle to a tree whose catalog entry was seen.
     pub(crate) fn tree_root(&self, id: TreeId, root: PageId, name: &[u8]) -> Arc<TreeRoot> {
         let mut trees = self.trees.lock();

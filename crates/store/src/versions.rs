@@ -169,9 +169,7 @@ impl Shared {
     pub(crate) fn check_tree(&self, reader: Reader<'_>, tree: &TreeRoot) -> Result<Contents> {
         self.core.check_open()?;
         reader.check_running()?;
-        if tree.opening != self.opening {
-            return Err(Error::foreign_tree(tree));
-        }
+        self.check_handle(tree)?;
         let dropped = tree.dropped();
         if dropped.0 == NEVER_CREATED {
             return Err(Error::Invalid(format!("{} does not exist: its creation was rolled back", tree.id)));

@@ -105,6 +105,7 @@ impl Transaction {
 
     /// The incremental form of [`Transaction::bulk_load`].
     pub fn bulk_loader<'t>(&'t mut self, tree: &'t Tree) -> Result<BulkLoader<'t>> {
+        self.shared.check_handle(&tree.root)?;
         let created = self
             .shared
             .created_tree(&self.shared.catalog, tree.name())?

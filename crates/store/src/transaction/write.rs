@@ -146,9 +146,7 @@ impl Transaction {
 
     /// Keeps a tree from being dropped while this transaction writes to it.
     fn hold_tree(&mut self, tree: &Tree) -> Result<()> {
-        if tree.root.opening != self.shared.opening {
-            return Err(Error::foreign_tree(&tree.root));
-        }
+        self.shared.check_handle(&tree.root)?;
         let writing = self.writing.as_mut().expect("the transaction writes");
         let Err(place) = writing.trees.binary_search(&tree.id()) else { return Ok(()) };
         if tree.id() != CATALOG && !self.shared.locks.try_hold(&tree.root, &writing.txn) {
