@@ -92,7 +92,8 @@ pub struct TransactionOptions {
     pub lock_timeout: Option<Duration>,
 }
 
-/// A tree of a database: an ordered map from keys to values, both byte strings.
+/// A tree of a database: an ordered map from keys to values, both byte strings. A handle is good for the opening of the
+/// database that gave it; any other refuses it.
 #[derive(Clone, Debug)]
 pub struct Tree {
     pub(crate) root: Arc<TreeRoot>,
