@@ -360,22 +360,25 @@ fn growth_step(pages: u64, page_size: u64) -> u64 {
 /// Makes the file so much larger that at least `extents` never used ones can be given out. Durable on return.
 fn grow(core: &Core, state: &mut State, extents: u64) -> Result<()> {
     let page_size = core.page_size as u64;
-    let target = state.pages_for(extents);
+    let target = state.pages_for(extents).next_multiple_of(EXTENT_PAGES);
     let generous = state.capacity + growth_step(state.capacity, page_size);
     let from = state.capacity * page_size;
-    for capacity in [target.max(generous), target] {
-        let capacity = capacity.next_multiple_of(EXTENT_PAGES);
-        match core.volume.file.allocate(from, capacity * page_size - from) {
-            Ok(()) => {
-                core.volume.file.sync(Class::Foreground).inspect_err(|e| core.poison.set(e.to_string()))?;
-                state.capacity = capacity;
-                return Ok(());
-            }
-            Err(error) if error.kind() == ErrorKind::NoSpace && capacity != target => {}
-            Err(error) => return Err(error.into()),
-        }
+    let allocate = |capacity: u64| core.volume.file.allocate(from, capacity * page_size - from);
+    let is_full = |error: &gannet_io::Error| error.kind() == ErrorKind::NoSpace;
+    let mut capacity = target.max(generous.next_multiple_of(EXTENT_PAGES));
+    let mut outcome = allocate(capacity);
+    if outcome.as_ref().is_err_and(is_full) {
+        capacity = target;
+        outcome = allocate(capacity);
     }
-    Err(Error::NoSpace("the data file cannot grow".to_owned()))
+    if outcome.as_ref().is_err_and(is_full) {
+        core.log.give_up_spares()?;
+        outcome = allocate(capacity);
+    }
+    outcome?;
+    core.volume.file.sync(Class::Foreground).inspect_err(|e| core.poison.set(e.to_string()))?;
+    state.capacity = capacity;
+    Ok(())
 }
 
 /// Gives the never used end of the file back, if that is more than ordinary growth leaves there.

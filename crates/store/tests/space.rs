@@ -271,3 +271,26 @@ fn a_crash_behind_a_cut_of_the_file_is_harmless() {
 fn a_crash_behind_growth_that_follows_a_cut_of_the_file_is_harmless() {
     a_file_that_was_cut_survives_a_crash(true);
 }
+
+#[test]
+fn the_file_grows_where_the_log_keeps_segments_it_does_not_need() {
+    let disk = SimDisk::with_settings(11, full_device());
+    let db = create(&disk);
+    let (tree, _) = load(&db, "t", 1 << 20);
+    let mut all = contents(&db, &tree);
+    all.extend(fill(&db, &tree, 0..20_000, VALUE));
+    db.close().unwrap();
+    let db = engine(&disk).open(Path::new(FILE), &options()).unwrap();
+    let tree = begin(&db).tree("t").unwrap().unwrap();
+    let segments = || disk.files().iter().filter(|path| path.extension().is_some_and(|e| e == "log")).count();
+    assert!(segments() >= 8, "{} segments", segments());
+    let _others = fill_device(&disk);
+    let before = db.stats().file_bytes;
+    let more = fill(&db, &tree, 20_000..60_000, VALUE);
+    assert!(more.len() < 40_000, "the device is full");
+    let grown = db.stats().file_bytes - before;
+    assert!(grown > 2 << 20, "{grown} bytes");
+    all.extend(more);
+    assert!(contents(&db, &tree) == all);
+    assert!(db.failure().is_none());
+}

@@ -61,12 +61,18 @@ pub(super) struct Opened {
     pub(super) log_room: Room,
 }
 
+/// What is in force of the limit asked for: four segments at least.
+fn wal_limit(meta: &Meta, open: &OpenOptions) -> u64 {
+    open.wal_limit.max(4 * meta.segment_size)
+}
+
 pub(super) fn log_options(engine: &Engine, meta: &Meta, open: &OpenOptions) -> LogOptions {
     let mut options = LogOptions::new(meta.database_id);
     options.segment_size = meta.segment_size;
     // At least half a segment, which is the log's own lower limit.
     let affordable = (engine.budget().limit() / 16).max(1).next_power_of_two() / 2;
     options.ring_size = LOG_RING.min(affordable).max(meta.segment_size / 2);
+    options.recycle_max = wal_limit(meta, open);
     options.mode = open.mode;
     options
 }
@@ -180,7 +186,6 @@ impl Database {
         let capacity = file.len()? / meta.page_size as u64;
         let groups = count_groups(&*file, &meta, redo.as_deref(), capacity)?;
         let log_options = log_options(engine, &meta, options);
-        let wal_limit = options.wal_limit.max(4 * meta.segment_size);
         let core = Arc::new(Core::new(
             Arc::clone(&pool),
             Arc::clone(&volume),
@@ -188,7 +193,7 @@ impl Database {
             Space::new(meta.page_size, capacity, if new { 0 } else { groups }),
             engine.budget().clone(),
             &log_options,
-            wal_limit,
+            wal_limit(&meta, options),
         ));
         let floor = redo.as_ref().map(|_| meta.redo_from);
         let (keeper, writer) = Self::start_writer(&core, &**disk, &file, ring, &meta, floor)?;

@@ -81,6 +81,8 @@ pub struct LogOptions {
     pub max_in_flight: usize,
     /// Segments that [`Log::prepare`] keeps ready ahead of the one in use. Default 2.
     pub reserve_segments: u64,
+    /// Segments that are not needed are kept for later use up to this size in all, those in use included. Default 1 GiB.
+    pub recycle_max: u64,
     /// How segment files are opened.
     pub mode: ModeRequest,
 }
@@ -94,6 +96,7 @@ impl LogOptions {
             ring_size: 8 << 20,
             max_in_flight: 2,
             reserve_segments: 2,
+            recycle_max: 1 << 30,
             mode: ModeRequest::Auto,
         }
     }
@@ -365,12 +368,17 @@ impl Log {
         self.inner.incarnation.load(Acquire)
     }
 
-    /// Keeps reserve segments ready and removes those nobody needs. For a background thread, after
-    /// [`Log::set_keep_from`] and whenever a segment was filled.
+    /// Keeps reserve segments ready, and of those nobody needs as many as the log will come to need, as far as its recent
+    /// past tells. For a background thread, after [`Log::set_keep_from`] and whenever a segment was filled.
     pub fn prepare(&self) -> Result<()> {
         let number = self.end().0 / self.inner.segments.size;
         self.inner.segments.make_ready(number + self.inner.options.reserve_segments, Class::Maintenance)?;
         self.inner.segments.trim()
+    }
+
+    /// Removes what is kept for later use only: where the disk is full.
+    pub fn give_up_spares(&self) -> Result<()> {
+        self.inner.segments.give_up_spares()
     }
 
     /// Bytes that can be appended before a segment has to be made ready first, footers not counted.

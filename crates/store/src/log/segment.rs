@@ -114,6 +114,39 @@ impl SegmentHeader {
     }
 }
 
+/// Which files there are, and how many are worth keeping.
+#[derive(Debug)]
+struct Inventory {
+    /// Numbers that have a file.
+    numbers: BTreeSet<u64>,
+    /// Files the log has lately had need of at one time. It is kept as many, so that it need not make them again.
+    width: usize,
+    /// The same since the log let go of segments the last time.
+    peak: usize,
+    /// What [`Segments::keep`] was then.
+    settled_at: u64,
+}
+
+impl Inventory {
+    /// Files that are needed, or ready to be used.
+    fn needed(&self, keep: u64) -> usize {
+        self.numbers.range(keep..).count()
+    }
+
+    /// Takes notice of what is needed now. Where segments were let go since the last time, what is kept comes closer to what
+    /// was needed until then, by an eighth of the difference: as PostgreSQL's estimate of how much log the next checkpoint is
+    /// away (`CheckPointDistanceEstimate`) it follows a rise at once and a fall slowly.
+    fn settle(&mut self, keep: u64, most: usize) {
+        let needed = self.needed(keep);
+        if keep > self.settled_at {
+            self.width -= self.width.saturating_sub(self.peak).div_ceil(8);
+            (self.peak, self.settled_at) = (0, keep);
+        }
+        self.peak = self.peak.max(needed);
+        self.width = self.width.min(most).max(self.peak);
+    }
+}
+
 /// The files of one log.
 #[derive(Debug)]
 pub(crate) struct Segments {
@@ -125,19 +158,22 @@ pub(crate) struct Segments {
     zeros: AlignedBuffer,
     pub(crate) size: u64,
     pub(crate) database_id: u64,
-    /// Numbers that have a file. Held while files are made, renamed or removed.
-    inventory: Mutex<BTreeSet<u64>>,
+    /// Held while files are made, renamed or removed.
+    inventory: Mutex<Inventory>,
     open: Mutex<BTreeMap<u64, Arc<dyn File>>>,
     /// Segments from the one in use up to, not including, this one are ready.
     ready_end: AtomicU64,
     /// Segments below this one may be reused or removed.
     keep: AtomicU64,
+    /// Files kept at most beside those that are needed.
+    width_max: usize,
 }
 
 impl Segments {
     /// The files found in `folder`, which must be there. None of them is ready yet.
     pub(crate) fn open(disk: Arc<dyn Disk>, folder: &Path, options: &LogOptions) -> Result<Self> {
-        let inventory = disk.list(folder)?.iter().filter_map(|name| parse_name(name)).collect();
+        let numbers: BTreeSet<u64> = disk.list(folder)?.iter().filter_map(|name| parse_name(name)).collect();
+        let inventory = Inventory { width: numbers.len(), peak: 0, settled_at: 0, numbers };
         let chunk = fill_chunk(options.segment_size);
         Ok(Segments {
             disk,
@@ -150,6 +186,7 @@ impl Segments {
             open: Mutex::new(BTreeMap::new()),
             ready_end: AtomicU64::new(0),
             keep: AtomicU64::new(0),
+            width_max: usize::try_from(options.recycle_max / options.segment_size).unwrap_or(usize::MAX),
         })
     }
 
@@ -160,7 +197,7 @@ impl Segments {
 
     /// Numbers that have a file, ascending.
     pub(crate) fn numbers(&self) -> Vec<u64> {
-        self.inventory.lock().iter().copied().collect()
+        self.inventory.lock().numbers.iter().copied().collect()
     }
 
     /// The open file of segment `number`.
@@ -245,7 +282,7 @@ impl Segments {
         let mut outcome = Ok(());
         let mut end = first;
         while end <= number && outcome.is_ok() {
-            outcome = self.provide(&mut inventory, end, class);
+            outcome = self.provide(&mut inventory.numbers, end, class);
             end += u64::from(outcome.is_ok());
         }
         if end > first {
@@ -253,26 +290,27 @@ impl Segments {
             self.disk.sync_dir(&self.folder)?;
             self.ready_end.store(end, SeqCst);
         }
+        inventory.settle(self.keep.load(SeqCst), self.width_max);
         outcome
     }
 
-    fn provide(&self, inventory: &mut BTreeSet<u64>, number: u64, class: Class) -> Result<()> {
+    fn provide(&self, numbers: &mut BTreeSet<u64>, number: u64, class: Class) -> Result<()> {
         let path = self.path(number);
-        if inventory.contains(&number) {
+        if numbers.contains(&number) {
             if self.file(number)?.len()? == self.size {
                 return Ok(());
             }
-            self.forget(inventory, number)?;
+            self.forget(numbers, number)?;
         }
-        while let Some(oldest) = inventory.first().copied().filter(|&n| n < self.keep.load(SeqCst)) {
+        while let Some(oldest) = numbers.first().copied().filter(|&n| n < self.keep.load(SeqCst)) {
             if self.file(oldest)?.len()? == self.size {
                 self.open.lock().remove(&oldest);
                 self.disk.rename(&self.path(oldest), &path)?;
-                inventory.remove(&oldest);
-                inventory.insert(number);
+                numbers.remove(&oldest);
+                numbers.insert(number);
                 return Ok(());
             }
-            self.forget(inventory, oldest)?;
+            self.forget(numbers, oldest)?;
         }
         let temporary = path.with_extension("new");
         if let Err(error) = self.fill(&temporary, class) {
@@ -281,14 +319,14 @@ impl Segments {
             return Err(error);
         }
         self.disk.rename(&temporary, &path)?;
-        inventory.insert(number);
+        numbers.insert(number);
         Ok(())
     }
 
-    fn forget(&self, inventory: &mut BTreeSet<u64>, number: u64) -> Result<()> {
+    fn forget(&self, numbers: &mut BTreeSet<u64>, number: u64) -> Result<()> {
         self.open.lock().remove(&number);
         self.disk.remove(&self.path(number))?;
-        inventory.remove(&number);
+        numbers.remove(&number);
         Ok(())
     }
 
@@ -302,15 +340,29 @@ impl Segments {
         Ok(file.sync(class)?)
     }
 
-    /// Removes the files of segments nobody needs.
+    /// Removes files that nobody needs and the log will hardly come to need soon.
     pub(crate) fn trim(&self) -> Result<()> {
         let mut inventory = self.inventory.lock();
-        let keep = self.keep.load(SeqCst);
-        let surplus: Vec<u64> = inventory.range(..keep).copied().collect();
-        for &number in &surplus {
-            self.forget(&mut inventory, number)?;
+        inventory.settle(self.keep.load(SeqCst), self.width_max);
+        let kept = inventory.width;
+        self.remove_surplus(&mut inventory, kept)
+    }
+
+    /// Removes every file that nobody needs: where the disk is full, there is a better use for it.
+    pub(crate) fn give_up_spares(&self) -> Result<()> {
+        let mut inventory = self.inventory.lock();
+        (inventory.width, inventory.peak) = (0, 0);
+        self.remove_surplus(&mut inventory, 0)
+    }
+
+    fn remove_surplus(&self, inventory: &mut Inventory, kept: usize) -> Result<()> {
+        let surplus = inventory.numbers.len().saturating_sub(kept);
+        let unneeded = inventory.numbers.range(..self.keep.load(SeqCst)).copied();
+        let removed: Vec<u64> = unneeded.take(surplus).collect();
+        for &number in &removed {
+            self.forget(&mut inventory.numbers, number)?;
         }
-        if !surplus.is_empty() {
+        if !removed.is_empty() {
             self.disk.sync_dir(&self.folder)?;
         }
         Ok(())

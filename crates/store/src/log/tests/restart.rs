@@ -1,6 +1,7 @@
 //! Clean shutdown, recycling, lives of the log.
 
 use super::*;
+use gannet_io::stats::Operation;
 
 #[test]
 fn an_empty_log_recovers_empty() {
@@ -182,6 +183,76 @@ fn what_a_dead_life_left_behind_the_end_is_never_taken_for_the_log() {
         let (recovery, _) = recover_from(&sim, 0, 3).unwrap();
         assert_eq!((recovery.end, recovery.incarnation), (lsn, 3), "record {i}");
     }
+}
+
+/// Appends until the log ends in segment `number`, and prepares it as the background does.
+fn fill_up_to(log: &Log, load: &mut Load, number: u64) {
+    while log.end().0 < number * SEGMENT {
+        load.step(log, 2000).unwrap();
+        log.prepare().unwrap();
+    }
+    log.flush_background().unwrap();
+}
+
+/// Bytes of zeros written to new segments so far.
+fn bytes_filled(sim: &SimDisk) -> u64 {
+    sim.stats().snapshot().counts[Class::Maintenance as usize][Operation::Write as usize].1
+}
+
+#[test]
+fn who_lets_go_of_many_segments_at_a_time_finds_them_again() {
+    let sim = SimDisk::new(1);
+    let log = create(&sim);
+    let mut load = Load::new(1);
+    fill_up_to(&log, &mut load, 8);
+    let filled = bytes_filled(&sim);
+    for step in 2..40 {
+        log.set_keep_from(Lsn(((step - 1) * 8 - 4) * SEGMENT));
+        fill_up_to(&log, &mut load, step * 8 - 1);
+        fill_up_to(&log, &mut load, step * 8);
+    }
+    let more = bytes_filled(&sim) - filled;
+    // Four remain of each twelve, and the ninth to the twelfth are made once.
+    assert!(more <= 6 * SEGMENT, "{more} bytes");
+}
+
+#[test]
+fn files_of_a_time_of_much_log_go_with_time_and_at_once_where_the_disk_is_full() {
+    let sim = SimDisk::new(1);
+    let log = create(&sim);
+    let mut load = Load::new(1);
+    fill_up_to(&log, &mut load, 40);
+    let files = || sim.files().len() as u64;
+    let wide = files();
+    assert!(wide > 40);
+    let mut narrow = wide;
+    for number in 41..80 {
+        log.set_keep_from(log.durable());
+        fill_up_to(&log, &mut load, number);
+        assert!(files() <= narrow, "{} files after {narrow}", files());
+        narrow = files();
+        assert!(number > 41 || narrow > 30, "{narrow} files at once");
+    }
+    // One before the first needed, that one, one in use, one in reserve.
+    assert!(narrow <= 5, "{narrow} files in the end");
+    fill_up_to(&log, &mut load, 100);
+    log.set_keep_from(log.durable());
+    log.prepare().unwrap();
+    assert!(files() > 15);
+    log.give_up_spares().unwrap();
+    assert!(files() <= 4, "{} files", files());
+}
+
+#[test]
+fn no_more_files_are_kept_than_the_log_may_take() {
+    let sim = SimDisk::new(1);
+    let options = LogOptions { recycle_max: 8 * SEGMENT, ..options() };
+    let log = Log::create(&disk_of(&sim), folder(), &options, Lsn::ZERO, 1, &budget()).unwrap();
+    let mut load = Load::new(2);
+    fill_up_to(&log, &mut load, 12);
+    log.set_keep_from(log.durable());
+    log.prepare().unwrap();
+    assert_eq!(sim.files().len(), 8);
 }
 
 #[test]
