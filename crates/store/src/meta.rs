@@ -20,7 +20,7 @@ const MAGIC: &[u8; 8] = b"GANNETDB";
 const MARK: &[u8; 8] = b"GANNETNW";
 
 /// Version of the file format this release writes and reads.
-pub(crate) const FORMAT_VERSION: u32 = 1;
+pub(crate) const FORMAT_VERSION: u32 = 2;
 
 const MAGIC_AT: usize = 24;
 const VERSION_AT: usize = 32;
@@ -222,7 +222,7 @@ fn foreign(path: &Path, why: &str) -> Error {
     Error::Format(format!("{path:?} is not a Gannet database: {why}"))
 }
 
-/// Refuses a newer format; says nothing about pages that are no header at all.
+/// Refuses another format; says nothing about pages that are no header at all.
 fn check_version(probe: &[u8], path: &Path) -> Result<()> {
     let sum = checksum::seeded(0, &probe[MAGIC_AT..HEADER_SUM_AT]);
     if &probe[MAGIC_AT..MAGIC_AT + 8] != MAGIC || get_u64(probe, HEADER_SUM_AT) != sum {
@@ -233,7 +233,7 @@ fn check_version(probe: &[u8], path: &Path) -> Result<()> {
     if version != FORMAT_VERSION || features != 0 {
         return Err(Error::Format(format!(
             "{path:?} has format version {version} with features {features:#x}; this release reads version \
-             {FORMAT_VERSION} without extra features: open it with the release that wrote it or a newer one"
+             {FORMAT_VERSION} without extra features: open it with the release that wrote it"
         )));
     }
     Ok(())

@@ -6,9 +6,10 @@
 //! Undo pages go through the pool and the log like any page, so a long reader costs disk, not memory.
 //!
 //! ```text
-//! record: len u16 | kind u8 | previous flags u8 | done u8 | 0 u8 | key len u16 | value len u16 | 0 u16 |
+//! record: len u16 | kind u8 | previous flags u8 | done u8 | 0 u8 | key len u16 |
 //!         writer u64 | previous record of the writer u64 | sequence u32 | tree u32 |
-//!         previous writer u64 | previous undo u64 | key | previous value
+//!         only where there was a version before: previous writer u64 | previous undo u64 |
+//!         key | previous value
 //! ```
 //!
 //! # Invariants
@@ -34,18 +35,20 @@ use std::time::Duration;
 /// Owner of undo segments.
 pub(crate) const UNDO_PAGES: TreeId = TreeId(4);
 
-const RECORD_HEADER: usize = 52;
+/// Bytes of a record's header where there was no version before.
+const SHORT_HEADER: usize = 32;
+/// The same where there was one.
+const LONG_HEADER: usize = 48;
 const KIND_AT: usize = 2;
 const FLAGS_AT: usize = 3;
 const DONE_AT: usize = 4;
 const KEY_LEN_AT: usize = 6;
-const VALUE_LEN_AT: usize = 8;
-const WRITER_AT: usize = 12;
-const PREVIOUS_RECORD_AT: usize = 20;
-const SEQUENCE_AT: usize = 28;
-const TREE_AT: usize = 32;
-const PREVIOUS_WRITER_AT: usize = 36;
-const PREVIOUS_UNDO_AT: usize = 44;
+const WRITER_AT: usize = 8;
+const PREVIOUS_RECORD_AT: usize = 16;
+const SEQUENCE_AT: usize = 24;
+const TREE_AT: usize = 28;
+const PREVIOUS_WRITER_AT: usize = 32;
+const PREVIOUS_UNDO_AT: usize = 40;
 
 /// Stream and sequence of the segment a page belongs to: tells it from what the page held in an earlier segment.
 const STREAM_AT: usize = HEADER_LEN + 4;
@@ -80,6 +83,13 @@ impl UndoKind {
             _ => return None,
         })
     }
+
+    fn header_len(self) -> usize {
+        match self {
+            UndoKind::Insert | UndoKind::Chain => SHORT_HEADER,
+            UndoKind::Update | UndoKind::Delete | UndoKind::Lock => LONG_HEADER,
+        }
+    }
 }
 
 /// An undo record.
@@ -103,25 +113,26 @@ pub(crate) struct UndoRecord<B = Vec<u8>> {
 impl<B: AsRef<[u8]>> UndoRecord<B> {
     /// Bytes the record takes.
     pub(crate) fn len(&self) -> usize {
-        RECORD_HEADER + self.key.as_ref().len() + self.value.as_ref().len()
+        self.kind.header_len() + self.key.as_ref().len() + self.value.as_ref().len()
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
         let (key, value) = (self.key.as_ref(), self.value.as_ref());
-        let mut header = [0; RECORD_HEADER];
+        let mut header = [0; LONG_HEADER];
+        let header_len = self.kind.header_len();
         put_u16(&mut header, 0, self.len() as u16);
         header[KIND_AT] = self.kind as u8;
         header[FLAGS_AT] = self.previous_flags;
         header[DONE_AT] = u8::from(self.done);
         put_u16(&mut header, KEY_LEN_AT, key.len() as u16);
-        put_u16(&mut header, VALUE_LEN_AT, value.len() as u16);
         put_u64(&mut header, WRITER_AT, self.writer.0);
         put_u64(&mut header, PREVIOUS_RECORD_AT, self.previous_record.0);
         put_u32(&mut header, SEQUENCE_AT, self.sequence);
         put_u32(&mut header, TREE_AT, self.tree.0);
         put_u64(&mut header, PREVIOUS_WRITER_AT, self.previous_writer.0);
         put_u64(&mut header, PREVIOUS_UNDO_AT, self.previous_undo.0);
-        out.extend_from_slice(&header);
+        debug_assert!(header[header_len..].iter().all(|&byte| byte == 0), "nothing was before");
+        out.extend_from_slice(&header[..header_len]);
         out.extend_from_slice(key);
         out.extend_from_slice(value);
     }
@@ -135,27 +146,27 @@ impl UndoRecord {
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
-        if bytes.len() < RECORD_HEADER {
-            return None;
-        }
-        let len = usize::from(get_u16(bytes, 0));
-        let key_len = usize::from(get_u16(bytes, KEY_LEN_AT));
-        let value_len = usize::from(get_u16(bytes, VALUE_LEN_AT));
-        if len != RECORD_HEADER + key_len + value_len || len > bytes.len() {
-            return None;
-        }
+        let len = usize::from(u16::from_le_bytes(*bytes.first_chunk()?));
+        let bytes = bytes.get(..len)?;
+        let kind = UndoKind::from_number(*bytes.get(KIND_AT)?)?;
+        let (header, rest) = bytes.split_at_checked(kind.header_len())?;
+        let (key, value) = rest.split_at_checked(usize::from(get_u16(header, KEY_LEN_AT)))?;
+        let (previous_writer, previous_undo) = match kind.header_len() {
+            SHORT_HEADER => (TxnId::NONE, UndoPtr::NONE),
+            _ => (TxnId(get_u64(header, PREVIOUS_WRITER_AT)), UndoPtr(get_u64(header, PREVIOUS_UNDO_AT))),
+        };
         Some(UndoRecord {
-            kind: UndoKind::from_number(bytes[KIND_AT])?,
-            done: bytes[DONE_AT] != 0,
-            writer: TxnId(get_u64(bytes, WRITER_AT)),
-            previous_record: UndoPtr(get_u64(bytes, PREVIOUS_RECORD_AT)),
-            sequence: get_u32(bytes, SEQUENCE_AT),
-            tree: TreeId(get_u32(bytes, TREE_AT)),
-            previous_flags: bytes[FLAGS_AT],
-            previous_writer: TxnId(get_u64(bytes, PREVIOUS_WRITER_AT)),
-            previous_undo: UndoPtr(get_u64(bytes, PREVIOUS_UNDO_AT)),
-            key: bytes[RECORD_HEADER..RECORD_HEADER + key_len].to_vec(),
-            value: bytes[RECORD_HEADER + key_len..len].to_vec(),
+            kind,
+            done: header[DONE_AT] != 0,
+            writer: TxnId(get_u64(header, WRITER_AT)),
+            previous_record: UndoPtr(get_u64(header, PREVIOUS_RECORD_AT)),
+            sequence: get_u32(header, SEQUENCE_AT),
+            tree: TreeId(get_u32(header, TREE_AT)),
+            previous_flags: header[FLAGS_AT],
+            previous_writer,
+            previous_undo,
+            key: key.to_vec(),
+            value: value.to_vec(),
         })
     }
 }
@@ -225,7 +236,7 @@ pub(crate) fn mark_latched(
     }
     if let Some((record, value)) = value {
         debug_assert_eq!(record.value.len(), value.len());
-        mtr.patch(part, at.offset() + RECORD_HEADER + record.key.len(), value);
+        mtr.patch(part, at.offset() + record.kind.header_len() + record.key.len(), value);
     }
 }
 

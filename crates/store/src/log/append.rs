@@ -113,7 +113,7 @@ impl State {
     /// Puts a record and returns its LSN.
     fn put(&mut self, draft: &Draft<'_>, body_sum: u64) -> u64 {
         let head =
-            Head::encode(&self.place(), draft.kind, draft.txn, draft.count, draft.body.len(), body_sum);
+            Head::encode(&self.place(), draft.kind, draft.txn, draft.padding, draft.body.len(), body_sum);
         let body_at = self.end + head.bytes().len() as u64;
         self.ring.put(self.end, head.bytes());
         self.ring.put(body_at, draft.body);

@@ -168,8 +168,8 @@ impl Index {
             body.extend_from_slice(&id.to_le_bytes());
             body.extend_from_slice(&undo.to_le_bytes());
         }
-        let payload_len = body.len() as u32;
-        body.resize(padded(body.len()), 0);
+        let payload_len = body.len();
+        body.resize(padded(payload_len), 0);
         FooterBody { bytes: body, payload_len }
     }
 }
@@ -177,7 +177,7 @@ impl Index {
 /// A footer's encoded body.
 pub(crate) struct FooterBody {
     bytes: Vec<u8>,
-    payload_len: u32,
+    payload_len: usize,
 }
 
 impl FooterBody {
@@ -186,14 +186,15 @@ impl FooterBody {
         MIN_RECORD_LEN + self.bytes.len()
     }
 
-    /// Makes the record `len` bytes long.
+    /// Makes the record `len` bytes long: so little longer that no record fits in between.
     pub(crate) fn pad_to(&mut self, len: usize) {
         self.bytes.resize(len - MIN_RECORD_LEN, 0);
     }
 
     /// The footer as the log appends it.
     pub(crate) fn draft(&self) -> Draft<'_> {
-        Draft { kind: RecordKind::Footer, txn: None, count: self.payload_len, body: &self.bytes, pages: &[] }
+        let padding = (self.bytes.len() - self.payload_len) as u8;
+        Draft { kind: RecordKind::Footer, txn: None, padding, body: &self.bytes, pages: &[] }
     }
 }
 

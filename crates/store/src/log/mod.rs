@@ -328,8 +328,8 @@ impl Log {
     pub fn append_note(&self, payload: &[u8]) -> Result<Lsn> {
         let mut body = payload.to_vec();
         body.resize(padded(body.len()), 0);
-        let count = payload.len() as u32;
-        self.inner.append(&Draft { kind: Kind::Note, txn: None, count, body: &body, pages: &[] })
+        let padding = (body.len() - payload.len()) as u8;
+        self.inner.append(&Draft { kind: Kind::Note, txn: None, padding, body: &body, pages: &[] })
     }
 
     /// Waits until everything up to `lsn` is durable, writing what is missing as soon as a write may begin.

@@ -10,31 +10,29 @@
 //! The checksum is built in two steps, body first, so that the appender hashes a large body before it takes the
 //! log's mutex, and only the short header under it.
 
-use crate::page::{get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
+use crate::page::{get_u32, get_u64, put_u16, put_u32, put_u64};
 use gannet_base::{Lsn, PageId, TxnId, checksum};
 
 /// Records are aligned to this many bytes.
 pub(crate) const ALIGNMENT: u64 = 8;
 /// Bytes of a record's header without transaction information.
-pub(crate) const HEADER_LEN: usize = 40;
-/// Bytes of the transaction information behind the header.
-pub(crate) const TXN_LEN: usize = 16;
+const HEADER_LEN: usize = 32;
+/// The most bytes of a header.
+const HEADER_MAX: usize = HEADER_LEN + 16;
 /// Bytes of a record's trailer.
 pub(crate) const TRAILER_LEN: usize = 8;
 /// The shortest record: a filler without a body.
 pub(crate) const MIN_RECORD_LEN: usize = HEADER_LEN + TRAILER_LEN;
-/// Bytes of a change's header.
-pub(crate) const CHANGE_LEN: usize = 24;
 
 const START: usize = 8;
-const DURABLE: usize = 16;
-const PREVIOUS: usize = 24;
-const INCARNATION: usize = 28;
-const KIND: usize = 32;
-const EVENT: usize = 33;
-const COUNT: usize = 36;
+const PREVIOUS: usize = 16;
+const INCARNATION: usize = 20;
+const NOT_DURABLE: usize = 24;
+const KIND: usize = 28;
+const EVENT: usize = 29;
+const PADDING: usize = 30;
 
-const CHANGE_INIT: u8 = 1;
+const CHANGE_INIT: u8 = 0x80;
 
 /// What a record is. The numbers are part of the format and never reused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,23 +83,42 @@ pub struct TxnInfo {
     pub event: TxnEvent,
 }
 
+/// Bytes of the header of a record with the event of this number, 0 for none; `None` when there is no such event.
+fn header_len(event: u8) -> Option<usize> {
+    match event {
+        0 => Some(HEADER_LEN),
+        1 => Some(HEADER_LEN + 16),
+        2 | 3 => Some(HEADER_LEN + 8),
+        _ => None,
+    }
+}
+
 impl TxnInfo {
-    fn numbers(self) -> (u8, u64) {
+    fn number(self) -> u8 {
         match self.event {
-            TxnEvent::Change { undo } => (1, undo),
-            TxnEvent::Commit => (2, 0),
-            TxnEvent::Ended => (3, 0),
+            TxnEvent::Change { .. } => 1,
+            TxnEvent::Commit => 2,
+            TxnEvent::Ended => 3,
         }
     }
 
-    fn from_numbers(id: u64, event: u8, undo: u64) -> Option<Self> {
-        let event = match event {
-            1 => TxnEvent::Change { undo },
+    fn put(self, header: &mut [u8]) {
+        header[EVENT] = self.number();
+        put_u64(header, HEADER_LEN, self.id.0);
+        if let TxnEvent::Change { undo } = self.event {
+            put_u64(header, HEADER_LEN + 8, undo);
+        }
+    }
+
+    /// What a header of the length that goes with its event says.
+    fn get(header: &[u8]) -> Option<Self> {
+        let event = match header[EVENT] {
+            1 => TxnEvent::Change { undo: get_u64(header, HEADER_LEN + 8) },
             2 => TxnEvent::Commit,
             3 => TxnEvent::Ended,
             _ => return None,
         };
-        Some(TxnInfo { id: TxnId(id), event })
+        Some(TxnInfo { id: TxnId(get_u64(header, HEADER_LEN)), event })
     }
 }
 
@@ -141,7 +158,7 @@ pub(crate) struct Place {
 
 /// An encoded header and what goes with it.
 pub(crate) struct Head {
-    bytes: [u8; HEADER_LEN + TXN_LEN],
+    bytes: [u8; HEADER_MAX],
     len: usize,
     /// The trailer of the same record.
     pub(crate) trailer: [u8; TRAILER_LEN],
@@ -150,30 +167,29 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Encodes the header of a record whose body is `body_len` bytes, a multiple of [`ALIGNMENT`].
+    /// Encodes the header of a record whose body is `body_len` bytes, a multiple of [`ALIGNMENT`], of which the last
+    /// `padding` mean nothing.
     pub(crate) fn encode(
         place: &Place,
         kind: RecordKind,
         txn: Option<TxnInfo>,
-        count: u32,
+        padding: u8,
         body_len: usize,
         body_sum: u64,
     ) -> Head {
-        debug_assert_eq!(body_len as u64 % ALIGNMENT, 0);
-        let mut bytes = [0; HEADER_LEN + TXN_LEN];
-        let len = if txn.is_some() { HEADER_LEN + TXN_LEN } else { HEADER_LEN };
+        let mut bytes = [0; HEADER_MAX];
+        let len = header_len(txn.map_or(0, TxnInfo::number)).expect("every event has a length");
         let total = (len + body_len + TRAILER_LEN) as u32;
+        debug_assert_eq!(u64::from(total) % ALIGNMENT, 0);
+        let not_durable = u32::try_from(place.start - place.durable);
         put_u64(&mut bytes, START, place.start);
-        put_u64(&mut bytes, DURABLE, place.durable);
         put_u32(&mut bytes, PREVIOUS, place.previous_crc);
         put_u32(&mut bytes, INCARNATION, place.identity.incarnation);
+        put_u32(&mut bytes, NOT_DURABLE, not_durable.expect("a ring is at most 1 GiB"));
         bytes[KIND] = kind as u8;
-        put_u32(&mut bytes, COUNT, count);
+        bytes[PADDING] = padding;
         if let Some(txn) = txn {
-            let (event, undo) = txn.numbers();
-            bytes[EVENT] = event;
-            put_u64(&mut bytes, HEADER_LEN, txn.id.0);
-            put_u64(&mut bytes, HEADER_LEN + 8, undo);
+            txn.put(&mut bytes);
         }
         let crc = place.identity.crc(total, &bytes[..len], body_sum);
         put_u32(&mut bytes, 0, total);
@@ -220,8 +236,8 @@ impl<'a> RecordView<'a> {
             return None;
         }
         let kind = RecordKind::from_number(bytes[KIND])?;
-        let head_len = if bytes[EVENT] == 0 { HEADER_LEN } else { HEADER_LEN + TXN_LEN };
-        if head_len > trailer {
+        let head_len = header_len(bytes[EVENT])?;
+        if head_len + usize::from(bytes[PADDING]) > trailer {
             return None;
         }
         let identity = Identity { database_id, incarnation: get_u32(bytes, INCARNATION) };
@@ -229,24 +245,19 @@ impl<'a> RecordView<'a> {
         if identity.crc(len as u32, &bytes[..head_len], sum) != crc {
             return None;
         }
-        let txn = match bytes[EVENT] {
-            0 => None,
-            event => Some(TxnInfo::from_numbers(
-                get_u64(bytes, HEADER_LEN),
-                event,
-                get_u64(bytes, HEADER_LEN + 8),
-            )?),
-        };
-        Some(RecordView {
+        let view = RecordView {
             bytes,
             kind,
-            txn,
+            txn: TxnInfo::get(&bytes[..head_len]),
             start,
-            durable: get_u64(bytes, DURABLE),
+            durable: start.checked_sub(u64::from(get_u32(bytes, NOT_DURABLE)))?,
             crc,
             previous_crc: get_u32(bytes, PREVIOUS),
             incarnation: identity.incarnation,
-        })
+        };
+        let mut changes = view.changes();
+        changes.by_ref().for_each(drop);
+        changes.rest.is_empty().then_some(view)
     }
 
     /// The record's LSN: the position behind its last byte.
@@ -254,28 +265,15 @@ impl<'a> RecordView<'a> {
         self.start + self.bytes.len() as u64
     }
 
-    fn count(&self) -> u32 {
-        get_u32(self.bytes, COUNT)
-    }
-
-    /// The bytes between header and trailer.
-    pub(crate) fn body(&self) -> &'a [u8] {
-        let head_len = if self.txn.is_none() { HEADER_LEN } else { HEADER_LEN + TXN_LEN };
-        &self.bytes[head_len..self.bytes.len() - TRAILER_LEN]
-    }
-
-    /// A note's or footer's bytes, without padding.
+    /// What stands between header and trailer, without padding.
     pub(crate) fn payload(&self) -> &'a [u8] {
-        let body = self.body();
-        &body[..(self.count() as usize).min(body.len())]
+        let head_len = header_len(self.bytes[EVENT]).expect("verified");
+        &self.bytes[head_len..self.bytes.len() - TRAILER_LEN - usize::from(self.bytes[PADDING])]
     }
 
     /// The page changes, in order; empty for other kinds.
     pub(crate) fn changes(&self) -> Changes<'a> {
-        match self.kind {
-            RecordKind::Group => Changes { rest: self.body(), left: self.count() },
-            _ => Changes { rest: &[], left: 0 },
-        }
+        Changes { rest: if self.kind == RecordKind::Group { self.payload() } else { &[] } }
     }
 
     /// The pages changed, in order, with repetitions.
@@ -325,7 +323,7 @@ impl Record {
             kind: self.kind,
             txn: self.txn,
             start: self.start,
-            durable: get_u64(&self.bytes, DURABLE),
+            durable: self.start - u64::from(get_u32(&self.bytes, NOT_DURABLE)),
             crc: get_u32(&self.bytes, 4),
             previous_crc: get_u32(&self.bytes, PREVIOUS),
             incarnation: get_u32(&self.bytes, INCARNATION),
@@ -358,33 +356,51 @@ pub struct ChangeView<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Iterates over a group's changes.
+/// Iterates over a group's changes. Ends early, with something left, where the bytes make no sense: verified records are
+/// without that.
 #[derive(Clone, Debug)]
 pub struct Changes<'a> {
     rest: &'a [u8],
-    left: u32,
 }
 
 impl<'a> Iterator for Changes<'a> {
     type Item = ChangeView<'a>;
 
     fn next(&mut self) -> Option<ChangeView<'a>> {
-        if self.left == 0 {
+        let (&kind, mut rest) = self.rest.split_first()?;
+        let page = PageId(take_number(&mut rest)?);
+        let previous = Lsn(take_number(&mut rest)?);
+        let (len, rest) = rest.split_first_chunk()?;
+        let (bytes, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*len)))?;
+        self.rest = rest;
+        Some(ChangeView { page, previous, kind: kind & !CHANGE_INIT, init: kind & CHANGE_INIT != 0, bytes })
+    }
+}
+
+/// Writes a number in groups of 7 bits, the lowest first, bit 7 set in all but the last (LEB128).
+fn put_number(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+fn take_number(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..u64::BITS).step_by(7) {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        let bits = u64::from(byte & 0x7F);
+        if bits << shift >> shift != bits {
             return None;
         }
-        self.left -= 1;
-        let (head, rest) = self.rest.split_at(CHANGE_LEN);
-        let len = get_u32(head, 20) as usize;
-        let (bytes, rest) = (&rest[..len], &rest[padded(len)..]);
-        self.rest = rest;
-        Some(ChangeView {
-            page: PageId(get_u64(head, 0)),
-            previous: Lsn(get_u64(head, 8)),
-            kind: get_u16(head, 16) as u8,
-            init: head[18] & CHANGE_INIT != 0,
-            bytes,
-        })
+        number |= bits << shift;
+        if byte < 0x80 {
+            return Some(number);
+        }
     }
+    None
 }
 
 /// `len` rounded up to [`ALIGNMENT`].
@@ -395,7 +411,9 @@ pub(crate) fn padded(len: usize) -> usize {
 /// Collects the changes of one group. Reused from group to group, it allocates nothing once it has grown.
 #[derive(Default, Clone, Debug)]
 pub struct GroupBuilder {
+    /// The changes, padded.
     body: Vec<u8>,
+    padding: usize,
     pages: Vec<PageId>,
     txn: Option<TxnInfo>,
 }
@@ -409,6 +427,7 @@ impl GroupBuilder {
     /// Empties it and keeps its memory.
     pub fn clear(&mut self) {
         self.body.clear();
+        self.padding = 0;
         self.pages.clear();
         self.txn = None;
     }
@@ -428,8 +447,8 @@ impl GroupBuilder {
         self.txn = Some(TxnInfo { id, event });
     }
 
-    /// Adds a change to `page`, whose LSN before the group is `previous`. `write` appends the operation's bytes, which
-    /// are handed back.
+    /// Adds a change to `page`, whose LSN before the group is `previous`. `kind` is below 128. `write` appends the operation's
+    /// bytes, less than 64 KiB, which are handed back.
     /// Several changes of one page in one group carry the same `previous`.
     pub fn change(
         &mut self,
@@ -439,21 +458,22 @@ impl GroupBuilder {
         init: bool,
         write: impl FnOnce(&mut Vec<u8>),
     ) -> &[u8] {
-        let start = self.body.len();
-        self.body.resize(start + CHANGE_LEN, 0);
+        debug_assert_eq!(kind & CHANGE_INIT, 0);
+        self.body.truncate(self.body.len() - self.padding);
+        self.body.push(kind | if init { CHANGE_INIT } else { 0 });
+        put_number(&mut self.body, page.0);
+        put_number(&mut self.body, previous.0);
+        let start = self.body.len() + 2;
+        self.body.extend_from_slice(&[0; 2]);
         write(&mut self.body);
         let end = self.body.len();
-        assert!(end >= start + CHANGE_LEN, "an operation only appends its bytes");
-        let len = end - start - CHANGE_LEN;
-        self.body.resize(start + CHANGE_LEN + padded(len), 0);
-        let head = &mut self.body[start..start + CHANGE_LEN];
-        put_u64(head, 0, page.0);
-        put_u64(head, 8, previous.0);
-        put_u16(head, 16, u16::from(kind));
-        head[18] = if init { CHANGE_INIT } else { 0 };
-        put_u32(head, 20, u32::try_from(len).expect("an operation is far below 4 GiB"));
+        assert!(end >= start, "an operation only appends its bytes");
+        let len = u16::try_from(end - start).expect("an operation is hardly longer than a page");
+        put_u16(&mut self.body, start - 2, len);
+        self.body.resize(padded(end), 0);
+        self.padding = self.body.len() - end;
         self.pages.push(page);
-        &self.body[start + CHANGE_LEN..end]
+        &self.body[start..end]
     }
 
     /// Adds a change whose operation is `bytes`.
@@ -463,8 +483,7 @@ impl GroupBuilder {
 
     /// Bytes the group will take in the log.
     pub fn record_len(&self) -> usize {
-        let txn = if self.txn.is_some() { TXN_LEN } else { 0 };
-        HEADER_LEN + txn + self.body.len() + TRAILER_LEN
+        self.draft().len()
     }
 
     /// The group as the log appends it.
@@ -472,7 +491,7 @@ impl GroupBuilder {
         Draft {
             kind: RecordKind::Group,
             txn: self.txn,
-            count: self.pages.len() as u32,
+            padding: self.padding as u8,
             body: &self.body,
             pages: &self.pages,
         }
@@ -484,8 +503,8 @@ impl GroupBuilder {
 pub(crate) struct Draft<'a> {
     pub(crate) kind: RecordKind,
     pub(crate) txn: Option<TxnInfo>,
-    /// Number of changes, or bytes of payload.
-    pub(crate) count: u32,
+    /// How many bytes at the end of the body mean nothing.
+    pub(crate) padding: u8,
     /// Padded to [`ALIGNMENT`].
     pub(crate) body: &'a [u8],
     pub(crate) pages: &'a [PageId],
@@ -494,7 +513,51 @@ pub(crate) struct Draft<'a> {
 impl Draft<'_> {
     /// Bytes the record will take.
     pub(crate) fn len(&self) -> usize {
-        let txn = if self.txn.is_some() { TXN_LEN } else { 0 };
-        HEADER_LEN + txn + self.body.len() + TRAILER_LEN
+        let header = header_len(self.txn.map_or(0, TxnInfo::number)).expect("every event has a length");
+        header + self.body.len() + TRAILER_LEN
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_any_size_are_read_back_and_too_long_ones_refused() {
+        for number in [0, 1, 0x7F, 0x80, 0x3FFF, 0x4000, 1 << 48, u64::MAX - 1, u64::MAX] {
+            let mut bytes = Vec::new();
+            put_number(&mut bytes, number);
+            bytes.push(7);
+            let mut rest = &bytes[..];
+            assert_eq!((take_number(&mut rest), rest), (Some(number), &[7][..]));
+            let cut = bytes.len() - 2;
+            assert_eq!(take_number(&mut &bytes[..cut]), None);
+        }
+        assert_eq!(take_number(&mut &[0xFF; 12][..]), None);
+        // 2^64
+        assert_eq!(take_number(&mut &[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 2][..]), None);
+    }
+
+    #[test]
+    fn a_group_whose_changes_make_no_sense_does_not_verify_whatever_its_checksum_says() {
+        let identity = Identity { database_id: 5, incarnation: 1 };
+        let place = Place { identity, start: 4096, durable: 4096, previous_crc: 0 };
+        let record = |body: &[u8], padding| {
+            let sum = identity.body_sum(RecordKind::Group, body);
+            let head = Head::encode(&place, RecordKind::Group, None, padding, body.len(), sum);
+            [head.bytes(), body, &head.trailer].concat()
+        };
+        let parses = |bytes: &[u8]| RecordView::parse(5, 4096, bytes).map(|view| view.changes().count());
+        // Kind, page, previous LSN, length, operation; padding.
+        assert_eq!(parses(&record(&[1, 9, 8, 1, 0, 42, 0, 0], 2)), Some(1));
+        assert_eq!(parses(&record(&[1, 9, 8, 0, 0, 1, 9, 8, 1, 0, 42, 0, 0, 0, 0, 0], 5)), Some(2));
+        for (body, padding) in [
+            ([1, 9, 8, 2, 0, 42, 0, 0], 2),
+            ([1, 9, 8, 1, 0, 42, 0, 0], 1),
+            ([1, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80], 0),
+            ([1, 9, 8, 1, 0, 42, 0, 0], 9),
+        ] {
+            assert_eq!(parses(&record(&body, padding)), None, "{body:?} {padding}");
+        }
     }
 }

@@ -67,7 +67,7 @@ impl Inner {
         }
         let draft = footer.draft();
         let sum = identity.body_sum(RecordKind::Footer, draft.body);
-        let head = Head::encode(&place, RecordKind::Footer, None, draft.count, draft.body.len(), sum);
+        let head = Head::encode(&place, RecordKind::Footer, None, draft.padding, draft.body.len(), sum);
         back.extend_from_slice(head.bytes());
         back.extend_from_slice(draft.body);
         back.extend_from_slice(&head.trailer);

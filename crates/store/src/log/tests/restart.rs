@@ -138,7 +138,7 @@ fn a_crashed_segment_is_sealed_and_a_new_life_begins() {
 
 /// A group of which four fill a block.
 fn quarter_block() -> GroupBuilder {
-    let group = group(&[(4, 0)], 952);
+    let group = group(&[(4, 0)], 976);
     assert_eq!(group.record_len(), 1024);
     group
 }
