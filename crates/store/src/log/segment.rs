@@ -173,7 +173,8 @@ impl Segments {
     /// The files found in `folder`, which must be there. None of them is ready yet.
     pub(crate) fn open(disk: Arc<dyn Disk>, folder: &Path, options: &LogOptions) -> Result<Self> {
         let numbers: BTreeSet<u64> = disk.list(folder)?.iter().filter_map(|name| parse_name(name)).collect();
-        let inventory = Inventory { width: numbers.len(), peak: 0, settled_at: 0, numbers };
+        let (width, peak) = (numbers.len(), numbers.len());
+        let inventory = Inventory { width, peak, settled_at: 0, numbers };
         let chunk = fill_chunk(options.segment_size);
         Ok(Segments {
             disk,
