@@ -371,8 +371,7 @@ fn grow(core: &Core, state: &mut State, extents: u64) -> Result<()> {
         capacity = target;
         outcome = allocate(capacity);
     }
-    if outcome.as_ref().is_err_and(is_full) {
-        core.log.give_up_spares()?;
+    if outcome.as_ref().is_err_and(is_full) && core.log.give_up_spares().is_ok() {
         outcome = allocate(capacity);
     }
     outcome?;

@@ -7,9 +7,12 @@
 //!    sealed without moving a record.
 //! 3. `end` at a segment's first byte means: the segment before is sealed, this one not entered yet.
 //!
-//! Room in the ring is enough for every step: with `ring >= segment / 2`, a record at most an eighth of both, and
-//! at most `segment / 256` open transactions, a footer takes at most 3/8 of the segment, so that sealing (the room that was
-//! too small for a record and the footer after it) takes less than 15/16 of the ring.
+//! 4. A segment ends before its footer could take more than half of the ring.
+//!
+//! Room in the ring is enough for every step, with `ring >= segment / 2`: a record is at most an eighth of it, and of sealing
+//! there is at most three quarters of the ring left when it begins, since what is more is filled before, a quarter at a time. A
+//! segment that has just begun takes any group: its changes take at most a quarter of the ring in the footer, and at
+//! most `segment / 256` open transactions an eighth.
 
 use super::Inner;
 use super::buffer::Ring;
@@ -44,6 +47,8 @@ enum Step {
     Write,
     /// Put the header of the segment that begins at the end.
     Enter,
+    /// Put a filler of this length, so that less is left of a segment that ends.
+    Fill(u64),
     /// End the segment.
     Seal,
     /// Wait until the log is durable up to here, which makes room in the ring.
@@ -61,6 +66,7 @@ impl State {
     /// Where the log must be durable before `needed` more bytes fit into the ring; 0 when they fit now.
     fn durable_for(&self, needed: u64) -> u64 {
         let release = (self.end + needed).saturating_sub(self.ring.len()).next_multiple_of(BLOCK);
+        debug_assert!(release <= self.end, "no step takes more than the ring");
         if release > self.flush.durable { release } else { 0 }
     }
 
@@ -71,8 +77,12 @@ impl State {
             (number, BLOCK, Step::Enter)
         } else {
             let room = self.segment_end(self.end) - self.end;
-            if len + self.index.footer_len(draft.pages.len()) as u64 <= room {
+            let footer = self.index.footer_len(draft.pages.len()) as u64;
+            let quarter = self.ring.len() / 4;
+            if len + footer <= room && footer <= 2 * quarter {
                 (number, len, Step::Write)
+            } else if room > 3 * quarter {
+                (number, quarter, Step::Fill(quarter))
             } else {
                 (number + 1, room, Step::Seal)
             }
@@ -180,6 +190,11 @@ impl Inner {
                 format!("a log record of {} bytes; at most {}", draft.len(), self.options.max_record_len());
             return Err(Error::Invalid(text));
         }
+        if draft.pages.len() > self.options.max_changes() {
+            let most = self.options.max_changes();
+            let text = format!("a log record of {} changes; at most {most}", draft.pages.len());
+            return Err(Error::Invalid(text));
+        }
         let identity =
             Identity { database_id: self.options.database_id, incarnation: self.incarnation.load(Acquire) };
         let body_sum = identity.body_sum(draft.kind, draft.body);
@@ -192,6 +207,7 @@ impl Inner {
             match state.next_step(draft, &self.segments) {
                 Step::Write => break,
                 Step::Enter => state.enter(),
+                Step::Fill(len) => state.put_filler(len),
                 Step::Seal => state.seal(),
                 Step::Room(release) => {
                     drop(state);

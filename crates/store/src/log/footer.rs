@@ -15,7 +15,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
 const FIXED_LEN: usize = 40;
-const PAGE_LEN: usize = 12;
+/// Bytes of a footer for each page.
+pub(super) const PAGE_LEN: usize = 12;
 const COMMITTED: u64 = 1 << 63;
 const FLAG_CRASHED: u32 = 1;
 

@@ -123,6 +123,11 @@ impl LogOptions {
         (self.ring_size.min(self.segment_size) / 8) as usize
     }
 
+    /// The most changes of one group: as many as take a quarter of the ring in the segment's index.
+    pub fn max_changes(&self) -> usize {
+        self.ring_size as usize / 4 / footer::PAGE_LEN
+    }
+
     /// The most transactions with changes open at one time: one for each 256 bytes of a segment.
     pub fn max_open_transactions(&self) -> usize {
         (self.segment_size / 256) as usize
@@ -318,7 +323,8 @@ impl Log {
     /// Appends a group and returns its LSN, without waiting for the device (unless the ring is full).
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a group longer than [`LogOptions::max_record_len`] or too many open transactions,
+    /// [`Error::Invalid`] for a group longer than [`LogOptions::max_record_len`] or of more than [`LogOptions::max_changes`]
+    /// changes, or too many open transactions,
     /// [`Error::NoSpace`] or [`Error::Memory`] when the next segment or the index find no room. Nothing was appended then.
     pub fn append(&self, group: &GroupBuilder) -> Result<Lsn> {
         self.inner.append(&group.draft())
@@ -371,14 +377,18 @@ impl Log {
     /// Keeps reserve segments ready, and of those nobody needs as many as the log will come to need, as far as its recent
     /// past tells. For a background thread, after [`Log::set_keep_from`] and whenever a segment was filled.
     pub fn prepare(&self) -> Result<()> {
-        let number = self.end().0 / self.inner.segments.size;
-        self.inner.segments.make_ready(number + self.inner.options.reserve_segments, Class::Maintenance)?;
+        self.inner.segments.make_ready(self.last_reserve(), Class::Maintenance)?;
         self.inner.segments.trim()
     }
 
-    /// Removes what is kept for later use only: where the disk is full.
+    /// Removes what is kept for later use only, where the disk is full; not what [`Log::prepare`] needs now.
     pub fn give_up_spares(&self) -> Result<()> {
-        self.inner.segments.give_up_spares()
+        self.inner.segments.give_up_spares(self.last_reserve())
+    }
+
+    /// The last segment to be kept ready.
+    fn last_reserve(&self) -> u64 {
+        self.end().0 / self.inner.segments.size + self.inner.options.reserve_segments
     }
 
     /// Bytes that can be appended before a segment has to be made ready first, footers not counted.

@@ -185,7 +185,11 @@ impl Head {
         put_u64(&mut bytes, START, place.start);
         put_u32(&mut bytes, PREVIOUS, place.previous_crc);
         put_u32(&mut bytes, INCARNATION, place.identity.incarnation);
-        put_u32(&mut bytes, NOT_DURABLE, not_durable.expect("a ring is at most 1 GiB"));
+        put_u32(
+            &mut bytes,
+            NOT_DURABLE,
+            not_durable.expect("what is not durable is a ring and a record at most"),
+        );
         bytes[KIND] = kind as u8;
         bytes[PADDING] = padding;
         if let Some(txn) = txn {

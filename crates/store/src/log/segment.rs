@@ -165,7 +165,7 @@ pub(crate) struct Segments {
     ready_end: AtomicU64,
     /// Segments below this one may be reused or removed.
     keep: AtomicU64,
-    /// Files kept at most beside those that are needed.
+    /// Files kept at most, those that are needed included.
     width_max: usize,
 }
 
@@ -212,6 +212,12 @@ impl Segments {
         Ok(file)
     }
 
+    /// The file of segment `number`, not to stay open if it is not.
+    fn look_into(&self, number: u64) -> Result<Arc<dyn File>> {
+        let open = self.open.lock().get(&number).cloned();
+        open.map_or_else(|| self.open_file(&self.path(number), false), Ok)
+    }
+
     fn open_file(&self, path: &Path, create: bool) -> Result<Arc<dyn File>> {
         let options = OpenOptions { create, ..OpenOptions::read_write() }.mode(self.mode);
         let file = self.disk.open(path, &options)?;
@@ -243,7 +249,7 @@ impl Segments {
     }
 
     fn read_header_block(&self, number: u64) -> Result<Option<AlignedBuffer>> {
-        let file = match self.file(number) {
+        let file = match self.look_into(number) {
             Err(Error::Io(error)) if error.kind() == ErrorKind::NotFound => return Ok(None),
             result => result?,
         };
@@ -272,7 +278,10 @@ impl Segments {
 
     /// Segments below `number` are not needed any more, except for the footer of the last of them.
     pub(crate) fn keep_from(&self, number: u64) {
-        self.keep.fetch_max(number.saturating_sub(1), SeqCst);
+        let keep = number.saturating_sub(1);
+        self.keep.fetch_max(keep, SeqCst);
+        // However many files wait to be used again, none of them is open.
+        self.open.lock().retain(|&number, _| number >= keep);
     }
 
     /// Makes every segment up to `number` ready, reusing old files before making new ones. Where that fails on the way,
@@ -298,13 +307,13 @@ impl Segments {
     fn provide(&self, numbers: &mut BTreeSet<u64>, number: u64, class: Class) -> Result<()> {
         let path = self.path(number);
         if numbers.contains(&number) {
-            if self.file(number)?.len()? == self.size {
+            if self.look_into(number)?.len()? == self.size {
                 return Ok(());
             }
             self.forget(numbers, number)?;
         }
         while let Some(oldest) = numbers.first().copied().filter(|&n| n < self.keep.load(SeqCst)) {
-            if self.file(oldest)?.len()? == self.size {
+            if self.look_into(oldest)?.len()? == self.size {
                 self.open.lock().remove(&oldest);
                 self.disk.rename(&self.path(oldest), &path)?;
                 numbers.remove(&oldest);
@@ -349,11 +358,14 @@ impl Segments {
         self.remove_surplus(&mut inventory, kept)
     }
 
-    /// Removes every file that nobody needs: where the disk is full, there is a better use for it.
-    pub(crate) fn give_up_spares(&self) -> Result<()> {
+    /// Removes every file that nobody needs, where the disk is full, except those that make the segments up to `number` ready:
+    /// without them the log could not go on, and so never let go of others.
+    pub(crate) fn give_up_spares(&self, number: u64) -> Result<()> {
         let mut inventory = self.inventory.lock();
-        (inventory.width, inventory.peak) = (0, 0);
-        self.remove_surplus(&mut inventory, 0)
+        let not_ready = (number + 1).saturating_sub(self.ready_end.load(SeqCst));
+        let kept = inventory.needed(self.keep.load(SeqCst)) + not_ready as usize;
+        (inventory.width, inventory.peak) = (kept, 0);
+        self.remove_surplus(&mut inventory, kept)
     }
 
     fn remove_surplus(&self, inventory: &mut Inventory, kept: usize) -> Result<()> {

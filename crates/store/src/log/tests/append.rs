@@ -54,6 +54,37 @@ fn a_record_too_long_is_refused_and_the_longest_fits() {
 }
 
 #[test]
+fn a_segment_ends_before_its_footer_outgrows_the_ring() {
+    for (len, changes) in [(0, 500), (3, 500), (3, 1500), (0, 2000)] {
+        let sim = SimDisk::new(len as u64);
+        let log = create(&sim);
+        let mut page = 0;
+        let mut lsns = Vec::new();
+        while log.end().0 < 3 * SEGMENT {
+            page += changes;
+            let pages: Vec<_> = (page..page + changes).map(|page| (page, 0)).collect();
+            lsns.push(log.append(&group(&pages, len)).unwrap());
+        }
+        let (end, _) = log.close().unwrap();
+        let groups = walk_back(&log, end, Lsn::ZERO);
+        let groups = groups.iter().filter(|r| r.kind() == RecordKind::Group);
+        assert_eq!(groups.map(Record::lsn).collect::<Vec<_>>(), lsns);
+        let (recovery, _) = recover(&sim);
+        assert_eq!((recovery.end, recovery.redo.len() as u64), (end, page));
+    }
+}
+
+#[test]
+fn a_group_of_too_many_changes_is_refused() {
+    let log = create(&SimDisk::new(1));
+    let most = options().max_changes() as u64;
+    let pages: Vec<_> = (1..most + 2).map(|page| (page, 0)).collect();
+    let refused = log.append(&group(&pages, 0)).unwrap_err().to_string();
+    assert!(refused.contains("2731 changes; at most 2730"), "{refused}");
+    log.append(&group(&pages[1..], 0)).unwrap();
+}
+
+#[test]
 fn ring_and_segments_wrap_and_footers_equal_a_rescan() {
     for seed in 0..4 {
         let sim = SimDisk::new(seed);

@@ -244,6 +244,36 @@ fn files_of_a_time_of_much_log_go_with_time_and_at_once_where_the_disk_is_full()
 }
 
 #[test]
+fn on_a_full_disk_nobody_else_gets_the_file_that_the_log_goes_on_in() {
+    let capacity_bytes = Some(3 * SEGMENT + (16 << 10));
+    let sim = SimDisk::with_settings(1, Settings { capacity_bytes, ..Settings::default() });
+    let options = LogOptions { reserve_segments: 2, ..options() };
+    let log = Log::create(&disk_of(&sim), folder(), &options, Lsn::ZERO, 1, &budget()).unwrap();
+    let mut load = Load::new(1);
+    while log.end().0 < 2 * SEGMENT + 20_000 {
+        // Never room for both reserves.
+        let _ = log.prepare();
+        load.step(&log, 2000).unwrap();
+    }
+    log.flush_background().unwrap();
+    log.set_keep_from(log.durable());
+    log.give_up_spares().unwrap();
+    let data = sim.open(Path::new("/data"), &OpenOptions::create_new()).unwrap();
+    assert!(data.allocate(0, 128 << 10).is_err(), "that was the room of a segment");
+    while log.end().0 < 6 * SEGMENT {
+        let _ = log.prepare();
+        load.step(&log, 2000).unwrap();
+        log.flush_background().unwrap();
+        log.set_keep_from(log.durable());
+    }
+    let (kept, end) = (log.durable(), log.end());
+    let sim = sim.crash_image(1);
+    let (recovery, log) = recover_from(&sim, kept.0, 1).unwrap();
+    assert_eq!(recovery.end, end);
+    log.start_writing(2).unwrap();
+}
+
+#[test]
 fn no_more_files_are_kept_than_the_log_may_take() {
     let sim = SimDisk::new(1);
     let options = LogOptions { recycle_max: 8 * SEGMENT, ..options() };
