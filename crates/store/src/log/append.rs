@@ -6,7 +6,6 @@
 //! 2. At any time the footer of the current segment, as it would be now, fits behind `end`. So a segment can always be
 //!    sealed without moving a record.
 //! 3. `end` at a segment's first byte means: the segment before is sealed, this one not entered yet.
-//!
 //! 4. A segment ends before its footer could take more than half of the ring.
 //!
 //! Room in the ring is enough for every step, with `ring >= segment / 2`: a record is at most an eighth of it, and of sealing

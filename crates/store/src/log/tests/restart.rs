@@ -243,12 +243,18 @@ fn files_of_a_time_of_much_log_go_with_time_and_at_once_where_the_disk_is_full()
     assert!(files() <= 4, "{} files", files());
 }
 
-#[test]
-fn on_a_full_disk_nobody_else_gets_the_file_that_the_log_goes_on_in() {
+/// A log that wants `reserve_segments`, on a device that has room for three segments in all.
+fn create_with_room_for_three(reserve_segments: u64) -> (SimDisk, Log) {
     let capacity_bytes = Some(3 * SEGMENT + (16 << 10));
     let sim = SimDisk::with_settings(1, Settings { capacity_bytes, ..Settings::default() });
-    let options = LogOptions { reserve_segments: 2, ..options() };
+    let options = LogOptions { reserve_segments, ..options() };
     let log = Log::create(&disk_of(&sim), folder(), &options, Lsn::ZERO, 1, &budget()).unwrap();
+    (sim, log)
+}
+
+#[test]
+fn on_a_full_disk_nobody_else_gets_the_file_that_the_log_goes_on_in() {
+    let (sim, log) = create_with_room_for_three(2);
     let mut load = Load::new(1);
     while log.end().0 < 2 * SEGMENT + 20_000 {
         // Never room for both reserves.
@@ -307,10 +313,7 @@ fn the_rest_of_a_recycled_file_is_not_the_log() {
 
 #[test]
 fn on_a_full_disk_what_can_be_recycled_is_ready() {
-    let capacity_bytes = Some(3 * SEGMENT + (16 << 10));
-    let sim = SimDisk::with_settings(1, Settings { capacity_bytes, ..Settings::default() });
-    let options = LogOptions { reserve_segments: 4, ..options() };
-    let log = Log::create(&disk_of(&sim), folder(), &options, Lsn::ZERO, 1, &budget()).unwrap();
+    let (sim, log) = create_with_room_for_three(4);
     let mut load = Load::new(1);
     let mut turns = 0;
     while log.end().0 < 12 * SEGMENT {
