@@ -12,8 +12,8 @@
 //! 2. After a crash: the log's footers and its last segment say which pages lack changes, and which transactions lost;
 //!    the ring heals torn pages and is emptied.
 //! 3. The header is written: not clean, next incarnation. Only then is the log, or anything else, written.
-//! 4. Pages are redone as they are touched; here every page of the table is touched before the database is handed
-//!    out. Then the losers are reverted.
+//! 4. The database is handed out. Pages are redone as they are touched, the others and the losers see to in the background
+//!    (`restart`).
 //!
 //! A file that is being created has no header before everything else of it is there, and is locked all the time. An attempt
 //! that fails takes away what it has made; what one leaves that is cut short by a crash is recognised and created anew
@@ -54,27 +54,63 @@ const LOCK: &str = "lock";
 /// Name of the double-write ring.
 const RING: &str = "ring";
 
-/// What a restart did.
+/// Where a restart stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RestartPhase {
+    /// Pages are brought up to date from the log.
+    Redo,
+    /// What a crash has cut short is being reverted.
+    Revert,
+    /// Nothing is left.
+    #[default]
+    Done,
+    /// It cannot go on: the database is open for reading only, or has failed.
+    Stopped,
+}
+
+impl RestartPhase {
+    /// As views and figures show it.
+    pub fn name(self) -> &'static str {
+        match self {
+            RestartPhase::Redo => "redo",
+            RestartPhase::Revert => "revert",
+            RestartPhase::Done => "done",
+            RestartPhase::Stopped => "stopped",
+        }
+    }
+}
+
+/// What a restart did, and has still to do while the database is in use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RestartReport {
     /// Whether there was anything to do: the database had not been closed.
     pub crashed: bool,
+    /// Where it stands.
+    pub phase: RestartPhase,
     /// Torn pages restored from the double-write ring.
     pub healed_pages: u64,
-    /// Pages looked at, redone, and changes applied to them.
+    /// Pages that were changed and may not have come home before the crash.
+    pub pages: u64,
+    /// Of these, pages looked at so far, redone, and changes applied to them.
     pub examined_pages: u64,
     /// See `examined_pages`.
     pub redone_pages: u64,
     /// See `examined_pages`.
     pub applied_changes: u64,
-    /// Pages that could not be brought up to date, with the reason. Everything else is readable.
+    /// What could not be brought up to date, with the reason. Everything else is readable.
     pub damaged_pages: Vec<String>,
-    /// Transactions reverted.
+    /// Transactions that the crash has cut short.
     pub losers: u64,
+    /// Of these, transactions reverted so far.
+    pub reverted_losers: u64,
     /// Bytes of log between the redo position and the end.
     pub log_bytes: u64,
     /// From the beginning of the open to its end.
     pub duration: Duration,
+    /// From then on to the end of the work in the background, or until now.
+    pub background: Duration,
+    /// How long redo will take, at the pace it has had so far; `None` where that cannot be told.
+    pub time_left: Option<Duration>,
 }
 
 /// Figures of a database at one time.
@@ -162,9 +198,8 @@ pub struct Database {
     threads: Vec<thread::JoinHandle<()>>,
     flusher: Option<Flusher>,
     options: OpenOptions,
-    report: RestartReport,
     next_session: AtomicU64,
-    /// The start came to its end: pages are redone, losers reverted. Before that it must not pass for complete.
+    /// The start came to its end, and the database can be written. Before that it must not pass for complete.
     started: bool,
     closed: bool,
 }
@@ -222,9 +257,16 @@ impl Database {
         &self.engine
     }
 
-    /// What the start had to do.
-    pub fn restart_report(&self) -> &RestartReport {
-        &self.report
+    /// What the start had to do, and how far it is with what it does while the database is in use.
+    pub fn restart_report(&self) -> RestartReport {
+        self.shared.restart.report()
+    }
+
+    /// Waits until what a crash has left is done in the background, or cannot be done, or the database is being closed; then
+    /// says how it went. Nobody has to wait for it in order to work.
+    pub fn await_restart(&self) -> RestartReport {
+        self.shared.restart.wait(&|| !*self.shared.stopping.lock());
+        self.restart_report()
     }
 
     /// How the data file is opened, and why.
@@ -268,6 +310,7 @@ impl Database {
     /// Checks that everything refers to everything else as it should: trees, versions, long values, free space, and
     /// the pages on the device. Findings are no error. No transaction may run meanwhile.
     pub fn check(&self) -> Result<CheckReport> {
+        self.await_restart();
         self.shared.core.poison.check()?;
         self.shared.check()
     }
@@ -337,6 +380,7 @@ impl Database {
     /// With all threads gone: writes what the last of them left, and the header that says so.
     fn finish_clean(&self) -> Result<()> {
         if !self.started
+            || !self.shared.restart.is_over()
             || !self.write_out()?
             || self.shared.core.is_read_only()
             || !self.shared.registry.active().is_empty()

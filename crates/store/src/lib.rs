@@ -23,6 +23,7 @@ mod overflow;
 pub mod page;
 mod pool;
 mod recovery;
+mod restart;
 mod sample;
 mod scan;
 mod shared;
@@ -42,7 +43,7 @@ mod writeback;
 pub use check::{CheckReport, Finding};
 pub use cursor::Cursor;
 pub use database::{
-    Database, DatabaseStats, RestartReport, RowLockReport, SnapshotReport, TransactionReport, WorkReport,
+    Database, DatabaseStats, RestartPhase, RestartReport, RowLockReport, SnapshotReport, TransactionReport, WorkReport,
 };
 pub use engine::{CreateOptions, Engine, EngineOptions, OpenOptions};
 pub use error::{Error, Result};

@@ -20,7 +20,7 @@ const MAGIC: &[u8; 8] = b"GANNETDB";
 const MARK: &[u8; 8] = b"GANNETNW";
 
 /// Version of the file format this release writes and reads.
-pub(crate) const FORMAT_VERSION: u32 = 2;
+pub(crate) const FORMAT_VERSION: u32 = 3;
 
 const MAGIC_AT: usize = 24;
 const VERSION_AT: usize = 32;

@@ -7,6 +7,7 @@ use crate::mtr::Mtr;
 use crate::node::NodeRef;
 use crate::overflow;
 use crate::pool::{Pool, Volume};
+use crate::restart::Restart;
 use crate::tree::{BTree, TreeRoot, fits, is_underfull};
 use crate::txn::active::ActiveTxn;
 use crate::txn::locks::LockTable;
@@ -62,6 +63,10 @@ pub(crate) struct Shared {
     pub(crate) sweeping: Mutex<()>,
     /// Undo segments freed since the start.
     pub(crate) segments_swept: AtomicU64,
+    /// The first transaction number of this life: whoever has a lower one and has not ended was cut short by a crash.
+    pub(crate) first_txn: TxnId,
+    /// What is left to be done since the database was opened.
+    pub(crate) restart: Arc<Restart>,
     /// What keeps the file ours; goes last.
     #[expect(dead_code, reason = "held for its drop")]
     pub(crate) attachment: Attachment,
@@ -86,10 +91,6 @@ impl Drop for Attachment {
 }
 
 impl Streams {
-    pub(crate) fn new(next: u32, complete: VecDeque<Segment>) -> Self {
-        Streams { idle: Vec::new(), next, complete }
-    }
-
     /// All idle streams, to be given back with [`Streams::give_idle`].
     pub(crate) fn take_idle(&mut self) -> Vec<Stream> {
         std::mem::take(&mut self.idle)
@@ -280,17 +281,7 @@ impl Shared {
         let mut at = newest;
         while at != until && !at.is_none() {
             self.core.await_log_room();
-            let record = undo::read(&self.core, at)?;
-            if record.writer != txn {
-                return Err(crate::Error::damaged_page(
-                    at.page(),
-                    format_args!(
-                        "an undo record of {txn} is expected at {}, not of {}",
-                        at.offset(),
-                        record.writer
-                    ),
-                ));
-            }
+            let record = undo::read_of(&self.core, at, txn)?;
             self.revert(at, &record)?;
             at = record.previous_record;
         }

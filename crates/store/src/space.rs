@@ -299,6 +299,15 @@ impl Space {
         }
     }
 
+    /// Keeps at most `pages` more for rollbacks, as far as so many are free without growing the file; says how many.
+    pub(crate) fn reserve_free(&self, pages: u64) -> u64 {
+        let mut state = self.state.lock();
+        let free = state.in_reach().saturating_sub(state.reserved_extents()) * EXTENT_PAGES;
+        let kept = pages.min(free);
+        state.reserved += kept;
+        kept
+    }
+
     /// Ends a reservation. What the file has grown by for it, and was not used, goes back to the device, unless it is little.
     pub(crate) fn release(&self, core: &Core, pages: u64) {
         let sum = |spare: u64| Some(spare + pages).filter(|&sum| sum <= SPARE_MAX);

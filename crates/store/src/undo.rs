@@ -191,6 +191,17 @@ pub(crate) fn read(core: &Core, at: UndoPtr) -> Result<UndoRecord> {
     record.ok_or_else(|| Error::damaged_page(at.page(), format_args!("no undo record at {}", at.offset())))
 }
 
+/// The same, where it must be one of `txn`.
+pub(crate) fn read_of(core: &Core, at: UndoPtr, txn: TxnId) -> Result<UndoRecord> {
+    let record = read(core, at)?;
+    if record.writer != txn {
+        let (offset, found) = (at.offset(), record.writer);
+        let what = format_args!("an undo record of {txn} is expected at {offset}, not of {found}");
+        return Err(Error::damaged_page(at.page(), what));
+    }
+    Ok(record)
+}
+
 /// Reads every record of a page of `segment`, with its position; `None` when the segment does not reach that far.
 pub(crate) fn read_page(
     core: &Core,

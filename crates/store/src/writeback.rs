@@ -9,6 +9,9 @@
 //! 3. The checkpoint (`redo_from` in the file header) never passes a page change that is not durable in the data
 //!    file: it is at most the smallest rec_lsn of the dirty frames and of the batches not yet synced.
 //! 4. Two writes of one page are never in flight together: a frame being written is not picked again.
+//! 5. What came home is noted in the log, behind the sync of the data file that made it durable. So a restart looks only at
+//!    pages that were dirty, or had just been written, however many the log's window has. Nothing depends on a note but that:
+//!    where there is no room for one, or a crash takes it, a page is looked at that need not be.
 //!
 //! # Why a crash at any point is harmless
 //! - before the slot is complete: the slot's checksum does not verify; no home was touched.
@@ -180,6 +183,8 @@ struct Pending {
     rec_lsn: Lsn,
     /// Every page of it was written home. One that failed halfway stays in the list for ever, and so does the checkpoint.
     home: bool,
+    /// Its pages, each with the LSN that it was written with.
+    pages: Vec<(PageId, Lsn)>,
 }
 
 /// Called when the checkpoint can move: persists it and lets the log forget what is below.
@@ -372,8 +377,9 @@ impl PageWriter {
         let sequence = self.sequence.load(Ordering::Relaxed) + 1;
         let size = self.core.page_size;
         let mut taken: Vec<(u32, PageId)> = Vec::with_capacity(pages.len());
+        let mut states = Vec::with_capacity(pages.len());
         let mut highest = Lsn::ZERO;
-        self.pending.lock().push(Pending { sequence, rec_lsn: Lsn(u64::MAX), home: false });
+        self.pending.lock().push(Pending { sequence, rec_lsn: Lsn(u64::MAX), home: false, pages: Vec::new() });
         let with_entry = |change: &mut dyn FnMut(&mut Pending)| {
             let mut pending = self.pending.lock();
             change(pending.iter_mut().find(|p| p.sequence == sequence).expect("pushed above"));
@@ -388,6 +394,7 @@ impl PageWriter {
                 highest = highest.max(lsn);
                 page::seal(&mut buffer.bytes[at..at + size], id, self.core.volume.salt);
                 taken.push((frame, id));
+                states.push((id, lsn));
             }
         }
         if taken.is_empty() {
@@ -400,7 +407,7 @@ impl PageWriter {
         self.core.log.flush_to(highest)?;
         self.write_slot(&mut buffer.bytes, sequence, &taken)?;
         self.write_home(&mut buffer.bytes, &taken)?;
-        with_entry(&mut |entry| entry.home = true);
+        with_entry(&mut |entry| (entry.home, entry.pages) = (true, std::mem::take(&mut states)));
         for &(frame, _) in &taken {
             self.core.pool.finish_write(frame);
         }
@@ -477,7 +484,19 @@ impl PageWriter {
         let written = self.sequence.load(Ordering::Relaxed);
         self.core.volume.file.sync(Class::Deadline)?;
         self.retired.store(written, Ordering::Relaxed);
-        self.pending.lock().retain(|p| p.sequence > written || !p.home);
+        let mut homes = Vec::new();
+        self.pending.lock().retain_mut(|batch| {
+            let is_done = batch.sequence <= written && batch.home;
+            if is_done {
+                homes.append(&mut batch.pages);
+            }
+            !is_done
+        });
+        // Of a page that is in several batches the newest state counts.
+        homes.sort_unstable_by_key(|&(id, lsn)| (id, std::cmp::Reverse(lsn)));
+        homes.dedup_by_key(|&mut (id, _)| id);
+        // Invariant 5: without room for it a note is left out, and a failure of the log shows where it matters.
+        let _ = self.core.log.append_homes(&homes);
         Ok(())
     }
 

@@ -12,7 +12,7 @@
 //! recognisable all the while.
 
 use super::open::{Opened, log_options};
-use super::{Database, FileLock, LOCK, RING, log_of_another, take_file_lock, take_lock, wal_folder};
+use super::{Database, FileLock, LOCK, RING, RestartReport, log_of_another, take_file_lock, take_lock, wal_folder};
 use crate::core::Core;
 use crate::engine::{CreateOptions, Engine, OpenOptions, check_page_size};
 use crate::log::{self, Log, LogOptions};
@@ -23,7 +23,7 @@ use crate::shared::{CATALOG, STATUS, UNDO_DIRECTORY};
 use crate::space::{self, SYSTEM};
 use crate::tree::BTree;
 use crate::{Error, Result};
-use gannet_base::{Lsn, PageId, random};
+use gannet_base::{Lsn, PageId, clock, random};
 use gannet_io::{AlignedBuffer, Class, Disk, File};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -95,7 +95,8 @@ impl Database {
         file.sync(Class::Foreground)?;
         let ring = Self::open_ring(&**disk, &*file, &folder, page_size, open)?;
         // The header is written last: until then the file is marked as no database yet.
-        let opened = Opened { file, ring, meta, log, recovery: None, healed: 0, lock, log_room };
+        let (begun, report) = (clock::now(), RestartReport::default());
+        let opened = Opened { file, ring, meta, log, recovery: None, begun, report, lock, log_room };
         let database = Self::assemble(engine, path, open, opened, true)?;
         attempt.done = true;
         Ok(database)

@@ -11,20 +11,21 @@ use crate::log::{Log, LogOptions, Recovery, RedoTable};
 use crate::meta::Meta;
 use crate::page;
 use crate::pool::{Pool, Volume};
-use crate::recovery::ChainRedo;
+use crate::recovery::PageRedo;
+use crate::restart::Restart;
 use crate::shared::{Attachment, CATALOG, FIRST_USER_TREE, STATUS, Shared, Streams, UNDO_DIRECTORY};
 use crate::space::{self, Space};
-use crate::tree::{BTree, TreeRoot};
+use crate::tree::TreeRoot;
 use crate::txn::locks::LockTable;
 use crate::txn::registry::Registry;
-use crate::undo::Segment;
 use crate::work::Room;
 use crate::writeback::{self, PageWriter};
 use crate::{Error, Result};
 use gannet_base::sync::{Condvar, Mutex};
-use gannet_base::{Lsn, TxnId, clock};
+use gannet_base::clock::{self, Instant};
+use gannet_base::{Lsn, TxnId};
 use gannet_io::{Class, Disk, File};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,7 +57,9 @@ pub(super) struct Opened {
     pub(super) meta: Meta,
     pub(super) log: Log,
     pub(super) recovery: Option<Recovery>,
-    pub(super) healed: u64,
+    /// When opening began, and what is known of it.
+    pub(super) begun: Instant,
+    pub(super) report: RestartReport,
     pub(super) lock: FileLock,
     pub(super) log_room: Room,
 }
@@ -79,7 +82,7 @@ pub(super) fn log_options(engine: &Engine, meta: &Meta, open: &OpenOptions) -> L
 
 impl Database {
     pub(crate) fn open(engine: &Engine, path: &Path, options: &OpenOptions) -> Result<Self> {
-        let start = clock::now();
+        let begun = clock::now();
         let disk = engine.disk();
         let folder = wal_folder(&disk.resolve(path)?);
         let mut new_folder = NewFolder { disk: &**disk, folder: &folder, is_new: !disk.exists(&folder)? };
@@ -129,11 +132,9 @@ impl Database {
             }
             None => begin_log(engine, &folder, &log_options, &mut meta, &*file)?,
         };
-        let opened = Opened { file, ring, meta, log, recovery, healed, lock, log_room };
-        let mut database = Self::assemble(engine, path, options, opened, false)?;
-        database.report.crashed = crashed;
-        database.report.duration = start.elapsed();
-        Ok(database)
+        let report = RestartReport { crashed, healed_pages: healed, ..RestartReport::default() };
+        let opened = Opened { file, ring, meta, log, recovery, begun, report, lock, log_room };
+        Self::assemble(engine, path, options, opened, false)
     }
 
     /// The double-write ring, unless the device makes writes of a page whole by itself.
@@ -168,7 +169,7 @@ impl Database {
         opened: Opened,
         new: bool,
     ) -> Result<Self> {
-        let Opened { file, ring, meta, log, recovery, healed, lock, log_room } = opened;
+        let Opened { file, ring, meta, log, recovery, begun, report, lock, log_room } = opened;
         let disk = engine.disk();
         let pool = engine.pool(meta.page_size)?;
         let queues =
@@ -181,7 +182,7 @@ impl Database {
             }
             None => (None, Aftermath::default()),
         };
-        let redo = Self::prepare_redo(&log, table, meta.redo_from, engine)?;
+        let redo = Self::prepare_redo(&log, table, engine)?;
         volume.set_redo(redo.clone().map(|redo| redo as _));
         let capacity = file.len()? / meta.page_size as u64;
         let groups = count_groups(&*file, &meta, redo.as_deref(), capacity)?;
@@ -196,6 +197,9 @@ impl Database {
             wal_limit(&meta, options),
         ));
         let floor = redo.as_ref().map(|_| meta.redo_from);
+        if floor.is_some() {
+            core.backlog.begin(meta.redo_from, log.end(), core.wal_limit);
+        }
         let (keeper, writer) = Self::start_writer(&core, &**disk, &file, ring, &meta, floor)?;
         volume.set_writer(Some(Arc::clone(&writer) as _));
         Self::begin_space(&core, &keeper, &meta, (!new).then_some(groups))?;
@@ -205,7 +209,8 @@ impl Database {
             _lock: lock,
             _log_room: log_room,
         };
-        let shared = Self::share(engine, &core, &meta, &writer, aftermath.highest_txn, attachment)?;
+        let restart = Arc::new(Restart::new(redo.clone()));
+        let shared = Self::share(engine, &core, &meta, &writer, aftermath.highest_txn, restart, attachment)?;
         let mut database = Database {
             engine: engine.clone(),
             path: path.to_owned(),
@@ -216,13 +221,12 @@ impl Database {
             threads: Vec::new(),
             flusher: None,
             options: options.clone(),
-            report: RestartReport { healed_pages: healed, ..RestartReport::default() },
             next_session: AtomicU64::new(1),
             started: false,
             closed: false,
         };
         std::mem::forget(guard);
-        database.start(redo, &aftermath)?;
+        database.start(redo, &aftermath, begun, report)?;
         Ok(database)
     }
 
@@ -271,12 +275,11 @@ impl Database {
     fn prepare_redo(
         log: &Log,
         table: Option<RedoTable>,
-        redo_from: Lsn,
         engine: &Engine,
-    ) -> Result<Option<Arc<ChainRedo>>> {
+    ) -> Result<Option<Arc<PageRedo>>> {
         let Some(table) = table.filter(|table| !table.is_empty()) else { return Ok(None) };
         let cache = REDO_CACHE.min(engine.budget().limit() / 16).max(256 << 10);
-        Ok(Some(Arc::new(ChainRedo::new(table, log.reader(cache)?, redo_from))))
+        Ok(Some(Arc::new(PageRedo::new(table, log.reader(cache)?))))
     }
 
     fn share(
@@ -285,6 +288,7 @@ impl Database {
         meta: &Meta,
         writer: &Arc<PageWriter>,
         highest: TxnId,
+        restart: Arc<Restart>,
         attachment: Attachment,
     ) -> Result<Arc<Shared>> {
         let next_txn = TxnId((highest.0 + 1).max(meta.next_txn).max(1));
@@ -301,7 +305,7 @@ impl Database {
             catalog: Arc::new(TreeRoot::new(CATALOG, meta.roots[0], b"catalog", opening)),
             status: TreeRoot::new(STATUS, meta.roots[1], b"status", opening),
             undo_directory: TreeRoot::new(UNDO_DIRECTORY, meta.roots[2], b"undo directory", opening),
-            streams: Mutex::new(Streams::new(0, VecDeque::new())),
+            streams: Mutex::new(Streams::default()),
             writer: Arc::clone(writer),
             trees: Mutex::new(BTreeMap::new()),
             next_tree: Mutex::new(FIRST_USER_TREE),
@@ -310,6 +314,8 @@ impl Database {
             attachment,
             sweeping: Mutex::new(()),
             segments_swept: AtomicU64::new(0),
+            first_txn: next_txn,
+            restart,
         }))
     }
 }
@@ -479,7 +485,7 @@ fn begin_log(
 }
 
 /// Number of groups with a space map: those the header knows, and those that were added since.
-fn count_groups(file: &dyn File, meta: &Meta, redo: Option<&ChainRedo>, capacity: u64) -> Result<u64> {
+fn count_groups(file: &dyn File, meta: &Meta, redo: Option<&PageRedo>, capacity: u64) -> Result<u64> {
     let mut groups = meta.groups;
     let mut page = gannet_io::AlignedBuffer::zeroed(meta.page_size);
     loop {
@@ -498,24 +504,4 @@ fn count_groups(file: &dyn File, meta: &Meta, redo: Option<&ChainRedo>, capacity
         }
         groups += 1;
     }
-}
-
-/// The undo segments of earlier lives: all complete, since nobody writes to them any more.
-pub(super) fn read_undo_directory(core: &Core, root: &TreeRoot, next_txn: TxnId) -> Result<Streams> {
-    let tree = BTree::new(core, root);
-    let mut segments = VecDeque::new();
-    let mut next_stream = 0;
-    let mut from = Vec::new();
-    while let Some((key, value)) = tree.first_from(&from)? {
-        let mut segment = Segment::decode(&key, &value)
-            .ok_or_else(|| Error::Damaged("an entry of the undo directory makes no sense".to_owned()))?;
-        if segment.highest_txn.is_none() {
-            segment.highest_txn = TxnId(next_txn.0 - 1);
-        }
-        next_stream = next_stream.max(segment.stream);
-        segments.push_back(segment);
-        from = key;
-        from.push(0);
-    }
-    Ok(Streams::new(next_stream, segments))
 }

@@ -38,7 +38,7 @@ use self::segment::Segments;
 use crate::{Error, Result};
 use gannet_base::memory::{Budget, Charge, Purpose};
 use gannet_base::sync::{Condvar, Mutex};
-use gannet_base::{Lsn, TxnId};
+use gannet_base::{Lsn, PageId, TxnId};
 use gannet_io::{Class, Disk, ModeRequest};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,6 +54,7 @@ mod reader;
 mod record;
 mod recover;
 mod redo;
+mod scan;
 mod seal;
 mod segment;
 
@@ -64,9 +65,13 @@ pub use flush::Flusher;
 pub use footer::Footer;
 pub use reader::{LogReader, PageChange};
 pub use record::{ChangeView, Changes, GroupBuilder, Record, RecordKind, TxnEvent, TxnInfo};
+pub(crate) use record::RecordView;
 pub use recover::Recovery;
-pub use redo::RedoTable;
+pub use redo::{RedoEntry, RedoTable};
 pub(crate) use segment::is_ours;
+
+/// Pages of one note that they came home: the shortest record there is a limit for has room for so many.
+const HOMES_AT_ONCE: usize = 256;
 
 /// How a log is laid out and how much memory it takes. All sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -335,7 +340,16 @@ impl Log {
         let mut body = payload.to_vec();
         body.resize(padded(body.len()), 0);
         let padding = (body.len() - payload.len()) as u8;
-        self.inner.append(&Draft { kind: Kind::Note, txn: None, padding, body: &body, pages: &[] })
+        self.inner.append(&Draft { kind: Kind::Note, txn: None, padding, body: &body, pages: &[], homes: &[] })
+    }
+
+    /// Notes states of pages, sorted by page, as durable in the data file: a restart need not look at them.
+    pub(crate) fn append_homes(&self, pages: &[(PageId, Lsn)]) -> Result<()> {
+        for homes in pages.chunks(HOMES_AT_ONCE) {
+            let (body, padding) = record::encode_homes(homes);
+            self.inner.append(&Draft { kind: Kind::Home, txn: None, padding, body: &body, pages: &[], homes })?;
+        }
+        Ok(())
     }
 
     /// Waits until everything up to `lsn` is durable, writing what is missing as soon as a write may begin.
@@ -417,6 +431,24 @@ impl Log {
     /// A reader whose cache takes `cache_bytes` (at least 128 KiB).
     pub fn reader(&self, cache_bytes: u64) -> Result<LogReader> {
         LogReader::new(&self.inner, cache_bytes)
+    }
+
+    /// Gives `visit` every record from the beginning of the segment that `from` lies in up to `to`, in order, as long as it asks
+    /// for more; `chunk` bytes are read at a time, and [`Log::scan_memory`] taken. What is found of a life before is believed, as
+    /// [`Log::recover`] has followed it; with a record that does not verify the scan ends.
+    pub(crate) fn scan(
+        &self,
+        from: Lsn,
+        to: Lsn,
+        chunk: u64,
+        visit: &mut dyn FnMut(&RecordView<'_>) -> Result<bool>,
+    ) -> Result<()> {
+        scan::scan(&self.inner, from, to, chunk, visit)
+    }
+
+    /// Memory that [`Log::scan`] takes with chunks of this size, in bytes.
+    pub(crate) fn scan_memory(&self, chunk: u64) -> u64 {
+        scan::memory(chunk, self.inner.options.ring_size)
     }
 
     /// The footer of the segment that `at` lies in; `None` while it is not sealed.

@@ -283,7 +283,7 @@ impl<'a> Scanner<'a> {
     }
 
     fn add_sealed(&mut self, footer: &Footer, crc: u32) -> Result<()> {
-        self.redo.add_segment(&footer.pages, self.redo_from)?;
+        self.redo.add_segment(footer.segment_start, &footer.pages, &footer.homes, self.redo_from)?;
         self.index.resume(footer);
         self.link = Some(Link::behind(footer, crc));
         self.footers_read += 1;
@@ -319,14 +319,14 @@ impl<'a> Scanner<'a> {
                 if record.previous_crc != last_crc || record.incarnation != header.identity.incarnation {
                     break;
                 }
-                index.reserve(record.pages().count());
+                index.reserve(record.pages().count() + record.homes().count());
                 index.apply_view(&record);
                 (end, last_crc) = (record.end(), record.crc);
                 if end == start + self.segments.size {
                     break;
                 }
             }
-            self.redo.add_segment(&index.pages(), self.redo_from)?;
+            self.redo.add_segment(Lsn(start), &index.pages(), &index.homes(), self.redo_from)?;
         }
         let block = end & !(BLOCK - 1);
         let unsealed = Unsealed {

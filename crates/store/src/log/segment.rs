@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 pub(crate) const BLOCK: u64 = 4096;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"GNTSEGMT");
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const FLAG_FIRST: u32 = 1;
 const CHECKSUM: usize = BLOCK as usize - 8;
 const FILL_CHUNK: u64 = 256 << 10;

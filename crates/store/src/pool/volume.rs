@@ -14,6 +14,9 @@ pub(crate) trait Redo: Send + Sync + fmt::Debug {
     /// Applies the log records that `bytes` misses. Gives a log position not above the oldest applied record when
     /// something was applied. Called under the page's exclusive latch, before anybody sees the page.
     fn redo(&self, page: PageId, bytes: &mut [u8], verdict: Verdict) -> Result<Option<Lsn>>;
+
+    /// The page for which a log position was given is dirty now, since that position.
+    fn redone(&self, page: PageId);
 }
 
 /// The page writer, as the pool and writers to the log see it.

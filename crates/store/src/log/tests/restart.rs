@@ -86,7 +86,7 @@ fn segments_are_recycled_and_no_more_are_kept_than_needed() {
     let mut open: Vec<_> = load.open.clone();
     open.sort_unstable();
     assert_eq!(recovery.open_transactions.iter().map(|(id, _)| id.0).collect::<Vec<_>>(), open);
-    let redo: Vec<_> = recovery.redo.iter().map(|(page, lsn)| (page.0, lsn.0)).collect();
+    let redo: Vec<_> = recovery.redo.entries().iter().map(|entry| (entry.page.0, entry.last.0)).collect();
     assert_eq!(redo, model.pages.into_iter().collect::<Vec<_>>());
 }
 
