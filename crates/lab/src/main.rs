@@ -5,7 +5,7 @@ mod command_tpcc;
 
 use anyhow::{Context, Result, bail};
 use gannet_base::units::{parse_duration, parse_size};
-use gannet_io::{Mode, ModeRequest};
+use gannet_io::{Mode, ModeRequest, Profile};
 use gannet_lab::driver::{Driver, LoadOrder, Rows};
 use gannet_lab::run::{Outcome, Plan};
 use gannet_lab::table::Table;
@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 const HELP: &str = "\
 gannet-lab: measures stores with the same key-value workloads; one JSON object per measurement on standard output.
@@ -35,6 +36,7 @@ WORKLOADS
     misses       device reads of look-ups that miss, one look-up at a time
     scan         full scans in key order
     commits      new rows, each in a synchronous transaction of its own
+    restart      the first update after the store is opened, then `updates` from the first second on
     updates      random rows written anew, each in a synchronous transaction of its own
     hot          look-ups among the first --hot-rows rows, inside one open read transaction
 
@@ -48,6 +50,7 @@ OPTIONS
     --page-size BYTES    bytes of a page, for `load` [8192]
     --io MODE            auto, direct, uncached or buffered [auto]
     --wal-limit SIZE     log a restart may have to go through [1GiB]
+    --profile NAME       a modelled device: slow-wide or raid10 (gannet only)
     --order ORDER        order of `load`: sorted or random [sorted]
     --threads T          threads, each with a session of its own [1]
     --seconds S          measured time [10]
@@ -71,6 +74,7 @@ struct Arguments {
     page_size: usize,
     mode: ModeRequest,
     wal_limit: u64,
+    profile: Option<Profile>,
     order: LoadOrder,
     plan: Plan,
     batch: usize,
@@ -92,6 +96,7 @@ impl Default for Arguments {
             page_size: 8192,
             mode: ModeRequest::Auto,
             wal_limit: 1 << 30,
+            profile: None,
             order: LoadOrder::Sorted,
             plan: Plan::default(),
             batch: 256,
@@ -117,6 +122,11 @@ fn mode(name: &str) -> Result<ModeRequest> {
         "buffered" => ModeRequest::Only(Mode::Buffered),
         other => bail!("--io is auto, direct, uncached or buffered, not {other:?}"),
     })
+}
+
+fn profile(name: &str) -> Result<Profile> {
+    let profile = Profile::named(name);
+    profile.with_context(|| format!("--profile is {}, not {name:?}", Profile::NAMES.join(" or ")))
 }
 
 fn order(name: &str) -> Result<LoadOrder> {
@@ -169,6 +179,7 @@ fn set(arguments: &mut Arguments, name: &str, text: &str) -> Result<()> {
         "page-size" => arguments.page_size = text.parse()?,
         "io" => arguments.mode = mode(text)?,
         "wal-limit" => arguments.wal_limit = parse_size(text)?,
+        "profile" => arguments.profile = Some(profile(text)?),
         "order" => arguments.order = order(text)?,
         "threads" => arguments.plan.threads = text.parse()?,
         "seconds" => arguments.plan.measure = seconds(text)?,
@@ -189,6 +200,7 @@ fn options(arguments: &Arguments) -> gannet::Options {
         page_size: arguments.page_size,
         mode: arguments.mode,
         wal_limit: arguments.wal_limit,
+        profile: arguments.profile,
     }
 }
 
@@ -199,7 +211,7 @@ fn statements(arguments: &Arguments, stop: &AtomicBool) -> Result<()> {
         if stop.load(std::sync::atomic::Ordering::Relaxed) {
             break;
         }
-        let (before, began) = (table.counters(), std::time::Instant::now());
+        let (before, began) = (table.counters(), Instant::now());
         let rows = table.run(sql)?;
         let seconds = began.elapsed().as_secs_f64();
         let counters = table.counters().since(&before);
@@ -247,7 +259,7 @@ fn plan_json(arguments: &Arguments) -> Value {
     })
 }
 
-fn measure(driver: &dyn Driver, arguments: &Arguments, stop: &AtomicBool) -> Result<Value> {
+fn measure(driver: &dyn Driver, arguments: &Arguments, begun: Instant, stop: &AtomicBool) -> Result<Value> {
     let (rows, plan) = (&arguments.rows, &arguments.plan);
     let json_of = |outcome: Result<Outcome>| outcome.map(|outcome| outcome.to_json());
     match arguments.workload.as_str() {
@@ -257,6 +269,7 @@ fn measure(driver: &dyn Driver, arguments: &Arguments, stop: &AtomicBool) -> Res
         "misses" => workload::reads_per_miss(driver, rows, arguments.times as u64 * 1000, stop),
         "scan" => workload::scans(driver, rows, arguments.times, stop),
         "commits" => json_of(workload::commits(driver, rows, plan, stop)),
+        "restart" => workload::restart(driver, rows, plan, begun, stop),
         "updates" => json_of(workload::updates(driver, rows, plan, stop)),
         "hot" => {
             let hot = Rows { count: arguments.hot_rows.min(rows.count), ..*rows };
@@ -289,6 +302,7 @@ fn tpcc(_: &AtomicBool) -> Result<()> {
 }
 
 fn work() -> Result<()> {
+    let begun = Instant::now();
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         // A second signal ends the process at once; the store survives that as it survives a crash.
@@ -306,7 +320,7 @@ fn work() -> Result<()> {
         return statements(&arguments, &stop);
     }
     let driver = open(&arguments)?;
-    let measured = measure(&*driver, &arguments, &stop)?;
+    let measured = measure(&*driver, &arguments, begun, &stop)?;
     let measurement =
         report::measurement(&*driver, &arguments.workload, &arguments.rows, plan_json(&arguments), measured);
     println!("{measurement}");

@@ -125,3 +125,27 @@ pub fn updates(driver: &dyn Driver, rows: &Rows, plan: &Plan, stop: &AtomicBool)
         must_be_there(session.update(&Rows::key(number), &value)?)
     })
 }
+
+/// The first update after a store was opened, counted from the process's start, `begun`; then updates from the first second on.
+pub fn restart(
+    driver: &dyn Driver,
+    rows: &Rows,
+    plan: &Plan,
+    begun: Instant,
+    stop: &AtomicBool,
+) -> Result<Value> {
+    let opened = begun.elapsed();
+    driver.session(&mut |session| {
+        let number = Random::new(plan.seed).below(rows.count);
+        let mut value = Vec::with_capacity(rows.value_len);
+        rows.value(number, 1, &mut value);
+        must_be_there(session.update(&Rows::key(number), &value)?)
+    })?;
+    let committed = begun.elapsed();
+    let outcome = updates(driver, rows, &Plan { warm_up: Duration::ZERO, ..plan.clone() }, stop)?;
+    let mut measured = outcome.to_json();
+    measured["open_seconds"] = json!(opened.as_secs_f64());
+    measured["first_commit_seconds"] = json!(committed.as_secs_f64());
+    measured["restart"] = json!(driver.restart());
+    Ok(measured)
+}

@@ -322,6 +322,12 @@ impl Server {
         self.shared.databases.lock().values().next().map(|database| database.store().io_mode().clone())
     }
 
+    /// What the start of each database had to do, and how far it is, by name.
+    pub fn restarts(&self) -> Vec<(String, gannet_store::RestartReport)> {
+        let databases = self.shared.databases.lock();
+        databases.iter().map(|(name, database)| (name.clone(), database.store().restart_report())).collect()
+    }
+
     /// Where TCP clients connect.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses

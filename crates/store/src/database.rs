@@ -1,7 +1,8 @@
 //! An open database: creating, opening, closing.
 //!
 //! # Files
-//! `NAME` holds the pages. `NAME-wal/` holds the log segments, the double-write ring (`ring`) and the lock (`lock`). After a
+//! `NAME` holds the pages. `NAME-wal/` holds the log segments, the double-write ring (`ring`), the list of hot pages
+//! (`hot`) and the lock (`lock`). After a
 //! clean shutdown the file alone is the whole database. `NAME` is the file's name behind symbolic links; as a file may have
 //! several names all the same, the data file itself is locked too.
 //!
@@ -41,9 +42,11 @@ use crate::view::LongValues;
 use crate::writeback::Checkpoint;
 use crate::{Error, Result};
 use gannet_base::sync::Mutex;
+use gannet_base::units::format_size;
 use gannet_base::{Lsn, TxnId, thread};
 use gannet_io::{Disk, File, ModeReport};
 use std::any::Any;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,6 +56,8 @@ use std::time::Duration;
 const LOCK: &str = "lock";
 /// Name of the double-write ring.
 const RING: &str = "ring";
+/// Name of the list of hot pages.
+const HOT: &str = "hot";
 
 /// Where a restart stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,6 +98,10 @@ pub struct RestartReport {
     pub pages: u64,
     /// Of these, pages looked at so far, redone, and changes applied to them.
     pub examined_pages: u64,
+    /// Pages nobody has looked at yet.
+    pub pages_left: u64,
+    /// Bytes of these.
+    pub bytes_left: u64,
     /// See `examined_pages`.
     pub redone_pages: u64,
     /// See `examined_pages`.
@@ -111,6 +120,43 @@ pub struct RestartReport {
     pub background: Duration,
     /// How long redo will take, at the pace it has had so far; `None` where that cannot be told.
     pub time_left: Option<Duration>,
+}
+
+impl fmt::Display for RestartReport {
+    /// What is left, or how it ended, in words.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let losers_left = self.losers - self.reverted_losers;
+        match self.phase {
+            RestartPhase::Redo => {
+                let (pages, size) = (self.pages_left, format_size(self.bytes_left));
+                write!(f, "{pages} of {} pages ({size}) are left to be redone", self.pages)?;
+                if losers_left > 0 {
+                    write!(f, ", {losers_left} transactions to be reverted")?;
+                }
+                match self.time_left {
+                    Some(left) => write!(f, "; about {:.1} s", left.as_secs_f64()),
+                    None => Ok(()),
+                }
+            }
+            RestartPhase::Revert => {
+                write!(f, "{losers_left} of {} transactions are left to be reverted", self.losers)
+            }
+            RestartPhase::Done => write!(
+                f,
+                "{} of {} pages redone and {} transactions reverted within {:.1} s",
+                self.redone_pages,
+                self.pages,
+                self.losers,
+                self.background.as_secs_f64()
+            ),
+            RestartPhase::Stopped => match self.damaged_pages.first() {
+                Some(first) => {
+                    write!(f, "stopped, {} pages or more are damaged: {first}", self.damaged_pages.len())
+                }
+                None => write!(f, "stopped: the rest is left to the next start"),
+            },
+        }
+    }
 }
 
 /// Figures of a database at one time.
@@ -357,6 +403,9 @@ impl Database {
             let _ = thread.join();
         }
         self.flusher = None;
+        if self.started {
+            self.shared.save_hot_pages(true);
+        }
         let result = if self.started { self.write_out() } else { Ok(false) };
         self.shared.writer.stop();
         for thread in self.threads.drain(..) {

@@ -6,6 +6,7 @@
 //! with [`Scan`]s that do not meet what the statement changes itself. [`log`], [`node`] and [`page`] are public for tools
 //! and tests that look below that surface; they promise no stability.
 
+mod batch;
 mod catalog;
 mod change;
 mod check;
@@ -15,6 +16,7 @@ mod database;
 mod engine;
 mod entry;
 mod error;
+mod hot;
 pub mod log;
 mod meta;
 mod mtr;
@@ -24,6 +26,7 @@ pub mod page;
 mod pool;
 mod recovery;
 mod restart;
+mod ring;
 mod sample;
 mod scan;
 mod shared;
@@ -43,7 +46,8 @@ mod writeback;
 pub use check::{CheckReport, Finding};
 pub use cursor::Cursor;
 pub use database::{
-    Database, DatabaseStats, RestartPhase, RestartReport, RowLockReport, SnapshotReport, TransactionReport, WorkReport,
+    Database, DatabaseStats, RestartPhase, RestartReport, RowLockReport, SnapshotReport, TransactionReport,
+    WorkReport,
 };
 pub use engine::{CreateOptions, Engine, EngineOptions, OpenOptions};
 pub use error::{Error, Result};

@@ -57,6 +57,7 @@ const WAIT_PAUSE: Duration = Duration::from_millis(20);
 pub(crate) struct Restart {
     state: Mutex<State>,
     ended: Condvar,
+    page_size: usize,
 }
 
 #[derive(Debug)]
@@ -83,10 +84,10 @@ impl State {
 }
 
 impl Restart {
-    pub(crate) fn new(redo: Option<Arc<PageRedo>>) -> Self {
+    pub(crate) fn new(redo: Option<Arc<PageRedo>>, page_size: usize) -> Self {
         let report = RestartReport::default();
         let state = State { report, begun: clock::now(), redo, reverting: true, threads: 0 };
-        Restart { state: Mutex::new(state), ended: Condvar::new() }
+        Restart { state: Mutex::new(state), ended: Condvar::new(), page_size }
     }
 
     /// Adds what is known when the database is open.
@@ -109,9 +110,11 @@ impl Restart {
         if matches!(report.phase, RestartPhase::Redo | RestartPhase::Revert) {
             report.background = state.begun.elapsed();
         }
-        let (done, left) = (report.examined_pages, report.pages - report.examined_pages.min(report.pages));
-        let is_known = report.phase == RestartPhase::Redo && done > 0;
-        report.time_left = is_known.then(|| report.background.mul_f64(left as f64 / done as f64));
+        report.pages_left = report.pages - report.examined_pages.min(report.pages);
+        report.bytes_left = report.pages_left * self.page_size as u64;
+        let is_known = report.phase == RestartPhase::Redo && report.examined_pages > 0;
+        let share = report.pages_left as f64 / report.examined_pages as f64;
+        report.time_left = is_known.then(|| report.background.mul_f64(share));
         report
     }
 
@@ -171,7 +174,7 @@ impl Drop for AtWork {
 }
 
 impl Shared {
-    fn is_stopping(&self) -> bool {
+    pub(crate) fn is_stopping(&self) -> bool {
         *self.stopping.lock() || self.core.poison.is_set()
     }
 

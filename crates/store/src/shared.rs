@@ -3,6 +3,7 @@
 
 use crate::core::Core;
 use crate::entry::{Entry, UndoPtr};
+use crate::hot::HotPages;
 use crate::mtr::Mtr;
 use crate::node::NodeRef;
 use crate::overflow;
@@ -67,6 +68,7 @@ pub(crate) struct Shared {
     pub(crate) first_txn: TxnId,
     /// What is left to be done since the database was opened.
     pub(crate) restart: Arc<Restart>,
+    pub(crate) hot_pages: HotPages,
     /// What keeps the file ours; goes last.
     #[expect(dead_code, reason = "held for its drop")]
     pub(crate) attachment: Attachment,

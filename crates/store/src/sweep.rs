@@ -58,6 +58,7 @@ impl Shared {
                 learned += 1;
             }
             unless_passing(self.sweep(STREAM_IDLE).map(drop))?;
+            self.save_hot_pages(false);
         }
     }
 

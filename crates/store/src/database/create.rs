@@ -12,10 +12,12 @@
 //! recognisable all the while.
 
 use super::open::{Opened, log_options};
-use super::{Database, FileLock, LOCK, RING, RestartReport, log_of_another, take_file_lock, take_lock, wal_folder};
+use super::{
+    Database, FileLock, LOCK, RING, RestartReport, log_of_another, take_file_lock, take_lock, wal_folder,
+};
 use crate::core::Core;
 use crate::engine::{CreateOptions, Engine, OpenOptions, check_page_size};
-use crate::log::{self, Log, LogOptions};
+use crate::log::{self, Log, LogFiles, LogOptions};
 use crate::meta::{self, Meta};
 use crate::mtr::Mtr;
 use crate::page::{PAGE_SIZES, PageKind};
@@ -129,7 +131,8 @@ pub(super) fn is_leftover(disk: &Arc<dyn Disk>, file: &dyn File, folder: &Path) 
     let has_folder = disk.exists(folder)?;
     if let Some(database_id) = meta::read_mark(file)? {
         let options = LogOptions::new(database_id);
-        return Ok(!has_folder || Log::foreign_segments(disk, folder, &options)?.is_empty());
+        let files = LogFiles::find(disk, folder, &options, Lsn::ZERO)?;
+        return Ok(files.map_or(Ok(Vec::new()), |files| files.foreign_segments())?.is_empty());
     }
     Ok(has_folder && is_blank(file)? && !disk.list(folder)?.iter().any(|name| is_made(name)))
 }

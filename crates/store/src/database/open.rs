@@ -2,27 +2,29 @@
 
 use super::create::{self, create_trees};
 use super::{
-    Database, FileLock, HeaderKeeper, LOCK, RING, RestartReport, log_of_another, take_file_lock, take_lock,
-    wal_folder,
+    Database, FileLock, HOT, HeaderKeeper, LOCK, RING, RestartReport, log_of_another, take_file_lock,
+    take_lock, wal_folder,
 };
 use crate::core::Core;
 use crate::engine::{CreateOptions, Engine, OpenOptions};
-use crate::log::{Log, LogOptions, Recovery, RedoTable};
+use crate::hot::HotPages;
+use crate::log::{Log, LogFiles, LogOptions, Recovery, RedoTable};
 use crate::meta::Meta;
 use crate::page;
 use crate::pool::{Pool, Volume};
 use crate::recovery::PageRedo;
 use crate::restart::Restart;
+use crate::ring;
 use crate::shared::{Attachment, CATALOG, FIRST_USER_TREE, STATUS, Shared, Streams, UNDO_DIRECTORY};
 use crate::space::{self, Space};
 use crate::tree::TreeRoot;
 use crate::txn::locks::LockTable;
 use crate::txn::registry::Registry;
 use crate::work::Room;
-use crate::writeback::{self, PageWriter};
+use crate::writeback::PageWriter;
 use crate::{Error, Result};
-use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::clock::{self, Instant};
+use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::{Lsn, TxnId};
 use gannet_io::{Class, Disk, File};
 use std::collections::BTreeMap;
@@ -64,6 +66,13 @@ pub(super) struct Opened {
     pub(super) log_room: Room,
 }
 
+/// What becomes part of [`Shared`] as it is.
+struct Parts {
+    restart: Arc<Restart>,
+    hot_pages: HotPages,
+    attachment: Attachment,
+}
+
 /// What is in force of the limit asked for: four segments at least.
 fn wal_limit(meta: &Meta, open: &OpenOptions) -> u64 {
     open.wal_limit.max(4 * meta.segment_size)
@@ -98,14 +107,14 @@ impl Database {
         let _recovery_room = engine.make_room(engine.budget().limit() / 2)?;
         // The last segment is read as a whole, and the footers of the others one at a time.
         let _restart_room = engine.make_room(2 * meta.segment_size)?;
-        let present = find_log(disk, path, &folder, &log_options, &meta)?;
+        let files = find_log(disk, path, &folder, &log_options, &meta)?;
         let crashed = !meta.clean;
         // Before the ring, which belongs to the same folder: nothing is healed by that of another life.
-        let (recovery, log) = if present {
+        let (recovery, log) = if let Some(files) = files {
             let (recovery, log) =
-                Log::recover(disk, &folder, &log_options, meta.redo_from, meta.incarnation, engine.budget())
+                Log::recover(&files, &log_options, meta.redo_from, meta.incarnation, engine.budget())
                     .and_then(|found| check_fit(path, &folder, &meta, &found.0).map(|()| found))
-                    .map_err(|error| explained(error, disk, &*file, &folder, &log_options, &meta))?;
+                    .map_err(|error| explained(error, &files, &*file, &log_options, &meta))?;
             (Some(recovery), Some(log))
         } else {
             (None, None)
@@ -114,11 +123,13 @@ impl Database {
         new_folder.is_new = false;
         let ring = Self::open_ring(&**disk, &*file, &folder, meta.page_size, options)?;
         let mut healed = 0;
-        if let Some(ring) = &ring {
+        if let Some(file_of_ring) = &ring {
             if crashed {
-                healed = writeback::heal(&**ring, &*file, meta.page_size, meta.database_id)?.len() as u64;
+                let queue = disk.queue(QUEUE_DEPTH)?;
+                healed = ring::heal(&**file_of_ring, &file, &*queue, meta.page_size, meta.database_id)?.len()
+                    as u64;
             }
-            writeback::reset(&**ring, meta.page_size)?;
+            ring::reset(&**file_of_ring, meta.page_size)?;
         }
         let newest = recovery.as_ref().map_or(0, |r| r.incarnation);
         meta.incarnation = meta.incarnation.max(newest) + 1;
@@ -153,7 +164,7 @@ impl Database {
         let mut open = gannet_io::OpenOptions::read_write().mode(options.mode);
         open.create = true;
         let ring = disk.open(&path, &open)?;
-        let wanted = writeback::ring_bytes(page_size);
+        let wanted = ring::ring_bytes(page_size);
         if ring.len()? < wanted {
             ring.allocate(0, wanted)?;
             ring.sync(Class::Foreground)?;
@@ -209,8 +220,11 @@ impl Database {
             _lock: lock,
             _log_room: log_room,
         };
-        let restart = Arc::new(Restart::new(redo.clone()));
-        let shared = Self::share(engine, &core, &meta, &writer, aftermath.highest_txn, restart, attachment)?;
+        let restart = Arc::new(Restart::new(redo.clone(), meta.page_size));
+        let hot = wal_folder(&disk.resolve(path)?).join(HOT);
+        let hot_pages = HotPages::new(disk, hot, options.mode);
+        let parts = Parts { restart, hot_pages, attachment };
+        let shared = Self::share(engine, &core, &meta, &writer, aftermath.highest_txn, parts)?;
         let mut database = Database {
             engine: engine.clone(),
             path: path.to_owned(),
@@ -272,11 +286,7 @@ impl Database {
         }
     }
 
-    fn prepare_redo(
-        log: &Log,
-        table: Option<RedoTable>,
-        engine: &Engine,
-    ) -> Result<Option<Arc<PageRedo>>> {
+    fn prepare_redo(log: &Log, table: Option<RedoTable>, engine: &Engine) -> Result<Option<Arc<PageRedo>>> {
         let Some(table) = table.filter(|table| !table.is_empty()) else { return Ok(None) };
         let cache = REDO_CACHE.min(engine.budget().limit() / 16).max(256 << 10);
         Ok(Some(Arc::new(PageRedo::new(table, log.reader(cache)?))))
@@ -288,9 +298,9 @@ impl Database {
         meta: &Meta,
         writer: &Arc<PageWriter>,
         highest: TxnId,
-        restart: Arc<Restart>,
-        attachment: Attachment,
+        parts: Parts,
     ) -> Result<Arc<Shared>> {
+        let Parts { restart, hot_pages, attachment } = parts;
         let next_txn = TxnId((highest.0 + 1).max(meta.next_txn).max(1));
         let registry = Registry::new(next_txn, core.log.end().0, engine.budget())?;
         let waiting = Arc::clone(&registry);
@@ -316,6 +326,7 @@ impl Database {
             segments_swept: AtomicU64::new(0),
             first_txn: next_txn,
             restart,
+            hot_pages,
         }))
     }
 }
@@ -365,7 +376,7 @@ fn lock_header(disk: &dyn Disk, file: &dyn File, path: &Path, folder: &Path) -> 
     Ok((meta, lock))
 }
 
-/// Whether the log of the database's last life is in `folder`. A file that was not closed needs it. One that was closed
+/// The log of the database's last life, if it is in `folder`. A file that was not closed needs it. One that was closed
 /// under another name since the log here was written does not, and the log goes: it ends before the file's last life.
 fn find_log(
     disk: &Arc<dyn Disk>,
@@ -373,9 +384,12 @@ fn find_log(
     folder: &Path,
     options: &LogOptions,
     meta: &Meta,
-) -> Result<bool> {
-    let newest = Log::newest_segment(disk, folder, options)?;
-    refuse_foreign(disk, folder, options, newest.is_some())?;
+) -> Result<Option<LogFiles>> {
+    let files = LogFiles::find(disk, folder, options, meta.redo_from)?;
+    let newest = files.as_ref().map(LogFiles::newest_segment).transpose()?.flatten();
+    if let Some(files) = &files {
+        refuse_foreign(files, folder, newest.is_some())?;
+    }
     if !meta.clean {
         // The segment that redo begins in has been entered, unless redo begins where the one before it ends.
         let needed = meta.redo_from.0.div_ceil(options.segment_size).saturating_sub(1);
@@ -385,22 +399,22 @@ fn find_log(
                  backup; {OTHER_NAME}"
             )));
         }
-        return Ok(true);
+        return Ok(files);
     }
-    let Some((number, incarnation)) = newest else { return Ok(false) };
+    let Some((number, incarnation)) = newest else { return Ok(None) };
     let last = meta.log_end.0.div_ceil(options.segment_size).saturating_sub(1);
     // Each life has an incarnation of its own, so a log of the same one is that of another copy.
     if number < last && incarnation < meta.incarnation {
         Log::remove_all(disk, folder)?;
-        return Ok(false);
+        return Ok(None);
     }
-    Ok(true)
+    Ok(files)
 }
 
 /// Refuses the log of another database, before anything is written: segments of it would be taken for unused ones. Segments
 /// without a valid header, and old ones of this database, may be reused.
-fn refuse_foreign(disk: &Arc<dyn Disk>, folder: &Path, options: &LogOptions, has_own: bool) -> Result<()> {
-    match &Log::foreign_segments(disk, folder, options)?[..] {
+fn refuse_foreign(files: &LogFiles, folder: &Path, has_own: bool) -> Result<()> {
+    match &files.foreign_segments()?[..] {
         [] => Ok(()),
         _ if !has_own => Err(log_of_another(folder)),
         foreign => Err(Error::Invalid(format!(
@@ -422,18 +436,11 @@ fn check_fit(path: &Path, folder: &Path, meta: &Meta, recovery: &Recovery) -> Re
 }
 
 /// What a log that cannot be used may be, as far as the file's header tells.
-fn explained(
-    error: Error,
-    disk: &Arc<dyn Disk>,
-    file: &dyn File,
-    folder: &Path,
-    options: &LogOptions,
-    meta: &Meta,
-) -> Error {
+fn explained(error: Error, files: &LogFiles, file: &dyn File, options: &LogOptions, meta: &Meta) -> Error {
     let Error::Damaged(mut text) = error else { return error };
     let first = meta.redo_from.0 / options.segment_size;
     // Nothing of it is of the segment that redo begins in.
-    if Log::newest_segment(disk, folder, options).is_ok_and(|newest| newest.is_some_and(|(n, _)| n < first)) {
+    if files.newest_segment().is_ok_and(|newest| newest.is_some_and(|(n, _)| n < first)) {
         text = format!("{text}; {OTHER_NAME}");
     }
     if meta.is_lone(file).unwrap_or(false) {

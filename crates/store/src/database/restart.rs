@@ -39,6 +39,7 @@ impl Database {
             self.flusher = Some(self.shared.core.log.start_flusher(self.options.max_delay));
             self.started = true;
         }
+        self.spawn("gannet-warm-up", |shared| shared.run_warm_up());
         self.start_restart(redo, losers, aftermath);
         Ok(())
     }

@@ -64,8 +64,8 @@ mod tests;
 pub use flush::Flusher;
 pub use footer::Footer;
 pub use reader::{LogReader, PageChange};
-pub use record::{ChangeView, Changes, GroupBuilder, Record, RecordKind, TxnEvent, TxnInfo};
 pub(crate) use record::RecordView;
+pub use record::{ChangeView, Changes, GroupBuilder, Record, RecordKind, TxnEvent, TxnInfo};
 pub use recover::Recovery;
 pub use redo::{RedoEntry, RedoTable};
 pub(crate) use segment::is_ours;
@@ -212,6 +212,52 @@ impl Inner {
     }
 }
 
+/// The files of a log as they are found, before anything is known of them.
+#[derive(Debug)]
+pub struct LogFiles {
+    segments: Arc<Segments>,
+}
+
+impl LogFiles {
+    /// Looks at all files in `folder`, which need not be there, for a restart that needs the log from `redo_from` on.
+    pub fn find(
+        disk: &Arc<dyn Disk>,
+        folder: &Path,
+        options: &LogOptions,
+        redo_from: Lsn,
+    ) -> Result<Option<Self>> {
+        if !disk.exists(folder)? {
+            return Ok(None);
+        }
+        let segments = Arc::new(Segments::open(Arc::clone(disk), folder, options)?);
+        segments.survey((redo_from.0 / options.segment_size).saturating_sub(1))?;
+        Ok(Some(LogFiles { segments }))
+    }
+
+    /// Number of the last segment of this database that was ever written to, and the newest incarnation of all of them.
+    pub fn newest_segment(&self) -> Result<Option<(u64, u32)>> {
+        let mut newest: Option<(u64, u32)> = None;
+        for number in self.segments.numbers() {
+            if let Some(header) = self.segments.read_header(number)? {
+                let before = newest.map_or(0, |(_, incarnation)| incarnation);
+                newest = Some((number, header.identity.incarnation.max(before)));
+            }
+        }
+        Ok(newest)
+    }
+
+    /// Which of the segments are of another database, ascending.
+    pub(crate) fn foreign_segments(&self) -> Result<Vec<PathBuf>> {
+        let mut foreign = Vec::new();
+        for number in self.segments.numbers() {
+            if self.segments.read_owner(number)?.is_some_and(|owner| owner != self.segments.database_id) {
+                foreign.push(self.segments.path(number));
+            }
+        }
+        Ok(foreign)
+    }
+}
+
 /// A write-ahead log. Clones are handles to the same one.
 #[derive(Clone, Debug)]
 pub struct Log {
@@ -256,64 +302,21 @@ impl Log {
         Ok(Log { inner })
     }
 
-    /// Whether `folder` holds a log of this database that was ever written to.
-    pub fn is_present(disk: &Arc<dyn Disk>, folder: &Path, options: &LogOptions) -> Result<bool> {
-        Ok(Self::newest_segment(disk, folder, options)?.is_some())
-    }
-
-    /// Number of the last segment of this database in `folder` that was ever written to, and the newest incarnation of all
-    /// of them.
-    pub fn newest_segment(
-        disk: &Arc<dyn Disk>,
-        folder: &Path,
-        options: &LogOptions,
-    ) -> Result<Option<(u64, u32)>> {
-        if !disk.exists(folder)? {
-            return Ok(None);
-        }
-        let segments = Segments::open(Arc::clone(disk), folder, options)?;
-        let mut newest: Option<(u64, u32)> = None;
-        for number in segments.numbers() {
-            if let Some(header) = segments.read_header(number)? {
-                let before = newest.map_or(0, |(_, incarnation)| incarnation);
-                newest = Some((number, header.identity.incarnation.max(before)));
-            }
-        }
-        Ok(newest)
-    }
-
-    /// Which of the segments in `folder` are of another database, ascending.
-    pub(crate) fn foreign_segments(
-        disk: &Arc<dyn Disk>,
-        folder: &Path,
-        options: &LogOptions,
-    ) -> Result<Vec<PathBuf>> {
-        let segments = Segments::open(Arc::clone(disk), folder, options)?;
-        let mut foreign = Vec::new();
-        for number in segments.numbers() {
-            if segments.read_owner(number)?.is_some_and(|owner| owner != options.database_id) {
-                foreign.push(segments.path(number));
-            }
-        }
-        Ok(foreign)
-    }
-
-    /// Reads what a crash or shutdown left. `redo_from` is where the data file says redo begins; `incarnation` is the
+    /// Reads what a crash or shutdown left in these files. `redo_from` is where the data file says redo begins; `incarnation` is the
     /// newest life of the log that the data file knows. Nothing is written before [`Log::start_writing`]; reading
     /// through [`Log::reader`] works at once.
     ///
     /// # Errors
     /// [`Error::Damaged`] when log that was acknowledged, or that `redo_from` needs, is not there.
     pub fn recover(
-        disk: &Arc<dyn Disk>,
-        folder: &Path,
+        files: &LogFiles,
         options: &LogOptions,
         redo_from: Lsn,
         incarnation: u32,
         budget: &Budget,
     ) -> Result<(Recovery, Log)> {
         options.check()?;
-        let segments = Arc::new(Segments::open(Arc::clone(disk), folder, options)?);
+        let segments = Arc::clone(&files.segments);
         let (recovery, resumption) = Scanner::new(&segments, budget, redo_from, incarnation)?.run()?;
         let inner = Inner::new(options, segments, budget, redo_from, resumption)?;
         Ok((recovery, Log { inner }))
@@ -340,14 +343,28 @@ impl Log {
         let mut body = payload.to_vec();
         body.resize(padded(body.len()), 0);
         let padding = (body.len() - payload.len()) as u8;
-        self.inner.append(&Draft { kind: Kind::Note, txn: None, padding, body: &body, pages: &[], homes: &[] })
+        self.inner.append(&Draft {
+            kind: Kind::Note,
+            txn: None,
+            padding,
+            body: &body,
+            pages: &[],
+            homes: &[],
+        })
     }
 
     /// Notes states of pages, sorted by page, as durable in the data file: a restart need not look at them.
     pub(crate) fn append_homes(&self, pages: &[(PageId, Lsn)]) -> Result<()> {
         for homes in pages.chunks(HOMES_AT_ONCE) {
             let (body, padding) = record::encode_homes(homes);
-            self.inner.append(&Draft { kind: Kind::Home, txn: None, padding, body: &body, pages: &[], homes })?;
+            self.inner.append(&Draft {
+                kind: Kind::Home,
+                txn: None,
+                padding,
+                body: &body,
+                pages: &[],
+                homes,
+            })?;
         }
         Ok(())
     }

@@ -605,9 +605,8 @@ mod tests {
             let head = Head::encode(&place, RecordKind::Home, None, padding, body.len(), sum);
             [head.bytes(), body, &head.trailer].concat()
         };
-        let parse = |bytes: &[u8]| {
-            RecordView::parse(5, 4096, bytes).map(|view| view.homes().collect::<Vec<_>>())
-        };
+        let parse =
+            |bytes: &[u8]| RecordView::parse(5, 4096, bytes).map(|view| view.homes().collect::<Vec<_>>());
         assert_eq!(parse(&record(&body, padding)).as_deref(), Some(&pages[..]));
         // Half an entry; a page behind the last one there can be.
         assert_eq!(parse(&record(&[1, 8, 3, 0, 0, 0, 0, 0], 5)), None);

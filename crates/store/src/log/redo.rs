@@ -168,7 +168,9 @@ mod tests {
         let mut table = RedoTable::new(&budget).unwrap();
         let first = [pair(1, 20), pair(2, 24), pair(3, 28), pair(5, 30)];
         table.add_segment(Lsn(0), &first, &[pair(7, 8)], Lsn(10)).unwrap();
-        table.add_segment(Lsn(32), &[pair(2, 40), pair(5, 48)], &[pair(1, 20), pair(3, 16)], Lsn(10)).unwrap();
+        table
+            .add_segment(Lsn(32), &[pair(2, 40), pair(5, 48)], &[pair(1, 20), pair(3, 16)], Lsn(10))
+            .unwrap();
         let homes = [pair(2, 24), pair(5, 48), pair(7, 48)];
         table.add_segment(Lsn(64), &[pair(5, 80), pair(7, 70)], &homes, Lsn(10)).unwrap();
         table.finish().unwrap();

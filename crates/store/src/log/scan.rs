@@ -128,8 +128,7 @@ pub(crate) fn scan(
     let chunk = chunk.min(size);
     let first = from.0 / size * size;
     let numbers = first / chunk..to.0.div_ceil(chunk);
-    let state =
-        State { next: numbers.start, wanted: numbers.start, end: numbers.end, read: BTreeMap::new() };
+    let state = State { next: numbers.start, wanted: numbers.start, end: numbers.end, read: BTreeMap::new() };
     let ahead = Arc::new(Ahead {
         segments: Arc::clone(&inner.segments),
         chunk,
@@ -176,7 +175,10 @@ fn visit_all(
         };
         let Some(record) = record else {
             let path = inner.segments.path(at / size);
-            return Err(Error::Damaged(format!("log {path:?}, offset {}: no record begins there", at % size)));
+            return Err(Error::Damaged(format!(
+                "log {path:?}, offset {}: no record begins there",
+                at % size
+            )));
         };
         if !visit(&record)? {
             return Ok(());

@@ -225,8 +225,13 @@ pub(crate) fn gather(
             if lsn <= entry.home || redo.is_done(index) {
                 continue;
             }
-            let due =
-                Due { lsn, previous: change.previous, kind: change.kind, init: change.init, bytes: change.bytes };
+            let due = Due {
+                lsn,
+                previous: change.previous,
+                kind: change.kind,
+                init: change.init,
+                bytes: change.bytes,
+            };
             if gathered.reserve(index, HEAD + due.bytes.len()) {
                 let (part, offset) = gathered.place(index).expect("there is room for it");
                 gathered.parts[part].put(offset, &due);
