@@ -324,7 +324,11 @@ fn work() -> Result<()> {
     let measurement =
         report::measurement(&*driver, &arguments.workload, &arguments.rows, plan_json(&arguments), measured);
     println!("{measurement}");
+    let closing = Instant::now();
     driver.close()?;
+    if arguments.workload == "restart" {
+        println!("{}", json!({ "workload": "close", "seconds": closing.elapsed().as_secs_f64() }));
+    }
     Ok(())
 }
 

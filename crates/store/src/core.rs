@@ -126,6 +126,7 @@ pub(crate) struct Core {
     /// Why the database takes no changes, although nothing failed since it was opened.
     read_only: OnceLock<String>,
     closed: AtomicBool,
+    stopping: AtomicBool,
     pub(crate) backlog: Backlog,
     /// Bytes of log that were left when [`Core::await_log_room`] last waited in vain.
     waited_at_room: AtomicU64,
@@ -157,6 +158,7 @@ impl Core {
             wal_limit,
             read_only: OnceLock::new(),
             closed: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
             backlog: Backlog::default(),
             waited_at_room: AtomicU64::new(u64::MAX),
         }
@@ -249,14 +251,20 @@ impl Core {
         // The pause grows from nothing to its longest at the limit; behind it, wait for the checkpoint.
         let share = (used - slow_from) as f64 / (limit - slow_from) as f64;
         clock::sleep(LONGEST_PAUSE.mul_f64(share.min(1.0).powi(2)));
-        loop {
+        while !self.stopping.load(Ordering::Relaxed) {
             let (used, limit) = self.log_share();
             if used <= limit {
-                return Ok(());
+                break;
             }
             self.check_writable()?;
             clock::sleep(LONGEST_PAUSE);
         }
+        Ok(())
+    }
+
+    /// The database is being closed: nobody waits any more for a checkpoint that may not come.
+    pub(crate) fn stop_waiting(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
     }
 
     /// Bytes of log that a checkpoint is due for, and how many may be.

@@ -41,6 +41,7 @@ use crate::transaction::{Transaction, TransactionOptions};
 use crate::view::LongValues;
 use crate::writeback::Checkpoint;
 use crate::{Error, Result};
+use gannet_base::clock::{self, Instant};
 use gannet_base::sync::Mutex;
 use gannet_base::units::format_size;
 use gannet_base::{Lsn, TxnId, thread};
@@ -387,15 +388,23 @@ impl Database {
 
     /// Closes the database: everything committed is durable; within the shutdown limit all pages are written, and then
     /// the file alone is complete. What is not written by then is redone at the next start.
-    pub fn close(mut self) -> Result<()> {
-        self.end()
+    pub fn close(self) -> Result<()> {
+        let limit = self.options.shutdown_limit;
+        self.close_within(limit)
     }
 
-    fn end(&mut self) -> Result<()> {
+    /// The same with another limit than that which the database was opened with.
+    pub fn close_within(mut self, limit: Duration) -> Result<()> {
+        self.end(limit)
+    }
+
+    fn end(&mut self, limit: Duration) -> Result<()> {
         if std::mem::replace(&mut self.closed, true) {
             return Ok(());
         }
+        let deadline = clock::now() + limit;
         *self.shared.stopping.lock() = true;
+        self.shared.core.stop_waiting();
         self.shared.background.notify_all();
         // A panic in a thread of ours has poisoned the database already, or was reported by the panic itself. The page
         // writer, which was started first, is the last to go: the others may wait for frames that it makes clean.
@@ -406,12 +415,12 @@ impl Database {
         if self.started {
             self.shared.save_hot_pages(true);
         }
-        let result = if self.started { self.write_out() } else { Ok(false) };
+        let result = if self.started { self.write_out(deadline) } else { Ok(false) };
         self.shared.writer.stop();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
-        let result = result.and_then(|written| if written { self.finish_clean() } else { Ok(()) });
+        let result = result.and_then(|written| if written { self.finish_clean(deadline) } else { Ok(()) });
         // Transactions may outlive this handle: from now on they are refused. The pages and the lock go with the last
         // of them.
         self.shared.core.close();
@@ -419,18 +428,18 @@ impl Database {
     }
 
     /// Writes all dirty pages; false when that was not possible in time.
-    fn write_out(&self) -> Result<bool> {
+    fn write_out(&self, deadline: Instant) -> Result<bool> {
         let core = &self.shared.core;
         core.poison.check()?;
         core.log.flush_to(core.log.end())?;
-        self.shared.writer.flush_all(self.options.shutdown_limit)
+        self.shared.writer.flush_all(deadline - clock::now())
     }
 
     /// With all threads gone: writes what the last of them left, and the header that says so.
-    fn finish_clean(&self) -> Result<()> {
+    fn finish_clean(&self, deadline: Instant) -> Result<()> {
         if !self.started
             || !self.shared.restart.is_over()
-            || !self.write_out()?
+            || !self.write_out(deadline)?
             || self.shared.core.is_read_only()
             || !self.shared.registry.active().is_empty()
         {
@@ -459,7 +468,7 @@ impl Database {
 impl Drop for Database {
     fn drop(&mut self) {
         // Nobody is left to tell; what was not written is redone.
-        let _ = self.end();
+        let _ = self.end(self.options.shutdown_limit);
     }
 }
 

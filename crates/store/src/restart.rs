@@ -192,13 +192,16 @@ impl Shared {
     // ---- redo ----
 
     /// The body of the thread that redoes what nobody has touched: all pages of the table, in page order.
-    pub(crate) fn run_redo(&self, engine: &Engine, redo: &PageRedo, end: Lsn) {
-        match self.redo_all(engine, redo, end) {
+    pub(crate) fn run_redo(&self, engine: &Engine, redo: Arc<PageRedo>, end: Lsn) {
+        match self.redo_all(engine, &redo, end) {
             Ok(true) if !self.core.is_read_only() => {
                 self.core.volume.set_redo(None);
                 self.writer.set_floor(None);
                 self.restart.end_redo();
                 self.core.backlog.end_redo();
+                // What it has taken of the budget goes to page frames.
+                drop(redo);
+                self.core.pool.return_memory(0);
             }
             Ok(_) => {}
             Err(error) => self.stop_writing("the restart could not go on", error),

@@ -56,7 +56,7 @@ impl Database {
             let at_work = self.shared.restart.add_thread();
             self.spawn("gannet-redo", move |shared| {
                 let _at_work = at_work;
-                shared.run_redo(&engine, &redo, end);
+                shared.run_redo(&engine, redo, end);
             });
         }
         // Otherwise readers step over the losers' changes through undo, and that is all.
