@@ -7,7 +7,7 @@
 //! # The points of a transaction, by its level
 //! - `READ COMMITTED`: one for each statement, one for each row that it locks (whose newest version it reads), its commit. In
 //!   this order.
-//! - `REPEATABLE READ`: its snapshot, then its commit.
+//! - `REPEATABLE READ`: its snapshot, which the first statement takes that looks at the database at all, then its commit.
 //! - `SERIALIZABLE`: one for everything, as it is to look like a single moment. Not those that were rolled back, which promise
 //!   nothing.
 //!
@@ -82,7 +82,7 @@ pub(super) struct Graph {
 #[derive(Clone, Debug, Default)]
 struct Places {
     /// Of each statement.
-    statements: Vec<usize>,
+    statements: Vec<Option<usize>>,
     commit: Option<usize>,
     /// After the commit of whoever made the version before.
     writes: Option<usize>,
@@ -155,15 +155,15 @@ impl Graph {
             if committed.is_some() {
                 let point = Point { transaction, what: What::All, sent: 0, answered: None };
                 let all = Some(self.add(point));
-                places.statements = recorded.statements.iter().map(|_| self.points.len() - 1).collect();
+                places.statements = vec![all; recorded.statements.len()];
                 (places.commit, places.writes) = (all, all);
             }
             return places;
         }
         let mut last = None;
         for (number, statement) in recorded.statements.iter().enumerate() {
-            if level == Level::RepeatableRead && number > 0 {
-                places.statements.push(places.statements[0]);
+            if !statement.looks() || level == Level::RepeatableRead && last.is_some() {
+                places.statements.push(last);
                 continue;
             }
             let what = if level == Level::RepeatableRead { What::Snapshot } else { What::Statement(number) };
@@ -171,7 +171,7 @@ impl Graph {
             let next = self.add(point);
             self.edge(last, Some(next), Why::Same);
             last = Some(next);
-            places.statements.push(next);
+            places.statements.push(Some(next));
         }
         if let Some(since) = committed {
             let answered = Some(since).filter(|since| *since != u64::MAX);
@@ -179,7 +179,7 @@ impl Graph {
             let commit = self.add(point);
             self.edge(last, Some(commit), Why::Same);
             places.commit = Some(commit);
-            let snapshot = places.statements.first().copied().filter(|_| level == Level::RepeatableRead);
+            let snapshot = last.filter(|_| level == Level::RepeatableRead);
             places.writes = snapshot.or(places.commit);
         }
         places
@@ -187,7 +187,7 @@ impl Graph {
 
     /// Where a reading took place.
     fn point_of(&mut self, reading: &Reading<'_>, places: &Places) -> Option<usize> {
-        let statement = *places.statements.get(reading.statement)?;
+        let statement = (*places.statements.get(reading.statement)?)?;
         if !reading.locked || places.level != Some(Level::ReadCommitted) {
             return Some(statement);
         }
@@ -196,7 +196,8 @@ impl Graph {
         let lock = self.add(Point { transaction: reading.transaction, what, sent, answered });
         self.edge(Some(statement), Some(lock), Why::Same);
         // The rows of one statement are locked in an order that nobody knows.
-        let next = places.statements.get(reading.statement + 1).copied().or(places.commit);
+        let later = places.statements.get(reading.statement + 1..).unwrap_or_default();
+        let next = later.iter().copied().flatten().find(|next| *next != statement).or(places.commit);
         self.edge(Some(lock), next, Why::Same);
         Some(lock)
     }

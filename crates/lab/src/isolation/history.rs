@@ -89,7 +89,8 @@ pub enum Action {
     Release,
 }
 
-/// A statement that the server answered, or (with appends only) one whose answer was lost together with its transaction's.
+/// A statement that the server answered, or (with appends only) one whose answer was lost together with its transaction's. One that
+/// failed has no actions: it did nothing, but may have been what a snapshot was taken for.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Statement {
     /// When it was sent, in nanoseconds since some moment that is the same for the whole history.
@@ -100,6 +101,14 @@ pub struct Statement {
     pub actions: Vec<Action>,
 }
 
+impl Statement {
+    /// Whether it looks at the database: marks of savepoints do not.
+    pub fn looks(&self) -> bool {
+        let data = |action: &Action| matches!(action, Action::Append { .. } | Action::Read { .. });
+        self.actions.is_empty() || self.actions.iter().any(data)
+    }
+}
+
 /// A transaction, as its session saw it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Transaction {
@@ -107,7 +116,7 @@ pub struct Transaction {
     pub session: u32,
     /// What it asked for.
     pub level: Level,
-    /// Statements that succeeded, in their order.
+    /// Its statements, in their order.
     pub statements: Vec<Statement>,
     /// How it ended.
     pub outcome: Outcome,

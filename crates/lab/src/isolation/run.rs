@@ -351,7 +351,11 @@ impl Open<'_, '_> {
                 self.statements.push(Statement { sent, answered, actions });
                 Ok(Went::Well)
             }
-            Ran::Conflict => Ok(Went::Conflict),
+            Ran::Conflict => {
+                let answered = Some(self.session.shared.now());
+                self.statements.push(Statement { sent, answered, actions: Vec::new() });
+                Ok(Went::Conflict)
+            }
             Ran::Lost => {
                 let may_be_kept = alone && !actions.is_empty();
                 if may_be_kept {

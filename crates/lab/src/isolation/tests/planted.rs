@@ -1,6 +1,6 @@
 //! Anomalies written by hand, one history each, and their clean neighbours.
 
-use super::{history, judge, names};
+use super::{history, judge, names, transaction};
 use crate::isolation::anomaly::Name;
 use crate::isolation::check;
 use crate::isolation::history::Level;
@@ -157,6 +157,26 @@ fn what_is_acknowledged_is_seen_by_who_begins_later() {
         assert!(report.anomalies[0].realtime);
     }
     clean(&["rc 10-35: append x 1", "rc 30-40: read x", "rc 50-60: read x 1"]);
+}
+
+#[test]
+fn a_snapshot_is_taken_by_the_first_statement_that_looks() {
+    let told = |first: &str| {
+        let mut history = history(&["rc 20-30: append x 1", "rc 50-60: read x 1"]);
+        let mut reader = transaction(&format!("rr 10-15: {first} | read x 1"));
+        let last = &mut reader.statements[1];
+        (last.sent, last.answered) = (40, Some(45));
+        (reader.end_sent, reader.end_answered) = (46, Some(47));
+        if first == "read s" {
+            reader.statements[0].actions.clear();
+        }
+        history.transactions.push(reader);
+        names(&judge(&history))
+    };
+    assert_eq!(told("savepoint"), []);
+    assert_eq!(told("read y"), [Name::CircularFlow]);
+    // One that failed has taken it, too.
+    assert_eq!(told("read s"), [Name::CircularFlow]);
 }
 
 #[test]

@@ -18,6 +18,24 @@ struct Open {
     steps: u64,
 }
 
+impl Open {
+    /// A statement about savepoints, if `what` is one.
+    fn mark(&mut self, what: u64) -> Option<Action> {
+        match what {
+            9 => {
+                self.savepoints.push(self.own.len());
+                Some(Action::Savepoint)
+            }
+            10 => {
+                self.own.truncate(*self.savepoints.last()?);
+                Some(Action::RollbackTo)
+            }
+            11 => self.savepoints.pop().map(|_| Action::Release),
+            _ => None,
+        }
+    }
+}
+
 /// The database, and its clients.
 pub(super) struct Simulator {
     random: Random,
@@ -77,10 +95,6 @@ impl Simulator {
             return self.end(session, open, outcome);
         }
         open.steps -= 1;
-        let level = open.recorded.level;
-        if open.snapshot.is_none() || level == Level::ReadCommitted {
-            open.snapshot = Some(self.committed.clone());
-        }
         match self.actions(session, &mut open) {
             Some(actions) => {
                 let (sent, answered) = self.times(session);
@@ -127,7 +141,15 @@ impl Simulator {
     /// One statement's; none on a conflict.
     fn actions(&mut self, session: usize, open: &mut Open) -> Option<Vec<Action>> {
         let key = KEYS[self.random.below(KEYS.len() as u64) as usize];
-        match self.random.below(12) {
+        let what = self.random.below(12);
+        if let Some(mark) = open.mark(what) {
+            return Some(vec![mark]);
+        }
+        // Marks take no snapshot.
+        if open.snapshot.is_none() || open.recorded.level == Level::ReadCommitted {
+            open.snapshot = Some(self.committed.clone());
+        }
+        match what {
             0..5 => {
                 if let Key::List(_) = key {
                     self.lock(session, key, open)?;
@@ -150,15 +172,6 @@ impl Simulator {
                 self.lock(session, key, open)?;
                 Some(vec![self.read(key, open, true)])
             }
-            8 | 9 => {
-                open.savepoints.push(open.own.len());
-                Some(vec![Action::Savepoint])
-            }
-            10 if !open.savepoints.is_empty() => {
-                open.own.truncate(open.savepoints[open.savepoints.len() - 1]);
-                Some(vec![Action::RollbackTo])
-            }
-            11 if open.savepoints.pop().is_some() => Some(vec![Action::Release]),
             _ => Some(vec![self.read(key, open, false)]),
         }
     }
