@@ -8,6 +8,7 @@ use gannet_lab::isolation::history::{History, Level};
 use gannet_lab::isolation::run::{self, Levels, Options, Place};
 use gannet_lab::isolation::script;
 use gannet_lab::isolation::spawned::Spawned;
+use gannet_lab::isolation::workload::Keys;
 use gannet_server::frontend::Address;
 use lexopt::prelude::*;
 use serde_json::json;
@@ -32,8 +33,14 @@ struct Arguments {
 
 fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
     let seed = std::time::SystemTime::UNIX_EPOCH.elapsed()?.as_micros() as u64 % 1_000_000_000;
-    let options =
-        Options { seed, sessions: 8, transactions: 2000, keys: 4, levels: Levels::Mixed, crashes: 0 };
+    let options = Options {
+        seed,
+        sessions: 8,
+        transactions: 2000,
+        keys: Keys { count: 4, replace: false },
+        levels: Levels::Mixed,
+        crashes: 0,
+    };
     let mut arguments = Arguments {
         step: String::new(),
         file: None,
@@ -56,7 +63,8 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
             Long("seed") => options.seed = parser.value()?.parse()?,
             Long("sessions") => options.sessions = parser.value()?.parse()?,
             Long("transactions") => options.transactions = parser.value()?.parse()?,
-            Long("keys") => options.keys = parser.value()?.parse()?,
+            Long("keys") => options.keys.count = parser.value()?.parse()?,
+            Long("replace") => options.keys.replace = true,
             Long("kills") => options.crashes = parser.value()?.parse()?,
             Long("level") => options.levels = levels(&parser.value()?.string()?)?,
             Long("record") => arguments.record = true,
@@ -64,7 +72,7 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
         }
     }
     let options = &arguments.options;
-    if options.sessions == 0 || options.keys == 0 || options.transactions <= options.crashes {
+    if options.sessions == 0 || options.keys.count == 0 || options.transactions <= options.crashes {
         bail!("--sessions and --keys are 1 or more, --transactions more than --kills");
     }
     Ok(arguments)
@@ -158,7 +166,7 @@ fn rounds(place: &dyn Place, arguments: &Arguments, stop: &AtomicBool) -> Result
         "{}",
         json!({
             "workload": "isolation run", "seed": arguments.options.seed, "sessions": arguments.options.sessions,
-            "transactions": arguments.options.transactions, "keys": arguments.options.keys,
+            "transactions": arguments.options.transactions, "keys": arguments.options.keys.count, "replace": arguments.options.keys.replace,
             "levels": format!("{:?}", arguments.options.levels), "measured": measured,
         })
     );

@@ -26,7 +26,7 @@ USAGE
     gannet-lab sql --dir DIR [--memory SIZE] [--page-size BYTES] [--create] STATEMENT...
     gannet-lab tpcc load|run|check --url WORDS [--warehouses N] [--sessions N] [--seconds S] [--seed N]
     gannet-lab isolation run (--url ADDRESS | --serve GANNET [--kills N]) [--dir DIR] [--level LEVEL] [--seconds S]
-                             [--seed N] [--sessions N] [--transactions N] [--keys N]
+                             [--seed N] [--sessions N] [--transactions N] [--keys N] [--replace]
     gannet-lab isolation check FILE
     gannet-lab isolation scripts FOLDER --url ADDRESS [--record]
 
@@ -34,7 +34,8 @@ USAGE
 what the device did for it. `tpcc` needs the feature `rivals`; WORDS are those of libpq: \"host=... user=... dbname=...\".
 `isolation run` lets sessions run random transactions, in rounds of --transactions [2000], and judges what they were told; at
 LEVEL read-committed, repeatable-read, serializable, or mixed [mixed]. ADDRESS is a postgres:// one of any server, whose tables
-iso_* are made anew; GANNET is a binary that is served in DIR [.] and killed N times a round. A history that is wrong is
+iso_* are made anew; GANNET is a binary that is served in DIR [.] and killed N times a round. --replace
+also deletes rows and inserts them anew, which PostgreSQL takes another way at read-committed. A history that is wrong is
 written to DIR, for `isolation check`. `isolation scripts` plays the classic anomalies and compares, or records, what comes out.
 
 WORKLOADS

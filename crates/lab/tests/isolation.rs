@@ -8,6 +8,7 @@ use gannet_lab::isolation::client::Client;
 use gannet_lab::isolation::history::{History, Level};
 use gannet_lab::isolation::run::{self, Levels, Options, Place};
 use gannet_lab::isolation::script;
+use gannet_lab::isolation::workload::Keys;
 use gannet_server::frontend::{Address, Failure, Host, SslMode};
 use gannet_server::{Server, ServerOptions};
 use gannet_sql::Database;
@@ -63,7 +64,8 @@ impl Fixture {
     }
 
     fn round(&self, seed: u64, levels: Levels) -> History {
-        let options = Options { seed, sessions: 8, transactions: 600, keys: 4, levels, crashes: 0 };
+        let keys = Keys { count: 4, replace: true };
+        let options = Options { seed, sessions: 8, transactions: 600, keys, levels, crashes: 0 };
         run::round(&self.address, &options).unwrap_or_else(|error| panic!("{}{error:#}", replay(seed)))
     }
 }

@@ -48,8 +48,8 @@ pub struct Options {
     pub sessions: u32,
     /// How many transactions they begin in all.
     pub transactions: u64,
-    /// Lists, and as many sets.
-    pub keys: u32,
+    /// What they work on.
+    pub keys: Keys,
     /// Levels of isolation.
     pub levels: Levels,
     /// How often the server is killed meanwhile.
@@ -77,7 +77,7 @@ impl Shared<'_> {
 /// # Errors
 /// What a server must not say to these transactions, such as any error but 40001 and 40P01.
 pub fn round(place: &dyn Place, options: &Options) -> Result<History> {
-    let keys = Keys(options.keys);
+    let keys = options.keys;
     let mut client = place.connect()?;
     client.run(workload::TABLES)?;
     client.run(&keys.rows())?;
@@ -169,12 +169,16 @@ impl<'a> Session<'a> {
                 self.shared.place.crash()?;
                 self.client = Self::connect(self.shared, self.number, self.own_level)?;
             }
+            if self.random.below(100) == 0 {
+                let upkeep = workload::UPKEEP[self.random.below(4) as usize];
+                self.run(upkeep)?;
+            }
             let level = match options.levels {
                 Levels::Only(level) => level,
                 Levels::Mixed if self.random.below(2) == 0 => Level::ReadCommitted,
                 Levels::Mixed => Level::RepeatableRead,
             };
-            let mut plan = Keys(options.keys).plan(&mut self.random, level);
+            let mut plan = options.keys.plan(&mut self.random, level);
             if plan.alone {
                 plan.level = self.own_level;
             }
@@ -282,7 +286,11 @@ impl Open<'_, '_> {
                     alone,
                 )
             }
-            Step::Rewrite { key, lock } => self.rewrite(*key, *lock),
+            Step::Rewrite { key, lock } => {
+                let sql = workload::read(&[*key], lock.then_some(Lock::Update));
+                self.write_read(*key, &sql, *lock, workload::rewrite)
+            }
+            Step::Replace { key } => self.write_read(*key, &workload::delete(*key), true, workload::insert),
             Step::Savepoint => {
                 self.savepoints += 1;
                 self.mark("savepoint", Action::Savepoint)
@@ -307,30 +315,34 @@ impl Open<'_, '_> {
             keys.iter().map(|_| self.session.shared.next_value.fetch_add(1, Ordering::Relaxed)).collect();
         let sql = workload::append(keys, &values, returning);
         let appends = keys.iter().zip(&values).map(|(&key, &value)| Action::Append { key, value }).collect();
-        let tag = match keys[0] {
-            Key::List(_) => format!("UPDATE {}", keys.len()),
-            Key::Set(_) => format!("INSERT 0 {}", keys.len()),
-        };
-        let reads = |answer: &Answer| match answer.tag == tag {
-            false => Err(anyhow!("{sql}: {}, not {tag}", answer.tag)),
+        let done = format!(" {}", keys.len());
+        let reads = |answer: &Answer| match answer.tag.ends_with(&done) {
+            false => Err(anyhow!("{sql}: {}, not{done}", answer.tag)),
             true if returning => workload::reads(keys, answer, true),
             true => Ok(Vec::new()),
         };
         self.statement(&sql, appends, reads, alone)
     }
 
-    fn rewrite(&mut self, key: Key, lock: bool) -> Result<Went> {
-        let sql = workload::read(&[key], lock.then_some(Lock::Update));
-        let went = self.statement(&sql, Vec::new(), |answer| workload::reads(&[key], answer, lock), false)?;
+    /// Reads a list by one statement, and writes it with a value more by another.
+    fn write_read(
+        &mut self,
+        key: Key,
+        read: &str,
+        locked: bool,
+        write: fn(Key, &[u64]) -> String,
+    ) -> Result<Went> {
+        let went =
+            self.statement(read, Vec::new(), |answer| workload::reads(&[key], answer, locked), false)?;
         let read = self.statements.last().and_then(|statement| statement.actions.last());
         let Some(Action::Read { values, .. }) = read.filter(|_| went == Went::Well) else { return Ok(went) };
         let mut values = values.clone();
         let value = self.session.shared.next_value.fetch_add(1, Ordering::Relaxed);
         values.push(value);
-        let sql = workload::rewrite(key, &values);
-        let one = |answer: &Answer| match &*answer.tag {
-            "UPDATE 1" => Ok(Vec::new()),
-            other => Err(anyhow!("{sql}: {other}")),
+        let sql = write(key, &values);
+        let one = |answer: &Answer| match answer.tag.ends_with(" 1") {
+            true => Ok(Vec::new()),
+            false => Err(anyhow!("{sql}: {}", answer.tag)),
         };
         self.statement(&sql, vec![Action::Append { key, value }], one, false)
     }

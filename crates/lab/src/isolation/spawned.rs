@@ -41,11 +41,13 @@ impl Spawned {
     fn begin(&self) -> Result<()> {
         let mut command = Command::new(&self.binary);
         command.arg("serve").arg(&self.database);
-        command.args(["--memory", "64MiB", "--listen", "none", "--port", &PORT.to_string()]);
+        command.args(["--memory", "16MiB", "--listen", "none", "--port", &PORT.to_string()]);
         let settings = std::env::vars_os().map(|(name, _)| name);
         for name in settings.filter(|name| name.to_string_lossy().starts_with("GANNET_")) {
             command.env_remove(name);
         }
+        // Little of both, so that pages are evicted and the log goes round.
+        command.env("GANNET_WAL_LIMIT", "4MiB");
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -101,7 +101,7 @@ fn rows_are_read_as_what_they_say() {
     };
     let keys = [Key::List(0), Key::Set(2), Key::List(1)];
     let found =
-        workload::reads(&keys, &answer(&[["0", "0", ",1,2"], ["2", "2", "5"], ["2", "2", "7"]]), false);
+        workload::reads(&keys, &answer(&[["0", "0", "--,1,2"], ["2", "2", ",5"], ["2", "2", ",7"]]), false);
     let read = |key, values: &[u64]| Action::Read { key, values: values.to_vec(), locked: false };
     assert_eq!(
         found.unwrap(),

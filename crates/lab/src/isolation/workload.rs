@@ -3,7 +3,7 @@
 //! Lists live in two tables, one plain and one with a counter of its values that is indexed, so that every append moves an index
 //! entry. Sets live in two, one with an index and one without anything. So the same questions go through a point read, a range of
 //! the primary key, a secondary index, and a scan of a table without a key; which of them the planner takes varies with
-//! `enable_seqscan`, too.
+//! `enable_seqscan`, too. Half of the lists begin with a text that no page holds.
 
 use super::client::Answer;
 use super::history::{Action, Key, Level};
@@ -55,6 +55,12 @@ pub enum Step {
         /// `FOR UPDATE`
         lock: bool,
     },
+    /// Two statements: the list's row is deleted, and inserted anew with a value more. Under `READ COMMITTED` the row is then gone in
+    /// PostgreSQL for an update that waited, and changed in Gannet.
+    Replace {
+        /// A list.
+        key: Key,
+    },
     /// `SAVEPOINT`
     Savepoint,
     /// `ROLLBACK TO` the youngest savepoint, if there is one.
@@ -76,31 +82,32 @@ pub struct Plan {
     pub roll_back: bool,
 }
 
-/// The keys of a round: as many lists and as many sets.
+/// The keys of a round, and what is done to them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Keys(pub u32);
+pub struct Keys {
+    /// Lists, and as many sets.
+    pub count: u32,
+    /// Whether [`Step::Replace`] is among the steps.
+    pub replace: bool,
+}
 
 impl Keys {
     /// All of them.
     pub fn all(self) -> Vec<Key> {
-        (0..self.0).map(Key::List).chain((0..self.0).map(Key::Set)).collect()
+        (0..self.count).map(Key::List).chain((0..self.count).map(Key::Set)).collect()
     }
 
     /// Fills the lists' tables.
     pub fn rows(self) -> String {
-        let rows = (0..self.0).map(|number| match number % 2 {
-            0 => format!("insert into iso_list values ({number}, '')"),
-            _ => format!("insert into iso_counted values ({number}, 0, '')"),
-        });
-        rows.collect::<Vec<_>>().join("; ")
+        (0..self.count).map(|number| insert(Key::List(number), &[])).collect::<Vec<_>>().join("; ")
     }
 
     fn list(self, random: &mut Random) -> Key {
-        Key::List(random.below(self.0.into()) as u32)
+        Key::List(random.below(self.count.into()) as u32)
     }
 
     fn any(self, random: &mut Random) -> Key {
-        let number = random.below(self.0.into()) as u32;
+        let number = random.below(self.count.into()) as u32;
         if random.below(3) == 0 { Key::Set(number) } else { Key::List(number) }
     }
 
@@ -108,7 +115,7 @@ impl Keys {
     fn beside(self, random: &mut Random, first: Key) -> Vec<Key> {
         let mut keys = vec![first];
         if random.below(3) == 0 {
-            let other = random.below(self.0.into()) as u32;
+            let other = random.below(self.count.into()) as u32;
             let other = match first {
                 Key::List(_) => Key::List(other),
                 Key::Set(_) => Key::Set(other),
@@ -121,7 +128,7 @@ impl Keys {
     }
 
     fn step(self, random: &mut Random, level: Level) -> Step {
-        match random.below(20) {
+        match random.below(21) {
             0..6 => {
                 let first = self.any(random);
                 let keys = self.beside(random, first);
@@ -146,8 +153,10 @@ impl Keys {
                 let lock = level == Level::ReadCommitted || random.below(2) == 0;
                 Step::Rewrite { key: self.list(random), lock }
             }
-            17 => Step::Savepoint,
-            18 => Step::RollbackTo,
+            17 if self.replace => Step::Replace { key: self.list(random) },
+            17 => Step::Rewrite { key: self.list(random), lock: true },
+            18 => Step::Savepoint,
+            19 => Step::RollbackTo,
             _ => Step::Release,
         }
     }
@@ -177,7 +186,11 @@ fn table(key: Key) -> usize {
 
 /// Names and texts of values, by table.
 const NAMES: [&str; 4] = ["iso_list", "iso_counted", "iso_row", "iso_heap"];
-const VALUES: [&str; 4] = ["v", "v", "cast(v as text)", "cast(v as text)"];
+const VALUES: [&str; 4] = ["v", "v", "',' || v", "',' || v"];
+/// Characters that every second list begins with: more than a page.
+const LONG: usize = 9000;
+/// What is done beside transactions, now and then.
+pub const UPKEEP: [&str; 4] = ["vacuum", "analyze", "checkpoint", "vacuum iso_counted"];
 
 fn number(key: Key) -> u32 {
     match key {
@@ -227,16 +240,35 @@ pub fn append(keys: &[Key], values: &[u64], returning: bool) -> String {
     format!("update {name} set v = v || {more}{counted} where k in ({}){end}", numbers(keys))
 }
 
+/// A list's text, as an expression: what it begins with, and its values.
+fn text(key: Key, values: &[u64]) -> String {
+    let values: String = values.iter().map(|value| format!(",{value}")).collect();
+    let length = if number(key) % 4 >= 2 { LONG } else { 0 };
+    format!("repeat('-', {length}) || '{values}'")
+}
+
 /// A list written as a whole.
 pub fn rewrite(key: Key, values: &[u64]) -> String {
-    let text: String = values.iter().map(|value| format!(",{value}")).collect();
-    let place = table(key);
+    let (place, text) = (table(key), text(key, values));
     let counted = if place == 1 { format!(", n = {}", values.len()) } else { String::new() };
-    format!("update {} set v = '{text}'{counted} where k = {}", NAMES[place], number(key))
+    format!("update {} set v = {text}{counted} where k = {}", NAMES[place], number(key))
+}
+
+/// A list's row, deleted; what it held is returned.
+pub fn delete(key: Key) -> String {
+    let place = table(key);
+    format!("delete from {} where k = {} returning {place}, k, v", NAMES[place], number(key))
+}
+
+/// A list's row, inserted.
+pub fn insert(key: Key, values: &[u64]) -> String {
+    let (place, text) = (table(key), text(key, values));
+    let counted = if place == 1 { format!("{}, ", values.len()) } else { String::new() };
+    format!("insert into {} values ({}, {counted}{text})", NAMES[place], number(key))
 }
 
 /// What an answer to [`read`] (or an append that returns) says of each key. Rows of one key that come twice are put behind each
-/// other, so that their values stand there twice.
+/// other, so that their values stand there twice. A list without a row is empty.
 pub fn reads(keys: &[Key], answer: &Answer, locked: bool) -> Result<Vec<Action>> {
     let mut actions = Vec::new();
     let mut rest = answer.rows.len();
@@ -248,8 +280,8 @@ pub fn reads(keys: &[Key], answer: &Answer, locked: bool) -> Result<Vec<Action>>
                 continue;
             }
             rest -= 1;
-            for value in text.split(',').filter(|value| !value.is_empty()) {
-                values.push(value.parse().with_context(|| format!("{key} holds {text:?}"))?);
+            for value in text.split(',').skip(1) {
+                values.push(value.parse().with_context(|| format!("{key} holds {value:?}"))?);
             }
         }
         actions.push(Action::Read { key, values, locked });
