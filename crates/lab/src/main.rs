@@ -1,5 +1,6 @@
 //! The laboratory's command line.
 
+mod command_isolation;
 #[cfg(feature = "rivals")]
 mod command_tpcc;
 
@@ -25,9 +26,18 @@ USAGE
     gannet-lab store WORKLOAD --dir DIR [OPTIONS]
     gannet-lab sql --dir DIR [--memory SIZE] [--page-size BYTES] [--create] STATEMENT...
     gannet-lab tpcc load|run|check --url WORDS [--warehouses N] [--sessions N] [--seconds S] [--seed N]
+    gannet-lab isolation run (--url ADDRESS | --serve GANNET [--kills N]) [--dir DIR] [--level LEVEL] [--seconds S]
+                             [--seed N] [--sessions N] [--transactions N] [--keys N] [--replace]
+    gannet-lab isolation check FILE
+    gannet-lab isolation scripts FOLDER --url ADDRESS [--record]
 
 `sql` runs statements in an embedded Gannet one after the other, throws their rows away, and reports each one's time and
 what the device did for it. `tpcc` needs the feature `rivals`; WORDS are those of libpq: \"host=... user=... dbname=...\".
+`isolation run` lets sessions run random transactions, in rounds of --transactions [2000], and judges what they were told; at
+LEVEL read-committed, repeatable-read, serializable, or mixed [mixed]. ADDRESS is a postgres:// one of any server, whose tables
+iso_* are made anew; GANNET is a binary that is served in DIR [.] and killed N times a round. --replace
+also deletes rows and inserts them anew, which PostgreSQL takes another way at read-committed. A history that is wrong is
+written to DIR, for `isolation check`. `isolation scripts` plays the classic anomalies and compares, or records, what comes out.
 
 WORKLOADS
     load         make a new store and fill it
@@ -309,8 +319,15 @@ fn work() -> Result<()> {
         signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))?;
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
-    if std::env::args_os().nth(1).is_some_and(|word| word == "tpcc") {
-        return tpcc(&stop);
+    match std::env::args_os().nth(1) {
+        Some(word) if word == "tpcc" => return tpcc(&stop),
+        Some(word) if word == "isolation" => {
+            return command_isolation::work(
+                &mut lexopt::Parser::from_args(std::env::args_os().skip(2)),
+                &stop,
+            );
+        }
+        _ => {}
     }
     let Some(arguments) = parse(lexopt::Parser::from_env())? else {
         print!("{HELP}");
