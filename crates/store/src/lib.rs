@@ -6,6 +6,7 @@
 //! with [`Scan`]s that do not meet what the statement changes itself. [`log`], [`node`] and [`page`] are public for tools
 //! and tests that look below that surface; they promise no stability.
 
+mod block;
 mod catalog;
 mod change;
 mod check;
@@ -39,7 +40,7 @@ mod view;
 mod work;
 mod writeback;
 
-pub use check::{CheckReport, Finding};
+pub use check::{CheckProgress, CheckReport, Finding, Stake};
 pub use cursor::Cursor;
 pub use database::{
     Database, DatabaseStats, RestartReport, RowLockReport, SnapshotReport, TransactionReport, WorkReport,

@@ -36,11 +36,6 @@ impl ChainRedo {
         self.table.iter().map(|(page, _)| page).collect()
     }
 
-    /// Whether the log changed this page behind the redo position.
-    pub(crate) fn knows(&self, page: PageId) -> bool {
-        self.table.get(page).is_some()
-    }
-
     /// Pages redone and changes applied so far.
     pub(crate) fn progress(&self) -> (u64, u64) {
         (self.pages.load(Ordering::Relaxed), self.changes.load(Ordering::Relaxed))
@@ -48,6 +43,10 @@ impl ChainRedo {
 }
 
 impl Redo for ChainRedo {
+    fn knows(&self, page: PageId) -> bool {
+        self.table.get(page).is_some()
+    }
+
     fn redo(&self, id: PageId, bytes: &mut [u8], verdict: Verdict) -> Result<Option<Lsn>> {
         let Some(last) = self.table.get(id) else { return Ok(None) };
         // Of a page that is not whole nothing counts, not even its LSN.

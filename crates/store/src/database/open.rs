@@ -10,7 +10,7 @@ use crate::engine::{CreateOptions, Engine, OpenOptions};
 use crate::log::{Log, LogOptions, Recovery, RedoTable};
 use crate::meta::Meta;
 use crate::page;
-use crate::pool::{Pool, Volume};
+use crate::pool::{Pool, Redo, Volume};
 use crate::recovery::ChainRedo;
 use crate::shared::{Attachment, CATALOG, FIRST_USER_TREE, STATUS, Shared, Streams, UNDO_DIRECTORY};
 use crate::space::{self, Space};
