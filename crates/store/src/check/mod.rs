@@ -171,7 +171,7 @@ impl Check {
     fn refer_to_roots(&self) {
         let mut scratch = Vec::new();
         for (&root, &tree) in &self.survey.roots {
-            self.sums.refer(root, sums::Fact::Root(tree), &mut scratch);
+            self.refer(root, tree, sums::Fact::Root(tree), &mut scratch);
         }
     }
 

@@ -10,10 +10,10 @@ use crate::page::{self, PageKind};
 use crate::pool::{Access, SharedPage};
 use crate::shared::{CATALOG, STATUS, UNDO_DIRECTORY};
 use crate::space::{self, EXTENT_PAGES, SYSTEM};
-use crate::txn::registry::Owner;
 use crate::undo::{self, Segment, UNDO_PAGES, UndoKind, UndoRecord};
+use crate::versions::Fate;
 use crate::{catalog, overflow};
-use gannet_base::{PageId, TreeId, TxnId};
+use gannet_base::{PageId, TreeId};
 use std::sync::atomic::Ordering;
 
 /// Pages of a long value's list that are followed at most: as many as the longest value has with the smallest page.
@@ -46,8 +46,9 @@ impl Check {
         }
         match kind {
             Some(PageKind::Node) => {
-                if self.node(id, owner, &bytes, scratch) {
-                    drop(bytes);
+                let recent = self.node(id, owner, &bytes, scratch);
+                drop(bytes);
+                if recent {
                     self.versions(id, owner);
                 }
             }
@@ -84,7 +85,9 @@ impl Check {
             return;
         }
         let what = match kind {
-            Some(kind) => format!("its extent belongs to {before}, and it is a page of kind {kind:?} of {tree}"),
+            Some(kind) => {
+                format!("its extent belongs to {before}, and it is a page of kind {kind:?} of {tree}")
+            }
             None => format!("its extent belongs to {before}, and it is no page of a known kind"),
         };
         self.note_bad(id, Flaw { tree: before, what, lost_write: false });
@@ -140,7 +143,7 @@ impl Check {
     }
 
     /// Notes a reference, unless it leads nowhere.
-    fn refer(&self, page: PageId, tree: TreeId, fact: Fact<'_>, scratch: &mut Vec<u8>) {
+    pub(super) fn refer(&self, page: PageId, tree: TreeId, fact: Fact<'_>, scratch: &mut Vec<u8>) {
         if page.0 >= self.survey.pages && page.0 >= self.shared.core.space.capacity() {
             let what = "is referred to, and lies behind the end of the file";
             self.note_bad(page, Flaw { tree, what: what.to_owned(), lost_write: false });
@@ -211,48 +214,57 @@ impl Check {
         None
     }
 
-    /// Follows the undo pointers of a leaf's entries as long as anybody may follow them.
+    /// Follows the undo pointers of a leaf's entries as long as anybody may follow them. A snapshot that ends meanwhile lets
+    /// sweep free what only it might have asked for, so what is missing is looked for again with sweep held off.
     fn versions(&self, id: PageId, tree: TreeId) {
-        let core = &self.shared.core;
-        // What it sees is not swept as long as it lives: the horizon stays where it is found behind it.
-        let _snapshot = self.shared.registry.take_snapshot(Owner { session: 0, label: "check" });
-        let horizon = self.shared.registry.horizon();
-        let Ok(leaf) = core.pool.shared(&core.volume, id, Access::Normal) else { return };
-        if page::kind(&leaf) != Some(PageKind::Node) || page::tree(&leaf) != tree {
+        if self.broken_histories(id, tree).is_empty() {
             return;
         }
-        let node = NodeRef::new(&leaf);
-        if node.level() > 0 {
-            return;
-        }
-        for slot in 0..node.count() {
-            let Some(entry) = Entry::decode(node.payload(slot)) else { continue };
-            if entry.writer.is_none() || entry.writer < horizon {
-                continue;
-            }
-            let mut key = Vec::new();
-            node.copy_key(slot, &mut key);
-            if let Err(what) = self.history(tree, &key, &entry, horizon) {
-                self.find(id, tree, format_args!("the entry of {}: {what}", Key(&key)), Stake::History);
-            }
+        let _sweeping = self.shared.sweeping.lock();
+        for what in self.broken_histories(id, tree) {
+            self.find(id, tree, what, Stake::History);
         }
     }
 
-    fn history(
-        &self,
-        tree: TreeId,
-        key: &[u8],
-        entry: &Entry<'_>,
-        horizon: TxnId,
-    ) -> std::result::Result<(), String> {
+    fn broken_histories(&self, id: PageId, tree: TreeId) -> Vec<String> {
+        let core = &self.shared.core;
+        let mut broken = Vec::new();
+        let Ok(leaf) = core.pool.shared(&core.volume, id, Access::Normal) else { return broken };
+        // A leaf that was merged away keeps its bytes, and nobody keeps their history. While it is latched, it stays in use.
+        let in_use = matches!(self.owner(id), Ok(Some(owner)) if owner == tree);
+        if !in_use || page::kind(&leaf) != Some(PageKind::Node) || page::tree(&leaf) != tree {
+            return broken;
+        }
+        let node = NodeRef::new(&leaf);
+        for slot in 0..if node.level() == 0 { node.count() } else { 0 } {
+            let Some(entry) = Entry::decode(node.payload(slot)) else { continue };
+            let mut key = Vec::new();
+            node.copy_key(slot, &mut key);
+            if let Err(what) = self.history(tree, &key, &entry) {
+                broken.push(format!("the entry of {}: {what}", Key(&key)));
+            }
+        }
+        broken
+    }
+
+    fn history(&self, tree: TreeId, key: &[u8], entry: &Entry<'_>) -> std::result::Result<(), String> {
+        // Behind a version that everybody sees nobody looks.
+        let oldest = self.shared.registry.oldest_visible_csn();
         let (mut writer, mut at) = (entry.writer, entry.undo);
-        while !writer.is_none() && writer >= horizon {
+        while !writer.is_none() {
+            match self.shared.fate(writer).map_err(|error| error.to_string())? {
+                Fate::Running => {}
+                Fate::Committed(Some(csn)) if csn > oldest => {}
+                Fate::Committed(_) => return Ok(()),
+            }
             let record = undo::read(&self.shared.core, at)
                 .map_err(|error| format!("its history, as of {writer}, cannot be read: {error}"))?;
-            if record.writer != writer || record.tree != tree || record.key != key {
+            // The record may be another writer's, where it leads past versions that nobody sees.
+            if record.tree != tree || record.key != key {
                 return Err(format!(
                     "its history, as of {writer}, leads to {at:?}, where a record of {} of {} is",
-                    record.writer, record.tree
+                    Key(&record.key),
+                    record.tree
                 ));
             }
             if record.kind == UndoKind::Insert {
@@ -339,16 +351,22 @@ impl Check {
             return Ok(page);
         }
         Err(match page::kind(&page) {
-            Some(found) => format!("is a page of kind {found:?} of {}, not {kind:?} of {tree}", page::tree(&page)),
+            Some(found) => {
+                format!("is a page of kind {found:?} of {}, not {kind:?} of {tree}", page::tree(&page))
+            }
             None => "is no page of a known kind".to_owned(),
         })
     }
 }
 
+/// Whether the version before had a long value of its own.
+pub(super) fn replaces_long_value(record: &UndoRecord) -> bool {
+    matches!(record.kind, UndoKind::Update | UndoKind::Delete) && record.previous_flags & OVERFLOW != 0
+}
+
 /// Whether a record is all that leads to a long value: the version before had it, and sweep has not freed it yet.
 pub(super) fn keeps_long_value(record: &UndoRecord) -> bool {
-    let replaces = matches!(record.kind, UndoKind::Update | UndoKind::Delete);
-    !record.done && replaces && record.previous_flags & OVERFLOW != 0
+    !record.done && replaces_long_value(record)
 }
 
 fn status_entry(node: NodeRef<'_>, slot: usize, payload: &[u8]) -> Option<&'static str> {

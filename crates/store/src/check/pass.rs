@@ -17,7 +17,7 @@ use std::time::Duration;
 /// their way.
 const LOOKS: u32 = 5;
 /// The pause before the second look; before each further one it is longer by as much.
-const PAUSE: Duration = Duration::from_millis(5);
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// Pages that are read by one request.
 struct Stretch {
@@ -66,7 +66,8 @@ impl Check {
         loop {
             while let Some(mut block) = free.pop() {
                 let Some(stretch) = self.next_stretch() else { break };
-                let (at, len) = (stretch.first.0 * core.page_size as u64, stretch.len as usize * core.page_size);
+                let (at, len) =
+                    (stretch.first.0 * core.page_size as u64, stretch.len as usize * core.page_size);
                 block.start(&core.volume.file, Direction::Read, Class::Maintenance, at, len);
                 under_way.push_back((block, stretch));
             }
@@ -186,7 +187,8 @@ impl Check {
         let have = page::lsn(device);
         if wanted.is_some_and(|wanted| have < wanted) {
             let wanted = wanted.unwrap_or_default();
-            let what = format!("a write was lost: the device has its state of {have}, its last change is {wanted}");
+            let what =
+                format!("a write was lost: the device has its state of {have}, its last change is {wanted}");
             return Err(Wrong { what, lost_write: true });
         }
         Ok(resident.map_or(Bytes::Device(device), Bytes::Resident))

@@ -46,7 +46,9 @@ pub enum Stake {
 impl fmt::Display for Stake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Stake::Rows { lower, upper: None } if lower.is_empty() => f.write_str("none of its rows can be read"),
+            Stake::Rows { lower, upper: None } if lower.is_empty() => {
+                f.write_str("none of its rows can be read")
+            }
             Stake::Rows { lower, upper: None } => {
                 write!(f, "its rows from key {} on cannot be read", Key(lower))
             }
@@ -57,13 +59,15 @@ impl fmt::Display for Stake {
                 write!(f, "its rows from key {} to before {} cannot be read", Key(lower), Key(upper))
             }
             Stake::SomeRows => f.write_str("some of its rows cannot be read"),
-            Stake::Value { key } => write!(f, "the long value of the row with key {} cannot be read", Key(key)),
-            Stake::History => {
-                f.write_str("earlier versions of rows: old snapshots and some rollbacks fail, current rows are there")
+            Stake::Value { key } => {
+                write!(f, "the long value of the row with key {} cannot be read", Key(key))
             }
-            Stake::Allocation => {
-                f.write_str("pages in use may be given out again: write nothing more, save the rows and restore")
-            }
+            Stake::History => f.write_str(
+                "earlier versions of rows: old snapshots and some rollbacks fail, current rows are there",
+            ),
+            Stake::Allocation => f.write_str(
+                "pages in use may be given out again: write nothing more, save the rows and restore",
+            ),
             Stake::Space => f.write_str("space is lost until the database is loaded anew, no row is"),
             Stake::Header => f.write_str("one of two copies of the file's header is left"),
             Stake::Status => f.write_str("whether some of the last transactions committed"),

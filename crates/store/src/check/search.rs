@@ -10,15 +10,15 @@
 //! that splits behind that look leaves what was seen, one that is merged into its left neighbour is met there, whole. So an
 //! entry, or a child, that was there all the time is met.
 //!
-//! A long value leaves its entry for an undo record, never the other way round but by a rollback, which leaves its page in use and
-//! the record behind. Undo is therefore gone through before the trees and behind them. Sweep, which alone frees long values
-//! and segments of committed transactions, is held off meanwhile.
+//! A long value leaves its entry for an undo record, and comes back by a rollback, which leaves the record behind and marks it. Undo is
+//! therefore gone through before the trees and behind them. Sweep, which alone frees long values and segments of
+//! committed transactions, is held off meanwhile.
 
-use super::page::keeps_long_value;
+use super::page::{keeps_long_value, replaces_long_value};
 use super::report::Findings;
 use super::survey::{Trees, read_segments};
 use super::{Check, Stake, Watch};
-use crate::entry::{Entry, decode_reference};
+use crate::entry::{Entry, UndoPtr, decode_reference};
 use crate::node::{NodeRef, verify_structure};
 use crate::page::{self, PageKind};
 use crate::pool::{Access, SharedPage};
@@ -28,10 +28,13 @@ use crate::tree::{BTree, TreeRoot};
 use crate::undo::{self, UNDO_PAGES, UndoKind, UndoRecord};
 use crate::work::WorkMemory;
 use crate::{Result, catalog, overflow};
-use gannet_base::{Lsn, PageId, TreeId};
+use gannet_base::{Lsn, PageId, TreeId, TxnId};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
+
+/// How often the catalog and undo are read again for what neither of them explains.
+const STRANGER_LOOKS: u32 = 3;
 
 /// Pages, one bit each.
 struct Bits(Vec<u64>);
@@ -68,6 +71,14 @@ struct Span {
 struct Broken {
     page: PageId,
     what: String,
+    /// It is whole, but may be given out again.
+    unmarked: bool,
+}
+
+impl Broken {
+    fn new(page: PageId, what: String) -> Self {
+        Broken { page, what, unmarked: false }
+    }
 }
 
 struct Search<'c> {
@@ -82,8 +93,12 @@ struct Search<'c> {
     dropped: BTreeSet<TreeId>,
     /// Trees whose leaves were gone through for long values.
     with_leaves: BTreeSet<TreeId>,
+    /// Trees of which something cannot be read that would lead to further pages.
+    blocked: BTreeSet<TreeId>,
     /// Pages that were changed behind this position may be referred to by what was gone through before.
     begun: Lsn,
+    /// Transactions below this number had ended by then.
+    running_from: TxnId,
 }
 
 impl Check {
@@ -98,8 +113,11 @@ impl Check {
         memory.grow(words * size_of::<u64>() as u64)?;
         let _sweeping = self.shared.sweeping.lock();
         // Of this moment: what was not there when the check began may be here.
+        let active = self.shared.registry.active();
+        let running_from = active.iter().map(|txn| txn.id()).min().unwrap_or(self.shared.registry.next_txn());
         let begun = self.shared.core.log.end();
-        let at_rest = begun == self.survey.log_end;
+        // Whoever is in the middle of something has pages that nothing refers to yet.
+        let at_rest = begun == self.survey.log_end && self.shared.registry.active().is_empty();
         let mut search = Search {
             check: self,
             watch,
@@ -108,7 +126,9 @@ impl Check {
             trees: Trees::read(&self.shared, &Findings::default()),
             dropped: BTreeSet::new(),
             with_leaves: BTreeSet::new(),
+            blocked: BTreeSet::new(),
             begun,
+            running_from,
         };
         search.run(at_rest)
     }
@@ -124,7 +144,7 @@ impl Search<'_> {
         self.walk_all(&with_leaves, true)?;
         self.undo()?;
         self.unreferenced();
-        self.strangers();
+        self.strangers()?;
         if at_rest && !self.unexplained().is_empty() {
             // Whatever leads there comes from where nobody would look for it.
             let all: Vec<TreeId> = self.trees.live.keys().copied().collect();
@@ -145,21 +165,34 @@ impl Search<'_> {
 
     /// Ranges in which the sums differ although nothing has changed, and in which nothing was found.
     fn unexplained(&self) -> Vec<Range<u64>> {
-        let bad = self.check.bad.lock();
         let explained = |range: &&Range<u64>| {
             self.check.findings.touch(range)
-                || bad.range(PageId(range.start)..PageId(range.end)).next().is_some()
+                || self.has_bad(range)
                 || self.has_stranger(range)
+                // Which of these pages are in use is not known.
+                || self.check.extent(PageId(range.start)).is_err()
+                || self.check.extent(PageId(range.end - 1)).is_err()
         };
         self.ranges.iter().filter(|range| !explained(range)).cloned().collect()
     }
 
-    /// Whether pages of a range belong to a tree that is on its way in or out.
+    fn has_bad(&self, range: &Range<u64>) -> bool {
+        self.check.bad.lock().range(PageId(range.start)..PageId(range.end)).next().is_some()
+    }
+
+    /// Whether pages of a range belong to a tree that is on its way in or out, or that was not gone through as a whole.
     fn has_stranger(&self, range: &Range<u64>) -> bool {
         let owner = |number| self.check.owner(PageId(number)).ok().flatten();
-        range.clone().filter_map(owner).any(|tree| {
-            tree != SYSTEM && tree != UNDO_PAGES && !self.trees.live.contains_key(&tree)
+        range.clone().filter_map(owner).any(|tree| match tree {
+            SYSTEM => false,
+            UNDO_PAGES => self.is_blocked(UNDO_DIRECTORY),
+            _ => !self.trees.live.contains_key(&tree) || self.is_blocked(tree),
         })
+    }
+
+    /// Whether there may be pages that something leads to which cannot be read.
+    fn is_blocked(&self, tree: TreeId) -> bool {
+        self.blocked.contains(&tree) || self.check.bad.lock().values().any(|flaw| flaw.tree == tree)
     }
 
     fn tick(&mut self) -> Result<()> {
@@ -173,6 +206,9 @@ impl Search<'_> {
 
     /// Reports a page, with what is known of it better than before.
     fn find(&mut self, page: PageId, tree: TreeId, what: impl std::fmt::Display, stake: Stake) {
+        if stake != Stake::Space {
+            self.blocked.insert(tree);
+        }
         self.check.bad.lock().remove(&page);
         self.check.find(page, tree, what, stake);
     }
@@ -182,11 +218,16 @@ impl Search<'_> {
         let mut owners: BTreeSet<TreeId> = self.check.bad.lock().values().map(|flaw| flaw.tree).collect();
         for range in &self.ranges {
             for page in range.clone().step_by(EXTENT_PAGES as usize).map(PageId) {
-                if let Ok(Some(extent)) = self.check.extent(page) {
-                    owners.insert(extent.owner);
-                    if extent.owner == SYSTEM {
-                        owners.extend([CATALOG, STATUS, UNDO_DIRECTORY]);
+                match self.check.extent(page) {
+                    Ok(Some(extent)) => {
+                        owners.insert(extent.owner);
+                        if extent.owner == SYSTEM {
+                            owners.extend([CATALOG, STATUS, UNDO_DIRECTORY]);
+                        }
                     }
+                    Ok(None) => {}
+                    // The pass knew of no page there.
+                    Err(_) => owners.extend(self.trees.live.keys()),
                 }
             }
         }
@@ -308,7 +349,9 @@ impl Search<'_> {
     /// Looks at a node whose parent is latched, or at a root; gives its level if one can go on from there.
     fn child(&mut self, tree: TreeId, child: &Child) -> Option<u8> {
         self.seen.set(child.page);
-        self.in_use(child.page, tree);
+        if let Some(what) = self.mismarked(child.page, tree) {
+            self.check.find(child.page, tree, what, Stake::Allocation);
+        }
         let stake = Stake::Rows { lower: child.lower.clone(), upper: child.upper.clone() };
         let fault = match self.check.expect(child.page, tree, PageKind::Node) {
             Err(what) => what,
@@ -319,7 +362,9 @@ impl Search<'_> {
                     let is_root = child.level == u8::MAX;
                     if !is_root && node.level() != child.level {
                         format!("is of level {}, and its parent leads to level {}", node.level(), child.level)
-                    } else if node.lower_fence() != child.lower || node.upper_fence() != child.upper.as_deref() {
+                    } else if node.lower_fence() != child.lower
+                        || node.upper_fence() != child.upper.as_deref()
+                    {
                         "covers other keys than its parent says".to_owned()
                     } else {
                         return Some(node.level());
@@ -331,19 +376,14 @@ impl Search<'_> {
         None
     }
 
-    /// What is referred to has to be marked as used, by its tree.
-    fn in_use(&mut self, page: PageId, tree: TreeId) {
+    /// What is wrong with how a page is marked that `tree` refers to: as used, by the tree.
+    fn mismarked(&self, page: PageId, tree: TreeId) -> Option<String> {
         match self.check.owner(page) {
-            Ok(Some(owner)) if owner == tree => {}
+            Ok(Some(owner)) if owner == tree => None,
+            Ok(Some(owner)) => Some(format!("is in use, and its extent belongs to {owner}")),
+            Ok(None) => Some("is in use, and marked as free".to_owned()),
             // The map cannot be read, which is reported for itself.
-            Err(_) => {}
-            Ok(owner) => {
-                let what = match owner {
-                    Some(owner) => format!("is in use, and its extent belongs to {owner}"),
-                    None => "is in use, and marked as free".to_owned(),
-                };
-                self.check.find(page, tree, what, Stake::Allocation);
-            }
+            Err(_) => None,
         }
     }
 
@@ -378,8 +418,9 @@ impl Search<'_> {
         if entry.is_none_or(|entry| decode_reference(entry.value) != reference) {
             return;
         }
-        if let Err(Broken { page, what }) = self.long_value(root.id, reference) {
-            self.find(page, root.id, what, Stake::Value { key });
+        if let Err(Broken { page, what, unmarked }) = self.long_value(root.id, reference) {
+            let stake = if unmarked { Stake::Allocation } else { Stake::Value { key } };
+            self.find(page, root.id, what, stake);
         }
     }
 
@@ -391,7 +432,7 @@ impl Search<'_> {
             return Ok(());
         }
         let what = format!("a value of {len} bytes takes {expected} pages, its list has {pages}");
-        Err(Broken { page: first, what })
+        Err(Broken::new(first, what))
     }
 
     /// Goes through a list of at most `most` pages; says how many it has.
@@ -399,13 +440,13 @@ impl Search<'_> {
         let (mut index, mut pages) = (first, 0);
         while !index.is_none() {
             self.seen.set(index);
-            let broken = |what| Broken { page: index, what };
+            let broken = |what| Broken::new(index, what);
             let read = self.check.expect(index, tree, PageKind::OverflowIndex).map_err(broken)?;
             let Some((next, listed)) = overflow::decode_index(&read) else {
                 return Err(broken("lists more pages than it has room for".to_owned()));
             };
             drop(read);
-            self.in_use(index, tree);
+            self.marked(index, tree)?;
             pages += listed.len() as u64;
             if pages > most || listed.is_empty() && !next.is_none() {
                 return Err(broken(format!("the list of a long value of {most} pages goes on here")));
@@ -414,13 +455,20 @@ impl Search<'_> {
                 self.seen.set(page);
                 if self.is_suspicious(page) {
                     let what = self.check.expect(page, tree, PageKind::Overflow).map(drop);
-                    what.map_err(|what| Broken { page, what })?;
-                    self.in_use(page, tree);
+                    what.map_err(|what| Broken::new(page, what))?;
+                    self.marked(page, tree)?;
                 }
             }
             index = next;
         }
         Ok(pages)
+    }
+
+    fn marked(&self, page: PageId, tree: TreeId) -> std::result::Result<(), Broken> {
+        match self.mismarked(page, tree) {
+            None => Ok(()),
+            Some(what) => Err(Broken { page, what, unmarked: true }),
+        }
     }
 
     // ---- undo -------------------------------------------------------------------------------------------------
@@ -437,8 +485,8 @@ impl Search<'_> {
                 self.seen.set(page);
                 // A page that cannot be read is reported as such.
                 let Ok(Some(records)) = undo::read_page(&check.shared.core, page, &segment) else { break };
-                for (_, record) in records {
-                    self.undo_record(&record);
+                for (at, record) in records {
+                    self.undo_record(at, &record);
                 }
             }
         }
@@ -453,7 +501,7 @@ impl Search<'_> {
         }
     }
 
-    fn undo_record(&mut self, record: &UndoRecord) {
+    fn undo_record(&mut self, at: UndoPtr, record: &UndoRecord) {
         if record.tree == CATALOG
             && record.kind == UndoKind::Delete
             && !record.done
@@ -467,16 +515,28 @@ impl Search<'_> {
         let (len, first) = decode_reference_of(record);
         let per_page = overflow::bytes_per_page(self.check.shared.core.page_size) as u64;
         if keeps_long_value(record) {
-            if let Err(Broken { page, what }) = self.list(record.tree, first, len.div_ceil(per_page)) {
-                self.find(page, record.tree, what, Stake::History);
+            let listed = self.list(record.tree, first, len.div_ceil(per_page));
+            // A rollback may have put the value back meanwhile, and freed it with another record.
+            let still = undo::read(&self.check.shared.core, at).is_ok_and(|now| keeps_long_value(&now));
+            if let Err(Broken { page, what, unmarked }) = listed
+                && still
+            {
+                let stake = if unmarked { Stake::Allocation } else { Stake::History };
+                self.find(page, record.tree, what, stake);
             }
-        } else if record.kind == UndoKind::Chain
-            && !record.done
-            && self.check.shared.registry.find(record.writer).is_some()
-        {
-            // It is being written, or freed by a rollback: its pages need no more than this to be explained.
+        } else if self.may_have_passed(record) {
+            // What is being written, or freed by a rollback, need not be whole.
             let _ = self.list(record.tree, first, len.div_ceil(per_page));
         }
+    }
+
+    /// Whether a record leads to a long value that its entry may have had while the tree was gone through elsewhere: one that is
+    /// being written, or one that a rollback has put back.
+    fn may_have_passed(&self, record: &UndoRecord) -> bool {
+        if record.kind == UndoKind::Chain {
+            return !record.done && self.check.shared.registry.find(record.writer).is_some();
+        }
+        record.done && record.writer >= self.running_from && replaces_long_value(record)
     }
 
     // ---- what nothing leads to --------------------------------------------------------------------------------
@@ -501,6 +561,9 @@ impl Search<'_> {
             return;
         }
         // Whichever has begun since undo was gone through stands in the directory by now.
+        if self.is_blocked(UNDO_DIRECTORY) {
+            return;
+        }
         let directory = read_segments(&self.check.shared, &self.check.findings);
         for page in segments.into_iter().filter(|page| !directory.contains_key(page)) {
             self.find(page, UNDO_PAGES, what, Stake::Space);
@@ -511,7 +574,7 @@ impl Search<'_> {
     fn is_lost(&self, page: PageId, owner: TreeId) -> bool {
         let check = self.check;
         let known = self.trees.live.contains_key(&owner) && check.is_known(owner);
-        if owner == SYSTEM || !known || check.bad.lock().contains_key(&page) {
+        if owner == SYSTEM || !known || self.is_blocked(owner) {
             return false;
         }
         let core = &check.shared.core;
@@ -543,22 +606,43 @@ impl Search<'_> {
         BTree::new(&self.check.shared.core, &root).inner_shared(key, level).ok().map(|page| page.id())
     }
 
-    /// Pages of trees that the catalog does not name.
-    fn strangers(&mut self) {
-        let found: Vec<_> = self.check.strangers.lock().iter().map(|(&tree, &page)| (tree, page)).collect();
-        for (tree, page) in found {
-            let explained = self.trees.live.contains_key(&tree)
-                || self.trees.passing.contains(&tree)
-                || self.dropped.contains(&tree)
-                || !self.trees.complete;
-            if !explained && matches!(self.check.owner(page), Ok(Some(owner)) if owner == tree) {
-                let what = "belongs to a tree that there is not, and never was dropped";
-                self.check.find(page, tree, what, Stake::Space);
+    /// Pages of trees that the catalog does not name. Catalog and undo are not read at one moment: a drop that is rolled back in
+    /// between was in the one, and is in the other.
+    fn strangers(&mut self) -> Result<()> {
+        for look in 0.. {
+            let unexplained = self.unexplained_strangers();
+            if unexplained.is_empty() {
+                return Ok(());
             }
+            if look == STRANGER_LOOKS {
+                for (tree, page) in unexplained {
+                    let what = "belongs to a tree that there is not, and never was dropped";
+                    self.check.find(page, tree, what, Stake::Space);
+                }
+                return Ok(());
+            }
+            self.trees = Trees::read(&self.check.shared, &Findings::default());
+            self.undo()?;
         }
+        Ok(())
+    }
+
+    fn unexplained_strangers(&self) -> Vec<(TreeId, PageId)> {
+        let trees = &self.trees;
+        let is_unexplained = |(tree, page): &(TreeId, PageId)| {
+            let known = trees.live.contains_key(tree) || trees.passing.contains(tree) || !trees.complete;
+            let here = matches!(self.check.owner(*page), Ok(Some(owner)) if owner == *tree);
+            here && !known && !self.dropped.contains(tree)
+        };
+        let strangers = self.check.strangers.lock().clone();
+        strangers.into_iter().filter(is_unexplained).collect()
     }
 }
 
 fn decode_reference_of(record: &UndoRecord) -> (u64, PageId) {
-    if record.value.len() == crate::entry::REFERENCE_LEN { decode_reference(&record.value) } else { (0, PageId::NONE) }
+    if record.value.len() == crate::entry::REFERENCE_LEN {
+        decode_reference(&record.value)
+    } else {
+        (0, PageId::NONE)
+    }
 }

@@ -80,12 +80,7 @@ impl Trees {
         });
     }
 
-    fn take_entry(
-        &mut self,
-        shared: &Shared,
-        key: &[u8],
-        payload: &[u8],
-    ) -> std::result::Result<(), String> {
+    fn take_entry(&mut self, shared: &Shared, key: &[u8], payload: &[u8]) -> std::result::Result<(), String> {
         // Whoever writes an entry ends only behind it: asked in this order, an open one is never taken for committed.
         let entry = Entry::decode(payload).filter(|entry| !entry.is_tombstone());
         let Some(entry) = entry else { return Ok(()) };
