@@ -30,7 +30,7 @@ mod restart;
 
 pub use report::{RowLockReport, SnapshotReport, TransactionReport, WorkReport};
 
-use crate::check::CheckReport;
+use crate::check::{self, CheckProgress, CheckReport};
 use crate::core::Core;
 use crate::engine::{Engine, OpenOptions};
 use crate::log::{Flusher, Log};
@@ -354,12 +354,23 @@ impl Database {
         self.shared.sweep(Duration::ZERO)
     }
 
-    /// Checks that everything refers to everything else as it should: trees, versions, long values, free space, and
-    /// the pages on the device. Findings are no error. No transaction may run meanwhile.
+    /// Checks that everything that is stored is whole, and refers to everything else as it should: trees, versions, long values,
+    /// undo, free space, and the pages on the device. Findings are no error. Transactions may run meanwhile; what a crash has
+    /// left is waited for.
     pub fn check(&self) -> Result<CheckReport> {
+        self.check_watched(&mut |_| Ok(()))
+    }
+
+    /// The same; `watch` is told many times a second how far it has come, and ends it by an error.
+    pub fn check_watched(&self, watch: &mut dyn FnMut(&CheckProgress) -> Result<()>) -> Result<CheckReport> {
         self.await_restart();
         self.shared.core.poison.check()?;
-        self.shared.check()
+        let header = {
+            // Nobody writes it meanwhile.
+            let meta = self.keeper.meta.lock();
+            check::header(&meta, &*self.volume.file)
+        };
+        check::run(&self.engine, &self.shared, header, watch)
     }
 
     /// Figures of this moment.

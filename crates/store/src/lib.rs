@@ -7,6 +7,7 @@
 //! and tests that look below that surface; they promise no stability.
 
 mod batch;
+mod block;
 mod catalog;
 mod change;
 mod check;
@@ -43,7 +44,7 @@ mod view;
 mod work;
 mod writeback;
 
-pub use check::{CheckReport, Finding};
+pub use check::{CheckProgress, CheckReport, Finding, Stake};
 pub use cursor::Cursor;
 pub use database::{
     Database, DatabaseStats, RestartPhase, RestartReport, RowLockReport, SnapshotReport, TransactionReport,

@@ -76,7 +76,8 @@ pub(crate) struct Extent {
 impl Extent {
     const FREE: Extent = Extent { used: 0, owner: TreeId(0) };
 
-    fn decode(bytes: &[u8], index: u64) -> Self {
+    /// What a space map page says of its extent with this number.
+    pub(crate) fn decode(bytes: &[u8], index: u64) -> Self {
         let at = descriptor_offset(index);
         Extent { used: page::get_u16(bytes, at), owner: TreeId(page::get_u32(bytes, at + 4)) }
     }

@@ -11,7 +11,7 @@ use crate::hot::HotPages;
 use crate::log::{Log, LogFiles, LogOptions, Recovery, RedoTable};
 use crate::meta::Meta;
 use crate::page;
-use crate::pool::{Pool, Volume};
+use crate::pool::{Pool, Redo, Volume};
 use crate::recovery::PageRedo;
 use crate::restart::Restart;
 use crate::ring;

@@ -83,6 +83,11 @@ impl Index {
         self.highest_commit = footer.highest_commit.0;
     }
 
+    /// First position of the segment.
+    pub(crate) fn segment_start(&self) -> u64 {
+        self.segment_start
+    }
+
     /// Forgets the finished segment and begins the one at `segment_start`.
     pub(crate) fn begin_segment(&mut self, segment_start: u64) {
         self.segment_start = segment_start;

@@ -480,6 +480,29 @@ impl Log {
         Ok(footer.map(|(footer, _)| footer).filter(|f| f.incarnation == header.identity.incarnation))
     }
 
+    /// The pages of which the log still holds changes, each with the LSN of its last one.
+    pub(crate) fn last_changes(&self) -> Result<RedoTable> {
+        let mut table = RedoTable::new(&self.inner.budget)?;
+        let size = self.segment_size();
+        let mut at = self.inner.keep_from.load(Acquire) / size * size;
+        loop {
+            // A footer is trusted once it is durable.
+            self.flush_to(self.end())?;
+            let index = &self.inner.state.lock().index;
+            if index.segment_start() <= at {
+                table.add_segment(Lsn(index.segment_start()), &index.pages(), &[], Lsn::ZERO)?;
+                break;
+            }
+            // Segments that a checkpoint lets go meanwhile are of pages that are home.
+            if let Some(footer) = self.footer(Lsn(at))? {
+                table.add_segment(footer.segment_start, &footer.pages, &[], Lsn::ZERO)?;
+            }
+            at += size;
+        }
+        table.finish()?;
+        Ok(table)
+    }
+
     /// Size of a segment in bytes.
     pub fn segment_size(&self) -> u64 {
         self.inner.segments.size

@@ -1,7 +1,7 @@
 //! Finding a page's frame, and bringing a page into one.
 #![expect(unsafe_code, reason = "reads into frames that are latched exclusively")]
 
-use super::{Access, Frame, FrameKey, Pool, QUEUE_SHIFT, Redo, STATE_MASK, State, Volume, reads};
+use super::{Access, Frame, FrameKey, Pool, QUEUE_SHIFT, Redo, STATE_MASK, SharedPage, State, Volume, reads};
 use crate::page::{self, Verdict};
 use crate::{Error, Result};
 use gannet_base::{Lsn, PageId};
@@ -50,6 +50,24 @@ impl Pool {
                 State::Free => gannet_base::sync::yield_point(),
             }
         }
+    }
+
+    /// The page, for reading, if a frame holds it; and whether the device may have older bytes of it, or part of newer ones.
+    pub(crate) fn resident(&self, volume: &Volume, id: PageId) -> Option<(SharedPage<'_>, bool)> {
+        let key = FrameKey::new(volume.slot, id);
+        let index = self.table.find(key)?;
+        let frame = &self.frames[index as usize];
+        if frame.state() != State::Valid {
+            return None;
+        }
+        frame.latch.shared();
+        let page = SharedPage { pool: self, index, id };
+        if self.table.key(index) != key || frame.state() != State::Valid {
+            return None;
+        }
+        // A frame is marked as being written before it counts as clean.
+        let dirty = frame.rec_lsn.load(Ordering::Acquire) != 0 || frame.writing.load(Ordering::Acquire);
+        Some((page, dirty))
     }
 
     /// Takes over a frame whose bytes were read ahead: it is then `Loading` and latched. False when somebody else was

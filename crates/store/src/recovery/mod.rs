@@ -64,11 +64,6 @@ impl PageRedo {
         &self.table
     }
 
-    /// Whether the log changed this page behind the redo position, and it may not have come home.
-    pub(crate) fn knows(&self, page: PageId) -> bool {
-        self.table.find(page).is_some()
-    }
-
     /// Whether the page at this place of the table was looked at.
     pub(crate) fn is_done(&self, index: usize) -> bool {
         self.done[index / 64].load(Ordering::Acquire) & (1 << (index % 64)) != 0
@@ -156,6 +151,10 @@ fn apply(id: PageId, page: &mut [u8], lsn: Lsn, kind: u8, bytes: &[u8]) -> Resul
 }
 
 impl Redo for PageRedo {
+    fn knows(&self, page: PageId) -> bool {
+        self.table.find(page).is_some()
+    }
+
     fn redo(&self, id: PageId, bytes: &mut [u8], verdict: Verdict) -> Result<Option<Lsn>> {
         let Some(index) = self.table.find(id) else { return Ok(None) };
         let entry = self.table.entries()[index];

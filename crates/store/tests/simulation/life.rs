@@ -280,6 +280,10 @@ fn live(world: Arc<World>, trouble: &Trouble, random: &mut Generator, summary: &
         let (world, seed) = (Arc::clone(&world), random.next_u64());
         threads.push(thread::spawn("disturber", move || session::disturb(&world, seed)));
     }
+    if random.one_in(2) {
+        let (world, seed) = (Arc::clone(&world), random.next_u64());
+        threads.push(thread::spawn("checker", move || session::check(&world, seed)));
+    }
     for thread in threads {
         thread.join().expect("a session's panic ends the simulation before this");
     }
