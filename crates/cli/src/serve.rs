@@ -4,11 +4,13 @@ use crate::arguments::{Serve, request_name};
 use crate::interrupt;
 use anyhow::{Context, Result, bail};
 use gannet_base::units::format_size;
-use gannet_io::ModeRequest;
+use gannet_io::{Disk, ModeRequest, RealDisk, RealOptions, RecordedDisk};
 use gannet_server::settings::Settings;
 use gannet_server::{Server, ServerOptions};
 use gannet_store::{Engine, EngineOptions, OpenOptions};
 use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How often it is looked whether a signal has come.
@@ -37,8 +39,10 @@ pub(crate) fn run(arguments: &Serve) -> Result<()> {
     options.check()?;
     let memory = settings.size("memory")?;
     let engine = EngineOptions { memory, temp_folder: settings.temp_folder()? };
-    // What it refuses is a budget that cannot be.
-    let engine = Engine::new(&engine).map_err(|error| settings.refuse("memory", error))?;
+    // What these refuse is a budget that cannot be.
+    engine.check_machine().map_err(|error| settings.refuse("memory", error))?;
+    let disk = open_disk(settings.path("io_record").as_deref())?;
+    let engine = Engine::with_disk(disk, &engine).map_err(|error| settings.refuse("memory", error))?;
     interrupt::listen()?;
     create_missing(&engine, &options)?;
     let server = Server::start(&engine, &options)?;
@@ -51,6 +55,15 @@ pub(crate) fn run(arguments: &Serve) -> Result<()> {
     server.stop(limit)?;
     say("closed");
     Ok(())
+}
+
+/// The real disk; recorded, where that was asked for.
+fn open_disk(record: Option<&Path>) -> Result<Arc<dyn Disk>> {
+    let real = Arc::new(RealDisk::new(RealOptions::default()));
+    let Some(record) = record else { return Ok(real) };
+    let disk = RecordedDisk::new(real, record)?;
+    say(&format!("recording every write and sync in {}", record.display()));
+    Ok(Arc::new(disk))
 }
 
 /// The user that runs the server: owner of databases that it creates. The name is the operating system's, which is also
