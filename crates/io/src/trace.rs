@@ -232,7 +232,12 @@ pub struct Writer {
 impl Writer {
     /// A new trace; a file that is there already is left alone, and that is an error.
     pub fn create(path: &Path) -> io::Result<Self> {
-        let mut file = OpenOptions::new().append(true).create_new(true).open(path)?;
+        let mut options = OpenOptions::new();
+        options.append(true).create_new(true);
+        // What is in the recorded files is in the trace as well.
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, crate::real::FILE_PERMISSIONS);
+        let mut file = options.open(path)?;
         file.write_all(&[&MAGIC[..], &VERSION.to_le_bytes()].concat())?;
         Ok(Self::of(file))
     }
