@@ -46,7 +46,6 @@ impl std::fmt::Display for Tally {
 pub(crate) struct Torture {
     options: Options,
     _folder: tempfile::TempDir,
-    seed: u64,
     random: Generator,
     ledger: Ledger,
     pub(crate) tally: Tally,
@@ -62,10 +61,10 @@ impl Torture {
         load::set_up(&mut client).map_err(|failure| failure.to_string())?;
         drop(client);
         server.kill();
-        let mut ledger = Ledger::new((0..CLIENTS).map(load::is_asynchronous));
+        let mut ledger = load::new_ledger();
         ledger.note(Mark::Ready { seed });
         let (random, tally) = (Generator::new(seed), Tally::default());
-        Ok(Torture { options, _folder: folder, seed, random, ledger, tally })
+        Ok(Torture { options, _folder: folder, random, ledger, tally })
     }
 
     /// A time that is as likely to be short as to be long, up to 2 to the power of `exponent` milliseconds.
@@ -79,7 +78,7 @@ impl Torture {
         self.tally.rounds += 1;
         let server = Server::serving(&self.options)?;
         let mut client = Client::connect(&server.address()).map_err(|failure| failure.to_string())?;
-        verify::contents(&mut client, self.seed, &mut self.ledger)?;
+        verify::contents(&mut client, &mut self.ledger)?;
         drop(client);
         let before = self.ledger.acknowledged();
         self.work_until_killed(server);
@@ -101,7 +100,7 @@ impl Torture {
         if self.random.one_in(2) {
             let server = Server::serving(&self.options)?;
             let mut client = Client::connect(&server.address()).map_err(|failure| failure.to_string())?;
-            verify::contents(&mut client, self.seed, &mut self.ledger)?;
+            verify::contents(&mut client, &mut self.ledger)?;
             drop(client);
             server.stop()?;
         }
@@ -109,7 +108,7 @@ impl Torture {
     }
 
     fn work_until_killed(&mut self, server: Server) {
-        let shared = Shared::new(self.seed, self.ledger.clone(), None, load::ordinary);
+        let shared = Shared::new(self.ledger.clone(), None, load::ordinary);
         let (address, phase) = (server.address(), AtomicU8::new(0));
         let (work, shutdown) = (self.moment(11), self.random.one_in(4).then(|| self.moment(8)));
         let seed = self.random.next_u64();
@@ -118,7 +117,7 @@ impl Torture {
                 let (shared, address) = (&shared, &address);
                 scope.spawn(move || shared.work(address, client));
             }
-            scope.spawn(|| keep_house(&shared, &address, &phase, seed));
+            scope.spawn(|| shared.keep_house(&address, &phase, seed));
             std::thread::sleep(work);
             let killed_in = match shutdown {
                 Some(after) => {
@@ -133,21 +132,5 @@ impl Torture {
             self.tally.kills[killed_in] += 1;
         });
         self.ledger = shared.ledger();
-    }
-}
-
-/// Asks for checkpoints and sweeps, and says which of them is going on.
-fn keep_house(shared: &Shared, address: &gannet_server::frontend::Address, phase: &AtomicU8, seed: u64) {
-    let mut random = Generator::new(seed);
-    let Ok(mut client) = Client::connect(address) else { return };
-    while !shared.is_stopped() {
-        let (sql, number) = if random.one_in(2) { ("checkpoint", 1) } else { ("vacuum", 2) };
-        phase.store(number, Ordering::Relaxed);
-        let done = client.query(sql);
-        phase.store(0, Ordering::Relaxed);
-        if done.is_err() {
-            return;
-        }
-        std::thread::sleep(Duration::from_micros(random.below(50_000)));
     }
 }

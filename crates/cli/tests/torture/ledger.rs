@@ -71,7 +71,8 @@ impl Mark {
 /// What may be there, see the head of the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Ledger {
-    ready: bool,
+    /// What makes the load, once its tables are there.
+    seed: Option<u64>,
     clients: Vec<Entry>,
 }
 
@@ -79,13 +80,13 @@ impl Ledger {
     /// Nothing has happened; `asynchronous` says of each client how it commits.
     pub(crate) fn new(asynchronous: impl IntoIterator<Item = bool>) -> Self {
         let entry = |asynchronous| Entry { asynchronous, ..Entry::default() };
-        Ledger { ready: false, clients: asynchronous.into_iter().map(entry).collect() }
+        Ledger { seed: None, clients: asynchronous.into_iter().map(entry).collect() }
     }
 
     /// Takes notice of something.
     pub(crate) fn note(&mut self, mark: Mark) {
         match mark {
-            Mark::Ready { .. } => self.ready = true,
+            Mark::Ready { seed } => self.seed = Some(seed),
             Mark::Sent { client, number } => {
                 let seen = self.clients.iter().map(|entry| entry.acknowledged).collect();
                 let entry = &mut self.clients[client as usize];
@@ -110,9 +111,9 @@ impl Ledger {
         }
     }
 
-    /// Whether the tables must be there.
-    pub(crate) fn is_ready(&self) -> bool {
-        self.ready
+    /// What makes the load; none as long as its tables need not be there.
+    pub(crate) fn seed(&self) -> Option<u64> {
+        self.seed
     }
 
     /// How many clients there are.

@@ -17,7 +17,8 @@ use gannet_io::trace;
 use gannet_server::frontend::{Address, Failure, Report};
 use std::fmt::Write;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Connections that work at a time.
 pub(crate) const CLIENTS: u64 = 6;
@@ -124,6 +125,11 @@ pub(crate) fn set_up(client: &mut Client) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A ledger for these clients.
+pub(crate) fn new_ledger() -> Ledger {
+    Ledger::new((0..CLIENTS).map(is_asynchronous))
+}
+
 /// What a client does after an error of the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
@@ -135,7 +141,6 @@ pub(crate) enum Verdict {
 
 /// What clients share.
 pub(crate) struct Shared {
-    seed: u64,
     ledger: Mutex<Ledger>,
     trace: Option<trace::Writer>,
     stop: AtomicBool,
@@ -146,14 +151,9 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(
-        seed: u64,
-        ledger: Ledger,
-        trace: Option<trace::Writer>,
-        judge: fn(&Report) -> Verdict,
-    ) -> Self {
+    pub(crate) fn new(ledger: Ledger, trace: Option<trace::Writer>, judge: fn(&Report) -> Verdict) -> Self {
         let (stop, repeated) = (AtomicBool::new(false), AtomicU64::new(0));
-        Shared { seed, ledger: Mutex::new(ledger), trace, stop, repeated, judge }
+        Shared { ledger: Mutex::new(ledger), trace, stop, repeated, judge }
     }
 
     /// Notes something, in the ledger and in the trace, in one order.
@@ -199,9 +199,11 @@ impl Shared {
         if connection.query(&format!("set synchronous_commit = {mode}")).is_err() {
             return;
         }
-        let mut number = self.ledger.lock().unwrap().allowed(client).start() + 1;
+        let ledger = self.ledger();
+        let seed = ledger.seed().expect("the tables are there");
+        let mut number = ledger.allowed(client).start() + 1;
         while !self.is_stopped() {
-            match self.transact(&mut connection, client, number) {
+            match self.transact(&mut connection, seed, client, number) {
                 Ok(true) => number += 1,
                 Ok(false) => {}
                 Err(failure) if self.goes_on(&failure) => {
@@ -214,14 +216,20 @@ impl Shared {
     }
 
     /// Runs a transaction; false where it turned out, after an error at its end, that it did not happen.
-    fn transact(&self, connection: &mut Client, client: u64, number: u64) -> Result<bool, Failure> {
-        for statement in statements(self.seed, client, number) {
+    fn transact(
+        &self,
+        connection: &mut Client,
+        seed: u64,
+        client: u64,
+        number: u64,
+    ) -> Result<bool, Failure> {
+        for statement in statements(seed, client, number) {
             connection.query(&statement)?;
         }
-        if number.is_multiple_of(7) && Generator::new(number ^ self.seed).one_in(2) {
+        if number.is_multiple_of(7) && Generator::new(number ^ seed).one_in(2) {
             // The same once more, this time to stay.
             connection.query("rollback")?;
-            for statement in statements(self.seed, client, number) {
+            for statement in statements(seed, client, number) {
                 connection.query(&statement)?;
             }
         }
@@ -238,6 +246,22 @@ impl Shared {
         }
         self.note(Mark::Acknowledged { client, number });
         Ok(true)
+    }
+
+    /// Asks for checkpoints and sweeps, and says which of them is going on: 0 for none, 1 or 2.
+    pub(crate) fn keep_house(&self, address: &Address, phase: &AtomicU8, seed: u64) {
+        let mut random = Generator::new(seed);
+        let Ok(mut client) = Client::connect(address) else { return };
+        while !self.is_stopped() {
+            let (sql, number) = if random.one_in(2) { ("checkpoint", 1) } else { ("vacuum", 2) };
+            phase.store(number, Ordering::Relaxed);
+            let done = client.query(sql);
+            phase.store(0, Ordering::Relaxed);
+            if done.is_err() {
+                return;
+            }
+            std::thread::sleep(Duration::from_micros(random.below(50_000)));
+        }
     }
 }
 

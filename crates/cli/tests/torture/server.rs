@@ -36,7 +36,6 @@ pub(crate) struct Server {
 }
 
 /// How a server ended, and what it said until then.
-#[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
     pub(crate) said: String,
@@ -121,7 +120,10 @@ impl Server {
     pub(crate) fn stop(self) -> Result<(), String> {
         self.terminate();
         let ended = self.wait();
-        if ended.status.success() { Ok(()) } else { Err(format!("a server did not end well: {ended:?}")) }
+        if ended.status.success() {
+            return Ok(());
+        }
+        Err(format!("a server ended with {}; it said: {}", ended.status, ended.said))
     }
 }
 

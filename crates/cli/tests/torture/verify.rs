@@ -30,10 +30,8 @@ fn texts<const N: usize>(values: [&dyn ToString; N]) -> Vec<String> {
 }
 
 /// Compares everything that is there with what must be, and tells the ledger what was found.
-pub(crate) fn contents(client: &mut Client, seed: u64, ledger: &mut Ledger) -> Result<(), String> {
-    if !ledger.is_ready() {
-        return Ok(());
-    }
+pub(crate) fn contents(client: &mut Client, ledger: &mut Ledger) -> Result<(), String> {
+    let Some(seed) = ledger.seed() else { return Ok(()) };
     let last = last_transactions(client, ledger)?;
     let mut balances = vec![BALANCE; ACCOUNTS as usize];
     let (mut entries, mut totals) = (Rows::new(), Rows::new());
