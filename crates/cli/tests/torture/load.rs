@@ -11,13 +11,14 @@
 //! | `side_N` | a table that client N creates, indexes and drops now and then |
 
 use crate::ledger::{Ledger, Mark};
-use crate::server::Client;
+use crate::server::{Client, STUCK};
 use gannet_base::sim::Generator;
 use gannet_io::trace;
 use gannet_server::frontend::{Address, Failure, Report};
+use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 /// Connections that work at a time.
@@ -139,27 +140,53 @@ pub(crate) enum Verdict {
     End,
 }
 
+/// What the clients of a server know.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) ledger: Ledger,
+    /// What the server refused: SQLSTATEs, how often, and what was said the first time.
+    refused: BTreeMap<String, (u64, String)>,
+}
+
+impl Known {
+    /// How often this SQLSTATE was seen.
+    pub(crate) fn refused(&self, state: &str) -> u64 {
+        self.refused.get(state).map_or(0, |(count, _)| *count)
+    }
+}
+
+impl std::fmt::Display for Known {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("refused")?;
+        for (state, (count, message)) in &self.refused {
+            write!(f, " {count} times {state} ({message})")?;
+        }
+        Ok(())
+    }
+}
+
 /// What clients share.
 pub(crate) struct Shared {
-    ledger: Mutex<Ledger>,
+    known: Mutex<Known>,
+    /// Told of every change of `known`.
+    changed: Condvar,
     trace: Option<trace::Writer>,
     stop: AtomicBool,
-    /// Errors that were answered with [`Verdict::Again`].
-    pub(crate) repeated: AtomicU64,
     /// Judges what the server refuses; a panic where it must not refuse it.
     judge: fn(&Report) -> Verdict,
 }
 
 impl Shared {
     pub(crate) fn new(ledger: Ledger, trace: Option<trace::Writer>, judge: fn(&Report) -> Verdict) -> Self {
-        let (stop, repeated) = (AtomicBool::new(false), AtomicU64::new(0));
-        Shared { ledger: Mutex::new(ledger), trace, stop, repeated, judge }
+        let known = Mutex::new(Known { ledger, refused: BTreeMap::new() });
+        Shared { known, changed: Condvar::new(), trace, stop: AtomicBool::new(false), judge }
     }
 
     /// Notes something, in the ledger and in the trace, in one order.
     pub(crate) fn note(&self, mark: Mark) {
-        let mut ledger = self.ledger.lock().unwrap();
-        ledger.note(mark);
+        let mut known = self.known.lock().unwrap();
+        known.ledger.note(mark);
+        self.changed.notify_all();
         if let Some(trace) = &self.trace {
             trace.write(&trace::Event::Mark(&mark.to_bytes())).expect("the trace takes a mark");
         }
@@ -175,17 +202,32 @@ impl Shared {
     }
 
     /// What is known now.
+    pub(crate) fn known(&self) -> Known {
+        self.known.lock().unwrap().clone()
+    }
+
+    /// The ledger of now.
     pub(crate) fn ledger(&self) -> Ledger {
-        self.ledger.lock().unwrap().clone()
+        self.known().ledger
+    }
+
+    /// Waits until `done` says so.
+    pub(crate) fn wait(&self, mut done: impl FnMut(&Known) -> bool) {
+        let known = self.known.lock().unwrap();
+        let waited = self.changed.wait_timeout_while(known, STUCK, |known| !done(known)).unwrap();
+        assert!(!waited.1.timed_out(), "the clients are stuck: {}", *waited.0);
     }
 
     /// Whether an error is to be tried again. Who lost the connection is done: it is not for clients to say why.
     fn goes_on(&self, failure: &Failure) -> bool {
         match failure {
             Failure::Server(report) => {
-                let again = (self.judge)(report) == Verdict::Again;
-                self.repeated.fetch_add(again.into(), Ordering::Relaxed);
-                again
+                let mut known = self.known.lock().unwrap();
+                let first = || (0, report.message.clone());
+                known.refused.entry(report.state.clone()).or_insert_with(first).0 += 1;
+                self.changed.notify_all();
+                drop(known);
+                (self.judge)(report) == Verdict::Again
             }
             Failure::Connection(_) => false,
             Failure::Receiver(error) => panic!("a client failed: {error}"),

@@ -13,11 +13,14 @@ mod kills;
 mod ledger;
 mod load;
 mod server;
+mod trouble;
 mod verify;
+mod volume;
 
 use cuts::{Bench, Cut, Device};
 use kills::Torture;
 use std::path::Path;
+use volume::Volume;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
@@ -84,4 +87,25 @@ fn a_device_that_forgets_is_found_out() {
         println!("{device:?}: {}", loss.as_deref().unwrap_or("nothing"));
         assert!(loss.is_some(), "{device:?}");
     }
+}
+
+/// Runs a test that needs a volume of its own, where there can be one.
+fn on_a_volume(test: impl FnOnce(Volume, u64) -> Result<String, String>) {
+    let seed = seed();
+    match Volume::new() {
+        Err(why) => println!("skipped, there is no volume to be had: {why}"),
+        Ok(volume) => {
+            println!("TORTURE_SEED={seed}: {}", test(volume, seed).unwrap_or_else(|what| panic!("{what}")))
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_what_needs_room_and_nothing_is_lost() {
+    on_a_volume(trouble::full_disk);
+}
+
+#[test]
+fn a_disk_that_turns_read_only_is_named_and_nothing_is_lost() {
+    on_a_volume(trouble::read_only_disk);
 }
