@@ -53,9 +53,10 @@ impl Server {
             .env("GANNET_MEMORY", "24MiB")
             .env("GANNET_WAL_LIMIT", "4MiB")
             .env("GANNET_PORT", PORT.to_string());
-        command.env("GANNET_TEMP_FOLDER", folder).env_remove("GANNET_IO").env_remove("GANNET_IO_RECORD");
+        command.env_remove("GANNET_IO").env_remove("GANNET_TEMP_FOLDER").env_remove("GANNET_IO_RECORD");
         if let Some(record) = &options.record {
-            command.env("GANNET_IO_RECORD", record);
+            // A replay knows the files of one folder.
+            command.env("GANNET_IO_RECORD", record).env("GANNET_TEMP_FOLDER", folder);
         }
         let mut process = command.stderr(Stdio::piped()).spawn().expect("the server starts");
         let output = Arc::new(Output::default());
