@@ -16,8 +16,9 @@ const CHECK_EVERY: u64 = 4;
 /// Starts that are killed in one round, at most.
 const STARTS_MAX: u64 = 3;
 
-/// What the server was doing when it was killed; the last two are not seen from outside but chosen.
-const PHASES: [&str; 5] = ["load", "checkpoint", "sweep", "start", "shutdown"];
+/// What the server was doing when it was killed; from `start` on that is not seen from outside but chosen. Of the last one
+/// it ends by itself, on a second SIGTERM.
+const PHASES: [&str; 6] = ["load", "checkpoint", "sweep", "start", "shutdown", "shutdown again"];
 
 /// What has happened so far.
 #[derive(Default, Debug)]
@@ -110,7 +111,8 @@ impl Torture {
     fn work_until_killed(&mut self, server: Server) {
         let shared = Shared::new(self.ledger.clone(), None, load::ordinary);
         let (address, phase) = (server.address(), AtomicU8::new(0));
-        let (work, shutdown) = (self.moment(11), self.random.one_in(4).then(|| self.moment(8)));
+        let (work, again) = (self.moment(11), self.random.one_in(3));
+        let shutdown = self.random.one_in(4).then(|| (self.moment(8), again));
         let seed = self.random.next_u64();
         std::thread::scope(|scope| {
             for client in 0..CLIENTS {
@@ -120,14 +122,19 @@ impl Torture {
             scope.spawn(|| shared.keep_house(&address, &phase, seed));
             std::thread::sleep(work);
             let killed_in = match shutdown {
-                Some(after) => {
+                Some((after, again)) => {
                     server.terminate();
                     std::thread::sleep(after);
-                    4
+                    4 + usize::from(again)
                 }
                 None => phase.load(Ordering::Relaxed).into(),
             };
-            server.kill();
+            if killed_in == PHASES.len() - 1 {
+                server.terminate();
+                server.wait();
+            } else {
+                server.kill();
+            }
             shared.stop();
             self.tally.kills[killed_in] += 1;
         });

@@ -8,6 +8,7 @@
 //! | `account` | a balance; all clients' transfers move it |
 //! | `entry` | each client's last [`KEPT`] transfers, with a note that now and then is long; older ones are deleted |
 //! | `total` | for each client the number of its last transaction, and what it has moved in all |
+//! | `ground` | more rows than the server has memory for; each transaction changes one of them |
 //! | `side_N` | a table that client N creates, indexes and drops now and then |
 
 use crate::ledger::{Ledger, Mark};
@@ -29,6 +30,8 @@ pub(crate) const ACCOUNTS: u64 = 24;
 pub(crate) const BALANCE: i64 = 1000;
 /// Entries of a client that are kept.
 pub(crate) const KEPT: u64 = 40;
+/// Rows of `ground`, numbered from 0, and bytes of each.
+pub(crate) const GROUND: (u64, u64) = (9000, 1000);
 /// In so many transactions a client's side table is made and dropped once.
 const SIDE_PERIOD: u64 = 16;
 
@@ -38,6 +41,8 @@ pub(crate) struct Transfer {
     pub(crate) debit: u64,
     pub(crate) credit: u64,
     pub(crate) amount: i64,
+    /// Its row of `ground`.
+    pub(crate) place: u64,
     random: Generator,
 }
 
@@ -46,7 +51,9 @@ impl Transfer {
         let mut random = Generator::new(seed ^ client << 48 ^ number);
         let debit = random.below(ACCOUNTS);
         let credit = (debit + 1 + random.below(ACCOUNTS - 1)) % ACCOUNTS;
-        Transfer { debit, credit, amount: 1 + random.below(100) as i64, random }
+        let amount = 1 + random.below(100) as i64;
+        let place = random.below(GROUND.0 / CLIENTS) * CLIENTS + client;
+        Transfer { debit, credit, amount, place, random }
     }
 
     /// What is written beside it: mostly short, sometimes longer than a page, seldom longer than an undo page or a log block.
@@ -79,13 +86,14 @@ pub(crate) fn is_asynchronous(client: u64) -> bool {
 /// The statements of a transaction without its COMMIT, each to be sent alone.
 fn statements(seed: u64, client: u64, number: u64) -> Vec<String> {
     let transfer = Transfer::new(seed, client, number);
-    let Transfer { debit, credit, amount, .. } = transfer;
+    let Transfer { debit, credit, amount, place, .. } = transfer;
     let note = transfer.note();
     let mut all = vec![
         "begin".to_owned(),
         format!("update account set balance = balance - {amount} where id = {debit}"),
         format!("insert into entry values ({client}, {number}, {debit}, {credit}, {amount}, '{note}')"),
         format!("update total set last = {number}, moved = moved + {amount} where client = {client}"),
+        format!("update ground set hits = hits + {number} where id = {place}"),
         format!("update account set balance = balance + {amount} where id = {credit}"),
     ];
     if number.is_multiple_of(5) {
@@ -111,6 +119,7 @@ fn statements(seed: u64, client: u64, number: u64) -> Vec<String> {
 
 /// Makes the tables of the load.
 pub(crate) fn set_up(client: &mut Client) -> Result<(), Failure> {
+    let (rows, bytes) = GROUND;
     client.query(&format!(
         "begin;
          create table account (id int primary key, balance bigint not null);
@@ -119,6 +128,8 @@ pub(crate) fn set_up(client: &mut Client) -> Result<(), Failure> {
            amount bigint not null, note text not null, primary key (client, number));
          create index on entry (debit);
          create index on entry (credit, amount);
+         create table ground (id int primary key, hits bigint not null, stuff text not null);
+         insert into ground select id, 0, repeat('g', {bytes}) from generate_series(0, {rows} - 1) as id;
          create table total (client int primary key, last bigint not null, moved bigint not null);
          insert into total select client, 0, 0 from generate_series(0, {CLIENTS} - 1) as client;
          commit"

@@ -50,7 +50,7 @@ impl Server {
         let mut command = Command::new(binary);
         command.arg("serve").arg(&options.database).args(["--listen", "none"]).current_dir(folder);
         command
-            .env("GANNET_MEMORY", "24MiB")
+            .env("GANNET_MEMORY", "12MiB")
             .env("GANNET_WAL_LIMIT", "4MiB")
             .env("GANNET_PORT", PORT.to_string());
         command.env_remove("GANNET_IO").env_remove("GANNET_TEMP_FOLDER").env_remove("GANNET_IO_RECORD");

@@ -1,9 +1,10 @@
 //! Whether what a server shows can be explained by what its clients were told, and whether the file behind it is sound.
 
 use crate::ledger::{Ledger, Mark};
-use crate::load::{ACCOUNTS, BALANCE, KEPT, Transfer, side_row};
+use crate::load::{ACCOUNTS, BALANCE, GROUND, KEPT, Transfer, side_row};
 use crate::server::Client;
 use gannet_store::{Engine, EngineOptions, OpenOptions};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 type Rows = Vec<Vec<String>>;
@@ -34,12 +35,13 @@ pub(crate) fn contents(client: &mut Client, ledger: &mut Ledger) -> Result<(), S
     let Some(seed) = ledger.seed() else { return Ok(()) };
     let last = last_transactions(client, ledger)?;
     let mut balances = vec![BALANCE; ACCOUNTS as usize];
-    let (mut entries, mut totals) = (Rows::new(), Rows::new());
+    let (mut entries, mut totals, mut hits) = (Rows::new(), Rows::new(), BTreeMap::new());
     for (client, &last) in last.iter().enumerate() {
         let mut moved = 0;
         for number in 1..=last {
             let transfer = Transfer::new(seed, client as u64, number);
-            let Transfer { debit, credit, amount, .. } = transfer;
+            let Transfer { debit, credit, amount, place, .. } = transfer;
+            *hits.entry(place).or_insert(0) += number;
             balances[debit as usize] -= amount;
             balances[credit as usize] += amount;
             moved += amount;
@@ -54,6 +56,10 @@ pub(crate) fn contents(client: &mut Client, ledger: &mut Ledger) -> Result<(), S
     compare("account", &query(client, "select * from account order by id")?, &balances)?;
     compare("entry", &query(client, "select * from entry order by client, number")?, &entries)?;
     by_index(client, &entries)?;
+    let hits = hits.iter().map(|(place, hits)| texts([place, hits])).collect();
+    compare("ground", &query(client, "select id, hits from ground where hits <> 0 order by id")?, &hits)?;
+    let all = query(client, "select count(*), sum(length(stuff)) from ground")?;
+    compare("all ground", &all, &vec![texts([&GROUND.0, &(GROUND.0 * GROUND.1)])])?;
     side_tables(client, &last)?;
     for (client, &number) in last.iter().enumerate() {
         ledger.note(Mark::Found { client: client as u64, number });
