@@ -8,12 +8,13 @@ use gannet_io::{Disk, ModeRequest, RealDisk, RealOptions, RecordedDisk};
 use gannet_server::settings::Settings;
 use gannet_server::{Server, ServerOptions};
 use gannet_store::{Engine, EngineOptions, OpenOptions};
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often it is looked whether a signal has come.
+/// How often it is looked whether a signal has come, or a database has failed.
 const PERIOD: Duration = Duration::from_millis(50);
 
 pub(crate) fn run(arguments: &Serve) -> Result<()> {
@@ -48,7 +49,13 @@ pub(crate) fn run(arguments: &Serve) -> Result<()> {
     let server = Server::start(&engine, &options)?;
     server.publish_settings(&settings.report(&effective(&server, &options, &settings)));
     announce(&server, &options, memory);
+    let mut told = BTreeSet::new();
     while interrupt::check().is_ok() {
+        for (name, failure) in server.failed() {
+            if told.insert(name.clone()) {
+                say(&format!("database \"{name}\" has failed; restart once the cause is gone: {failure}"));
+            }
+        }
         gannet_base::clock::sleep(PERIOD);
     }
     say("shutting down");

@@ -71,6 +71,11 @@ impl Server {
         if serving.contains("Ctrl-C ends it") { Ok(()) } else { Err(serving) }
     }
 
+    /// Waits until it has said this.
+    pub(crate) fn wait_for_words(&self, words: &str) {
+        self.output.wait(|said, _| said.contains(words));
+    }
+
     /// A server that takes connections.
     pub(crate) fn serving(options: &Options) -> Result<Self, String> {
         let server = Self::start(options);

@@ -159,6 +159,7 @@ pub(crate) fn read_only_disk(volume: Volume, seed: u64) -> Result<String, String
         scene.wait_for_commits(SOME);
         scene.volume.abort()?;
         scene.was_refused("58030", 1);
+        server.wait_for_words("database \"trouble\" has failed; restart once the cause is gone: ");
         // Who only reads goes on.
         let rows = query(&mut client, "select count(*) from account")?;
         let more = query(&mut connect(&address)?, "select count(*) from total")?;
