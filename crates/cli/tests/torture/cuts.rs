@@ -26,7 +26,7 @@ const WORK: Duration = Duration::from_millis(1500);
 const WORK_AFTER: Duration = Duration::from_millis(300);
 /// One of so many cuts is followed by a recorded run, whose own cuts are so many.
 const DEEPER_ONE_IN: u64 = 6;
-const CUTS_DEEPER: u64 = 4;
+const CUTS_DEEPER: u64 = 6;
 /// Recorded runs one after the other, each but the first after a cut of the one before.
 const DEPTH: usize = 3;
 /// Unit in which images are written; what is zero is left out.
@@ -66,6 +66,16 @@ impl Device {
             _ => None,
         }
     }
+}
+
+/// What a trace offers.
+#[derive(Default)]
+struct Survey {
+    events: u64,
+    /// Events before the first mark: the server has started, and nobody has worked yet.
+    start: u64,
+    /// Events before each acknowledgement, it included.
+    acknowledged: Vec<u64>,
 }
 
 /// A recorded run at one moment.
@@ -181,28 +191,33 @@ impl Bench {
         Ok(())
     }
 
-    /// How many events a trace has, and behind which of them a commit was acknowledged.
-    fn survey(&mut self, depth: usize) -> Result<(u64, Vec<u64>), String> {
+    /// Looks through a trace for moments worth a cut.
+    fn survey(&mut self, depth: usize) -> Result<Survey, String> {
         let mut reader = Reader::open(&self.trace(depth)).map_err(|error| error.to_string())?;
-        let (mut events, mut acknowledged) = (0, Vec::new());
+        let mut survey = Survey::default();
         while let Some(event) = reader.read().map_err(|error| error.to_string())? {
-            events += 1;
-            if let Event::Mark(bytes) = event
-                && let Mark::Acknowledged { .. } = Mark::from_bytes(bytes)
-            {
-                acknowledged.push(events);
+            survey.events += 1;
+            let Event::Mark(bytes) = event else { continue };
+            if survey.start == 0 {
+                survey.start = survey.events;
+            }
+            if let Mark::Acknowledged { .. } = Mark::from_bytes(bytes) {
+                survey.acknowledged.push(survey.events);
             }
         }
-        self.events += events;
-        Ok((events, acknowledged))
+        self.events += survey.events;
+        Ok(survey)
     }
 
-    /// Moments to cut a recorded run at, in order: half of them anywhere, half right behind an acknowledgement.
+    /// Moments to cut a recorded run at, in order: a third of them right behind an acknowledgement, after a cut another third
+    /// while the server starts, the rest anywhere.
     fn moments(&mut self, depth: usize, count: u64) -> Result<Vec<u64>, String> {
-        let (events, acknowledged) = self.survey(depth)?;
+        let Survey { events, start, acknowledged } = self.survey(depth)?;
+        let known = acknowledged.len() as u64;
         let mut moments: Vec<u64> = (0..count)
-            .map(|index| match acknowledged.len() as u64 {
-                known if index % 2 == 1 && known > 0 => acknowledged[self.random.below(known) as usize],
+            .map(|index| match index % 3 {
+                1 if known > 0 => acknowledged[self.random.below(known) as usize],
+                2 if depth > 0 => self.random.below(start + 1),
                 _ => self.random.below(events + 1),
             })
             .collect();
