@@ -30,6 +30,12 @@ sim SECONDS="60":
 replay SEED:
     SIM_SEED={{ SEED }} cargo test -p gannet-store --features invariants --test simulation -- --nocapture
 
+# Torture the server: kills, runs that are cut off from power.
+torture ROUNDS="200" RUNS="8" *ARGS:
+    cargo build --release -p gannet
+    TORTURE_BINARY=$(realpath target/release/gannet) TORTURE_ROUNDS={{ ROUNDS }} TORTURE_RUNS={{ RUNS }} TORTURE_CUTS=24 \
+        cargo test -p gannet --test torture {{ ARGS }} -- --nocapture --test-threads 1
+
 # Measure: workloads of the laboratory, for example `just bench store lookups --dir bench-data`.
 bench *ARGS:
     cargo run --release -p gannet-lab -- {{ ARGS }}

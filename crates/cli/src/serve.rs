@@ -4,15 +4,17 @@ use crate::arguments::{Serve, request_name};
 use crate::interrupt;
 use anyhow::{Context, Result, bail};
 use gannet_base::units::format_size;
-use gannet_io::ModeRequest;
+use gannet_io::{Disk, ModeRequest, RealDisk, RealOptions, RecordedDisk};
 use gannet_server::settings::Settings;
 use gannet_server::{Server, ServerOptions};
 use gannet_store::{Engine, EngineOptions, OpenOptions, RestartPhase};
 use std::collections::BTreeSet;
 use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether a signal has come.
+/// How often it is looked whether a signal has come, or a database has failed.
 const PERIOD: Duration = Duration::from_millis(50);
 /// How often it is said how far a restart is.
 const RESTART_LINES: Duration = Duration::from_secs(5);
@@ -40,15 +42,23 @@ pub(crate) fn run(arguments: &Serve) -> Result<()> {
     options.check()?;
     let memory = settings.size("memory")?;
     let engine = EngineOptions { memory, temp_folder: settings.temp_folder()? };
-    // What it refuses is a budget that cannot be.
-    let engine = Engine::new(&engine).map_err(|error| settings.refuse("memory", error))?;
+    // What these refuse is a budget that cannot be.
+    engine.check_machine().map_err(|error| settings.refuse("memory", error))?;
+    let disk = open_disk(settings.path("io_record").as_deref())?;
+    let engine = Engine::with_disk(disk, &engine).map_err(|error| settings.refuse("memory", error))?;
     interrupt::listen()?;
     create_missing(&engine, &options)?;
     let server = Server::start(&engine, &options)?;
     server.publish_settings(&settings.report(&effective(&server, &options, &settings)));
     announce(&server, &options, memory);
     let mut restarts = Restarts::announce(&server);
+    let mut told = BTreeSet::new();
     while interrupt::check().is_ok() {
+        for (name, failure) in server.failed() {
+            if told.insert(name.clone()) {
+                say(&format!("database \"{name}\" has failed; restart once the cause is gone: {failure}"));
+            }
+        }
         gannet_base::clock::sleep(PERIOD);
         restarts.follow(&server);
     }
@@ -56,6 +66,15 @@ pub(crate) fn run(arguments: &Serve) -> Result<()> {
     server.stop(limit)?;
     say("closed");
     Ok(())
+}
+
+/// The real disk; recorded, where that was asked for.
+fn open_disk(record: Option<&Path>) -> Result<Arc<dyn Disk>> {
+    let real = Arc::new(RealDisk::new(RealOptions::default()));
+    let Some(record) = record else { return Ok(real) };
+    let disk = RecordedDisk::new(real, record)?;
+    say(&format!("recording every write and sync in {}", record.display()));
+    Ok(Arc::new(disk))
 }
 
 /// The user that runs the server: owner of databases that it creates. The name is the operating system's, which is also

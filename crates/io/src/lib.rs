@@ -39,6 +39,7 @@ mod queue;
 mod real;
 #[cfg(unix)]
 mod reaping;
+mod recorded;
 mod request;
 #[cfg(unix)]
 mod residency;
@@ -50,6 +51,7 @@ pub use buffer::{AlignedBuffer, BUFFER_ALIGNMENT};
 pub use error::{Error, ErrorKind, Result};
 pub use machine::Memory;
 pub use queue::Queue;
+pub use recorded::RecordedDisk;
 pub use request::{Completion, Direction, Durability, IoSlice, Request};
 #[cfg(unix)]
 pub use {
@@ -276,3 +278,4 @@ pub trait File: Send + Sync + fmt::Debug {
 
 pub mod sim;
 pub mod stats;
+pub mod trace;

@@ -22,7 +22,7 @@ pub use file::RealFile;
 pub(crate) use file::Settled;
 
 /// Permissions of files that are made: read and written by this user, by nobody else.
-const FILE_PERMISSIONS: u32 = 0o600;
+pub(crate) const FILE_PERMISSIONS: u32 = 0o600;
 /// The same of folders.
 const FOLDER_PERMISSIONS: u32 = 0o700;
 

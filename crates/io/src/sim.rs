@@ -63,12 +63,14 @@ mod file;
 mod inode;
 mod names;
 mod queue;
+mod replay;
 mod state;
 
 pub use crash::CrashPolicy;
 pub use faults::{Chance, Fault, Faults, Injection};
 pub use file::SimFile;
 pub use queue::SimQueue;
+pub use replay::Replay;
 
 use state::State;
 
@@ -231,6 +233,11 @@ impl SimDisk {
     /// Paths of all files as seen now, in order. Works with the power off.
     pub fn files(&self) -> Vec<PathBuf> {
         self.shared.state.lock().names.live.files.keys().cloned().collect()
+    }
+
+    /// Paths of all folders as seen now, in order, `/` and `` aside. Works with the power off.
+    pub fn folders(&self) -> Vec<PathBuf> {
+        self.shared.state.lock().names.live.folders().cloned().collect()
     }
 
     /// A file's bytes as seen now. Works with the power off.

@@ -343,6 +343,14 @@ impl Server {
         self.shared.databases.lock().keys().cloned().collect()
     }
 
+    /// Databases that have failed since they were opened, and so take no more changes: their names, and why.
+    pub fn failed(&self) -> Vec<(String, String)> {
+        let databases = self.shared.databases.lock();
+        let failure =
+            |(name, database): (&String, &Database)| Some((name.clone(), database.store().failure()?));
+        databases.iter().filter_map(failure).collect()
+    }
+
     fn listen_tcp(&mut self, address: SocketAddr, trust: bool) -> Result<()> {
         let cannot = |error: io::Error| Error::Setup(format!("cannot listen on {address}: {error}"));
         let listener = TcpListener::bind(address).map_err(cannot)?;

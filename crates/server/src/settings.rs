@@ -74,6 +74,7 @@ definitions! {
     tls_certificate "" "file, PEM" "Certificate chain for TLS; needs tls_key.";
     tls_key "" "file, PEM" "Private key of the certificate.";
     temp_folder "" "folder on a device; the system's if none" "Where sorts and hash tables spill.";
+    io_record "" "file that is not there yet; none for no record" "Where every write and sync is recorded, bytes included, for tests of power cuts; slow, and large.";
 }
 
 /// A setting with its values, as `gannet_settings` shows it.

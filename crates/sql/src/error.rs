@@ -275,10 +275,10 @@ impl From<gannet_store::Error> for Error {
     fn from(error: gannet_store::Error) -> Self {
         use gannet_store::Error as Store;
         let state = match &error {
-            Store::Io(_) => SqlState::IO_ERROR,
+            // A session of a database that takes no changes any more goes on: it may read.
+            Store::Io(_) | Store::Poisoned(_) => SqlState::IO_ERROR,
             Store::Damaged(_) | Store::NeverWritten(_) | Store::Format(_) => SqlState::DATA_CORRUPTED,
             Store::InUse(_) => SqlState::OBJECT_IN_USE,
-            Store::Poisoned(_) => SqlState::ADMIN_SHUTDOWN,
             Store::Conflict(_) => SqlState::SERIALIZATION_FAILURE,
             Store::Deadlock(_) => SqlState::DEADLOCK_DETECTED,
             Store::Locked(_) => SqlState::LOCK_NOT_AVAILABLE,

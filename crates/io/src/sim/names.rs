@@ -17,6 +17,11 @@ impl Tree {
         path.parent().is_none() || self.folders.contains(path)
     }
 
+    /// Every folder but the root and the current one, in order.
+    pub(super) fn folders(&self) -> impl Iterator<Item = &PathBuf> {
+        self.folders.iter()
+    }
+
     fn is_empty_folder(&self, path: &Path) -> bool {
         let within = |other: &PathBuf| other.parent() == Some(path);
         !self.files.keys().any(within) && !self.folders.iter().any(within)
