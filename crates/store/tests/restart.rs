@@ -247,7 +247,7 @@ fn pages_that_were_in_memory_are_there_after_the_next_start() {
         if db.stats().pages_prefetched > 150 {
             break;
         }
-        std::thread::sleep(Duration::from_millis(10));
+        gannet_base::clock::sleep(Duration::from_millis(10));
     }
     assert!(db.stats().pages_prefetched > 150, "{:?}", db.stats());
     let misses = db.stats().page_misses;
