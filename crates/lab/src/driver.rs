@@ -159,6 +159,9 @@ pub trait Driver: Sync {
         None
     }
 
+    /// Waits until nothing of that is left.
+    fn await_restart(&self) {}
+
     /// Its files, for asking what the OS has cached of them.
     fn files(&self) -> Vec<PathBuf>;
 

@@ -207,6 +207,10 @@ impl Driver for Gannet {
         Some(restart(&self.database))
     }
 
+    fn await_restart(&self) {
+        self.database.await_restart();
+    }
+
     fn files(&self) -> Vec<PathBuf> {
         files(&self.options.folder)
     }

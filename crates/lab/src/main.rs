@@ -46,7 +46,8 @@ WORKLOADS
     misses       device reads of look-ups that miss, one look-up at a time
     scan         full scans in key order
     commits      new rows, each in a synchronous transaction of its own
-    restart      the first update after the store is opened, then `updates` from the first second on
+    restart      the first update after the store is opened, then `updates` from the first moment on, or with --reading
+                 `lookups`; with --seconds 0 until the restart has come to its end
     updates      random rows written anew, each in a synchronous transaction of its own
     hot          look-ups among the first --hot-rows rows, inside one open read transaction
 
@@ -61,6 +62,8 @@ OPTIONS
     --io MODE            auto, direct, uncached or buffered [auto]
     --wal-limit SIZE     log a restart may have to go through [1GiB]
     --profile NAME       a modelled device: slow-wide or raid10 (gannet only)
+    --width N            requests that the modelled device works on at one time [as the profile says]
+    --interval S         how often operations are counted [1]
     --order ORDER        order of `load`: sorted or random [sorted]
     --threads T          threads, each with a session of its own [1]
     --seconds S          measured time [10]
@@ -85,6 +88,8 @@ struct Arguments {
     mode: ModeRequest,
     wal_limit: u64,
     profile: Option<Profile>,
+    width: Option<usize>,
+    reading: bool,
     order: LoadOrder,
     plan: Plan,
     batch: usize,
@@ -107,6 +112,8 @@ impl Default for Arguments {
             mode: ModeRequest::Auto,
             wal_limit: 1 << 30,
             profile: None,
+            width: None,
+            reading: false,
             order: LoadOrder::Sorted,
             plan: Plan::default(),
             batch: 256,
@@ -156,6 +163,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<Option<Arguments>> {
             Short('h') | Long("help") => return Ok(None),
             Value(word) => words.push(word.string()?),
             Long("create") => arguments.create = true,
+            Long("reading") => arguments.reading = true,
             Long(name) => {
                 let name = name.to_owned();
                 let text = parser.value()?.string()?;
@@ -190,6 +198,8 @@ fn set(arguments: &mut Arguments, name: &str, text: &str) -> Result<()> {
         "io" => arguments.mode = mode(text)?,
         "wal-limit" => arguments.wal_limit = parse_size(text)?,
         "profile" => arguments.profile = Some(profile(text)?),
+        "width" => arguments.width = Some(text.parse()?),
+        "interval" => arguments.plan.interval = seconds(text)?,
         "order" => arguments.order = order(text)?,
         "threads" => arguments.plan.threads = text.parse()?,
         "seconds" => arguments.plan.measure = seconds(text)?,
@@ -210,7 +220,9 @@ fn options(arguments: &Arguments) -> gannet::Options {
         page_size: arguments.page_size,
         mode: arguments.mode,
         wal_limit: arguments.wal_limit,
-        profile: arguments.profile,
+        profile: arguments
+            .profile
+            .map(|profile| Profile { width: arguments.width.unwrap_or(profile.width), ..profile }),
     }
 }
 
@@ -262,6 +274,7 @@ fn plan_json(arguments: &Arguments) -> Value {
     json!({
         "threads": arguments.plan.threads,
         "seconds": arguments.plan.measure.as_secs_f64(),
+        "reading": arguments.reading,
         "warm_up_seconds": arguments.plan.warm_up.as_secs_f64(),
         "batch": arguments.batch,
         "hot_rows": arguments.hot_rows,
@@ -279,7 +292,7 @@ fn measure(driver: &dyn Driver, arguments: &Arguments, begun: Instant, stop: &At
         "misses" => workload::reads_per_miss(driver, rows, arguments.times as u64 * 1000, stop),
         "scan" => workload::scans(driver, rows, arguments.times, stop),
         "commits" => json_of(workload::commits(driver, rows, plan, stop)),
-        "restart" => workload::restart(driver, rows, plan, begun, stop),
+        "restart" => workload::restart(driver, rows, plan, arguments.reading, begun, stop),
         "updates" => json_of(workload::updates(driver, rows, plan, stop)),
         "hot" => {
             let hot = Rows { count: arguments.hot_rows.min(rows.count), ..*rows };

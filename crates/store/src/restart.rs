@@ -18,7 +18,7 @@ use crate::entry::UndoPtr;
 use crate::log::TxnEvent;
 use crate::mtr::Mtr;
 use crate::pool::Access;
-use crate::recovery::{PageRedo, Scan, gather};
+use crate::recovery::{PARTS, PageRedo, Scan, gather};
 use crate::shared::{CATALOG, Shared};
 use crate::space::EXTENT_PAGES;
 use crate::tree::{BTree, TreeRoot};
@@ -230,8 +230,9 @@ impl Shared {
                     Err(error) => return Err(error),
                 }
             }
-            if range.is_empty() && count > 1 {
-                count = wanted.len().div_ceil(2);
+            if range.is_empty() && wanted.len() > 1 {
+                // Not even the first part of them found room.
+                count = wanted.len().div_ceil(PARTS);
                 continue;
             }
             // One page's changes alone may be more than there is memory for.

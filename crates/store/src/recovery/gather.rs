@@ -14,7 +14,7 @@ use gannet_base::Lsn;
 use std::ops::Range;
 
 /// Parts the pages of a scan are cut into, of which the last ones are dropped when memory runs out.
-const PARTS: usize = 16;
+pub(crate) const PARTS: usize = 16;
 /// Memory is taken in pieces of this size; an operation is shorter than a quarter of one.
 const PIECE: usize = 256 << 10;
 /// In front of each change: place of the next one, length, kind, whether it is first contents, two bytes unused, LSN, LSN
@@ -243,4 +243,81 @@ pub(crate) fn gather(
     };
     scan.log.scan(from, scan.end, scan.chunk, &mut visit)?;
     Ok((!stopped).then_some(gathered))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Engine, EngineOptions};
+    use gannet_base::memory::Purpose;
+    use gannet_io::sim::SimDisk;
+    use std::sync::Arc;
+
+    fn gathered(range: Range<usize>, limit: u64) -> Gathered {
+        let options = EngineOptions { memory: 32 << 20, ..EngineOptions::default() };
+        let engine = Engine::with_disk(Arc::new(SimDisk::new(1)), &options).unwrap();
+        Gathered::new(range, engine.memory(Purpose::Log, 0).unwrap(), limit)
+    }
+
+    fn add(gathered: &mut Gathered, index: usize, lsn: u64, previous: u64, init: bool, bytes: &[u8]) -> bool {
+        let due = Due { lsn: Lsn(lsn), previous: Lsn(previous), kind: 1, init, bytes };
+        let has_room = gathered.reserve(index, HEAD + bytes.len());
+        if has_room {
+            let (part, offset) = gathered.place(index).unwrap();
+            gathered.parts[part].put(offset, &due);
+        }
+        has_room
+    }
+
+    fn way(gathered: &Gathered, index: usize, have: u64, last: u64) -> Option<Vec<(u64, u8)>> {
+        let changes = gathered.way(index, Lsn(have), Lsn(last))?;
+        Some(changes.map(|due| (due.lsn.0, due.bytes[0])).collect())
+    }
+
+    #[test]
+    fn a_page_gets_what_leads_from_where_it_is_to_the_end_and_nothing_across_a_gap() {
+        let mut all = gathered(100..200, 1 << 20);
+        // Two changes in one group; others' changes in between.
+        for (lsn, previous, byte) in [(16, 8, 1), (24, 16, 2), (24, 16, 3), (40, 24, 4)] {
+            assert!(add(&mut all, 107, lsn, previous, false, &[byte; 60]));
+            assert!(add(&mut all, 108, lsn, 0, false, &[9]));
+        }
+        assert_eq!(way(&all, 107, 8, 40), Some(vec![(16, 1), (24, 2), (24, 3), (40, 4)]));
+        assert_eq!(way(&all, 107, 16, 40), Some(vec![(24, 2), (24, 3), (40, 4)]));
+        assert_eq!(way(&all, 107, 24, 40), Some(vec![(40, 4)]));
+        // Older than what was gathered, on no way at all, and further than what was gathered.
+        for (have, last) in [(0, 40), (12, 40), (20, 40), (8, 48)] {
+            assert_eq!(way(&all, 107, have, last), None, "{have} {last}");
+        }
+        assert_eq!(way(&all, 99, 8, 40), None);
+        assert_eq!(way(&all, 150, 8, 40), None);
+    }
+
+    #[test]
+    fn first_contents_make_what_was_before_superfluous() {
+        let mut all = gathered(0..1, 1 << 20);
+        add(&mut all, 0, 16, 8, false, &[1]);
+        add(&mut all, 0, 24, 16, true, &[2]);
+        add(&mut all, 0, 32, 24, false, &[3]);
+        for have in [0, 8, 12, 20] {
+            assert_eq!(way(&all, 0, have, 32), Some(vec![(24, 2), (32, 3)]), "{have}");
+        }
+        assert_eq!(way(&all, 0, 24, 32), Some(vec![(32, 3)]));
+    }
+
+    #[test]
+    fn where_memory_is_short_the_last_pages_are_left_to_another_scan() {
+        let mut all = gathered(0..160, 4 * PIECE as u64);
+        // Each part of ten pages takes a piece and its lists.
+        for index in (0..160).step_by(10) {
+            add(&mut all, index, 16, 8, false, &[1; 1000]);
+        }
+        assert_eq!(all.range(), 0..30);
+        assert_eq!(way(&all, 20, 8, 16), Some(vec![(16, 1)]));
+        assert!(!add(&mut all, 30, 24, 16, false, &[1]), "its place is gone");
+        // One page alone may be too much.
+        let mut one = gathered(5..6, PIECE as u64 / 2);
+        assert!(!add(&mut one, 5, 16, 8, false, &[1]));
+        assert!(one.range().is_empty());
+    }
 }

@@ -22,7 +22,7 @@
 
 mod gather;
 
-pub(crate) use gather::{Gathered, Scan, gather};
+pub(crate) use gather::{Gathered, PARTS, Scan, gather};
 
 use crate::log::{LogReader, PageChange, RedoTable};
 use crate::page::{self, Verdict};
