@@ -103,7 +103,6 @@ impl<'c> Comparison<'c> {
             self.findings.push(Finding {
                 object: format!("table {}", self.table.name),
                 page: None,
-                tree: None,
                 finding: error.to_string(),
                 at_stake: "some of its rows cannot be read; its indexes were not compared with it".to_owned(),
             });
@@ -166,7 +165,6 @@ impl<'c> Comparison<'c> {
         self.findings.push(Finding {
             object: index_name(self.table, position),
             page: None,
-            tree: None,
             finding: format!(
                 "it disagrees with its table: {missing} rows have no entry, {surplus} entries have no row: {}",
                 named.join("; ")
