@@ -5,7 +5,7 @@ use super::names::{index_name, index_stake, row_name};
 use crate::catalog::Table;
 use crate::{Error, Result, Value};
 use gannet_base::checksum;
-use gannet_store::{Tree, View};
+use gannet_store::{Scan, Tree, View};
 use std::ops::Bound;
 
 /// Rows between two words of progress.
@@ -116,6 +116,12 @@ impl<'c> Comparison<'c> {
         })
     }
 
+    fn scan(&self, tree: &Tree) -> Result<Scan> {
+        let mut scan = self.view.scan(tree, (Bound::Unbounded, Bound::Unbounded))?;
+        scan.give_way();
+        Ok(scan)
+    }
+
     fn step(&mut self) -> Result<()> {
         self.compared += 1;
         if self.compared.is_multiple_of(TELL_EVERY) { (self.tell)(self.passed) } else { Ok(()) }
@@ -131,7 +137,7 @@ impl<'c> Comparison<'c> {
         columns.sort_unstable();
         columns.dedup();
         let mut row = vec![Value::Null; table.columns.len()];
-        let mut scan = self.view.scan(&self.open(&table.storage)?, (Bound::Unbounded, Bound::Unbounded))?;
+        let mut scan = self.scan(&self.open(&table.storage)?)?;
         while let Some((key, value)) = scan.next()? {
             codec.decode_into(key, value, &columns, &mut row)?;
             each(table, key, &row)?;
@@ -147,7 +153,7 @@ impl<'c> Comparison<'c> {
         mut each: impl FnMut(&[u8], &[u8]) -> Result<()>,
     ) -> Result<()> {
         let tree = self.open(&self.table.indexes[position].storage)?;
-        let mut scan = self.view.scan(&tree, (Bound::Unbounded, Bound::Unbounded))?;
+        let mut scan = self.scan(&tree)?;
         while let Some((key, value)) = scan.next()? {
             each(key, value)?;
             self.step()?;
