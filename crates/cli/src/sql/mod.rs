@@ -33,6 +33,7 @@ mod text;
 use crate::arguments::{Format, Sql};
 use crate::interrupt::Interrupted;
 use anyhow::Result;
+pub(crate) use backend::server_address;
 use format::Expanded;
 use input::{Conversation, Script, Source};
 use shell::{How, Settings, Shell, Step};

@@ -5,7 +5,7 @@ use super::names::{index_name, index_stake, row_name};
 use crate::catalog::Table;
 use crate::{Error, Result, Value};
 use gannet_base::checksum;
-use gannet_store::{Tree, View};
+use gannet_store::{Scan, Tree, View};
 use std::ops::Bound;
 
 /// Rows between two words of progress.
@@ -103,7 +103,6 @@ impl<'c> Comparison<'c> {
             self.findings.push(Finding {
                 object: format!("table {}", self.table.name),
                 page: None,
-                tree: None,
                 finding: error.to_string(),
                 at_stake: "some of its rows cannot be read; its indexes were not compared with it".to_owned(),
             });
@@ -115,6 +114,12 @@ impl<'c> Comparison<'c> {
         tree.ok_or_else(|| {
             Error::new(crate::SqlState::DATA_CORRUPTED, format!("tree {:?} is missing", storage.name))
         })
+    }
+
+    fn scan(&self, tree: &Tree) -> Result<Scan> {
+        let mut scan = self.view.scan(tree, (Bound::Unbounded, Bound::Unbounded))?;
+        scan.give_way();
+        Ok(scan)
     }
 
     fn step(&mut self) -> Result<()> {
@@ -132,7 +137,7 @@ impl<'c> Comparison<'c> {
         columns.sort_unstable();
         columns.dedup();
         let mut row = vec![Value::Null; table.columns.len()];
-        let mut scan = self.view.scan(&self.open(&table.storage)?, (Bound::Unbounded, Bound::Unbounded))?;
+        let mut scan = self.scan(&self.open(&table.storage)?)?;
         while let Some((key, value)) = scan.next()? {
             codec.decode_into(key, value, &columns, &mut row)?;
             each(table, key, &row)?;
@@ -148,7 +153,7 @@ impl<'c> Comparison<'c> {
         mut each: impl FnMut(&[u8], &[u8]) -> Result<()>,
     ) -> Result<()> {
         let tree = self.open(&self.table.indexes[position].storage)?;
-        let mut scan = self.view.scan(&tree, (Bound::Unbounded, Bound::Unbounded))?;
+        let mut scan = self.scan(&tree)?;
         while let Some((key, value)) = scan.next()? {
             each(key, value)?;
             self.step()?;
@@ -166,7 +171,6 @@ impl<'c> Comparison<'c> {
         self.findings.push(Finding {
             object: index_name(self.table, position),
             page: None,
-            tree: None,
             finding: format!(
                 "it disagrees with its table: {missing} rows have no entry, {surplus} entries have no row: {}",
                 named.join("; ")

@@ -31,8 +31,6 @@ pub struct Finding {
     pub object: String,
     /// The page, if it is about one.
     pub page: Option<u64>,
-    /// The store's tree.
-    pub tree: Option<u32>,
     /// What is wrong.
     pub finding: String,
     /// What it means for the data, and what can be done.

@@ -53,7 +53,6 @@ impl Names {
         findings.push(Finding {
             object: "the definitions of tables".to_owned(),
             page: None,
-            tree: None,
             finding: error.to_string(),
             at_stake: "no table can be used; indexes were not compared with tables".to_owned(),
         });
@@ -75,7 +74,6 @@ impl Names {
         Finding {
             object,
             page: Some(finding.page.0),
-            tree: Some(finding.tree.0),
             finding: format!("{}: {}", finding.page, finding.what),
             at_stake: at_stake(holds, &finding.stake),
         }

@@ -38,6 +38,7 @@ mod search;
 mod sums;
 mod survey;
 
+use crate::block::Block;
 use crate::engine::Engine;
 use crate::meta::Meta;
 use crate::shared::{STATUS, Shared};
@@ -178,30 +179,22 @@ impl Check {
     /// Goes through the file, see [`pass`].
     fn pass_all(this: &Arc<Self>, engine: &Engine, watch: Watch<'_>) -> Result<()> {
         let queue = engine.disk().queue(WORKERS * BLOCKS)?;
+        let bytes = this.block_pages * this.shared.core.page_size as u64;
+        let mut blocks = Vec::with_capacity(WORKERS * BLOCKS);
+        for _ in 0..WORKERS * BLOCKS {
+            blocks.push(Block::new(&queue, engine.memory(Purpose::Io, bytes)?));
+        }
         let mut workers = Vec::with_capacity(WORKERS);
         for _ in 0..WORKERS {
-            let blocks = (0..BLOCKS).map(|_| {
-                let bytes = this.block_pages * this.shared.core.page_size as u64;
-                Ok(crate::block::Block::new(&queue, engine.memory(Purpose::Io, bytes)?))
-            });
-            let blocks = blocks.collect::<Result<Vec<_>>>();
-            // Those that have begun end before this returns.
-            let Ok(blocks) = blocks.inspect_err(|_| this.stop.store(true, Ordering::Relaxed)) else { break };
-            let check = Arc::clone(this);
+            let (check, own) = (Arc::clone(this), blocks.split_off(blocks.len() - BLOCKS));
             workers.push(thread::spawn("gannet-check", move || {
                 let _done = WorkerDone(&check);
-                check.pass(blocks);
+                check.pass(own);
             }));
         }
-        let missing = WORKERS - workers.len();
-        *this.workers_left.lock() -= missing;
         let outcome = this.wait_for_workers(watch);
         for worker in workers {
             worker.join().map_err(|panicked| Error::Invalid(format!("the check broke off: {panicked}")))?;
-        }
-        if missing > 0 && outcome.is_ok() {
-            let wanted = BLOCKS as u64 * this.block_pages * this.shared.core.page_size as u64;
-            return Err(engine.memory(Purpose::Io, wanted).err().unwrap_or(Error::Cancelled));
         }
         outcome
     }

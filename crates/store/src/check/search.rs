@@ -21,7 +21,7 @@ use super::{Check, Stake, Watch};
 use crate::entry::{Entry, UndoPtr, decode_reference};
 use crate::node::{NodeRef, verify_structure};
 use crate::page::{self, PageKind};
-use crate::pool::{Access, SharedPage};
+use crate::pool::{Access, ScanRing, SharedPage};
 use crate::shared::{CATALOG, STATUS, UNDO_DIRECTORY};
 use crate::space::{EXTENT_PAGES, SYSTEM};
 use crate::tree::{BTree, TreeRoot};
@@ -29,12 +29,16 @@ use crate::undo::{self, UNDO_PAGES, UndoKind, UndoRecord};
 use crate::work::WorkMemory;
 use crate::{Result, catalog, overflow};
 use gannet_base::{Lsn, PageId, TreeId, TxnId};
+use gannet_io::Class;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// How often the catalog and undo are read again for what neither of them explains.
 const STRANGER_LOOKS: u32 = 3;
+
+/// Frames for pages that are looked at only once.
+const RING_FRAMES: usize = 256;
 
 /// Pages, one bit each.
 struct Bits(Vec<u64>);
@@ -84,6 +88,8 @@ impl Broken {
 struct Search<'c> {
     check: &'c Check,
     watch: Watch<'c>,
+    /// What is looked at only once pushes nobody's pages out.
+    ring: ScanRing,
     /// Where to look, ascending.
     ranges: Vec<Range<u64>>,
     /// Pages that something leads to.
@@ -121,6 +127,7 @@ impl Check {
         let mut search = Search {
             check: self,
             watch,
+            ring: ScanRing::new(RING_FRAMES.min(self.shared.core.pool.frame_count() / 8)),
             ranges,
             seen: Bits(vec![0; words as usize]),
             trees: Trees::read(&self.shared, &Findings::default()),
@@ -140,10 +147,10 @@ impl Search<'_> {
         let concerned = self.concerned();
         self.walk_all(&concerned, false)?;
         let with_leaves: Vec<TreeId> =
-            self.with_long_values().into_iter().filter(|tree| concerned.contains(tree)).collect();
+            self.with_long_values()?.into_iter().filter(|tree| concerned.contains(tree)).collect();
         self.walk_all(&with_leaves, true)?;
         self.undo()?;
-        self.unreferenced();
+        self.unreferenced()?;
         self.strangers()?;
         if at_rest && !self.unexplained().is_empty() {
             // Whatever leads there comes from where nobody would look for it.
@@ -237,24 +244,34 @@ impl Search<'_> {
 
     /// Trees whose long values are to be looked at: pages of such differ, or their number does, or a page that nobody has met may be
     /// one.
-    fn with_long_values(&self) -> BTreeSet<TreeId> {
+    fn with_long_values(&mut self) -> Result<BTreeSet<TreeId>> {
         let check = self.check;
         let uneven = check.lengths.lock();
         let mut trees: BTreeSet<TreeId> =
             uneven.iter().filter(|(_, pages)| **pages != 0).map(|(&tree, _)| tree).collect();
         drop(uneven);
         trees.extend(check.bad.lock().values().map(|flaw| flaw.tree));
-        let core = &check.shared.core;
-        for page in self.ranges.iter().flat_map(|range| range.clone().map(PageId)) {
-            if let Ok(Some(tree)) = check.owner(page)
-                && !self.seen.has(page)
-                && let Ok(bytes) = core.pool.shared(&core.volume, page, Access::Normal)
-                && matches!(page::kind(&bytes), Some(PageKind::Overflow | PageKind::OverflowIndex))
-            {
-                trees.insert(tree);
+        for range in self.ranges.clone() {
+            self.tick()?;
+            let unmet = self.unmet(&range);
+            let core = &check.shared.core;
+            let pages: Vec<PageId> = unmet.iter().map(|&(page, _)| page).collect();
+            core.pool.prefetch(&core.volume, &pages, Class::Maintenance, Access::Ring(&self.ring));
+            for (page, tree) in unmet {
+                if let Ok(bytes) = core.pool.shared(&core.volume, page, Access::Ring(&self.ring))
+                    && matches!(page::kind(&bytes), Some(PageKind::Overflow | PageKind::OverflowIndex))
+                {
+                    trees.insert(tree);
+                }
             }
         }
-        trees
+        Ok(trees)
+    }
+
+    /// Pages in use of a range that nothing has led to so far, with their owners.
+    fn unmet(&self, range: &Range<u64>) -> Vec<(PageId, TreeId)> {
+        let pages = range.clone().map(PageId).filter(|&page| !self.seen.has(page));
+        pages.filter_map(|page| Some((page, self.check.owner(page).ok().flatten()?))).collect()
     }
 
     // ---- trees ------------------------------------------------------------------------------------------------
@@ -541,15 +558,12 @@ impl Search<'_> {
 
     // ---- what nothing leads to --------------------------------------------------------------------------------
 
-    fn unreferenced(&mut self) {
+    fn unreferenced(&mut self) -> Result<()> {
         let what = "is marked as used, and nothing refers to it";
         let mut segments = Vec::new();
         for range in self.ranges.clone() {
-            for page in range.map(PageId) {
-                let Ok(Some(owner)) = self.check.owner(page) else { continue };
-                if self.seen.has(page) {
-                    continue;
-                }
+            self.tick()?;
+            for (page, owner) in self.unmet(&range) {
                 if owner == UNDO_PAGES {
                     segments.extend(page.0.is_multiple_of(EXTENT_PAGES).then_some(page));
                 } else if self.is_lost(page, owner) {
@@ -557,17 +571,15 @@ impl Search<'_> {
                 }
             }
         }
-        if segments.is_empty() {
-            return;
+        if segments.is_empty() || self.is_blocked(UNDO_DIRECTORY) {
+            return Ok(());
         }
         // Whichever has begun since undo was gone through stands in the directory by now.
-        if self.is_blocked(UNDO_DIRECTORY) {
-            return;
-        }
         let directory = read_segments(&self.check.shared, &self.check.findings);
         for page in segments.into_iter().filter(|page| !directory.contains_key(page)) {
             self.find(page, UNDO_PAGES, what, Stake::Space);
         }
+        Ok(())
     }
 
     /// Whether a page in use that was not met belongs to nobody.
@@ -578,7 +590,7 @@ impl Search<'_> {
             return false;
         }
         let core = &check.shared.core;
-        match core.pool.shared(&core.volume, page, Access::Normal) {
+        match core.pool.shared(&core.volume, page, Access::Ring(&self.ring)) {
             Err(crate::Error::NeverWritten(_)) => {}
             Err(_) => return false,
             Ok(bytes) if page::lsn(&bytes) > self.begun => return false,
