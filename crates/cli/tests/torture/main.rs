@@ -53,7 +53,7 @@ fn whenever_the_power_goes_off_nothing_acknowledged_is_lost() {
     if let Ok(cut) = std::env::var("TORTURE_CUT") {
         return look_again(&cut);
     }
-    let (seed, cuts) = (seed(), number("TORTURE_CUTS").unwrap_or(12));
+    let (seed, cuts) = (seed(), number("TORTURE_CUTS").unwrap_or(8));
     let runs = number("TORTURE_RUNS").unwrap_or(1);
     println!("TORTURE_SEED={seed} TORTURE_RUNS={runs} TORTURE_CUTS={cuts}");
     let folder = tempfile::tempdir().unwrap();
