@@ -138,6 +138,42 @@ fn a_write_that_had_not_ended_when_the_sync_began_is_not_covered_by_it() {
 }
 
 #[test]
+fn what_a_killed_process_was_writing_is_seen_by_the_next_one_and_durable_only_after_a_sync() {
+    const S: usize = SECTOR;
+    let path = Path::new("/d/f");
+    let open = |file| Event::Opened { file, created: false, path: "/d/f" };
+    let mut replay = Replay::default();
+    replay.add_folder(Path::new("/d")).unwrap();
+    replay.add_file(path, &[1; 3 * S]).unwrap();
+    replay.apply(&open(1)).unwrap();
+    let data = &[7; 2 * S];
+    replay
+        .apply(&Event::Write { id: 2, file: 1, offset: S as u64, durable: true, atomic: false, data })
+        .unwrap();
+    // The second of its two sectors has arrived.
+    let left = BTreeMap::from([(path.to_owned(), [[1; S], [1; S], [7; S]].concat())]);
+    replay.killed(&left).unwrap();
+    let found = |replay: &Replay, policy| replay.crash(Some(policy), 1).contents(path).unwrap();
+    assert_eq!(found(&replay, CrashPolicy::KeepAll), left[path]);
+    assert_eq!(found(&replay, CrashPolicy::KeepNone), [1; 3 * S]);
+    for event in [open(1), Event::Sync { id: 2, file: 1 }, Event::Ended { id: 2, well: true }] {
+        replay.apply(&event).unwrap();
+    }
+    assert_eq!(found(&replay, CrashPolicy::KeepNone), left[path]);
+    for (left, words) in [
+        (BTreeMap::from([(path.to_owned(), vec![9; 3 * S])]), "its bytes are not those"),
+        (BTreeMap::new(), "the file is gone"),
+        (
+            [left, BTreeMap::from([("/d/g".into(), vec![])])].into_iter().flatten().collect(),
+            "a name that was not",
+        ),
+    ] {
+        let error = replay.killed(&left).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[test]
 fn files_that_were_there_before_and_folders_are_found_after_a_cut() {
     let mut replay = Replay::default();
     replay.add_folder(Path::new("/a/b")).unwrap();

@@ -88,8 +88,14 @@ impl Torture {
             for _ in 0..=self.random.below(STARTS_MAX) {
                 let server = Server::start(&self.options);
                 std::thread::sleep(self.moment(9));
-                server.kill();
-                self.tally.kills[3] += 1;
+                if self.random.one_in(4) {
+                    // It ends as soon as it is up.
+                    server.terminate();
+                    server.wait();
+                } else {
+                    server.kill();
+                    self.tally.kills[3] += 1;
+                }
             }
         }
         if self.tally.rounds.is_multiple_of(CHECK_EVERY) { self.check() } else { Ok(()) }

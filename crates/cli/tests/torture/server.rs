@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Number in the name of the Unix socket. Each server has a folder of its own for it.
 const PORT: u16 = 5433;
 /// Whoever says nothing for so long is taken to be stuck.
-pub(crate) const STUCK: Duration = Duration::from_secs(120);
+pub(crate) const STUCK: Duration = Duration::from_secs(600);
 
 /// How a server is started.
 #[derive(Clone, Debug)]

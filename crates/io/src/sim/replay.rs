@@ -6,15 +6,17 @@
 //! # Invariants
 //! 1. A write is in flight from its begin to its end; a sync covers what ended before it began, and takes effect at its end.
 //! 2. The device of a recorded run did not fail. A run in which it did says nothing about what was durable, and is refused.
-//! 3. Two writes in flight to one sector are a bug of the recorded program, as they are on a [`SimDisk`], which panics.
+//! 3. When the recorded process is killed, the device goes on: what of the writes in flight is seen then is neither lost nor
+//!    durable ([`Replay::killed`]).
+//! 4. Two writes in flight to one sector are a bug of the recorded program, as they are on a [`SimDisk`], which panics.
 
 use super::content::Content;
 use super::inode::{Change, Inode, WriteKind};
 use super::names::{Names, normal};
-use super::state::{Handle, State};
+use super::state::{FlyingWrite, Handle, InFlight, State};
 use super::{CrashPolicy, Settings, SimDisk, crash};
 use crate::trace::Event;
-use crate::{Durability, Error, ErrorKind, OpenOptions, Result};
+use crate::{Durability, Error, ErrorKind, OpenOptions, Result, SECTOR};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -139,6 +141,50 @@ impl Replay {
             Running::Write { file, id } => self.state.finish_write(id, handle(&self.files, file)?),
             Running::Sync { file, cutoff } => self.state.finish_sync(cutoff, handle(&self.files, file)?),
             Running::SyncFolder { folder, cutoff } => self.state.finish_sync_dir(&folder, cutoff),
+        }
+    }
+
+    /// The process has been killed, and `left` is what every file has been found to hold afterwards. The next event is the first one of
+    /// another process. Fails where the files are not what the events explain: one of them was not recorded any more.
+    pub fn killed(&mut self, left: &BTreeMap<PathBuf, Vec<u8>>) -> Result<()> {
+        self.files.clear();
+        for running in std::mem::take(&mut self.running).into_values() {
+            if let Running::Write { id, .. } = running {
+                self.land(id, left);
+            }
+        }
+        let unexplained = |path: &Path, detail| Err(Error::new(ErrorKind::Invalid, "explain", path, detail));
+        if let Some(path) = left.keys().find(|path| !self.state.names.live.files.contains_key(*path)) {
+            return unexplained(path, "a name that was not recorded");
+        }
+        for (path, number) in &self.state.names.live.files {
+            match left.get(path) {
+                None => return unexplained(path, "the file is gone"),
+                Some(bytes) if *bytes != self.state.inodes[number].visible.to_vec() => {
+                    return unexplained(path, "its bytes are not those that were recorded");
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a write whose process is gone: what of it is found in its file has arrived, and waits for a sync.
+    fn land(&mut self, id: u64, left: &BTreeMap<PathBuf, Vec<u8>>) {
+        let InFlight { inode, offset, write, .. } =
+            self.state.in_flight.remove(&id).expect("a write that runs is in flight");
+        let FlyingWrite { data, kind, .. } = write.expect("it is a write");
+        let mut named = self.state.names.live.files.iter().filter(|(_, number)| **number == inode);
+        let Some(found) = named.next().and_then(|(path, _)| left.get(path)) else { return };
+        let arrived = |(index, sector): (usize, &[u8])| {
+            let start = offset as usize + index * SECTOR;
+            found.get(start..start + sector.len()) == Some(sector)
+        };
+        let live: Vec<bool> = data.chunks(SECTOR).enumerate().map(arrived).collect();
+        if live.contains(&true) {
+            let sequence = self.state.number();
+            let inode = self.state.inodes.get_mut(&inode).expect("a name refers to an inode");
+            inode.write(sequence, offset, data, live, WriteKind { durability: Durability::Cached, ..kind });
         }
     }
 
