@@ -30,6 +30,12 @@ sim SECONDS="60":
 replay SEED:
     SIM_SEED={{ SEED }} cargo test -p gannet-store --features invariants --test simulation -- --nocapture
 
+# Random transactions on a server that is killed so many times a round, judged by the checker of isolation.
+isolation SECONDS="60" KILLS="3":
+    cargo build --release
+    mkdir -p target/isolation
+    cargo run -p gannet-lab -- isolation run --serve target/release/gannet --dir target/isolation --kills {{ KILLS }} --replace --seconds {{ SECONDS }}
+
 # Measure: workloads of the laboratory, for example `just bench store lookups --dir bench-data`.
 bench *ARGS:
     cargo run --release -p gannet-lab -- {{ ARGS }}
