@@ -2,10 +2,10 @@
 
 use super::anomaly::{Anomaly, Dependencies, Name, Report};
 use super::history::{History, Key, Level, Outcome};
-use super::order::{Facts, Reading};
+use super::order::{Facts, Reading, Write};
 use super::{cycle, graph};
 use anyhow::Result;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::BTreeMap;
 
 /// Judges each transaction by the level that it asked for.
 ///
@@ -25,7 +25,7 @@ pub fn check_as(history: &History, level: Option<Level>) -> Result<Report> {
     let mut anomalies = Vec::new();
     for reading in &facts.readings {
         values(&facts, reading, &mut anomalies);
-        own_writes(&facts, reading, &mut anomalies);
+        own_writes(reading, &mut anomalies);
         intermediate(&facts, reading, &mut anomalies);
         order(&facts, reading, &mut anomalies);
     }
@@ -72,19 +72,20 @@ fn found(name: Name, transactions: Vec<usize>, key: Key, why: String) -> Anomaly
 /// Each value was appended by somebody, once, and not rolled back.
 fn values(facts: &Facts<'_>, reading: &Reading<'_>, anomalies: &mut Vec<Anomaly>) {
     let (reader, key) = (reading.transaction, reading.key);
-    let mut before = HashSet::new();
-    for &value in reading.values {
-        if !before.insert(value) {
-            let why = format!("T{reader} read {value} twice");
-            anomalies.push(found(Name::Duplicate, vec![reader], key, why));
-        }
-        let Some(write) = facts.writes.get(&(key, value)) else {
+    let mut sorted = reading.values.to_vec();
+    sorted.sort_unstable();
+    for pair in sorted.windows(2).filter(|pair| pair[0] == pair[1]) {
+        let why = format!("T{reader} read {} twice", pair[0]);
+        anomalies.push(found(Name::Duplicate, vec![reader], key, why));
+    }
+    for (value, write) in reading.foreign() {
+        let Some(write) = write else {
             let why = format!("T{reader} read {value}, which nobody appended");
             anomalies.push(found(Name::Unwritten, vec![reader], key, why));
             continue;
         };
-        let writer = write.transaction;
-        if writer != reader && facts.committed_writer(key, value).is_none() {
+        if !facts.is_committed(write) {
+            let writer = write.transaction();
             let how = if write.undone { "back to a savepoint" } else { "back" };
             let why = format!("T{reader} read {value}, which T{writer} appended and rolled {how}");
             anomalies.push(found(Name::AbortedRead, vec![reader, writer], key, why));
@@ -93,10 +94,11 @@ fn values(facts: &Facts<'_>, reading: &Reading<'_>, anomalies: &mut Vec<Anomaly>
 }
 
 /// A transaction sees its own appends, in their order, and none that it has taken back.
-fn own_writes(facts: &Facts<'_>, reading: &Reading<'_>, anomalies: &mut Vec<Anomaly>) {
+fn own_writes(reading: &Reading<'_>, anomalies: &mut Vec<Anomaly>) {
     let (reader, key) = (reading.transaction, reading.key);
-    let mut own: Vec<u64> =
-        reading.values.iter().copied().filter(|value| facts.writer(key, *value) == Some(reader)).collect();
+    let by_itself = |write: Option<Write>| write.is_some_and(|write| write.transaction() == reader);
+    let own = reading.pairs().filter(|(_, write)| by_itself(*write));
+    let mut own: Vec<u64> = own.map(|(value, _)| value).collect();
     let mut expected = reading.own.clone();
     if let Key::Set(_) = key {
         own.sort_unstable();
@@ -112,15 +114,19 @@ fn own_writes(facts: &Facts<'_>, reading: &Reading<'_>, anomalies: &mut Vec<Anom
 /// Others' appends to one key are seen all together.
 fn intermediate(facts: &Facts<'_>, reading: &Reading<'_>, anomalies: &mut Vec<Anomaly>) {
     let (reader, key) = (reading.transaction, reading.key);
-    let seen: HashSet<u64> = reading.foreign(facts).collect();
-    let writers: BTreeSet<usize> =
-        seen.iter().filter_map(|value| facts.committed_writer(key, *value)).collect();
+    let mut writers: Vec<usize> = reading
+        .foreign()
+        .filter_map(|(_, write)| write.filter(|write| facts.is_committed(*write)))
+        .map(Write::transaction)
+        .collect();
+    writers.dedup();
     for writer in writers {
-        let Some(missing) = facts.kept[writer][&key].iter().find(|value| !seen.contains(value)) else {
-            continue;
-        };
-        let why = format!("T{reader} read a part of what T{writer} appended, but not its {missing}");
-        anomalies.push(found(Name::IntermediateRead, vec![reader, writer], key, why));
+        let kept = &facts.kept[writer][&key];
+        let missing = kept.iter().find(|value| kept.len() > 1 && !reading.values.contains(value));
+        if let Some(missing) = missing {
+            let why = format!("T{reader} read a part of what T{writer} appended, but not its {missing}");
+            anomalies.push(found(Name::IntermediateRead, vec![reader, writer], key, why));
+        }
     }
 }
 
@@ -128,9 +134,15 @@ fn intermediate(facts: &Facts<'_>, reading: &Reading<'_>, anomalies: &mut Vec<An
 fn order(facts: &Facts<'_>, reading: &Reading<'_>, anomalies: &mut Vec<Anomaly>) {
     let (reader, key) = (reading.transaction, reading.key);
     let Some(order) = facts.orders.get(&key) else { return };
-    let mut others = order.iter().copied().filter(|value| facts.writer(key, *value) != Some(reader));
-    let mut before = HashSet::new();
-    for value in reading.foreign(facts).filter(|value| before.insert(*value)) {
+    // Without what the reader appended itself: it may have been read before that.
+    let own = facts.kept[reader].get(&key).map_or(&[][..], Vec::as_slice);
+    let mut others = order.iter().copied().filter(|value| !own.contains(value));
+    let mut last = None;
+    for (value, _) in reading.foreign() {
+        // Twice in a row is reported as that.
+        if last.replace(value) == Some(value) {
+            continue;
+        }
         let expected = others.next();
         if expected != Some(value) {
             let longest = facts.readings.iter().find(|other| {

@@ -7,7 +7,7 @@
 use super::anomaly::{Anomaly, Name};
 use super::graph::{Edge, Graph, What, Why};
 use super::history::Key;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt::Write as _;
 
 /// How many places of one component a shortest cycle is searched from.
@@ -143,9 +143,11 @@ fn shortest(graph: &Graph, search: Search, component: &[usize]) -> Option<Vec<St
     let mut best: Option<(usize, Vec<Step>)> = None;
     for start in starts.into_iter().take(STARTS) {
         let limit = best.as_ref().map_or(usize::MAX, |(length, _)| *length);
-        if let Some((length, mut path)) = path(graph, back, &inside, start.1.to, start.0)
-            && length < limit
-        {
+        // Two dependencies are as few as there can be.
+        if limit <= 1 {
+            break;
+        }
+        if let Some((length, mut path)) = path(graph, back, &inside, start.1.to, start.0, limit) {
             path.insert(0, start);
             best = Some((length, path));
         }
@@ -153,15 +155,16 @@ fn shortest(graph: &Graph, search: Search, component: &[usize]) -> Option<Vec<St
     best.map(|(_, cycle)| cycle)
 }
 
-/// A shortest way between two points of a component, in dependencies; passing of time costs nothing.
+/// A shortest way between two points of a component, of fewer than `limit` dependencies; passing of time costs nothing.
 fn path(
     graph: &Graph,
     search: Search,
     inside: &HashSet<usize>,
     from: usize,
     to: usize,
+    limit: usize,
 ) -> Option<(usize, Vec<Step>)> {
-    let mut came: std::collections::HashMap<usize, (usize, Option<Step>)> = [(from, (0, None))].into();
+    let mut came: HashMap<usize, (usize, Option<Step>)> = [(from, (0, None))].into();
     let mut queue = VecDeque::from([(from, 0)]);
     while let Some((point, length)) = queue.pop_front() {
         if came[&point].0 < length {
@@ -181,7 +184,7 @@ fn path(
         {
             let free = matches!(edge.why, Why::Same | Why::Time);
             let length = length + usize::from(!free);
-            if came.get(&edge.to).is_none_or(|(known, _)| length < *known) {
+            if length < limit && came.get(&edge.to).is_none_or(|(known, _)| length < *known) {
                 came.insert(edge.to, (length, Some((point, *edge))));
                 if free {
                     queue.push_front((edge.to, length));

@@ -26,8 +26,8 @@
 
 use super::anomaly::Dependencies;
 use super::history::{Key, Level};
-use super::order::{Facts, Reading};
-use std::collections::{BTreeMap, HashSet};
+use super::order::{Facts, Reading, Write};
+use std::collections::BTreeMap;
 
 /// Why one point comes before another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,12 +89,14 @@ struct Places {
     level: Option<Level>,
 }
 
-/// Who added what to each set.
-fn adders<'f>(facts: &'f Facts<'_>) -> BTreeMap<Key, Vec<(usize, &'f [u64])>> {
-    let mut adders: BTreeMap<Key, Vec<(usize, &[u64])>> = BTreeMap::new();
-    for (writer, kept) in facts.kept.iter().enumerate() {
-        for (&key, values) in kept.iter().filter(|_| facts.committed[writer].is_some()) {
-            adders.entry(key).or_default().push((writer, values));
+/// Who added to each set.
+fn adders(facts: &Facts<'_>) -> BTreeMap<Key, Vec<usize>> {
+    let mut adders: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
+    for (writer, kept) in
+        facts.kept.iter().enumerate().filter(|(writer, _)| facts.committed[*writer].is_some())
+    {
+        for (&key, _) in kept.iter().filter(|(_, values)| !values.is_empty()) {
+            adders.entry(key).or_default().push(writer);
         }
     }
     adders
@@ -204,8 +206,8 @@ impl Graph {
 
     fn read_list(&mut self, facts: &Facts<'_>, reading: &Reading<'_>, point: usize, places: &[Places]) {
         let (reader, key) = (reading.transaction, reading.key);
-        let last = reading.foreign(facts).next_back();
-        let made_by = last.and_then(|last| facts.committed_writer(key, last));
+        let (last, write) = reading.foreign().next_back().unzip();
+        let made_by = write.flatten().filter(|write| facts.is_committed(*write)).map(Write::transaction);
         self.edge(made_by.and_then(|writer| places[writer].commit), Some(point), Why::Wr(key));
         let order = facts.orders.get(&key).map_or(&[][..], Vec::as_slice);
         let seen =
@@ -225,17 +227,13 @@ impl Graph {
         }
     }
 
-    fn read_set(
-        &mut self,
-        adders: &[(usize, &[u64])],
-        reading: &Reading<'_>,
-        point: usize,
-        places: &[Places],
-    ) {
+    fn read_set(&mut self, adders: &[usize], reading: &Reading<'_>, point: usize, places: &[Places]) {
         let key = reading.key;
-        let seen: HashSet<u64> = reading.values.iter().copied().collect();
-        for &(writer, values) in adders.iter().filter(|(writer, _)| *writer != reading.transaction) {
-            if values.iter().any(|value| seen.contains(value)) {
+        let mut seen: Vec<usize> =
+            reading.foreign().filter_map(|(_, write)| Some(write?.transaction())).collect();
+        seen.sort_unstable();
+        for &writer in adders.iter().filter(|writer| **writer != reading.transaction) {
+            if seen.binary_search(&writer).is_ok() {
                 self.edge(places[writer].commit, Some(point), Why::Wr(key));
             } else {
                 self.edge(Some(point), places[writer].commit, Why::Rw(key));

@@ -10,10 +10,17 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 /// An append.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Write {
-    /// By whom.
-    pub(super) transaction: usize,
+    /// By whom. Narrow, as one stands here for each value that was read.
+    transaction: u32,
     /// It was taken back by a `ROLLBACK TO`.
     pub(super) undone: bool,
+}
+
+impl Write {
+    /// By whom.
+    pub(super) fn transaction(self) -> usize {
+        self.transaction as usize
+    }
 }
 
 /// A read of one key.
@@ -24,6 +31,8 @@ pub(super) struct Reading<'h> {
     pub(super) statement: usize,
     pub(super) key: Key,
     pub(super) values: &'h [u64],
+    /// Who appended each of them, if anybody did.
+    pub(super) writes: Vec<Option<Write>>,
     /// The reader's own appends, not taken back, up to here.
     pub(super) own: Vec<u64>,
     pub(super) locked: bool,
@@ -34,10 +43,15 @@ pub(super) struct Reading<'h> {
 }
 
 impl Reading<'_> {
-    /// The values of others.
-    pub(super) fn foreign<'a>(&'a self, facts: &'a Facts<'_>) -> impl DoubleEndedIterator<Item = u64> + 'a {
-        let own = move |value: &u64| facts.writer(self.key, *value) == Some(self.transaction);
-        self.values.iter().copied().filter(move |value| !own(value))
+    /// Its values and who appended them.
+    pub(super) fn pairs(&self) -> impl DoubleEndedIterator<Item = (u64, Option<Write>)> {
+        self.values.iter().copied().zip(self.writes.iter().copied())
+    }
+
+    /// Those that the reader did not append itself.
+    pub(super) fn foreign(&self) -> impl DoubleEndedIterator<Item = (u64, Option<Write>)> {
+        let reader = self.transaction;
+        self.pairs().filter(move |(_, write)| write.is_none_or(|write| write.transaction() != reader))
     }
 }
 
@@ -45,7 +59,7 @@ impl Reading<'_> {
 #[derive(Debug)]
 pub(super) struct Facts<'h> {
     pub(super) history: &'h History,
-    pub(super) writes: HashMap<(Key, u64), Write>,
+    writes: HashMap<(Key, u64), Write>,
     /// For each transaction the values that it appended and did not take back, in their order.
     pub(super) kept: Vec<BTreeMap<Key, Vec<u64>>>,
     /// For each transaction since when its commit is known: it was acknowledged, or somebody saw its values.
@@ -73,6 +87,11 @@ impl<'h> Facts<'h> {
         for place in 0..history.transactions.len() {
             facts.gather_one(place)?;
         }
+        let writes = &facts.writes;
+        for reading in &mut facts.readings {
+            let of = |value: &u64| writes.get(&(reading.key, *value)).copied();
+            reading.writes = reading.values.iter().map(of).collect();
+        }
         facts.find_seen();
         facts.find_orders();
         Ok(facts)
@@ -90,7 +109,7 @@ impl<'h> Facts<'h> {
                 match action {
                     Action::Append { key, value } => {
                         own.entry(*key).or_default().push(*value);
-                        let write = Write { transaction: place, undone };
+                        let write = Write { transaction: u32::try_from(place)?, undone };
                         if self.writes.insert((*key, *value), write).is_some() {
                             bail!("{value} is appended to {key} twice");
                         }
@@ -100,6 +119,7 @@ impl<'h> Facts<'h> {
                         statement: number,
                         key: *key,
                         values,
+                        writes: Vec::new(),
                         own: own.get(key).cloned().unwrap_or_default(),
                         locked: *locked,
                         held: *locked && !undone,
@@ -123,14 +143,12 @@ impl<'h> Facts<'h> {
     /// Whoever left without an answer, and was seen by others, has committed.
     fn find_seen(&mut self) {
         for reading in &self.readings {
-            for value in reading.values {
-                let Some(write) = self.writes.get(&(reading.key, *value)) else { continue };
-                let outcome = self.history.transactions[write.transaction].outcome;
-                if outcome != Outcome::Unknown || write.undone || write.transaction == reading.transaction {
-                    continue;
+            for write in reading.foreign().filter_map(|(_, write)| write).filter(|write| !write.undone) {
+                let writer = write.transaction();
+                if self.history.transactions[writer].outcome == Outcome::Unknown {
+                    let since = &mut self.committed[writer];
+                    *since = Some(since.map_or(reading.answered, |since| since.min(reading.answered)));
                 }
-                let since = &mut self.committed[write.transaction];
-                *since = Some(since.map_or(reading.answered, |since| since.min(reading.answered)));
             }
         }
     }
@@ -138,22 +156,21 @@ impl<'h> Facts<'h> {
     fn find_orders(&mut self) {
         let mut orders: BTreeMap<Key, Vec<u64>> = BTreeMap::new();
         for reading in self.readings.iter().filter(|reading| matches!(reading.key, Key::List(_))) {
-            let lasting = |value: &u64| match self.writes.get(&(reading.key, *value)) {
-                Some(write) if write.transaction == reading.transaction => {
-                    !write.undone && self.committed[write.transaction].is_some()
-                }
+            let lasting = |write: Option<Write>| match write {
+                Some(write) if write.transaction() == reading.transaction => self.is_committed(write),
                 _ => true,
             };
+            let longest = orders.entry(reading.key).or_default();
+            if reading.values.len() <= longest.len() {
+                continue;
+            }
             // One that stands there twice is reported as that, and counts once.
             let mut before = HashSet::new();
             let order: Vec<u64> = reading
-                .values
-                .iter()
-                .copied()
-                .filter(lasting)
-                .filter(|value| before.insert(*value))
+                .pairs()
+                .filter(|(value, write)| lasting(*write) && before.insert(*value))
+                .map(|(value, _)| value)
                 .collect();
-            let longest = orders.entry(reading.key).or_default();
             if order.len() > longest.len() {
                 *longest = order;
             }
@@ -171,15 +188,14 @@ impl<'h> Facts<'h> {
         }
     }
 
-    /// Who appended a value.
-    pub(super) fn writer(&self, key: Key, value: u64) -> Option<usize> {
-        self.writes.get(&(key, value)).map(|write| write.transaction)
+    /// Whether others may see it.
+    pub(super) fn is_committed(&self, write: Write) -> bool {
+        !write.undone && self.committed[write.transaction()].is_some()
     }
 
     /// Who appended a value, if it is one that others may see.
     pub(super) fn committed_writer(&self, key: Key, value: u64) -> Option<usize> {
-        let write = self.writes.get(&(key, value))?;
-        let lasting = !write.undone && self.committed[write.transaction].is_some();
-        lasting.then_some(write.transaction)
+        let write = *self.writes.get(&(key, value))?;
+        self.is_committed(write).then_some(write.transaction())
     }
 }

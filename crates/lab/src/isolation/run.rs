@@ -5,7 +5,7 @@
 
 use super::client::{Answer, Client};
 use super::history::{Action, History, Key, Level, Outcome, Statement, Transaction};
-use super::workload::{self, Keys, Lock, Plan, Step};
+use super::workload::{self, How, Keys, Lock, Plan, Step};
 use crate::random::Random;
 use anyhow::{Result, anyhow, bail};
 use gannet_server::frontend::{Address, Failure};
@@ -108,7 +108,7 @@ pub fn round(place: &dyn Place, options: &Options) -> Result<History> {
     let mut last = Session::open(shared, options.sessions)?;
     for settings in ["set enable_seqscan = on", "set enable_seqscan = off"] {
         last.client.run(settings)?;
-        let read = Step::Read { keys: keys.all(), lock: None };
+        let read = Step::Read { keys: keys.all(), how: How::Plain };
         let plan = Plan { level: last.own_level, alone: true, steps: vec![read], roll_back: false };
         last.transaction(&plan)?;
     }
@@ -277,17 +277,13 @@ impl Open<'_, '_> {
     fn step(&mut self, step: &Step, alone: bool) -> Result<Went> {
         match step {
             Step::Append { keys, returning } => self.append(keys, *returning, alone),
-            Step::Read { keys, lock } => {
-                let sql = workload::read(keys, *lock);
-                self.statement(
-                    &sql,
-                    Vec::new(),
-                    |answer| workload::reads(keys, answer, lock.is_some()),
-                    alone,
-                )
+            Step::Read { keys, how } => {
+                let sql = workload::read(keys, *how);
+                self.statement(&sql, Vec::new(), |answer| workload::reads(keys, answer, how.locks()), alone)
             }
             Step::Rewrite { key, lock } => {
-                let sql = workload::read(&[*key], lock.then_some(Lock::Update));
+                let how = if *lock { How::Locked(Lock::Update) } else { How::Plain };
+                let sql = workload::read(&[*key], how);
                 self.write_read(*key, &sql, *lock, workload::rewrite)
             }
             Step::Replace { key } => self.write_read(*key, &workload::delete(*key), true, workload::insert),

@@ -27,8 +27,28 @@ create table iso_heap (k integer not null, v bigint not null)";
 pub enum Lock {
     /// `FOR UPDATE`
     Update,
+    /// `FOR NO KEY UPDATE`
+    NoKeyUpdate,
     /// `FOR SHARE`
     Share,
+}
+
+/// A way to read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum How {
+    /// Each key by itself.
+    Plain,
+    /// Sets by a join with the lists of the same numbers, whose rows are always there.
+    Joined,
+    /// Lists, with their rows locked.
+    Locked(Lock),
+}
+
+impl How {
+    /// Whether rows are locked.
+    pub fn locks(self) -> bool {
+        matches!(self, How::Locked(_))
+    }
 }
 
 /// A part of a transaction.
@@ -45,8 +65,8 @@ pub enum Step {
     Read {
         /// Of any tables; lists of one table where they are to be locked.
         keys: Vec<Key>,
-        /// Whether rows are locked.
-        lock: Option<Lock>,
+        /// How sets are looked for, and whether rows are locked.
+        how: How,
     },
     /// Two statements: the list is read, and written with a value more by who has read it.
     Rewrite {
@@ -135,18 +155,19 @@ impl Keys {
                 let returning = matches!(first, Key::List(_)) && random.below(2) == 0;
                 Step::Append { keys, returning }
             }
-            6..9 => Step::Read { keys: vec![self.any(random)], lock: None },
+            6..9 => Step::Read { keys: vec![self.any(random)], how: How::Plain },
             9..13 => {
                 let mut keys: Vec<Key> = (0..2 + random.below(3)).map(|_| self.any(random)).collect();
                 keys.sort_unstable();
                 keys.dedup();
-                Step::Read { keys, lock: None }
+                let how = if random.below(3) == 0 { How::Joined } else { How::Plain };
+                Step::Read { keys, how }
             }
             13..15 => {
                 let first = self.list(random);
                 let keys = self.beside(random, first);
-                let lock = if random.below(3) == 0 { Lock::Share } else { Lock::Update };
-                Step::Read { keys, lock: Some(lock) }
+                let lock = [Lock::Update, Lock::NoKeyUpdate, Lock::Share][random.below(3) as usize];
+                Step::Read { keys, how: How::Locked(lock) }
             }
             15..17 => {
                 // Who does not lock at READ COMMITTED must expect to write over others' work.
@@ -198,27 +219,42 @@ fn number(key: Key) -> u32 {
     }
 }
 
-fn numbers(keys: &[Key]) -> String {
-    keys.iter().map(|key| number(*key).to_string()).collect::<Vec<_>>().join(", ")
+/// The condition for these keys' rows, of one table.
+fn condition(keys: &[Key]) -> String {
+    match keys {
+        // One row by its primary key has a way of its own.
+        [key] => format!("k = {}", number(*key)),
+        _ => {
+            let numbers: Vec<String> = keys.iter().map(|key| number(*key).to_string()).collect();
+            format!("k in ({})", numbers.join(", "))
+        }
+    }
 }
 
 /// A read of `keys` in one statement.
-pub fn read(keys: &[Key], lock: Option<Lock>) -> String {
+pub fn read(keys: &[Key], how: How) -> String {
     let pieces = (0..NAMES.len()).filter_map(|place| {
         let keys: Vec<Key> = keys.iter().copied().filter(|key| table(*key) == place).collect();
         if keys.is_empty() {
             return None;
         }
+        let (name, value, keys) = (NAMES[place], VALUES[place], condition(&keys));
+        if place >= 2 && how == How::Joined {
+            let list = NAMES[place - 2];
+            return Some(format!(
+                "select {place}, s.k, ',' || s.v from {list} l join {name} s on s.k = l.k where l.{keys}"
+            ));
+        }
         // A range of the counter leads through its index.
         let range = if place == 1 { "n >= 0 and " } else { "" };
-        let (name, value, keys) = (NAMES[place], VALUES[place], numbers(&keys));
-        Some(format!("select {place}, k, {value} from {name} where {range}k in ({keys})"))
+        Some(format!("select {place}, k, {value} from {name} where {range}{keys}"))
     });
     let sql = pieces.collect::<Vec<_>>().join(" union all ");
-    match lock {
-        None => sql,
-        Some(Lock::Update) => sql + " for update",
-        Some(Lock::Share) => sql + " for share",
+    match how {
+        How::Plain | How::Joined => sql,
+        How::Locked(Lock::Update) => sql + " for update",
+        How::Locked(Lock::NoKeyUpdate) => sql + " for no key update",
+        How::Locked(Lock::Share) => sql + " for share",
     }
 }
 
@@ -237,7 +273,7 @@ pub fn append(keys: &[Key], values: &[u64], returning: bool) -> String {
         _ => format!("case k {} end", cases.collect::<Vec<_>>().join(" ")),
     };
     let end = if returning { format!(" returning {place}, k, v") } else { String::new() };
-    format!("update {name} set v = v || {more}{counted} where k in ({}){end}", numbers(keys))
+    format!("update {name} set v = v || {more}{counted} where {}{end}", condition(keys))
 }
 
 /// A list's text, as an expression: what it begins with, and its values.

@@ -40,20 +40,19 @@ struct Field {
 impl Field {
     fn new(seed: u64) -> Self {
         let history = simulator::history(seed);
-        let facts = Facts::gather(&history).unwrap();
         let mut reads = Vec::new();
+        let facts = Facts::gather(&history).unwrap();
+        let mut readings = facts.readings.iter();
         for (transaction, recorded) in history.transactions.iter().enumerate() {
             for (statement, actions) in recorded.statements.iter().map(|at| &at.actions).enumerate() {
                 for (place, action) in actions.iter().enumerate() {
                     let Action::Read { key, values, locked } = action else { continue };
-                    let own = |value: &&u64| facts.writer(*key, **value) == Some(transaction);
-                    let own = values.iter().filter(own).count();
+                    let own = values.len() - readings.next().unwrap().foreign().count();
                     let at = At(transaction, statement, place);
                     reads.push(Read { at, key: *key, values: values.clone(), own, locked: *locked });
                 }
             }
         }
-        drop(facts);
         Field { history, reads }
     }
 
