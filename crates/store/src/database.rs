@@ -35,6 +35,7 @@ use crate::core::Core;
 use crate::engine::{Engine, OpenOptions};
 use crate::log::{Flusher, Log};
 use crate::meta::Meta;
+use crate::mutation::{Mutation, planted};
 use crate::pool::{Pool, Volume};
 use crate::shared::Shared;
 use crate::transaction::{Transaction, TransactionOptions};
@@ -208,7 +209,8 @@ impl Checkpoint for HeaderKeeper {
         meta.redo_from = redo_from;
         meta.groups = self.groups.load(Ordering::Relaxed).max(meta.groups);
         meta.write(&*self.file)?;
-        self.log.set_keep_from(redo_from);
+        let kept = if planted(Mutation::SegmentRecycledEarly) { self.log.durable() } else { redo_from };
+        self.log.set_keep_from(kept);
         Ok(())
     }
 }

@@ -21,6 +21,11 @@ mod hot;
 pub mod log;
 mod meta;
 mod mtr;
+#[cfg(feature = "mutations")]
+pub mod mutation;
+#[cfg(not(feature = "mutations"))]
+#[expect(unreachable_pub, reason = "public with the feature `mutations` only")]
+mod mutation;
 pub mod node;
 mod overflow;
 pub mod page;

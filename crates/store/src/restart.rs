@@ -17,6 +17,7 @@ use crate::engine::Engine;
 use crate::entry::UndoPtr;
 use crate::log::TxnEvent;
 use crate::mtr::Mtr;
+use crate::mutation::{Mutation, planted};
 use crate::pool::Access;
 use crate::recovery::{PARTS, PageRedo, Scan, gather};
 use crate::shared::{CATALOG, Shared};
@@ -193,6 +194,9 @@ impl Shared {
 
     /// The body of the thread that redoes what nobody has touched: all pages of the table, in page order.
     pub(crate) fn run_redo(&self, engine: &Engine, redo: Arc<PageRedo>, end: Lsn) {
+        if planted(Mutation::FloorLetGo) {
+            self.writer.set_floor(None);
+        }
         match self.redo_all(engine, &redo, end) {
             Ok(true) if !self.core.is_read_only() => {
                 self.core.volume.set_redo(None);
@@ -277,6 +281,9 @@ impl Shared {
             }
             let mut window = Vec::with_capacity(batch);
             while at < range.end && window.len() < batch {
+                if planted(Mutation::RedoSkipped) && at % 4 == 3 {
+                    redo.mark_done(at);
+                }
                 if !redo.is_done(at) {
                     window.push(at);
                 }
@@ -373,6 +380,10 @@ impl Shared {
             }
             let records = self.newest_records(loser)?;
             let Some((_, last)) = records.last() else { break };
+            if planted(Mutation::LoserNotReverted) {
+                loser.set_newest_undo(UndoPtr::NONE.0);
+                break;
+            }
             let next = last.previous_record;
             let done = self.fetch_rows(&records).and_then(|()| self.revert_records(&records));
             match done {

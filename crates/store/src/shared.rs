@@ -5,6 +5,7 @@ use crate::core::Core;
 use crate::entry::{Entry, UndoPtr};
 use crate::hot::HotPages;
 use crate::mtr::Mtr;
+use crate::mutation::{Mutation, planted};
 use crate::node::NodeRef;
 use crate::overflow;
 use crate::pool::{Pool, Volume};
@@ -268,7 +269,7 @@ impl Shared {
             } else {
                 mtr.put_entry(part, Ok(slot), &record.key, &payload);
             }
-            undo::mark_latched(&mut mtr, undo_part, at, true, None);
+            undo::mark_latched(&mut mtr, undo_part, at, !planted(Mutation::DoneNotMarked), None);
             let underfull = is_underfull(mtr.page(part));
             mtr.commit()?;
             if underfull {

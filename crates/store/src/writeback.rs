@@ -29,6 +29,7 @@
 
 use crate::batch::submit_and_wait;
 use crate::core::Core;
+use crate::mutation::{Mutation, planted};
 use crate::page;
 use crate::pool::CleanFrames;
 use crate::ring::{self, SLOT_HEADER, SLOTS, batch_pages, slot_bytes};
@@ -292,7 +293,15 @@ impl PageWriter {
         self.take_slot(sequence)?;
         // A change that could not be logged must not get home: the check comes after the copies.
         self.core.poison.check()?;
-        self.core.log.flush_to(highest)?;
+        if planted(Mutation::HomeNotedEarly) {
+            self.core.log.append_homes(&states)?;
+        }
+        if !planted(Mutation::HomeBeforeLog) {
+            self.core.log.flush_to(highest)?;
+        }
+        if planted(Mutation::HomeBeforeRing) {
+            self.write_home(&mut buffer.bytes, &taken)?;
+        }
         self.write_slot(&mut buffer.bytes, sequence, &taken)?;
         self.write_home(&mut buffer.bytes, &taken)?;
         with_entry(&mut |entry| (entry.home, entry.pages) = (true, std::mem::take(&mut states)));
@@ -305,7 +314,8 @@ impl PageWriter {
 
     /// Makes sure that the slot of the next batch is free, and begins it.
     fn take_slot(&self, sequence: u64) -> Result<()> {
-        if sequence > self.retired.load(Ordering::Relaxed) + SLOTS {
+        let is_taken = sequence > self.retired.load(Ordering::Relaxed) + SLOTS;
+        if is_taken && !planted(Mutation::SlotReusedEarly) {
             self.sync_data()?;
         }
         self.sequence.store(sequence, Ordering::Relaxed);
@@ -323,7 +333,9 @@ impl PageWriter {
         bytes[..SLOT_HEADER].copy_from_slice(&header);
         let offset = (sequence % SLOTS) * slot_bytes(self.core.page_size) as u64;
         let len = SLOT_HEADER + pages.len() * self.core.page_size;
-        ring.write_at(Class::Deadline, offset, &bytes[..len], Durability::Durable)?;
+        let durability =
+            if planted(Mutation::RingNotDurable) { Durability::Cached } else { Durability::Durable };
+        ring.write_at(Class::Deadline, offset, &bytes[..len], durability)?;
         Ok(())
     }
 
@@ -363,7 +375,9 @@ impl PageWriter {
     /// Makes every batch written so far durable and retires their slots.
     fn sync_data(&self) -> Result<()> {
         let written = self.sequence.load(Ordering::Relaxed);
-        self.core.volume.file.sync(Class::Deadline)?;
+        if !planted(Mutation::RetireWithoutSync) {
+            self.core.volume.file.sync(Class::Deadline)?;
+        }
         self.retired.store(written, Ordering::Relaxed);
         let mut homes = Vec::new();
         self.pending.lock().retain_mut(|batch| {
@@ -385,7 +399,7 @@ impl PageWriter {
     fn sync_and_advance(&self, at_once: bool) -> Result<()> {
         let _writing = self.buffer.lock();
         self.core.poison.check()?;
-        if !self.pending.lock().is_empty() {
+        if !self.pending.lock().is_empty() && !planted(Mutation::CheckpointPastPending) {
             self.sync_data()?;
         }
         let target = self.redo_floor();
@@ -408,8 +422,14 @@ impl PageWriter {
         // that moves from dirty to pending is in `pending` before it leaves the pool's sight.
         let end = self.core.log.end();
         let durable = self.core.log.durable();
-        let dirty = self.core.pool.min_rec_lsn(&self.core.volume).unwrap_or(end);
-        let pending = self.pending.lock().iter().map(|p| p.rec_lsn).min().unwrap_or(end);
+        let mut dirty = self.core.pool.min_rec_lsn(&self.core.volume).unwrap_or(end);
+        let mut pending = self.pending.lock().iter().map(|p| p.rec_lsn).min().unwrap_or(end);
+        if planted(Mutation::CheckpointPastDirty) {
+            dirty = end;
+        }
+        if planted(Mutation::CheckpointPastPending) {
+            pending = end;
+        }
         end.min(durable).min(dirty).min(pending).min(Lsn(self.floor.load(Ordering::SeqCst)))
     }
 

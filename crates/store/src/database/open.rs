@@ -10,6 +10,7 @@ use crate::engine::{CreateOptions, Engine, OpenOptions};
 use crate::hot::HotPages;
 use crate::log::{Log, LogFiles, LogOptions, Recovery, RedoTable};
 use crate::meta::Meta;
+use crate::mutation::{Mutation, planted};
 use crate::page;
 use crate::pool::{Pool, Redo, Volume};
 use crate::recovery::PageRedo;
@@ -132,7 +133,7 @@ impl Database {
             ring::reset(&**file_of_ring, meta.page_size)?;
         }
         let newest = recovery.as_ref().map_or(0, |r| r.incarnation);
-        meta.incarnation = meta.incarnation.max(newest) + 1;
+        meta.incarnation = meta.incarnation.max(newest) + u32::from(!planted(Mutation::IncarnationKept));
         meta.clean = false;
         meta.log_crc = None;
         let log = match log {

@@ -25,6 +25,7 @@ mod gather;
 pub(crate) use gather::{Gathered, PARTS, Scan, gather};
 
 use crate::log::{LogReader, PageChange, RedoTable};
+use crate::mutation::{Mutation, planted};
 use crate::page::{self, Verdict};
 use crate::pool::Redo;
 use crate::{Error, Result, change};
@@ -159,7 +160,10 @@ impl Redo for PageRedo {
         let Some(index) = self.table.find(id) else { return Ok(None) };
         let entry = self.table.entries()[index];
         // Of a page that is not whole nothing counts, not even its LSN.
-        let have = if verdict == Verdict::Valid { page::lsn(bytes) } else { Lsn::ZERO };
+        let mut have = if verdict == Verdict::Valid { page::lsn(bytes) } else { Lsn::ZERO };
+        if planted(Mutation::RedoneTwice) {
+            have = have.min(entry.home);
+        }
         if have >= entry.last {
             if self.is_done(index) {
                 return Ok(None);

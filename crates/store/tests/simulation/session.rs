@@ -75,7 +75,7 @@ impl World {
 
     /// Judges what a snapshot showed.
     pub(crate) fn judge(&self, who: &str, seen: &[Observation], from: u64, to: u64) {
-        let verdict = self.oracle.lock().judge(seen, Look::Snapshot { from, to });
+        let verdict = self.oracle.lock().judge(seen, Look { from, to });
         if let Err(what) = verdict {
             panic!("{who}: {what}");
         }
