@@ -105,8 +105,10 @@ fn jobs_and_snapshots_are_told() {
     run(&mut session, "create table t (id int primary key); insert into t select generate_series(1, 1000)");
     assert_eq!(
         one(&mut session, "select string_agg(job, ' ' order by job) from gannet_jobs"),
-        "checkpoint sweep"
+        "checkpoint restart sweep"
     );
+    let restart = "select phase || ' ' || crashed || ' ' || pages || ' ' || pages_left || ' ' || transactions_left from gannet_restart";
+    assert_eq!(one(&mut session, restart), "done false 0 0 0");
     run(&mut session, "checkpoint");
     assert!(number(&mut session, "select done from gannet_jobs where job = 'checkpoint'") > 0);
     let mut reader = database.session("owner").unwrap();
