@@ -26,7 +26,7 @@ const PERIOD: Duration = Duration::from_millis(2);
 /// How long a statement may neither end nor wait for a lock.
 const LIMIT: Duration = Duration::from_secs(60);
 /// Levels that a script is played at.
-pub const LEVELS: [&str; 2] = ["read committed", "repeatable read"];
+const LEVELS: [&str; 2] = ["read committed", "repeatable read"];
 
 /// A step of a script.
 #[derive(Clone, PartialEq, Eq, Debug)]
