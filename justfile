@@ -38,7 +38,7 @@ torture ROUNDS="200" RUNS="8" *ARGS:
 
 # Random transactions on a server that is killed so many times a round, judged by the checker of isolation.
 isolation SECONDS="60" KILLS="3":
-    cargo build --release
+    cargo build --release -p gannet
     mkdir -p target/isolation
     cargo run -p gannet-lab -- isolation run --serve target/release/gannet --dir target/isolation --kills {{ KILLS }} --replace --seconds {{ SECONDS }}
 

@@ -154,7 +154,7 @@ fn rounds(place: &dyn Place, arguments: &Arguments, stop: &AtomicBool) -> Result
             );
         }
         skews += check::check_as(&history, Some(Level::Serializable))?.anomalies.len();
-        total.add(report, 0);
+        total.add(&report);
         count += 1;
     }
     let mut measured = figures(&total);

@@ -1,6 +1,7 @@
 //! What can be wrong with a history, and its names.
 
 use super::history::{History, Key};
+use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 
 /// The names of what can go wrong. Those of Adya's thesis where there is one.
@@ -120,9 +121,16 @@ impl Report {
         self.anomalies.iter().any(|anomaly| anomaly.name == name)
     }
 
-    /// All anomalies with the transactions that take part, at most `limit` of them in full.
+    /// How many anomalies there are of each name, and at most `limit` of them with the transactions that take part.
     pub fn explain(&self, history: &History, limit: usize) -> String {
+        let mut counts: BTreeMap<Name, usize> = BTreeMap::new();
+        for anomaly in &self.anomalies {
+            *counts.entry(anomaly.name).or_default() += 1;
+        }
         let mut text = String::new();
+        for (name, count) in counts {
+            text += &format!("{count} x {}\n", name.short());
+        }
         for anomaly in self.anomalies.iter().take(limit) {
             text += &format!("{anomaly}\n");
             for &place in &anomaly.transactions {

@@ -47,12 +47,8 @@ pub fn check_as(history: &History, level: Option<Level>) -> Result<Report> {
 }
 
 impl Report {
-    /// Adds another report's figures and findings; places in its history are moved by `offset`.
-    pub fn add(&mut self, other: Report, offset: usize) {
-        self.anomalies.extend(other.anomalies.into_iter().map(|mut anomaly| {
-            anomaly.transactions.iter_mut().for_each(|place| *place += offset);
-            anomaly
-        }));
+    /// Adds another report's figures. What was found belongs to its own history.
+    pub fn add(&mut self, other: &Report) {
         let Dependencies { ww, wr, rw } = other.dependencies;
         self.dependencies.ww += ww;
         self.dependencies.wr += wr;

@@ -148,13 +148,21 @@ impl<'a> Session<'a> {
     }
 
     fn connect(shared: &Shared<'_>, number: u32, level: Level) -> Result<Client> {
-        let mut client = shared.place.connect()?;
-        client.run(&format!("set default_transaction_isolation = '{}'", level.sql()))?;
+        let mut settings = format!("set default_transaction_isolation = '{}'", level.sql());
         // Half of the sessions go through indexes wherever there is one.
         if number % 4 >= 2 {
-            client.run("set enable_seqscan = off")?;
+            settings += "; set enable_seqscan = off";
         }
-        Ok(client)
+        // The server may be killed meanwhile, each time once.
+        for _ in 0..=shared.options.crashes {
+            let mut client = shared.place.connect()?;
+            match client.run(&settings) {
+                Ok(_) => return Ok(client),
+                Err(Failure::Connection(_)) => {}
+                Err(failure) => bail!("{settings}: {failure}"),
+            }
+        }
+        bail!("the server ends connections that it has just taken")
     }
 
     fn work(mut self) -> Result<Vec<Transaction>> {
@@ -165,7 +173,7 @@ impl<'a> Session<'a> {
             if begun >= options.transactions {
                 break;
             }
-            if options.crashes > 0 && begun > 0 && begun.is_multiple_of(between) {
+            if begun.is_multiple_of(between) && (1..=options.crashes).contains(&(begun / between)) {
                 self.shared.place.crash()?;
                 self.client = Self::connect(self.shared, self.number, self.own_level)?;
             }

@@ -26,7 +26,7 @@ const PERIOD: Duration = Duration::from_millis(2);
 /// How long a statement may neither end nor wait for a lock.
 const LIMIT: Duration = Duration::from_secs(60);
 /// Levels that a script is played at.
-pub const LEVELS: [&str; 2] = ["read committed", "repeatable read"];
+const LEVELS: [&str; 2] = ["read committed", "repeatable read"];
 
 /// A step of a script.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -296,4 +296,29 @@ pub fn record(folder: &Path, connect: &dyn Fn() -> Result<Client>) -> Result<usi
         std::fs::write(folder.join(format!("{name}.out")), text)?;
     }
     Ok(played)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_are_no_steps_are_named() {
+        for wrong in
+            ["a select 1", "ab: select 1", "A: select 1", "a: select 1\nsetup: select 2", "gannet: x"]
+        {
+            let error = Script::parse(&format!("# about\n\n{wrong}")).unwrap_err().to_string();
+            assert!(error.starts_with("line "), "{wrong}: {error}");
+        }
+        let script = Script::parse("setup: select 1\na: begin\nb!: select ': '").unwrap();
+        assert_eq!((script.setup.len(), script.steps.len()), (1, 2));
+        assert!(script.steps[1].ends && script.steps[1].statement == "select ': '");
+    }
+
+    #[test]
+    fn a_difference_is_one_from_what_postgresql_says() {
+        let script = Script::parse("gannet: concurrent delete => concurrent update\na: begin").unwrap();
+        assert_eq!(script.ours("due to concurrent delete").unwrap(), "due to concurrent update");
+        assert!(script.ours("due to concurrent update").is_err());
+    }
 }
