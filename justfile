@@ -36,6 +36,12 @@ torture ROUNDS="200" RUNS="8" *ARGS:
     TORTURE_BINARY=$(realpath target/release/gannet) TORTURE_ROUNDS={{ ROUNDS }} TORTURE_RUNS={{ RUNS }} TORTURE_CUTS=24 \
         cargo test -p gannet --test torture {{ ARGS }} -- --nocapture --test-threads 1
 
+# Random transactions on a server that is killed so many times a round, judged by the checker of isolation.
+isolation SECONDS="60" KILLS="3":
+    cargo build --release
+    mkdir -p target/isolation
+    cargo run -p gannet-lab -- isolation run --serve target/release/gannet --dir target/isolation --kills {{ KILLS }} --replace --seconds {{ SECONDS }}
+
 # Measure: workloads of the laboratory, for example `just bench store lookups --dir bench-data`.
 bench *ARGS:
     cargo run --release -p gannet-lab -- {{ ARGS }}

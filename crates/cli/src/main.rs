@@ -2,9 +2,10 @@
 //!
 //! # Exit status
 //! 0: done. 1: it failed, or the command line is wrong; one line on standard error says why. 2: the command belongs to
-//! a later release. 130: stopped by Ctrl-C. `gannet sql` has its own, see [`sql`].
+//! a later release. 130: stopped by Ctrl-C. `gannet sql` and `gannet check` have their own, see [`sql`] and [`check`].
 
 mod arguments;
+mod check;
 mod demo;
 mod doctor;
 mod input;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     let done = match arguments.command {
+        Command::Check(options) => return check::run(&options),
         Command::Demo(options) => demo::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Kv(options) => kv::run(options),
@@ -70,7 +72,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
     let line = before_hint.split_whitespace().collect::<Vec<_>>().join(" ");
     complain(&format!("{} (see --help)", line.trim_start_matches("error: ")));
     match std::env::args_os().nth(1) {
-        Some(command) if command == "sql" => ExitCode::from(sql::USAGE),
+        Some(command) if command == "sql" || command == "check" => ExitCode::from(sql::USAGE),
         _ => ExitCode::FAILURE,
     }
 }

@@ -7,15 +7,17 @@ use gannet_base::units::format_size;
 use gannet_io::{Disk, ModeRequest, RealDisk, RealOptions, RecordedDisk};
 use gannet_server::settings::Settings;
 use gannet_server::{Server, ServerOptions};
-use gannet_store::{Engine, EngineOptions, OpenOptions};
+use gannet_store::{Engine, EngineOptions, OpenOptions, RestartPhase};
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often it is looked whether a signal has come, or a database has failed.
 const PERIOD: Duration = Duration::from_millis(50);
+/// How often it is said how far a restart is.
+const RESTART_LINES: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(arguments: &Serve) -> Result<()> {
     let settings = Settings::gather(arguments.config.as_deref(), environment(), flags(arguments))?;
@@ -49,6 +51,7 @@ pub(crate) fn run(arguments: &Serve) -> Result<()> {
     let server = Server::start(&engine, &options)?;
     server.publish_settings(&settings.report(&effective(&server, &options, &settings)));
     announce(&server, &options, memory);
+    let mut restarts = Restarts::announce(&server);
     let mut told = BTreeSet::new();
     while interrupt::check().is_ok() {
         for (name, failure) in server.failed() {
@@ -57,6 +60,7 @@ pub(crate) fn run(arguments: &Serve) -> Result<()> {
             }
         }
         gannet_base::clock::sleep(PERIOD);
+        restarts.follow(&server);
     }
     say("shutting down");
     server.stop(limit)?;
@@ -201,6 +205,50 @@ fn announce(server: &Server, options: &ServerOptions, memory: u64) {
         say(&format!("connect with: psql -h {} -p {port} {first}", folder.display()));
     }
     say(&format!("memory: {}; Ctrl-C ends it", format_size(memory)));
+}
+
+/// Databases that a crash has left work for, as long as there is some.
+struct Restarts {
+    names: BTreeSet<String>,
+    told: Instant,
+}
+
+impl Restarts {
+    fn announce(server: &Server) -> Self {
+        let mut names = BTreeSet::new();
+        for (name, report) in server.restarts().into_iter().filter(|(_, report)| report.crashed) {
+            say(&format!(
+                "{name} was not closed: opened within {:.3} s, with {} of log; in the background {} pages are looked at and {} \
+                 transactions reverted",
+                report.duration.as_secs_f64(),
+                format_size(report.log_bytes),
+                report.pages,
+                report.losers
+            ));
+            names.insert(name);
+        }
+        Restarts { names, told: Instant::now() }
+    }
+
+    /// Says now and then how far it is, and when it is over.
+    fn follow(&mut self, server: &Server) {
+        if self.names.is_empty() {
+            return;
+        }
+        let due = self.told.elapsed() >= RESTART_LINES;
+        for (name, report) in server.restarts() {
+            let at_work = matches!(report.phase, RestartPhase::Redo | RestartPhase::Revert);
+            if self.names.contains(&name) && (due || !at_work) {
+                say(&format!("restart of {name}: {report}"));
+            }
+            if !at_work {
+                self.names.remove(&name);
+            }
+        }
+        if due {
+            self.told = Instant::now();
+        }
+    }
 }
 
 /// A line for whoever watches; nobody is no reason to stop.

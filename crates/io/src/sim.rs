@@ -17,7 +17,7 @@
 //!    now and then one takes very long ([`Fault::LatencySpike`]). Requests may also end inside
 //!    [`crate::Queue::submit`].
 //! 5. **Fail**, as planned with [`SimDisk::set_faults`]: a read, a write (any of its sectors may have arrived), a
-//!    sync. After a failed sync, as on Linux, the data it should have made durable counts as clean: part of it is
+//!    sync, a change of size or of names (nothing was changed then). After a failed sync, as on Linux, the data it should have made durable counts as clean: part of it is
 //!    lost for good although reads still show it, and no later sync brings it back. Other handles of the file learn
 //!    of it at their next sync.
 //! 6. **Be full**: by a plan, or beyond [`Settings::capacity_bytes`]. A write to a block allocated before never
@@ -228,6 +228,14 @@ impl SimDisk {
         }
         flips.into_iter().for_each(|(position, mask)| inode.flip(position, mask));
         Ok(())
+    }
+
+    /// Whether a read of the file has shown bytes that an acknowledged write should have replaced, but for a lie of the device
+    /// (point 8). Crashes do not make it forget.
+    pub fn was_untrue(&self, path: &Path) -> Result<bool> {
+        let state = self.shared.state.lock();
+        let number = state.names.file("inspect", &names::normal("inspect", path)?)?;
+        Ok(state.inodes[&number].was_untrue())
     }
 
     /// Paths of all files as seen now, in order. Works with the power off.

@@ -154,6 +154,14 @@ pub trait Driver: Sync {
     /// What the store has counted.
     fn counters(&self) -> Counters;
 
+    /// What it had to do when it was opened, and what of that is still to be done; `None` when it does not say.
+    fn restart(&self) -> Option<Value> {
+        None
+    }
+
+    /// Waits until nothing of that is left.
+    fn await_restart(&self) {}
+
     /// Its files, for asking what the OS has cached of them.
     fn files(&self) -> Vec<PathBuf>;
 

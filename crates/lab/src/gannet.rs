@@ -3,7 +3,7 @@
 use crate::driver::{Counters, Driver, Key, LoadOrder, Rows, Scanned, Session};
 use anyhow::{Context, Result, bail};
 use gannet_io::stats::Operation;
-use gannet_io::{Class, ModeRequest};
+use gannet_io::{Class, ModeRequest, Profile, RealDisk, RealOptions, ThrottledDisk};
 use gannet_store::{
     CreateOptions, Database, Durability, Engine, EngineOptions, Isolation, OpenOptions, Transaction,
     TransactionOptions, Tree,
@@ -11,6 +11,7 @@ use gannet_store::{
 use serde_json::{Value, json};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// The tree every workload uses.
@@ -31,6 +32,18 @@ pub struct Options {
     pub mode: ModeRequest,
     /// Bytes of log a restart may have to go through.
     pub wal_limit: u64,
+    /// How a device behaves that is slower than the one there is; `None` for that one.
+    pub profile: Option<Profile>,
+}
+
+impl Options {
+    pub(crate) fn engine(&self) -> Result<Engine> {
+        let engine = EngineOptions { memory: self.memory, ..EngineOptions::default() };
+        let Some(profile) = self.profile else { return Ok(Engine::new(&engine)?) };
+        engine.check_machine()?;
+        let disk = ThrottledDisk::new(Arc::new(RealDisk::new(RealOptions::default())), profile);
+        Ok(Engine::with_disk(Arc::new(disk), &engine)?)
+    }
 }
 
 /// An open Gannet database.
@@ -45,7 +58,7 @@ impl Gannet {
     pub fn open(options: &Options, create: bool) -> Result<Self> {
         std::fs::create_dir_all(&options.folder)
             .with_context(|| format!("cannot make the folder {:?}", options.folder))?;
-        let engine = Engine::new(&EngineOptions { memory: options.memory, ..EngineOptions::default() })?;
+        let engine = options.engine()?;
         let path = path(&options.folder);
         let open = OpenOptions { mode: options.mode, wal_limit: options.wal_limit, ..OpenOptions::default() };
         let database = if create {
@@ -104,6 +117,7 @@ pub(crate) fn settings(database: &Database, options: &Options) -> Value {
         "memory_bytes": options.memory,
         "page_size": database.page_size(),
         "wal_limit_bytes": options.wal_limit,
+        "slower_device": options.profile.map(|profile| format!("{profile:?}")),
         "io_mode": mode.effective.name(),
         "io_mode_reason": mode.reason,
         "durability": "every commit is durable when acknowledged",
@@ -129,6 +143,25 @@ pub(crate) fn counters(database: &Database) -> Counters {
         pages_prefetched: stats.pages_prefetched,
         frame_waits: stats.frame_waits,
     }
+}
+
+/// What its restart has done so far.
+pub(crate) fn restart(database: &Database) -> Value {
+    let report = database.restart_report();
+    json!({
+        "crashed": report.crashed,
+        "phase": report.phase.name(),
+        "open_seconds": report.duration.as_secs_f64(),
+        "background_seconds": report.background.as_secs_f64(),
+        "log_bytes": report.log_bytes,
+        "pages": report.pages,
+        "examined_pages": report.examined_pages,
+        "redone_pages": report.redone_pages,
+        "applied_changes": report.applied_changes,
+        "losers": report.losers,
+        "reverted_losers": report.reverted_losers,
+        "damaged": report.damaged_pages,
+    })
 }
 
 /// The database's files.
@@ -168,6 +201,14 @@ impl Driver for Gannet {
 
     fn counters(&self) -> Counters {
         counters(&self.database)
+    }
+
+    fn restart(&self) -> Option<Value> {
+        Some(restart(&self.database))
+    }
+
+    fn await_restart(&self) {
+        self.database.await_restart();
     }
 
     fn files(&self) -> Vec<PathBuf> {

@@ -9,6 +9,7 @@
 pub mod driver;
 pub mod gannet;
 pub mod histogram;
+pub mod isolation;
 pub mod machine;
 pub mod random;
 pub mod report;

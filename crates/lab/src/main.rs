@@ -1,11 +1,12 @@
 //! The laboratory's command line.
 
+mod command_isolation;
 #[cfg(feature = "rivals")]
 mod command_tpcc;
 
 use anyhow::{Context, Result, bail};
 use gannet_base::units::{parse_duration, parse_size};
-use gannet_io::{Mode, ModeRequest};
+use gannet_io::{Mode, ModeRequest, Profile};
 use gannet_lab::driver::{Driver, LoadOrder, Rows};
 use gannet_lab::run::{Outcome, Plan};
 use gannet_lab::table::Table;
@@ -16,6 +17,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 const HELP: &str = "\
 gannet-lab: measures stores with the same key-value workloads; one JSON object per measurement on standard output.
@@ -24,9 +26,18 @@ USAGE
     gannet-lab store WORKLOAD --dir DIR [OPTIONS]
     gannet-lab sql --dir DIR [--memory SIZE] [--page-size BYTES] [--create] STATEMENT...
     gannet-lab tpcc load|run|check --url WORDS [--warehouses N] [--sessions N] [--seconds S] [--seed N]
+    gannet-lab isolation run (--url ADDRESS | --serve GANNET [--kills N]) [--dir DIR] [--level LEVEL] [--seconds S]
+                             [--seed N] [--sessions N] [--transactions N] [--keys N] [--replace]
+    gannet-lab isolation check FILE
+    gannet-lab isolation scripts FOLDER --url ADDRESS [--record]
 
 `sql` runs statements in an embedded Gannet one after the other, throws their rows away, and reports each one's time and
 what the device did for it. `tpcc` needs the feature `rivals`; WORDS are those of libpq: \"host=... user=... dbname=...\".
+`isolation run` lets sessions run random transactions, in rounds of --transactions [2000], and judges what they were told; at
+LEVEL read-committed, repeatable-read, serializable, or mixed [mixed]. ADDRESS is a postgres:// one of any server, whose tables
+iso_* are made anew; GANNET is a binary that is served in DIR [.] and killed N times a round. --replace
+also deletes rows and inserts them anew, which PostgreSQL takes another way at read-committed. A history that is wrong is
+written to DIR, for `isolation check`. `isolation scripts` plays the classic anomalies and compares, or records, what comes out.
 
 WORKLOADS
     load         make a new store and fill it
@@ -35,6 +46,8 @@ WORKLOADS
     misses       device reads of look-ups that miss, one look-up at a time
     scan         full scans in key order
     commits      new rows, each in a synchronous transaction of its own
+    restart      the first update after the store is opened, then `updates` from the first moment on, or with --reading
+                 `lookups`; with --seconds 0 until the restart has come to its end
     updates      random rows written anew, each in a synchronous transaction of its own
     hot          look-ups among the first --hot-rows rows, inside one open read transaction
 
@@ -48,6 +61,9 @@ OPTIONS
     --page-size BYTES    bytes of a page, for `load` [8192]
     --io MODE            auto, direct, uncached or buffered [auto]
     --wal-limit SIZE     log a restart may have to go through [1GiB]
+    --profile NAME       a modelled device: slow-wide or raid10 (gannet only)
+    --width N            requests that the modelled device works on at one time [as the profile says]
+    --interval S         how often operations are counted [1]
     --order ORDER        order of `load`: sorted or random [sorted]
     --threads T          threads, each with a session of its own [1]
     --seconds S          measured time [10]
@@ -71,6 +87,9 @@ struct Arguments {
     page_size: usize,
     mode: ModeRequest,
     wal_limit: u64,
+    profile: Option<Profile>,
+    width: Option<usize>,
+    reading: bool,
     order: LoadOrder,
     plan: Plan,
     batch: usize,
@@ -92,6 +111,9 @@ impl Default for Arguments {
             page_size: 8192,
             mode: ModeRequest::Auto,
             wal_limit: 1 << 30,
+            profile: None,
+            width: None,
+            reading: false,
             order: LoadOrder::Sorted,
             plan: Plan::default(),
             batch: 256,
@@ -119,6 +141,11 @@ fn mode(name: &str) -> Result<ModeRequest> {
     })
 }
 
+fn profile(name: &str) -> Result<Profile> {
+    let profile = Profile::named(name);
+    profile.with_context(|| format!("--profile is {}, not {name:?}", Profile::NAMES.join(" or ")))
+}
+
 fn order(name: &str) -> Result<LoadOrder> {
     Ok(match name {
         "sorted" => LoadOrder::Sorted,
@@ -136,6 +163,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<Option<Arguments>> {
             Short('h') | Long("help") => return Ok(None),
             Value(word) => words.push(word.string()?),
             Long("create") => arguments.create = true,
+            Long("reading") => arguments.reading = true,
             Long(name) => {
                 let name = name.to_owned();
                 let text = parser.value()?.string()?;
@@ -169,6 +197,9 @@ fn set(arguments: &mut Arguments, name: &str, text: &str) -> Result<()> {
         "page-size" => arguments.page_size = text.parse()?,
         "io" => arguments.mode = mode(text)?,
         "wal-limit" => arguments.wal_limit = parse_size(text)?,
+        "profile" => arguments.profile = Some(profile(text)?),
+        "width" => arguments.width = Some(text.parse()?),
+        "interval" => arguments.plan.interval = seconds(text)?,
         "order" => arguments.order = order(text)?,
         "threads" => arguments.plan.threads = text.parse()?,
         "seconds" => arguments.plan.measure = seconds(text)?,
@@ -189,6 +220,9 @@ fn options(arguments: &Arguments) -> gannet::Options {
         page_size: arguments.page_size,
         mode: arguments.mode,
         wal_limit: arguments.wal_limit,
+        profile: arguments
+            .profile
+            .map(|profile| Profile { width: arguments.width.unwrap_or(profile.width), ..profile }),
     }
 }
 
@@ -199,7 +233,7 @@ fn statements(arguments: &Arguments, stop: &AtomicBool) -> Result<()> {
         if stop.load(std::sync::atomic::Ordering::Relaxed) {
             break;
         }
-        let (before, began) = (table.counters(), std::time::Instant::now());
+        let (before, began) = (table.counters(), Instant::now());
         let rows = table.run(sql)?;
         let seconds = began.elapsed().as_secs_f64();
         let counters = table.counters().since(&before);
@@ -240,6 +274,7 @@ fn plan_json(arguments: &Arguments) -> Value {
     json!({
         "threads": arguments.plan.threads,
         "seconds": arguments.plan.measure.as_secs_f64(),
+        "reading": arguments.reading,
         "warm_up_seconds": arguments.plan.warm_up.as_secs_f64(),
         "batch": arguments.batch,
         "hot_rows": arguments.hot_rows,
@@ -247,7 +282,7 @@ fn plan_json(arguments: &Arguments) -> Value {
     })
 }
 
-fn measure(driver: &dyn Driver, arguments: &Arguments, stop: &AtomicBool) -> Result<Value> {
+fn measure(driver: &dyn Driver, arguments: &Arguments, begun: Instant, stop: &AtomicBool) -> Result<Value> {
     let (rows, plan) = (&arguments.rows, &arguments.plan);
     let json_of = |outcome: Result<Outcome>| outcome.map(|outcome| outcome.to_json());
     match arguments.workload.as_str() {
@@ -257,6 +292,7 @@ fn measure(driver: &dyn Driver, arguments: &Arguments, stop: &AtomicBool) -> Res
         "misses" => workload::reads_per_miss(driver, rows, arguments.times as u64 * 1000, stop),
         "scan" => workload::scans(driver, rows, arguments.times, stop),
         "commits" => json_of(workload::commits(driver, rows, plan, stop)),
+        "restart" => workload::restart(driver, rows, plan, arguments.reading, begun, stop),
         "updates" => json_of(workload::updates(driver, rows, plan, stop)),
         "hot" => {
             let hot = Rows { count: arguments.hot_rows.min(rows.count), ..*rows };
@@ -289,14 +325,22 @@ fn tpcc(_: &AtomicBool) -> Result<()> {
 }
 
 fn work() -> Result<()> {
+    let begun = Instant::now();
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         // A second signal ends the process at once; the store survives that as it survives a crash.
         signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))?;
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
-    if std::env::args_os().nth(1).is_some_and(|word| word == "tpcc") {
-        return tpcc(&stop);
+    match std::env::args_os().nth(1) {
+        Some(word) if word == "tpcc" => return tpcc(&stop),
+        Some(word) if word == "isolation" => {
+            return command_isolation::work(
+                &mut lexopt::Parser::from_args(std::env::args_os().skip(2)),
+                &stop,
+            );
+        }
+        _ => {}
     }
     let Some(arguments) = parse(lexopt::Parser::from_env())? else {
         print!("{HELP}");
@@ -306,11 +350,15 @@ fn work() -> Result<()> {
         return statements(&arguments, &stop);
     }
     let driver = open(&arguments)?;
-    let measured = measure(&*driver, &arguments, &stop)?;
+    let measured = measure(&*driver, &arguments, begun, &stop)?;
     let measurement =
         report::measurement(&*driver, &arguments.workload, &arguments.rows, plan_json(&arguments), measured);
     println!("{measurement}");
+    let closing = Instant::now();
     driver.close()?;
+    if arguments.workload == "restart" {
+        println!("{}", json!({ "workload": "close", "seconds": closing.elapsed().as_secs_f64() }));
+    }
     Ok(())
 }
 

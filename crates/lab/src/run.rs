@@ -18,6 +18,8 @@ pub struct Plan {
     pub warm_up: Duration,
     /// Measured time.
     pub measure: Duration,
+    /// How often operations are counted.
+    pub interval: Duration,
     /// Operations timed together, where one alone is too short for a clock; the histogram gets their mean.
     pub ops_per_sample: u64,
     /// All look-ups of a session happen in one read transaction.
@@ -32,6 +34,7 @@ impl Default for Plan {
             threads: 1,
             warm_up: Duration::from_secs(2),
             measure: Duration::from_secs(10),
+            interval: Duration::from_secs(1),
             ops_per_sample: 1,
             one_transaction: false,
             seed: 1,
@@ -46,8 +49,10 @@ pub struct Outcome {
     pub operations: u64,
     /// The measured time.
     pub elapsed: Duration,
-    /// Operations of each second.
-    pub per_second: Vec<u64>,
+    /// Operations of each interval: of each second, where nothing else was planned.
+    pub per_interval: Vec<u64>,
+    /// The interval.
+    pub interval: Duration,
     /// Their latencies.
     pub latency: Histogram,
     /// What the store counted in the measured time.
@@ -71,7 +76,8 @@ impl Outcome {
             "operations": self.operations,
             "seconds": seconds,
             "per_second_mean": self.rate(),
-            "per_second": self.per_second,
+            "per_interval": self.per_interval,
+            "interval_seconds": self.interval.as_secs_f64(),
             "latency_us": self.latency.to_json(),
             "cpu_seconds": self.cpu.as_secs_f64(),
             "interrupted": self.interrupted,
@@ -194,13 +200,14 @@ fn supervise(driver: &dyn Driver, stage: &Stage<'_>, stop: &AtomicBool) -> Outco
     let start = Instant::now();
     // Not over an end that a failed worker has called.
     let _ = stage.phase.compare_exchange(WARMING, MEASURING, Ordering::Relaxed, Ordering::Relaxed);
-    let mut per_second = Vec::new();
+    let interval = stage.plan.interval;
+    let mut per_interval = Vec::new();
     let mut before = 0;
     let end = start + stage.plan.measure;
     while !interrupted && Instant::now() < end {
-        interrupted = !go_on((Instant::now() + Duration::from_secs(1)).min(end));
+        interrupted = !go_on((Instant::now() + interval).min(end));
         let now = stage.operations.load(Ordering::Relaxed);
-        per_second.push(now - before);
+        per_interval.push(now - before);
         before = now;
     }
     let operations = stage.operations.load(Ordering::Relaxed);
@@ -208,5 +215,5 @@ fn supervise(driver: &dyn Driver, stage: &Stage<'_>, stop: &AtomicBool) -> Outco
     let counters = driver.counters().since(&counters);
     let cpu = crate::machine::cpu_time().saturating_sub(cpu);
     stage.phase.store(ENDED, Ordering::Relaxed);
-    Outcome { operations, elapsed, per_second, counters, cpu, interrupted, ..Outcome::default() }
+    Outcome { operations, elapsed, per_interval, interval, counters, cpu, interrupted, ..Outcome::default() }
 }

@@ -5,7 +5,7 @@ use crate::gannet;
 use crate::sql::{Taker, ignore};
 use anyhow::{Context, Result};
 use gannet_sql::{Database, OutputColumn, Prepared, Type, Value};
-use gannet_store::{CreateOptions, Engine, EngineOptions, OpenOptions};
+use gannet_store::{CreateOptions, OpenOptions};
 use serde_json::Value as Json;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ impl Table {
     pub fn open(options: &gannet::Options, create: bool) -> Result<Self> {
         std::fs::create_dir_all(&options.folder)
             .with_context(|| format!("cannot make the folder {:?}", options.folder))?;
-        let engine = Engine::new(&EngineOptions { memory: options.memory, ..EngineOptions::default() })?;
+        let engine = options.engine()?;
         let path = gannet::path(&options.folder);
         let open = OpenOptions { mode: options.mode, wal_limit: options.wal_limit, ..OpenOptions::default() };
         let database = if create {

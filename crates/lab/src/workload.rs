@@ -125,3 +125,36 @@ pub fn updates(driver: &dyn Driver, rows: &Rows, plan: &Plan, stop: &AtomicBool)
         must_be_there(session.update(&Rows::key(number), &value)?)
     })
 }
+
+/// The first update after a store was opened, counted from the process's start, `begun`; then updates, or with `reading`
+/// look-ups, from the first moment on. Without time for those, the end of what the start has left to be done.
+pub fn restart(
+    driver: &dyn Driver,
+    rows: &Rows,
+    plan: &Plan,
+    reading: bool,
+    begun: Instant,
+    stop: &AtomicBool,
+) -> Result<Value> {
+    let opened = begun.elapsed();
+    driver.session(&mut |session| {
+        let number = Random::new(plan.seed).below(rows.count);
+        let mut value = Vec::with_capacity(rows.value_len);
+        rows.value(number, 1, &mut value);
+        must_be_there(session.update(&Rows::key(number), &value)?)
+    })?;
+    let committed = begun.elapsed();
+    let plan = Plan { warm_up: Duration::ZERO, ..plan.clone() };
+    let mut measured = match (plan.measure.is_zero(), reading) {
+        (true, _) => json!({}),
+        (false, true) => lookups(driver, rows, &plan, stop)?.to_json(),
+        (false, false) => updates(driver, rows, &plan, stop)?.to_json(),
+    };
+    if plan.measure.is_zero() {
+        driver.await_restart();
+    }
+    measured["open_seconds"] = json!(opened.as_secs_f64());
+    measured["first_commit_seconds"] = json!(committed.as_secs_f64());
+    measured["restart"] = json!(driver.restart());
+    Ok(measured)
+}

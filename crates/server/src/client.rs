@@ -123,6 +123,10 @@ impl Client for Wire<'_> {
 
     fn notice(&mut self, notice: &Notice) {
         self.out().report(b'N', notice.severity, &notice.error);
+        // It tells what is going on now. A client that is gone is noticed elsewhere.
+        if notice.severity == "INFO" {
+            let _ = self.connection.flush();
+        }
     }
 
     fn setting_changed(&mut self, name: &str, value: &str) {

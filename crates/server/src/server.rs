@@ -322,6 +322,12 @@ impl Server {
         self.shared.databases.lock().values().next().map(|database| database.store().io_mode().clone())
     }
 
+    /// What the start of each database had to do, and how far it is, by name.
+    pub fn restarts(&self) -> Vec<(String, gannet_store::RestartReport)> {
+        let databases = self.shared.databases.lock();
+        databases.iter().map(|(name, database)| (name.clone(), database.store().restart_report())).collect()
+    }
+
     /// Where TCP clients connect.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
@@ -385,13 +391,14 @@ impl Server {
         Ok(())
     }
 
-    /// Ends the server: no new connections, statements are ended, clients told, databases closed. `limit`: how long connections are
-    /// waited for.
+    /// Ends the server: no new connections, statements are ended, clients told, databases closed. `limit`: how long all of it may
+    /// take; connections are waited for during half of it at most, the rest is for writing pages home.
     pub fn stop(mut self, limit: Duration) -> Result<()> {
         self.end(limit)
     }
 
     fn end(&mut self, limit: Duration) -> Result<()> {
+        let began = gannet_base::clock::now();
         self.shared.stopping.store(true, Ordering::SeqCst);
         for listener in self.listeners.drain(..) {
             // A listener that panicked listens no more either.
@@ -405,17 +412,18 @@ impl Server {
             let _ = fs::remove_dir(folder);
         }
         self.shared.end_all();
-        if !self.shared.wait_for_connections(limit / 2) {
+        if !self.shared.wait_for_connections(limit / 4) {
             // Whatever they are at, nothing more comes from their clients or goes there.
             for entered in self.shared.entered.lock().values() {
                 entered.socket.close();
             }
-            self.shared.wait_for_connections(limit / 2);
+            self.shared.wait_for_connections(limit / 4);
         }
         let left = self.shared.entered.lock().len();
         let mut result = Ok(());
         for (name, database) in std::mem::take(&mut *self.shared.databases.lock()) {
-            if let Err(error) = database.close() {
+            // Connections that took long leave less time to write pages: what is not written is redone at the next start.
+            if let Err(error) = database.close_within(limit.saturating_sub(began.elapsed())) {
                 let message =
                     format!("database \"{name}\" was not closed ({left} connections left): {error}");
                 result = Err(Error::Setup(message));

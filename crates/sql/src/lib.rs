@@ -16,6 +16,7 @@
 
 pub mod bind;
 pub mod catalog;
+pub mod check;
 pub mod codec;
 pub mod ddl;
 mod error;

@@ -4,9 +4,9 @@ use crate::log::{Log, LogOptions};
 use crate::pool::{Pool, Volume};
 use crate::space::Space;
 use crate::{Error, Result};
-use gannet_base::clock;
 use gannet_base::memory::Budget;
 use gannet_base::sync::Mutex;
+use gannet_base::{Lsn, clock};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -14,6 +14,9 @@ use std::time::Duration;
 
 /// Share of `wal_limit`, in percent, from which on writers are slowed.
 const SLOW_FROM: u64 = 75;
+/// The log that a crash has left and what is added to it are no more than so many times `wal_limit`, however often crashes come
+/// before it was redone, but for an eighth of it each time.
+const BACKLOG_MOST: u64 = 3;
 /// Pause of a writer just below `wal_limit`.
 const LONGEST_PAUSE: Duration = Duration::from_millis(4);
 
@@ -65,6 +68,45 @@ impl Poison {
     }
 }
 
+/// Log that a crash has left, and that cannot go before it was redone: it does not count for those who write meanwhile. They
+/// have a part of `wal_limit` for themselves, and are slowed as they use it up.
+#[derive(Debug, Default)]
+pub(crate) struct Backlog {
+    /// Where the log ended when the database was opened; 0 when there is no backlog.
+    opened_at: AtomicU64,
+    /// Bytes that writers may add.
+    room: AtomicU64,
+    redoing: AtomicBool,
+}
+
+impl Backlog {
+    /// The log from `redo_from` to `opened_at` is to be redone.
+    pub(crate) fn begin(&self, redo_from: Lsn, opened_at: Lsn, wal_limit: u64) {
+        let left = (BACKLOG_MOST * wal_limit).saturating_sub(opened_at.0 - redo_from.0);
+        self.room.store(left.clamp(wal_limit / 8, wal_limit / 2), Ordering::Relaxed);
+        self.redoing.store(true, Ordering::Relaxed);
+        self.opened_at.store(opened_at.0, Ordering::Relaxed);
+    }
+
+    /// All of it was redone: it is over as soon as pages that came home let the log go.
+    pub(crate) fn end_redo(&self) {
+        self.redoing.store(false, Ordering::Relaxed);
+    }
+
+    /// Bytes of log that count, and how many may be; `None` when there is no backlog.
+    fn share(&self, log: &Log, wal_limit: u64) -> Option<(u64, u64)> {
+        let opened_at = self.opened_at.load(Ordering::Relaxed);
+        if opened_at == 0 {
+            return None;
+        }
+        if !self.redoing.load(Ordering::Relaxed) && log.used_bytes() <= wal_limit * SLOW_FROM / 100 {
+            self.opened_at.store(0, Ordering::Relaxed);
+            return None;
+        }
+        Some((log.end().0.saturating_sub(opened_at), self.room.load(Ordering::Relaxed)))
+    }
+}
+
 /// See the module's head.
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -84,6 +126,8 @@ pub(crate) struct Core {
     /// Why the database takes no changes, although nothing failed since it was opened.
     read_only: OnceLock<String>,
     closed: AtomicBool,
+    stopping: AtomicBool,
+    pub(crate) backlog: Backlog,
     /// Bytes of log that were left when [`Core::await_log_room`] last waited in vain.
     waited_at_room: AtomicU64,
 }
@@ -114,6 +158,8 @@ impl Core {
             wal_limit,
             read_only: OnceLock::new(),
             closed: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+            backlog: Backlog::default(),
             waited_at_room: AtomicU64::new(u64::MAX),
         }
     }
@@ -197,19 +243,33 @@ impl Core {
         if self.log.room() < self.log.segment_size() {
             self.make_log_room()?;
         }
-        let slow_from = self.wal_limit * SLOW_FROM / 100;
-        let mut used = self.log.used_bytes();
+        let (used, limit) = self.log_share();
+        let slow_from = limit * SLOW_FROM / 100;
         if used <= slow_from {
             return Ok(());
         }
         // The pause grows from nothing to its longest at the limit; behind it, wait for the checkpoint.
-        let share = (used - slow_from) as f64 / (self.wal_limit - slow_from) as f64;
+        let share = (used - slow_from) as f64 / (limit - slow_from) as f64;
         clock::sleep(LONGEST_PAUSE.mul_f64(share.min(1.0).powi(2)));
-        while used > self.wal_limit {
-            self.poison.check()?;
+        while !self.stopping.load(Ordering::Relaxed) {
+            let (used, limit) = self.log_share();
+            if used <= limit {
+                break;
+            }
+            self.check_writable()?;
             clock::sleep(LONGEST_PAUSE);
-            used = self.log.used_bytes();
         }
         Ok(())
+    }
+
+    /// The database is being closed: nobody waits any more for a checkpoint that may not come.
+    pub(crate) fn stop_waiting(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// Bytes of log that a checkpoint is due for, and how many may be.
+    fn log_share(&self) -> (u64, u64) {
+        let share = self.backlog.share(&self.log, self.wal_limit);
+        share.unwrap_or_else(|| (self.log.used_bytes(), self.wal_limit))
     }
 }

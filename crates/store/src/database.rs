@@ -1,7 +1,8 @@
 //! An open database: creating, opening, closing.
 //!
 //! # Files
-//! `NAME` holds the pages. `NAME-wal/` holds the log segments, the double-write ring (`ring`) and the lock (`lock`). After a
+//! `NAME` holds the pages. `NAME-wal/` holds the log segments, the double-write ring (`ring`), the list of hot pages
+//! (`hot`) and the lock (`lock`). After a
 //! clean shutdown the file alone is the whole database. `NAME` is the file's name behind symbolic links; as a file may have
 //! several names all the same, the data file itself is locked too.
 //!
@@ -12,8 +13,8 @@
 //! 2. After a crash: the log's footers and its last segment say which pages lack changes, and which transactions lost;
 //!    the ring heals torn pages and is emptied.
 //! 3. The header is written: not clean, next incarnation. Only then is the log, or anything else, written.
-//! 4. Pages are redone as they are touched; here every page of the table is touched before the database is handed
-//!    out. Then the losers are reverted.
+//! 4. The database is handed out. Pages are redone as they are touched, the others and the losers see to in the background
+//!    (`restart`).
 //!
 //! A file that is being created has no header before everything else of it is there, and is locked all the time. An attempt
 //! that fails takes away what it has made; what one leaves that is cut short by a crash is recognised and created anew
@@ -29,21 +30,25 @@ mod restart;
 
 pub use report::{RowLockReport, SnapshotReport, TransactionReport, WorkReport};
 
-use crate::check::CheckReport;
+use crate::check::{self, CheckProgress, CheckReport};
 use crate::core::Core;
 use crate::engine::{Engine, OpenOptions};
 use crate::log::{Flusher, Log};
 use crate::meta::Meta;
+use crate::mutation::{Mutation, planted};
 use crate::pool::{Pool, Volume};
 use crate::shared::Shared;
 use crate::transaction::{Transaction, TransactionOptions};
 use crate::view::LongValues;
 use crate::writeback::Checkpoint;
 use crate::{Error, Result};
+use gannet_base::clock::{self, Instant};
 use gannet_base::sync::Mutex;
+use gannet_base::units::format_size;
 use gannet_base::{Lsn, TxnId, thread};
 use gannet_io::{Disk, File, ModeReport};
 use std::any::Any;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,28 +58,107 @@ use std::time::Duration;
 const LOCK: &str = "lock";
 /// Name of the double-write ring.
 const RING: &str = "ring";
+/// Name of the list of hot pages.
+const HOT: &str = "hot";
 
-/// What a restart did.
+/// Where a restart stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RestartPhase {
+    /// Pages are brought up to date from the log.
+    Redo,
+    /// What a crash has cut short is being reverted.
+    Revert,
+    /// Nothing is left.
+    #[default]
+    Done,
+    /// It cannot go on: the database is open for reading only, or has failed.
+    Stopped,
+}
+
+impl RestartPhase {
+    /// As views and figures show it.
+    pub fn name(self) -> &'static str {
+        match self {
+            RestartPhase::Redo => "redo",
+            RestartPhase::Revert => "revert",
+            RestartPhase::Done => "done",
+            RestartPhase::Stopped => "stopped",
+        }
+    }
+}
+
+/// What a restart did, and has still to do while the database is in use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RestartReport {
     /// Whether there was anything to do: the database had not been closed.
     pub crashed: bool,
+    /// Where it stands.
+    pub phase: RestartPhase,
     /// Torn pages restored from the double-write ring.
     pub healed_pages: u64,
-    /// Pages looked at, redone, and changes applied to them.
+    /// Pages that were changed and may not have come home before the crash.
+    pub pages: u64,
+    /// Of these, pages looked at so far, redone, and changes applied to them.
     pub examined_pages: u64,
+    /// Pages nobody has looked at yet.
+    pub pages_left: u64,
+    /// Bytes of these.
+    pub bytes_left: u64,
     /// See `examined_pages`.
     pub redone_pages: u64,
     /// See `examined_pages`.
     pub applied_changes: u64,
-    /// Pages that could not be brought up to date, with the reason. Everything else is readable.
+    /// What could not be brought up to date, with the reason. Everything else is readable.
     pub damaged_pages: Vec<String>,
-    /// Transactions reverted.
+    /// Transactions that the crash has cut short.
     pub losers: u64,
+    /// Of these, transactions reverted so far.
+    pub reverted_losers: u64,
     /// Bytes of log between the redo position and the end.
     pub log_bytes: u64,
     /// From the beginning of the open to its end.
     pub duration: Duration,
+    /// From then on to the end of the work in the background, or until now.
+    pub background: Duration,
+    /// How long redo will take, at the pace it has had so far; `None` where that cannot be told.
+    pub time_left: Option<Duration>,
+}
+
+impl fmt::Display for RestartReport {
+    /// What is left, or how it ended, in words.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let losers_left = self.losers - self.reverted_losers;
+        match self.phase {
+            RestartPhase::Redo => {
+                let (pages, size) = (self.pages_left, format_size(self.bytes_left));
+                write!(f, "{pages} of {} pages ({size}) are left to be redone", self.pages)?;
+                if losers_left > 0 {
+                    write!(f, ", {losers_left} transactions to be reverted")?;
+                }
+                match self.time_left {
+                    Some(left) => write!(f, "; about {:.1} s", left.as_secs_f64()),
+                    None => Ok(()),
+                }
+            }
+            RestartPhase::Revert => {
+                write!(f, "{losers_left} of {} transactions are left to be reverted", self.losers)
+            }
+            RestartPhase::Done => write!(
+                f,
+                "{} of {} pages redone and {} transactions reverted within {:.1} s",
+                self.redone_pages,
+                self.pages,
+                self.losers,
+                self.background.as_secs_f64()
+            ),
+            RestartPhase::Stopped => match self.damaged_pages.first() {
+                Some(first) => {
+                    write!(f, "stopped, {} pages or more are damaged: {first}", self.damaged_pages.len())
+                }
+                None => write!(f, "stopped: the rest is left to the next start"),
+            },
+        }
+    }
 }
 
 /// Figures of a database at one time.
@@ -125,7 +209,8 @@ impl Checkpoint for HeaderKeeper {
         meta.redo_from = redo_from;
         meta.groups = self.groups.load(Ordering::Relaxed).max(meta.groups);
         meta.write(&*self.file)?;
-        self.log.set_keep_from(redo_from);
+        let kept = if planted(Mutation::SegmentRecycledEarly) { self.log.durable() } else { redo_from };
+        self.log.set_keep_from(kept);
         Ok(())
     }
 }
@@ -162,9 +247,8 @@ pub struct Database {
     threads: Vec<thread::JoinHandle<()>>,
     flusher: Option<Flusher>,
     options: OpenOptions,
-    report: RestartReport,
     next_session: AtomicU64,
-    /// The start came to its end: pages are redone, losers reverted. Before that it must not pass for complete.
+    /// The start came to its end, and the database can be written. Before that it must not pass for complete.
     started: bool,
     closed: bool,
 }
@@ -222,9 +306,16 @@ impl Database {
         &self.engine
     }
 
-    /// What the start had to do.
-    pub fn restart_report(&self) -> &RestartReport {
-        &self.report
+    /// What the start had to do, and how far it is with what it does while the database is in use.
+    pub fn restart_report(&self) -> RestartReport {
+        self.shared.restart.report()
+    }
+
+    /// Waits until what a crash has left is done in the background, or cannot be done, or the database is being closed; then
+    /// says how it went. Nobody has to wait for it in order to work.
+    pub fn await_restart(&self) -> RestartReport {
+        self.shared.restart.wait(&|| !*self.shared.stopping.lock());
+        self.restart_report()
     }
 
     /// How the data file is opened, and why.
@@ -265,11 +356,23 @@ impl Database {
         self.shared.sweep(Duration::ZERO)
     }
 
-    /// Checks that everything refers to everything else as it should: trees, versions, long values, free space, and
-    /// the pages on the device. Findings are no error. No transaction may run meanwhile.
+    /// Checks that everything that is stored is whole, and refers to everything else as it should: trees, versions, long values,
+    /// undo, free space, and the pages on the device. Findings are no error. Transactions may run meanwhile; what a crash has
+    /// left is waited for.
     pub fn check(&self) -> Result<CheckReport> {
+        self.check_watched(&mut |_| Ok(()))
+    }
+
+    /// The same; `watch` is told many times a second how far it has come, and ends it by an error.
+    pub fn check_watched(&self, watch: &mut dyn FnMut(&CheckProgress) -> Result<()>) -> Result<CheckReport> {
+        self.await_restart();
         self.shared.core.poison.check()?;
-        self.shared.check()
+        let header = {
+            // Nobody writes it meanwhile.
+            let meta = self.keeper.meta.lock();
+            check::header(&meta, &*self.volume.file)
+        };
+        check::run(&self.engine, &self.shared, header, watch)
     }
 
     /// Figures of this moment.
@@ -298,15 +401,23 @@ impl Database {
 
     /// Closes the database: everything committed is durable; within the shutdown limit all pages are written, and then
     /// the file alone is complete. What is not written by then is redone at the next start.
-    pub fn close(mut self) -> Result<()> {
-        self.end()
+    pub fn close(self) -> Result<()> {
+        let limit = self.options.shutdown_limit;
+        self.close_within(limit)
     }
 
-    fn end(&mut self) -> Result<()> {
+    /// The same with another limit than that which the database was opened with.
+    pub fn close_within(mut self, limit: Duration) -> Result<()> {
+        self.end(limit)
+    }
+
+    fn end(&mut self, limit: Duration) -> Result<()> {
         if std::mem::replace(&mut self.closed, true) {
             return Ok(());
         }
+        let deadline = clock::now() + limit;
         *self.shared.stopping.lock() = true;
+        self.shared.core.stop_waiting();
         self.shared.background.notify_all();
         // A panic in a thread of ours has poisoned the database already, or was reported by the panic itself. The page
         // writer, which was started first, is the last to go: the others may wait for frames that it makes clean.
@@ -314,12 +425,15 @@ impl Database {
             let _ = thread.join();
         }
         self.flusher = None;
-        let result = if self.started { self.write_out() } else { Ok(false) };
+        if self.started {
+            self.shared.save_hot_pages(true);
+        }
+        let result = if self.started { self.write_out(deadline) } else { Ok(false) };
         self.shared.writer.stop();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
-        let result = result.and_then(|written| if written { self.finish_clean() } else { Ok(()) });
+        let result = result.and_then(|written| if written { self.finish_clean(deadline) } else { Ok(()) });
         // Transactions may outlive this handle: from now on they are refused. The pages and the lock go with the last
         // of them.
         self.shared.core.close();
@@ -327,17 +441,18 @@ impl Database {
     }
 
     /// Writes all dirty pages; false when that was not possible in time.
-    fn write_out(&self) -> Result<bool> {
+    fn write_out(&self, deadline: Instant) -> Result<bool> {
         let core = &self.shared.core;
         core.poison.check()?;
         core.log.flush_to(core.log.end())?;
-        self.shared.writer.flush_all(self.options.shutdown_limit)
+        self.shared.writer.flush_all(deadline - clock::now())
     }
 
     /// With all threads gone: writes what the last of them left, and the header that says so.
-    fn finish_clean(&self) -> Result<()> {
+    fn finish_clean(&self, deadline: Instant) -> Result<()> {
         if !self.started
-            || !self.write_out()?
+            || !self.shared.restart.is_over()
+            || !self.write_out(deadline)?
             || self.shared.core.is_read_only()
             || !self.shared.registry.active().is_empty()
         {
@@ -366,7 +481,7 @@ impl Database {
 impl Drop for Database {
     fn drop(&mut self) {
         // Nobody is left to tell; what was not written is redone.
-        let _ = self.end();
+        let _ = self.end(self.options.shutdown_limit);
     }
 }
 

@@ -6,6 +6,8 @@
 //! with [`Scan`]s that do not meet what the statement changes itself. [`log`], [`node`] and [`page`] are public for tools
 //! and tests that look below that surface; they promise no stability.
 
+mod batch;
+mod block;
 mod catalog;
 mod change;
 mod check;
@@ -15,14 +17,22 @@ mod database;
 mod engine;
 mod entry;
 mod error;
+mod hot;
 pub mod log;
 mod meta;
 mod mtr;
+#[cfg(feature = "mutations")]
+pub mod mutation;
+#[cfg(not(feature = "mutations"))]
+#[expect(unreachable_pub, reason = "public with the feature `mutations` only")]
+mod mutation;
 pub mod node;
 mod overflow;
 pub mod page;
 mod pool;
 mod recovery;
+mod restart;
+mod ring;
 mod sample;
 mod scan;
 mod shared;
@@ -39,10 +49,11 @@ mod view;
 mod work;
 mod writeback;
 
-pub use check::{CheckReport, Finding};
+pub use check::{CheckProgress, CheckReport, Finding, Stake};
 pub use cursor::Cursor;
 pub use database::{
-    Database, DatabaseStats, RestartReport, RowLockReport, SnapshotReport, TransactionReport, WorkReport,
+    Database, DatabaseStats, RestartPhase, RestartReport, RowLockReport, SnapshotReport, TransactionReport,
+    WorkReport,
 };
 pub use engine::{CreateOptions, Engine, EngineOptions, OpenOptions};
 pub use error::{Error, Result};

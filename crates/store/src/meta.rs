@@ -9,6 +9,7 @@
 //! 5. As long as a database is being created, page 0 is a mark that says so. It is the first thing written, and both copies of
 //!    the header are before anybody gets the database. So where the mark is, and no valid header, nothing ever was in it.
 
+use crate::mutation::{Mutation, planted};
 use crate::page::{self, PageKind, Verdict, get_u32, get_u64, put_u32, put_u64};
 use crate::{Error, Result};
 use gannet_base::{Lsn, PageId, TreeId, checksum};
@@ -20,7 +21,7 @@ const MAGIC: &[u8; 8] = b"GANNETDB";
 const MARK: &[u8; 8] = b"GANNETNW";
 
 /// Version of the file format this release writes and reads.
-pub(crate) const FORMAT_VERSION: u32 = 2;
+pub(crate) const FORMAT_VERSION: u32 = 3;
 
 const MAGIC_AT: usize = 24;
 const VERSION_AT: usize = 32;
@@ -132,7 +133,9 @@ impl Meta {
         let mut page = self.encode();
         page::seal(&mut page, PageId(copy), self.database_id);
         let offset = copy * self.page_size as u64;
-        file.write_at(Class::Commit, offset, &page, Durability::Durable)?;
+        let durability =
+            if planted(Mutation::HeaderNotDurable) { Durability::Cached } else { Durability::Durable };
+        file.write_at(Class::Commit, offset, &page, durability)?;
         Ok(())
     }
 

@@ -109,12 +109,17 @@ fn list(
 /// The page after an index page, and the pages it lists.
 pub(crate) fn read_index(core: &Core, id: PageId) -> Result<(PageId, Vec<PageId>)> {
     let page = core.pool.shared(&core.volume, id, Access::Normal)?;
-    let count = usize::from(get_u16(&page, COUNT_AT));
-    if page::kind(&page) != Some(PageKind::OverflowIndex) || count > listed_per_index(core.page_size) {
-        return Err(Error::damaged_page(id, "the index of a long value is expected here"));
+    decode_index(&page).ok_or_else(|| Error::damaged_page(id, "the index of a long value is expected here"))
+}
+
+/// The same of a page's bytes; `None` where they are no index page.
+pub(crate) fn decode_index(page: &[u8]) -> Option<(PageId, Vec<PageId>)> {
+    let count = usize::from(get_u16(page, COUNT_AT));
+    if page::kind(page) != Some(PageKind::OverflowIndex) || count > listed_per_index(page.len()) {
+        return None;
     }
-    let pages = (0..count).map(|i| PageId(get_u64(&page, LIST_AT + i * 8))).collect();
-    Ok((PageId(get_u64(&page, NEXT_AT)), pages))
+    let pages = (0..count).map(|i| PageId(get_u64(page, LIST_AT + i * 8))).collect();
+    Some((PageId(get_u64(page, NEXT_AT)), pages))
 }
 
 /// Length and first index page of a long value, given its reference.

@@ -22,6 +22,7 @@ use crate::work::WorkMemory;
 pub(crate) use ahead::widest_window;
 use ahead::{Ahead, Course, ring_frames};
 use gannet_base::memory::{Charge, Purpose};
+use gannet_io::Class;
 use std::borrow::Cow;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -120,6 +121,8 @@ pub struct Scan {
     direction: Direction,
     leaves_read: usize,
     looks_ahead: bool,
+    /// What it reads ahead as.
+    class: Class,
     ahead: Ahead,
     ring: ScanRing,
     key: Vec<u8>,
@@ -146,6 +149,7 @@ impl Scan {
             direction: Direction::Forward,
             leaves_read: 0,
             looks_ahead: true,
+            class: Class::Prefetch,
             ahead: Ahead::default(),
             ring: ScanRing::new(ring_frames(widest)),
             key: Vec::new(),
@@ -160,6 +164,12 @@ impl Scan {
     pub fn look_ahead(&mut self, on: bool) {
         self.looks_ahead = on;
         self.ahead = Ahead::default();
+    }
+
+    /// From now on it gives way to others: it reads ahead as maintenance does, and never into frames that others use.
+    pub fn give_way(&mut self) {
+        self.class = Class::Maintenance;
+        self.leaves_read = RING_AFTER + 1;
     }
 
     /// Begins anew, with another range of keys, and as one that reads much: through its own ring of frames.
@@ -349,7 +359,8 @@ impl Scan {
         let root = Arc::clone(&self.tree.root);
         let btree = BTree::new(&shared.core, &root);
         if self.leaves_read >= 1 && self.looks_ahead {
-            let course = Course { btree: &btree, direction: self.direction, bounds: &self.bounds };
+            let course =
+                Course { btree: &btree, direction: self.direction, bounds: &self.bounds, class: self.class };
             let ring = (self.leaves_read > RING_AFTER).then_some(&self.ring);
             self.ahead.step(course, near, ring)?;
         }

@@ -3,10 +3,13 @@
 
 use crate::core::Core;
 use crate::entry::{Entry, UndoPtr};
+use crate::hot::HotPages;
 use crate::mtr::Mtr;
+use crate::mutation::{Mutation, planted};
 use crate::node::NodeRef;
 use crate::overflow;
 use crate::pool::{Pool, Volume};
+use crate::restart::Restart;
 use crate::tree::{BTree, TreeRoot, fits, is_underfull};
 use crate::txn::active::ActiveTxn;
 use crate::txn::locks::LockTable;
@@ -62,6 +65,11 @@ pub(crate) struct Shared {
     pub(crate) sweeping: Mutex<()>,
     /// Undo segments freed since the start.
     pub(crate) segments_swept: AtomicU64,
+    /// The first transaction number of this life: whoever has a lower one and has not ended was cut short by a crash.
+    pub(crate) first_txn: TxnId,
+    /// What is left to be done since the database was opened.
+    pub(crate) restart: Arc<Restart>,
+    pub(crate) hot_pages: HotPages,
     /// What keeps the file ours; goes last.
     #[expect(dead_code, reason = "held for its drop")]
     pub(crate) attachment: Attachment,
@@ -86,10 +94,6 @@ impl Drop for Attachment {
 }
 
 impl Streams {
-    pub(crate) fn new(next: u32, complete: VecDeque<Segment>) -> Self {
-        Streams { idle: Vec::new(), next, complete }
-    }
-
     /// All idle streams, to be given back with [`Streams::give_idle`].
     pub(crate) fn take_idle(&mut self) -> Vec<Stream> {
         std::mem::take(&mut self.idle)
@@ -265,7 +269,7 @@ impl Shared {
             } else {
                 mtr.put_entry(part, Ok(slot), &record.key, &payload);
             }
-            undo::mark_latched(&mut mtr, undo_part, at, true, None);
+            undo::mark_latched(&mut mtr, undo_part, at, !planted(Mutation::DoneNotMarked), None);
             let underfull = is_underfull(mtr.page(part));
             mtr.commit()?;
             if underfull {
@@ -280,17 +284,7 @@ impl Shared {
         let mut at = newest;
         while at != until && !at.is_none() {
             self.core.await_log_room();
-            let record = undo::read(&self.core, at)?;
-            if record.writer != txn {
-                return Err(crate::Error::damaged_page(
-                    at.page(),
-                    format_args!(
-                        "an undo record of {txn} is expected at {}, not of {}",
-                        at.offset(),
-                        record.writer
-                    ),
-                ));
-            }
+            let record = undo::read_of(&self.core, at, txn)?;
             self.revert(at, &record)?;
             at = record.previous_record;
         }

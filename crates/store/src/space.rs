@@ -76,7 +76,8 @@ pub(crate) struct Extent {
 impl Extent {
     const FREE: Extent = Extent { used: 0, owner: TreeId(0) };
 
-    fn decode(bytes: &[u8], index: u64) -> Self {
+    /// What a space map page says of its extent with this number.
+    pub(crate) fn decode(bytes: &[u8], index: u64) -> Self {
         let at = descriptor_offset(index);
         Extent { used: page::get_u16(bytes, at), owner: TreeId(page::get_u32(bytes, at + 4)) }
     }
@@ -297,6 +298,15 @@ impl Space {
                 }
             }
         }
+    }
+
+    /// Keeps at most `pages` more for rollbacks, as far as so many are free without growing the file; says how many.
+    pub(crate) fn reserve_free(&self, pages: u64) -> u64 {
+        let mut state = self.state.lock();
+        let free = state.in_reach().saturating_sub(state.reserved_extents()) * EXTENT_PAGES;
+        let kept = pages.min(free);
+        state.reserved += kept;
+        kept
     }
 
     /// Ends a reservation. What the file has grown by for it, and was not used, goes back to the device, unless it is little.

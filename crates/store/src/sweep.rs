@@ -12,6 +12,7 @@
 //! 3. A segment is freed together with its directory entry.
 
 use crate::mtr::Mtr;
+use crate::mutation::{Mutation, planted};
 use crate::node::{NodeMut, NodeOp, NodeRef};
 use crate::pool::{Access, ScanRing};
 use crate::shared::{CATALOG, Shared};
@@ -58,6 +59,7 @@ impl Shared {
                 learned += 1;
             }
             unless_passing(self.sweep(STREAM_IDLE).map(drop))?;
+            self.save_hot_pages(false);
         }
     }
 
@@ -65,7 +67,10 @@ impl Shared {
     /// to for `idle`. Gives the number of segments freed.
     pub(crate) fn sweep(&self, idle: Duration) -> Result<u64> {
         let _sweeping = self.sweeping.lock();
-        let horizon = self.registry.horizon();
+        let mut horizon = self.registry.horizon();
+        if planted(Mutation::UndoFreedEarly) {
+            horizon = self.registry.next_txn();
+        }
         self.retire_idle_streams(horizon, idle)?;
         let mut freed = 0;
         loop {

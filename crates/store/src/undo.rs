@@ -191,6 +191,17 @@ pub(crate) fn read(core: &Core, at: UndoPtr) -> Result<UndoRecord> {
     record.ok_or_else(|| Error::damaged_page(at.page(), format_args!("no undo record at {}", at.offset())))
 }
 
+/// The same, where it must be one of `txn`.
+pub(crate) fn read_of(core: &Core, at: UndoPtr, txn: TxnId) -> Result<UndoRecord> {
+    let record = read(core, at)?;
+    if record.writer != txn {
+        let (offset, found) = (at.offset(), record.writer);
+        let what = format_args!("an undo record of {txn} is expected at {offset}, not of {found}");
+        return Err(Error::damaged_page(at.page(), what));
+    }
+    Ok(record)
+}
+
 /// Reads every record of a page of `segment`, with its position; `None` when the segment does not reach that far.
 pub(crate) fn read_page(
     core: &Core,
@@ -202,14 +213,13 @@ pub(crate) fn read_page(
         Err(Error::NeverWritten(_)) => return Ok(None),
         Err(error) => return Err(error),
     };
-    let ours = page::kind(&page) == Some(PageKind::Undo)
-        && get_u32(&page, STREAM_AT) == segment.stream
-        && get_u64(&page, SEGMENT_AT) == segment.sequence;
-    if !ours {
-        return Ok(None);
-    }
-    check_page(&page, id)?;
-    let end = end_of(&page);
+    if segment.owns(&page) { records(&page, id).map(Some) } else { Ok(None) }
+}
+
+/// Every record of an undo page, with its position.
+pub(crate) fn records(page: &[u8], id: PageId) -> Result<Vec<(UndoPtr, UndoRecord)>> {
+    check_page(page, id)?;
+    let end = end_of(page);
     let mut records = Vec::new();
     let mut at = FIRST_RECORD;
     while at < end {
@@ -219,7 +229,7 @@ pub(crate) fn read_page(
         records.push((UndoPtr::new(id, at), record));
         at += len;
     }
-    Ok(Some(records))
+    Ok(records)
 }
 
 /// Marks a record of an undo page that takes part in the mini-transaction as done; `value`, where given, takes the
@@ -257,6 +267,13 @@ impl Segment {
         key[..4].copy_from_slice(&self.stream.to_be_bytes());
         key[4..].copy_from_slice(&self.sequence.to_be_bytes());
         key
+    }
+
+    /// Whether a page has something of this segment, not of what lay there before.
+    pub(crate) fn owns(&self, page: &[u8]) -> bool {
+        page::kind(page) == Some(PageKind::Undo)
+            && get_u32(page, STREAM_AT) == self.stream
+            && get_u64(page, SEGMENT_AT) == self.sequence
     }
 
     fn value(&self) -> [u8; DIRECTORY_VALUE] {

@@ -309,7 +309,12 @@ fn at_once(shared: &Shared) -> usize {
 
 /// Starts reading the leaves of `keys`. The inner nodes on the way are needed for that, and waited for: those of one level
 /// as one batch. The leaves go to the device a few at a time, so that it works while the next ones are looked for.
-fn start_fetching<K: AsRef<[u8]>>(shared: &Shared, root: &TreeRoot, keys: &[K], class: Class) -> Result<()> {
+pub(crate) fn start_fetching<K: AsRef<[u8]>>(
+    shared: &Shared,
+    root: &TreeRoot,
+    keys: &[K],
+    class: Class,
+) -> Result<()> {
     let core = &shared.core;
     let btree = BTree::new(core, root);
     let queue = core.volume.pick_queue();

@@ -9,6 +9,9 @@
 //! 3. The checkpoint (`redo_from` in the file header) never passes a page change that is not durable in the data
 //!    file: it is at most the smallest rec_lsn of the dirty frames and of the batches not yet synced.
 //! 4. Two writes of one page are never in flight together: a frame being written is not picked again.
+//! 5. What came home is noted in the log, behind the sync of the data file that made it durable. So a restart looks only at
+//!    pages that were dirty, or had just been written, however many the log's window has. Nothing depends on a note but that:
+//!    where there is no room for one, or a crash takes it, a page is looked at that need not be.
 //!
 //! # Why a crash at any point is harmless
 //! - before the slot is complete: the slot's checksum does not verify; no home was touched.
@@ -24,142 +27,25 @@
 //!
 //! The term and the idea are InnoDB's (Heikki Tuuri).
 
+use crate::batch::submit_and_wait;
 use crate::core::Core;
-use crate::page::{self, Verdict, get_u64, put_u64};
+use crate::mutation::{Mutation, planted};
+use crate::page;
 use crate::pool::CleanFrames;
+use crate::ring::{self, SLOT_HEADER, SLOTS, batch_pages, slot_bytes};
 use crate::{Error, Result};
 use gannet_base::memory::Charge;
 use gannet_base::sync::{Condvar, Mutex};
-use gannet_base::{Lsn, PageId, checksum};
-use gannet_io::{AlignedBuffer, Class, Completion, Direction, Durability, File, IoSlice, Queue, Request};
-use std::collections::BTreeSet;
+use gannet_base::{Lsn, PageId};
+use gannet_io::{AlignedBuffer, Class, Direction, Durability, File, IoSlice, Queue, Request};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Slots of the ring.
-const SLOTS: u64 = 4;
-/// Bytes of pages in a slot.
-const BATCH_BYTES: usize = 1 << 20;
-/// Bytes of a slot's header: a whole block, so that it is written with the pages in one aligned request.
-const SLOT_HEADER: usize = 4096;
-const MAGIC: u64 = 0x474E_5452_494E_4731;
 /// How long the writer sleeps when nothing asks for it.
 const IDLE_PAUSE: Duration = Duration::from_millis(50);
 /// The checkpoint moves in steps of this part of `wal_limit`: pages become due, and are looked for, together.
 const STEP_SHARE: u64 = 32;
-
-const MAGIC_AT: usize = 8;
-const SEQUENCE_AT: usize = 16;
-const RETIRED_AT: usize = 24;
-const COUNT_AT: usize = 32;
-const DATABASE_AT: usize = 40;
-const LIST_AT: usize = 48;
-
-/// Pages of one batch.
-pub(crate) fn batch_pages(page_size: usize) -> usize {
-    (BATCH_BYTES / page_size).min((SLOT_HEADER - LIST_AT) / 16)
-}
-
-fn slot_bytes(page_size: usize) -> usize {
-    SLOT_HEADER + batch_pages(page_size) * page_size
-}
-
-/// Size of a ring file in bytes.
-pub(crate) fn ring_bytes(page_size: usize) -> u64 {
-    SLOTS * slot_bytes(page_size) as u64
-}
-
-/// Restores torn pages after a crash, before anything else reads the data file. Gives the numbers of pages healed.
-/// Durable on return.
-pub(crate) fn heal(ring: &dyn File, data: &dyn File, page_size: usize, salt: u64) -> Result<Vec<PageId>> {
-    let mut slots = Vec::new();
-    let mut retired = 0;
-    let len = ring.len()?;
-    for slot in 0..SLOTS {
-        let offset = slot * slot_bytes(page_size) as u64;
-        if offset + slot_bytes(page_size) as u64 > len {
-            break;
-        }
-        let mut header = AlignedBuffer::zeroed(SLOT_HEADER);
-        ring.read_at(Class::Foreground, offset, &mut header)?;
-        let sum = checksum::seeded(salt, &header[8..]);
-        let count = get_u64(&header, COUNT_AT) as usize;
-        let ours = get_u64(&header, MAGIC_AT) == MAGIC
-            && get_u64(&header, DATABASE_AT) == salt
-            && get_u64(&header, 0) == sum
-            && count <= batch_pages(page_size);
-        if ours {
-            retired = retired.max(get_u64(&header, RETIRED_AT));
-            slots.push((get_u64(&header, SEQUENCE_AT), offset, count, header));
-        }
-    }
-    slots.retain(|slot| slot.0 > retired);
-    // Newest first: a page that is in two slots is taken from the newer one.
-    slots.sort_by_key(|slot| std::cmp::Reverse(slot.0));
-    let mut healed = Vec::new();
-    let mut seen = BTreeSet::new();
-    for (_, offset, count, header) in &slots {
-        for index in 0..*count {
-            let id = PageId(get_u64(header, LIST_AT + index * 16));
-            let place = offset + (SLOT_HEADER + index * page_size) as u64;
-            if seen.contains(&id) {
-                continue;
-            }
-            if let Some(was_torn) = heal_page(ring, data, place, id, page_size, salt)? {
-                seen.insert(id);
-                if was_torn {
-                    healed.push(id);
-                }
-            }
-        }
-    }
-    data.sync(Class::Foreground)?;
-    Ok(healed)
-}
-
-/// Brings a page home from a slot, where its home is torn, or may not be durable. `None` when the slot does not have
-/// it whole; else whether the home was torn.
-fn heal_page(
-    ring: &dyn File,
-    data: &dyn File,
-    place: u64,
-    id: PageId,
-    size: usize,
-    salt: u64,
-) -> Result<Option<bool>> {
-    let mut copy = AlignedBuffer::zeroed(size);
-    ring.read_at(Class::Foreground, place, &mut copy)?;
-    // An incomplete slot: its pages' homes were not touched by it, so damage there has another cause, which shows when
-    // the page is used.
-    if page::verify(&copy, id, salt) != Verdict::Valid {
-        return Ok(None);
-    }
-    let mut page = AlignedBuffer::zeroed(size);
-    let home = id.0 * size as u64;
-    let verdict = match data.read_at(Class::Foreground, home, &mut page) {
-        Ok(()) => page::verify(&page, id, salt),
-        Err(error) if error.kind() == gannet_io::ErrorKind::ShortRead => return Ok(Some(false)),
-        Err(error) => return Err(error.into()),
-    };
-    // A home that reads well may still not be durable, if a sync failed before the crash: as long as the copy is not
-    // older, it is written again. The copy stays until that is synced.
-    if verdict != Verdict::Valid || page::lsn(&page) <= page::lsn(&copy) {
-        data.write_at(Class::Foreground, home, &copy, Durability::Cached)?;
-    }
-    Ok(Some(verdict == Verdict::Damaged))
-}
-
-/// Makes every slot of the ring empty, durably: sequence numbers start anew. Only behind [`heal`].
-pub(crate) fn reset(ring: &dyn File, page_size: usize) -> Result<()> {
-    let zeros = AlignedBuffer::zeroed(SLOT_HEADER);
-    for slot in 0..SLOTS {
-        let offset = slot * slot_bytes(page_size) as u64;
-        ring.write_at(Class::Foreground, offset, &zeros, Durability::Cached)?;
-    }
-    ring.sync(Class::Foreground)?;
-    Ok(())
-}
 
 /// Work waiting for the writer.
 #[derive(Debug, Default)]
@@ -180,6 +66,8 @@ struct Pending {
     rec_lsn: Lsn,
     /// Every page of it was written home. One that failed halfway stays in the list for ever, and so does the checkpoint.
     home: bool,
+    /// Its pages, each with the LSN that it was written with.
+    pages: Vec<(PageId, Lsn)>,
 }
 
 /// Called when the checkpoint can move: persists it and lets the log forget what is below.
@@ -301,12 +189,13 @@ impl PageWriter {
     /// One round: everything the log's window or the lack of clean frames asks for. Says whether the next one is due at once.
     ///
     /// A page is written as late as possible, as more changes may come to it until then: when the eviction hand is about to
-    /// take its frame, unless somebody has used it since the hand came by the last time; or when its oldest change falls
-    /// out of the log's window.
+    /// take its frame, unless somebody has used it since the hand came by the last time; when its oldest change falls
+    /// out of the log's window; or when it has become so many changes that a restart would be long about them.
     fn work(&self, request: &Requests) -> Result<bool> {
         self.core.poison.check()?;
         let mut chosen = Vec::new();
         self.core.pool.next_victims(&self.core.volume, request.clean_frames, &mut chosen);
+        self.core.pool.take_changed_often(&self.core.volume, &mut chosen);
         let window = request.short_log || self.is_window_due();
         if window {
             let end = self.core.log.end();
@@ -372,8 +261,14 @@ impl PageWriter {
         let sequence = self.sequence.load(Ordering::Relaxed) + 1;
         let size = self.core.page_size;
         let mut taken: Vec<(u32, PageId)> = Vec::with_capacity(pages.len());
+        let mut states = Vec::with_capacity(pages.len());
         let mut highest = Lsn::ZERO;
-        self.pending.lock().push(Pending { sequence, rec_lsn: Lsn(u64::MAX), home: false });
+        self.pending.lock().push(Pending {
+            sequence,
+            rec_lsn: Lsn(u64::MAX),
+            home: false,
+            pages: Vec::new(),
+        });
         let with_entry = |change: &mut dyn FnMut(&mut Pending)| {
             let mut pending = self.pending.lock();
             change(pending.iter_mut().find(|p| p.sequence == sequence).expect("pushed above"));
@@ -388,6 +283,7 @@ impl PageWriter {
                 highest = highest.max(lsn);
                 page::seal(&mut buffer.bytes[at..at + size], id, self.core.volume.salt);
                 taken.push((frame, id));
+                states.push((id, lsn));
             }
         }
         if taken.is_empty() {
@@ -397,10 +293,18 @@ impl PageWriter {
         self.take_slot(sequence)?;
         // A change that could not be logged must not get home: the check comes after the copies.
         self.core.poison.check()?;
-        self.core.log.flush_to(highest)?;
+        if planted(Mutation::HomeNotedEarly) {
+            self.core.log.append_homes(&states)?;
+        }
+        if !planted(Mutation::HomeBeforeLog) {
+            self.core.log.flush_to(highest)?;
+        }
+        if planted(Mutation::HomeBeforeRing) {
+            self.write_home(&mut buffer.bytes, &taken)?;
+        }
         self.write_slot(&mut buffer.bytes, sequence, &taken)?;
         self.write_home(&mut buffer.bytes, &taken)?;
-        with_entry(&mut |entry| entry.home = true);
+        with_entry(&mut |entry| (entry.home, entry.pages) = (true, std::mem::take(&mut states)));
         for &(frame, _) in &taken {
             self.core.pool.finish_write(frame);
         }
@@ -410,7 +314,8 @@ impl PageWriter {
 
     /// Makes sure that the slot of the next batch is free, and begins it.
     fn take_slot(&self, sequence: u64) -> Result<()> {
-        if sequence > self.retired.load(Ordering::Relaxed) + SLOTS {
+        let is_taken = sequence > self.retired.load(Ordering::Relaxed) + SLOTS;
+        if is_taken && !planted(Mutation::SlotReusedEarly) {
             self.sync_data()?;
         }
         self.sequence.store(sequence, Ordering::Relaxed);
@@ -419,23 +324,18 @@ impl PageWriter {
 
     fn write_slot(&self, bytes: &mut [u8], sequence: u64, pages: &[(u32, PageId)]) -> Result<()> {
         let Some(ring) = &self.ring else { return Ok(()) };
-        bytes[..SLOT_HEADER].fill(0);
-        put_u64(bytes, MAGIC_AT, MAGIC);
-        put_u64(bytes, SEQUENCE_AT, sequence);
-        put_u64(bytes, RETIRED_AT, self.retired.load(Ordering::Relaxed));
-        put_u64(bytes, COUNT_AT, pages.len() as u64);
-        put_u64(bytes, DATABASE_AT, self.core.volume.salt);
-        for (index, (_, id)) in pages.iter().enumerate() {
-            let page_at = SLOT_HEADER + index * self.core.page_size;
-            let lsn = page::lsn(&bytes[page_at..]);
-            put_u64(bytes, LIST_AT + index * 16, id.0);
-            put_u64(bytes, LIST_AT + index * 16 + 8, lsn.0);
-        }
-        let sum = checksum::seeded(self.core.volume.salt, &bytes[8..SLOT_HEADER]);
-        put_u64(bytes, 0, sum);
+        let retired = self.retired.load(Ordering::Relaxed);
+        let list = pages
+            .iter()
+            .enumerate()
+            .map(|(index, &(_, id))| (id, page::lsn(&bytes[SLOT_HEADER + index * self.core.page_size..])));
+        let header = ring::header(sequence, retired, self.core.volume.salt, list);
+        bytes[..SLOT_HEADER].copy_from_slice(&header);
         let offset = (sequence % SLOTS) * slot_bytes(self.core.page_size) as u64;
         let len = SLOT_HEADER + pages.len() * self.core.page_size;
-        ring.write_at(Class::Deadline, offset, &bytes[..len], Durability::Durable)?;
+        let durability =
+            if planted(Mutation::RingNotDurable) { Durability::Cached } else { Durability::Durable };
+        ring.write_at(Class::Deadline, offset, &bytes[..len], durability)?;
         Ok(())
     }
 
@@ -475,9 +375,23 @@ impl PageWriter {
     /// Makes every batch written so far durable and retires their slots.
     fn sync_data(&self) -> Result<()> {
         let written = self.sequence.load(Ordering::Relaxed);
-        self.core.volume.file.sync(Class::Deadline)?;
+        if !planted(Mutation::RetireWithoutSync) {
+            self.core.volume.file.sync(Class::Deadline)?;
+        }
         self.retired.store(written, Ordering::Relaxed);
-        self.pending.lock().retain(|p| p.sequence > written || !p.home);
+        let mut homes = Vec::new();
+        self.pending.lock().retain_mut(|batch| {
+            let is_done = batch.sequence <= written && batch.home;
+            if is_done {
+                homes.append(&mut batch.pages);
+            }
+            !is_done
+        });
+        // Of a page that is in several batches the newest state counts.
+        homes.sort_unstable_by_key(|&(id, lsn)| (id, std::cmp::Reverse(lsn)));
+        homes.dedup_by_key(|&mut (id, _)| id);
+        // Invariant 5: without room for it a note is left out, and a failure of the log shows where it matters.
+        let _ = self.core.log.append_homes(&homes);
         Ok(())
     }
 
@@ -485,7 +399,7 @@ impl PageWriter {
     fn sync_and_advance(&self, at_once: bool) -> Result<()> {
         let _writing = self.buffer.lock();
         self.core.poison.check()?;
-        if !self.pending.lock().is_empty() {
+        if !self.pending.lock().is_empty() && !planted(Mutation::CheckpointPastPending) {
             self.sync_data()?;
         }
         let target = self.redo_floor();
@@ -508,8 +422,14 @@ impl PageWriter {
         // that moves from dirty to pending is in `pending` before it leaves the pool's sight.
         let end = self.core.log.end();
         let durable = self.core.log.durable();
-        let dirty = self.core.pool.min_rec_lsn(&self.core.volume).unwrap_or(end);
-        let pending = self.pending.lock().iter().map(|p| p.rec_lsn).min().unwrap_or(end);
+        let mut dirty = self.core.pool.min_rec_lsn(&self.core.volume).unwrap_or(end);
+        let mut pending = self.pending.lock().iter().map(|p| p.rec_lsn).min().unwrap_or(end);
+        if planted(Mutation::CheckpointPastDirty) {
+            dirty = end;
+        }
+        if planted(Mutation::CheckpointPastPending) {
+            pending = end;
+        }
         end.min(durable).min(dirty).min(pending).min(Lsn(self.floor.load(Ordering::SeqCst)))
     }
 
@@ -575,36 +495,5 @@ impl CleanFrames for PageWriter {
     fn shorten_log(&self) {
         self.requests.lock().short_log = true;
         self.wake.notify_all();
-    }
-}
-
-/// Counts a batch's completions and keeps its first error.
-#[derive(Debug, Default)]
-struct Batch {
-    left: AtomicUsize,
-    error: Mutex<Option<gannet_io::Error>>,
-}
-
-impl Completion for Batch {
-    fn complete(&self, _token: u64, result: gannet_io::Result<()>) {
-        if let Err(error) = result {
-            self.error.lock().get_or_insert(error);
-        }
-        self.left.fetch_sub(1, Ordering::Release);
-    }
-}
-
-/// Submits writes from `bytes` and waits for all of them.
-#[expect(unsafe_code, reason = "hands the batch buffer to the device")]
-fn submit_and_wait(queue: &dyn Queue, requests: Vec<Request>, bytes: &mut AlignedBuffer) -> Result<()> {
-    let batch = Arc::new(Batch { left: AtomicUsize::new(requests.len()), error: Mutex::default() });
-    let completion: Arc<dyn Completion> = Arc::clone(&batch) as _;
-    // SAFETY: the slices lie in `bytes`, which this function borrows exclusively until every request has completed.
-    unsafe { queue.submit(requests, &completion) };
-    queue.wait_until(&mut || batch.left.load(Ordering::Acquire) == 0);
-    let _ = bytes;
-    match batch.error.lock().take() {
-        Some(error) => Err(error.into()),
-        None => Ok(()),
     }
 }

@@ -87,6 +87,17 @@ fn reader(db: &Database, tree: &Tree, stop: &AtomicBool) -> u64 {
     passes
 }
 
+/// Checks again and again; what is sound is not reported, whatever others do meanwhile.
+fn checker(db: &Database, stop: &AtomicBool) -> u64 {
+    let mut checks = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let findings = db.check().unwrap().findings;
+        assert!(findings.is_empty(), "{findings:#?}");
+        checks += 1;
+    }
+    checks
+}
+
 fn run(page_size: usize, keys: u64, rounds: u64) {
     let (_disk, db) = create(page_size as u64, page_size);
     let mut txn = db.begin(TransactionOptions::default());
@@ -99,6 +110,10 @@ fn run(page_size: usize, keys: u64, rounds: u64) {
             gannet_base::thread::spawn("session", move || reader(&db, &tree, &stop))
         })
         .collect();
+    let checker = {
+        let (db, stop) = (Arc::clone(&db), Arc::clone(&stop));
+        gannet_base::thread::spawn("checker", move || checker(&db, &stop))
+    };
     let writers: Vec<_> = (0..WRITERS)
         .map(|owner| {
             let (db, tree) = (Arc::clone(&db), tree.clone());
@@ -113,6 +128,7 @@ fn run(page_size: usize, keys: u64, rounds: u64) {
     for reader in readers {
         assert!(reader.join().unwrap() > 0);
     }
+    assert!(checker.join().unwrap() > 0);
     let mut txn = db.begin(TransactionOptions::default());
     let mut found = BTreeMap::new();
     let mut cursor = txn.cursor(&tree, (Bound::Unbounded, Bound::Unbounded)).unwrap();

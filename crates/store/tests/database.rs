@@ -157,7 +157,7 @@ fn a_rotten_page_whose_history_is_recycled_is_reported_alone() {
     let at = bytes.windows(6).position(|w| w == b"needle").unwrap() as u64;
     after.corrupt(Path::new("test.gnt"), at, 6, 1).unwrap();
     let db = engine(&after).open(Path::new("test.gnt"), &options).unwrap();
-    let damaged = &db.restart_report().damaged_pages;
+    let damaged = &db.await_restart().damaged_pages;
     assert!(damaged.len() == 1 && damaged[0].contains(&format!("page {}", at / 4096)), "{damaged:?}");
     assert_eq!(contents(&db, "other").len(), 300);
 }

@@ -82,6 +82,8 @@ fn memory_stays_within_the_budget_whatever_the_data() {
             })
         })
         .collect();
+    let findings = db.check().unwrap().findings;
+    assert!(findings.is_empty(), "{findings:#?}");
     for session in sessions {
         assert_eq!(session.join().unwrap(), ROWS);
     }

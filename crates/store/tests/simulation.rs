@@ -8,6 +8,9 @@
 
 #[path = "simulation/life.rs"]
 mod life;
+#[cfg(feature = "mutations")]
+#[path = "simulation/mutations.rs"]
+mod mutations;
 #[path = "simulation/oracle.rs"]
 mod oracle;
 #[path = "simulation/plan.rs"]
@@ -20,6 +23,7 @@ mod statement;
 use gannet_base::clock;
 use gannet_base::sim::Simulation;
 use plan::Plan;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Seeds that every run goes through.
@@ -54,8 +58,15 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
 }
 
+/// The tests of this file run one after another: what one of them plants in the store is there for the whole process.
+fn take_turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn the_database_survives_every_seed() {
+    let _turn = take_turn();
     if let Some(seed) = number("SIM_SEED") {
         let summary = run(seed).unwrap_or_else(|what| panic!("{what}"));
         println!("seed {seed}: {summary:?}");

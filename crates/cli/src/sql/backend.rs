@@ -58,7 +58,7 @@ pub(super) fn open(arguments: &Sql, signals: &Signals) -> Result<Box<dyn Backend
 }
 
 /// The server that has a file open: its socket lies beside the file, be it this path or what the path is a link to.
-fn server_address(path: &Path, user: &str) -> Option<Address> {
+pub(crate) fn server_address(path: &Path, user: &str) -> Option<Address> {
     address_beside(path, user).or_else(|| address_beside(&path.canonicalize().ok()?, user))
 }
 

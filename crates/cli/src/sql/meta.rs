@@ -17,6 +17,7 @@ const HELP: &str = r"General
   \q                     leave the shell
   \? or \help            this help
   \conninfo              where we are connected
+  \restart               how far the database is with what a crash has left to be done
   \timing [on|off]       show how long statements take
   \set [NAME VALUE]      ON_ERROR_STOP on|off: whether a script ends at its first error
 
@@ -77,6 +78,11 @@ pub(super) fn run(
             let about = shell.backend.about();
             shell.say(&format!("{about}\n"), Step::Fine)
         }
+        ("restart", []) => match shell.restart() {
+            Ok(Some((line, _))) => shell.say(&format!("{line}\n"), Step::Fine),
+            Ok(None) => wrong(shell, source, "\\restart: the server is not Gannet"),
+            Err(step) => step,
+        },
         ("g" | "gx", []) => match splitter.take() {
             Some(sql) => shell.run_statement(&sql, Some(source), How { expanded: name == "gx", data: None }),
             None => Step::Fine,
@@ -110,7 +116,8 @@ pub(super) fn run(
 }
 
 /// Commands with a fixed number of arguments.
-const KNOWN: [&str; 12] = ["q", "quit", "?", "help", "conninfo", "g", "gx", "p", "r", "i", "include", "o"];
+const KNOWN: [&str; 13] =
+    ["q", "quit", "?", "help", "conninfo", "restart", "g", "gx", "p", "r", "i", "include", "o"];
 
 fn wrong(shell: &Shell, source: &dyn Source, message: &str) -> Step {
     shell.complain(Some(source), message);

@@ -33,6 +33,7 @@ mod text;
 use crate::arguments::{Format, Sql};
 use crate::interrupt::Interrupted;
 use anyhow::Result;
+pub(crate) use backend::server_address;
 use format::Expanded;
 use input::{Conversation, Script, Source};
 use shell::{How, Settings, Shell, Step};
@@ -101,7 +102,12 @@ fn start(arguments: &Sql) -> Result<u8> {
 fn converse(shell: &mut Shell, signals: &Signals) -> Result<u8> {
     if !shell.settings.quiet {
         let about = shell.backend.about();
-        writeln!(io::stdout(), "gannet {}. {about}.\nType \\? for help.\n", env!("CARGO_PKG_VERSION"))?;
+        writeln!(io::stdout(), "gannet {}. {about}.", env!("CARGO_PKG_VERSION"))?;
+        // Of a restart that is over nobody wants to know.
+        if let Ok(Some((line, true))) = shell.restart() {
+            writeln!(io::stdout(), "{line}")?;
+        }
+        writeln!(io::stdout(), "Type \\? for help.\n")?;
     }
     let mut source = Conversation::start(signals)?;
     let step = shell.run_source(&mut source)?;

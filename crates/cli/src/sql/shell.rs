@@ -267,6 +267,27 @@ impl Shell {
         }
     }
 
+    /// How far the database's restart is, in words, and whether anything is left of it; `None` where another server than Gannet
+    /// answers.
+    pub(super) fn restart(&mut self) -> std::result::Result<Option<(String, bool)>, Step> {
+        let is_there = "select 1 from pg_catalog.pg_class where relname = 'gannet_restart'";
+        if self.ask(is_there)?.rows.is_empty() {
+            return Ok(None);
+        }
+        let found = self.ask("select phase, crashed, detail from gannet_restart")?;
+        let Some([Some(phase), Some(crashed), Some(detail)]) = found.rows.first().map(Vec::as_slice) else {
+            return Ok(None);
+        };
+        let line = match phase.as_str() {
+            "done" if crashed == "f" => {
+                "The database had been closed: its start had nothing to do.".to_owned()
+            }
+            "done" => format!("The database had not been closed: {detail}."),
+            _ => format!("The database had not been closed, and is in use all the same: {detail}."),
+        };
+        Ok(Some((super::text::escape_lines(&line), phase != "done")))
+    }
+
     // ---- output -----------------------------------------------------------------------------------------------
 
     /// How results are written now.

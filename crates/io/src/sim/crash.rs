@@ -99,7 +99,7 @@ pub(super) fn image(old: &State, policy: Option<CrashPolicy>, seed: u64) -> Stat
         let effects = inode.pending.iter().cloned().chain(landing(inode, flying));
         let content = survive(number, inode.durable.clone(), effects, &mut chooser);
         if names.files.values().any(|linked| *linked == number) {
-            new.inodes.insert(number, Inode::settled(content));
+            new.inodes.insert(number, inode.settled(content));
         }
     }
     // New files must not get the numbers of old ones.

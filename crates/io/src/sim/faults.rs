@@ -24,6 +24,10 @@ pub enum Fault {
     WriteError,
     /// A sync of a file or folder fails with [`crate::ErrorKind::Device`].
     SyncError,
+    /// A change of a file's allocation or size fails with [`crate::ErrorKind::Device`], and nothing was changed.
+    SizeError,
+    /// A file is not created, renamed or removed, with [`crate::ErrorKind::Device`].
+    NameError,
     /// An allocation, or a write that needs new blocks, fails with [`crate::ErrorKind::NoSpace`].
     NoSpace,
     /// A read takes two transfers; a concurrent write may come in between.
@@ -45,6 +49,10 @@ pub struct Faults {
     pub write_error: Chance,
     /// [`Fault::SyncError`].
     pub sync_error: Chance,
+    /// [`Fault::SizeError`].
+    pub size_error: Chance,
+    /// [`Fault::NameError`].
+    pub name_error: Chance,
     /// [`Fault::NoSpace`].
     pub no_space: Chance,
     /// [`Fault::ShortRead`].
@@ -57,6 +65,9 @@ pub struct Faults {
     pub lost_write: Chance,
     /// Only operations on paths that contain this text are struck and counted.
     pub only: Option<String>,
+    /// A read that would show what a lie has left in a file with this text in its path cuts the power instead: for a caller
+    /// who has no way to tell, and is not to be judged by what comes of it.
+    pub power_off_at_lie: Option<String>,
 }
 
 /// A fault that struck.
@@ -76,13 +87,18 @@ pub struct Injection {
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     faults: Faults,
-    seen: [u64; 8],
+    seen: [u64; 10],
     pub(super) injected: Vec<Injection>,
 }
 
 impl Plan {
     pub(super) fn new(faults: Faults) -> Self {
         Plan { faults, ..Self::default() }
+    }
+
+    pub(super) fn ends_at_lie(&self, path: &Path) -> bool {
+        let only = self.faults.power_off_at_lie.as_ref();
+        only.is_some_and(|only| path.to_string_lossy().contains(only.as_str()))
     }
 
     /// Counts an operation that `fault` can strike and says whether it does.
@@ -97,6 +113,8 @@ impl Plan {
             Fault::ReadError => &self.faults.read_error,
             Fault::WriteError => &self.faults.write_error,
             Fault::SyncError => &self.faults.sync_error,
+            Fault::SizeError => &self.faults.size_error,
+            Fault::NameError => &self.faults.name_error,
             Fault::NoSpace => &self.faults.no_space,
             Fault::ShortRead => &self.faults.short_read,
             Fault::LatencySpike => &self.faults.latency_spike,

@@ -10,6 +10,7 @@
 use super::content::Content;
 use crate::{Durability, SECTOR};
 use gannet_base::sim::Generator;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -109,14 +110,40 @@ pub(super) struct Inode {
     pub(super) pending: Vec<Effect>,
     /// Syncs that failed: handles opened before the last of them must not report a success.
     pub(super) failed_syncs: u64,
+    /// Sectors that have not got the bytes of the last write that was acknowledged: it was a lie.
+    untrue: BTreeSet<u64>,
+    /// Such a sector was read.
+    untrue_read: bool,
     /// Held by every handle too, so the number of references says whether the file is open.
     pub(super) open: Arc<()>,
 }
 
 impl Inode {
-    /// A file after a restart: all there is is durable.
-    pub(super) fn settled(content: Content) -> Self {
-        Inode { visible: content.clone(), durable: content, ..Self::default() }
+    /// What a restart finds of this file when `content` was left: all there is is durable.
+    pub(super) fn settled(&self, content: Content) -> Self {
+        let (untrue, untrue_read) = (self.untrue.clone(), self.untrue_read);
+        Inode { visible: content.clone(), durable: content, untrue, untrue_read, ..Self::default() }
+    }
+
+    /// Takes notice of a write, and of whether its acknowledgement is a lie.
+    pub(super) fn note_write(&mut self, offset: u64, len: u64, is_untrue: bool) {
+        if is_untrue {
+            self.untrue.extend((offset..offset + len).step_by(SECTOR));
+        } else if !self.untrue.is_empty() {
+            self.untrue.retain(|sector| !(offset..offset + len).contains(sector));
+        }
+    }
+
+    /// Takes notice of a read; true when it shows what it should not.
+    pub(super) fn note_read(&mut self, offset: u64, len: u64) -> bool {
+        let is_untrue = self.untrue.range(offset..offset + len).next().is_some();
+        self.untrue_read |= is_untrue;
+        is_untrue
+    }
+
+    /// Whether a read has shown what an acknowledged write should have replaced.
+    pub(super) fn was_untrue(&self) -> bool {
+        self.untrue_read
     }
 
     pub(super) fn is_open(&self) -> bool {

@@ -65,7 +65,7 @@ impl Replay {
         let mut content = Content::default();
         content.write(0, bytes);
         content.set_len(bytes.len() as u64);
-        self.state.inodes.insert(number, Inode::settled(content));
+        self.state.inodes.insert(number, Inode::default().settled(content));
         Ok(())
     }
 

@@ -171,6 +171,7 @@ impl State {
             }
             Ok(inode) => inode,
             Err(e) if e.kind() == ErrorKind::NotFound && (options.create || options.create_new) => {
+                self.fail_name("create", &path)?;
                 let inode = self.number();
                 self.names.link(inode, &path, inode)?;
                 self.inodes.insert(inode, Inode::default());
@@ -192,6 +193,13 @@ impl State {
         })
     }
 
+    fn fail_name(&mut self, operation: &'static str, path: &Path) -> Result<()> {
+        match self.strikes(Fault::NameError, path, 0, 0) {
+            false => Ok(()),
+            true => Err(Error::new(ErrorKind::Device, operation, path, "injected fault")),
+        }
+    }
+
     /// Runs a change of names. When the power goes off in it, the change may or may not survive.
     pub(super) fn change_names(
         &mut self,
@@ -200,6 +208,7 @@ impl State {
         change: impl FnOnce(&mut Names, u64) -> Result<()>,
     ) -> Result<()> {
         self.power(operation, path)?;
+        self.fail_name(operation, path)?;
         let sequence = self.number();
         change(&mut self.names, sequence)?;
         self.tick(operation, path, 0, 0);
@@ -335,6 +344,12 @@ impl State {
         if transfer.fails {
             return Err(Error::new(ErrorKind::Device, "read", &handle.path, "injected fault"));
         }
+        if self.inode_mut(handle).note_read(offset, buffer.len() as u64)
+            && self.plan.ends_at_lie(&handle.path)
+        {
+            self.power_off();
+            return self.power("read", &handle.path);
+        }
         let size = self.inode(handle).visible.len();
         if offset + buffer.len() as u64 > size {
             let detail = format!("{} bytes at {offset}, the file ends at {size}", buffer.len());
@@ -424,7 +439,9 @@ impl State {
             }
         }
         let sequence = self.number();
-        self.inode_mut(handle).write(sequence, offset, Arc::clone(&data), live, kind);
+        let inode = self.inode_mut(handle);
+        inode.note_write(offset, len, outcome.is_ok() && target != Target::Home);
+        inode.write(sequence, offset, Arc::clone(&data), live, kind);
         if let Target::Elsewhere(offset) = target
             && outcome.is_ok()
         {
@@ -467,6 +484,9 @@ impl State {
         self.power(operation, &handle.path)?;
         if !handle.write {
             return Err(Error::new(ErrorKind::Invalid, operation, &handle.path, "opened for reading only"));
+        }
+        if self.strikes(Fault::SizeError, &handle.path, offset, len) {
+            return Err(Error::new(ErrorKind::Device, operation, &handle.path, "injected fault"));
         }
         if let Change::Allocate(offset, len) = change {
             self.need_space(operation, handle, offset, len)?;

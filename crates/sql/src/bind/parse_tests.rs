@@ -217,6 +217,8 @@ fn utility_statements() {
     assert!(of("prepare p(int, text) as select $1").contains("types: [Int4, Text]"));
     assert!(of("execute p(1, 'x')").starts_with("Execute { name: \"p\""));
     assert_eq!(of("checkpoint"), "Checkpoint");
+    assert_eq!(of("check database verbose"), "CheckDatabase { verbose: true }");
+    assert_eq!(error("check table t").0, "42601");
 }
 
 #[test]

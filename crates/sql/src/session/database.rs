@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// Numbers of sessions, over all databases of the process.
 static NEXT_PID: AtomicI32 = AtomicI32::new(1);
@@ -248,6 +249,15 @@ impl Database {
 
     /// Closes the database. Every session has to be gone: 55006.
     pub fn close(self) -> Result<()> {
+        self.close_by(|store| store.close())
+    }
+
+    /// The same, with a limit of its own to the time in which pages are written home.
+    pub fn close_within(self, limit: Duration) -> Result<()> {
+        self.close_by(|store| store.close_within(limit))
+    }
+
+    fn close_by(self, close: impl FnOnce(gannet_store::Database) -> gannet_store::Result<()>) -> Result<()> {
         let shared = Arc::try_unwrap(self.0).map_err(|shared| {
             let count = shared.sessions.lock().len();
             Error::new(
@@ -259,7 +269,7 @@ impl Database {
         numbers.close()?;
         drop(numbers);
         let store = Arc::try_unwrap(store).map_err(|_| Error::internal("the store is still used"))?;
-        Ok(store.close()?)
+        Ok(close(store)?)
     }
 }
 

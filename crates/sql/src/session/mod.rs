@@ -9,11 +9,13 @@
 //! | `utility` | statements without a plan: SET, SHOW, EXPLAIN, PREPARE and their kin |
 //! | `copy` | COPY |
 //! | `settings`, `state` | settings; what functions and operators see of a session |
+//! | `check` | CHECK DATABASE |
 //! | `interrupt` | cancelling, time-outs |
 //! | `turn` | who takes much memory, and when; long values |
 
 mod activity;
 mod cache;
+mod check;
 mod client;
 mod copy;
 mod database;

@@ -3,7 +3,7 @@
 use super::client::{Client, CommandTag, Notice, OutputColumn};
 use super::settings::{self, DEFINITIONS, Key, Level};
 use super::transaction::Open;
-use super::{Session, copy};
+use super::{Session, check, copy};
 use crate::bind::utility::{Discard, ExplainFormat, ExplainOptions, Maintenance, TransactionModes};
 use crate::bind::{self, Kind, Parsed, Utility};
 use crate::catalog::Table;
@@ -47,6 +47,7 @@ impl Session {
         let Kind::Utility(utility) = &parsed.kind else { return Ok(Some(None)) };
         Ok(Some(match &**utility {
             Utility::Explain { .. } => Some(vec![text_column("QUERY PLAN")]),
+            Utility::CheckDatabase { .. } => Some(check::columns()),
             Utility::Show(None) => Some(["name", "setting", "description"].map(text_column).to_vec()),
             Utility::Show(Some(name)) => Some(vec![text_column(DEFINITIONS[settings::find(name)?].name)]),
             Utility::Execute { name, .. } => self.prepared(name)?.columns().map(<[OutputColumn]>::to_vec),
@@ -113,6 +114,7 @@ impl Session {
                 self.database.store().checkpoint()?;
                 tag("CHECKPOINT")
             }
+            Utility::CheckDatabase { verbose } => self.check_database(*verbose, alone, client)?,
             Utility::Copy(statement) => copy::run(self, statement, client)?,
             Utility::Analyze(_)
             | Utility::CreateRole { .. }
@@ -584,13 +586,13 @@ impl Session {
         own
     }
 
-    fn is_superuser(&self) -> bool {
+    pub(super) fn is_superuser(&self) -> bool {
         self.database.role(&self.state.user).is_some_and(|role| role.superuser)
     }
 }
 
 /// Gives rows that were computed here to the client.
-fn give(
+pub(super) fn give(
     columns: &[OutputColumn],
     rows: &[Vec<Value>],
     session: &Session,

@@ -163,7 +163,38 @@ pub(super) fn jobs(context: &Context<'_>) -> Rows {
         count(work.segments_left),
         super::optional(held.filter(|_| work.segments_left > 0), text),
     ];
-    Ok(vec![checkpoint, sweep])
+    let report = store.restart_report();
+    let restart = vec![
+        text("restart"),
+        text(report.phase.name()),
+        text("pages"),
+        count(report.examined_pages),
+        count(report.pages_left),
+        text(report.to_string()),
+    ];
+    Ok(vec![checkpoint, sweep, restart])
+}
+
+/// What the start of the database had to do, and what of that is left.
+pub(super) fn restart(context: &Context<'_>) -> Rows {
+    let report = context.session.database().store().restart_report();
+    Ok(vec![vec![
+        text(report.phase.name()),
+        Value::Bool(report.crashed),
+        float(report.duration.as_secs_f64()),
+        float(report.background.as_secs_f64()),
+        super::optional(report.time_left, |left| float(left.as_secs_f64())),
+        count(report.log_bytes),
+        count(report.healed_pages),
+        count(report.pages),
+        count(report.pages_left),
+        count(report.bytes_left),
+        count(report.redone_pages),
+        count(report.applied_changes),
+        count(report.losers),
+        count(report.losers - report.reverted_losers),
+        text(report.to_string()),
+    ]])
 }
 
 /// Snapshots that are held: the oldest one keeps old versions from being removed.

@@ -96,6 +96,11 @@ system_tables! {
     15006 pg_catalog gannet_snapshots = monitor::snapshots {
         pid: Int4, xmin: Xid, taken: TimestampTz, age_seconds: Float8,
     }
+    15007 pg_catalog gannet_restart = monitor::restart {
+        phase: Text, crashed: Bool, open_seconds: Float8, background_seconds: Float8, seconds_left: Float8,
+        log_bytes: Int8, healed_pages: Int8, pages: Int8, pages_left: Int8, bytes_left: Int8, redone_pages: Int8,
+        applied_changes: Int8, transactions: Int8, transactions_left: Int8, detail: Text,
+    }
     12090 pg_catalog pg_prepared_xacts = none {
         transaction: Xid, gid: Text, prepared: TimestampTz, owner: Name, database: Name,
     }

@@ -12,10 +12,12 @@
 //! recognisable all the while.
 
 use super::open::{Opened, log_options};
-use super::{Database, FileLock, LOCK, RING, log_of_another, take_file_lock, take_lock, wal_folder};
+use super::{
+    Database, FileLock, LOCK, RING, RestartReport, log_of_another, take_file_lock, take_lock, wal_folder,
+};
 use crate::core::Core;
 use crate::engine::{CreateOptions, Engine, OpenOptions, check_page_size};
-use crate::log::{self, Log, LogOptions};
+use crate::log::{self, Log, LogFiles, LogOptions};
 use crate::meta::{self, Meta};
 use crate::mtr::Mtr;
 use crate::page::{PAGE_SIZES, PageKind};
@@ -23,7 +25,7 @@ use crate::shared::{CATALOG, STATUS, UNDO_DIRECTORY};
 use crate::space::{self, SYSTEM};
 use crate::tree::BTree;
 use crate::{Error, Result};
-use gannet_base::{Lsn, PageId, random};
+use gannet_base::{Lsn, PageId, clock, random};
 use gannet_io::{AlignedBuffer, Class, Disk, File};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -95,7 +97,8 @@ impl Database {
         file.sync(Class::Foreground)?;
         let ring = Self::open_ring(&**disk, &*file, &folder, page_size, open)?;
         // The header is written last: until then the file is marked as no database yet.
-        let opened = Opened { file, ring, meta, log, recovery: None, healed: 0, lock, log_room };
+        let (begun, report) = (clock::now(), RestartReport::default());
+        let opened = Opened { file, ring, meta, log, recovery: None, begun, report, lock, log_room };
         let database = Self::assemble(engine, path, open, opened, true)?;
         attempt.done = true;
         Ok(database)
@@ -128,7 +131,8 @@ pub(super) fn is_leftover(disk: &Arc<dyn Disk>, file: &dyn File, folder: &Path) 
     let has_folder = disk.exists(folder)?;
     if let Some(database_id) = meta::read_mark(file)? {
         let options = LogOptions::new(database_id);
-        return Ok(!has_folder || Log::foreign_segments(disk, folder, &options)?.is_empty());
+        let files = LogFiles::find(disk, folder, &options, Lsn::ZERO)?;
+        return Ok(files.map_or(Ok(Vec::new()), |files| files.foreign_segments())?.is_empty());
     }
     Ok(has_folder && is_blank(file)? && !disk.list(folder)?.iter().any(|name| is_made(name)))
 }

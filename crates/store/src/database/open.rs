@@ -2,29 +2,33 @@
 
 use super::create::{self, create_trees};
 use super::{
-    Database, FileLock, HeaderKeeper, LOCK, RING, RestartReport, log_of_another, take_file_lock, take_lock,
-    wal_folder,
+    Database, FileLock, HOT, HeaderKeeper, LOCK, RING, RestartReport, log_of_another, take_file_lock,
+    take_lock, wal_folder,
 };
 use crate::core::Core;
 use crate::engine::{CreateOptions, Engine, OpenOptions};
-use crate::log::{Log, LogOptions, Recovery, RedoTable};
+use crate::hot::HotPages;
+use crate::log::{Log, LogFiles, LogOptions, Recovery, RedoTable};
 use crate::meta::Meta;
+use crate::mutation::{Mutation, planted};
 use crate::page;
-use crate::pool::{Pool, Volume};
-use crate::recovery::ChainRedo;
+use crate::pool::{Pool, Redo, Volume};
+use crate::recovery::PageRedo;
+use crate::restart::Restart;
+use crate::ring;
 use crate::shared::{Attachment, CATALOG, FIRST_USER_TREE, STATUS, Shared, Streams, UNDO_DIRECTORY};
 use crate::space::{self, Space};
-use crate::tree::{BTree, TreeRoot};
+use crate::tree::TreeRoot;
 use crate::txn::locks::LockTable;
 use crate::txn::registry::Registry;
-use crate::undo::Segment;
 use crate::work::Room;
-use crate::writeback::{self, PageWriter};
+use crate::writeback::PageWriter;
 use crate::{Error, Result};
+use gannet_base::clock::{self, Instant};
 use gannet_base::sync::{Condvar, Mutex};
-use gannet_base::{Lsn, TxnId, clock};
+use gannet_base::{Lsn, TxnId};
 use gannet_io::{Class, Disk, File};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,9 +60,18 @@ pub(super) struct Opened {
     pub(super) meta: Meta,
     pub(super) log: Log,
     pub(super) recovery: Option<Recovery>,
-    pub(super) healed: u64,
+    /// When opening began, and what is known of it.
+    pub(super) begun: Instant,
+    pub(super) report: RestartReport,
     pub(super) lock: FileLock,
     pub(super) log_room: Room,
+}
+
+/// What becomes part of [`Shared`] as it is.
+struct Parts {
+    restart: Arc<Restart>,
+    hot_pages: HotPages,
+    attachment: Attachment,
 }
 
 /// What is in force of the limit asked for: four segments at least.
@@ -79,7 +92,7 @@ pub(super) fn log_options(engine: &Engine, meta: &Meta, open: &OpenOptions) -> L
 
 impl Database {
     pub(crate) fn open(engine: &Engine, path: &Path, options: &OpenOptions) -> Result<Self> {
-        let start = clock::now();
+        let begun = clock::now();
         let disk = engine.disk();
         let folder = wal_folder(&disk.resolve(path)?);
         let mut new_folder = NewFolder { disk: &**disk, folder: &folder, is_new: !disk.exists(&folder)? };
@@ -95,14 +108,14 @@ impl Database {
         let _recovery_room = engine.make_room(engine.budget().limit() / 2)?;
         // The last segment is read as a whole, and the footers of the others one at a time.
         let _restart_room = engine.make_room(2 * meta.segment_size)?;
-        let present = find_log(disk, path, &folder, &log_options, &meta)?;
+        let files = find_log(disk, path, &folder, &log_options, &meta)?;
         let crashed = !meta.clean;
         // Before the ring, which belongs to the same folder: nothing is healed by that of another life.
-        let (recovery, log) = if present {
+        let (recovery, log) = if let Some(files) = files {
             let (recovery, log) =
-                Log::recover(disk, &folder, &log_options, meta.redo_from, meta.incarnation, engine.budget())
+                Log::recover(&files, &log_options, meta.redo_from, meta.incarnation, engine.budget())
                     .and_then(|found| check_fit(path, &folder, &meta, &found.0).map(|()| found))
-                    .map_err(|error| explained(error, disk, &*file, &folder, &log_options, &meta))?;
+                    .map_err(|error| explained(error, &files, &*file, &log_options, &meta))?;
             (Some(recovery), Some(log))
         } else {
             (None, None)
@@ -111,14 +124,16 @@ impl Database {
         new_folder.is_new = false;
         let ring = Self::open_ring(&**disk, &*file, &folder, meta.page_size, options)?;
         let mut healed = 0;
-        if let Some(ring) = &ring {
+        if let Some(file_of_ring) = &ring {
             if crashed {
-                healed = writeback::heal(&**ring, &*file, meta.page_size, meta.database_id)?.len() as u64;
+                let queue = disk.queue(QUEUE_DEPTH)?;
+                healed = ring::heal(&**file_of_ring, &file, &*queue, meta.page_size, meta.database_id)?.len()
+                    as u64;
             }
-            writeback::reset(&**ring, meta.page_size)?;
+            ring::reset(&**file_of_ring, meta.page_size)?;
         }
         let newest = recovery.as_ref().map_or(0, |r| r.incarnation);
-        meta.incarnation = meta.incarnation.max(newest) + 1;
+        meta.incarnation = meta.incarnation.max(newest) + u32::from(!planted(Mutation::IncarnationKept));
         meta.clean = false;
         meta.log_crc = None;
         let log = match log {
@@ -129,11 +144,9 @@ impl Database {
             }
             None => begin_log(engine, &folder, &log_options, &mut meta, &*file)?,
         };
-        let opened = Opened { file, ring, meta, log, recovery, healed, lock, log_room };
-        let mut database = Self::assemble(engine, path, options, opened, false)?;
-        database.report.crashed = crashed;
-        database.report.duration = start.elapsed();
-        Ok(database)
+        let report = RestartReport { crashed, healed_pages: healed, ..RestartReport::default() };
+        let opened = Opened { file, ring, meta, log, recovery, begun, report, lock, log_room };
+        Self::assemble(engine, path, options, opened, false)
     }
 
     /// The double-write ring, unless the device makes writes of a page whole by itself.
@@ -152,7 +165,7 @@ impl Database {
         let mut open = gannet_io::OpenOptions::read_write().mode(options.mode);
         open.create = true;
         let ring = disk.open(&path, &open)?;
-        let wanted = writeback::ring_bytes(page_size);
+        let wanted = ring::ring_bytes(page_size);
         if ring.len()? < wanted {
             ring.allocate(0, wanted)?;
             ring.sync(Class::Foreground)?;
@@ -168,7 +181,7 @@ impl Database {
         opened: Opened,
         new: bool,
     ) -> Result<Self> {
-        let Opened { file, ring, meta, log, recovery, healed, lock, log_room } = opened;
+        let Opened { file, ring, meta, log, recovery, begun, report, lock, log_room } = opened;
         let disk = engine.disk();
         let pool = engine.pool(meta.page_size)?;
         let queues =
@@ -181,7 +194,7 @@ impl Database {
             }
             None => (None, Aftermath::default()),
         };
-        let redo = Self::prepare_redo(&log, table, meta.redo_from, engine)?;
+        let redo = Self::prepare_redo(&log, table, engine)?;
         volume.set_redo(redo.clone().map(|redo| redo as _));
         let capacity = file.len()? / meta.page_size as u64;
         let groups = count_groups(&*file, &meta, redo.as_deref(), capacity)?;
@@ -196,6 +209,9 @@ impl Database {
             wal_limit(&meta, options),
         ));
         let floor = redo.as_ref().map(|_| meta.redo_from);
+        if floor.is_some() {
+            core.backlog.begin(meta.redo_from, log.end(), core.wal_limit);
+        }
         let (keeper, writer) = Self::start_writer(&core, &**disk, &file, ring, &meta, floor)?;
         volume.set_writer(Some(Arc::clone(&writer) as _));
         Self::begin_space(&core, &keeper, &meta, (!new).then_some(groups))?;
@@ -205,7 +221,11 @@ impl Database {
             _lock: lock,
             _log_room: log_room,
         };
-        let shared = Self::share(engine, &core, &meta, &writer, aftermath.highest_txn, attachment)?;
+        let restart = Arc::new(Restart::new(redo.clone(), meta.page_size));
+        let hot = wal_folder(&disk.resolve(path)?).join(HOT);
+        let hot_pages = HotPages::new(disk, hot, options.mode);
+        let parts = Parts { restart, hot_pages, attachment };
+        let shared = Self::share(engine, &core, &meta, &writer, aftermath.highest_txn, parts)?;
         let mut database = Database {
             engine: engine.clone(),
             path: path.to_owned(),
@@ -216,13 +236,12 @@ impl Database {
             threads: Vec::new(),
             flusher: None,
             options: options.clone(),
-            report: RestartReport { healed_pages: healed, ..RestartReport::default() },
             next_session: AtomicU64::new(1),
             started: false,
             closed: false,
         };
         std::mem::forget(guard);
-        database.start(redo, &aftermath)?;
+        database.start(redo, &aftermath, begun, report)?;
         Ok(database)
     }
 
@@ -268,15 +287,10 @@ impl Database {
         }
     }
 
-    fn prepare_redo(
-        log: &Log,
-        table: Option<RedoTable>,
-        redo_from: Lsn,
-        engine: &Engine,
-    ) -> Result<Option<Arc<ChainRedo>>> {
+    fn prepare_redo(log: &Log, table: Option<RedoTable>, engine: &Engine) -> Result<Option<Arc<PageRedo>>> {
         let Some(table) = table.filter(|table| !table.is_empty()) else { return Ok(None) };
         let cache = REDO_CACHE.min(engine.budget().limit() / 16).max(256 << 10);
-        Ok(Some(Arc::new(ChainRedo::new(table, log.reader(cache)?, redo_from))))
+        Ok(Some(Arc::new(PageRedo::new(table, log.reader(cache)?))))
     }
 
     fn share(
@@ -285,8 +299,9 @@ impl Database {
         meta: &Meta,
         writer: &Arc<PageWriter>,
         highest: TxnId,
-        attachment: Attachment,
+        parts: Parts,
     ) -> Result<Arc<Shared>> {
+        let Parts { restart, hot_pages, attachment } = parts;
         let next_txn = TxnId((highest.0 + 1).max(meta.next_txn).max(1));
         let registry = Registry::new(next_txn, core.log.end().0, engine.budget())?;
         let waiting = Arc::clone(&registry);
@@ -301,7 +316,7 @@ impl Database {
             catalog: Arc::new(TreeRoot::new(CATALOG, meta.roots[0], b"catalog", opening)),
             status: TreeRoot::new(STATUS, meta.roots[1], b"status", opening),
             undo_directory: TreeRoot::new(UNDO_DIRECTORY, meta.roots[2], b"undo directory", opening),
-            streams: Mutex::new(Streams::new(0, VecDeque::new())),
+            streams: Mutex::new(Streams::default()),
             writer: Arc::clone(writer),
             trees: Mutex::new(BTreeMap::new()),
             next_tree: Mutex::new(FIRST_USER_TREE),
@@ -310,6 +325,9 @@ impl Database {
             attachment,
             sweeping: Mutex::new(()),
             segments_swept: AtomicU64::new(0),
+            first_txn: next_txn,
+            restart,
+            hot_pages,
         }))
     }
 }
@@ -359,7 +377,7 @@ fn lock_header(disk: &dyn Disk, file: &dyn File, path: &Path, folder: &Path) -> 
     Ok((meta, lock))
 }
 
-/// Whether the log of the database's last life is in `folder`. A file that was not closed needs it. One that was closed
+/// The log of the database's last life, if it is in `folder`. A file that was not closed needs it. One that was closed
 /// under another name since the log here was written does not, and the log goes: it ends before the file's last life.
 fn find_log(
     disk: &Arc<dyn Disk>,
@@ -367,9 +385,12 @@ fn find_log(
     folder: &Path,
     options: &LogOptions,
     meta: &Meta,
-) -> Result<bool> {
-    let newest = Log::newest_segment(disk, folder, options)?;
-    refuse_foreign(disk, folder, options, newest.is_some())?;
+) -> Result<Option<LogFiles>> {
+    let files = LogFiles::find(disk, folder, options, meta.redo_from)?;
+    let newest = files.as_ref().map(LogFiles::newest_segment).transpose()?.flatten();
+    if let Some(files) = &files {
+        refuse_foreign(files, folder, newest.is_some())?;
+    }
     if !meta.clean {
         // The segment that redo begins in has been entered, unless redo begins where the one before it ends.
         let needed = meta.redo_from.0.div_ceil(options.segment_size).saturating_sub(1);
@@ -379,22 +400,22 @@ fn find_log(
                  backup; {OTHER_NAME}"
             )));
         }
-        return Ok(true);
+        return Ok(files);
     }
-    let Some((number, incarnation)) = newest else { return Ok(false) };
+    let Some((number, incarnation)) = newest else { return Ok(None) };
     let last = meta.log_end.0.div_ceil(options.segment_size).saturating_sub(1);
     // Each life has an incarnation of its own, so a log of the same one is that of another copy.
     if number < last && incarnation < meta.incarnation {
         Log::remove_all(disk, folder)?;
-        return Ok(false);
+        return Ok(None);
     }
-    Ok(true)
+    Ok(files)
 }
 
 /// Refuses the log of another database, before anything is written: segments of it would be taken for unused ones. Segments
 /// without a valid header, and old ones of this database, may be reused.
-fn refuse_foreign(disk: &Arc<dyn Disk>, folder: &Path, options: &LogOptions, has_own: bool) -> Result<()> {
-    match &Log::foreign_segments(disk, folder, options)?[..] {
+fn refuse_foreign(files: &LogFiles, folder: &Path, has_own: bool) -> Result<()> {
+    match &files.foreign_segments()?[..] {
         [] => Ok(()),
         _ if !has_own => Err(log_of_another(folder)),
         foreign => Err(Error::Invalid(format!(
@@ -416,18 +437,11 @@ fn check_fit(path: &Path, folder: &Path, meta: &Meta, recovery: &Recovery) -> Re
 }
 
 /// What a log that cannot be used may be, as far as the file's header tells.
-fn explained(
-    error: Error,
-    disk: &Arc<dyn Disk>,
-    file: &dyn File,
-    folder: &Path,
-    options: &LogOptions,
-    meta: &Meta,
-) -> Error {
+fn explained(error: Error, files: &LogFiles, file: &dyn File, options: &LogOptions, meta: &Meta) -> Error {
     let Error::Damaged(mut text) = error else { return error };
     let first = meta.redo_from.0 / options.segment_size;
     // Nothing of it is of the segment that redo begins in.
-    if Log::newest_segment(disk, folder, options).is_ok_and(|newest| newest.is_some_and(|(n, _)| n < first)) {
+    if files.newest_segment().is_ok_and(|newest| newest.is_some_and(|(n, _)| n < first)) {
         text = format!("{text}; {OTHER_NAME}");
     }
     if meta.is_lone(file).unwrap_or(false) {
@@ -479,7 +493,7 @@ fn begin_log(
 }
 
 /// Number of groups with a space map: those the header knows, and those that were added since.
-fn count_groups(file: &dyn File, meta: &Meta, redo: Option<&ChainRedo>, capacity: u64) -> Result<u64> {
+fn count_groups(file: &dyn File, meta: &Meta, redo: Option<&PageRedo>, capacity: u64) -> Result<u64> {
     let mut groups = meta.groups;
     let mut page = gannet_io::AlignedBuffer::zeroed(meta.page_size);
     loop {
@@ -498,24 +512,4 @@ fn count_groups(file: &dyn File, meta: &Meta, redo: Option<&ChainRedo>, capacity
         }
         groups += 1;
     }
-}
-
-/// The undo segments of earlier lives: all complete, since nobody writes to them any more.
-pub(super) fn read_undo_directory(core: &Core, root: &TreeRoot, next_txn: TxnId) -> Result<Streams> {
-    let tree = BTree::new(core, root);
-    let mut segments = VecDeque::new();
-    let mut next_stream = 0;
-    let mut from = Vec::new();
-    while let Some((key, value)) = tree.first_from(&from)? {
-        let mut segment = Segment::decode(&key, &value)
-            .ok_or_else(|| Error::Damaged("an entry of the undo directory makes no sense".to_owned()))?;
-        if segment.highest_txn.is_none() {
-            segment.highest_txn = TxnId(next_txn.0 - 1);
-        }
-        next_stream = next_stream.max(segment.stream);
-        segments.push_back(segment);
-        from = key;
-        from.push(0);
-    }
-    Ok(Streams::new(next_stream, segments))
 }

@@ -1,82 +1,82 @@
-//! The rest of a start, once the database can read pages: redo, and the losers of a crash.
+//! The rest of a start, once the database can read pages: the threads, and what the catalog knows. From there on it is open; what
+//! a crash has left is done in the background ([`crate::restart`]).
 
-use super::open::{Aftermath, read_undo_directory};
-use super::{Database, PoisonOnPanic};
-use crate::pool::{Access, ScanRing};
-use crate::recovery::ChainRedo;
+use super::open::Aftermath;
+use super::{Database, PoisonOnPanic, RestartReport};
+use crate::recovery::PageRedo;
+use crate::shared::Shared;
 use crate::tree::BTree;
-use crate::{Error, Result, entry};
+use crate::txn::active::ActiveTxn;
+use crate::{Result, entry};
+use gannet_base::clock::Instant;
 use gannet_base::{TxnId, thread};
-use gannet_io::Class;
 use std::sync::Arc;
 
 impl Database {
-    /// Starts the threads, redoes pages and reverts losers.
-    pub(super) fn start(&mut self, redo: Option<Arc<ChainRedo>>, aftermath: &Aftermath) -> Result<()> {
+    /// Starts the threads.
+    pub(super) fn start(
+        &mut self,
+        redo: Option<Arc<PageRedo>>,
+        aftermath: &Aftermath,
+        begun: Instant,
+        report: RestartReport,
+    ) -> Result<()> {
         let writer = Arc::clone(&self.shared.writer);
-        let core = Arc::clone(&self.shared.core);
-        self.threads.push(thread::spawn("gannet-writer", move || {
-            let _guard = PoisonOnPanic(core);
-            writer.run();
-        }));
         // Redo makes pages dirty: only from here on is there somebody to write them.
-        let (shared, next_txn) = (&self.shared, self.shared.registry.next_txn());
-        *shared.streams.lock() = read_undo_directory(&shared.core, &shared.undo_directory, next_txn)?;
+        self.spawn("gannet-writer", move |_| writer.run());
         self.load_trees()?;
         let register = |&(id, undo): &(TxnId, u64)| self.shared.registry.insert_loser(id, undo);
         let losers: Vec<_> = aftermath.losers.iter().map(register).collect();
-        if let Some(redo) = redo {
-            self.redo_all(&redo)?;
-            (self.report.redone_pages, self.report.applied_changes) = redo.progress();
-            if let Some(first) = self.report.damaged_pages.first() {
-                // The log that these pages lack must stay, so nothing more can be logged: look, save, restore.
-                let count = self.report.damaged_pages.len();
-                let why =
-                    format!("{count} pages could not be brought up to date from the log, the first: {first}");
-                self.shared.core.set_read_only(why);
-            } else {
-                self.volume.set_redo(None);
-                self.shared.writer.set_floor(None);
-            }
+        let redo_from = self.keeper.meta.lock().redo_from;
+        self.shared.restart.begin(RestartReport {
+            losers: losers.len() as u64,
+            log_bytes: aftermath.end.0.saturating_sub(redo_from.0),
+            duration: begun.elapsed(),
+            ..report
+        });
+        if !self.shared.core.is_read_only() {
+            self.spawn("gannet-background", |shared| shared.run_background());
+            self.flusher = Some(self.shared.core.log.start_flusher(self.options.max_delay));
+            self.started = true;
         }
-        self.report.losers = losers.len() as u64;
-        if self.shared.core.is_read_only() {
-            // Readers step over the losers' changes through undo.
-            return Ok(());
-        }
-        for loser in &losers {
-            self.shared.finish_revert(loser, true)?;
-        }
-        self.report.log_bytes = aftermath.end.0.saturating_sub(self.keeper.meta.lock().redo_from.0);
-        let shared = Arc::clone(&self.shared);
-        self.threads.push(thread::spawn("gannet-background", move || {
-            let _guard = PoisonOnPanic(Arc::clone(&shared.core));
-            shared.run_background();
-        }));
-        self.flusher = Some(self.shared.core.log.start_flusher(self.options.max_delay));
-        self.started = true;
+        self.spawn("gannet-warm-up", |shared| shared.run_warm_up());
+        self.start_restart(redo, losers, aftermath);
         Ok(())
     }
 
-    /// Touches every page that the log knows, in page order and with deep batches.
-    fn redo_all(&mut self, redo: &ChainRedo) -> Result<()> {
-        let pages = redo.pages();
-        self.report.examined_pages = pages.len() as u64;
-        let batch = (self.pool.frame_count() / 8).clamp(8, 256);
-        let ring = ScanRing::new(batch * 2);
-        for window in pages.chunks(batch) {
-            self.pool.prefetch(&self.volume, window, Class::Prefetch, Access::Ring(&ring));
-            for &id in window {
-                match self.pool.shared(&self.volume, id, Access::Ring(&ring)) {
-                    Ok(_) => {}
-                    Err(error @ (Error::Damaged(_) | Error::NeverWritten(_))) => {
-                        self.report.damaged_pages.push(error.to_string());
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
+    /// Starts what a crash has left to be done.
+    fn start_restart(
+        &mut self,
+        redo: Option<Arc<PageRedo>>,
+        losers: Vec<Arc<ActiveTxn>>,
+        aftermath: &Aftermath,
+    ) {
+        if let Some(redo) = redo {
+            let (engine, end) = (self.engine.clone(), aftermath.end);
+            let at_work = self.shared.restart.add_thread();
+            self.spawn("gannet-redo", move |shared| {
+                let _at_work = at_work;
+                shared.run_redo(&engine, redo, end);
+            });
         }
-        Ok(())
+        // Otherwise readers step over the losers' changes through undo, and that is all.
+        if !self.shared.core.is_read_only() {
+            let opened_at = self.shared.core.log.end();
+            let at_work = self.shared.restart.add_thread();
+            self.spawn("gannet-revert", move |shared| {
+                let _at_work = at_work;
+                shared.run_reverts(&losers, opened_at);
+            });
+        }
+    }
+
+    /// Starts a thread of the database, without which there would be no changes any more.
+    fn spawn(&mut self, name: &str, body: impl FnOnce(&Shared) + Send + 'static) {
+        let shared = Arc::clone(&self.shared);
+        self.threads.push(thread::spawn(name, move || {
+            let _guard = PoisonOnPanic(Arc::clone(&shared.core));
+            body(&shared);
+        }));
     }
 
     /// Notes every tree of the catalog, dropped and created ones in any state included.

@@ -76,7 +76,7 @@ impl State {
             (number, BLOCK, Step::Enter)
         } else {
             let room = self.segment_end(self.end) - self.end;
-            let footer = self.index.footer_len(draft.pages.len()) as u64;
+            let footer = self.index.footer_len(draft.entries()) as u64;
             let quarter = self.ring.len() / 4;
             if len + footer <= room && footer <= 2 * quarter {
                 (number, len, Step::Write)
@@ -128,6 +128,7 @@ impl State {
         self.ring.put(body_at, draft.body);
         self.finish(body_at + draft.body.len() as u64, &head);
         self.index.apply(self.end, draft.txn, draft.pages.iter().copied());
+        self.index.apply_homes(draft.homes.iter().copied());
         self.end
     }
 
@@ -165,7 +166,7 @@ impl State {
     /// Ends the segment with its footer.
     fn seal(&mut self) {
         let segment_end = self.segment_end(self.end);
-        let mut footer = self.index.encode_footer(false);
+        let mut footer = self.index.encode_footer(segment_end, false);
         let room = (segment_end - self.end) as usize;
         let gap = room - footer.record_len();
         if gap >= MIN_RECORD_LEN {
@@ -189,9 +190,9 @@ impl Inner {
                 format!("a log record of {} bytes; at most {}", draft.len(), self.options.max_record_len());
             return Err(Error::Invalid(text));
         }
-        if draft.pages.len() > self.options.max_changes() {
+        if draft.entries() > self.options.max_changes() {
             let most = self.options.max_changes();
-            let text = format!("a log record of {} changes; at most {most}", draft.pages.len());
+            let text = format!("a log record of {} changes; at most {most}", draft.entries());
             return Err(Error::Invalid(text));
         }
         let identity =
@@ -222,7 +223,7 @@ impl Inner {
             self.end.store(state.end, Release);
         }
         self.check_open_limit(&state, draft)?;
-        state.index.reserve(draft.pages.len());
+        state.index.reserve(draft.entries());
         let lsn = state.put(draft, body_sum);
         self.end.store(lsn, Release);
         let wake_flusher = std::mem::take(&mut state.flush.flusher_idle);

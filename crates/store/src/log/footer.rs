@@ -7,7 +7,7 @@
 //! 2. [`Index::footer_len`] is an upper bound: a footer computed after a record with the pages counted there never
 //!    takes more. So a footer that fitted when it was checked fits when it is written.
 
-use super::record::{Draft, MIN_RECORD_LEN, RecordKind, RecordView, TxnEvent, TxnInfo, padded};
+use super::record::{ALIGNMENT, Draft, MIN_RECORD_LEN, RecordKind, RecordView, TxnEvent, TxnInfo, padded};
 use crate::page::{get_u32, get_u64};
 use gannet_base::memory::{Budget, Charge, OverBudget, Purpose};
 use gannet_base::{Lsn, PageId, TxnId};
@@ -15,10 +15,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
 const FIXED_LEN: usize = 40;
-/// Bytes of a footer for each page.
+/// Bytes of a footer for each page that was changed, and for each that came home.
 pub(super) const PAGE_LEN: usize = 12;
+/// LSNs of pages that came home count back from the segment's end, in this unit: so 32 GiB can be told.
+const HOME_UNIT: u64 = ALIGNMENT;
 const COMMITTED: u64 = 1 << 63;
 const FLAG_CRASHED: u32 = 1;
+/// Where the number of pages that came home stands.
+const HOMES_AT: usize = 36;
 
 /// Spreads page numbers over the table; fixed, so that nothing depends on a random state.
 #[derive(Default)]
@@ -45,6 +49,8 @@ pub(crate) struct Index {
     segment_start: u64,
     /// Page to its last LSN, counted from the segment's start.
     pages: HashMap<u64, u32, BuildHasherDefault<PageHasher>>,
+    /// Page to the newest LSN up to which it is known to be durable in the data file.
+    homes: HashMap<u64, u64, BuildHasherDefault<PageHasher>>,
     begun: Vec<u64>,
     ended: Vec<u64>,
     /// Open transactions and their newest undo pointers; survives the segment.
@@ -60,6 +66,7 @@ impl Index {
         Ok(Index {
             segment_start,
             pages: HashMap::default(),
+            homes: HashMap::default(),
             begun: Vec::new(),
             ended: Vec::new(),
             open: BTreeMap::new(),
@@ -76,21 +83,27 @@ impl Index {
         self.highest_commit = footer.highest_commit.0;
     }
 
+    /// First position of the segment.
+    pub(crate) fn segment_start(&self) -> u64 {
+        self.segment_start
+    }
+
     /// Forgets the finished segment and begins the one at `segment_start`.
     pub(crate) fn begin_segment(&mut self, segment_start: u64) {
         self.segment_start = segment_start;
         self.pages.clear();
+        self.homes.clear();
         self.begun.clear();
         self.ended.clear();
     }
 
-    /// Charges the memory that a record with `changes` changes can need. Where the budget has none, the index grows all the
+    /// Charges the memory that a record with `entries` changes, or pages that came home, can need. Where the budget has none, the index grows all the
     /// same: pages are latched and changed when this is asked, and what one segment's index can take is bounded by the
     /// segment's size (a few MiB), well within what a process may take beside its budget.
-    pub(crate) fn reserve(&mut self, changes: usize) {
+    pub(crate) fn reserve(&mut self, entries: usize) {
         // A hash table that just doubled holds 17 bytes an entry at 7/16 of its capacity; sealing sorts a copy and
         // encodes it.
-        let pages = (self.pages.len() + changes) * (40 + 16 + PAGE_LEN);
+        let pages = (self.pages.len() + self.homes.len() + entries) * (40 + 16 + PAGE_LEN);
         let lists = (self.begun.len() + self.ended.len() + 2) * (16 + 8);
         let open = (self.open.len() + 1) * (64 + 16);
         let needed = (pages + lists + open) as u64;
@@ -126,14 +139,23 @@ impl Index {
         }
     }
 
+    /// Adds pages that came home.
+    pub(crate) fn apply_homes(&mut self, homes: impl Iterator<Item = (PageId, Lsn)>) {
+        for (page, lsn) in homes {
+            let newest = self.homes.entry(page.0).or_default();
+            *newest = lsn.0.max(*newest);
+        }
+    }
+
     /// Adds a record found by a scan.
     pub(crate) fn apply_view(&mut self, record: &RecordView<'_>) {
         self.apply(record.end(), record.txn, record.pages());
+        self.apply_homes(record.homes());
     }
 
-    /// The most a footer can take after one more record with `changes` changes.
-    pub(crate) fn footer_len(&self, changes: usize) -> usize {
-        let pages = (self.pages.len() + changes) * PAGE_LEN;
+    /// The most a footer can take after one more record with `entries` changes, or pages that came home.
+    pub(crate) fn footer_len(&self, entries: usize) -> usize {
+        let pages = (self.pages.len() + self.homes.len() + entries) * PAGE_LEN;
         let lists = (self.begun.len() + self.ended.len() + 2) * 8;
         MIN_RECORD_LEN + padded(FIXED_LEN + pages + lists + (self.open.len() + 1) * 16)
     }
@@ -149,9 +171,20 @@ impl Index {
         pages
     }
 
+    /// Pages with the newest LSN up to which they are known to be durable in the data file, sorted by page.
+    pub(crate) fn homes(&self) -> Vec<(PageId, Lsn)> {
+        let mut homes: Vec<_> = self.homes.iter().map(|(&page, &lsn)| (PageId(page), Lsn(lsn))).collect();
+        homes.sort_unstable();
+        homes
+    }
+
     /// The footer's payload, padded. `crashed` says that a restart ends the segment, not the running log.
-    pub(crate) fn encode_footer(&self, crashed: bool) -> FooterBody {
+    pub(crate) fn encode_footer(&self, segment_end: u64, crashed: bool) -> FooterBody {
         let pages = self.pages();
+        let back = |lsn: Lsn| u32::try_from((segment_end - lsn.0) / HOME_UNIT).ok();
+        // What is farther back than can be told is no news for any restart.
+        let homes: Vec<_> =
+            self.homes().into_iter().filter_map(|(page, lsn)| Some((page, back(lsn)?))).collect();
         let mut body = Vec::with_capacity(self.footer_len(0));
         for count in [pages.len(), self.begun.len(), self.ended.len(), self.open.len()] {
             body.extend_from_slice(&(count as u32).to_le_bytes());
@@ -159,10 +192,14 @@ impl Index {
         body.extend_from_slice(&self.highest_txn.to_le_bytes());
         body.extend_from_slice(&self.highest_commit.to_le_bytes());
         body.extend_from_slice(&(if crashed { FLAG_CRASHED } else { 0 }).to_le_bytes());
-        body.extend_from_slice(&[0; 4]);
+        body.extend_from_slice(&(homes.len() as u32).to_le_bytes());
         for (page, lsn) in pages {
             body.extend_from_slice(&page.0.to_le_bytes());
             body.extend_from_slice(&((lsn.0 - self.segment_start) as u32).to_le_bytes());
+        }
+        for (page, back) in homes {
+            body.extend_from_slice(&page.0.to_le_bytes());
+            body.extend_from_slice(&back.to_le_bytes());
         }
         self.begun.iter().chain(&self.ended).for_each(|id| body.extend_from_slice(&id.to_le_bytes()));
         for (id, undo) in &self.open {
@@ -195,7 +232,7 @@ impl FooterBody {
     /// The footer as the log appends it.
     pub(crate) fn draft(&self) -> Draft<'_> {
         let padding = (self.bytes.len() - self.payload_len) as u8;
-        Draft { kind: RecordKind::Footer, txn: None, padding, body: &self.bytes, pages: &[] }
+        Draft { kind: RecordKind::Footer, txn: None, padding, body: &self.bytes, pages: &[], homes: &[] }
     }
 }
 
@@ -210,6 +247,8 @@ pub struct Footer {
     pub crashed: bool,
     /// Pages changed in the segment with the LSN of their last change in it, sorted by page.
     pub pages: Vec<(PageId, Lsn)>,
+    /// Pages that are durable in the data file up to at least this LSN, as far as was learned in the segment, sorted by page.
+    pub homes: Vec<(PageId, Lsn)>,
     /// Transactions whose first record is in the segment, in order of that record.
     pub begun: Vec<TxnId>,
     /// Transactions that ended in the segment and whether they committed, in order.
@@ -225,13 +264,15 @@ pub struct Footer {
 impl Footer {
     /// Decodes a verified footer record; `None` when its inner lengths do not agree.
     pub(crate) fn decode(record: &RecordView<'_>, segment_start: u64) -> Option<Footer> {
+        let segment_end = record.end();
         if record.kind != RecordKind::Footer {
             return None;
         }
         let payload = record.payload();
         let fixed = payload.get(..FIXED_LEN)?;
-        let counts: [usize; 4] = std::array::from_fn(|i| get_u32(fixed, i * 4) as usize);
-        let sizes = [PAGE_LEN, 8, 8, 16];
+        let count = |at: usize| get_u32(fixed, at) as usize;
+        let counts = [count(0), count(HOMES_AT), count(4), count(8), count(12)];
+        let sizes = [PAGE_LEN, PAGE_LEN, 8, 8, 16];
         let expected: usize = counts.iter().zip(sizes).map(|(count, size)| count * size).sum();
         let mut rest = &payload[FIXED_LEN..];
         if rest.len() != expected {
@@ -243,17 +284,19 @@ impl Footer {
             list.chunks_exact(sizes[i])
         };
         let lsn = |entry: &[u8]| Lsn(segment_start + u64::from(get_u32(entry, 8)));
+        let home = |entry: &[u8]| Lsn(segment_end.saturating_sub(u64::from(get_u32(entry, 8)) * HOME_UNIT));
         Some(Footer {
             segment_start: Lsn(segment_start),
             incarnation: record.incarnation,
             crashed: get_u32(fixed, 32) & FLAG_CRASHED != 0,
             pages: take(0).map(|e| (PageId(get_u64(e, 0)), lsn(e))).collect(),
-            begun: take(1).map(|e| TxnId(get_u64(e, 0))).collect(),
-            ended: take(2)
+            homes: take(1).map(|e| (PageId(get_u64(e, 0)), home(e))).collect(),
+            begun: take(2).map(|e| TxnId(get_u64(e, 0))).collect(),
+            ended: take(3)
                 .map(|e| get_u64(e, 0))
                 .map(|v| (TxnId(v & !COMMITTED), v & COMMITTED != 0))
                 .collect(),
-            open: take(3).map(|e| (TxnId(get_u64(e, 0)), get_u64(e, 8))).collect(),
+            open: take(4).map(|e| (TxnId(get_u64(e, 0)), get_u64(e, 8))).collect(),
             highest_txn: TxnId(get_u64(fixed, 16)),
             highest_commit: Lsn(get_u64(fixed, 24)),
         })

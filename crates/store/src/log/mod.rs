@@ -38,7 +38,7 @@ use self::segment::Segments;
 use crate::{Error, Result};
 use gannet_base::memory::{Budget, Charge, Purpose};
 use gannet_base::sync::{Condvar, Mutex};
-use gannet_base::{Lsn, TxnId};
+use gannet_base::{Lsn, PageId, TxnId};
 use gannet_io::{Class, Disk, ModeRequest};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,6 +54,7 @@ mod reader;
 mod record;
 mod recover;
 mod redo;
+mod scan;
 mod seal;
 mod segment;
 
@@ -63,10 +64,14 @@ mod tests;
 pub use flush::Flusher;
 pub use footer::Footer;
 pub use reader::{LogReader, PageChange};
+pub(crate) use record::RecordView;
 pub use record::{ChangeView, Changes, GroupBuilder, Record, RecordKind, TxnEvent, TxnInfo};
 pub use recover::Recovery;
-pub use redo::RedoTable;
+pub use redo::{RedoEntry, RedoTable};
 pub(crate) use segment::is_ours;
+
+/// Pages of one note that they came home: the shortest record there is a limit for has room for so many.
+const HOMES_AT_ONCE: usize = 256;
 
 /// How a log is laid out and how much memory it takes. All sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -207,6 +212,52 @@ impl Inner {
     }
 }
 
+/// The files of a log as they are found, before anything is known of them.
+#[derive(Debug)]
+pub struct LogFiles {
+    segments: Arc<Segments>,
+}
+
+impl LogFiles {
+    /// Looks at all files in `folder`, which need not be there, for a restart that needs the log from `redo_from` on.
+    pub fn find(
+        disk: &Arc<dyn Disk>,
+        folder: &Path,
+        options: &LogOptions,
+        redo_from: Lsn,
+    ) -> Result<Option<Self>> {
+        if !disk.exists(folder)? {
+            return Ok(None);
+        }
+        let segments = Arc::new(Segments::open(Arc::clone(disk), folder, options)?);
+        segments.survey((redo_from.0 / options.segment_size).saturating_sub(1))?;
+        Ok(Some(LogFiles { segments }))
+    }
+
+    /// Number of the last segment of this database that was ever written to, and the newest incarnation of all of them.
+    pub fn newest_segment(&self) -> Result<Option<(u64, u32)>> {
+        let mut newest: Option<(u64, u32)> = None;
+        for number in self.segments.numbers() {
+            if let Some(header) = self.segments.read_header(number)? {
+                let before = newest.map_or(0, |(_, incarnation)| incarnation);
+                newest = Some((number, header.identity.incarnation.max(before)));
+            }
+        }
+        Ok(newest)
+    }
+
+    /// Which of the segments are of another database, ascending.
+    pub(crate) fn foreign_segments(&self) -> Result<Vec<PathBuf>> {
+        let mut foreign = Vec::new();
+        for number in self.segments.numbers() {
+            if self.segments.read_owner(number)?.is_some_and(|owner| owner != self.segments.database_id) {
+                foreign.push(self.segments.path(number));
+            }
+        }
+        Ok(foreign)
+    }
+}
+
 /// A write-ahead log. Clones are handles to the same one.
 #[derive(Clone, Debug)]
 pub struct Log {
@@ -251,64 +302,21 @@ impl Log {
         Ok(Log { inner })
     }
 
-    /// Whether `folder` holds a log of this database that was ever written to.
-    pub fn is_present(disk: &Arc<dyn Disk>, folder: &Path, options: &LogOptions) -> Result<bool> {
-        Ok(Self::newest_segment(disk, folder, options)?.is_some())
-    }
-
-    /// Number of the last segment of this database in `folder` that was ever written to, and the newest incarnation of all
-    /// of them.
-    pub fn newest_segment(
-        disk: &Arc<dyn Disk>,
-        folder: &Path,
-        options: &LogOptions,
-    ) -> Result<Option<(u64, u32)>> {
-        if !disk.exists(folder)? {
-            return Ok(None);
-        }
-        let segments = Segments::open(Arc::clone(disk), folder, options)?;
-        let mut newest: Option<(u64, u32)> = None;
-        for number in segments.numbers() {
-            if let Some(header) = segments.read_header(number)? {
-                let before = newest.map_or(0, |(_, incarnation)| incarnation);
-                newest = Some((number, header.identity.incarnation.max(before)));
-            }
-        }
-        Ok(newest)
-    }
-
-    /// Which of the segments in `folder` are of another database, ascending.
-    pub(crate) fn foreign_segments(
-        disk: &Arc<dyn Disk>,
-        folder: &Path,
-        options: &LogOptions,
-    ) -> Result<Vec<PathBuf>> {
-        let segments = Segments::open(Arc::clone(disk), folder, options)?;
-        let mut foreign = Vec::new();
-        for number in segments.numbers() {
-            if segments.read_owner(number)?.is_some_and(|owner| owner != options.database_id) {
-                foreign.push(segments.path(number));
-            }
-        }
-        Ok(foreign)
-    }
-
-    /// Reads what a crash or shutdown left. `redo_from` is where the data file says redo begins; `incarnation` is the
+    /// Reads what a crash or shutdown left in these files. `redo_from` is where the data file says redo begins; `incarnation` is the
     /// newest life of the log that the data file knows. Nothing is written before [`Log::start_writing`]; reading
     /// through [`Log::reader`] works at once.
     ///
     /// # Errors
     /// [`Error::Damaged`] when log that was acknowledged, or that `redo_from` needs, is not there.
     pub fn recover(
-        disk: &Arc<dyn Disk>,
-        folder: &Path,
+        files: &LogFiles,
         options: &LogOptions,
         redo_from: Lsn,
         incarnation: u32,
         budget: &Budget,
     ) -> Result<(Recovery, Log)> {
         options.check()?;
-        let segments = Arc::new(Segments::open(Arc::clone(disk), folder, options)?);
+        let segments = Arc::clone(&files.segments);
         let (recovery, resumption) = Scanner::new(&segments, budget, redo_from, incarnation)?.run()?;
         let inner = Inner::new(options, segments, budget, redo_from, resumption)?;
         Ok((recovery, Log { inner }))
@@ -335,7 +343,30 @@ impl Log {
         let mut body = payload.to_vec();
         body.resize(padded(body.len()), 0);
         let padding = (body.len() - payload.len()) as u8;
-        self.inner.append(&Draft { kind: Kind::Note, txn: None, padding, body: &body, pages: &[] })
+        self.inner.append(&Draft {
+            kind: Kind::Note,
+            txn: None,
+            padding,
+            body: &body,
+            pages: &[],
+            homes: &[],
+        })
+    }
+
+    /// Notes states of pages, sorted by page, as durable in the data file: a restart need not look at them.
+    pub(crate) fn append_homes(&self, pages: &[(PageId, Lsn)]) -> Result<()> {
+        for homes in pages.chunks(HOMES_AT_ONCE) {
+            let (body, padding) = record::encode_homes(homes);
+            self.inner.append(&Draft {
+                kind: Kind::Home,
+                txn: None,
+                padding,
+                body: &body,
+                pages: &[],
+                homes,
+            })?;
+        }
+        Ok(())
     }
 
     /// Waits until everything up to `lsn` is durable, writing what is missing as soon as a write may begin.
@@ -419,6 +450,24 @@ impl Log {
         LogReader::new(&self.inner, cache_bytes)
     }
 
+    /// Gives `visit` every record from the beginning of the segment that `from` lies in up to `to`, in order, as long as it asks
+    /// for more; `chunk` bytes are read at a time, and [`Log::scan_memory`] taken. What is found of a life before is believed, as
+    /// [`Log::recover`] has followed it; with a record that does not verify the scan ends.
+    pub(crate) fn scan(
+        &self,
+        from: Lsn,
+        to: Lsn,
+        chunk: u64,
+        visit: &mut dyn FnMut(&RecordView<'_>) -> Result<bool>,
+    ) -> Result<()> {
+        scan::scan(&self.inner, from, to, chunk, visit)
+    }
+
+    /// Memory that [`Log::scan`] takes with chunks of this size, in bytes.
+    pub(crate) fn scan_memory(&self, chunk: u64) -> u64 {
+        scan::memory(chunk, self.inner.options.ring_size)
+    }
+
     /// The footer of the segment that `at` lies in; `None` while it is not sealed.
     pub fn footer(&self, at: Lsn) -> Result<Option<Footer>> {
         let segments = &self.inner.segments;
@@ -429,6 +478,29 @@ impl Log {
         let Some(header) = segments.read_header(number)? else { return Ok(None) };
         let (footer, _charge) = recover::read_footer(segments, number, &self.inner.budget)?;
         Ok(footer.map(|(footer, _)| footer).filter(|f| f.incarnation == header.identity.incarnation))
+    }
+
+    /// The pages of which the log still holds changes, each with the LSN of its last one.
+    pub(crate) fn last_changes(&self) -> Result<RedoTable> {
+        let mut table = RedoTable::new(&self.inner.budget)?;
+        let size = self.segment_size();
+        let mut at = self.inner.keep_from.load(Acquire) / size * size;
+        loop {
+            // A footer is trusted once it is durable.
+            self.flush_to(self.end())?;
+            let index = &self.inner.state.lock().index;
+            if index.segment_start() <= at {
+                table.add_segment(Lsn(index.segment_start()), &index.pages(), &[], Lsn::ZERO)?;
+                break;
+            }
+            // Segments that a checkpoint lets go meanwhile are of pages that are home.
+            if let Some(footer) = self.footer(Lsn(at))? {
+                table.add_segment(footer.segment_start, &footer.pages, &[], Lsn::ZERO)?;
+            }
+            at += size;
+        }
+        table.finish()?;
+        Ok(table)
     }
 
     /// Size of a segment in bytes.

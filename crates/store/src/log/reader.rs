@@ -24,6 +24,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 
 const CHUNK: u64 = 64 << 10;
+/// Bytes of one page's changes that are kept while its history is walked, so that they need not be read twice.
+const KEPT_OF_HISTORY: usize = 64 << 10;
 
 /// One change of one page.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -83,7 +85,7 @@ impl LogReader {
 
     /// Gives `visit` the changes of `page` above `have`, its LSN in the data file, up to `last`, oldest first. They begin
     /// with a change that needs no earlier content, where there is one: then `have` does not matter. Of a long history
-    /// only the positions are kept in memory, 8 bytes each.
+    /// only the positions are kept in memory, and read again, except for the newest changes.
     ///
     /// # Errors
     /// [`Error::Damaged`] when a record of the chain is missing or does not change the page, or when the chain does not
@@ -95,11 +97,21 @@ impl LogReader {
         have: Lsn,
         visit: &mut dyn FnMut(&PageChange) -> Result<()>,
     ) -> Result<()> {
-        let mut newest_first = Vec::new();
+        let mut newest_first: Vec<(Lsn, Option<Vec<PageChange>>)> = Vec::new();
+        let mut kept = 0;
         let mut at = last;
         while at > have {
-            let (previous, init) = self.with_record(at, |record| step_back(record, page))?;
-            newest_first.push(at);
+            let keeps = kept < KEPT_OF_HISTORY;
+            let (previous, init, changes) = self.with_record(at, |record| {
+                let (previous, init) = step_back(record, page)?;
+                Ok((previous, init, keeps.then(|| changes_of(record, page))))
+            })?;
+            kept += changes
+                .iter()
+                .flatten()
+                .map(|change| change.bytes.len() + size_of::<PageChange>())
+                .sum::<usize>();
+            newest_first.push((at, changes));
             at = previous;
             if init {
                 at = have;
@@ -111,9 +123,13 @@ impl LogReader {
                 format!("its lsn {have} is not in its history, which goes from {at} straight on beyond it"),
             ));
         }
-        for &lsn in newest_first.iter().rev() {
-            for change in self.with_record(lsn, |record| Ok(changes_of(record, page)))? {
-                visit(&change)?;
+        for (lsn, changes) in newest_first.into_iter().rev() {
+            let changes = match changes {
+                Some(changes) => changes,
+                None => self.with_record(lsn, |record| Ok(changes_of(record, page)))?,
+            };
+            for change in &changes {
+                visit(change)?;
             }
         }
         Ok(())

@@ -19,17 +19,16 @@
 use super::footer::{Footer, Index};
 use super::record::{ALIGNMENT, MIN_RECORD_LEN, RecordView, TRAILER_LEN};
 use super::redo::RedoTable;
-use super::segment::{BLOCK, SegmentHeader, Segments};
+use super::segment::{self, BLOCK, SegmentHeader, Segments};
 use crate::page::{get_u32, get_u64};
 use crate::{Error, Result};
 use gannet_base::memory::{Budget, Charge, Purpose};
-use gannet_base::{Lsn, TxnId, thread};
+use gannet_base::{Lsn, TxnId};
 use gannet_io::{AlignedBuffer, Class, ErrorKind};
 use std::sync::Arc;
 
 const READ_CHUNK: usize = 1 << 20;
 const FOOTER_GUESS: u64 = 64 << 10;
-const READERS: usize = 8;
 const BATCH: u64 = 32;
 
 /// What a restart found in the log.
@@ -186,7 +185,7 @@ impl<'a> Scanner<'a> {
     /// is of a lower number, and was not needed any more.
     fn check_places(&self, first: u64) -> Result<()> {
         for &number in &self.numbers {
-            let (len, size) = (self.segments.file(number)?.len()?, self.segments.size);
+            let (len, size) = (self.segments.file_len(number)?, self.segments.size);
             if number + 1 >= first && len != size {
                 return Err(Error::Damaged(format!(
                     "log: {:?} has {len} bytes, not the {size} of a segment: the file was cut or replaced; committed work from \
@@ -283,7 +282,7 @@ impl<'a> Scanner<'a> {
     }
 
     fn add_sealed(&mut self, footer: &Footer, crc: u32) -> Result<()> {
-        self.redo.add_segment(&footer.pages, self.redo_from)?;
+        self.redo.add_segment(footer.segment_start, &footer.pages, &footer.homes, self.redo_from)?;
         self.index.resume(footer);
         self.link = Some(Link::behind(footer, crc));
         self.footers_read += 1;
@@ -319,14 +318,14 @@ impl<'a> Scanner<'a> {
                 if record.previous_crc != last_crc || record.incarnation != header.identity.incarnation {
                     break;
                 }
-                index.reserve(record.pages().count());
+                index.reserve(record.pages().count() + record.homes().count());
                 index.apply_view(&record);
                 (end, last_crc) = (record.end(), record.crc);
                 if end == start + self.segments.size {
                     break;
                 }
             }
-            self.redo.add_segment(&index.pages(), self.redo_from)?;
+            self.redo.add_segment(Lsn(start), &index.pages(), &index.homes(), self.redo_from)?;
         }
         let block = end & !(BLOCK - 1);
         let unsealed = Unsealed {
@@ -397,28 +396,15 @@ impl<'a> Scanner<'a> {
 
 /// Reads the ends of several segments side by side, and makes what they hold durable.
 fn read_batch(segments: &Arc<Segments>, numbers: &[u64], budget: &Budget) -> Result<Vec<Ends>> {
-    let read = |segments: &Segments, number, budget: &Budget| -> Result<Ends> {
-        let ends = read_ends(segments, number, budget)?;
+    let budget = budget.clone();
+    let read = move |segments: &Segments, number| -> Result<Ends> {
+        let ends = read_ends(segments, number, &budget)?;
         if ends.header.is_some() {
             segments.file(number)?.sync(Class::Foreground)?;
         }
         Ok(ends)
     };
-    let workers = numbers.len().min(READERS);
-    let handles: Vec<_> = (0..workers)
-        .map(|worker| {
-            let (segments, budget) = (Arc::clone(segments), budget.clone());
-            let share: Vec<u64> = numbers.iter().copied().skip(worker).step_by(workers).collect();
-            thread::spawn("log-footers", move || {
-                share.iter().map(|&number| read(&segments, number, &budget)).collect::<Vec<_>>()
-            })
-        })
-        .collect();
-    let mut shares = Vec::new();
-    for handle in handles {
-        shares.push(handle.join().map_err(|panic| Error::Poisoned(panic.to_string()))?.into_iter());
-    }
-    (0..numbers.len()).map(|i| shares[i % workers].next().expect("one result a segment")).collect()
+    segment::side_by_side("log-footers", segments, numbers, read)?.into_iter().collect()
 }
 
 fn read_ends(segments: &Segments, number: u64, budget: &Budget) -> Result<Ends> {

@@ -46,7 +46,7 @@ impl Inner {
         let end = state.end;
         let segment_end = state.segment_end(end);
         let identity = Identity { database_id: self.options.database_id, incarnation };
-        let mut footer = state.index.encode_footer(true);
+        let mut footer = state.index.encode_footer(segment_end, true);
         let room = (segment_end - end) as usize;
         let gap = room.checked_sub(footer.record_len()).ok_or_else(|| {
             Error::Damaged(format!("log: no room for a footer behind lsn {end}, where there always is"))

@@ -21,8 +21,8 @@ use super::LogOptions;
 use super::record::Identity;
 use crate::page::{get_u32, get_u64, put_u32, put_u64};
 use crate::{Error, Result};
-use gannet_base::checksum;
 use gannet_base::sync::Mutex;
+use gannet_base::{checksum, thread};
 use gannet_io::{AlignedBuffer, Class, Disk, Durability, ErrorKind, File, ModeRequest, OpenOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -33,7 +33,9 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 pub(crate) const BLOCK: u64 = 4096;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"GNTSEGMT");
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
+/// Threads that look at files side by side.
+const READERS: usize = 16;
 const FLAG_FIRST: u32 = 1;
 const CHECKSUM: usize = BLOCK as usize - 8;
 const FILL_CHUNK: u64 = 256 << 10;
@@ -167,6 +169,16 @@ pub(crate) struct Segments {
     keep: AtomicU64,
     /// Files kept at most, those that are needed included.
     width_max: usize,
+    /// What the files were found to be at a restart, until the log is written again.
+    survey: Mutex<Option<BTreeMap<u64, Found>>>,
+}
+
+/// A file as a restart finds it.
+#[derive(Clone, Debug)]
+struct Found {
+    len: u64,
+    /// The header block, where the file is long enough to have one.
+    block: Option<Arc<AlignedBuffer>>,
 }
 
 impl Segments {
@@ -188,7 +200,43 @@ impl Segments {
             ready_end: AtomicU64::new(0),
             keep: AtomicU64::new(0),
             width_max: usize::try_from(options.recycle_max / options.segment_size).unwrap_or(usize::MAX),
+            survey: Mutex::new(None),
         })
+    }
+
+    /// Looks at all files side by side, once for everything that a restart asks about them. Files below `needed_from` that
+    /// cannot be read count as empty: they are only kept to be used again.
+    pub(crate) fn survey(self: &Arc<Self>, needed_from: u64) -> Result<()> {
+        let numbers = self.numbers();
+        let found = side_by_side("log-survey", self, &numbers, Self::find)?;
+        let mut survey = BTreeMap::new();
+        for (&number, found) in numbers.iter().zip(found) {
+            let found = match found {
+                Err(_) if number < needed_from => Found { len: 0, block: None },
+                found => found?,
+            };
+            survey.insert(number, found);
+        }
+        *self.survey.lock() = Some(survey);
+        Ok(())
+    }
+
+    fn find(&self, number: u64) -> Result<Found> {
+        let file = self.look_into(number)?;
+        let len = file.len()?;
+        if len < BLOCK {
+            return Ok(Found { len, block: None });
+        }
+        let mut block = AlignedBuffer::zeroed(BLOCK as usize);
+        file.read_at(Class::Foreground, 0, &mut block)?;
+        Ok(Found { len, block: Some(Arc::new(block)) })
+    }
+
+    /// Length of the file of segment `number`, which is there.
+    pub(crate) fn file_len(&self, number: u64) -> Result<u64> {
+        let surveyed =
+            self.survey.lock().as_ref().and_then(|survey| survey.get(&number)).map(|found| found.len);
+        surveyed.map_or_else(|| Ok(self.look_into(number)?.len()?), Ok)
     }
 
     /// Where segment `number` is.
@@ -248,17 +296,14 @@ impl Segments {
         Ok(block.and_then(|block| SegmentHeader::owner(&block)))
     }
 
-    fn read_header_block(&self, number: u64) -> Result<Option<AlignedBuffer>> {
-        let file = match self.look_into(number) {
-            Err(Error::Io(error)) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            result => result?,
-        };
-        let mut block = AlignedBuffer::zeroed(BLOCK as usize);
-        match file.read_at(Class::Foreground, 0, &mut block) {
-            Err(error) if error.kind() == ErrorKind::ShortRead => return Ok(None),
-            result => result?,
+    fn read_header_block(&self, number: u64) -> Result<Option<Arc<AlignedBuffer>>> {
+        if let Some(survey) = &*self.survey.lock() {
+            return Ok(survey.get(&number).and_then(|found| found.block.clone()));
         }
-        Ok(Some(block))
+        match self.find(number) {
+            Err(Error::Io(error)) if error.kind() == ErrorKind::NotFound => Ok(None),
+            found => Ok(found?.block),
+        }
     }
 
     /// Whether the log may enter segment `number`.
@@ -273,6 +318,7 @@ impl Segments {
 
     /// Says which segment is the first to make ready. Once, before the first [`Segments::make_ready`].
     pub(crate) fn begin_at(&self, number: u64) {
+        *self.survey.lock() = None;
         self.ready_end.store(number, SeqCst);
     }
 
@@ -380,6 +426,30 @@ impl Segments {
         }
         Ok(())
     }
+}
+
+/// Calls `work` for each of `numbers`, by several threads; gives the results in their order.
+pub(crate) fn side_by_side<T: Send + 'static>(
+    name: &str,
+    segments: &Arc<Segments>,
+    numbers: &[u64],
+    work: impl Fn(&Segments, u64) -> T + Clone + Send + 'static,
+) -> Result<Vec<T>> {
+    let workers = numbers.len().min(READERS);
+    let handles: Vec<_> = (0..workers)
+        .map(|worker| {
+            let (segments, work) = (Arc::clone(segments), work.clone());
+            let share: Vec<u64> = numbers.iter().copied().skip(worker).step_by(workers).collect();
+            thread::spawn(name, move || {
+                share.iter().map(|&number| work(&segments, number)).collect::<Vec<_>>()
+            })
+        })
+        .collect();
+    let mut shares = Vec::new();
+    for handle in handles {
+        shares.push(handle.join().map_err(|panic| Error::Poisoned(panic.to_string()))?.into_iter());
+    }
+    Ok((0..numbers.len()).map(|i| shares[i % workers].next().expect("one result a segment")).collect())
 }
 
 /// Whether a file of that name belongs to a log.

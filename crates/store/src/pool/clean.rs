@@ -71,6 +71,19 @@ impl Pool {
         }
     }
 
+    /// The volume's pages that were changed so often since they were written that their history has become long.
+    pub(crate) fn take_changed_often(&self, volume: &Volume, out: &mut Vec<(u32, PageId)>) {
+        self.changed_often.lock().retain(|&index| {
+            let key = self.table.key(index);
+            let is_ours = key != FrameKey::NONE && key.volume() == volume.slot;
+            if is_ours {
+                out.push((index, key.page()));
+            }
+            // Those without a page have nothing to be written any more.
+            !is_ours && key != FrameKey::NONE
+        });
+    }
+
     /// Lets the dirty pages of databases that will never write again count as clean, as they are in the way of others. From
     /// then on no page of such a database is read from the device, where it may be older than the one that was forgotten.
     /// Says whether there were any.
@@ -136,6 +149,7 @@ impl Pool {
             register(Lsn(rec_lsn));
             frame.writing.store(true, Ordering::Release);
             frame.rec_lsn.store(0, Ordering::Release);
+            frame.changes.store(0, Ordering::Relaxed);
         }
         frame.latch.release_shared();
         lsn

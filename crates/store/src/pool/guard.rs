@@ -9,6 +9,10 @@ use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
 
+/// Changes after which a page is to be written, though it need not make room: after a crash somebody will wait until as many
+/// are found in the log, one by one.
+const CHANGED_OFTEN: u32 = 512;
+
 /// A page latched shared.
 #[derive(Debug)]
 pub(crate) struct SharedPage<'p> {
@@ -57,6 +61,12 @@ impl ExclusivePage<'_> {
         let frame = &self.pool.frames[self.index as usize];
         if frame.rec_lsn.load(Ordering::Relaxed) == 0 {
             frame.rec_lsn.store(log_end.0.max(1), Ordering::Release);
+        }
+        // Under the exclusive latch nobody else counts.
+        let changes = frame.changes.load(Ordering::Relaxed) + 1;
+        frame.changes.store(changes, Ordering::Relaxed);
+        if changes.is_multiple_of(CHANGED_OFTEN) {
+            self.pool.changed_often.lock().push(self.index);
         }
     }
 

@@ -1,11 +1,12 @@
 //! Finding a page's frame, and bringing a page into one.
 #![expect(unsafe_code, reason = "reads into frames that are latched exclusively")]
 
-use super::{Access, Frame, FrameKey, Pool, QUEUE_SHIFT, STATE_MASK, State, Volume, reads};
+use super::{Access, Frame, FrameKey, Pool, QUEUE_SHIFT, Redo, STATE_MASK, SharedPage, State, Volume, reads};
 use crate::page::{self, Verdict};
 use crate::{Error, Result};
 use gannet_base::{Lsn, PageId};
 use gannet_io::Class;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Pool {
@@ -49,6 +50,24 @@ impl Pool {
                 State::Free => gannet_base::sync::yield_point(),
             }
         }
+    }
+
+    /// The page, for reading, if a frame holds it; and whether the device may have older bytes of it, or part of newer ones.
+    pub(crate) fn resident(&self, volume: &Volume, id: PageId) -> Option<(SharedPage<'_>, bool)> {
+        let key = FrameKey::new(volume.slot, id);
+        let index = self.table.find(key)?;
+        let frame = &self.frames[index as usize];
+        if frame.state() != State::Valid {
+            return None;
+        }
+        frame.latch.shared();
+        let page = SharedPage { pool: self, index, id };
+        if self.table.key(index) != key || frame.state() != State::Valid {
+            return None;
+        }
+        // A frame is marked as being written before it counts as clean.
+        let dirty = frame.rec_lsn.load(Ordering::Acquire) != 0 || frame.writing.load(Ordering::Acquire);
+        Some((page, dirty))
     }
 
     /// Takes over a frame whose bytes were read ahead: it is then `Loading` and latched. False when somebody else was
@@ -128,9 +147,10 @@ impl Pool {
         let bytes = unsafe { self.bytes_mut(index) };
         let frame = &self.frames[index as usize];
         match self.check_and_redo(volume, key.page(), bytes) {
-            Ok(rec_lsn) => {
-                if let Some(rec_lsn) = rec_lsn {
+            Ok(redone) => {
+                if let Some((redo, rec_lsn)) = redone {
                     frame.rec_lsn.store(rec_lsn.0.max(1), Ordering::Release);
+                    redo.redone(key.page());
                 }
                 frame.set_state(State::Valid);
                 frame.latch.release_exclusive();
@@ -143,13 +163,18 @@ impl Pool {
         }
     }
 
-    fn check_and_redo(&self, volume: &Volume, id: PageId, bytes: &mut [u8]) -> Result<Option<Lsn>> {
+    fn check_and_redo(
+        &self,
+        volume: &Volume,
+        id: PageId,
+        bytes: &mut [u8],
+    ) -> Result<Option<(Arc<dyn Redo>, Lsn)>> {
         volume.check_not_forgotten()?;
         let verdict = page::verify(bytes, id, volume.salt);
         if let Some(redo) = volume.redo()
             && let Some(rec_lsn) = redo.redo(id, bytes, verdict)?
         {
-            return Ok(Some(rec_lsn));
+            return Ok(Some((redo, rec_lsn)));
         }
         match verdict {
             Verdict::Valid => Ok(None),

@@ -83,6 +83,8 @@ struct Frame {
     latch: Latch,
     /// 0 when clean.
     rec_lsn: AtomicU64,
+    /// Changes since the page was copied to be written.
+    changes: AtomicU32,
     state: AtomicU8,
     referenced: AtomicBool,
     writing: AtomicBool,
@@ -181,6 +183,8 @@ pub(crate) struct Pool {
     /// Frames whose memory was lent out and could not be taken back yet.
     owed: Mutex<usize>,
     hand: AtomicUsize,
+    /// Frames whose pages were changed often since they were written, see [`Pool::take_changed_often`].
+    changed_often: Mutex<Vec<u32>>,
     /// The number of evictions at which the page writers are told to look ahead of the hand again.
     tell_at: AtomicU64,
     wait_lock: Mutex<()>,
@@ -210,6 +214,7 @@ impl Pool {
         let frame = |_| Frame {
             latch: Latch::default(),
             rec_lsn: AtomicU64::new(0),
+            changes: AtomicU32::new(0),
             state: AtomicU8::new(State::Free as u8),
             referenced: AtomicBool::new(false),
             writing: AtomicBool::new(false),
@@ -225,6 +230,7 @@ impl Pool {
             retired: Mutex::default(),
             owed: Mutex::default(),
             hand: AtomicUsize::new(0),
+            changed_often: Mutex::default(),
             tell_at: AtomicU64::new(0),
             wait_lock: Mutex::new(()),
             frame_freed: Condvar::new(),
@@ -240,6 +246,21 @@ impl Pool {
 
     pub(crate) fn frame_count(&self) -> usize {
         self.frames.len()
+    }
+
+    /// Frames without a page.
+    pub(crate) fn free_frames(&self) -> usize {
+        self.free.lock().len()
+    }
+
+    /// Pages of the volume that are in memory.
+    pub(crate) fn resident_pages(&self, volume: &Volume, out: &mut Vec<PageId>) {
+        for (index, frame) in self.frames.iter().enumerate() {
+            let key = self.table.key(index as u32);
+            if frame.state() == State::Valid && key != FrameKey::NONE && key.volume() == volume.slot {
+                out.push(key.page());
+            }
+        }
     }
 
     /// Frames in use or ready to be used.

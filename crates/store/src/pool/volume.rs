@@ -11,9 +11,15 @@ use std::sync::{Arc, OnceLock};
 
 /// Brings a page read after a crash up to date.
 pub(crate) trait Redo: Send + Sync + fmt::Debug {
+    /// Whether the page's bytes on the device may lack changes.
+    fn knows(&self, page: PageId) -> bool;
+
     /// Applies the log records that `bytes` misses. Gives a log position not above the oldest applied record when
     /// something was applied. Called under the page's exclusive latch, before anybody sees the page.
     fn redo(&self, page: PageId, bytes: &mut [u8], verdict: Verdict) -> Result<Option<Lsn>>;
+
+    /// The page for which a log position was given is dirty now, since that position.
+    fn redone(&self, page: PageId);
 }
 
 /// The page writer, as the pool and writers to the log see it.

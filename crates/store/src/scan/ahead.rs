@@ -43,6 +43,7 @@ pub(super) struct Course<'a> {
     pub(super) btree: &'a BTree<'a>,
     pub(super) direction: Direction,
     pub(super) bounds: &'a Bounds,
+    pub(super) class: Class,
 }
 
 impl Course<'_> {
@@ -63,7 +64,7 @@ impl Course<'_> {
 
     fn prefetch(&self, pages: &[PageId], access: Access<'_>) {
         let core = self.btree.core;
-        core.pool.prefetch(&core.volume, pages, Class::Prefetch, access);
+        core.pool.prefetch(&core.volume, pages, self.class, access);
     }
 }
 

@@ -17,10 +17,10 @@
 //!    behind the removal of the last one.
 //! 2. Who removes another engine's files holds that engine's lock, so that engine is gone.
 
-mod block;
 mod stream;
 
 use crate::Result;
+use crate::block::Block;
 use crate::work::{Lender, WorkMemory};
 use gannet_base::memory::Purpose;
 use gannet_base::random;
@@ -225,6 +225,13 @@ struct Storage {
     alignment: u64,
     /// Bytes of a block.
     block: usize,
+}
+
+impl Storage {
+    /// A zeroed block; fails when the budget has no room for it.
+    fn new_block(&self) -> Result<Block> {
+        Ok(Block::new(&self.queue, self.space.charge(self.block as u64)?))
+    }
 }
 
 impl Drop for Storage {

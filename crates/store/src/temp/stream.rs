@@ -1,7 +1,7 @@
 //! Writing and reading a temporary file as a stream of bytes.
 
-use super::block::Block;
 use super::{Storage, TempFile};
+use crate::block::Block;
 use crate::work::WorkMemory;
 use crate::{Error, Result};
 use gannet_io::{Class, Direction, Durability};
@@ -41,7 +41,7 @@ impl TempWriter {
             allocated: start,
             failure: None,
         };
-        writer.at_hand = Some(Block::new(&writer.storage)?);
+        writer.at_hand = Some(writer.storage.new_block()?);
         Ok(writer)
     }
 
@@ -108,7 +108,7 @@ impl TempWriter {
         block.bytes()[self.filled..len].fill(0);
         // Somebody waits for the room that this makes, but not as for a page.
         let direction = Direction::Write(Durability::Cached);
-        block.start(&self.storage, direction, Class::Deadline, self.start, len);
+        block.start(&self.storage.file, direction, Class::Deadline, self.start, len);
         self.storage.space.counters.bytes_written.fetch_add(len as u64, Ordering::Relaxed);
         self.under_way.push_back(block);
         self.start += len as u64;
@@ -141,7 +141,7 @@ impl TempWriter {
 /// A block to be filled: a further one, as long as there may be more, else the one that was sent first.
 fn next_block(storage: &Storage, under_way: &mut VecDeque<Block>) -> Result<Block> {
     if under_way.is_empty() || under_way.len() < BLOCKS && storage.space.has_plenty() {
-        match Block::new(storage) {
+        match storage.new_block() {
             // There is memory for fewer blocks.
             Err(Error::Memory(_)) if !under_way.is_empty() => {}
             other => return other,
@@ -185,7 +185,7 @@ impl TempReader {
             next: from / storage.alignment * storage.alignment,
         };
         if from < to {
-            reader.free.push(Block::new(storage)?);
+            reader.free.push(storage.new_block()?);
             reader.look_ahead()?;
         }
         Ok(reader)
@@ -249,7 +249,7 @@ impl TempReader {
             let mut block = match self.free.pop() {
                 Some(block) => block,
                 None if held >= BLOCKS || held > 0 && !self.storage.space.has_plenty() => return Ok(()),
-                None => match Block::new(&self.storage) {
+                None => match self.storage.new_block() {
                     // There is memory for fewer blocks.
                     Err(Error::Memory(_)) if held > 0 => return Ok(()),
                     other => other?,
@@ -258,7 +258,7 @@ impl TempReader {
             let len = (end - self.next).min(self.storage.block as u64);
             // Who has nothing waits for the first one.
             let class = if held == 0 { Class::Foreground } else { Class::Prefetch };
-            block.start(&self.storage, Direction::Read, class, self.next, len as usize);
+            block.start(&self.storage.file, Direction::Read, class, self.next, len as usize);
             self.storage.space.counters.bytes_read.fetch_add(len, Ordering::Relaxed);
             self.under_way.push_back((block, self.next));
             self.next += len;

@@ -4,6 +4,7 @@ use super::{Durability, Savepoint, Transaction, Writing};
 use crate::entry::UndoPtr;
 use crate::log::TxnEvent;
 use crate::mtr::Mtr;
+use crate::mutation::{Mutation, planted};
 use crate::shared::Shared;
 use crate::tree::BTree;
 use crate::txn::registry;
@@ -103,7 +104,9 @@ impl Transaction {
             mtr.commit()
         };
         let commit = shared.registry.commit(&writing.txn, durability, || core.log.end().0, append)?;
-        if commit.needs_durable != Lsn::ZERO {
+        if planted(Mutation::AcknowledgedEarly) {
+            shared.registry.advance_visible(commit.lsn);
+        } else if commit.needs_durable != Lsn::ZERO {
             let durable = core.log.flush_commit(commit.needs_durable);
             durable.inspect_err(|e| core.poison.set(e.to_string()))?;
             // One of a group does it for all.

@@ -51,9 +51,16 @@ impl Transaction {
             let stands_against = mode == Mode::Share || current.is_tombstone() || current.is_exclusive();
             let before = if running && !stands_against { self.committed(payload)? } else { Seen::Absent };
             if running && before == Seen::Absent {
+                let patient = expected.is_none_or(|e| e.wait);
+                if shared.is_loser(current.writer) {
+                    let (writer, undo) = (current.writer, current.undo);
+                    drop(leaf);
+                    self.take_from_loser(root, writer, undo, ticket, patient)?;
+                    continue;
+                }
                 let holders: Vec<_> = shared.registry.find(current.writer).into_iter().collect();
                 drop(leaf);
-                self.wait_for(&holders, ticket, expected.is_none_or(|e| e.wait))?;
+                self.wait_for(&holders, ticket, patient)?;
                 continue;
             }
             self.check_conflict(&current, mode)?;

@@ -40,6 +40,8 @@ pub(super) enum Write<'a> {
 /// What a look at the newest version of a key led to.
 enum Found {
     Wait(Vec<Arc<ActiveTxn>>),
+    /// A transaction that a crash has cut short, and its undo record.
+    Loser(TxnId, UndoPtr),
     /// For those who share the row.
     WaitForSharers(Vec<Arc<ActiveTxn>>),
     Free {
@@ -271,6 +273,11 @@ impl Transaction {
                     self.wait_for(&holders, ticket, patient)?;
                     continue;
                 }
+                Found::Loser(writer, undo) => {
+                    drop(leaf);
+                    self.take_from_loser(root, writer, undo, ticket, patient)?;
+                    continue;
+                }
                 Found::WaitForSharers(holders) => {
                     drop(leaf);
                     if patient && queued.is_none() {
@@ -413,6 +420,9 @@ impl Transaction {
         let own = reader.own_id();
         if current.writer != own {
             if self.shared.fate(current.writer)? == Fate::Running {
+                if self.shared.is_loser(current.writer) {
+                    return Ok(Found::Loser(current.writer, current.undo));
+                }
                 // Nobody to wait for: it has ended meanwhile, look again at once.
                 return Ok(Found::Wait(self.shared.registry.find(current.writer).into_iter().collect()));
             }
@@ -459,6 +469,22 @@ impl Transaction {
             (_, Some(expected), _) => Arc::clone(expected.view.snapshot()),
             _ => Arc::new(self.new_snapshot()),
         }
+    }
+
+    /// Takes a row back that a crash has left changed, or waits until it is.
+    pub(super) fn take_from_loser(
+        &self,
+        tree: &TreeRoot,
+        writer: TxnId,
+        undo: UndoPtr,
+        ticket: Ticket,
+        patient: bool,
+    ) -> Result<()> {
+        if self.shared.revert_row(tree, writer, undo)? {
+            return Ok(());
+        }
+        let holders: Vec<_> = self.shared.registry.find(writer).into_iter().collect();
+        self.wait_for(&holders, ticket, patient)
     }
 
     /// Waits for others; `patient` is false for who is to fail instead.

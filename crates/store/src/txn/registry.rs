@@ -34,6 +34,7 @@
 use super::active::{ActiveTxn, State};
 use super::status::{Status, StatusCache};
 use super::waits::Waits;
+use crate::mutation::{Mutation, planted};
 use crate::{Error, Result};
 use gannet_base::clock::{self, Instant};
 use gannet_base::memory::Budget;
@@ -271,7 +272,8 @@ impl Registry {
         let mut ended = Vec::new();
         let mut visible = 0;
         while let Some(first) = commits.queue.front() {
-            if first.durability == Durability::Sync && first.lsn > durable {
+            let is_early = first.durability == Durability::Sync && first.lsn > durable;
+            if is_early && !planted(Mutation::VisibleEarly) {
                 break;
             }
             visible = first.csn;

@@ -7,7 +7,7 @@ use gannet_base::sim::Generator;
 use gannet_base::{sync::Mutex, thread};
 use gannet_io::sim::{Faults, SimDisk};
 use gannet_io::{Disk, OpenOptions as FileOptions};
-use gannet_store::{Database, Durability, Engine, Error, Isolation, TransactionOptions};
+use gannet_store::{Database, Durability, Engine, Error, Isolation, RestartPhase, TransactionOptions};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -23,6 +23,8 @@ pub(crate) struct Summary {
     pub(crate) lives: u64,
     pub(crate) crashes: u64,
     pub(crate) crashed_restarts: u64,
+    /// Lives whose sessions worked beside a restart.
+    pub(crate) beside: u64,
     pub(crate) commits: u64,
     pub(crate) operations: u64,
     pub(crate) observations: u64,
@@ -36,6 +38,7 @@ impl Summary {
         self.lives += other.lives;
         self.crashes += other.crashes;
         self.crashed_restarts += other.crashed_restarts;
+        self.beside += other.beside;
         self.commits += other.commits;
         self.operations += other.operations;
         self.observations += other.observations;
@@ -65,10 +68,10 @@ pub(crate) fn lives(plan: Plan) -> Summary {
             Some(db) => db,
             None => {
                 disk = reopen_until(&plan, disk, &mut random, &mut summary);
+                oracle.lock().restarted();
                 open(&plan, &disk, &mut summary)
             }
         };
-        check(&db, "after the start");
         let world = World {
             plan: plan.clone(),
             db,
@@ -79,7 +82,7 @@ pub(crate) fn lives(plan: Plan) -> Summary {
             poisoned: AtomicBool::new(false),
             operations: AtomicU64::new(0),
         };
-        settle(&world);
+        begin(&world, &mut random, &mut summary);
         if life == 0 {
             fill(&world);
         }
@@ -87,7 +90,9 @@ pub(crate) fn lives(plan: Plan) -> Summary {
         summary.lives += 1;
     }
     disk.cancel_crash();
+    oracle.lock().restarted();
     let db = open(&plan, &disk, &mut summary);
+    await_restart(&db, &mut summary);
     check(&db, "at the end");
     let world = World {
         plan: plan.clone(),
@@ -187,11 +192,34 @@ fn open(plan: &Plan, disk: &SimDisk, summary: &mut Summary) -> Database {
     };
     let report = db.restart_report();
     trace(|| format!("{report:?}"));
-    assert!(report.damaged_pages.is_empty(), "restart: {report:?}");
     summary.crashed_restarts += u64::from(report.crashed);
-    summary.redone_pages += report.redone_pages;
     summary.losers += report.losers;
     db
+}
+
+/// Waits until nothing is left of a crash.
+fn await_restart(db: &Database, summary: &mut Summary) {
+    let report = db.await_restart();
+    trace(|| format!("{report:?}"));
+    assert!(report.damaged_pages.is_empty(), "restart: {report:?}");
+    assert_eq!(report.phase, RestartPhase::Done, "restart: {report:?}");
+    summary.redone_pages += report.redone_pages;
+}
+
+/// The beginning of a life: when nothing is left of a crash any more, or beside that, with or without a look at everything.
+fn begin(world: &World, random: &mut Generator, summary: &mut Summary) {
+    match random.below(4) {
+        0 => {
+            await_restart(&world.db, summary);
+            check(&world.db, "after the start");
+            settle(world);
+        }
+        1 => settle(world),
+        _ => {}
+    }
+    let phase = world.db.restart_report().phase;
+    summary.beside += u64::from(matches!(phase, RestartPhase::Redo | RestartPhase::Revert));
+    trace(|| format!("sessions begin, restart: {phase:?}"));
 }
 
 fn check(db: &Database, when: &str) {
@@ -217,7 +245,8 @@ fn settle(world: &World) {
         seen.extend(known.filter(|place| !state.contains_key(place)).map(|place| (place, None)));
     }
     seen.extend(state.iter().map(|(place, token)| (place.clone(), Some(*token))));
-    if let Err(what) = oracle.judge(&seen, Look::Restart) {
+    let now = oracle.moment();
+    if let Err(what) = oracle.judge(&seen, Look { from: now, to: now }) {
         drop(oracle);
         panic!("after the start: {what}");
     }
@@ -267,6 +296,10 @@ fn live(world: Arc<World>, trouble: &Trouble, random: &mut Generator, summary: &
     if random.one_in(2) {
         let (world, seed) = (Arc::clone(&world), random.next_u64());
         threads.push(thread::spawn("disturber", move || session::disturb(&world, seed)));
+    }
+    if random.one_in(2) {
+        let (world, seed) = (Arc::clone(&world), random.next_u64());
+        threads.push(thread::spawn("checker", move || session::check(&world, seed)));
     }
     for thread in threads {
         thread.join().expect("a session's panic ends the simulation before this");

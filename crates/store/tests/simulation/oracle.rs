@@ -5,6 +5,11 @@
 //! visible, that is the order of the commits. What a snapshot shows of many places then says of each transaction
 //! whether it must be inside or outside of the snapshot, and these verdicts have to agree with each other, with the
 //! moments at which commits were called and acknowledged, and with a single order of commits.
+//!
+//! # Crashes
+//! A crash decides about every commit that nobody had to find durable, and tells nobody. Such a transaction is *in doubt*
+//! from then on, until the first place that shows what became of it; every later look has to agree with that. Of one life the
+//! log keeps a prefix, so who ended before another one began to commit is not lost where that one is kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,6 +46,10 @@ pub(crate) struct Txn {
     /// Has to survive a crash.
     durable: bool,
     sync: bool,
+    /// The number of the life that it committed in.
+    life: u64,
+    /// A crash has decided whether it is there, and nothing has shown how.
+    in_doubt: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -50,17 +59,33 @@ struct Version {
     value: Option<u64>,
 }
 
+/// A snapshot taken between these two moments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Look {
-    /// A snapshot taken between these two moments.
-    Snapshot { from: u64, to: u64 },
-    /// What a restart found.
-    Restart,
+pub(crate) struct Look {
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+}
+
+/// What is known of the part of a life's log that a crash has left.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    /// The last moment at which a transaction was called to commit that is there.
+    last_called: u64,
+    /// The first one at which a transaction was acknowledged that is not.
+    first_lost: u64,
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Kept { last_called: 0, first_lost: u64::MAX }
+    }
 }
 
 #[derive(Default)]
 pub(crate) struct Oracle {
     now: u64,
+    life: u64,
+    kept: BTreeMap<u64, Kept>,
     txns: Vec<Txn>,
     places: BTreeMap<Place, Vec<Version>>,
     pub(crate) commits: u64,
@@ -88,7 +113,10 @@ impl Oracle {
             outcome: Outcome::Acknowledged(0),
             durable: true,
             sync: true,
+            life: self.life,
+            in_doubt: false,
         };
+        self.kept.clear();
         self.txns = vec![base];
         let version = |value| vec![Version { moment: 0, txn: 0, value: Some(value) }];
         self.places = state.into_iter().map(|(place, value)| (place, version(value))).collect();
@@ -99,7 +127,17 @@ impl Oracle {
         let called = self.moment();
         self.commits += 1;
         let index = self.txns.len();
-        self.txns.push(Txn { name, called, outcome: Outcome::Called, durable: false, sync });
+        // One that has only locked rows leaves nothing in the log.
+        let sync = sync && !writes.is_empty();
+        self.txns.push(Txn {
+            name,
+            called,
+            outcome: Outcome::Called,
+            durable: false,
+            sync,
+            life: self.life,
+            in_doubt: false,
+        });
         for (place, &(moment, value)) in writes {
             let versions = self.places.entry(place.clone()).or_default();
             let at = versions.partition_point(|v| v.moment < moment);
@@ -125,6 +163,20 @@ impl Oracle {
         }
     }
 
+    /// The database was opened again: what did not have to survive is in doubt.
+    pub(crate) fn restarted(&mut self) {
+        self.moment();
+        self.life += 1;
+        for txn in &mut self.txns {
+            if txn.durable {
+                txn.outcome = Outcome::Acknowledged(txn.called);
+                let kept = self.kept.entry(txn.life).or_default();
+                kept.last_called = kept.last_called.max(txn.called);
+            }
+            txn.in_doubt |= !txn.durable && txn.outcome != Outcome::Aborted;
+        }
+    }
+
     /// Places of a tree that ever held anything, with `from <= key <= to`.
     pub(crate) fn places_of(&self, tree: u64, from: &[u8], to: Option<&[u8]>) -> Vec<Vec<u8>> {
         let first = Place { tree, key: from.to_vec() };
@@ -135,14 +187,19 @@ impl Oracle {
             .collect()
     }
 
-    /// The newest committed version of a place whose row the caller holds; `None` when a commit that failed leaves that open.
+    /// The newest committed version of a place whose row the caller holds; `None` when a commit that failed, or a crash, leaves
+    /// that open.
     pub(crate) fn newest(&self, place: &Place) -> Option<Option<u64>> {
         let Some(versions) = self.places.get(place) else { return Some(None) };
         let alive = |v: &&Version| self.txns[v.txn].outcome != Outcome::Aborted;
         match versions.iter().rev().find(alive) {
-            Some(version) if self.txns[version.txn].outcome == Outcome::Unknown => None,
+            Some(version) if self.is_open(&self.txns[version.txn]) => None,
             version => Some(version.and_then(|v| v.value)),
         }
+    }
+
+    fn is_open(&self, txn: &Txn) -> bool {
+        txn.in_doubt || txn.outcome == Outcome::Unknown
     }
 
     /// Fails when no set of committed transactions explains what was seen.
@@ -154,12 +211,39 @@ impl Oracle {
             self.sort_out(place, *value, look, &mut inside, &mut outside)?;
         }
         self.agree(&inside, &outside, look)?;
-        for &txn in inside.keys() {
-            // A synchronous commit is seen by nobody before it is durable.
-            let txn = &mut self.txns[txn];
-            txn.durable |= txn.sync;
+        inside.keys().try_for_each(|&txn| self.settle(txn, true))?;
+        outside.keys().try_for_each(|&txn| self.settle(txn, false))
+    }
+
+    /// Takes notice of what a crash has decided about a transaction. What a restart has found is durable.
+    fn settle(&mut self, index: TxnIndex, is_there: bool) -> Result<(), String> {
+        let acknowledged = self.acknowledged(index);
+        let txn = &mut self.txns[index];
+        // A synchronous commit is seen by nobody before it is durable.
+        txn.durable |= is_there && txn.sync;
+        if !txn.in_doubt {
+            return Ok(());
+        }
+        txn.in_doubt = false;
+        let kept = self.kept.entry(txn.life).or_default();
+        if is_there {
+            kept.last_called = kept.last_called.max(txn.called);
+            (txn.outcome, txn.durable) = (Outcome::Acknowledged(txn.called), true);
+        } else {
+            kept.first_lost = kept.first_lost.min(acknowledged);
+            txn.outcome = Outcome::Aborted;
+        }
+        if kept.first_lost < kept.last_called {
+            return Err(format!("of one life's log more than an end is lost: {kept:?}, with {txn:?}"));
         }
         Ok(())
+    }
+
+    fn acknowledged(&self, txn: TxnIndex) -> u64 {
+        match self.txns[txn].outcome {
+            Outcome::Acknowledged(at) => at,
+            _ => u64::MAX,
+        }
     }
 
     /// Notes who must be inside and outside of the snapshot for one place to look like that.
@@ -184,8 +268,8 @@ impl Oracle {
             return Err(format!("{place:?} shows {value:?}; ever written: {}", self.describe(&versions)));
         }
         let possible = |n: &usize| {
-            versions[..*n].iter().all(|v| self.may_be_inside(v.txn, look).is_ok())
-                && versions[*n..].iter().all(|v| self.may_be_outside(v.txn, look).is_ok())
+            self.below(&versions, *n).all(|v| self.may_be_inside(v.txn, look))
+                && versions[*n..].iter().all(|v| self.may_be_outside(v.txn, look))
         };
         let possible: Vec<usize> = ways.iter().copied().filter(possible).collect();
         match possible[..] {
@@ -193,7 +277,7 @@ impl Oracle {
                 Err(format!("{place:?} shows {value:?} at {look:?}; written: {}", self.describe(&versions)))
             }
             [n] => {
-                inside.extend(versions[..n].iter().map(|v| (v.txn, place)));
+                inside.extend(self.below(&versions, n).map(|v| (v.txn, place)));
                 outside.extend(versions[n..].iter().map(|v| (v.txn, place)));
                 Ok(())
             }
@@ -201,25 +285,23 @@ impl Oracle {
         }
     }
 
-    fn may_be_inside(&self, txn: TxnIndex, look: Look) -> Result<(), String> {
-        let txn = &self.txns[txn];
-        match look {
-            Look::Snapshot { to, .. } if txn.called > to => {
-                Err(format!("{txn:?} is seen before it was committed"))
-            }
-            _ => Ok(()),
-        }
+    /// Of the first `n` versions those that must be there when the last of them is shown. One in doubt from an earlier life may
+    /// as well have been lost before that was written.
+    fn below<'v>(&self, versions: &'v [&Version], n: usize) -> impl Iterator<Item = &'v Version> {
+        let life = versions[..n].last().map_or(0, |shown| self.txns[shown.txn].life);
+        versions[..n].iter().copied().filter(move |version| {
+            let txn = &self.txns[version.txn];
+            !(self.is_open(txn) && txn.life < life)
+        })
     }
 
-    fn may_be_outside(&self, txn: TxnIndex, look: Look) -> Result<(), String> {
+    fn may_be_inside(&self, txn: TxnIndex, look: Look) -> bool {
+        self.txns[txn].called <= look.to
+    }
+
+    fn may_be_outside(&self, txn: TxnIndex, look: Look) -> bool {
         let txn = &self.txns[txn];
-        match (look, txn.outcome) {
-            (Look::Snapshot { from, .. }, Outcome::Acknowledged(at)) if at < from => {
-                Err(format!("{txn:?} is not seen"))
-            }
-            (Look::Restart, _) if txn.durable => Err(format!("{txn:?} is lost")),
-            _ => Ok(()),
-        }
+        txn.in_doubt || !matches!(txn.outcome, Outcome::Acknowledged(at) if at < look.from)
     }
 
     fn agree(
@@ -235,21 +317,24 @@ impl Oracle {
                 self.txns[**txn], inside[txn], outside[txn]
             ));
         }
-        // One order of commits: who was acknowledged before another one was called comes first.
-        let last = inside.iter().max_by_key(|(txn, _)| self.txns[**txn].called);
-        let acknowledged = |txn: TxnIndex| match self.txns[txn].outcome {
-            Outcome::Acknowledged(at) => at,
-            _ => u64::MAX,
-        };
-        let first = outside.iter().min_by_key(|(txn, _)| acknowledged(**txn));
-        if let (Some((last, last_at)), Some((first, first_at))) = (last, first)
-            && acknowledged(*first) < self.txns[*last].called
-        {
-            return Err(format!(
-                "{:?} is seen at {last_at:?}, but {:?}, which ended before it began to commit, is not, at \
-                 {first_at:?}; {look:?}",
-                self.txns[*last], self.txns[*first]
-            ));
+        // One order of commits in each life: who was acknowledged before another one was called comes first.
+        let mut first_outside: BTreeMap<u64, (TxnIndex, &Place)> = BTreeMap::new();
+        for (&txn, &place) in outside {
+            let first = first_outside.entry(self.txns[txn].life).or_insert((txn, place));
+            if self.acknowledged(txn) < self.acknowledged(first.0) {
+                *first = (txn, place);
+            }
+        }
+        for (&last, last_at) in inside {
+            if let Some(&(first, first_at)) = first_outside.get(&self.txns[last].life)
+                && self.acknowledged(first) < self.txns[last].called
+            {
+                return Err(format!(
+                    "{:?} is seen at {last_at:?}, but {:?}, which ended before it began to commit, is not, at {first_at:?}; \
+                     {look:?}",
+                    self.txns[last], self.txns[first]
+                ));
+            }
         }
         Ok(())
     }

@@ -75,7 +75,7 @@ impl World {
 
     /// Judges what a snapshot showed.
     pub(crate) fn judge(&self, who: &str, seen: &[Observation], from: u64, to: u64) {
-        let verdict = self.oracle.lock().judge(seen, Look::Snapshot { from, to });
+        let verdict = self.oracle.lock().judge(seen, Look { from, to });
         if let Err(what) = verdict {
             panic!("{who}: {what}");
         }
@@ -571,6 +571,34 @@ pub(crate) fn disturb(world: &World, seed: u64) {
             && world.sort("checkpoint or sweep", error) == Stop::Dead
         {
             return;
+        }
+    }
+}
+
+/// The body of the thread that checks: beside everything else, nothing that is sound is reported.
+pub(crate) fn check(world: &World, seed: u64) {
+    let mut random = Generator::new(seed);
+    for _ in 0..1 + random.below(4) {
+        clock::sleep(Duration::from_micros(random.below(40_000)));
+        let report = match world.db.check() {
+            Ok(report) => report,
+            // Others have all the memory there is.
+            Err(Error::Memory(_)) => continue,
+            Err(error) => match world.sort("check", error) {
+                Stop::Dead => return,
+                Stop::Again => continue,
+            },
+        };
+        trace(|| format!("{report:?}"));
+        // A device that fails is a finding.
+        if !world.trouble() {
+            let findings: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
+            assert!(
+                findings.is_empty(),
+                "beside others: {} findings:\n{}",
+                findings.len(),
+                findings.join("\n")
+            );
         }
     }
 }

@@ -129,3 +129,35 @@ fn rot_flips_bits_that_stay_flipped() {
     assert!(disk.crash_image(1).contents(Path::new(PATH)).unwrap() == bytes);
     assert_eq!(kind(disk.corrupt(Path::new(PATH), 2048, 1, 3)), ErrorKind::Invalid);
 }
+
+#[test]
+fn a_change_of_size_or_name_fails_and_changes_nothing() {
+    let (disk, file) = settled(1, 8);
+    let always = || Chance::OneIn(1);
+    disk.set_faults(Faults { size_error: always(), name_error: always(), ..Faults::default() });
+    assert_eq!(kind(file.allocate(4096, 4096)), ErrorKind::Device);
+    assert_eq!(kind(file.set_len(0)), ErrorKind::Device);
+    assert_eq!(kind(disk.rename(Path::new(PATH), Path::new("/g"))), ErrorKind::Device);
+    assert_eq!(kind(disk.remove(Path::new(PATH))), ErrorKind::Device);
+    assert_eq!(kind(disk.open(Path::new("/h"), &OpenOptions::create_new())), ErrorKind::Device);
+    assert_eq!((file.len().unwrap(), disk.files()), (8 * SECTOR as u64, vec![PathBuf::from(PATH)]));
+    assert_eq!(disk.injected().len(), 5);
+}
+
+#[test]
+fn a_read_of_what_a_lie_has_left_is_noted_and_one_of_what_was_written_since_is_not() {
+    let (disk, file) = settled(1, 2);
+    disk.set_faults(Faults { lost_write: first(), ..Faults::default() });
+    write(&file, 0, 2, 2, DURABLE);
+    write(&file, 0, 3, 1, DURABLE);
+    file.read_at(Class::Foreground, 0, &mut filled(0, 1)).unwrap();
+    assert!(!disk.was_untrue(Path::new(PATH)).unwrap(), "the first sector was written again");
+    let image = disk.peek_crash(None, 1);
+    file.read_at(Class::Foreground, 0, &mut filled(0, 2)).unwrap();
+    assert!(disk.was_untrue(Path::new(PATH)).unwrap() && !image.was_untrue(Path::new(PATH)).unwrap());
+    let file = image.open(Path::new(PATH), &OpenOptions::read()).unwrap();
+    file.read_at(Class::Foreground, 0, &mut filled(0, 2)).unwrap();
+    assert!(image.was_untrue(Path::new(PATH)).unwrap(), "a crash does not make it true");
+    image.set_faults(Faults { power_off_at_lie: Some("data".to_owned()), ..Faults::default() });
+    assert!(file.read_at(Class::Foreground, 0, &mut filled(0, 2)).is_err() && image.is_crashed());
+}

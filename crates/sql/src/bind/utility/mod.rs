@@ -76,6 +76,11 @@ pub enum Utility {
     Analyze(Maintenance),
     /// CHECKPOINT
     Checkpoint,
+    /// CHECK DATABASE
+    CheckDatabase {
+        /// VERBOSE
+        verbose: bool,
+    },
     /// PREPARE
     Prepare {
         /// The name.
@@ -305,6 +310,11 @@ pub(super) fn parse(source: Source<'_>) -> Result<Option<Utility>> {
                 || matches!(reader.keyword(1), K::TEMP | K::TEMPORARY) && reader.is_word(2, "sequence") =>
         {
             sequence::parse(&mut reader)?
+        }
+        K::CHECK => {
+            reader.skip(1);
+            reader.expect(K::DATABASE)?;
+            Utility::CheckDatabase { verbose: reader.accept(K::VERBOSE) }
         }
         first => match other(&reader, first) {
             Some(name) => return Ok(Some(Utility::Unsupported(name))),

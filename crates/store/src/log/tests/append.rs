@@ -119,7 +119,7 @@ fn ring_and_segments_wrap_and_footers_equal_a_rescan() {
         assert_eq!((recovery.end, recovery.footers_read, recovery.incarnation), (end, 4, 1));
         assert_eq!(recovery.open_transactions, model.open());
         assert_eq!((recovery.highest_txn.0, recovery.highest_commit.0), (model.highest, model.commit));
-        let redo: Vec<_> = recovery.redo.iter().map(|(page, lsn)| (page.0, lsn.0)).collect();
+        let redo: Vec<_> = recovery.redo.entries().iter().map(|entry| (entry.page.0, entry.last.0)).collect();
         assert_eq!(redo, all.pages.into_iter().collect::<Vec<_>>());
     }
 }

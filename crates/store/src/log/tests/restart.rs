@@ -40,11 +40,13 @@ fn after_a_clean_shutdown_the_folder_may_go() {
     }
     let (end, _) = log.close().unwrap();
     drop(log);
-    assert!(Log::is_present(&disk, folder(), &options()).unwrap());
+    let newest =
+        || LogFiles::find(&disk, folder(), &options(), end).unwrap().unwrap().newest_segment().unwrap();
+    assert_eq!(newest(), Some((1, 1)));
     let again = Log::create(&disk, folder(), &options(), end, 2, &budget);
     assert!(again.unwrap_err_text().contains("holds a log"));
     Log::remove_all(&disk, folder()).unwrap();
-    assert!(!Log::is_present(&disk, folder(), &options()).unwrap());
+    assert_eq!(newest(), None);
     let log = Log::create(&disk, folder(), &options(), end, 2, &budget).unwrap();
     assert_eq!(log.end(), Lsn(2 * SEGMENT), "at the next segment boundary");
     let lsn = log.append(&group(&[(1, 0)], 9)).unwrap();
@@ -86,7 +88,7 @@ fn segments_are_recycled_and_no_more_are_kept_than_needed() {
     let mut open: Vec<_> = load.open.clone();
     open.sort_unstable();
     assert_eq!(recovery.open_transactions.iter().map(|(id, _)| id.0).collect::<Vec<_>>(), open);
-    let redo: Vec<_> = recovery.redo.iter().map(|(page, lsn)| (page.0, lsn.0)).collect();
+    let redo: Vec<_> = recovery.redo.entries().iter().map(|entry| (entry.page.0, entry.last.0)).collect();
     assert_eq!(redo, model.pages.into_iter().collect::<Vec<_>>());
 }
 

@@ -1,15 +1,15 @@
-//! One block of a temporary file, in memory or on its way.
+//! A buffer for one transfer at a time between memory and a file: of temporary files, and of whoever reads a file past the
+//! page frames.
 //!
 //! # Invariants
 //! 1. From [`Block::start`] until the completion was seen by [`Block::wait`] nobody touches the buffer but the device.
 //! 2. A block waits for its transfer before its buffer goes.
 #![expect(unsafe_code, reason = "hands a buffer to the device")]
 
-use super::Storage;
 use crate::work::WorkMemory;
 use crate::{Error, Result};
 use gannet_base::sync::Mutex;
-use gannet_io::{AlignedBuffer, Class, Completion, Direction, IoSlice, Queue, Request};
+use gannet_io::{AlignedBuffer, Class, Completion, Direction, File, IoSlice, Queue, Request};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -28,7 +28,7 @@ impl Completion for Slot {
 }
 
 /// See the module's head.
-pub(super) struct Block {
+pub(crate) struct Block {
     buffer: AlignedBuffer,
     slot: Arc<Slot>,
     queue: Arc<dyn Queue>,
@@ -45,34 +45,33 @@ impl std::fmt::Debug for Block {
 }
 
 impl Block {
-    /// A zeroed block; fails when the budget has no room for it.
-    pub(super) fn new(storage: &Storage) -> Result<Self> {
-        let memory = storage.space.charge(storage.block as u64)?;
-        Ok(Block {
-            buffer: AlignedBuffer::zeroed(storage.block),
+    /// A zeroed block as long as `memory`, which is what it is charged to; its transfers go to `queue`.
+    pub(crate) fn new(queue: &Arc<dyn Queue>, memory: WorkMemory) -> Self {
+        Block {
+            buffer: AlignedBuffer::zeroed(memory.bytes() as usize),
             slot: Arc::default(),
-            queue: Arc::clone(&storage.queue),
+            queue: Arc::clone(queue),
             under_way: false,
             len: 0,
             _memory: memory,
-        })
+        }
     }
 
     /// The buffer.
-    pub(super) fn bytes(&mut self) -> &mut [u8] {
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
         assert!(!self.under_way, "the device has the block");
         &mut self.buffer
     }
 
     /// Length of the last transfer.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Begins to transfer the first `len` bytes, to or from `offset`.
-    pub(super) fn start(
+    /// Begins to transfer the first `len` bytes, to or from `offset` of a file of the queue's disk.
+    pub(crate) fn start(
         &mut self,
-        storage: &Storage,
+        file: &Arc<dyn File>,
         direction: Direction,
         class: Class,
         offset: u64,
@@ -83,7 +82,7 @@ impl Block {
         self.len = len;
         self.slot.done.store(false, Ordering::Relaxed);
         let request = Request {
-            file: Arc::clone(&storage.file),
+            file: Arc::clone(file),
             direction,
             class,
             offset,
@@ -97,7 +96,7 @@ impl Block {
     }
 
     /// Waits for the transfer, if there is one.
-    pub(super) fn wait(&mut self) -> Result<()> {
+    pub(crate) fn wait(&mut self) -> Result<()> {
         if !self.under_way {
             return Ok(());
         }

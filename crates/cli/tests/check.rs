@@ -1,0 +1,148 @@
+//! `gannet check` as its users meet it: files that are sound, damaged, not there, and open in a server.
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+const PAGE: usize = 8192;
+
+fn gannet(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gannet"));
+    command.args(arguments).current_dir(folder).env_remove("GANNET_MEMORY").env_remove("GANNET_IO");
+    command
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    gannet(folder, arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+/// Runs a command that must end with this status; gives standard output and standard error.
+#[track_caller]
+fn ends(folder: &Path, arguments: &[&str], status: i32) -> (String, String) {
+    let output = run(folder, arguments);
+    assert_eq!(output.status.code(), Some(status), "{arguments:?}: {output:?}");
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (text(output.stdout), text(output.stderr))
+}
+
+/// A database with a table and an index.
+fn shop(folder: &Path) {
+    let script = "create table orders (id bigint primary key, customer text);
+                  create index by_customer on orders (customer);
+                  insert into orders select n, 'customer ' || n % 100 from generate_series(1, 20000) as n;";
+    ends(folder, &["sql", "shop.gnt", "--create", "-q", "-c", script], 0);
+}
+
+/// A server that is ended with the test.
+struct Served(Child);
+
+impl Served {
+    fn start(folder: &Path) -> Self {
+        let mut command = gannet(folder, &["serve", "shop.gnt", "--listen", "none"]);
+        let mut server = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(server.stderr.take().unwrap());
+        let mut text = String::new();
+        while !text.contains("Ctrl-C") && said.read_line(&mut text).unwrap() > 0 {}
+        // Whatever else it says is to be taken, too.
+        std::thread::spawn(move || said.read_to_end(&mut Vec::new()));
+        Served(server)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_sound_file_is_said_to_be_so_with_what_was_looked_at() {
+    let folder = tempfile::tempdir().unwrap();
+    shop(folder.path());
+    let (said, complaint) = ends(folder.path(), &["check", "shop.gnt"], 0);
+    assert_eq!(complaint, "");
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines[0], "shop.gnt is sound");
+    assert!(lines[1].contains("pages in use") && lines[2].contains("MB/s"), "{said}");
+    assert_eq!(lines[3].trim(), "compared 1 indexes with their tables: 40000 rows and entries");
+    assert!(lines[4].contains("cached pages left behind: 0 B"), "{said}");
+    let (said, _) = ends(folder.path(), &["check", "shop.gnt", "--json"], 0);
+    let report: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(report["sound"], true);
+    assert_eq!(report["by_server"], false);
+    assert_eq!(report["figures"]["indexes"], 1);
+    assert!(report["figures"]["pages"].as_u64().unwrap() > 50, "{said}");
+}
+
+#[test]
+fn a_map_of_keys_stays_one() {
+    let folder = tempfile::tempdir().unwrap();
+    ends(folder.path(), &["kv", "map.gnt", "put", "key", "value"], 0);
+    let (said, _) = ends(folder.path(), &["check", "map.gnt"], 0);
+    assert!(said.starts_with("map.gnt is sound\n"), "{said}");
+    let (said, _) = ends(folder.path(), &["kv", "map.gnt", "stat", "--format", "json"], 0);
+    assert!(!said.contains("catalog.sql"), "{said}");
+}
+
+#[test]
+fn damage_is_named_and_is_the_exit_status() {
+    let folder = tempfile::tempdir().unwrap();
+    shop(folder.path());
+    let path = folder.path().join("shop.gnt");
+    let mut bytes = std::fs::read(&path).unwrap();
+    // Somewhere in the middle of the rows, which take most of the file.
+    let used = |page: &[u8]| page[20] == 3 && page[24] == 0;
+    let leaves: Vec<usize> = bytes
+        .chunks_exact(PAGE)
+        .enumerate()
+        .filter(|(_, page)| used(page))
+        .map(|(number, _)| number)
+        .collect();
+    let leaf = leaves[leaves.len() / 2];
+    bytes[leaf * PAGE + PAGE / 2] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let (said, _) = ends(folder.path(), &["check", "shop.gnt"], 1);
+    assert!(said.contains(&format!("page {leaf}: its checksum does not match\n  at stake: ")), "{said}");
+    assert!(said.contains("shop.gnt has 1 finding\n"), "{said}");
+    let (said, _) = ends(folder.path(), &["check", "shop.gnt", "--json"], 1);
+    let report: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(report["findings"][0]["page"], leaf as u64);
+    assert_eq!(report["sound"], false);
+}
+
+#[test]
+fn what_cannot_be_checked_is_told_apart_from_what_is_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("foreign"), vec![7; 100_000]).unwrap();
+    for (name, words) in [("missing.gnt", "does not exist"), ("foreign", "not a Gannet database")] {
+        let (said, complaint) = ends(folder.path(), &["check", name], 2);
+        assert!(
+            said.is_empty() && complaint.contains(words) && complaint.lines().count() == 1,
+            "{complaint}"
+        );
+    }
+    let (_, complaint) = ends(folder.path(), &["check", "postgres://nobody@127.0.0.1:1/none"], 2);
+    assert!(complaint.contains("cannot connect"), "{complaint}");
+    ends(folder.path(), &["check"], 2);
+}
+
+#[test]
+fn a_file_that_a_server_has_open_is_checked_there() {
+    let folder = tempfile::tempdir().unwrap();
+    shop(folder.path());
+    let server = Served::start(folder.path());
+    let (said, _) = ends(folder.path(), &["check", "shop.gnt"], 0);
+    assert!(said.starts_with("shop.gnt is sound, checked by its server\n"), "{said}");
+    let (said, _) = ends(folder.path(), &["check", "shop.gnt", "--json"], 0);
+    let report: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(report["by_server"], true);
+    assert_eq!(report["figures"]["indexes"], 1);
+    // The shell shows the same.
+    let (said, _) = ends(folder.path(), &["sql", "shop.gnt", "-c", "check database"], 0);
+    assert!(said.contains("at_stake") && said.contains("CHECK DATABASE 0"), "{said}");
+    drop(server);
+    let (said, _) = ends(folder.path(), &["check", "shop.gnt"], 0);
+    assert!(said.starts_with("shop.gnt is sound\n"), "{said}");
+}

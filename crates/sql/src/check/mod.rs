@@ -1,0 +1,202 @@
+//! Check of a whole database: the store's own, and what only SQL knows of.
+//!
+//! # What it guarantees
+//! 1. Findings of the store ([`gannet_store::CheckReport`]) are named by the table or index that they concern, with what is
+//!    at stake in words of SQL.
+//! 2. Every index of every table agrees with its table: it has exactly the entries that its rows make, NULL or not, unique or not.
+//!    The two sides are read in their own order and compared by the number and the sum of the hashes of their entries; only
+//!    where these differ it is looked for which entries they are.
+//! 3. It changes nothing. Statements of others, definitions included, go on meanwhile: each table is looked at as one view shows
+//!    it and its indexes.
+//!
+//! Part 1 reads the file once, in its own order; part 2 reads tables that have further indexes, and those, once more each.
+
+mod indexes;
+mod names;
+
+use crate::catalog::storage;
+use crate::{Error, Result, SqlState};
+use gannet_base::clock;
+use gannet_store::{CheckReport, Database, LongValues, TransactionOptions, WorkMemory};
+use indexes::Comparison;
+use names::Names;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Something that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// What it concerns: a table, an index, or a part of the file.
+    pub object: String,
+    /// The page, if it is about one.
+    pub page: Option<u64>,
+    /// What is wrong.
+    pub finding: String,
+    /// What it means for the data, and what can be done.
+    pub at_stake: String,
+}
+
+/// How far a check has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Whether indexes are compared with their tables; before that, pages are read.
+    pub comparing: bool,
+    /// Bytes of the file, or tables and indexes, gone through.
+    pub done: u64,
+    /// All of them.
+    pub total: u64,
+    /// Findings so far.
+    pub findings: u64,
+}
+
+/// What a check looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// Trees, the store's own included.
+    pub trees: u64,
+    /// Pages in use.
+    pub pages: u64,
+    /// Entries of trees' leaves.
+    pub entries: u64,
+    /// Undo records.
+    pub undo_records: u64,
+    /// Pages of which the log could tell that no write was lost.
+    pub compared_with_log: u64,
+    /// Bytes read page by page.
+    pub bytes_read: u64,
+    /// How long that took.
+    pub pages_seconds: f64,
+    /// Indexes compared with their tables.
+    pub indexes: u64,
+    /// Rows and index entries gone through for that.
+    pub compared: u64,
+    /// How long all of it took.
+    pub seconds: f64,
+    /// Findings.
+    pub findings: u64,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// Everything that is wrong; empty when all is well.
+    pub findings: Vec<Finding>,
+    /// What was looked at.
+    pub figures: Figures,
+}
+
+/// Who asked for a check is told how far it has come; an error ends it.
+pub type Watch<'w> = &'w mut dyn FnMut(&Progress) -> Result<()>;
+
+/// Long values of rows that are looked at are charged to the budget.
+#[derive(Debug)]
+struct Charged(gannet_store::Engine);
+
+impl LongValues for Charged {
+    fn expect(&self, bytes: u64) -> gannet_store::Result<Option<WorkMemory>> {
+        self.0.work_memory(2 * bytes).map(Some)
+    }
+}
+
+/// Checks a database, of SQL or not.
+///
+/// # Errors
+/// What keeps the check from being carried through: no memory, a database that has failed, what `watch` fails with.
+pub fn check(store: &Database, watch: Watch<'_>) -> Result<Outcome> {
+    let start = clock::now();
+    let report = check_pages(store, watch)?;
+    let mut outcome = Outcome { figures: figures(&report), ..Outcome::default() };
+    let names = match Names::load(store) {
+        Ok(names) => names,
+        Err(error) if is_damage(&error) => {
+            // The page of it is among the findings.
+            Names::without_definitions(&error, &mut outcome.findings)
+        }
+        Err(error) => return Err(error),
+    };
+    outcome.findings.extend(report.findings.iter().map(|finding| names.tell(finding)));
+    if names.has_definitions() {
+        compare(store, &report, &mut outcome, watch)?;
+    }
+    outcome.figures.findings = outcome.findings.len() as u64;
+    outcome.figures.seconds = seconds(start.elapsed());
+    Ok(outcome)
+}
+
+fn seconds(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e6
+}
+
+/// Whether an error is about what is stored, not about the means to look at it.
+fn is_damage(error: &Error) -> bool {
+    matches!(error.state(), SqlState::DATA_CORRUPTED | SqlState::IO_ERROR)
+}
+
+fn figures(report: &CheckReport) -> Figures {
+    Figures {
+        trees: report.trees,
+        pages: report.pages,
+        entries: report.entries,
+        undo_records: report.undo_records,
+        compared_with_log: report.compared_with_log,
+        bytes_read: report.bytes_read,
+        pages_seconds: seconds(report.duration),
+        ..Figures::default()
+    }
+}
+
+fn check_pages(store: &Database, watch: Watch<'_>) -> Result<CheckReport> {
+    let mut stopped = None;
+    let report = store.check_watched(&mut |progress| {
+        let told = Progress {
+            comparing: false,
+            done: progress.done_bytes,
+            total: progress.total_bytes,
+            findings: progress.findings,
+        };
+        watch(&told).map_err(|error| {
+            stopped = Some(error);
+            gannet_store::Error::Cancelled
+        })
+    });
+    match stopped {
+        Some(error) => Err(error),
+        None => Ok(report?),
+    }
+}
+
+/// Compares the indexes of all tables, a view for each table: nobody's garbage is kept for longer.
+fn compare(store: &Database, report: &CheckReport, outcome: &mut Outcome, watch: Watch<'_>) -> Result<()> {
+    let begin =
+        || store.begin_watched(TransactionOptions::default(), Arc::new(Charged(store.engine().clone())));
+    let mut catalog = storage::load(&begin().view())?;
+    let oids: Vec<_> = catalog.tables.keys().copied().collect();
+    let trees = |table: &crate::catalog::Table| {
+        let further = table.indexes.iter().filter(|index| !index.primary).count() as u64;
+        if further == 0 { 0 } else { 1 + further }
+    };
+    let total = catalog.tables.values().map(|table| trees(table)).sum();
+    let mut done = 0;
+    for oid in oids {
+        let view = begin().view();
+        catalog = storage::reload(&view, &catalog)?;
+        // Dropped meanwhile, or without an index of its own.
+        let Some(table) = catalog.tables.get(&oid).filter(|table| trees(table) > 0) else { continue };
+        let findings = outcome.findings.len() as u64;
+        let mut tell = |passed: u64| {
+            watch(&Progress { comparing: true, done: (done + passed).min(total), total, findings })
+        };
+        let mut comparison = Comparison::new(&view, table, &mut tell);
+        match comparison.run() {
+            Ok(()) => {}
+            Err(error) if is_damage(&error) => comparison.note_damage(&error, &report.findings),
+            Err(error) => return Err(error),
+        }
+        outcome.figures.indexes += comparison.compared_indexes;
+        outcome.figures.compared += comparison.compared;
+        outcome.findings.append(&mut comparison.findings);
+        done += trees(table);
+    }
+    Ok(())
+}

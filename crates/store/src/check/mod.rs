@@ -1,0 +1,314 @@
+//! Check: whether everything that is stored is whole, and refers to everything else as it should.
+//!
+//! # What it guarantees
+//! 1. It changes nothing, and never fails for what it finds: damage becomes a [`Finding`] that names page, tree, fault and
+//!    what is at stake. Bytes are proven to be a node, an undo page or an index before they are read as such.
+//! 2. Of every page in use: its checksum on the device, its kind, its tree, its structure; of a leaf, that every entry decodes;
+//!    of an undo page, that every record does.
+//! 3. Every node but a root is referred to by one inner node, one level above, whose separators are exactly its fences. Every page of
+//!    a long value is listed once, in the one list that an entry (or an undo record that waits to be swept) refers to, and
+//!    lists are as long as their values. Every undo segment stands in the directory once.
+//! 4. What is referred to is marked as used, by its tree. What is marked as used is referred to, or belongs to a tree that is
+//!    being created, or that is dropped and not yet swept.
+//! 5. While an entry's writer is at or above the horizon, its undo pointer leads to a record of that writer, tree and key;
+//!    and so on to the last version that anybody may ask for.
+//! 6. Transactions, page writer and sweep go on meanwhile, and nothing that is sound is reported. What looks suspicious is
+//!    looked at again, under latches, before it counts.
+//! 7. Memory is charged to the budget and does not grow with the file beyond what was charged at the start.
+//!
+//! # How
+//! *The pass* reads the file once, in its own order, past the page frames: large requests of class maintenance, several under
+//! way at once, which the device layer paces beside foreground work; a few threads verify what arrives. A page that a frame
+//! holds is judged by the frame's bytes where it has changed since it was written. What pages say of each other is not kept but
+//! summed up ([`sums`]).
+//!
+//! *The search* goes only where sums differ: because something is wrong, or because it changed during the pass. It walks
+//! the trees concerned from their roots, holding the parent's latch while it looks at a child, and then asks of each page in
+//! use there whether anything leads to it. Sweep is held off for that long: it alone frees what transactions have left.
+//!
+//! # What cannot be found
+//! A write that the device has confirmed and lost leaves an older state of the page, with a valid checksum. It is found where
+//! the log still knows of the change, where a frame still holds the page, or where the older state contradicts its surroundings
+//! (other fences, another tree, a record that is missing). Otherwise nothing tells it from the truth.
+
+mod page;
+mod pass;
+mod report;
+mod search;
+mod sums;
+mod survey;
+
+use crate::block::Block;
+use crate::engine::Engine;
+use crate::meta::Meta;
+use crate::shared::{STATUS, Shared};
+use crate::space::{self, Extent, SYSTEM};
+use crate::undo::UNDO_PAGES;
+use crate::{Error, Result};
+use gannet_base::memory::Purpose;
+use gannet_base::sync::{Condvar, Mutex};
+use gannet_base::{PageId, TreeId, clock, thread};
+use gannet_io::File;
+use report::Findings;
+pub use report::{CheckProgress, CheckReport, Finding, Stake};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use sums::Sums;
+use survey::Survey;
+
+/// Threads that verify pages.
+const WORKERS: usize = 4;
+/// Requests that each of them has under way or at hand.
+const BLOCKS: usize = 2;
+/// Bytes of a request, at least and at most.
+const BLOCK_LEAST: u64 = 64 << 10;
+const BLOCK_MOST: u64 = 1 << 20;
+/// How often whoever asked for the check is told of its progress.
+const TELL_EVERY: Duration = Duration::from_millis(50);
+/// Pages that cannot be used and are remembered until it is known what leads to them.
+const BAD_MAX: usize = 1000;
+
+/// Who asked for a check is told how far it has come; an error ends it.
+pub(crate) type Watch<'w> = &'w mut dyn FnMut(&CheckProgress) -> Result<()>;
+
+/// Why a page cannot be used.
+#[derive(Clone, Debug)]
+struct Flaw {
+    tree: TreeId,
+    what: String,
+    lost_write: bool,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    pages: AtomicU64,
+    entries: AtomicU64,
+    undo_records: AtomicU64,
+    bytes_read: AtomicU64,
+    compared_with_log: AtomicU64,
+    /// The next request's place in the file, in requests.
+    next: AtomicU64,
+}
+
+/// A check under way.
+#[derive(Debug)]
+struct Check {
+    shared: Arc<Shared>,
+    survey: Survey,
+    sums: Sums,
+    findings: Findings,
+    counters: Counters,
+    /// Pages of one request.
+    block_pages: u64,
+    /// Pages that cannot be used.
+    bad: Mutex<BTreeMap<PageId, Flaw>>,
+    /// Owners of pages in use that the catalog did not name, with the first such page.
+    strangers: Mutex<BTreeMap<TreeId, PageId>>,
+    /// By tree: pages that its entries' long values should have, less those that are listed.
+    lengths: Mutex<BTreeMap<TreeId, i64>>,
+    stop: AtomicBool,
+    workers_left: Mutex<usize>,
+    worker_done: Condvar,
+}
+
+/// What is wrong with the header in the file, which is to be this one.
+pub(crate) fn header(meta: &Meta, file: &dyn File) -> Option<Finding> {
+    let what = match Meta::read(file) {
+        Err(error) => error.to_string(),
+        Ok(found) if found.sequence != meta.sequence => {
+            format!("a write was lost: the file has header {}, not {}", found.sequence, meta.sequence)
+        }
+        Ok(found) => match found.is_lone(file) {
+            Ok(false) => return None,
+            Ok(true) => "the older copy of the header is damaged".to_owned(),
+            Err(error) => error.to_string(),
+        },
+    };
+    Some(Finding { page: PageId(0), tree: SYSTEM, name: None, what, stake: Stake::Header })
+}
+
+/// Checks a database; `header` says what is wrong with the file's header.
+pub(crate) fn run(
+    engine: &Engine,
+    shared: &Arc<Shared>,
+    header: Option<Finding>,
+    watch: Watch<'_>,
+) -> Result<CheckReport> {
+    let start = clock::now();
+    let findings = Findings::default();
+    header.into_iter().for_each(|finding| findings.add(finding));
+    let survey = Survey::new(shared, &findings)?;
+    let share = engine.work_limit() / 2;
+    let page_size = shared.core.page_size as u64;
+    let block = (share / (WORKERS * BLOCKS) as u64).clamp(BLOCK_LEAST, BLOCK_MOST);
+    let block_pages = (1 << block.ilog2()) / page_size;
+    let range = Sums::range_for(survey.pages, share);
+    let mut memory = engine.memory(Purpose::Work, Sums::memory(survey.pages, range))?;
+    let check = Arc::new(Check {
+        sums: Sums::new(survey.pages, range),
+        shared: Arc::clone(shared),
+        survey,
+        findings,
+        counters: Counters::default(),
+        block_pages,
+        bad: Mutex::default(),
+        strangers: Mutex::default(),
+        lengths: Mutex::default(),
+        stop: AtomicBool::new(false),
+        workers_left: Mutex::new(WORKERS),
+        worker_done: Condvar::new(),
+    });
+    check.refer_to_roots();
+    Check::pass_all(&check, engine, watch)?;
+    check.search(&mut memory, watch)?;
+    check.report_bad();
+    Ok(check.report(start.elapsed()))
+}
+
+impl Check {
+    /// Whatever else refers to it, a root is referred to by the catalog, or the header.
+    fn refer_to_roots(&self) {
+        let mut scratch = Vec::new();
+        for (&root, &tree) in &self.survey.roots {
+            self.refer(root, tree, sums::Fact::Root(tree), &mut scratch);
+        }
+    }
+
+    /// Goes through the file, see [`pass`].
+    fn pass_all(this: &Arc<Self>, engine: &Engine, watch: Watch<'_>) -> Result<()> {
+        let queue = engine.disk().queue(WORKERS * BLOCKS)?;
+        let bytes = this.block_pages * this.shared.core.page_size as u64;
+        let mut blocks = Vec::with_capacity(WORKERS * BLOCKS);
+        for _ in 0..WORKERS * BLOCKS {
+            blocks.push(Block::new(&queue, engine.memory(Purpose::Io, bytes)?));
+        }
+        let mut workers = Vec::with_capacity(WORKERS);
+        for _ in 0..WORKERS {
+            let (check, own) = (Arc::clone(this), blocks.split_off(blocks.len() - BLOCKS));
+            workers.push(thread::spawn("gannet-check", move || {
+                let _done = WorkerDone(&check);
+                check.pass(own);
+            }));
+        }
+        let outcome = this.wait_for_workers(watch);
+        for worker in workers {
+            worker.join().map_err(|panicked| Error::Invalid(format!("the check broke off: {panicked}")))?;
+        }
+        outcome
+    }
+
+    fn wait_for_workers(&self, watch: Watch<'_>) -> Result<()> {
+        let mut outcome = Ok(());
+        let mut left = self.workers_left.lock();
+        while *left > 0 {
+            self.worker_done.wait_for(&mut left, TELL_EVERY);
+            drop(left);
+            if outcome.is_ok() {
+                outcome = watch(&self.progress());
+                if outcome.is_err() {
+                    self.stop.store(true, Ordering::Relaxed);
+                }
+            }
+            left = self.workers_left.lock();
+        }
+        outcome
+    }
+
+    fn progress(&self) -> CheckProgress {
+        let page_size = self.shared.core.page_size as u64;
+        let blocks = self.counters.next.load(Ordering::Relaxed);
+        CheckProgress {
+            done_bytes: (blocks * self.block_pages).min(self.survey.pages) * page_size,
+            total_bytes: self.survey.pages * page_size,
+            findings: self.findings.count() + self.bad.lock().len() as u64,
+        }
+    }
+
+    fn find(&self, page: PageId, tree: TreeId, what: impl std::fmt::Display, stake: Stake) {
+        let name = self.survey.trees.name(tree);
+        self.findings.add(Finding { page, tree, name, what: what.to_string(), stake });
+    }
+
+    /// What the space map says of a page's extent now; `None` where no map describes it.
+    fn extent(&self, page: PageId) -> Result<Option<Extent>> {
+        let core = &self.shared.core;
+        let number = page.0 / space::EXTENT_PAGES;
+        let per_group = space::extents_per_group(core.page_size);
+        if number / per_group >= core.space.groups() {
+            return Ok(None);
+        }
+        let id = space::map_page(number / per_group, core.page_size);
+        let map = core.pool.shared(&core.volume, id, crate::pool::Access::Normal)?;
+        if crate::page::kind(&map) != Some(crate::page::PageKind::SpaceMap) {
+            return Err(Error::damaged_page(id, "a space map is expected here"));
+        }
+        Ok(Some(Extent::decode(&map, number % per_group)))
+    }
+
+    /// The tree that a page belongs to, if it is in use.
+    fn owner(&self, page: PageId) -> Result<Option<TreeId>> {
+        let used = |extent: &Extent| extent.used & 1 << (page.0 % space::EXTENT_PAGES) != 0;
+        Ok(self.extent(page)?.filter(used).map(|extent| self.owner_in(page, extent)))
+    }
+
+    /// The tree that a page in use of an extent belongs to: the roots of the store's own lie among the system's pages.
+    fn owner_in(&self, page: PageId, extent: Extent) -> TreeId {
+        match self.survey.roots.get(&page) {
+            Some(&tree) if extent.owner == SYSTEM => tree,
+            _ => extent.owner,
+        }
+    }
+
+    fn note_bad(&self, page: PageId, flaw: Flaw) {
+        let mut bad = self.bad.lock();
+        if bad.len() < BAD_MAX {
+            bad.insert(page, flaw);
+        }
+    }
+
+    /// What is at stake with a page of which nothing is known but its tree.
+    fn stake_of(&self, tree: TreeId) -> Stake {
+        match tree {
+            SYSTEM => Stake::Allocation,
+            UNDO_PAGES => Stake::History,
+            STATUS => Stake::Status,
+            crate::shared::UNDO_DIRECTORY => Stake::History,
+            _ if self.survey.trees.live.contains_key(&tree) => Stake::SomeRows,
+            _ => Stake::Space,
+        }
+    }
+
+    /// Pages that cannot be used, and that nothing was found to lead to.
+    fn report_bad(&self) {
+        for (page, flaw) in std::mem::take(&mut *self.bad.lock()) {
+            let stake = if flaw.lost_write { Stake::LostWrite } else { self.stake_of(flaw.tree) };
+            self.find(page, flaw.tree, flaw.what, stake);
+        }
+    }
+
+    fn report(&self, duration: Duration) -> CheckReport {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        CheckReport {
+            trees: self.survey.trees.live.len() as u64,
+            pages: count(&self.counters.pages),
+            entries: count(&self.counters.entries),
+            undo_records: count(&self.counters.undo_records),
+            bytes_read: count(&self.counters.bytes_read),
+            compared_with_log: count(&self.counters.compared_with_log),
+            duration,
+            findings: self.findings.take(),
+        }
+    }
+}
+
+/// Tells that a worker has ended, however.
+struct WorkerDone<'c>(&'c Check);
+
+impl Drop for WorkerDone<'_> {
+    fn drop(&mut self) {
+        *self.0.workers_left.lock() -= 1;
+        self.0.worker_done.notify_all();
+    }
+}

@@ -1,0 +1,184 @@
+//! What a check knows before it begins: the trees, the undo segments, and which pages the log has changed last.
+
+use super::report::{Finding, Findings, Key, Stake};
+use crate::entry::Entry;
+use crate::log::RedoTable;
+use crate::shared::{CATALOG, STATUS, Shared, UNDO_DIRECTORY};
+use crate::space::EXTENT_PAGES;
+use crate::tree::BTree;
+use crate::undo::Segment;
+use crate::{Error, Result, catalog};
+use gannet_base::{Lsn, PageId, TreeId, TxnId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A tree that everybody may use.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    pub(super) root: PageId,
+    /// `None` for the store's own.
+    pub(super) name: Option<String>,
+}
+
+/// What the catalog says.
+#[derive(Debug, Default)]
+pub(super) struct Trees {
+    /// Trees whose creation is committed, and the store's own.
+    pub(super) live: BTreeMap<TreeId, Known>,
+    /// Trees whose creation is not: their pages need no explanation.
+    pub(super) passing: BTreeSet<TreeId>,
+    /// The whole catalog could be read.
+    pub(super) complete: bool,
+}
+
+impl Trees {
+    /// Reads the catalog; `findings` is told of entries that make no sense.
+    pub(super) fn read(shared: &Shared, findings: &Findings) -> Trees {
+        let mut trees = Trees { complete: true, ..Trees::default() };
+        for (id, root) in [
+            (CATALOG, shared.catalog.root),
+            (STATUS, shared.status.root),
+            (UNDO_DIRECTORY, shared.undo_directory.root),
+        ] {
+            trees.live.insert(id, Known { root, name: None });
+        }
+        let catalog = BTree::new(&shared.core, &shared.catalog);
+        let mut from = Vec::new();
+        loop {
+            match catalog.first_from(&from) {
+                Ok(Some((key, payload))) => {
+                    trees.entry(shared, findings, &key, &payload);
+                    from = key;
+                    from.push(0);
+                }
+                Ok(None) => return trees,
+                // The page is found damaged by those who go through all pages.
+                Err(_) => {
+                    trees.complete = false;
+                    return trees;
+                }
+            }
+        }
+    }
+
+    fn entry(&mut self, shared: &Shared, findings: &Findings, key: &[u8], payload: &[u8]) {
+        let what = match self.take_entry(shared, key, payload) {
+            Ok(()) => return,
+            Err(what) => what,
+        };
+        // Its writer may have ended since the entry was read.
+        match BTree::new(&shared.core, &shared.catalog).get(key) {
+            Ok(Some(now)) if now == payload => {}
+            Ok(Some(now)) if self.take_entry(shared, key, &now).is_err() => {}
+            _ => return,
+        }
+        findings.add(Finding {
+            page: shared.catalog.root,
+            tree: CATALOG,
+            name: None,
+            what,
+            stake: Stake::Rows { lower: Vec::new(), upper: None },
+        });
+    }
+
+    fn take_entry(&mut self, shared: &Shared, key: &[u8], payload: &[u8]) -> std::result::Result<(), String> {
+        // Whoever writes an entry ends only behind it: asked in this order, an open one is never taken for committed.
+        let entry = Entry::decode(payload).filter(|entry| !entry.is_tombstone());
+        let Some(entry) = entry else { return Ok(()) };
+        let Some((tree, root)) = catalog::decode(entry.value) else {
+            return Err(format!("the entry of tree {} makes no sense", Key(key)));
+        };
+        if !entry.writer.is_none() && shared.registry.find(entry.writer).is_some() {
+            self.passing.insert(tree);
+            return Ok(());
+        }
+        if root.is_none() {
+            return Err(format!("{tree}, {}, has no root", Key(key)));
+        }
+        let name = Some(String::from_utf8_lossy(key).into_owned());
+        match self.live.insert(tree, Known { root, name: name.clone() }) {
+            Some(other) if other.name != name => {
+                Err(format!("{tree} has two names, one of them {}", Key(key)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn name(&self, tree: TreeId) -> Option<String> {
+        self.live.get(&tree).and_then(|known| known.name.clone())
+    }
+}
+
+/// See the module's head.
+#[derive(Debug)]
+pub(super) struct Survey {
+    /// The log's end before anything was looked at: as long as it stays there, nothing has changed.
+    pub(super) log_end: Lsn,
+    pub(super) trees: Trees,
+    pub(super) roots: BTreeMap<PageId, TreeId>,
+    pub(super) segments: BTreeMap<PageId, Segment>,
+    /// `None` where there is no log, or no memory for what it says.
+    pub(super) logged: Option<RedoTable>,
+    /// Versions of older transactions are settled.
+    pub(super) horizon: TxnId,
+    /// Pages of the file.
+    pub(super) pages: u64,
+}
+
+impl Survey {
+    pub(super) fn new(shared: &Shared, findings: &Findings) -> Result<Self> {
+        let log_end = shared.core.log.end();
+        let logged = if shared.core.is_read_only() {
+            None
+        } else {
+            match shared.core.log.last_changes() {
+                Err(Error::Memory(_)) => None,
+                other => Some(other?),
+            }
+        };
+        let trees = Trees::read(shared, findings);
+        let roots = trees.live.iter().map(|(&tree, known)| (known.root, tree)).collect();
+        Ok(Survey {
+            log_end,
+            trees,
+            roots,
+            segments: read_segments(shared, findings),
+            logged,
+            horizon: shared.registry.horizon(),
+            pages: shared.core.space.capacity(),
+        })
+    }
+
+    /// The last change of a page that the log knows of.
+    pub(super) fn last_change(&self, page: PageId) -> Option<Lsn> {
+        // Entries behind the position where the survey began may be of changes that are not home yet, and are judged as such.
+        self.logged.as_ref().and_then(|logged| logged.get(page))
+    }
+}
+
+/// The undo directory; `findings` is told of entries that make no sense.
+pub(super) fn read_segments(shared: &Shared, findings: &Findings) -> BTreeMap<PageId, Segment> {
+    let tree = BTree::new(&shared.core, &shared.undo_directory);
+    let mut segments = BTreeMap::new();
+    let mut from = Vec::new();
+    let find = |what: String| {
+        let (page, tree) = (shared.undo_directory.root, UNDO_DIRECTORY);
+        findings.add(Finding { page, tree, name: None, what, stake: Stake::History });
+    };
+    // A page that cannot be read is found by those who go through all pages.
+    while let Ok(Some((key, value))) = tree.first_from(&from) {
+        match Segment::decode(&key, &value) {
+            Some(segment) if segment.first.is_none() || !segment.first.0.is_multiple_of(EXTENT_PAGES) => {
+                find(format!("{segment:?} begins at no extent"));
+            }
+            Some(segment) => {
+                if let Some(other) = segments.insert(segment.first, segment) {
+                    find(format!("{segment:?} begins where {other:?} does"));
+                }
+            }
+            None => find(format!("the entry of {} makes no sense", Key(&key))),
+        }
+        from = key;
+        from.push(0);
+    }
+    segments
+}

@@ -1,0 +1,254 @@
+//! The list of hot pages: which pages are in memory, kept in a file beside the log, so that the next start has them before they
+//! are missed.
+//!
+//! # What it guarantees
+//! 1. It is a hint, and nothing depends on it: it is written without a sync and in place. What is found of it is believed block
+//!    by block, as far as a block verifies and is of the newest list; a page it names wrongly is read in vain.
+//! 2. Pages are fetched in the order of the file, into frames that are free: nothing that somebody has fetched for himself
+//!    goes for it.
+//!
+//! The layout stands in `docs/format.md`.
+
+use crate::Result;
+use crate::page::{get_u16, get_u64, put_u16, put_u64};
+use crate::pool::Access;
+use crate::shared::Shared;
+use gannet_base::clock::{self, Instant};
+use gannet_base::sync::Mutex;
+use gannet_base::{PageId, checksum};
+use gannet_io::{AlignedBuffer, Class, Disk, Durability, File, ModeRequest, OpenOptions};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+const BLOCK: usize = 4096;
+/// Blocks written or read by one request.
+const BLOCKS_AT_ONCE: usize = 64;
+const GENERATION_AT: usize = 8;
+const FIRST_AT: usize = 16;
+const COUNT_AT: usize = 24;
+const DELTAS_AT: usize = 26;
+
+/// The list is written anew when so large a part of the frames has other pages, but not more often than this.
+const CHANGED_SHARE: u64 = 8;
+const SAVE_PAUSE: Duration = Duration::from_secs(5);
+
+/// Where the list is, and when it was written.
+#[derive(Debug)]
+pub(crate) struct HotPages {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    mode: ModeRequest,
+    saved: Mutex<Saved>,
+}
+
+#[derive(Debug)]
+struct Saved {
+    generation: u64,
+    at: Instant,
+    /// Pages that had been brought into memory by then.
+    loaded: u64,
+}
+
+impl HotPages {
+    pub(crate) fn new(disk: &Arc<dyn Disk>, path: PathBuf, mode: ModeRequest) -> Self {
+        let saved = Mutex::new(Saved { generation: 0, at: clock::now(), loaded: 0 });
+        HotPages { disk: Arc::clone(disk), path, mode, saved }
+    }
+
+    fn open(&self, create: bool) -> gannet_io::Result<Arc<dyn File>> {
+        let options = OpenOptions { create, ..OpenOptions::read_write() };
+        self.disk.open(&self.path, &options.mode(self.mode))
+    }
+
+    /// The pages of the newest list, as far as it can be read, and its generation.
+    fn read(&self, salt: u64) -> gannet_io::Result<(u64, Vec<PageId>)> {
+        let mut pages = Vec::new();
+        let mut newest = 0;
+        if !self.disk.exists(&self.path)? {
+            return Ok((newest, pages));
+        }
+        let file = self.open(false)?;
+        let len = file.len()? / BLOCK as u64 * BLOCK as u64;
+        let mut buffer = AlignedBuffer::zeroed(BLOCKS_AT_ONCE * BLOCK);
+        let mut at = 0;
+        while at < len {
+            let count = buffer.len().min((len - at) as usize);
+            file.read_at(Class::Prefetch, at, &mut buffer[..count])?;
+            for block in buffer[..count].chunks(BLOCK) {
+                // The list begins with its first block: what is of another generation was left by a longer one.
+                match decode(block, salt) {
+                    Some(generation) if newest == 0 || generation == newest => newest = generation,
+                    _ => return Ok((newest, pages)),
+                }
+                pages.extend(pages_of(block));
+            }
+            at += count as u64;
+        }
+        Ok((newest, pages))
+    }
+
+    fn write(&self, pages: &[PageId], generation: u64, salt: u64) -> gannet_io::Result<()> {
+        let file = self.open(true)?;
+        let mut buffer = AlignedBuffer::zeroed(BLOCKS_AT_ONCE * BLOCK);
+        let (mut at, mut filled, mut rest) = (0, 0, pages);
+        // An empty list is a block without pages.
+        loop {
+            let taken = encode(rest, generation, salt, &mut buffer[filled..filled + BLOCK]);
+            rest = &rest[taken..];
+            filled += BLOCK;
+            if rest.is_empty() || filled == buffer.len() {
+                file.write_at(Class::Maintenance, at, &buffer[..filled], Durability::Cached)?;
+                at += filled as u64;
+                filled = 0;
+            }
+            if rest.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Fills a block with as many of the pages, which ascend, as fit; says how many.
+fn encode(pages: &[PageId], generation: u64, salt: u64, block: &mut [u8]) -> usize {
+    block.fill(0);
+    put_u64(block, GENERATION_AT, generation);
+    let mut count = 0;
+    let mut end = DELTAS_AT;
+    let mut last = 0;
+    for page in pages {
+        if count == 0 {
+            put_u64(block, FIRST_AT, page.0);
+        } else {
+            let mut delta = page.0 - last;
+            let len = (u64::BITS - delta.leading_zeros()).div_ceil(7).max(1) as usize;
+            if end + len > BLOCK {
+                break;
+            }
+            for byte in &mut block[end..end + len] {
+                *byte = delta as u8 | 0x80;
+                delta >>= 7;
+            }
+            block[end + len - 1] &= 0x7F;
+            end += len;
+        }
+        last = page.0;
+        count += 1;
+    }
+    put_u16(block, COUNT_AT, count as u16);
+    let sum = checksum::seeded(salt, &block[GENERATION_AT..]);
+    put_u64(block, 0, sum);
+    count
+}
+
+/// The generation of a block, if it is one.
+fn decode(block: &[u8], salt: u64) -> Option<u64> {
+    (get_u64(block, 0) == checksum::seeded(salt, &block[GENERATION_AT..]))
+        .then(|| get_u64(block, GENERATION_AT))
+}
+
+/// The pages of a block that verified.
+fn pages_of(block: &[u8]) -> impl Iterator<Item = PageId> + '_ {
+    let mut deltas = block[DELTAS_AT..].iter();
+    let mut last = get_u64(block, FIRST_AT);
+    (0..get_u16(block, COUNT_AT)).map(move |number| {
+        if number > 0 {
+            let mut delta = 0;
+            for (shift, &byte) in (0..u64::BITS).step_by(7).zip(deltas.by_ref()) {
+                delta |= u64::from(byte & 0x7F) << shift;
+                if byte < 0x80 {
+                    break;
+                }
+            }
+            last = last.wrapping_add(delta);
+        }
+        PageId(last)
+    })
+}
+
+impl Shared {
+    /// Writes the list anew where enough has changed since the last time; `at_end` for the last one, which asks only whether
+    /// anything has. What goes wrong is no harm.
+    pub(crate) fn save_hot_pages(&self, at_end: bool) {
+        let (hot, pool) = (&self.hot_pages, &self.core.pool);
+        let stats = &pool.stats;
+        let loaded = stats.misses.load(Ordering::Relaxed) + stats.prefetched.load(Ordering::Relaxed);
+        let mut saved = hot.saved.lock();
+        let changed = loaded.saturating_sub(saved.loaded);
+        let enough = changed >= (pool.active_frames() as u64 / CHANGED_SHARE).max(1)
+            && saved.at.elapsed() >= SAVE_PAUSE;
+        if !(enough || at_end && changed > 0) {
+            return;
+        }
+        let frames = pool.frame_count() as u64;
+        let Ok(_charge) = self.core.budget.charge(gannet_base::memory::Purpose::Work, frames * 8) else {
+            return;
+        };
+        let mut pages = Vec::with_capacity(frames as usize);
+        pool.resident_pages(&self.core.volume, &mut pages);
+        pages.sort_unstable();
+        let generation = saved.generation + 1;
+        // A list half written is of the new generation in front, and of none behind.
+        let _ = hot.write(&pages, generation, self.core.volume.salt);
+        *saved = Saved { generation, at: clock::now(), loaded };
+    }
+
+    /// The body of the thread that fetches the pages of the list.
+    pub(crate) fn run_warm_up(&self) {
+        let Ok((generation, pages)) = self.hot_pages.read(self.core.volume.salt) else { return };
+        self.hot_pages.saved.lock().generation = generation;
+        // Whatever goes wrong shows where a page is needed.
+        let _ = self.warm_up(&pages);
+    }
+
+    fn warm_up(&self, pages: &[PageId]) -> Result<()> {
+        let (pool, volume) = (&self.core.pool, &self.core.volume);
+        let batch = (pool.frame_count() / 16).clamp(4, 256);
+        for window in pages.chunks(batch) {
+            if self.is_stopping() || pool.free_frames() < batch * 2 {
+                return Ok(());
+            }
+            pool.prefetch(volume, window, Class::Prefetch, Access::Normal);
+            for &page in window {
+                let _ = pool.shared(volume, page, Access::Normal);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gannet_io::sim::SimDisk;
+
+    fn list(disk: &SimDisk) -> HotPages {
+        let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+        HotPages::new(&disk, "hot".into(), ModeRequest::Auto)
+    }
+
+    #[test]
+    fn a_list_is_read_back_and_a_shorter_one_hides_the_rest_of_the_one_before() {
+        let disk = SimDisk::new(1);
+        let hot = list(&disk);
+        assert_eq!(hot.read(7).unwrap(), (0, vec![]));
+        let many: Vec<_> = (0..300_000u64).map(|i| PageId(i * i % 977 + i * 1000)).collect();
+        for (generation, pages) in [(1, &many[..]), (2, &many[..5]), (3, &[]), (4, &many[..10_000])] {
+            hot.write(pages, generation, 7).unwrap();
+            assert_eq!(hot.read(7).unwrap(), (generation, pages.to_vec()));
+        }
+        assert_eq!(hot.read(8).unwrap(), (0, vec![]), "of another database");
+    }
+
+    #[test]
+    fn of_a_list_that_is_torn_the_front_is_read() {
+        let disk = SimDisk::new(1);
+        let hot = list(&disk);
+        let pages: Vec<_> = (0..20_000u64).map(|i| PageId(i * 3)).collect();
+        hot.write(&pages, 1, 7).unwrap();
+        disk.corrupt("hot".as_ref(), 2 * BLOCK as u64 + 100, 8, 1).unwrap();
+        let (generation, found) = hot.read(7).unwrap();
+        assert!(generation == 1 && found.len() > 8000 && pages.starts_with(&found));
+    }
+}

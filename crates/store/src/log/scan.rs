@@ -1,0 +1,189 @@
+//! Reading the log from one position to another, in order: for what needs much of it at one time.
+//!
+//! # Invariants
+//! 1. Only what is durable is read, and every record handed out verified, as in `reader`.
+//! 2. The device always has the next chunks to read while records of those before are looked at.
+
+use super::Inner;
+use super::record::{MIN_RECORD_LEN, RecordView};
+use super::segment::{BLOCK, Segments};
+use crate::page::get_u32;
+use crate::{Error, Result};
+use gannet_base::sync::{Condvar, Mutex};
+use gannet_base::{Lsn, thread};
+use gannet_io::{AlignedBuffer, Class};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Acquire;
+
+/// Threads that read.
+const READERS: u64 = 2;
+/// Chunks that are read, or wait to be looked at, at one time.
+const AHEAD: u64 = 4;
+
+/// Memory that a scan by chunks of this size takes, in bytes. The longest record is a footer: half the ring.
+pub(super) fn memory(chunk: u64, ring_size: u64) -> u64 {
+    (AHEAD + 1) * chunk + ring_size / 2
+}
+
+/// What readers and the one who looks at records share.
+struct Ahead {
+    segments: Arc<Segments>,
+    chunk: u64,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    /// Number of the next chunk to be read.
+    next: u64,
+    /// Number of the chunk to be looked at next.
+    wanted: u64,
+    end: u64,
+    read: BTreeMap<u64, Result<AlignedBuffer>>,
+}
+
+impl Ahead {
+    /// The body of a thread that reads.
+    fn run(&self) {
+        let mut state = self.state.lock();
+        while state.next < state.end {
+            if state.next >= state.wanted + AHEAD {
+                self.changed.wait(&mut state);
+                continue;
+            }
+            let number = state.next;
+            state.next += 1;
+            drop(state);
+            let bytes = self.read(number);
+            state = self.state.lock();
+            state.read.insert(number, bytes);
+            self.changed.notify_all();
+        }
+    }
+
+    fn read(&self, number: u64) -> Result<AlignedBuffer> {
+        let at = number * self.chunk;
+        let file = self.segments.file(at / self.segments.size)?;
+        let mut bytes = AlignedBuffer::zeroed(self.chunk as usize);
+        file.read_at(Class::Prefetch, at % self.segments.size, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The chunk that comes next.
+    fn take(&self) -> Result<AlignedBuffer> {
+        let mut state = self.state.lock();
+        let number = state.wanted;
+        loop {
+            if let Some(bytes) = state.read.remove(&number) {
+                state.wanted = number + 1;
+                self.changed.notify_all();
+                return bytes;
+            }
+            self.changed.wait(&mut state);
+        }
+    }
+
+    fn stop(&self) {
+        let mut state = self.state.lock();
+        state.end = state.next;
+        self.changed.notify_all();
+    }
+}
+
+/// Bytes of the log in memory, of one segment.
+struct Window<'a> {
+    ahead: &'a Ahead,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window<'_> {
+    /// The bytes `range`, none of which lies before those asked for last.
+    fn get(&mut self, range: Range<u64>) -> Result<&[u8]> {
+        while range.end > self.start + self.bytes.len() as u64 {
+            let unused = ((range.start - self.start) as usize).min(self.bytes.len());
+            self.bytes.drain(..unused);
+            self.start += unused as u64;
+            let chunk = self.ahead.take()?;
+            self.bytes.extend_from_slice(&chunk);
+        }
+        let from = (range.start - self.start) as usize;
+        Ok(&self.bytes[from..from + (range.end - range.start) as usize])
+    }
+}
+
+/// Gives `visit` every record from the beginning of the segment that `from` lies in up to `to`, the end of a record, as long as
+/// it asks for more.
+pub(crate) fn scan(
+    inner: &Inner,
+    from: Lsn,
+    to: Lsn,
+    chunk: u64,
+    visit: &mut dyn FnMut(&RecordView<'_>) -> Result<bool>,
+) -> Result<()> {
+    assert!(to.0 <= inner.durable.load(Acquire), "only what is durable is read");
+    let size = inner.segments.size;
+    let chunk = chunk.min(size);
+    let first = from.0 / size * size;
+    let numbers = first / chunk..to.0.div_ceil(chunk);
+    let state = State { next: numbers.start, wanted: numbers.start, end: numbers.end, read: BTreeMap::new() };
+    let ahead = Arc::new(Ahead {
+        segments: Arc::clone(&inner.segments),
+        chunk,
+        state: Mutex::new(state),
+        changed: Condvar::new(),
+    });
+    let readers: Vec<_> = (0..READERS.min(numbers.end - numbers.start))
+        .map(|_| {
+            let ahead = Arc::clone(&ahead);
+            thread::spawn("log-read-ahead", move || ahead.run())
+        })
+        .collect();
+    let mut window = Window { ahead: &ahead, start: first, bytes: Vec::new() };
+    let outcome = visit_all(inner, first, to.0, &mut window, visit);
+    ahead.stop();
+    for reader in readers {
+        reader.join().map_err(|panic| Error::Poisoned(panic.to_string()))?;
+    }
+    outcome
+}
+
+fn visit_all(
+    inner: &Inner,
+    first: u64,
+    to: u64,
+    window: &mut Window<'_>,
+    visit: &mut dyn FnMut(&RecordView<'_>) -> Result<bool>,
+) -> Result<()> {
+    let size = inner.segments.size;
+    let mut at = first;
+    while at < to {
+        if at.is_multiple_of(size) {
+            at += BLOCK;
+            continue;
+        }
+        let segment_end = at.next_multiple_of(size);
+        let head = window.get(at..at + MIN_RECORD_LEN as u64)?;
+        let len = u64::from(get_u32(head, 0));
+        let fits = len >= MIN_RECORD_LEN as u64 && at + len <= segment_end;
+        let record = if fits {
+            RecordView::parse(inner.segments.database_id, at, window.get(at..at + len)?)
+        } else {
+            None
+        };
+        let Some(record) = record else {
+            let path = inner.segments.path(at / size);
+            return Err(Error::Damaged(format!(
+                "log {path:?}, offset {}: no record begins there",
+                at % size
+            )));
+        };
+        if !visit(&record)? {
+            return Ok(());
+        }
+        at = record.end();
+    }
+    Ok(())
+}

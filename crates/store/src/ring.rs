@@ -1,0 +1,200 @@
+//! The double-write ring: its bytes, and what is restored from it after a crash. `writeback` says what it is for, and why a crash
+//! at any point is harmless.
+//!
+//! A ring has [`SLOTS`] slots. Each is a header block, which names the pages of a batch, and the pages themselves, sealed as
+//! they go home.
+
+use crate::Result;
+use crate::batch::submit_and_wait;
+use crate::mutation::{Mutation, planted};
+use crate::page::{self, Verdict, get_u64, put_u64};
+use gannet_base::{Lsn, PageId, checksum};
+use gannet_io::{AlignedBuffer, Class, Direction, Durability, File, IoSlice, Queue, Request};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Slots of the ring.
+pub(crate) const SLOTS: u64 = 4;
+/// Bytes of a slot's header: a whole block, so that it is written with the pages in one aligned request.
+pub(crate) const SLOT_HEADER: usize = 4096;
+/// Bytes of pages in a slot.
+const BATCH_BYTES: usize = 1 << 20;
+const MAGIC: u64 = 0x474E_5452_494E_4731;
+
+const MAGIC_AT: usize = 8;
+const SEQUENCE_AT: usize = 16;
+const RETIRED_AT: usize = 24;
+const COUNT_AT: usize = 32;
+const DATABASE_AT: usize = 40;
+const LIST_AT: usize = 48;
+
+/// Pages of one batch.
+pub(crate) fn batch_pages(page_size: usize) -> usize {
+    (BATCH_BYTES / page_size).min((SLOT_HEADER - LIST_AT) / 16)
+}
+
+pub(crate) fn slot_bytes(page_size: usize) -> usize {
+    SLOT_HEADER + batch_pages(page_size) * page_size
+}
+
+/// Size of a ring file in bytes.
+pub(crate) fn ring_bytes(page_size: usize) -> u64 {
+    SLOTS * slot_bytes(page_size) as u64
+}
+
+/// The header of a slot with batch `sequence` of these pages, each with its LSN, when batches up to `retired` are durable at
+/// home.
+pub(crate) fn header(
+    sequence: u64,
+    retired: u64,
+    salt: u64,
+    pages: impl ExactSizeIterator<Item = (PageId, Lsn)>,
+) -> [u8; SLOT_HEADER] {
+    let mut bytes = [0; SLOT_HEADER];
+    put_u64(&mut bytes, MAGIC_AT, MAGIC);
+    put_u64(&mut bytes, SEQUENCE_AT, sequence);
+    put_u64(&mut bytes, RETIRED_AT, retired);
+    put_u64(&mut bytes, COUNT_AT, pages.len() as u64);
+    put_u64(&mut bytes, DATABASE_AT, salt);
+    for (index, (id, lsn)) in pages.enumerate() {
+        put_u64(&mut bytes, LIST_AT + index * 16, id.0);
+        put_u64(&mut bytes, LIST_AT + index * 16 + 8, lsn.0);
+    }
+    let sum = checksum::seeded(salt, &bytes[8..]);
+    put_u64(&mut bytes, 0, sum);
+    bytes
+}
+
+/// A slot that may hold pages whose homes are torn.
+struct Slot {
+    sequence: u64,
+    offset: u64,
+    pages: Vec<PageId>,
+}
+
+/// Everything that healing works with.
+struct Healer<'a> {
+    ring: &'a dyn File,
+    data: &'a Arc<dyn File>,
+    queue: &'a dyn Queue,
+    page_size: usize,
+    salt: u64,
+}
+
+/// Restores torn pages after a crash, before anything else reads the data file. Gives the numbers of pages healed.
+/// Durable on return.
+pub(crate) fn heal(
+    ring: &dyn File,
+    data: &Arc<dyn File>,
+    queue: &dyn Queue,
+    page_size: usize,
+    salt: u64,
+) -> Result<Vec<PageId>> {
+    let healer = Healer { ring, data, queue, page_size, salt };
+    let mut healed = Vec::new();
+    if planted(Mutation::RingNotHealed) {
+        return Ok(healed);
+    }
+    let mut seen = BTreeSet::new();
+    for slot in healer.live_slots()? {
+        healer.heal_slot(&slot, &mut seen, &mut healed)?;
+    }
+    if !planted(Mutation::HealedNotSynced) {
+        data.sync(Class::Foreground)?;
+    }
+    Ok(healed)
+}
+
+impl Healer<'_> {
+    /// Slots not known to be retired, newest first: a page that is in two of them is taken from the newer one.
+    fn live_slots(&self) -> Result<Vec<Slot>> {
+        let mut slots = Vec::new();
+        let mut retired = 0;
+        let len = self.ring.len()?;
+        for slot in 0..SLOTS {
+            let offset = slot * slot_bytes(self.page_size) as u64;
+            if offset + slot_bytes(self.page_size) as u64 > len {
+                break;
+            }
+            let mut header = AlignedBuffer::zeroed(SLOT_HEADER);
+            self.ring.read_at(Class::Foreground, offset, &mut header)?;
+            let count = get_u64(&header, COUNT_AT) as usize;
+            let ours = get_u64(&header, MAGIC_AT) == MAGIC
+                && get_u64(&header, DATABASE_AT) == self.salt
+                && get_u64(&header, 0) == checksum::seeded(self.salt, &header[8..])
+                && count <= batch_pages(self.page_size);
+            if ours {
+                retired = retired.max(get_u64(&header, RETIRED_AT));
+                let pages = (0..count).map(|index| PageId(get_u64(&header, LIST_AT + index * 16))).collect();
+                slots.push(Slot { sequence: get_u64(&header, SEQUENCE_AT), offset, pages });
+            }
+        }
+        slots.retain(|slot| slot.sequence > retired);
+        slots.sort_by_key(|slot| std::cmp::Reverse(slot.sequence));
+        Ok(slots)
+    }
+
+    /// Brings a slot's pages home where their homes are torn, or may not be durable.
+    fn heal_slot(&self, slot: &Slot, seen: &mut BTreeSet<PageId>, healed: &mut Vec<PageId>) -> Result<()> {
+        let size = self.page_size;
+        let mut copies = AlignedBuffer::zeroed(slot.pages.len().max(1) * size);
+        self.ring.read_at(Class::Foreground, slot.offset + SLOT_HEADER as u64, &mut copies)?;
+        let copy = |index: usize| &copies[index * size..(index + 1) * size];
+        // What is not whole belongs to an incomplete slot: its pages' homes were not touched by it, so damage there has
+        // another cause, which shows when the page is used.
+        let mut places: Vec<usize> = (0..slot.pages.len())
+            .filter(|&index| page::verify(copy(index), slot.pages[index], self.salt) == Verdict::Valid)
+            .collect();
+        places.retain(|&index| seen.insert(slot.pages[index]));
+        // Homes behind the end of the file were never written, nor are they now: redo brings such pages to life.
+        let end = self.data.len()?;
+        places.retain(|&index| (slot.pages[index].0 + 1) * size as u64 <= end);
+        let mut homes = AlignedBuffer::zeroed(slot.pages.len().max(1) * size);
+        self.transfer(Direction::Read, slot, &places, &mut homes)?;
+        let mut written = Vec::new();
+        for &index in &places {
+            let (id, home) = (slot.pages[index], &homes[index * size..(index + 1) * size]);
+            let verdict = page::verify(home, id, self.salt);
+            if verdict == Verdict::Damaged {
+                healed.push(id);
+            }
+            // A home that reads well may still not be durable, if a sync failed before the crash: as long as the copy is not
+            // older, it is written again. The copy stays until that is synced.
+            if verdict != Verdict::Valid || page::lsn(home) <= page::lsn(copy(index)) {
+                written.push(index);
+            }
+        }
+        self.transfer(Direction::Write(Durability::Cached), slot, &written, &mut copies)
+    }
+
+    /// Reads or writes the homes of the pages at these places of a slot, each at the same place of `bytes`.
+    fn transfer(
+        &self,
+        direction: Direction,
+        slot: &Slot,
+        places: &[usize],
+        bytes: &mut AlignedBuffer,
+    ) -> Result<()> {
+        let (size, start) = (self.page_size, bytes.as_mut_ptr());
+        let request = |&index: &usize| Request {
+            file: Arc::clone(self.data),
+            direction,
+            class: Class::Foreground,
+            offset: slot.pages[index].0 * size as u64,
+            slices: vec![IoSlice { address: start.wrapping_add(index * size), len: size }],
+            token: 0,
+        };
+        submit_and_wait(self.queue, places.iter().map(request).collect(), bytes)
+    }
+}
+
+/// Makes every slot of the ring empty, durably: sequence numbers start anew. Only behind [`heal`].
+pub(crate) fn reset(ring: &dyn File, page_size: usize) -> Result<()> {
+    let zeros = AlignedBuffer::zeroed(SLOT_HEADER);
+    for slot in 0..SLOTS {
+        let offset = slot * slot_bytes(page_size) as u64;
+        ring.write_at(Class::Foreground, offset, &zeros, Durability::Cached)?;
+    }
+    ring.sync(Class::Foreground)?;
+    Ok(())
+}

@@ -1,0 +1,362 @@
+//! Bit flips in every page and every log record of a small database, and truncation: what is damaged is named, the rest stays
+//! readable, nothing wrong is served, nothing panics, and a check finds each.
+//!
+//! - `cargo test --test damage` takes a few bytes of each page and of each part of the log.
+//! - `DAMAGE=all cargo test --release -p gannet-store --test damage -- --nocapture` takes every byte (an hour or so).
+
+use gannet_base::TreeId;
+use gannet_io::sim::{CrashPolicy, SimDisk};
+use gannet_io::{Disk, OpenOptions as FileOptions};
+use gannet_store::page::{self, PageKind};
+use gannet_store::{CreateOptions, Database, Engine, EngineOptions, OpenOptions, Result, TransactionOptions};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const FILE: &str = "d.gnt";
+const WAL: &str = "d.gnt-wal";
+const PAGE: usize = 4096;
+/// Bytes of a page's header, each of which is tried in any case.
+const HEADER: usize = 24;
+/// Where a space map has its first extent.
+const FIRST_DESCRIPTOR: usize = 64;
+/// Bytes of a log segment's header.
+const SEGMENT_HEADER: usize = 4096;
+
+/// Owner of undo segments.
+const UNDO_PAGES: TreeId = TreeId(4);
+
+type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn is_exhaustive() -> bool {
+    std::env::var_os("DAMAGE").is_some_and(|value| value == "all")
+}
+
+fn engine(disk: &SimDisk) -> Engine {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    Engine::with_disk(disk, &EngineOptions { memory: 8 << 20, ..EngineOptions::default() }).unwrap()
+}
+
+fn open(disk: &SimDisk) -> Result<Database> {
+    engine(disk).open(Path::new(FILE), &OpenOptions { wal_limit: 4 << 20, ..OpenOptions::default() })
+}
+
+/// A database with every kind of page, among them undo that waits to be swept, and what its tree holds.
+fn sample(disk: &SimDisk) -> (Database, Rows) {
+    let create = CreateOptions { page_size: PAGE, segment_size: 1 << 18 };
+    let db = engine(disk).create(Path::new(FILE), &create, &OpenOptions::default()).unwrap();
+    let mut rows = Rows::new();
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    for i in 0..400_u64 {
+        let (key, value) = (format!("{i:04}").into_bytes(), vec![i as u8; 60 + i as usize % 50]);
+        txn.put(&tree, &key, &value).unwrap();
+        rows.insert(key, value);
+    }
+    let long: Vec<u8> = (0..5 * PAGE).map(|i| (i * 7) as u8).collect();
+    txn.put(&tree, b"long", &long).unwrap();
+    rows.insert(b"long".to_vec(), long);
+    txn.commit().unwrap();
+    let mut txn = db.begin(TransactionOptions::default());
+    for i in 100..120 {
+        let key = format!("{i:04}").into_bytes();
+        txn.put(&tree, &key, b"changed").unwrap();
+        rows.insert(key, b"changed".to_vec());
+    }
+    assert!(txn.delete(&tree, b"0007").unwrap());
+    rows.remove(&b"0007"[..]);
+    txn.commit().unwrap();
+    (db, rows)
+}
+
+/// What can be read, key by key: an error ends a scan, so that each row is asked for.
+fn read(db: &Database, expected: &Rows) -> std::result::Result<(), Vec<String>> {
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = match txn.tree("t") {
+        Ok(Some(tree)) => tree,
+        Ok(None) => panic!("the tree is gone without a word"),
+        Err(error) => return Err(vec![error.to_string()]),
+    };
+    let mut errors = Vec::new();
+    for (key, value) in expected {
+        match txn.get(&tree, key) {
+            Ok(found) => assert_eq!(found.as_ref(), Some(value), "{:?}", String::from_utf8_lossy(key)),
+            Err(error) => errors.push(error.to_string()),
+        }
+    }
+    let mut cursor = txn.cursor(&tree, (Bound::Unbounded, Bound::Unbounded)).unwrap();
+    let mut found = Rows::new();
+    loop {
+        match cursor.next() {
+            Ok(Some((key, value))) => drop(found.insert(key.to_vec(), value.to_vec())),
+            Ok(None) => break,
+            Err(error) => {
+                errors.push(error.to_string());
+                break;
+            }
+        }
+    }
+    assert!(found.iter().all(|(key, value)| expected.get(key) == Some(value)), "a row that is not there");
+    assert!(!errors.is_empty() || found == *expected, "rows are missing without a word");
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
+}
+
+/// Bytes of a page or record that are tried: all of them, or its header and a few others.
+fn places(len: usize, header: usize, others: usize, number: usize) -> Vec<usize> {
+    if is_exhaustive() {
+        return (0..len).collect();
+    }
+    let mut places: Vec<usize> = (0..header).step_by(5).map(|at| (at + number % 5) % header).collect();
+    places.extend((0..others).map(|nth| header + (number * 131 + nth * 997) % (len - header)));
+    places
+}
+
+fn flip(disk: &SimDisk, path: &Path, at: u64) {
+    let mut sector = gannet_io::AlignedBuffer::zeroed(512);
+    let file = disk.open(path, &FileOptions::read_write()).unwrap();
+    let start = at / 512 * 512;
+    file.read_at(gannet_io::Class::Foreground, start, &mut sector).unwrap();
+    sector[(at - start) as usize] ^= 1 << (at % 8);
+    let durable = gannet_io::Durability::Durable;
+    file.write_at(gannet_io::Class::Foreground, start, &sector, durable).unwrap();
+}
+
+fn copy(disk: &SimDisk) -> SimDisk {
+    disk.peek_crash(Some(CrashPolicy::KeepAll), 1)
+}
+
+/// How often a kind of page was damaged, and what came of it.
+#[derive(Debug, Default)]
+struct Tally {
+    flips: u64,
+    refused: u64,
+    found: u64,
+    rows_unreadable: u64,
+}
+
+/// Flips one byte of a page of a closed database; says whether the damage was noticed.
+fn flip_in_page(sound: &SimDisk, rows: &Rows, number: usize, at: usize, tally: &mut Tally) -> bool {
+    let place = format!("page {number}, byte {at}");
+    let disk = copy(sound);
+    flip(&disk, Path::new(FILE), (number * PAGE + at) as u64);
+    tally.flips += 1;
+    let named = |text: &str| text.contains(&format!("page {number}")) || text.contains(FILE);
+    let db = match open(&disk) {
+        Ok(db) => db,
+        Err(error) => {
+            assert!(named(&error.to_string()), "{place}: {error}");
+            tally.refused += 1;
+            return true;
+        }
+    };
+    let report = db.check().unwrap();
+    let found = report.findings.iter().any(|finding| finding.page.0 == number as u64);
+    let others = report.findings.iter().filter(|finding| finding.page.0 != number as u64).count();
+    assert!(others == 0, "{place}: {:#?}", report.findings);
+    if let Err(errors) = read(&db, rows) {
+        tally.rows_unreadable += 1;
+        assert!(found && errors.iter().all(|error| named(error)), "{place}: {errors:?}");
+    }
+    tally.found += u64::from(found);
+    // The background may have swept the segment by now: of its pages only those with records are read.
+    let now = || db.pages_by_tree().unwrap().get(&UNDO_PAGES).copied().unwrap_or(0);
+    found || now() < pages_in_use(&sound.contents(Path::new(FILE)).unwrap(), Some(UNDO_PAGES))
+}
+
+/// Pages in use, of a tree or of all, as the first space map of a file says; the header's are left out.
+fn pages_in_use(file: &[u8], tree: Option<TreeId>) -> u64 {
+    let map = &file[2 * PAGE..3 * PAGE];
+    let extents = map[FIRST_DESCRIPTOR..].chunks_exact(8).filter(|extent| {
+        let owner = u32::from_le_bytes(extent[4..].try_into().unwrap());
+        owner != 0 && tree.is_none_or(|tree| tree.0 == owner)
+    });
+    let used = extents.map(|extent| u64::from(u16::from_le_bytes([extent[0], extent[1]]).count_ones()));
+    used.sum::<u64>() - if tree.is_none() { 2 } else { 0 }
+}
+
+#[test]
+fn every_flipped_byte_of_every_page_is_found_and_the_rest_is_served() {
+    let sound = SimDisk::new(1);
+    let (db, rows) = sample(&sound);
+    db.close().unwrap();
+    let bytes = sound.contents(Path::new(FILE)).unwrap();
+    let image = copy(&sound);
+    let report = open(&image).unwrap().check().unwrap();
+    assert!(report.findings.is_empty(), "{:#?}", report.findings);
+    let mut tallies: BTreeMap<String, Tally> = BTreeMap::new();
+    let mut in_use = 0;
+    for number in 2..bytes.len() / PAGE {
+        let kind = page::kind(&bytes[number * PAGE..(number + 1) * PAGE]);
+        let tally = tallies.entry(format!("{kind:?}")).or_default();
+        let mut places = places(PAGE, HEADER, 3, number);
+        let first = flip_in_page(&sound, &rows, number, places.remove(0), tally);
+        in_use += u64::from(first);
+        // What is not in use may hold anything.
+        for at in places.into_iter().filter(|_| first) {
+            assert!(flip_in_page(&sound, &rows, number, at, tally), "page {number}, byte {at}: not found");
+        }
+    }
+    println!("{tallies:#?}");
+    assert_eq!(in_use, pages_in_use(&bytes, None), "each page in use was found damaged");
+    let kinds =
+        [PageKind::SpaceMap, PageKind::Node, PageKind::Undo, PageKind::Overflow, PageKind::OverflowIndex];
+    for kind in kinds {
+        let tally = &tallies[&format!("{:?}", Some(kind))];
+        assert!(tally.found + tally.refused > 0, "{kind:?}: {tally:?}");
+    }
+}
+
+#[test]
+fn a_flipped_byte_of_the_header_is_survived_by_the_other_copy() {
+    let sound = SimDisk::new(2);
+    let (db, rows) = sample(&sound);
+    db.checkpoint().unwrap();
+    for number in 0..2 {
+        for at in places(PAGE, 152, 3, number) {
+            // Of an open database: an opening writes the older copy anew.
+            let before = sound.contents(Path::new(FILE)).unwrap();
+            flip(&sound, Path::new(FILE), (number * PAGE + at) as u64);
+            let findings = db.check().unwrap().findings;
+            assert!(
+                findings.len() == 1 && findings[0].page.0 == 0,
+                "page {number}, byte {at}: {findings:#?}"
+            );
+            flip(&sound, Path::new(FILE), (number * PAGE + at) as u64);
+            assert!(sound.contents(Path::new(FILE)).unwrap() == before);
+        }
+    }
+    assert!(db.check().unwrap().findings.is_empty());
+    assert_eq!(read(&db, &rows), Ok(()));
+}
+
+#[test]
+fn a_database_cut_short_anywhere_is_refused_or_says_what_is_missing() {
+    let sound = SimDisk::new(3);
+    let (db, rows) = sample(&sound);
+    db.close().unwrap();
+    let len = sound.contents(Path::new(FILE)).unwrap().len();
+    let step = if is_exhaustive() { 512 } else { 5 * PAGE + 512 };
+    let (mut refused, mut found, mut whole) = (0, 0, 0);
+    for left in (0..len).step_by(step) {
+        let disk = copy(&sound);
+        disk.open(Path::new(FILE), &FileOptions::read_write()).unwrap().set_len(left as u64).unwrap();
+        match open(&disk) {
+            Err(error) => {
+                assert!(error.to_string().contains(FILE), "{left} bytes: {error}");
+                refused += 1;
+            }
+            Ok(db) => {
+                let findings = db.check().unwrap().findings;
+                let readable = read(&db, &rows).is_ok();
+                assert!(readable || !findings.is_empty(), "{left} bytes: not found");
+                if findings.is_empty() { whole += 1 } else { found += 1 }
+            }
+        }
+    }
+    println!("{refused} refused, {found} found, {whole} with nothing but free space cut off");
+    assert!(refused > 0 && found + refused > 10);
+}
+
+/// Flips a byte of the log of a crashed database.
+fn flip_in_log(sound: &SimDisk, rows: &Rows, path: &Path, at: usize, tally: &mut Tally) {
+    let place = format!("{path:?}, byte {at}");
+    let disk = copy(sound);
+    flip(&disk, path, at as u64);
+    tally.flips += 1;
+    let db = match open(&disk) {
+        Ok(db) => db,
+        Err(error) => {
+            let text = error.to_string();
+            assert!(text.contains("log") || text.contains(WAL) || text.contains("page "), "{place}: {text}");
+            tally.refused += 1;
+            return;
+        }
+    };
+    let report = db.check().unwrap();
+    match read(&db, rows) {
+        // What was damaged was needed by nobody any more.
+        Ok(()) if db.restart_report().damaged_pages.is_empty() => {
+            assert!(report.findings.is_empty(), "{place}: {:#?}", report.findings);
+        }
+        Ok(()) => tally.found += u64::from(!report.findings.is_empty()),
+        Err(errors) => {
+            tally.rows_unreadable += 1;
+            tally.found += 1;
+            assert!(!report.findings.is_empty(), "{place}: {errors:?}");
+        }
+    }
+}
+
+#[test]
+fn every_flipped_byte_of_the_log_is_noticed_or_harmless() {
+    let disk = SimDisk::new(4);
+    let (db, rows) = sample(&disk);
+    // What was acknowledged last of all cannot be told from a write that a crash has torn: nothing behind it says that
+    // it was durable. So something follows what this test looks at.
+    for name in ["u", "v", "w"] {
+        let mut txn = db.begin(TransactionOptions::default());
+        txn.create_tree(name).unwrap();
+        txn.commit().unwrap();
+    }
+    let end = db.stats().end_lsn.0;
+    let sound = copy(&disk);
+    drop(db);
+    assert_eq!(read(&open(&copy(&sound)).unwrap(), &rows), Ok(()));
+    let mut tally = Tally::default();
+    let mut segments: Vec<PathBuf> = sound.files();
+    segments.retain(|path| path.starts_with(WAL) && path.extension().is_some_and(|end| end == "log"));
+    for path in segments {
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let first = u64::from_str_radix(name, 16).unwrap() << 18;
+        let used = (end.saturating_sub(first) as usize).min(1 << 18);
+        if used == 0 {
+            continue;
+        }
+        for at in places(SEGMENT_HEADER, 48, 3, 1) {
+            flip_in_log(&sound, &rows, &path, at, &mut tally);
+        }
+        let step = if is_exhaustive() { 1 } else { 397 };
+        for at in (SEGMENT_HEADER..used).step_by(step) {
+            flip_in_log(&sound, &rows, &path, at, &mut tally);
+        }
+    }
+    println!("{tally:#?}");
+    assert!(tally.refused > 10, "{tally:?}");
+}
+
+#[test]
+fn a_log_cut_short_anywhere_is_noticed_or_harmless() {
+    let disk = SimDisk::new(5);
+    let (db, rows) = sample(&disk);
+    for name in ["u", "v", "w"] {
+        let mut txn = db.begin(TransactionOptions::default());
+        txn.create_tree(name).unwrap();
+        txn.commit().unwrap();
+    }
+    let sound = copy(&disk);
+    drop(db);
+    let mut segments: Vec<PathBuf> = sound.files();
+    segments.retain(|path| path.starts_with(WAL) && path.extension().is_some_and(|end| end == "log"));
+    let mut refused = 0;
+    for path in segments {
+        let len = sound.contents(&path).unwrap().len();
+        let step = if is_exhaustive() { 512 } else { 16 << 10 };
+        for left in (0..len).step_by(step) {
+            let disk = copy(&sound);
+            disk.open(&path, &FileOptions::read_write()).unwrap().set_len(left as u64).unwrap();
+            match open(&disk) {
+                Err(error) => {
+                    let text = error.to_string();
+                    assert!(text.contains("log") || text.contains(WAL), "{path:?}, {left} bytes: {text}");
+                    refused += 1;
+                }
+                Ok(db) => {
+                    let sound = db.check().unwrap().findings.is_empty();
+                    assert_eq!(read(&db, &rows).is_ok(), sound, "{path:?}, {left} bytes");
+                }
+            }
+        }
+    }
+    assert!(refused > 0);
+}

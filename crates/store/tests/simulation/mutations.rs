@@ -1,0 +1,47 @@
+//! The simulation on trial: with each safeguard of the store left out, one at a time, it has to find that something is wrong.
+
+use crate::{life, plan::Plan};
+use gannet_base::sim::Simulation;
+use gannet_store::mutation::{Mutation, plant};
+
+/// Seeds after which a fault counts as not found.
+const SEEDS_MAX: u64 = 400;
+/// Whoever takes more steps is taken to be stuck, and is not waited for: that alone proves nothing.
+const MAX_STEPS: u64 = 2_000_000;
+
+/// What a run without a safeguard came to.
+enum Verdict {
+    Found(String),
+    Passed,
+}
+
+fn run(seed: u64, mutation: Mutation) -> Verdict {
+    plant(Some(mutation));
+    let plan = Plan::new(seed);
+    let result = Simulation::new(seed).max_steps(MAX_STEPS).run(move || life::lives(plan));
+    plant(None);
+    match result {
+        Err(failure) if failure.steps <= MAX_STEPS => Verdict::Found(failure.to_string()),
+        _ => Verdict::Passed,
+    }
+}
+
+/// `SIM_MUTATION` names the one that is to be tried alone.
+#[test]
+fn every_mutation_is_found() {
+    let _turn = crate::take_turn();
+    let only = std::env::var("SIM_MUTATION").ok();
+    let wanted = |mutation: &Mutation| only.as_ref().is_none_or(|name| *name == format!("{mutation:?}"));
+    let mut missed = Vec::new();
+    for mutation in Mutation::ALL.into_iter().filter(wanted) {
+        let found = (1..=SEEDS_MAX).find_map(|seed| match run(seed, mutation) {
+            Verdict::Found(what) => Some((seed, what)),
+            Verdict::Passed => None,
+        });
+        match found {
+            Some((seed, what)) => println!("{mutation:?}: found by seed {seed}: {what:.200}"),
+            None => missed.push(mutation),
+        }
+    }
+    assert!(missed.is_empty(), "not found by {SEEDS_MAX} seeds: {missed:?}");
+}
