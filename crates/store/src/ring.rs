@@ -95,8 +95,14 @@ pub(crate) fn heal(
     if planted(Mutation::RingNotHealed) {
         return Ok(healed);
     }
+    let slots = healer.live_slots()?;
+    if !slots.is_empty() {
+        // A process that was killed while it wrote a slot leaves one that reads well and may not be durable. While a home is
+        // written its copy is all there is of a page.
+        ring.sync(Class::Foreground)?;
+    }
     let mut seen = BTreeSet::new();
-    for slot in healer.live_slots()? {
+    for slot in slots {
         healer.heal_slot(&slot, &mut seen, &mut healed)?;
     }
     if !planted(Mutation::HealedNotSynced) {
@@ -197,4 +203,66 @@ pub(crate) fn reset(ring: &dyn File, page_size: usize) -> Result<()> {
     }
     ring.sync(Class::Foreground)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gannet_io::Disk;
+    use gannet_io::sim::SimDisk;
+    use std::path::Path;
+
+    const SIZE: usize = 4096;
+    const SALT: u64 = 7;
+    const HOME: PageId = PageId(3);
+
+    /// A whole page, full of `byte`.
+    fn filled(byte: u8) -> AlignedBuffer {
+        let mut page = AlignedBuffer::zeroed(SIZE);
+        page.fill(byte);
+        page::seal(&mut page, HOME, SALT);
+        page
+    }
+
+    fn open(disk: &SimDisk, name: &str) -> Arc<dyn File> {
+        let options = gannet_io::OpenOptions { create: true, ..gannet_io::OpenOptions::read_write() };
+        disk.open(Path::new(name), &options).unwrap()
+    }
+
+    fn heal_on(disk: &SimDisk) -> Result<()> {
+        let queue = disk.queue(4)?;
+        heal(&*open(disk, "/ring"), &open(disk, "/data"), &*queue, SIZE, SALT).map(drop)
+    }
+
+    /// A disk with a page at home, and its next state in a slot that a killed process was writing.
+    fn left_by_a_kill(seed: u64) -> SimDisk {
+        let disk = SimDisk::new(seed);
+        let (ring, data) = (open(&disk, "/ring"), open(&disk, "/data"));
+        ring.allocate(0, ring_bytes(SIZE)).unwrap();
+        data.write_at(Class::Foreground, HOME.0 * SIZE as u64, &filled(1), Durability::Durable).unwrap();
+        ring.sync(Class::Foreground).unwrap();
+        disk.sync_dir(Path::new("/")).unwrap();
+        let mut slot = AlignedBuffer::zeroed(SLOT_HEADER + SIZE);
+        slot[..SLOT_HEADER].copy_from_slice(&header(1, 0, SALT, [(HOME, Lsn(0))].into_iter()));
+        slot[SLOT_HEADER..].copy_from_slice(&filled(2));
+        let offset = slot_bytes(SIZE) as u64;
+        ring.write_at(Class::Deadline, offset, &slot, Durability::Cached).unwrap();
+        disk
+    }
+
+    #[test]
+    fn a_page_was_healed_from_a_slot_that_was_not_durable_and_torn_for_good_by_the_next_crash() {
+        for seed in 0..300 {
+            for count in 1..12 {
+                let disk = left_by_a_kill(seed);
+                disk.crash_after(count);
+                let _ = heal_on(&disk);
+                let image = disk.crash_image(seed);
+                heal_on(&image).unwrap();
+                let mut home = AlignedBuffer::zeroed(SIZE);
+                open(&image, "/data").read_at(Class::Foreground, HOME.0 * SIZE as u64, &mut home).unwrap();
+                assert_eq!(page::verify(&home, HOME, SALT), Verdict::Valid, "seed {seed}, I/O {count}");
+            }
+        }
+    }
 }

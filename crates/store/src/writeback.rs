@@ -23,7 +23,8 @@
 //! - after a sync that failed: nothing tells which bytes of the homes are durable, however well they read. So healing
 //!   writes every page home again that a live slot holds in no older state.
 //! - while healing: homes are restored from slots that stay as they are until everything is synced; then the ring is
-//!   emptied, and only then used again.
+//!   emptied, and only then used again. First the ring is synced, because a process that was killed leaves what it was
+//!   writing: a slot that reads well and is not durable.
 //!
 //! The term and the idea are InnoDB's (Heikki Tuuri).
 

@@ -28,6 +28,15 @@ struct Output {
     changed: Condvar,
 }
 
+/// The binary, with little memory, and nothing that happens to be set.
+pub(crate) fn command() -> Command {
+    let built = env!("CARGO_BIN_EXE_gannet").into();
+    let mut command = Command::new(std::env::var_os("TORTURE_BINARY").unwrap_or(built));
+    command.env("GANNET_MEMORY", "12MiB");
+    command.env_remove("GANNET_IO").env_remove("GANNET_TEMP_FOLDER").env_remove("GANNET_IO_RECORD");
+    command
+}
+
 /// A running server. It is killed when this is dropped.
 pub(crate) struct Server {
     process: Child,
@@ -44,16 +53,10 @@ pub(crate) struct Ended {
 impl Server {
     /// Starts one: with little memory and a short log, so that a small load writes pages, checkpoints and sweeps.
     pub(crate) fn start(options: &Options) -> Self {
-        let binary =
-            std::env::var_os("TORTURE_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_gannet").into());
         let folder = options.database.parent().expect("a database has a folder");
-        let mut command = Command::new(binary);
+        let mut command = command();
         command.arg("serve").arg(&options.database).args(["--listen", "none"]).current_dir(folder);
-        command
-            .env("GANNET_MEMORY", "12MiB")
-            .env("GANNET_WAL_LIMIT", "4MiB")
-            .env("GANNET_PORT", PORT.to_string());
-        command.env_remove("GANNET_IO").env_remove("GANNET_TEMP_FOLDER").env_remove("GANNET_IO_RECORD");
+        command.env("GANNET_WAL_LIMIT", "4MiB").env("GANNET_PORT", PORT.to_string());
         if let Some(record) = &options.record {
             // A replay knows the files of one folder.
             command.env("GANNET_IO_RECORD", record).env("GANNET_TEMP_FOLDER", folder);

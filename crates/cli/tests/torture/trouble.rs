@@ -1,7 +1,7 @@
 //! A full disk, and one that turns read-only, under load: errors that say what is wrong, and nothing lost.
 
 use crate::ledger::Mark;
-use crate::load::{self, CLIENTS, Shared, Verdict};
+use crate::load::{self, CLIENTS, Known, Shared, Verdict};
 use crate::server::{Client, Options, Server};
 use crate::verify;
 use crate::volume::Volume;
@@ -132,6 +132,10 @@ fn full_and_free_again(scene: &Scene, address: &Address) -> Result<u64, String> 
     scene.volume.fill()?;
     let mut client = connect(address)?;
     query(&mut client, "select sum(balance) from account")?;
+    // The load goes on in the room that there is, or is refused.
+    let before = scene.shared.ledger().acknowledged();
+    let many = |known: &Known| known.ledger.acknowledged() >= before + 5 * SOME;
+    scene.shared.wait(|known| known.refused("53100") > 0 || many(known));
     let copy = "insert into filler select -id, stuff from filler where id > 0";
     match client.query(copy) {
         Err(Failure::Server(report)) if report.state == "53100" => {}
