@@ -67,7 +67,7 @@ fn a_sound_file_is_said_to_be_so_with_what_was_looked_at() {
     assert_eq!(lines[0], "shop.gnt is sound");
     assert!(lines[1].contains("pages in use") && lines[2].contains("MB/s"), "{said}");
     assert_eq!(lines[3].trim(), "compared 1 indexes with their tables: 40000 rows and entries");
-    assert!(lines[4].contains("cached pages left behind: 0 B"), "{said}");
+    assert!(lines[4].contains("cached pages left behind: 0B"), "{said}");
     let (said, _) = ends(folder.path(), &["check", "shop.gnt", "--json"], 0);
     let report: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(report["sound"], true);
@@ -141,7 +141,7 @@ fn a_file_that_a_server_has_open_is_checked_there() {
     assert_eq!(report["figures"]["indexes"], 1);
     // The shell shows the same.
     let (said, _) = ends(folder.path(), &["sql", "shop.gnt", "-c", "check database"], 0);
-    assert!(said.contains("at_stake") && said.contains("CHECK DATABASE 0"), "{said}");
+    assert!(said.contains("at_stake") && said.contains("(0 rows)"), "{said}");
     drop(server);
     let (said, _) = ends(folder.path(), &["check", "shop.gnt"], 0);
     assert!(said.starts_with("shop.gnt is sound\n"), "{said}");
