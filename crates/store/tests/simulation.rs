@@ -6,6 +6,8 @@
 //! - `SIM_SEED=n` replays one seed; `SIM_TRACE=1` tells what it does.
 //! - `SIM_SEEDS=k` runs k fresh seeds, `SIM_SECONDS=s` as many as fit into s seconds; both print what they run.
 
+#[path = "simulation/damage.rs"]
+mod damage;
 #[path = "simulation/life.rs"]
 mod life;
 #[cfg(feature = "mutations")]
