@@ -55,6 +55,12 @@ pub enum Mutation {
     HeaderNotDurable,
     /// Segments of the log are used again that a restart would need.
     SegmentRecycledEarly,
+    /// A page is used whatever its checksum says.
+    PageNotVerified,
+    /// A page's checksum says nothing of its place.
+    PlaceNotVerified,
+    /// The check keeps to itself what it finds.
+    DamageNotTold,
 }
 
 #[cfg(feature = "mutations")]
@@ -66,7 +72,7 @@ mod switch {
 
     impl Mutation {
         /// Every one.
-        pub const ALL: [Mutation; 22] = [
+        pub const ALL: [Mutation; 25] = [
             Mutation::RetireWithoutSync,
             Mutation::HomeBeforeRing,
             Mutation::RingNotDurable,
@@ -89,6 +95,9 @@ mod switch {
             Mutation::IncarnationKept,
             Mutation::HeaderNotDurable,
             Mutation::SegmentRecycledEarly,
+            Mutation::PageNotVerified,
+            Mutation::PlaceNotVerified,
+            Mutation::DamageNotTold,
         ];
     }
 
