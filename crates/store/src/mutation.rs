@@ -57,8 +57,6 @@ pub enum Mutation {
     SegmentRecycledEarly,
     /// A page is used whatever its checksum says.
     PageNotVerified,
-    /// A page's checksum says nothing of its place.
-    PlaceNotVerified,
     /// The check keeps to itself what it finds.
     DamageNotTold,
 }
@@ -72,7 +70,7 @@ mod switch {
 
     impl Mutation {
         /// Every one.
-        pub const ALL: [Mutation; 25] = [
+        pub const ALL: [Mutation; 24] = [
             Mutation::RetireWithoutSync,
             Mutation::HomeBeforeRing,
             Mutation::RingNotDurable,
@@ -96,7 +94,6 @@ mod switch {
             Mutation::HeaderNotDurable,
             Mutation::SegmentRecycledEarly,
             Mutation::PageNotVerified,
-            Mutation::PlaceNotVerified,
             Mutation::DamageNotTold,
         ];
     }

@@ -26,8 +26,8 @@ mod statement;
 
 use gannet_base::clock;
 use gannet_base::sim::Simulation;
+use gannet_base::sync::{Mutex, MutexGuard};
 use plan::Plan;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Seeds that every run goes through.
@@ -68,7 +68,7 @@ fn number(name: &str) -> Option<u64> {
 /// The tests of this file run one after another: what one of them plants in the store is there for the whole process.
 fn take_turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+    TURN.lock()
 }
 
 #[test]
