@@ -63,9 +63,9 @@ pub struct Faults {
     pub misdirected_write: Chance,
     /// [`Fault::LostWrite`].
     pub lost_write: Chance,
-    /// Only operations on paths that contain this text are struck and counted.
+    /// Only operations on paths that end with this text are struck and counted.
     pub only: Option<String>,
-    /// A read that would show what a lie has left in a file with this text in its path cuts the power instead: for a caller
+    /// A read that would show what a lie has left in a file whose path ends with this text cuts the power instead: for a caller
     /// who has no way to tell, and is not to be judged by what comes of it.
     pub power_off_at_lie: Option<String>,
 }
@@ -98,7 +98,7 @@ impl Plan {
 
     pub(super) fn ends_at_lie(&self, path: &Path) -> bool {
         let only = self.faults.power_off_at_lie.as_ref();
-        only.is_some_and(|only| path.to_string_lossy().contains(only.as_str()))
+        only.is_some_and(|only| path.to_string_lossy().ends_with(only.as_str()))
     }
 
     /// Counts an operation that `fault` can strike and says whether it does.
@@ -122,7 +122,7 @@ impl Plan {
             Fault::LostWrite => &self.faults.lost_write,
         };
         if let Some(only) = &self.faults.only
-            && !path.to_string_lossy().contains(only.as_str())
+            && !path.to_string_lossy().ends_with(only.as_str())
         {
             return false;
         }

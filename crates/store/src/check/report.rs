@@ -159,7 +159,7 @@ pub(super) struct Findings {
 impl Findings {
     pub(super) fn add(&self, finding: Finding) {
         let mut found = self.found.lock();
-        if found.len() < FINDINGS_MAX {
+        if found.len() < FINDINGS_MAX && !planted(Mutation::DamageNotTold) {
             found.insert(finding);
         }
     }

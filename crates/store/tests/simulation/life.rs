@@ -1,8 +1,9 @@
 //! The lives of one database: opened, used, ended in some way or other, opened again.
 
+use crate::damage;
 use crate::oracle::{Look, Observation, Oracle, Place};
 use crate::plan::{Plan, Trouble, trace};
-use crate::session::{self, World};
+use crate::session::{self, Condition, World};
 use gannet_base::sim::Generator;
 use gannet_base::{sync::Mutex, thread};
 use gannet_io::sim::{Faults, SimDisk};
@@ -11,9 +12,9 @@ use gannet_store::{Database, Durability, Engine, Error, Isolation, RestartPhase,
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-const PATH: &str = "sim.gnt";
+pub(crate) const PATH: &str = "sim.gnt";
 const LOG: &str = "sim.gnt-wal";
 const OTHERS: &str = "others";
 
@@ -31,6 +32,15 @@ pub(crate) struct Summary {
     pub(crate) io: u64,
     pub(crate) redone_pages: u64,
     pub(crate) losers: u64,
+    /// Times the data file was seen to have grown, and to have been cut.
+    pub(crate) grown: u64,
+    pub(crate) cut: u64,
+    /// Databases of which bytes went bad, and of these: refused at the start, with pages that could not be read, and left
+    /// without a judgement, as nobody could have told.
+    pub(crate) damaged: u64,
+    pub(crate) refused: u64,
+    pub(crate) unreadable: u64,
+    pub(crate) unjudged: u64,
 }
 
 impl Summary {
@@ -45,10 +55,16 @@ impl Summary {
         self.io += other.io;
         self.redone_pages += other.redone_pages;
         self.losers += other.losers;
+        self.grown += other.grown;
+        self.cut += other.cut;
+        self.damaged += other.damaged;
+        self.refused += other.refused;
+        self.unreadable += other.unreadable;
+        self.unjudged += other.unjudged;
     }
 }
 
-fn engine(plan: &Plan, disk: &SimDisk) -> Engine {
+pub(crate) fn engine(plan: &Plan, disk: &SimDisk) -> Engine {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     Engine::with_disk(disk, &plan.engine).expect("the budget is large enough")
 }
@@ -72,16 +88,12 @@ pub(crate) fn lives(plan: Plan) -> Summary {
                 open(&plan, &disk, &mut summary)
             }
         };
-        let world = World {
-            plan: plan.clone(),
-            db,
-            disk: disk.clone(),
-            oracle: Arc::clone(&oracle),
-            faulty: matches!(trouble, Trouble::Faults { .. }),
-            full: matches!(trouble, Trouble::Full(_)),
-            poisoned: AtomicBool::new(false),
-            operations: AtomicU64::new(0),
+        let condition = match trouble {
+            Trouble::Faults { .. } => Condition::Faulty,
+            Trouble::Full(_) => Condition::Full,
+            Trouble::None | Trouble::Crash(_) => Condition::Well,
         };
+        let world = World::new(&plan, db, &disk, &oracle, condition);
         begin(&world, &mut random, &mut summary);
         if life == 0 {
             fill(&world);
@@ -91,26 +103,25 @@ pub(crate) fn lives(plan: Plan) -> Summary {
     }
     disk.cancel_crash();
     oracle.lock().restarted();
-    let db = open(&plan, &disk, &mut summary);
-    await_restart(&db, &mut summary);
+    match &plan.damage {
+        Some(damage) => damage::decline(&plan, damage, disk, &oracle, &mut random, &mut summary),
+        None => last(&plan, &disk, &oracle, &mut summary),
+    }
+    summary.commits = oracle.lock().commits;
+    summary.observations = oracle.lock().observations;
+    summary
+}
+
+/// The end of a database that nothing has happened to: everything is there, and there is no garbage.
+fn last(plan: &Plan, disk: &SimDisk, oracle: &Arc<Mutex<Oracle>>, summary: &mut Summary) {
+    let db = open(plan, disk, summary);
+    await_restart(&db, summary);
     check(&db, "at the end");
-    let world = World {
-        plan: plan.clone(),
-        db,
-        disk: disk.clone(),
-        oracle: Arc::clone(&oracle),
-        faulty: false,
-        full: false,
-        poisoned: AtomicBool::new(false),
-        operations: AtomicU64::new(0),
-    };
+    let world = World::new(plan, db, disk, oracle, Condition::Well);
     settle(&world);
     world.db.sweep().expect("a sweep");
     check(&world.db, "behind a sweep");
     world.db.close().expect("a clean end");
-    summary.commits = oracle.lock().commits;
-    summary.observations = oracle.lock().observations;
-    summary
 }
 
 /// Creates the database; what a crash in the middle leaves is a database, or creating it can begin anew, with another crash.
@@ -284,17 +295,34 @@ fn live(world: Arc<World>, trouble: &Trouble, random: &mut Generator, summary: &
         Trouble::Full(left) => fill_disk(&world.disk, *left),
     }
     let io = world.disk.io_count();
+    world.watch_size();
+    work(&world, random);
+    let size = world.watch_size();
+    summary.grown += size.grown;
+    summary.cut += size.cut;
+    let world = Arc::into_inner(world).expect("all threads have ended");
+    summary.operations += world.operations.load(Ordering::Relaxed);
+    summary.io += world.disk.io_count() - io;
+    if world.condition == Condition::Full {
+        world.disk.remove(Path::new(OTHERS)).expect("a file of others");
+        world.disk.sync_dir(Path::new(".")).expect("a sync");
+    }
+    end(world, trouble, random, summary)
+}
+
+/// Everybody who uses the database in one life, until they have ended.
+pub(crate) fn work(world: &Arc<World>, random: &mut Generator) {
     let mut threads = Vec::new();
     for number in 0..world.plan.sessions {
-        let (world, seed) = (Arc::clone(&world), random.next_u64());
+        let (world, seed) = (Arc::clone(world), random.next_u64());
         threads.push(thread::spawn(&format!("session-{number}"), move || session::run(&world, number, seed)));
     }
     if random.one_in(2) {
-        let (world, seed) = (Arc::clone(&world), random.next_u64());
+        let (world, seed) = (Arc::clone(world), random.next_u64());
         threads.push(thread::spawn("long-reader", move || session::read_long(&world, seed)));
     }
     if random.one_in(2) {
-        let (world, seed) = (Arc::clone(&world), random.next_u64());
+        let (world, seed) = (Arc::clone(world), random.next_u64());
         threads.push(thread::spawn("disturber", move || session::disturb(&world, seed)));
     }
     if random.one_in(2) {
@@ -304,14 +332,6 @@ fn live(world: Arc<World>, trouble: &Trouble, random: &mut Generator, summary: &
     for thread in threads {
         thread.join().expect("a session's panic ends the simulation before this");
     }
-    let world = Arc::into_inner(world).expect("all threads have ended");
-    summary.operations += world.operations.load(Ordering::Relaxed);
-    summary.io += world.disk.io_count() - io;
-    if world.full {
-        world.disk.remove(Path::new(OTHERS)).expect("a file of others");
-        world.disk.sync_dir(Path::new(".")).expect("a sync");
-    }
-    end(world, trouble, random, summary)
 }
 
 /// Ends a life: by a power cut, by closing, or by just letting go.

@@ -27,6 +27,10 @@ pub(crate) struct Plan {
     pub(crate) trees: u64,
     /// Percent of the writes that remove a row, on top of the usual ones.
     pub(crate) deletes: u64,
+    /// One transaction in so many does more than a restart reverts at one time; 0 for none.
+    pub(crate) huge_one_in: u64,
+    /// In the last life bytes go bad.
+    pub(crate) damage: Option<Damage>,
 }
 
 /// What goes wrong in one life of the database.
@@ -40,6 +44,61 @@ pub(crate) enum Trouble {
     Faults { faults: Box<Faults>, power: bool },
     /// Others fill the device, but for so many bytes.
     Full(u64),
+}
+
+/// How bytes go bad.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ill {
+    /// Bits change where they lie.
+    Rot,
+    /// Writes are stored in another place of the file, and acknowledged.
+    Misdirected,
+    /// Writes are acknowledged, and not stored.
+    Lost,
+}
+
+/// Bytes go bad in one file.
+#[derive(Clone, Debug)]
+pub(crate) struct Damage {
+    pub(crate) ill: Ill,
+    /// What the file's path ends with.
+    pub(crate) file: &'static str,
+    /// Places that rot at one time; one write in so many is a lie.
+    pub(crate) amount: u64,
+    /// While the database is closed, before this life and behind it.
+    pub(crate) before: bool,
+    pub(crate) behind: bool,
+    /// The power goes at this I/O.
+    pub(crate) crash: Option<u64>,
+}
+
+impl Damage {
+    fn new(random: &mut Generator) -> Self {
+        let ill = pick(random, &[Ill::Rot, Ill::Rot, Ill::Misdirected, Ill::Lost]);
+        let most = if ill == Ill::Rot { 4 } else { 40 };
+        let within = 1 << (4 + random.below(8));
+        Damage {
+            ill,
+            file: pick(random, &[".gnt", ".gnt", ".gnt", "/ring", "/hot", ".log"]),
+            amount: 1 + random.below(most),
+            before: ill == Ill::Rot && random.one_in(2),
+            behind: ill == Ill::Rot && random.one_in(2),
+            crash: random.one_in(2).then(|| 1 + random.below(within)),
+        }
+    }
+
+    /// What the device does about it while the database is in use.
+    pub(crate) fn faults(&self) -> Faults {
+        let chance = |ill| if self.ill == ill { Chance::OneIn(self.amount) } else { Chance::Never };
+        Faults {
+            misdirected_write: chance(Ill::Misdirected),
+            lost_write: chance(Ill::Lost),
+            only: Some(self.file.to_owned()),
+            // A page that was lost reads as well as any. From then on nothing the database says can be held against it.
+            power_off_at_lie: Some(".gnt".to_owned()),
+            ..Faults::default()
+        }
+    }
 }
 
 fn pick<T: Clone>(random: &mut Generator, of: &[T]) -> T {
@@ -81,6 +140,8 @@ impl Plan {
             initial_rows: if large { keys } else { random.below(keys) },
             trees: 1 + random.below(4),
             deletes: pick(random, &[0, 0, 30, 60]),
+            huge_one_in: pick(random, &[0, 0, 10, 40]),
+            damage: random.one_in(3).then(|| Damage::new(random)),
         }
     }
 
@@ -109,7 +170,7 @@ impl Plan {
             Faults { short_read: Chance::OneIn(5), latency_spike: Chance::OneIn(40), ..Faults::default() };
         let mut power = random.one_in(2);
         let often = Chance::OneIn(5 << random.below(8));
-        match random.below(5) {
+        match random.below(7) {
             0 => faults.read_error = often,
             1 => faults.write_error = often,
             2 => {
@@ -118,11 +179,13 @@ impl Plan {
                 power = random.one_in(2);
             }
             3 => faults.no_space = Chance::OneIn(1 + random.below(8)),
+            4 => faults.size_error = Chance::OneIn(1 + random.below(8)),
+            5 => faults.name_error = Chance::OneIn(1 + random.below(8)),
             _ => {}
         }
         if random.one_in(3) {
-            let files = [".log", ".gnt", "/ring"];
-            faults.only = Some(files[random.below(3) as usize].to_owned());
+            let files = [".log", ".new", ".gnt", "/ring", "/hot", "-wal"];
+            faults.only = Some(pick(random, &files).to_owned());
         }
         (faults, power)
     }

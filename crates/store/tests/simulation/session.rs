@@ -15,9 +15,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The catalog's place in the oracle.
-const CATALOG: u64 = 0;
+pub(crate) const CATALOG: u64 = 0;
 /// A row of every tree that says which tree it is.
 pub(crate) const TAG: &[u8] = b"\0tag";
+
+/// How the disk is in one life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Condition {
+    /// Nothing is wrong but that the power may go.
+    Well,
+    /// It may fail with this life's faults.
+    Faulty,
+    /// It is full, which is no reason to fail: changes are refused, and that is all.
+    Full,
+    /// Bytes may go bad: what cannot be read is refused by name, and that is all.
+    Damaged,
+}
 
 /// What the threads of one life share.
 pub(crate) struct World {
@@ -25,13 +38,19 @@ pub(crate) struct World {
     pub(crate) db: Database,
     pub(crate) disk: SimDisk,
     pub(crate) oracle: Arc<Mutex<Oracle>>,
-    /// The disk may fail with this life's faults.
-    pub(crate) faulty: bool,
-    /// The disk is full, which is no reason to fail: changes are refused, and that is all.
-    pub(crate) full: bool,
+    pub(crate) condition: Condition,
     /// A session found the database closed to changes.
     pub(crate) poisoned: AtomicBool,
     pub(crate) operations: AtomicU64,
+    size: Mutex<FileSize>,
+}
+
+/// How the data file's size goes.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct FileSize {
+    bytes: u64,
+    pub(crate) grown: u64,
+    pub(crate) cut: u64,
 }
 
 /// Why a transaction goes no further.
@@ -46,9 +65,38 @@ pub(crate) enum Stop {
 pub(crate) type Step<T = ()> = Result<T, Stop>;
 
 impl World {
+    pub(crate) fn new(
+        plan: &Plan,
+        db: Database,
+        disk: &SimDisk,
+        oracle: &Arc<Mutex<Oracle>>,
+        condition: Condition,
+    ) -> Self {
+        World {
+            plan: plan.clone(),
+            db,
+            disk: disk.clone(),
+            oracle: Arc::clone(oracle),
+            condition,
+            poisoned: AtomicBool::new(false),
+            operations: AtomicU64::new(0),
+            size: Mutex::new(FileSize::default()),
+        }
+    }
+
+    /// How often the data file was seen to have grown, or to have been cut, in this life.
+    pub(crate) fn watch_size(&self) -> FileSize {
+        let bytes = self.db.stats().file_bytes;
+        let mut size = self.size.lock();
+        size.grown += u64::from(size.bytes > 0 && bytes > size.bytes);
+        size.cut += u64::from(bytes < size.bytes);
+        size.bytes = bytes;
+        *size
+    }
+
     /// Whether errors of the device are to be expected.
     pub(crate) fn trouble(&self) -> bool {
-        self.disk.is_crashed() || self.faulty && !self.disk.injected().is_empty()
+        self.disk.is_crashed() || self.condition == Condition::Faulty && !self.disk.injected().is_empty()
     }
 
     /// Sorts an error; one that has no business here ends the simulation.
@@ -57,8 +105,9 @@ impl World {
         match &error {
             Error::Deadlock(_) | Error::Conflict(_) | Error::Locked(_) | Error::Cancelled => Stop::Again,
             Error::Invalid(text) if text.contains("does not exist any more") => Stop::Again,
-            Error::NoSpace(_) if self.full || self.trouble() => Stop::Again,
-            Error::Poisoned(_) if self.trouble() => {
+            Error::NoSpace(_) if self.condition == Condition::Full || self.trouble() => Stop::Again,
+            _ if self.condition == Condition::Damaged && is_damage(&error) => Stop::Again,
+            Error::Poisoned(_) if self.trouble() || self.condition == Condition::Damaged => {
                 self.poisoned.store(true, Ordering::SeqCst);
                 Stop::Dead
             }
@@ -83,6 +132,15 @@ impl World {
 
     pub(crate) fn moment(&self) -> u64 {
         self.oracle.lock().moment()
+    }
+}
+
+/// Whether an error says that stored bytes are bad, and where.
+pub(crate) fn is_damage(error: &Error) -> bool {
+    match error {
+        Error::NeverWritten(_) => true,
+        Error::Damaged(what) => ["page ", "log ", "log: ", "header"].iter().any(|place| what.contains(place)),
+        _ => false,
     }
 }
 
@@ -144,7 +202,8 @@ fn transaction(world: &World, random: &mut Generator, name: String) -> Step {
         taken: None,
         begun: world.moment(),
     };
-    let count = 1 + work.random.below(world.plan.operations);
+    let is_huge = world.plan.huge_one_in > 0 && work.random.one_in(world.plan.huge_one_in);
+    let count = if is_huge { 300 } else { 1 } + work.random.below(world.plan.operations);
     let mut result = Ok(());
     for _ in 0..count {
         result = work.operation();
@@ -562,11 +621,9 @@ pub(crate) fn disturb(world: &World, seed: u64) {
         let done = match random.below(3) {
             0 => world.db.checkpoint(),
             1 => world.db.sweep().map(drop),
-            _ => {
-                world.db.stats();
-                Ok(())
-            }
+            _ => Ok(()),
         };
+        world.watch_size();
         if let Err(error) = done
             && world.sort("checkpoint or sweep", error) == Stop::Dead
         {
