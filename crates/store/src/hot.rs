@@ -209,8 +209,12 @@ impl Shared {
             if self.is_stopping() || pool.free_frames() < batch * 2 {
                 return Ok(());
             }
-            pool.prefetch(volume, window, Class::Prefetch, Access::Normal);
-            for &page in window {
+            // What is to be redone comes with that, by the way that is the shortest for all of it.
+            let redo = volume.redo();
+            let is_due = |page: &PageId| redo.as_ref().is_some_and(|redo| redo.knows(*page));
+            let window: Vec<PageId> = window.iter().copied().filter(|page| !is_due(page)).collect();
+            pool.prefetch(volume, &window, Class::Prefetch, Access::Normal);
+            for page in window {
                 let _ = pool.shared(volume, page, Access::Normal);
             }
         }

@@ -1,5 +1,6 @@
 //! What a check says: findings, figures, progress.
 
+use crate::mutation::{Mutation, planted};
 use gannet_base::sync::Mutex;
 use gannet_base::{PageId, TreeId};
 use std::collections::BTreeSet;
