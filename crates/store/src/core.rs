@@ -48,6 +48,15 @@ impl Poison {
         }
     }
 
+    /// The same for an error; one that says that the switch was thrown is nothing new.
+    pub(crate) fn set_by(&self, error: &Error) {
+        let cause = match error {
+            Error::Poisoned(cause) => cause.clone(),
+            error => error.to_string(),
+        };
+        self.set(cause);
+    }
+
     /// Has `alarm` wake those who wait for something that will never happen now. It is called under any latches and
     /// locks, each time the switch is thrown. Once, before the database is used.
     pub(crate) fn on_set(&self, alarm: impl Fn() + Send + Sync + 'static) {

@@ -195,7 +195,7 @@ impl<'c> Mtr<'c> {
                 Ok(lsn)
             }
             Err(error) => {
-                self.core.poison.set(error.to_string());
+                self.core.poison.set_by(&error);
                 Err(error)
             }
         }

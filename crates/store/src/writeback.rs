@@ -170,7 +170,7 @@ impl PageWriter {
             match self.work(&request) {
                 Ok(wrote) => busy = wrote,
                 Err(error) => {
-                    self.core.poison.set(error.to_string());
+                    self.core.poison.set_by(&error);
                     break;
                 }
             }
@@ -254,7 +254,7 @@ impl PageWriter {
     fn write_batch(&self, pages: &[(u32, PageId)]) -> Result<usize> {
         let mut buffer = self.buffer.lock();
         // Before somebody else gets at the buffer, and with it at the checkpoint: what a failed batch took is dirty no more.
-        self.write_pages(&mut buffer, pages).inspect_err(|error| self.core.poison.set(error.to_string()))
+        self.write_pages(&mut buffer, pages).inspect_err(|error| self.core.poison.set_by(error))
     }
 
     fn write_pages(&self, buffer: &mut Buffer, pages: &[(u32, PageId)]) -> Result<usize> {
@@ -455,10 +455,10 @@ impl PageWriter {
         }
         let _writing = self.buffer.lock();
         self.core.poison.check()?;
-        self.sync_data().inspect_err(|e| self.core.poison.set(e.to_string()))?;
+        self.sync_data().inspect_err(|e| self.core.poison.set_by(e))?;
         let target = self.redo_floor();
         // A header half written must not be followed by another one over the copy that is whole.
-        self.checkpoint.advance(target).inspect_err(|e| self.core.poison.set(e.to_string()))?;
+        self.checkpoint.advance(target).inspect_err(|e| self.core.poison.set_by(e))?;
         self.redo_from.store(target.0, Ordering::Relaxed);
         Ok(true)
     }

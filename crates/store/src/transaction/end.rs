@@ -108,7 +108,7 @@ impl Transaction {
             shared.registry.advance_visible(commit.lsn);
         } else if commit.needs_durable != Lsn::ZERO {
             let durable = core.log.flush_commit(commit.needs_durable);
-            durable.inspect_err(|e| core.poison.set(e.to_string()))?;
+            durable.inspect_err(|e| core.poison.set_by(e))?;
             // One of a group does it for all.
             if shared.registry.visible_csn() < commit.csn {
                 shared.registry.advance_visible(core.log.durable());
