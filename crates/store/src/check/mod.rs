@@ -178,6 +178,8 @@ impl Check {
 
     /// Goes through the file, see [`pass`].
     fn pass_all(this: &Arc<Self>, engine: &Engine, watch: Watch<'_>) -> Result<()> {
+        // However short it is, whoever asked for it can end it.
+        watch(&this.progress())?;
         let queue = engine.disk().queue(WORKERS * BLOCKS)?;
         let bytes = this.block_pages * this.shared.core.page_size as u64;
         let mut blocks = Vec::with_capacity(WORKERS * BLOCKS);

@@ -19,6 +19,9 @@ const LOOKS: u32 = 5;
 /// The pause before the second look; before each further one it is longer by as much.
 const PAUSE: Duration = Duration::from_millis(2);
 
+/// Space maps that are asked for at a time.
+const MAPS_AHEAD: u64 = 4;
+
 /// Pages that are read by one request.
 struct Stretch {
     first: PageId,
@@ -95,6 +98,7 @@ impl Check {
             if from >= until || self.stop.load(Ordering::Relaxed) {
                 return None;
             }
+            self.fetch_maps(from..until);
             let mut pages = Vec::with_capacity(self.block_pages as usize);
             let mut at = from;
             while at < until {
@@ -106,6 +110,20 @@ impl Check {
                 return Some(Stretch { first, len: last.0 + 1 - first.0, pages });
             }
         }
+    }
+
+    /// Where a group begins in a stretch, its space map and those behind it are asked for. Read one by one when they are needed they
+    /// would count as foreground work, which this very pass makes slow, and have it slowed down.
+    fn fetch_maps(&self, stretch: std::ops::Range<u64>) {
+        let core = &self.shared.core;
+        let group_pages = space::extents_per_group(core.page_size) * EXTENT_PAGES;
+        let group = stretch.end / group_pages;
+        if group * group_pages < stretch.start {
+            return;
+        }
+        let groups = group..(group + MAPS_AHEAD).min(core.space.groups());
+        let maps: Vec<PageId> = groups.map(|group| space::map_page(group, core.page_size)).collect();
+        core.pool.prefetch(&core.volume, &maps, Class::Maintenance, Access::Normal);
     }
 
     /// Pages in use of part of an extent. A map that cannot be read is itself a page in use, and found damaged as such.
