@@ -55,6 +55,10 @@ pub enum Mutation {
     HeaderNotDurable,
     /// Segments of the log are used again that a restart would need.
     SegmentRecycledEarly,
+    /// A page is used whatever its checksum says.
+    PageNotVerified,
+    /// The check keeps to itself what it finds.
+    DamageNotTold,
 }
 
 #[cfg(feature = "mutations")]
@@ -66,7 +70,7 @@ mod switch {
 
     impl Mutation {
         /// Every one.
-        pub const ALL: [Mutation; 22] = [
+        pub const ALL: [Mutation; 24] = [
             Mutation::RetireWithoutSync,
             Mutation::HomeBeforeRing,
             Mutation::RingNotDurable,
@@ -89,6 +93,8 @@ mod switch {
             Mutation::IncarnationKept,
             Mutation::HeaderNotDurable,
             Mutation::SegmentRecycledEarly,
+            Mutation::PageNotVerified,
+            Mutation::DamageNotTold,
         ];
     }
 

@@ -4,7 +4,9 @@
 //!
 //! - `cargo test --test simulation` runs a small fixed set of seeds and the ones that once found a bug.
 //! - `SIM_SEED=n` replays one seed; `SIM_TRACE=1` tells what it does.
-//! - `SIM_SEEDS=k` runs k fresh seeds, `SIM_SECONDS=s` as many as fit into s seconds; both print what they run.
+//! - `SIM_SEEDS=k` runs k fresh seeds, `SIM_SECONDS=s` as many as fit into s seconds, and with 0 goes on until it is stopped; all
+//!   print what they run.
+//! - With the feature `mutations` the simulation itself is on trial: `simulation/mutations.rs`.
 
 #[path = "simulation/damage.rs"]
 mod damage;
@@ -24,8 +26,8 @@ mod statement;
 
 use gannet_base::clock;
 use gannet_base::sim::Simulation;
+use gannet_base::sync::{Mutex, MutexGuard};
 use plan::Plan;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Seeds that every run goes through.
@@ -43,6 +45,9 @@ const REGRESSIONS: &[(u64, &str)] = &[
 
 /// More than any healthy run takes: behind it somebody is taken to be stuck.
 const MAX_STEPS: u64 = 40_000_000;
+
+/// How often a long run says how it gets on.
+const PROGRESS: Duration = Duration::from_secs(10);
 
 /// Runs one seed; gives the way to see it again when it fails.
 fn run(seed: u64) -> Result<life::Summary, String> {
@@ -63,7 +68,7 @@ fn number(name: &str) -> Option<u64> {
 /// The tests of this file run one after another: what one of them plants in the store is there for the whole process.
 fn take_turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+    TURN.lock()
 }
 
 #[test]
@@ -76,7 +81,7 @@ fn the_database_survives_every_seed() {
     }
     let (seeds, seconds) = (number("SIM_SEEDS"), number("SIM_SECONDS"));
     if seeds.is_some() || seconds.is_some() {
-        return run_fresh(seeds.unwrap_or(u64::MAX), seconds.unwrap_or(u64::MAX / 4));
+        return run_fresh(seeds, seconds);
     }
     for seed in FIXED.chain(REGRESSIONS.iter().map(|(seed, _)| *seed)) {
         if let Err(what) = run(seed) {
@@ -85,22 +90,32 @@ fn the_database_survives_every_seed() {
     }
 }
 
-/// Runs seeds that nobody has seen before, or those from `SIM_FIRST` on.
-fn run_fresh(seeds: u64, seconds: u64) {
+/// Runs seeds that nobody has seen before, or those from `SIM_FIRST` on. Those that are counted are told one by one, of others
+/// how they get on.
+fn run_fresh(seeds: Option<u64>, seconds: Option<u64>) {
     let start = clock::now();
     let first = number("SIM_FIRST").unwrap_or_else(|| gannet_base::random::next_u64() >> 24);
-    let (mut count, mut total) = (0, life::Summary::default());
-    while count < seeds && start.elapsed() < Duration::from_secs(seconds) {
+    let limit = seconds.filter(|&seconds| seconds > 0).map_or(Duration::MAX, Duration::from_secs);
+    let (mut count, mut total, mut told) = (0, life::Summary::default(), Duration::ZERO);
+    while count < seeds.unwrap_or(u64::MAX) && start.elapsed() < limit {
         let seed = first + count;
-        let begun = clock::now();
-        match run(seed) {
-            Ok(summary) => {
-                println!("seed {seed}: {summary:?}, {:.2} s", begun.elapsed().as_secs_f64());
-                total.add(&summary);
-            }
-            Err(what) => panic!("{what}"),
-        }
+        let summary = run(seed).unwrap_or_else(|what| panic!("{what}"));
+        total.add(&summary);
         count += 1;
+        if seeds.is_some() {
+            println!("seed {seed}: {summary:?}");
+        } else if start.elapsed() >= told + PROGRESS {
+            told = start.elapsed();
+            print_total(first, count, told, &total);
+        }
     }
-    println!("{count} seeds in {:.0} s: {total:?}", start.elapsed().as_secs_f64());
+    print_total(first, count, start.elapsed(), &total);
+}
+
+fn print_total(first: u64, count: u64, taken: Duration, total: &life::Summary) {
+    let (last, seconds) = (first + count - 1, taken.as_secs_f64());
+    println!(
+        "{count} seeds ({first} to {last}) in {seconds:.0} s, {:.2} a second: {total:?}",
+        count as f64 / seconds
+    );
 }

@@ -402,8 +402,9 @@ impl State {
         if slots < 3 {
             return Target::Nowhere;
         }
-        // Of three neighbouring slots at most two overlap the right place.
-        let first = self.random.below(slots);
+        // Of three neighbouring slots at most two overlap the right place. What lies near is as likely as all the rest.
+        let far = self.random.below(slots);
+        let first = if self.random.one_in(2) { far } else { (offset / len + 1 + far % 8) % slots };
         let apart = |slot: u64| (slot * len).abs_diff(offset) >= len;
         let slot = (first..first + 3).map(|s| s % slots).find(|s| apart(*s));
         slot.map_or(Target::Nowhere, |slot| Target::Elsewhere(slot * len))

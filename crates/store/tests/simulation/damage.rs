@@ -133,20 +133,21 @@ fn rot(disk: &SimDisk, damage: &Damage, random: &mut Generator) {
 fn look(world: &World, damage: &Damage, summary: &mut Summary) -> bool {
     let report = world.db.await_restart();
     trace(|| format!("{report:?}"));
-    let told = !report.damaged_pages.is_empty() || findings(&world.db, &world.disk) > 0;
     let mut looking = Looking { world, seen: Vec::new(), unreadable: 0 };
     let judged = looking.all().and_then(|()| {
         let mut oracle = world.oracle.lock();
         let now = oracle.moment();
         oracle.judge(&looking.seen, Look { from: now, to: now })
     });
-    if world.disk.is_crashed() {
-        summary.unjudged += 1;
-        return false;
-    }
     if let Err(what) = judged {
         assert!(damage.file == ".log", "damage: {what}");
         trace(|| format!("the end of the log is bad: {what}"));
+        summary.unjudged += 1;
+        return false;
+    }
+    let told = !report.damaged_pages.is_empty() || findings(&world.db, &world.disk) > 0;
+    // What was seen before the power went was judged.
+    if world.disk.is_crashed() {
         summary.unjudged += 1;
         return false;
     }

@@ -32,6 +32,9 @@ pub(crate) struct Summary {
     pub(crate) io: u64,
     pub(crate) redone_pages: u64,
     pub(crate) losers: u64,
+    /// Times the data file was seen to have grown, and to have been cut.
+    pub(crate) grown: u64,
+    pub(crate) cut: u64,
     /// Databases of which bytes went bad, and of these: refused at the start, with pages that could not be read, and left
     /// without a judgement, as nobody could have told.
     pub(crate) damaged: u64,
@@ -52,6 +55,8 @@ impl Summary {
         self.io += other.io;
         self.redone_pages += other.redone_pages;
         self.losers += other.losers;
+        self.grown += other.grown;
+        self.cut += other.cut;
         self.damaged += other.damaged;
         self.refused += other.refused;
         self.unreadable += other.unreadable;
@@ -290,7 +295,11 @@ fn live(world: Arc<World>, trouble: &Trouble, random: &mut Generator, summary: &
         Trouble::Full(left) => fill_disk(&world.disk, *left),
     }
     let io = world.disk.io_count();
+    world.watch_size();
     work(&world, random);
+    let size = world.watch_size();
+    summary.grown += size.grown;
+    summary.cut += size.cut;
     let world = Arc::into_inner(world).expect("all threads have ended");
     summary.operations += world.operations.load(Ordering::Relaxed);
     summary.io += world.disk.io_count() - io;

@@ -27,6 +27,8 @@ pub(crate) struct Plan {
     pub(crate) trees: u64,
     /// Percent of the writes that remove a row, on top of the usual ones.
     pub(crate) deletes: u64,
+    /// One transaction in so many does more than a restart reverts at one time; 0 for none.
+    pub(crate) huge_one_in: u64,
     /// In the last life bytes go bad.
     pub(crate) damage: Option<Damage>,
 }
@@ -138,6 +140,7 @@ impl Plan {
             initial_rows: if large { keys } else { random.below(keys) },
             trees: 1 + random.below(4),
             deletes: pick(random, &[0, 0, 30, 60]),
+            huge_one_in: pick(random, &[0, 0, 10, 40]),
             damage: random.one_in(3).then(|| Damage::new(random)),
         }
     }

@@ -42,6 +42,15 @@ pub(crate) struct World {
     /// A session found the database closed to changes.
     pub(crate) poisoned: AtomicBool,
     pub(crate) operations: AtomicU64,
+    size: Mutex<FileSize>,
+}
+
+/// How the data file's size goes.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct FileSize {
+    bytes: u64,
+    pub(crate) grown: u64,
+    pub(crate) cut: u64,
 }
 
 /// Why a transaction goes no further.
@@ -71,7 +80,18 @@ impl World {
             condition,
             poisoned: AtomicBool::new(false),
             operations: AtomicU64::new(0),
+            size: Mutex::new(FileSize::default()),
         }
+    }
+
+    /// How often the data file was seen to have grown, or to have been cut, in this life.
+    pub(crate) fn watch_size(&self) -> FileSize {
+        let bytes = self.db.stats().file_bytes;
+        let mut size = self.size.lock();
+        size.grown += u64::from(size.bytes > 0 && bytes > size.bytes);
+        size.cut += u64::from(bytes < size.bytes);
+        size.bytes = bytes;
+        *size
     }
 
     /// Whether errors of the device are to be expected.
@@ -182,7 +202,8 @@ fn transaction(world: &World, random: &mut Generator, name: String) -> Step {
         taken: None,
         begun: world.moment(),
     };
-    let count = 1 + work.random.below(world.plan.operations);
+    let is_huge = world.plan.huge_one_in > 0 && work.random.one_in(world.plan.huge_one_in);
+    let count = if is_huge { 300 } else { 1 } + work.random.below(world.plan.operations);
     let mut result = Ok(());
     for _ in 0..count {
         result = work.operation();
@@ -600,11 +621,9 @@ pub(crate) fn disturb(world: &World, seed: u64) {
         let done = match random.below(3) {
             0 => world.db.checkpoint(),
             1 => world.db.sweep().map(drop),
-            _ => {
-                world.db.stats();
-                Ok(())
-            }
+            _ => Ok(()),
         };
+        world.watch_size();
         if let Err(error) = done
             && world.sort("checkpoint or sweep", error) == Stop::Dead
         {
