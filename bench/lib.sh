@@ -68,9 +68,11 @@ within() { # within MiB COMMAND...
     "$@"
 }
 
-lab() { # lab MiB WORKLOAD DATA OPTIONS...: runs within MiB + 64
+lab() { # lab MiB WORKLOAD DATA OPTIONS...: runs within MiB + 64, from cold
     local memory=$1 workload=$2 data=$3
     shift 3
+    # Nobody is to begin with what was in memory the last time.
+    rm -f "$BENCH_DIR/$data/lab.gnt-wal/hot"
     within $((memory + 64)) "$LAB" store "$workload" --dir "$BENCH_DIR/$data" --memory "${memory}MiB" \
         --rows "$ROWS" --value-size $VALUE_SIZE --page-size $PAGE_SIZE "$@"
 }

@@ -43,6 +43,8 @@ pub enum Mutation {
     UndoFreedEarly,
     /// A transaction that a crash has cut short is ended without being reverted.
     LoserNotReverted,
+    /// A row that a cut-short transaction has changed is written to before that was reverted.
+    LoserRowOverwritten,
     /// What is reverted is not marked as done.
     DoneNotMarked,
     /// A commit is acknowledged before it is durable.
@@ -70,7 +72,7 @@ mod switch {
 
     impl Mutation {
         /// Every one.
-        pub const ALL: [Mutation; 24] = [
+        pub const ALL: [Mutation; 25] = [
             Mutation::RetireWithoutSync,
             Mutation::HomeBeforeRing,
             Mutation::RingNotDurable,
@@ -87,6 +89,7 @@ mod switch {
             Mutation::FloorLetGo,
             Mutation::UndoFreedEarly,
             Mutation::LoserNotReverted,
+            Mutation::LoserRowOverwritten,
             Mutation::DoneNotMarked,
             Mutation::AcknowledgedEarly,
             Mutation::VisibleEarly,

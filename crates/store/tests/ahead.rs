@@ -41,6 +41,8 @@ fn cold() -> (Database, Tree) {
     }
     txn.commit().unwrap();
     db.close().unwrap();
+    // Nor does anybody fetch what was.
+    disk.remove(Path::new("a.gnt-wal/hot")).unwrap();
     let db = engine(&disk).open(Path::new("a.gnt"), &OpenOptions::default()).unwrap();
     let tree = db.begin(TransactionOptions::default()).tree("t").unwrap().unwrap();
     (db, tree)

@@ -7,6 +7,7 @@ use super::{
 use crate::entry::{EXCLUSIVE, Entry, LOCK, MOVED, OVERFLOW, TOMBSTONE, UndoPtr, VERSIONED};
 use crate::log::TxnEvent;
 use crate::mtr::Mtr;
+use crate::mutation::{Mutation, planted};
 use crate::node::{NodeRef, Place, max_key_len};
 use crate::pool::ExclusivePage;
 use crate::shared::CATALOG;
@@ -419,7 +420,9 @@ impl Transaction {
     ) -> Result<Found> {
         let own = reader.own_id();
         if current.writer != own {
-            if self.shared.fate(current.writer)? == Fate::Running {
+            let is_left_alone =
+                planted(Mutation::LoserRowOverwritten) && self.shared.is_loser(current.writer);
+            if self.shared.fate(current.writer)? == Fate::Running && !is_left_alone {
                 if self.shared.is_loser(current.writer) {
                     return Ok(Found::Loser(current.writer, current.undo));
                 }

@@ -9,7 +9,8 @@
 //! # What cannot be asked
 //! 1. A page of the data file that was acknowledged and not stored reads as well as any. The power goes when one is read, and
 //!    nothing is judged from then on.
-//! 2. Where the end of the log is bad nothing behind it says so. If the database opens then, a loss is no fault of it.
+//! 2. Where the end of the log is bad nothing behind it says so. A database that opens with a log that went bad may have lost its
+//!    last commits, and hold pages that are newer than what is left of the log: it is not judged.
 
 use crate::life::{self, PATH, Summary};
 use crate::oracle::{Look, Observation, Oracle, Place};
@@ -131,6 +132,10 @@ fn rot(disk: &SimDisk, damage: &Damage, random: &mut Generator) {
 
 /// Looks at everything that can be read; false when that was the end of the judgement.
 fn look(world: &World, damage: &Damage, summary: &mut Summary) -> bool {
+    if damage.file == ".log" {
+        summary.unjudged += 1;
+        return false;
+    }
     let report = world.db.await_restart();
     trace(|| format!("{report:?}"));
     let mut looking = Looking { world, seen: Vec::new(), unreadable: 0 };
@@ -139,12 +144,7 @@ fn look(world: &World, damage: &Damage, summary: &mut Summary) -> bool {
         let now = oracle.moment();
         oracle.judge(&looking.seen, Look { from: now, to: now })
     });
-    if let Err(what) = judged {
-        assert!(damage.file == ".log", "damage: {what}");
-        trace(|| format!("the end of the log is bad: {what}"));
-        summary.unjudged += 1;
-        return false;
-    }
+    judged.unwrap_or_else(|what| panic!("damage: {what}"));
     let told = !report.damaged_pages.is_empty() || findings(&world.db, &world.disk) > 0;
     // What was seen before the power went was judged.
     if world.disk.is_crashed() {

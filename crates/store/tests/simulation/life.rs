@@ -346,14 +346,16 @@ fn end(world: World, trouble: &Trouble, random: &mut Generator, summary: &mut Su
         if random.one_in(2) {
             check(&world.db, "at the end of a life");
         }
+        let stranded = if random.one_in(3) { session::strand(&world, random) } else { Vec::new() };
+        let is_clean = stranded.is_empty() && world.plan.open.shutdown_limit.as_secs() > 0;
         if random.one_in(3) {
             drop(world.db);
         } else {
             world.db.close().expect("closing a database that is well");
             world.oracle.lock().all_durable();
             trace(|| "closed".to_owned());
-            // A shutdown without time may leave work for the log.
-            if world.plan.open.shutdown_limit.as_secs() > 0 && random.one_in(4) {
+            // A shutdown without time, or with transactions under way, may leave work for the log.
+            if is_clean && random.one_in(4) {
                 lose_log(&disk);
             }
         }
@@ -362,9 +364,12 @@ fn end(world: World, trouble: &Trouble, random: &mut Generator, summary: &mut Su
     }
     let power = !matches!(trouble, Trouble::Faults { power: false, .. });
     if power {
-        if random.one_in(2) {
+        let strands = healthy && random.one_in(2);
+        let stranded = if strands { session::strand(&world, random) } else { Vec::new() };
+        if strands || random.one_in(2) {
             disk.power_off();
         }
+        drop(stranded);
         drop(world.db);
         summary.crashes += 1;
         disk.crash_image(random.next_u64())

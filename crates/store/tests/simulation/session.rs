@@ -179,43 +179,69 @@ pub(crate) fn run(world: &World, number: u64, seed: u64) {
 }
 
 fn transaction(world: &World, random: &mut Generator, name: String) -> Step {
-    let repeatable = random.one_in(2);
-    let sync = !random.one_in(3);
-    let options = TransactionOptions {
-        isolation: if repeatable { Isolation::RepeatableRead } else { Isolation::ReadCommitted },
-        durability: if sync { Durability::Sync } else { Durability::Async },
-        lock_timeout: [None, None, Some(Duration::ZERO), Some(Duration::from_millis(3))]
-            [random.below(4) as usize],
-    };
-    let txn = world.db.begin(options);
-    let mut work = Work {
-        world,
-        random,
-        name,
-        txn,
-        repeatable,
-        sync,
-        own: BTreeMap::new(),
-        trees: BTreeMap::new(),
-        savepoints: Vec::new(),
-        seen: Vec::new(),
-        taken: None,
-        begun: world.moment(),
-    };
-    let is_huge = world.plan.huge_one_in > 0 && work.random.one_in(world.plan.huge_one_in);
-    let count = if is_huge { 300 } else { 1 } + work.random.below(world.plan.operations);
-    let mut result = Ok(());
-    for _ in 0..count {
-        result = work.operation();
-        if result.is_err() {
-            break;
-        }
-    }
+    let timeouts = [None, None, Some(Duration::ZERO), Some(Duration::from_millis(3))];
+    let lock_timeout = timeouts[random.below(4) as usize];
+    let mut work = Work::begin(world, random, name, lock_timeout);
+    let result = work.operations();
     work.judge_snapshot();
     work.end(result)
 }
 
-impl Work<'_> {
+/// Transactions that are under way when a life ends, with the log durable behind them: to be let go of when it has ended.
+pub(crate) fn strand(world: &World, random: &mut Generator) -> Vec<Transaction> {
+    let mut stranded = Vec::new();
+    for number in 0..1 + random.below(4) {
+        // Nobody is there to end those that this one would wait for.
+        let mut work = Work::begin(world, random, format!("stranded {number}"), Some(Duration::ZERO));
+        if work.operations().is_ok() {
+            stranded.push(work.txn);
+        }
+    }
+    if random.one_in(2) {
+        clock::sleep(world.plan.open.max_delay * 2);
+    } else if let Err(error) = world.db.checkpoint() {
+        world.sort("checkpoint at the end", error);
+    }
+    stranded
+}
+
+impl<'w> Work<'w> {
+    fn begin(
+        world: &'w World,
+        random: &'w mut Generator,
+        name: String,
+        lock_timeout: Option<Duration>,
+    ) -> Self {
+        let repeatable = random.one_in(2);
+        let sync = !random.one_in(3);
+        let options = TransactionOptions {
+            isolation: if repeatable { Isolation::RepeatableRead } else { Isolation::ReadCommitted },
+            durability: if sync { Durability::Sync } else { Durability::Async },
+            lock_timeout,
+        };
+        Work {
+            world,
+            random,
+            name,
+            txn: world.db.begin(options),
+            repeatable,
+            sync,
+            own: BTreeMap::new(),
+            trees: BTreeMap::new(),
+            savepoints: Vec::new(),
+            seen: Vec::new(),
+            taken: None,
+            begun: world.moment(),
+        }
+    }
+
+    fn operations(&mut self) -> Step {
+        let huge_one_in = self.world.plan.huge_one_in;
+        let is_huge = huge_one_in > 0 && self.random.one_in(huge_one_in);
+        let count = if is_huge { 300 } else { 1 } + self.random.below(self.world.plan.operations);
+        (0..count).try_for_each(|_| self.operation())
+    }
+
     fn end(self, result: Step) -> Step {
         let (world, name) = (self.world, self.name.clone());
         if result.is_err() || self.random.one_in(6) {
