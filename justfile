@@ -36,6 +36,18 @@ torture ROUNDS="200" RUNS="8" *ARGS:
     TORTURE_BINARY=$(realpath target/release/gannet) TORTURE_ROUNDS={{ ROUNDS }} TORTURE_RUNS={{ RUNS }} TORTURE_CUTS=24 \
         cargo test -p gannet --test torture {{ ARGS }} -- --nocapture --test-threads 1
 
+# Fuzz a target for a while: page, change, record, files; with FEATURES sql: row, key, value, copy, catalog; with server: message.
+fuzz TARGET SECONDS="60" FEATURES="":
+    cd fuzz && cargo +nightly fuzz run --features "{{ FEATURES }}" {{ TARGET }} -- -max_total_time={{ SECONDS }} -timeout=10
+
+# Codecs and nodes under miri.
+miri:
+    cargo +nightly miri test -p gannet-store --lib -- node:: entry:: log::record change:: --skip racing
+
+# Models of latch and page table: every order of steps.
+models:
+    cargo test --manifest-path models/Cargo.toml
+
 # Measure: workloads of the laboratory, for example `just bench store lookups --dir bench-data`.
 bench *ARGS:
     cargo run --release -p gannet-lab -- {{ ARGS }}
