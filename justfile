@@ -42,6 +42,18 @@ isolation SECONDS="60" KILLS="3":
     mkdir -p target/isolation
     cargo run -p gannet-lab -- isolation run --serve target/release/gannet --dir target/isolation --kills {{ KILLS }} --replace --seconds {{ SECONDS }}
 
+# Fuzz a target for a while: page, change, record, files; with FEATURES sql: row, key, value, copy, catalog; with server: message.
+fuzz TARGET SECONDS="60" FEATURES="":
+    cd fuzz && cargo +nightly fuzz run --features "{{ FEATURES }}" {{ TARGET }} -- -max_total_time={{ SECONDS }} -timeout=10
+
+# Codecs and nodes under miri.
+miri:
+    cargo +nightly miri test -p gannet-store --lib -- node:: entry:: log::record change:: --skip racing
+
+# Models of latch and page table: every order of steps.
+models:
+    cargo test --manifest-path models/Cargo.toml
+
 # Measure: workloads of the laboratory, for example `just bench store lookups --dir bench-data`.
 bench *ARGS:
     cargo run --release -p gannet-lab -- {{ ARGS }}

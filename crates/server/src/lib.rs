@@ -18,6 +18,9 @@
 mod client;
 mod connection;
 pub mod frontend;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod message;
 mod scram;
 mod server;

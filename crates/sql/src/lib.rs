@@ -22,6 +22,9 @@ pub mod ddl;
 mod error;
 pub mod exec;
 pub mod functions;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod logical;
 pub mod physical;
 pub mod plan;

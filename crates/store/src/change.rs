@@ -6,9 +6,11 @@
 //! 2. [`apply`] on equal logical contents gives equal logical contents; whether a node change fits never depends on
 //!    how a node's heap happens to be laid out.
 //! 3. A change of kind [`FORMAT`] or a node image needs nothing of what the page held before.
+//! 4. Bytes in the middle of a page are written only where they are no node's, and only leaves are settled: whatever changes say, a
+//!    node stays one, or they fail.
 
 use crate::entry;
-use crate::node::NodeOp;
+use crate::node::{NodeOp, NodeRef};
 use crate::page::{self, HEADER_LEN, PageKind, put_u16};
 use gannet_base::{TreeId, TxnId};
 
@@ -46,6 +48,9 @@ pub(crate) fn apply(kind: u8, bytes: &[u8], page: &mut [u8]) -> Result<(), Strin
     match kind {
         NODE => NodeOp::decode(bytes)?.apply(page),
         PATCH => {
+            if page::kind(page) == Some(PageKind::Node) {
+                return Err("a node is changed by entries, not by bytes".to_owned());
+            }
             let (offset, bytes) = split_offset(bytes, page.len())?;
             page[offset..offset + bytes.len()].copy_from_slice(bytes);
             Ok(())
@@ -55,6 +60,9 @@ pub(crate) fn apply(kind: u8, bytes: &[u8], page: &mut [u8]) -> Result<(), Strin
                 return Err("a format change of fewer than 5 bytes".to_owned());
             };
             let kind = PageKind::from_number(*kind).ok_or_else(|| format!("unknown page kind {kind}"))?;
+            if kind == PageKind::Node {
+                return Err("a node begins with an image".to_owned());
+            }
             if content.len() > page.len() - HEADER_LEN {
                 return Err(format!("{} bytes of content for a page of {}", content.len(), page.len()));
             }
@@ -63,12 +71,18 @@ pub(crate) fn apply(kind: u8, bytes: &[u8], page: &mut [u8]) -> Result<(), Strin
             Ok(())
         }
         UNDO => {
+            if page::kind(page) != Some(PageKind::Undo) {
+                return Err("an undo record belongs on an undo page".to_owned());
+            }
             let (offset, bytes) = split_offset(bytes, page.len())?;
             page[offset..offset + bytes.len()].copy_from_slice(bytes);
             put_u16(page, UNDO_END, (offset + bytes.len()) as u16);
             Ok(())
         }
         SETTLE => {
+            if page::kind(page) != Some(PageKind::Node) || NodeRef::new(page).is_inner() {
+                return Err("only leaves are settled".to_owned());
+            }
             let horizon = bytes.try_into().map_err(|_| "a horizon has 8 bytes".to_owned())?;
             entry::settle(page, TxnId(u64::from_le_bytes(horizon)))
         }
@@ -85,4 +99,34 @@ fn split_offset(bytes: &[u8], page_len: usize) -> Result<(usize, &[u8]), String>
         return Err(format!("{} bytes at {offset} are outside the page", rest.len()));
     }
     Ok((offset, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::{NodeMut, verify_structure};
+
+    #[test]
+    fn bytes_in_the_middle_of_a_node_and_settled_pages_that_are_no_leaves_are_refused() {
+        let mut leaf = vec![0; 4096];
+        NodeMut::init(&mut leaf, TreeId(9), 0, b"a", None);
+        let before = leaf.clone();
+        let (mut patch, mut format) = (Vec::new(), Vec::new());
+        encode_at(&mut patch, HEADER_LEN, &[0xFF; 8]);
+        encode_format(&mut format, PageKind::Node, TreeId(9), &[0xFF; 8]);
+        for (kind, bytes) in [(PATCH, &patch), (UNDO, &patch), (FORMAT, &format)] {
+            apply(kind, bytes, &mut leaf).unwrap_err();
+            assert_eq!(leaf, before);
+        }
+        let horizon = 8u64.to_le_bytes();
+        apply(SETTLE, &horizon, &mut leaf).unwrap();
+        let mut inner = vec![0; 4096];
+        NodeMut::init(&mut inner, TreeId(9), 1, b"", None).insert(0, b"", &[1; 8]);
+        for mut page in [inner, vec![0; 4096]] {
+            let before = page.clone();
+            apply(SETTLE, &horizon, &mut page).unwrap_err();
+            assert_eq!(page, before);
+        }
+        verify_structure(&leaf, 4096).unwrap();
+    }
 }

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-const BLOCK: usize = 4096;
+pub(crate) const BLOCK: usize = 4096;
 /// Blocks written or read by one request.
 const BLOCKS_AT_ONCE: usize = 64;
 const GENERATION_AT: usize = 8;
@@ -111,7 +111,7 @@ impl HotPages {
 }
 
 /// Fills a block with as many of the pages, which ascend, as fit; says how many.
-fn encode(pages: &[PageId], generation: u64, salt: u64, block: &mut [u8]) -> usize {
+pub(crate) fn encode(pages: &[PageId], generation: u64, salt: u64, block: &mut [u8]) -> usize {
     block.fill(0);
     put_u64(block, GENERATION_AT, generation);
     let mut count = 0;
@@ -143,13 +143,13 @@ fn encode(pages: &[PageId], generation: u64, salt: u64, block: &mut [u8]) -> usi
 }
 
 /// The generation of a block, if it is one.
-fn decode(block: &[u8], salt: u64) -> Option<u64> {
+pub(crate) fn decode(block: &[u8], salt: u64) -> Option<u64> {
     (get_u64(block, 0) == checksum::seeded(salt, &block[GENERATION_AT..]))
         .then(|| get_u64(block, GENERATION_AT))
 }
 
 /// The pages of a block that verified.
-fn pages_of(block: &[u8]) -> impl Iterator<Item = PageId> + '_ {
+pub(crate) fn pages_of(block: &[u8]) -> impl Iterator<Item = PageId> + '_ {
     let mut deltas = block[DELTAS_AT..].iter();
     let mut last = get_u64(block, FIRST_AT);
     (0..get_u16(block, COUNT_AT)).map(move |number| {

@@ -17,6 +17,9 @@ mod database;
 mod engine;
 mod entry;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod hot;
 pub mod log;
 mod meta;

@@ -23,11 +23,11 @@ const MARK: &[u8; 8] = b"GANNETNW";
 /// Version of the file format this release writes and reads.
 pub(crate) const FORMAT_VERSION: u32 = 3;
 
-const MAGIC_AT: usize = 24;
+pub(crate) const MAGIC_AT: usize = 24;
 const VERSION_AT: usize = 32;
 const PAGE_SIZE_AT: usize = 36;
 const FEATURES_AT: usize = 40;
-const DATABASE_ID_AT: usize = 48;
+pub(crate) const DATABASE_ID_AT: usize = 48;
 const SEQUENCE_AT: usize = 56;
 const INCARNATION_AT: usize = 64;
 const CLEAN_AT: usize = 68;
@@ -37,7 +37,7 @@ const GROUPS_AT: usize = 88;
 const NEXT_TXN_AT: usize = 96;
 const SEGMENT_SIZE_AT: usize = 104;
 const ROOTS_AT: usize = 112;
-const HEADER_SUM_AT: usize = 136;
+pub(crate) const HEADER_SUM_AT: usize = 136;
 const LOG_CRC_AT: usize = 144;
 const END: usize = 152;
 
@@ -101,11 +101,11 @@ impl Meta {
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() < END {
+            return None;
+        }
         let sum = checksum::seeded(0, &bytes[MAGIC_AT..HEADER_SUM_AT]);
-        if bytes.len() < END
-            || &bytes[MAGIC_AT..MAGIC_AT + 8] != MAGIC
-            || get_u64(bytes, HEADER_SUM_AT) != sum
-        {
+        if &bytes[MAGIC_AT..MAGIC_AT + 8] != MAGIC || get_u64(bytes, HEADER_SUM_AT) != sum {
             return None;
         }
         Some(Meta {

@@ -26,7 +26,7 @@ const SEQUENCE_AT: usize = 16;
 const RETIRED_AT: usize = 24;
 const COUNT_AT: usize = 32;
 const DATABASE_AT: usize = 40;
-const LIST_AT: usize = 48;
+pub(crate) const LIST_AT: usize = 48;
 
 /// Pages of one batch.
 pub(crate) fn batch_pages(page_size: usize) -> usize {
@@ -154,7 +154,7 @@ impl Healer<'_> {
         places.retain(|&index| seen.insert(slot.pages[index]));
         // Homes behind the end of the file were never written, nor are they now: redo brings such pages to life.
         let end = self.data.len()?;
-        places.retain(|&index| (slot.pages[index].0 + 1) * size as u64 <= end);
+        places.retain(|&index| slot.pages[index].0 < end / size as u64);
         let mut homes = AlignedBuffer::zeroed(slot.pages.len().max(1) * size);
         self.transfer(Direction::Read, slot, &places, &mut homes)?;
         let mut written = Vec::new();

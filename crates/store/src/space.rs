@@ -82,7 +82,7 @@ impl Extent {
         Extent { used: page::get_u16(bytes, at), owner: TreeId(page::get_u32(bytes, at + 4)) }
     }
 
-    fn encode(self) -> [u8; DESCRIPTOR_LEN] {
+    pub(crate) fn encode(self) -> [u8; DESCRIPTOR_LEN] {
         let mut out = [0; DESCRIPTOR_LEN];
         page::put_u16(&mut out, 0, self.used);
         page::put_u32(&mut out, 4, self.owner.0);

@@ -116,7 +116,7 @@ impl<B: AsRef<[u8]>> UndoRecord<B> {
         self.kind.header_len() + self.key.as_ref().len() + self.value.as_ref().len()
     }
 
-    fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let (key, value) = (self.key.as_ref(), self.value.as_ref());
         let mut header = [0; LONG_HEADER];
         let header_len = self.kind.header_len();
@@ -145,7 +145,7 @@ impl UndoRecord {
         Entry { flags: self.previous_flags, writer: self.previous_writer, undo: self.previous_undo, value }
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let len = usize::from(u16::from_le_bytes(*bytes.first_chunk()?));
         let bytes = bytes.get(..len)?;
         let kind = UndoKind::from_number(*bytes.get(KIND_AT)?)?;
@@ -276,7 +276,7 @@ impl Segment {
             && get_u64(page, SEGMENT_AT) == self.sequence
     }
 
-    fn value(&self) -> [u8; DIRECTORY_VALUE] {
+    pub(crate) fn value(&self) -> [u8; DIRECTORY_VALUE] {
         let mut value = [0; DIRECTORY_VALUE];
         put_u64(&mut value, 0, self.first.0);
         put_u64(&mut value, 8, self.highest_txn.0);

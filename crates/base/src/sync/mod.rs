@@ -12,3 +12,5 @@ pub use lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteG
 pub use park::{park, unpark_all};
 
 pub use crate::sim::yield_point;
+/// The standard library's. Code whose memory orderings are model-checked (see `models/`) takes them from here.
+pub use std::sync::atomic;

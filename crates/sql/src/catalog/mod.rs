@@ -11,6 +11,8 @@
 //! Entries are JSON (see `docs/format.md`); unknown members are refused, so that a newer release's objects are never
 //! half understood.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 pub mod model;
 pub mod sequences;
 pub mod storage;

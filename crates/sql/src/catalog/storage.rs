@@ -174,7 +174,7 @@ pub fn reload(view: &View, previous: &Catalog) -> Result<Catalog> {
     Ok(catalog)
 }
 
-fn read_entry(catalog: &mut Catalog, previous: &Catalog, key: &[u8], value: &[u8]) -> Result<()> {
+pub(super) fn read_entry(catalog: &mut Catalog, previous: &Catalog, key: &[u8], value: &[u8]) -> Result<()> {
     let (&kind, rest) = key.split_first().ok_or_else(|| damaged("an entry without a key"))?;
     let oid = || rest.try_into().map(Oid::from_be_bytes).map_err(|_| damaged("a key of the wrong length"));
     match kind {
@@ -275,10 +275,15 @@ fn put<T: Definition>(
 ) -> Result<()> {
     let revision = random::next_u64();
     *object.revision_mut() = revision;
+    transaction.put(tree, &key(kind, oid), &encode(revision, object)?)?;
+    Ok(())
+}
+
+/// What is stored of a definition.
+pub(super) fn encode(revision: u64, object: &impl Serialize) -> Result<Vec<u8>> {
     let mut value = revision.to_le_bytes().to_vec();
     serde_json::to_writer(&mut value, object).map_err(Error::internal)?;
-    transaction.put(tree, &key(kind, oid), &value)?;
-    Ok(())
+    Ok(value)
 }
 
 /// Names of a table and its indexes. The index of a primary key has one, too.

@@ -29,6 +29,9 @@ mod transaction;
 mod turn;
 mod utility;
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use copy::fuzzing;
+
 pub use activity::{Activity, Live};
 pub use client::{Client, CommandTag, CopyFormat, Notice, OutputColumn, Rows};
 pub(crate) use database::now;

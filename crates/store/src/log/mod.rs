@@ -50,6 +50,8 @@ mod append;
 mod buffer;
 mod flush;
 mod footer;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod reader;
 mod record;
 mod recover;

@@ -453,6 +453,25 @@ fn take_number(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
+/// Makes `bytes`, whose length is a record's, a record at `start` as far as length, position and checksum go. What it holds is
+/// left alone: for tests that want to get behind the checksum.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn seal(database_id: u64, start: u64, bytes: &mut [u8]) {
+    let len = bytes.len();
+    put_u64(bytes, START, start);
+    let identity = Identity { database_id, incarnation: get_u32(bytes, INCARNATION) };
+    let (Some(kind), Some(head_len)) = (RecordKind::from_number(bytes[KIND]), header_len(bytes[EVENT]))
+    else {
+        return;
+    };
+    let Some(body) = bytes.get(head_len..len - TRAILER_LEN) else { return };
+    let crc = identity.crc(len as u32, &bytes[..head_len], identity.body_sum(kind, body));
+    for at in [0, len - TRAILER_LEN] {
+        put_u32(bytes, at, len as u32);
+        put_u32(bytes, at + 4, crc);
+    }
+}
+
 /// `len` rounded up to [`ALIGNMENT`].
 pub(crate) fn padded(len: usize) -> usize {
     len.next_multiple_of(ALIGNMENT as usize)

@@ -9,11 +9,11 @@
 //! 3. A holder is not tied to a thread: an exclusive latch taken by a loader may be released by whoever finishes the
 //!    load.
 //!
-//! Waiters spin briefly, then park on the word's address.
+//! Waiters spin briefly, then park on the word's address. `models/` checks all of this in every order that the memory model allows.
 
 use gannet_base::sync;
+use gannet_base::sync::atomic::{AtomicU64, Ordering, fence};
 use std::hint;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 const EXCLUSIVE: u64 = 1 << 63;
 const PARKED: u64 = 1 << 62;

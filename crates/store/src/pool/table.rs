@@ -7,8 +7,8 @@
 //!    got another page; whoever uses a frame checks its key again once it is latched.
 
 use crate::Result;
+use gannet_base::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use gannet_base::sync::{Mutex, MutexGuard};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// No frame.
 pub(crate) const NIL: u32 = u32::MAX;

@@ -4,6 +4,8 @@
 //! another one inserts. So the two halves of the work overlap, and constraints, defaults and foreign keys are those of any INSERT.
 
 mod format;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 
 use super::client::{Client, CommandTag, CopyFormat};
 use super::{Interrupt, Notice, OutputColumn, Prepared, Session};
