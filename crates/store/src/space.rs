@@ -385,7 +385,7 @@ fn grow(core: &Core, state: &mut State, extents: u64) -> Result<()> {
         outcome = allocate(capacity);
     }
     outcome?;
-    core.volume.file.sync(Class::Foreground).inspect_err(|e| core.poison.set_by(e))?;
+    core.volume.file.sync(Class::Foreground).inspect_err(|e| core.poison.set(e.to_string()))?;
     state.capacity = capacity;
     Ok(())
 }
