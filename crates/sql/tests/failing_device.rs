@@ -19,7 +19,7 @@ fn a_log_that_cannot_be_written_was_told_as_the_end_of_the_server_and_ended_sess
     session.run("create table t (a int); insert into t values (1)", &mut Rows::default()).unwrap();
     disk.set_faults(Faults {
         write_error: Chance::OneIn(1),
-        only: Some("-wal".to_owned()),
+        only: Some(".log".to_owned()),
         ..Faults::default()
     });
     for _ in 0..2 {
