@@ -187,6 +187,7 @@ impl Database {
         let queues =
             (0..READ_QUEUES).map(|_| disk.queue(QUEUE_DEPTH)).collect::<gannet_io::Result<Vec<_>>>()?;
         let volume = pool.attach(Volume::new(Arc::clone(&file), meta.database_id, queues))?;
+        volume.set_log(&log);
         let guard = Detach { pool: &pool, volume: Some(&volume) };
         let (table, aftermath) = match recovery {
             Some(Recovery { redo, end, highest_txn, open_transactions, .. }) => {

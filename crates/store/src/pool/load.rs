@@ -171,6 +171,9 @@ impl Pool {
     ) -> Result<Option<(Arc<dyn Redo>, Lsn)>> {
         volume.check_not_forgotten()?;
         let verdict = page::verify(bytes, id, volume.salt);
+        if verdict == Verdict::Valid {
+            volume.check_not_ahead(id, page::lsn(bytes))?;
+        }
         if let Some(redo) = volume.redo()
             && let Some(rec_lsn) = redo.redo(id, bytes, verdict)?
         {

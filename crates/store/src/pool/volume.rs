@@ -1,5 +1,6 @@
 //! A database's file as the pool sees it.
 
+use crate::log::Log;
 use crate::page::Verdict;
 use crate::{Error, Result};
 use gannet_base::sync::{Mutex, RwLock};
@@ -47,6 +48,8 @@ pub(crate) struct Volume {
     redo: RwLock<Option<Arc<dyn Redo>>>,
     has_redo: AtomicBool,
     writer: RwLock<Option<Arc<dyn CleanFrames>>>,
+    /// The log, which a page from the device is never ahead of.
+    log: OnceLock<Log>,
     /// Why pages that are newer than what the device has of them may be missing in the pool.
     forgotten: OnceLock<Error>,
 }
@@ -70,6 +73,7 @@ impl Volume {
             redo: RwLock::new(None),
             has_redo: AtomicBool::new(false),
             writer: RwLock::new(None),
+            log: OnceLock::new(),
             forgotten: OnceLock::new(),
         }
     }
@@ -77,6 +81,26 @@ impl Volume {
     /// Fails when the device is not to be asked for pages any more: see [`super::Pool::forget_unwritable`].
     pub(super) fn check_not_forgotten(&self) -> Result<()> {
         self.forgotten.get().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    /// Says which log its pages were changed by. Once.
+    pub(crate) fn set_log(&self, log: &Log) {
+        let first = self.log.set(log.clone()).is_ok();
+        assert!(first, "a volume has one log");
+    }
+
+    /// Fails for a page whose last change is behind the end of the log: the log that was durable before the page went home has
+    /// lost its end, and with it changes of other pages that belong to this one's.
+    pub(super) fn check_not_ahead(&self, id: PageId, lsn: Lsn) -> Result<()> {
+        match self.log.get().map(Log::end) {
+            Some(end) if lsn > end => Err(Error::damaged_page(
+                id,
+                format_args!(
+                    "its last change, {lsn}, is behind the end of the log, {end}: log that was durable is gone"
+                ),
+            )),
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn queue(&self, number: u8) -> &Arc<dyn Queue> {

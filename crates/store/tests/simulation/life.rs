@@ -326,7 +326,7 @@ pub(crate) fn work(world: &Arc<World>, random: &mut Generator) {
         threads.push(thread::spawn("disturber", move || session::disturb(&world, seed)));
     }
     if random.one_in(2) {
-        let (world, seed) = (Arc::clone(&world), random.next_u64());
+        let (world, seed) = (Arc::clone(world), random.next_u64());
         threads.push(thread::spawn("checker", move || session::check(&world, seed)));
     }
     for thread in threads {
