@@ -196,3 +196,119 @@ fn modifier(ty: Type, bits: u8) -> Modifier {
         _ => NO_MODIFIER,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Numeric;
+    use gannet_base::corpus;
+    use std::sync::Arc;
+
+    #[test]
+    fn kept_inputs_pass() {
+        corpus::replay("row", row);
+        corpus::replay("key", key);
+        corpus::replay("value", value);
+        corpus::replay("copy", copy);
+        corpus::replay("catalog", catalog);
+    }
+
+    /// A value of a type that columns may have.
+    fn sample(ty: Type, modifier: Modifier) -> Value {
+        match ty {
+            Type::Bool => Value::Bool(true),
+            Type::Float4 | Type::Float8 => Value::Float(-1.5),
+            Type::Numeric => {
+                Value::Numeric(Numeric::new(-123_456, if modifier == NO_MODIFIER { 3 } else { 2 }))
+            }
+            Type::Bpchar => Value::Padded("ab\u{e9} ".into()),
+            Type::Text | Type::Varchar | Type::Name => Value::text("a\u{1}b"),
+            Type::Bytea => Value::Bytes(Arc::from(&[0, 1, 2, 255][..])),
+            _ => Value::Int(77),
+        }
+    }
+
+    #[test]
+    fn rows_and_keys_of_every_type_pass() {
+        let codec = TableCodec::new(&table());
+        let mut values: Vec<Value> = TYPES.iter().map(|(ty, modifier)| sample(*ty, *modifier)).collect();
+        let mut rows = Vec::new();
+        for null in [false, true] {
+            if null {
+                values[2..].fill(Value::Null);
+            }
+            let (mut key, mut row) = (Vec::new(), Vec::new());
+            codec.row_key(&values, &mut key).unwrap();
+            codec.encode_row(&values, &mut row).unwrap();
+            rows.push([&[key.len() as u8][..], &key, &row].concat());
+        }
+        corpus::offer("row", &rows, row);
+        let mut keys = Vec::new();
+        for (number, (ty, modifier)) in (0..).zip(TYPES) {
+            for options in [0, 3, 5] {
+                let column = KeyColumn {
+                    ty,
+                    modifier,
+                    nullable: options & 1 != 0,
+                    descending: options & 2 != 0,
+                    nulls_first: options & 4 != 0,
+                };
+                let mut seed = vec![number, options];
+                column.encode(&sample(ty, modifier), &mut seed).unwrap();
+                let value = if column.nullable { Value::Null } else { sample(ty, modifier) };
+                column.encode(&value, &mut seed).unwrap();
+                keys.push(seed);
+            }
+        }
+        corpus::offer("key", &keys, key);
+    }
+
+    #[test]
+    fn values_of_every_type_as_clients_send_them_pass() {
+        let mut seeds = Vec::new();
+        for (number, ty) in (0..).zip(Type::ALL) {
+            let style = TextStyle::default();
+            let texts = [
+                "1",
+                "t",
+                "2024-02-29 12:34:56.789+01",
+                "{1,NULL,2}",
+                "[3:4]={t,f}",
+                "-12345.678e3",
+                "1 2",
+                "a",
+            ];
+            for text in texts {
+                seeds.push([&[number, 1][..], text.as_bytes()].concat());
+                if let Ok(value) = text::read(text, *ty, NO_MODIFIER, &style) {
+                    let mut seed = vec![number, 0];
+                    binary::write(&value, *ty, &mut seed);
+                    seeds.push(seed);
+                }
+            }
+        }
+        corpus::offer("value", &seeds, value);
+    }
+
+    #[test]
+    fn copied_rows_and_definitions_pass() {
+        let text: &[&[u8]] = &[
+            b"\0\t1\ta\\tb\t\\N\r\n2\t\t\\x41\\101\r\n\\.\r\n",
+            b"\0|1|2\n\\\\|\\|\n",
+            b"\x01,1,\"a\"\"b\nc\",\n,\"\",x\n\\.\n",
+            b"\x07;\"1\";2\r\"3\r4\";\r",
+        ];
+        corpus::offer("copy", &text.iter().map(|seed| seed.to_vec()).collect::<Vec<_>>(), copy);
+        let entry = |kind: u8, value: Vec<u8>| [&[kind][..], &value].concat();
+        let table = crate::catalog::storage::encode(1, &table()).unwrap();
+        let role = br#"{"oid":10,"name":"me","login":true,"superuser":true}"#;
+        let sequence = br#"{"oid":20000,"name":"s","type":"int8","start":1,"increment":1,"minimum":1,"maximum":9,"cycle":false,"owner":10,"counter":3,"begin":[1,false]}"#;
+        let revision = 1u64.to_le_bytes();
+        let seeds = [
+            entry(1, table),
+            entry(2, [&revision[..], sequence].concat()),
+            entry(3, [&revision[..], role].concat()),
+        ];
+        corpus::offer("catalog", &seeds, catalog);
+    }
+}

@@ -280,7 +280,7 @@ fn put<T: Definition>(
 }
 
 /// What is stored of a definition.
-pub(super) fn encode(revision: u64, object: &impl Serialize) -> Result<Vec<u8>> {
+pub(crate) fn encode(revision: u64, object: &impl Serialize) -> Result<Vec<u8>> {
     let mut value = revision.to_le_bytes().to_vec();
     serde_json::to_writer(&mut value, object).map_err(Error::internal)?;
     Ok(value)

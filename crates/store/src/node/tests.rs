@@ -288,7 +288,7 @@ fn run(level: u8, steps: Vec<Step>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 300 }))]
 
     #[test]
     fn leaves_are_a_map_and_redo_agrees(steps in steps()) {

@@ -52,7 +52,7 @@ fn exercise(page: &[u8], key: &[u8], op_bytes: &[u8]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 2000 }))]
 
     #[test]
     fn arbitrary_bytes_are_judged_without_a_panic(
