@@ -73,6 +73,8 @@ impl Ground {
     fn reopen(self) -> Ground {
         let engine = self.database.store().engine().clone();
         self.database.close().unwrap();
+        // Nor does anybody fetch what was.
+        engine.disk().remove(Path::new("/data.gnt-wal/hot")).unwrap();
         let database =
             Database::open(&engine, Path::new("/data.gnt"), &OpenOptions::default(), "gannet").unwrap();
         let mut catalog = Catalog::default();
