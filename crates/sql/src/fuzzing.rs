@@ -13,7 +13,7 @@ use crate::catalog::{Column, Index, IndexColumn, Layout, Storage, Table, TableKe
 use crate::codec::key::{KeyColumn, is_lossless};
 use crate::codec::row::TableCodec;
 use crate::types::text::{self, TextStyle};
-use crate::types::{Modifier, NO_MODIFIER, Type, Value, binary};
+use crate::types::{Modifier, NO_MODIFIER, Type, Value, binary, cast};
 use std::cmp::Ordering;
 
 /// Types a column may have, each with a modifier of every kind that matters.
@@ -105,12 +105,21 @@ pub fn row(data: &[u8]) {
     let mut again = Vec::new();
     codec.decode_row(&key, &row, &all, &mut again).expect("a row that was written");
     assert_same(&values, &again);
+    // A damaged row may have what its columns do not admit: then an index keeps what they do.
+    if !TYPES.iter().zip(&values).all(|(column, value)| fits(*column, value)) {
+        return;
+    }
     let entry = codec.index_entry(0, &values, &key).expect("the entry of a row that was read");
     again.clear();
     codec.decode_index(0, &entry.key, &entry.value, &covered, &mut again).expect("an entry that was written");
     for (value, column) in again.iter().zip(covered) {
         assert_eq!(value.total_cmp(&values[column]), Ordering::Equal, "{value:?} {:?}", values[column]);
     }
+}
+
+fn fits((ty, modifier): (Type, Modifier), value: &Value) -> bool {
+    modifier < 0
+        || cast::fit(value.clone(), ty, modifier, false).is_ok_and(|fitted| fitted.is_identical(value))
 }
 
 fn assert_same(one: &[Value], other: &[Value]) {
@@ -174,9 +183,12 @@ pub fn value(data: &[u8]) {
         _ => binary::read(bytes, ty, modifier),
     };
     let Ok(value) = read else { return };
+    // It has no binary form.
+    if ty == Type::NodeTree {
+        return;
+    }
     let mut out = Vec::new();
     binary::write(&value, ty, &mut out);
-    // The length that goes before a value is what a message has room for.
     let again =
         binary::read(&out, ty, modifier).unwrap_or_else(|error| panic!("{value:?} of {ty:?}: {error}"));
     assert_eq!(value.total_cmp(&again), Ordering::Equal, "{value:?} {again:?}");
@@ -213,19 +225,18 @@ mod tests {
         corpus::replay("catalog", catalog);
     }
 
-    /// A value of a type that columns may have.
+    /// A value that a column of this type may have.
     fn sample(ty: Type, modifier: Modifier) -> Value {
-        match ty {
+        let value = match ty {
             Type::Bool => Value::Bool(true),
             Type::Float4 | Type::Float8 => Value::Float(-1.5),
-            Type::Numeric => {
-                Value::Numeric(Numeric::new(-123_456, if modifier == NO_MODIFIER { 3 } else { 2 }))
-            }
+            Type::Numeric => Value::Numeric(Numeric::new(-123_456, 3)),
             Type::Bpchar => Value::Padded("ab\u{e9} ".into()),
             Type::Text | Type::Varchar | Type::Name => Value::text("a\u{1}b"),
             Type::Bytea => Value::Bytes(Arc::from(&[0, 1, 2, 255][..])),
             _ => Value::Int(77),
-        }
+        };
+        if modifier < 0 { value } else { cast::fit(value, ty, modifier, true).unwrap() }
     }
 
     #[test]
@@ -279,8 +290,8 @@ mod tests {
                 "a",
             ];
             for text in texts {
-                seeds.push([&[number, 1][..], text.as_bytes()].concat());
                 if let Ok(value) = text::read(text, *ty, NO_MODIFIER, &style) {
+                    seeds.push([&[number, 1][..], text.as_bytes()].concat());
                     let mut seed = vec![number, 0];
                     binary::write(&value, *ty, &mut seed);
                     seeds.push(seed);
