@@ -74,7 +74,10 @@ impl Ground {
         let engine = self.database.store().engine().clone();
         self.database.close().unwrap();
         // Nor does anybody fetch what was.
-        engine.disk().remove(Path::new("/data.gnt-wal/hot")).unwrap();
+        let hot = Path::new("/data.gnt-wal/hot");
+        if engine.disk().exists(hot).unwrap() {
+            engine.disk().remove(hot).unwrap();
+        }
         let database =
             Database::open(&engine, Path::new("/data.gnt"), &OpenOptions::default(), "gannet").unwrap();
         let mut catalog = Catalog::default();
