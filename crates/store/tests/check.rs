@@ -136,7 +136,8 @@ fn a_sound_database_has_no_findings_and_figures_that_make_sense() {
     let report = image.check();
     assert!(report.findings.is_empty(), "{:#?}", report.findings);
     assert_eq!(report.trees, 5);
-    assert!(report.entries >= 1602 && report.pages > 60 && report.undo_records > 40, "{report:?}");
+    // How many undo records there are, sweep decides.
+    assert!(report.entries >= 1602 && report.pages > 60, "{report:?}");
     assert!(report.bytes_read >= report.pages * PAGE as u64);
 }
 
