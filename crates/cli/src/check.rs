@@ -180,22 +180,6 @@ impl Receiver for Told {
             self.figures = Some(figures);
         }
     }
-
-    fn copy_in(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn copy_read(&mut self, _data: &mut Vec<u8>) -> io::Result<bool> {
-        Ok(false)
-    }
-
-    fn copy_out(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn copy_write(&mut self, _data: &[u8]) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 // ---- what is shown ---------------------------------------------------------------------------------------------------

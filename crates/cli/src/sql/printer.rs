@@ -229,20 +229,4 @@ impl Receiver for Collected {
     }
 
     fn notice(&mut self, _notice: &Report) {}
-
-    fn copy_in(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn copy_read(&mut self, _data: &mut Vec<u8>) -> io::Result<bool> {
-        Ok(false)
-    }
-
-    fn copy_out(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn copy_write(&mut self, _data: &[u8]) -> io::Result<()> {
-        Ok(())
-    }
 }

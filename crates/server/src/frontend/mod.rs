@@ -106,14 +106,22 @@ pub trait Receiver {
     fn complete(&mut self, tag: &str) -> io::Result<()>;
     /// Something to be told.
     fn notice(&mut self, notice: &Report);
-    /// COPY FROM STDIN begins.
-    fn copy_in(&mut self) -> io::Result<()>;
+    /// COPY FROM STDIN begins. Who has no data for it need not say so: this and the three below do nothing then.
+    fn copy_in(&mut self) -> io::Result<()> {
+        Ok(())
+    }
     /// Appends the next piece of data for it; false at the end.
-    fn copy_read(&mut self, data: &mut Vec<u8>) -> io::Result<bool>;
+    fn copy_read(&mut self, _data: &mut Vec<u8>) -> io::Result<bool> {
+        Ok(false)
+    }
     /// COPY TO STDOUT begins.
-    fn copy_out(&mut self) -> io::Result<()>;
+    fn copy_out(&mut self) -> io::Result<()> {
+        Ok(())
+    }
     /// A piece of its data, whole lines.
-    fn copy_write(&mut self, data: &[u8]) -> io::Result<()>;
+    fn copy_write(&mut self, _data: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Why a query, or a connection, came to nothing.
