@@ -111,12 +111,11 @@ impl Budget {
 
     /// Charges `bytes`, or fails at once when they do not fit.
     pub fn charge(&self, purpose: Purpose, bytes: u64) -> Result<Charge, OverBudget> {
-        self.add(purpose, bytes)?;
+        self.add(purpose, bytes, self.limit())?;
         Ok(Charge { budget: self.clone(), purpose, bytes })
     }
 
-    fn add(&self, purpose: Purpose, bytes: u64) -> Result<(), OverBudget> {
-        let limit = self.limit();
+    fn add(&self, purpose: Purpose, bytes: u64, limit: u64) -> Result<(), OverBudget> {
         let fits = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= limit);
         match self.0.used.fetch_update(Relaxed, Relaxed, fits) {
             Ok(before) => {
@@ -151,8 +150,14 @@ impl Charge {
 
     /// Changes the charge to `bytes`; on failure it stays as it was.
     pub fn resize(&mut self, bytes: u64) -> Result<(), OverBudget> {
+        self.resize_leaving(bytes, 0)
+    }
+
+    /// The same, but grows only where `left` bytes of the budget stay free for others.
+    pub fn resize_leaving(&mut self, bytes: u64, left: u64) -> Result<(), OverBudget> {
         if bytes > self.bytes {
-            self.budget.add(self.purpose, bytes - self.bytes)?;
+            let limit = self.budget.limit().saturating_sub(left);
+            self.budget.add(self.purpose, bytes - self.bytes, limit)?;
         } else {
             self.budget.sub(self.purpose, self.bytes - bytes);
         }
@@ -186,6 +191,10 @@ mod tests {
         assert!(error.to_string().contains("work"));
         a.resize(100).unwrap();
         assert!(a.resize(101).is_err());
+        a.resize(60).unwrap();
+        assert!(a.resize_leaving(91, 10).is_err() && a.bytes() == 60);
+        a.resize_leaving(90, 10).unwrap();
+        a.resize(100).unwrap();
         assert_eq!(budget.used_for(Purpose::Pool), 100);
         drop(a);
         assert_eq!((budget.used(), budget.peak()), (0, 100));

@@ -1,27 +1,51 @@
-//! `gannet-lab tpcc`: TPC-C over PostgreSQL's protocol, the same driver for whoever answers.
+//! `gannet-lab tpcc`: TPC-C over PostgreSQL's protocol, the same driver for whoever answers; or in an embedded Gannet.
 
 use anyhow::{Context, Result, bail};
-use gannet_lab::tpcc::{Size, check, connection::Connect, load, run, transactions::Kind};
-use gannet_lab::wire::Server;
+use gannet_base::units::parse_size;
+use gannet_io::Profile;
+use gannet_lab::gannet;
+use gannet_lab::table::Table;
+use gannet_lab::tpcc::connection::{Connect, Connection};
+use gannet_lab::tpcc::{Size, check, load, run, transactions::Kind};
 use lexopt::prelude::*;
 use serde_json::json;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 struct Arguments {
     step: String,
     plan: run::Plan,
-    server: Server,
+    /// Where a server is, in libpq's words.
+    url: Option<String>,
+    /// Or the folder of an embedded database, and how it is opened.
+    dir: Option<PathBuf>,
+    memory: u64,
+    profile: Option<Profile>,
+    /// What each connection says first.
+    setup: Option<String>,
 }
 
 fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
     let plan =
         run::Plan { size: Size::new(2), terminals: 8, time: std::time::Duration::from_secs(20), seed: 1 };
-    let mut arguments = Arguments { step: String::new(), plan, server: Server { target: String::new() } };
+    let mut arguments = Arguments {
+        step: String::new(),
+        plan,
+        url: None,
+        dir: None,
+        memory: 256 << 20,
+        profile: None,
+        setup: None,
+    };
     while let Some(argument) = parser.next()? {
         match argument {
             Value(word) if arguments.step.is_empty() => arguments.step = word.string()?,
-            Long("url") => arguments.server.target = parser.value()?.string()?,
+            Long("url") => arguments.url = Some(parser.value()?.string()?),
+            Long("dir") => arguments.dir = Some(parser.value()?.into()),
+            Long("memory") => arguments.memory = parse_size(&parser.value()?.string()?)?,
+            Long("profile") => arguments.profile = Some(crate::profile(&parser.value()?.string()?)?),
+            Long("setup") => arguments.setup = Some(parser.value()?.string()?),
             Long("warehouses") => arguments.plan.size.warehouses = parser.value()?.parse()?,
             Long("sessions") => arguments.plan.terminals = parser.value()?.parse()?,
             Long("seconds") => arguments.plan.time = std::time::Duration::from_secs(parser.value()?.parse()?),
@@ -29,8 +53,10 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
             other => return Err(other.unexpected().into()),
         }
     }
-    if arguments.server.target.is_empty() {
-        bail!("--url is missing: where the server is, in libpq's words");
+    match (&arguments.url, &arguments.dir) {
+        (Some(_), None) if arguments.profile.is_some() => bail!("--profile goes with --dir"),
+        (Some(_), None) | (None, Some(_)) => {}
+        _ => bail!("--url, where a server is in libpq's words, or --dir, the folder of an embedded database"),
     }
     if arguments.plan.size.warehouses == 0 || arguments.plan.terminals == 0 {
         bail!("--warehouses and --sessions are 1 or more");
@@ -38,20 +64,61 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
     Ok(arguments)
 }
 
+/// Connections that begin with some statements.
+struct SetUp<'a> {
+    to: &'a dyn Connect,
+    statements: &'a str,
+}
+
+impl Connect for SetUp<'_> {
+    fn connect(&self) -> Result<Box<dyn Connection>> {
+        let mut connection = self.to.connect()?;
+        connection.batch(self.statements)?;
+        Ok(connection)
+    }
+}
+
+#[cfg(feature = "rivals")]
+fn server(url: &str) -> Result<Box<dyn Connect>> {
+    Ok(Box::new(gannet_lab::wire::Server { target: url.to_owned() }))
+}
+
+#[cfg(not(feature = "rivals"))]
+fn server(_: &str) -> Result<Box<dyn Connect>> {
+    bail!("this build has no client of PostgreSQL: build with `--features rivals`")
+}
+
 /// Runs the command; one JSON object on standard output.
 pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()> {
     let arguments = parse(parser)?;
+    let Some(dir) = &arguments.dir else {
+        return measure(&arguments, &*server(arguments.url.as_deref().unwrap_or_default())?, stop);
+    };
+    let options = gannet::Options {
+        folder: dir.clone(),
+        memory: arguments.memory,
+        profile: arguments.profile,
+        ..gannet::Options::default()
+    };
+    let table = Table::open(&options, arguments.step == "load")?;
+    measure(&arguments, &table.embedded(), stop)?;
+    table.close()
+}
+
+fn measure(arguments: &Arguments, to: &dyn Connect, stop: &AtomicBool) -> Result<()> {
+    let statements = arguments.setup.as_deref().unwrap_or_default();
+    let to = &SetUp { to, statements };
     let began = Instant::now();
     let measured = match arguments.step.as_str() {
         "load" => {
-            fill(&arguments)?;
+            let load = load::Load { size: arguments.plan.size, seed: arguments.plan.seed, loaders: 2 };
+            load::tables(to, &load, |_| {})?;
+            load::finish(&mut *to.connect()?)?;
             json!({ "seconds": began.elapsed().as_secs_f64() })
         }
-        "run" => {
-            outcome(&run::run(&arguments.server, &arguments.plan, |_, _| !stop.load(Ordering::Relaxed))?)
-        }
+        "run" => outcome(&run::run(to, &arguments.plan, |_, _| !stop.load(Ordering::Relaxed))?),
         "check" => {
-            let mut connection = arguments.server.connect()?;
+            let mut connection = to.connect()?;
             for condition in check::CONDITIONS {
                 let found = check::violations(&mut *connection, condition)
                     .with_context(|| format!("condition {}", condition.number))?;
@@ -69,26 +136,26 @@ pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()>
         json!({
             "workload": format!("tpcc {}", arguments.step),
             "warehouses": plan.size.warehouses, "sessions": plan.terminals, "seed": plan.seed,
+            "memory_budget": arguments.dir.as_ref().map(|_| arguments.memory), "setup": arguments.setup,
+            "slower_device": arguments.profile.map(|profile| format!("{profile:?}")),
             "measured": measured, "machine": gannet_lab::machine::describe(),
         })
     );
     Ok(())
 }
 
-fn fill(arguments: &Arguments) -> Result<()> {
-    let load = load::Load { size: arguments.plan.size, seed: arguments.plan.seed, loaders: 2 };
-    load::tables(&arguments.server, &load, |_| {})?;
-    load::finish(&mut *arguments.server.connect()?)
-}
-
 fn outcome(outcome: &run::Outcome) -> serde_json::Value {
     let kinds: serde_json::Map<String, serde_json::Value> = Kind::ALL
         .iter()
         .zip(&outcome.latencies)
-        .map(|(kind, latency)| {
+        .zip(&outcome.reads)
+        .map(|((kind, latency), reads)| {
             let millis = |share: f64| latency.quantile_us(share) / 1e3;
+            let each = |reads: u64| reads as f64 / latency.count().max(1) as f64;
             let figures = json!({
                 "count": latency.count(), "p50_ms": millis(0.5), "p90_ms": millis(0.9), "p99_ms": millis(0.99),
+                // Of an embedded database, a transaction.
+                "serial_reads": each(reads.serial), "batches": each(reads.batches), "batched_reads": each(reads.batched),
             });
             (kind.name().to_owned(), figures)
         })

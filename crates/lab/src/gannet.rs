@@ -36,6 +36,19 @@ pub struct Options {
     pub profile: Option<Profile>,
 }
 
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            folder: PathBuf::new(),
+            memory: 256 << 20,
+            page_size: 8192,
+            mode: ModeRequest::Auto,
+            wal_limit: 1 << 30,
+            profile: None,
+        }
+    }
+}
+
 impl Options {
     pub(crate) fn engine(&self) -> Result<Engine> {
         let engine = EngineOptions { memory: self.memory, ..EngineOptions::default() };

@@ -1,7 +1,6 @@
 //! The laboratory's command line.
 
 mod command_isolation;
-#[cfg(feature = "rivals")]
 mod command_tpcc;
 
 use anyhow::{Context, Result, bail};
@@ -25,14 +24,16 @@ gannet-lab: measures stores with the same key-value workloads; one JSON object p
 USAGE
     gannet-lab store WORKLOAD --dir DIR [OPTIONS]
     gannet-lab sql --dir DIR [--memory SIZE] [--page-size BYTES] [--create] STATEMENT...
-    gannet-lab tpcc load|run|check --url WORDS [--warehouses N] [--sessions N] [--seconds S] [--seed N]
+    gannet-lab tpcc load|run|check (--url WORDS | --dir DIR [--memory SIZE] [--profile NAME]) [--warehouses N] [--sessions N]
+                             [--seconds S] [--seed N] [--setup STATEMENTS]
     gannet-lab isolation run (--url ADDRESS | --serve GANNET [--kills N]) [--dir DIR] [--level LEVEL] [--seconds S]
                              [--seed N] [--sessions N] [--transactions N] [--keys N] [--replace]
     gannet-lab isolation check FILE
     gannet-lab isolation scripts FOLDER --url ADDRESS [--record]
 
 `sql` runs statements in an embedded Gannet one after the other, throws their rows away, and reports each one's time and
-what the device did for it. `tpcc` needs the feature `rivals`; WORDS are those of libpq: \"host=... user=... dbname=...\".
+what the device did for it. `tpcc` asks a server, which needs the feature `rivals`; WORDS are those of libpq:
+\"host=... user=... dbname=...\". Or it has its own Gannet in DIR, and tells also how many reads a transaction waits for.
 `isolation run` lets sessions run random transactions, in rounds of --transactions [2000], and judges what they were told; at
 LEVEL read-committed, repeatable-read, serializable, or mixed [mixed]. ADDRESS is a postgres:// one of any server, whose tables
 iso_* are made anew; GANNET is a binary that is served in DIR [.] and killed N times a round. --replace
@@ -314,16 +315,6 @@ fn main() -> ExitCode {
     }
 }
 
-#[cfg(feature = "rivals")]
-fn tpcc(stop: &AtomicBool) -> Result<()> {
-    command_tpcc::work(&mut lexopt::Parser::from_args(std::env::args_os().skip(2)), stop)
-}
-
-#[cfg(not(feature = "rivals"))]
-fn tpcc(_: &AtomicBool) -> Result<()> {
-    bail!("this build has no client of PostgreSQL: build with `--features rivals`")
-}
-
 fn work() -> Result<()> {
     let begun = Instant::now();
     let stop = Arc::new(AtomicBool::new(false));
@@ -333,7 +324,9 @@ fn work() -> Result<()> {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     match std::env::args_os().nth(1) {
-        Some(word) if word == "tpcc" => return tpcc(&stop),
+        Some(word) if word == "tpcc" => {
+            return command_tpcc::work(&mut lexopt::Parser::from_args(std::env::args_os().skip(2)), &stop);
+        }
         Some(word) if word == "isolation" => {
             return command_isolation::work(
                 &mut lexopt::Parser::from_args(std::env::args_os().skip(2)),

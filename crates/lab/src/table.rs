@@ -2,7 +2,7 @@
 
 use crate::driver::{Counters, Driver, Key, LoadOrder, Rows, Scanned, Session};
 use crate::gannet;
-use crate::sql::{Taker, ignore};
+use crate::sql::{Embedded, Taker, ignore};
 use anyhow::{Context, Result};
 use gannet_sql::{Database, OutputColumn, Prepared, Type, Value};
 use gannet_store::{CreateOptions, OpenOptions};
@@ -43,6 +43,16 @@ impl Table {
         let mut taker = Taker::new(ignore);
         self.connect()?.run(sql, &mut taker)?;
         Ok(taker.affected)
+    }
+
+    /// For workloads that connect on their own.
+    pub fn embedded(&self) -> Embedded {
+        Embedded { database: self.database.clone(), user: self.database.owner() }
+    }
+
+    /// Closes the database.
+    pub fn close(self) -> Result<()> {
+        Ok(self.database.close()?)
     }
 
     fn connect(&self) -> Result<gannet_sql::session::Session> {
@@ -99,7 +109,7 @@ impl Driver for Table {
     }
 
     fn close(self: Box<Self>) -> Result<()> {
-        Ok(self.database.close()?)
+        Table::close(*self)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{Error, Result};
 use gannet_base::memory::{Budget, Charge, Purpose};
 use gannet_base::sync::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Fraction of the budget that all operations are meant to take together.
 const WORK_SHARE: u64 = 4;
@@ -21,6 +21,11 @@ const WORK_SHARE: u64 = 4;
 const WORK_LEAST: u64 = 1 << 20;
 /// Fraction of the budget that is left for others.
 const LEFT_SHARE: u64 = 32;
+
+/// Bytes of a budget that are left for those who cannot ask frames for room.
+pub(crate) fn left_for_others(budget: &Budget) -> u64 {
+    budget.limit() / LEFT_SHARE
+}
 
 /// The budget and the page frames that can make room in it. Clones are the same.
 #[derive(Clone, Debug)]
@@ -30,6 +35,8 @@ pub(crate) struct Lender {
     pub(crate) pools: Arc<Mutex<Vec<Arc<Pool>>>>,
     /// Operations that hold memory.
     holders: Arc<AtomicU64>,
+    /// Frames have not come back yet for which there was no room.
+    owed: Arc<AtomicBool>,
     pub(crate) turns: Turns,
 }
 
@@ -38,7 +45,13 @@ type Lent = Vec<(Arc<Pool>, usize)>;
 
 impl Lender {
     pub(crate) fn new(budget: Budget) -> Self {
-        Lender { budget, pools: Arc::default(), holders: Arc::default(), turns: Turns::default() }
+        Lender {
+            budget,
+            pools: Arc::default(),
+            holders: Arc::default(),
+            owed: Arc::default(),
+            turns: Turns::default(),
+        }
     }
 
     /// Memory for an operation; `counted` where it is to be reckoned with when others ask how much they may take.
@@ -68,7 +81,7 @@ impl Lender {
     /// Has page frames give `bytes` of memory to the budget, for something that charges it on its own, until the
     /// returned value is dropped. Gives less where frames have no more to give; the charge then fails.
     pub(crate) fn make_room(&self, bytes: u64) -> Result<Room> {
-        let mut room = Room { lent: Vec::new() };
+        let mut room = Room { lender: self.clone(), lent: Vec::new() };
         self.lend_frames(bytes, &mut room.lent)?;
         Ok(room)
     }
@@ -89,6 +102,21 @@ impl Lender {
             }
         }
         Ok(false)
+    }
+
+    /// Lets frames come back, and those that could not before.
+    fn take_back(&self, lent: &[(Arc<Pool>, usize)]) {
+        for (pool, frames) in lent {
+            if !pool.return_memory(*frames) {
+                self.owed.store(true, Ordering::Relaxed);
+            }
+        }
+        if self.owed.load(Ordering::Relaxed) {
+            self.owed.store(false, Ordering::Relaxed);
+            if self.pools.lock().iter().filter(|pool| !pool.return_memory(0)).count() > 0 {
+                self.owed.store(true, Ordering::Relaxed);
+            }
+        }
     }
 }
 
@@ -122,7 +150,7 @@ impl WorkMemory {
         let mut left = freed as usize;
         for (pool, frames) in &mut self.lent {
             let back = (left / pool.page_size()).min(*frames);
-            pool.return_memory(back);
+            self.lender.take_back(&[(Arc::clone(pool), back)]);
             *frames -= back;
             left -= back * pool.page_size();
         }
@@ -132,12 +160,12 @@ impl WorkMemory {
     fn set(&mut self, bytes: u64) -> Result<()> {
         let mut lent = Vec::new();
         let budget = &self.lender.budget;
-        let wanted = budget.used() + bytes.saturating_sub(self.bytes()) + budget.limit() / LEFT_SHARE;
+        let wanted = budget.used() + bytes.saturating_sub(self.bytes()) + left_for_others(budget);
         if bytes > self.bytes() && wanted > budget.limit() {
             // For others; where frames have not that much, it is enough if there is room for this one.
             let missing = (wanted - budget.limit()).min(budget.limit());
             if let Err(error) = self.lender.lend_frames(missing, &mut lent) {
-                take_back(&lent);
+                self.lender.take_back(&lent);
                 return Err(error);
             }
         }
@@ -152,7 +180,7 @@ impl WorkMemory {
             let missing = refusal.requested - (refusal.limit - refusal.used).min(refusal.requested);
             let outcome = self.lender.lend_frames(missing, &mut lent);
             if !matches!(outcome, Ok(true)) {
-                take_back(&lent);
+                self.lender.take_back(&lent);
                 return Err(outcome.err().unwrap_or(Error::Memory(refusal)));
             }
         }
@@ -173,24 +201,19 @@ impl Drop for WorkMemory {
         }
         // The charge goes first: the frames take its place in the budget.
         self.charge = None;
-        take_back(&self.lent);
+        self.lender.take_back(&self.lent);
     }
 }
 
 /// Room in the budget that page frames made, see [`Lender::make_room`].
 #[derive(Debug)]
 pub(crate) struct Room {
+    lender: Lender,
     lent: Lent,
 }
 
 impl Drop for Room {
     fn drop(&mut self) {
-        take_back(&self.lent);
-    }
-}
-
-fn take_back(lent: &[(Arc<Pool>, usize)]) {
-    for (pool, frames) in lent {
-        pool.return_memory(*frames);
+        self.lender.take_back(&self.lent);
     }
 }

@@ -292,6 +292,23 @@ fn frames_come_back_even_if_somebody_else_takes_their_room_first() {
 }
 
 #[test]
+fn frames_that_come_back_leave_some_for_others() {
+    let engine = simulated(&SimDisk::new(10));
+    let create = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
+    let db = engine.create(Path::new("w.gnt"), &create, &OpenOptions::default()).unwrap();
+    let free = || engine.budget().limit() - engine.budget().used();
+    let before = free();
+    let mut work = engine.work_memory(before + (4 << 20)).unwrap();
+    let others = engine.budget().charge(Purpose::Sessions, free()).unwrap();
+    assert_eq!(free(), 0);
+    work.shrink_to(before + (2 << 20));
+    assert_eq!(free(), engine.budget().limit() / 32);
+    drop((work, others));
+    assert_eq!(free(), before);
+    db.close().unwrap();
+}
+
+#[test]
 fn a_statement_with_much_memory_leaves_some_for_others_and_for_the_log() {
     let engine = simulated(&SimDisk::new(12));
     let create = CreateOptions { page_size: 4096, segment_size: 1 << 18 };

@@ -6,6 +6,7 @@ use super::transactions::{Kind, Request, Terminal};
 use crate::histogram::Histogram;
 use crate::random::Random;
 use anyhow::Result;
+use gannet_store::{ThreadReads, thread_reads};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -29,10 +30,38 @@ pub struct Outcome {
     pub latencies: [Histogram; 5],
     /// New orders rolled back on purpose.
     pub rolled_back: u64,
+    /// What the terminals' own threads read from the device, by kind: of a database within this process. Elsewhere the server's
+    /// threads read.
+    pub reads: [Reads; 5],
     /// Attempts, by kind, that somebody else was in the way of and that were made again.
     pub conflicts: [u64; 5],
     /// How long it took.
     pub elapsed: Duration,
+}
+
+/// Reads from the device.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reads {
+    /// Pages read one by one, each waited for.
+    pub serial: u64,
+    /// How often pages were read ahead, many at a time.
+    pub batches: u64,
+    /// Pages in these.
+    pub batched: u64,
+}
+
+impl Reads {
+    fn add(&mut self, more: Reads) {
+        self.serial += more.serial;
+        self.batches += more.batches;
+        self.batched += more.batched;
+    }
+}
+
+impl From<ThreadReads> for Reads {
+    fn from(reads: ThreadReads) -> Self {
+        Reads { serial: reads.serial_reads, batches: reads.batches, batched: reads.batched_reads }
+    }
 }
 
 impl Outcome {
@@ -91,10 +120,12 @@ pub fn run(
             .collect()
     });
     let elapsed = began.elapsed();
-    let mut outcome = Outcome { latencies: Default::default(), rolled_back: 0, conflicts: [0; 5], elapsed };
+    let (latencies, reads) = Default::default();
+    let mut outcome = Outcome { latencies, rolled_back: 0, reads, conflicts: [0; 5], elapsed };
     for result in results {
         let worked = result?;
         outcome.latencies.iter_mut().zip(&worked.latencies).for_each(|(into, from)| into.merge(from));
+        outcome.reads.iter_mut().zip(worked.reads).for_each(|(into, from)| into.add(from));
         outcome.rolled_back += worked.rolled_back;
         outcome.conflicts.iter_mut().zip(worked.conflicts).for_each(|(into, from)| *into += from);
     }
@@ -105,6 +136,7 @@ pub fn run(
 struct Worked {
     latencies: [Histogram; 5],
     rolled_back: u64,
+    reads: [Reads; 5],
     conflicts: [u64; 5],
 }
 
@@ -121,7 +153,7 @@ fn work(
     while !stop.load(Ordering::Relaxed) {
         let kind = Kind::draw(&mut random);
         let request = Request::draw(kind, warehouse, size, &mut random);
-        let began = Instant::now();
+        let (began, before) = (Instant::now(), thread_reads());
         let committed = loop {
             match terminal.run(&mut *connection, &request) {
                 Ok(committed) => break committed,
@@ -131,6 +163,7 @@ fn work(
             }
         };
         worked.latencies[kind as usize].record(began.elapsed(), 1);
+        worked.reads[kind as usize].add(thread_reads().since(before).into());
         worked.rolled_back += u64::from(!committed);
         done.fetch_add(1, Ordering::Relaxed);
     }

@@ -192,6 +192,8 @@ pub(crate) struct Pool {
     waiting: AtomicUsize,
     pub(crate) stats: PoolStats,
     charge: Mutex<Charge>,
+    /// Bytes of the budget that frames do not take back.
+    left: u64,
 }
 
 impl Pool {
@@ -237,6 +239,7 @@ impl Pool {
             waiting: AtomicUsize::new(0),
             stats: PoolStats::default(),
             charge: Mutex::new(charge),
+            left: crate::work::left_for_others(budget),
         }))
     }
 
@@ -296,21 +299,23 @@ impl Pool {
     }
 
     /// Takes back the memory of `count` frames that was given. Where the budget has no room for some of them now, they come
-    /// with the next call.
-    pub(crate) fn return_memory(&self, count: usize) {
+    /// with a later call, and it gives false.
+    pub(crate) fn return_memory(&self, count: usize) -> bool {
         let mut owed = self.owed.lock();
         *owed += count;
         *owed -= self.take_memory(*owed);
+        *owed == 0
     }
 
-    /// Takes memory for up to `count` frames given back before, as far as the budget has room. Gives how many it were.
+    /// Takes memory for up to `count` frames given back before, as far as the budget has room besides what is left for those who
+    /// cannot ask frames for theirs. Gives how many it were.
     fn take_memory(&self, count: usize) -> usize {
         let mut retired = self.retired.lock();
         let mut charge = self.charge.lock();
         let mut taken = 0;
         while taken < count && !retired.is_empty() {
             let bytes = charge.bytes() + self.page_size as u64;
-            if charge.resize(bytes).is_err() {
+            if charge.resize_leaving(bytes, self.left).is_err() {
                 break;
             }
             self.free.lock().extend(retired.pop());

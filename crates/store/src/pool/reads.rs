@@ -13,6 +13,8 @@ pub struct ThreadReads {
     pub serial_reads: u64,
     /// Pages this thread had read ahead, many at a time.
     pub batched_reads: u64,
+    /// How many times it had pages read ahead: each takes about as long as one page read alone, where the device is wide.
+    pub batches: u64,
 }
 
 impl ThreadReads {
@@ -22,6 +24,7 @@ impl ThreadReads {
             hits: self.hits - earlier.hits,
             serial_reads: self.serial_reads - earlier.serial_reads,
             batched_reads: self.batched_reads - earlier.batched_reads,
+            batches: self.batches - earlier.batches,
         }
     }
 }
@@ -30,11 +33,17 @@ thread_local! {
     static HITS: Cell<u64> = const { Cell::new(0) };
     static SERIAL: Cell<u64> = const { Cell::new(0) };
     static BATCHED: Cell<u64> = const { Cell::new(0) };
+    static BATCHES: Cell<u64> = const { Cell::new(0) };
 }
 
 /// The calling thread's counters. They only grow.
 pub fn thread_reads() -> ThreadReads {
-    ThreadReads { hits: HITS.get(), serial_reads: SERIAL.get(), batched_reads: BATCHED.get() }
+    ThreadReads {
+        hits: HITS.get(),
+        serial_reads: SERIAL.get(),
+        batched_reads: BATCHED.get(),
+        batches: BATCHES.get(),
+    }
 }
 
 #[inline]
@@ -48,4 +57,5 @@ pub(super) fn serial() {
 
 pub(super) fn batched(pages: usize) {
     BATCHED.set(BATCHED.get() + pages as u64);
+    BATCHES.set(BATCHES.get() + 1);
 }
