@@ -202,7 +202,7 @@ pub fn value(data: &[u8]) {
 fn modifier(ty: Type, bits: u8) -> Modifier {
     let bits = Modifier::from(bits);
     match ty {
-        Type::Numeric | Type::NumericArray => ((bits & 15) + 1) << 16 | (bits >> 4 & 7) + 4,
+        Type::Numeric | Type::NumericArray => (((bits & 15) + 1) << 16 | bits >> 4) + 4,
         Type::Timestamp | Type::TimestampTz | Type::TimestampArray | Type::TimestampTzArray => bits % 7,
         Type::Varchar | Type::Bpchar | Type::VarcharArray | Type::BpcharArray => bits + 4,
         _ => NO_MODIFIER,
