@@ -141,7 +141,8 @@ pub fn key(data: &[u8]) {
         let mut out = Vec::new();
         column.encode(value, &mut out).expect("a value that was read");
         let again = column.decode(&mut out.as_slice()).expect("a value that was written");
-        if is_lossless(ty, modifier) {
+        // A damaged key may have more blanks than its column; they do not count.
+        if is_lossless(ty, modifier) && ty != Type::Bpchar {
             assert_same(std::slice::from_ref(value), &[again]);
         } else {
             assert_eq!(value.total_cmp(&again), Ordering::Equal, "{value:?} {again:?}");

@@ -174,10 +174,16 @@ fn read_array(reader: &mut Reader<'_>, ty: Type, modifier: Modifier) -> Result<V
     let Ok(length) = usize::try_from(length) else {
         return Err(malformed(format!("invalid array size: {length}")));
     };
+    let bad_vector = || malformed(format!("invalid {} data", ty.name()));
+    // Its text has no place for bounds.
+    if vector && (dimensions, lower) != (1, 0) {
+        return Err(bad_vector());
+    }
     // Every element has at least its length: what is announced is not trusted with memory.
     let mut values = Vec::with_capacity(length.min(reader.bytes.len() / 4));
     for _ in 0..length {
         values.push(match reader.i32()? {
+            -1 if vector => return Err(bad_vector()),
             -1 => Value::Null,
             bytes => {
                 let bytes =
@@ -188,6 +194,10 @@ fn read_array(reader: &mut Reader<'_>, ty: Type, modifier: Modifier) -> Result<V
     }
     if !reader.bytes.is_empty() {
         return Err(malformed("incorrect binary data format"));
+    }
+    if i32::try_from(length).ok().and_then(|length| lower.checked_add(length)).is_none() {
+        let message = format!("array lower bound is too large: {lower}");
+        return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
     }
     Ok(Value::Array(Arc::new(Array { element, values, lower })))
 }

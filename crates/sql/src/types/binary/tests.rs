@@ -74,6 +74,23 @@ fn malformed_arrays_are_refused() {
     );
 }
 
+#[test]
+fn vectors_have_no_nulls_and_no_bounds_of_their_own_and_no_array_ends_behind_the_last_index() {
+    let bad = SqlState::INVALID_BINARY_REPRESENTATION;
+    let one = [0, 0, 0, 2, 0, 7];
+    let vector = |dimensions, lower: i32, elements: &[u8]| {
+        let mut bytes = array(dimensions, Type::Int2, 1, elements);
+        bytes[16..20].copy_from_slice(&lower.to_be_bytes());
+        bytes
+    };
+    assert!(read(&vector(1, 0, &one), Type::Int2Vector, -1).is_ok());
+    assert_eq!(state(&vector(1, 1, &one), Type::Int2Vector), bad);
+    assert_eq!(state(&vector(1, 0, &[255; 4]), Type::Int2Vector), bad);
+    assert_eq!(state(&vector(0, 0, &[]), Type::Int2Vector), bad);
+    assert!(read(&vector(1, i32::MAX - 1, &one), Type::Int2Array, -1).is_ok());
+    assert_eq!(state(&vector(1, i32::MAX, &one), Type::Int2Array), SqlState::PROGRAM_LIMIT_EXCEEDED);
+}
+
 proptest! {
     #[test]
     fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..64), ty in prop::sample::select(Type::ALL)) {
