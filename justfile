@@ -52,7 +52,7 @@ miri:
 
 # Models of latch and page table: every order of steps.
 models:
-    cargo test --manifest-path models/Cargo.toml
+    cargo test --manifest-path models/Cargo.toml --test models
 
 # Measure: workloads of the laboratory, for example `just bench store lookups --dir bench-data`.
 bench *ARGS:

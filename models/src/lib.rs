@@ -11,7 +11,9 @@
 //! spinning before a latch parks, and the pool around these two. The protocol of a frame (who loads, who evicts, its states) is
 //! written down in [`eviction`] once more, as short as possible, so that is a model and no proof of the pool's code.
 //!
-//! Each model takes a fault, and the tests show that it is found.
+//! Each model takes a fault, and the tests show that it is found. Of the sources themselves it is found when the release fence of
+//! [`exclusion`]'s writer, the acquire fence of a validation, the release of an exclusive holder or the waking of waiters is taken
+//! away. It is *not* found when the first look at the version is no acquire any more: that order rests on the argument beside it.
 
 // The sources say `gannet_base`, and get what is below.
 extern crate self as gannet_base;
