@@ -2,8 +2,10 @@
 # Restart after a kill -9 at full load with the log at its limit: how soon the first commit is there, what follows in the background,
 # and how soon the speed of before is reached again.
 #
-#   over the wire  Gannet and PostgreSQL 15, pgbench's TPC-B-like load, the same bytes of log to be redone: restart_wire.py
-#   embedded       random single-row updates of 16 threads, data 4x the budget; with SQLite, as many bytes of log in its WAL
+#   over the wire  Gannet and PostgreSQL 15, pgbench's TPC-B-like load, the same bytes of log to be redone; Gannet also with one
+#                  transaction that has inserted as much and is open still, and idle: restart_wire.py
+#   embedded       random single-row updates of 16 threads, data 4x the budget; SQLite with as many bytes of log in its WAL;
+#                  Firebird, which has no log, after as long a load of 16 processes
 #   modelled       the same file on the profile slow-wide (0.5-2 ms a request), 64 requests wide, and one
 #   hot pages      uniform look-ups of 16 threads, data twice the budget, with the list of hot pages and without
 #   durability     every commit durable when acknowledged, on every side
@@ -12,6 +14,7 @@ set -euo pipefail
 . "$(dirname "$0")/servers.sh"
 need pgbench "apt-get install postgresql-15 (its contrib programs)"
 need fio "apt-get install fio"
+need isql-fb "apt-get install firebird3.0-utils firebird3.0-server-core"
 (cd "$ROOT" && cargo build --quiet --release -p gannet)
 build rivals
 LOG_MIB=1024 SCALE=50
@@ -22,13 +25,22 @@ MEMORY=$UPDATE_MEMORY
 init_postgres
 DATA=$BENCH_DIR/restart-$SCALE
 mkdir -p "$DATA"
-wire() { /usr/bin/python3 "$BENCH/restart_wire.py" "$1" --data "$2" --program "$3" --log $LOG_MIB --memory $MEMORY --scale $SCALE --runs "$RUNS" | keep restart; }
+wire() { # wire SIDE FOLDER PROGRAM LOAD
+    /usr/bin/python3 "$BENCH/restart_wire.py" "$1" --data "$2" --program "$3" --log $LOG_MIB --memory $MEMORY --scale $SCALE \
+        --load "$4" --runs "$RUNS" | keep restart
+}
 mine=() his=() rest=()
-while read -r line; do mine+=("$(pick first_commit_seconds <<<"$line")"); rest+=("$(pick background_seconds <<<"$line")"); done < <(wire gannet "$DATA" "$GANNET")
-while read -r line; do his+=("$(pick first_commit_seconds <<<"$line")"); done < <(wire postgres "$PG_DIR" "$PG_BIN/postgres")
+while read -r line; do mine+=("$(pick first_commit_seconds <<<"$line")"); rest+=("$(pick background_seconds <<<"$line")"); done < <(wire gannet "$DATA" "$GANNET" tpcb)
+while read -r line; do his+=("$(pick first_commit_seconds <<<"$line")"); done < <(wire postgres "$PG_DIR" "$PG_BIN/postgres" tpcb)
 a=$(median "${mine[@]}") b=$(median "${his[@]}")
 row "start to first commit, $LOG_MIB MiB of log, s" "$a" 0.5 "$(ratio "$a" 0.5)" at-most 1
 row "PostgreSQL 15 ÷ the same" "$b" "$a" "$(ratio "$b" "$a")" at-least 10
+mine=() idle=()
+while read -r line; do mine+=("$(pick first_commit_seconds <<<"$line")"); done < <(wire gannet "$DATA" "$GANNET" loser)
+while read -r line; do idle+=("$(pick first_commit_seconds <<<"$line")"); done < <(wire gannet "$DATA" "$GANNET" none)
+c=$(median "${mine[@]}") d=$(median "${idle[@]}")
+row "the same after one transaction of $LOG_MIB MiB, open still, s ÷ after none" "$c" "$d" "$(ratio "$c" "$d")" at-most 1.5
+rm -rf "$DATA"
 echo "| (background work after it, s, for information) | $(median "${rest[@]}") | | | | |"
 
 # --- embedded ---
@@ -85,6 +97,8 @@ theirs=$(/usr/bin/python3 "$BENCH/restart_sqlite.py" "$BENCH_DIR/restart-sqlite"
 a=$(median "${opened[@]}")
 row "embedded: start to first commit, s ÷ SQLite, $LOG_MIB MiB in its WAL" "$a" "$theirs" "$(ratio "$a" "$theirs")" at-most 1
 rm -rf "$BENCH_DIR/restart-sqlite"
+theirs=$(/usr/bin/python3 "$BENCH/restart_firebird.py" "$BENCH_DIR/restart-firebird" $((SECONDS_EACH * 3)) | keep restart | pick first_commit_seconds)
+echo "| (embedded: start to first commit, s; Firebird 3, for information) | $a | $theirs | $(ratio "$a" "$theirs") | | |"
 
 # --- the list of hot pages ---
 # Uniform look-ups; as long as the pages of the list are not in memory, more of them miss.

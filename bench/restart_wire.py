@@ -1,9 +1,10 @@
 """Time from a server's start to its first commit, after it was killed at full load with so many bytes of log to redo.
 
-    restart_wire.py gannet|postgres --data FOLDER --log MIB --memory MIB --scale N [--program PATH] [--runs N]
+    restart_wire.py gannet|postgres --data FOLDER --log MIB --memory MIB --scale N --program PATH [--load KIND] [--runs N]
 
-The load is pgbench's TPC-B-like script, 16 clients, everything synchronous. The client that looks for the server tries to
-connect every 2 ms and commits one transaction of the same kind. One JSON object a run. Needs psycopg 3 and pgbench.
+The load is pgbench's TPC-B-like script, 16 clients, everything synchronous; or one `loser`, a transaction that has inserted so
+many MiB and is still open; or `none`. The client that looks for the server tries to connect every 2 ms and commits one
+transaction of the TPC-B kind. One JSON object a run. Needs psycopg 3 and pgbench.
 """
 
 import argparse
@@ -147,10 +148,10 @@ def pgbench(side, *options):
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def load(side, wanted):
-    """Loads the server until it has so much log to redo, and kills it. Gives the bytes, and commits a second before."""
+def tpcb(side, wanted):
+    """Loads the server until it has so much log to redo. Gives the bytes, and how to end the load once the server is gone."""
     worker = pgbench(side, "-n", "-M", "prepared", "-b", "tpcb-like", "-c", "16", "-j", "2", "-T", str(LONGEST_LOAD_S))
-    best, best_at, began = 0, time.monotonic(), time.monotonic()
+    best, best_at = 0, time.monotonic()
     with connect(side) as connection:
         connection.autocommit = True
         while best < wanted and time.monotonic() - best_at < 30 and worker.poll() is None:
@@ -158,7 +159,31 @@ def load(side, wanted):
             found = side.log_bytes(connection)
             if found > best:
                 best, best_at = found, time.monotonic()
-    return worker, best, time.monotonic() - began
+
+    def end_load():
+        worker.kill()
+        worker.wait()
+
+    return best, end_load
+
+
+def loser(side, wanted):
+    """One transaction inserts so many bytes and stays open."""
+    with connect(side) as connection:
+        connection.execute("create table if not exists lost (id bigint primary key, v text)")
+    connection = connect(side)
+    # Rows of about 1 KiB.
+    connection.execute(
+        "insert into lost select n, repeat(md5(n::text), 31) from generate_series(1, %s) as n", (wanted >> 10,)
+    )
+    return wanted, lambda: None if connection.closed else connection.close()
+
+
+def none(_side, _wanted):
+    return 0, lambda: None
+
+
+LOADS = {"tpcb": tpcb, "loser": loser, "none": none}
 
 
 def first_commit(side, started):
@@ -190,11 +215,10 @@ def measure(side):
     with connect(side) as connection:
         connection.autocommit = True
         connection.execute("checkpoint")
-    worker, log_bytes, _ = load(side, side.arguments.log << 20)
+    log_bytes, end_load = LOADS[side.arguments.load](side, side.arguments.log << 20)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    worker.kill()
-    worker.wait()
+    end_load()
     time.sleep(1)
     started = time.monotonic()
     process = side.start()
@@ -203,7 +227,7 @@ def measure(side):
     rest = side.wait_for_rest(connection)
     connection.close()
     end(process, signal.SIGINT)
-    return {"side": side.arguments.side, "log_bytes": log_bytes, "first_commit_seconds": seconds, **rest}
+    return {"side": side.arguments.side, "load": side.arguments.load, "log_bytes": log_bytes, "first_commit_seconds": seconds, **rest}
 
 
 def main():
@@ -211,9 +235,10 @@ def main():
     parser.add_argument("side", choices=["gannet", "postgres"])
     parser.add_argument("--data", required=True)
     parser.add_argument("--program", required=True)
-    parser.add_argument("--log", type=int, required=True, help="MiB of log to redo")
+    parser.add_argument("--log", type=int, required=True, help="MiB of log to redo, or inserted")
     parser.add_argument("--memory", type=int, required=True, help="MiB")
     parser.add_argument("--scale", type=int, required=True)
+    parser.add_argument("--load", choices=LOADS, default="tpcb")
     parser.add_argument("--runs", type=int, default=1)
     arguments = parser.parse_args()
     side = (Gannet if arguments.side == "gannet" else Postgres)(arguments)

@@ -170,7 +170,6 @@ fn allocate<T>(count: usize, make: impl FnMut(usize) -> T) -> Result<Box<[T]>> {
 }
 
 /// See the module's head.
-#[derive(Debug)]
 pub(crate) struct Pool {
     page_size: usize,
     arena: Arena,
@@ -194,6 +193,16 @@ pub(crate) struct Pool {
     charge: Mutex<Charge>,
     /// Bytes of the budget that frames do not take back.
     left: u64,
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Pool { page_size, frames, .. } = self;
+        f.debug_struct("Pool")
+            .field("page_size", page_size)
+            .field("frames", &frames.len())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Pool {
