@@ -1,8 +1,10 @@
 //! The models.
 
 use crate::PageId;
+use crate::log::{Append, Inner};
 use crate::pool::latch::Latch;
 use crate::pool::table::{FrameKey, Table};
+use crate::sync::{FORGETS_TO_WAKE, SLEEPS_FOR_EVER};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicU64;
@@ -22,6 +24,14 @@ pub enum Fault {
     KeyNotAskedAgain,
     /// A writer takes the latch shared.
     SharedWriter,
+    /// A record's bytes come into the ring after the log's end has moved.
+    LateBytes,
+    /// An append does not wait until the ring has room.
+    NoRoom,
+    /// Those whose write is done are not woken.
+    NoWaking,
+    /// Who sleeps for a limited time does so for ever.
+    NoLimit,
 }
 
 /// Most times a thread is stopped where it could have gone on. Bugs need few (Musuvathi and Qadeer, "Iterative context bounding",
@@ -32,6 +42,72 @@ fn explore(model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(PREEMPTIONS);
     builder.check(model);
+}
+
+/// Sessions that commit records of five bytes, each so many, in a log with blocks of eight bytes and up to two writes at the device.
+pub fn commits(sessions: [u8; 3], fault: Fault) {
+    let how = match fault {
+        Fault::LateBytes => Append::Late,
+        Fault::NoRoom => Append::WithoutRoom,
+        _ => Append::Right,
+    };
+    FORGETS_TO_WAKE.set(fault == Fault::NoWaking);
+    SLEEPS_FOR_EVER.set(fault == Fault::NoLimit);
+    explore(move || {
+        // Not loom's: what it does when it is let go is a step, and must not be one where a model fails.
+        let log = std::sync::Arc::new(Inner::new(8, 2));
+        let work = move |log: &Inner, session: u8| {
+            for number in 0..sessions[session as usize] {
+                log.commit(&[16 * (session + 1) + number; 5], how);
+            }
+        };
+        let others: Vec<_> = (1..3)
+            .filter(|&session| sessions[session as usize] > 0)
+            .map(|session| {
+                let log = std::sync::Arc::clone(&log);
+                thread::spawn(move || work(&log, session))
+            })
+            .collect();
+        work(&log, 0);
+        others.into_iter().for_each(|other| other.join().expect("it has not failed"));
+    });
+}
+
+/// Two sessions that append more than the log's ring holds before they wait for their commits.
+pub fn ring(fault: Fault) {
+    let how = if fault == Fault::NoRoom { Append::WithoutRoom } else { Append::Right };
+    explore(move || {
+        let log = std::sync::Arc::new(Inner::new(4, 1));
+        let work = move |log: &Inner, session: u8| {
+            let (start, end) = log.append(&[session; 13], how).expect("the device does not fail");
+            log.commit(&[session + 1; 13], how);
+            assert!(log.has(start, end, session), "what lies before a commit is not on the device");
+        };
+        let other = {
+            let log = std::sync::Arc::clone(&log);
+            thread::spawn(move || work(&log, 16))
+        };
+        work(&log, 32);
+        other.join().expect("it has not failed");
+    });
+}
+
+/// Two sessions that commit while the device begins to fail.
+pub fn failing() {
+    explore(|| {
+        let log = std::sync::Arc::new(Inner::new(8, 2));
+        let other = {
+            let log = std::sync::Arc::clone(&log);
+            thread::spawn(move || {
+                log.try_commit(&[17; 5]);
+                log.try_commit(&[18; 5])
+            })
+        };
+        log.try_commit(&[33; 5]);
+        log.fail_from_now_on();
+        assert!(!log.try_commit(&[34; 5]), "a commit of a failed device");
+        other.join().expect("it has not failed");
+    });
 }
 
 /// Two writers and a reader of one value that is no atomic: an access that is not ordered behind the others is a failure, and so is a

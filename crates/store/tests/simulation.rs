@@ -40,6 +40,10 @@ const REGRESSIONS: &[(u64, &str)] = &[
         159944750539,
         "the oracle took a commit that failed, and was taken back, for one that may be in the log",
     ),
+    (
+        175064321175,
+        "a failure in the background was told of after the faults had ended, and nobody expected it",
+    ),
     (377916207741, "a rollback that could not read its undo left others waiting for its rows for ever"),
 ];
 

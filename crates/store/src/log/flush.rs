@@ -43,13 +43,13 @@ use super::segment::BLOCK;
 use super::{Inner, LogOptions};
 use crate::{Error, Result};
 use gannet_base::clock::{self, Instant};
+use gannet_base::sync::atomic::AtomicU32;
+use gannet_base::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use gannet_base::sync::{MutexGuard, wait_while, wake_all, wake_one};
 use gannet_io::{AlignedBuffer, Class, Durability};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::time::Duration;
 
 /// Most bytes of one write.

@@ -340,7 +340,7 @@ fn end(world: World, trouble: &Trouble, random: &mut Generator, summary: &mut Su
     if world.poisoned.load(Ordering::SeqCst) && !disk.is_crashed() {
         refuses(&world);
     }
-    disk.set_faults(Faults::default());
+    world.end_faults();
     let healthy = !world.poisoned.load(Ordering::SeqCst) && !disk.is_crashed();
     if healthy && matches!(trouble, Trouble::None | Trouble::Full(_)) {
         if random.one_in(2) {

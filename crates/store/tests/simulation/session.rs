@@ -4,7 +4,7 @@ use crate::oracle::{Look, Observation, Oracle, Place, Writes};
 use crate::plan::{Plan, trace};
 use gannet_base::sim::Generator;
 use gannet_base::{clock, sync::Mutex};
-use gannet_io::sim::SimDisk;
+use gannet_io::sim::{Faults, SimDisk};
 use gannet_store::{
     Database, Durability, Error, Isolation, LockMode, Savepoint, Transaction, TransactionOptions, Tree,
 };
@@ -41,6 +41,8 @@ pub(crate) struct World {
     pub(crate) condition: Condition,
     /// A session found the database closed to changes.
     pub(crate) poisoned: AtomicBool,
+    /// The device has failed as planned.
+    injected: AtomicBool,
     pub(crate) operations: AtomicU64,
     size: Mutex<FileSize>,
 }
@@ -79,6 +81,7 @@ impl World {
             oracle: Arc::clone(oracle),
             condition,
             poisoned: AtomicBool::new(false),
+            injected: AtomicBool::new(false),
             operations: AtomicU64::new(0),
             size: Mutex::new(FileSize::default()),
         }
@@ -94,9 +97,18 @@ impl World {
         *size
     }
 
-    /// Whether errors of the device are to be expected.
+    /// Whether errors of the device are to be expected: of now, or of before, which somebody may be about to tell of.
     pub(crate) fn trouble(&self) -> bool {
-        self.disk.is_crashed() || self.condition == Condition::Faulty && !self.disk.injected().is_empty()
+        if self.condition == Condition::Faulty && !self.disk.injected().is_empty() {
+            self.injected.store(true, Ordering::SeqCst);
+        }
+        self.disk.is_crashed() || self.injected.load(Ordering::SeqCst)
+    }
+
+    /// From now on the device does as it should.
+    pub(crate) fn end_faults(&self) {
+        self.trouble();
+        self.disk.set_faults(Faults::default());
     }
 
     /// Sorts an error; one that has no business here ends the simulation.
