@@ -127,6 +127,9 @@ pub(crate) struct Sql {
     /// Make a new database where the file does not exist
     #[arg(long)]
     pub(crate) create: bool,
+    /// Open a file whose log is damaged, for reading what is left, as it was where the log breaks off; changes no file
+    #[arg(long, conflicts_with = "create")]
+    pub(crate) salvage: bool,
     /// How rows are written [default: table]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<Format>,

@@ -26,6 +26,7 @@ pub(crate) fn run(arguments: &Serve) -> Result<()> {
         mode: settings.io()?,
         max_delay: settings.duration("max_delay")?,
         shutdown_limit: settings.duration("shutdown_limit")?,
+        ..OpenOptions::default()
     };
     let limit = open.shutdown_limit;
     let options = ServerOptions {

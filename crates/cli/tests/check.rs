@@ -113,6 +113,42 @@ fn damage_is_named_and_is_the_exit_status() {
 }
 
 #[test]
+fn what_a_damaged_log_leaves_can_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    shop(folder);
+    let mut server = Served::start(folder);
+    let script: String =
+        (30_000..30_100).map(|n| format!("insert into orders values ({n}, 'late');\n")).collect();
+    std::fs::write(folder.join("late.sql"), script).unwrap();
+    ends(folder, &["sql", "shop.gnt", "-q", "-f", "late.sql"], 0);
+    server.0.kill().unwrap();
+    drop(server);
+    let segments = std::fs::read_dir(folder.join("shop.gnt-wal")).unwrap().map(|entry| entry.unwrap().path());
+    let written = |path: &std::path::PathBuf| {
+        let bytes = std::fs::read(path).unwrap();
+        path.extension().is_some_and(|extension| extension == "log") && bytes.iter().any(|byte| *byte != 0)
+    };
+    let path = segments.filter(written).max().unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    let end = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+    bytes[end - 6000] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let count = ["-q", "--format", "csv", "-c", "select count(*) from orders where id >= 30000"];
+    let (_, complaint) = ends(folder, &[&["sql", "shop.gnt"], &count[..]].concat(), 2);
+    assert!(complaint.contains("log hole") && complaint.contains("`gannet sql --salvage`"), "{complaint}");
+    let (said, _) = ends(folder, &[&["sql", "shop.gnt", "--salvage"], &count[..]].concat(), 0);
+    let found: u32 = said.lines().last().unwrap().parse().unwrap();
+    assert!((50..100).contains(&found), "{said}");
+    let (said, _) = ends(folder, &["sql", "shop.gnt", "--salvage", "-c", "\\restart"], 0);
+    assert!(said.contains("salvaged, for reading only: log hole"), "{said}");
+    let (_, complaint) = ends(folder, &["sql", "shop.gnt", "--salvage", "-c", "delete from orders"], 1);
+    assert!(complaint.contains("being salvaged"), "{complaint}");
+    let (_, complaint) = ends(folder, &["check", "shop.gnt"], 2);
+    assert!(complaint.contains("log hole"), "{complaint}");
+}
+
+#[test]
 fn what_cannot_be_checked_is_told_apart_from_what_is_damaged() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("foreign"), vec![7; 100_000]).unwrap();

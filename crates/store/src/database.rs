@@ -110,6 +110,8 @@ pub struct RestartReport {
     pub applied_changes: u64,
     /// What could not be brought up to date, with the reason. Everything else is readable.
     pub damaged_pages: Vec<String>,
+    /// What of the log is gone, where the database is being salvaged; see [`OpenOptions::salvage`].
+    pub lost: Option<String>,
     /// Transactions that the crash has cut short.
     pub losers: u64,
     /// Of these, transactions reverted so far.
@@ -127,6 +129,9 @@ pub struct RestartReport {
 impl fmt::Display for RestartReport {
     /// What is left, or how it ended, in words.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(lost) = &self.lost {
+            return write!(f, "salvaged, for reading only: {lost}");
+        }
         let losers_left = self.losers - self.reverted_losers;
         match self.phase {
             RestartPhase::Redo => {

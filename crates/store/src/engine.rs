@@ -110,6 +110,10 @@ pub struct OpenOptions {
     pub max_delay: Duration,
     /// How long a shutdown writes pages before it leaves the rest to the next start. Default 10 s.
     pub shutdown_limit: Duration,
+    /// Open for reading what a damaged log leaves: the database as it was where the log breaks off, without the pages that
+    /// are newer. Nothing is written to its files. Default false: then a log that has lost committed work keeps the
+    /// database from opening.
+    pub salvage: bool,
 }
 
 impl Default for OpenOptions {
@@ -119,6 +123,7 @@ impl Default for OpenOptions {
             mode: ModeRequest::Auto,
             max_delay: Duration::from_millis(200),
             shutdown_limit: Duration::from_secs(10),
+            salvage: false,
         }
     }
 }

@@ -44,6 +44,12 @@ fn open(disk: &SimDisk) -> Result<Database> {
 
 /// A database with every kind of page, among them undo that waits to be swept, and what its tree holds.
 fn sample(disk: &SimDisk) -> (Database, Rows) {
+    let (db, mut states) = sample_with_history(disk);
+    (db, states.pop().unwrap())
+}
+
+/// The same with what its tree held after each commit.
+fn sample_with_history(disk: &SimDisk) -> (Database, Vec<Rows>) {
     let create = CreateOptions { page_size: PAGE, segment_size: 1 << 18 };
     let db = engine(disk).create(Path::new(FILE), &create, &OpenOptions::default()).unwrap();
     let mut rows = Rows::new();
@@ -58,6 +64,7 @@ fn sample(disk: &SimDisk) -> (Database, Rows) {
     txn.put(&tree, b"long", &long).unwrap();
     rows.insert(b"long".to_vec(), long);
     txn.commit().unwrap();
+    let before = rows.clone();
     let mut txn = db.begin(TransactionOptions::default());
     for i in 100..120 {
         let key = format!("{i:04}").into_bytes();
@@ -67,7 +74,7 @@ fn sample(disk: &SimDisk) -> (Database, Rows) {
     assert!(txn.delete(&tree, b"0007").unwrap());
     rows.remove(&b"0007"[..]);
     txn.commit().unwrap();
-    (db, rows)
+    (db, vec![before, rows])
 }
 
 /// What can be read, key by key: an error ends a scan, so that each row is asked for.
@@ -359,4 +366,113 @@ fn a_log_cut_short_anywhere_is_noticed_or_harmless() {
         }
     }
     assert!(refused > 0);
+}
+
+fn files(disk: &SimDisk) -> BTreeMap<PathBuf, Vec<u8>> {
+    disk.files().into_iter().map(|path| (path.clone(), disk.contents(&path).unwrap())).collect()
+}
+
+/// What a salvage shows: rows that can be read are those of one moment. Gives which state of `states` that was (0 is before the
+/// first), and how many rows cannot be read; nothing where a page that says what there is came home later than that.
+fn salvaged(disk: &SimDisk, states: &[Rows], place: &str) -> Option<(usize, usize)> {
+    let options = OpenOptions { salvage: true, ..OpenOptions::default() };
+    let db = match engine(disk).open(Path::new(FILE), &options) {
+        Ok(db) => db,
+        Err(error) => {
+            assert!(error.to_string().contains("page "), "{place}: {error}");
+            return None;
+        }
+    };
+    assert!(db.restart_report().lost.is_some(), "{place}");
+    let mut txn = db.begin(TransactionOptions::default());
+    assert!(txn.create_tree("new").is_err());
+    let mut unreadable = 0;
+    let mut possible: Vec<usize> = (0..=states.len()).collect();
+    match txn.tree("t") {
+        Ok(Some(tree)) => {
+            for key in states[0].keys() {
+                match txn.get(&tree, key) {
+                    Ok(found) => possible.retain(|&at| at > 0 && states[at - 1].get(key) == found.as_ref()),
+                    Err(_) => unreadable += 1,
+                }
+            }
+        }
+        Ok(None) => possible.truncate(1),
+        Err(_) => unreadable += states[0].len(),
+    }
+    assert!(!possible.is_empty(), "{place}: what a salvage shows was never there at one time");
+    drop(txn);
+    db.close().unwrap();
+    Some((possible[0], unreadable))
+}
+
+#[test]
+fn what_a_damaged_log_leaves_is_salvaged_as_it_was_at_one_time() {
+    let disk = SimDisk::new(6);
+    let (db, states) = sample_with_history(&disk);
+    // Some of it is in the data file, newer than what the log will have.
+    db.checkpoint().unwrap();
+    for round in 0..3 {
+        let mut txn = db.begin(TransactionOptions::default());
+        let tree = txn.create_tree(&format!("other {round}")).unwrap();
+        for i in 0..100_u32 {
+            txn.put(&tree, &i.to_be_bytes(), &[7; 300]).unwrap();
+        }
+        txn.commit().unwrap();
+    }
+    let checkpointed = copy(&disk);
+    drop(db);
+    let disk = SimDisk::new(7);
+    let (db, _) = sample_with_history(&disk);
+    for round in 0..40 {
+        let mut txn = db.begin(TransactionOptions::default());
+        // It lies in a leaf with others.
+        let tree = txn.tree("t").unwrap().unwrap();
+        txn.put(&tree, b"0399 and more", &[round; 300]).unwrap();
+        txn.commit().unwrap();
+    }
+    let end = db.stats().end_lsn.0 as usize;
+    let fresh = copy(&disk);
+    // All pages came home, and then the power went, before the header was written.
+    db.checkpoint().unwrap();
+    let home = disk.contents(Path::new(FILE)).unwrap();
+    let written = copy(&fresh);
+    let file = written.open(Path::new(FILE), &FileOptions::read_write()).unwrap();
+    let mut pages = gannet_io::AlignedBuffer::zeroed(home.len() - 2 * PAGE);
+    pages.copy_from_slice(&home[2 * PAGE..]);
+    let durable = gannet_io::Durability::Durable;
+    file.write_at(gannet_io::Class::Foreground, 2 * PAGE as u64, &pages, durable).unwrap();
+    drop((db, file));
+    let mut seen = [0; 3];
+    let (mut unreadable, mut hopeless) = (0, 0);
+    for (sound, step) in [(&fresh, 1009), (&written, 1013), (&checkpointed, 4099)] {
+        let mut segments: Vec<PathBuf> = sound.files();
+        segments.retain(|path| path.starts_with(WAL) && path.extension().is_some_and(|end| end == "log"));
+        for path in segments {
+            let step = if is_exhaustive() { 61 } else { step };
+            for at in (0..end.min(1 << 18)).step_by(step) {
+                let place = format!("{path:?}, byte {at}");
+                let disk = copy(sound);
+                flip(&disk, &path, at as u64);
+                let Err(refusal) = open(&copy(&disk)) else { continue };
+                if !refusal.to_string().contains("--salvage") {
+                    hopeless += 1;
+                    continue;
+                }
+                let before = files(&disk);
+                let outcome = salvaged(&disk, &states, &place);
+                assert!(files(&disk) == before, "{place}: a salvage has changed a file");
+                assert!(open(&disk).is_err(), "{place}: a salvage has hidden the damage");
+                match outcome {
+                    Some((state, rows)) => {
+                        seen[state] += 1;
+                        unreadable += usize::from(rows > 0);
+                    }
+                    None => hopeless += 1,
+                }
+            }
+        }
+    }
+    println!("{seen:?} by moment, {unreadable} with rows that cannot be read, {hopeless} refused");
+    assert!(seen.iter().all(|&count| count > 0) && unreadable > 0, "{seen:?}, {unreadable}");
 }

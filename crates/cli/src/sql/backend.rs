@@ -43,6 +43,9 @@ pub(super) fn open(arguments: &Sql, signals: &Signals) -> Result<Box<dyn Backend
             bail!("--create makes a database file; on a server, it is CREATE DATABASE");
         }
         let variable = |name: &str| std::env::var(name).ok();
+        if arguments.salvage {
+            bail!("--salvage opens a database file; a server has its own open");
+        }
         let address = Address::parse(text, &variable, &user).map_err(|error| anyhow!(error))?;
         return Ok(Box::new(Remote::open(address, signals)?));
     }
@@ -182,7 +185,7 @@ impl Embedded {
         }
         let options = EngineOptions { memory: arguments.memory, ..EngineOptions::default() };
         let engine = Engine::new(&options).map_err(|error| failed(error.into()))?;
-        let open = OpenOptions { mode: arguments.io, ..OpenOptions::default() };
+        let open = OpenOptions { mode: arguments.io, salvage: arguments.salvage, ..OpenOptions::default() };
         let missing = engine.is_missing(path).map_err(|error| failed(error.into()))?;
         let opened = match missing && arguments.create {
             false => Database::open(&engine, path, &open, owner),

@@ -112,14 +112,24 @@ impl Database {
         let crashed = !meta.clean;
         // Before the ring, which belongs to the same folder: nothing is healed by that of another life.
         let (recovery, log) = if let Some(files) = files {
-            let (recovery, log) =
-                Log::recover(&files, &log_options, meta.redo_from, meta.incarnation, engine.budget())
-                    .and_then(|found| check_fit(path, &folder, &meta, &found.0).map(|()| found))
-                    .map_err(|error| explained(error, &files, &*file, &log_options, &meta))?;
+            let (recovery, log) = Self::recover(engine, &files, &log_options, &meta, options.salvage)
+                .and_then(|found| check_fit(path, &folder, &meta, &found.0).map(|()| found))
+                .map_err(|error| explained(error, &files, &*file, &log_options, &meta))?;
             (Some(recovery), Some(log))
         } else {
             (None, None)
         };
+        if options.salvage {
+            let Some((recovery, log)) = recovery.zip(log) else {
+                return Err(Error::Invalid(format!(
+                    "{path:?} was closed, and needs nothing of a log: there is nothing to salvage; open it as usual"
+                )));
+            };
+            let report = RestartReport { crashed, lost: recovery.lost.clone(), ..RestartReport::default() };
+            let (ring, recovery) = (None, Some(recovery));
+            let opened = Opened { file, ring, meta, log, recovery, begun, report, lock, log_room };
+            return Self::assemble(engine, path, options, opened, false);
+        }
         // From here on it is written to.
         new_folder.is_new = false;
         let ring = Self::open_ring(&**disk, &*file, &folder, meta.page_size, options)?;
@@ -147,6 +157,25 @@ impl Database {
         let report = RestartReport { crashed, healed_pages: healed, ..RestartReport::default() };
         let opened = Opened { file, ring, meta, log, recovery, begun, report, lock, log_room };
         Self::assemble(engine, path, options, opened, false)
+    }
+
+    /// What the log says. A log that has lost something is named with the way out.
+    fn recover(
+        engine: &Engine,
+        files: &LogFiles,
+        options: &LogOptions,
+        meta: &Meta,
+        salvage: bool,
+    ) -> Result<(Recovery, Log)> {
+        let recover = |salvage| {
+            Log::recover(files, options, meta.redo_from, meta.incarnation, engine.budget(), salvage)
+        };
+        match recover(salvage) {
+            Err(Error::Damaged(what)) if !salvage && recover(true).is_ok() => Err(Error::Damaged(format!(
+                "{what}; restore a backup, or salvage what is left for reading (`gannet sql --salvage`)"
+            ))),
+            result => result,
+        }
     }
 
     /// The double-write ring, unless the device makes writes of a page whole by itself.
@@ -195,7 +224,7 @@ impl Database {
             }
             None => (None, Aftermath::default()),
         };
-        let redo = Self::prepare_redo(&log, table, engine)?;
+        let redo = Self::prepare_redo(&log, table, engine, !options.salvage)?;
         volume.set_redo(redo.clone().map(|redo| redo as _));
         let capacity = file.len()? / meta.page_size as u64;
         let groups = count_groups(&*file, &meta, redo.as_deref(), capacity)?;
@@ -209,6 +238,10 @@ impl Database {
             &log_options,
             wal_limit(&meta, options),
         ));
+        if options.salvage {
+            let lost = report.lost.as_deref().unwrap_or("nothing of its log is lost");
+            core.set_read_only(format!("it is being salvaged ({lost})"));
+        }
         let floor = redo.as_ref().map(|_| meta.redo_from);
         if floor.is_some() {
             core.backlog.begin(meta.redo_from, log.end(), core.wal_limit);
@@ -288,10 +321,15 @@ impl Database {
         }
     }
 
-    fn prepare_redo(log: &Log, table: Option<RedoTable>, engine: &Engine) -> Result<Option<Arc<PageRedo>>> {
+    fn prepare_redo(
+        log: &Log,
+        table: Option<RedoTable>,
+        engine: &Engine,
+        writes: bool,
+    ) -> Result<Option<Arc<PageRedo>>> {
         let Some(table) = table.filter(|table| !table.is_empty()) else { return Ok(None) };
         let cache = REDO_CACHE.min(engine.budget().limit() / 16).max(256 << 10);
-        Ok(Some(Arc::new(PageRedo::new(table, log.reader(cache)?))))
+        Ok(Some(Arc::new(PageRedo::new(table, log.reader(cache)?, writes))))
     }
 
     fn share(

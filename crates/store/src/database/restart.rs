@@ -7,7 +7,7 @@ use crate::recovery::PageRedo;
 use crate::shared::Shared;
 use crate::tree::BTree;
 use crate::txn::active::ActiveTxn;
-use crate::{Result, entry};
+use crate::{Error, Result, entry};
 use gannet_base::clock::Instant;
 use gannet_base::{TxnId, thread};
 use std::sync::Arc;
@@ -22,8 +22,10 @@ impl Database {
         report: RestartReport,
     ) -> Result<()> {
         let writer = Arc::clone(&self.shared.writer);
-        // Redo makes pages dirty: only from here on is there somebody to write them.
-        self.spawn("gannet-writer", move |_| writer.run());
+        if !self.options.salvage {
+            // Redo makes pages dirty: only from here on is there somebody to write them.
+            self.spawn("gannet-writer", move |_| writer.run());
+        }
         self.load_trees()?;
         let register = |&(id, undo): &(TxnId, u64)| self.shared.registry.insert_loser(id, undo);
         let losers: Vec<_> = aftermath.losers.iter().map(register).collect();
@@ -39,8 +41,10 @@ impl Database {
             self.flusher = Some(self.shared.core.log.start_flusher(self.options.max_delay));
             self.started = true;
         }
-        self.spawn("gannet-warm-up", |shared| shared.run_warm_up());
-        self.start_restart(redo, losers, aftermath);
+        if !self.options.salvage {
+            self.spawn("gannet-warm-up", |shared| shared.run_warm_up());
+            self.start_restart(redo, losers, aftermath);
+        }
         Ok(())
     }
 
@@ -83,9 +87,17 @@ impl Database {
     fn load_trees(&self) -> Result<()> {
         let catalog = BTree::new(&self.shared.core, &self.shared.catalog);
         let status = BTree::new(&self.shared.core, &self.shared.status);
-        let next = status.get(&crate::catalog::NEXT_TREE)?.and_then(|value| value.try_into().ok());
-        if let Some(next) = next {
-            *self.shared.next_tree.lock() = u64::from_le_bytes(next) as u32;
+        match status.get(&crate::catalog::NEXT_TREE) {
+            Ok(next) => {
+                if let Some(next) = next.and_then(|value| value.try_into().ok()) {
+                    *self.shared.next_tree.lock() = u64::from_le_bytes(next) as u32;
+                }
+            }
+            // Nobody can tell what number a new tree gets, and that is all.
+            Err(error @ (Error::Damaged(_) | Error::NeverWritten(_))) => {
+                self.shared.core.set_read_only(format!("the tree of states is damaged: {error}"));
+            }
+            Err(error) => return Err(error),
         }
         let mut from = Vec::new();
         while let Some((key, payload)) = catalog.first_from(&from)? {

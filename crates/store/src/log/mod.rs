@@ -308,6 +308,8 @@ impl Log {
     /// newest life of the log that the data file knows. Nothing is written before [`Log::start_writing`]; reading
     /// through [`Log::reader`] works at once.
     ///
+    /// Where `salvages`, the log ends where it breaks off, as far as what is before can be understood; then it is not to be written.
+    ///
     /// # Errors
     /// [`Error::Damaged`] when log that was acknowledged, or that `redo_from` needs, is not there.
     pub fn recover(
@@ -316,10 +318,12 @@ impl Log {
         redo_from: Lsn,
         incarnation: u32,
         budget: &Budget,
+        salvages: bool,
     ) -> Result<(Recovery, Log)> {
         options.check()?;
         let segments = Arc::clone(&files.segments);
-        let (recovery, resumption) = Scanner::new(&segments, budget, redo_from, incarnation)?.run()?;
+        let scanner = Scanner::new(&segments, budget, redo_from, incarnation)?.salvaging(salvages);
+        let (recovery, resumption) = scanner.run()?;
         let inner = Inner::new(options, segments, budget, redo_from, resumption)?;
         Ok((recovery, Log { inner }))
     }

@@ -15,6 +15,8 @@
 //!    crash leaves of writes that were in flight.
 //! 4. A footer proves that the file of the next segment was there, durably, with or without anything in it (`append`). Where
 //!    it is missing, what was in it is lost. Behind a segment that is not sealed a crash may leave gaps, which mean nothing.
+//! 5. What is lost may be put up with, for reading only ([`Recovery::lost`]): the log then ends where it breaks off, if everything
+//!    before is known: pages, transactions open. Whatever the data file has of later changes is told by its LSN.
 
 use super::footer::{Footer, Index};
 use super::record::{ALIGNMENT, MIN_RECORD_LEN, RecordView, TRAILER_LEN};
@@ -50,6 +52,8 @@ pub struct Recovery {
     pub redo: RedoTable,
     /// Sealed segments whose footers were read.
     pub footers_read: usize,
+    /// What acknowledged log is gone, where that was put up with.
+    pub lost: Option<String>,
 }
 
 /// What is left to do before the log can be written again.
@@ -127,6 +131,9 @@ pub(crate) struct Scanner<'a> {
     redo: RedoTable,
     link: Option<Link>,
     footers_read: usize,
+    /// Damage is put up with, and what it is.
+    salvages: bool,
+    lost: Option<String>,
 }
 
 impl<'a> Scanner<'a> {
@@ -146,7 +153,23 @@ impl<'a> Scanner<'a> {
             redo: RedoTable::new(budget)?,
             link: None,
             footers_read: 0,
+            salvages: false,
+            lost: None,
         })
+    }
+
+    /// Puts up with acknowledged log that is gone.
+    pub(crate) fn salvaging(self, salvages: bool) -> Self {
+        Scanner { salvages, ..self }
+    }
+
+    /// Acknowledged log is gone.
+    fn lose(&mut self, what: String) -> Result<()> {
+        if !self.salvages {
+            return Err(Error::Damaged(what));
+        }
+        self.lost.get_or_insert(what);
+        Ok(())
     }
 
     /// Finds the end and everything the footers and the last segment say.
@@ -176,6 +199,7 @@ impl<'a> Scanner<'a> {
             incarnation: resumption.unsealed.incarnation,
             redo: self.redo,
             footers_read: self.footers_read,
+            lost: self.lost,
         };
         Ok((recovery, resumption))
     }
@@ -183,16 +207,16 @@ impl<'a> Scanner<'a> {
     /// Fails when a file that may be needed has not a segment's length, which it had before it got its name (`segment`,
     /// invariant 1); and when a file holds a segment that belongs elsewhere and cannot be what was left there by reuse: that
     /// is of a lower number, and was not needed any more.
-    fn check_places(&self, first: u64) -> Result<()> {
-        for &number in &self.numbers {
+    fn check_places(&mut self, first: u64) -> Result<()> {
+        for number in self.numbers.clone() {
             let (len, size) = (self.segments.file_len(number)?, self.segments.size);
             if number + 1 >= first && len != size {
-                return Err(Error::Damaged(format!(
+                self.lose(format!(
                     "log: {:?} has {len} bytes, not the {size} of a segment: the file was cut or replaced; committed work from \
                      lsn {} on may be lost",
                     self.segments.path(number),
                     number * size
-                )));
+                ))?;
             }
             let Some(claimed) = self.segments.read_claimed_number(number)? else { continue };
             let needed = claimed + 1 >= first && claimed < number;
@@ -269,12 +293,13 @@ impl<'a> Scanner<'a> {
             }
             if !complete {
                 if sealed.is_some() || self.link.is_some() {
-                    return Err(Error::Damaged(format!(
+                    self.lose(format!(
                         "log: {:?} is missing: the segment before it is complete, and is completed only when this one is \
                          there; committed work from lsn {} on may be lost",
                         self.segments.path(number),
                         number * self.segments.size
-                    )));
+                    ))?;
+                    return Ok(last_segment(number, sealed));
                 }
                 return Ok((number, None));
             }
@@ -340,7 +365,7 @@ impl<'a> Scanner<'a> {
         if present {
             self.check_no_hole(&bytes, number, start, end)?;
         }
-        for later in self.numbers.iter().copied().filter(|&later| later > number) {
+        for later in self.numbers.clone().into_iter().filter(|&later| later > number) {
             // Behind a whole segment, a damaged header block must not hide what is in the one after it.
             let next = end == later * self.segments.size;
             if (next || self.segments.read_header(later)?.is_some())
@@ -371,7 +396,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Fails when a valid record behind `end` says that the log was durable beyond `end`.
-    fn check_no_hole(&self, bytes: &[u8], number: u64, start: u64, end: u64) -> Result<()> {
+    fn check_no_hole(&mut self, bytes: &[u8], number: u64, start: u64, end: u64) -> Result<()> {
         let from = end.max(start + BLOCK);
         let last = start + self.segments.size - MIN_RECORD_LEN as u64;
         for at in (from..=last).step_by(ALIGNMENT as usize) {
@@ -380,14 +405,14 @@ impl<'a> Scanner<'a> {
             }
             let claim = self.record_at(bytes, start, at).map_or(0, |record| record.durable);
             if claim > end {
-                return Err(Error::Damaged(format!(
+                return self.lose(format!(
                     "log hole: nothing valid at lsn {end} ({:?}, offset {}), yet {:?} has a record at offset {} that was \
                      written when the log was durable up to lsn {claim}: committed work from lsn {end} on is lost",
                     self.segments.path(end / self.segments.size),
                     end % self.segments.size,
                     self.segments.path(number),
                     at - start
-                )));
+                ));
             }
         }
         Ok(())

@@ -52,7 +52,14 @@ fn create(sim: &SimDisk) -> Log {
 
 fn recover_from(sim: &SimDisk, redo_from: u64, incarnation: u32) -> Result<(Recovery, Log)> {
     let files = LogFiles::find(&disk_of(sim), folder(), &options(), Lsn(redo_from))?;
-    Log::recover(&files.expect("there is a folder"), &options(), Lsn(redo_from), incarnation, &budget())
+    Log::recover(
+        &files.expect("there is a folder"),
+        &options(),
+        Lsn(redo_from),
+        incarnation,
+        &budget(),
+        false,
+    )
 }
 
 fn recover(sim: &SimDisk) -> (Recovery, Log) {

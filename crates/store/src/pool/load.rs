@@ -148,7 +148,7 @@ impl Pool {
         let frame = &self.frames[index as usize];
         match self.check_and_redo(volume, key.page(), bytes) {
             Ok(redone) => {
-                if let Some((redo, rec_lsn)) = redone {
+                if let Some((redo, rec_lsn)) = redone.filter(|(redo, _)| redo.writes()) {
                     frame.rec_lsn.store(rec_lsn.0.max(1), Ordering::Release);
                     redo.redone(key.page());
                 }

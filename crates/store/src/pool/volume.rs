@@ -19,6 +19,9 @@ pub(crate) trait Redo: Send + Sync + fmt::Debug {
     /// something was applied. Called under the page's exclusive latch, before anybody sees the page.
     fn redo(&self, page: PageId, bytes: &mut [u8], verdict: Verdict) -> Result<Option<Lsn>>;
 
+    /// Whether pages to which something was applied are to be written.
+    fn writes(&self) -> bool;
+
     /// The page for which a log position was given is dirty now, since that position.
     fn redone(&self, page: PageId);
 }

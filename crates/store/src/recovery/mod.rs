@@ -40,6 +40,8 @@ pub(crate) struct PageRedo {
     /// One bit for each entry of the table.
     done: Box<[AtomicU64]>,
     reader: LogReader,
+    /// Pages that were redone are written.
+    writes: bool,
     gathered: RwLock<Option<Gathered>>,
     looked_at: AtomicU64,
     redone: AtomicU64,
@@ -47,12 +49,14 @@ pub(crate) struct PageRedo {
 }
 
 impl PageRedo {
-    pub(crate) fn new(table: RedoTable, reader: LogReader) -> Self {
+    /// Unless it `writes`, a page that was redone is clean all the same, and is redone each time that it is read.
+    pub(crate) fn new(table: RedoTable, reader: LogReader, writes: bool) -> Self {
         let done = (0..table.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         PageRedo {
             table,
             done,
             reader,
+            writes,
             gathered: RwLock::new(None),
             looked_at: AtomicU64::new(0),
             redone: AtomicU64::new(0),
@@ -179,6 +183,10 @@ impl Redo for PageRedo {
         self.redone.fetch_add(1, Ordering::Relaxed);
         self.changes.fetch_add(applied, Ordering::Relaxed);
         Ok(Some(entry.home))
+    }
+
+    fn writes(&self) -> bool {
+        self.writes
     }
 
     fn redone(&self, id: PageId) {
