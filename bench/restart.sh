@@ -59,8 +59,11 @@ crash() {
 again() {
     rm -rf "$KILLED-copy"
     cp -a "$KILLED" "$KILLED-copy"
+    # Nothing of it is to be in the page cache, nor to be written behind our back.
+    sync
+    find "$KILLED-copy" -type f -exec dd if={} iflag=nocache count=0 status=none \;
     "$LAB" store restart --dir "$KILLED-copy" --memory "${MEMORY}MiB" --rows "$ROWS" --value-size $VALUE_SIZE --threads 16 \
-        --wal-limit $((LOG_MIB * 2))MiB --interval 0.1 "$@" | head -1 | keep restart
+        --wal-limit $((LOG_MIB * 2))MiB --interval 0.1 "$@" | sed -n 1p | keep restart
 }
 rm -rf "$KILLED"
 cp -a "$BENCH_DIR/updates-$ROWS" "$KILLED"
@@ -113,7 +116,7 @@ bytes=$(stat -c %s "$BENCH_DIR/updates-$ROWS/lab.gnt")
 half=$((bytes / 2 >> 20))
 warm() { # warm OPTION...: restarts what was closed with memory full, and looks rows up
     "$LAB" store restart --reading --dir "$KILLED" --memory "${half}MiB" --rows "$ROWS" --value-size $VALUE_SIZE --threads 16 \
-        --interval 0.1 "$@" | head -1 | keep restart
+        --interval 0.1 "$@" | sed -n 1p | keep restart
 }
 steady=$(warm --seconds $((SECONDS_EACH * 2)) | python3 -c 'import json,sys
 v = json.load(sys.stdin)["measured"]; n = v["per_interval"][len(v["per_interval"]) // 2:]; print(sum(n) / len(n) / v["interval_seconds"])')

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 /// Changes after which a page is to be written, though it need not make room: after a crash somebody will wait until as many
 /// are found in the log, one by one.
-const CHANGED_OFTEN: u32 = 512;
+const CHANGED_OFTEN: u32 = 64;
 
 /// A page latched shared.
 #[derive(Debug)]
