@@ -57,6 +57,16 @@ pub fn spawn<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 's
     JoinHandle { name: name.to_owned(), kind }
 }
 
+/// From now on the calling thread, and those it starts, run only as far as others leave them the processors, except for a small part
+/// (nice 10). For work in the background that takes much of them. Linux only; elsewhere, and in a simulation, it does nothing.
+pub fn step_back() {
+    #[cfg(target_os = "linux")]
+    if !sim::active() {
+        // Linux takes it of a thread. Nobody may be refused to be nicer, and if so, it is no harm.
+        let _ = rustix::process::setpriority_process(None, 10);
+    }
+}
+
 /// Lets another thread run.
 pub fn yield_now() {
     if sim::active() { sim::yield_point() } else { std::thread::yield_now() }

@@ -196,6 +196,7 @@ impl Shared {
 
     /// The body of the thread that fetches the pages of the list.
     pub(crate) fn run_warm_up(&self) {
+        gannet_base::thread::step_back();
         let Ok((generation, pages)) = self.hot_pages.read(self.core.volume.salt) else { return };
         self.hot_pages.saved.lock().generation = generation;
         // Whatever goes wrong shows where a page is needed.
@@ -204,7 +205,7 @@ impl Shared {
 
     fn warm_up(&self, pages: &[PageId]) -> Result<()> {
         let (pool, volume) = (&self.core.pool, &self.core.volume);
-        let batch = (pool.frame_count() / 16).clamp(4, 256);
+        let batch = (pool.frame_count() / 16).clamp(4, 64);
         for window in pages.chunks(batch) {
             if self.is_stopping() || pool.free_frames() < batch * 2 {
                 return Ok(());
@@ -213,7 +214,7 @@ impl Shared {
             let redo = volume.redo();
             let is_due = |page: &PageId| redo.as_ref().is_some_and(|redo| redo.knows(*page));
             let window: Vec<PageId> = window.iter().copied().filter(|page| !is_due(page)).collect();
-            pool.prefetch(volume, &window, Class::Prefetch, Access::Normal);
+            pool.prefetch(volume, &window, Class::Maintenance, Access::Normal);
             for page in window {
                 let _ = pool.shared(volume, page, Access::Normal);
             }

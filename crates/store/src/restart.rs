@@ -35,6 +35,7 @@ use gannet_io::Class;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Part of the budget that gathered changes take, and its least size in bytes.
@@ -43,9 +44,12 @@ const GATHER_MIN: u64 = 1 << 20;
 /// Part of the budget that a read of the log takes, and its bounds in bytes.
 const CHUNK_SHARE: u64 = 256;
 const CHUNK_MIN: u64 = 64 << 10;
-const CHUNK_MAX: u64 = 1 << 20;
+const CHUNK_MAX: u64 = 256 << 10;
 /// Pages between two that are due which are read along: one request costs less than two.
 const NEIGHBOURS: u64 = 2;
+/// Pages that are read at one time, and while somebody else reads pages, too.
+const TOUCH_AT_ONCE: usize = 256;
+const TOUCH_BESIDE_OTHERS: usize = 32;
 /// Undo records that are read, and whose rows are fetched, at one time.
 const REVERT_AT_ONCE: usize = 128;
 /// Pause before a rollback is tried again that found no room.
@@ -194,6 +198,7 @@ impl Shared {
 
     /// The body of the thread that redoes what nobody has touched: all pages of the table, in page order.
     pub(crate) fn run_redo(&self, engine: &Engine, redo: Arc<PageRedo>, end: Lsn) {
+        gannet_base::thread::step_back();
         if planted(Mutation::FloorLetGo) {
             self.writer.set_floor(None);
         }
@@ -272,13 +277,18 @@ impl Shared {
     /// Brings pages into memory that nobody has touched yet, with deep batches; false when it was given up.
     fn touch(&self, redo: &PageRedo, range: Range<usize>) -> Result<bool> {
         let (pool, volume) = (&self.core.pool, &self.core.volume);
-        let batch = (pool.frame_count() / 8).clamp(8, 256);
+        let most = (pool.frame_count() / 8).clamp(8, TOUCH_AT_ONCE);
         let entries = redo.table().entries();
         let mut at = range.start;
+        let mut missed = pool.stats.misses.load(Ordering::Relaxed);
         while at < range.end {
             if self.is_stopping() {
                 return Ok(false);
             }
+            // Whoever waits for a page is not to wait for a long batch of ours first.
+            let misses = pool.stats.misses.load(Ordering::Relaxed);
+            let batch = if misses == missed { most } else { most.min(TOUCH_BESIDE_OTHERS) };
+            missed = misses;
             let mut window = Vec::with_capacity(batch);
             while at < range.end && window.len() < batch {
                 if planted(Mutation::RedoSkipped) && at % 4 == 3 {
@@ -309,6 +319,7 @@ impl Shared {
 
     /// The body of the thread that learns what undo there is from before, and reverts what the crash has cut short.
     pub(crate) fn run_reverts(&self, losers: &[Arc<ActiveTxn>], opened_at: Lsn) {
+        gannet_base::thread::step_back();
         match self.revert_all(losers, opened_at) {
             Ok(true) => self.restart.end_reverting(),
             Ok(false) => {}

@@ -24,6 +24,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 
 const CHUNK: u64 = 64 << 10;
+/// Most chunks that are read at one time, where a page's history is so dense that it comes by all of them.
+const CHUNKS_MOST: u64 = 8;
 /// Bytes of one page's changes that are kept while its history is walked, so that they need not be read twice.
 const KEPT_OF_HISTORY: usize = 64 << 10;
 
@@ -100,9 +102,12 @@ impl LogReader {
         let mut newest_first: Vec<(Lsn, Option<Vec<PageChange>>)> = Vec::new();
         let mut kept = 0;
         let mut at = last;
+        let mut dense = 0;
         while at > have {
             let keeps = kept < KEPT_OF_HISTORY;
-            let (previous, init, changes) = self.with_record(at, |record| {
+            // The next ones lie as far before it, most likely.
+            let chunks = if dense == 0 { 1 } else { (4 * dense / CHUNK).clamp(1, CHUNKS_MOST) };
+            let (previous, init, changes) = self.with_record_among(at, chunks, |record| {
                 let (previous, init) = step_back(record, page)?;
                 Ok((previous, init, keeps.then(|| changes_of(record, page))))
             })?;
@@ -112,6 +117,8 @@ impl LogReader {
                 .map(|change| change.bytes.len() + size_of::<PageChange>())
                 .sum::<usize>();
             newest_first.push((at, changes));
+            let distance = at.0.saturating_sub(previous.0);
+            dense = if distance <= CHUNK * CHUNKS_MOST / 2 { distance.max(1) } else { 0 };
             at = previous;
             if init {
                 at = have;
@@ -136,6 +143,16 @@ impl LogReader {
     }
 
     fn with_record<T>(&self, lsn: Lsn, use_record: impl FnOnce(&RecordView<'_>) -> Result<T>) -> Result<T> {
+        self.with_record_among(lsn, 1, use_record)
+    }
+
+    /// The same, by a read of so many chunks before its end where one is necessary.
+    fn with_record_among<T>(
+        &self,
+        lsn: Lsn,
+        chunks: u64,
+        use_record: impl FnOnce(&RecordView<'_>) -> Result<T>,
+    ) -> Result<T> {
         let size = self.inner.segments.size;
         let durable = self.inner.durable.load(Acquire);
         if lsn.0 > durable {
@@ -148,14 +165,15 @@ impl LogReader {
         if offset < BLOCK + MIN_RECORD_LEN as u64 || !offset.is_multiple_of(ALIGNMENT) {
             return Err(self.damaged(lsn, "no record can end there"));
         }
-        let trailer = self.read(lsn.0 - TRAILER_LEN as u64, lsn.0, durable, |bytes| get_u32(bytes, 0))?;
+        let trailer =
+            self.read(lsn.0 - TRAILER_LEN as u64, lsn.0, durable, chunks, |bytes| get_u32(bytes, 0))?;
         let len = u64::from(trailer);
         if len < MIN_RECORD_LEN as u64 || len > offset - BLOCK {
             return Err(self.damaged(lsn, "no record ends there"));
         }
         let incarnation = self.incarnation(lsn, segment_start / size)?;
         let start = lsn.0 - len;
-        self.read(start, lsn.0, durable, |bytes| {
+        self.read(start, lsn.0, durable, chunks, |bytes| {
             match RecordView::parse(self.inner.segments.database_id, start, bytes) {
                 Some(record) if record.end() == lsn.0 && record.incarnation == incarnation => {
                     use_record(&record)
@@ -184,23 +202,31 @@ impl LogReader {
     }
 
     /// Gives the bytes `from..to`, which lie in one segment, to `use_bytes`.
-    fn read<T>(&self, from: u64, to: u64, durable: u64, use_bytes: impl FnOnce(&[u8]) -> T) -> Result<T> {
+    fn read<T>(
+        &self,
+        from: u64,
+        to: u64,
+        durable: u64,
+        chunks: u64,
+        use_bytes: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T> {
         let first = from & !(CHUNK - 1);
         if to <= first + CHUNK {
-            let chunk = self.chunk(first, to, durable)?;
+            let chunk = self.chunk(first, to, durable, chunks)?;
             return Ok(use_bytes(&chunk[(from - first) as usize..(to - first) as usize]));
         }
         let mut bytes = Vec::with_capacity((to - from) as usize);
         for start in (first..to).step_by(CHUNK as usize) {
             let (low, high) = (from.max(start), to.min(start + CHUNK));
-            let chunk = self.chunk(start, high, durable)?;
+            let chunk = self.chunk(start, high, durable, 1)?;
             bytes.extend_from_slice(&chunk[(low - start) as usize..(high - start) as usize]);
         }
         Ok(use_bytes(&bytes))
     }
 
-    /// The chunk at `start`, with everything below `needed` as it is durable.
-    fn chunk(&self, start: u64, needed: u64, durable: u64) -> Result<Arc<AlignedBuffer>> {
+    /// The chunk at `start`, with everything below `needed` as it is durable. Where it must be read, so many `chunks` are, of which
+    /// it is the last one, as far as the segment goes and the cache has room for several such reads.
+    fn chunk(&self, start: u64, needed: u64, durable: u64, chunks: u64) -> Result<Arc<AlignedBuffer>> {
         {
             let mut cache = self.cache.lock();
             cache.clock += 1;
@@ -217,18 +243,37 @@ impl LogReader {
             }
             file => file?,
         };
-        let mut bytes = AlignedBuffer::zeroed(CHUNK as usize);
-        file.read_at(Class::Foreground, start % segments.size, &mut bytes)?;
-        let bytes = Arc::new(bytes);
-        let mut cache = self.cache.lock();
-        if cache.chunks.len() >= cache.capacity && !cache.chunks.contains_key(&start) {
-            let oldest = cache.chunks.iter().min_by_key(|(_, chunk)| chunk.used).map(|(&start, _)| start);
-            oldest.map(|start| cache.chunks.remove(&start));
+        let before = (start % segments.size / CHUNK).min(chunks - 1);
+        let before = before.min(self.cache.lock().capacity as u64 / 8);
+        let mut bytes = AlignedBuffer::zeroed(((before + 1) * CHUNK) as usize);
+        file.read_at(Class::Foreground, start % segments.size - before * CHUNK, &mut bytes)?;
+        if before == 0 {
+            let bytes = Arc::new(bytes);
+            self.cache.lock().keep(start, &bytes, durable);
+            return Ok(bytes);
         }
-        let used = cache.clock;
-        let valid_to = durable.min(start + CHUNK);
-        cache.chunks.insert(start, Chunk { bytes: Arc::clone(&bytes), valid_to, used });
-        Ok(bytes)
+        let mut cache = self.cache.lock();
+        let mut last = None;
+        for (part, number) in bytes.chunks_exact(CHUNK as usize).zip(0..) {
+            let mut chunk = AlignedBuffer::zeroed(CHUNK as usize);
+            chunk.copy_from_slice(part);
+            let chunk = Arc::new(chunk);
+            cache.keep(start - (before - number) * CHUNK, &chunk, durable);
+            last = Some(chunk);
+        }
+        Ok(last.expect("the chunk itself is among them"))
+    }
+}
+
+impl Cache {
+    /// Keeps a chunk as it was when the log was durable so far, for the one that was used least lately.
+    fn keep(&mut self, start: u64, bytes: &Arc<AlignedBuffer>, durable: u64) {
+        if self.chunks.len() >= self.capacity && !self.chunks.contains_key(&start) {
+            let oldest = self.chunks.iter().min_by_key(|(_, chunk)| chunk.used).map(|(&start, _)| start);
+            oldest.map(|start| self.chunks.remove(&start));
+        }
+        let (used, valid_to) = (self.clock, durable.min(start + CHUNK));
+        self.chunks.insert(start, Chunk { bytes: Arc::clone(bytes), valid_to, used });
     }
 }
 
