@@ -205,6 +205,7 @@ impl Shared {
 
     fn warm_up(&self, pages: &[PageId]) -> Result<()> {
         let (pool, volume) = (&self.core.pool, &self.core.volume);
+        // Not more, as others are to find the device free soon.
         let batch = (pool.frame_count() / 16).clamp(4, 64);
         for window in pages.chunks(batch) {
             if self.is_stopping() || pool.free_frames() < batch * 2 {
@@ -214,7 +215,7 @@ impl Shared {
             let redo = volume.redo();
             let is_due = |page: &PageId| redo.as_ref().is_some_and(|redo| redo.knows(*page));
             let window: Vec<PageId> = window.iter().copied().filter(|page| !is_due(page)).collect();
-            pool.prefetch(volume, &window, Class::Maintenance, Access::Normal);
+            pool.prefetch(volume, &window, Class::Prefetch, Access::Normal);
             for page in window {
                 let _ = pool.shared(volume, page, Access::Normal);
             }

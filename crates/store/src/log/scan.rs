@@ -18,9 +18,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 
 /// Threads that read.
-const READERS: u64 = 2;
+const READERS: u64 = 4;
 /// Chunks that are read, or wait to be looked at, at one time.
-const AHEAD: u64 = 4;
+const AHEAD: u64 = 6;
 
 /// Memory that a scan by chunks of this size takes, in bytes. The longest record is a footer: half the ring.
 pub(super) fn memory(chunk: u64, ring_size: u64) -> u64 {
