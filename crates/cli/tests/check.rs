@@ -118,8 +118,9 @@ fn what_a_damaged_log_leaves_can_be_read() {
     let folder = folder.path();
     shop(folder);
     let mut server = Served::start(folder);
+    // So few that the page they are in does not go home by itself.
     let script: String =
-        (30_000..30_100).map(|n| format!("insert into orders values ({n}, 'late');\n")).collect();
+        (30_000..30_040).map(|n| format!("insert into orders values ({n}, 'late');\n")).collect();
     std::fs::write(folder.join("late.sql"), script).unwrap();
     ends(folder, &["sql", "shop.gnt", "-q", "-f", "late.sql"], 0);
     server.0.kill().unwrap();
@@ -132,14 +133,14 @@ fn what_a_damaged_log_leaves_can_be_read() {
     let path = segments.filter(written).max().unwrap();
     let mut bytes = std::fs::read(&path).unwrap();
     let end = bytes.iter().rposition(|byte| *byte != 0).unwrap();
-    bytes[end - 6000] ^= 1;
+    bytes[end - 2500] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
     let count = ["-q", "--format", "csv", "-c", "select count(*) from orders where id >= 30000"];
     let (_, complaint) = ends(folder, &[&["sql", "shop.gnt"], &count[..]].concat(), 2);
     assert!(complaint.contains("log hole") && complaint.contains("`gannet sql --salvage`"), "{complaint}");
     let (said, _) = ends(folder, &[&["sql", "shop.gnt", "--salvage"], &count[..]].concat(), 0);
     let found: u32 = said.lines().last().unwrap().parse().unwrap();
-    assert!((50..100).contains(&found), "{said}");
+    assert!((10..40).contains(&found), "{said}");
     let (said, _) = ends(folder, &["sql", "shop.gnt", "--salvage", "-c", "\\restart"], 0);
     assert!(said.contains("salvaged, for reading only: log hole"), "{said}");
     let (_, complaint) = ends(folder, &["sql", "shop.gnt", "--salvage", "-c", "delete from orders"], 1);
