@@ -296,6 +296,16 @@ fn current() -> Option<(Arc<Shared>, usize)> {
     CURRENT.with(|c| c.borrow().clone())
 }
 
+/// The same of a thread that was inside a simulation a moment ago. When that has failed meanwhile, nobody waits for its threads
+/// any more: they rest for good, as what they would do next means nothing.
+fn current_or_rest() -> (Arc<Shared>, usize) {
+    let own = CURRENT.with(|c| c.borrow().clone()).expect("only simulated threads come here");
+    while own.0.lock().failure.is_some() {
+        std::thread::park();
+    }
+    own
+}
+
 /// Whether the calling thread runs inside a simulation.
 #[inline]
 pub fn active() -> bool {
@@ -312,7 +322,7 @@ pub fn yield_point() {
 
 #[cold]
 fn yield_slow() {
-    let (shared, id) = current().expect("checked by the caller");
+    let (shared, id) = current_or_rest();
     let mut state = shared.lock();
     // Staying with one thread most of the time reaches deep states sooner than a coin flip at every step.
     if !state.random.one_in(4) {
@@ -325,7 +335,7 @@ fn yield_slow() {
 
 /// Blocks the calling simulated thread until `key` is woken (true) or `timeout` has passed (false).
 pub(crate) fn block(key: usize, timeout: Option<Duration>) -> bool {
-    let (shared, id) = current().expect("only simulated threads block here");
+    let (shared, id) = current_or_rest();
     let mut state = shared.lock();
     let deadline = timeout.map(|t| state.now_ns.saturating_add(t.as_nanos() as u64));
     state.threads[id].status = Status::Blocked { key, deadline };
