@@ -6,7 +6,7 @@
 //! 3. A cached chunk is used only for positions that were durable when it was read, so the log's growing end is never
 //!    read from an old copy.
 //!
-//! The device is read in chunks of 64 KiB, of which a bounded number is kept: a redo in page order walks many chains
+//! The device is read in chunks of 64 KiB, several at one time where a page's history is dense. A bounded number is kept: a redo in page order walks many chains
 //! that cross the same stretches of the log.
 
 use super::Inner;
