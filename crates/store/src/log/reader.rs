@@ -6,8 +6,8 @@
 //! 3. A cached chunk is used only for positions that were durable when it was read, so the log's growing end is never
 //!    read from an old copy.
 //!
-//! The device is read in chunks of 64 KiB, several at one time where a page's history is dense. A bounded number is kept: a redo in page order walks many chains
-//! that cross the same stretches of the log.
+//! The device is read in chunks of 64 KiB, several at one time where a page's history is dense. A bounded number is kept: a redo in
+//! page order walks many chains that cross the same stretches of the log.
 
 use super::Inner;
 use super::record::{ALIGNMENT, MIN_RECORD_LEN, Record, RecordView, TRAILER_LEN};
