@@ -9,11 +9,12 @@
 //!
 //! The layout stands in `docs/format.md`.
 
-use crate::Result;
+use crate::fetch::{Fetch, Source};
 use crate::page::{get_u16, get_u64, put_u16, put_u64};
 use crate::pool::Access;
 use crate::shared::Shared;
 use gannet_base::clock::{self, Instant};
+use gannet_base::memory::Purpose;
 use gannet_base::sync::Mutex;
 use gannet_base::{PageId, checksum};
 use gannet_io::{AlignedBuffer, Class, Disk, Durability, File, ModeRequest, OpenOptions};
@@ -62,8 +63,8 @@ impl HotPages {
         self.disk.open(&self.path, &options.mode(self.mode))
     }
 
-    /// The pages of the newest list, as far as it can be read, and its generation.
-    fn read(&self, salt: u64) -> gannet_io::Result<(u64, Vec<PageId>)> {
+    /// The first pages of the newest list, some more than `most` of them, as far as it can be read, and its generation.
+    fn read(&self, salt: u64, most: usize) -> gannet_io::Result<(u64, Vec<PageId>)> {
         let mut pages = Vec::new();
         let mut newest = 0;
         if !self.disk.exists(&self.path)? {
@@ -73,7 +74,7 @@ impl HotPages {
         let len = file.len()? / BLOCK as u64 * BLOCK as u64;
         let mut buffer = AlignedBuffer::zeroed(BLOCKS_AT_ONCE * BLOCK);
         let mut at = 0;
-        while at < len {
+        while at < len && pages.len() < most {
             let count = buffer.len().min((len - at) as usize);
             file.read_at(Class::Prefetch, at, &mut buffer[..count])?;
             for block in buffer[..count].chunks(BLOCK) {
@@ -182,7 +183,7 @@ impl Shared {
             return;
         }
         let frames = pool.frame_count() as u64;
-        let Ok(_charge) = self.core.budget.charge(gannet_base::memory::Purpose::Work, frames * 8) else {
+        let Ok(_charge) = self.core.budget.charge(Purpose::Work, frames * 8) else {
             return;
         };
         let mut pages = Vec::with_capacity(frames as usize);
@@ -194,33 +195,48 @@ impl Shared {
         *saved = Saved { generation, at: clock::now(), loaded };
     }
 
-    /// The body of the thread that fetches the pages of the list.
-    pub(crate) fn run_warm_up(&self) {
-        gannet_base::thread::step_back();
-        let Ok((generation, pages)) = self.hot_pages.read(self.core.volume.salt) else { return };
+    /// Fetches the pages of the list.
+    pub(crate) fn run_warm_up(self: &Arc<Self>) {
+        let frames = self.core.pool.frame_count();
+        let Ok(_charge) = self.core.budget.charge(Purpose::Work, frames as u64 * 8) else { return };
+        let Ok((generation, mut pages)) = self.hot_pages.read(self.core.volume.salt, frames) else { return };
+        // Those of a larger memory have no room anyway.
+        pages.truncate(frames);
         self.hot_pages.saved.lock().generation = generation;
-        // Whatever goes wrong shows where a page is needed.
-        let _ = self.warm_up(&pages);
+        let list = List { shared: Arc::clone(self), pages, next: Mutex::default() };
+        if let Err(error) = Fetch::start(&self.core, list).finish() {
+            self.core.poison.set(format!("the list of hot pages could not be read back: {error}"));
+        }
+    }
+}
+
+/// The pages of the list as they are fetched.
+struct List {
+    shared: Arc<Shared>,
+    pages: Vec<PageId>,
+    /// The first one that is not asked for yet.
+    next: Mutex<usize>,
+}
+
+impl Source for List {
+    fn next(&self, most: usize) -> Option<Vec<PageId>> {
+        let mut next = self.next.lock();
+        let pages = &self.pages[*next..];
+        let pages = &pages[..most.min(pages.len())];
+        if pages.is_empty() || self.shared.is_stopping() || self.shared.core.pool.free_frames() < most * 4 {
+            return None;
+        }
+        *next += pages.len();
+        Some(pages.to_vec())
     }
 
-    fn warm_up(&self, pages: &[PageId]) -> Result<()> {
-        let (pool, volume) = (&self.core.pool, &self.core.volume);
-        // Not more, as others are to find the device free soon.
-        let batch = (pool.frame_count() / 16).clamp(4, 64);
-        for window in pages.chunks(batch) {
-            if self.is_stopping() || pool.free_frames() < batch * 2 {
-                return Ok(());
-            }
-            // What is to be redone comes with that, by the way that is the shortest for all of it.
-            let redo = volume.redo();
-            let is_due = |page: &PageId| redo.as_ref().is_some_and(|redo| redo.knows(*page));
-            let window: Vec<PageId> = window.iter().copied().filter(|page| !is_due(page)).collect();
-            pool.prefetch(volume, &window, Class::Prefetch, Access::Normal);
-            for page in window {
-                let _ = pool.shared(volume, page, Access::Normal);
-            }
-        }
-        Ok(())
+    fn stop(&self) {
+        *self.next.lock() = self.pages.len();
+    }
+
+    fn arrived(&self, page: PageId) {
+        // Whatever goes wrong shows where the page is needed.
+        let _ = self.shared.core.pool.shared(&self.shared.core.volume, page, Access::Normal);
     }
 }
 
@@ -238,13 +254,13 @@ mod tests {
     fn a_list_is_read_back_and_a_shorter_one_hides_the_rest_of_the_one_before() {
         let disk = SimDisk::new(1);
         let hot = list(&disk);
-        assert_eq!(hot.read(7).unwrap(), (0, vec![]));
+        assert_eq!(hot.read(7, usize::MAX).unwrap(), (0, vec![]));
         let many: Vec<_> = (0..300_000u64).map(|i| PageId(i * i % 977 + i * 1000)).collect();
         for (generation, pages) in [(1, &many[..]), (2, &many[..5]), (3, &[]), (4, &many[..10_000])] {
             hot.write(pages, generation, 7).unwrap();
-            assert_eq!(hot.read(7).unwrap(), (generation, pages.to_vec()));
+            assert_eq!(hot.read(7, usize::MAX).unwrap(), (generation, pages.to_vec()));
         }
-        assert_eq!(hot.read(8).unwrap(), (0, vec![]), "of another database");
+        assert_eq!(hot.read(8, usize::MAX).unwrap(), (0, vec![]), "of another database");
     }
 
     #[test]
@@ -254,7 +270,7 @@ mod tests {
         let pages: Vec<_> = (0..20_000u64).map(|i| PageId(i * 3)).collect();
         hot.write(&pages, 1, 7).unwrap();
         disk.corrupt("hot".as_ref(), 2 * BLOCK as u64 + 100, 8, 1).unwrap();
-        let (generation, found) = hot.read(7).unwrap();
+        let (generation, found) = hot.read(7, usize::MAX).unwrap();
         assert!(generation == 1 && found.len() > 8000 && pages.starts_with(&found));
     }
 }

@@ -17,6 +17,7 @@ mod database;
 mod engine;
 mod entry;
 mod error;
+mod fetch;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;

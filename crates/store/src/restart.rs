@@ -12,9 +12,13 @@
 //!    is kept.
 //! 5. Both threads end soon after they are told to; what is left is left to the next start.
 
+mod ahead;
+
+use self::ahead::Ahead;
 use crate::database::{RestartPhase, RestartReport};
 use crate::engine::Engine;
 use crate::entry::UndoPtr;
+use crate::fetch::Fetch;
 use crate::log::TxnEvent;
 use crate::mtr::Mtr;
 use crate::mutation::{Mutation, planted};
@@ -35,7 +39,6 @@ use gannet_io::Class;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Part of the budget that gathered changes take, and its least size in bytes.
@@ -45,11 +48,8 @@ const GATHER_MIN: u64 = 1 << 20;
 const CHUNK_SHARE: u64 = 256;
 const CHUNK_MIN: u64 = 64 << 10;
 const CHUNK_MAX: u64 = 256 << 10;
-/// Pages between two that are due which are read along: one request costs less than two.
-const NEIGHBOURS: u64 = 2;
-/// Pages that are read at one time, and while somebody else reads pages, too.
-const TOUCH_AT_ONCE: usize = 256;
-const TOUCH_BESIDE_OTHERS: usize = 32;
+/// Pages after which the one who reads ahead learns how far redo has come.
+const TELL_EVERY: usize = 16;
 /// Undo records that are read, and whose rows are fetched, at one time.
 const REVERT_AT_ONCE: usize = 128;
 /// Pause before a rollback is tried again that found no room.
@@ -198,7 +198,6 @@ impl Shared {
 
     /// The body of the thread that redoes what nobody has touched: all pages of the table, in page order.
     pub(crate) fn run_redo(&self, engine: &Engine, redo: Arc<PageRedo>, end: Lsn) {
-        gannet_base::thread::step_back();
         if planted(Mutation::FloorLetGo) {
             self.writer.set_floor(None);
         }
@@ -218,13 +217,14 @@ impl Shared {
     }
 
     /// False when it was given up.
-    fn redo_all(&self, engine: &Engine, redo: &PageRedo, end: Lsn) -> Result<bool> {
+    fn redo_all(&self, engine: &Engine, redo: &Arc<PageRedo>, end: Lsn) -> Result<bool> {
         let budget = self.core.budget.limit();
         let limit = (budget / GATHER_SHARE).max(GATHER_MIN);
         let chunk = (budget / CHUNK_SHARE).next_power_of_two().clamp(CHUNK_MIN, CHUNK_MAX);
         let is_stopping = || self.is_stopping();
         let scan = Scan { log: &self.core.log, end, chunk, is_stopping: &is_stopping };
         let pages = redo.table().len();
+        let ahead = Ahead::start(&self.core, redo);
         let (mut from, mut count) = (0, pages);
         let mut gathers = true;
         while from < pages {
@@ -246,13 +246,14 @@ impl Shared {
             }
             // One page's changes alone may be more than there is memory for.
             range.end = range.end.max(from + 1);
-            if !self.touch(redo, range.clone())? {
+            if !self.touch(redo, range.clone(), &ahead)? {
                 return Ok(false);
             }
             redo.set_gathered(None);
             from = range.end;
             count = if gathers { (range.len() * 2).max(64) } else { pages };
         }
+        ahead.end()?;
         Ok(true)
     }
 
@@ -274,43 +275,30 @@ impl Shared {
         }))
     }
 
-    /// Brings pages into memory that nobody has touched yet, with deep batches; false when it was given up.
-    fn touch(&self, redo: &PageRedo, range: Range<usize>) -> Result<bool> {
-        let (pool, volume) = (&self.core.pool, &self.core.volume);
-        let most = (pool.frame_count() / 8).clamp(8, TOUCH_AT_ONCE);
-        let entries = redo.table().entries();
-        let mut at = range.start;
-        let mut missed = pool.stats.misses.load(Ordering::Relaxed);
-        while at < range.end {
-            if self.is_stopping() {
-                return Ok(false);
+    /// Brings pages up to date that nobody has touched yet; false when it was given up.
+    fn touch(&self, redo: &PageRedo, range: Range<usize>, ahead: &Fetch<Ahead>) -> Result<bool> {
+        for index in range {
+            if index.is_multiple_of(TELL_EVERY) {
+                ahead.source.reached(index);
+                if self.is_stopping() {
+                    return Ok(false);
+                }
             }
-            // Whoever waits for a page is not to wait for a long batch of ours first.
-            let misses = pool.stats.misses.load(Ordering::Relaxed);
-            let batch = if misses == missed { most } else { most.min(TOUCH_BESIDE_OTHERS) };
-            missed = misses;
-            let mut window = Vec::with_capacity(batch);
-            while at < range.end && window.len() < batch {
-                if planted(Mutation::RedoSkipped) && at % 4 == 3 {
-                    redo.mark_done(at);
-                }
-                if !redo.is_done(at) {
-                    window.push(at);
-                }
-                at += 1;
-            }
-            let pages: Vec<PageId> = window.iter().map(|&index| entries[index].page).collect();
-            pool.prefetch(volume, &with_neighbours(&pages), Class::Prefetch, Access::Normal);
-            for index in window {
-                match pool.shared(volume, entries[index].page, Access::Normal) {
-                    Ok(_) => {}
-                    Err(error @ (Error::Damaged(_) | Error::NeverWritten(_))) => {
-                        self.stop_writing("a page could not be brought up to date from the log", error);
-                    }
-                    Err(error) => return Err(error),
-                }
+            if planted(Mutation::RedoSkipped) && index % 4 == 3 {
                 redo.mark_done(index);
             }
+            if redo.is_done(index) {
+                continue;
+            }
+            let page = redo.table().entries()[index].page;
+            match self.core.pool.shared(&self.core.volume, page, Access::Normal) {
+                Ok(_) => {}
+                Err(error @ (Error::Damaged(_) | Error::NeverWritten(_))) => {
+                    self.stop_writing("a page could not be brought up to date from the log", error);
+                }
+                Err(error) => return Err(error),
+            }
+            redo.mark_done(index);
         }
         Ok(true)
     }
@@ -319,7 +307,6 @@ impl Shared {
 
     /// The body of the thread that learns what undo there is from before, and reverts what the crash has cut short.
     pub(crate) fn run_reverts(&self, losers: &[Arc<ActiveTxn>], opened_at: Lsn) {
-        gannet_base::thread::step_back();
         match self.revert_all(losers, opened_at) {
             Ok(true) => self.restart.end_reverting(),
             Ok(false) => {}
@@ -472,29 +459,5 @@ impl Shared {
         self.core.await_log_room();
         self.revert(at, &record)?;
         Ok(true)
-    }
-}
-
-/// Pages in ascending order, and those between two of them that are not far from each other.
-fn with_neighbours(pages: &[PageId]) -> Vec<PageId> {
-    let mut all: Vec<PageId> = Vec::with_capacity(pages.len());
-    for &page in pages {
-        if let Some(last) = all.last().filter(|last| page.0 - last.0 <= NEIGHBOURS + 1) {
-            all.extend((last.0 + 1..page.0).map(PageId));
-        }
-        all.push(page);
-    }
-    all
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn small_gaps_are_read_along_and_large_ones_are_not() {
-        let pages = [1, 2, 5, 9, 20].map(PageId);
-        assert_eq!(with_neighbours(&pages), [1, 2, 3, 4, 5, 9, 20].map(PageId));
-        assert_eq!(with_neighbours(&[]), []);
     }
 }

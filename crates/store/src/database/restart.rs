@@ -42,7 +42,6 @@ impl Database {
             self.started = true;
         }
         if !self.options.salvage {
-            self.spawn("gannet-warm-up", |shared| shared.run_warm_up());
             self.start_restart(redo, losers, aftermath);
         }
         Ok(())
@@ -59,8 +58,16 @@ impl Database {
             let (engine, end) = (self.engine.clone(), aftermath.end);
             let at_work = self.shared.restart.add_thread();
             self.spawn("gannet-redo", move |shared| {
-                let _at_work = at_work;
+                gannet_base::thread::step_back();
                 shared.run_redo(&engine, redo, end);
+                drop(at_work);
+                // What was hot and is due is in memory by now; both at a time would only take longer.
+                shared.run_warm_up();
+            });
+        } else {
+            self.spawn("gannet-warm-up", |shared| {
+                gannet_base::thread::step_back();
+                shared.run_warm_up();
             });
         }
         // Otherwise readers step over the losers' changes through undo, and that is all.
@@ -69,13 +76,14 @@ impl Database {
             let at_work = self.shared.restart.add_thread();
             self.spawn("gannet-revert", move |shared| {
                 let _at_work = at_work;
+                gannet_base::thread::step_back();
                 shared.run_reverts(&losers, opened_at);
             });
         }
     }
 
     /// Starts a thread of the database, without which there would be no changes any more.
-    fn spawn(&mut self, name: &str, body: impl FnOnce(&Shared) + Send + 'static) {
+    fn spawn(&mut self, name: &str, body: impl FnOnce(&Arc<Shared>) + Send + 'static) {
         let shared = Arc::clone(&self.shared);
         self.threads.push(thread::spawn(name, move || {
             let _guard = PoisonOnPanic(Arc::clone(&shared.core));

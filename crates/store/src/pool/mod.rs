@@ -172,6 +172,7 @@ fn allocate<T>(count: usize, make: impl FnMut(usize) -> T) -> Result<Box<[T]>> {
 /// See the module's head.
 pub(crate) struct Pool {
     page_size: usize,
+    /// The frames' memory, and behind it a page that is [`Pool::nowhere`].
     arena: Arena,
     frames: Box<[Frame]>,
     table: Table,
@@ -208,7 +209,8 @@ impl std::fmt::Debug for Pool {
 impl Pool {
     /// Memory in bytes that a pool of `frames` frames takes.
     pub(crate) fn memory(frames: usize, page_size: usize) -> u64 {
-        (frames * (page_size + size_of::<Frame>() + size_of::<u32>()) + Table::memory(frames)) as u64
+        (frames * (page_size + size_of::<Frame>() + size_of::<u32>()) + page_size + Table::memory(frames))
+            as u64
     }
 
     /// The most frames whose memory is at most `bytes`.
@@ -233,7 +235,7 @@ impl Pool {
         };
         Ok(Arc::new(Pool {
             page_size,
-            arena: Arena::new(frames * page_size)?,
+            arena: Arena::new((frames + 1) * page_size)?,
             frames: allocate(frames, frame)?,
             table: Table::new(frames)?,
             volumes: volume::Volumes::default(),
@@ -362,8 +364,13 @@ impl Pool {
         self.volumes.detach(volume);
     }
 
+    /// Where the device puts what nobody wants: a page of memory that nothing is ever read from.
+    fn nowhere(&self) -> *mut u8 {
+        self.address(self.frames.len() as u32)
+    }
+
     fn address(&self, frame: u32) -> *mut u8 {
-        // SAFETY: a frame's number is below the number of frames the arena was made for.
+        // SAFETY: a frame's number is at most the number of frames, and the arena has one page more.
         unsafe { self.arena.as_ptr().add(frame as usize * self.page_size) }
     }
 

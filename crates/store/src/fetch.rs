@@ -1,0 +1,106 @@
+//! Brings many pages into memory in the order of the file, in the background, while others use the device, too.
+//!
+//! # What it guarantees
+//! 1. It is a hint: a page that it has not brought is read by whoever needs it.
+//! 2. Each of its threads has one batch at the device while the one before arrives. Beside others who read pages batches are short:
+//!    whoever waits for a page is not to wait for a long batch of ours first.
+//! 3. Its threads have ended when [`Fetch::end`] comes back, or the [`Fetch`] is gone.
+
+use crate::core::Core;
+use crate::{Error, Result};
+use gannet_base::PageId;
+use gannet_base::thread::{self, JoinHandle, Panicked};
+use gannet_io::Class;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// More than one, as the system zeroes memory when it is used first, for as long as that takes.
+pub(crate) const THREADS: usize = 2;
+/// Pages that a thread asks for at one time, and while somebody else reads pages.
+const AT_ONCE: usize = 256;
+const BESIDE_OTHERS: usize = 32;
+/// Pages between two wanted ones that are read along.
+const GAP: u64 = 2;
+
+/// Which pages, and when.
+pub(crate) trait Source: Send + Sync {
+    /// The next of the pages, in ascending order, not more than `most`; waits until it is time for them. `None` when there are no
+    /// more, or nobody wants them any more.
+    fn next(&self, most: usize) -> Option<Vec<PageId>>;
+
+    /// Nobody wants them any more: `next` is not to wait.
+    fn stop(&self);
+
+    /// The device has brought a page.
+    fn arrived(&self, page: PageId);
+}
+
+/// See the module's head.
+#[derive(Debug)]
+pub(crate) struct Fetch<S: Source + 'static> {
+    pub(crate) source: Arc<S>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl<S: Source> Fetch<S> {
+    /// Begins. Its threads are as nice as the one that starts them.
+    pub(crate) fn start(core: &Arc<Core>, source: S) -> Self {
+        let source = Arc::new(source);
+        let start = |_| {
+            let (core, source) = (Arc::clone(core), Arc::clone(&source));
+            thread::spawn("gannet-fetch", move || run(&core, &*source))
+        };
+        let threads = (0..THREADS).map(start).collect();
+        Fetch { source, threads }
+    }
+
+    /// Waits until its source has no more. Fails when a thread has ended by a panic.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        self.join()
+    }
+
+    /// Ends it. Fails when a thread has ended by a panic.
+    pub(crate) fn end(self) -> Result<()> {
+        self.source.stop();
+        self.finish()
+    }
+
+    fn join(&mut self) -> Result<()> {
+        let ends: Vec<_> = self.threads.drain(..).map(JoinHandle::join).collect();
+        let ended: std::result::Result<(), Panicked> = ends.into_iter().collect();
+        ended.map_err(|panic| Error::Poisoned(panic.to_string()))
+    }
+}
+
+impl<S: Source> Drop for Fetch<S> {
+    fn drop(&mut self) {
+        // Only where something else has failed already.
+        self.source.stop();
+        let _ = self.join();
+    }
+}
+
+fn run(core: &Arc<Core>, source: &dyn Source) {
+    let (pool, volume) = (&core.pool, &core.volume);
+    // By one queue: whoever waits for a page reaps only that page's.
+    let queue = volume.pick_queue();
+    let few = (pool.frame_count() / 64).max(1);
+    let mut missed = pool.stats.misses.load(Ordering::Relaxed);
+    let mut under_way: Vec<PageId> = Vec::new();
+    loop {
+        let misses = pool.stats.misses.load(Ordering::Relaxed);
+        let most = if misses == missed { AT_ONCE } else { BESIDE_OTHERS };
+        missed = misses;
+        let next = source.next(most.min(few));
+        if let Some(next) = &next {
+            pool.prefetch_near(queue, volume, next, GAP, Class::Prefetch);
+        }
+        // While the device reads these, those before them arrive.
+        for page in std::mem::take(&mut under_way) {
+            pool.await_prefetch(volume, page);
+            source.arrived(page);
+        }
+        let Some(next) = next else { return };
+        under_way = next;
+    }
+}
