@@ -65,6 +65,17 @@ impl Arena {
         self.huge
     }
 
+    /// Takes the memory of `offset..offset + len` from the system before it is touched; contents stay as they are. A system that
+    /// cannot do that leaves it to the first touch.
+    pub fn populate(&self, offset: usize, len: usize) {
+        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "a range inside the arena");
+        #[cfg(target_os = "linux")]
+        // SAFETY: the range lies inside the mapping; no contents are changed.
+        unsafe {
+            libc::madvise(self.as_ptr().add(offset).cast(), len, libc::MADV_POPULATE_WRITE);
+        }
+    }
+
     /// Gives the memory of `offset..offset + len` back to the system; it reads as zero afterwards.
     ///
     /// # Safety

@@ -9,16 +9,20 @@
 use crate::core::Core;
 use crate::{Error, Result};
 use gannet_base::PageId;
+use gannet_base::clock::{self, Instant};
 use gannet_base::thread::{self, JoinHandle, Panicked};
 use gannet_io::Class;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// More than one, as the system zeroes memory when it is used first, for as long as that takes.
 pub(crate) const THREADS: usize = 2;
 /// Pages that a thread asks for at one time, and while somebody else reads pages.
 const AT_ONCE: usize = 256;
-const BESIDE_OTHERS: usize = 32;
+const BESIDE_OTHERS: usize = 16;
+/// How long others count as reading pages after the last one.
+const OTHERS_MEMORY: Duration = Duration::from_millis(50);
 /// Pages between two wanted ones that are read along.
 const GAP: u64 = 2;
 
@@ -86,15 +90,19 @@ fn run(core: &Arc<Core>, source: &dyn Source) {
     let queue = volume.pick_queue();
     let few = (pool.frame_count() / 64).max(1);
     let mut missed = pool.stats.misses.load(Ordering::Relaxed);
+    let mut others: Option<Instant> = None;
     let mut under_way: Vec<PageId> = Vec::new();
     loop {
-        let misses = pool.stats.misses.load(Ordering::Relaxed);
-        let most = if misses == missed { AT_ONCE } else { BESIDE_OTHERS };
-        missed = misses;
-        let next = source.next(most.min(few));
+        let (misses, now) = (pool.stats.misses.load(Ordering::Relaxed), clock::now());
+        if misses != missed {
+            (missed, others) = (misses, Some(now));
+        }
+        let beside = others.is_some_and(|last| now - last < OTHERS_MEMORY);
+        let next = source.next(few.min(if beside { BESIDE_OTHERS } else { AT_ONCE }));
         if let Some(next) = &next {
             pool.prefetch_near(queue, volume, next, GAP, Class::Prefetch);
         }
+        pool.populate_ahead();
         // While the device reads these, those before them arrive.
         for page in std::mem::take(&mut under_way) {
             pool.await_prefetch(volume, page);

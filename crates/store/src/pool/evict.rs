@@ -41,6 +41,7 @@ impl Pool {
     pub(super) fn try_take_frame(&self) -> Option<u32> {
         let popped = self.free.lock().pop();
         if let Some(index) = popped {
+            self.unused_from.fetch_max(index as usize + 1, Ordering::Relaxed);
             // Only a visitor who came too late can hold the latch, and leaves at once.
             self.frames[index as usize].latch.exclusive();
             return Some(index);

@@ -54,6 +54,10 @@ pub(crate) use volume::{CleanFrames, Redo, Volume};
 /// Fewest frames a pool works with: a structure change latches a handful of pages per thread.
 pub(crate) const MIN_FRAMES: usize = 64;
 
+/// Memory of so many bytes is taken from the system ahead of its use, in steps of the size of a huge page.
+const POPULATE_AHEAD: usize = 16 << 20;
+const POPULATE_STEP: usize = 2 << 20;
+
 /// How long a page request waits for a clean frame before it gives up.
 const FRAME_WAIT_LIMIT: Duration = Duration::from_secs(60);
 
@@ -182,6 +186,10 @@ pub(crate) struct Pool {
     retired: Mutex<Vec<u32>>,
     /// Frames whose memory was lent out and could not be taken back yet.
     owed: Mutex<usize>,
+    /// Frames from this number on have never been used.
+    unused_from: AtomicUsize,
+    /// Bytes of the arena whose memory was taken from the system ahead of its use.
+    populated: AtomicUsize,
     hand: AtomicUsize,
     /// Frames whose pages were changed often since they were written, see [`Pool::take_changed_often`].
     changed_often: Mutex<Vec<u32>>,
@@ -242,6 +250,8 @@ impl Pool {
             free: Mutex::new(allocate(frames, |index| (frames - 1 - index) as u32)?.into_vec()),
             retired: Mutex::default(),
             owed: Mutex::default(),
+            unused_from: AtomicUsize::new(0),
+            populated: AtomicUsize::new(0),
             hand: AtomicUsize::new(0),
             changed_often: Mutex::default(),
             tell_at: AtomicU64::new(0),
@@ -265,6 +275,26 @@ impl Pool {
     /// Frames without a page.
     pub(crate) fn free_frames(&self) -> usize {
         self.free.lock().len()
+    }
+
+    /// Sees to it that some frames that were never used have memory before somebody wants one. The system zeroes memory as it is
+    /// first touched, pages of 2 MiB in a piece: not while somebody waits, nor several threads at the same piece.
+    pub(crate) fn populate_ahead(&self) {
+        loop {
+            let wanted = self.unused_from.load(Ordering::Relaxed) * self.page_size + POPULATE_AHEAD;
+            let populated = self.populated.load(Ordering::Relaxed);
+            // What is in use by now has memory already, or has given it away.
+            let from = populated.max(wanted - POPULATE_AHEAD).next_multiple_of(POPULATE_STEP);
+            let end = from + POPULATE_STEP;
+            if end > wanted.min(self.arena.len()) {
+                return;
+            }
+            let claimed =
+                self.populated.compare_exchange(populated, end, Ordering::Relaxed, Ordering::Relaxed);
+            if claimed.is_ok() {
+                self.arena.populate(from, POPULATE_STEP);
+            }
+        }
     }
 
     /// Pages of the volume that are in memory.
