@@ -411,6 +411,7 @@ impl Server {
         for folder in self.folders.drain(..) {
             let _ = fs::remove_dir(folder);
         }
+        self.shared.databases.lock().values().for_each(Database::stop_waiting);
         self.shared.end_all();
         if !self.shared.wait_for_connections(limit / 4) {
             // Whatever they are at, nothing more comes from their clients or goes there.

@@ -404,6 +404,12 @@ impl Database {
         }
     }
 
+    /// The database is about to be closed: from now on nobody who writes waits for a checkpoint any more, which may take longer
+    /// than the time there is.
+    pub fn stop_waiting(&self) {
+        self.shared.core.stop_waiting();
+    }
+
     /// Closes the database: everything committed is durable; within the shutdown limit all pages are written, and then
     /// the file alone is complete. What is not written by then is redone at the next start.
     pub fn close(self) -> Result<()> {

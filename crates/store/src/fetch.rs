@@ -7,6 +7,7 @@
 //! 3. Its threads have ended when [`Fetch::end`] comes back, or the [`Fetch`] is gone.
 
 use crate::core::Core;
+use crate::pool::{self, Access, BACKGROUND_QUEUES};
 use crate::{Error, Result};
 use gannet_base::PageId;
 use gannet_base::clock::{self, Instant};
@@ -17,14 +18,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// More than one, as the system zeroes memory when it is used first, for as long as that takes.
-pub(crate) const THREADS: usize = 2;
+const THREADS: usize = BACKGROUND_QUEUES;
 /// Pages that a thread asks for at one time, and while somebody else reads pages.
 const AT_ONCE: usize = 256;
 const BESIDE_OTHERS: usize = 16;
 /// How long others count as reading pages after the last one.
 const OTHERS_MEMORY: Duration = Duration::from_millis(50);
-/// Pages between two wanted ones that are read along.
-const GAP: u64 = 2;
 
 /// Which pages, and when.
 pub(crate) trait Source: Send + Sync {
@@ -35,8 +34,14 @@ pub(crate) trait Source: Send + Sync {
     /// Nobody wants them any more: `next` is not to wait.
     fn stop(&self);
 
-    /// The device has brought a page.
+    /// The device has brought one of them.
     fn arrived(&self, page: PageId);
+}
+
+/// The calling thread gets out of others' way from now on: of the processor's, and of those who read pages.
+pub(crate) fn step_back() {
+    thread::step_back();
+    pool::reads::in_background();
 }
 
 /// See the module's head.
@@ -50,9 +55,9 @@ impl<S: Source> Fetch<S> {
     /// Begins. Its threads are as nice as the one that starts them.
     pub(crate) fn start(core: &Arc<Core>, source: S) -> Self {
         let source = Arc::new(source);
-        let start = |_| {
+        let start = |number| {
             let (core, source) = (Arc::clone(core), Arc::clone(&source));
-            thread::spawn("gannet-fetch", move || run(&core, &*source))
+            thread::spawn("gannet-fetch", move || run(&core, &*source, number))
         };
         let threads = (0..THREADS).map(start).collect();
         Fetch { source, threads }
@@ -84,23 +89,24 @@ impl<S: Source> Drop for Fetch<S> {
     }
 }
 
-fn run(core: &Arc<Core>, source: &dyn Source) {
+fn run(core: &Arc<Core>, source: &dyn Source, number: usize) {
+    pool::reads::in_background();
     let (pool, volume) = (&core.pool, &core.volume);
     // By one queue: whoever waits for a page reaps only that page's.
-    let queue = volume.pick_queue();
-    let few = (pool.frame_count() / 64).max(1);
-    let mut missed = pool.stats.misses.load(Ordering::Relaxed);
+    let queue = volume.background_queue(number);
+    let few = (pool.active_frames() / 64).max(1);
+    let mut missed = pool.stats.awaited.load(Ordering::Relaxed);
     let mut others: Option<Instant> = None;
     let mut under_way: Vec<PageId> = Vec::new();
     loop {
-        let (misses, now) = (pool.stats.misses.load(Ordering::Relaxed), clock::now());
+        let (misses, now) = (pool.stats.awaited.load(Ordering::Relaxed), clock::now());
         if misses != missed {
             (missed, others) = (misses, Some(now));
         }
         let beside = others.is_some_and(|last| now - last < OTHERS_MEMORY);
         let next = source.next(few.min(if beside { BESIDE_OTHERS } else { AT_ONCE }));
         if let Some(next) = &next {
-            pool.prefetch_near(queue, volume, next, GAP, Class::Prefetch);
+            pool.prefetch_by(queue, volume, next, Class::Prefetch, Access::Normal);
         }
         pool.populate_ahead();
         // While the device reads these, those before them arrive.

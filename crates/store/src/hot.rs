@@ -14,7 +14,7 @@ use crate::page::{get_u16, get_u64, put_u16, put_u64};
 use crate::pool::Access;
 use crate::shared::Shared;
 use gannet_base::clock::{self, Instant};
-use gannet_base::memory::Purpose;
+use gannet_base::memory::{Charge, Purpose};
 use gannet_base::sync::Mutex;
 use gannet_base::{PageId, checksum};
 use gannet_io::{AlignedBuffer, Class, Disk, Durability, File, ModeRequest, OpenOptions};
@@ -41,7 +41,8 @@ pub(crate) struct HotPages {
     disk: Arc<dyn Disk>,
     path: PathBuf,
     mode: ModeRequest,
-    saved: Mutex<Saved>,
+    /// Nothing until what was written before was read back, or could not be: until then it is not to be written over.
+    saved: Mutex<Option<Saved>>,
 }
 
 #[derive(Debug)]
@@ -54,8 +55,7 @@ struct Saved {
 
 impl HotPages {
     pub(crate) fn new(disk: &Arc<dyn Disk>, path: PathBuf, mode: ModeRequest) -> Self {
-        let saved = Mutex::new(Saved { generation: 0, at: clock::now(), loaded: 0 });
-        HotPages { disk: Arc::clone(disk), path, mode, saved }
+        HotPages { disk: Arc::clone(disk), path, mode, saved: Mutex::default() }
     }
 
     fn open(&self, create: bool) -> gannet_io::Result<Arc<dyn File>> {
@@ -63,7 +63,7 @@ impl HotPages {
         self.disk.open(&self.path, &options.mode(self.mode))
     }
 
-    /// The first pages of the newest list, some more than `most` of them, as far as it can be read, and its generation.
+    /// The first pages of the newest list, not more than `most`, as far as it can be read, and its generation.
     fn read(&self, salt: u64, most: usize) -> gannet_io::Result<(u64, Vec<PageId>)> {
         let mut pages = Vec::new();
         let mut newest = 0;
@@ -83,7 +83,10 @@ impl HotPages {
                     Some(generation) if newest == 0 || generation == newest => newest = generation,
                     _ => return Ok((newest, pages)),
                 }
-                pages.extend(pages_of(block));
+                let room = most - pages.len();
+                let found: Vec<PageId> = pages_of(block).take(room).collect();
+                pages.reserve_exact(found.len());
+                pages.extend(found);
             }
             at += count as u64;
         }
@@ -175,7 +178,8 @@ impl Shared {
         let (hot, pool) = (&self.hot_pages, &self.core.pool);
         let stats = &pool.stats;
         let loaded = stats.misses.load(Ordering::Relaxed) + stats.prefetched.load(Ordering::Relaxed);
-        let mut saved = hot.saved.lock();
+        let mut guard = hot.saved.lock();
+        let Some(saved) = &mut *guard else { return };
         let changed = loaded.saturating_sub(saved.loaded);
         let enough = changed >= (pool.active_frames() as u64 / CHANGED_SHARE).max(1)
             && saved.at.elapsed() >= SAVE_PAUSE;
@@ -195,33 +199,56 @@ impl Shared {
         *saved = Saved { generation, at: clock::now(), loaded };
     }
 
-    /// Fetches the pages of the list.
-    pub(crate) fn run_warm_up(self: &Arc<Self>) {
+    /// Reads the list of the life before.
+    pub(crate) fn read_hot_pages(&self) -> HotList {
+        let hot = &self.hot_pages;
+        if !hot.disk.exists(&hot.path).unwrap_or(false) {
+            return HotList::default();
+        }
         let frames = self.core.pool.frame_count();
-        let Ok(_charge) = self.core.budget.charge(Purpose::Work, frames as u64 * 8) else { return };
-        let Ok((generation, mut pages)) = self.hot_pages.read(self.core.volume.salt, frames) else { return };
-        // Those of a larger memory have no room anyway.
-        pages.truncate(frames);
-        self.hot_pages.saved.lock().generation = generation;
-        let list = List { shared: Arc::clone(self), pages, next: Mutex::default() };
-        if let Err(error) = Fetch::start(&self.core, list).finish() {
+        let Ok(mut charge) = self.core.budget.charge(Purpose::Work, frames as u64 * 8) else {
+            return HotList::default();
+        };
+        let (generation, mut pages) = hot.read(self.core.volume.salt, frames).unwrap_or_default();
+        pages.shrink_to_fit();
+        // A charge that shrinks is never refused.
+        let _ = charge.resize(pages.len() as u64 * 8);
+        HotList { generation, pages, _charge: Some(charge) }
+    }
+
+    /// Fetches the pages of a list. From then on there will be newer ones.
+    pub(crate) fn warm_up(self: &Arc<Self>, list: HotList) {
+        let generation = list.generation;
+        let source = Hot { shared: Arc::clone(self), list, next: Mutex::default() };
+        if let Err(error) = Fetch::start(&self.core, source).finish() {
             self.core.poison.set(format!("the list of hot pages could not be read back: {error}"));
+        }
+        if !self.is_stopping() {
+            *self.hot_pages.saved.lock() = Some(Saved { generation, at: clock::now(), loaded: 0 });
         }
     }
 }
 
-/// The pages of the list as they are fetched.
-struct List {
-    shared: Arc<Shared>,
+/// A list as it was read, in the order of the file.
+#[derive(Default)]
+pub(crate) struct HotList {
+    generation: u64,
     pages: Vec<PageId>,
+    _charge: Option<Charge>,
+}
+
+/// The pages of a list that are in memory soon.
+struct Hot {
+    shared: Arc<Shared>,
+    list: HotList,
     /// The first one that is not asked for yet.
     next: Mutex<usize>,
 }
 
-impl Source for List {
+impl Source for Hot {
     fn next(&self, most: usize) -> Option<Vec<PageId>> {
         let mut next = self.next.lock();
-        let pages = &self.pages[*next..];
+        let pages = &self.list.pages[*next..];
         let pages = &pages[..most.min(pages.len())];
         if pages.is_empty() || self.shared.is_stopping() || self.shared.core.pool.free_frames() < most * 4 {
             return None;
@@ -231,7 +258,7 @@ impl Source for List {
     }
 
     fn stop(&self) {
-        *self.next.lock() = self.pages.len();
+        *self.next.lock() = self.list.pages.len();
     }
 
     fn arrived(&self, page: PageId) {

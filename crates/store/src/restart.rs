@@ -49,7 +49,7 @@ const CHUNK_SHARE: u64 = 256;
 const CHUNK_MIN: u64 = 64 << 10;
 const CHUNK_MAX: u64 = 256 << 10;
 /// Pages after which the one who reads ahead learns how far redo has come.
-const TELL_EVERY: usize = 16;
+const TELL_EVERY: usize = 4;
 /// Undo records that are read, and whose rows are fetched, at one time.
 const REVERT_AT_ONCE: usize = 128;
 /// Pause before a rollback is tried again that found no room.
@@ -71,6 +71,8 @@ struct State {
     begun: Instant,
     /// Pages left, as long as there are any.
     redo: Option<Arc<PageRedo>>,
+    /// When the thread that redoes what nobody has touched had found what is due, and how many pages it has left behind.
+    touching: Option<(Instant, usize)>,
     /// Transactions are left to be reverted.
     reverting: bool,
     /// Threads at work.
@@ -91,7 +93,7 @@ impl State {
 impl Restart {
     pub(crate) fn new(redo: Option<Arc<PageRedo>>, page_size: usize) -> Self {
         let report = RestartReport::default();
-        let state = State { report, begun: clock::now(), redo, reverting: true, threads: 0 };
+        let state = State { report, begun: clock::now(), redo, touching: None, reverting: true, threads: 0 };
         Restart { state: Mutex::new(state), ended: Condvar::new(), page_size }
     }
 
@@ -117,9 +119,11 @@ impl Restart {
         }
         report.pages_left = report.pages - report.examined_pages.min(report.pages);
         report.bytes_left = report.pages_left * self.page_size as u64;
-        let is_known = report.phase == RestartPhase::Redo && report.examined_pages > 0;
-        let share = report.pages_left as f64 / report.examined_pages as f64;
-        report.time_left = is_known.then(|| report.background.mul_f64(share));
+        // As long as the log is searched nobody can say.
+        if let (RestartPhase::Redo, Some((since, passed @ 1..))) = (report.phase, state.touching) {
+            let share = (report.pages as f64 - passed as f64).max(0.0) / passed as f64;
+            report.time_left = Some(since.elapsed().mul_f64(share));
+        }
         report
     }
 
@@ -154,6 +158,12 @@ impl Restart {
             let report = &mut state.report;
             (report.examined_pages, report.redone_pages, report.applied_changes) = redo.progress();
         }
+    }
+
+    /// The thread that redoes what nobody has touched has come to this place of the table.
+    fn passed(&self, place: usize) {
+        let mut state = self.state.lock();
+        state.touching = Some((state.touching.map_or_else(clock::now, |(since, _)| since), place));
     }
 
     fn end_reverting(&self) {
@@ -280,6 +290,7 @@ impl Shared {
         for index in range {
             if index.is_multiple_of(TELL_EVERY) {
                 ahead.source.reached(index);
+                self.restart.passed(index);
                 if self.is_stopping() {
                     return Ok(false);
                 }
@@ -287,18 +298,28 @@ impl Shared {
             if planted(Mutation::RedoSkipped) && index % 4 == 3 {
                 redo.mark_done(index);
             }
-            if redo.is_done(index) {
-                continue;
-            }
             let page = redo.table().entries()[index].page;
-            match self.core.pool.shared(&self.core.volume, page, Access::Normal) {
-                Ok(_) => {}
-                Err(error @ (Error::Damaged(_) | Error::NeverWritten(_))) => {
-                    self.stop_writing("a page could not be brought up to date from the log", error);
+            while !redo.is_done(index) {
+                match self.core.pool.shared(&self.core.volume, page, Access::Normal) {
+                    Ok(_) => {}
+                    // One page that cannot be had keeps the log it needs from going, and nobody from the others.
+                    Err(error @ (Error::Damaged(_) | Error::NeverWritten(_))) => {
+                        self.stop_writing("a page could not be brought up to date from the log", error);
+                    }
+                    Err(error @ Error::Io(_)) => {
+                        let what = format!("{page} could not be brought up to date from the log: {error}");
+                        self.restart.add_damage(what.clone());
+                        self.core.set_read_only(what);
+                    }
+                    // Others have all of memory, for now.
+                    Err(Error::Memory(_) | Error::Invalid(_)) if !self.is_stopping() => {
+                        clock::sleep(ROOM_PAUSE);
+                        continue;
+                    }
+                    Err(error) => return Err(error),
                 }
-                Err(error) => return Err(error),
+                redo.mark_done(index);
             }
-            redo.mark_done(index);
         }
         Ok(true)
     }

@@ -232,7 +232,7 @@ impl Shared {
         let part = mtr.latch(root)?;
         BTree::format_root(&mut mtr, part, id, self.core.page_size);
         mtr.commit()?;
-        self.core.space.free_but(&self.core, id, root)
+        self.core.space.free_while(&self.core, id, root, &|| true).map(drop)
     }
 
     /// The tree that an entry of the catalog describes.

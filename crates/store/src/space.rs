@@ -344,21 +344,30 @@ impl Space {
 
     /// Gives back everything that belongs to `tree`, in mini-transactions that fit the log.
     pub(crate) fn free_tree(&self, core: &Core, tree: TreeId) -> Result<()> {
-        self.free_but(core, tree, PageId::NONE)
+        self.free_while(core, tree, PageId::NONE, &|| true).map(drop)
     }
 
-    /// The same, except for page `keep`.
-    pub(crate) fn free_but(&self, core: &Core, tree: TreeId, keep: PageId) -> Result<()> {
+    /// The same, except for page `keep`, as long as `go_on` says so; false when it has not come to its end.
+    pub(crate) fn free_while(
+        &self,
+        core: &Core,
+        tree: TreeId,
+        keep: PageId,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<bool> {
         for group in 0..self.groups() {
             let mut freed = FREED_AT_ONCE;
             while freed == FREED_AT_ONCE {
+                if !go_on() {
+                    return Ok(false);
+                }
                 core.await_log_room();
                 let mut mtr = Mtr::new(core);
                 freed = mtr.allocations().free_some(group, tree, keep)?;
                 mtr.commit()?;
             }
         }
-        Ok(())
+        Ok(true)
     }
 }
 

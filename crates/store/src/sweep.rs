@@ -83,7 +83,12 @@ impl Shared {
                 }
             };
             match self.sweep_segment(&segment, horizon) {
-                Ok(()) => {
+                // The next start finds it again.
+                Ok(false) => {
+                    self.streams.lock().complete.push_front(segment);
+                    break;
+                }
+                Ok(true) => {
                     freed += 1;
                     self.segments_swept.fetch_add(1, Ordering::Relaxed);
                 }
@@ -116,7 +121,8 @@ impl Shared {
         result
     }
 
-    fn sweep_segment(&self, segment: &Segment, horizon: TxnId) -> Result<()> {
+    /// False when it was given up, as the database is being closed.
+    fn sweep_segment(&self, segment: &Segment, horizon: TxnId) -> Result<bool> {
         let core = &self.core;
         let pages: Vec<PageId> = (0..EXTENT_PAGES).map(|i| PageId(segment.first.0 + i)).collect();
         let ring = ScanRing::new(EXTENT_PAGES as usize);
@@ -125,9 +131,14 @@ impl Shared {
             let Some(records) = undo::read_page(core, id, segment)? else { break };
             for (at, record) in records {
                 debug_assert!(record.writer < horizon, "a swept segment lies behind the horizon");
+                if self.is_stopping() {
+                    return Ok(false);
+                }
                 if !record.done {
                     core.throttle()?;
-                    self.sweep_record(at, &record)?;
+                    if !self.sweep_record(at, &record)? {
+                        return Ok(false);
+                    }
                 }
             }
         }
@@ -136,16 +147,21 @@ impl Shared {
         BTree::new(core, &self.undo_directory).remove_with(&mut mtr, &segment.key(), |mtr| {
             mtr.allocations().free_extent_of(UNDO_PAGES, segment.first)
         })?;
-        mtr.commit().map(drop)
+        mtr.commit()?;
+        Ok(true)
     }
 
-    /// Carries out what a committed change made into garbage.
-    fn sweep_record(&self, at: entry::UndoPtr, record: &UndoRecord) -> Result<()> {
+    /// Carries out what a committed change made into garbage; false when that was given up.
+    fn sweep_record(&self, at: entry::UndoPtr, record: &UndoRecord) -> Result<bool> {
         if record.kind == UndoKind::Delete {
             if record.tree == CATALOG
                 && let Some((id, _)) = crate::catalog::decode(&record.value)
             {
-                self.free_tree(id)?;
+                self.trees.lock().remove(&id);
+                let go_on = || !self.is_stopping();
+                if !self.core.space.free_while(&self.core, id, PageId::NONE, &go_on)? {
+                    return Ok(false);
+                }
             }
             self.purge(record)?;
         }
@@ -156,7 +172,7 @@ impl Shared {
         {
             overflow::free(&self.core, record.tree, at, record)?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Takes a dead entry out of its tree, if it is still the one that the record made.
@@ -187,7 +203,7 @@ impl Shared {
         let limit = horizon.0.to_be_bytes();
         loop {
             let Some((first, _)) = tree.first_from(&[])? else { return Ok(()) };
-            if first.as_slice() >= limit.as_slice() {
+            if first.as_slice() >= limit.as_slice() || self.is_stopping() {
                 return Ok(());
             }
             self.core.throttle()?;

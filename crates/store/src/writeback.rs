@@ -231,6 +231,10 @@ impl PageWriter {
         pages.dedup();
         let mut written = 0;
         for batch in pages.chunks(batch_pages(self.core.page_size)) {
+            // A list may have all that is dirty: whoever ends the thread has a deadline.
+            if self.requests.lock().stop {
+                break;
+            }
             written += self.write_batch(batch)?;
             self.core.pool.announce_clean();
         }

@@ -1,7 +1,7 @@
 //! What a crash leaves is done while the database is in use: nobody waits for it, and a crash in the middle of it is another crash.
 
-use gannet_io::Disk;
 use gannet_io::sim::{CrashPolicy, SimDisk};
+use gannet_io::{AlignedBuffer, Class, Disk, Profile, ThrottledDisk};
 use gannet_store::{
     CreateOptions, Database, Engine, EngineOptions, LockMode, OpenOptions, RestartPhase, TransactionOptions,
 };
@@ -254,4 +254,44 @@ fn pages_that_were_in_memory_are_there_after_the_next_start() {
     assert_eq!(contents(&db), model);
     assert!(db.stats().page_misses - misses < 5, "what was in memory is in memory");
     db.close().unwrap();
+}
+
+#[test]
+fn the_list_of_hot_pages_outlives_a_start_that_ends_before_redo_is_through() {
+    let disk = SimDisk::new(8);
+    let db = create(&disk);
+    let mut model = Model::new();
+    write(&db, &mut model, 0..5000, 0);
+    db.close_within(Duration::from_secs(60)).unwrap();
+    let db = open(&disk);
+    assert_eq!(contents(&db), model);
+    db.close().unwrap();
+    let db = open(&disk);
+    write(&db, &mut model, 0..5000, 1);
+    let after = disk.crash_image_with(CrashPolicy::KeepAll, 8);
+    drop(db);
+    let list = || {
+        let path = Path::new("test.gnt-wal/hot");
+        let file = after.open(path, &gannet_io::OpenOptions::read()).unwrap();
+        let mut bytes = AlignedBuffer::zeroed(file.len().unwrap() as usize);
+        file.read_at(Class::Foreground, 0, &mut bytes).unwrap();
+        bytes.to_vec()
+    };
+    let before = list();
+    let latency = Duration::from_millis(5);
+    let slow = Profile {
+        latency_min: latency,
+        latency_max: latency,
+        width: 1,
+        ..Profile::named("slow-wide").unwrap()
+    };
+    let disk: Arc<dyn Disk> = Arc::new(ThrottledDisk::new(Arc::new(after.clone()), slow));
+    let memory = EngineOptions { memory: 16 << 20, ..EngineOptions::default() };
+    let db = Engine::with_disk(disk, &memory).unwrap().open(Path::new(FILE), &options()).unwrap();
+    assert_eq!(db.restart_report().phase, RestartPhase::Redo);
+    db.close().unwrap();
+    assert!(list() == before, "what redo had brought by then was taken for hot");
+    let db = open(&after);
+    db.await_restart();
+    assert_eq!(contents(&db), model);
 }

@@ -247,6 +247,11 @@ impl Database {
         }
     }
 
+    /// It is about to be closed: nobody who writes waits for a checkpoint any more.
+    pub fn stop_waiting(&self) {
+        self.0.store.stop_waiting();
+    }
+
     /// Closes the database. Every session has to be gone: 55006.
     pub fn close(self) -> Result<()> {
         self.close_by(|store| store.close())
@@ -266,6 +271,7 @@ impl Database {
             )
         })?;
         let Shared { numbers, store, .. } = shared;
+        store.stop_waiting();
         numbers.close()?;
         drop(numbers);
         let store = Arc::try_unwrap(store).map_err(|_| Error::internal("the store is still used"))?;

@@ -12,7 +12,7 @@ use crate::log::{Log, LogFiles, LogOptions, Recovery, RedoTable};
 use crate::meta::Meta;
 use crate::mutation::{Mutation, planted};
 use crate::page;
-use crate::pool::{Pool, Redo, Volume};
+use crate::pool::{BACKGROUND_QUEUES, Pool, Redo, Volume};
 use crate::recovery::PageRedo;
 use crate::restart::Restart;
 use crate::ring;
@@ -213,8 +213,9 @@ impl Database {
         let Opened { file, ring, meta, log, recovery, begun, report, lock, log_room } = opened;
         let disk = engine.disk();
         let pool = engine.pool(meta.page_size)?;
-        let queues =
-            (0..READ_QUEUES).map(|_| disk.queue(QUEUE_DEPTH)).collect::<gannet_io::Result<Vec<_>>>()?;
+        let queues = (0..READ_QUEUES + BACKGROUND_QUEUES)
+            .map(|_| disk.queue(QUEUE_DEPTH))
+            .collect::<gannet_io::Result<Vec<_>>>()?;
         let volume = pool.attach(Volume::new(Arc::clone(&file), meta.database_id, queues))?;
         volume.set_log(&log);
         let guard = Detach { pool: &pool, volume: Some(&volume) };

@@ -3,6 +3,7 @@
 
 use super::open::Aftermath;
 use super::{Database, PoisonOnPanic, RestartReport};
+use crate::fetch;
 use crate::recovery::PageRedo;
 use crate::shared::Shared;
 use crate::tree::BTree;
@@ -58,16 +59,18 @@ impl Database {
             let (engine, end) = (self.engine.clone(), aftermath.end);
             let at_work = self.shared.restart.add_thread();
             self.spawn("gannet-redo", move |shared| {
-                gannet_base::thread::step_back();
+                fetch::step_back();
+                let hot = shared.read_hot_pages();
                 shared.run_redo(&engine, redo, end);
                 drop(at_work);
                 // What was hot and is due is in memory by now; both at a time would only take longer.
-                shared.run_warm_up();
+                shared.warm_up(hot);
             });
         } else {
             self.spawn("gannet-warm-up", |shared| {
-                gannet_base::thread::step_back();
-                shared.run_warm_up();
+                fetch::step_back();
+                let hot = shared.read_hot_pages();
+                shared.warm_up(hot);
             });
         }
         // Otherwise readers step over the losers' changes through undo, and that is all.
@@ -76,7 +79,7 @@ impl Database {
             let at_work = self.shared.restart.add_thread();
             self.spawn("gannet-revert", move |shared| {
                 let _at_work = at_work;
-                gannet_base::thread::step_back();
+                fetch::step_back();
                 shared.run_reverts(&losers, opened_at);
             });
         }

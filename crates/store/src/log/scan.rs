@@ -44,6 +44,25 @@ struct State {
     read: BTreeMap<u64, Result<AlignedBuffer>>,
 }
 
+/// A chunk on its way: who waits for it gets an error where its reader panics.
+struct Reading<'a> {
+    ahead: &'a Ahead,
+    number: u64,
+}
+
+impl Reading<'_> {
+    fn end(self, bytes: Result<AlignedBuffer>) {
+        self.ahead.put(self.number, bytes);
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.ahead.put(self.number, Err(Error::Poisoned("a reader of the log panicked".to_owned())));
+    }
+}
+
 impl Ahead {
     /// The body of a thread that reads.
     fn run(&self) {
@@ -56,11 +75,16 @@ impl Ahead {
             let number = state.next;
             state.next += 1;
             drop(state);
+            let reading = Reading { ahead: self, number };
             let bytes = self.read(number);
+            reading.end(bytes);
             state = self.state.lock();
-            state.read.insert(number, bytes);
-            self.changed.notify_all();
         }
+    }
+
+    fn put(&self, number: u64, bytes: Result<AlignedBuffer>) {
+        self.state.lock().read.insert(number, bytes);
+        self.changed.notify_all();
     }
 
     fn read(&self, number: u64) -> Result<AlignedBuffer> {

@@ -39,12 +39,10 @@ impl Pool {
 
     /// Like [`Pool::take_frame`], but gives up where that would wait.
     pub(super) fn try_take_frame(&self) -> Option<u32> {
-        let popped = self.free.lock().pop();
+        let popped = self.free.lock().pop_back();
         if let Some(index) = popped {
             self.unused_from.fetch_max(index as usize + 1, Ordering::Relaxed);
-            // Only a visitor who came too late can hold the latch, and leaves at once.
-            self.frames[index as usize].latch.exclusive();
-            return Some(index);
+            return Some(self.latch_free(index));
         }
         // Twice around: once to clear the marks of use, once to find a frame without.
         let mut dirty = 0;
@@ -71,6 +69,13 @@ impl Pool {
             }
         }
         None
+    }
+
+    /// A frame that was taken from the list of free ones.
+    pub(super) fn latch_free(&self, index: u32) -> u32 {
+        // Only a visitor who came too late can hold the latch, and leaves at once.
+        self.frames[index as usize].latch.exclusive();
+        index
     }
 
     /// Takes the place of the ring's oldest page, if nobody else uses it.
@@ -124,7 +129,7 @@ impl Pool {
 
     pub(super) fn give_back(&self, index: u32) {
         self.frames[index as usize].latch.release_exclusive();
-        self.free.lock().push(index);
+        self.free.lock().push_back(index);
     }
 
     /// Drops a frame that could not be loaded.

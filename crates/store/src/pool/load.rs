@@ -112,6 +112,9 @@ impl Pool {
         self.table.insert(key, index, &shard);
         drop(shard);
         self.stats.misses.fetch_add(1, Ordering::Relaxed);
+        if !reads::is_background() {
+            self.stats.awaited.fetch_add(1, Ordering::Relaxed);
+        }
         self.read_page(volume, key, index)?;
         self.remember_in_ring(access, index, key);
         Ok(Some(index))

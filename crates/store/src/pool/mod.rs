@@ -44,12 +44,13 @@ use gannet_base::sync::{Condvar, Mutex};
 use gannet_io::Arena;
 pub(crate) use guard::{ExclusivePage, OptimisticPage, SharedPage};
 use latch::Latch;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 pub(crate) use table::FrameKey;
 use table::{NIL, Table};
-pub(crate) use volume::{CleanFrames, Redo, Volume};
+pub(crate) use volume::{BACKGROUND_QUEUES, CleanFrames, Redo, Volume};
 
 /// Fewest frames a pool works with: a structure change latches a handful of pages per thread.
 pub(crate) const MIN_FRAMES: usize = 64;
@@ -119,6 +120,8 @@ impl Frame {
 pub(crate) struct PoolStats {
     /// Pages read because somebody waited for them.
     pub(crate) misses: AtomicU64,
+    /// Those of them that were not read for work in the background.
+    pub(crate) awaited: AtomicU64,
     /// Pages read ahead.
     pub(crate) prefetched: AtomicU64,
     /// Pages dropped to make room.
@@ -140,7 +143,7 @@ pub(crate) enum Access<'a> {
 /// long as nobody else has used that in the meantime.
 #[derive(Debug)]
 pub(crate) struct ScanRing {
-    frames: Mutex<std::collections::VecDeque<(u32, FrameKey)>>,
+    frames: Mutex<VecDeque<(u32, FrameKey)>>,
     limit: AtomicUsize,
     /// The volume's queue that all its reads go to. Whoever waits for a page reaps only the queue that page was given
     /// to; with its reads on several, the backlog of the others would stand still meanwhile.
@@ -176,12 +179,12 @@ fn allocate<T>(count: usize, make: impl FnMut(usize) -> T) -> Result<Box<[T]>> {
 /// See the module's head.
 pub(crate) struct Pool {
     page_size: usize,
-    /// The frames' memory, and behind it a page that is [`Pool::nowhere`].
     arena: Arena,
     frames: Box<[Frame]>,
     table: Table,
     volumes: volume::Volumes,
-    free: Mutex<Vec<u32>>,
+    /// Frames without a page: used from the back, in the order of their numbers where they are new; lent from the front.
+    free: Mutex<VecDeque<u32>>,
     /// Frames whose memory was given back: in no list, and never chosen for eviction, as they hold no page.
     retired: Mutex<Vec<u32>>,
     /// Frames whose memory was lent out and could not be taken back yet.
@@ -217,8 +220,7 @@ impl std::fmt::Debug for Pool {
 impl Pool {
     /// Memory in bytes that a pool of `frames` frames takes.
     pub(crate) fn memory(frames: usize, page_size: usize) -> u64 {
-        (frames * (page_size + size_of::<Frame>() + size_of::<u32>()) + page_size + Table::memory(frames))
-            as u64
+        (frames * (page_size + size_of::<Frame>() + size_of::<u32>()) + Table::memory(frames)) as u64
     }
 
     /// The most frames whose memory is at most `bytes`.
@@ -243,11 +245,11 @@ impl Pool {
         };
         Ok(Arc::new(Pool {
             page_size,
-            arena: Arena::new((frames + 1) * page_size)?,
+            arena: Arena::new(frames * page_size)?,
             frames: allocate(frames, frame)?,
             table: Table::new(frames)?,
             volumes: volume::Volumes::default(),
-            free: Mutex::new(allocate(frames, |index| (frames - 1 - index) as u32)?.into_vec()),
+            free: Mutex::new(allocate(frames, |index| (frames - 1 - index) as u32)?.into_vec().into()),
             retired: Mutex::default(),
             owed: Mutex::default(),
             unused_from: AtomicUsize::new(0),
@@ -286,7 +288,8 @@ impl Pool {
             // What is in use by now has memory already, or has given it away.
             let from = populated.max(wanted - POPULATE_AHEAD).next_multiple_of(POPULATE_STEP);
             let end = from + POPULATE_STEP;
-            if end > wanted.min(self.arena.len()) {
+            // Memory that is lent is that of the last frames.
+            if end > wanted.min(self.active_frames() * self.page_size) {
                 return;
             }
             let claimed =
@@ -322,7 +325,10 @@ impl Pool {
     pub(crate) fn give_memory(&self, count: usize) -> Result<usize> {
         let mut given = 0;
         while given < count && self.active_frames() > MIN_FRAMES {
-            let index = match self.take_frame(Access::Normal) {
+            let unused = self.free.lock().pop_front();
+            let taken =
+                unused.map_or_else(|| self.take_frame(Access::Normal), |index| Ok(self.latch_free(index)));
+            let index = match taken {
                 Ok(index) => index,
                 Err(error) if given == 0 => return Err(error),
                 Err(_) => break,
@@ -359,7 +365,7 @@ impl Pool {
             if charge.resize_leaving(bytes, self.left).is_err() {
                 break;
             }
-            self.free.lock().extend(retired.pop());
+            retired.pop().into_iter().for_each(|index| self.free.lock().push_front(index));
             taken += 1;
         }
         taken
@@ -385,7 +391,7 @@ impl Pool {
                     frame.writing.store(false, Ordering::Relaxed);
                     self.unlink(index, key);
                     frame.latch.release_exclusive();
-                    self.free.lock().push(index);
+                    self.free.lock().push_back(index);
                 } else {
                     frame.latch.release_exclusive();
                 }
@@ -394,13 +400,8 @@ impl Pool {
         self.volumes.detach(volume);
     }
 
-    /// Where the device puts what nobody wants: a page of memory that nothing is ever read from.
-    fn nowhere(&self) -> *mut u8 {
-        self.address(self.frames.len() as u32)
-    }
-
     fn address(&self, frame: u32) -> *mut u8 {
-        // SAFETY: a frame's number is at most the number of frames, and the arena has one page more.
+        // SAFETY: a frame's number is below the number of frames the arena was made for.
         unsafe { self.arena.as_ptr().add(frame as usize * self.page_size) }
     }
 

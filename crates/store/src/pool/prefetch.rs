@@ -10,14 +10,6 @@ use std::sync::atomic::Ordering;
 /// Longest read request in bytes: beyond this a device gains nothing from a larger one.
 const MAX_REQUEST: usize = 256 * 1024;
 
-/// How pages are read ahead.
-struct Reads {
-    queue: u8,
-    class: Class,
-    /// Pages between two that are read along.
-    gap: u64,
-}
-
 struct Loaded(Arc<Pool>);
 
 impl Completion for Loaded {
@@ -52,6 +44,13 @@ impl Pool {
         self.prefetch_by(queue, volume, pages, class, access)
     }
 
+    /// Waits until a page that is being read ahead has arrived.
+    pub(crate) fn await_prefetch(&self, volume: &Volume, page: PageId) {
+        if let Some(index) = self.table.find(FrameKey::new(volume.slot, page)) {
+            self.wait_in_flight(volume, &self.frames[index as usize]);
+        }
+    }
+
     /// The same by a queue of the volume that the caller has picked: whoever waits for a page reaps only the queue that page
     /// was given to, so what is waited for together should go one way.
     pub(crate) fn prefetch_by(
@@ -62,30 +61,6 @@ impl Pool {
         class: Class,
         access: Access<'_>,
     ) -> usize {
-        self.read_ahead(Reads { queue, class, gap: 0 }, volume, pages, access)
-    }
-
-    /// The same for ascending `pages`: where up to `gap` pages lie between two of them one request reads both, and what lies in
-    /// between is thrown away. One request is less for the device than two.
-    pub(crate) fn prefetch_near(
-        self: &Arc<Self>,
-        queue: u8,
-        volume: &Volume,
-        pages: &[PageId],
-        gap: u64,
-        class: Class,
-    ) -> usize {
-        self.read_ahead(Reads { queue, class, gap }, volume, pages, Access::Normal)
-    }
-
-    fn read_ahead(
-        self: &Arc<Self>,
-        reads: Reads,
-        volume: &Volume,
-        pages: &[PageId],
-        access: Access<'_>,
-    ) -> usize {
-        let Reads { queue, class, gap } = reads;
         let mut requests: Vec<Request> = Vec::with_capacity(pages.len().min(64));
         let mut last: Option<(PageId, u32)> = None;
         let mut started = 0;
@@ -99,13 +74,9 @@ impl Pool {
             let slice = IoSlice { address: self.address(index), len: self.page_size };
             match (requests.last_mut(), last) {
                 (Some(request), Some((before, before_index)))
-                    if before < page
-                        && page.0 - before.0 <= gap + 1
-                        && request.len() + self.page_size * (page.0 - before.0) as usize <= MAX_REQUEST =>
+                    if before.0 + 1 == page.0 && request.len() + self.page_size <= MAX_REQUEST =>
                 {
                     self.frames[before_index as usize].io_next.store(index, Ordering::Relaxed);
-                    let unused = |_| IoSlice { address: self.nowhere(), len: self.page_size };
-                    request.slices.extend((before.0 + 1..page.0).map(unused));
                     request.slices.push(slice);
                 }
                 _ => requests.push(Request {
@@ -124,17 +95,10 @@ impl Pool {
             self.stats.prefetched.fetch_add(started as u64, Ordering::Relaxed);
             super::reads::batched(started);
             // SAFETY: the frames are `InFlight`: nobody touches their bytes until the completion makes them `Raw`,
-            // and the completion keeps the pool, hence the arena, alive. What lies `nowhere` belongs to the device for ever.
+            // and the completion keeps the pool, hence the arena, alive.
             unsafe { volume.queue(queue).submit(requests, &completion) };
         }
         started
-    }
-
-    /// Waits until a page that is being read ahead has arrived.
-    pub(crate) fn await_prefetch(&self, volume: &Volume, page: PageId) {
-        if let Some(index) = self.table.find(FrameKey::new(volume.slot, page)) {
-            self.wait_in_flight(volume, &self.frames[index as usize]);
-        }
     }
 
     /// Reserves a frame for a page that is about to be read by the device.

@@ -34,6 +34,7 @@ thread_local! {
     static SERIAL: Cell<u64> = const { Cell::new(0) };
     static BATCHED: Cell<u64> = const { Cell::new(0) };
     static BATCHES: Cell<u64> = const { Cell::new(0) };
+    static BACKGROUND: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The calling thread's counters. They only grow.
@@ -44,6 +45,15 @@ pub fn thread_reads() -> ThreadReads {
         batched_reads: BATCHED.get(),
         batches: BATCHES.get(),
     }
+}
+
+/// From now on the calling thread's reads do not count as those of somebody whom the background would keep waiting.
+pub(crate) fn in_background() {
+    BACKGROUND.set(true);
+}
+
+pub(super) fn is_background() -> bool {
+    BACKGROUND.get()
 }
 
 #[inline]

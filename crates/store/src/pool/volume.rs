@@ -10,6 +10,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+/// Queues for reads that only work in the background uses.
+pub(crate) const BACKGROUND_QUEUES: usize = 2;
+
 /// Brings a page read after a crash up to date.
 pub(crate) trait Redo: Send + Sync + fmt::Debug {
     /// Whether the page's bytes on the device may lack changes.
@@ -46,6 +49,7 @@ pub(crate) struct Volume {
     pub(crate) slot: u16,
     pub(crate) file: Arc<dyn File>,
     pub(crate) salt: u64,
+    /// The last [`BACKGROUND_QUEUES`], where there are more, are for work in the background alone.
     queues: Vec<Arc<dyn Queue>>,
     next_queue: AtomicUsize,
     redo: RwLock<Option<Arc<dyn Redo>>>,
@@ -111,7 +115,14 @@ impl Volume {
     }
 
     pub(crate) fn pick_queue(&self) -> u8 {
-        (self.next_queue.fetch_add(1, Ordering::Relaxed) % self.queues.len()) as u8
+        let shared = self.queues.len().saturating_sub(BACKGROUND_QUEUES).max(1);
+        (self.next_queue.fetch_add(1, Ordering::Relaxed) % shared) as u8
+    }
+
+    /// A queue for work in the background, whose threads may come late to reap it: nobody else is to depend on them. Each of them
+    /// has its own `number`, so that none is woken by what another waits for.
+    pub(crate) fn background_queue(&self, number: usize) -> u8 {
+        (self.queues.len() - 1 - number % BACKGROUND_QUEUES.min(self.queues.len())) as u8
     }
 
     pub(crate) fn set_redo(&self, redo: Option<Arc<dyn Redo>>) {

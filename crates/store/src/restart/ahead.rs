@@ -11,6 +11,8 @@ use std::sync::Arc;
 /// Part of the frames that it may run ahead by, and how many at most.
 const LEAD_SHARE: usize = 4;
 const LEAD_MAX: usize = 16_384;
+/// Pages between two that are due which are read along: one request costs less than two.
+const NEIGHBOURS: u64 = 1;
 
 /// The pages of a redo table that nobody has touched yet.
 #[derive(Debug)]
@@ -34,7 +36,7 @@ struct State {
 impl Ahead {
     /// Begins with the first page of the table.
     pub(super) fn start(core: &Arc<Core>, redo: &Arc<PageRedo>) -> Fetch<Self> {
-        let lead = (core.pool.frame_count() / LEAD_SHARE).min(LEAD_MAX);
+        let lead = (core.pool.active_frames() / LEAD_SHARE).min(LEAD_MAX);
         let redo = Arc::clone(redo);
         Fetch::start(core, Ahead { redo, lead, state: Mutex::default(), moved: Condvar::new() })
     }
@@ -60,10 +62,15 @@ impl Source for Ahead {
             }
             self.moved.wait(&mut state);
         }
-        let mut pages = Vec::with_capacity(most);
-        while state.next < entries.len() && pages.len() < most {
+        let mut pages: Vec<PageId> = Vec::with_capacity(most);
+        let end = (state.next + most).min(entries.len());
+        while state.next < end {
             if !self.redo.is_done(state.next) {
-                pages.push(entries[state.next].page);
+                let page = entries[state.next].page;
+                if let Some(last) = pages.last().filter(|last| page.0 - last.0 <= NEIGHBOURS + 1) {
+                    pages.extend((last.0 + 1..page.0).map(PageId));
+                }
+                pages.push(page);
             }
             state.next += 1;
         }
