@@ -27,9 +27,9 @@ const OTHERS_MEMORY: Duration = Duration::from_millis(50);
 
 /// Which pages, and when.
 pub(crate) trait Source: Send + Sync {
-    /// The next of the pages, in ascending order, not more than `most`; waits until it is time for them. `None` when there are no
-    /// more, or nobody wants them any more.
-    fn next(&self, most: usize) -> Option<Vec<PageId>>;
+    /// The next of the pages, in ascending order, not more than `most`. While it is not time for them it waits, if it `may_wait`,
+    /// and gives none otherwise. `None` when there are no more, or nobody wants them any more.
+    fn next(&self, most: usize, may_wait: bool) -> Option<Vec<PageId>>;
 
     /// Nobody wants them any more: `next` is not to wait.
     fn stop(&self);
@@ -104,7 +104,9 @@ fn run(core: &Arc<Core>, source: &dyn Source, number: usize) {
             (missed, others) = (misses, Some(now));
         }
         let beside = others.is_some_and(|last| now - last < OTHERS_MEMORY);
-        let next = source.next(few.min(if beside { BESIDE_OTHERS } else { AT_ONCE }));
+        // As long as something is under way it is to be reaped: the device gets no more from this queue meanwhile.
+        let most = few.min(if beside { BESIDE_OTHERS } else { AT_ONCE });
+        let next = source.next(most, under_way.is_empty());
         if let Some(next) = &next {
             pool.prefetch_by(queue, volume, next, Class::Prefetch, Access::Normal);
         }

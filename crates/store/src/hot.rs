@@ -58,6 +58,13 @@ impl HotPages {
         HotPages { disk: Arc::clone(disk), path, mode, saved: Mutex::default() }
     }
 
+    /// The database is open. Where there is no list there is none to be read back first.
+    pub(crate) fn begin(&self) {
+        if self.disk.exists(&self.path).is_ok_and(|there| !there) {
+            *self.saved.lock() = Some(Saved { generation: 0, at: clock::now(), loaded: 0 });
+        }
+    }
+
     fn open(&self, create: bool) -> gannet_io::Result<Arc<dyn File>> {
         let options = OpenOptions { create, ..OpenOptions::read_write() };
         self.disk.open(&self.path, &options.mode(self.mode))
@@ -246,7 +253,7 @@ struct Hot {
 }
 
 impl Source for Hot {
-    fn next(&self, most: usize) -> Option<Vec<PageId>> {
+    fn next(&self, most: usize, _may_wait: bool) -> Option<Vec<PageId>> {
         let mut next = self.next.lock();
         let pages = &self.list.pages[*next..];
         let pages = &pages[..most.min(pages.len())];

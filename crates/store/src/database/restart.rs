@@ -55,6 +55,7 @@ impl Database {
         losers: Vec<Arc<ActiveTxn>>,
         aftermath: &Aftermath,
     ) {
+        self.shared.hot_pages.begin();
         if let Some(redo) = redo {
             let (engine, end) = (self.engine.clone(), aftermath.end);
             let at_work = self.shared.restart.add_thread();

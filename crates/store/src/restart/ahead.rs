@@ -49,7 +49,7 @@ impl Ahead {
 }
 
 impl Source for Ahead {
-    fn next(&self, most: usize) -> Option<Vec<PageId>> {
+    fn next(&self, most: usize, may_wait: bool) -> Option<Vec<PageId>> {
         let entries = self.redo.table().entries();
         let mut state = self.state.lock();
         loop {
@@ -59,6 +59,9 @@ impl Source for Ahead {
             }
             if state.next < state.reached + self.lead {
                 break;
+            }
+            if !may_wait {
+                return Some(Vec::new());
             }
             self.moved.wait(&mut state);
         }
