@@ -44,6 +44,10 @@ const REGRESSIONS: &[(u64, &str)] = &[
         175064321175,
         "a failure in the background was told of after the faults had ended, and nobody expected it",
     ),
+    (
+        264143020549,
+        "who made a page waited for a frame that had got another page, whose holder waited for free space",
+    ),
     (377916207741, "a rollback that could not read its undo left others waiting for its rows for ever"),
 ];
 

@@ -525,9 +525,12 @@ impl Pool {
             frame.set_state(State::Valid);
             return Some(index);
         }
-        frame.latch.exclusive();
+        // Not waited for: since it was found the frame may have got another page, whose holder may want what the caller holds.
+        if !frame.latch.try_exclusive() {
+            gannet_base::sync::yield_point();
+            return None;
+        }
         if self.table.key(index) == key && frame.state() == State::Valid {
-            frame.set_state(State::Valid);
             return Some(index);
         }
         frame.latch.release_exclusive();
