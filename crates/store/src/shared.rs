@@ -212,7 +212,7 @@ impl Shared {
                 if let Some(tree) = self.find_tree(id) {
                     tree.set_dropped(crate::versions::NEVER_CREATED, 0);
                 }
-                self.free_tree(id)
+                self.free_tree(id, &|| true).map(drop)
             }
             // The record of a bulk load: the entry stayed as it was.
             Some((id, root)) if before_root == Some(root) => self.empty_tree(id, root),
@@ -220,10 +220,10 @@ impl Shared {
         }
     }
 
-    /// Gives back all pages of a tree that nobody can see any more.
-    pub(crate) fn free_tree(&self, id: TreeId) -> Result<()> {
+    /// Gives back all pages of a tree that nobody can see any more, as long as `go_on` says so; false when some are left.
+    pub(crate) fn free_tree(&self, id: TreeId, go_on: &dyn Fn() -> bool) -> Result<bool> {
         self.trees.lock().remove(&id);
-        self.core.space.free_tree(&self.core, id)
+        self.core.space.free_while(&self.core, id, PageId::NONE, go_on)
     }
 
     /// Makes a tree that nobody else can see an empty leaf again.

@@ -342,12 +342,8 @@ impl Space {
         self.lock(core).learn(group)
     }
 
-    /// Gives back everything that belongs to `tree`, in mini-transactions that fit the log.
-    pub(crate) fn free_tree(&self, core: &Core, tree: TreeId) -> Result<()> {
-        self.free_while(core, tree, PageId::NONE, &|| true).map(drop)
-    }
-
-    /// The same, except for page `keep`, as long as `go_on` says so; false when it has not come to its end.
+    /// Gives back everything that belongs to `tree` except for page `keep`, in mini-transactions that fit the log, as long as `go_on`
+    /// says so; false when it has not come to its end.
     pub(crate) fn free_while(
         &self,
         core: &Core,

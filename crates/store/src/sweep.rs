@@ -156,12 +156,9 @@ impl Shared {
         if record.kind == UndoKind::Delete {
             if record.tree == CATALOG
                 && let Some((id, _)) = crate::catalog::decode(&record.value)
+                && !self.free_tree(id, &|| !self.is_stopping())?
             {
-                self.trees.lock().remove(&id);
-                let go_on = || !self.is_stopping();
-                if !self.core.space.free_while(&self.core, id, PageId::NONE, &go_on)? {
-                    return Ok(false);
-                }
+                return Ok(false);
             }
             self.purge(record)?;
         }

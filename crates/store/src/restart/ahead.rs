@@ -65,15 +65,11 @@ impl Source for Ahead {
             }
             self.moved.wait(&mut state);
         }
-        let mut pages: Vec<PageId> = Vec::with_capacity(most);
+        let mut pages = Vec::with_capacity(most);
         let end = (state.next + most).min(entries.len());
         while state.next < end {
             if !self.redo.is_done(state.next) {
-                let page = entries[state.next].page;
-                if let Some(last) = pages.last().filter(|last| page.0 - last.0 <= NEIGHBOURS + 1) {
-                    pages.extend((last.0 + 1..page.0).map(PageId));
-                }
-                pages.push(page);
+                push_with_neighbours(&mut pages, entries[state.next].page);
             }
             state.next += 1;
         }
@@ -86,4 +82,24 @@ impl Source for Ahead {
     }
 
     fn arrived(&self, _page: PageId) {}
+}
+
+/// Adds a page to those below it, and what lies between it and the last of them where that is near.
+fn push_with_neighbours(pages: &mut Vec<PageId>, page: PageId) {
+    if let Some(&last) = pages.last().filter(|last| page.0 - last.0 <= NEIGHBOURS + 1) {
+        pages.extend((last.0 + 1..page.0).map(PageId));
+    }
+    pages.push(page);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_gaps_are_read_along_and_large_ones_are_not() {
+        let mut pages = Vec::new();
+        [1, 2, 4, 7, 20].into_iter().for_each(|page| push_with_neighbours(&mut pages, PageId(page)));
+        assert_eq!(pages, [1, 2, 3, 4, 7, 20].map(PageId));
+    }
 }
