@@ -7,6 +7,7 @@
 //! | [`exclusion`] | the latch excludes, orders what its holders write, and forgets no waiter |
 //! | [`optimistic`] | what an optimistic reader trusts was there at one time |
 //! | [`eviction`] | a page found in the table is that page, whether it is read under the latch or without, while its frame gets another |
+//! | [`reuse`] | who waits for a page's frame is let go when the frame gets another page |
 //! | [`commits`] | whose commit returns has its bytes on the device, whoever wrote them; everybody is woken; no two writes touch one block |
 //! | [`ring`] | what is in the ring stays there until it is written |
 //! | [`failing`] | when the device fails everybody is told, and nothing is called durable that is not |
@@ -34,7 +35,7 @@ pub mod sync;
 pub mod thread;
 
 pub use device::{AlignedBuffer, Class, Durability};
-pub use models::{Fault, commits, eviction, exclusion, failing, optimistic, ring};
+pub use models::{Fault, commits, eviction, exclusion, failing, optimistic, reuse, ring};
 
 /// Number of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,6 +1,6 @@
 //! Each model holds, and finds the faults that it is there to find.
 
-use gannet_models::{Fault, commits, eviction, exclusion, failing, optimistic, ring};
+use gannet_models::{Fault, commits, eviction, exclusion, failing, optimistic, reuse, ring};
 use std::panic::catch_unwind;
 
 /// Each fault makes the model fail, and with these words: not because it grew too large, for instance.
@@ -32,6 +32,12 @@ fn a_page_that_was_found_is_that_page_while_its_frame_gets_another() {
         &[Fault::SameVersion, Fault::NoValidation, Fault::KeyNotAskedAgain],
         "another page's bytes",
     );
+}
+
+#[test]
+fn who_waits_for_a_page_does_not_wait_for_the_next_one_in_its_frame() {
+    reuse(Fault::None);
+    assert_found(reuse, &[Fault::WaitsForFrame], "deadlock");
 }
 
 /// Sessions that come again and again learn to wait for each other.

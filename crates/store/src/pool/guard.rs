@@ -137,7 +137,9 @@ impl<'p> OptimisticPage<'p> {
     /// Latches the page shared, if it has not changed since.
     pub(crate) fn into_shared(self) -> Option<SharedPage<'p>> {
         let latch = &self.pool.frames[self.index as usize].latch;
-        latch.shared();
+        if !latch.shared_while(|| latch.version_is(self.version)) {
+            return None;
+        }
         let guard = SharedPage { pool: self.pool, index: self.index, id: self.id };
         latch.version_is(self.version).then_some(guard)
     }

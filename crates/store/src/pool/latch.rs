@@ -6,7 +6,11 @@
 //!    first, reads the page through relaxed atomic loads, and trusts what it read only if the version is the same
 //!    and nobody holds the latch exclusively (a sequence lock; Lamport 1977, "Concurrent reading and writing";
 //!    Boehm 2012, "Can seqlocks get along with programming language memory models?").
-//! 3. A holder is not tied to a thread: an exclusive latch taken by a loader may be released by whoever finishes the
+//! 3. Waiting ends when what is waited for has gone: [`Latch::shared_while`] and [`Latch::exclusive_while`] are told what
+//!    the caller still wants the latch for, and ask it again after every exclusive holder. Who found a page's frame in
+//!    the table holds latches of other pages; if the frame gets another page meanwhile, its holder may want those, and
+//!    a wait for the frame would never end.
+//! 4. A holder is not tied to a thread: an exclusive latch taken by a loader may be released by whoever finishes the
 //!    load.
 //!
 //! Waiters spin briefly, then park on the word's address. `models/` checks all of this in every order that the memory model allows.
@@ -38,9 +42,11 @@ impl Latch {
             && self.0.compare_exchange(word, word + SHARED_ONE, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    pub(crate) fn shared(&self) {
+    /// Latches shared as long as the caller wants that, which may change only under an exclusive latch. False when it no
+    /// longer did; what is true of `wanted` when this gives true, the caller looks up under the latch.
+    pub(crate) fn shared_while(&self, wanted: impl Fn() -> bool) -> bool {
         sync::yield_point();
-        self.acquire(EXCLUSIVE, |word| word + SHARED_ONE);
+        self.acquire(EXCLUSIVE, |word| word + SHARED_ONE, wanted)
     }
 
     pub(crate) fn try_exclusive(&self) -> bool {
@@ -52,15 +58,30 @@ impl Latch {
         taken
     }
 
+    /// Latches exclusively, whoever has to be waited for: only for a frame that is in nobody's reach but for a moment.
     pub(crate) fn exclusive(&self) {
-        sync::yield_point();
-        self.acquire(EXCLUSIVE | SHARED_MASK, |word| word | EXCLUSIVE);
-        // The writer's half of the sequence lock: no store to the page may become visible before the exclusive bit.
-        fence(Ordering::Release);
+        let latched = self.exclusive_while(|| true);
+        debug_assert!(latched);
     }
 
-    /// Takes the latch once none of the `blocking` bits is set.
-    fn acquire(&self, blocking: u64, taken: impl Fn(u64) -> u64) {
+    /// Like [`Latch::shared_while`], exclusively.
+    pub(crate) fn exclusive_while(&self, wanted: impl Fn() -> bool) -> bool {
+        sync::yield_point();
+        let taken = self.acquire(EXCLUSIVE | SHARED_MASK, |word| word | EXCLUSIVE, wanted);
+        // The writer's half of the sequence lock: no store to the page may become visible before the exclusive bit.
+        fence(Ordering::Release);
+        taken
+    }
+
+    /// Waits until nobody holds the latch exclusively, or the caller no longer wants that.
+    pub(crate) fn wait_while(&self, wanted: impl Fn() -> bool) {
+        if self.shared_while(wanted) {
+            self.release_shared();
+        }
+    }
+
+    /// Takes the latch once none of the `blocking` bits is set, unless it is `wanted` no more.
+    fn acquire(&self, blocking: u64, taken: impl Fn(u64) -> u64, wanted: impl Fn() -> bool) -> bool {
         let mut spins = 0;
         loop {
             let word = self.0.load(Ordering::Relaxed);
@@ -70,22 +91,26 @@ impl Latch {
                     .compare_exchange_weak(word, taken(word), Ordering::Acquire, Ordering::Relaxed)
                     .is_ok()
                 {
-                    return;
+                    return true;
                 }
+            } else if !wanted() {
+                return false;
             } else if spins < SPINS && !gannet_base::sim::active() {
                 spins += 1;
                 hint::spin_loop();
             } else {
-                self.park(blocking);
+                self.park(blocking, &wanted);
             }
         }
     }
 
     #[cold]
-    fn park(&self, blocking: u64) {
+    fn park(&self, blocking: u64, wanted: &impl Fn() -> bool) {
         let still_held = || {
             let set_parked = |word: u64| (word & blocking != 0).then_some(word | PARKED);
-            self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, set_parked).is_ok()
+            // Acquires what the exclusive holders before this one have changed. Whoever changes it after this lets go
+            // after this, sees the bit, and wakes.
+            self.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, set_parked).is_ok() && wanted()
         };
         sync::park(self.key(), still_held, None);
     }
@@ -169,7 +194,7 @@ mod tests {
                             for _ in 0..20 {
                                 let (latch, inside) = &*shared;
                                 if i == 0 {
-                                    latch.shared();
+                                    assert!(latch.shared_while(|| true));
                                     assert_eq!(inside.load(Ordering::Relaxed), 0);
                                     sync::yield_point();
                                     assert_eq!(inside.load(Ordering::Relaxed), 0);

@@ -1,7 +1,10 @@
 //! Finding a page's frame, and bringing a page into one.
 #![expect(unsafe_code, reason = "reads into frames that are latched exclusively")]
 
-use super::{Access, Frame, FrameKey, Pool, QUEUE_SHIFT, Redo, STATE_MASK, SharedPage, State, Volume, reads};
+use super::{
+    Access, ExclusivePage, Frame, FrameKey, Pool, QUEUE_SHIFT, Redo, STATE_MASK, SharedPage, State, Volume,
+    reads,
+};
 use crate::page::{self, Verdict};
 use crate::{Error, Result};
 use gannet_base::{Lsn, PageId};
@@ -28,10 +31,7 @@ impl Pool {
                     reads::hit();
                     return Ok(index);
                 }
-                State::Loading => {
-                    frame.latch.shared();
-                    frame.latch.release_shared();
-                }
+                State::Loading => frame.latch.wait_while(|| self.table.key(index) == key),
                 State::InFlight => self.wait_in_flight(volume, frame),
                 State::Raw => {
                     if self.adopt(index, key, State::Raw) {
@@ -60,14 +60,33 @@ impl Pool {
         if frame.state() != State::Valid {
             return None;
         }
-        frame.latch.shared();
-        let page = SharedPage { pool: self, index, id };
-        if self.table.key(index) != key || frame.state() != State::Valid {
-            return None;
-        }
+        let page = self.latch_shared(index, key)?;
         // A frame is marked as being written before it counts as clean.
         let dirty = frame.rec_lsn.load(Ordering::Acquire) != 0 || frame.writing.load(Ordering::Acquire);
         Some((page, dirty))
+    }
+
+    /// Latches the page that was found in the frame; `None` when it is not there any more, or not to be seen yet.
+    pub(super) fn latch_shared(&self, index: u32, key: FrameKey) -> Option<SharedPage<'_>> {
+        let frame = &self.frames[index as usize];
+        if !frame.latch.shared_while(|| self.table.key(index) == key) {
+            return None;
+        }
+        let page = SharedPage { pool: self, index, id: key.page() };
+        (self.table.key(index) == key && frame.state() == State::Valid).then_some(page)
+    }
+
+    /// Like [`Pool::latch_shared`], exclusively.
+    pub(super) fn latch_exclusive(&self, index: u32, key: FrameKey) -> Option<ExclusivePage<'_>> {
+        let frame = &self.frames[index as usize];
+        if !frame.latch.exclusive_while(|| self.table.key(index) == key) {
+            return None;
+        }
+        if self.table.key(index) == key && frame.state() == State::Valid {
+            return Some(ExclusivePage { pool: self, index, id: key.page() });
+        }
+        frame.latch.release_exclusive_unchanged();
+        None
     }
 
     /// Takes over a frame whose bytes were read ahead: it is then `Loading` and latched. False when somebody else was

@@ -384,7 +384,10 @@ impl Pool {
                 if frame.state() == State::InFlight {
                     self.wait_in_flight(volume, frame);
                 }
-                frame.latch.exclusive();
+                let found = self.table.key(index);
+                if !frame.latch.exclusive_while(|| self.table.key(index) == found) {
+                    continue;
+                }
                 let key = self.table.key(index);
                 if key != FrameKey::NONE && key.volume() == volume.slot && frame.state() != State::InFlight {
                     frame.rec_lsn.store(0, Ordering::Relaxed);
@@ -432,12 +435,9 @@ impl Pool {
         let key = FrameKey::new(volume.slot, id);
         loop {
             let index = self.locate(volume, key, access)?;
-            let frame = &self.frames[index as usize];
-            frame.latch.shared();
-            if self.table.key(index) == key && frame.state() == State::Valid {
-                return Ok(SharedPage { pool: self, index, id });
+            if let Some(page) = self.latch_shared(index, key) {
+                return Ok(page);
             }
-            frame.latch.release_shared();
         }
     }
 
@@ -446,12 +446,9 @@ impl Pool {
         let key = FrameKey::new(volume.slot, id);
         loop {
             let index = self.locate(volume, key, Access::Normal)?;
-            let frame = &self.frames[index as usize];
-            frame.latch.exclusive();
-            if self.table.key(index) == key && frame.state() == State::Valid {
-                return Ok(ExclusivePage { pool: self, index, id });
+            if let Some(page) = self.latch_exclusive(index, key) {
+                return Ok(page);
             }
-            frame.latch.release_exclusive();
         }
     }
 
@@ -472,10 +469,7 @@ impl Pool {
                 }
                 Some(_) => {}
                 // Somebody changes the page: queue up behind them instead of spinning.
-                None => {
-                    frame.latch.shared();
-                    frame.latch.release_shared();
-                }
+                None => frame.latch.wait_while(|| self.table.key(index) == key),
             }
         }
     }
@@ -501,21 +495,19 @@ impl Pool {
                 return Ok(ExclusivePage { pool: self, index, id });
             }
             // An earlier life of the page number is still resident, perhaps only as bytes being read.
-            let Some(index) = self.resident_for_create(volume, key) else { continue };
-            // SAFETY: the frame is latched exclusively.
-            let bytes = unsafe { self.bytes_mut(index) };
+            let Some(mut page) = self.resident_for_create(volume, key) else { continue };
             // If nothing comes of it and the frame is dirty, it goes home as it is: with the LSN of its last change, so
             // that redo does not look for all of its history.
-            let lsn = page::lsn(bytes);
-            bytes.fill(0);
-            if self.frames[index as usize].rec_lsn.load(Ordering::Relaxed) != 0 {
-                page::set_lsn(bytes, lsn);
+            let lsn = page::lsn(&page);
+            page.fill(0);
+            if self.frames[page.index as usize].rec_lsn.load(Ordering::Relaxed) != 0 {
+                page::set_lsn(&mut page, lsn);
             }
-            return Ok(ExclusivePage { pool: self, index, id });
+            return Ok(page);
         }
     }
 
-    fn resident_for_create(&self, volume: &Volume, key: FrameKey) -> Option<u32> {
+    fn resident_for_create(&self, volume: &Volume, key: FrameKey) -> Option<ExclusivePage<'_>> {
         let index = self.table.find(key)?;
         let frame = &self.frames[index as usize];
         if frame.state() == State::InFlight {
@@ -523,17 +515,8 @@ impl Pool {
         }
         if self.adopt(index, key, State::Raw) || self.adopt(index, key, State::Failed) {
             frame.set_state(State::Valid);
-            return Some(index);
+            return Some(ExclusivePage { pool: self, index, id: key.page() });
         }
-        // Not waited for: since it was found the frame may have got another page, whose holder may want what the caller holds.
-        if !frame.latch.try_exclusive() {
-            gannet_base::sync::yield_point();
-            return None;
-        }
-        if self.table.key(index) == key && frame.state() == State::Valid {
-            return Some(index);
-        }
-        frame.latch.release_exclusive();
-        None
+        self.latch_exclusive(index, key)
     }
 }
