@@ -18,7 +18,10 @@ const SLOW_FROM: u64 = 75;
 /// before it was redone, but for an eighth of it each time.
 const BACKLOG_MOST: u64 = 3;
 /// Pause of a writer just below `wal_limit`.
-const LONGEST_PAUSE: Duration = Duration::from_millis(4);
+const PAUSE_AT_LIMIT: Duration = Duration::from_millis(4);
+/// Behind it the pause doubles with every such part of the limit, up to the longest.
+const DOUBLES_WITH: u64 = 64;
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// How often, and after what pause, a writer looks whether a checkpoint has freed log segments on a full disk.
 const FULL_DISK_ATTEMPTS: usize = 100;
@@ -114,6 +117,19 @@ impl Backlog {
         }
         Some((log.end().0.saturating_sub(opened_at), self.room.load(Ordering::Relaxed)))
     }
+}
+
+/// How long a writer pauses before each change: not at all below [`SLOW_FROM`], and more and more from there on. Behind the limit
+/// it goes on, slower and slower, however late the checkpoint is: a thousand writers at the longest pause add some MiB a second
+/// at most, which every device keeps up with.
+fn pause(used: u64, limit: u64) -> Duration {
+    let slow_from = limit * SLOW_FROM / 100;
+    if used <= slow_from {
+        return Duration::ZERO;
+    }
+    let share = (used - slow_from) as f64 / (limit - slow_from).max(1) as f64;
+    let doubled = used.saturating_sub(limit) as f64 / (limit as f64 / DOUBLES_WITH as f64).max(1.0);
+    LONGEST_PAUSE.min(PAUSE_AT_LIMIT.mul_f64(share.min(1.0).powi(2) * doubled.min(16.0).exp2()))
 }
 
 /// See the module's head.
@@ -244,7 +260,7 @@ impl Core {
     }
 
     /// Called by writers before a change, without latches: refuses what cannot be carried through, and slows writers as
-    /// the log nears its limit, so that the checkpoint keeps up and nobody is ever stopped for long.
+    /// the log nears its limit, so that the checkpoint keeps up and nobody is ever stopped: see [`pause`].
     pub(crate) fn throttle(&self) -> Result<()> {
         self.check_writable()?;
         // Where no segment can be made ready (a full disk), at least a segment's worth of log is left to commits,
@@ -253,20 +269,19 @@ impl Core {
             self.make_log_room()?;
         }
         let (used, limit) = self.log_share();
-        let slow_from = limit * SLOW_FROM / 100;
-        if used <= slow_from {
-            return Ok(());
-        }
-        // The pause grows from nothing to its longest at the limit; behind it, wait for the checkpoint.
-        let share = (used - slow_from) as f64 / (limit - slow_from) as f64;
-        clock::sleep(LONGEST_PAUSE.mul_f64(share.min(1.0).powi(2)));
+        let pause = pause(used, limit);
+        let begun = clock::now();
         while !self.stopping.load(Ordering::Relaxed) {
-            let (used, limit) = self.log_share();
-            if used <= limit {
+            let left = pause.saturating_sub(begun.elapsed());
+            if left.is_zero() {
                 break;
             }
+            clock::sleep(left.min(PAUSE_AT_LIMIT));
             self.check_writable()?;
-            clock::sleep(LONGEST_PAUSE);
+            let (now_used, limit) = self.log_share();
+            if used > limit && now_used <= limit {
+                break;
+            }
         }
         Ok(())
     }
@@ -280,5 +295,20 @@ impl Core {
     fn log_share(&self) -> (u64, u64) {
         let share = self.backlog.share(&self.log, self.wal_limit);
         share.unwrap_or_else(|| (self.log.used_bytes(), self.wal_limit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writers_are_slowed_more_and_more_and_never_stopped() {
+        let pauses: Vec<_> = [0, 750, 875, 1000, 1016, 1032, 1125, 9000].map(|used| pause(used, 1000)).into();
+        assert!(pauses.is_sorted(), "{pauses:?}");
+        assert_eq!(pauses[..2], [Duration::ZERO; 2]);
+        assert_eq!(pauses[3], PAUSE_AT_LIMIT);
+        assert!(pauses[4] > PAUSE_AT_LIMIT && pauses[4] < 3 * PAUSE_AT_LIMIT);
+        assert_eq!(pauses[6..], [LONGEST_PAUSE; 2]);
     }
 }

@@ -49,7 +49,7 @@ pub(crate) struct HotPages {
 struct Saved {
     generation: u64,
     at: Instant,
-    /// Pages that had been brought into memory by then.
+    /// Pages that had come into memory by then.
     loaded: u64,
 }
 
@@ -184,7 +184,8 @@ impl Shared {
     pub(crate) fn save_hot_pages(&self, at_end: bool) {
         let (hot, pool) = (&self.hot_pages, &self.core.pool);
         let stats = &pool.stats;
-        let loaded = stats.misses.load(Ordering::Relaxed) + stats.prefetched.load(Ordering::Relaxed);
+        let counters = [&stats.misses, &stats.prefetched, &stats.created];
+        let loaded: u64 = counters.iter().map(|counter| counter.load(Ordering::Relaxed)).sum();
         let mut guard = hot.saved.lock();
         let Some(saved) = &mut *guard else { return };
         let changed = loaded.saturating_sub(saved.loaded);

@@ -1,4 +1,4 @@
-//! `kill -9`, again and again: under load, in the middle of checkpoints, sweeps, starts and shutdowns.
+//! `kill -9`, again and again: under load, in the middle of checkpoints, sweeps, checks, starts and shutdowns.
 //!
 //! What the operating system has taken survives a kill, so this says nothing about power; it says that no moment of the
 //! process's life is one from which it does not come back.
@@ -16,9 +16,11 @@ const CHECK_EVERY: u64 = 4;
 /// Starts that are killed in one round, at most.
 const STARTS_MAX: u64 = 3;
 
-/// What the server was doing when it was killed; from `start` on that is not seen from outside but chosen. Of the last one
+/// What the server was doing when it was killed; from [`START`] on that is not seen from outside but chosen. Of the last one
 /// it ends by itself, on a second SIGTERM.
-const PHASES: [&str; 6] = ["load", "checkpoint", "sweep", "start", "shutdown", "shutdown again"];
+const PHASES: [&str; 7] = ["load", "checkpoint", "sweep", "check", "start", "shutdown", "shutdown again"];
+const START: usize = 4;
+const SHUTDOWN: usize = START + 1;
 
 /// What has happened so far.
 #[derive(Default, Debug)]
@@ -94,7 +96,7 @@ impl Torture {
                     server.wait();
                 } else {
                     server.kill();
-                    self.tally.kills[3] += 1;
+                    self.tally.kills[START] += 1;
                 }
             }
         }
@@ -131,7 +133,7 @@ impl Torture {
                 Some((after, again)) => {
                     server.terminate();
                     std::thread::sleep(after);
-                    4 + usize::from(again)
+                    SHUTDOWN + usize::from(again)
                 }
                 None => phase.load(Ordering::Relaxed).into(),
             };

@@ -34,6 +34,8 @@ pub(crate) const KEPT: u64 = 40;
 pub(crate) const GROUND: (u64, u64) = (9000, 1000);
 /// In so many transactions a client's side table is made and dropped once.
 const SIDE_PERIOD: u64 = 16;
+/// Looks at the whole file beside the load; a row for each thing that is not sound.
+const CHECK: &str = "check database";
 
 /// One transaction of a client.
 #[derive(Debug)]
@@ -301,18 +303,21 @@ impl Shared {
         Ok(true)
     }
 
-    /// Asks for checkpoints and sweeps, and says which of them is going on: 0 for none, 1 or 2.
+    /// Asks for checkpoints, sweeps and checks, and says which of them is going on: 0 for none, 1, 2 or 3.
     pub(crate) fn keep_house(&self, address: &Address, phase: &AtomicU8, seed: u64) {
         let mut random = Generator::new(seed);
         let Ok(mut client) = Client::connect(address) else { return };
         while !self.is_stopped() {
-            let (sql, number) = if random.one_in(2) { ("checkpoint", 1) } else { ("vacuum", 2) };
+            let (sql, number) = match random.below(5) {
+                0 => (CHECK, 3),
+                1 | 2 => ("checkpoint", 1),
+                _ => ("vacuum", 2),
+            };
             phase.store(number, Ordering::Relaxed);
             let done = client.query(sql);
             phase.store(0, Ordering::Relaxed);
-            if done.is_err() {
-                return;
-            }
+            let Ok(rows) = done else { return };
+            assert!(sql != CHECK || rows.is_empty(), "the file is not sound beside the load: {rows:?}");
             std::thread::sleep(Duration::from_micros(random.below(50_000)));
         }
     }

@@ -124,6 +124,8 @@ pub(crate) struct PoolStats {
     pub(crate) awaited: AtomicU64,
     /// Pages read ahead.
     pub(crate) prefetched: AtomicU64,
+    /// Pages that came into memory without being read, as new ones.
+    pub(crate) created: AtomicU64,
     /// Pages dropped to make room.
     pub(crate) evicted: AtomicU64,
     /// Times a reader found no clean frame.
@@ -488,6 +490,7 @@ impl Pool {
                 }
                 self.table.insert(key, index, &shard);
                 drop(shard);
+                self.stats.created.fetch_add(1, Ordering::Relaxed);
                 // SAFETY: `take_frame` gave the frame latched exclusively.
                 unsafe { self.bytes_mut(index) }.fill(0);
                 self.frames[index as usize].referenced.store(true, Ordering::Relaxed);
