@@ -4,20 +4,23 @@
 //! 1. It is a hint: a page that it has not brought is read by whoever needs it.
 //! 2. Each of its threads has one batch at the device while the one before arrives. Beside others who read pages batches are short:
 //!    whoever waits for a page is not to wait for a long batch of ours first.
-//! 3. Its threads have ended when [`Fetch::end`] comes back, or the [`Fetch`] is gone.
+//! 3. The system zeroes memory when it is first touched, which takes milliseconds for each 2 MiB of it: a thread of its own sees to
+//!    that ahead of the others, whose batches would lie at the device meanwhile, ended and taken by nobody.
+//! 4. Its threads have ended when [`Fetch::end`] comes back, or the [`Fetch`] is gone.
 
 use crate::core::Core;
 use crate::pool::{self, Access, BACKGROUND_QUEUES};
 use crate::{Error, Result};
 use gannet_base::PageId;
 use gannet_base::clock::{self, Instant};
+use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::thread::{self, JoinHandle, Panicked};
 use gannet_io::Class;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// More than one, as the system zeroes memory when it is used first, for as long as that takes.
+/// More than one, as who takes what has ended leaves the device without work for a moment.
 const THREADS: usize = BACKGROUND_QUEUES;
 /// Pages that a thread asks for at one time, and while somebody else reads pages.
 const AT_ONCE: usize = 256;
@@ -49,18 +52,65 @@ pub(crate) fn step_back() {
 pub(crate) struct Fetch<S: Source + 'static> {
     pub(crate) source: Arc<S>,
     threads: Vec<JoinHandle<()>>,
+    memory: Arc<Memory>,
+    populating: Option<JoinHandle<()>>,
+}
+
+/// When more memory is to be taken from the system.
+#[derive(Debug, Default)]
+struct Memory {
+    state: Mutex<MemoryState>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct MemoryState {
+    used: bool,
+    over: bool,
+}
+
+impl Memory {
+    /// Some was used.
+    fn used(&self) {
+        self.state.lock().used = true;
+        self.changed.notify_one();
+    }
+
+    /// No more will be used.
+    fn over(&self) {
+        self.state.lock().over = true;
+        self.changed.notify_one();
+    }
+
+    /// Waits until some was used; false when no more will be.
+    fn await_use(&self) -> bool {
+        let mut state = self.state.lock();
+        while !state.used && !state.over {
+            self.changed.wait(&mut state);
+        }
+        state.used = false;
+        !state.over
+    }
 }
 
 impl<S: Source> Fetch<S> {
     /// Begins. Its threads are as nice as the one that starts them.
     pub(crate) fn start(core: &Arc<Core>, source: S) -> Self {
         let source = Arc::new(source);
+        let memory = Arc::<Memory>::default();
         let start = |number| {
-            let (core, source) = (Arc::clone(core), Arc::clone(&source));
-            thread::spawn("gannet-fetch", move || run(&core, &*source, number))
+            let (core, source, memory) = (Arc::clone(core), Arc::clone(&source), Arc::clone(&memory));
+            thread::spawn("gannet-fetch", move || run(&core, &*source, &memory, number))
         };
         let threads = (0..THREADS).map(start).collect();
-        Fetch { source, threads }
+        let (core, used) = (Arc::clone(core), Arc::clone(&memory));
+        let populating = thread::spawn("gannet-populate", move || {
+            core.pool.populate_ahead();
+            while used.await_use() {
+                core.pool.populate_ahead();
+            }
+        });
+        Fetch { source, threads, memory, populating: Some(populating) }
     }
 
     /// Waits until its source has no more. Fails when a thread has ended by a panic.
@@ -75,7 +125,9 @@ impl<S: Source> Fetch<S> {
     }
 
     fn join(&mut self) -> Result<()> {
-        let ends: Vec<_> = self.threads.drain(..).map(JoinHandle::join).collect();
+        let mut ends: Vec<_> = self.threads.drain(..).map(JoinHandle::join).collect();
+        self.memory.over();
+        ends.extend(self.populating.take().map(JoinHandle::join));
         let ended: std::result::Result<(), Panicked> = ends.into_iter().collect();
         ended.map_err(|panic| Error::Poisoned(panic.to_string()))
     }
@@ -89,7 +141,7 @@ impl<S: Source> Drop for Fetch<S> {
     }
 }
 
-fn run(core: &Arc<Core>, source: &dyn Source, number: usize) {
+fn run(core: &Arc<Core>, source: &dyn Source, memory: &Memory, number: usize) {
     pool::reads::in_background();
     let (pool, volume) = (&core.pool, &core.volume);
     // By one queue: whoever waits for a page reaps only that page's.
@@ -109,8 +161,8 @@ fn run(core: &Arc<Core>, source: &dyn Source, number: usize) {
         let next = source.next(most, under_way.is_empty());
         if let Some(next) = &next {
             pool.prefetch_by(queue, volume, next, Class::Prefetch, Access::Normal);
+            memory.used();
         }
-        pool.populate_ahead();
         // While the device reads these, those before them arrive.
         for page in std::mem::take(&mut under_way) {
             pool.await_prefetch(volume, page);

@@ -14,6 +14,7 @@
 use crate::mtr::Mtr;
 use crate::mutation::{Mutation, planted};
 use crate::node::{NodeMut, NodeOp, NodeRef};
+use crate::pool::reads;
 use crate::pool::{Access, ScanRing};
 use crate::shared::{CATALOG, Shared};
 use crate::space::EXTENT_PAGES;
@@ -33,6 +34,7 @@ const STREAM_IDLE: Duration = Duration::from_secs(2);
 impl Shared {
     /// The body of the background thread: reserve segments for the log, and sweep.
     pub(crate) fn run_background(&self) {
+        reads::in_background();
         if let Err(error) = self.background_loop() {
             self.core.poison.set(format!("background work: {error}"));
         }

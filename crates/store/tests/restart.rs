@@ -233,6 +233,17 @@ fn memory_for_few_changes_makes_many_rounds() {
     assert_sound(&db);
 }
 
+/// Waits until so many pages were read ahead that nobody has asked for.
+fn await_prefetched(db: &Database, pages: u64) {
+    for _ in 0..1000 {
+        if db.stats().pages_prefetched > pages {
+            return;
+        }
+        gannet_base::clock::sleep(Duration::from_millis(10));
+    }
+    panic!("{:?}", db.stats());
+}
+
 #[test]
 fn pages_that_were_in_memory_are_there_after_the_next_start() {
     let disk = SimDisk::new(7);
@@ -243,17 +254,26 @@ fn pages_that_were_in_memory_are_there_after_the_next_start() {
     let options = OpenOptions { shutdown_limit: Duration::from_secs(60), ..options() };
     db.close().unwrap();
     let db = engine(&disk, 16 << 20).open(Path::new(FILE), &options).unwrap();
-    for _ in 0..1000 {
-        if db.stats().pages_prefetched > 150 {
-            break;
-        }
-        gannet_base::clock::sleep(Duration::from_millis(10));
-    }
-    assert!(db.stats().pages_prefetched > 150, "{:?}", db.stats());
+    await_prefetched(&db, 150);
     let misses = db.stats().page_misses;
     assert_eq!(contents(&db), model);
     assert!(db.stats().page_misses - misses < 5, "what was in memory is in memory");
     db.close().unwrap();
+}
+
+#[test]
+fn a_life_that_has_only_made_pages_leaves_a_list_of_them() {
+    let disk = SimDisk::new(9);
+    let db = create(&disk);
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    let rows: Vec<_> = (0..5000u32).map(u32::to_be_bytes).collect();
+    txn.bulk_load(&tree, rows.iter().map(|key| (&key[..], &[1; 200][..]))).unwrap();
+    txn.commit().unwrap();
+    assert_eq!(db.stats().page_misses, 0, "then this shows nothing");
+    db.close_within(Duration::from_secs(60)).unwrap();
+    let db = open(&disk);
+    await_prefetched(&db, 100);
 }
 
 #[test]

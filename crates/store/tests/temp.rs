@@ -360,6 +360,8 @@ fn a_thread_is_told_what_it_has_read() {
     txn.bulk_load(&tree, rows.iter().map(|key| (&key[..], &[1; 200][..]))).unwrap();
     txn.commit().unwrap();
     db.close().unwrap();
+    // Otherwise they would be in memory before they are asked for.
+    disk.remove(Path::new("r.gnt-wal/hot")).unwrap();
     let db = simulated(&disk).open(Path::new("r.gnt"), &OpenOptions::default()).unwrap();
     let mut txn = db.begin(TransactionOptions::default());
     let tree = txn.tree("t").unwrap().unwrap();

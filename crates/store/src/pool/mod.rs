@@ -56,7 +56,7 @@ pub(crate) use volume::{BACKGROUND_QUEUES, CleanFrames, Redo, Volume};
 pub(crate) const MIN_FRAMES: usize = 64;
 
 /// Memory of so many bytes is taken from the system ahead of its use, in steps of the size of a huge page.
-const POPULATE_AHEAD: usize = 16 << 20;
+const POPULATE_AHEAD: usize = 32 << 20;
 const POPULATE_STEP: usize = 2 << 20;
 
 /// How long a page request waits for a clean frame before it gives up.
