@@ -24,6 +24,8 @@ pub enum Fault {
     KeyNotAskedAgain,
     /// Who has found a frame waits for it, whatever page it gets.
     WaitsForFrame,
+    /// Who gives a frame another page does not tell those who wait for it.
+    NotTold,
     /// A writer takes the latch shared.
     SharedWriter,
     /// A record's bytes come into the ring after the log's end has moved.
@@ -161,11 +163,7 @@ pub fn optimistic(fault: Fault) {
                     let (latch, words) = &*shared;
                     latch.exclusive();
                     words.iter().for_each(|word| word.store(value, Relaxed));
-                    if fault == Fault::SameVersion {
-                        latch.release_exclusive_unchanged();
-                    } else {
-                        latch.release_exclusive();
-                    }
+                    let_go(latch, fault);
                 }
             })
         };
@@ -178,6 +176,14 @@ pub fn optimistic(fault: Fault) {
         }
         writer.join().expect("it has not failed");
     });
+}
+
+fn let_go(latch: &Latch, fault: Fault) {
+    if fault == Fault::SameVersion {
+        latch.release_exclusive_unchanged();
+    } else {
+        latch.release_exclusive();
+    }
 }
 
 /// A frame: its latch, and which page's bytes it has.
@@ -196,7 +202,11 @@ pub fn eviction(fault: Fault) {
         let pool = Arc::new(Pool { table, latch: Latch::default(), content: AtomicU64::new(old.0) });
         let evictor = {
             let pool = Arc::clone(&pool);
-            thread::spawn(move || evict(&pool, old, new, fault))
+            thread::spawn(move || {
+                if evict(&pool, old, new, fault) {
+                    let_go(&pool.latch, fault);
+                }
+            })
         };
         let reader = {
             let pool = Arc::clone(&pool);
@@ -221,29 +231,25 @@ pub fn reuse(fault: Fault) {
             let pool = std::sync::Arc::clone(&pool);
             thread::spawn(move || read_latched(&pool, old, fault))
         };
-        if evict(&pool, old, new, fault) {
-            pool.latch.exclusive();
-            reader.join().expect("it has not failed");
+        let evicted = evict(&pool, old, new, fault);
+        reader.join().expect("it has not failed");
+        if evicted {
             pool.latch.release_exclusive();
-        } else {
-            reader.join().expect("it has not failed");
         }
     });
 }
 
-/// False when the frame is in use.
+/// The frame stays latched; false when it is in use.
 fn evict(pool: &Pool, old: FrameKey, new: FrameKey, fault: Fault) -> bool {
     if !pool.latch.try_exclusive() {
         return false;
     }
     pool.table.remove(old, 0, &pool.table.lock(old));
+    if fault != Fault::NotTold && fault != Fault::SameVersion {
+        pool.latch.renew();
+    }
     pool.content.store(new.0, Relaxed);
     pool.table.insert(new, 0, &pool.table.lock(new));
-    if fault == Fault::SameVersion {
-        pool.latch.release_exclusive_unchanged();
-    } else {
-        pool.latch.release_exclusive();
-    }
     true
 }
 

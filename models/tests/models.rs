@@ -37,7 +37,7 @@ fn a_page_that_was_found_is_that_page_while_its_frame_gets_another() {
 #[test]
 fn who_waits_for_a_page_does_not_wait_for_the_next_one_in_its_frame() {
     reuse(Fault::None);
-    assert_found(reuse, &[Fault::WaitsForFrame], "deadlock");
+    assert_found(reuse, &[Fault::WaitsForFrame, Fault::NotTold], "deadlock");
 }
 
 /// Sessions that come again and again learn to wait for each other.

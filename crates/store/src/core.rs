@@ -14,14 +14,16 @@ use std::time::Duration;
 
 /// Share of `wal_limit`, in percent, from which on writers are slowed.
 const SLOW_FROM: u64 = 75;
-/// The log that a crash has left and what is added to it are no more than so many times `wal_limit`, however often crashes come
+/// The log that a crash has left and what is added to it are about so many times `wal_limit` at most, however often crashes come
 /// before it was redone, but for an eighth of it each time.
 const BACKLOG_MOST: u64 = 3;
 /// Pause of a writer just below `wal_limit`.
 const PAUSE_AT_LIMIT: Duration = Duration::from_millis(4);
-/// Behind it the pause doubles with every such part of the limit, up to the longest.
+/// Behind it the pause doubles with every such part of the limit, so many times at most: that is four minutes.
 const DOUBLES_WITH: u64 = 64;
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const DOUBLES_MOST: f64 = 16.0;
+/// How often somebody who pauses looks whether there is still reason to.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// How often, and after what pause, a writer looks whether a checkpoint has freed log segments on a full disk.
 const FULL_DISK_ATTEMPTS: usize = 100;
@@ -120,8 +122,8 @@ impl Backlog {
 }
 
 /// How long a writer pauses before each change: not at all below [`SLOW_FROM`], and more and more from there on. Behind the limit
-/// it goes on, slower and slower, however late the checkpoint is: a thousand writers at the longest pause add some MiB a second
-/// at most, which every device keeps up with.
+/// it goes on, slower and slower, however late the checkpoint is. A quarter behind it a thousand writers at a time, each with the
+/// largest change there is (256 KiB of a long value), add a MiB a second: the log ends about there.
 fn pause(used: u64, limit: u64) -> Duration {
     let slow_from = limit * SLOW_FROM / 100;
     if used <= slow_from {
@@ -129,7 +131,7 @@ fn pause(used: u64, limit: u64) -> Duration {
     }
     let share = (used - slow_from) as f64 / (limit - slow_from).max(1) as f64;
     let doubled = used.saturating_sub(limit) as f64 / (limit as f64 / DOUBLES_WITH as f64).max(1.0);
-    LONGEST_PAUSE.min(PAUSE_AT_LIMIT.mul_f64(share.min(1.0).powi(2) * doubled.min(16.0).exp2()))
+    PAUSE_AT_LIMIT.mul_f64(share.min(1.0).powi(2) * doubled.min(DOUBLES_MOST).exp2())
 }
 
 /// See the module's head.
@@ -260,28 +262,27 @@ impl Core {
     }
 
     /// Called by writers before a change, without latches: refuses what cannot be carried through, and slows writers as
-    /// the log nears its limit, so that the checkpoint keeps up and nobody is ever stopped: see [`pause`].
-    pub(crate) fn throttle(&self) -> Result<()> {
+    /// the log nears its limit, so that the checkpoint keeps up and nobody is ever stopped: see [`pause`]. Fails with
+    /// [`Error::Cancelled`] when the writer is `cancelled` during a pause.
+    pub(crate) fn throttle(&self, cancelled: &dyn Fn() -> bool) -> Result<()> {
         self.check_writable()?;
         // Where no segment can be made ready (a full disk), at least a segment's worth of log is left to commits,
         // rollbacks and changes that have begun: they must not fail half-way.
         if self.log.room() < self.log.segment_size() {
             self.make_log_room()?;
         }
-        let (used, limit) = self.log_share();
-        let pause = pause(used, limit);
         let begun = clock::now();
         while !self.stopping.load(Ordering::Relaxed) {
-            let left = pause.saturating_sub(begun.elapsed());
+            let (used, limit) = self.log_share();
+            let left = pause(used, limit).saturating_sub(begun.elapsed());
             if left.is_zero() {
                 break;
             }
-            clock::sleep(left.min(PAUSE_AT_LIMIT));
-            self.check_writable()?;
-            let (now_used, limit) = self.log_share();
-            if used > limit && now_used <= limit {
-                break;
+            if cancelled() {
+                return Err(Error::Cancelled);
             }
+            clock::sleep(left.min(LOOK_EVERY));
+            self.check_writable()?;
         }
         Ok(())
     }
@@ -303,12 +304,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writers_are_slowed_more_and_more_and_never_stopped() {
+    fn pauses_grow_with_the_log() {
         let pauses: Vec<_> = [0, 750, 875, 1000, 1016, 1032, 1125, 9000].map(|used| pause(used, 1000)).into();
         assert!(pauses.is_sorted(), "{pauses:?}");
         assert_eq!(pauses[..2], [Duration::ZERO; 2]);
         assert_eq!(pauses[3], PAUSE_AT_LIMIT);
         assert!(pauses[4] > PAUSE_AT_LIMIT && pauses[4] < 3 * PAUSE_AT_LIMIT);
-        assert_eq!(pauses[6..], [LONGEST_PAUSE; 2]);
+        assert!(pauses[6] > Duration::from_millis(900) && pauses[7] < Duration::from_secs(300));
     }
 }

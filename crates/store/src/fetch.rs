@@ -97,20 +97,20 @@ impl<S: Source> Fetch<S> {
     /// Begins. Its threads are as nice as the one that starts them.
     pub(crate) fn start(core: &Arc<Core>, source: S) -> Self {
         let source = Arc::new(source);
-        let memory = Arc::<Memory>::default();
-        let start = |number| {
-            let (core, source, memory) = (Arc::clone(core), Arc::clone(&source), Arc::clone(&memory));
-            thread::spawn("gannet-fetch", move || run(&core, &*source, &memory, number))
-        };
-        let threads = (0..THREADS).map(start).collect();
-        let (core, used) = (Arc::clone(core), Arc::clone(&memory));
-        let populating = thread::spawn("gannet-populate", move || {
-            core.pool.populate_ahead();
+        let mut fetch = Fetch { source, threads: Vec::new(), memory: Arc::default(), populating: None };
+        let (populated, used) = (Arc::clone(core), Arc::clone(&fetch.memory));
+        fetch.populating = Some(thread::spawn("gannet-populate", move || {
             while used.await_use() {
-                core.pool.populate_ahead();
+                populated.pool.populate_ahead();
             }
-        });
-        Fetch { source, threads, memory, populating: Some(populating) }
+        }));
+        for number in 0..THREADS {
+            let (core, source, memory) =
+                (Arc::clone(core), Arc::clone(&fetch.source), Arc::clone(&fetch.memory));
+            let body = move || run(&core, &*source, &memory, number);
+            fetch.threads.push(thread::spawn("gannet-fetch", body));
+        }
+        fetch
     }
 
     /// Waits until its source has no more. Fails when a thread has ended by a panic.

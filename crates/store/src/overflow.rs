@@ -50,15 +50,21 @@ pub(crate) fn format_index(mtr: &mut Mtr<'_>, part: crate::mtr::Part, tree: Tree
     mtr.format(part, PageKind::OverflowIndex, tree, &[0; LIST_AT - HEADER_LEN]);
 }
 
-/// Writes a value's bytes into the list that starts at `first`, an empty index page.
-pub(crate) fn write(core: &Core, tree: TreeId, first: PageId, value: &[u8]) -> Result<()> {
+/// Writes a value's bytes into the list that starts at `first`, an empty index page, unless the writer is `cancelled`.
+pub(crate) fn write(
+    core: &Core,
+    tree: TreeId,
+    first: PageId,
+    value: &[u8],
+    cancelled: &dyn Fn() -> bool,
+) -> Result<()> {
     let per_page = bytes_per_page(core.page_size);
     let mut index = first;
     let mut listed = 0;
     // A log record holds a few page images; see `Core::new`.
     let at_once = (core.max_record_len / 2 / core.page_size).clamp(1, PAGES_AT_ONCE);
     for batch in value.chunks(per_page * at_once) {
-        core.throttle()?;
+        core.throttle(cancelled)?;
         let pages: Vec<&[u8]> = batch.chunks(per_page).collect();
         let mut mtr = Mtr::new(core);
         let mut index_part = mtr.latch(index)?;

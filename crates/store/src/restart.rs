@@ -459,7 +459,7 @@ impl Shared {
     fn revert_records(&self, records: &[(UndoPtr, UndoRecord)]) -> Result<()> {
         for (at, record) in records {
             // As every writer: redo and checkpoint are to keep up.
-            self.core.throttle()?;
+            self.core.throttle(&|| false)?;
             self.revert(*at, record)?;
         }
         Ok(())

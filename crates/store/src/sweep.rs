@@ -137,14 +137,14 @@ impl Shared {
                     return Ok(false);
                 }
                 if !record.done {
-                    core.throttle()?;
+                    core.throttle(&|| false)?;
                     if !self.sweep_record(at, &record)? {
                         return Ok(false);
                     }
                 }
             }
         }
-        core.throttle()?;
+        core.throttle(&|| false)?;
         let mut mtr = Mtr::new(core);
         BTree::new(core, &self.undo_directory).remove_with(&mut mtr, &segment.key(), |mtr| {
             mtr.allocations().free_extent_of(UNDO_PAGES, segment.first)
@@ -205,7 +205,7 @@ impl Shared {
             if first.as_slice() >= limit.as_slice() || self.is_stopping() {
                 return Ok(());
             }
-            self.core.throttle()?;
+            self.core.throttle(&|| false)?;
             let leaf = tree.leaf_exclusive(&first)?;
             let node = NodeRef::new(&leaf);
             let all_dead = node.upper_fence().is_some_and(|upper| upper <= &limit[..]);

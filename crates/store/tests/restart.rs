@@ -233,7 +233,7 @@ fn memory_for_few_changes_makes_many_rounds() {
     assert_sound(&db);
 }
 
-/// Waits until so many pages were read ahead that nobody has asked for.
+/// Waits until more than so many pages were read ahead.
 fn await_prefetched(db: &Database, pages: u64) {
     for _ in 0..1000 {
         if db.stats().pages_prefetched > pages {
@@ -273,6 +273,7 @@ fn a_life_that_has_only_made_pages_leaves_a_list_of_them() {
     assert_eq!(db.stats().page_misses, 0, "then this shows nothing");
     db.close_within(Duration::from_secs(60)).unwrap();
     let db = open(&disk);
+    // Nobody asks for any.
     await_prefetched(&db, 100);
 }
 

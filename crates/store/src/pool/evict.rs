@@ -124,7 +124,11 @@ impl Pool {
     pub(super) fn unlink(&self, index: u32, key: FrameKey) {
         let shard = self.table.lock(key);
         self.table.remove(key, index, &shard);
-        self.frames[index as usize].set_state(State::Free);
+        drop(shard);
+        let frame = &self.frames[index as usize];
+        frame.set_state(State::Free);
+        // The latch stays with the frame, maybe for long. Who waits for the page does not wait for that.
+        frame.latch.renew();
     }
 
     pub(super) fn give_back(&self, index: u32) {

@@ -7,7 +7,8 @@
 //!    and nobody holds the latch exclusively (a sequence lock; Lamport 1977, "Concurrent reading and writing";
 //!    Boehm 2012, "Can seqlocks get along with programming language memory models?").
 //! 3. Waiting ends when what is waited for has gone: [`Latch::shared_while`] and [`Latch::exclusive_while`] are told what
-//!    the caller still wants the latch for, and ask it again after every exclusive holder. Who found a page's frame in
+//!    the caller still wants the latch for, and ask it again when an exclusive holder says that it has changed
+//!    ([`Latch::renew`]). Who found a page's frame in
 //!    the table holds latches of other pages; if the frame gets another page meanwhile, its holder may want those, and
 //!    a wait for the frame would never end.
 //! 4. A holder is not tied to a thread: an exclusive latch taken by a loader may be released by whoever finishes the
@@ -42,8 +43,8 @@ impl Latch {
             && self.0.compare_exchange(word, word + SHARED_ONE, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Latches shared as long as the caller wants that, which may change only under an exclusive latch. False when it no
-    /// longer did; what is true of `wanted` when this gives true, the caller looks up under the latch.
+    /// Latches shared as long as the caller wants that, which may change only before a holder's [`Latch::renew`]. False when
+    /// it no longer did; what is true of `wanted` when this gives true, the caller looks up under the latch.
     pub(crate) fn shared_while(&self, wanted: impl Fn() -> bool) -> bool {
         sync::yield_point();
         self.acquire(EXCLUSIVE, |word| word + SHARED_ONE, wanted)
@@ -108,8 +109,7 @@ impl Latch {
     fn park(&self, blocking: u64, wanted: &impl Fn() -> bool) {
         let still_held = || {
             let set_parked = |word: u64| (word & blocking != 0).then_some(word | PARKED);
-            // Acquires what the exclusive holders before this one have changed. Whoever changes it after this lets go
-            // after this, sees the bit, and wakes.
+            // Acquires what was changed before any `renew` that came before. One that comes after sees the bit, and wakes.
             self.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, set_parked).is_ok() && wanted()
         };
         sync::park(self.key(), still_held, None);
@@ -128,9 +128,20 @@ impl Latch {
     }
 
     pub(crate) fn release_exclusive(&self) {
+        self.end_version(EXCLUSIVE);
+    }
+
+    /// The exclusive holder keeps the latch and says that it guards something else from now on: whoever waits is to ask
+    /// again whether he wants that.
+    pub(crate) fn renew(&self) {
+        self.end_version(0);
+    }
+
+    /// Begins a new version, with some bits gone.
+    fn end_version(&self, gone: u64) {
         let next = |word: u64| {
             debug_assert!(word & EXCLUSIVE != 0);
-            Some((word & !(EXCLUSIVE | VERSION_MASK)) | (word.wrapping_add(1) & VERSION_MASK))
+            Some((word & !(gone | VERSION_MASK)) | (word.wrapping_add(1) & VERSION_MASK))
         };
         let before = self.0.fetch_update(Ordering::Release, Ordering::Relaxed, next).expect("always Some");
         if before & PARKED != 0 {

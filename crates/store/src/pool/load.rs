@@ -2,8 +2,7 @@
 #![expect(unsafe_code, reason = "reads into frames that are latched exclusively")]
 
 use super::{
-    Access, ExclusivePage, Frame, FrameKey, Pool, QUEUE_SHIFT, Redo, STATE_MASK, SharedPage, State, Volume,
-    reads,
+    Access, ExclusivePage, FrameKey, Pool, QUEUE_SHIFT, Redo, STATE_MASK, SharedPage, State, Volume, reads,
 };
 use crate::page::{self, Verdict};
 use crate::{Error, Result};
@@ -32,7 +31,7 @@ impl Pool {
                     return Ok(index);
                 }
                 State::Loading => frame.latch.wait_while(|| self.table.key(index) == key),
-                State::InFlight => self.wait_in_flight(volume, frame),
+                State::InFlight => self.wait_in_flight(volume, index, key),
                 State::Raw => {
                     if self.adopt(index, key, State::Raw) {
                         self.finish_load(volume, key, index)?;
@@ -106,11 +105,13 @@ impl Pool {
         false
     }
 
-    /// Waits until a read ahead has come to its end, reaping the queue it was given to.
-    pub(super) fn wait_in_flight(&self, volume: &Volume, frame: &Frame) {
-        // State and queue are one word: a frame that goes elsewhere meanwhile shows another one.
+    /// Waits until the page that was found in the frame, if it is read ahead, has arrived: reaps the queue it was given to.
+    pub(super) fn wait_in_flight(&self, volume: &Volume, index: u32, key: FrameKey) {
+        let frame = &self.frames[index as usize];
+        // State and queue are one word: a frame that goes elsewhere meanwhile shows another one. A frame loses its page before
+        // it is `InFlight` for another, whose queue may be another volume's: with the key still there it is this page's.
         let word = frame.state.load(Ordering::Acquire);
-        if word & STATE_MASK == State::InFlight as u8 {
+        if word & STATE_MASK == State::InFlight as u8 && self.table.key(index) == key {
             let queue = volume.queue(word >> QUEUE_SHIFT);
             queue.wait_until(&mut || frame.state.load(Ordering::Acquire) != word);
         }

@@ -285,20 +285,19 @@ impl Pool {
     /// first touched, pages of 2 MiB in a piece: not while somebody waits, nor several threads at the same piece.
     pub(crate) fn populate_ahead(&self) {
         loop {
+            // Nothing is lent meanwhile.
+            let retired = self.retired.lock();
             let wanted = self.unused_from.load(Ordering::Relaxed) * self.page_size + POPULATE_AHEAD;
-            let populated = self.populated.load(Ordering::Relaxed);
             // What is in use by now has memory already, or has given it away.
+            let populated = self.populated.load(Ordering::Relaxed);
             let from = populated.max(wanted - POPULATE_AHEAD).next_multiple_of(POPULATE_STEP);
             let end = from + POPULATE_STEP;
             // Memory that is lent is that of the last frames.
-            if end > wanted.min(self.active_frames() * self.page_size) {
+            if end > wanted.min((self.frames.len() - retired.len()) * self.page_size) {
                 return;
             }
-            let claimed =
-                self.populated.compare_exchange(populated, end, Ordering::Relaxed, Ordering::Relaxed);
-            if claimed.is_ok() {
-                self.arena.populate(from, POPULATE_STEP);
-            }
+            self.populated.store(end, Ordering::Relaxed);
+            self.arena.populate(from, POPULATE_STEP);
         }
     }
 
@@ -335,10 +334,11 @@ impl Pool {
                 Err(error) if given == 0 => return Err(error),
                 Err(_) => break,
             };
+            let mut retired = self.retired.lock();
             // SAFETY: the frame holds no page and is latched exclusively; its memory reads as zero afterwards.
             unsafe { self.arena.release(index as usize * self.page_size, self.page_size) };
             self.frames[index as usize].latch.release_exclusive();
-            self.retired.lock().push(index);
+            retired.push(index);
             given += 1;
         }
         let mut charge = self.charge.lock();
@@ -383,10 +383,8 @@ impl Pool {
         for index in 0..self.frames.len() as u32 {
             let frame = &self.frames[index as usize];
             while self.table.key(index).volume() == volume.slot && self.table.key(index) != FrameKey::NONE {
-                if frame.state() == State::InFlight {
-                    self.wait_in_flight(volume, frame);
-                }
                 let found = self.table.key(index);
+                self.wait_in_flight(volume, index, found);
                 if !frame.latch.exclusive_while(|| self.table.key(index) == found) {
                     continue;
                 }
@@ -513,9 +511,7 @@ impl Pool {
     fn resident_for_create(&self, volume: &Volume, key: FrameKey) -> Option<ExclusivePage<'_>> {
         let index = self.table.find(key)?;
         let frame = &self.frames[index as usize];
-        if frame.state() == State::InFlight {
-            self.wait_in_flight(volume, frame);
-        }
+        self.wait_in_flight(volume, index, key);
         if self.adopt(index, key, State::Raw) || self.adopt(index, key, State::Failed) {
             frame.set_state(State::Valid);
             return Some(ExclusivePage { pool: self, index, id: key.page() });

@@ -46,8 +46,9 @@ impl Pool {
 
     /// Waits until a page that is being read ahead has arrived.
     pub(crate) fn await_prefetch(&self, volume: &Volume, page: PageId) {
-        if let Some(index) = self.table.find(FrameKey::new(volume.slot, page)) {
-            self.wait_in_flight(volume, &self.frames[index as usize]);
+        let key = FrameKey::new(volume.slot, page);
+        if let Some(index) = self.table.find(key) {
+            self.wait_in_flight(volume, index, key);
         }
     }
 

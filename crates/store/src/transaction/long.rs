@@ -48,7 +48,7 @@ impl Transaction {
             value: vec![0; entry::REFERENCE_LEN],
         };
         let (first, reference) = self.start_long_value(&core, root, record, value.len() as u64)?;
-        overflow::write(&core, root.id, first, value)?;
+        overflow::write(&core, root.id, first, value, &|| self.is_cancelled())?;
         Ok(Some(reference))
     }
 

@@ -128,7 +128,7 @@ impl Transaction {
         // A view from before it sees none of the rows, which say nothing of it.
         tree.root.set_filled(own, sequence);
         let core = &*self.shared.core;
-        let inner = crate::tree::BulkLoader::new(BTree::new(core, &tree.root));
+        let inner = crate::tree::BulkLoader::new(BTree::new(core, &tree.root), &self.handle.cancel);
         Ok(BulkLoader { inner, payload: Vec::new(), page_size: core.page_size })
     }
 }

@@ -105,9 +105,15 @@ impl Transaction {
         Ok(())
     }
 
+    /// Whether what it does is to end.
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.handle.cancel.load(Ordering::Relaxed)
+            || self.writing.as_ref().is_some_and(|writing| writing.txn.is_doomed())
+    }
+
     /// Gives the transaction a number, a stream, and room for its rollback.
     pub(super) fn start_writing(&mut self) -> Result<()> {
-        self.shared.core.throttle()?;
+        self.shared.core.throttle(&|| self.is_cancelled())?;
         if let Some(writing) = &self.writing {
             if writing.txn.sequence() >= MAX_CHANGES {
                 return Err(Error::Invalid(format!("one transaction makes at most {MAX_CHANGES} changes")));
@@ -574,4 +580,50 @@ fn new_payload(
     let mut payload = Vec::with_capacity(entry.encoded_len());
     entry.encode(&mut payload);
     payload
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{CreateOptions, Engine, EngineOptions, Error, OpenOptions, TransactionOptions};
+    use gannet_base::{Lsn, clock, thread};
+    use gannet_io::sim::SimDisk;
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    #[test]
+    fn a_writer_behind_the_limit_goes_on_and_can_be_cancelled() {
+        let options = EngineOptions { memory: 32 << 20, ..EngineOptions::default() };
+        let engine = Engine::with_disk(Arc::new(SimDisk::new(1)), &options).unwrap();
+        let db =
+            engine.create(Path::new("slow.gnt"), &CreateOptions::default(), &OpenOptions::default()).unwrap();
+        let mut txn = db.begin(TransactionOptions::default());
+        let tree = txn.create_tree("t").unwrap();
+        for key in 0..200u64 {
+            txn.insert(&tree, &key.to_be_bytes(), &[1; 100]).unwrap();
+        }
+        let core = Arc::clone(&txn.shared.core);
+        // As if redo were going on: no checkpoint gives the log back, of which writers may add half of the limit.
+        let wal_limit = 16 << 10;
+        let added = |bytes| {
+            let opened_at = Lsn(core.log.end().0 - bytes);
+            core.backlog.begin(opened_at, opened_at, wal_limit);
+        };
+        added(wal_limit / 2 + 1);
+        txn.insert(&tree, &u64::MAX.to_be_bytes(), b"slow").unwrap();
+        added(wal_limit);
+        let canceller = txn.canceller();
+        let other = thread::spawn("other", move || {
+            clock::sleep(Duration::from_millis(50));
+            canceller.cancel();
+        });
+        let begun = clock::now();
+        assert!(matches!(txn.insert(&tree, b"never", b"so slow"), Err(Error::Cancelled)));
+        assert!(begun.elapsed() >= Duration::from_millis(50), "it had not to pause");
+        other.join().unwrap();
+        txn.canceller().reset();
+        core.backlog.end_redo();
+        txn.commit().unwrap();
+        assert!(db.begin(TransactionOptions::default()).get(&tree, b"never").unwrap().is_none());
+    }
 }

@@ -11,6 +11,7 @@ use crate::node::{NodeMut, NodeRef, max_inline_payload, max_key_len};
 use crate::space::EXTENT_PAGES;
 use crate::{Error, Result};
 use gannet_base::PageId;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Share of a leaf that is filled, in percent: a little is left for updates that grow a row.
 const LEAF_FILL: usize = 96;
@@ -90,17 +91,20 @@ pub(crate) struct BulkLoader<'c> {
     extent: (PageId, PageId),
     last_page: PageId,
     last_inner: PageId,
+    /// It is to end.
+    cancel: &'c AtomicBool,
 }
 
 impl<'c> BulkLoader<'c> {
-    /// A loader for `tree`, which must be empty and used by nobody else.
-    pub(crate) fn new(tree: BTree<'c>) -> Self {
+    /// A loader for `tree`, which must be empty and used by nobody else. It fails once `cancel` is set.
+    pub(crate) fn new(tree: BTree<'c>, cancel: &'c AtomicBool) -> Self {
         BulkLoader {
             tree,
             levels: vec![Level::default()],
             extent: (ANYWHERE, ANYWHERE),
             last_page: tree.tree.root,
             last_inner: tree.tree.root,
+            cancel,
         }
     }
 
@@ -160,7 +164,7 @@ impl<'c> BulkLoader<'c> {
 
     fn write(&mut self, level: usize, page: &[u8]) -> Result<PageId> {
         let (core, tree) = (self.tree.core, self.tree.tree.id);
-        core.throttle()?;
+        core.throttle(&|| self.cancel.load(Ordering::Relaxed))?;
         let mut mtr = Mtr::new(core);
         let (id, part) = if level == 0 {
             if self.extent.0 == self.extent.1 {
