@@ -143,6 +143,7 @@ fn a_tree_filled_in_random_order_is_read_in_long_pieces() {
     assert!(file < ROWS * 108 * 3, "{file} bytes for {ROWS} rows");
     db.close().unwrap();
     for forward in [true, false] {
+        disk.remove(Path::new("a.gnt-wal/hot")).unwrap();
         let db = engine().open(Path::new("a.gnt"), &OpenOptions::default()).unwrap();
         let tree = db.begin(TransactionOptions::default()).tree("t").unwrap().unwrap();
         let read_ahead =

@@ -36,6 +36,7 @@ const FIXED: std::ops::Range<u64> = 1..9;
 /// Seeds that found a bug, with what it was.
 const REGRESSIONS: &[(u64, &str)] = &[
     (3093, "a start that failed half-way marked the file as closed, and its log was not redone"),
+    (92110271755, "a check looked into a segment of the log that a checkpoint had just let go of"),
     (
         159944750539,
         "the oracle took a commit that failed, and was taken back, for one that may be in the log",

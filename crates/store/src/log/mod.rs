@@ -499,11 +499,13 @@ impl Log {
                 table.add_segment(Lsn(index.segment_start()), &index.pages(), &[], Lsn::ZERO)?;
                 break;
             }
-            // Segments that a checkpoint lets go meanwhile are of pages that are home.
-            if let Some(footer) = self.footer(Lsn(at))? {
+            let footer = self.footer(Lsn(at));
+            at += size;
+            // The pages of a segment that a checkpoint let go of meanwhile are home, and its file may be another one's by now.
+            let is_kept = at > self.inner.keep_from.load(Acquire) / size * size;
+            if is_kept && let Some(footer) = footer? {
                 table.add_segment(footer.segment_start, &footer.pages, &[], Lsn::ZERO)?;
             }
-            at += size;
         }
         table.finish()?;
         Ok(table)

@@ -8,9 +8,8 @@
 //!    Boehm 2012, "Can seqlocks get along with programming language memory models?").
 //! 3. Waiting ends when what is waited for has gone: [`Latch::shared_while`] and [`Latch::exclusive_while`] are told what
 //!    the caller still wants the latch for, and ask it again when an exclusive holder says that it has changed
-//!    ([`Latch::renew`]). Who found a page's frame in
-//!    the table holds latches of other pages; if the frame gets another page meanwhile, its holder may want those, and
-//!    a wait for the frame would never end.
+//!    ([`Latch::renew`]). Who found a page's frame in the table holds latches of other pages; if the frame gets another
+//!    page meanwhile, its holder may want those, and a wait for the frame would never end.
 //! 4. A holder is not tied to a thread: an exclusive latch taken by a loader may be released by whoever finishes the
 //!    load.
 //!
