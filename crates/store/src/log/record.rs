@@ -242,7 +242,8 @@ impl<'a> RecordView<'a> {
         let bytes = &bytes[..len];
         let crc = get_u32(bytes, 4);
         let trailer = len - TRAILER_LEN;
-        if get_u32(bytes, trailer) as usize != len || get_u32(bytes, trailer + 4) != crc {
+        let ends = get_u32(bytes, trailer) as usize == len && get_u32(bytes, trailer + 4) == crc;
+        if !ends && !planted(Mutation::RecordNotVerified) {
             return None;
         }
         let kind = RecordKind::from_number(bytes[KIND])?;

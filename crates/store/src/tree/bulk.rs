@@ -224,12 +224,12 @@ impl<'c> BulkLoader<'c> {
         debug_assert_eq!(usize::from(NodeRef::new(&page).level()), level);
         let core = self.tree.core;
         let mut mtr = Mtr::new(core);
+        let root = mtr.latch(self.tree.tree.root)?;
         // Pages of the last extent that were not needed go back.
         while self.extent.0 < self.extent.1 {
             mtr.free(self.tree.tree.id, self.extent.0)?;
             self.extent.0 = PageId(self.extent.0.0 + 1);
         }
-        let root = mtr.latch(self.tree.tree.root)?;
         put_image(&mut mtr, root, &page);
         mtr.commit().map(drop)
     }
