@@ -44,7 +44,7 @@ print(round(v["serial_reads"] + at_once, 2))' "$last" $kind $how)
 done
 for kind in stock-level order-status; do
     a=${waits[off-$kind]} b=${waits[on-$kind]}
-    row "slow-wide: reads a $kind waits for, at depth 1 ÷ with look-ahead" "$b" "$a" "$(ratio "$a" "$b")" at-least 3
+    row "slow-wide: reads that one $kind waits for, at depth 1 ÷ with look-ahead" "$b" "$a" "$(ratio "$a" "$b")" at-least 3
 done
 for kind in new-order payment delivery; do
     a=${waits[off-$kind]} b=${waits[on-$kind]}
