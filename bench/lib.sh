@@ -92,6 +92,14 @@ data() {
     fi
 }
 
+# copy FROM TO: copies a folder. Nothing of either is in the page cache afterwards, nor to be written behind our back.
+copy() {
+    rm -rf "$2"
+    cp -a "$1" "$2"
+    sync
+    find "$1" "$2" -type f -exec dd if={} iflag=nocache count=0 status=none \;
+}
+
 # fio_read FILE RW BLOCK ENGINE JOBS DEPTH: one JSON line with requests and bytes a second.
 fio_read() {
     need fio "apt-get install fio"

@@ -66,18 +66,13 @@ crash() {
 }
 # again OPTION...: restarts what was killed, from a copy; prints the measurement.
 again() {
-    rm -rf "$KILLED-copy"
-    cp -a "$KILLED" "$KILLED-copy"
-    # Nothing of it is to be in the page cache, nor to be written behind our back.
-    sync
-    find "$KILLED-copy" -type f -exec dd if={} iflag=nocache count=0 status=none \;
+    copy "$KILLED" "$KILLED-copy"
     "$LAB" store restart --dir "$KILLED-copy" --memory "${MEMORY}MiB" --rows "$ROWS" --value-size $VALUE_SIZE --threads 16 \
         --wal-limit $((LOG_MIB * 2))MiB --interval 0.1 "$@" | sed -n 1p | keep restart
 }
 embedded() {
     local before opened=() redo=() last pages a b fio mine after wide narrow theirs
-    rm -rf "$KILLED"
-    cp -a "$BENCH_DIR/updates-$ROWS" "$KILLED"
+    copy "$BENCH_DIR/updates-$ROWS" "$KILLED"
     before=$(lab $MEMORY updates "updates-$ROWS" --threads 16 --seconds $SECONDS_EACH --warm-up $WARM_UP | keep restart | pick measured.per_second_mean)
     crash gannet "$KILLED" $((SECONDS_EACH * 3))
     for _ in $(seq "$RUNS"); do
@@ -153,8 +148,7 @@ v = json.load(sys.stdin)["measured"]; n = v["per_interval"][len(v["per_interval"
 if wants wire; then over_the_wire; fi
 if wants embedded; then embedded; fi
 if wants hot; then
-    rm -rf "$KILLED"
-    cp -a "$BENCH_DIR/updates-$ROWS" "$KILLED"
+    copy "$BENCH_DIR/updates-$ROWS" "$KILLED"
     hot "2 threads" 0.5 --threads 2
     hot "16 threads, slow-wide" 0.5 --threads 16 --profile slow-wide
     # The device is busy either way.

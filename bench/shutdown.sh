@@ -77,8 +77,7 @@ for device in device throttled; do
 done
 
 data "updates-$ROWS" sorted
-rm -rf "$BENCH_DIR/shutdown-slow"
-cp -a "$BENCH_DIR/updates-$ROWS" "$BENCH_DIR/shutdown-slow"
+copy "$BENCH_DIR/updates-$ROWS" "$BENCH_DIR/shutdown-slow"
 closing=()
 for _ in $(seq "$RUNS"); do
     closing+=("$(lab $UPDATE_MEMORY restart shutdown-slow --threads "$THREADS" --seconds "$SECONDS_EACH" \
