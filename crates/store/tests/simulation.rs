@@ -50,6 +50,10 @@ const REGRESSIONS: &[(u64, &str)] = &[
         "who made a page waited for a frame that had got another page, whose holder waited for free space",
     ),
     (377916207741, "a rollback that could not read its undo left others waiting for its rows for ever"),
+    (
+        837889720874,
+        "a page that restart could not read closed the database to changes, and nobody expected it",
+    ),
 ];
 
 /// More than any healthy run takes: behind it somebody is taken to be stuck.

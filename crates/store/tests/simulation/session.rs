@@ -40,7 +40,7 @@ pub(crate) struct World {
     pub(crate) oracle: Arc<Mutex<Oracle>>,
     pub(crate) condition: Condition,
     /// A session found the database closed to changes.
-    pub(crate) poisoned: AtomicBool,
+    pub(crate) closed: AtomicBool,
     /// The device has failed as planned.
     injected: AtomicBool,
     pub(crate) operations: AtomicU64,
@@ -80,7 +80,7 @@ impl World {
             disk: disk.clone(),
             oracle: Arc::clone(oracle),
             condition,
-            poisoned: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
             injected: AtomicBool::new(false),
             operations: AtomicU64::new(0),
             size: Mutex::new(FileSize::default()),
@@ -120,7 +120,12 @@ impl World {
             Error::NoSpace(_) if self.condition == Condition::Full || self.trouble() => Stop::Again,
             _ if self.condition == Condition::Damaged && is_damage(&error) => Stop::Again,
             Error::Poisoned(_) if self.trouble() || self.condition == Condition::Damaged => {
-                self.poisoned.store(true, Ordering::SeqCst);
+                self.closed.store(true, Ordering::SeqCst);
+                Stop::Dead
+            }
+            // A page that the log was to bring up to date could not be read.
+            error if is_read_only(error) && self.trouble() => {
+                self.closed.store(true, Ordering::SeqCst);
                 Stop::Dead
             }
             Error::Io(_) if self.trouble() => {
@@ -145,6 +150,11 @@ impl World {
     pub(crate) fn moment(&self) -> u64 {
         self.oracle.lock().moment()
     }
+}
+
+/// Whether an error says that the database is open, but not for changes.
+pub(crate) fn is_read_only(error: &Error) -> bool {
+    matches!(error, Error::Damaged(what) if what.contains("open for reading only"))
 }
 
 /// Whether an error says that stored bytes are bad, and where.
