@@ -492,19 +492,24 @@ impl Log {
         let size = self.segment_size();
         let mut at = self.inner.keep_from.load(Acquire) / size * size;
         loop {
+            let open = {
+                let index = &self.inner.state.lock().index;
+                if index.segment_start() <= at {
+                    table.add_segment(Lsn(index.segment_start()), &index.pages(), &[], Lsn::ZERO)?;
+                    break;
+                }
+                index.segment_start()
+            };
             // A footer is trusted once it is durable.
-            self.flush_to(self.end())?;
-            let index = &self.inner.state.lock().index;
-            if index.segment_start() <= at {
-                table.add_segment(Lsn(index.segment_start()), &index.pages(), &[], Lsn::ZERO)?;
-                break;
-            }
-            let footer = self.footer(Lsn(at));
-            at += size;
-            // The pages of a segment that a checkpoint let go of meanwhile are home, and its file may be another one's by now.
-            let is_kept = at > self.inner.keep_from.load(Acquire) / size * size;
-            if is_kept && let Some(footer) = footer? {
-                table.add_segment(footer.segment_start, &footer.pages, &[], Lsn::ZERO)?;
+            self.flush_to(Lsn(open))?;
+            while at < open {
+                let footer = self.footer(Lsn(at));
+                at += size;
+                // The pages of a segment that a checkpoint let go of meanwhile are home, and its file may be another one's by now.
+                let is_kept = at > self.inner.keep_from.load(Acquire) / size * size;
+                if is_kept && let Some(footer) = footer? {
+                    table.add_segment(footer.segment_start, &footer.pages, &[], Lsn::ZERO)?;
+                }
             }
         }
         table.finish()?;

@@ -108,12 +108,12 @@ impl Pool {
     /// Waits until the page that was found in the frame, if it is read ahead, has arrived: reaps the queue it was given to.
     pub(super) fn wait_in_flight(&self, volume: &Volume, index: u32, key: FrameKey) {
         let frame = &self.frames[index as usize];
-        // State and queue are one word: a frame that goes elsewhere meanwhile shows another one. A frame loses its page before
-        // it is `InFlight` for another, whose queue may be another volume's: with the key still there it is this page's.
+        // A frame loses its page before it is `InFlight` for another, maybe by a queue of the same number of another volume:
+        // with the key still there it is this page's read.
         let word = frame.state.load(Ordering::Acquire);
-        if word & STATE_MASK == State::InFlight as u8 && self.table.key(index) == key {
-            let queue = volume.queue(word >> QUEUE_SHIFT);
-            queue.wait_until(&mut || frame.state.load(Ordering::Acquire) != word);
+        let is_awaited = || self.table.key(index) == key && frame.state.load(Ordering::Acquire) == word;
+        if word & STATE_MASK == State::InFlight as u8 && is_awaited() {
+            volume.queue(word >> QUEUE_SHIFT).wait_until(&mut || !is_awaited());
         }
     }
 

@@ -285,8 +285,8 @@ impl Pool {
     /// first touched, pages of 2 MiB in a piece: not while somebody waits, nor several threads at the same piece.
     pub(crate) fn populate_ahead(&self) {
         loop {
-            // Nothing is lent meanwhile.
-            let retired = self.retired.lock();
+            // Nothing is lent meanwhile, and whoever wants to lend some does not wait.
+            let Some(retired) = self.retired.try_lock() else { return };
             let wanted = self.unused_from.load(Ordering::Relaxed) * self.page_size + POPULATE_AHEAD;
             // What is in use by now has memory already, or has given it away.
             let populated = self.populated.load(Ordering::Relaxed);
@@ -385,19 +385,22 @@ impl Pool {
             while self.table.key(index).volume() == volume.slot && self.table.key(index) != FrameKey::NONE {
                 let found = self.table.key(index);
                 self.wait_in_flight(volume, index, found);
-                if !frame.latch.exclusive_while(|| self.table.key(index) == found) {
-                    continue;
+                if !self.adopt(index, found, State::Raw) && !self.adopt(index, found, State::Failed) {
+                    if !frame.latch.exclusive_while(|| self.table.key(index) == found) {
+                        continue;
+                    }
+                    // In any other state it is somebody's who is about to latch it, to evict it.
+                    if self.table.key(index) != found || frame.state() != State::Valid {
+                        frame.latch.release_exclusive_unchanged();
+                        gannet_base::sync::yield_point();
+                        continue;
+                    }
                 }
-                let key = self.table.key(index);
-                if key != FrameKey::NONE && key.volume() == volume.slot && frame.state() != State::InFlight {
-                    frame.rec_lsn.store(0, Ordering::Relaxed);
-                    frame.writing.store(false, Ordering::Relaxed);
-                    self.unlink(index, key);
-                    frame.latch.release_exclusive();
-                    self.free.lock().push_back(index);
-                } else {
-                    frame.latch.release_exclusive();
-                }
+                frame.rec_lsn.store(0, Ordering::Relaxed);
+                frame.writing.store(false, Ordering::Relaxed);
+                self.unlink(index, found);
+                frame.latch.release_exclusive();
+                self.free.lock().push_back(index);
             }
         }
         self.volumes.detach(volume);
