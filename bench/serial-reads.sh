@@ -9,7 +9,8 @@
 #   cache       each run begins with a warm-up that is not counted
 #   counted     per transaction: pages read alone, and batches of pages read at once: each takes the time of one request
 #   depth 1     without look-ahead a statement still fetches some pages at once; one by one it would wait for each of them. So this is
-#               the number of pages that the plan without look-ahead reads
+#               the number of pages that the plan without look-ahead reads or asks for, which it needs all: what it asks for
+#               are rows whose places are known
 #   durability  synchronous
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"

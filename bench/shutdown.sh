@@ -20,10 +20,11 @@ start() { start_gannet "$DATA/pgbench.gnt" $MEMORY $((MEMORY + 64 + 8)); }
 ours() { PGHOST=$SOCKETS PGPORT=5433 PGUSER=$(id -un) PGDATABASE=pgbench "$@"; }
 history() { ours psql -XAtc 'select count(*) from pgbench_history'; }
 
-# shutdown DEVICE SIGNALS: seconds from the last of so many SIGTERMs to the server's end; fails when a commit is missing.
+# shutdown DEVICE SIGNALS: sets `took` to the seconds from the last of so many SIGTERMs to the server's end; ends the script when a
+# commit is missing. Not in a subshell: what it starts and limits is ended with the script.
 shutdown() {
     start
-    local before after told begun took load pid=$gannet_pid
+    local before after told begun load pid=$gannet_pid
     before=$(history)
     [ "$1" = device ] || throttle $REQUESTS
     ours pgbench -n -b tpcb-like -c $CLIENTS -j 2 -T $((SECONDS_EACH * 20)) >"$SOCKETS/load" 2>/dev/null &
@@ -35,7 +36,8 @@ shutdown() {
     if [ "$2" = 2 ]; then
         sleep 0.05
         begun=$EPOCHREALTIME
-        kill -TERM "$pid" 2>/dev/null || true
+        [ "$(ps -o state= -p "$pid")" != Z ] || { say "the server ended before it was told a second time"; exit 1; }
+        kill -TERM "$pid"
     fi
     wait "$pid" || true
     took=$(awk -v a="$begun" -v b="$EPOCHREALTIME" 'BEGIN {printf "%.3f", b - a}')
@@ -53,7 +55,6 @@ shutdown() {
         say "clients were told of $told commits, and $((after - before)) are there"
         exit 1
     fi
-    echo "$took"
 }
 
 if [ ! -e "$DATA/complete" ]; then
@@ -65,8 +66,10 @@ fi
 for device in device throttled; do
     one=() two=()
     for _ in $(seq "$RUNS"); do
-        one+=("$(shutdown $device 1)")
-        two+=("$(shutdown $device 2)")
+        shutdown $device 1
+        one+=("$took")
+        shutdown $device 2
+        two+=("$took")
     done
     name="shutdown under the load of $CLIENTS clients"
     [ $device = device ] || name="$name, $REQUESTS requests a second"

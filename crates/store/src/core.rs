@@ -23,7 +23,7 @@ const PAUSE_AT_LIMIT: Duration = Duration::from_millis(4);
 const DOUBLES_WITH: u64 = 64;
 const DOUBLES_MOST: f64 = 16.0;
 /// How often somebody who pauses looks whether there is still reason to.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// How often, and after what pause, a writer looks whether a checkpoint has freed log segments on a full disk.
 const FULL_DISK_ATTEMPTS: usize = 100;
@@ -290,6 +290,12 @@ impl Core {
     /// The database is being closed: nobody waits any more for a checkpoint that may not come.
     pub(crate) fn stop_waiting(&self) {
         self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the log has grown beyond its limit, where pauses get long.
+    pub(crate) fn is_behind_limit(&self) -> bool {
+        let (used, limit) = self.log_share();
+        used > limit
     }
 
     /// Bytes of log that a checkpoint is due for, and how many may be.

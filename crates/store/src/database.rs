@@ -357,8 +357,14 @@ impl Database {
 
     /// Sweeps what is garbage now; gives the number of undo segments freed. The background does the same all the time.
     pub fn sweep(&self) -> Result<u64> {
+        self.sweep_unless(&|| false)
+    }
+
+    /// The same; it is asked again and again whether it is to `give_up`. Fails with [`Error::Cancelled`] then, or ends: what
+    /// is left is swept by the next one.
+    pub fn sweep_unless(&self, give_up: &dyn Fn() -> bool) -> Result<u64> {
         self.shared.core.check_writable()?;
-        self.shared.sweep(Duration::ZERO)
+        self.shared.sweep(Duration::ZERO, give_up)
     }
 
     /// Checks that everything that is stored is whole, and refers to everything else as it should: trees, versions, long values,
@@ -485,7 +491,7 @@ impl Database {
         meta.log_crc = Some(crc);
         meta.next_txn = self.shared.registry.next_txn().0;
         meta.groups = self.shared.core.space.groups();
-        meta.write(&*self.volume.file)
+        meta.write_both(&*self.volume.file)
     }
 }
 

@@ -6,7 +6,9 @@
 //!    below it is, too.
 //! 3. `incarnation` grows by one, durably, before the log is written again after a crash.
 //! 4. Fields are only added; a file with a feature flag this release does not know is refused.
-//! 5. As long as a database is being created, page 0 is a mark that says so. It is the first thing written, and both copies of
+//! 5. Before the log is written, and when the file is complete without it, both copies say so: if one of them rots, the other one is
+//!    not mistaken for the newer.
+//! 6. As long as a database is being created, page 0 is a mark that says so. It is the first thing written, and both copies of
 //!    the header are before anybody gets the database. So where the mark is, and no valid header, nothing ever was in it.
 
 use crate::mutation::{Mutation, planted};
@@ -129,14 +131,20 @@ impl Meta {
     /// Writes the header durably, over the older copy.
     pub(crate) fn write(&mut self, file: &dyn File) -> Result<()> {
         self.sequence += 1;
-        let copy = self.sequence % 2;
+        let copy = self.copy_page(0);
         let mut page = self.encode();
-        page::seal(&mut page, PageId(copy), self.database_id);
-        let offset = copy * self.page_size as u64;
+        page::seal(&mut page, copy, self.database_id);
+        let offset = copy.0 * self.page_size as u64;
         let durability =
             if planted(Mutation::HeaderNotDurable) { Durability::Cached } else { Durability::Durable };
         file.write_at(Class::Commit, offset, &page, durability)?;
         Ok(())
+    }
+
+    /// Writes both copies, one behind the other: whether the file is complete without its log is not to hang on one of them.
+    pub(crate) fn write_both(&mut self, file: &dyn File) -> Result<()> {
+        self.write(file)?;
+        self.write(file)
     }
 
     /// Reads the newer valid header of a file.
@@ -173,10 +181,20 @@ impl Meta {
 
     /// Whether the other copy of this header is damaged.
     pub(crate) fn is_lone(&self, file: &dyn File) -> Result<bool> {
-        let offset = (self.sequence + 1) % 2 * self.page_size as u64;
+        Ok(self.copy(file, 1)?.is_none())
+    }
+
+    /// The page that holds the copy of this header (`back` is 0), or of the one before (1).
+    pub(crate) fn copy_page(&self, back: u64) -> PageId {
+        PageId((self.sequence + back) % 2)
+    }
+
+    /// What is in the place of that copy, if it is valid.
+    pub(crate) fn copy(&self, file: &dyn File, back: u64) -> Result<Option<Self>> {
+        let offset = self.copy_page(back).0 * self.page_size as u64;
         let mut probe = AlignedBuffer::zeroed(PROBE);
         file.read_at(Class::Foreground, offset, &mut probe)?;
-        Ok(Meta::whole(file, &probe, offset, file.len()?)?.is_none())
+        Meta::whole(file, &probe, offset, file.len()?)
     }
 
     /// The header at `offset`, if the whole page is valid.

@@ -11,6 +11,7 @@
 //!    of a segment is harmless: it is gone through again.
 //! 3. A segment is freed together with its directory entry.
 
+use crate::core::LOOK_EVERY;
 use crate::mtr::Mtr;
 use crate::mutation::{Mutation, planted};
 use crate::node::{NodeMut, NodeOp, NodeRef};
@@ -20,8 +21,9 @@ use crate::shared::{CATALOG, Shared};
 use crate::space::EXTENT_PAGES;
 use crate::tree::{BTree, is_underfull};
 use crate::undo::{self, Segment, UNDO_PAGES, UndoKind, UndoRecord};
-use crate::{Result, entry, overflow};
-use gannet_base::{PageId, TxnId};
+use crate::{Error, Result, entry, overflow};
+use gannet_base::sync::MutexGuard;
+use gannet_base::{PageId, TxnId, clock};
 use gannet_io::Class;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -60,15 +62,17 @@ impl Shared {
                 unless_passing(self.core.space.learn(&self.core, learned))?;
                 learned += 1;
             }
-            unless_passing(self.sweep(STREAM_IDLE).map(drop))?;
+            // Behind the log's limit it would pause for long, and with it all that this thread does.
+            let give_up = || self.is_stopping() || self.core.is_behind_limit();
+            unless_passing(self.sweep(STREAM_IDLE, &give_up).map(drop))?;
             self.save_hot_pages(false);
         }
     }
 
     /// One round: every complete segment behind the horizon, and the newest segments of streams that nobody has written
-    /// to for `idle`. Gives the number of segments freed.
-    pub(crate) fn sweep(&self, idle: Duration) -> Result<u64> {
-        let _sweeping = self.sweeping.lock();
+    /// to for `idle`. Gives the number of segments freed; fails with [`Error::Cancelled`] when it is to `give_up`.
+    pub(crate) fn sweep(&self, idle: Duration, give_up: &dyn Fn() -> bool) -> Result<u64> {
+        let _sweeping = self.await_sweeping(give_up)?;
         let mut horizon = self.registry.horizon();
         if planted(Mutation::UndoFreedEarly) {
             horizon = self.registry.next_txn();
@@ -84,7 +88,7 @@ impl Shared {
                     None => break,
                 }
             };
-            match self.sweep_segment(&segment, horizon) {
+            match self.sweep_segment(&segment, horizon, give_up) {
                 // The next start finds it again.
                 Ok(false) => {
                     self.streams.lock().complete.push_front(segment);
@@ -95,7 +99,7 @@ impl Shared {
                     self.segments_swept.fetch_add(1, Ordering::Relaxed);
                 }
                 // Garbage that cannot be reached stays, in a segment that stays until the next start.
-                Err(crate::Error::Damaged(_) | crate::Error::NeverWritten(_)) => {}
+                Err(Error::Damaged(_) | Error::NeverWritten(_)) => {}
                 Err(error) => {
                     self.streams.lock().complete.push_front(segment);
                     return Err(error);
@@ -105,8 +109,20 @@ impl Shared {
                 break;
             }
         }
-        self.sweep_status(horizon)?;
+        self.sweep_status(horizon, give_up)?;
         Ok(freed)
+    }
+
+    fn await_sweeping(&self, give_up: &dyn Fn() -> bool) -> Result<MutexGuard<'_, ()>> {
+        loop {
+            if let Some(turn) = self.sweeping.try_lock() {
+                return Ok(turn);
+            }
+            if give_up() {
+                return Err(Error::Cancelled);
+            }
+            clock::sleep(LOOK_EVERY);
+        }
     }
 
     fn retire_idle_streams(&self, horizon: TxnId, idle: Duration) -> Result<()> {
@@ -124,12 +140,15 @@ impl Shared {
     }
 
     /// False when it was given up, as the database is being closed.
-    fn sweep_segment(&self, segment: &Segment, horizon: TxnId) -> Result<bool> {
+    fn sweep_segment(&self, segment: &Segment, horizon: TxnId, give_up: &dyn Fn() -> bool) -> Result<bool> {
         let core = &self.core;
         let pages: Vec<PageId> = (0..EXTENT_PAGES).map(|i| PageId(segment.first.0 + i)).collect();
         let ring = ScanRing::new(EXTENT_PAGES as usize);
         core.pool.prefetch(&core.volume, &pages, Class::Maintenance, Access::Ring(&ring));
         for id in pages {
+            if give_up() {
+                return Err(Error::Cancelled);
+            }
             let Some(records) = undo::read_page(core, id, segment)? else { break };
             for (at, record) in records {
                 debug_assert!(record.writer < horizon, "a swept segment lies behind the horizon");
@@ -137,14 +156,14 @@ impl Shared {
                     return Ok(false);
                 }
                 if !record.done {
-                    core.throttle(&|| false)?;
-                    if !self.sweep_record(at, &record)? {
+                    core.throttle(give_up)?;
+                    if !self.sweep_record(at, &record, give_up)? {
                         return Ok(false);
                     }
                 }
             }
         }
-        core.throttle(&|| false)?;
+        core.throttle(give_up)?;
         let mut mtr = Mtr::new(core);
         BTree::new(core, &self.undo_directory).remove_with(&mut mtr, &segment.key(), |mtr| {
             mtr.allocations().free_extent_of(UNDO_PAGES, segment.first)
@@ -154,11 +173,16 @@ impl Shared {
     }
 
     /// Carries out what a committed change made into garbage; false when that was given up.
-    fn sweep_record(&self, at: entry::UndoPtr, record: &UndoRecord) -> Result<bool> {
+    fn sweep_record(
+        &self,
+        at: entry::UndoPtr,
+        record: &UndoRecord,
+        give_up: &dyn Fn() -> bool,
+    ) -> Result<bool> {
         if record.kind == UndoKind::Delete {
             if record.tree == CATALOG
                 && let Some((id, _)) = crate::catalog::decode(&record.value)
-                && !self.free_tree(id, &|| !self.is_stopping())?
+                && !self.free_tree(id, &|| !self.is_stopping() && !give_up())?
             {
                 return Ok(false);
             }
@@ -197,7 +221,7 @@ impl Shared {
     }
 
     /// Forgets the fate of transactions below the horizon, leaf by leaf.
-    fn sweep_status(&self, horizon: TxnId) -> Result<()> {
+    fn sweep_status(&self, horizon: TxnId, give_up: &dyn Fn() -> bool) -> Result<()> {
         let tree = BTree::new(&self.core, &self.status);
         let limit = horizon.0.to_be_bytes();
         loop {
@@ -205,7 +229,7 @@ impl Shared {
             if first.as_slice() >= limit.as_slice() || self.is_stopping() {
                 return Ok(());
             }
-            self.core.throttle(&|| false)?;
+            self.core.throttle(give_up)?;
             let leaf = tree.leaf_exclusive(&first)?;
             let node = NodeRef::new(&leaf);
             let all_dead = node.upper_fence().is_some_and(|upper| upper <= &limit[..]);
@@ -239,9 +263,9 @@ impl Shared {
 /// Lets pass what need not end background work: no room on the disk or in memory for now, or damage that others are told
 /// of when they come upon it.
 fn unless_passing(result: Result<()>) -> Result<()> {
-    use crate::Error::{Damaged, Memory, NeverWritten, NoSpace};
+    use crate::Error::{Cancelled, Damaged, Memory, NeverWritten, NoSpace};
     match result {
-        Err(NoSpace(_) | Memory(_) | Damaged(_) | NeverWritten(_)) => Ok(()),
+        Err(Cancelled | NoSpace(_) | Memory(_) | Damaged(_) | NeverWritten(_)) => Ok(()),
         other => other,
     }
 }

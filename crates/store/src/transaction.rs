@@ -165,7 +165,7 @@ struct Writing {
 /// ```
 #[derive(Debug)]
 pub struct Transaction {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     options: TransactionOptions,
     snapshot: Option<Arc<Snapshot>>,
     writing: Option<Writing>,

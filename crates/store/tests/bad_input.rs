@@ -3,7 +3,7 @@
 use gannet_base::sim::Simulation;
 use gannet_base::{clock, thread};
 use gannet_io::sim::{Chance, Faults, Settings, SimDisk};
-use gannet_io::{Class, Disk, OpenOptions as FileOptions};
+use gannet_io::{AlignedBuffer, Class, Disk, OpenOptions as FileOptions};
 use gannet_store::{
     CreateOptions, Database, Durability, Engine, EngineOptions, Error, OpenOptions, Result,
     TransactionOptions,
@@ -113,22 +113,29 @@ fn one_damaged_header_is_survived_and_two_are_named() {
 #[test]
 fn a_log_newer_than_the_only_whole_header_is_not_said_to_be_of_another_file() {
     let (disk, rows) = closed_sample(23);
+    let closed = disk.contents(Path::new(FILE)).unwrap();
     let db = open(&disk).unwrap();
     let mut txn = db.begin(TransactionOptions::default());
     txn.create_tree("u").unwrap();
     txn.commit().unwrap();
-    let mut refused = Vec::new();
-    for copy in [0, PAGE] {
+    for (bad, other) in [(0, PAGE), (PAGE, 0)] {
         let image = disk.peek_crash(None, 1);
-        image.corrupt(Path::new(FILE), copy + 30, 100, 1).unwrap();
-        match open(&image) {
-            Ok(db) => assert_eq!(read_all(&db).unwrap(), rows),
-            Err(error) => refused.push(error.to_string()),
-        }
+        image.corrupt(Path::new(FILE), bad + 30, 100, 1).unwrap();
+        let db = open(&image).unwrap();
+        assert_eq!(read_all(&db).unwrap(), rows);
+        assert!(db.begin(TransactionOptions::default()).tree("u").unwrap().is_some());
+        drop(db);
+        // As it was between the two writes of the start.
+        let image = disk.peek_crash(None, 1);
+        image.corrupt(Path::new(FILE), bad + 30, 100, 1).unwrap();
+        let mut page = AlignedBuffer::zeroed(PAGE as usize);
+        page.copy_from_slice(&closed[other as usize..(other + PAGE) as usize]);
+        let file = image.open(Path::new(FILE), &FileOptions::read_write()).unwrap();
+        file.write_at(Class::Foreground, other, &page, gannet_io::Durability::Durable).unwrap();
+        let error = open(&image).expect_err("the log is newer").to_string();
+        assert!(error.contains("incarnation") && error.contains("only this one is whole"), "{error}");
+        assert!(!error.contains("move the log away"), "{error}");
     }
-    let [error] = &refused[..] else { panic!("{refused:?}") };
-    assert!(error.contains("incarnation") && error.contains("only this one is whole"), "{error}");
-    assert!(!error.contains("move the log away"), "{error}");
 }
 
 #[test]

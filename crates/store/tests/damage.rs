@@ -1,4 +1,4 @@
-//! Bit flips in every page and every log record of a small database, and truncation: what is damaged is named, the rest stays
+//! Bit flips in every page and every log record of a small database, pages of zeros, and truncation: what is damaged is named, the rest stays
 //! readable, nothing wrong is served, nothing panics, and a check finds each.
 //!
 //! - `cargo test --test damage` takes a few bytes of each page and of each part of the log.
@@ -129,6 +129,14 @@ fn flip(disk: &SimDisk, path: &Path, at: u64) {
     file.write_at(gannet_io::Class::Foreground, start, &sector, durable).unwrap();
 }
 
+/// As a device does that has forgotten a page.
+fn forget(disk: &SimDisk, number: usize) {
+    let file = disk.open(Path::new(FILE), &FileOptions::read_write()).unwrap();
+    let zeros = gannet_io::AlignedBuffer::zeroed(PAGE);
+    let durable = gannet_io::Durability::Durable;
+    file.write_at(gannet_io::Class::Foreground, (number * PAGE) as u64, &zeros, durable).unwrap();
+}
+
 fn copy(disk: &SimDisk) -> SimDisk {
     disk.peek_crash(Some(CrashPolicy::KeepAll), 1)
 }
@@ -136,7 +144,7 @@ fn copy(disk: &SimDisk) -> SimDisk {
 /// How often a kind of page was damaged, and what came of it.
 #[derive(Debug, Default)]
 struct Tally {
-    flips: u64,
+    tried: u64,
     refused: u64,
     found: u64,
     rows_unreadable: u64,
@@ -147,14 +155,30 @@ fn flip_in_page(sound: &SimDisk, rows: &Rows, number: usize, at: usize, tally: &
     let place = format!("page {number}, byte {at}");
     let disk = copy(sound);
     flip(&disk, Path::new(FILE), (number * PAGE + at) as u64);
-    tally.flips += 1;
+    let found = look(&disk, rows, number, &place, tally);
+    // The background may have swept the segment by now: of its pages only those with records are read.
+    let now = |db: Database| db.pages_by_tree().unwrap().get(&UNDO_PAGES).copied().unwrap_or(0);
+    let before = || pages_in_use(&sound.contents(Path::new(FILE)).unwrap(), Some(UNDO_PAGES));
+    found.is_none_or(|(db, found)| found || now(db) < before())
+}
+
+/// Looks at a database with a damaged page, and at everything in it; says whether the check has found the page, unless the start has
+/// refused the file and named it.
+fn look(
+    disk: &SimDisk,
+    rows: &Rows,
+    number: usize,
+    place: &str,
+    tally: &mut Tally,
+) -> Option<(Database, bool)> {
+    tally.tried += 1;
     let named = |text: &str| text.contains(&format!("page {number}")) || text.contains(FILE);
-    let db = match open(&disk) {
+    let db = match open(disk) {
         Ok(db) => db,
         Err(error) => {
             assert!(named(&error.to_string()), "{place}: {error}");
             tally.refused += 1;
-            return true;
+            return None;
         }
     };
     let report = db.check().unwrap();
@@ -166,9 +190,7 @@ fn flip_in_page(sound: &SimDisk, rows: &Rows, number: usize, at: usize, tally: &
         assert!(found && errors.iter().all(|error| named(error)), "{place}: {errors:?}");
     }
     tally.found += u64::from(found);
-    // The background may have swept the segment by now: of its pages only those with records are read.
-    let now = || db.pages_by_tree().unwrap().get(&UNDO_PAGES).copied().unwrap_or(0);
-    found || now() < pages_in_use(&sound.contents(Path::new(FILE)).unwrap(), Some(UNDO_PAGES))
+    Some((db, found))
 }
 
 /// Pages in use, of a tree or of all, as the first space map of a file says; the header's are left out.
@@ -215,6 +237,55 @@ fn every_flipped_byte_of_every_page_is_found_and_the_rest_is_served() {
 }
 
 #[test]
+fn a_page_of_zeros_is_found_and_the_rest_is_served() {
+    let sound = SimDisk::new(1);
+    let (db, rows) = sample(&sound);
+    db.close().unwrap();
+    let bytes = sound.contents(Path::new(FILE)).unwrap();
+    let mut tallies: BTreeMap<String, Tally> = BTreeMap::new();
+    for number in 2..bytes.len() / PAGE {
+        let kind = page::kind(&bytes[number * PAGE..(number + 1) * PAGE]);
+        // Pages of undo that nobody has written to are zeros; and nobody needs what is in the others any more.
+        if matches!(kind, None | Some(PageKind::Undo)) {
+            continue;
+        }
+        let disk = copy(&sound);
+        forget(&disk, number);
+        let tally = tallies.entry(format!("{kind:?}")).or_default();
+        let found = look(&disk, &rows, number, &format!("page {number} of zeros, {kind:?}"), tally);
+        assert!(found.is_none_or(|(_, found)| found), "page {number} of zeros, {kind:?}: not found");
+    }
+    println!("{tallies:#?}");
+    assert_eq!(tallies.len(), 4, "{tallies:?}");
+}
+
+#[test]
+fn a_closed_file_alone_is_the_database_with_either_copy_of_its_header() {
+    let sound = SimDisk::new(3);
+    let (db, rows) = sample(&sound);
+    db.close().unwrap();
+    let names: Vec<_> = sound.list(Path::new(WAL)).unwrap();
+    names.iter().for_each(|name| sound.remove(&Path::new(WAL).join(name)).unwrap());
+    for number in 0..2 {
+        let disk = copy(&sound);
+        forget(&disk, number);
+        let db = open(&disk).unwrap();
+        assert_eq!(read(&db, &rows), Ok(()), "without page {number}");
+    }
+    // Of one that was not closed either copy says so, and the error names the one that is damaged.
+    let running = copy(&sound);
+    let _db = open(&running).unwrap();
+    for number in 0..2 {
+        let disk = copy(&running);
+        let names: Vec<_> = disk.list(Path::new(WAL)).unwrap();
+        names.iter().for_each(|name| disk.remove(&Path::new(WAL).join(name)).unwrap());
+        forget(&disk, number);
+        let error = open(&disk).expect_err("its log is gone").to_string();
+        assert!(error.contains(&format!("page {number} ")) && error.contains("is damaged"), "{error}");
+    }
+}
+
+#[test]
 fn a_flipped_byte_of_the_header_is_survived_by_the_other_copy() {
     let sound = SimDisk::new(2);
     let (db, rows) = sample(&sound);
@@ -226,7 +297,7 @@ fn a_flipped_byte_of_the_header_is_survived_by_the_other_copy() {
             flip(&sound, Path::new(FILE), (number * PAGE + at) as u64);
             let findings = db.check().unwrap().findings;
             assert!(
-                findings.len() == 1 && findings[0].page.0 == 0,
+                findings.len() == 1 && findings[0].page.0 == number as u64,
                 "page {number}, byte {at}: {findings:#?}"
             );
             flip(&sound, Path::new(FILE), (number * PAGE + at) as u64);
@@ -270,7 +341,7 @@ fn flip_in_log(sound: &SimDisk, rows: &Rows, path: &Path, at: usize, tally: &mut
     let place = format!("{path:?}, byte {at}");
     let disk = copy(sound);
     flip(&disk, path, at as u64);
-    tally.flips += 1;
+    tally.tried += 1;
     let db = match open(&disk) {
         Ok(db) => db,
         Err(error) => {

@@ -115,8 +115,10 @@ pub(super) fn index_stake(table: &Table, position: usize) -> String {
 }
 
 fn at_stake(holds: Option<&Holds>, stake: &Stake) -> String {
-    let of_rows =
-        matches!(stake, Stake::Rows { .. } | Stake::SomeRows | Stake::Value { .. } | Stake::LostWrite);
+    let of_rows = matches!(
+        stake,
+        Stake::Rows { .. } | Stake::SomeRows | Stake::Row { .. } | Stake::Value { .. } | Stake::LostWrite
+    );
     match holds {
         Some(Holds::Index(table, position)) if of_rows => index_stake(table, *position),
         Some(Holds::Rows(table)) => rows_stake(table, stake).unwrap_or_else(|| stake.to_string()),
@@ -136,6 +138,9 @@ fn rows_stake(table: &Table, stake: &Stake) -> Option<String> {
         Stake::Rows { lower, upper: Some(upper) } => {
             let (from, below) = (bound(table, lower, "from")?, key_values(table, upper)?);
             format!("rows with {from} to below ({below}) cannot be read")
+        }
+        Stake::Row { key } => {
+            format!("the row with {} cannot be read as it was committed", row_name(table, key))
         }
         Stake::Value { key } => {
             format!("a long value of the row with {} cannot be read", row_name(table, key))

@@ -562,7 +562,10 @@ impl Session {
         }
         // Garbage is found through undo, not through tables: one sweep takes it from all of them.
         self.rollback()?;
-        self.database.store().sweep()?;
+        let interrupt = self.interrupt();
+        let swept = self.database.store().sweep_unless(&|| interrupt.check().is_err());
+        interrupt.check()?;
+        swept?;
         if *analyze {
             let text = parsed.text.clone();
             let mut analyze = parsed.clone();

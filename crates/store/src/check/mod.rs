@@ -113,27 +113,33 @@ struct Check {
     worker_done: Condvar,
 }
 
-/// What is wrong with the header in the file, which is to be this one.
-pub(crate) fn header(meta: &Meta, file: &dyn File) -> Option<Finding> {
-    let what = match Meta::read(file) {
-        Err(error) => error.to_string(),
-        Ok(found) if found.sequence != meta.sequence => {
-            format!("a write was lost: the file has header {}, not {}", found.sequence, meta.sequence)
+/// What is wrong with the two copies of the header in the file, of which the newer is to be this one.
+pub(crate) fn header(meta: &Meta, file: &dyn File) -> Vec<Finding> {
+    let newer = match meta.copy(file, 0) {
+        Ok(Some(found)) if found.sequence == meta.sequence => None,
+        Ok(Some(found)) => {
+            Some(format!("a write was lost: it is header {}, not {}", found.sequence, meta.sequence))
         }
-        Ok(found) => match found.is_lone(file) {
-            Ok(false) => return None,
-            Ok(true) => "the older copy of the header is damaged".to_owned(),
-            Err(error) => error.to_string(),
-        },
+        Ok(None) => Some("the newer copy of the header is damaged".to_owned()),
+        Err(error) => Some(error.to_string()),
     };
-    Some(Finding { page: PageId(0), tree: SYSTEM, name: None, what, stake: Stake::Header })
+    let older = match meta.copy(file, 1) {
+        Ok(Some(_)) => None,
+        Ok(None) => Some("the older copy of the header is damaged".to_owned()),
+        Err(error) => Some(error.to_string()),
+    };
+    let finding = |(back, what): (u64, Option<String>)| {
+        let page = meta.copy_page(back);
+        Some(Finding { page, tree: SYSTEM, name: None, what: what?, stake: Stake::Header })
+    };
+    [(0, newer), (1, older)].into_iter().filter_map(finding).collect()
 }
 
 /// Checks a database; `header` says what is wrong with the file's header.
 pub(crate) fn run(
     engine: &Engine,
     shared: &Arc<Shared>,
-    header: Option<Finding>,
+    header: Vec<Finding>,
     watch: Watch<'_>,
 ) -> Result<CheckReport> {
     let start = clock::now();

@@ -30,6 +30,10 @@ impl Check {
         if owner == UNDO_PAGES {
             return self.undo_page(id, &bytes, scratch);
         }
+        if matches!(bytes, Bytes::Unwritten) && owner == SYSTEM {
+            let what = "a space map is expected here, and it was never written".to_owned();
+            return self.note_bad(id, Flaw { tree: SYSTEM, what, lost_write: false });
+        }
         if matches!(bytes, Bytes::Unwritten) {
             return self.sums.state(id, Fact::Unwritten(owner), scratch);
         }
@@ -221,12 +225,12 @@ impl Check {
             return;
         }
         let _sweeping = self.shared.sweeping.lock();
-        for what in self.broken_histories(id, tree) {
-            self.find(id, tree, what, Stake::History);
+        for (what, stake) in self.broken_histories(id, tree) {
+            self.find(id, tree, what, stake);
         }
     }
 
-    fn broken_histories(&self, id: PageId, tree: TreeId) -> Vec<String> {
+    fn broken_histories(&self, id: PageId, tree: TreeId) -> Vec<(String, Stake)> {
         let core = &self.shared.core;
         let mut broken = Vec::new();
         let Ok(leaf) = core.pool.shared(&core.volume, id, Access::Normal) else { return broken };
@@ -240,21 +244,30 @@ impl Check {
             let Some(entry) = Entry::decode(node.payload(slot)) else { continue };
             let mut key = Vec::new();
             node.copy_key(slot, &mut key);
-            if let Err(what) = self.history(tree, &key, &entry) {
-                broken.push(format!("the entry of {}: {what}", Key(&key)));
+            let mut is_current = true;
+            if let Err(what) = self.history(tree, &key, &entry, &mut is_current) {
+                let what = format!("the entry of {}: {what}", Key(&key));
+                broken.push((what, if is_current { Stake::Row { key } } else { Stake::History }));
             }
         }
         broken
     }
 
-    fn history(&self, tree: TreeId, key: &[u8], entry: &Entry<'_>) -> std::result::Result<(), String> {
+    /// `is_current` is left true when all that was found are versions of transactions that have not committed.
+    fn history(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        entry: &Entry<'_>,
+        is_current: &mut bool,
+    ) -> std::result::Result<(), String> {
         // Behind a version that everybody sees nobody looks.
         let oldest = self.shared.registry.oldest_visible_csn();
         let (mut writer, mut at) = (entry.writer, entry.undo);
         while !writer.is_none() {
             match self.shared.fate(writer).map_err(|error| error.to_string())? {
                 Fate::Running => {}
-                Fate::Committed(Some(csn)) if csn > oldest => {}
+                Fate::Committed(Some(csn)) if csn > oldest => *is_current = false,
                 Fate::Committed(_) => return Ok(()),
             }
             let record = undo::read(&self.shared.core, at)

@@ -25,6 +25,12 @@ pub enum Stake {
     },
     /// Which rows cannot be read is not known, as nothing whole leads to the page.
     SomeRows,
+    /// The row with this key cannot be read as it was committed last: who has changed it since has not committed, and what it
+    /// was before is lost.
+    Row {
+        /// The row's key.
+        key: Vec<u8>,
+    },
     /// The long value of the row with this key cannot be read.
     Value {
         /// The row's key.
@@ -60,6 +66,9 @@ impl fmt::Display for Stake {
                 write!(f, "its rows from key {} to before {} cannot be read", Key(lower), Key(upper))
             }
             Stake::SomeRows => f.write_str("some of its rows cannot be read"),
+            Stake::Row { key } => {
+                write!(f, "the row with key {} cannot be read as it was committed", Key(key))
+            }
             Stake::Value { key } => {
                 write!(f, "the long value of the row with key {} cannot be read", Key(key))
             }

@@ -108,7 +108,7 @@ impl Database {
         let _recovery_room = engine.make_room(engine.budget().limit() / 2)?;
         // The last segment is read as a whole, and the footers of the others one at a time.
         let _restart_room = engine.make_room(2 * meta.segment_size)?;
-        let files = find_log(disk, path, &folder, &log_options, &meta)?;
+        let files = find_log(disk, &*file, &folder, &log_options, &meta)?;
         let crashed = !meta.clean;
         // Before the ring, which belongs to the same folder: nothing is healed by that of another life.
         let (recovery, log) = if let Some(files) = files {
@@ -148,7 +148,7 @@ impl Database {
         meta.log_crc = None;
         let log = match log {
             Some(log) => {
-                meta.write(&*file)?;
+                meta.write_both(&*file)?;
                 log.start_writing(meta.incarnation)?;
                 log
             }
@@ -308,9 +308,8 @@ impl Database {
             create_trees(core, meta)?;
             core.log.flush_to(core.log.end())?;
             let mut meta = keeper.meta.lock();
-            meta.write(&*keeper.file)?;
-            // The other copy, too, over the mark: from now on the database is somebody's.
-            return meta.write(&*keeper.file);
+            // Over the mark, too: from now on the database is somebody's.
+            return meta.write_both(&*keeper.file);
         };
         // The last group says where the used part of the file ends, behind which space is kept for rollbacks.
         match core.space.learn(core, groups - 1) {
@@ -421,11 +420,12 @@ fn lock_header(disk: &dyn Disk, file: &dyn File, path: &Path, folder: &Path) -> 
 /// under another name since the log here was written does not, and the log goes: it ends before the file's last life.
 fn find_log(
     disk: &Arc<dyn Disk>,
-    path: &Path,
+    file: &dyn File,
     folder: &Path,
     options: &LogOptions,
     meta: &Meta,
 ) -> Result<Option<LogFiles>> {
+    let path = file.path();
     let files = LogFiles::find(disk, folder, options, meta.redo_from)?;
     let newest = files.as_ref().map(LogFiles::newest_segment).transpose()?.flatten();
     if let Some(files) = &files {
@@ -435,6 +435,14 @@ fn find_log(
         // The segment that redo begins in has been entered, unless redo begins where the one before it ends.
         let needed = meta.redo_from.0.div_ceil(options.segment_size).saturating_sub(1);
         if newest.is_none_or(|(number, _)| number < needed) {
+            if meta.is_lone(file)? {
+                return Err(Error::Damaged(format!(
+                    "page {} of {path:?}, one of two copies of the header, is damaged; as the other one says, which \
+                     may be the older, the file was not closed, and its log in {folder:?} is gone: put the folder \
+                     back, or restore a backup",
+                    meta.copy_page(1).0
+                )));
+            }
             return Err(Error::Damaged(format!(
                 "{path:?} was not closed, and its log in {folder:?} is gone: put the folder back, or restore a \
                  backup; {OTHER_NAME}"
@@ -528,7 +536,7 @@ fn begin_log(
     log.append_note(b"begin")?;
     log.flush_to(log.end())?;
     meta.clean = false;
-    meta.write(file)?;
+    meta.write_both(file)?;
     Ok(log)
 }
 

@@ -150,3 +150,44 @@ impl Pool {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::FrameKey;
+    use crate::{CreateOptions, Engine, EngineOptions, OpenOptions, TransactionOptions};
+    use gannet_base::sim::Simulation;
+    use gannet_base::{PageId, clock, thread};
+    use gannet_io::sim::SimDisk;
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    /// Who found a page in a frame does not wait for what the frame is used for next.
+    #[test]
+    fn a_wait_for_a_page_ends_when_its_frame_is_taken() {
+        let run = |exclusive: bool| {
+            let options = EngineOptions { memory: 32 << 20, ..EngineOptions::default() };
+            let engine = Engine::with_disk(Arc::new(SimDisk::new(1)), &options).unwrap();
+            let db = engine
+                .create(Path::new("a.gnt"), &CreateOptions::default(), &OpenOptions::default())
+                .unwrap();
+            db.checkpoint().unwrap();
+            let core = Arc::clone(&db.begin(TransactionOptions::default()).shared.core);
+            let id = PageId(3);
+            let taken = core.pool.exclusive(&core.volume, id).unwrap();
+            let (index, key) = (taken.index, FrameKey::new(core.volume.slot, id));
+            let other = Arc::clone(&core);
+            let waiting = thread::spawn("waiting", move || match exclusive {
+                true => other.pool.latch_exclusive(index, key).is_none(),
+                false => other.pool.latch_shared(index, key).is_none(),
+            });
+            clock::sleep(Duration::from_millis(1));
+            core.pool.unlink(index, key);
+            assert!(waiting.join().unwrap(), "the page is not there any more");
+            std::mem::forget(taken);
+            core.pool.give_back(index);
+        };
+        Simulation::new(1).max_steps(100_000).run(move || run(false)).unwrap();
+        Simulation::new(2).max_steps(100_000).run(move || run(true)).unwrap();
+    }
+}

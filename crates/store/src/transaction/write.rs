@@ -207,7 +207,11 @@ impl Transaction {
     /// Sweeps what is garbage now; the error is what there was no room for. Without latches.
     fn make_room(&self, error: Error) -> Result<()> {
         match error {
-            Error::NoSpace(_) => self.shared.sweep(Duration::ZERO).map(drop).or(Err(error)),
+            Error::NoSpace(_) => match self.shared.sweep(Duration::ZERO, &|| self.is_cancelled()) {
+                Ok(_) => Ok(()),
+                Err(Error::Cancelled) => Err(Error::Cancelled),
+                Err(_) => Err(error),
+            },
             error => Err(error),
         }
     }
@@ -613,11 +617,11 @@ mod tests {
         txn.insert(&tree, &u64::MAX.to_be_bytes(), b"slow").unwrap();
         added(wal_limit);
         let canceller = txn.canceller();
+        let begun = clock::now();
         let other = thread::spawn("other", move || {
             clock::sleep(Duration::from_millis(50));
             canceller.cancel();
         });
-        let begun = clock::now();
         assert!(matches!(txn.insert(&tree, b"never", b"so slow"), Err(Error::Cancelled)));
         assert!(begun.elapsed() >= Duration::from_millis(50), "it had not to pause");
         other.join().unwrap();
@@ -625,5 +629,36 @@ mod tests {
         core.backlog.end_redo();
         txn.commit().unwrap();
         assert!(db.begin(TransactionOptions::default()).get(&tree, b"never").unwrap().is_none());
+    }
+
+    #[test]
+    fn a_sweep_that_pauses_can_be_given_up() {
+        let options = EngineOptions { memory: 32 << 20, ..EngineOptions::default() };
+        let engine = Engine::with_disk(Arc::new(SimDisk::new(1)), &options).unwrap();
+        let db = engine
+            .create(Path::new("sweep.gnt"), &CreateOptions::default(), &OpenOptions::default())
+            .unwrap();
+        let mut txn = db.begin(TransactionOptions::default());
+        let tree = txn.create_tree("t").unwrap();
+        for key in 0..200u64 {
+            txn.insert(&tree, &key.to_be_bytes(), &[1; 100]).unwrap();
+        }
+        txn.commit().unwrap();
+        let mut txn = db.begin(TransactionOptions::default());
+        for key in 0..200u64 {
+            assert!(txn.delete(&tree, &key.to_be_bytes()).unwrap());
+        }
+        let core = Arc::clone(&txn.shared.core);
+        txn.commit().unwrap();
+        let wal_limit = 16 << 10;
+        let opened_at = Lsn(core.log.end().0 - wal_limit);
+        core.backlog.begin(opened_at, opened_at, wal_limit);
+        assert!(core.is_behind_limit());
+        let begun = clock::now();
+        let swept = db.sweep_unless(&|| begun.elapsed() >= Duration::from_millis(50));
+        assert!(matches!(swept, Err(Error::Cancelled)), "{swept:?}");
+        core.backlog.end_redo();
+        assert!(db.sweep().unwrap() > 0, "what was given up is swept now");
+        assert!(db.check().unwrap().findings.is_empty());
     }
 }
