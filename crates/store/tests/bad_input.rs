@@ -108,6 +108,12 @@ fn one_damaged_header_is_survived_and_two_are_named() {
     let error = open(&disk).unwrap_err();
     assert!(matches!(error, Error::Damaged(_) | Error::Format(_)), "{error}");
     assert!(error.to_string().contains(FILE), "{error}");
+    // A device that has forgotten both is no reason to throw away the rest.
+    let zeros = AlignedBuffer::zeroed(2 * PAGE as usize);
+    let file = disk.open(Path::new(FILE), &FileOptions::read_write()).unwrap();
+    file.write_at(Class::Foreground, 0, &zeros, gannet_io::Durability::Durable).unwrap();
+    let error = open(&disk).unwrap_err().to_string();
+    assert!(error.contains(FILE) && !error.contains("remove it"), "{error}");
 }
 
 #[test]

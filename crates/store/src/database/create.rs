@@ -123,6 +123,9 @@ fn exists_already(path: &Path) -> Error {
     Error::Invalid(format!("{path:?} exists already"))
 }
 
+/// Bytes at the front of a file that are looked at for anything but zeros.
+const BLANK_LOOK: u64 = 1 << 20;
+
 /// Whether the file, with what is in `folder`, is what a creation has left that was interrupted: nothing ever was in it.
 pub(super) fn is_leftover(disk: &Arc<dyn Disk>, file: &dyn File, folder: &Path) -> Result<bool> {
     if !matches!(Meta::read(file), Err(Error::Format(_) | Error::Damaged(_))) {
@@ -165,8 +168,11 @@ pub(super) fn explained(error: Error, disk: &Arc<dyn Disk>, file: &dyn File, fol
             file.path()
         ));
     }
-    // Before there was a mark, an interrupted creation left zeros, which a lost database may be as well.
-    let first = file.len().unwrap_or(0).min(PAGE_SIZES[0] as u64);
+    // Before there was a mark, an interrupted creation left zeros. So does a device that has forgotten the header, but not alone.
+    let first = match file.len().unwrap_or(0) {
+        len @ ..4096 => len,
+        len => len.min(BLANK_LOOK) / 4096 * 4096,
+    };
     let blank = disk.exists(folder).unwrap_or(false) && begins_blank(file, first).unwrap_or(false);
     match error {
         Error::Format(text) if blank => {
