@@ -1,5 +1,5 @@
-//! Bit flips in every page and every log record of a small database, pages of zeros, and truncation: what is damaged is named, the rest stays
-//! readable, nothing wrong is served, nothing panics, and a check finds each.
+//! Bit flips in every page and every log record of a small database, pages of zeros, and truncation: what is damaged is named,
+//! the rest stays readable, nothing wrong is served, nothing panics, and a check finds each.
 //!
 //! - `cargo test --test damage` takes a few bytes of each page and of each part of the log.
 //! - `DAMAGE=all cargo test --release -p gannet-store --test damage -- --nocapture` takes every byte (an hour or so).
@@ -8,7 +8,9 @@ use gannet_base::TreeId;
 use gannet_io::sim::{CrashPolicy, SimDisk};
 use gannet_io::{Disk, OpenOptions as FileOptions};
 use gannet_store::page::{self, PageKind};
-use gannet_store::{CreateOptions, Database, Engine, EngineOptions, OpenOptions, Result, TransactionOptions};
+use gannet_store::{
+    CreateOptions, Database, Engine, EngineOptions, OpenOptions, Result, Stake, TransactionOptions,
+};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -257,6 +259,33 @@ fn a_page_of_zeros_is_found_and_the_rest_is_served() {
     }
     println!("{tallies:#?}");
     assert_eq!(tallies.len(), 4, "{tallies:?}");
+}
+
+#[test]
+fn of_a_row_whose_change_never_ended_check_says_that_it_cannot_be_read_without_its_undo() {
+    let sound = SimDisk::new(4);
+    let (db, _) = sample(&sound);
+    let mut open_txn = db.begin(TransactionOptions::default());
+    let tree = open_txn.tree("t").unwrap().unwrap();
+    open_txn.put(&tree, b"0200", b"never committed").unwrap();
+    // Everything is home: the log heals nothing of it.
+    db.checkpoint().unwrap();
+    let disk = copy(&sound);
+    disk.remove(&Path::new(WAL).join("ring")).unwrap();
+    let bytes = disk.contents(Path::new(FILE)).unwrap();
+    for (number, page) in bytes.chunks_exact(PAGE).enumerate() {
+        if page::kind(page) == Some(PageKind::Undo) {
+            flip(&disk, Path::new(FILE), (number * PAGE + PAGE / 2) as u64);
+        }
+    }
+    let crashed = open(&disk).unwrap();
+    let findings = crashed.check().unwrap().findings;
+    let stake = Stake::Row { key: b"0200".to_vec() };
+    assert!(findings.iter().any(|finding| finding.stake == stake), "{findings:#?}");
+    let mut txn = crashed.begin(TransactionOptions::default());
+    let tree = txn.tree("t").unwrap().unwrap();
+    assert!(txn.get(&tree, b"0200").is_err(), "what it was is lost");
+    assert!(txn.get(&tree, b"0201").unwrap().is_some());
 }
 
 #[test]
