@@ -10,6 +10,7 @@ mod demo;
 mod doctor;
 mod input;
 mod interrupt;
+mod job;
 mod kv;
 mod output;
 mod progress;

@@ -8,7 +8,7 @@ const ON_TERMINAL: Duration = Duration::from_millis(200);
 const IN_LINES: Duration = Duration::from_secs(5);
 
 pub(crate) struct Progress {
-    what: &'static str,
+    what: String,
     start: Instant,
     last: Option<Instant>,
     terminal: bool,
@@ -16,9 +16,9 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn new(what: &'static str) -> Self {
+    pub(crate) fn new(what: impl Into<String>) -> Self {
         Progress {
-            what,
+            what: what.into(),
             start: Instant::now(),
             last: None,
             terminal: io::stderr().is_terminal(),

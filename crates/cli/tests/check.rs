@@ -67,7 +67,8 @@ fn a_sound_file_is_said_to_be_so_with_what_was_looked_at() {
     assert_eq!(lines[0], "shop.gnt is sound");
     assert!(lines[1].contains("pages in use") && lines[2].contains("MB/s"), "{said}");
     assert_eq!(lines[3].trim(), "compared 1 indexes with their tables: 40000 rows and entries");
-    assert!(lines[4].contains("cached pages left behind: 0B"), "{said}");
+    assert!(lines[4].contains("MB/s: read") && lines[4].contains(", wrote 0B"), "{said}");
+    assert!(said.ends_with("cached pages left behind: 0B\n"), "{said}");
     let (said, _) = ends(folder.path(), &["check", "shop.gnt", "--json"], 0);
     let report: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(report["sound"], true);
@@ -118,9 +119,9 @@ fn what_a_damaged_log_leaves_can_be_read() {
     let folder = folder.path();
     shop(folder);
     let mut server = Served::start(folder);
-    // So few that the page they are in does not go home by itself.
+    // So few that the page they are in does not go home by itself: settling them are changes of it, too.
     let script: String =
-        (30_000..30_040).map(|n| format!("insert into orders values ({n}, 'late');\n")).collect();
+        (30_000..30_024).map(|n| format!("insert into orders values ({n}, 'late');\n")).collect();
     std::fs::write(folder.join("late.sql"), script).unwrap();
     ends(folder, &["sql", "shop.gnt", "-q", "-f", "late.sql"], 0);
     server.0.kill().unwrap();
@@ -140,7 +141,7 @@ fn what_a_damaged_log_leaves_can_be_read() {
     assert!(complaint.contains("log hole") && complaint.contains("`gannet sql --salvage`"), "{complaint}");
     let (said, _) = ends(folder, &[&["sql", "shop.gnt", "--salvage"], &count[..]].concat(), 0);
     let found: u32 = said.lines().last().unwrap().parse().unwrap();
-    assert!((10..40).contains(&found), "{said}");
+    assert!((5..24).contains(&found), "{said}");
     let (said, _) = ends(folder, &["sql", "shop.gnt", "--salvage", "-c", "\\restart"], 0);
     assert!(said.contains("salvaged, for reading only: log hole"), "{said}");
     let (_, complaint) = ends(folder, &["sql", "shop.gnt", "--salvage", "-c", "delete from orders"], 1);

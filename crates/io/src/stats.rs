@@ -74,6 +74,8 @@ pub struct Counter {
     pub bytes: AtomicU64,
     /// Requests that failed.
     pub errors: AtomicU64,
+    /// Nanoseconds from submission to completion, of all requests together.
+    pub nanos: AtomicU64,
     /// Latencies from submission to completion.
     pub latency: Histogram,
 }
@@ -102,6 +104,7 @@ impl Stats {
         let counter = self.counter(class, operation);
         counter.requests.fetch_add(1, Relaxed);
         counter.bytes.fetch_add(bytes, Relaxed);
+        counter.nanos.fetch_add(latency.as_nanos() as u64, Relaxed);
         counter.latency.record(latency);
         if !ok {
             counter.errors.fetch_add(1, Relaxed);

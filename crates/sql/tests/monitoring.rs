@@ -107,6 +107,11 @@ fn jobs_and_snapshots_are_told() {
         one(&mut session, "select string_agg(job, ' ' order by job) from gannet_jobs"),
         "checkpoint restart sweep"
     );
+    run(&mut session, "check database");
+    let ended = "select job || ' ' || state || ' ' || (pid = pg_backend_pid()) || ' ' || (bytes_read > 0) || ' ' || reason
+                 from gannet_jobs where id is not null";
+    assert_eq!(one(&mut session, ended), "check done true true CHECK DATABASE by owner");
+    assert_eq!(one(&mut session, "select gannet_cancel_job(max(id)) from gannet_jobs"), "f");
     let restart = "select phase || ' ' || crashed || ' ' || pages || ' ' || pages_left || ' ' || transactions_left from gannet_restart";
     assert_eq!(one(&mut session, restart), "done false 0 0 0");
     run(&mut session, "checkpoint");

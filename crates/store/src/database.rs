@@ -30,9 +30,10 @@ mod restart;
 
 pub use report::{RowLockReport, SnapshotReport, TransactionReport, WorkReport};
 
-use crate::check::{self, CheckProgress, CheckReport};
+use crate::check::{self, CheckReport};
 use crate::core::Core;
 use crate::engine::{Engine, OpenOptions};
+use crate::jobs::{JobKind, JobOrder, Jobs, Unit, Watch};
 use crate::log::{Flusher, Log};
 use crate::meta::Meta;
 use crate::mutation::{Mutation, planted};
@@ -253,6 +254,7 @@ pub struct Database {
     flusher: Option<Flusher>,
     options: OpenOptions,
     next_session: AtomicU64,
+    jobs: Jobs,
     /// The start came to its end, and the database can be written. Before that it must not pass for complete.
     started: bool,
     closed: bool,
@@ -319,8 +321,26 @@ impl Database {
     /// Waits until what a crash has left is done in the background, or cannot be done, or the database is being closed; then
     /// says how it went. Nobody has to wait for it in order to work.
     pub fn await_restart(&self) -> RestartReport {
-        self.shared.restart.wait(&|| !*self.shared.stopping.lock());
+        self.shared.restart.wait(&mut || !*self.shared.stopping.lock());
         self.restart_report()
+    }
+
+    /// The same as a part of a job, which may be cancelled meanwhile.
+    fn await_restart_watched(&self, watch: &mut Watch<'_>) -> Result<()> {
+        let mut outcome = Ok(());
+        if !self.shared.restart.is_over() {
+            watch.job().phase("waits for the restart after a crash", Unit::Pages, 0);
+        }
+        self.shared.restart.wait(&mut || {
+            outcome = watch.look();
+            outcome.is_ok() && !*self.shared.stopping.lock()
+        });
+        outcome
+    }
+
+    /// The jobs of this database.
+    pub fn jobs(&self) -> &Jobs {
+        &self.jobs
     }
 
     /// How the data file is opened, and why.
@@ -371,12 +391,14 @@ impl Database {
     /// undo, free space, and the pages on the device. Findings are no error. Transactions may run meanwhile; what a crash has
     /// left is waited for.
     pub fn check(&self) -> Result<CheckReport> {
-        self.check_watched(&mut |_| Ok(()))
+        let job = self.jobs().begin(JobOrder::new(JobKind::Check));
+        let outcome = self.check_watched(&mut Watch::new(&job, &mut |_| Ok(())));
+        job.end(outcome)
     }
 
-    /// The same; `watch` is told many times a second how far it has come, and ends it by an error.
-    pub fn check_watched(&self, watch: &mut dyn FnMut(&CheckProgress) -> Result<()>) -> Result<CheckReport> {
-        self.await_restart();
+    /// The same as a part of a job.
+    pub fn check_watched(&self, watch: &mut Watch<'_>) -> Result<CheckReport> {
+        self.await_restart_watched(watch)?;
         self.shared.core.poison.check()?;
         let header = {
             // Nobody writes it meanwhile.

@@ -1,6 +1,7 @@
 //! The engine: what all databases of a process share.
 
 use crate::database::Database;
+use crate::jobs::{Jobs, Pacer};
 use crate::page::PAGE_SIZES;
 use crate::pool::{MIN_FRAMES, Pool};
 use crate::temp::{TempFile, TempSpace, TempStats};
@@ -149,6 +150,7 @@ pub struct Engine {
     disk: Arc<dyn Disk>,
     lender: Lender,
     temp: Arc<TempSpace>,
+    pacer: Arc<Pacer>,
 }
 
 impl Engine {
@@ -170,7 +172,8 @@ impl Engine {
         let lender = Lender::new(Budget::new(options.memory));
         let folder = options.temp_folder.clone().unwrap_or_else(std::env::temp_dir);
         let temp = TempSpace::new(&disk, folder, &lender);
-        Ok(Engine { disk, lender, temp })
+        let pacer = Pacer::new(&disk);
+        Ok(Engine { disk, lender, temp, pacer })
     }
 
     /// The memory budget: its limit, what is used, and for what.
@@ -219,6 +222,11 @@ impl Engine {
     /// A new temporary file in [`EngineOptions::temp_folder`].
     pub fn temp_file(&self) -> Result<TempFile> {
         self.temp.create()
+    }
+
+    /// A place for jobs: those of a database have one of their own ([`Database::jobs`]).
+    pub fn jobs(&self) -> Jobs {
+        Jobs::new(&self.disk, &self.pacer)
     }
 
     /// Figures of the temporary files since the engine's start.

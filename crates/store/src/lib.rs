@@ -22,6 +22,7 @@ mod fetch;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hot;
+mod jobs;
 pub mod log;
 mod meta;
 mod mtr;
@@ -53,7 +54,7 @@ mod view;
 mod work;
 mod writeback;
 
-pub use check::{CheckProgress, CheckReport, Finding, Stake};
+pub use check::{CheckReport, Finding, Stake};
 pub use cursor::Cursor;
 pub use database::{
     Database, DatabaseStats, RestartPhase, RestartReport, RowLockReport, SnapshotReport, TransactionReport,
@@ -61,6 +62,7 @@ pub use database::{
 };
 pub use engine::{CreateOptions, Engine, EngineOptions, OpenOptions};
 pub use error::{Error, Result};
+pub use jobs::{ClassBytes, Job, JobKind, JobOrder, JobReport, JobState, Jobs, Pace, Tell, Unit, Watch};
 pub use pool::reads::{ThreadReads, thread_reads};
 pub use sample::Sample;
 pub use scan::Scan;

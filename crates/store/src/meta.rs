@@ -6,8 +6,8 @@
 //!    below it is, too.
 //! 3. `incarnation` grows by one, durably, before the log is written again after a crash.
 //! 4. Fields are only added; a file with a feature flag this release does not know is refused.
-//! 5. Before the log is written, and when the file is complete without it, both copies say so: if one of them rots, the other one is
-//!    not mistaken for the newer.
+//! 5. Before a change is logged, both copies say that the file needs its log; when it is complete without it, both say that: if one
+//!    of them rots, the other one is not mistaken for the newer.
 //! 6. As long as a database is being created, page 0 is a mark that says so. It is the first thing written, and both copies of
 //!    the header are before anybody gets the database. So where the mark is, and no valid header, nothing ever was in it.
 

@@ -134,9 +134,12 @@ impl Restart {
     }
 
     /// Waits until nobody works on it any more, as long as `go_on` says so.
-    pub(crate) fn wait(&self, go_on: &dyn Fn() -> bool) {
-        let mut state = self.state.lock();
-        while state.threads > 0 && go_on() {
+    pub(crate) fn wait(&self, go_on: &mut dyn FnMut() -> bool) {
+        while go_on() {
+            let mut state = self.state.lock();
+            if state.threads == 0 {
+                return;
+            }
             self.ended.wait_for(&mut state, WAIT_PAUSE);
         }
     }

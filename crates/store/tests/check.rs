@@ -7,8 +7,8 @@ use gannet_io::{AlignedBuffer, Class, Disk, Durability as IoDurability, OpenOpti
 use gannet_store::node::{NodeMut, NodeRef};
 use gannet_store::page::{self, PageKind};
 use gannet_store::{
-    CheckReport, CreateOptions, Database, Engine, EngineOptions, Error, OpenOptions, Stake,
-    TransactionOptions,
+    CheckReport, CreateOptions, Database, Engine, EngineOptions, Error, JobKind, JobOrder, JobReport,
+    JobState, OpenOptions, Stake, TransactionOptions, Watch,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -326,12 +326,19 @@ fn a_check_ends_when_it_is_asked_to() {
     let disk = SimDisk::new(3);
     let db = create(&disk);
     let mut told = 0;
-    let ended = db.check_watched(&mut |progress| {
+    let job = db.jobs().begin(JobOrder::new(JobKind::Check));
+    let mut tell = |report: &JobReport| {
         told += 1;
-        assert!(progress.done_bytes <= progress.total_bytes && progress.total_bytes > 0);
+        assert!(report.done <= report.total && report.total > 0, "{report:?}");
+        assert_eq!(report.state, JobState::Running);
         Err(Error::Cancelled)
-    });
+    };
+    let ended = job.end(db.check_watched(&mut Watch::new(&job, &mut tell)));
     assert!(matches!(ended, Err(Error::Cancelled)) && told == 1, "{ended:?}");
+    drop(job);
+    let report = &db.jobs().reports()[0];
+    assert_eq!((report.kind, report.state), (JobKind::Check, JobState::Cancelled));
+    assert!(!db.jobs().cancel(report.id));
     assert!(db.check().unwrap().findings.is_empty());
 }
 

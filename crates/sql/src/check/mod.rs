@@ -17,7 +17,7 @@ mod names;
 use crate::catalog::storage;
 use crate::{Error, Result, SqlState};
 use gannet_base::clock;
-use gannet_store::{CheckReport, Database, LongValues, TransactionOptions, WorkMemory};
+use gannet_store::{CheckReport, Database, LongValues, TransactionOptions, Unit, Watch, WorkMemory};
 use indexes::Comparison;
 use names::Names;
 use serde::{Deserialize, Serialize};
@@ -35,19 +35,6 @@ pub struct Finding {
     pub finding: String,
     /// What it means for the data, and what can be done.
     pub at_stake: String,
-}
-
-/// How far a check has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Progress {
-    /// Whether indexes are compared with their tables; before that, pages are read.
-    pub comparing: bool,
-    /// Bytes of the file, or tables and indexes, gone through.
-    pub done: u64,
-    /// All of them.
-    pub total: u64,
-    /// Findings so far.
-    pub findings: u64,
 }
 
 /// What a check looked at.
@@ -86,9 +73,6 @@ pub struct Outcome {
     pub figures: Figures,
 }
 
-/// Who asked for a check is told how far it has come; an error ends it.
-pub type Watch<'w> = &'w mut dyn FnMut(&Progress) -> Result<()>;
-
 /// Long values of rows that are looked at are charged to the budget.
 #[derive(Debug)]
 struct Charged(gannet_store::Engine);
@@ -99,13 +83,13 @@ impl LongValues for Charged {
     }
 }
 
-/// Checks a database, of SQL or not.
+/// Checks a database, of SQL or not, as a job of it.
 ///
 /// # Errors
 /// What keeps the check from being carried through: no memory, a database that has failed, what `watch` fails with.
-pub fn check(store: &Database, watch: Watch<'_>) -> Result<Outcome> {
+pub fn check(store: &Database, watch: &mut Watch<'_>) -> Result<Outcome> {
     let start = clock::now();
-    let report = check_pages(store, watch)?;
+    let report = store.check_watched(watch)?;
     let mut outcome = Outcome { figures: figures(&report), ..Outcome::default() };
     let names = match Names::load(store) {
         Ok(names) => names,
@@ -146,28 +130,13 @@ fn figures(report: &CheckReport) -> Figures {
     }
 }
 
-fn check_pages(store: &Database, watch: Watch<'_>) -> Result<CheckReport> {
-    let mut stopped = None;
-    let report = store.check_watched(&mut |progress| {
-        let told = Progress {
-            comparing: false,
-            done: progress.done_bytes,
-            total: progress.total_bytes,
-            findings: progress.findings,
-        };
-        watch(&told).map_err(|error| {
-            stopped = Some(error);
-            gannet_store::Error::Cancelled
-        })
-    });
-    match stopped {
-        Some(error) => Err(error),
-        None => Ok(report?),
-    }
-}
-
 /// Compares the indexes of all tables, a view for each table: nobody's garbage is kept for longer.
-fn compare(store: &Database, report: &CheckReport, outcome: &mut Outcome, watch: Watch<'_>) -> Result<()> {
+fn compare(
+    store: &Database,
+    report: &CheckReport,
+    outcome: &mut Outcome,
+    watch: &mut Watch<'_>,
+) -> Result<()> {
     let begin =
         || store.begin_watched(TransactionOptions::default(), Arc::new(Charged(store.engine().clone())));
     let mut catalog = storage::load(&begin().view())?;
@@ -177,15 +146,20 @@ fn compare(store: &Database, report: &CheckReport, outcome: &mut Outcome, watch:
         if further == 0 { 0 } else { 1 + further }
     };
     let total = catalog.tables.values().map(|table| trees(table)).sum();
+    watch.job().phase("compares indexes with tables", Unit::Trees, total);
     let mut done = 0;
     for oid in oids {
         let view = begin().view();
         catalog = storage::reload(&view, &catalog)?;
         // Dropped meanwhile, or without an index of its own.
         let Some(table) = catalog.tables.get(&oid).filter(|table| trees(table) > 0) else { continue };
-        let findings = outcome.findings.len() as u64;
+        let findings = outcome.findings.len();
         let mut tell = |passed: u64| {
-            watch(&Progress { comparing: true, done: (done + passed).min(total), total, findings })
+            watch.job().set_done((done + passed).min(total));
+            if findings > 0 {
+                watch.job().note(format_args!("{findings} findings"));
+            }
+            Ok(watch.look()?)
         };
         let mut comparison = Comparison::new(&view, table, &mut tell);
         match comparison.run() {

@@ -164,6 +164,17 @@ fn end(call: &Call<'_, '_>, a: &[Value], reason: Reason) -> Result<Value> {
     Ok(Value::Bool(true))
 }
 
+/// Ends a job of this database; false when it is not running any more.
+fn cancel_job(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let own = call.context.session;
+    if !own.database().role(&own.user).is_some_and(|role| role.superuser) {
+        let message = "must be a superuser to cancel a job";
+        return Err(Error::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
+    }
+    let found = u64::try_from(int(a, 0)?).is_ok_and(|id| own.database().store().jobs().cancel(id));
+    Ok(Value::Bool(found))
+}
+
 /// A superuser may end any session; others those of their own role, which is one of their own database.
 fn check_may_end(
     call: &Call<'_, '_>,
@@ -265,6 +276,7 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
     2943 "txid_current" () Int8.stable() = transaction_current;
     3348 "txid_current_if_assigned" () Int8.stable() = transaction_number;
     2171 "pg_cancel_backend" (Int4) Bool.volatile() = |call, a| end(call, a, Reason::User);
+    15020 "gannet_cancel_job" (Int8) Bool.volatile() = cancel_job;
     2096 "pg_terminate_backend" (Int4 Int8) Bool.optional(1).volatile() = |call, a| end(call, a, Reason::Shutdown);
     2560 "pg_postmaster_start_time" () TimestampTz.stable() = start_time;
     2034 "pg_conf_load_time" () TimestampTz.stable() = start_time;

@@ -103,7 +103,12 @@ pub(crate) fn now() -> i64 {
     gannet_base::clock::unix_micros() as i64 - EPOCH_SHIFT_US
 }
 
-/// The same, some milliseconds late at most, for a fraction of the cost.
+/// A time in microseconds since 1970-01-01 UTC as one since 2000-01-01.
+pub(crate) fn from_unix(unix_us: u64) -> i64 {
+    unix_us as i64 - EPOCH_SHIFT_US
+}
+
+/// As [`now`], some milliseconds late at most, for a fraction of the cost.
 pub(super) fn now_coarse() -> i64 {
     gannet_base::clock::unix_micros_coarse() as i64 - EPOCH_SHIFT_US
 }

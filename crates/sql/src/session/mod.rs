@@ -9,17 +9,17 @@
 //! | `utility` | statements without a plan: SET, SHOW, EXPLAIN, PREPARE and their kin |
 //! | `copy` | COPY |
 //! | `settings`, `state` | settings; what functions and operators see of a session |
-//! | `check` | CHECK DATABASE |
+//! | `jobs` | statements that run a job: CHECK DATABASE |
 //! | `interrupt` | cancelling, time-outs |
 //! | `turn` | who takes much memory, and when; long values |
 
 mod activity;
 mod cache;
-mod check;
 mod client;
 mod copy;
 mod database;
 mod interrupt;
+mod jobs;
 mod prepared;
 pub mod settings;
 mod sizes;
@@ -34,8 +34,8 @@ pub(crate) use copy::fuzzing;
 
 pub use activity::{Activity, Live};
 pub use client::{Client, CommandTag, CopyFormat, Notice, OutputColumn, Rows};
-pub(crate) use database::now;
 pub use database::{Database, SessionInfo, SettingReport};
+pub(crate) use database::{from_unix, now};
 pub use interrupt::{Interrupt, Reason};
 pub use prepared::Prepared;
 pub use settings::Settings;

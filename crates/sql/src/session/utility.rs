@@ -3,7 +3,7 @@
 use super::client::{Client, CommandTag, Notice, OutputColumn};
 use super::settings::{self, DEFINITIONS, Key, Level};
 use super::transaction::Open;
-use super::{Session, check, copy};
+use super::{Session, copy, jobs};
 use crate::bind::utility::{Discard, ExplainFormat, ExplainOptions, Maintenance, TransactionModes};
 use crate::bind::{self, Kind, Parsed, Utility};
 use crate::catalog::Table;
@@ -47,7 +47,7 @@ impl Session {
         let Kind::Utility(utility) = &parsed.kind else { return Ok(Some(None)) };
         Ok(Some(match &**utility {
             Utility::Explain { .. } => Some(vec![text_column("QUERY PLAN")]),
-            Utility::CheckDatabase { .. } => Some(check::columns()),
+            Utility::CheckDatabase { .. } => Some(jobs::check_columns()),
             Utility::Show(None) => Some(["name", "setting", "description"].map(text_column).to_vec()),
             Utility::Show(Some(name)) => Some(vec![text_column(DEFINITIONS[settings::find(name)?].name)]),
             Utility::Execute { name, .. } => self.prepared(name)?.columns().map(<[OutputColumn]>::to_vec),

@@ -11,7 +11,7 @@ use gannet_base::memory::Purpose;
 use gannet_base::units::format_size;
 use gannet_io::Class;
 use gannet_io::stats::Operation;
-use gannet_store::TransactionReport;
+use gannet_store::{JobReport, TransactionReport};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -131,48 +131,103 @@ pub(super) fn files(context: &Context<'_>) -> Rows {
     Ok(gannet_io::residency(files).files.into_iter().map(row).collect())
 }
 
-/// Work in the background.
+/// What the database does of its own accord, then the jobs that ended last, then those under way.
 pub(super) fn jobs(context: &Context<'_>) -> Rows {
     let store = context.session.database().store();
+    let mut rows = background(store);
+    rows.extend(store.jobs().reports().iter().map(job));
+    Ok(rows)
+}
+
+fn job(report: &JobReport) -> Vec<Value> {
+    let seconds = float;
+    vec![
+        count(report.id),
+        text(report.kind.name()),
+        text(&report.about),
+        text(report.state.name()),
+        text(&report.phase),
+        text(report.unit.name()),
+        count(report.done),
+        if report.total > 0 { count(report.total) } else { NULL },
+        if report.total > 0 { count(report.total.saturating_sub(report.done)) } else { NULL },
+        float(report.rate),
+        seconds(report.seconds),
+        super::optional(report.seconds_left, seconds),
+        seconds(report.paced_seconds),
+        count(report.bytes_read),
+        count(report.bytes_written),
+        int(crate::session::from_unix(report.started_unix_us)),
+        super::optional(report.owner, count),
+        text(&report.reason),
+        text(&report.note),
+    ]
+}
+
+/// A row of what runs all the time, as far as there is something to do.
+struct Standing {
+    name: &'static str,
+    state: &'static str,
+    unit: &'static str,
+    done: u64,
+    left: u64,
+    reason: &'static str,
+    detail: Option<String>,
+}
+
+impl Standing {
+    fn row(self) -> Vec<Value> {
+        let mut row = vec![NULL; 19];
+        (row[1], row[3], row[5]) = (text(self.name), text(self.state), text(self.unit));
+        (row[6], row[8]) = (count(self.done), count(self.left));
+        (row[17], row[18]) = (text(self.reason), super::optional(self.detail, text));
+        row
+    }
+}
+
+fn background(store: &gannet_store::Database) -> Vec<Vec<Value>> {
     let work = store.background_work();
     let redo = work.log_end.0.saturating_sub(work.redo_from.0);
-    let checkpoint = vec![
-        text("checkpoint"),
-        text(if work.dirty_pages > 0 { "pending" } else { "idle" }),
-        text("pages"),
-        count(work.pages_written),
-        count(work.dirty_pages),
-        text(format!(
+    let checkpoint = Standing {
+        name: "checkpoint",
+        state: if work.dirty_pages > 0 { "pending" } else { "idle" },
+        unit: "pages",
+        done: work.pages_written,
+        left: work.dirty_pages,
+        reason: "always: a restart after a crash is to be short",
+        detail: Some(format!(
             "a restart now would go through {} of log, of at most {}",
             format_size(redo),
             format_size(work.wal_limit)
         )),
-    ];
+    };
     let held = store.snapshots().first().map(|oldest| {
         format!("the oldest snapshot is {:.1} s old: what it may see is kept", oldest.age.as_secs_f64())
     });
-    let sweep = vec![
-        text("sweep"),
-        text(match (work.sweeping, work.segments_left) {
+    let sweep = Standing {
+        name: "sweep",
+        state: match (work.sweeping, work.segments_left) {
             (true, _) => "running",
             (false, 0) => "idle",
             (false, _) => "pending",
-        }),
-        text("undo segments"),
-        count(work.segments_swept),
-        count(work.segments_left),
-        super::optional(held.filter(|_| work.segments_left > 0), text),
-    ];
+        },
+        unit: "undo segments",
+        done: work.segments_swept,
+        left: work.segments_left,
+        reason: "always: what nobody can see any more goes",
+        detail: held.filter(|_| work.segments_left > 0),
+    };
     let report = store.restart_report();
-    let restart = vec![
-        text("restart"),
-        text(report.phase.name()),
-        text("pages"),
-        count(report.examined_pages),
-        count(report.pages_left),
-        text(report.to_string()),
-    ];
-    Ok(vec![checkpoint, sweep, restart])
+    let restart = Standing {
+        name: "restart",
+        state: report.phase.name(),
+        unit: "pages",
+        done: report.examined_pages,
+        left: report.pages_left,
+        reason: "after a crash",
+        detail: Some(report.to_string()),
+    };
+    [checkpoint, sweep, restart].map(Standing::row).into()
 }
 
 /// What the start of the database had to do, and what of that is left.

@@ -91,7 +91,9 @@ system_tables! {
         path: Text, bytes: Int8, os_cached_bytes: Int8,
     }
     15005 pg_catalog gannet_jobs = monitor::jobs {
-        job: Text, state: Text, unit: Text, done: Int8, remaining: Int8, detail: Text,
+        id: Int8, job: Text, about: Text, state: Text, phase: Text, unit: Text, done: Int8, total: Int8, remaining: Int8,
+        rate: Float8, seconds: Float8, seconds_left: Float8, paced_seconds: Float8, bytes_read: Int8, bytes_written: Int8,
+        started: TimestampTz, pid: Int4, reason: Text, detail: Text,
     }
     15006 pg_catalog gannet_snapshots = monitor::snapshots {
         pid: Int4, xmin: Xid, taken: TimestampTz, age_seconds: Float8,

@@ -40,6 +40,7 @@ mod survey;
 
 use crate::block::Block;
 use crate::engine::Engine;
+use crate::jobs::{Unit, Watch, Worker};
 use crate::meta::Meta;
 use crate::shared::{STATUS, Shared};
 use crate::space::{self, Extent, SYSTEM};
@@ -50,7 +51,7 @@ use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::{PageId, TreeId, clock, thread};
 use gannet_io::File;
 use report::Findings;
-pub use report::{CheckProgress, CheckReport, Finding, Stake};
+pub use report::{CheckReport, Finding, Stake};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -65,13 +66,10 @@ const BLOCKS: usize = 2;
 /// Bytes of a request, at least and at most.
 const BLOCK_LEAST: u64 = 64 << 10;
 const BLOCK_MOST: u64 = 1 << 20;
-/// How often whoever asked for the check is told of its progress.
-const TELL_EVERY: Duration = Duration::from_millis(50);
+/// How often whoever waits for the workers looks how they are doing.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Pages that cannot be used and are remembered until it is known what leads to them.
 const BAD_MAX: usize = 1000;
-
-/// Who asked for a check is told how far it has come; an error ends it.
-pub(crate) type Watch<'w> = &'w mut dyn FnMut(&CheckProgress) -> Result<()>;
 
 /// Why a page cannot be used.
 #[derive(Clone, Debug)]
@@ -95,6 +93,7 @@ struct Counters {
 /// A check under way.
 #[derive(Debug)]
 struct Check {
+    job: Worker,
     shared: Arc<Shared>,
     survey: Survey,
     sums: Sums,
@@ -140,7 +139,7 @@ pub(crate) fn run(
     engine: &Engine,
     shared: &Arc<Shared>,
     header: Vec<Finding>,
-    watch: Watch<'_>,
+    watch: &mut Watch<'_>,
 ) -> Result<CheckReport> {
     let start = clock::now();
     let findings = Findings::default();
@@ -153,6 +152,7 @@ pub(crate) fn run(
     let range = Sums::range_for(survey.pages, share);
     let mut memory = engine.memory(Purpose::Work, Sums::memory(survey.pages, range))?;
     let check = Arc::new(Check {
+        job: watch.job().worker(),
         sums: Sums::new(survey.pages, range),
         shared: Arc::clone(shared),
         survey,
@@ -183,9 +183,11 @@ impl Check {
     }
 
     /// Goes through the file, see [`pass`].
-    fn pass_all(this: &Arc<Self>, engine: &Engine, watch: Watch<'_>) -> Result<()> {
+    fn pass_all(this: &Arc<Self>, engine: &Engine, watch: &mut Watch<'_>) -> Result<()> {
+        let page_size = this.shared.core.page_size as u64;
+        watch.job().phase("checks pages", Unit::Bytes, this.survey.pages * page_size);
         // However short it is, whoever asked for it can end it.
-        watch(&this.progress())?;
+        watch.look()?;
         let queue = engine.disk().queue(WORKERS * BLOCKS)?;
         let bytes = this.block_pages * this.shared.core.page_size as u64;
         let mut blocks = Vec::with_capacity(WORKERS * BLOCKS);
@@ -207,14 +209,14 @@ impl Check {
         outcome
     }
 
-    fn wait_for_workers(&self, watch: Watch<'_>) -> Result<()> {
+    fn wait_for_workers(&self, watch: &mut Watch<'_>) -> Result<()> {
         let mut outcome = Ok(());
         let mut left = self.workers_left.lock();
         while *left > 0 {
-            self.worker_done.wait_for(&mut left, TELL_EVERY);
+            self.worker_done.wait_for(&mut left, LOOK_EVERY);
             drop(left);
             if outcome.is_ok() {
-                outcome = watch(&self.progress());
+                outcome = self.tell(watch);
                 if outcome.is_err() {
                     self.stop.store(true, Ordering::Relaxed);
                 }
@@ -224,14 +226,16 @@ impl Check {
         outcome
     }
 
-    fn progress(&self) -> CheckProgress {
-        let page_size = self.shared.core.page_size as u64;
+    /// Says how far it has come.
+    fn tell(&self, watch: &mut Watch<'_>) -> Result<()> {
         let blocks = self.counters.next.load(Ordering::Relaxed);
-        CheckProgress {
-            done_bytes: (blocks * self.block_pages).min(self.survey.pages) * page_size,
-            total_bytes: self.survey.pages * page_size,
-            findings: self.findings.count() + self.bad.lock().len() as u64,
+        let pages = (blocks * self.block_pages).min(self.survey.pages);
+        watch.job().set_done(pages * self.shared.core.page_size as u64);
+        let findings = self.findings.count() + self.bad.lock().len() as u64;
+        if findings > 0 {
+            watch.job().note(format_args!("{findings} findings"));
         }
+        watch.look()
     }
 
     fn find(&self, page: PageId, tree: TreeId, what: impl std::fmt::Display, stake: Stake) {

@@ -69,6 +69,11 @@ impl Check {
         loop {
             while let Some(mut block) = free.pop() {
                 let Some(stretch) = self.next_stretch() else { break };
+                let bytes = stretch.len * core.page_size as u64;
+                if self.job.pace(bytes).is_err() {
+                    return;
+                }
+                self.job.count_read(bytes);
                 let (at, len) =
                     (stretch.first.0 * core.page_size as u64, stretch.len as usize * core.page_size);
                 block.start(&core.volume.file, Direction::Read, Class::Maintenance, at, len);

@@ -149,17 +149,6 @@ pub struct CheckReport {
     pub findings: Vec<Finding>,
 }
 
-/// How far a check has come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CheckProgress {
-    /// Bytes of the file gone through, what is not in use included.
-    pub done_bytes: u64,
-    /// Bytes of the file.
-    pub total_bytes: u64,
-    /// Findings so far.
-    pub findings: u64,
-}
-
 /// Findings as they are made, each once, whoever makes it.
 #[derive(Debug, Default)]
 pub(super) struct Findings {

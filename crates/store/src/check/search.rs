@@ -85,9 +85,9 @@ impl Broken {
     }
 }
 
-struct Search<'c> {
+struct Search<'c, 'w> {
     check: &'c Check,
-    watch: Watch<'c>,
+    watch: &'c mut Watch<'w>,
     /// What is looked at only once pushes nobody's pages out.
     ring: ScanRing,
     /// Where to look, ascending.
@@ -109,7 +109,7 @@ struct Search<'c> {
 
 impl Check {
     /// Finds out what the differences mean that the pass has left.
-    pub(super) fn search(&self, memory: &mut WorkMemory, watch: Watch<'_>) -> Result<()> {
+    pub(super) fn search(&self, memory: &mut WorkMemory, watch: &mut Watch<'_>) -> Result<()> {
         let ranges = self.sums.differing();
         let uneven = self.lengths.lock().values().any(|&pages| pages != 0);
         if ranges.is_empty() && !uneven && self.strangers.lock().is_empty() {
@@ -141,7 +141,7 @@ impl Check {
     }
 }
 
-impl Search<'_> {
+impl Search<'_, '_> {
     fn run(&mut self, at_rest: bool) -> Result<()> {
         self.undo()?;
         let concerned = self.concerned();
@@ -203,7 +203,7 @@ impl Search<'_> {
     }
 
     fn tick(&mut self) -> Result<()> {
-        (self.watch)(&self.check.progress())
+        self.check.tell(self.watch)
     }
 
     fn is_suspicious(&self, page: PageId) -> bool {

@@ -272,6 +272,7 @@ impl Database {
             flusher: None,
             options: options.clone(),
             next_session: AtomicU64::new(1),
+            jobs: engine.jobs(),
             started: false,
             closed: false,
         };

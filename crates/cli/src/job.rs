@@ -1,0 +1,255 @@
+//! Running a job: on a file that nobody has open, on one that a server has open, or at an address; with its progress, Ctrl-C, and what
+//! is said of it at the end.
+
+use crate::interrupt;
+use crate::output::printable;
+use crate::progress::Progress;
+use crate::{doctor, serve, sql};
+use anyhow::{Context, Result, anyhow, bail};
+use gannet_base::units::format_size;
+use gannet_io::ModeRequest;
+use gannet_server::frontend::{Address, Column, Connection, Failure, Receiver, Report};
+use gannet_store::{Database, Engine, EngineOptions, JobOrder, JobReport, Jobs, OpenOptions, Unit, Watch};
+use serde_json::{Value, json};
+use std::ffi::OsStr;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How often it is looked for Ctrl-C while a server works.
+const LISTEN_EVERY: Duration = Duration::from_millis(50);
+
+/// Where a job runs.
+pub(crate) enum Place {
+    /// On a file, here.
+    File(Database),
+    /// By the server that has the file open.
+    Beside(Connection),
+    /// By the server at an address.
+    Address(Connection),
+}
+
+/// How a file is opened.
+#[derive(Clone, Copy)]
+pub(crate) struct Opening {
+    pub(crate) memory: u64,
+    pub(crate) io: ModeRequest,
+}
+
+impl Opening {
+    pub(crate) fn engine(self) -> Result<Engine> {
+        Ok(Engine::new(&EngineOptions { memory: self.memory, ..EngineOptions::default() })?)
+    }
+}
+
+impl Place {
+    /// Opens the file, or connects to who has it open, or to the address.
+    pub(crate) fn find(database: &OsStr, opening: Opening, command: &str) -> Result<Place> {
+        if let Some(text) = database.to_str().filter(|text| Address::is_address(text)) {
+            let variable = |name: &str| std::env::var(name).ok();
+            let address = Address::parse(text, &variable, &serve::owner()).map_err(|error| anyhow!(error))?;
+            return Ok(Place::Address(connect(&address, command)?));
+        }
+        let path = Path::new(database);
+        if !path.try_exists().with_context(|| format!("cannot look at {path:?}"))? {
+            bail!("{path:?} does not exist");
+        }
+        let open = OpenOptions { mode: opening.io, ..OpenOptions::default() };
+        match opening.engine()?.open(path, &open) {
+            Err(gannet_store::Error::InUse(why)) => {
+                let Some(address) = sql::server_address(path, &serve::owner()) else {
+                    bail!("{why}, and no server has a socket in {:?}", gannet_server::socket_folder(path));
+                };
+                Ok(Place::Beside(connect(&address, command).context(why)?))
+            }
+            other => Ok(Place::File(other.with_context(|| format!("cannot open {path:?}"))?)),
+        }
+    }
+
+    /// Whether a server does the work.
+    pub(crate) fn is_server(&self) -> bool {
+        !matches!(self, Place::File(_))
+    }
+}
+
+/// Bytes that the OS has cached of the files of a database, if it is one of this machine.
+pub(crate) fn cached(database: &OsStr) -> Result<Option<u64>> {
+    if database.to_str().is_some_and(Address::is_address) {
+        return Ok(None);
+    }
+    Ok(doctor::cached(Path::new(database))?["cached_bytes"].as_u64())
+}
+
+// ---- here ------------------------------------------------------------------------------------------------------------
+
+/// Runs a job here.
+pub(crate) fn here<T, E>(
+    jobs: &Jobs,
+    order: JobOrder,
+    work: impl FnOnce(&mut Watch<'_>) -> std::result::Result<T, E>,
+) -> Result<(T, JobReport)>
+where
+    E: std::fmt::Display + Into<anyhow::Error>,
+{
+    let job = jobs.begin(order);
+    let mut shown = Shown::default();
+    let mut tell = |report: &JobReport| {
+        shown.say(report);
+        interrupt::check().map_err(|_| gannet_store::Error::Cancelled)
+    };
+    let outcome = job.end(work(&mut Watch::new(&job, &mut tell)));
+    drop(shown);
+    interrupt::check()?;
+    Ok((outcome.map_err(Into::into)?, job.report()))
+}
+
+// ---- by a server -----------------------------------------------------------------------------------------------------
+
+fn connect(address: &Address, command: &str) -> Result<Connection> {
+    Connection::open(address, &format!("gannet {command}")).map_err(|failure| match failure {
+        Failure::Connection(error)
+            if error.kind() == io::ErrorKind::PermissionDenied && address.password.is_none() =>
+        {
+            anyhow!("{error}; give the password in the address, or as PGPASSWORD")
+        }
+        failure => anyhow!("cannot connect: {failure}"),
+    })
+}
+
+/// What a server says at the end of a job.
+pub(crate) struct Told {
+    pub(crate) job: JobReport,
+    /// What else it has to say.
+    pub(crate) detail: Value,
+}
+
+/// Has a server run a statement that is a job, with VERBOSE; its rows are given to `row`.
+pub(crate) fn by_server(
+    connection: &mut Connection,
+    statement: &str,
+    row: &mut dyn FnMut(&[Option<&str>]) -> io::Result<()>,
+) -> Result<Told> {
+    let ended = Arc::new(AtomicBool::new(false));
+    let (canceller, ended_too) = (connection.canceller(), Arc::clone(&ended));
+    let listener = std::thread::spawn(move || {
+        while !ended_too.load(Ordering::Relaxed) {
+            if interrupt::check().is_err() {
+                // A server that takes no request now is asked again.
+                let _ = canceller.cancel();
+            }
+            std::thread::sleep(LISTEN_EVERY);
+        }
+    });
+    let mut listening = Listening { row, told: None, shown: Shown::default() };
+    let done = connection.query(statement, &mut listening);
+    let told = listening.told.take();
+    drop(listening);
+    ended.store(true, Ordering::Relaxed);
+    let _ = listener.join();
+    interrupt::check()?;
+    done.map_err(|failure| anyhow!("{failure}"))?;
+    told.context("the server did not say how it went")
+}
+
+struct Listening<'r> {
+    row: &'r mut dyn FnMut(&[Option<&str>]) -> io::Result<()>,
+    told: Option<Told>,
+    shown: Shown,
+}
+
+impl Receiver for Listening<'_> {
+    fn columns(&mut self, _columns: &[Column]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn row(&mut self, values: &[Option<&str>]) -> io::Result<()> {
+        (self.row)(values)
+    }
+
+    fn complete(&mut self, _tag: &str) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn notice(&mut self, notice: &Report) {
+        let detail = notice.detail.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
+        let Some(mut detail) = detail else { return };
+        if let Ok(progress) = serde_json::from_value(detail["progress"].take()) {
+            self.shown.say(&progress);
+        } else if let Ok(job) = serde_json::from_value(detail["job"].take()) {
+            self.told = Some(Told { job, detail });
+        }
+    }
+}
+
+// ---- what is shown ---------------------------------------------------------------------------------------------------
+
+/// The line of progress of each phase.
+#[derive(Default)]
+pub(crate) struct Shown {
+    phase: String,
+    line: Option<Progress>,
+}
+
+impl Shown {
+    pub(crate) fn say(&mut self, report: &JobReport) {
+        if self.phase != report.phase {
+            self.line = None;
+            self.phase.clone_from(&report.phase);
+        }
+        let line = self.line.get_or_insert_with(|| Progress::new(&report.phase));
+        let share = (report.total > 0).then(|| report.done as f64 / report.total as f64);
+        let note = if report.note.is_empty() { String::new() } else { format!(", {}", report.note) };
+        line.say(share, || match report.unit {
+            Unit::Bytes => {
+                format!("{} at {:.0} MB/s{note}", format_size(report.done), report.rate / 1e6)
+            }
+            unit => format!("{} {} at {:.0}/s{note}", report.done, unit.name(), report.rate),
+        });
+    }
+}
+
+/// Figures of a job for `--json`.
+pub(crate) fn as_json(job: &JobReport, cached: Option<u64>) -> Value {
+    let bytes = job.bytes_read.max(job.bytes_written);
+    json!({
+        "seconds": job.seconds,
+        "paced_seconds": job.paced_seconds,
+        "bytes_read": job.bytes_read,
+        "bytes_written": job.bytes_written,
+        "bytes_per_second": (bytes as f64 / job.seconds.max(1e-6)).round(),
+        "by_class": job.by_class,
+        "cached_bytes": cached,
+    })
+}
+
+/// The last lines that a job leaves: time, rate, bytes, cached pages.
+pub(crate) fn tell(out: &mut dyn Write, job: &JobReport, cached: Option<u64>) -> Result<()> {
+    let bytes = job.bytes_read.max(job.bytes_written);
+    write!(
+        out,
+        "  {:.1} s, {:.0} MB/s: read {}, wrote {}",
+        job.seconds,
+        bytes as f64 / 1e6 / job.seconds.max(1e-6),
+        format_size(job.bytes_read),
+        format_size(job.bytes_written)
+    )?;
+    if job.paced_seconds > 0.05 {
+        write!(out, "; held back for others {:.1} s", job.paced_seconds)?;
+    }
+    writeln!(out)?;
+    let moved: Vec<String> = job
+        .by_class
+        .iter()
+        .filter(|class| class.read + class.written > 0)
+        .map(|class| format!("{} {} + {}", class.class, format_size(class.read), format_size(class.written)))
+        .collect();
+    if !moved.is_empty() {
+        writeln!(out, "  read + written meanwhile, by class: {}", printable(&moved.join(", ")))?;
+    }
+    if let Some(bytes) = cached {
+        writeln!(out, "  cached pages left behind: {}", format_size(bytes))?;
+    }
+    Ok(())
+}

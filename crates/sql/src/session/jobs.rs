@@ -1,0 +1,142 @@
+//! Statements that run a job ([`gannet_store::Job`]): CHECK DATABASE. Findings and the like are rows; with VERBOSE, how far it has
+//! come and how it went are INFO messages, whose detail is JSON: `progress` many times, then `job` once, both a
+//! [`JobReport`], and beside `job` what else the job has to say.
+
+use super::client::{Client, CommandTag, Notice, OutputColumn};
+use super::utility::give;
+use super::{Database, Session};
+use crate::check::check;
+use crate::types::NO_MODIFIER;
+use crate::{Error, Result, SqlState, Type, Value};
+use gannet_base::clock;
+use gannet_base::units::format_size;
+use gannet_store::{JobKind, JobOrder, JobReport, Unit, Watch};
+use serde_json::json;
+use std::time::Duration;
+
+/// How often a client is told of the progress.
+const TELL_EVERY: Duration = Duration::from_millis(500);
+
+/// The columns of a result.
+pub(super) fn columns(columns: &[(&str, Type)]) -> Vec<OutputColumn> {
+    let column = |&(name, ty): &(&str, Type)| OutputColumn {
+        name: name.to_owned(),
+        ty,
+        modifier: NO_MODIFIER,
+        origin: None,
+    };
+    columns.iter().map(column).collect()
+}
+
+/// The columns of what CHECK DATABASE finds.
+pub(super) fn check_columns() -> Vec<OutputColumn> {
+    let text = |name| (name, Type::Text);
+    columns(&[text("object"), ("page", Type::Int8), text("finding"), text("at_stake")])
+}
+
+/// How a statement runs that is a job.
+pub(super) struct Running<'c> {
+    /// The statement's name.
+    pub(super) statement: &'static str,
+    /// The client is told of the progress.
+    pub(super) verbose: bool,
+    /// It is the only statement of its message.
+    pub(super) alone: bool,
+    pub(super) client: &'c mut dyn Client,
+}
+
+impl Session {
+    /// Runs a job, and tells of it.
+    pub(super) fn run_job<T>(
+        &mut self,
+        running: &mut Running<'_>,
+        mut order: JobOrder,
+        work: impl FnOnce(&Database, &mut Watch<'_>) -> Result<T>,
+    ) -> Result<(T, JobReport)> {
+        let statement = running.statement;
+        if !self.is_superuser() {
+            let message = format!("must be superuser to do {statement}");
+            return Err(Error::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
+        }
+        if !running.alone || self.transaction.as_ref().is_some_and(|open| open.explicit) {
+            let message = format!("{statement} cannot run inside a transaction block");
+            return Err(Error::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
+        }
+        // It takes views of its own.
+        self.rollback()?;
+        let (interrupt, database) = (self.interrupt(), self.database.clone());
+        order.owner = u64::try_from(self.state.pid).ok();
+        order.reason = format!("{statement} by {}", self.state.user);
+        let job = database.store().jobs().begin(order);
+        let mut told = clock::now();
+        let mut tell = |report: &JobReport| {
+            // The statement's error says why.
+            interrupt.check().map_err(|_| gannet_store::Error::Cancelled)?;
+            if running.verbose && told.elapsed() >= TELL_EVERY {
+                told = clock::now();
+                running.client.notice(&info(message(report), &json!({ "progress": report })));
+            }
+            Ok(())
+        };
+        let outcome = job.end(work(&database, &mut Watch::new(&job, &mut tell)))?;
+        Ok((outcome, job.report()))
+    }
+
+    pub(super) fn check_database(
+        &mut self,
+        verbose: bool,
+        alone: bool,
+        client: &mut dyn Client,
+    ) -> Result<CommandTag> {
+        let mut running = Running { statement: "CHECK DATABASE", verbose, alone, client };
+        let order = JobOrder::new(JobKind::Check);
+        let (outcome, job) =
+            self.run_job(&mut running, order, |database, watch| check(database.store(), watch))?;
+        let row = |finding: &crate::check::Finding| {
+            let page = finding.page.map_or(Value::Null, |page| Value::Int(page.cast_signed()));
+            vec![
+                Value::text(&finding.object),
+                page,
+                Value::text(&finding.finding),
+                Value::text(&finding.at_stake),
+            ]
+        };
+        let rows: Vec<Vec<Value>> = outcome.findings.iter().map(row).collect();
+        give(&check_columns(), &rows, self, running.client)?;
+        if verbose {
+            let figures = &outcome.figures;
+            let message = format!(
+                "{} pages in use, {} indexes compared, {} findings in {:.1} s",
+                figures.pages, figures.indexes, figures.findings, figures.seconds
+            );
+            running.client.notice(&info(message, &json!({ "job": job, "figures": figures })));
+        }
+        Ok(CommandTag { command: "CHECK DATABASE", rows: Some(outcome.findings.len() as u64) })
+    }
+}
+
+/// How far a job is, for people.
+fn message(report: &JobReport) -> String {
+    let amount = |units| match report.unit {
+        Unit::Bytes => format_size(units),
+        unit => format!("{units} {}", unit.name()),
+    };
+    let mut message = format!("{}: {}", report.phase, amount(report.done));
+    if report.total > 0 {
+        message += &format!(" of {}", amount(report.total));
+    }
+    if let Some(left) = report.seconds_left {
+        message += &format!(", {left:.0} s left");
+    }
+    if !report.note.is_empty() {
+        message += &format!(", {}", report.note);
+    }
+    message
+}
+
+pub(super) fn info(message: String, detail: &serde_json::Value) -> Notice {
+    Notice {
+        severity: "INFO",
+        error: Error::new(SqlState::SUCCESSFUL_COMPLETION, message).detail(detail.to_string()),
+    }
+}

@@ -1,0 +1,534 @@
+//! Jobs: work of an administrator, or of the database itself, that can be seen, is paced, and can be ended.
+//!
+//! # What it guarantees
+//! 1. Whatever runs for long and was not asked for as an ordinary statement is a [`Job`]: seen in [`Jobs::reports`] from its begin
+//!    to its end with what it does, how far it is, who asked for it and why, and for a while afterwards with how it ended.
+//! 2. A job that is cancelled ends at its next [`Job::check`], [`Job::pace`] or [`Watch::look`], and leaves nothing that counts.
+//! 3. A job is paced by what others get from the device meanwhile, and never slower than its floor: see [`pacer`].
+//!
+//! A job says what it does in phases, each with a total in bytes, pages or the like, as far as it is known; rate and time left are those
+//! of the phase.
+
+mod pacer;
+
+use crate::{Error, Result};
+use gannet_base::clock::{self, Instant};
+use gannet_base::sync::Mutex;
+use gannet_io::stats::{Operation, Snapshot};
+use gannet_io::{Class, Disk};
+pub use pacer::Pace;
+pub(crate) use pacer::Pacer;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Jobs that have ended and are remembered.
+const REMEMBERED: usize = 32;
+/// How often whoever waits for a job is told how it goes.
+const TELL_EVERY: Duration = Duration::from_millis(50);
+
+/// What a job does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum JobKind {
+    /// Copies the database, or what has changed in it, to another place.
+    Backup,
+    /// Looks whether everything that is stored is whole.
+    Check,
+    /// Gives space back to the file system.
+    Compact,
+    /// Writes rows out as text.
+    Dump,
+    /// Reads rows from text.
+    Load,
+    /// Makes a database from backups.
+    Restore,
+    /// Counts what is stored.
+    Stat,
+    /// Removes what nobody can see any more.
+    Sweep,
+    /// Proves a backup.
+    Verify,
+}
+
+impl JobKind {
+    /// The name shown to users.
+    pub fn name(self) -> &'static str {
+        match self {
+            JobKind::Backup => "backup",
+            JobKind::Check => "check",
+            JobKind::Compact => "compact",
+            JobKind::Dump => "dump",
+            JobKind::Load => "load",
+            JobKind::Restore => "restore",
+            JobKind::Stat => "stat",
+            JobKind::Sweep => "sweep",
+            JobKind::Verify => "verify",
+        }
+    }
+}
+
+/// How far a job has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum JobState {
+    /// It is under way.
+    Running,
+    /// It came to its end.
+    Done,
+    /// It came to an end because it was asked to.
+    Cancelled,
+    /// It could not be done.
+    Failed,
+}
+
+impl JobState {
+    /// The name shown to users.
+    pub fn name(self) -> &'static str {
+        match self {
+            JobState::Running => "running",
+            JobState::Done => "done",
+            JobState::Cancelled => "cancelled",
+            JobState::Failed => "failed",
+        }
+    }
+}
+
+/// What a phase is counted in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unit {
+    /// Bytes.
+    #[default]
+    Bytes,
+    /// Pages of the database.
+    Pages,
+    /// Rows.
+    Rows,
+    /// Tables and indexes.
+    Trees,
+    /// Undo segments.
+    Segments,
+}
+
+impl Unit {
+    /// The name shown to users.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::Bytes => "bytes",
+            Unit::Pages => "pages",
+            Unit::Rows => "rows",
+            Unit::Trees => "trees",
+            Unit::Segments => "undo segments",
+        }
+    }
+}
+
+/// What is asked for, by whom, and why.
+#[derive(Clone, Debug)]
+pub struct JobOrder {
+    /// What is to be done.
+    pub kind: JobKind,
+    /// More about that, for people: the destination, the table.
+    pub about: String,
+    /// Why it runs: who asked for it, or what made the database begin it.
+    pub reason: String,
+    /// A number that means something to the layer above: the session that waits for it.
+    pub owner: Option<u64>,
+    /// How it is paced.
+    pub pace: Pace,
+}
+
+impl JobOrder {
+    /// Asked for by whoever calls, paced as usual.
+    pub fn new(kind: JobKind) -> Self {
+        JobOrder {
+            kind,
+            about: String::new(),
+            reason: "asked for".to_owned(),
+            owner: None,
+            pace: Pace::default(),
+        }
+    }
+}
+
+/// A job as it is at one time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobReport {
+    /// Its number, which no other job of this process has.
+    pub id: u64,
+    /// What it does.
+    pub kind: JobKind,
+    /// More about that.
+    pub about: String,
+    /// Why it runs.
+    pub reason: String,
+    /// See [`JobOrder::owner`].
+    pub owner: Option<u64>,
+    /// Whether it runs, or how it ended.
+    pub state: JobState,
+    /// What it is at.
+    pub phase: String,
+    /// What that is counted in.
+    pub unit: Unit,
+    /// How much of the phase is done.
+    pub done: u64,
+    /// How much there is to do, as far as is known; 0 for unknown.
+    pub total: u64,
+    /// Units a second, in this phase.
+    pub rate: f64,
+    /// Seconds until the phase ends, at this rate.
+    pub seconds_left: Option<f64>,
+    /// When it began, in microseconds since 1970-01-01 UTC.
+    pub started_unix_us: u64,
+    /// How long it has run, or ran.
+    pub seconds: f64,
+    /// Seconds of that in which it was held back for others.
+    pub paced_seconds: f64,
+    /// Bytes that it read from devices.
+    pub bytes_read: u64,
+    /// Bytes that it wrote to devices.
+    pub bytes_written: u64,
+    /// Bytes that everybody has read and written meanwhile, by class of requests.
+    pub by_class: Vec<ClassBytes>,
+    /// What else is to be said, or how it ended.
+    pub note: String,
+}
+
+/// Bytes transferred for one class of requests.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassBytes {
+    /// The class's name.
+    pub class: String,
+    /// Bytes read.
+    pub read: u64,
+    /// Bytes written.
+    pub written: u64,
+}
+
+/// How a job goes, and what others are told of it.
+#[derive(Debug)]
+struct Inner {
+    id: u64,
+    order: JobOrder,
+    started: Instant,
+    started_unix_us: u64,
+    io_before: Snapshot,
+    cancelled: AtomicBool,
+    done: AtomicU64,
+    total: AtomicU64,
+    bytes_read: AtomicU64,
+    bytes_written: AtomicU64,
+    paced_nanos: AtomicU64,
+    phase: Mutex<Phase>,
+}
+
+#[derive(Debug)]
+struct Phase {
+    name: &'static str,
+    unit: Unit,
+    began: Instant,
+    note: String,
+}
+
+impl Inner {
+    fn report(&self, disk: &dyn Disk, state: JobState) -> JobReport {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (done, total) = (load(&self.done), load(&self.total));
+        let phase = self.phase.lock();
+        let rate = done as f64 / phase.began.elapsed().as_secs_f64().max(1e-6);
+        let left = (total > done && done > 0).then(|| (total - done) as f64 / rate);
+        let io = disk.stats().snapshot().since(&self.io_before);
+        let bytes = |class: Class, operation: Operation| io.counts[class as usize][operation as usize].1;
+        let by_class = |class: Class| ClassBytes {
+            class: class.name().to_owned(),
+            read: bytes(class, Operation::Read),
+            written: bytes(class, Operation::Write),
+        };
+        JobReport {
+            id: self.id,
+            kind: self.order.kind,
+            about: self.order.about.clone(),
+            reason: self.order.reason.clone(),
+            owner: self.order.owner,
+            state,
+            phase: phase.name.to_owned(),
+            unit: phase.unit,
+            done,
+            total,
+            rate,
+            seconds_left: left.filter(|_| state == JobState::Running),
+            started_unix_us: self.started_unix_us,
+            seconds: self.started.elapsed().as_secs_f64(),
+            paced_seconds: Duration::from_nanos(load(&self.paced_nanos)).as_secs_f64(),
+            bytes_read: load(&self.bytes_read),
+            bytes_written: load(&self.bytes_written),
+            by_class: Class::ALL.map(by_class).into(),
+            note: phase.note.clone(),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Registry {
+    disk: Arc<dyn Disk>,
+    running: Mutex<Vec<Arc<Inner>>>,
+    ended: Mutex<VecDeque<JobReport>>,
+}
+
+/// The jobs of one database, or of nobody's. Clones are the same.
+#[derive(Clone, Debug)]
+pub struct Jobs {
+    registry: Arc<Registry>,
+    pacer: Arc<Pacer>,
+}
+
+impl Jobs {
+    pub(crate) fn new(disk: &Arc<dyn Disk>, pacer: &Arc<Pacer>) -> Self {
+        let registry =
+            Registry { disk: Arc::clone(disk), running: Mutex::default(), ended: Mutex::default() };
+        Jobs { registry: Arc::new(registry), pacer: Arc::clone(pacer) }
+    }
+
+    /// Begins a job: it is seen from now on, until it is dropped.
+    pub fn begin(&self, order: JobOrder) -> Job {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let started = clock::now();
+        let inner = Arc::new(Inner {
+            id: NUMBERS.fetch_add(1, Ordering::Relaxed),
+            order,
+            started,
+            started_unix_us: clock::unix_micros(),
+            io_before: self.registry.disk.stats().snapshot(),
+            cancelled: AtomicBool::new(false),
+            done: AtomicU64::new(0),
+            total: AtomicU64::new(0),
+            bytes_read: AtomicU64::new(0),
+            bytes_written: AtomicU64::new(0),
+            paced_nanos: AtomicU64::new(0),
+            phase: Mutex::new(Phase {
+                name: "begins",
+                unit: Unit::Bytes,
+                began: started,
+                note: String::new(),
+            }),
+        });
+        self.registry.running.lock().push(Arc::clone(&inner));
+        self.pacer.enter();
+        Job { inner, jobs: self.clone(), ended: Mutex::new(None) }
+    }
+
+    /// The jobs under way, oldest first, and before them those that ended last.
+    pub fn reports(&self) -> Vec<JobReport> {
+        let running: Vec<_> = self.registry.running.lock().clone();
+        let mut reports: Vec<_> = self.registry.ended.lock().iter().cloned().collect();
+        reports.extend(running.iter().map(|job| job.report(&*self.registry.disk, JobState::Running)));
+        reports
+    }
+
+    /// Cancels the job of this number; false when none is running.
+    pub fn cancel(&self, id: u64) -> bool {
+        let running = self.registry.running.lock();
+        let found = running.iter().find(|job| job.id == id);
+        found.is_some_and(|job| {
+            job.cancelled.store(true, Ordering::Relaxed);
+            true
+        })
+    }
+}
+
+/// Work that is under way. It ends when it is dropped: as failed, unless [`Job::end`] was told better. Clones of the handle are made by
+/// [`Job::worker`].
+#[derive(Debug)]
+pub struct Job {
+    inner: Arc<Inner>,
+    jobs: Jobs,
+    ended: Mutex<Option<(JobState, String)>>,
+}
+
+impl Job {
+    /// A handle for a thread that works on the job.
+    pub(crate) fn worker(&self) -> Worker {
+        Worker { inner: Arc::clone(&self.inner), pacer: Arc::clone(&self.jobs.pacer) }
+    }
+
+    /// See [`Worker::check`].
+    pub fn check(&self) -> Result<()> {
+        self.inner.check()
+    }
+
+    /// Ends the job as soon as possible.
+    pub fn cancel(&self) {
+        self.inner.cancelled.store(true, Ordering::Relaxed);
+    }
+
+    /// A new phase begins, of `total` units; 0 where that is not known.
+    pub fn phase(&self, name: &'static str, unit: Unit, total: u64) {
+        let mut phase = self.inner.phase.lock();
+        (phase.name, phase.unit, phase.began) = (name, unit, clock::now());
+        self.inner.done.store(0, Ordering::Relaxed);
+        self.inner.total.store(total, Ordering::Relaxed);
+    }
+
+    /// The total of the phase is known better now.
+    pub fn set_total(&self, total: u64) {
+        self.inner.total.store(total, Ordering::Relaxed);
+    }
+
+    /// Of the phase so much is done.
+    pub fn set_done(&self, done: u64) {
+        self.inner.done.store(done, Ordering::Relaxed);
+    }
+
+    /// So much more of the phase is done.
+    pub fn advance(&self, units: u64) {
+        self.inner.done.fetch_add(units, Ordering::Relaxed);
+    }
+
+    /// Something for people, in place of what was noted before.
+    pub fn note(&self, note: impl fmt::Display) {
+        self.inner.phase.lock().note = note.to_string();
+    }
+
+    /// See [`Worker::pace`].
+    pub fn pace(&self, bytes: u64) -> Result<()> {
+        self.inner.pace(&self.jobs.pacer, bytes)
+    }
+
+    /// See [`Worker::count_read`].
+    pub fn count_read(&self, bytes: u64) {
+        self.inner.bytes_read.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// See [`Worker::count_written`].
+    pub fn count_written(&self, bytes: u64) {
+        self.inner.bytes_written.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The job as it is now.
+    pub fn report(&self) -> JobReport {
+        let ended = self.ended.lock();
+        let state = ended.as_ref().map_or(JobState::Running, |(state, _)| *state);
+        let mut report = self.inner.report(&*self.jobs.registry.disk, state);
+        if let Some((_, note)) = ended.as_ref().filter(|(_, note)| !note.is_empty()) {
+            report.note.clone_from(note);
+        }
+        report
+    }
+
+    /// Says how the job has ended; gives back what it was told.
+    pub fn end<T, E: fmt::Display>(&self, outcome: std::result::Result<T, E>) -> std::result::Result<T, E> {
+        let cancelled = self.inner.cancelled.load(Ordering::Relaxed);
+        *self.ended.lock() = Some(match &outcome {
+            Ok(_) => (JobState::Done, String::new()),
+            Err(error) if cancelled => (JobState::Cancelled, error.to_string()),
+            Err(error) => (JobState::Failed, error.to_string()),
+        });
+        outcome
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.ended.lock().get_or_insert_with(|| (JobState::Failed, "it broke off".to_owned()));
+        let report = self.report();
+        self.jobs.registry.running.lock().retain(|job| job.id != report.id);
+        let mut ended = self.jobs.registry.ended.lock();
+        if ended.len() == REMEMBERED {
+            ended.pop_front();
+        }
+        ended.push_back(report);
+        self.jobs.pacer.leave();
+    }
+}
+
+impl Inner {
+    fn check(&self) -> Result<()> {
+        if self.cancelled.load(Ordering::Relaxed) { Err(Error::Cancelled) } else { Ok(()) }
+    }
+
+    fn pace(&self, pacer: &Pacer, bytes: u64) -> Result<()> {
+        let waited = pacer.take(&self.order.pace, bytes, &|| self.cancelled.load(Ordering::Relaxed));
+        self.paced_nanos.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
+        self.check()
+    }
+}
+
+/// A thread's hold on the job that it works on.
+#[derive(Clone, Debug)]
+pub(crate) struct Worker {
+    inner: Arc<Inner>,
+    pacer: Arc<Pacer>,
+}
+
+impl Worker {
+    /// Fails with [`Error::Cancelled`] once the job was cancelled.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.inner.check()
+    }
+
+    /// Called before so many bytes are asked of a device, or as much work is done otherwise: waits as long as others are to
+    /// go first. Fails with [`Error::Cancelled`] once the job was cancelled.
+    pub(crate) fn pace(&self, bytes: u64) -> Result<()> {
+        self.inner.pace(&self.pacer, bytes)
+    }
+
+    /// So much more of the phase is done.
+    pub(crate) fn advance(&self, units: u64) {
+        self.inner.done.fetch_add(units, Ordering::Relaxed);
+    }
+
+    /// The job read so many bytes from a device.
+    pub(crate) fn count_read(&self, bytes: u64) {
+        self.inner.bytes_read.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The job wrote so many bytes to a device.
+    pub(crate) fn count_written(&self, bytes: u64) {
+        self.inner.bytes_written.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Whoever is told how a job goes, many times a second; an error ends it.
+pub type Tell<'t> = &'t mut dyn FnMut(&JobReport) -> Result<()>;
+
+/// The thread that waits for a job, or works on it, and whoever it tells of it.
+pub struct Watch<'w> {
+    job: &'w Job,
+    tell: Tell<'w>,
+    told: Option<Instant>,
+}
+
+impl fmt::Debug for Watch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").field("job", &self.job).finish_non_exhaustive()
+    }
+}
+
+impl<'w> Watch<'w> {
+    /// Tells of `job`.
+    pub fn new(job: &'w Job, tell: Tell<'w>) -> Self {
+        Watch { job, tell, told: None }
+    }
+
+    /// The job.
+    pub fn job(&self) -> &'w Job {
+        self.job
+    }
+
+    /// Called again and again: tells, where it is time, and fails when the job is to end.
+    pub fn look(&mut self) -> Result<()> {
+        if self.told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
+            self.told = Some(clock::now());
+            if let Err(error) = (self.tell)(&self.job.report()) {
+                self.job.cancel();
+                return Err(error);
+            }
+        }
+        self.job.check()
+    }
+}
