@@ -211,6 +211,9 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// are left as they are.
     fn resolve(&self, path: &Path) -> Result<PathBuf>;
 
+    /// Bytes that this user can still write to files in `folder`; `None` where that is not known.
+    fn free_bytes(&self, folder: &Path) -> Result<Option<u64>>;
+
     /// A queue that keeps up to `depth` requests in flight.
     fn queue(&self, depth: usize) -> Result<Arc<dyn Queue>>;
 

@@ -198,6 +198,11 @@ impl Disk for RealDisk {
         Ok(path)
     }
 
+    fn free_bytes(&self, folder: &Path) -> Result<Option<u64>> {
+        let opened = std::fs::File::open(folder).and_then(|folder| sys::free_bytes(&folder));
+        opened.map(Some).map_err(|e| Error::from_os("ask for room in", folder, "", e))
+    }
+
     fn queue(&self, depth: usize) -> Result<Arc<dyn Queue>> {
         #[cfg(target_os = "linux")]
         if self.queue_backend().effective == Backend::Uring {

@@ -133,6 +133,10 @@ impl Disk for RecordedDisk {
         self.under.resolve(path)
     }
 
+    fn free_bytes(&self, folder: &Path) -> Result<Option<u64>> {
+        self.under.free_bytes(folder)
+    }
+
     fn queue(&self, depth: usize) -> Result<Arc<dyn Queue>> {
         Ok(Arc::new(RecordedQueue { under: self.under.queue(depth)?, trace: Arc::clone(&self.trace) }))
     }

@@ -341,6 +341,12 @@ impl Disk for SimDisk {
         Ok(path.to_owned())
     }
 
+    fn free_bytes(&self, folder: &Path) -> Result<Option<u64>> {
+        let state = self.shared.state.lock();
+        state.power("ask for room in", folder)?;
+        Ok(state.free_bytes())
+    }
+
     fn queue(&self, depth: usize) -> Result<Arc<dyn Queue>> {
         self.shared.state.lock().power("make a queue on", Path::new(""))?;
         Ok(Arc::new(SimQueue::new(Arc::clone(&self.shared), depth)))

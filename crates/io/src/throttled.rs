@@ -208,6 +208,10 @@ impl Disk for ThrottledDisk {
         self.under.resolve(path)
     }
 
+    fn free_bytes(&self, folder: &Path) -> Result<Option<u64>> {
+        self.under.free_bytes(folder)
+    }
+
     fn queue(&self, depth: usize) -> Result<Arc<dyn Queue>> {
         let slots = Scheduler::<Job>::slots(depth);
         let inner = Inner {

@@ -276,7 +276,7 @@ impl From<gannet_store::Error> for Error {
         use gannet_store::Error as Store;
         let state = match &error {
             // A session of a database that takes no changes any more goes on: it may read.
-            Store::Io(_) | Store::Poisoned(_) => SqlState::IO_ERROR,
+            Store::Io(_) | Store::Poisoned(_) | Store::Backup(_) => SqlState::IO_ERROR,
             Store::Damaged(_) | Store::NeverWritten(_) | Store::Format(_) => SqlState::DATA_CORRUPTED,
             Store::InUse(_) => SqlState::OBJECT_IN_USE,
             Store::Conflict(_) => SqlState::SERIALIZATION_FAILURE,

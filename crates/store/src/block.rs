@@ -1,5 +1,5 @@
-//! A buffer for one transfer at a time between memory and a file: of temporary files, and of whoever reads a file past the
-//! page frames.
+//! A buffer for one transfer at a time between memory and a file, or for several at once to and from different places of it: of
+//! temporary files, and of whoever reads a file past the page frames.
 //!
 //! # Invariants
 //! 1. From [`Block::start`] until the completion was seen by [`Block::wait`] nobody touches the buffer but the device.
@@ -11,19 +11,44 @@ use crate::{Error, Result};
 use gannet_base::sync::Mutex;
 use gannet_io::{AlignedBuffer, Class, Completion, Direction, File, IoSlice, Queue, Request};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How a transfer went.
 #[derive(Debug, Default)]
 struct Slot {
-    done: AtomicBool,
+    /// Requests under way.
+    left: AtomicUsize,
     failure: Mutex<Option<gannet_io::Error>>,
 }
 
 impl Completion for Slot {
     fn complete(&self, _token: u64, result: gannet_io::Result<()>) {
-        *self.failure.lock() = result.err();
-        self.done.store(true, Ordering::Release);
+        if let Err(error) = result {
+            self.failure.lock().get_or_insert(error);
+        }
+        self.left.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A range of a file, and where its bytes are in a block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FileRange {
+    pub(crate) place: usize,
+    pub(crate) offset: u64,
+    pub(crate) len: usize,
+}
+
+impl FileRange {
+    /// Adds pieces that follow each other both in the block and in the file to one range.
+    pub(crate) fn add_to(ranges: &mut Vec<FileRange>, piece: FileRange) {
+        match ranges.last_mut() {
+            Some(last)
+                if last.offset + last.len as u64 == piece.offset && last.place + last.len == piece.place =>
+            {
+                last.len += piece.len;
+            }
+            _ => ranges.push(piece),
+        }
     }
 }
 
@@ -80,7 +105,7 @@ impl Block {
         assert!(!self.under_way && len <= self.buffer.len());
         self.under_way = true;
         self.len = len;
-        self.slot.done.store(false, Ordering::Relaxed);
+        self.slot.left.store(1, Ordering::Relaxed);
         let request = Request {
             file: Arc::clone(file),
             direction,
@@ -95,12 +120,44 @@ impl Block {
         unsafe { self.queue.submit(vec![request], &completion) };
     }
 
+    /// Begins to transfer several ranges of a file to or from parts of the buffer, which do not overlap and ascend.
+    pub(crate) fn start_ranges(
+        &mut self,
+        file: &Arc<dyn File>,
+        direction: Direction,
+        class: Class,
+        ranges: &[FileRange],
+    ) {
+        assert!(!self.under_way && !ranges.is_empty());
+        self.under_way = true;
+        self.len = ranges.iter().map(|range| range.len).sum();
+        self.slot.left.store(ranges.len(), Ordering::Relaxed);
+        let (mut rest, mut passed) = (&mut self.buffer[..], 0);
+        let mut requests = Vec::with_capacity(ranges.len());
+        for (token, range) in ranges.iter().enumerate() {
+            let (part, behind) = rest[range.place - passed..].split_at_mut(range.len);
+            (rest, passed) = (behind, range.place + range.len);
+            requests.push(Request {
+                file: Arc::clone(file),
+                direction,
+                class,
+                offset: range.offset,
+                slices: vec![IoSlice { address: part.as_mut_ptr(), len: range.len }],
+                token: token as u64,
+            });
+        }
+        let completion: Arc<dyn Completion> = Arc::clone(&self.slot) as _;
+        // SAFETY: the slices are parts of our buffer that do not overlap, untouched until the last completion (invariant 1),
+        // for which its drop waits (invariant 2).
+        unsafe { self.queue.submit(requests, &completion) };
+    }
+
     /// Waits for the transfer, if there is one.
     pub(crate) fn wait(&mut self) -> Result<()> {
         if !self.under_way {
             return Ok(());
         }
-        self.queue.wait_until(&mut || self.slot.done.load(Ordering::Acquire));
+        self.queue.wait_until(&mut || self.slot.left.load(Ordering::Acquire) == 0);
         self.under_way = false;
         self.slot.failure.lock().take().map_or(Ok(()), |error| Err(Error::from(error)))
     }

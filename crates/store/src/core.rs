@@ -210,6 +210,11 @@ impl Core {
         Ok(())
     }
 
+    /// Why the database takes no changes, if it does not.
+    pub(crate) fn why_read_only(&self) -> Option<&str> {
+        self.read_only.get().map(String::as_str)
+    }
+
     pub(crate) fn is_read_only(&self) -> bool {
         self.read_only.get().is_some()
     }

@@ -23,13 +23,15 @@
 //! A crash in 2 changes nothing that 2 would not do again. A crash in 3 or later leaves a longer log, and the same
 //! start of it.
 
-mod create;
+pub(crate) mod create;
 mod open;
 mod report;
 mod restart;
 
+pub(crate) use create::Attempt;
 pub use report::{RowLockReport, SnapshotReport, TransactionReport, WorkReport};
 
+use crate::backup::{self, BackupOptions, Manifest};
 use crate::check::{self, CheckReport};
 use crate::core::Core;
 use crate::engine::{Engine, OpenOptions};
@@ -273,7 +275,7 @@ fn log_of_another(folder: &Path) -> Error {
 }
 
 /// What says that a database is ours, as long as anybody holds it.
-type FileLock = Arc<dyn Any + Send + Sync>;
+pub(crate) type FileLock = Arc<dyn Any + Send + Sync>;
 
 /// Takes the lock of the database at `path`, in its folder, which is there.
 fn take_lock(disk: &dyn Disk, path: &Path, folder: &Path) -> Result<FileLock> {
@@ -326,7 +328,7 @@ impl Database {
     }
 
     /// The same as a part of a job, which may be cancelled meanwhile.
-    fn await_restart_watched(&self, watch: &mut Watch<'_>) -> Result<()> {
+    pub(crate) fn await_restart_watched(&self, watch: &mut Watch<'_>) -> Result<()> {
         let mut outcome = Ok(());
         if !self.shared.restart.is_over() {
             watch.job().phase("waits for the restart after a crash", Unit::Pages, 0);
@@ -406,6 +408,19 @@ impl Database {
             check::header(&meta, &*self.volume.file)
         };
         check::run(&self.engine, &self.shared, header, watch)
+    }
+
+    /// Takes a backup as a part of a job, while everybody works: see [`BackupOptions`]. What a crash has left is waited for. Gives what
+    /// the backup says of itself.
+    ///
+    /// # Errors
+    /// [`Error::Backup`] where the destination fails, is full, or cannot keep up with the log, or the backup that this one is to add to is of
+    /// another database; [`Error::Damaged`] where a page cannot be copied. What was made of the backup is gone then, or can be told from a
+    /// complete one.
+    pub fn backup(&self, options: BackupOptions, watch: &mut Watch<'_>) -> Result<Manifest> {
+        self.await_restart_watched(watch)?;
+        let meta = self.keeper.meta.lock().clone();
+        backup::run(&self.engine, &self.shared, &self.path, &meta, self.options.mode, options, watch)
     }
 
     /// Figures of this moment.

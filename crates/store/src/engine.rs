@@ -1,7 +1,8 @@
 //! The engine: what all databases of a process share.
 
+use crate::backup::{self, RestoreReport, Source};
 use crate::database::Database;
-use crate::jobs::{Jobs, Pacer};
+use crate::jobs::{Jobs, Pacer, Watch};
 use crate::page::PAGE_SIZES;
 use crate::pool::{MIN_FRAMES, Pool};
 use crate::temp::{TempFile, TempSpace, TempStats};
@@ -248,6 +249,21 @@ impl Engine {
     /// Creates a database, where [`Engine::is_missing`]. Its log lies beside it, in a folder with `-wal` appended.
     pub fn create(&self, path: &Path, create: &CreateOptions, open: &OpenOptions) -> Result<Database> {
         Database::create(self, path, create, open)
+    }
+
+    /// Restores a database from backups to `path`, where there must be none, as a part of a job; then opens and closes it.
+    ///
+    /// # Errors
+    /// [`Error::Backup`] where the backups cannot be read, do not follow each other, or have no room; what was written is gone then, or is
+    /// recognised as an interrupted creation.
+    pub fn restore(
+        &self,
+        source: Source,
+        path: &Path,
+        options: &OpenOptions,
+        watch: &mut Watch<'_>,
+    ) -> Result<RestoreReport> {
+        backup::restore(self, source, path, options, watch)
     }
 
     /// Opens a database, after a crash bringing it up to date.

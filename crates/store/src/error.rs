@@ -47,6 +47,10 @@ pub enum Error {
     /// The file system has no room; nothing was changed, and what is committed is safe.
     #[error("no space left: {0}")]
     NoSpace(String),
+    /// A backup cannot be made, read or restored; the message says whether that is about its destination, its source or the order of
+    /// its parts. No database was changed.
+    #[error("{0}")]
+    Backup(String),
     /// The caller asked to stop.
     #[error("cancelled")]
     Cancelled,

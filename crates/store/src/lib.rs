@@ -6,6 +6,7 @@
 //! with [`Scan`]s that do not meet what the statement changes itself. [`log`], [`node`] and [`page`] are public for tools
 //! and tests that look below that surface; they promise no stability.
 
+mod backup;
 mod batch;
 mod block;
 mod catalog;
@@ -54,6 +55,7 @@ mod view;
 mod work;
 mod writeback;
 
+pub use backup::{BackupFile, BackupOptions, Begin, Destination, Manifest, Parent, RestoreReport, Source};
 pub use check::{CheckReport, Finding, Stake};
 pub use cursor::Cursor;
 pub use database::{

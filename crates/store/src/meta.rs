@@ -41,7 +41,14 @@ const SEGMENT_SIZE_AT: usize = 104;
 const ROOTS_AT: usize = 112;
 pub(crate) const HEADER_SUM_AT: usize = 136;
 const LOG_CRC_AT: usize = 144;
-const END: usize = 152;
+const TIMELINE_AT: usize = 152;
+const HOMES_FROM_AT: usize = 160;
+const END: usize = 168;
+
+/// Feature: what the log says below [`Meta::homes_from`] of pages that came home is of another copy of the file.
+const RESTORED: u64 = 1;
+/// Features that this release knows.
+const FEATURES: u64 = RESTORED;
 
 /// Set beside [`Meta::log_crc`], so that it can be told from a field that was never written.
 const LOG_CRC_KNOWN: u64 = 1 << 32;
@@ -71,6 +78,11 @@ pub(crate) struct Meta {
     /// Above every transaction number used; only with `clean`.
     pub(crate) next_txn: u64,
     pub(crate) segment_size: u64,
+    /// Names the history of this copy of the file: random, and another one for each copy that is restored. 0 in files of releases
+    /// before this field.
+    pub(crate) timeline: u64,
+    /// What the log says below of pages that came home does not hold for this copy of the file, which was restored.
+    pub(crate) homes_from: Lsn,
     /// Roots of the store's own trees: catalog, transaction status, undo directory.
     pub(crate) roots: [PageId; 3],
 }
@@ -82,7 +94,7 @@ impl Meta {
         page[MAGIC_AT..MAGIC_AT + 8].copy_from_slice(MAGIC);
         put_u32(&mut page, VERSION_AT, FORMAT_VERSION);
         put_u32(&mut page, PAGE_SIZE_AT, self.page_size as u32);
-        put_u64(&mut page, FEATURES_AT, 0);
+        put_u64(&mut page, FEATURES_AT, self.features());
         put_u64(&mut page, DATABASE_ID_AT, self.database_id);
         put_u64(&mut page, SEQUENCE_AT, self.sequence);
         put_u32(&mut page, INCARNATION_AT, self.incarnation);
@@ -96,10 +108,18 @@ impl Meta {
             put_u64(&mut page, ROOTS_AT + index * 8, root.0);
         }
         put_u64(&mut page, LOG_CRC_AT, self.log_crc.map_or(0, |crc| LOG_CRC_KNOWN | u64::from(crc)));
+        put_u64(&mut page, TIMELINE_AT, self.timeline);
+        let homes_from = if self.features() & RESTORED != 0 { self.homes_from } else { Lsn::ZERO };
+        put_u64(&mut page, HOMES_FROM_AT, homes_from.0);
         // A sum of its own over the fields, so that a copy can be judged before the page size is known.
         let sum = checksum::seeded(0, &page[MAGIC_AT..HEADER_SUM_AT]);
         put_u64(&mut page, HEADER_SUM_AT, sum);
         page
+    }
+
+    /// Once redo begins behind what is of another copy, nothing of that is looked at.
+    fn features(&self) -> u64 {
+        if self.homes_from > self.redo_from { RESTORED } else { 0 }
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
@@ -124,6 +144,8 @@ impl Meta {
             groups: get_u64(bytes, GROUPS_AT),
             next_txn: get_u64(bytes, NEXT_TXN_AT),
             segment_size: get_u64(bytes, SEGMENT_SIZE_AT),
+            timeline: get_u64(bytes, TIMELINE_AT),
+            homes_from: Lsn(get_u64(bytes, HOMES_FROM_AT)),
             roots: std::array::from_fn(|i| PageId(get_u64(bytes, ROOTS_AT + i * 8))),
         })
     }
@@ -251,10 +273,10 @@ fn check_version(probe: &[u8], path: &Path) -> Result<()> {
     }
     let version = get_u32(probe, VERSION_AT);
     let features = get_u64(probe, FEATURES_AT);
-    if version != FORMAT_VERSION || features != 0 {
+    if version != FORMAT_VERSION || features & !FEATURES != 0 {
         return Err(Error::Format(format!(
             "{path:?} has format version {version} with features {features:#x}; this release reads version \
-             {FORMAT_VERSION} without extra features: open it with the release that wrote it"
+             {FORMAT_VERSION} with features {FEATURES:#x}: open it with the release that wrote it"
         )));
     }
     Ok(())

@@ -240,6 +240,24 @@ pub(crate) fn is_in_memory(_file: &File) -> bool {
     false
 }
 
+/// Bytes that this user can still write where `folder` is, by `fstatvfs(3)`.
+pub(crate) fn free_bytes(folder: &File) -> io::Result<u64> {
+    let mut found = std::mem::MaybeUninit::<libc::statvfs>::zeroed();
+    // SAFETY: the call writes to the structure, whose zeroed bytes are a valid value, and keeps nothing.
+    let (status, found) =
+        unsafe { (libc::fstatvfs(folder.as_raw_fd(), found.as_mut_ptr()), found.assume_init()) };
+    if status != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    #[expect(
+        clippy::unnecessary_cast,
+        clippy::useless_conversion,
+        reason = "their types differ between machines"
+    )]
+    let bytes = u64::from(found.f_bavail).saturating_mul(found.f_frsize as u64);
+    Ok(bytes)
+}
+
 /// Bytes of `file` in the OS cache, by `cachestat(2)`, else by `mincore(2)`.
 pub(crate) fn cached_bytes(file: &File) -> Option<u64> {
     let len = file.metadata().ok()?.len();

@@ -462,6 +462,10 @@ impl State {
         linked.chain(unlinked.map(|(_, inode)| inode)).map(|inode| inode.visible.allocated_bytes()).sum()
     }
 
+    pub(super) fn free_bytes(&self) -> Option<u64> {
+        Some(self.settings.capacity_bytes?.saturating_sub(self.used_bytes()))
+    }
+
     fn need_space(&mut self, operation: &'static str, handle: &Handle, offset: u64, len: u64) -> Result<()> {
         let missing = self.inode(handle).visible.missing_bytes(offset, len);
         if missing == 0 {

@@ -64,16 +64,9 @@ impl Database {
         if exists && !Self::is_missing(disk, path)? {
             return Err(exists_already(path));
         }
-        let target = disk.resolve(path)?;
-        if target != path {
-            return Err(Error::Invalid(format!(
-                "{path:?} is a symbolic link to {target:?}, which does not exist: create the database under that name"
-            )));
-        }
         let mut attempt = Attempt::new(disk, path)?;
-        let (lock, folder) = (attempt.begin()?, attempt.folder.clone());
-        let (file, file_lock) = if exists { attempt.take_over(open)? } else { attempt.make_file(open)? };
-        let lock = Arc::new((file_lock, lock)) as FileLock;
+        let (file, lock) = attempt.start(open)?;
+        let folder = attempt.folder.clone();
         let mut meta = Meta {
             page_size,
             database_id: random::next_u64(),
@@ -86,6 +79,8 @@ impl Database {
             groups: 1,
             next_txn: 1,
             segment_size: create.segment_size,
+            timeline: random::next_u64(),
+            homes_from: Lsn::ZERO,
             roots: [PageId(3), PageId(4), PageId(5)],
         };
         meta::write_mark(&*file, page_size, meta.database_id)?;
@@ -189,7 +184,7 @@ fn is_made(name: &str) -> bool {
 
 /// An attempt to create a database: should it fail, what it has made goes again. The lock is held all the while, so nobody
 /// else has begun to use any of it.
-struct Attempt<'a> {
+pub(crate) struct Attempt<'a> {
     disk: &'a Arc<dyn Disk>,
     path: &'a Path,
     folder: PathBuf,
@@ -203,7 +198,7 @@ struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
-    fn new(disk: &'a Arc<dyn Disk>, path: &'a Path) -> Result<Self> {
+    pub(crate) fn new(disk: &'a Arc<dyn Disk>, path: &'a Path) -> Result<Self> {
         let folder = wal_folder(path);
         let (had_folder, had_lock) = (disk.exists(&folder)?, disk.exists(&folder.join(LOCK))?);
         let before = BTreeSet::new();
@@ -218,6 +213,31 @@ impl<'a> Attempt<'a> {
             made_file: false,
             done: false,
         })
+    }
+
+    /// Makes folder and file, or takes over those of an interrupted creation, and locks them.
+    pub(crate) fn start(&mut self, open: &OpenOptions) -> Result<(Arc<dyn File>, FileLock)> {
+        let target = self.disk.resolve(self.path)?;
+        if target != self.path {
+            return Err(Error::Invalid(format!(
+                "{:?} is a symbolic link to {target:?}, which does not exist: create the database under that name",
+                self.path
+            )));
+        }
+        let exists = self.disk.exists(self.path)?;
+        let lock = self.begin()?;
+        let (file, file_lock) = if exists { self.take_over(open)? } else { self.make_file(open)? };
+        Ok((file, Arc::new((file_lock, lock))))
+    }
+
+    /// Where the log and lock are.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// It is a database now.
+    pub(crate) fn succeed(&mut self) {
+        self.done = true;
     }
 
     /// Makes and locks the folder.

@@ -8,7 +8,7 @@ use super::{
 use crate::core::Core;
 use crate::engine::{CreateOptions, Engine, OpenOptions};
 use crate::hot::HotPages;
-use crate::log::{Log, LogFiles, LogOptions, Recovery, RedoTable};
+use crate::log::{Known, Log, LogFiles, LogOptions, Recovery, RedoTable};
 use crate::meta::Meta;
 use crate::mutation::{Mutation, planted};
 use crate::page;
@@ -167,8 +167,10 @@ impl Database {
         meta: &Meta,
         salvage: bool,
     ) -> Result<(Recovery, Log)> {
-        let recover = |salvage| {
-            Log::recover(files, options, meta.redo_from, meta.incarnation, engine.budget(), salvage)
+        let recover = |salvages| {
+            let (redo_from, homes_from) = (meta.redo_from, meta.homes_from);
+            let known = Known { redo_from, homes_from, incarnation: meta.incarnation, salvages };
+            Log::recover(files, options, &known, engine.budget())
         };
         match recover(salvage) {
             Err(Error::Damaged(what)) if !salvage && recover(true).is_ok() => Err(Error::Damaged(format!(

@@ -9,9 +9,11 @@
 //! A job says what it does in phases, each with a total in bytes, pages or the like, as far as it is known; rate and time left are those
 //! of the phase.
 
+mod crew;
 mod pacer;
 
 use crate::{Error, Result};
+pub(crate) use crew::{Stop, run_crew};
 use gannet_base::clock::{self, Instant};
 use gannet_base::sync::Mutex;
 use gannet_io::stats::{Operation, Snapshot};
@@ -477,6 +479,11 @@ impl Worker {
         self.inner.pace(&self.pacer, bytes)
     }
 
+    /// Of the phase so much is done.
+    pub(crate) fn set_done(&self, done: u64) {
+        self.inner.done.store(done, Ordering::Relaxed);
+    }
+
     /// So much more of the phase is done.
     pub(crate) fn advance(&self, units: u64) {
         self.inner.done.fetch_add(units, Ordering::Relaxed);
@@ -500,7 +507,8 @@ pub type Tell<'t> = &'t mut dyn FnMut(&JobReport) -> Result<()>;
 pub struct Watch<'w> {
     job: &'w Job,
     tell: Tell<'w>,
-    told: Option<Instant>,
+    /// When it was told last, and of which phase.
+    told: Option<(Instant, &'static str)>,
 }
 
 impl fmt::Debug for Watch<'_> {
@@ -522,8 +530,9 @@ impl<'w> Watch<'w> {
 
     /// Called again and again: tells, where it is time, and fails when the job is to end.
     pub fn look(&mut self) -> Result<()> {
-        if self.told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
-            self.told = Some(clock::now());
+        let phase = self.job.inner.phase.lock().name;
+        if self.told.is_none_or(|(told, of)| of != phase || told.elapsed() >= TELL_EVERY) {
+            self.told = Some((clock::now(), phase));
             if let Err(error) = (self.tell)(&self.job.report()) {
                 self.job.cancel();
                 return Err(error);

@@ -39,7 +39,8 @@ use crate::{Error, Result};
 use gannet_base::memory::{Budget, Charge, Purpose};
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::{Lsn, PageId, TxnId};
-use gannet_io::{Class, Disk, ModeRequest};
+use gannet_io::{AlignedBuffer, Class, Disk, ModeRequest};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
@@ -70,7 +71,7 @@ pub(crate) use record::RecordView;
 pub use record::{ChangeView, Changes, GroupBuilder, Record, RecordKind, TxnEvent, TxnInfo};
 pub use recover::Recovery;
 pub use redo::{RedoEntry, RedoTable};
-pub(crate) use segment::is_ours;
+pub(crate) use segment::{BLOCK, is_ours, segment_path};
 
 /// Pages of one note that they came home: the shortest record there is a limit for has room for so many.
 const HOMES_AT_ONCE: usize = 256;
@@ -167,6 +168,7 @@ pub(crate) struct Inner {
     durable_records: AtomicU64,
     end: AtomicU64,
     keep_from: AtomicU64,
+    holds: Mutex<BTreeMap<u64, u64>>,
     /// 0 until the log is open for appending.
     incarnation: AtomicU32,
     write_max: u64,
@@ -207,6 +209,7 @@ impl Inner {
             durable_records: AtomicU64::new(end),
             end: AtomicU64::new(end),
             keep_from: AtomicU64::new(keep_from.0),
+            holds: Mutex::default(),
             incarnation: AtomicU32::new(0),
             write_max,
             _charge: charge,
@@ -260,6 +263,19 @@ impl LogFiles {
     }
 }
 
+/// What the data file says of its log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Where redo begins.
+    pub redo_from: Lsn,
+    /// What segments below say of pages that came home is not true of this copy of the data file.
+    pub homes_from: Lsn,
+    /// The newest life of the log that the data file knows.
+    pub incarnation: u32,
+    /// The log ends where it breaks off, as far as what is before can be understood; then it is not to be written.
+    pub salvages: bool,
+}
+
 /// A write-ahead log. Clones are handles to the same one.
 #[derive(Clone, Debug)]
 pub struct Log {
@@ -304,27 +320,21 @@ impl Log {
         Ok(Log { inner })
     }
 
-    /// Reads what a crash or shutdown left in these files. `redo_from` is where the data file says redo begins; `incarnation` is the
-    /// newest life of the log that the data file knows. Nothing is written before [`Log::start_writing`]; reading
+    /// Reads what a crash or shutdown left in these files. Nothing is written before [`Log::start_writing`]; reading
     /// through [`Log::reader`] works at once.
-    ///
-    /// Where `salvages`, the log ends where it breaks off, as far as what is before can be understood; then it is not to be written.
     ///
     /// # Errors
     /// [`Error::Damaged`] when log that was acknowledged, or that `redo_from` needs, is not there.
     pub fn recover(
         files: &LogFiles,
         options: &LogOptions,
-        redo_from: Lsn,
-        incarnation: u32,
+        known: &Known,
         budget: &Budget,
-        salvages: bool,
     ) -> Result<(Recovery, Log)> {
         options.check()?;
         let segments = Arc::clone(&files.segments);
-        let scanner = Scanner::new(&segments, budget, redo_from, incarnation)?.salvaging(salvages);
-        let (recovery, resumption) = scanner.run()?;
-        let inner = Inner::new(options, segments, budget, redo_from, resumption)?;
+        let (recovery, resumption) = Scanner::new(&segments, budget, *known)?.run()?;
+        let inner = Inner::new(options, segments, budget, known.redo_from, resumption)?;
         Ok((recovery, Log { inner }))
     }
 
@@ -433,11 +443,23 @@ impl Log {
         self.inner.segments.ready_end_lsn().saturating_sub(self.end().0)
     }
 
-    /// Nothing below `lsn` is needed any more: no redo, no reader, no backup. Never goes back.
+    /// Nothing below `lsn` is needed for redo any more. Never goes back. What somebody holds stays all the same.
     pub fn set_keep_from(&self, lsn: Lsn) {
         assert!(lsn <= self.durable(), "what is not durable is needed");
+        let holds = self.inner.holds.lock();
         self.inner.keep_from.fetch_max(lsn.0, Release);
-        self.inner.segments.keep_from(lsn.0 / self.inner.segments.size);
+        self.inner.release(&holds);
+    }
+
+    /// Keeps the log from its end on, for somebody who reads it: it does not count for [`Log::used_bytes`], and nobody waits for it.
+    pub(crate) fn hold(&self) -> LogHold {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBERS.fetch_add(1, AcqRel);
+        let mut holds = self.inner.holds.lock();
+        // Nothing of it was let go: that is only what redo does not need, and is durable.
+        let from = self.inner.end.load(Acquire);
+        holds.insert(number, from);
+        LogHold { log: self.clone(), number, from: Lsn(from) }
     }
 
     /// Bytes of log that are still needed, to be compared with the caller's limit.
@@ -516,6 +538,55 @@ impl Log {
         Ok(table)
     }
 
+    /// Gives `visit` every page that was changed from the segment that `from` lies in on, with the LSN of its last change in a
+    /// segment, as often as there are segments that changed it. Somebody holds the log from there on. Gives the LSN up to which
+    /// changes were looked at.
+    pub(crate) fn changed_pages(&self, from: Lsn, visit: &mut dyn FnMut(PageId, Lsn)) -> Result<Lsn> {
+        let size = self.segment_size();
+        let mut at = from.0 / size * size;
+        loop {
+            let open = {
+                let state = self.inner.state.lock();
+                if state.index.segment_start() <= at {
+                    // The index may be of the segment before, which is full then.
+                    state.index.pages().into_iter().for_each(|(page, lsn)| visit(page, lsn));
+                    return Ok(Lsn(state.end));
+                }
+                state.index.segment_start()
+            };
+            // A footer is trusted once it is durable.
+            self.flush_to(Lsn(open))?;
+            while at < open {
+                let footer = self.footer(Lsn(at))?.ok_or_else(|| {
+                    let path = self.inner.segments.path(at / size);
+                    Error::Damaged(format!("log {path:?}: its footer is missing or damaged"))
+                })?;
+                footer.pages.iter().for_each(|&(page, lsn)| visit(page, lsn));
+                at += size;
+            }
+        }
+    }
+
+    /// Reads bytes of the log as they are on the device, from `at` on, which is a multiple of 4096; within one segment.
+    pub(crate) fn read_raw(&self, class: Class, at: Lsn, bytes: &mut [u8]) -> Result<()> {
+        let size = self.segment_size();
+        assert!(at.0 / size == (at.0 + bytes.len() as u64 - 1) / size, "one segment at a time");
+        Ok(self.inner.segments.file(at.0 / size)?.read_at(class, at.0 % size, bytes)?)
+    }
+
+    /// Length of the footer of the sealed segment that begins at `start`, and whatever lies with it in the same blocks; `None` where
+    /// there is no such segment.
+    pub(crate) fn footer_blocks(&self, start: Lsn) -> Result<Option<u64>> {
+        if self.footer(start)?.is_none() {
+            return Ok(None);
+        }
+        let size = self.segment_size();
+        let mut block = AlignedBuffer::zeroed(segment::BLOCK as usize);
+        self.read_raw(Class::Maintenance, Lsn(start.0 + size - segment::BLOCK), &mut block)?;
+        let len = crate::page::get_u32(&block, block.len() - record::TRAILER_LEN);
+        Ok(Some(u64::from(len).next_multiple_of(segment::BLOCK)))
+    }
+
     /// Size of a segment in bytes.
     pub fn segment_size(&self) -> u64 {
         self.inner.segments.size
@@ -547,5 +618,45 @@ impl Log {
             disk.remove(&folder.join(name))?;
         }
         Ok(disk.sync_dir(folder)?)
+    }
+}
+
+impl Inner {
+    /// Lets segments go that neither redo nor anybody who holds them needs.
+    fn release(&self, holds: &BTreeMap<u64, u64>) {
+        let held = holds.values().copied().min().unwrap_or(u64::MAX);
+        let needed = self.keep_from.load(Acquire).min(held);
+        self.segments.keep_from(needed / self.segments.size);
+    }
+}
+
+/// Keeps a part of the log as long as it lives: from [`LogHold::from`] on, and the footer of the segment before.
+#[derive(Debug)]
+pub(crate) struct LogHold {
+    log: Log,
+    number: u64,
+    from: Lsn,
+}
+
+impl LogHold {
+    /// From where on.
+    pub(crate) fn from(&self) -> Lsn {
+        self.from
+    }
+
+    /// What lies below is not needed any more.
+    pub(crate) fn advance(&mut self, from: Lsn) {
+        self.from = self.from.max(from);
+        let mut holds = self.log.inner.holds.lock();
+        holds.insert(self.number, self.from.0);
+        self.log.inner.release(&holds);
+    }
+}
+
+impl Drop for LogHold {
+    fn drop(&mut self) {
+        let mut holds = self.log.inner.holds.lock();
+        holds.remove(&self.number);
+        self.log.inner.release(&holds);
     }
 }

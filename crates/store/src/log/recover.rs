@@ -18,6 +18,7 @@
 //! 5. What is lost may be put up with, for reading only ([`Recovery::lost`]): the log then ends where it breaks off, if everything
 //!    before is known: pages, transactions open. Whatever the data file has of later changes is told by its LSN.
 
+use super::Known;
 use super::footer::{Footer, Index};
 use super::record::{ALIGNMENT, MIN_RECORD_LEN, RecordView, TRAILER_LEN};
 use super::redo::RedoTable;
@@ -25,7 +26,7 @@ use super::segment::{self, BLOCK, SegmentHeader, Segments};
 use crate::page::{get_u32, get_u64};
 use crate::{Error, Result};
 use gannet_base::memory::{Budget, Charge, Purpose};
-use gannet_base::{Lsn, TxnId};
+use gannet_base::{Lsn, PageId, TxnId};
 use gannet_io::{AlignedBuffer, Class, ErrorKind};
 use std::sync::Arc;
 
@@ -124,48 +125,34 @@ fn last_segment(number: u64, sealed: Option<(SegmentHeader, Footer, u32)>) -> (u
 pub(crate) struct Scanner<'a> {
     segments: &'a Arc<Segments>,
     budget: &'a Budget,
-    redo_from: Lsn,
-    incarnation_limit: u32,
+    known: Known,
     numbers: Vec<u64>,
     index: Index,
     redo: RedoTable,
     link: Option<Link>,
     footers_read: usize,
-    /// Damage is put up with, and what it is.
-    salvages: bool,
+    /// What damage is put up with.
     lost: Option<String>,
 }
 
 impl<'a> Scanner<'a> {
-    pub(crate) fn new(
-        segments: &'a Arc<Segments>,
-        budget: &'a Budget,
-        redo_from: Lsn,
-        incarnation_limit: u32,
-    ) -> Result<Self> {
+    pub(crate) fn new(segments: &'a Arc<Segments>, budget: &'a Budget, known: Known) -> Result<Self> {
         Ok(Scanner {
             segments,
             budget,
-            redo_from,
-            incarnation_limit,
+            known,
             numbers: segments.numbers(),
             index: Index::new(0, budget)?,
             redo: RedoTable::new(budget)?,
             link: None,
             footers_read: 0,
-            salvages: false,
             lost: None,
         })
     }
 
-    /// Puts up with acknowledged log that is gone.
-    pub(crate) fn salvaging(self, salvages: bool) -> Self {
-        Scanner { salvages, ..self }
-    }
-
     /// Acknowledged log is gone.
     fn lose(&mut self, what: String) -> Result<()> {
-        if !self.salvages {
+        if !self.known.salvages {
             return Err(Error::Damaged(what));
         }
         self.lost.get_or_insert(what);
@@ -174,18 +161,18 @@ impl<'a> Scanner<'a> {
 
     /// Finds the end and everything the footers and the last segment say.
     pub(crate) fn run(mut self) -> Result<(Recovery, Resumption)> {
-        let first = self.redo_from.0 / self.segments.size;
+        let first = self.known.redo_from.0 / self.segments.size;
         self.check_places(first)?;
         self.load_predecessor(first)?;
         let (number, header) = self.walk_sealed(first)?;
         let resumption = self.scan_last(number, header)?;
         let end = resumption.end;
-        if end < self.redo_from.0 {
+        if end < self.known.redo_from.0 {
             return Err(Error::Damaged(format!(
                 "log: {:?} ends at lsn {end}, but changes up to {} may be in the data file: lsn {end} to {} is lost",
                 self.segments.path(number),
-                self.redo_from,
-                self.redo_from.0
+                self.known.redo_from,
+                self.known.redo_from.0
             )));
         }
         self.redo.finish()?;
@@ -307,15 +294,20 @@ impl<'a> Scanner<'a> {
     }
 
     fn add_sealed(&mut self, footer: &Footer, crc: u32) -> Result<()> {
-        self.redo.add_segment(footer.segment_start, &footer.pages, &footer.homes, self.redo_from)?;
+        self.add_to_table(footer.segment_start, &footer.pages, &footer.homes)?;
         self.index.resume(footer);
         self.link = Some(Link::behind(footer, crc));
         self.footers_read += 1;
         Ok(())
     }
 
+    fn add_to_table(&mut self, start: Lsn, changed: &[(PageId, Lsn)], homes: &[(PageId, Lsn)]) -> Result<()> {
+        let homes = if start < self.known.homes_from { &[] } else { homes };
+        self.redo.add_segment(start, changed, homes, self.known.redo_from)
+    }
+
     fn check_incarnation(&self, header: &SegmentHeader) -> Result<()> {
-        let (found, limit) = (header.identity.incarnation, self.incarnation_limit);
+        let (found, limit) = (header.identity.incarnation, self.known.incarnation);
         if found <= limit {
             return Ok(());
         }
@@ -350,7 +342,7 @@ impl<'a> Scanner<'a> {
                     break;
                 }
             }
-            self.redo.add_segment(Lsn(start), &index.pages(), &index.homes(), self.redo_from)?;
+            self.add_to_table(Lsn(start), &index.pages(), &index.homes())?;
         }
         let block = end & !(BLOCK - 1);
         let unsealed = Unsealed {

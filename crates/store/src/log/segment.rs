@@ -241,7 +241,7 @@ impl Segments {
 
     /// Where segment `number` is.
     pub(crate) fn path(&self, number: u64) -> PathBuf {
-        self.folder.join(format!("{number:016x}.log"))
+        segment_path(&self.folder, number)
     }
 
     /// Numbers that have a file, ascending.
@@ -450,6 +450,11 @@ pub(crate) fn side_by_side<T: Send + 'static>(
         shares.push(handle.join().map_err(|panic| Error::Poisoned(panic.to_string()))?.into_iter());
     }
     Ok((0..numbers.len()).map(|i| shares[i % workers].next().expect("one result a segment")).collect())
+}
+
+/// Where segment `number` of the log in a folder is.
+pub(crate) fn segment_path(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("{number:016x}.log"))
 }
 
 /// Whether a file of that name belongs to a log.

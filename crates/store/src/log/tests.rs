@@ -52,14 +52,8 @@ fn create(sim: &SimDisk) -> Log {
 
 fn recover_from(sim: &SimDisk, redo_from: u64, incarnation: u32) -> Result<(Recovery, Log)> {
     let files = LogFiles::find(&disk_of(sim), folder(), &options(), Lsn(redo_from))?;
-    Log::recover(
-        &files.expect("there is a folder"),
-        &options(),
-        Lsn(redo_from),
-        incarnation,
-        &budget(),
-        false,
-    )
+    let known = Known { redo_from: Lsn(redo_from), incarnation, ..Known::default() };
+    Log::recover(&files.expect("there is a folder"), &options(), &known, &budget())
 }
 
 fn recover(sim: &SimDisk) -> (Recovery, Log) {

@@ -1,0 +1,207 @@
+//! Copying the log beside the pages, as it grows.
+//!
+//! # Invariants
+//! 1. The log is kept from the backup's start on until it was copied. So its pages' footers are known here before they go.
+//! 2. It is copied as fast as it can be, not paced: should the destination not keep up, and the log grow by more than `wal_limit`
+//!    meanwhile, the backup fails, and never the users.
+
+use super::Copy;
+use super::format::{FrameKind, HEAD, Head};
+use super::pages::{Compressor, PageSet};
+use crate::block::Block;
+use crate::log::{BLOCK, LogHold};
+use crate::work::WorkMemory;
+use crate::{Error, Result};
+use gannet_base::units::format_size;
+use gannet_base::{Lsn, PageId};
+use gannet_io::{AlignedBuffer, Class};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How often it is looked whether the log has grown.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Bytes that are copied at one time.
+const PIECE: u64 = 256 << 10;
+
+/// Words by which a set of pages grows.
+const GROWS_BY: usize = 8 << 10;
+
+/// Memory that copying the log takes, in bytes.
+pub(super) const MEMORY: u64 = HEAD as u64 + PIECE;
+
+/// The log, as far as it was copied.
+pub(super) struct LogCopy<'c> {
+    copy: &'c Copy,
+    hold: LogHold,
+    /// Copied up to here.
+    at: u64,
+    block: Block,
+    compressor: Compressor,
+}
+
+impl<'c> LogCopy<'c> {
+    pub(super) fn new(copy: &'c Copy, hold: LogHold, block: Block) -> Result<Self> {
+        let size = copy.shared.core.log.segment_size();
+        let at = hold.from().0 / size * size;
+        Ok(LogCopy { copy, hold, at, block, compressor: copy.compressor()? })
+    }
+
+    /// The body of the thread: copies the log from the segment that the backup's start lies in on, and what names the transactions
+    /// open there, until the backup knows its end.
+    pub(super) fn run(mut self) -> Result<()> {
+        self.predecessor()?;
+        loop {
+            let end = self.copy.end_or_wait(LOOK_EVERY);
+            self.check_wanted()?;
+            let log = &self.copy.shared.core.log;
+            match end {
+                Some(end) => {
+                    log.flush_to(end)?;
+                    return self.copy_to(end.0, end.0.next_multiple_of(BLOCK));
+                }
+                None => {
+                    let whole = log.durable().0 / BLOCK * BLOCK;
+                    self.check_lag(whole)?;
+                    self.copy_to(whole, whole)?;
+                }
+            }
+        }
+    }
+
+    fn check_wanted(&self) -> Result<()> {
+        if self.copy.stop.is_set() { Err(Error::Cancelled) } else { self.copy.job.check() }
+    }
+
+    fn check_lag(&self, durable: u64) -> Result<()> {
+        let (lag, limit) = (durable.saturating_sub(self.at), self.copy.shared.core.wal_limit);
+        if lag <= limit {
+            return Ok(());
+        }
+        Err(Error::Backup(format!(
+            "the backup's destination takes the log slower than it grows: it is {} behind, and {} are kept for it at most",
+            format_size(lag),
+            format_size(limit)
+        )))
+    }
+
+    /// The first block and the footer of the segment before.
+    fn predecessor(&mut self) -> Result<()> {
+        let log = &self.copy.shared.core.log;
+        let size = log.segment_size();
+        let Some(start) = self.at.checked_sub(size) else { return Ok(()) };
+        // It is complete, and its footer is read once it is durable.
+        log.flush_to(Lsn(self.at))?;
+        // There is none before the first segment of a log.
+        let Some(footer) = log.footer_blocks(Lsn(start))? else { return Ok(()) };
+        self.piece(start, start + BLOCK, u64::MAX)?;
+        let mut at = start + size - footer;
+        while at < start + size {
+            let to = (at + PIECE).min(start + size);
+            self.piece(at, to, u64::MAX)?;
+            at = to;
+        }
+        Ok(())
+    }
+
+    /// Copies up to `to`, a multiple of a block; what lies behind `end` becomes zeros.
+    fn copy_to(&mut self, end: u64, to: u64) -> Result<()> {
+        let size = self.copy.shared.core.log.segment_size();
+        while self.at < to {
+            self.check_wanted()?;
+            let segment_end = (self.at / size + 1) * size;
+            let next = (self.at + PIECE).min(segment_end).min(to);
+            self.piece(self.at, next, end)?;
+            self.at = next;
+            if next == segment_end {
+                self.let_go(segment_end - size, Lsn(next))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn piece(&mut self, from: u64, to: u64, end: u64) -> Result<()> {
+        let len = (to - from) as usize;
+        self.block.wait().map_err(|error| super::failed(&error))?;
+        let mut bytes = AlignedBuffer::zeroed(len);
+        self.copy.shared.core.log.read_raw(Class::Maintenance, Lsn(from), &mut bytes)?;
+        self.copy.job.count_read(len as u64);
+        if end < to {
+            bytes[(end.max(from) - from) as usize..].fill(0);
+        }
+        self.block.bytes()[HEAD..HEAD + len].copy_from_slice(&bytes);
+        let mut head = Head::new(FrameKind::Log, self.copy.backup_id);
+        head.first = from;
+        self.copy.log_bytes.fetch_add(len as u64, Ordering::Relaxed);
+        self.copy.put(&mut self.block, head, len, &mut self.compressor)?;
+        self.block.wait().map_err(|error| super::failed(&error))
+    }
+
+    /// Lets a segment go, after what was changed in it was taken notice of.
+    fn let_go(&mut self, start: u64, next: Lsn) -> Result<()> {
+        let footer = self.copy.shared.core.log.footer(Lsn(start))?;
+        let footer = footer.ok_or_else(|| {
+            Error::Damaged(format!("log: the segment that begins at lsn {start} has no valid footer"))
+        })?;
+        let mut touched = self.copy.touched.lock();
+        for (page, lsn) in footer.pages {
+            if lsn > self.copy.start {
+                touched.pages.add(page)?;
+            }
+        }
+        touched.from = next;
+        self.hold.advance(next);
+        Ok(())
+    }
+}
+
+/// Pages that were changed since the backup's start.
+#[derive(Debug)]
+pub(super) struct Touched {
+    pages: GrowingSet,
+    /// Where the log begins that may have changed further ones, and is still there.
+    from: Lsn,
+}
+
+impl Touched {
+    pub(super) fn new(from: Lsn, memory: WorkMemory) -> Self {
+        Touched { pages: GrowingSet { words: Vec::new(), memory }, from }
+    }
+}
+
+/// One bit for each page up to the highest one; charged as it grows.
+#[derive(Debug)]
+struct GrowingSet {
+    words: Vec<u64>,
+    memory: WorkMemory,
+}
+
+impl GrowingSet {
+    fn add(&mut self, page: PageId) -> Result<()> {
+        let index = page.0 as usize / 64;
+        if index >= self.words.len() {
+            let words = (index + 1).next_multiple_of(GROWS_BY);
+            self.memory.grow((words - self.words.len()) as u64 * 8)?;
+            self.words.resize(words, 0);
+        }
+        self.words[index] |= 1 << (page.0 % 64);
+        Ok(())
+    }
+}
+
+impl Copy {
+    /// Pages that were changed since the backup's start and were passed over: they were free then, or are new.
+    pub(super) fn passed_over(&self) -> Result<PageSet> {
+        // Nothing is let go of meanwhile.
+        let mut touched = self.touched.lock();
+        let Touched { pages, from } = &mut *touched;
+        let mut outcome = Ok(());
+        self.shared.core.log.changed_pages(*from, &mut |page, lsn| {
+            if lsn > self.start && outcome.is_ok() {
+                outcome = pages.add(page);
+            }
+        })?;
+        outcome?;
+        let words = pages.words.iter().enumerate();
+        Ok(PageSet::of(words.map(|(index, &word)| word & !self.copied.word(index)).collect()))
+    }
+}

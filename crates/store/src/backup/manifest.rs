@@ -1,0 +1,211 @@
+//! What a backup says of itself.
+//!
+//! The manifest is JSON text of one line, and a second line with its checksum and blanks up to a multiple of 4096 bytes: readable
+//! for people, and no bit of it can turn unnoticed.
+
+use super::format::HEAD;
+use crate::meta::{FORMAT_VERSION, Meta};
+use crate::{Error, Result};
+use gannet_base::{Lsn, PageId, checksum};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Version of backups that this release writes and reads.
+pub(crate) const BACKUP_VERSION: u32 = 1;
+
+/// What is known when a backup begins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Begin {
+    /// Version of the backup's format.
+    pub version: u32,
+    /// The release that made it.
+    pub made_by: String,
+    /// The backup's number: random.
+    #[serde(with = "hex")]
+    pub backup_id: u64,
+    /// The backup that this one adds to; `None` for a full one.
+    pub parent: Option<Parent>,
+    /// The database's number.
+    #[serde(with = "hex")]
+    pub database_id: u64,
+    /// The number of this copy of the database, which is another one once it was restored.
+    #[serde(with = "hex")]
+    pub timeline: u64,
+    /// Format version of the database.
+    pub format_version: u32,
+    /// Bytes of a page.
+    pub page_size: u32,
+    /// Bytes of a log segment.
+    pub segment_size: u64,
+    /// Root pages of the store's own trees.
+    pub roots: [u64; 3],
+    /// Groups with a space map, at least.
+    pub groups: u64,
+    /// Every page in the backup has every change below this LSN; the log in the backup begins with its segment.
+    pub start_lsn: u64,
+    /// When it began, in microseconds since 1970-01-01 UTC.
+    pub started_unix_us: u64,
+    /// The database's file name, for people.
+    pub name: String,
+}
+
+/// The backup that another one adds to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parent {
+    /// Its number.
+    #[serde(with = "hex")]
+    pub backup_id: u64,
+    /// Its [`Begin::start_lsn`]: what was changed since is in the one that adds to it.
+    pub start_lsn: u64,
+}
+
+/// What is known when a backup is complete.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// What was known before.
+    #[serde(flatten)]
+    pub begin: Begin,
+    /// The database is restored as it was at this LSN, where nothing else is asked for.
+    pub end_lsn: u64,
+    /// The last life of the log in the backup.
+    pub incarnation: u32,
+    /// Bytes of the data file.
+    pub file_bytes: u64,
+    /// Frames of the backup, first and last included.
+    pub frames: u64,
+    /// Pages in it.
+    pub pages: u64,
+    /// Bytes of log in it.
+    pub log_bytes: u64,
+    /// Bytes of the backup, without this manifest.
+    pub bytes: u64,
+    /// Frames are compressed.
+    pub compressed: bool,
+    /// When it was complete, in microseconds since 1970-01-01 UTC.
+    pub finished_unix_us: u64,
+}
+
+impl Begin {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("plain fields")
+    }
+
+    /// Decodes what stands in a first frame, and refuses what another release has made.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
+        check_version(bytes)?;
+        let begin: Begin = serde_json::from_slice(bytes)
+            .map_err(|error| Error::Damaged(format!("a backup's first frame cannot be read: {error}")))?;
+        begin.check().map(|()| begin)
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.format_version != FORMAT_VERSION {
+            return Err(Error::Format(format!(
+                "the backup is of a database of format version {}; this release reads version {FORMAT_VERSION}: restore it \
+                 with the release that made it ({})",
+                self.format_version, self.made_by
+            )));
+        }
+        crate::engine::check_page_size(self.page_size as usize)?;
+        let segment = self.segment_size;
+        if !segment.is_power_of_two() || !(1 << 18..=1 << 30).contains(&segment) {
+            return Err(Error::Damaged(format!("the backup says that a log segment has {segment} bytes")));
+        }
+        Ok(())
+    }
+
+    /// The header of a database that is restored from here.
+    pub(crate) fn header(&self, incarnation: u32) -> Meta {
+        Meta {
+            page_size: self.page_size as usize,
+            database_id: self.database_id,
+            sequence: 0,
+            incarnation,
+            clean: false,
+            redo_from: Lsn(self.start_lsn),
+            log_end: Lsn::ZERO,
+            log_crc: None,
+            groups: self.groups,
+            next_txn: 1,
+            segment_size: self.segment_size,
+            timeline: gannet_base::random::next_u64(),
+            homes_from: Lsn::ZERO,
+            roots: self.roots.map(PageId),
+        }
+    }
+}
+
+impl Manifest {
+    /// Two lines of text.
+    pub(crate) fn encode(&self) -> String {
+        let line = serde_json::to_string(self).expect("plain fields");
+        let mut text = format!("{line}\n{:016x}", checksum::seeded(0, line.as_bytes()));
+        let len = (text.len() + 1).next_multiple_of(HEAD);
+        text.extend(std::iter::repeat_n(' ', len - text.len() - 1));
+        text.push('\n');
+        text
+    }
+
+    /// Decodes the text, and refuses what another release has made.
+    pub(crate) fn decode(text: &[u8]) -> Result<Self> {
+        let damaged = |what: &str| Error::Damaged(format!("a backup's manifest {what}"));
+        let text = std::str::from_utf8(text).map_err(|_| damaged("is no text"))?;
+        let (line, sum) = text.split_once('\n').ok_or_else(|| damaged("is cut off"))?;
+        if sum.trim_end() != format!("{:016x}", checksum::seeded(0, line.as_bytes())) {
+            return Err(damaged("does not match its checksum"));
+        }
+        check_version(line.as_bytes())?;
+        let manifest: Manifest =
+            serde_json::from_str(line).map_err(|error| damaged(&format!("cannot be read: {error}")))?;
+        manifest.begin.check().map(|()| manifest)
+    }
+
+    /// Whether it adds to another one.
+    pub fn is_incremental(&self) -> bool {
+        self.begin.parent.is_some()
+    }
+
+    /// What an incremental backup names as its parent.
+    pub fn as_parent(&self) -> Parent {
+        Parent { backup_id: self.begin.backup_id, start_lsn: self.begin.start_lsn }
+    }
+}
+
+impl fmt::Display for Manifest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.is_incremental() { "incremental" } else { "full" };
+        write!(f, "{kind} backup {:016x} of {}", self.begin.backup_id, self.begin.name)
+    }
+}
+
+/// Refuses another version, whatever else stands there.
+fn check_version(line: &[u8]) -> Result<()> {
+    #[derive(Deserialize)]
+    struct Versioned {
+        version: u32,
+        made_by: String,
+    }
+    let found: Versioned = serde_json::from_slice(line)
+        .map_err(|error| Error::Damaged(format!("what a backup says of itself cannot be read: {error}")))?;
+    if found.version == BACKUP_VERSION {
+        return Ok(());
+    }
+    Err(Error::Format(format!(
+        "the backup has format version {}; this release reads version {BACKUP_VERSION}: use the release that made it ({})",
+        found.version, found.made_by
+    )))
+}
+
+/// Numbers that name something are shown in hexadecimal.
+mod hex {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(number: &u64, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&format!("{number:016x}"))
+    }
+
+    pub(super) fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<u64, D::Error> {
+        let text = String::deserialize(from)?;
+        u64::from_str_radix(&text, 16).map_err(D::Error::custom)
+    }
+}

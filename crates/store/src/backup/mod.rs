@@ -1,0 +1,300 @@
+//! Physical backups: taken while everybody works, proven without being restored, restored to a new file.
+//!
+//! # What it guarantees
+//! 1. A backup is complete, durable and consistent, or it is none: a manifest that does not come says so. Restored, the database is
+//!    as it was at one moment, the backup's end: what was committed by then is there, and nothing else.
+//! 2. Nobody waits for a backup. There is no freeze, no second file that takes changes meanwhile, and nothing to merge afterwards.
+//! 3. Every page in it was verified when it was copied. A damaged database gives an error, and no backup.
+//! 4. An incremental backup has every page that was changed since the start of the one that it adds to. It says which one that is,
+//!    and is taken only of the same copy of the same database.
+//! 5. Whatever goes wrong with destination or source is [`Error::Backup`], and the database goes on as if nothing was.
+//!
+//! # How
+//! A backup is a *fuzzy* copy of the pages in use, and the log from its start to its end (as C. Mohan and I. Narang, "An efficient
+//! and flexible method for archiving a data base", 1993, do it). A page that is copied has every change below the start
+//! ([`pages`]); what came later is in the log, which is copied beside the pages ([`log`]). To restore it is to write pages and log to
+//! their places, and a header that says that the file was not closed: the database is then opened as after any crash.
+//!
+//! What the log says of pages that came home is not true of the copy: a page may have been copied before it was changed, and have
+//! come home after that. So the header of a file that was restored says up to where the log's notes do not count (`homes_from`).
+//!
+//! A page that was free when its turn came is passed over. If the log changed it in between, its first change there may be of
+//! a content that is not in the backup. So at the end all pages that the log has changed since the start, and that were passed over, are
+//! copied as they are then, in use or not. Pages that are changed for the first time after that begin with their first contents.
+
+mod format;
+mod log;
+mod manifest;
+mod pages;
+mod restore;
+mod sink;
+mod source;
+
+use crate::block::Block;
+use crate::engine::Engine;
+use crate::jobs::{Stop, Unit, Watch, Worker, run_crew};
+use crate::meta::{FORMAT_VERSION, Meta};
+use crate::shared::Shared;
+use crate::{Error, Result};
+use format::{CONTENT_MAX, HEAD};
+use gannet_base::memory::Purpose;
+use gannet_base::sync::{Condvar, Mutex};
+use gannet_base::{Lsn, clock, random, thread};
+use gannet_io::ModeRequest;
+use log::{LogCopy, Touched};
+use manifest::BACKUP_VERSION;
+pub use manifest::{Begin, Manifest, Parent};
+use pages::{Candidates, PageSet};
+pub use restore::RestoreReport;
+pub(crate) use restore::run as restore;
+pub use sink::Destination;
+use sink::Sink;
+pub use source::{BackupFile, Source};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Threads that copy pages.
+const WORKERS: usize = 4;
+/// Requests that each of them has under way or at hand.
+const BLOCKS: usize = 3;
+/// Bytes of pages in a frame, at least.
+const CONTENT_LEAST: u64 = 64 << 10;
+
+/// How a backup is taken.
+#[derive(Debug)]
+pub struct BackupOptions {
+    /// Where it goes.
+    pub destination: Destination,
+    /// The backup that it adds to; `None` for a full one.
+    pub since: Option<Manifest>,
+    /// Frames are compressed by Zstandard at this level, 1 to 22. Default: they are not.
+    pub compress: Option<i32>,
+}
+
+/// What went wrong with the destination.
+fn failed(error: &Error) -> Error {
+    match error {
+        Error::Cancelled => Error::Cancelled,
+        Error::NoSpace(what) => Error::Backup(format!("the backup's destination is full: {what}")),
+        error => Error::Backup(format!("the backup's destination failed: {error}")),
+    }
+}
+
+/// A backup that is being taken.
+struct Copy {
+    shared: Arc<Shared>,
+    job: Worker,
+    sink: Sink,
+    backup_id: u64,
+    page_size: usize,
+    /// Pages of a frame, at most.
+    frame_pages: usize,
+    level: Option<i32>,
+    /// See [`Begin::start_lsn`].
+    start: Lsn,
+    /// Pages without a later change are left out.
+    since: Option<Lsn>,
+    candidates: Mutex<Candidates>,
+    /// Pages whose turn has come.
+    copied: PageSet,
+    pages_copied: AtomicU64,
+    log_bytes: AtomicU64,
+    touched: Mutex<Touched>,
+    /// See [`Manifest::end_lsn`], once it is known.
+    log_end: Mutex<Option<Lsn>>,
+    log_end_known: Condvar,
+    stop: Stop,
+}
+
+impl Copy {
+    fn end_or_wait(&self, limit: Duration) -> Option<Lsn> {
+        let mut end = self.log_end.lock();
+        if end.is_none() {
+            self.log_end_known.wait_for(&mut end, limit);
+        }
+        *end
+    }
+}
+
+/// Takes a backup of an open database with this header.
+pub(crate) fn run(
+    engine: &Engine,
+    shared: &Arc<Shared>,
+    path: &Path,
+    meta: &Meta,
+    mode: ModeRequest,
+    options: BackupOptions,
+    watch: &mut Watch<'_>,
+) -> Result<Manifest> {
+    let core = &shared.core;
+    core.check_open()?;
+    core.poison.check()?;
+    if let Some(why) = core.why_read_only() {
+        return Err(Error::Damaged(format!("a backup would not be whole: {why}")));
+    }
+    let BackupOptions { destination, since, compress } = options;
+    if compress.is_some_and(|level| !(1..=22).contains(&level)) {
+        return Err(Error::Invalid("a level of compression is from 1 to 22".to_owned()));
+    }
+    if let Some(parent) = &since {
+        check_parent(parent, meta)?;
+    }
+    let hold = core.log.hold();
+    let begin = Begin {
+        version: BACKUP_VERSION,
+        made_by: format!("gannet {}", env!("CARGO_PKG_VERSION")),
+        backup_id: random::next_u64(),
+        parent: since.as_ref().map(Manifest::as_parent),
+        database_id: meta.database_id,
+        timeline: meta.timeline,
+        format_version: FORMAT_VERSION,
+        page_size: core.page_size as u32,
+        segment_size: meta.segment_size,
+        roots: meta.roots.map(|root| root.0),
+        groups: core.space.groups(),
+        start_lsn: hold.from().0,
+        started_unix_us: clock::unix_micros(),
+        name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+    };
+    let pages = core.space.capacity();
+    let share = (engine.work_limit() / 2 / (WORKERS * BLOCKS) as u64).max(CONTENT_LEAST);
+    let frame_pages = ((1 << share.ilog2()).min(CONTENT_MAX as u64) / core.page_size as u64).max(1) as usize;
+    let _memory = engine.memory(Purpose::Work, 2 * PageSet::memory(pages))?;
+    let copy = Copy {
+        shared: Arc::clone(shared),
+        job: watch.job().worker(),
+        sink: Sink::new(engine.disk(), destination, mode, &format::begin_frame(&begin)?)?,
+        backup_id: begin.backup_id,
+        page_size: core.page_size,
+        frame_pages,
+        level: compress,
+        start: hold.from(),
+        since: begin.parent.map(|parent| Lsn(parent.start_lsn)),
+        candidates: Mutex::new(Candidates { set: None, in_use: true, next: 0, end: pages }),
+        copied: PageSet::new(pages),
+        pages_copied: AtomicU64::new(0),
+        log_bytes: AtomicU64::new(0),
+        touched: Mutex::new(Touched::new(hold.from(), engine.memory(Purpose::Work, 0)?)),
+        log_end: Mutex::new(None),
+        log_end_known: Condvar::new(),
+        stop: Stop::default(),
+    };
+    watch.job().phase("counts pages", Unit::Bytes, 0);
+    copy.check_room(engine, watch)?;
+    let copy = Arc::new(copy);
+    let end = Copy::copy_all(&copy, engine, hold, pages, watch);
+    let copy =
+        Arc::try_unwrap(copy).map_err(|_| Error::Backup("a thread of the backup still runs".to_owned()))?;
+    let end = end?;
+    watch.job().phase("makes it durable", Unit::Bytes, 0);
+    watch.look()?;
+    let manifest = Manifest {
+        begin,
+        end_lsn: end.0,
+        incarnation: core.log.incarnation(),
+        file_bytes: core.space.capacity() * core.page_size as u64,
+        frames: 0,
+        pages: copy.pages_copied.load(Ordering::Relaxed),
+        log_bytes: copy.log_bytes.load(Ordering::Relaxed),
+        bytes: 0,
+        compressed: compress.is_some(),
+        finished_unix_us: clock::unix_micros(),
+    };
+    copy.sink.finish(manifest)
+}
+
+/// Refuses a parent that what is to be copied does not follow.
+fn check_parent(parent: &Manifest, meta: &Meta) -> Result<()> {
+    if parent.begin.database_id != meta.database_id {
+        return Err(Error::Backup(format!(
+            "{parent} is of another database: take a full backup, or give one of this database"
+        )));
+    }
+    if parent.begin.timeline != meta.timeline || meta.timeline == 0 {
+        return Err(Error::Backup(format!(
+            "since {parent} was taken, this copy of the database was restored or replaced: take a full backup"
+        )));
+    }
+    Ok(())
+}
+
+impl Copy {
+    /// Refuses a destination with less room than is needed.
+    fn check_room(&self, engine: &Engine, watch: &mut Watch<'_>) -> Result<()> {
+        let pages = {
+            let candidates = self.candidates.lock();
+            self.count_in_use(candidates.set.as_ref())?
+        };
+        watch.look()?;
+        // What is compressed takes nobody knows how much.
+        if self.level.is_some() || (self.since.is_some() && self.candidates.lock().set.is_none()) {
+            return Ok(());
+        }
+        let frames = pages.div_ceil(self.frame_pages as u64);
+        let needed = pages * self.page_size as u64 + frames * HEAD as u64;
+        self.sink.check_room(&**engine.disk(), needed)
+    }
+
+    /// Copies pages and log; gives the backup's end.
+    fn copy_all(
+        this: &Arc<Self>,
+        engine: &Engine,
+        hold: crate::log::LogHold,
+        pages: u64,
+        watch: &mut Watch<'_>,
+    ) -> Result<Lsn> {
+        let log_queue = engine.disk().queue(BLOCKS)?;
+        let log_block = Block::new(&log_queue, engine.memory(Purpose::Io, log::MEMORY)?);
+        let copy = Arc::clone(this);
+        let log_thread = thread::spawn("gannet-backup-log", move || {
+            thread::step_back();
+            let done = LogCopy::new(&copy, hold, log_block).and_then(LogCopy::run);
+            if done.is_err() {
+                copy.stop.set();
+            }
+            done
+        });
+        watch.job().phase("copies pages", Unit::Bytes, pages * this.page_size as u64);
+        let mut outcome = Self::copy_candidates(this, engine, watch).and_then(|()| {
+            let set = this.passed_over()?;
+            watch.job().phase("copies pages that were passed over", Unit::Bytes, 0);
+            let end = set.pages();
+            *this.candidates.lock() = Candidates { set: Some(set), in_use: false, next: 0, end };
+            Self::copy_candidates(this, engine, watch)
+        });
+        let log = &this.shared.core.log;
+        let end = log.end();
+        if outcome.is_ok() {
+            watch.job().phase("copies the log", Unit::Bytes, 0);
+            outcome = log.flush_to(end);
+        }
+        if outcome.is_err() {
+            this.stop.set();
+        }
+        *this.log_end.lock() = Some(end);
+        this.log_end_known.notify_all();
+        let log_outcome = log_thread.join().map_err(|panic| Error::Backup(panic.to_string()))?;
+        // What the log's thread failed with comes first: the others may have ended because of it.
+        match (log_outcome, outcome) {
+            (Err(Error::Cancelled), Err(error)) | (Ok(()), Err(error)) | (Err(error), _) => Err(error),
+            (Ok(()), Ok(())) => Ok(end),
+        }
+    }
+
+    fn copy_candidates(this: &Arc<Self>, engine: &Engine, watch: &mut Watch<'_>) -> Result<()> {
+        let queue = engine.disk().queue(WORKERS * BLOCKS)?;
+        let bytes = (HEAD + this.frame_pages * this.page_size) as u64;
+        let mut workers = Vec::with_capacity(WORKERS);
+        for _ in 0..WORKERS {
+            let copy = Arc::clone(this);
+            let mut blocks = Vec::with_capacity(BLOCKS);
+            for _ in 0..BLOCKS {
+                blocks.push(Block::new(&queue, engine.memory(Purpose::Io, bytes)?));
+            }
+            workers.push(move || copy.copy_pages(blocks));
+        }
+        run_crew("gannet-backup", watch, &this.stop, workers)
+    }
+}

@@ -1,0 +1,378 @@
+//! Copying pages: a few threads read what is to be copied by large requests past the page frames, verify it, and give it on.
+//!
+//! # Why a copy has every change below the backup's start
+//! Before a page is asked of the device, its frame is looked at, under the page's latch. If the frame is clean or there is none, the
+//! device has every change up to then. If it is dirty, the copy is taken from the frame afterwards, or, if the
+//! page went home meanwhile, read anew. A change that is logged below the start was made under the same latch, which
+//! was taken before the start: whoever looks at the frame later finds it dirty.
+
+use super::Copy;
+use super::format::{Codec, FrameKind, HEAD, Head};
+use crate::block::{Block, FileRange};
+use crate::page::{self, Verdict};
+use crate::space::{self, EXTENT_PAGES, Extent, SYSTEM};
+use crate::{Error, Result};
+use gannet_base::{PageId, TreeId, clock};
+use gannet_io::{AlignedBuffer, Class, Direction};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How often a page is looked at whose bytes on the device are not as they should be: they may be on their way.
+const LOOKS: u32 = 5;
+/// The pause before the second look; before each further one it is longer by as much.
+const PAUSE: Duration = Duration::from_millis(2);
+/// Space maps that are asked for at a time.
+const MAPS_AHEAD: u64 = 4;
+
+/// One bit for each page.
+#[derive(Debug, Default)]
+pub(crate) struct PageSet(Vec<AtomicU64>);
+
+impl PageSet {
+    pub(crate) fn new(pages: u64) -> Self {
+        PageSet((0..pages.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    /// The set of the pages whose bits are set.
+    pub(super) fn of(words: Vec<u64>) -> Self {
+        PageSet(words.into_iter().map(AtomicU64::new).collect())
+    }
+
+    pub(super) fn word(&self, index: usize) -> u64 {
+        self.0.get(index).map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
+    /// One bit for each page, up to a highest one.
+    pub(super) fn pages(&self) -> u64 {
+        self.0.len() as u64 * 64
+    }
+
+    /// Memory of a set for so many pages, in bytes.
+    pub(crate) fn memory(pages: u64) -> u64 {
+        pages.div_ceil(64) * 8
+    }
+
+    pub(crate) fn has(&self, page: PageId) -> bool {
+        self.0.get(page.0 as usize / 64).is_some_and(|word| word.load(Ordering::Relaxed) & bit(page) != 0)
+    }
+
+    /// Adds a page; false when it was in already. Pages that the set was not made for are left out.
+    pub(crate) fn add(&self, page: PageId) -> bool {
+        self.0
+            .get(page.0 as usize / 64)
+            .is_some_and(|word| word.fetch_or(bit(page), Ordering::Relaxed) & bit(page) == 0)
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.0.iter().map(|word| u64::from(word.load(Ordering::Relaxed).count_ones())).sum()
+    }
+
+    /// The first page from `from` on that is in the set.
+    pub(crate) fn next(&self, from: PageId) -> Option<PageId> {
+        let mut index = from.0 as usize / 64;
+        let mut word = self.0.get(index)?.load(Ordering::Relaxed) & (u64::MAX << (from.0 % 64));
+        while word == 0 {
+            index += 1;
+            word = self.0.get(index)?.load(Ordering::Relaxed);
+        }
+        Some(PageId(index as u64 * 64 + u64::from(word.trailing_zeros())))
+    }
+}
+
+fn bit(page: PageId) -> u64 {
+    1 << (page.0 % 64)
+}
+
+/// Which pages are to be copied, in order.
+#[derive(Debug)]
+pub(super) struct Candidates {
+    /// Those in the set, if there is one.
+    pub(super) set: Option<PageSet>,
+    /// Only those in use, as the space maps say.
+    pub(super) in_use: bool,
+    /// From this page on.
+    pub(super) next: u64,
+    /// Up to before this one.
+    pub(super) end: u64,
+}
+
+/// Pages under way: those of the block, with those whose frames were dirty before they were asked for.
+struct Batch {
+    pages: Vec<PageId>,
+    dirty: Vec<bool>,
+}
+
+impl Copy {
+    /// The body of a worker: copies until nothing is left to copy.
+    pub(super) fn copy_pages(&self, mut free: Vec<Block>) -> Result<()> {
+        let mut reading: VecDeque<(Block, Batch)> = VecDeque::with_capacity(free.len());
+        let mut writing: VecDeque<Block> = VecDeque::with_capacity(free.len());
+        let mut scratch = self.compressor()?;
+        let result = loop {
+            if let Err(error) = self.start_reads(&mut free, &mut reading) {
+                break Err(error);
+            }
+            let Some((mut block, batch)) = reading.pop_front() else { break Ok(()) };
+            if self.stop.is_set() {
+                break Ok(());
+            }
+            let whole = block.wait();
+            match whole.and_then(|()| self.give_on(&mut block, batch, &mut scratch)) {
+                Ok(true) => writing.push_back(block),
+                Ok(false) => free.push(block),
+                Err(error) => break Err(error),
+            }
+            while free.is_empty() || reading.is_empty() {
+                let Some(mut block) = writing.pop_front() else { break };
+                match block.wait() {
+                    Ok(()) => free.push(block),
+                    Err(error) => return Err(super::failed(&error)),
+                }
+            }
+        };
+        for mut block in writing {
+            block.wait().map_err(|error| super::failed(&error))?;
+        }
+        result
+    }
+
+    fn start_reads(&self, free: &mut Vec<Block>, reading: &mut VecDeque<(Block, Batch)>) -> Result<()> {
+        let size = self.page_size as u64;
+        while let Some(mut block) = free.pop() {
+            let pages = self.next_pages()?;
+            if pages.is_empty() {
+                free.push(block);
+                return Ok(());
+            }
+            let bytes = pages.len() as u64 * size;
+            self.job.pace(2 * bytes)?;
+            let dirty = pages.iter().map(|&page| self.is_dirty(page)).collect();
+            let mut ranges = Vec::new();
+            for (index, page) in pages.iter().enumerate() {
+                let (place, len) = (HEAD + index * self.page_size, self.page_size);
+                FileRange::add_to(&mut ranges, FileRange { place, offset: page.0 * size, len });
+            }
+            self.job.count_read(bytes);
+            let file = &self.shared.core.volume.file;
+            block.start_ranges(file, Direction::Read, Class::Maintenance, &ranges);
+            reading.push_back((block, Batch { pages, dirty }));
+        }
+        Ok(())
+    }
+
+    /// Whether the device may have older bytes of the page than its frame, or a part of newer ones.
+    fn is_dirty(&self, page: PageId) -> bool {
+        let core = &self.shared.core;
+        core.pool.resident(&core.volume, page).is_some_and(|(_, dirty)| dirty)
+    }
+
+    /// The next pages to be copied, no more than a frame holds; none at the end.
+    fn next_pages(&self) -> Result<Vec<PageId>> {
+        let mut candidates = self.candidates.lock();
+        let Candidates { set, in_use, next, end } = &mut *candidates;
+        let most = self.frame_pages;
+        let mut out = Vec::with_capacity(most);
+        while out.len() < most && *next < *end {
+            let from = match set {
+                Some(set) => set.next(PageId(*next)).map_or(*end, |page| page.0.min(*end)),
+                None => *next,
+            };
+            *next = from;
+            if from < *end && *in_use {
+                *next = self.take_extent(from..*end, set.as_ref(), most, &mut out)?;
+            } else if from < *end {
+                out.push(PageId(from));
+                *next = from + 1;
+            }
+        }
+        self.job.set_done(*next * self.page_size as u64);
+        Ok(out)
+    }
+
+    /// Adds pages of the extent that the range begins in; gives the page to go on with.
+    fn take_extent(
+        &self,
+        range: Range<u64>,
+        set: Option<&PageSet>,
+        most: usize,
+        out: &mut Vec<PageId>,
+    ) -> Result<u64> {
+        let from = range.start;
+        let end = ((from / EXTENT_PAGES + 1) * EXTENT_PAGES).min(range.end);
+        let group_pages = space::extents_per_group(self.page_size) * EXTENT_PAGES;
+        if from.is_multiple_of(group_pages) {
+            self.fetch_maps(from / group_pages);
+        }
+        let Some(extent) = self.extent(PageId(from))? else { return Ok(end) };
+        let map = space::map_page(from / group_pages, self.page_size);
+        for number in from..end {
+            if out.len() == most {
+                return Ok(number);
+            }
+            let in_use = extent.owner != TreeId(0) && extent.used & 1 << (number % EXTENT_PAGES) != 0;
+            // In front of a map lie two pages that hold the file's header, or nothing.
+            let is_page = in_use && (extent.owner != SYSTEM || number >= map.0);
+            if is_page && set.is_none_or(|set| set.has(PageId(number))) {
+                out.push(PageId(number));
+            }
+        }
+        Ok(end)
+    }
+
+    /// What the space map says of a page's extent now; `None` where no map describes it.
+    fn extent(&self, page: PageId) -> Result<Option<Extent>> {
+        let core = &self.shared.core;
+        let number = page.0 / EXTENT_PAGES;
+        let per_group = space::extents_per_group(self.page_size);
+        if number / per_group >= core.space.groups() {
+            return Ok(None);
+        }
+        let id = space::map_page(number / per_group, self.page_size);
+        let map = core.pool.shared(&core.volume, id, crate::pool::Access::Normal)?;
+        if page::kind(&map) != Some(page::PageKind::SpaceMap) {
+            return Err(Error::damaged_page(id, "a space map is expected here"));
+        }
+        Ok(Some(Extent::decode(&map, number % per_group)))
+    }
+
+    /// Asks for the space maps of some groups. Read one by one when they are needed they would count as foreground work.
+    pub(super) fn fetch_maps(&self, group: u64) {
+        let core = &self.shared.core;
+        let groups = group..(group + MAPS_AHEAD).min(core.space.groups());
+        let maps: Vec<PageId> = groups.map(|group| space::map_page(group, self.page_size)).collect();
+        core.pool.prefetch(&core.volume, &maps, Class::Maintenance, crate::pool::Access::Normal);
+    }
+
+    /// Pages in use, of those in the set, if there is one.
+    pub(super) fn count_in_use(&self, changed: Option<&PageSet>) -> Result<u64> {
+        if let Some(changed) = changed {
+            return Ok(changed.len());
+        }
+        let groups = self.shared.core.space.groups();
+        let mut pages = 0;
+        for group in 0..groups {
+            self.job.check()?;
+            if group.is_multiple_of(MAPS_AHEAD) {
+                self.fetch_maps(group);
+            }
+            let core = &self.shared.core;
+            let id = space::map_page(group, self.page_size);
+            let map = core.pool.shared(&core.volume, id, crate::pool::Access::Normal)?;
+            let used = space::read_map(&map).filter(|extent| extent.owner != TreeId(0));
+            pages += used.map(|extent| u64::from(extent.used.count_ones())).sum::<u64>();
+        }
+        Ok(pages)
+    }
+
+    /// Makes a frame of the pages in the block and gives it on; false when none of them is to be copied.
+    fn give_on(&self, block: &mut Block, batch: Batch, compressor: &mut Compressor) -> Result<bool> {
+        let size = self.page_size;
+        let mut head = Head::new(FrameKind::Pages, self.backup_id);
+        let bytes = block.bytes();
+        for (index, (&page, &dirty)) in batch.pages.iter().zip(&batch.dirty).enumerate() {
+            let (to, from) = (HEAD + head.pages.len() * size, HEAD + index * size);
+            if to != from {
+                bytes.copy_within(from..from + size, to);
+            }
+            if self.take(page, dirty, &mut bytes[to..to + size])? {
+                head.pages.push(page);
+            }
+        }
+        for &page in &batch.pages {
+            self.copied.add(page);
+        }
+        if head.pages.is_empty() {
+            return Ok(false);
+        }
+        self.pages_copied.fetch_add(head.pages.len() as u64, Ordering::Relaxed);
+        let len = head.pages.len() * size;
+        self.put(block, head, len, compressor)?;
+        Ok(true)
+    }
+
+    /// Gives a frame on whose content is in the block, behind the place for its head.
+    pub(super) fn put(
+        &self,
+        block: &mut Block,
+        mut head: Head,
+        len: usize,
+        compressor: &mut Compressor,
+    ) -> Result<()> {
+        let bytes = block.bytes();
+        head.content_len = len as u32;
+        let stored = compressor.compress(&mut bytes[HEAD..], len)?;
+        (head.stored_len, head.codec) =
+            (stored as u32, if stored < len { Codec::Zstd } else { Codec::Plain });
+        head.stored_sum = head.sum(&bytes[HEAD..HEAD + stored]);
+        head.number = self.sink.number();
+        bytes[HEAD + stored..HEAD + head.padded_len()].fill(0);
+        head.encode(bytes);
+        let total = HEAD + head.padded_len();
+        self.job.count_written(total as u64);
+        self.sink.put(block, total)
+    }
+
+    /// The page as it is to be copied, given what the device had of it; false when it is not to be copied.
+    fn take(&self, id: PageId, dirty: bool, bytes: &mut [u8]) -> Result<bool> {
+        let core = &self.shared.core;
+        let mut verdict = if dirty { Verdict::Damaged } else { page::verify(bytes, id, core.volume.salt) };
+        let mut look = 0;
+        while verdict != Verdict::Valid {
+            if let Some((page, _)) = core.pool.resident(&core.volume, id) {
+                bytes.copy_from_slice(&page);
+                drop(page);
+                page::seal(bytes, id, core.volume.salt);
+                break;
+            }
+            if verdict == Verdict::NeverWritten && look > 0 {
+                return Ok(false);
+            }
+            if look == LOOKS {
+                return Err(Error::Damaged(format!(
+                    "{id}: its checksum does not match, so a backup would not be whole; `gannet check` says what is at stake"
+                )));
+            }
+            clock::sleep(PAUSE * look);
+            let mut buffer = AlignedBuffer::zeroed(bytes.len());
+            core.volume.file.read_at(Class::Maintenance, id.0 * bytes.len() as u64, &mut buffer)?;
+            bytes.copy_from_slice(&buffer);
+            verdict = page::verify(bytes, id, core.volume.salt);
+            look += 1;
+        }
+        Ok(self.since.is_none_or(|since| page::lsn(bytes) > since))
+    }
+
+    pub(super) fn compressor(&self) -> Result<Compressor> {
+        Compressor::new(self.level)
+    }
+}
+
+/// Compresses the content of frames, where that is asked for.
+pub(super) struct Compressor {
+    zstd: Option<zstd::bulk::Compressor<'static>>,
+    out: Vec<u8>,
+}
+
+impl Compressor {
+    fn new(level: Option<i32>) -> Result<Self> {
+        let zstd = level.map(zstd::bulk::Compressor::new).transpose();
+        let zstd = zstd.map_err(|error| Error::Invalid(format!("cannot compress: {error}")))?;
+        Ok(Compressor { zstd, out: Vec::new() })
+    }
+
+    /// Compresses the first `len` bytes in place; gives the new length, or `len` where nothing is saved.
+    fn compress(&mut self, bytes: &mut [u8], len: usize) -> Result<usize> {
+        let Some(zstd) = &mut self.zstd else { return Ok(len) };
+        self.out.resize(len.saturating_sub(HEAD).max(1), 0);
+        // What does not get shorter by a block at least is stored as it is: that is no error.
+        match zstd.compress_to_buffer(&bytes[..len], &mut self.out[..]) {
+            Ok(stored) => {
+                bytes[..stored].copy_from_slice(&self.out[..stored]);
+                Ok(stored)
+            }
+            Err(_) => Ok(len),
+        }
+    }
+}

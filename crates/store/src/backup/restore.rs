@@ -1,0 +1,355 @@
+//! Making a database from backups.
+//!
+//! # A crash at any point
+//! The new file is marked as one that is being created before anything else is in it, and gets its header last, when pages and log
+//! are durable: until then it is no database, and the next attempt takes its place, as after an interrupted creation
+//! (`database::create`). Nothing that is a database, or was ever one, is written to.
+//!
+//! # How
+//! Of backups in folders the newest is read first, and a page that it has is not written again from an older one. A stream is read as it
+//! comes. The log is that of the newest one; what it has is applied when the database is opened.
+
+use super::format::{Codec, FrameKind, HEAD, Head, STORED_MAX};
+use super::manifest::{Begin, Manifest};
+use super::pages::PageSet;
+use super::source::{BackupFile, Feed, Item, Source};
+use crate::block::{Block, FileRange};
+use crate::database::{Attempt, Database};
+use crate::engine::{Engine, OpenOptions};
+use crate::jobs::{Stop, Unit, Watch, Worker, run_crew};
+use crate::log::{BLOCK, segment_path};
+use crate::page::{self, Verdict};
+use crate::{Error, Result, meta};
+use gannet_base::Lsn;
+use gannet_base::memory::Purpose;
+use gannet_base::sync::{Condvar, Mutex};
+use gannet_base::units::format_size;
+use gannet_io::{AlignedBuffer, Class, Direction, Disk, Durability, File};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+/// Threads that read and write, at most.
+const WORKERS: usize = 4;
+/// Blocks of each of them.
+const BLOCKS: usize = 2;
+/// Pages are numbered below this: what is beyond makes no sense on any device.
+const PAGES_MAX: u64 = 1 << 44;
+
+/// What was restored.
+#[derive(Clone, Debug)]
+pub struct RestoreReport {
+    /// What the newest backup says of itself.
+    pub manifest: Manifest,
+    /// How the database came up.
+    pub restart: crate::RestartReport,
+}
+
+/// The frames of a source, what of them is under way, and what was made of them.
+struct State {
+    feed: Feed,
+    /// Frames that somebody works on.
+    at_work: usize,
+    /// The backup that is being read.
+    begin: Option<Begin>,
+    /// It is the newest one of those that came so far.
+    is_newest: bool,
+    /// What the newest backup says of itself.
+    newest: Option<Manifest>,
+    segments: BTreeMap<u64, Arc<dyn File>>,
+}
+
+/// A restore under way.
+struct Restore {
+    state: Mutex<State>,
+    /// Told when somebody is through with a frame.
+    settled: Condvar,
+    /// Pages that a newer backup had; `None` where backups come in the order in which they were taken.
+    done: Option<PageSet>,
+    /// Pages of the database's file, where that is known.
+    pages: u64,
+    /// Bytes of a page, and the database's number; known with the first frame.
+    known: OnceLock<(usize, u64)>,
+    stop: Stop,
+    job: Worker,
+    disk: Arc<dyn Disk>,
+    folder: PathBuf,
+    open: OpenOptions,
+    data: Arc<dyn File>,
+}
+
+/// Restores a database to `path`, where there is none.
+pub(crate) fn run(
+    engine: &Engine,
+    source: Source,
+    path: &Path,
+    open: &OpenOptions,
+    watch: &mut Watch<'_>,
+) -> Result<RestoreReport> {
+    let disk = engine.disk();
+    if disk.exists(path)? && !Database::is_missing(disk, path)? {
+        return Err(Error::Backup(format!("{path:?} exists already: a restore overwrites nothing")));
+    }
+    if let Source::Files(files) = &source {
+        check_room(&**disk, path, files)?;
+    }
+    let manifest = {
+        let mut attempt = Attempt::new(disk, path)?;
+        let (data, _lock) = attempt.start(open)?;
+        let manifest = write_all(engine, source, data, attempt.folder(), open, watch)?;
+        attempt.succeed();
+        manifest
+    };
+    watch.job().phase("applies the log", Unit::Pages, 0);
+    let database = engine
+        .open(path, open)
+        .map_err(|error| Error::Backup(format!("{path:?} was restored, and cannot be opened: {error}")))?;
+    let outcome = database.await_restart_watched(watch);
+    let restart = database.restart_report();
+    // Whoever cannot wait ends the job: what is not written is redone by the next who opens it.
+    let closed = database.close();
+    outcome?;
+    closed?;
+    if let Some(damage) = restart.damaged_pages.first() {
+        return Err(Error::Backup(format!("{path:?} was restored, and is damaged: {damage}")));
+    }
+    Ok(RestoreReport { manifest, restart })
+}
+
+/// Refuses a place with less room than the database needs.
+fn check_room(disk: &dyn Disk, path: &Path, files: &[BackupFile]) -> Result<()> {
+    let Some(newest) = files.last().map(|file| &file.manifest) else { return Ok(()) };
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let needed = newest.file_bytes + newest.log_bytes + 2 * newest.begin.segment_size;
+    match disk.free_bytes(parent)? {
+        Some(free) if free < needed => Err(Error::Backup(format!(
+            "the database needs {}, and {parent:?} has {} free",
+            format_size(needed),
+            format_size(free)
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Threads that a source is read by, given half of the memory there is: they share it with what is read ahead.
+pub(super) fn workers_within(engine: &Engine) -> usize {
+    let blocks = engine.budget().limit() / 2 / (HEAD + STORED_MAX) as u64;
+    (blocks as usize / 2 / BLOCKS).clamp(1, WORKERS)
+}
+
+fn write_all(
+    engine: &Engine,
+    source: Source,
+    data: Arc<dyn File>,
+    folder: &Path,
+    open: &OpenOptions,
+    watch: &mut Watch<'_>,
+) -> Result<Manifest> {
+    let newest = match &source {
+        Source::Files(files) => files.last().map(|file| file.manifest.clone()),
+        Source::Stream(_) => None,
+    };
+    let pages = newest.map_or(PAGES_MAX, |newest| newest.file_bytes / u64::from(newest.begin.page_size));
+    let feed = Feed::new(engine, source, open.mode)?;
+    let backwards = feed.is_backwards();
+    let _memory = engine.memory(Purpose::Work, if backwards { PageSet::memory(pages) } else { 0 })?;
+    watch.job().phase("writes pages", Unit::Bytes, feed.total());
+    let state =
+        State { feed, at_work: 0, begin: None, is_newest: false, newest: None, segments: BTreeMap::new() };
+    let restore = Arc::new(Restore {
+        state: Mutex::new(state),
+        settled: Condvar::new(),
+        done: backwards.then(|| PageSet::new(pages)),
+        pages,
+        known: OnceLock::new(),
+        stop: Stop::default(),
+        job: watch.job().worker(),
+        disk: Arc::clone(engine.disk()),
+        folder: folder.to_owned(),
+        open: open.clone(),
+        data,
+    });
+    let queue = engine.disk().queue(WORKERS * BLOCKS)?;
+    let mut workers = Vec::new();
+    for _ in 0..workers_within(engine) {
+        let mut blocks = Vec::with_capacity(BLOCKS);
+        for _ in 0..BLOCKS {
+            blocks.push(Block::new(&queue, engine.memory(Purpose::Io, (HEAD + STORED_MAX) as u64)?));
+        }
+        let restore = Arc::clone(&restore);
+        workers.push(move || restore.work(blocks));
+    }
+    run_crew("gannet-restore", watch, &restore.stop, workers)?;
+    watch.job().phase("makes it durable", Unit::Bytes, 0);
+    watch.look()?;
+    restore.finish()
+}
+
+impl Restore {
+    /// The body of a worker.
+    fn work(&self, mut blocks: Vec<Block>) -> Result<()> {
+        let mut scratch = Vec::new();
+        for turn in 0.. {
+            let turn: usize = turn % blocks.len();
+            let block = &mut blocks[turn];
+            block.wait()?;
+            let Some(head) = self.next(block)? else { break };
+            let done = self.pages(&head, block, &mut scratch);
+            self.state.lock().at_work -= 1;
+            self.settled.notify_all();
+            done?;
+        }
+        blocks.iter_mut().try_for_each(Block::wait)
+    }
+
+    /// The next frame of pages; what else comes is seen to here, in its order.
+    fn next(&self, block: &mut Block) -> Result<Option<Head>> {
+        let mut state = self.state.lock();
+        while !self.stop.is_set() {
+            let item = state.feed.next(block.bytes())?;
+            self.job.set_done(state.feed.done());
+            match item {
+                None => break,
+                Some(Item::Begin(begin)) => {
+                    // Of the backup before, everything is to be on its way.
+                    while state.at_work > 0 && !self.stop.is_set() {
+                        self.settled.wait(&mut state);
+                    }
+                    self.begin(&mut state, begin)?;
+                }
+                Some(Item::End(manifest)) if state.is_newest => state.newest = Some(*manifest),
+                Some(Item::End(_)) => {}
+                Some(Item::Frame(head)) => {
+                    let bytes = (HEAD + head.padded_len()) as u64;
+                    self.job.count_read(bytes);
+                    self.job.pace(2 * bytes)?;
+                    match head.kind {
+                        FrameKind::Log if state.is_newest => self.log(&mut state, &head, block.bytes())?,
+                        FrameKind::Log => {}
+                        _ => {
+                            state.at_work += 1;
+                            return Ok(Some(head));
+                        }
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn begin(&self, state: &mut State, begin: Begin) -> Result<()> {
+        let page_size = begin.page_size as usize;
+        let &(known_size, _) = self.known.get_or_init(|| (page_size, begin.database_id));
+        if known_size != page_size {
+            return Err(Error::Backup("the backups have pages of several sizes".to_owned()));
+        }
+        let is_first = state.begin.is_none();
+        if is_first {
+            meta::write_mark(&*self.data, page_size, begin.database_id)?;
+        }
+        state.is_newest = is_first || !state.feed.is_backwards();
+        if state.is_newest {
+            // The log of an older backup is of no use to a newer one.
+            for number in std::mem::take(&mut state.segments).into_keys() {
+                self.disk.remove(&self.segment_path(number))?;
+            }
+            state.begin = Some(begin);
+        }
+        Ok(())
+    }
+
+    /// Writes the pages of a frame that no newer backup had. They may still be on their way when this returns.
+    fn pages(&self, head: &Head, block: &mut Block, scratch: &mut Vec<u8>) -> Result<()> {
+        let (page_size, database_id) = *self.known.get().expect("known with the first frame");
+        let bytes = block.bytes();
+        let stored = &bytes[HEAD..HEAD + head.stored_len as usize];
+        let damaged = |what: String| Error::Backup(format!("the backup is damaged: {what}"));
+        let content = head.content(stored, scratch).map_err(damaged)?;
+        if content.len() != head.pages.len() * page_size {
+            return Err(damaged("a frame has not the pages that it lists".to_owned()));
+        }
+        if head.codec == Codec::Zstd {
+            bytes[HEAD..HEAD + scratch.len()].copy_from_slice(scratch);
+        }
+        let mut ranges = Vec::new();
+        for (index, &page) in head.pages.iter().enumerate() {
+            let place = HEAD + index * page_size;
+            if page::verify(&bytes[place..place + page_size], page, database_id) != Verdict::Valid {
+                return Err(damaged(format!("{page} in it is not whole")));
+            }
+            // What the file had given back by the time of the newest backup is not written again.
+            let wanted = page.0 < self.pages && self.done.as_ref().is_none_or(|done| done.add(page));
+            if wanted {
+                let offset = page.0 * page_size as u64;
+                FileRange::add_to(&mut ranges, FileRange { place, offset, len: page_size });
+            }
+        }
+        if ranges.is_empty() {
+            return Ok(());
+        }
+        self.job.count_written(ranges.iter().map(|range| range.len as u64).sum());
+        let direction = Direction::Write(Durability::Cached);
+        block.start_ranges(&self.data, direction, Class::Maintenance, &ranges);
+        Ok(())
+    }
+
+    fn segment_path(&self, number: u64) -> PathBuf {
+        segment_path(&self.folder, number)
+    }
+
+    /// Writes a part of the log to its place.
+    fn log(&self, state: &mut State, head: &Head, frame: &[u8]) -> Result<()> {
+        let mut scratch = Vec::new();
+        let stored = &frame[HEAD..HEAD + head.stored_len as usize];
+        let damaged = |what: String| Error::Backup(format!("the backup is damaged: {what}"));
+        let content = head.content(stored, &mut scratch).map_err(damaged)?;
+        let size = state.begin.as_ref().map_or(0, |begin| begin.segment_size);
+        let (number, offset) = (head.first / size, head.first % size);
+        let fits = offset + content.len() as u64 <= size && offset.is_multiple_of(BLOCK);
+        if !fits || !(content.len() as u64).is_multiple_of(BLOCK) {
+            return Err(damaged("a piece of the log lies in no segment".to_owned()));
+        }
+        let file = self.segment(state, number, size)?;
+        let mut buffer = AlignedBuffer::zeroed(content.len());
+        buffer.copy_from_slice(content);
+        self.job.count_written(buffer.len() as u64);
+        Ok(file.write_at(Class::Maintenance, offset, &buffer, Durability::Cached)?)
+    }
+
+    fn segment(&self, state: &mut State, number: u64, size: u64) -> Result<Arc<dyn File>> {
+        if let Some(file) = state.segments.get(&number) {
+            return Ok(Arc::clone(file));
+        }
+        let options = gannet_io::OpenOptions::create_new().mode(self.open.mode);
+        let file = self.disk.open(&self.segment_path(number), &options)?;
+        file.allocate(0, size)?;
+        state.segments.insert(number, Arc::clone(&file));
+        Ok(file)
+    }
+
+    /// Makes pages and log durable, and then a database of them.
+    fn finish(&self) -> Result<Manifest> {
+        let mut state = self.state.lock();
+        let manifest =
+            state.newest.take().ok_or_else(|| Error::Backup("the source holds no backup".to_owned()))?;
+        let size = manifest.begin.segment_size;
+        if manifest.end_lsn.is_multiple_of(size) {
+            // Behind a segment that is complete there is always another one.
+            self.segment(&mut state, manifest.end_lsn / size, size)?;
+        }
+        for file in state.segments.values() {
+            file.sync(Class::Maintenance)?;
+        }
+        self.disk.sync_dir(&self.folder)?;
+        let len = manifest.file_bytes;
+        if self.data.len()? < len {
+            self.data.allocate(0, len)?;
+        }
+        self.data.set_len(len)?;
+        self.data.sync(Class::Maintenance)?;
+        let mut header = manifest.begin.header(manifest.incarnation);
+        header.homes_from = Lsn(manifest.end_lsn);
+        header.write_both(&*self.data)?;
+        Ok(manifest)
+    }
+}

@@ -1,0 +1,464 @@
+//! Where the frames of backups come from, one backup after the other.
+//!
+//! # What it guarantees
+//! 1. Every frame that is given on is whole, by its checksums, and belongs to the backup that it is given as a part of.
+//! 2. A backup is over only when its end was there, and each of its frames exactly once.
+//! 3. Of several backups each adds to the one before.
+
+use super::format::{self, FrameKind, HEAD, Head};
+use super::manifest::{Begin, Manifest};
+use super::sink::{DATA, MANIFEST, data_path, manifest_path};
+use crate::block::Block;
+use crate::engine::Engine;
+use crate::{Error, Result};
+use gannet_base::memory::Purpose;
+use gannet_io::{AlignedBuffer, Class, Direction, Disk, File, ModeRequest, OpenOptions};
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Reads of a file ahead of their use, and their length in bytes.
+const READS_AHEAD: usize = 6;
+const READ_LEN: u64 = 1 << 20;
+
+/// Where one or several backups are read from.
+pub enum Source {
+    /// Backups in folders, each of which adds to the one before.
+    Files(Vec<BackupFile>),
+    /// A stream of bytes, with one or several backups, one behind the other.
+    Stream(Box<dyn Read + Send>),
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Files(files) => f.debug_tuple("Files").field(files).finish(),
+            Source::Stream(_) => f.write_str("Stream"),
+        }
+    }
+}
+
+/// A complete backup in a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackupFile {
+    /// The folder.
+    pub folder: PathBuf,
+    /// The backup's name.
+    pub name: String,
+    /// What it says of itself.
+    pub manifest: Manifest,
+}
+
+impl BackupFile {
+    /// The backup that a path means: one of its two files, or their name without its ending.
+    ///
+    /// # Errors
+    /// [`Error::Backup`] where there is none, or a part of one only; what is wrong with its manifest.
+    pub fn find(disk: &dyn Disk, path: &Path) -> Result<Self> {
+        let whole = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = whole.strip_suffix(DATA).or(whole.strip_suffix(MANIFEST)).unwrap_or(&whole);
+        let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Self::read(disk, folder, name)
+    }
+
+    fn read(disk: &dyn Disk, folder: &Path, name: &str) -> Result<Self> {
+        let (data, path) = (data_path(folder, name), manifest_path(folder, name));
+        if !disk.exists(&path)? {
+            return Err(Error::Backup(if disk.exists(&data)? {
+                format!(
+                    "{data:?} has no manifest: the backup is being made, or was broken off, and is not complete"
+                )
+            } else {
+                format!("there is no backup {:?}", folder.join(name))
+            }));
+        }
+        let manifest = Manifest::decode(&read_text(disk, &path)?)
+            .map_err(|error| Error::Backup(format!("{path:?}: {error}")))?;
+        if !disk.exists(&data)? {
+            return Err(Error::Backup(format!("{data:?} is gone: of the backup there is the manifest only")));
+        }
+        Ok(BackupFile { folder: folder.to_owned(), name: name.to_owned(), manifest })
+    }
+
+    /// All complete backups in a folder, oldest first. What cannot be read is told to `complain`.
+    pub fn all(disk: &dyn Disk, folder: &Path, complain: &mut dyn FnMut(Error)) -> Result<Vec<Self>> {
+        let mut found = Vec::new();
+        for name in disk.list(folder)? {
+            let Some(name) = name.strip_suffix(MANIFEST) else { continue };
+            match Self::read(disk, folder, name) {
+                Ok(backup) => found.push(backup),
+                Err(error) => complain(error),
+            }
+        }
+        found.sort_by_key(|backup| (backup.manifest.begin.start_lsn, backup.manifest.begin.started_unix_us));
+        Ok(found)
+    }
+
+    /// The backup with all that it adds to, oldest first, as far as they are in its folder.
+    pub fn chain(self, disk: &dyn Disk) -> Result<Vec<Self>> {
+        let mut chain = VecDeque::from([self]);
+        while let Some(parent) = chain[0].manifest.begin.parent {
+            let all = Self::all(disk, &chain[0].folder, &mut |_| ())?;
+            let found = all.into_iter().find(|one| one.manifest.begin.backup_id == parent.backup_id);
+            let found = found.ok_or_else(|| {
+                Error::Backup(format!(
+                    "{} adds to backup {:016x}, which is not in {:?}",
+                    chain[0].path(),
+                    parent.backup_id,
+                    chain[0].folder
+                ))
+            })?;
+            if chain.iter().any(|one| one.manifest.begin.backup_id == found.manifest.begin.backup_id) {
+                return Err(Error::Backup(format!("{} adds to itself", found.path())));
+            }
+            chain.push_front(found);
+        }
+        Ok(chain.into())
+    }
+
+    /// Where it is, for messages.
+    pub fn path(&self) -> String {
+        self.folder.join(&self.name).display().to_string()
+    }
+
+    /// The file with its frames.
+    pub fn data(&self) -> PathBuf {
+        data_path(&self.folder, &self.name)
+    }
+
+    /// The file with its manifest.
+    pub fn manifest(&self) -> PathBuf {
+        manifest_path(&self.folder, &self.name)
+    }
+}
+
+/// Refuses backups that do not follow each other.
+fn check_order(files: &[BackupFile]) -> Result<()> {
+    let Some(first) = files.first() else {
+        return Err(Error::Backup("there is no backup to be read".to_owned()));
+    };
+    if let Some(parent) = first.manifest.begin.parent {
+        let place = files.iter().find(|file| file.manifest.begin.backup_id == parent.backup_id);
+        let where_it_is = match place {
+            Some(file) => {
+                format!("which is {}: give them in the order in which they were taken", file.path())
+            }
+            None => "which has to come before it".to_owned(),
+        };
+        return Err(Error::Backup(format!(
+            "{} adds to backup {:016x}, {where_it_is}",
+            first.path(),
+            parent.backup_id
+        )));
+    }
+    for pair in files.windows(2) {
+        follows(&pair[0].manifest.begin, &pair[1].manifest.begin)
+            .map_err(|what| Error::Backup(format!("{}: {what}", pair[1].path())))?;
+    }
+    Ok(())
+}
+
+/// Whether a backup adds to another one.
+fn follows(before: &Begin, next: &Begin) -> std::result::Result<(), String> {
+    if before.database_id != next.database_id {
+        return Err("it is of another database than the one before".to_owned());
+    }
+    match next.parent {
+        Some(parent) if parent.backup_id == before.backup_id && next.timeline == before.timeline => Ok(()),
+        Some(parent) => Err(format!(
+            "it adds to backup {:016x}, and comes behind backup {:016x}: give the backups in the order in which they were \
+             taken, without leaving one out",
+            parent.backup_id, before.backup_id
+        )),
+        None => Err("it is a full backup, which adds to none: begin with it".to_owned()),
+    }
+}
+
+/// The backups of a source, frame by frame.
+pub(super) struct Feed {
+    /// Those of folders that are yet to be read, the next one last.
+    rest: Vec<BackupFile>,
+    opened: Option<Box<dyn Read + Send>>,
+    engine: Engine,
+    mode: ModeRequest,
+    /// What a file is called in messages.
+    name: String,
+    /// Newest first, for files: then a backup does not add to the one read before it.
+    backwards: bool,
+    current: Option<Begin>,
+    previous: Option<Begin>,
+    seen: Vec<u64>,
+    frames: u64,
+    /// Bytes read of the file, or the stream; and of all before.
+    bytes: u64,
+    before: u64,
+}
+
+/// What comes next.
+pub(super) enum Item {
+    /// A backup begins.
+    Begin(Begin),
+    /// A frame of pages or log, which is in the buffer.
+    Frame(Head),
+    /// A backup is over.
+    End(Box<Manifest>),
+}
+
+impl Feed {
+    /// The frames of a source; of files, those of the newest backup come first.
+    pub(super) fn new(engine: &Engine, source: Source, mode: ModeRequest) -> Result<Self> {
+        let (rest, opened, backwards) = match source {
+            Source::Files(files) => {
+                check_order(&files)?;
+                (files, None, true)
+            }
+            Source::Stream(stream) => (Vec::new(), Some(stream), false),
+        };
+        Ok(Feed {
+            rest,
+            opened,
+            engine: engine.clone(),
+            mode,
+            name: "the stream".to_owned(),
+            backwards,
+            current: None,
+            previous: None,
+            seen: Vec::new(),
+            frames: 0,
+            bytes: 0,
+            before: 0,
+        })
+    }
+
+    /// Bytes of all files; 0 where that is not known.
+    pub(super) fn total(&self) -> u64 {
+        self.rest.iter().map(|file| file.manifest.bytes).sum()
+    }
+
+    /// Whether the newest backup comes first.
+    pub(super) fn is_backwards(&self) -> bool {
+        self.backwards
+    }
+
+    /// Bytes read so far.
+    pub(super) fn done(&self) -> u64 {
+        self.before + self.bytes
+    }
+
+    fn damaged(&self, what: impl fmt::Display) -> Error {
+        Error::Backup(format!("{}, offset {}: {what}", self.name, self.bytes))
+    }
+
+    /// What comes next; the content of a frame is put behind the place for its head. `None` when there is nothing more.
+    pub(super) fn next(&mut self, buffer: &mut [u8]) -> Result<Option<Item>> {
+        if self.opened.is_none() && !self.open_next()? {
+            return Ok(None);
+        }
+        let Some(head) = self.read_head(buffer)? else {
+            if self.current.is_some() {
+                return Err(self.damaged("the backup is cut off: its end is missing"));
+            }
+            self.opened = None;
+            return self.next(buffer);
+        };
+        let len = head.padded_len();
+        if HEAD + len > buffer.len() {
+            return Err(self.damaged("a frame is longer than any"));
+        }
+        self.read_exact(&mut buffer[HEAD..HEAD + len])?;
+        let item = self.take(head, buffer)?;
+        self.bytes += (HEAD + len) as u64;
+        Ok(Some(item))
+    }
+
+    fn open_next(&mut self) -> Result<bool> {
+        let Some(file) = self.rest.pop() else { return Ok(false) };
+        let path = file.data();
+        self.name = format!("{path:?}");
+        self.before += std::mem::take(&mut self.bytes);
+        let options = OpenOptions::read().mode(self.mode);
+        let opened = self.engine.disk().open(&path, &options).map_err(|error| self.damaged(error))?;
+        self.opened = Some(Box::new(AheadFile::new(&self.engine, opened, file.manifest.bytes)?));
+        Ok(true)
+    }
+
+    fn reader(&mut self) -> &mut (dyn Read + Send) {
+        self.opened.as_mut().expect("it was opened before anything is read")
+    }
+
+    fn read_exact(&mut self, bytes: &mut [u8]) -> Result<()> {
+        self.reader().read_exact(bytes).map_err(|error| match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => {
+                self.damaged("the backup is cut off in the middle of a frame")
+            }
+            _ => self.damaged(error),
+        })
+    }
+
+    /// The head of the next frame; `None` at the end.
+    fn read_head(&mut self, buffer: &mut [u8]) -> Result<Option<Head>> {
+        let mut have = 0;
+        while have < HEAD {
+            match self.reader().read(&mut buffer[have..HEAD]) {
+                Ok(0) if have == 0 => return Ok(None),
+                Ok(0) => return Err(self.damaged("the backup is cut off in the middle of a frame's head")),
+                Ok(more) => have += more,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.damaged(error)),
+            }
+        }
+        Head::decode(&buffer[..HEAD]).map(Some).map_err(|what| self.damaged(what))
+    }
+
+    fn take(&mut self, head: Head, buffer: &[u8]) -> Result<Item> {
+        let stored = &buffer[HEAD..HEAD + head.stored_len as usize];
+        if head.kind == FrameKind::Begin {
+            if self.current.is_some() {
+                return Err(self.damaged("the backup is cut off: another one begins before its end"));
+            }
+            let mut scratch = Vec::new();
+            let text = head.content(stored, &mut scratch).map_err(|what| self.damaged(what))?;
+            let begin = Begin::decode(text).map_err(|error| self.damaged(error))?;
+            self.check_begin(&begin, &head)?;
+            self.current = Some(begin.clone());
+            self.seen = vec![1];
+            self.frames = 1;
+            return Ok(Item::Begin(begin));
+        }
+        let Some(begin) = &self.current else {
+            return Err(self.damaged("no backup begins there"));
+        };
+        if head.backup != begin.backup_id {
+            return Err(self.damaged("a frame of another backup"));
+        }
+        self.count(head.number)?;
+        if head.kind != FrameKind::End {
+            return Ok(Item::Frame(head));
+        }
+        let mut scratch = Vec::new();
+        let text = head.content(stored, &mut scratch).map_err(|what| self.damaged(what))?;
+        let manifest = Manifest::decode(text).map_err(|error| self.damaged(error))?;
+        if Some(&manifest.begin) != self.current.as_ref() {
+            return Err(self.damaged("its end is of another backup than its beginning"));
+        }
+        if self.frames != manifest.frames || head.number + 1 != manifest.frames {
+            let (have, all) = (self.frames, manifest.frames);
+            return Err(self.damaged(format_args!("{have} frames of {all} are there")));
+        }
+        self.previous = self.current.take();
+        Ok(Item::End(Box::new(manifest)))
+    }
+
+    fn check_begin(&self, begin: &Begin, head: &Head) -> Result<()> {
+        if head.backup != begin.backup_id || head.number != 0 {
+            return Err(self.damaged("a first frame that contradicts itself"));
+        }
+        match &self.previous {
+            // Files were compared by their manifests.
+            _ if self.backwards => Ok(()),
+            None if begin.parent.is_none() => Ok(()),
+            None => Err(self.damaged(format_args!(
+                "the backup adds to backup {:016x}, which has to come before it",
+                begin.parent.map_or(0, |parent| parent.backup_id)
+            ))),
+            Some(previous) => follows(previous, begin).map_err(|what| self.damaged(what)),
+        }
+    }
+
+    fn count(&mut self, number: u64) -> Result<()> {
+        let index = number as usize / 64;
+        // No backup has frames far behind what was read: each is a block at least.
+        if index > self.seen.len() + (1 << 20) {
+            return Err(self.damaged("a frame with a number that makes no sense"));
+        }
+        if index >= self.seen.len() {
+            self.seen.resize(index + 1, 0);
+        }
+        if self.seen[index] & 1 << (number % 64) != 0 {
+            return Err(self.damaged("a frame that was there before"));
+        }
+        self.seen[index] |= 1 << (number % 64);
+        self.frames += 1;
+        Ok(())
+    }
+}
+
+/// A file that is read from its beginning to its end, ahead of its use.
+struct AheadFile {
+    file: Arc<dyn File>,
+    len: u64,
+    /// Where the next read begins.
+    next: u64,
+    /// Under way or read, in order.
+    reads: VecDeque<Block>,
+    /// How much of the first one was used.
+    used: usize,
+    waited: bool,
+}
+
+impl AheadFile {
+    fn new(engine: &Engine, file: Arc<dyn File>, len: u64) -> Result<Self> {
+        let found = file.len()?;
+        if found != len {
+            return Err(Error::Backup(format!(
+                "{:?} has {found} bytes, and its manifest says {len}: it was cut or replaced",
+                file.path()
+            )));
+        }
+        let queue = engine.disk().queue(READS_AHEAD)?;
+        let affordable = engine.budget().limit() / 4 / READ_LEN;
+        let mut ahead = AheadFile { file, len, next: 0, reads: VecDeque::new(), used: 0, waited: false };
+        for _ in 0..affordable.clamp(1, READS_AHEAD as u64) {
+            let block = Block::new(&queue, engine.memory(Purpose::Io, READ_LEN)?);
+            ahead.begin(block);
+        }
+        Ok(ahead)
+    }
+
+    fn begin(&mut self, mut block: Block) {
+        if self.next >= self.len {
+            return;
+        }
+        let len = READ_LEN.min(self.len - self.next);
+        block.start(&self.file, Direction::Read, Class::Maintenance, self.next, len as usize);
+        self.next += len;
+        self.reads.push_back(block);
+    }
+}
+
+impl Read for AheadFile {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        loop {
+            let Some(block) = self.reads.front_mut() else { return Ok(0) };
+            if !self.waited {
+                block.wait().map_err(std::io::Error::other)?;
+                self.waited = true;
+            }
+            let len = block.len();
+            if self.used < len {
+                let more = out.len().min(len - self.used);
+                out[..more].copy_from_slice(&block.bytes()[self.used..self.used + more]);
+                self.used += more;
+                return Ok(more);
+            }
+            (self.used, self.waited) = (0, false);
+            if let Some(block) = self.reads.pop_front() {
+                self.begin(block);
+            }
+        }
+    }
+}
+
+/// A short text file.
+fn read_text(disk: &dyn Disk, path: &Path) -> Result<Vec<u8>> {
+    let file = disk.open(path, &OpenOptions::read())?;
+    let len = file.len()? as usize;
+    if len > format::CONTENT_MAX || !len.is_multiple_of(HEAD) {
+        return Err(Error::Backup(format!("{path:?} is no manifest of a backup: it has {len} bytes")));
+    }
+    let mut text = AlignedBuffer::zeroed(len);
+    file.read_at(Class::Foreground, 0, &mut text)?;
+    Ok(text.to_vec())
+}

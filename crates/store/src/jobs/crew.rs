@@ -1,0 +1,82 @@
+//! Threads that work on one job together.
+
+use super::Watch;
+use crate::{Error, Result};
+use gannet_base::sync::{Condvar, Mutex};
+use gannet_base::thread;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How often whoever waits for the threads looks how they are doing.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Says that the others need not go on. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    pub(crate) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Tells that a thread has ended, however.
+struct Ended(Arc<(Mutex<usize>, Condvar)>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        *self.0.0.lock() -= 1;
+        self.0.1.notify_all();
+    }
+}
+
+/// Runs each body in a thread, which steps back for others, until all have ended; who waits for the job is told meanwhile. When one of
+/// them fails, or the job is to end, `stop` is set. Gives the first error.
+pub(crate) fn run_crew<B: FnOnce() -> Result<()> + Send + 'static>(
+    name: &str,
+    watch: &mut Watch<'_>,
+    stop: &Stop,
+    bodies: Vec<B>,
+) -> Result<()> {
+    let left = Arc::new((Mutex::new(bodies.len()), Condvar::new()));
+    let failure: Arc<Mutex<Option<Error>>> = Arc::default();
+    let crew: Vec<_> = bodies
+        .into_iter()
+        .map(|body| {
+            let (ended, stop) = (Ended(Arc::clone(&left)), stop.clone());
+            let failure = Arc::clone(&failure);
+            thread::spawn(name, move || {
+                thread::step_back();
+                if let Err(error) = body() {
+                    failure.lock().get_or_insert(error);
+                    stop.set();
+                }
+                drop(ended);
+            })
+        })
+        .collect();
+    let mut outcome = Ok(());
+    loop {
+        if outcome.is_ok() {
+            outcome = watch.look().inspect_err(|_| stop.set());
+        }
+        let mut left_now = left.0.lock();
+        if *left_now > 0 {
+            left.1.wait_for(&mut left_now, LOOK_EVERY);
+        }
+        if *left_now == 0 {
+            break;
+        }
+    }
+    for thread in crew {
+        thread.join().map_err(|panic| Error::Invalid(format!("the job broke off: {panic}")))?;
+    }
+    // Whoever asked for the end is told so, whatever came of it.
+    outcome?;
+    failure.lock().take().map_or(Ok(()), Err)
+}

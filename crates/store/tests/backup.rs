@@ -1,0 +1,428 @@
+//! Backups: taken while others write, restored elsewhere, compared with what was committed; and everything that can be wrong with them.
+
+use gannet_io::sim::{Settings, SimDisk};
+use gannet_io::{AlignedBuffer, Class, Disk, Durability as IoDurability, OpenOptions as FileOptions};
+use gannet_store::{
+    BackupFile, BackupOptions, CreateOptions, Database, Destination, Engine, EngineOptions, Error, JobKind,
+    JobOrder, Manifest, OpenOptions, RestoreReport, Source, TransactionOptions, Watch,
+};
+use std::io::Write;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+const FILE: &str = "b.gnt";
+const COPY: &str = "copy.gnt";
+const ACCOUNTS: u64 = 600;
+
+fn engine(disk: &SimDisk) -> Engine {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    Engine::with_disk(disk, &EngineOptions { memory: 10 << 20, ..EngineOptions::default() }).unwrap()
+}
+
+fn open(disk: &SimDisk, name: &str) -> Database {
+    engine(disk).open(Path::new(name), &OpenOptions::default()).unwrap()
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("{number:06}").into_bytes()
+}
+
+fn number(value: &[u8]) -> i64 {
+    i64::from_le_bytes(value[..8].try_into().unwrap())
+}
+
+/// An account with so much on it, filled up so that accounts take many pages.
+fn account(balance: i64) -> Vec<u8> {
+    let mut value = balance.to_le_bytes().to_vec();
+    value.resize(400, 0xAB);
+    value
+}
+
+/// A database with accounts, all of them empty, and a count of transfers.
+fn bank(disk: &SimDisk) -> Database {
+    let options = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
+    let db = engine(disk).create(Path::new(FILE), &options, &OpenOptions::default()).unwrap();
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("accounts").unwrap();
+    for number in 0..ACCOUNTS {
+        txn.put(&tree, &key(number), &account(0)).unwrap();
+    }
+    txn.put(&tree, b"transfers", &account(0)).unwrap();
+    txn.put(&tree, b"long", &vec![7; 20_000]).unwrap();
+    txn.commit().unwrap();
+    db
+}
+
+/// Moves something from one account to another, and counts it; now and then accounts come and go.
+fn transfer(db: &Database, count: u64) {
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.tree("accounts").unwrap().unwrap();
+    let (from, to) = (count * 7919 % ACCOUNTS, (count * 104_729 + 1) % ACCOUNTS);
+    for (account_number, by) in [(from, -1), (to, 1)] {
+        let balance = number(&txn.get(&tree, &key(account_number)).unwrap().unwrap());
+        txn.put(&tree, &key(account_number), &account(balance + by)).unwrap();
+    }
+    txn.put(&tree, b"transfers", &account(count as i64)).unwrap();
+    // Trees grow and shrink, so that pages are taken and given back.
+    let passing = |n: u64| format!("passing {:08}", n).into_bytes();
+    txn.put(&tree, &passing(count), &vec![1; 900]).unwrap();
+    if count > 40 {
+        txn.delete(&tree, &passing(count - 40)).unwrap();
+    }
+    txn.commit().unwrap();
+}
+
+/// What is in a bank: transfers, after it was made sure that nothing was lost or made by them.
+fn audit(db: &Database) -> i64 {
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.tree("accounts").unwrap().unwrap();
+    let mut cursor = txn.cursor(&tree, (Bound::Included(&b"0"[..]), Bound::Excluded(&b":"[..]))).unwrap();
+    let (mut sum, mut accounts) = (0, 0);
+    while let Some((_, value)) = cursor.next().unwrap() {
+        sum += number(&value);
+        accounts += 1;
+    }
+    drop(cursor);
+    assert_eq!((sum, accounts), (0, ACCOUNTS));
+    assert_eq!(txn.get(&tree, b"long").unwrap().unwrap(), vec![7; 20_000]);
+    let transfers = number(&txn.get(&tree, b"transfers").unwrap().unwrap());
+    drop(txn);
+    let report = db.check().unwrap();
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+    transfers
+}
+
+fn folder(name: &str) -> Destination {
+    Destination::Folder { folder: "backups".into(), name: name.to_owned() }
+}
+
+fn options(destination: Destination, since: Option<&Manifest>) -> BackupOptions {
+    BackupOptions { destination, since: since.cloned(), compress: None }
+}
+
+fn backup(db: &Database, options: BackupOptions) -> Result<Manifest, Error> {
+    let job = db.jobs().begin(JobOrder::new(JobKind::Backup));
+    job.end(db.backup(options, &mut Watch::new(&job, &mut |_| Ok(()))))
+}
+
+fn restore(disk: &SimDisk, source: Source, to: &str) -> Result<RestoreReport, Error> {
+    let engine = engine(disk);
+    let job = engine.jobs().begin(JobOrder::new(JobKind::Restore));
+    let mut tell = |_: &_| Ok(());
+    job.end(engine.restore(source, Path::new(to), &OpenOptions::default(), &mut Watch::new(&job, &mut tell)))
+}
+
+fn file(disk: &SimDisk, name: &str) -> BackupFile {
+    BackupFile::find(disk, &Path::new("backups").join(name)).unwrap()
+}
+
+/// Bytes that somebody writes.
+#[derive(Clone, Default)]
+struct Pipe(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Pipe {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Runs `work` while transfers go on; gives how many of them were committed before and after it.
+fn beside_transfers<T>(db: &Database, from: u64, work: impl FnOnce() -> T) -> (u64, T, u64) {
+    let (stop, done) = (AtomicBool::new(false), AtomicU64::new(from));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for count in from + 1.. {
+                if stop.load(Ordering::SeqCst) {
+                    break;
+                }
+                transfer(db, count);
+                done.store(count, Ordering::SeqCst);
+            }
+        });
+        while done.load(Ordering::SeqCst) < from + 20 {
+            std::thread::yield_now();
+        }
+        let before = done.load(Ordering::SeqCst);
+        let result = work();
+        stop.store(true, Ordering::SeqCst);
+        (before, result, done.load(Ordering::SeqCst) + 1)
+    })
+}
+
+#[test]
+fn a_backup_taken_beside_writers_is_the_database_at_one_moment() {
+    let disk = SimDisk::new(1);
+    disk.create_dir(Path::new("backups")).unwrap();
+    let db = bank(&disk);
+    let (before, manifest, after) =
+        beside_transfers(&db, 0, || backup(&db, options(folder("full"), None)).unwrap());
+    assert!(manifest.pages > 60 && manifest.log_bytes > 0 && !manifest.is_incremental());
+    let report = restore(&disk, Source::Files(vec![file(&disk, "full")]), COPY).unwrap();
+    assert_eq!(report.manifest, manifest);
+    let copy = open(&disk, COPY);
+    assert!(!copy.restart_report().crashed, "a restored database was closed");
+    let transfers = audit(&copy) as u64;
+    assert!((before..=after).contains(&transfers), "{transfers} of {before} to {after}");
+    // Both go on, each by itself.
+    transfer(&copy, transfers + 1);
+    transfer(&db, 10_000);
+    assert_eq!((audit(&copy), audit(&db)), (transfers as i64 + 1, 10_000));
+    copy.close().unwrap();
+    assert_eq!(audit(&open(&disk, COPY)), transfers as i64 + 1);
+}
+
+#[test]
+fn incremental_backups_add_to_each_other() {
+    let disk = SimDisk::new(2);
+    disk.create_dir(Path::new("backups")).unwrap();
+    let db = bank(&disk);
+    let mut last: Option<Manifest> = None;
+    let mut counts = Vec::new();
+    let mut done = 0;
+    for name in ["0", "1", "2", "3"] {
+        let (before, manifest, after) =
+            beside_transfers(&db, done, || backup(&db, options(folder(name), last.as_ref())).unwrap());
+        counts.push(before..=after);
+        done = after;
+        last = Some(manifest);
+    }
+    for (index, expected) in counts.iter().enumerate() {
+        let chain = file(&disk, &index.to_string()).chain(&disk).unwrap();
+        assert_eq!(chain.len(), index + 1);
+        let to = format!("copy{index}.gnt");
+        restore(&disk, Source::Files(chain), &to).unwrap();
+        let transfers = audit(&open(&disk, &to)) as u64;
+        assert!(expected.contains(&transfers), "{index}: {transfers} of {expected:?}");
+    }
+    // What was changed during a backup is in the next one. In between those two hardly anything has changed.
+    db.sweep().unwrap();
+    let rest = backup(&db, options(folder("rest"), last.as_ref())).unwrap();
+    let small = backup(&db, options(folder("small"), Some(&rest))).unwrap();
+    assert!(small.pages < 20, "{small:?}");
+}
+
+#[test]
+fn a_stream_is_a_backup_and_so_are_several_in_a_row() {
+    let disk = SimDisk::new(3);
+    let db = bank(&disk);
+    let pipe = Pipe::default();
+    let stream = || Destination::Stream(Box::new(pipe.clone()));
+    (1..50).for_each(|count| transfer(&db, count));
+    let full = backup(&db, BackupOptions { compress: Some(1), ..options(stream(), None) }).unwrap();
+    let first = pipe.0.lock().unwrap().clone();
+    assert_eq!(first.len() as u64, full.bytes);
+    (50..100).for_each(|count| transfer(&db, count));
+    backup(&db, options(stream(), Some(&full))).unwrap();
+    let both = pipe.0.lock().unwrap().clone();
+    let source = |bytes: &[u8]| Source::Stream(Box::new(std::io::Cursor::new(bytes.to_vec())));
+    for (bytes, to, transfers) in [(&first, "one.gnt", 49), (&both, "two.gnt", 99)] {
+        restore(&disk, source(bytes), to).unwrap();
+        assert_eq!(audit(&open(&disk, to)), transfers);
+    }
+    for (bytes, words) in [
+        (&both[first.len()..], "has to come before it"),
+        (&both[..both.len() - 4096], "cut off"),
+        (&both[..first.len() - 10_000], "cut off"),
+        (&both[8192..], "no backup begins there"),
+        (&[], "holds no backup"),
+        (&[7; 9000], "no frame of a backup"),
+    ] {
+        let error = restore(&disk, source(bytes), "none.gnt").unwrap_err();
+        assert!(matches!(&error, Error::Backup(what) if what.contains(words)), "{error}");
+        assert!(!disk.exists(Path::new("none.gnt")).unwrap());
+    }
+}
+
+#[test]
+fn backups_of_the_wrong_order_or_database_are_refused() {
+    let disk = SimDisk::new(4);
+    disk.create_dir(Path::new("backups")).unwrap();
+    let db = bank(&disk);
+    let full = backup(&db, options(folder("full"), None)).unwrap();
+    transfer(&db, 1);
+    let one = backup(&db, options(folder("one"), Some(&full))).unwrap();
+    transfer(&db, 2);
+    backup(&db, options(folder("two"), Some(&one))).unwrap();
+    let refused = |names: &[&str], words: &str| {
+        let files = names.iter().map(|name| file(&disk, name)).collect();
+        let error = restore(&disk, Source::Files(files), "none.gnt").unwrap_err();
+        assert!(matches!(&error, Error::Backup(what) if what.contains(words)), "{names:?}: {error}");
+        assert!(
+            !disk.exists(Path::new("none.gnt")).unwrap() && !disk.exists(Path::new("none.gnt-wal")).unwrap()
+        );
+    };
+    refused(&["one", "full"], "give them in the order in which they were taken");
+    refused(&["full", "two"], "without leaving one out");
+    refused(&["two"], "has to come before it");
+    refused(&["full", "full"], "adds to none");
+    refused(&[], "no backup");
+    // A file that is there is left alone, whatever it is.
+    let error = restore(&disk, Source::Files(vec![file(&disk, "full")]), FILE).unwrap_err();
+    assert!(error.to_string().contains("overwrites nothing"), "{error}");
+    assert!(
+        matches!(backup(&db, options(folder("full"), None)), Err(Error::Backup(what)) if what.contains("exists already"))
+    );
+    assert_eq!(file(&disk, "full").manifest, full);
+
+    // A copy that was restored is another one from then on, and so is another database.
+    restore(&disk, Source::Files(vec![file(&disk, "full")]), COPY).unwrap();
+    let copy = open(&disk, COPY);
+    let error = backup(&copy, options(folder("three"), Some(&one))).unwrap_err();
+    assert!(error.to_string().contains("was restored or replaced: take a full backup"), "{error}");
+    let small = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
+    let other = engine(&disk).create(Path::new("other.gnt"), &small, &OpenOptions::default()).unwrap();
+    let error = backup(&other, options(folder("three"), Some(&one))).unwrap_err();
+    assert!(error.to_string().contains("of another database"), "{error}");
+    assert!(!disk.exists(Path::new("backups/three.gntbackup")).unwrap());
+}
+
+#[test]
+fn no_bit_of_a_backup_turns_unnoticed() {
+    let disk = SimDisk::new(5);
+    disk.create_dir(Path::new("backups")).unwrap();
+    let db = bank(&disk);
+    (1..20).for_each(|count| transfer(&db, count));
+    let manifest = backup(&db, options(folder("full"), None)).unwrap();
+    db.close().unwrap();
+    let path = Path::new("backups/full.gntbackup");
+    let bytes = disk.contents(path).unwrap();
+    let write = |at: usize, value: u8| {
+        let block = at / 4096 * 4096;
+        let mut buffer = AlignedBuffer::zeroed(4096);
+        buffer.copy_from_slice(&bytes[block..block + 4096]);
+        buffer[at - block] = value;
+        let file = disk.open(path, &FileOptions::read_write()).unwrap();
+        file.write_at(Class::Foreground, block as u64, &buffer, IoDurability::Durable).unwrap();
+    };
+    let used = |at: &usize| bytes[*at] != 0;
+    for at in (0..bytes.len()).step_by(bytes.len() / 150).filter(used) {
+        write(at, bytes[at] ^ 0x10);
+        let error = restore(&disk, Source::Files(vec![file(&disk, "full")]), "none.gnt").unwrap_err();
+        assert!(matches!(&error, Error::Backup(_)), "{at}: {error}");
+        write(at, bytes[at]);
+    }
+    restore(&disk, Source::Files(vec![file(&disk, "full")]), COPY).unwrap();
+    assert_eq!(audit(&open(&disk, COPY)), 19);
+
+    // A data file that is shorter, and a manifest that is another's.
+    let data = disk.open(path, &FileOptions::read_write()).unwrap();
+    data.set_len(manifest.bytes - 4096).unwrap();
+    let error = restore(&disk, Source::Files(vec![file(&disk, "full")]), "none.gnt").unwrap_err();
+    assert!(error.to_string().contains("it was cut or replaced"), "{error}");
+    disk.remove(Path::new("backups/full.json")).unwrap();
+    let error = BackupFile::find(&disk, path).unwrap_err();
+    assert!(error.to_string().contains("was broken off"), "{error}");
+    let error = BackupFile::find(&disk, Path::new("backups/other")).unwrap_err();
+    assert!(error.to_string().contains("there is no backup"), "{error}");
+}
+
+#[test]
+fn a_destination_without_room_is_refused_and_one_that_fills_up_fails_the_backup_only() {
+    let settings = |capacity| Settings { capacity_bytes: capacity, ..Settings::default() };
+    let disk = SimDisk::with_settings(6, settings(Some(8 << 20)));
+    disk.create_dir(Path::new("backups")).unwrap();
+    let db = bank(&disk);
+    (1..30).for_each(|count| transfer(&db, count));
+    let free = disk.free_bytes(Path::new("backups")).unwrap().unwrap();
+    // Somebody else takes nearly all of it.
+    let hog = disk.open(Path::new("hog"), &FileOptions::create_new()).unwrap();
+    hog.allocate(0, free - (100 << 10)).unwrap();
+    let error = backup(&db, options(folder("full"), None)).unwrap_err();
+    assert!(
+        matches!(&error, Error::Backup(what) if what.contains("needs") && what.contains("free")),
+        "{error}"
+    );
+    // What is compressed is tried.
+    let error =
+        backup(&db, BackupOptions { compress: Some(1), ..options(folder("full"), None) }).unwrap_err();
+    assert!(matches!(&error, Error::Backup(what) if what.contains("destination is full")), "{error}");
+    assert!(disk.list(Path::new("backups")).unwrap().is_empty());
+    let error = backup(&db, options(Destination::Folder { folder: "no".into(), name: "x".into() }, None));
+    assert!(matches!(error, Err(Error::Backup(what)) if what.contains("there is no folder")));
+    transfer(&db, 30);
+    assert_eq!(audit(&db), 30);
+}
+
+#[test]
+fn a_backup_that_is_cancelled_leaves_nothing() {
+    let disk = SimDisk::new(7);
+    disk.create_dir(Path::new("backups")).unwrap();
+    let db = bank(&disk);
+    let job = db.jobs().begin(JobOrder::new(JobKind::Backup));
+    let mut tell = |report: &gannet_store::JobReport| match report.phase.as_str() {
+        "copies pages" => Err(Error::Cancelled),
+        _ => Ok(()),
+    };
+    let ended = job.end(db.backup(options(folder("full"), None), &mut Watch::new(&job, &mut tell)));
+    assert!(matches!(ended, Err(Error::Cancelled)), "{ended:?}");
+    assert!(disk.list(Path::new("backups")).unwrap().is_empty());
+    drop(job);
+    backup(&db, options(folder("full"), None)).unwrap();
+    assert_eq!(
+        BackupFile::all(&disk, Path::new("backups"), &mut |error| panic!("{error}")).unwrap().len(),
+        1
+    );
+}
+
+#[test]
+fn what_a_crash_leaves_of_a_restore_is_no_database_and_the_next_one_takes_its_place() {
+    let disk = SimDisk::new(8);
+    disk.create_dir(Path::new("backups")).unwrap();
+    let db = bank(&disk);
+    (1..30).for_each(|count| transfer(&db, count));
+    backup(&db, options(folder("full"), None)).unwrap();
+    db.close().unwrap();
+    let before = disk.io_count();
+    restore(&disk, Source::Files(vec![file(&disk, "full")]), "try.gnt").unwrap();
+    let count = disk.io_count() - before;
+    for (seed, at) in (1..count).step_by((count / 25).max(1) as usize).enumerate() {
+        let disk = disk.crash_image(seed as u64);
+        let source = Source::Files(vec![file(&disk, "full")]);
+        disk.crash_after(at);
+        let done = restore(&disk, source, COPY).is_ok();
+        assert!(!done || disk.io_count() < at, "{at} of {count}");
+        let disk = disk.crash_image(seed as u64 + 1000);
+        // Either there is none, or it is whole.
+        match restore(&disk, Source::Files(vec![file(&disk, "full")]), COPY) {
+            Ok(_) => {}
+            Err(error) => assert!(error.to_string().contains("overwrites nothing"), "{at}: {error}"),
+        }
+        assert_eq!(audit(&open(&disk, COPY)), 29, "{at} of {count}");
+    }
+}
+
+#[test]
+fn what_a_crash_leaves_of_a_backup_does_not_pass_for_one() {
+    let disk = SimDisk::new(9);
+    disk.create_dir(Path::new("backups")).unwrap();
+    disk.sync_dir(Path::new("")).unwrap();
+    let db = bank(&disk);
+    (1..30).for_each(|count| transfer(&db, count));
+    let before = disk.io_count();
+    backup(&db, options(folder("sound"), None)).unwrap();
+    let count = disk.io_count() - before;
+    drop(db);
+    for (seed, at) in (1..count).step_by((count / 20).max(1) as usize).enumerate() {
+        let disk = disk.crash_image(seed as u64);
+        let db = open(&disk, FILE);
+        disk.crash_after(at);
+        let taken = backup(&db, options(folder("full"), None));
+        drop(db);
+        let disk = disk.crash_image(seed as u64 + 1000);
+        let found = BackupFile::all(&disk, Path::new("backups"), &mut |_| ()).unwrap();
+        let found: Vec<_> = found.into_iter().filter(|one| one.name == "full").collect();
+        assert!(taken.is_err() || !found.is_empty());
+        if let [one] = &found[..] {
+            restore(&disk, Source::Files(vec![one.clone()]), COPY).unwrap();
+            assert_eq!(audit(&open(&disk, COPY)), 29);
+        }
+        assert_eq!(audit(&open(&disk, FILE)), 29);
+    }
+}
