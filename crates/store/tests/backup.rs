@@ -178,6 +178,43 @@ fn a_backup_taken_beside_writers_is_the_database_at_one_moment() {
     assert_eq!(audit(&open(&disk, COPY)), transfers as i64 + 1);
 }
 
+/// A destination that takes its time.
+struct Slow(Pipe);
+
+impl Write for Slow {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
+#[test]
+fn pages_that_come_home_after_they_were_copied_get_their_changes_all_the_same() {
+    let disk = SimDisk::new(10);
+    let db = bank(&disk);
+    let pipe = Pipe::default();
+    let (before, _, after) = beside_transfers(&db, 0, || {
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !ended.load(Ordering::SeqCst) {
+                    db.checkpoint().unwrap();
+                }
+            });
+            backup(&db, options(Destination::Stream(Box::new(Slow(pipe.clone()))), None)).unwrap();
+            ended.store(true, Ordering::SeqCst);
+        });
+    });
+    let bytes = pipe.0.lock().unwrap().clone();
+    restore(&disk, Source::Stream(Box::new(std::io::Cursor::new(bytes))), COPY).unwrap();
+    let transfers = audit(&open(&disk, COPY)) as u64;
+    assert!((before..=after).contains(&transfers), "{transfers} of {before} to {after}");
+}
+
 #[test]
 fn incremental_backups_add_to_each_other() {
     let disk = SimDisk::new(2);
