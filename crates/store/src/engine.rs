@@ -1,6 +1,6 @@
 //! The engine: what all databases of a process share.
 
-use crate::backup::{self, RestoreReport, Source};
+use crate::backup::{self, RestoreReport, Source, VerifyReport};
 use crate::database::Database;
 use crate::jobs::{Jobs, Pacer, Watch};
 use crate::page::PAGE_SIZES;
@@ -264,6 +264,14 @@ impl Engine {
         watch: &mut Watch<'_>,
     ) -> Result<RestoreReport> {
         backup::restore(self, source, path, options, watch)
+    }
+
+    /// Proves backups without restoring them, as a part of a job.
+    ///
+    /// # Errors
+    /// [`Error::Backup`] says what is wrong.
+    pub fn verify(&self, source: Source, mode: ModeRequest, watch: &mut Watch<'_>) -> Result<VerifyReport> {
+        backup::verify(self, source, mode, watch)
     }
 
     /// Opens a database, after a crash bringing it up to date.

@@ -55,7 +55,9 @@ mod view;
 mod work;
 mod writeback;
 
-pub use backup::{BackupFile, BackupOptions, Begin, Destination, Manifest, Parent, RestoreReport, Source};
+pub use backup::{
+    BackupFile, BackupOptions, Begin, Destination, Manifest, Parent, RestoreReport, Source, VerifyReport,
+};
 pub use check::{CheckReport, Finding, Stake};
 pub use cursor::Cursor;
 pub use database::{

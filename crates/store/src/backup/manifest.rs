@@ -75,6 +75,8 @@ pub struct Manifest {
     pub frames: u64,
     /// Pages in it.
     pub pages: u64,
+    /// Pages in use that are not in it, as they were never written.
+    pub unwritten: u64,
     /// Bytes of log in it.
     pub log_bytes: u64,
     /// Bytes of the backup, without this manifest.

@@ -29,6 +29,7 @@ mod pages;
 mod restore;
 mod sink;
 mod source;
+mod verify;
 
 use crate::block::Block;
 use crate::engine::Engine;
@@ -54,6 +55,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+pub use verify::VerifyReport;
+pub(crate) use verify::run as verify;
 
 /// Threads that copy pages.
 const WORKERS: usize = 4;
@@ -100,6 +103,8 @@ struct Copy {
     /// Pages whose turn has come.
     copied: PageSet,
     pages_copied: AtomicU64,
+    /// In use, and never written.
+    unwritten: AtomicU64,
     log_bytes: AtomicU64,
     touched: Mutex<Touched>,
     /// See [`Manifest::end_lsn`], once it is known.
@@ -175,6 +180,7 @@ pub(crate) fn run(
         candidates: Mutex::new(Candidates { set: None, in_use: true, next: 0, end: pages }),
         copied: PageSet::new(pages),
         pages_copied: AtomicU64::new(0),
+        unwritten: AtomicU64::new(0),
         log_bytes: AtomicU64::new(0),
         touched: Mutex::new(Touched::new(hold.from(), engine.memory(Purpose::Work, 0)?)),
         log_end: Mutex::new(None),
@@ -197,6 +203,7 @@ pub(crate) fn run(
         file_bytes: core.space.capacity() * core.page_size as u64,
         frames: 0,
         pages: copy.pages_copied.load(Ordering::Relaxed),
+        unwritten: copy.unwritten.load(Ordering::Relaxed),
         log_bytes: copy.log_bytes.load(Ordering::Relaxed),
         bytes: 0,
         compressed: compress.is_some(),

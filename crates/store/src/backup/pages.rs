@@ -65,6 +65,10 @@ impl PageSet {
             .is_some_and(|word| word.fetch_or(bit(page), Ordering::Relaxed) & bit(page) == 0)
     }
 
+    pub(super) fn clear(&self) {
+        self.0.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+
     pub(crate) fn len(&self) -> u64 {
         self.0.iter().map(|word| u64::from(word.load(Ordering::Relaxed).count_ones())).sum()
     }
@@ -327,6 +331,7 @@ impl Copy {
                 break;
             }
             if verdict == Verdict::NeverWritten && look > 0 {
+                self.unwritten.fetch_add(1, Ordering::Relaxed);
                 return Ok(false);
             }
             if look == LOOKS {

@@ -67,11 +67,11 @@ mod tests;
 pub use flush::Flusher;
 pub use footer::Footer;
 pub use reader::{LogReader, PageChange};
-pub(crate) use record::RecordView;
 pub use record::{ChangeView, Changes, GroupBuilder, Record, RecordKind, TxnEvent, TxnInfo};
+pub(crate) use record::{MIN_RECORD_LEN, RecordView};
 pub use recover::Recovery;
 pub use redo::{RedoEntry, RedoTable};
-pub(crate) use segment::{BLOCK, is_ours, segment_path};
+pub(crate) use segment::{BLOCK, SegmentHeader, is_ours, segment_path};
 
 /// Pages of one note that they came home: the shortest record there is a limit for has room for so many.
 const HOMES_AT_ONCE: usize = 256;

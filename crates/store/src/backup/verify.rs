@@ -1,0 +1,346 @@
+//! Proving backups without restoring them.
+//!
+//! # What it proves
+//! 1. Every frame is there once, and whole; every page in it is, too, under the checksum that it has in the database.
+//! 2. Each backup adds to the one before.
+//! 3. The log of the newest one is there without a gap, record by record, from the segment of its start to its end.
+//! 4. No page is missing: what the space maps in the backups say is in use is in one of them, or in that log, but for as many pages as were
+//!    never written when the backups were taken.
+//!
+//! What it cannot prove: that what is in the pages makes sense. `gannet check` of the restored database does.
+
+use super::format::{FrameKind, HEAD, Head, STORED_MAX};
+use super::manifest::{Begin, Manifest};
+use super::pages::PageSet;
+use super::restore::workers_within;
+use super::source::{Feed, Item, Source};
+use crate::engine::Engine;
+use crate::jobs::{Stop, Unit, Watch, Worker, run_crew};
+use crate::log::{BLOCK, MIN_RECORD_LEN, RecordView, SegmentHeader};
+use crate::page::{self, PageKind, Verdict, get_u32};
+use crate::space::{self, EXTENT_PAGES, SYSTEM};
+use crate::undo::UNDO_PAGES;
+use crate::work::WorkMemory;
+use crate::{Error, Result};
+use gannet_base::memory::Purpose;
+use gannet_base::sync::Mutex;
+use gannet_base::{PageId, TreeId};
+use gannet_io::ModeRequest;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+/// Groups by which a file may grow while its backup is taken: of pages behind those it is not asked whether they are there.
+const GROWS_BY: u64 = 64;
+
+/// What was proven.
+#[derive(Clone, Debug)]
+pub struct VerifyReport {
+    /// What the backups say of themselves, oldest first.
+    pub manifests: Vec<Manifest>,
+    /// Pages that were verified; one that several backups have counts as often.
+    pub pages: u64,
+    /// Log records of the newest backup.
+    pub log_records: u64,
+}
+
+/// What is known after some of the frames.
+struct State {
+    feed: Feed,
+    begin: Option<Begin>,
+    /// The log is that of the newest backup, of those that came so far.
+    is_newest: bool,
+    manifests: Vec<Manifest>,
+    log: Option<LogCheck>,
+}
+
+struct Verify {
+    state: Mutex<State>,
+    /// Known with the first backup.
+    sets: OnceLock<Sets>,
+    engine: Engine,
+    pages: Mutex<u64>,
+    stop: Stop,
+    job: Worker,
+}
+
+/// Pages that are there, and that should be.
+struct Sets {
+    present: PageSet,
+    used: PageSet,
+    /// Changed in the log of the newest backup.
+    touched: PageSet,
+    _memory: WorkMemory,
+}
+
+/// Verifies the backups of a source.
+pub(crate) fn run(
+    engine: &Engine,
+    source: Source,
+    mode: ModeRequest,
+    watch: &mut Watch<'_>,
+) -> Result<VerifyReport> {
+    let feed = Feed::new(engine, source, mode)?;
+    watch.job().phase("verifies frames", Unit::Bytes, feed.total());
+    let state = State { feed, begin: None, is_newest: false, manifests: Vec::new(), log: None };
+    let verify = Arc::new(Verify {
+        state: Mutex::new(state),
+        sets: OnceLock::new(),
+        engine: engine.clone(),
+        pages: Mutex::new(0),
+        stop: Stop::default(),
+        job: watch.job().worker(),
+    });
+    let mut workers = Vec::new();
+    for _ in 0..workers_within(engine) {
+        let memory = engine.memory(Purpose::Work, 2 * (HEAD + STORED_MAX) as u64)?;
+        let verify = Arc::clone(&verify);
+        workers.push(move || {
+            let _memory = memory;
+            verify.work()
+        });
+    }
+    run_crew("gannet-verify", watch, &verify.stop, workers)?;
+    verify.finish()
+}
+
+impl Verify {
+    fn sets(&self, begin: &Begin) -> Result<&Sets> {
+        if self.sets.get().is_none() {
+            let group = space::extents_per_group(begin.page_size as usize) * EXTENT_PAGES;
+            let pages = begin.groups.saturating_add(GROWS_BY).saturating_mul(group);
+            let memory = self.engine.memory(Purpose::Work, 3 * PageSet::memory(pages))?;
+            let set = || PageSet::new(pages);
+            let _ = self.sets.set(Sets { present: set(), used: set(), touched: set(), _memory: memory });
+        }
+        Ok(self.sets.get().expect("set above"))
+    }
+
+    fn work(&self) -> Result<()> {
+        let mut frame = vec![0; HEAD + STORED_MAX];
+        let mut scratch = Vec::new();
+        while let Some((head, begin)) = self.next(&mut frame)? {
+            self.look_at(&head, &begin, &frame, &mut scratch)?;
+        }
+        Ok(())
+    }
+
+    fn next(&self, frame: &mut [u8]) -> Result<Option<(Head, Begin)>> {
+        let mut state = self.state.lock();
+        while !self.stop.is_set() {
+            let item = state.feed.next(frame)?;
+            self.job.set_done(state.feed.done());
+            match item {
+                None => break,
+                Some(Item::Begin(begin)) => {
+                    state.is_newest = state.begin.is_none() || !state.feed.is_backwards();
+                    if state.is_newest {
+                        state.log = Some(LogCheck::new(&begin));
+                        self.sets(&begin)?.touched.clear();
+                    }
+                    state.begin = Some(begin);
+                }
+                Some(Item::End(manifest)) => {
+                    if state.is_newest
+                        && let Some(log) = &state.log
+                    {
+                        log.check_end(manifest.end_lsn)?;
+                    }
+                    state.manifests.push(*manifest);
+                }
+                Some(Item::Frame(head)) => {
+                    let bytes = (HEAD + head.padded_len()) as u64;
+                    self.job.count_read(bytes);
+                    self.job.pace(bytes)?;
+                    if head.kind != FrameKind::Log {
+                        let begin = state.begin.clone();
+                        return Ok(begin.map(|begin| (head, begin)));
+                    }
+                    let mut scratch = Vec::new();
+                    let stored = &frame[HEAD..HEAD + head.stored_len as usize];
+                    let content = head.content(stored, &mut scratch).map_err(damaged)?;
+                    let is_newest = state.is_newest;
+                    let sets = self.sets.get().expect("a backup has begun");
+                    if let Some(log) = state.log.as_mut().filter(|_| is_newest) {
+                        log.take(head.first, content, &mut |page| drop(sets.touched.add(page)))?;
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Verifies the pages of a frame. Frames of several backups are not looked at in their order: of a space map that several
+    /// of them have, what any of them says is in use should be there.
+    fn look_at(&self, head: &Head, begin: &Begin, frame: &[u8], scratch: &mut Vec<u8>) -> Result<()> {
+        let stored = &frame[HEAD..HEAD + head.stored_len as usize];
+        let content = head.content(stored, scratch).map_err(damaged)?;
+        let (page_size, sets) = (begin.page_size as usize, self.sets(begin)?);
+        if content.len() != head.pages.len() * page_size {
+            return Err(damaged("a frame has not the pages that it lists".to_owned()));
+        }
+        for (&id, bytes) in head.pages.iter().zip(content.chunks_exact(page_size)) {
+            if page::verify(bytes, id, begin.database_id) != Verdict::Valid {
+                return Err(damaged(format!("{id} in it is not whole")));
+            }
+            sets.present.add(id);
+            if page::kind(bytes) == Some(PageKind::SpaceMap) {
+                note_used(sets, id, bytes);
+            }
+        }
+        *self.pages.lock() += head.pages.len() as u64;
+        Ok(())
+    }
+
+    fn finish(&self) -> Result<VerifyReport> {
+        let mut state = self.state.lock();
+        let mut manifests = std::mem::take(&mut state.manifests);
+        if state.feed.is_backwards() {
+            manifests.reverse();
+        }
+        let Some(newest) = manifests.last() else {
+            return Err(Error::Backup("the source holds no backup".to_owned()));
+        };
+        let pages = newest.file_bytes / u64::from(newest.begin.page_size);
+        let unwritten: u64 = manifests.iter().map(|manifest| manifest.unwritten).sum();
+        let (mut missing, mut first) = (0, None);
+        let mut from = PageId(0);
+        let sets = self.sets(&newest.begin)?;
+        while let Some(page) = sets.used.next(from).filter(|page| page.0 < pages) {
+            if !sets.present.has(page) && !sets.touched.has(page) {
+                missing += 1;
+                first.get_or_insert(page);
+            }
+            from = PageId(page.0 + 1);
+        }
+        if missing > unwritten {
+            let first = first.unwrap_or_default();
+            return Err(damaged(format!("{missing} pages are missing, {first} is the first of them")));
+        }
+        let log_records = state.log.as_ref().map_or(0, |log| log.records);
+        Ok(VerifyReport { manifests, pages: *self.pages.lock(), log_records })
+    }
+}
+
+/// Takes notice of what a space map says is in use.
+fn note_used(sets: &Sets, map: PageId, bytes: &[u8]) {
+    let per_group = space::extents_per_group(bytes.len());
+    let first = map.0 / (per_group * EXTENT_PAGES) * per_group;
+    for (index, extent) in space::read_map(bytes).enumerate() {
+        // Undo pages are in use before they are written for the first time.
+        if extent.owner == TreeId(0) || extent.owner == UNDO_PAGES {
+            continue;
+        }
+        for place in (0..EXTENT_PAGES).filter(|place| extent.used & 1 << place != 0) {
+            let page = PageId((first + index as u64) * EXTENT_PAGES + place);
+            if extent.owner != SYSTEM || page.0 >= map.0 {
+                sets.used.add(page);
+            }
+        }
+    }
+}
+
+fn damaged(what: String) -> Error {
+    Error::Backup(format!("the backup is damaged: {what}"))
+}
+
+/// The log of a backup, record by record, as it comes.
+struct LogCheck {
+    database_id: u64,
+    segment_size: u64,
+    /// The segment that the backup's start lies in: what is before names the transactions open there, and is not looked at.
+    from: u64,
+    /// Everything below was looked at.
+    at: u64,
+    /// Bytes from there on.
+    bytes: Vec<u8>,
+    last_crc: Option<u32>,
+    /// Nothing but zeros came behind the last record.
+    over: bool,
+    records: u64,
+}
+
+impl LogCheck {
+    fn new(begin: &Begin) -> Self {
+        let from = begin.start_lsn / begin.segment_size * begin.segment_size;
+        LogCheck {
+            database_id: begin.database_id,
+            segment_size: begin.segment_size,
+            from,
+            at: from,
+            bytes: Vec::new(),
+            last_crc: None,
+            over: false,
+            records: 0,
+        }
+    }
+
+    fn take(&mut self, first: u64, content: &[u8], touched: &mut dyn FnMut(PageId)) -> Result<()> {
+        if first < self.from {
+            return Ok(());
+        }
+        if first != self.at + self.bytes.len() as u64 {
+            return Err(damaged(format!("its log has a gap before lsn {first}")));
+        }
+        self.bytes.extend_from_slice(content);
+        let mut used = 0;
+        while let Some(len) = self.step(used, touched)? {
+            used += len;
+            self.at += len as u64;
+        }
+        self.bytes.drain(..used);
+        Ok(())
+    }
+
+    /// Looks at what comes next, where all of it is there; gives its length.
+    fn step(&mut self, used: usize, touched: &mut dyn FnMut(PageId)) -> Result<Option<usize>> {
+        let bytes = &self.bytes[used..];
+        if self.at.is_multiple_of(self.segment_size) && !self.over {
+            let Some(block) = bytes.get(..BLOCK as usize) else { return Ok(None) };
+            let number = self.at / self.segment_size;
+            let header = SegmentHeader::decode(
+                block,
+                self.database_id,
+                number,
+                self.segment_size,
+                Path::new("the backup"),
+            );
+            let header =
+                header?.ok_or_else(|| damaged(format!("segment {number} of its log has no header")))?;
+            if self.last_crc.is_some_and(|crc| crc != header.previous_crc) {
+                return Err(damaged(format!("segment {number} of its log does not follow the one before")));
+            }
+            self.last_crc = Some(header.previous_crc);
+            return Ok(Some(BLOCK as usize));
+        }
+        if bytes.len() < MIN_RECORD_LEN {
+            return Ok(None);
+        }
+        let len = get_u32(bytes, 0) as usize;
+        let left = (self.at.next_multiple_of(self.segment_size) - self.at) as usize;
+        if len == 0 {
+            // The log may end in the middle of a block.
+            self.over = true;
+            return Ok(None);
+        }
+        if self.over || len > left {
+            return Err(damaged(format!("no record of its log begins at lsn {}", self.at)));
+        }
+        if bytes.len() < len {
+            return Ok(None);
+        }
+        let record = RecordView::parse(self.database_id, self.at, &bytes[..len])
+            .filter(|record| self.last_crc.is_none_or(|crc| crc == record.previous_crc))
+            .ok_or_else(|| damaged(format!("the record of its log at lsn {} is not whole", self.at)))?;
+        record.pages().for_each(touched);
+        self.last_crc = Some(record.crc);
+        self.records += 1;
+        Ok(Some(len))
+    }
+
+    fn check_end(&self, end: u64) -> Result<()> {
+        if self.at == end || (self.at == self.from && end <= self.from + BLOCK) {
+            return Ok(());
+        }
+        Err(damaged(format!("its log ends at lsn {}, not at {end}", self.at)))
+    }
+}
