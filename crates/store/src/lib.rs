@@ -35,6 +35,7 @@ mod mutation;
 pub mod node;
 mod overflow;
 pub mod page;
+mod pass;
 mod pool;
 mod recovery;
 mod restart;
