@@ -27,6 +27,7 @@ pub(crate) mod create;
 mod open;
 mod report;
 mod restart;
+mod stat;
 
 pub(crate) use create::Attempt;
 pub use report::{RowLockReport, SnapshotReport, TransactionReport, WorkReport};

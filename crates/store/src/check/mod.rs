@@ -48,7 +48,7 @@ use gannet_base::memory::Purpose;
 use gannet_base::sync::Mutex;
 use gannet_base::{PageId, TreeId, clock};
 use gannet_io::File;
-use report::Findings;
+pub(crate) use report::Findings;
 pub use report::{CheckReport, Finding, Stake};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,6 +56,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use sums::Sums;
 use survey::Survey;
+pub(crate) use survey::{Known, Trees, read_segments};
 
 /// Pages that cannot be used and are remembered until it is known what leads to them.
 const BAD_MAX: usize = 1000;
