@@ -60,9 +60,9 @@ pub(super) fn write(out: &mut dyn Write, name: &str, by_server: bool, found: &St
     let whose = if by_server { ", by its server" } else { "" };
     let how = match found.mode {
         StatMode::Instant => "from a sample; figures with ~ are estimates, true within ± in 95 of 100 cases",
-        StatMode::Records if found.log_bytes_meanwhile == 0 => "every entry counted; nobody wrote meanwhile",
+        StatMode::Records if !found.changed_meanwhile => "every entry counted; nobody wrote meanwhile",
         StatMode::Records => {
-            "every entry counted, at different moments, while others wrote (exact when nobody writes)"
+            "every entry counted, pages at different moments, as something changed (exact when nobody writes)"
         }
     };
     writeln!(out, "Statistics of {}{whose}: {how}", printable(name))?;
@@ -166,11 +166,11 @@ fn write_object(out: &mut dyn Write, object: &Object) -> Result<()> {
         _ => format!("Tree {}", object.name),
     };
     let mut section = Section::begin(out, &title)?;
-    let total = format!("{} pages, {}", number(object.figures.pages), format_size(object.bytes as u64));
-    if object.figures.unreadable_pages > 0 {
-        section.line("Unreadable pages", object.figures.unreadable_pages)?;
+    let total = format!("{} pages, {}", number(object.pages), format_size(object.bytes as u64));
+    if object.unreadable_pages > 0 {
+        section.line("Unreadable pages", object.unreadable_pages)?;
     }
-    let Some(contents) = &object.figures.contents else {
+    let Some(contents) = &object.contents else {
         section.line("Size", total)?;
         return section.line("Contents", "not looked at");
     };
@@ -245,9 +245,9 @@ fn own(out: &mut dyn Write, found: &Statistics) -> Result<()> {
             error: sum.error + more.error,
         })
     };
-    let contents = || own().filter_map(|object| object.figures.contents.as_ref());
+    let contents = || own().filter_map(|object| object.contents.as_ref());
     section.line("Trees", own().count())?;
-    section.line("Pages", number(sum(&mut own().map(|object| object.figures.pages))))?;
+    section.line("Pages", number(sum(&mut own().map(|object| object.pages))))?;
     section.line("Entries", number(sum(&mut contents().map(|contents| contents.entries))))
 }
 

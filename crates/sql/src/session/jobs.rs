@@ -198,7 +198,7 @@ impl Session {
 /// A row of STAT DATABASE; what was not looked at is NULL.
 fn stat_row(object: &Object) -> Vec<Value> {
     let count = |figure: f64| Value::Int(figure.round() as i64);
-    let contents = object.figures.contents.as_ref();
+    let contents = object.contents.as_ref();
     let of = |of: fn(&TreeContents) -> Value| contents.map_or(Value::Null, of);
     let figure = |of: fn(&TreeContents) -> Option<Figure>| {
         contents.and_then(of).map_or(Value::Null, |figure| count(figure.value))
@@ -211,7 +211,7 @@ fn stat_row(object: &Object) -> Vec<Value> {
         of(|c| Value::Int(c.rows.error.ceil() as i64)),
         figure(|c| Some(c.dead_entries)),
         figure(|c| c.old_versions),
-        count(object.figures.pages.value),
+        count(object.pages.value),
         count(object.bytes),
         figure(|c| Some(c.free_bytes)),
         of(|c| Value::Int(i64::from(c.depth))),

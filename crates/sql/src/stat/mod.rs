@@ -11,7 +11,7 @@ mod names;
 
 use crate::{Error, Result, SqlState};
 use gannet_store::{
-    Database, HeaderStat, SpaceStat, StatMode, StatOptions, TransactionStat, TreeStat, Watch,
+    Database, Figure, HeaderStat, SpaceStat, StatMode, StatOptions, TransactionStat, TreeContents, Watch,
 };
 use names::Names;
 use serde::{Deserialize, Serialize};
@@ -64,9 +64,16 @@ pub struct Object {
     pub unique: bool,
     /// Bytes of its pages.
     pub bytes: f64,
-    /// Its figures.
-    #[serde(flatten)]
-    pub figures: TreeStat,
+    /// The number of the store's tree.
+    pub tree: u32,
+    /// The tree's name in the store, where it has one.
+    pub tree_name: Option<String>,
+    /// Pages in use, whatever is on them.
+    pub pages: Figure,
+    /// Pages of it that could not be read.
+    pub unreadable_pages: u64,
+    /// What it contains; `None` where nothing of it was looked at.
+    pub contents: Option<TreeContents>,
 }
 
 /// A session, as far as it matters here.
@@ -122,8 +129,8 @@ pub struct Statistics {
     pub definitions_missing: Option<String>,
     /// Not all of the list of trees could be read.
     pub trees_missing: bool,
-    /// Bytes of log that were written meanwhile: where it is 0, what was counted is exact and of one moment.
-    pub log_bytes_meanwhile: u64,
+    /// Something was changed, or swept, meanwhile: what was counted is of different moments. Otherwise it is exact.
+    pub changed_meanwhile: bool,
     /// Bytes that were read from the device.
     pub bytes_read: u64,
     /// How long it took.
@@ -176,7 +183,7 @@ pub fn statistics(store: &Database, request: &StatRequest, watch: &mut Watch<'_>
         unreadable_pages: report.unreadable_pages,
         definitions_missing: missing,
         trees_missing: report.trees_missing,
-        log_bytes_meanwhile: report.log_bytes_meanwhile,
+        changed_meanwhile: report.changed_meanwhile,
         bytes_read: report.bytes_read,
         seconds: report.seconds,
     })

@@ -86,7 +86,18 @@ impl Names {
                 (ObjectKind::System, crate::check::part(TreeId(figures.tree)).to_owned(), None, false)
             }
         };
-        Object { kind, name, table, unique, bytes: figures.pages.value * page_bytes, figures }
+        Object {
+            kind,
+            name,
+            table,
+            unique,
+            bytes: figures.pages.value * page_bytes,
+            tree: figures.tree,
+            tree_name: figures.name,
+            pages: figures.pages,
+            unreadable_pages: figures.unreadable_pages,
+            contents: figures.contents,
+        }
     }
 
     /// What a page of a tree with this number belongs to.

@@ -13,6 +13,9 @@ use crate::undo::UNDO_PAGES;
 use gannet_base::TreeId;
 use std::collections::BTreeMap;
 
+/// Leaves with long values that the sample must have, so that it tells by how much their number and bytes may be off.
+const SPREAD_IS_KNOWN: usize = 30;
+
 /// What is known of the pages.
 pub(super) enum Parts {
     Counted(Counted),
@@ -101,9 +104,17 @@ pub(super) fn trees(
     wanted.trees.iter().map(one).collect()
 }
 
+/// What is counted of leaves: it says how much of it a leaf may have.
+#[derive(Clone, Copy)]
+enum What {
+    Entries,
+    Bytes,
+    Leaves,
+}
+
 /// Sums over a tree's leaves, and ratios of such.
 struct Sums<'s> {
-    total: &'s dyn Fn(&dyn Fn(&Leaf) -> u64) -> Figure,
+    total: &'s dyn Fn(What, &dyn Fn(&Leaf) -> u64) -> Figure,
     ratio: &'s dyn Fn(&dyn Fn(&Leaf) -> u64, &dyn Fn(&Leaf) -> u64) -> Figure,
 }
 
@@ -115,26 +126,25 @@ impl Sums<'_> {
 
     /// What only leaves tell.
     fn contents(&self) -> TreeContents {
-        let total = self.total;
+        let entries = |of: fn(&Leaf) -> u64| (self.total)(What::Entries, &of);
+        let bytes = |of: fn(&Leaf) -> u64| (self.total)(What::Bytes, &of);
         let row_bytes = |leaf: &Leaf| leaf.key_bytes + leaf.value_bytes + leaf.long_bytes;
-        let fill = |step: usize| total(&move |leaf| leaf.fill[step]);
-        let mut fill_leaves = [Figure::default(); FILL_STEPS];
-        fill_leaves.iter_mut().enumerate().for_each(|(step, figure)| *figure = fill(step));
+        let fill = |step: usize| (self.total)(What::Leaves, &move |leaf| leaf.fill[step]);
         TreeContents {
-            entries: total(&|leaf| leaf.entries),
-            rows: total(&|leaf| leaf.rows),
-            dead_entries: total(&|leaf| leaf.dead),
-            uncommitted_entries: total(&|leaf| leaf.uncommitted),
-            unsettled_entries: total(&|leaf| leaf.unsettled),
-            key_bytes: total(&|leaf| leaf.key_bytes),
-            value_bytes: total(&|leaf| leaf.value_bytes),
-            dead_bytes: total(&|leaf| leaf.dead_bytes),
-            long_values: total(&|leaf| leaf.long_values),
-            long_value_bytes: total(&|leaf| leaf.long_bytes),
+            entries: entries(|leaf| leaf.entries),
+            rows: entries(|leaf| leaf.rows),
+            dead_entries: entries(|leaf| leaf.dead),
+            uncommitted_entries: entries(|leaf| leaf.uncommitted),
+            unsettled_entries: entries(|leaf| leaf.unsettled),
+            key_bytes: bytes(|leaf| leaf.key_bytes),
+            value_bytes: bytes(|leaf| leaf.value_bytes),
+            dead_bytes: bytes(|leaf| leaf.dead_bytes),
+            long_values: entries(|leaf| leaf.long_values),
+            long_value_bytes: bytes(|leaf| leaf.long_bytes),
             average_row_bytes: (self.ratio)(&row_bytes, &|leaf| leaf.rows),
             fill_percent: self.percent(&|leaf| leaf.used_bytes, &|leaf| leaf.page_bytes),
-            fill_leaves,
-            free_bytes: total(&|leaf| leaf.free_bytes),
+            fill_leaves: std::array::from_fn::<_, FILL_STEPS, _>(fill),
+            free_bytes: bytes(|leaf| leaf.free_bytes),
             free_percent: self.percent(&|leaf| leaf.free_bytes, &|leaf| leaf.page_bytes),
             ..TreeContents::default()
         }
@@ -144,7 +154,7 @@ impl Sums<'_> {
 fn counted_contents(tree: TreeId, tally: &Tally, across: &Across, has_leading: bool) -> TreeContents {
     let leaf = &tally.leaf;
     let sums = Sums {
-        total: &|of| Figure::exact(of(leaf)),
+        total: &|_, of| Figure::exact(of(leaf)),
         ratio: &|above, below| Figure { value: above(leaf) as f64 / (below(leaf).max(1)) as f64, error: 0.0 },
     };
     let steps = tally.steps;
@@ -175,10 +185,16 @@ fn counted_contents(tree: TreeId, tally: &Tally, across: &Across, has_leading: b
 }
 
 fn sampled_contents(sample: &Sample, pages: Figure, page_size: usize, has_leading: bool) -> TreeContents {
-    let entries: u64 = sample.leaves.iter().map(|leaf| leaf.entries).sum();
-    let each = entries as f64 / sample.leaves.len() as f64;
+    let mean =
+        |of: fn(&Leaf) -> u64| sample.leaves.iter().map(of).sum::<u64>() as f64 / sample.leaves.len() as f64;
+    let (entries, bytes) = (mean(|leaf| leaf.entries), mean(|leaf| leaf.used_bytes));
+    let most = |what: What| match what {
+        What::Entries => entries,
+        What::Bytes => bytes,
+        What::Leaves => 1.0,
+    };
     let sums = Sums {
-        total: &|of| sample.total(of, most(sample, of, each)),
+        total: &|what, of| sample.total(of, most(what)),
         ratio: &|above, below| sample.ratio(above, below),
     };
     let mut contents = TreeContents {
@@ -195,24 +211,15 @@ fn sampled_contents(sample: &Sample, pages: Figure, page_size: usize, has_leadin
     };
     contents.duplicates = has_leading.then(|| {
         let may_go_on = sample.total(&|leaf| leaf.goes_on, 1.0);
-        let mut total = sample.total(&|leaf| leaf.duplicates + leaf.goes_on, each);
+        let mut total = sample.total(&|leaf| leaf.duplicates + leaf.goes_on, entries);
         if sample.leaf_pages.value > 1.0 {
             total.error += may_go_on.value;
         }
-        DuplicateStat {
-            total,
-            longest: sample.longest,
-            longest_is_exact: sample.leaf_pages == Figure::exact(1),
-        }
+        let longest_is_exact = sample.leaf_pages == Figure::exact(1);
+        DuplicateStat { total, longest: sample.longest, longest_is_exact }
     });
     long_values(&mut contents, sample, pages, page_size);
     contents
-}
-
-/// What a leaf may have of something that few leaves of a sample have any of: as many as it has entries, if they count entries, else
-/// the most that was seen, and no less.
-fn most(sample: &Sample, of: &dyn Fn(&Leaf) -> u64, entries: f64) -> f64 {
-    sample.leaves.iter().map(of).max().map_or(entries, |seen| entries.max(seen as f64))
 }
 
 /// A tree's pages that are no nodes are those of long values: so few long values, or such long ones, that the sample has none of them
@@ -222,33 +229,22 @@ fn long_values(contents: &mut TreeContents, sample: &Sample, pages: Figure, page
         value: sample.leaf_pages.value + sample.inner_pages.value,
         error: sample.leaf_pages.error + sample.inner_pages.error,
     };
-    let rest = Figure {
-        value: (pages.value - nodes.value).max(0.0),
-        error: if pages.is_exact() && nodes.is_exact() { 0.0 } else { pages.error + nodes.error },
-    };
-    if sample.is_whole() {
-        contents.long_value_pages = Figure {
-            value: sample.leaves.iter().map(|leaf| leaf.long_pages).sum::<u64>() as f64,
-            error: 0.0,
-        };
-        if contents.long_value_pages.value != rest.value {
-            // Others wait to be swept.
-            contents.long_value_pages = rest;
-        }
-        return;
-    }
+    let rest = Figure { value: (pages.value - nodes.value).max(0.0), error: pages.error + nodes.error };
     let seen = sample.leaves.iter().filter(|leaf| leaf.long_values > 0).count();
     let most = rest.value + rest.error;
-    contents.long_value_pages = if seen == 0 { Figure { value: 0.0, error: most } } else { rest };
-    let spread = |figure: Figure, most: f64| Figure { error: figure.error.max(most), ..figure };
-    if seen < 30 {
-        // Each has a page and a list at least.
-        contents.long_values = spread(contents.long_values, most / 2.0);
-        contents.long_value_bytes = spread(contents.long_value_bytes, most * page_size as f64);
-        if contents.rows.value > 0.0 {
-            let each = most * page_size as f64 / contents.rows.value;
-            contents.average_row_bytes =
-                spread(contents.average_row_bytes, if most < 2.0 { 0.0 } else { each });
-        }
+    contents.long_value_pages =
+        if seen > 0 || rest.is_exact() { rest } else { Figure { value: 0.0, error: most } };
+    if sample.is_whole() || seen >= SPREAD_IS_KNOWN {
+        return;
+    }
+    // Each has a page and a list at least. What the sample says of its own error is of no use where it has none.
+    let off = |figure: Figure, most: f64| Figure {
+        error: if seen == 0 { most } else { figure.error.max(most) },
+        ..figure
+    };
+    contents.long_values = off(contents.long_values, most / 2.0);
+    contents.long_value_bytes = off(contents.long_value_bytes, most * page_size as f64);
+    if contents.rows.value > 0.0 {
+        contents.average_row_bytes.error += most * page_size as f64 / contents.rows.value;
     }
 }

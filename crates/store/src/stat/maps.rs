@@ -5,7 +5,7 @@ use super::report::Figure;
 use super::{Reading, Unreadable};
 use crate::page::{self, PageKind};
 use crate::shared::Shared;
-use crate::space::{self, EXTENT_PAGES, SYSTEM};
+use crate::space::{self, EXTENT_PAGES, Learned, SYSTEM};
 use gannet_base::{PageId, TreeId};
 use std::collections::BTreeMap;
 
@@ -19,7 +19,11 @@ pub(super) fn pages_by_owner(
     unreadable: &Unreadable,
 ) -> BTreeMap<TreeId, Figure> {
     let groups = shared.core.space.groups();
-    if groups > MAPS_MOST { learned(shared) } else { read(shared, groups, reading, unreadable) }
+    if groups > MAPS_MOST {
+        learned(&shared.core.space.learned())
+    } else {
+        read(shared, groups, reading, unreadable)
+    }
 }
 
 fn read(
@@ -56,8 +60,7 @@ fn read(
 
 /// An extent with room has between 1 and 15 pages in use; of groups that nobody has looked at since the database was opened
 /// nothing is known but that they exist.
-fn learned(shared: &Shared) -> BTreeMap<TreeId, Figure> {
-    let learned = shared.core.space.learned();
+fn learned(learned: &Learned) -> BTreeMap<TreeId, Figure> {
     let scale = learned.groups as f64 / learned.known.max(1) as f64;
     let figure = |(&tree, &(owned, with_room)): (&TreeId, &(u64, u64))| {
         let full = (owned - with_room) as f64 * EXTENT_PAGES as f64;
@@ -68,4 +71,23 @@ fn learned(shared: &Shared) -> BTreeMap<TreeId, Figure> {
         (tree, Figure { value, error })
     };
     learned.extents.iter().map(figure).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_learned_says_how_much_is_not_known() {
+        let extents = BTreeMap::from([(TreeId(20), (100, 0)), (TreeId(21), (10, 10)), (SYSTEM, (4, 0))]);
+        let all = learned(&Learned { extents: extents.clone(), known: 4, groups: 4 });
+        assert_eq!(all[&TreeId(20)], Figure::exact(1600));
+        // Between 1 and 15 pages of each extent are in use.
+        let partial = all[&TreeId(21)];
+        assert!(partial.covers(10.0) && partial.covers(150.0) && !partial.covers(160.0), "{partial:?}");
+        // Three pages of each group, and the roots of the store's own trees.
+        assert_eq!(all[&SYSTEM], Figure::exact(15));
+        let half = learned(&Learned { extents, known: 2, groups: 4 });
+        assert!(half[&TreeId(20)].covers(1600.0) && half[&TreeId(20)].covers(4800.0), "{half:?}");
+    }
 }

@@ -36,7 +36,7 @@ use crate::{Error, Result};
 use assemble::Parts;
 use gannet_base::memory::Purpose;
 use gannet_base::sync::Mutex;
-use gannet_base::{PageId, TreeId, clock, random};
+use gannet_base::{PageId, TreeId, TxnId, clock, random};
 use gannet_io::Class;
 pub use leaf::Leading;
 pub use report::{
@@ -160,7 +160,7 @@ pub(crate) fn run(
     watch: &mut Watch<'_>,
 ) -> Result<StatReport> {
     let begun = clock::now();
-    let log_before = shared.core.log.end();
+    let before = Moment::now(shared);
     // Entries that make no sense are the check's to find.
     let all = Trees::read(shared, &Findings::default());
     let wanted = select(&all, options)?;
@@ -177,11 +177,42 @@ pub(crate) fn run(
     report.bytes_read = parts.bytes_read();
     report.space = assemble::space(shared, &all, &parts);
     report.trees = assemble::trees(shared, &wanted, &leading, &parts, &unreadable);
+    report.changed_meanwhile = before != Moment::now(shared);
+    if before.all_is_seen() && !report.changed_meanwhile {
+        // What was not seen of it is not there.
+        report.trees.iter_mut().filter_map(|tree| tree.contents.as_mut()).for_each(TreeContents::settle);
+    }
     report.unreadable_pages = unreadable.count();
     report.unreadable = unreadable.named.lock().values().cloned().collect();
-    report.log_bytes_meanwhile = shared.core.log.end().0 - log_before.0;
     report.seconds = begun.elapsed().as_secs_f64();
     Ok(report)
+}
+
+/// By what it is told that something was changed: transactions, how often each of them has written or taken back, and what was swept.
+/// (The log grows by notes of pages that came home, too.)
+#[derive(PartialEq)]
+struct Moment {
+    next: TxnId,
+    horizon: TxnId,
+    active: Vec<(TxnId, u32, u32)>,
+    swept: u64,
+}
+
+impl Moment {
+    fn now(shared: &Shared) -> Self {
+        let active = shared.registry.active();
+        Moment {
+            next: shared.registry.next_txn(),
+            horizon: shared.registry.horizon(),
+            active: active.iter().map(|txn| (txn.id(), txn.sequence(), txn.reverts())).collect(),
+            swept: shared.segments_swept.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Everybody sees what all others have done.
+    fn all_is_seen(&self) -> bool {
+        self.horizon == self.next
+    }
 }
 
 fn select(all: &Trees, options: &StatOptions) -> Result<Wanted> {

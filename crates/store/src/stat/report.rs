@@ -61,8 +61,8 @@ pub struct StatReport {
     pub unreadable_pages: u64,
     /// Not all of the list of trees could be read.
     pub trees_missing: bool,
-    /// Bytes of log that were written meanwhile. Where it is 0 nobody has changed anything, and what was counted is of one moment.
-    pub log_bytes_meanwhile: u64,
+    /// Something was changed, or swept, meanwhile: what was counted is of different moments. Otherwise it is exact.
+    pub changed_meanwhile: bool,
     /// Bytes that were read from the device.
     pub bytes_read: u64,
     /// How long it took.
@@ -266,6 +266,14 @@ pub struct TreeContents {
     pub duplicates: Option<DuplicateStat>,
     /// How leaves lie in the file.
     pub order: OrderStat,
+}
+
+impl TreeContents {
+    /// Nobody has changed anything that not everybody sees.
+    pub(super) fn settle(&mut self) {
+        self.unsettled_entries = Figure::exact(0);
+        self.uncommitted_entries = Figure::exact(0);
+    }
 }
 
 /// Entries of an index with equal columns.
