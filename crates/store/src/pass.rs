@@ -13,20 +13,19 @@
 use crate::block::Block;
 use crate::core::Core;
 use crate::engine::Engine;
-use crate::jobs::{Job, Unit, Watch, Worker};
+use crate::jobs::{Stop, Unit, Watch, Worker, run_crew};
 use crate::page::{self, PageKind, Verdict};
 use crate::pool::{Access, SharedPage};
 use crate::shared::Shared;
 use crate::space::{self, EXTENT_PAGES, Extent, SYSTEM};
 use crate::{Error, Result};
 use gannet_base::memory::Purpose;
-use gannet_base::sync::{Condvar, Mutex};
-use gannet_base::{Lsn, PageId, TreeId, clock, thread};
+use gannet_base::{Lsn, PageId, TreeId, clock};
 use gannet_io::{AlignedBuffer, Class, Direction};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Threads that look at pages.
@@ -36,8 +35,6 @@ const BLOCKS: usize = 2;
 /// Bytes of a request, at least and at most.
 const BLOCK_LEAST: u64 = 64 << 10;
 const BLOCK_MOST: u64 = 1 << 20;
-/// How often whoever waits for the workers looks how they are doing.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How often a page is looked at whose bytes on the device are not as they should be, before that counts: they may be on
 /// their way.
 const LOOKS: u32 = 5;
@@ -103,6 +100,9 @@ pub(crate) trait Visitor: Send + Sync + 'static {
 
     /// A page in use that cannot be read, or is not what was written last.
     fn bad(&self, id: PageId, flaw: Flaw);
+
+    /// What is to be said of it so far, for people.
+    fn note(&self) -> Option<String>;
 }
 
 /// How a pass is called, and how far it goes.
@@ -180,20 +180,16 @@ struct Pass<V> {
     /// The next request's place in the file, in requests.
     next: AtomicU64,
     bytes_read: AtomicU64,
-    stop: AtomicBool,
-    workers_left: Mutex<usize>,
-    worker_done: Condvar,
+    stop: Stop,
 }
 
-/// Shows all pages in use to `visitor`; `note` is called now and then with the job. Gives the bytes that were read, but for what was
-/// looked at once more.
+/// Shows all pages in use to `visitor`. Gives the bytes that were read, but for what was looked at once more.
 pub(crate) fn run<V: Visitor>(
     engine: &Engine,
     shared: &Arc<Shared>,
     visitor: &Arc<V>,
     course: Course,
     watch: &mut Watch<'_>,
-    note: &mut dyn FnMut(&Job),
 ) -> Result<u64> {
     let page_size = shared.core.page_size as u64;
     let block = (engine.work_limit() / 2 / (WORKERS * BLOCKS) as u64).clamp(BLOCK_LEAST, BLOCK_MOST);
@@ -205,9 +201,7 @@ pub(crate) fn run<V: Visitor>(
         block_pages: (1 << block.ilog2()) / page_size,
         next: AtomicU64::new(0),
         bytes_read: AtomicU64::new(0),
-        stop: AtomicBool::new(false),
-        workers_left: Mutex::new(WORKERS),
-        worker_done: Condvar::new(),
+        stop: Stop::default(),
     });
     watch.job().phase(course.phase, Unit::Bytes, course.pages * page_size);
     // However short it is, whoever asked for it can end it.
@@ -217,68 +211,42 @@ pub(crate) fn run<V: Visitor>(
     for _ in 0..WORKERS * BLOCKS {
         blocks.push(Block::new(&queue, engine.memory(Purpose::Io, pass.block_pages * page_size)?));
     }
-    let mut workers = Vec::with_capacity(WORKERS);
-    for _ in 0..WORKERS {
+    let bodies = (0..WORKERS).map(|_| {
         let (pass, own) = (Arc::clone(&pass), blocks.split_off(blocks.len() - BLOCKS));
-        workers.push(thread::spawn(course.thread, move || {
-            let _done = WorkerDone(&pass);
+        move || {
             let mut mine = pass.visitor.begin();
-            pass.work(own, &mut mine);
+            let outcome = pass.work(own, &mut mine);
             pass.visitor.end(mine);
-        }));
-    }
-    let outcome = pass.wait_for_workers(watch, note);
-    for worker in workers {
-        worker.join().map_err(|panicked| Error::Invalid(format!("the pass broke off: {panicked}")))?;
-    }
-    outcome.map(|()| pass.bytes_read.load(Ordering::Relaxed))
+            outcome
+        }
+    });
+    let bodies = bodies.collect();
+    run_crew(course.thread, watch, &pass.stop, bodies)?;
+    Ok(pass.bytes_read.load(Ordering::Relaxed))
 }
 
 impl<V: Visitor> Pass<V> {
-    fn wait_for_workers(&self, watch: &mut Watch<'_>, note: &mut dyn FnMut(&Job)) -> Result<()> {
-        let mut outcome = Ok(());
-        let mut left = self.workers_left.lock();
-        while *left > 0 {
-            self.worker_done.wait_for(&mut left, LOOK_EVERY);
-            drop(left);
-            if outcome.is_ok() {
-                let blocks = self.next.load(Ordering::Relaxed);
-                let pages = (blocks * self.block_pages).min(self.pages);
-                watch.job().set_done(pages * self.shared.core.page_size as u64);
-                note(watch.job());
-                outcome = watch.look();
-                if outcome.is_err() {
-                    self.stop.store(true, Ordering::Relaxed);
-                }
-            }
-            left = self.workers_left.lock();
-        }
-        outcome
-    }
-
     /// The body of a worker: takes the next stretch of the file that nobody has taken yet, until there is none.
-    fn work(&self, mut free: Vec<Block>, own: &mut V::Own) {
+    fn work(&self, mut free: Vec<Block>, own: &mut V::Own) -> Result<()> {
         let core = &self.shared.core;
         let mut under_way: VecDeque<(Block, Stretch)> = VecDeque::with_capacity(free.len());
         loop {
             while let Some(mut block) = free.pop() {
                 let Some(stretch) = self.next_stretch() else { break };
                 let bytes = stretch.len * core.page_size as u64;
-                if self.job.pace(bytes).is_err() {
-                    return;
-                }
+                self.job.pace(bytes)?;
                 self.job.count_read(bytes);
                 let (at, len) =
                     (stretch.first.0 * core.page_size as u64, stretch.len as usize * core.page_size);
                 block.start(&core.volume.file, Direction::Read, Class::Maintenance, at, len);
                 under_way.push_back((block, stretch));
             }
-            let Some((mut block, stretch)) = under_way.pop_front() else { return };
+            let Some((mut block, stretch)) = under_way.pop_front() else { return Ok(()) };
             let whole = block.wait().is_ok();
             self.bytes_read.fetch_add(block.len() as u64, Ordering::Relaxed);
             for &(page, owner) in &stretch.pages {
-                if self.stop.load(Ordering::Relaxed) {
-                    return;
+                if self.stop.is_set() {
+                    return Ok(());
                 }
                 let at = (page.0 - stretch.first.0) as usize * core.page_size;
                 // Where the request failed as a whole, each page is asked for alone.
@@ -286,6 +254,9 @@ impl<V: Visitor> Pass<V> {
                 self.examine(page, owner, bytes, own);
             }
             free.push(block);
+            if let Some(note) = self.visitor.note() {
+                self.job.note(note);
+            }
         }
     }
 
@@ -294,9 +265,10 @@ impl<V: Visitor> Pass<V> {
         loop {
             let from = self.next.fetch_add(1, Ordering::Relaxed) * self.block_pages;
             let until = (from + self.block_pages).min(self.pages);
-            if from >= until || self.stop.load(Ordering::Relaxed) {
+            if from >= until || self.stop.is_set() {
                 return None;
             }
+            self.job.advance((until - from) * self.shared.core.page_size as u64);
             self.fetch_maps(from..until);
             let mut pages = Vec::with_capacity(self.block_pages as usize);
             let mut at = from;
@@ -426,15 +398,5 @@ impl<V: Visitor> Pass<V> {
         if let Some(flaw) = flaw {
             self.visitor.bad(id, flaw);
         }
-    }
-}
-
-/// Tells that a worker has ended, however.
-struct WorkerDone<'p, V>(&'p Pass<V>);
-
-impl<V> Drop for WorkerDone<'_, V> {
-    fn drop(&mut self) {
-        *self.0.workers_left.lock() -= 1;
-        self.0.worker_done.notify_all();
     }
 }

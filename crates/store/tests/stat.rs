@@ -248,7 +248,7 @@ fn large(disk: &SimDisk) -> (Database, Transaction) {
         let mut txn = begin(&db);
         for i in batch * 1000..(batch + 1) * 1000 {
             let number = i * 7919 % MANY;
-            let len = if number % 997 == 0 { 3000 } else { 20 + (number * number % 300) as usize };
+            let len = if number.is_multiple_of(997) { 3000 } else { 20 + (number * number % 300) as usize };
             txn.insert(&tree, &key(number), &vec![3; len]).unwrap();
         }
         txn.commit().unwrap();
@@ -266,7 +266,8 @@ fn estimates_are_off_by_no_more_than_they_say() {
     let (db, _old) = large(&SimDisk::new(6));
     let truth = contents(&db.statistics(&records()).unwrap(), "rows");
     assert!(truth.leaf_pages.value > 2000.0, "{truth:?}");
-    let figures: [(&str, fn(&TreeContents) -> Figure); 15] = [
+    type Of = fn(&TreeContents) -> Figure;
+    let figures: [(&str, Of); 15] = [
         ("leaf pages", |c| c.leaf_pages),
         ("inner pages", |c| c.inner_pages),
         ("long value pages", |c| c.long_value_pages),

@@ -38,7 +38,7 @@ mod visit;
 
 use crate::Result;
 use crate::engine::Engine;
-use crate::jobs::{Job, Watch};
+use crate::jobs::Watch;
 use crate::meta::Meta;
 use crate::pass::{self, Course, Flaw};
 use crate::shared::{STATUS, Shared};
@@ -133,7 +133,7 @@ pub(crate) fn run(
     });
     check.refer_to_roots();
     let course = Course { thread: "gannet-check", phase: "checks pages", pages: check.survey.pages };
-    let bytes_read = pass::run(engine, shared, &check, course, watch, &mut |job| check.note(job))?;
+    let bytes_read = pass::run(engine, shared, &check, course, watch)?;
     check.search(&mut memory, watch)?;
     check.report_bad();
     Ok(check.report(bytes_read, start.elapsed()))
@@ -148,16 +148,17 @@ impl Check {
         }
     }
 
-    fn note(&self, job: &Job) {
+    /// How many findings there are so far.
+    fn findings_so_far(&self) -> Option<String> {
         let findings = self.findings.count() + self.bad.lock().len() as u64;
-        if findings > 0 {
-            job.note(format_args!("{findings} findings"));
-        }
+        (findings > 0).then(|| format!("{findings} findings"))
     }
 
     /// Says how far it has come.
     fn tell(&self, watch: &mut Watch<'_>) -> Result<()> {
-        self.note(watch.job());
+        if let Some(findings) = self.findings_so_far() {
+            watch.job().note(findings);
+        }
         watch.look()
     }
 

@@ -62,4 +62,8 @@ impl Visitor for Check {
         self.counters.pages.fetch_add(1, Ordering::Relaxed);
         self.note_bad(id, flaw);
     }
+
+    fn note(&self) -> Option<String> {
+        self.findings_so_far()
+    }
 }

@@ -112,14 +112,17 @@ enum What {
     Leaves,
 }
 
+/// Tells what a leaf has of something.
+type Of<'o> = &'o dyn Fn(&Leaf) -> u64;
+
 /// Sums over a tree's leaves, and ratios of such.
 struct Sums<'s> {
-    total: &'s dyn Fn(What, &dyn Fn(&Leaf) -> u64) -> Figure,
-    ratio: &'s dyn Fn(&dyn Fn(&Leaf) -> u64, &dyn Fn(&Leaf) -> u64) -> Figure,
+    total: &'s dyn Fn(What, Of<'_>) -> Figure,
+    ratio: &'s dyn Fn(Of<'_>, Of<'_>) -> Figure,
 }
 
 impl Sums<'_> {
-    fn percent(&self, above: &dyn Fn(&Leaf) -> u64, below: &dyn Fn(&Leaf) -> u64) -> Figure {
+    fn percent(&self, above: Of<'_>, below: Of<'_>) -> Figure {
         let part = (self.ratio)(above, below);
         Figure { value: 100.0 * part.value, error: 100.0 * part.error }
     }

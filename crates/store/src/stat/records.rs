@@ -109,12 +109,7 @@ pub(super) fn run(
     });
     let course =
         Course { thread: "gannet-stat", phase: "counts entries", pages: shared.core.space.capacity() };
-    let bytes_read = pass::run(engine, shared, &records, course, watch, &mut |job| {
-        let count = records.unreadable.count();
-        if count > 0 {
-            job.note(format_args!("{count} pages cannot be read"));
-        }
-    })?;
+    let bytes_read = pass::run(engine, shared, &records, course, watch)?;
     let records = Arc::into_inner(records).expect("the threads of the pass have ended");
     Ok(Counted {
         trees: records.trees.into_inner(),
@@ -169,6 +164,11 @@ impl Visitor for Records {
 
     fn bad(&self, id: PageId, flaw: Flaw) {
         self.unreadable.add(id, flaw.tree, flaw.what);
+    }
+
+    fn note(&self) -> Option<String> {
+        let count = self.unreadable.count();
+        (count > 0).then(|| format!("{count} pages cannot be read"))
     }
 }
 
