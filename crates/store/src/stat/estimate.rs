@@ -5,8 +5,9 @@
 //! large part of the whole and Student's quantiles for small ones. Both take the parts for drawn at random, where they are spread,
 //! so errors are rather stated too large.
 //!
-//! What is seldom has to be treated apart: where few parts of the sample have any of something, the mean says little of the error. If none
-//! of *n* has any, at most 3 in *n* parts do, in 95 of 100 cases; and as much is added to the error.
+//! What is seldom has to be treated apart: where few parts of the sample have any of something, or all have the same of it, the spread says
+//! nothing of the error. If none of *n* is different, at most 3 in *n* parts are, in 95 of 100 cases; and as much is added to the error. So
+//! nothing that was not counted is called exact.
 
 use super::report::Figure;
 
@@ -46,7 +47,7 @@ pub(super) fn mean(sample: &[f64], whole: f64) -> Figure {
 }
 
 /// The total over `whole` parts, whose number may be an estimate itself. `seldom`: how much there may be that was not seen, where few
-/// parts of the sample have any.
+/// parts of the sample have any, or all have the same.
 pub(super) fn total(sample: &[f64], whole: Figure, seldom: f64) -> Figure {
     let each = mean(sample, whole.value);
     if sample.len() as f64 >= whole.value && whole.is_exact() {
@@ -54,8 +55,12 @@ pub(super) fn total(sample: &[f64], whole: Figure, seldom: f64) -> Figure {
     }
     let product = multiply(each, whole);
     let some = sample.iter().filter(|&&x| x != 0.0).count();
-    let seldom = if some < ENOUGH && some < sample.len() { seldom } else { 0.0 };
+    let seldom = if (some < ENOUGH && some < sample.len()) || are_alike(sample) { seldom } else { 0.0 };
     Figure { value: product.value, error: product.error + seldom }
+}
+
+fn are_alike(sample: &[f64]) -> bool {
+    sample.iter().all(|x| *x == sample[0])
 }
 
 /// The product of two estimates that have nothing to do with each other.
@@ -64,8 +69,9 @@ pub(super) fn multiply(a: Figure, b: Figure) -> Figure {
     Figure { value: a.value * b.value, error }
 }
 
-/// The ratio of two sums over the same parts, from a sample of `whole` parts; 0 where there is nothing to divide by.
-pub(super) fn ratio(above: &[f64], below: &[f64], whole: f64) -> Figure {
+/// The ratio of two sums over the same parts, from a sample of `whole` parts; 0 where there is nothing to divide by. A part's own ratio is
+/// `most` at most, or as a rule like that of the others.
+pub(super) fn ratio(above: &[f64], below: &[f64], whole: f64, most: f64) -> Figure {
     let (top, bottom): (f64, f64) = (above.iter().sum(), below.iter().sum());
     if bottom == 0.0 {
         return Figure::default();
@@ -80,7 +86,8 @@ pub(super) fn ratio(above: &[f64], below: &[f64], whole: f64) -> Figure {
     let off = above.iter().zip(below).map(|(x, y)| (x - value * y).powi(2)).sum::<f64>() / (count - 1.0);
     let left_out = 1.0 - count / whole;
     let error = quantile(above.len() - 1) * (off * left_out / count).sqrt() / (bottom / count);
-    Figure { value, error }
+    let seldom = 3.0 / count.max(3.0) * value.max(most);
+    Figure { value, error: if error > 1e-9 * value { error } else { seldom } }
 }
 
 #[cfg(test)]
@@ -91,14 +98,15 @@ mod tests {
     fn a_census_is_exact() {
         let whole = Figure::exact(4);
         assert_eq!(total(&[1.0, 2.0, 3.0, 0.0], whole, 9.0), Figure::exact(6));
-        assert_eq!(ratio(&[1.0, 2.0], &[2.0, 4.0], 2.0), Figure { value: 0.5, error: 0.0 });
+        assert_eq!(ratio(&[1.0, 2.0], &[2.0, 4.0], 2.0, 1.0), Figure { value: 0.5, error: 0.0 });
     }
 
     #[test]
     fn errors_grow_with_the_spread_and_fall_with_the_sample() {
         let whole = Figure::exact(1_000_000);
-        let alike = total(&[10.0; 100], whole, 10.0);
-        assert_eq!((alike.value, alike.error), (1e7, 0.0));
+        let alike = total(&[10.0; 100], whole, 3e5);
+        assert_eq!((alike.value, alike.error), (1e7, 3e5));
+        assert!(!ratio(&[1.0; 100], &[2.0; 100], 1e6, 1.0).is_exact());
         let sample = |count: usize| (0..count).map(|i| (i % 2) as f64 * 20.0).collect::<Vec<_>>();
         let (few, many) = (total(&sample(20), whole, 20.0), total(&sample(200), whole, 20.0));
         assert!(few.error > 3.0 * many.error && many.error > 1e6, "{few:?} {many:?}");
@@ -117,6 +125,6 @@ mod tests {
     fn one_part_says_little() {
         let seen = total(&[7.0], Figure::exact(100), 7.0);
         assert!(seen.covers(0.0) && seen.covers(1000.0), "{seen:?}");
-        assert!(ratio(&[3.0], &[6.0], 100.0).covers(0.1));
+        assert!(ratio(&[3.0], &[6.0], 100.0, 1.0).covers(0.1));
     }
 }

@@ -274,7 +274,8 @@ impl Growing<'_> {
         }
         // What could not be read stands for as many as the others.
         let read: Vec<f64> = counts.iter().filter(|&&count| count > 0).map(|&count| count as f64).collect();
-        self.nodes = total(&read, self.nodes, 0.0);
+        let seldom = 3.0 * self.nodes.value * all as f64 / (read.len() * read.len().max(3)) as f64;
+        self.nodes = total(&read, self.nodes, seldom);
         let places = draw.places(all, self.share);
         self.complete &= places.len() == all && read.len() == counts.len();
         self.level = self.level.map(|level| level - 1);
@@ -334,13 +335,13 @@ impl Sample {
     }
 
     pub(super) fn ratio(&self, above: &dyn Fn(&Leaf) -> u64, below: &dyn Fn(&Leaf) -> u64) -> Figure {
-        estimate::ratio(&self.each(above), &self.each(below), self.leaf_pages.value)
+        estimate::ratio(&self.each(above), &self.each(below), self.leaf_pages.value, 0.0)
     }
 
     /// A part of all steps between leaves, in percent.
     pub(super) fn steps(&self, of: fn(&Steps) -> u64) -> Figure {
         let each = |of: fn(&Steps) -> u64| self.parents.iter().map(|p| of(p) as f64).collect::<Vec<_>>();
-        let share = estimate::ratio(&each(of), &each(|steps| steps.steps), self.parent_pages.value);
+        let share = estimate::ratio(&each(of), &each(|steps| steps.steps), self.parent_pages.value, 1.0);
         Figure { value: 100.0 * share.value, error: 100.0 * share.error }
     }
 }
