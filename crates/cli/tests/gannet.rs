@@ -75,7 +75,10 @@ fn version_and_help_are_output() {
     assert_eq!(good(folder.path(), &["--version"]), format!("gannet {}\n", env!("CARGO_PKG_VERSION")));
     let help = good(folder.path(), &["--help"]);
     assert!(
-        help.contains("demo") && help.contains("doctor") && help.contains("Not in this release: stat"),
+        help.contains("demo")
+            && help.contains("doctor")
+            && help.contains("stat")
+            && help.contains("Not in this release: "),
         "{help}"
     );
     assert_eq!(run(folder.path(), &[]).status.code(), Some(1));
