@@ -16,6 +16,7 @@ mod output;
 mod progress;
 mod serve;
 mod sql;
+mod stat;
 
 use arguments::{Arguments, Command};
 use clap::Parser;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Command::Doctor(options) => doctor::run(&options),
         Command::Kv(options) => kv::run(options),
         Command::Serve(options) => serve::run(&options),
+        Command::Stat(options) => stat::run(&options),
         Command::Sql(options) => return sql::run(&options),
         Command::Other(words) => return unknown(&words),
     };

@@ -75,7 +75,10 @@ fn version_and_help_are_output() {
     assert_eq!(good(folder.path(), &["--version"]), format!("gannet {}\n", env!("CARGO_PKG_VERSION")));
     let help = good(folder.path(), &["--help"]);
     assert!(
-        help.contains("demo") && help.contains("doctor") && help.contains("Not in this release: stat"),
+        help.contains("demo")
+            && help.contains("doctor")
+            && help.contains("stat")
+            && help.contains("Not in this release: "),
         "{help}"
     );
     assert_eq!(run(folder.path(), &[]).status.code(), Some(1));
@@ -84,7 +87,7 @@ fn version_and_help_are_output() {
 #[test]
 fn commands_of_later_releases_are_refused_by_name() {
     let folder = folder();
-    let names = ["stat", "backup", "restore", "verify", "dump", "load", "sweep", "compact"];
+    let names = ["backup", "restore", "verify", "dump", "load", "sweep", "compact"];
     for name in names.into_iter().chain(["tune", "lab"]) {
         let line = bad(folder.path(), &[name, "--any", "flag"], 2);
         assert_eq!(line, format!("gannet: `{name}` is not implemented in this release\n"));

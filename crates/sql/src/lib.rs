@@ -29,6 +29,7 @@ pub mod logical;
 pub mod physical;
 pub mod plan;
 pub mod session;
+pub mod stat;
 pub mod system;
 pub mod types;
 

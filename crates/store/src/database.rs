@@ -27,6 +27,7 @@ pub(crate) mod create;
 mod open;
 mod report;
 mod restart;
+mod stat;
 
 pub(crate) use create::Attempt;
 pub use report::{RowLockReport, SnapshotReport, TransactionReport, WorkReport};
@@ -329,10 +330,11 @@ impl Database {
 
     /// The same as a part of a job, which may be cancelled meanwhile.
     pub(crate) fn await_restart_watched(&self, watch: &mut Watch<'_>) -> Result<()> {
-        let mut outcome = Ok(());
-        if !self.shared.restart.is_over() {
-            watch.job().phase("waits for the restart after a crash", Unit::Pages, 0);
+        if self.shared.restart.is_over() {
+            return Ok(());
         }
+        let mut outcome = Ok(());
+        watch.job().phase("waits for the restart after a crash", Unit::Pages, 0);
         self.shared.restart.wait(&mut || {
             outcome = watch.look();
             outcome.is_ok() && !*self.shared.stopping.lock()

@@ -35,6 +35,7 @@ mod mutation;
 pub mod node;
 mod overflow;
 pub mod page;
+mod pass;
 mod pool;
 mod recovery;
 mod restart;
@@ -43,6 +44,7 @@ mod sample;
 mod scan;
 mod shared;
 mod space;
+mod stat;
 mod sweep;
 mod temp;
 mod transaction;
@@ -70,6 +72,10 @@ pub use jobs::{ClassBytes, Job, JobKind, JobOrder, JobReport, JobState, Jobs, Pa
 pub use pool::reads::{ThreadReads, thread_reads};
 pub use sample::Sample;
 pub use scan::Scan;
+pub use stat::{
+    DuplicateStat, FILL_STEPS, Figure, GarbageStat, HeaderStat, Leading, OrderStat, SnapshotStat, SpaceStat,
+    StatMode, StatOptions, StatReport, TransactionStat, TreeContents, TreeStat, UnreadablePage, WriterStat,
+};
 pub use temp::{TempFile, TempReader, TempStats, TempWriter};
 pub use transaction::{
     BulkLoader, Canceller, Durability, Isolation, LockMode, Outcome, Savepoint, Transaction,

@@ -45,6 +45,12 @@ fn listed_per_index(page_size: usize) -> usize {
     ((page_size - LIST_AT) / 8).min(LISTED_MAX)
 }
 
+/// Pages that a value of `len` bytes takes, its list included.
+pub(crate) fn pages_for(page_size: usize, len: u64) -> u64 {
+    let pages = len.div_ceil(bytes_per_page(page_size) as u64);
+    pages + pages.div_ceil(listed_per_index(page_size) as u64).max(1)
+}
+
 /// Formats an empty index page on a page allocated by the same mini-transaction.
 pub(crate) fn format_index(mtr: &mut Mtr<'_>, part: crate::mtr::Part, tree: TreeId) {
     mtr.format(part, PageKind::OverflowIndex, tree, &[0; LIST_AT - HEADER_LEN]);

@@ -219,6 +219,17 @@ impl State {
     }
 }
 
+/// What maps have said that were read so far.
+#[derive(Debug)]
+pub(crate) struct Learned {
+    /// By owner: extents, and how many of these have pages that are not in use.
+    pub(crate) extents: BTreeMap<TreeId, (u64, u64)>,
+    /// Groups whose map was read.
+    pub(crate) known: u64,
+    /// All of them.
+    pub(crate) groups: u64,
+}
+
 /// The space of one database file.
 #[derive(Debug)]
 pub(crate) struct Space {
@@ -275,6 +286,17 @@ impl Space {
     /// Number of formatted groups.
     pub(crate) fn groups(&self) -> u64 {
         self.state.lock().groups.len() as u64
+    }
+
+    /// What is known of extents, by their owner, without reading a map.
+    pub(crate) fn learned(&self) -> Learned {
+        let state = self.state.lock();
+        let with_room = |tree| state.partial.get(tree).map_or(0, BTreeSet::len) as u64;
+        Learned {
+            extents: state.owned.iter().map(|(tree, &owned)| (*tree, (owned, with_room(tree)))).collect(),
+            known: state.groups.iter().filter(|group| group.known).count() as u64,
+            groups: state.groups.len() as u64,
+        }
     }
 
     /// Keeps `pages` more for rollbacks, growing the file where it has not so many to spare.

@@ -185,7 +185,12 @@ fn check_page(page: &[u8], id: PageId) -> Result<()> {
 
 /// Reads the record at `at`.
 pub(crate) fn read(core: &Core, at: UndoPtr) -> Result<UndoRecord> {
-    let page = core.pool.shared(&core.volume, at.page(), Access::Normal)?;
+    read_by(core, at, Access::Normal)
+}
+
+/// The same for somebody who may not need the page again.
+pub(crate) fn read_by(core: &Core, at: UndoPtr, access: Access<'_>) -> Result<UndoRecord> {
+    let page = core.pool.shared(&core.volume, at.page(), access)?;
     check_page(&page, at.page())?;
     let record = page.get(at.offset()..end_of(&page)).and_then(UndoRecord::decode);
     record.ok_or_else(|| Error::damaged_page(at.page(), format_args!("no undo record at {}", at.offset())))

@@ -219,6 +219,14 @@ fn utility_statements() {
     assert_eq!(of("checkpoint"), "Checkpoint");
     assert_eq!(of("check database verbose"), "CheckDatabase { verbose: true }");
     assert_eq!(error("check table t").0, "42601");
+    assert_eq!(of("stat database"), "StatDatabase { table: None, records: false, verbose: false }");
+    let stat = of("Stat Database table public.T records verbose");
+    assert!(
+        stat.contains("schema: Some(\"public\"), name: \"t\"")
+            && stat.contains("records: true, verbose: true")
+    );
+    assert_eq!(error("stat database verbose records").0, "42601");
+    assert_eq!(error("stat t").0, "42601");
 }
 
 #[test]

@@ -20,6 +20,7 @@ use gannet_base::clock;
 use gannet_store::{CheckReport, Database, LongValues, TransactionOptions, Unit, Watch, WorkMemory};
 use indexes::Comparison;
 use names::Names;
+pub(crate) use names::part;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,7 +114,7 @@ fn seconds(duration: Duration) -> f64 {
 }
 
 /// Whether an error is about what is stored, not about the means to look at it.
-fn is_damage(error: &Error) -> bool {
+pub(crate) fn is_damage(error: &Error) -> bool {
     matches!(error.state(), SqlState::DATA_CORRUPTED | SqlState::IO_ERROR)
 }
 

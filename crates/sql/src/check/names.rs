@@ -81,7 +81,7 @@ impl Names {
 }
 
 /// Parts of the file that belong to no tree of a user.
-fn part(tree: TreeId) -> &'static str {
+pub(crate) fn part(tree: TreeId) -> &'static str {
     match tree.0 {
         1 => "the list of trees",
         2 => "the status of transactions",

@@ -1,16 +1,18 @@
-//! Statements that run a job ([`gannet_store::Job`]): CHECK DATABASE. Findings and the like are rows; with VERBOSE, how far it has
-//! come and how it went are INFO messages, whose detail is JSON: `progress` many times, then `job` once, both a
+//! Statements that run a job ([`gannet_store::Job`]): CHECK DATABASE, STAT DATABASE. Findings and the like are rows; with VERBOSE, how
+//! far it has come and how it went are INFO messages, whose detail is JSON: `progress` many times, then `job` once, both a
 //! [`JobReport`], and beside `job` what else the job has to say.
 
 use super::client::{Client, CommandTag, Notice, OutputColumn};
 use super::utility::give;
 use super::{Database, Session};
+use crate::bind::utility::CopyRelation;
 use crate::check::check;
+use crate::stat::{Holder, Object, ObjectKind, StatRequest, Statistics, statistics};
 use crate::types::NO_MODIFIER;
 use crate::{Error, Result, SqlState, Type, Value};
 use gannet_base::clock;
 use gannet_base::units::format_size;
-use gannet_store::{JobKind, JobOrder, JobReport, Unit, Watch};
+use gannet_store::{Figure, JobKind, JobOrder, JobReport, TreeContents, Unit, Watch};
 use serde_json::json;
 use std::time::Duration;
 
@@ -32,6 +34,30 @@ pub(super) fn columns(columns: &[(&str, Type)]) -> Vec<OutputColumn> {
 pub(super) fn check_columns() -> Vec<OutputColumn> {
     let text = |name| (name, Type::Text);
     columns(&[text("object"), ("page", Type::Int8), text("finding"), text("at_stake")])
+}
+
+/// The columns of what STAT DATABASE says: a row for each table and index.
+pub(super) fn stat_columns() -> Vec<OutputColumn> {
+    let text = |name| (name, Type::Text);
+    let (count, float) = (|name| (name, Type::Int8), |name| (name, Type::Float8));
+    columns(&[
+        text("name"),
+        text("kind"),
+        text("on_table"),
+        count("rows"),
+        count("rows_error"),
+        count("dead_rows"),
+        count("old_versions"),
+        count("pages"),
+        count("bytes"),
+        count("free_bytes"),
+        count("depth"),
+        float("fill_percent"),
+        float("average_bytes"),
+        count("long_values"),
+        count("duplicates"),
+        float("scattered_percent"),
+    ])
 }
 
 /// How a statement runs that is a job.
@@ -113,6 +139,88 @@ impl Session {
         }
         Ok(CommandTag { command: "CHECK DATABASE", rows: Some(outcome.findings.len() as u64) })
     }
+
+    pub(super) fn stat_database(
+        &mut self,
+        table: Option<&CopyRelation>,
+        records: bool,
+        verbose: bool,
+        alone: bool,
+        client: &mut dyn Client,
+    ) -> Result<CommandTag> {
+        let mut running = Running { statement: "STAT DATABASE", verbose, alone, client };
+        if let Some(schema) =
+            table.and_then(|table| table.schema.as_ref()).filter(|schema| *schema != "public")
+        {
+            let message = format!("schema \"{schema}\" does not exist, or has no tables with pages");
+            return Err(Error::new(SqlState::INVALID_SCHEMA_NAME, message));
+        }
+        let request = StatRequest { records, table: table.map(|table| table.name.clone()) };
+        let mut order = JobOrder::new(JobKind::Stat);
+        order.about = request.table.clone().unwrap_or_default();
+        let (mut outcome, job) = self
+            .run_job(&mut running, order, |database, watch| statistics(database.store(), &request, watch))?;
+        self.name_holders(&mut outcome);
+        let shown = outcome.objects.iter().filter(|object| object.kind != ObjectKind::System);
+        let rows: Vec<Vec<Value>> = shown.map(stat_row).collect();
+        give(&stat_columns(), &rows, self, running.client)?;
+        if verbose {
+            let how = if records { "every entry counted" } else { "from a sample" };
+            let message = format!("{} tables and indexes, {how}, in {:.3} s", rows.len(), outcome.seconds);
+            running.client.notice(&info(message, &json!({ "job": job, "statistics": outcome })));
+        }
+        Ok(CommandTag { command: "STAT DATABASE", rows: Some(rows.len() as u64) })
+    }
+
+    /// Which sessions hold the oldest snapshot, and have written.
+    fn name_holders(&self, statistics: &mut Statistics) {
+        let oldest = statistics.transactions.oldest_holder.as_ref().map(|snapshot| snapshot.number);
+        for session in self.database.sessions() {
+            let activity = session.activity.look();
+            let holder = Holder {
+                pid: session.pid,
+                user: session.user.clone(),
+                application: activity.application,
+                state: activity.state.to_owned(),
+                transaction: session.interrupt.transaction().map(|id| id.0),
+            };
+            if oldest.is_some() && session.interrupt.transaction_number() == oldest {
+                statistics.oldest_holder = Some(holder.clone());
+            }
+            if holder.transaction.is_some() {
+                statistics.writers.push(holder);
+            }
+        }
+        statistics.writers.sort_by_key(|holder| holder.transaction);
+    }
+}
+
+/// A row of STAT DATABASE; what was not looked at is NULL.
+fn stat_row(object: &Object) -> Vec<Value> {
+    let count = |figure: f64| Value::Int(figure.round() as i64);
+    let contents = object.contents.as_ref();
+    let of = |of: fn(&TreeContents) -> Value| contents.map_or(Value::Null, of);
+    let figure = |of: fn(&TreeContents) -> Option<Figure>| {
+        contents.and_then(of).map_or(Value::Null, |figure| count(figure.value))
+    };
+    vec![
+        Value::text(&object.name),
+        Value::text(object.kind.name()),
+        object.table.as_ref().map_or(Value::Null, Value::text),
+        figure(|c| Some(c.rows)),
+        of(|c| Value::Int(c.rows.error.ceil() as i64)),
+        figure(|c| Some(c.dead_entries)),
+        figure(|c| c.old_versions),
+        count(object.pages.value),
+        count(object.bytes),
+        figure(|c| Some(c.free_bytes)),
+        of(|c| Value::Int(i64::from(c.depth))),
+        of(|c| Value::Float(c.fill_percent.value)),
+        of(|c| Value::Float(c.average_row_bytes.value)),
+        figure(|c| Some(c.long_values)),
+        figure(|c| c.duplicates.map(|duplicates| duplicates.total)),
+        of(|c| Value::Float(c.order.scattered_percent.value)),
+    ]
 }
 
 /// How far a job is, for people.

@@ -9,7 +9,7 @@
 //! | `utility` | statements without a plan: SET, SHOW, EXPLAIN, PREPARE and their kin |
 //! | `copy` | COPY |
 //! | `settings`, `state` | settings; what functions and operators see of a session |
-//! | `jobs` | statements that run a job: CHECK DATABASE |
+//! | `jobs` | statements that run a job: CHECK DATABASE, STAT DATABASE |
 //! | `interrupt` | cancelling, time-outs |
 //! | `turn` | who takes much memory, and when; long values |
 

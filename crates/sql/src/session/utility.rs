@@ -48,6 +48,7 @@ impl Session {
         Ok(Some(match &**utility {
             Utility::Explain { .. } => Some(vec![text_column("QUERY PLAN")]),
             Utility::CheckDatabase { .. } => Some(jobs::check_columns()),
+            Utility::StatDatabase { .. } => Some(jobs::stat_columns()),
             Utility::Show(None) => Some(["name", "setting", "description"].map(text_column).to_vec()),
             Utility::Show(Some(name)) => Some(vec![text_column(DEFINITIONS[settings::find(name)?].name)]),
             Utility::Execute { name, .. } => self.prepared(name)?.columns().map(<[OutputColumn]>::to_vec),
@@ -115,6 +116,9 @@ impl Session {
                 tag("CHECKPOINT")
             }
             Utility::CheckDatabase { verbose } => self.check_database(*verbose, alone, client)?,
+            Utility::StatDatabase { table, records, verbose } => {
+                self.stat_database(table.as_ref(), *records, *verbose, alone, client)?
+            }
             Utility::Copy(statement) => copy::run(self, statement, client)?,
             Utility::Analyze(_)
             | Utility::CreateRole { .. }

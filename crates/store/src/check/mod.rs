@@ -17,9 +17,7 @@
 //! 7. Memory is charged to the budget and does not grow with the file beyond what was charged at the start.
 //!
 //! # How
-//! *The pass* reads the file once, in its own order, past the page frames: large requests of class maintenance, several under
-//! way at once, which the device layer paces beside foreground work; a few threads verify what arrives. A page that a frame
-//! holds is judged by the frame's bytes where it has changed since it was written. What pages say of each other is not kept but
+//! *The pass* ([`crate::pass`]) reads the file once, in its own order, past the page frames. What pages say of each other is not kept but
 //! summed up ([`sums`]).
 //!
 //! *The search* goes only where sums differ: because something is wrong, or because it changed during the pass. It walks
@@ -32,84 +30,59 @@
 //! (other fences, another tree, a record that is missing). Otherwise nothing tells it from the truth.
 
 mod page;
-mod pass;
 mod report;
 mod search;
 mod sums;
 mod survey;
+mod visit;
 
-use crate::block::Block;
+use crate::Result;
 use crate::engine::Engine;
-use crate::jobs::{Unit, Watch, Worker};
+use crate::jobs::Watch;
 use crate::meta::Meta;
+use crate::pass::{self, Course, Flaw};
 use crate::shared::{STATUS, Shared};
-use crate::space::{self, Extent, SYSTEM};
+use crate::space::{Extent, SYSTEM};
 use crate::undo::UNDO_PAGES;
-use crate::{Error, Result};
 use gannet_base::memory::Purpose;
-use gannet_base::sync::{Condvar, Mutex};
-use gannet_base::{PageId, TreeId, clock, thread};
+use gannet_base::sync::Mutex;
+use gannet_base::{PageId, TreeId, clock};
 use gannet_io::File;
-use report::Findings;
+pub(crate) use report::Findings;
 pub use report::{CheckReport, Finding, Stake};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use sums::Sums;
 use survey::Survey;
+pub(crate) use survey::{Known, Trees, read_segments};
 
-/// Threads that verify pages.
-const WORKERS: usize = 4;
-/// Requests that each of them has under way or at hand.
-const BLOCKS: usize = 2;
-/// Bytes of a request, at least and at most.
-const BLOCK_LEAST: u64 = 64 << 10;
-const BLOCK_MOST: u64 = 1 << 20;
-/// How often whoever waits for the workers looks how they are doing.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Pages that cannot be used and are remembered until it is known what leads to them.
 const BAD_MAX: usize = 1000;
-
-/// Why a page cannot be used.
-#[derive(Clone, Debug)]
-struct Flaw {
-    tree: TreeId,
-    what: String,
-    lost_write: bool,
-}
 
 #[derive(Debug, Default)]
 struct Counters {
     pages: AtomicU64,
     entries: AtomicU64,
     undo_records: AtomicU64,
-    bytes_read: AtomicU64,
     compared_with_log: AtomicU64,
-    /// The next request's place in the file, in requests.
-    next: AtomicU64,
 }
 
 /// A check under way.
 #[derive(Debug)]
 struct Check {
-    job: Worker,
     shared: Arc<Shared>,
     survey: Survey,
     sums: Sums,
     findings: Findings,
     counters: Counters,
-    /// Pages of one request.
-    block_pages: u64,
     /// Pages that cannot be used.
     bad: Mutex<BTreeMap<PageId, Flaw>>,
     /// Owners of pages in use that the catalog did not name, with the first such page.
     strangers: Mutex<BTreeMap<TreeId, PageId>>,
     /// By tree: pages that its entries' long values should have, less those that are listed.
     lengths: Mutex<BTreeMap<TreeId, i64>>,
-    stop: AtomicBool,
-    workers_left: Mutex<usize>,
-    worker_done: Condvar,
 }
 
 /// What is wrong with the two copies of the header in the file, of which the newer is to be this one.
@@ -146,31 +119,24 @@ pub(crate) fn run(
     header.into_iter().for_each(|finding| findings.add(finding));
     let survey = Survey::new(shared, &findings)?;
     let share = engine.work_limit() / 2;
-    let page_size = shared.core.page_size as u64;
-    let block = (share / (WORKERS * BLOCKS) as u64).clamp(BLOCK_LEAST, BLOCK_MOST);
-    let block_pages = (1 << block.ilog2()) / page_size;
     let range = Sums::range_for(survey.pages, share);
     let mut memory = engine.memory(Purpose::Work, Sums::memory(survey.pages, range))?;
     let check = Arc::new(Check {
-        job: watch.job().worker(),
         sums: Sums::new(survey.pages, range),
         shared: Arc::clone(shared),
         survey,
         findings,
         counters: Counters::default(),
-        block_pages,
         bad: Mutex::default(),
         strangers: Mutex::default(),
         lengths: Mutex::default(),
-        stop: AtomicBool::new(false),
-        workers_left: Mutex::new(WORKERS),
-        worker_done: Condvar::new(),
     });
     check.refer_to_roots();
-    Check::pass_all(&check, engine, watch)?;
+    let course = Course { thread: "gannet-check", phase: "checks pages", pages: check.survey.pages };
+    let bytes_read = pass::run(engine, shared, &check, course, watch)?;
     check.search(&mut memory, watch)?;
     check.report_bad();
-    Ok(check.report(start.elapsed()))
+    Ok(check.report(bytes_read, start.elapsed()))
 }
 
 impl Check {
@@ -182,58 +148,16 @@ impl Check {
         }
     }
 
-    /// Goes through the file, see [`pass`].
-    fn pass_all(this: &Arc<Self>, engine: &Engine, watch: &mut Watch<'_>) -> Result<()> {
-        let page_size = this.shared.core.page_size as u64;
-        watch.job().phase("checks pages", Unit::Bytes, this.survey.pages * page_size);
-        // However short it is, whoever asked for it can end it.
-        watch.look()?;
-        let queue = engine.disk().queue(WORKERS * BLOCKS)?;
-        let bytes = this.block_pages * this.shared.core.page_size as u64;
-        let mut blocks = Vec::with_capacity(WORKERS * BLOCKS);
-        for _ in 0..WORKERS * BLOCKS {
-            blocks.push(Block::new(&queue, engine.memory(Purpose::Io, bytes)?));
-        }
-        let mut workers = Vec::with_capacity(WORKERS);
-        for _ in 0..WORKERS {
-            let (check, own) = (Arc::clone(this), blocks.split_off(blocks.len() - BLOCKS));
-            workers.push(thread::spawn("gannet-check", move || {
-                let _done = WorkerDone(&check);
-                check.pass(own);
-            }));
-        }
-        let outcome = this.wait_for_workers(watch);
-        for worker in workers {
-            worker.join().map_err(|panicked| Error::Invalid(format!("the check broke off: {panicked}")))?;
-        }
-        outcome
-    }
-
-    fn wait_for_workers(&self, watch: &mut Watch<'_>) -> Result<()> {
-        let mut outcome = Ok(());
-        let mut left = self.workers_left.lock();
-        while *left > 0 {
-            self.worker_done.wait_for(&mut left, LOOK_EVERY);
-            drop(left);
-            if outcome.is_ok() {
-                outcome = self.tell(watch);
-                if outcome.is_err() {
-                    self.stop.store(true, Ordering::Relaxed);
-                }
-            }
-            left = self.workers_left.lock();
-        }
-        outcome
+    /// How many findings there are so far.
+    fn findings_so_far(&self) -> Option<String> {
+        let findings = self.findings.count() + self.bad.lock().len() as u64;
+        (findings > 0).then(|| format!("{findings} findings"))
     }
 
     /// Says how far it has come.
     fn tell(&self, watch: &mut Watch<'_>) -> Result<()> {
-        let blocks = self.counters.next.load(Ordering::Relaxed);
-        let pages = (blocks * self.block_pages).min(self.survey.pages);
-        watch.job().set_done(pages * self.shared.core.page_size as u64);
-        let findings = self.findings.count() + self.bad.lock().len() as u64;
-        if findings > 0 {
-            watch.job().note(format_args!("{findings} findings"));
+        if let Some(findings) = self.findings_so_far() {
+            watch.job().note(findings);
         }
         watch.look()
     }
@@ -245,32 +169,12 @@ impl Check {
 
     /// What the space map says of a page's extent now; `None` where no map describes it.
     fn extent(&self, page: PageId) -> Result<Option<Extent>> {
-        let core = &self.shared.core;
-        let number = page.0 / space::EXTENT_PAGES;
-        let per_group = space::extents_per_group(core.page_size);
-        if number / per_group >= core.space.groups() {
-            return Ok(None);
-        }
-        let id = space::map_page(number / per_group, core.page_size);
-        let map = core.pool.shared(&core.volume, id, crate::pool::Access::Normal)?;
-        if crate::page::kind(&map) != Some(crate::page::PageKind::SpaceMap) {
-            return Err(Error::damaged_page(id, "a space map is expected here"));
-        }
-        Ok(Some(Extent::decode(&map, number % per_group)))
+        pass::extent_of(&self.shared.core, page)
     }
 
     /// The tree that a page belongs to, if it is in use.
     fn owner(&self, page: PageId) -> Result<Option<TreeId>> {
-        let used = |extent: &Extent| extent.used & 1 << (page.0 % space::EXTENT_PAGES) != 0;
-        Ok(self.extent(page)?.filter(used).map(|extent| self.owner_in(page, extent)))
-    }
-
-    /// The tree that a page in use of an extent belongs to: the roots of the store's own lie among the system's pages.
-    fn owner_in(&self, page: PageId, extent: Extent) -> TreeId {
-        match self.survey.roots.get(&page) {
-            Some(&tree) if extent.owner == SYSTEM => tree,
-            _ => extent.owner,
-        }
+        pass::owner_of(&self.shared.core, &self.survey.roots, page)
     }
 
     fn note_bad(&self, page: PageId, flaw: Flaw) {
@@ -300,27 +204,17 @@ impl Check {
         }
     }
 
-    fn report(&self, duration: Duration) -> CheckReport {
+    fn report(&self, bytes_read: u64, duration: Duration) -> CheckReport {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         CheckReport {
             trees: self.survey.trees.live.len() as u64,
             pages: count(&self.counters.pages),
             entries: count(&self.counters.entries),
             undo_records: count(&self.counters.undo_records),
-            bytes_read: count(&self.counters.bytes_read),
+            bytes_read,
             compared_with_log: count(&self.counters.compared_with_log),
             duration,
             findings: self.findings.take(),
         }
-    }
-}
-
-/// Tells that a worker has ended, however.
-struct WorkerDone<'c>(&'c Check);
-
-impl Drop for WorkerDone<'_> {
-    fn drop(&mut self) {
-        *self.0.workers_left.lock() -= 1;
-        self.0.worker_done.notify_all();
     }
 }

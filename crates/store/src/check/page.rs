@@ -1,12 +1,12 @@
 //! What one page says: whether it is sound in itself, and what it states and refers to.
 
-use super::pass::Bytes;
 use super::report::Key;
 use super::sums::Fact;
-use super::{Check, Flaw, Stake};
+use super::{Check, Stake};
 use crate::entry::{Entry, OVERFLOW, decode_reference};
 use crate::node::{NodeRef, verify_structure};
 use crate::page::{self, PageKind};
+use crate::pass::{Bytes, Flaw};
 use crate::pool::{Access, SharedPage};
 use crate::shared::{CATALOG, STATUS, UNDO_DIRECTORY};
 use crate::space::{self, EXTENT_PAGES, SYSTEM};

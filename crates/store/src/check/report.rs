@@ -151,7 +151,7 @@ pub struct CheckReport {
 
 /// Findings as they are made, each once, whoever makes it.
 #[derive(Debug, Default)]
-pub(super) struct Findings {
+pub(crate) struct Findings {
     found: Mutex<BTreeSet<Finding>>,
 }
 

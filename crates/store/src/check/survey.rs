@@ -13,26 +13,26 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A tree that everybody may use.
 #[derive(Clone, Debug)]
-pub(super) struct Known {
-    pub(super) root: PageId,
+pub(crate) struct Known {
+    pub(crate) root: PageId,
     /// `None` for the store's own.
-    pub(super) name: Option<String>,
+    pub(crate) name: Option<String>,
 }
 
 /// What the catalog says.
 #[derive(Debug, Default)]
-pub(super) struct Trees {
+pub(crate) struct Trees {
     /// Trees whose creation is committed, and the store's own.
-    pub(super) live: BTreeMap<TreeId, Known>,
+    pub(crate) live: BTreeMap<TreeId, Known>,
     /// Trees whose creation is not: their pages need no explanation.
-    pub(super) passing: BTreeSet<TreeId>,
+    pub(crate) passing: BTreeSet<TreeId>,
     /// The whole catalog could be read.
-    pub(super) complete: bool,
+    pub(crate) complete: bool,
 }
 
 impl Trees {
     /// Reads the catalog; `findings` is told of entries that make no sense.
-    pub(super) fn read(shared: &Shared, findings: &Findings) -> Trees {
+    pub(crate) fn read(shared: &Shared, findings: &Findings) -> Trees {
         let mut trees = Trees { complete: true, ..Trees::default() };
         for (id, root) in [
             (CATALOG, shared.catalog.root),
@@ -156,7 +156,7 @@ impl Survey {
 }
 
 /// The undo directory; `findings` is told of entries that make no sense.
-pub(super) fn read_segments(shared: &Shared, findings: &Findings) -> BTreeMap<PageId, Segment> {
+pub(crate) fn read_segments(shared: &Shared, findings: &Findings) -> BTreeMap<PageId, Segment> {
     let tree = BTree::new(&shared.core, &shared.undo_directory);
     let mut segments = BTreeMap::new();
     let mut from = Vec::new();

@@ -489,6 +489,11 @@ impl Worker {
         self.inner.done.fetch_add(units, Ordering::Relaxed);
     }
 
+    /// See [`Job::note`].
+    pub(crate) fn note(&self, note: impl fmt::Display) {
+        self.inner.phase.lock().note = note.to_string();
+    }
+
     /// The job read so many bytes from a device.
     pub(crate) fn count_read(&self, bytes: u64) {
         self.inner.bytes_read.fetch_add(bytes, Ordering::Relaxed);

@@ -81,6 +81,15 @@ pub enum Utility {
         /// VERBOSE
         verbose: bool,
     },
+    /// STAT DATABASE
+    StatDatabase {
+        /// TABLE
+        table: Option<CopyRelation>,
+        /// RECORDS
+        records: bool,
+        /// VERBOSE
+        verbose: bool,
+    },
     /// PREPARE
     Prepare {
         /// The name.
@@ -322,11 +331,21 @@ pub(super) fn parse(source: Source<'_>) -> Result<Option<Utility>> {
                 reader.skip(1);
                 Utility::Checkpoint
             }
+            None if reader.is_words(&["stat", "database"]) => {
+                reader.skip(2);
+                stat_database(&mut reader)?
+            }
             None => return Ok(None),
         },
     };
     reader.end()?;
     Ok(Some(utility))
+}
+
+fn stat_database(reader: &mut Reader<'_>) -> Result<Utility> {
+    let table = if reader.accept(K::TABLE) { Some(reader.relation()?) } else { None };
+    let records = reader.accept_words(&["records"]);
+    Ok(Utility::StatDatabase { table, records, verbose: reader.accept(K::VERBOSE) })
 }
 
 fn unsupported(name: &str) -> Result<Option<Utility>> {

@@ -1,0 +1,253 @@
+//! Figures for the report, from what was counted or sampled.
+
+use super::across::Across;
+use super::instant::Sample;
+use super::leaf::{Leading, Leaf};
+use super::records::{Counted, Tally};
+use super::report::{DuplicateStat, FILL_STEPS, Figure, OrderStat, SpaceStat, TreeContents, TreeStat};
+use super::{Unreadable, Wanted, is_known_owner};
+use crate::check::Trees;
+use crate::shared::Shared;
+use crate::space::SYSTEM;
+use crate::undo::UNDO_PAGES;
+use gannet_base::TreeId;
+use std::collections::BTreeMap;
+
+/// Leaves with long values that the sample must have, so that it tells by how much their number and bytes may be off.
+const SPREAD_IS_KNOWN: usize = 30;
+
+/// What is known of the pages.
+pub(super) enum Parts {
+    Counted(Counted),
+    Sampled {
+        /// Pages in use, by the owner of their extent.
+        used: BTreeMap<TreeId, Figure>,
+        samples: BTreeMap<TreeId, Sample>,
+        bytes_read: u64,
+    },
+}
+
+impl Parts {
+    pub(super) fn bytes_read(&self) -> u64 {
+        match self {
+            Parts::Counted(counted) => counted.bytes_read,
+            Parts::Sampled { bytes_read, .. } => *bytes_read,
+        }
+    }
+
+    fn used(&self) -> BTreeMap<TreeId, Figure> {
+        match self {
+            Parts::Counted(counted) => {
+                let figure = |(&tree, &pages)| (tree, Figure::exact(pages));
+                let mut used = counted.used.iter().map(figure).collect();
+                super::own_roots(&mut used);
+                used
+            }
+            Parts::Sampled { used, .. } => used.clone(),
+        }
+    }
+}
+
+/// Where the file's pages are.
+pub(super) fn space(shared: &Shared, all: &Trees, parts: &Parts) -> SpaceStat {
+    let mut space = SpaceStat { file_pages: shared.core.space.capacity(), ..SpaceStat::default() };
+    let mut used = Figure::default();
+    for (tree, pages) in parts.used() {
+        add(&mut used, pages);
+        match tree {
+            SYSTEM => space.system_pages = pages,
+            UNDO_PAGES => space.undo_pages = pages,
+            _ if !is_known_owner(tree, all) => add(&mut space.passing_pages, pages),
+            _ => {}
+        }
+    }
+    space.free_pages = Figure { value: (space.file_pages as f64 - used.value).max(0.0), error: used.error };
+    space
+}
+
+fn add(sum: &mut Figure, more: Figure) {
+    sum.value += more.value;
+    sum.error += more.error;
+}
+
+/// The trees, by number.
+pub(super) fn trees(
+    shared: &Shared,
+    wanted: &Wanted,
+    leading: &BTreeMap<TreeId, Leading>,
+    parts: &Parts,
+    unreadable: &Unreadable,
+) -> Vec<TreeStat> {
+    let used = parts.used();
+    let unreadable = unreadable.by_tree.lock();
+    let one = |(&tree, known): (&TreeId, &super::Known)| {
+        let pages = used.get(&tree).copied().unwrap_or_default();
+        let has_leading = leading.contains_key(&tree);
+        let contents = match parts {
+            Parts::Counted(counted) => {
+                let tally = counted.trees.get(&tree);
+                tally.map(|tally| counted_contents(tree, tally, &counted.across, has_leading))
+            }
+            Parts::Sampled { samples, .. } => {
+                let sample = samples.get(&tree).filter(|sample| !sample.leaves.is_empty());
+                sample.map(|sample| sampled_contents(sample, pages, shared.core.page_size, has_leading))
+            }
+        };
+        TreeStat {
+            tree: tree.0,
+            name: known.name.clone(),
+            pages,
+            contents,
+            unreadable_pages: unreadable.get(&tree.0).copied().unwrap_or(0),
+        }
+    };
+    wanted.trees.iter().map(one).collect()
+}
+
+/// What is counted of leaves: it says how much of it a leaf may have.
+#[derive(Clone, Copy)]
+enum What {
+    Entries,
+    Bytes,
+    Leaves,
+}
+
+/// Tells what a leaf has of something.
+type Of<'o> = &'o dyn Fn(&Leaf) -> u64;
+
+/// Sums over a tree's leaves, and ratios of such.
+struct Sums<'s> {
+    total: &'s dyn Fn(What, Of<'_>) -> Figure,
+    ratio: &'s dyn Fn(Of<'_>, Of<'_>) -> Figure,
+}
+
+impl Sums<'_> {
+    fn percent(&self, above: Of<'_>, below: Of<'_>) -> Figure {
+        let part = (self.ratio)(above, below);
+        Figure { value: 100.0 * part.value, error: 100.0 * part.error }
+    }
+
+    /// What only leaves tell.
+    fn contents(&self) -> TreeContents {
+        let entries = |of: fn(&Leaf) -> u64| (self.total)(What::Entries, &of);
+        let bytes = |of: fn(&Leaf) -> u64| (self.total)(What::Bytes, &of);
+        let row_bytes = |leaf: &Leaf| leaf.key_bytes + leaf.value_bytes + leaf.long_bytes;
+        let fill = |step: usize| (self.total)(What::Leaves, &move |leaf| leaf.fill[step]);
+        TreeContents {
+            entries: entries(|leaf| leaf.entries),
+            rows: entries(|leaf| leaf.rows),
+            dead_entries: entries(|leaf| leaf.dead),
+            uncommitted_entries: entries(|leaf| leaf.uncommitted),
+            unsettled_entries: entries(|leaf| leaf.unsettled),
+            key_bytes: bytes(|leaf| leaf.key_bytes),
+            value_bytes: bytes(|leaf| leaf.value_bytes),
+            dead_bytes: bytes(|leaf| leaf.dead_bytes),
+            long_values: entries(|leaf| leaf.long_values),
+            long_value_bytes: bytes(|leaf| leaf.long_bytes),
+            average_row_bytes: (self.ratio)(&row_bytes, &|leaf| leaf.rows),
+            fill_percent: self.percent(&|leaf| leaf.used_bytes, &|leaf| leaf.page_bytes),
+            fill_leaves: std::array::from_fn::<_, FILL_STEPS, _>(fill),
+            free_bytes: bytes(|leaf| leaf.free_bytes),
+            free_percent: self.percent(&|leaf| leaf.free_bytes, &|leaf| leaf.page_bytes),
+            ..TreeContents::default()
+        }
+    }
+}
+
+fn counted_contents(tree: TreeId, tally: &Tally, across: &Across, has_leading: bool) -> TreeContents {
+    let leaf = &tally.leaf;
+    let sums = Sums {
+        total: &|_, of| Figure::exact(of(leaf)),
+        ratio: &|above, below| Figure { value: above(leaf) as f64 / (below(leaf).max(1)) as f64, error: 0.0 },
+    };
+    let steps = tally.steps;
+    let percent = |part: u64| Figure { value: 100.0 * part as f64 / steps.steps.max(1) as f64, error: 0.0 };
+    let (more, longest) = across.runs_of(tree);
+    let duplicates = DuplicateStat {
+        total: Figure::exact(leaf.duplicates + more),
+        longest: longest.max(tally.longest),
+        longest_is_exact: across.is_complete(),
+    };
+    TreeContents {
+        leaves_read: leaf.leaves,
+        depth: tally.level + 1,
+        leaf_pages: Figure::exact(leaf.leaves),
+        inner_pages: Figure::exact(tally.inner_pages),
+        long_value_pages: Figure::exact(tally.long_pages),
+        unwritten_pages: Some(Figure::exact(tally.unwritten_pages)),
+        old_versions: Some(Figure::exact(tally.old_versions)),
+        old_version_bytes: Some(Figure::exact(tally.old_version_bytes)),
+        duplicates: has_leading.then_some(duplicates),
+        order: OrderStat {
+            steps: steps.steps,
+            scattered_percent: percent(steps.scattered),
+            backward_percent: percent(steps.backward),
+        },
+        ..sums.contents()
+    }
+}
+
+fn sampled_contents(sample: &Sample, pages: Figure, page_size: usize, has_leading: bool) -> TreeContents {
+    let mean =
+        |of: fn(&Leaf) -> u64| sample.leaves.iter().map(of).sum::<u64>() as f64 / sample.leaves.len() as f64;
+    let (entries, bytes) = (mean(|leaf| leaf.entries), mean(|leaf| leaf.used_bytes));
+    let most = |what: What| match what {
+        What::Entries => entries,
+        What::Bytes => bytes,
+        What::Leaves => 1.0,
+    };
+    let sums = Sums {
+        total: &|what, of| sample.total(of, most(what)),
+        ratio: &|above, below| sample.ratio(above, below),
+    };
+    let mut contents = TreeContents {
+        leaves_read: sample.leaves.len() as u64,
+        depth: sample.depth,
+        leaf_pages: sample.leaf_pages,
+        inner_pages: sample.inner_pages,
+        order: OrderStat {
+            steps: sample.parents.iter().map(|steps| steps.steps).sum(),
+            scattered_percent: sample.steps(|steps| steps.scattered),
+            backward_percent: sample.steps(|steps| steps.backward),
+        },
+        ..sums.contents()
+    };
+    contents.duplicates = has_leading.then(|| {
+        let may_go_on = sample.total(&|leaf| leaf.goes_on, 1.0);
+        let mut total = sample.total(&|leaf| leaf.duplicates + leaf.goes_on, entries);
+        if sample.leaf_pages.value > 1.0 {
+            total.error += may_go_on.value;
+        }
+        let longest_is_exact = sample.leaf_pages == Figure::exact(1);
+        DuplicateStat { total, longest: sample.longest, longest_is_exact }
+    });
+    long_values(&mut contents, sample, pages, page_size);
+    contents
+}
+
+/// A tree's pages that are no nodes are those of long values: so few long values, or such long ones, that the sample has none of them
+/// are not overlooked.
+fn long_values(contents: &mut TreeContents, sample: &Sample, pages: Figure, page_size: usize) {
+    let nodes = Figure {
+        value: sample.leaf_pages.value + sample.inner_pages.value,
+        error: sample.leaf_pages.error + sample.inner_pages.error,
+    };
+    let rest = Figure { value: (pages.value - nodes.value).max(0.0), error: pages.error + nodes.error };
+    let seen = sample.leaves.iter().filter(|leaf| leaf.long_values > 0).count();
+    let most = rest.value + rest.error;
+    contents.long_value_pages =
+        if seen > 0 || rest.is_exact() { rest } else { Figure { value: 0.0, error: most } };
+    if sample.is_whole() || seen >= SPREAD_IS_KNOWN {
+        return;
+    }
+    // Each has a page and a list at least. What the sample says of its own error is of no use where it has none.
+    let off = |figure: Figure, most: f64| Figure {
+        error: if seen == 0 { most } else { figure.error.max(most) },
+        ..figure
+    };
+    contents.long_values = off(contents.long_values, most / 2.0);
+    contents.long_value_bytes = off(contents.long_value_bytes, most * page_size as f64);
+    if contents.rows.value > 0.0 {
+        contents.average_row_bytes.error += most * page_size as f64 / contents.rows.value;
+    }
+}

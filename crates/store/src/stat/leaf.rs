@@ -1,0 +1,289 @@
+//! What one leaf holds: a function of its bytes, and of who has not committed at that moment.
+
+use super::across::Edge;
+use super::report::FILL_STEPS;
+use crate::entry::{Entry, LOCK, TOMBSTONE, UndoPtr, decode_reference};
+use crate::node::NodeRef;
+use crate::overflow;
+use crate::pool::Access;
+use crate::shared::{STATUS, Shared, UNDO_DIRECTORY};
+use crate::undo::{self, UndoKind};
+use gannet_base::{TreeId, TxnId, checksum};
+use std::sync::Arc;
+
+/// Versions of one row by one transaction that are gone back through.
+const VERSIONS_MOST: usize = 64;
+/// What an entry takes beside key suffix and payload: its slot, and the payload's length.
+const ENTRY_OVERHEAD: usize = 10;
+
+/// How many bytes of a key are its leading part, by which entries are duplicates of each other; `None` where the key makes no sense.
+pub type Leading = Arc<dyn Fn(&[u8]) -> Option<usize> + Send + Sync>;
+
+/// What leaves hold, added up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Leaf {
+    pub(super) leaves: u64,
+    pub(super) entries: u64,
+    pub(super) rows: u64,
+    pub(super) dead: u64,
+    pub(super) uncommitted: u64,
+    pub(super) unsettled: u64,
+    pub(super) key_bytes: u64,
+    pub(super) value_bytes: u64,
+    pub(super) dead_bytes: u64,
+    pub(super) long_values: u64,
+    pub(super) long_bytes: u64,
+    pub(super) long_pages: u64,
+    pub(super) page_bytes: u64,
+    pub(super) used_bytes: u64,
+    pub(super) free_bytes: u64,
+    pub(super) fill: [u64; FILL_STEPS],
+    /// Entries with the leading part of the one before, on the same leaf.
+    pub(super) duplicates: u64,
+    /// The first entry may have that of the last one on the leaf before.
+    pub(super) goes_on: u64,
+}
+
+impl Leaf {
+    pub(super) fn add(&mut self, other: &Leaf) {
+        self.leaves += other.leaves;
+        self.entries += other.entries;
+        self.rows += other.rows;
+        self.dead += other.dead;
+        self.uncommitted += other.uncommitted;
+        self.unsettled += other.unsettled;
+        self.key_bytes += other.key_bytes;
+        self.value_bytes += other.value_bytes;
+        self.dead_bytes += other.dead_bytes;
+        self.long_values += other.long_values;
+        self.long_bytes += other.long_bytes;
+        self.long_pages += other.long_pages;
+        self.page_bytes += other.page_bytes;
+        self.used_bytes += other.used_bytes;
+        self.free_bytes += other.free_bytes;
+        self.fill.iter_mut().zip(other.fill).for_each(|(sum, more)| *sum += more);
+        self.duplicates += other.duplicates;
+        self.goes_on += other.goes_on;
+    }
+}
+
+/// Runs of entries with one leading part.
+#[derive(Debug, Default)]
+pub(super) struct Runs {
+    /// The longest run that surely begins and ends on the leaf.
+    pub(super) inside: u64,
+    /// The longest run of all, as far as it is on the leaf.
+    pub(super) longest: u64,
+    /// Those that may go on on other leaves: the first, the last, or one that is both.
+    pub(super) edges: Vec<Edge>,
+}
+
+/// An entry of a transaction that has not committed, of which the leaf alone does not tell whether others see a row.
+#[derive(Clone, Copy, Debug)]
+struct Doubtful {
+    writer: TxnId,
+    undo: UndoPtr,
+}
+
+/// A leaf that was looked at.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub(super) leaf: Leaf,
+    pub(super) runs: Runs,
+    /// Entries that make no sense.
+    pub(super) senseless: u64,
+    doubtful: Vec<Doubtful>,
+}
+
+/// Looks at a leaf, whose structure has been verified. Below the `horizon` whoever has written committed, and everybody sees it.
+pub(super) fn look(
+    shared: &Shared,
+    horizon: TxnId,
+    tree: TreeId,
+    node: NodeRef<'_>,
+    leading: Option<&Leading>,
+) -> Seen {
+    let mut seen = Seen::default();
+    let (page_size, used) = (shared.core.page_size, node.used_bytes());
+    let leaf = &mut seen.leaf;
+    (leaf.leaves, leaf.page_bytes) = (1, page_size as u64);
+    (leaf.used_bytes, leaf.free_bytes) = (used as u64, node.free_space() as u64);
+    leaf.fill[(used * FILL_STEPS / page_size).min(FILL_STEPS - 1)] = 1;
+    leaf.entries = node.count() as u64;
+    if matches!(tree, STATUS | UNDO_DIRECTORY) {
+        for slot in 0..node.count() {
+            seen.leaf.rows += 1;
+            seen.leaf.key_bytes += key_len(node, slot);
+            seen.leaf.value_bytes += node.payload(slot).len() as u64;
+        }
+        return seen;
+    }
+    let mut active = Active { shared, horizon, last: (TxnId::NONE, false) };
+    let mut counter = leading.map(|leading| RunCounter::new(node, tree, leading));
+    for slot in 0..node.count() {
+        let Some(entry) = Entry::decode(node.payload(slot)) else {
+            seen.senseless += 1;
+            continue;
+        };
+        let is_live = seen.entry(&entry, &mut active, key_len(node, slot), node, slot);
+        if let Some(counter) = counter.as_mut().filter(|_| is_live) {
+            counter.take(slot);
+        }
+    }
+    if let Some(counter) = counter {
+        (seen.runs, seen.leaf.duplicates, seen.leaf.goes_on) = counter.finish();
+    }
+    seen
+}
+
+fn key_len(node: NodeRef<'_>, slot: usize) -> u64 {
+    (node.prefix().len() + node.key_suffix(slot).len()) as u64
+}
+
+/// Who has not committed; the last answer is remembered.
+struct Active<'s> {
+    shared: &'s Shared,
+    horizon: TxnId,
+    last: (TxnId, bool),
+}
+
+impl Active<'_> {
+    /// What a transaction that was taken back has written is gone when it ends: whoever has ended committed.
+    fn contains(&mut self, writer: TxnId) -> bool {
+        if self.last.0 != writer {
+            self.last = (writer, self.shared.registry.find(writer).is_some());
+        }
+        self.last.1
+    }
+}
+
+impl Seen {
+    /// Counts an entry; whether it is a row, or may become one.
+    fn entry(
+        &mut self,
+        entry: &Entry<'_>,
+        active: &mut Active<'_>,
+        key_len: u64,
+        node: NodeRef<'_>,
+        slot: usize,
+    ) -> bool {
+        let leaf = &mut self.leaf;
+        let unsettled = !entry.writer.is_none() && entry.writer >= active.horizon;
+        let uncommitted = unsettled && active.contains(entry.writer);
+        leaf.unsettled += u64::from(unsettled);
+        leaf.uncommitted += u64::from(uncommitted);
+        if entry.is_tombstone() {
+            if uncommitted && entry.flags & LOCK == 0 {
+                // What it was before has no bytes here.
+                self.doubtful.push(Doubtful { writer: entry.writer, undo: entry.undo });
+            } else {
+                leaf.dead += 1;
+                leaf.dead_bytes +=
+                    (node.key_suffix(slot).len() + node.payload(slot).len() + ENTRY_OVERHEAD) as u64;
+            }
+            return false;
+        }
+        if uncommitted && entry.flags & LOCK == 0 {
+            self.doubtful.push(Doubtful { writer: entry.writer, undo: entry.undo });
+        } else {
+            leaf.rows += 1;
+        }
+        leaf.key_bytes += key_len;
+        if entry.is_overflow() {
+            let (len, _) = decode_reference(entry.value);
+            leaf.long_values += 1;
+            leaf.long_bytes = leaf.long_bytes.saturating_add(len.min(overflow::MAX_VALUE));
+            leaf.long_pages += overflow::pages_for(node.page().len(), len.min(overflow::MAX_VALUE));
+        } else {
+            leaf.value_bytes += entry.value.len() as u64;
+        }
+        true
+    }
+
+    /// Asks undo what others see in place of what has not committed. Without any latch: what is looked at may be gone, and
+    /// then the transaction has ended.
+    pub(super) fn resolve(&mut self, shared: &Shared, access: Access<'_>) {
+        for doubtful in std::mem::take(&mut self.doubtful) {
+            self.leaf.rows += u64::from(is_seen(shared, doubtful, access));
+        }
+    }
+}
+
+/// Whether others see a row where a transaction that has not committed has changed something.
+fn is_seen(shared: &Shared, doubtful: Doubtful, access: Access<'_>) -> bool {
+    let Doubtful { writer, mut undo } = doubtful;
+    for _ in 0..VERSIONS_MOST {
+        let Ok(record) = undo::read_by(&shared.core, undo, access) else { return true };
+        if record.writer != writer {
+            return true;
+        }
+        if record.kind == UndoKind::Insert {
+            return false;
+        }
+        if record.previous_writer != writer {
+            return record.previous_flags & TOMBSTONE == 0;
+        }
+        undo = record.previous_undo;
+    }
+    true
+}
+
+/// Goes along the entries of a leaf and tells runs of one leading part.
+struct RunCounter<'n> {
+    node: NodeRef<'n>,
+    tree: TreeId,
+    leading: &'n Leading,
+    key: Vec<u8>,
+    /// The leading part of the run under way, its length, and whether it may have begun on the leaf before.
+    run: Option<(Vec<u8>, u64, bool)>,
+    runs: Runs,
+    duplicates: u64,
+    goes_on: u64,
+}
+
+impl<'n> RunCounter<'n> {
+    fn new(node: NodeRef<'n>, tree: TreeId, leading: &'n Leading) -> Self {
+        let (key, run) = (Vec::new(), None);
+        RunCounter { node, tree, leading, key, run, runs: Runs::default(), duplicates: 0, goes_on: 0 }
+    }
+
+    fn take(&mut self, slot: usize) {
+        self.key.clear();
+        self.node.copy_key(slot, &mut self.key);
+        let len = (self.leading)(&self.key).unwrap_or(self.key.len()).min(self.key.len());
+        let part = &self.key[..len];
+        match &mut self.run {
+            Some((known, count, _)) if known == part => {
+                *count += 1;
+                self.duplicates += 1;
+            }
+            run => {
+                // Between two keys that begin alike every key does, the fence too.
+                let goes_on = run.is_none() && self.node.lower_fence().starts_with(part);
+                self.goes_on += u64::from(goes_on);
+                let ended = run.replace((part.to_vec(), 1, goes_on));
+                if let Some((part, count, goes_on)) = ended {
+                    self.end_run(&part, count, goes_on);
+                }
+            }
+        }
+    }
+
+    fn end_run(&mut self, part: &[u8], count: u64, at_edge: bool) {
+        self.runs.longest = self.runs.longest.max(count);
+        if at_edge {
+            let hash = checksum::seeded(u64::from(self.tree.0), part);
+            self.runs.edges.push(Edge { hash, count });
+        } else {
+            self.runs.inside = self.runs.inside.max(count);
+        }
+    }
+
+    fn finish(mut self) -> (Runs, u64, u64) {
+        if let Some((part, count, goes_on)) = self.run.take() {
+            let goes_on_behind = self.node.upper_fence().is_some_and(|upper| upper.starts_with(&part));
+            self.end_run(&part, count, goes_on || goes_on_behind);
+        }
+        (self.runs, self.duplicates, self.goes_on)
+    }
+}
