@@ -19,6 +19,7 @@ pub mod catalog;
 pub mod check;
 pub mod codec;
 pub mod ddl;
+pub mod dump;
 mod error;
 pub mod exec;
 pub mod functions;
