@@ -123,7 +123,7 @@ fn scan_all(
             return Ok(());
         }
         let mut rows = Rows::default();
-        let mut hand_out = |rows: Rows| {
+        let hand_out = |rows: Rows| {
             let (done, text) = sync_channel(1);
             work.send(Work { table: number, rows, done }).is_ok() && steps.send(Step::Rows(text)).is_ok()
         };

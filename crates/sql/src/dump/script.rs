@@ -161,8 +161,8 @@ fn create_sequence(sequence: &Sequence, tables: Vec<String>) -> Part {
 fn sequence_options(sequence: &Sequence) -> String {
     let cycle = if sequence.cycle { " CYCLE" } else { "" };
     format!(
-        " START WITH {} INCREMENT BY {} MINVALUE {} MAXVALUE {} CACHE 1{cycle}",
-        sequence.start, sequence.increment, sequence.minimum, sequence.maximum
+        " INCREMENT BY {} MINVALUE {} MAXVALUE {} START WITH {} CACHE 1{cycle}",
+        sequence.increment, sequence.minimum, sequence.maximum, sequence.start
     )
 }
 
