@@ -26,10 +26,12 @@ pub mod functions;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod load;
 pub mod logical;
 pub mod physical;
 pub mod plan;
 pub mod session;
+pub mod splitter;
 pub mod system;
 pub mod types;
 
