@@ -37,10 +37,8 @@ pub(crate) fn run(arguments: &Dump) -> Result<()> {
         true => Target::Stream(&mut stdout),
         false => Target::Path(arguments.destination.clone()),
     };
-    let order = JobOrder {
-        about: format!("to {}", arguments.destination.display()),
-        ..JobOrder::new(JobKind::Dump)
-    };
+    let order =
+        JobOrder { about: format!("to {}", arguments.destination.display()), ..JobOrder::new(JobKind::Dump) };
     let failed = || format!("cannot dump {name:?}");
     let (figures, job) = match place {
         Place::File(store) => {
@@ -62,7 +60,8 @@ pub(crate) fn run(arguments: &Dump) -> Result<()> {
     };
     let cached = job::cached(&arguments.database)?;
     // Standard output has the dump.
-    let mut out: Box<dyn Write> = if to_stream { Box::new(io::stderr()) } else { Box::new(io::stdout().lock()) };
+    let mut out: Box<dyn Write> =
+        if to_stream { Box::new(io::stderr()) } else { Box::new(io::stdout().lock()) };
     if arguments.json {
         let report = json!({
             "database": name,
@@ -151,7 +150,8 @@ fn by_connection(
             watch.job().note(&table.name);
             writer.begin_table(table)?;
             let statement = format!("COPY {} TO STDOUT{format}", table.copy_target());
-            let mut taking = Taking { writer: &mut writer, watch, gathered: Vec::new(), rows: 0, failure: None };
+            let mut taking =
+                Taking { writer: &mut writer, watch, gathered: Vec::new(), rows: 0, failure: None };
             let done = connection.query(&statement, &mut taking);
             taking.hand_on();
             if let Some(failure) = taking.failure {

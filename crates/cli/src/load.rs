@@ -10,10 +10,8 @@ use crate::serve;
 use anyhow::{Context, Result, anyhow, bail};
 use gannet_base::units::format_size;
 use gannet_server::frontend::{Column, Connection, Failure, Receiver, Report};
-use gannet_sql::load::{Destination, More, Options, Origin, Outcome, load};
-use gannet_sql::session::{CopyFormat, Session};
-use gannet_sql::types::text::TextStyle;
-use gannet_sql::{Client, CommandTag, Database, Error, Notice, OutputColumn, SqlState, Value};
+use gannet_sql::load::{Destination, Embedded, More, Options, Origin, Outcome, load};
+use gannet_sql::{Database, Error, SqlState};
 use gannet_store::{JobKind, JobOrder, JobReport, OpenOptions, Watch};
 use serde_json::json;
 use std::io::{self, Write};
@@ -30,10 +28,8 @@ pub(crate) fn run(arguments: &Load) -> Result<()> {
         mode: arguments.io,
     };
     let name = arguments.database.to_string_lossy();
-    let order = JobOrder {
-        about: format!("from {}", arguments.source.display()),
-        ..JobOrder::new(JobKind::Load)
-    };
+    let order =
+        JobOrder { about: format!("from {}", arguments.source.display()), ..JobOrder::new(JobKind::Load) };
     if arguments.create {
         create(arguments, opening)?;
     }
@@ -110,7 +106,7 @@ fn into_file(
     options: &Options,
 ) -> Result<(Outcome, JobReport)> {
     let disk = Arc::clone(database.store().engine().disk());
-    let mut destination = Embedded { session: database.session(&database.owner())? };
+    let mut destination = Embedded(database.session(&database.owner())?);
     job::here(database.store().jobs(), order, |watch| {
         let outcome = load(origin, &disk, &mut destination, options, watch)?;
         watch.job().count_read(outcome.bytes);
@@ -177,85 +173,6 @@ fn tell(
     job::tell(out, job, cached)
 }
 
-// ---- here ------------------------------------------------------------------------------------------------------------
-
-struct Embedded {
-    session: Session,
-}
-
-impl Destination for Embedded {
-    fn run(&mut self, sql: &str) -> gannet_sql::Result<()> {
-        self.session.run(sql, &mut Giver { more: None, rows: 0 })
-    }
-
-    fn copy(&mut self, sql: &str, more: More<'_>) -> gannet_sql::Result<u64> {
-        let mut giver = Giver { more: Some(more), rows: 0 };
-        self.session.run(sql, &mut giver)?;
-        Ok(giver.rows)
-    }
-
-    fn session(&mut self) -> Option<&mut Session> {
-        Some(&mut self.session)
-    }
-}
-
-/// Has data for COPY, and no interest in results.
-struct Giver<'m> {
-    more: Option<More<'m>>,
-    rows: u64,
-}
-
-impl Client for Giver<'_> {
-    fn columns(&mut self, _columns: &[OutputColumn], _style: &TextStyle) -> gannet_sql::Result<()> {
-        Ok(())
-    }
-
-    fn row(
-        &mut self,
-        _values: &[Value],
-        _columns: &[OutputColumn],
-        _style: &TextStyle,
-    ) -> gannet_sql::Result<()> {
-        Ok(())
-    }
-
-    fn complete(&mut self, tag: &CommandTag) -> gannet_sql::Result<()> {
-        self.rows = tag.rows.unwrap_or(0);
-        Ok(())
-    }
-
-    fn empty(&mut self) -> gannet_sql::Result<()> {
-        Ok(())
-    }
-
-    fn notice(&mut self, _notice: &Notice) {}
-
-    fn setting_changed(&mut self, _name: &str, _value: &str) {}
-
-    fn copy_in(&mut self, _format: &CopyFormat) -> gannet_sql::Result<()> {
-        Ok(())
-    }
-
-    fn copy_read(&mut self, data: &mut Vec<u8>) -> gannet_sql::Result<bool> {
-        match &mut self.more {
-            Some(more) => more(data),
-            None => Ok(false),
-        }
-    }
-
-    fn copy_out(&mut self, _format: &CopyFormat) -> gannet_sql::Result<()> {
-        Ok(())
-    }
-
-    fn copy_write(&mut self, _data: &[u8]) -> gannet_sql::Result<()> {
-        Ok(())
-    }
-
-    fn copy_out_end(&mut self) -> gannet_sql::Result<()> {
-        Ok(())
-    }
-}
-
 // ---- on a server -----------------------------------------------------------------------------------------------------
 
 struct Remote(Connection);
@@ -283,7 +200,8 @@ fn failure(failure: Failure) -> Error {
     match failure {
         Failure::Server(report) => {
             let known = STATES.into_iter().find(|state| state.0 == report.state);
-            let mut error = Error::new(known.unwrap_or(SqlState::FEATURE_NOT_SUPPORTED), report.message.clone());
+            let mut error =
+                Error::new(known.unwrap_or(SqlState::FEATURE_NOT_SUPPORTED), report.message.clone());
             if let Some(detail) = report.detail.clone() {
                 error = error.detail(detail);
             }

@@ -227,7 +227,8 @@ impl TableCodec {
                     match form {
                         Form::Bytes => Field::Bytes(bytes),
                         _ => Field::Text(
-                            std::str::from_utf8(bytes).map_err(|_| self.damaged("a string that is no UTF-8"))?,
+                            std::str::from_utf8(bytes)
+                                .map_err(|_| self.damaged("a string that is no UTF-8"))?,
                         ),
                     }
                 }

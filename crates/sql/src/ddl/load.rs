@@ -53,11 +53,8 @@ pub(crate) fn fill(context: &mut DdlContext<'_>, name: &str, produce: Produce<'_
         table.storage = sorted;
     }
     for index in 0..table.indexes.len() {
-        table.indexes[index].storage = if table.indexes[index].primary {
-            table.storage.clone()
-        } else {
-            context.new_storage("i")?
-        };
+        table.indexes[index].storage =
+            if table.indexes[index].primary { table.storage.clone() } else { context.new_storage("i")? };
     }
     for index in 0..table.indexes.len() {
         if !table.indexes[index].primary {

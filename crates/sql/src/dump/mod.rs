@@ -20,10 +20,10 @@ mod writer;
 pub(crate) use output::failed;
 pub(crate) use script::script as make_script;
 pub use script::{Part, Script, TableRows};
-pub use writer::{Manifest, ManifestTable, Target, Writer};
 pub(crate) use writer::{FIRST_LINE, INDEXES, LAST_LINE, MANIFEST, MANIFEST_FORMAT, SCHEMA};
+pub use writer::{Manifest, ManifestTable, Target, Writer};
 
-use crate::catalog::{Catalog, Sequence, stored_position, storage};
+use crate::catalog::{Catalog, Sequence, storage, stored_position};
 use crate::{Error, Result, SqlState};
 use gannet_io::ModeRequest;
 use gannet_store::{Database, Isolation, LongValues, TransactionOptions, Unit, View, Watch, WorkMemory};
@@ -94,7 +94,12 @@ impl LongValues for Charged {
 ///
 /// # Errors
 /// Besides failures of devices: no definitions of SQL; an unknown table; a destination that is there; no memory; what `watch` fails with.
-pub fn dump(store: &Database, options: &Options, target: Target<'_>, watch: &mut Watch<'_>) -> Result<Figures> {
+pub fn dump(
+    store: &Database,
+    options: &Options,
+    target: Target<'_>,
+    watch: &mut Watch<'_>,
+) -> Result<Figures> {
     let level = TransactionOptions { isolation: Isolation::RepeatableRead, ..TransactionOptions::default() };
     let view = store.begin_watched(level, Arc::new(Charged(store.engine().clone()))).view();
     if !storage::is_sql(&view)? {

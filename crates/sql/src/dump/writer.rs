@@ -31,7 +31,8 @@ pub(crate) const SCHEMA: &str = "schema.sql";
 pub(crate) const INDEXES: &str = "indexes.sql";
 
 /// What a session has to have for the rest to mean the same everywhere.
-const SETTINGS: &str = "SET client_encoding = 'UTF8';\nSET standard_conforming_strings = on;\nSET search_path = public;\n";
+const SETTINGS: &str =
+    "SET client_encoding = 'UTF8';\nSET standard_conforming_strings = on;\nSET search_path = public;\n";
 
 /// What is in a folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -150,8 +151,18 @@ impl<'t> Writer<'t> {
         };
         let (figures, complete) = (Figures::default(), false);
         let (files, manifest) = (Vec::new(), Vec::new());
-        let mut writer =
-            Writer { disk, mode, format, place, output: None, files, manifest, table: None, figures, complete };
+        let mut writer = Writer {
+            disk,
+            mode,
+            format,
+            place,
+            output: None,
+            files,
+            manifest,
+            table: None,
+            figures,
+            complete,
+        };
         writer.begin_place()?;
         Ok(writer)
     }
@@ -168,7 +179,8 @@ impl<'t> Writer<'t> {
                 if disk.exists(partial).map_err(failed)? {
                     for name in disk.list(partial).map_err(failed)? {
                         if !(name == MANIFEST || name.ends_with(".csv") || name.ends_with(".sql")) {
-                            let message = format!("{partial:?} has something that no dump has made: {name:?}");
+                            let message =
+                                format!("{partial:?} has something that no dump has made: {name:?}");
                             return Err(Error::new(SqlState::DUPLICATE_OBJECT, message));
                         }
                         disk.remove(&partial.join(name)).map_err(failed)?;

@@ -250,7 +250,13 @@ impl Input {
 
 /// Reads up to a block at an offset, which is aligned; 0 at the end. What is left behind the last aligned place comes through the OS
 /// cache, which is to forget it.
-fn read_block(disk: &dyn Disk, file: &dyn File, len: u64, at: u64, block: &mut AlignedBuffer) -> Result<usize> {
+fn read_block(
+    disk: &dyn Disk,
+    file: &dyn File,
+    len: u64,
+    at: u64,
+    block: &mut AlignedBuffer,
+) -> Result<usize> {
     let left = len.saturating_sub(at).min(block.len() as u64) as usize;
     let aligned = left / file.alignment() * file.alignment();
     if aligned > 0 {
@@ -360,7 +366,10 @@ mod tests {
             let next = input.next_line()?.unwrap_or_default().to_owned();
             Ok::<_, Error>((rows, line, next))
         };
-        assert_eq!(read("1\n\\\\.\n\\.\nselect 1;\n", true).unwrap(), ("1\n\\\\.\n".into(), 3, "select 1;\n".into()));
+        assert_eq!(
+            read("1\n\\\\.\n\\.\nselect 1;\n", true).unwrap(),
+            ("1\n\\\\.\n".into(), 3, "select 1;\n".into())
+        );
         assert_eq!(read("\\.\n", true).unwrap(), (String::new(), 1, String::new()));
         assert_eq!(read("1\n2", false).unwrap().0, "1\n2");
         let error = read("1\n2\n", true).unwrap_err().to_string();

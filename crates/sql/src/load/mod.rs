@@ -11,10 +11,13 @@
 //! that rows go where they belong at once. Rows for an empty table fill its tree from the bottom up ([`rows`], [`crate::ddl`]); where a rule
 //! of the table is broken by them, they are gone through once more as ordinary rows, which tells the line. So are rows for other tables.
 
+mod embedded;
 mod input;
 mod ordinary;
 mod rows;
 mod statement;
+
+pub use embedded::Embedded;
 
 use crate::bind::utility::{CopyTarget, Utility};
 use crate::bind::{self, Kind};
@@ -354,7 +357,8 @@ impl Loader<'_, '_> {
             }
         };
         let file = input.name().to_owned();
-        self.rows(&CopyData { sql, table, columns, options, in_script: true, line, file: &file }, input).map(drop)
+        self.rows(&CopyData { sql, table, columns, options, in_script: true, line, file: &file }, input)
+            .map(drop)
     }
 
     /// Loads the data; gives the rows that were there, bad ones included.
@@ -387,7 +391,9 @@ impl Loader<'_, '_> {
         let (options, before) = (self.options, self.before);
         let watch = &mut *self.watch;
         let Some(session) = self.destination.session() else { return Ok(false) };
-        let Some(table) = session.state().database().catalog().table(&data.table).cloned() else { return Ok(false) };
+        let Some(table) = session.state().database().catalog().table(&data.table).cloned() else {
+            return Ok(false);
+        };
         if places(&table, &data.columns).is_none() {
             return Ok(false);
         }
@@ -396,7 +402,8 @@ impl Loader<'_, '_> {
         let filled = session.fill_table(&data.table, |table, style, take| {
             let changed = || Error::new(SqlState::OBJECT_IN_USE, "the table has changed meanwhile");
             let places = places(table, &data.columns).ok_or_else(changed)?;
-            let of = rows::Data { options: &data.options, places: &places, in_script: data.in_script, before };
+            let of =
+                rows::Data { options: &data.options, places: &places, in_script: data.in_script, before };
             let mut bad = |bad: Bad| {
                 if options.skip {
                     bad_rows.push(bad);
@@ -420,7 +427,10 @@ impl Loader<'_, '_> {
     }
 
     fn explain_build(&mut self, data: &CopyData<'_>, error: Error) -> Error {
-        if error.state() == BAD_ROW || is_violation(&error) || is_the_end(&error) || error.to_string().starts_with(data.file)
+        if error.state() == BAD_ROW
+            || is_violation(&error)
+            || is_the_end(&error)
+            || error.to_string().starts_with(data.file)
         {
             return error;
         }
@@ -440,15 +450,20 @@ impl Loader<'_, '_> {
         let (schema, indexes) = (open(SCHEMA)?, open(INDEXES)?);
         let mut files = Vec::new();
         for table in &manifest.tables {
-            let input = open(&table.file)?.filter(|input| input.len() == Some(table.bytes)).ok_or_else(|| {
-                let message =
-                    format!("{:?} does not have the {} bytes that were dumped", folder.join(&table.file), table.bytes);
-                Error::new(SqlState::BAD_COPY_FILE_FORMAT, message)
-            })?;
+            let input =
+                open(&table.file)?.filter(|input| input.len() == Some(table.bytes)).ok_or_else(|| {
+                    let message = format!(
+                        "{:?} does not have the {} bytes that were dumped",
+                        folder.join(&table.file),
+                        table.bytes
+                    );
+                    Error::new(SqlState::BAD_COPY_FILE_FORMAT, message)
+                })?;
             files.push((table, input));
         }
         let of = |input: &Option<Input>| input.as_ref().and_then(Input::len).unwrap_or(0);
-        let total = files.iter().filter_map(|(_, input)| input.len()).sum::<u64>() + of(&schema) + of(&indexes);
+        let total =
+            files.iter().filter_map(|(_, input)| input.len()).sum::<u64>() + of(&schema) + of(&indexes);
         self.watch.job().phase("loads", Unit::Bytes, total);
         if let Some(indexes) = &indexes {
             let end = indexes.end_of_file()?;
@@ -463,8 +478,15 @@ impl Loader<'_, '_> {
             let sql = format!("COPY public.{name}{of} FROM STDIN WITH (FORMAT csv);");
             let file = input.name().to_owned();
             let (line, options) = (1, CopyOptions::new(true));
-            let data =
-                CopyData { sql, table: table.table.clone(), columns, options, in_script: false, line, file: &file };
+            let data = CopyData {
+                sql,
+                table: table.table.clone(),
+                columns,
+                options,
+                in_script: false,
+                line,
+                file: &file,
+            };
             let rows = self.rows(&data, &mut input)?;
             if rows != table.rows {
                 let message = format!("{file} has {rows} rows, not the {} that were dumped", table.rows);
@@ -500,7 +522,8 @@ fn last_line_of(line: &str) -> Option<&'static str> {
 }
 
 fn cut_off(input: &Input) -> Error {
-    let message = format!("{} is cut off: the line that says that the dump is complete is missing", input.name());
+    let message =
+        format!("{} is cut off: the line that says that the dump is complete is missing", input.name());
     Error::new(SqlState::BAD_COPY_FILE_FORMAT, message)
 }
 

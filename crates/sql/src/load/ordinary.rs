@@ -24,7 +24,8 @@ impl Loader<'_, '_> {
         let (watch, before) = (&mut *self.watch, self.before);
         let mut failure = None;
         let mut more = |out: &mut Vec<u8>| {
-            let piece = watch.look().map_err(Error::from).and_then(|()| input.data(data.options.csv, data.in_script));
+            let piece =
+                watch.look().map_err(Error::from).and_then(|()| input.data(data.options.csv, data.in_script));
             let piece = piece.inspect_err(|error| failure = Some(error.clone()))?;
             watch.job().set_done(before + input.taken());
             Ok(piece.inspect(|piece| out.extend_from_slice(&piece.bytes)).is_some())

@@ -2,8 +2,8 @@
 
 use super::Session;
 use super::turn::StatementTurn;
-use crate::ddl::{self, DdlContext, Take};
 use crate::catalog::Table;
+use crate::ddl::{self, DdlContext, Take};
 use crate::types::text::TextStyle;
 use crate::{Error, Result};
 use std::sync::Arc;
