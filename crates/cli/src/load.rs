@@ -168,7 +168,11 @@ fn tell(
     )?;
     if !outcome.passed_over.is_empty() {
         let kinds = outcome.passed_over.iter().map(|(kind, count)| format!("{kind} ({count})"));
-        writeln!(out, "  passed over, as it does not matter here: {}", kinds.collect::<Vec<_>>().join(", "))?;
+        writeln!(
+            out,
+            "  passed over, or taken as the nearest there is: {}",
+            kinds.collect::<Vec<_>>().join(", ")
+        )?;
     }
     job::tell(out, job, cached)
 }

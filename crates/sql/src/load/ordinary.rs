@@ -2,6 +2,7 @@
 
 use super::input::{Input, RowEnds};
 use super::{Bad, CopyData, Loader};
+use crate::system::definition::quote_identifier;
 use crate::{Error, Result};
 
 /// Rows that are tried together where bad ones are to be skipped.
@@ -47,6 +48,13 @@ impl Loader<'_, '_> {
 
     /// Some rows at a time; where one is bad, each alone.
     fn by_parts(&mut self, data: &CopyData<'_>, input: &mut Input) -> Result<Option<u64>> {
+        // A table that is not there is one thing that is wrong, not one for each row.
+        let sql = format!("SELECT 1 FROM public.{} LIMIT 0", quote_identifier(&data.table));
+        if let Err(error) = self.destination.run(&sql) {
+            self.statement_failed(input, data.line, error)?;
+            while input.data(data.options.csv, data.in_script)?.is_some() {}
+            return Ok(None);
+        }
         self.destination.run("BEGIN")?;
         match self.try_parts(data, input) {
             Ok(rows) => {
