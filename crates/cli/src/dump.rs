@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &Dump) -> Result<()> {
             job::here(&engine.jobs(), order, work).with_context(failed)?
         }
     };
-    let cached = job::cached(&arguments.database)?;
+    let cached = job::cached(&arguments.database)?.map(|bytes| bytes + cached(&arguments.destination));
     // Standard output has the dump.
     let mut out: Box<dyn Write> =
         if to_stream { Box::new(io::stderr()) } else { Box::new(io::stdout().lock()) };
@@ -78,6 +78,15 @@ pub(crate) fn run(arguments: &Dump) -> Result<()> {
     }
     out.flush()?;
     Ok(())
+}
+
+/// Bytes that the OS has cached of a dump.
+fn cached(destination: &Path) -> u64 {
+    let files = std::fs::read_dir(destination).map_or_else(
+        |_| vec![destination.to_owned()],
+        |entries| entries.flatten().map(|entry| entry.path()).collect(),
+    );
+    gannet_io::residency(&files).cached_bytes().unwrap_or(0)
 }
 
 fn options(arguments: &Dump) -> Options {

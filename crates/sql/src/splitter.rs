@@ -66,7 +66,7 @@ impl Splitter {
     }
 
     /// The next piece that ended; `None`: more lines are needed.
-    pub fn next(&mut self) -> Option<Piece> {
+    pub fn next_piece(&mut self) -> Option<Piece> {
         while let Some(character) = self.line[self.at..].chars().next() {
             let from = self.at;
             self.at += character.len_utf8();
@@ -239,7 +239,7 @@ mod tests {
         let mut pieces = Vec::new();
         for line in script.split_inclusive('\n') {
             splitter.feed(line);
-            while let Some(piece) = splitter.next() {
+            while let Some(piece) = splitter.next_piece() {
                 pieces.push(piece);
             }
         }
@@ -328,7 +328,7 @@ mod tests {
         splitter.reset();
         assert_eq!((splitter.mark(), splitter.missing()), ('=', None));
         splitter.feed("select 1");
-        assert_eq!(splitter.next(), None);
+        assert_eq!(splitter.next_piece(), None);
         assert_eq!(splitter.take().as_deref(), Some("select 1\n"));
         assert_eq!(splitter.take(), None);
     }

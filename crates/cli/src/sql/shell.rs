@@ -145,7 +145,7 @@ impl Shell {
 
     /// Runs what ended within the line that was fed last.
     fn run_pieces(&mut self, splitter: &mut Splitter, source: &mut dyn Source) -> Result<Step> {
-        while let Some(piece) = splitter.next() {
+        while let Some(piece) = splitter.next_piece() {
             if self.signals.is_terminated() {
                 return Ok(Step::Interrupted);
             }

@@ -242,7 +242,7 @@ impl Loader<'_, '_> {
                 last_line = None;
             }
             splitter.feed(line);
-            while let Some(piece) = splitter.next() {
+            while let Some(piece) = splitter.next_piece() {
                 self.piece(piece, start, &mut input)?;
                 start = input.line();
             }
@@ -265,7 +265,7 @@ impl Loader<'_, '_> {
         let mut splitter = Splitter::default();
         for line in script.split_inclusive('\n') {
             splitter.feed(line);
-            while let Some(piece) = splitter.next() {
+            while let Some(piece) = splitter.next_piece() {
                 let Piece::Statement(text) = piece else { continue };
                 if let Some(table) = statement::primary_key_of(&statement::words(&text)) {
                     self.primary.insert(table.to_owned(), text.trim().to_owned());
@@ -552,8 +552,7 @@ fn read_manifest(disk: &Arc<dyn Disk>, folder: &Path, mode: ModeRequest) -> Resu
 /// The columns that the first line of csv names, whose line feeds are few.
 fn read_header(input: &mut Input) -> Result<Vec<String>> {
     let mut text = String::new();
-    loop {
-        let Some(line) = input.next_line()? else { break };
+    while let Some(line) = input.next_line()? {
         text.push_str(line);
         if text.bytes().filter(|byte| *byte == b'"').count().is_multiple_of(2) {
             break;

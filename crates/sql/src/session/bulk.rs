@@ -8,6 +8,9 @@ use crate::types::text::TextStyle;
 use crate::{Error, Result};
 use std::sync::Arc;
 
+/// Gives rows of a table, read in a style.
+type Produce<'p> = dyn FnMut(&Arc<Table>, &TextStyle, Take<'_>) -> Result<()> + 'p;
+
 impl Session {
     /// Fills a table with the rows that `produce` gives, as one transaction; false when it is not empty, or has references, and nothing was
     /// done.
@@ -26,11 +29,7 @@ impl Session {
         done.map(|()| filled)
     }
 
-    fn try_fill(
-        &mut self,
-        name: &str,
-        produce: &mut dyn FnMut(&Arc<Table>, &TextStyle, Take<'_>) -> Result<()>,
-    ) -> Result<bool> {
+    fn try_fill(&mut self, name: &str, produce: &mut Produce<'_>) -> Result<bool> {
         self.ensure_transaction()?;
         let shared = Arc::clone(&self.database.0);
         let open = self.transaction.as_mut().ok_or_else(|| Error::internal("no transaction"))?;
