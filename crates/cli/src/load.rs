@@ -11,12 +11,18 @@ use anyhow::{Context, Result, anyhow, bail};
 use gannet_base::units::format_size;
 use gannet_server::frontend::{Column, Connection, Failure, Receiver, Report};
 use gannet_sql::load::{Destination, Embedded, More, Options, Origin, Outcome, load};
+use gannet_sql::session::Reason;
 use gannet_sql::{Database, Error, SqlState};
 use gannet_store::{JobKind, JobOrder, JobReport, OpenOptions, Watch};
 use serde_json::json;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How often it is looked for Ctrl-C while a statement runs.
+const LISTEN_EVERY: Duration = Duration::from_millis(20);
 
 pub(crate) fn run(arguments: &Load) -> Result<()> {
     interrupt::listen()?;
@@ -49,7 +55,12 @@ pub(crate) fn run(arguments: &Load) -> Result<()> {
             let engine = opening.engine()?;
             let disk = Arc::clone(engine.disk());
             let mut destination = Remote(connection);
-            let work = |watch: &mut Watch<'_>| load(origin, &disk, &mut destination, &options, watch);
+            let canceller = destination.0.canceller();
+            // A server that takes no request now is asked again.
+            let cancel = move || drop(canceller.cancel());
+            let work = |watch: &mut Watch<'_>| {
+                listening(cancel, || load(origin, &disk, &mut destination, &options, watch))
+            };
             job::here(&engine.jobs(), order, work).with_context(failed)?
         }
     };
@@ -107,10 +118,31 @@ fn into_file(
 ) -> Result<(Outcome, JobReport)> {
     let disk = Arc::clone(database.store().engine().disk());
     let mut destination = Embedded(database.session(&database.owner())?);
+    let interrupt = destination.0.interrupt();
+    let cancel = move || interrupt.interrupt(Reason::User);
     job::here(database.store().jobs(), order, |watch| {
-        let outcome = load(origin, &disk, &mut destination, options, watch)?;
+        let outcome = listening(cancel, || load(origin, &disk, &mut destination, options, watch))?;
         watch.job().count_read(outcome.bytes);
         Ok::<_, Error>(outcome)
+    })
+}
+
+/// Does the work; where Ctrl-C comes, the statement that runs is cancelled, however long it has to go.
+fn listening<T>(cancel: impl Fn() + Send, work: impl FnOnce() -> T) -> T {
+    let ended = AtomicBool::new(false);
+    let ended = &ended;
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while !ended.load(Ordering::Relaxed) {
+                if interrupt::check().is_err() {
+                    cancel();
+                }
+                std::thread::sleep(LISTEN_EVERY);
+            }
+        });
+        let done = work();
+        ended.store(true, Ordering::Relaxed);
+        done
     })
 }
 

@@ -77,13 +77,12 @@ pub(super) fn write_tables(
     writer: &mut Writer<'_>,
     watch: &mut Watch<'_>,
 ) -> Result<()> {
-    let jobs = options.jobs.max(1);
+    let (_memory, jobs) = memory(store.engine(), options.jobs)?;
     let format = if options.format == Format::Csv { RowFormat::Csv } else { RowFormat::Text };
     let find = |rows: &TableRows| {
         catalog.table(&rows.name).map(AsRef::as_ref).ok_or_else(|| Error::internal("a table vanished"))
     };
     let tables: Vec<&Table> = script.tables.iter().map(find).collect::<Result<_>>()?;
-    let _memory = store.engine().work_memory((BATCHES * jobs) as u64 * BATCH_MEMORY)?;
     let style = TextStyle::default();
     let (steps, to_do) = sync_channel(BATCHES * jobs);
     let (work, to_format) = sync_channel(BATCHES * jobs);
@@ -105,6 +104,17 @@ pub(super) fn write_tables(
         drop(to_do);
         written
     })
+}
+
+/// Memory for the batches of as many of these threads as it is enough for, and how many that are.
+fn memory(engine: &Engine, jobs: usize) -> Result<(WorkMemory, usize)> {
+    let mut jobs = jobs.max(1);
+    loop {
+        match engine.work_memory((BATCHES * jobs) as u64 * BATCH_MEMORY) {
+            Err(gannet_store::Error::Memory(_)) if jobs > 1 => jobs /= 2,
+            other => return Ok((other?, jobs)),
+        }
+    }
 }
 
 /// Hands out the batches of all tables. It ends early when nobody takes them any more.

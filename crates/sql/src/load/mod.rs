@@ -207,8 +207,7 @@ impl Loader<'_, '_> {
 
     /// A row is bad.
     fn row_failed(&mut self, file: &str, bad: Bad) -> Result<()> {
-        let column = bad.column.map_or_else(String::new, |column| format!("column {column}: "));
-        let error = placed(format!("{file}:{}: {column}{}", bad.line, described(&bad.error)), &bad.error);
+        let error = row_error(file, &bad);
         if is_the_end(&error) || !self.options.skip {
             return Err(error);
         }
@@ -311,6 +310,7 @@ impl Loader<'_, '_> {
         if text.len() < 1 << 10 {
             let shown = text.split_whitespace().take(6).collect::<Vec<_>>().join(" ");
             self.watch.job().note(shown);
+            self.watch.look()?;
         }
         match self.destination.run(text) {
             Ok(()) => self.outcome.statements += 1,
@@ -345,6 +345,10 @@ impl Loader<'_, '_> {
             let CopyTarget::Table(relation, columns) = copy.target else {
                 return Err(Error::new(SqlState::SYNTAX_ERROR, "a query cannot be copied into"));
             };
+            if let Some(schema) = relation.schema.filter(|schema| schema != "public") {
+                let message = format!("relation \"{schema}.{}\" does not exist", relation.name);
+                return Err(Error::new(SqlState::UNDEFINED_TABLE, message));
+            }
             let options = read_options(&copy.options, &columns, true)?;
             Ok((relation.name, columns, options))
         });
@@ -398,22 +402,25 @@ impl Loader<'_, '_> {
             return Ok(false);
         }
         let engine = session.state().engine.clone();
-        let _memory = engine.work_memory(rows::memory(options.jobs.max(1)))?;
+        let (_memory, jobs) = rows::memory(&engine, options.jobs)?;
         let filled = session.fill_table(&data.table, |table, style, take| {
             let changed = || Error::new(SqlState::OBJECT_IN_USE, "the table has changed meanwhile");
             let places = places(table, &data.columns).ok_or_else(changed)?;
-            let of =
-                rows::Data { options: &data.options, places: &places, in_script: data.in_script, before };
+            let of = rows::Data {
+                engine: &engine,
+                options: &data.options,
+                places: &places,
+                in_script: data.in_script,
+                before,
+            };
             let mut bad = |bad: Bad| {
                 if options.skip {
                     bad_rows.push(bad);
                     return Ok(());
                 }
-                let column = bad.column.map_or_else(String::new, |column| format!("column {column}: "));
-                let text = format!("{}:{}: {column}{}", data.file, bad.line, described(&bad.error));
-                Err(Error::new(BAD_ROW, text))
+                Err(Error::new(BAD_ROW, row_error(data.file, &bad).to_string()))
             };
-            built = rows::feed(input, &of, table, style, options, (take, &mut bad), watch)?;
+            built = rows::feed(input, &of, table, style, jobs, (take, &mut bad), watch)?;
             Ok(())
         });
         if !filled.map_err(|error| self.explain_build(data, error))? {
@@ -583,6 +590,12 @@ fn described(error: &Error) -> String {
         text.push_str(more.trim_end_matches('.'));
     }
     text
+}
+
+/// The error of a bad row, with its place.
+fn row_error(file: &str, bad: &Bad) -> Error {
+    let column = bad.column.as_ref().map_or_else(String::new, |column| format!("column {column}: "));
+    placed(format!("{file}:{}: {column}{}", bad.line, described(&bad.error)), &bad.error)
 }
 
 /// The error with other words.

@@ -2,6 +2,7 @@
 
 use super::input::{Input, RowEnds};
 use super::{Bad, CopyData, Loader};
+use crate::session::Header;
 use crate::system::definition::quote_identifier;
 use crate::{Error, Result};
 
@@ -11,7 +12,9 @@ const TOGETHER: usize = 1000;
 impl Loader<'_, '_> {
     /// Loads the data as rows like any others.
     pub(super) fn ordinary(&mut self, data: &CopyData<'_>, input: &mut Input) -> Result<()> {
-        let rows = if self.options.skip { self.by_parts(data, input)? } else { self.at_once(data, input)? };
+        // A header is there once.
+        let by_parts = self.options.skip && data.options.header == Header::No;
+        let rows = if by_parts { self.by_parts(data, input)? } else { Some(self.at_once(data, input)?) };
         if let Some(rows) = rows {
             self.outcome.rows += rows;
             self.outcome.tables += 1;
@@ -20,7 +23,7 @@ impl Loader<'_, '_> {
     }
 
     /// All rows as one statement; the first bad one ends it.
-    fn at_once(&mut self, data: &CopyData<'_>, input: &mut Input) -> Result<Option<u64>> {
+    fn at_once(&mut self, data: &CopyData<'_>, input: &mut Input) -> Result<u64> {
         let first = input.line() + 1;
         let (watch, before) = (&mut *self.watch, self.before);
         let mut failure = None;
@@ -36,12 +39,12 @@ impl Loader<'_, '_> {
             return Err(failure);
         }
         match copied {
-            Ok(rows) => Ok(Some(rows)),
+            Ok(rows) => Ok(rows),
             Err(error) => {
                 self.watch.look()?;
                 let (line, column) = place_of(&error);
                 let line = line.map_or(data.line, |line| first + line - 1);
-                self.row_failed(data.file, Bad { line, column, error }).map(|()| None)
+                Err(super::row_error(data.file, &Bad { line, column, error }))
             }
         }
     }

@@ -1,14 +1,14 @@
 //! Rows of COPY data on their way into an empty table: one thread reads, some make rows of text, the session's thread builds.
 
+use super::Bad;
 use super::input::{Input, Piece};
-use super::{Bad, Options};
 use crate::catalog::Table;
 use crate::ddl::{Encoded, Take};
 use crate::session::{CopyOptions, Fields, Reader};
 use crate::types::Value;
 use crate::types::text::{self, TextStyle};
 use crate::{Error, Result, SqlState};
-use gannet_store::Watch;
+use gannet_store::{Engine, Watch, WorkMemory};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
@@ -16,18 +16,25 @@ use std::time::Duration;
 /// Pieces under way for each thread that makes rows.
 const PIECES: usize = 3;
 /// Bytes that a piece takes, as text and as rows, about.
-pub(super) const PIECE_MEMORY: u64 = 2 << 20;
+const PIECE_MEMORY: u64 = 2 << 20;
 /// How often it is looked whether the load is to end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Bytes of pieces that are under way at a time.
-pub(super) fn memory(jobs: usize) -> u64 {
-    (PIECES * jobs) as u64 * PIECE_MEMORY
+/// Memory for the pieces of as many of these threads as it is enough for, and how many that are.
+pub(super) fn memory(engine: &Engine, jobs: usize) -> Result<(WorkMemory, usize)> {
+    let mut jobs = jobs.max(1);
+    loop {
+        match engine.work_memory((PIECES * jobs) as u64 * PIECE_MEMORY) {
+            Err(gannet_store::Error::Memory(_)) if jobs > 1 => jobs /= 2,
+            other => return Ok((other?, jobs)),
+        }
+    }
 }
 
 /// The data of a COPY.
 #[derive(Debug)]
 pub(super) struct Data<'d> {
+    pub(super) engine: &'d Engine,
     pub(super) options: &'d CopyOptions,
     /// Where the fields go, by position in the table: all of its columns, in any order.
     pub(super) places: &'d [usize],
@@ -43,6 +50,8 @@ struct Made {
     bad: Vec<Bad>,
     /// Bytes of input taken when the piece was read.
     taken: u64,
+    /// What a long piece is charged as.
+    _memory: Option<WorkMemory>,
 }
 
 enum Step {
@@ -56,11 +65,10 @@ pub(super) fn feed(
     data: &Data<'_>,
     table: &Table,
     style: &TextStyle,
-    options: &Options,
+    jobs: usize,
     (take, bad): (Take<'_>, &mut dyn FnMut(Bad) -> Result<()>),
     watch: &mut Watch<'_>,
 ) -> Result<u64> {
-    let jobs = options.jobs.max(1);
     let (steps, to_take) = sync_channel(PIECES * jobs);
     let (work, to_make) = sync_channel::<(Piece, SyncSender<Result<Made>>, u64)>(PIECES * jobs);
     let to_make = Mutex::new(to_make);
@@ -146,7 +154,11 @@ struct Maker<'m> {
 
 impl Maker<'_> {
     fn make(&self, piece: &Piece, taken: u64) -> Result<Made> {
-        let mut made = Made { rows: Encoded::default(), bad: Vec::new(), taken };
+        // As text, in the reader, as fields, and as rows.
+        let bytes = 4 * piece.bytes.len() as u64;
+        let memory = || self.data.engine.work_memory(bytes);
+        let _memory = (bytes > PIECE_MEMORY + PIECE_MEMORY / 2).then(memory).transpose()?;
+        let mut made = Made { rows: Encoded::default(), bad: Vec::new(), taken, _memory };
         made.rows.bytes.reserve(piece.bytes.len());
         let mut reader = Reader::new(self.data.options.clone());
         let mut given = false;
