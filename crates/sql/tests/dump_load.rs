@@ -448,7 +448,7 @@ fn what_pg_dump_writes_is_loaded() {
             .run("delete from orders where id = 100", &mut Rows::default());
         assert!(refused.unwrap_err().to_string().contains("foreign key"));
     }
-    let cut = &text[..text.len() - 60];
+    let cut = &text[..text.len() - 200];
     let database = site.database("cut.gnt", "");
     let error = loaded(&database, site.file("cut.sql", cut), &load::Options::default()).unwrap_err();
     assert!(error.to_string().contains("is cut off"), "{error}");

@@ -183,21 +183,23 @@ impl Input {
         let mut wanted = PIECE;
         loop {
             while self.buffer.len() - self.start < wanted && self.more()? {}
-            let rest = &self.buffer[self.start..];
-            let cut = cut(rest, csv, in_script, self.complete);
+            let there = self.buffer.len() - self.start;
+            let rest = &self.buffer[self.start..][..there.min(wanted)];
+            let is_last = self.complete && rest.len() == there;
+            let cut = cut(rest, csv, in_script, is_last);
             let (len, marked) = match cut {
                 Cut::Rows(len) => (len, 0),
                 Cut::End { rows, end } => (rows, end - rows),
-                Cut::Open if self.complete && in_script => {
+                Cut::Open if is_last && in_script => {
                     let message = "the data of COPY has no end: the file is truncated";
                     return Err(Error::new(
                         SqlState::BAD_COPY_FILE_FORMAT,
                         self.at_line(self.line + 1, message),
                     ));
                 }
-                Cut::Open if self.complete => (rest.len(), 0),
+                Cut::Open if is_last => (rest.len(), 0),
                 Cut::Open => {
-                    wanted = wanted.max(rest.len()) * 2;
+                    wanted *= 2;
                     continue;
                 }
             };
