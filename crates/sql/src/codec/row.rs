@@ -96,6 +96,8 @@ pub enum Field<'r> {
     Null,
     /// A string, as it is stored.
     Text(&'r str),
+    /// A string, as it is stored, and how many blanks it is padded with.
+    Padded(&'r str, usize),
     /// bytea, as it is stored.
     Bytes(&'r [u8]),
     /// Anything else, which may be a string, too.
@@ -221,15 +223,23 @@ impl TableCodec {
         for (column, place) in layout.places.iter().enumerate() {
             let field = match *place {
                 Place::Fixed { bit, .. } | Place::Variable { bit, .. } if body.is_null(bit) => Field::Null,
-                Place::Variable { place, form: form @ (Form::Text | Form::Bytes), .. } => {
+                Place::Variable {
+                    place,
+                    form: form @ (Form::Text | Form::Padded | Form::Bytes),
+                    modifier,
+                    ..
+                } => {
                     let bytes =
                         body.variable(place).ok_or_else(|| self.damaged("a column ends outside its row"))?;
-                    match form {
-                        Form::Bytes => Field::Bytes(bytes),
-                        _ => Field::Text(
-                            std::str::from_utf8(bytes)
-                                .map_err(|_| self.damaged("a string that is no UTF-8"))?,
-                        ),
+                    let string =
+                        || std::str::from_utf8(bytes).map_err(|_| self.damaged("a string that is no UTF-8"));
+                    match (form, padded_length(modifier)) {
+                        (Form::Bytes, _) => Field::Bytes(bytes),
+                        (Form::Padded, Some(length)) => {
+                            let string = string()?;
+                            Field::Padded(string, length.saturating_sub(string.chars().count()))
+                        }
+                        _ => Field::Text(string()?),
                     }
                 }
                 _ => match self.column(column, key, layout, &body)? {

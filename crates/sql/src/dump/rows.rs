@@ -43,6 +43,8 @@ impl<'t> RowWriter<'t> {
                 Field::Null if self.format == RowFormat::Csv => {}
                 Field::Null => out.push_str("\\N"),
                 Field::Text(string) => self.string(string, out),
+                Field::Padded(string, 0) => self.string(string, out),
+                Field::Padded(string, blanks) => self.padded(string, blanks, out),
                 Field::Value(Value::Text(string) | Value::Padded(string)) => self.string(&string, out),
                 Field::Bytes(bytes) => self.bytes(bytes, out),
                 Field::Value(Value::Bytes(bytes)) => self.bytes(&bytes, out),
@@ -58,6 +60,25 @@ impl<'t> RowWriter<'t> {
         match self.format {
             RowFormat::Text => write_text(string, out),
             RowFormat::Csv => write_csv(string, self.types.len() == 1, out),
+        }
+    }
+
+    fn padded(&self, string: &str, blanks: usize, out: &mut String) {
+        const BLANKS: &str = "                                                                ";
+        // What ends with a blank is none of the strings that csv quotes for what they are as a whole.
+        match self.format {
+            RowFormat::Csv if string.is_empty() => {}
+            _ => self.string(string, out),
+        }
+        let quoted = self.format == RowFormat::Csv && out.ends_with('"');
+        if quoted {
+            out.pop();
+        }
+        for at in (0..blanks).step_by(BLANKS.len()) {
+            out.push_str(&BLANKS[..BLANKS.len().min(blanks - at)]);
+        }
+        if quoted {
+            out.push('"');
         }
     }
 

@@ -269,7 +269,14 @@ impl Reader {
 
     /// Where the row ends; `None`: not in what there is.
     fn find_row_end(&mut self) -> Result<Option<RowEnd>> {
-        while let Some(&byte) = self.buffer.get(self.scanned) {
+        let CopyOptions { csv, quote, escape, .. } = self.options;
+        let matters =
+            |byte: &u8| matches!(byte, b'\\' | b'\n' | b'\r') || csv && (*byte == quote || *byte == escape);
+        loop {
+            // Most bytes are nothing but data.
+            let rest = self.buffer.get(self.scanned..).unwrap_or_default();
+            self.scanned += rest.iter().position(matters).unwrap_or(rest.len());
+            let Some(&byte) = self.buffer.get(self.scanned) else { return Ok(None) };
             let at = self.scanned;
             if byte == b'\\' && (!self.options.csv || at == self.start) {
                 match self.judge_backslash(at)? {
@@ -300,7 +307,6 @@ impl Reader {
                 _ => 1,
             };
         }
-        Ok(None)
     }
 
     /// The end mark is `\.` and a line end. In csv what only looks like it is data.
@@ -371,12 +377,18 @@ impl Reader {
             let start = fields.text.len();
             let mut raw_len = 0;
             let mut ended = true;
-            while let Some(&byte) = rest.get(raw_len) {
-                if byte == delimiter {
+            while let Some(plain) =
+                rest[raw_len..].iter().position(|byte| *byte == delimiter || *byte == b'\\')
+            {
+                raw_len += plain;
+                if rest[raw_len] == delimiter {
                     ended = false;
                     break;
                 }
-                raw_len += if byte == b'\\' && raw_len + 1 < rest.len() { 2 } else { 1 };
+                raw_len += if raw_len + 1 < rest.len() { 2 } else { 1 };
+            }
+            if ended {
+                raw_len = rest.len();
             }
             let raw = &rest[..raw_len];
             if raw == self.options.null.as_bytes() {
