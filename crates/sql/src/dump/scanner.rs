@@ -106,15 +106,11 @@ pub(super) fn write_tables(
     })
 }
 
-/// Memory for the batches of as many of these threads as it is enough for, and how many that are.
+/// Memory for the batches of so many threads, or of fewer where it is short; and how many that are.
 fn memory(engine: &Engine, jobs: usize) -> Result<(WorkMemory, usize)> {
-    let mut jobs = jobs.max(1);
-    loop {
-        match engine.work_memory((BATCHES * jobs) as u64 * BATCH_MEMORY) {
-            Err(gannet_store::Error::Memory(_)) if jobs > 1 => jobs /= 2,
-            other => return Ok((other?, jobs)),
-        }
-    }
+    let most = usize::try_from(engine.work_limit() / (BATCHES as u64 * BATCH_MEMORY)).unwrap_or(usize::MAX);
+    let jobs = jobs.min(most).max(1);
+    Ok((engine.work_memory((BATCHES * jobs) as u64 * BATCH_MEMORY)?, jobs))
 }
 
 /// Hands out the batches of all tables. It ends early when nobody takes them any more.

@@ -402,7 +402,7 @@ impl Loader<'_, '_> {
             return Ok(false);
         }
         let engine = session.state().engine.clone();
-        let (_memory, jobs) = rows::memory(&engine, options.jobs)?;
+        let share = rows::Share::take(&engine, options.jobs)?;
         let filled = session.fill_table(&data.table, |table, style, take| {
             let changed = || Error::new(SqlState::OBJECT_IN_USE, "the table has changed meanwhile");
             let places = places(table, &data.columns).ok_or_else(changed)?;
@@ -420,7 +420,7 @@ impl Loader<'_, '_> {
                 }
                 Err(Error::new(BAD_ROW, row_error(data.file, &bad).to_string()))
             };
-            built = rows::feed(input, &of, table, style, jobs, (take, &mut bad), watch)?;
+            built = rows::feed(input, &of, table, style, &share, (take, &mut bad), watch)?;
             Ok(())
         });
         if !filled.map_err(|error| self.explain_build(data, error))? {

@@ -20,14 +20,22 @@ const PIECE_MEMORY: u64 = 2 << 20;
 /// How often it is looked whether the load is to end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Memory for the pieces of as many of these threads as it is enough for, and how many that are.
-pub(super) fn memory(engine: &Engine, jobs: usize) -> Result<(WorkMemory, usize)> {
-    let mut jobs = jobs.max(1);
-    loop {
-        match engine.work_memory((PIECES * jobs) as u64 * PIECE_MEMORY) {
-            Err(gannet_store::Error::Memory(_)) if jobs > 1 => jobs /= 2,
-            other => return Ok((other?, jobs)),
-        }
+/// How much is under way at a time.
+#[derive(Debug)]
+pub(super) struct Share {
+    /// Threads that make rows.
+    jobs: usize,
+    pieces: usize,
+    _memory: WorkMemory,
+}
+
+impl Share {
+    /// For so many threads, or for fewer where memory is short: what builds the table needs some, too.
+    pub(super) fn take(engine: &Engine, jobs: usize) -> Result<Self> {
+        let most = usize::try_from(engine.work_limit() / PIECE_MEMORY).unwrap_or(usize::MAX);
+        let pieces = (PIECES * jobs.max(1)).min(most).max(2);
+        let _memory = engine.work_memory(pieces as u64 * PIECE_MEMORY)?;
+        Ok(Share { jobs: jobs.clamp(1, pieces), pieces, _memory })
     }
 }
 
@@ -65,17 +73,17 @@ pub(super) fn feed(
     data: &Data<'_>,
     table: &Table,
     style: &TextStyle,
-    jobs: usize,
+    share: &Share,
     (take, bad): (Take<'_>, &mut dyn FnMut(Bad) -> Result<()>),
     watch: &mut Watch<'_>,
 ) -> Result<u64> {
-    let (steps, to_take) = sync_channel(PIECES * jobs);
-    let (work, to_make) = sync_channel::<(Piece, SyncSender<Result<Made>>, u64)>(PIECES * jobs);
+    let (steps, to_take) = sync_channel(share.pieces / 2);
+    let (work, to_make) = sync_channel::<(Piece, SyncSender<Result<Made>>, u64)>(share.pieces / 2);
     let to_make = Mutex::new(to_make);
     let maker = Maker { table, data, style };
     let (maker, to_make) = (&maker, &to_make);
     std::thread::scope(move |scope| {
-        for _ in 0..jobs {
+        for _ in 0..share.jobs {
             scope.spawn(move || {
                 loop {
                     let next = to_make.lock().unwrap_or_else(std::sync::PoisonError::into_inner).recv();
