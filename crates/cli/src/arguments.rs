@@ -8,11 +8,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Commands of later releases. They are refused by name.
-pub(crate) const PLANNED: [&str; 9] =
-    ["backup", "restore", "verify", "dump", "load", "sweep", "compact", "tune", "lab"];
+pub(crate) const PLANNED: [&str; 4] = ["sweep", "compact", "tune", "lab"];
 
-const NOT_YET: &str = "Not in this release: backup, restore, verify, dump, load, sweep, \
-                       compact, tune, lab.\n\nSizes are bytes with units (512MiB), durations human (10s).";
+const NOT_YET: &str = "Not in this release: sweep, compact, tune, lab.\n\nSizes are bytes with units (512MiB), durations \
+                       human (10s).";
 
 /// A database for data larger than memory.
 #[derive(Parser, Debug)]
@@ -30,8 +29,12 @@ pub(crate) enum Command {
     Demo(Demo),
     /// What this machine gives a database: I/O mode, device, memory; what the OS caches of a database's files
     Doctor(Doctor),
+    /// Write a database out as text: SQL that PostgreSQL reads, or csv
+    Dump(Dump),
     /// Read and change a database as a map from keys to values
     Kv(Kv),
+    /// Read a dump: ours, SQL or csv, or one of pg_dump
+    Load(Load),
     /// Run SQL: at a prompt, from a script, from the command line
     Sql(Sql),
     /// Serve databases over PostgreSQL's protocol
@@ -140,6 +143,79 @@ pub(crate) struct Doctor {
     #[arg(long)]
     pub(crate) json: bool,
 }
+
+#[derive(Args, Debug)]
+#[command(after_help = DUMP_STATUS)]
+pub(crate) struct Dump {
+    /// A database file, whether or not a server has it open; or a server: postgres://user@host:port/database
+    #[arg(value_name = "DB")]
+    pub(crate) database: OsString,
+    /// Where to: a file of SQL, with --format csv a folder, neither of which may be there yet; - is standard output
+    #[arg(value_name = "DEST")]
+    pub(crate) destination: PathBuf,
+    /// How rows are written
+    #[arg(long, value_name = "FORMAT", default_value = "sql")]
+    pub(crate) format: DumpFormat,
+    /// Definitions only
+    #[arg(long, conflicts_with = "data_only")]
+    pub(crate) schema_only: bool,
+    /// Rows only, and where sequences stand
+    #[arg(long)]
+    pub(crate) data_only: bool,
+    /// This table only, with what belongs to it; may be repeated
+    #[arg(long = "table", value_name = "T")]
+    pub(crate) tables: Vec<String>,
+    /// Threads that make text of rows, 1 to 64 [default: one for each processor, 8 at most]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) jobs: Option<u32>,
+    /// Write the figures as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The one memory number, for a file that this process opens
+    #[arg(long, value_name = "SIZE", env = "GANNET_MEMORY", default_value = "256MiB", value_parser = size)]
+    pub(crate) memory: u64,
+    /// The I/O mode to ask for: auto, direct, uncached or buffered
+    #[arg(long, value_name = "MODE", env = "GANNET_IO", default_value = "auto", value_parser = io_mode)]
+    pub(crate) io: ModeRequest,
+}
+
+const DUMP_STATUS: &str = "Everything is as it was at one moment. A dump is called DEST.partial until it is complete and durable.\n\n\
+                           Exit status: 0 done; 1 it failed; 130 stopped by Ctrl-C.";
+
+#[derive(Args, Debug)]
+#[command(after_help = LOAD_STATUS)]
+pub(crate) struct Load {
+    /// A dump: a file of SQL, of ours or of pg_dump, or a folder of csv; - is standard input
+    #[arg(value_name = "SRC")]
+    pub(crate) source: PathBuf,
+    /// A database file, whether or not a server has it open; or a server: postgres://user@host:port/database
+    #[arg(value_name = "DB")]
+    pub(crate) database: OsString,
+    /// Make a new database, which must not be there yet
+    #[arg(long)]
+    pub(crate) create: bool,
+    /// Page size of a new database: 4KiB, 8KiB, 16KiB or 32KiB [default: 8KiB]
+    #[arg(long, value_name = "SIZE", value_parser = size, requires = "create")]
+    pub(crate) page_size: Option<u64>,
+    /// Threads that read rows from text, 1 to 64 [default: one for each processor, 8 at most]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) jobs: Option<u32>,
+    /// What a bad row or statement does
+    #[arg(long, value_name = "WHAT", default_value = "stop")]
+    pub(crate) on_error: OnError,
+    /// Write the figures as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The one memory number, for a file that this process opens
+    #[arg(long, value_name = "SIZE", env = "GANNET_MEMORY", default_value = "256MiB", value_parser = size)]
+    pub(crate) memory: u64,
+    /// The I/O mode to ask for: auto, direct, uncached or buffered
+    #[arg(long, value_name = "MODE", env = "GANNET_IO", default_value = "auto", value_parser = io_mode)]
+    pub(crate) io: ModeRequest,
+}
+
+const LOAD_STATUS: &str = "The rows of a table are loaded as one transaction, each statement is one of its own.\n\n\
+                           Exit status: 0 done; 1 it failed, or something was skipped; 130 stopped by Ctrl-C.";
 
 #[derive(Args, Debug)]
 #[command(after_help = SQL_STATUS)]
@@ -315,6 +391,22 @@ pub(crate) enum Format {
     Csv,
     /// One object in each line
     Json,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DumpFormat {
+    /// A script that psql reads
+    Sql,
+    /// A folder: a file for each table, and scripts of the definitions
+    Csv,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OnError {
+    /// The load ends; of the table concerned nothing is loaded
+    Stop,
+    /// It is left out, counted, and listed
+    Skip,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]

@@ -101,8 +101,14 @@ where
     };
     let outcome = job.end(work(&mut Watch::new(&job, &mut tell)));
     drop(shown);
-    interrupt::check()?;
-    Ok((outcome.map_err(Into::into)?, job.report()))
+    match outcome {
+        // Ctrl-C that came too late for it changes nothing.
+        Ok(done) => Ok((done, job.report())),
+        Err(error) => {
+            interrupt::check()?;
+            Err(error.into())
+        }
+    }
 }
 
 // ---- by a server -----------------------------------------------------------------------------------------------------

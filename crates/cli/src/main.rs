@@ -8,10 +8,12 @@ mod arguments;
 mod check;
 mod demo;
 mod doctor;
+mod dump;
 mod input;
 mod interrupt;
 mod job;
 mod kv;
+mod load;
 mod output;
 mod progress;
 mod serve;
@@ -39,7 +41,9 @@ fn main() -> ExitCode {
         Command::Check(options) => return check::run(&options),
         Command::Demo(options) => demo::run(&options),
         Command::Doctor(options) => doctor::run(&options),
+        Command::Dump(options) => dump::run(&options),
         Command::Kv(options) => kv::run(options),
+        Command::Load(options) => load::run(&options),
         Command::Serve(options) => serve::run(&options),
         Command::Stat(options) => stat::run(&options),
         Command::Sql(options) => return sql::run(&options),

@@ -19,16 +19,19 @@ pub mod catalog;
 pub mod check;
 pub mod codec;
 pub mod ddl;
+pub mod dump;
 mod error;
 pub mod exec;
 pub mod functions;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod load;
 pub mod logical;
 pub mod physical;
 pub mod plan;
 pub mod session;
+pub mod splitter;
 pub mod stat;
 pub mod system;
 pub mod types;

@@ -3,7 +3,6 @@
 //! | module | job |
 //! |---|---|
 //! | `shell` | reads, splits, runs, stops |
-//! | `splitter` | scripts into statements |
 //! | `input` | scripts, standard input, a person at a terminal |
 //! | `backend` | a database file in this process; a server |
 //! | `printer`, `format`, `report`, `text` | results, errors, and what a terminal may be shown |
@@ -26,7 +25,6 @@ mod printer;
 mod report;
 mod shell;
 mod signal;
-mod splitter;
 mod terminal;
 mod text;
 
@@ -35,10 +33,10 @@ use crate::interrupt::Interrupted;
 use anyhow::Result;
 pub(crate) use backend::server_address;
 use format::Expanded;
+use gannet_sql::splitter::Splitter;
 use input::{Conversation, Script, Source};
 use shell::{How, Settings, Shell, Step};
 use signal::Signals;
-use splitter::Splitter;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;

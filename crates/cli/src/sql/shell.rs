@@ -8,13 +8,13 @@ use super::format::{Expanded, Style};
 use super::input::{Line, Source};
 use super::printer::{Collected, Data, Out, Printer};
 use super::signal::Signals;
-use super::splitter::{Piece, Splitter};
 use super::terminal::{self, Screen};
 use super::{meta, report};
 use crate::arguments::Format;
 use anyhow::Result;
 use gannet_server::frontend::Failure;
 use gannet_sql::session::TransactionStatus;
+use gannet_sql::splitter::{Piece, Splitter};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::time::{Duration, Instant};
@@ -145,7 +145,7 @@ impl Shell {
 
     /// Runs what ended within the line that was fed last.
     fn run_pieces(&mut self, splitter: &mut Splitter, source: &mut dyn Source) -> Result<Step> {
-        while let Some(piece) = splitter.next() {
+        while let Some(piece) = splitter.next_piece() {
             if self.signals.is_terminated() {
                 return Ok(Step::Interrupted);
             }

@@ -21,3 +21,4 @@ mod tests;
 
 pub use model::*;
 pub use sequences::Numbers;
+pub(crate) use sequences::stored_position;

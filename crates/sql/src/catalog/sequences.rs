@@ -28,7 +28,7 @@
 use super::model::{Catalog, FIRST_USER_OID, Oid, Sequence, Table};
 use crate::{Error, Result, SqlState};
 use gannet_base::sync::Mutex;
-use gannet_store::{Database, Durability, Transaction, TransactionOptions, Tree};
+use gannet_store::{Database, Durability, Transaction, TransactionOptions, Tree, View};
 use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -308,6 +308,18 @@ impl Numbers {
         transaction.commit()?;
         Ok(())
     }
+}
+
+/// Where a sequence stands as far as it is stored: at or behind the value that was given last.
+pub(crate) fn stored_position(view: &View, sequence: &Sequence) -> Result<(i64, bool)> {
+    let tree = view.tree(TREE)?.ok_or_else(damaged)?;
+    Ok(match view.get(&tree, &entry_key(SEQUENCE, sequence.counter))? {
+        None => sequence.begin,
+        Some(stored) => {
+            let Position { value, called } = Position::decode(&stored)?;
+            (value, called)
+        }
+    })
 }
 
 /// The position some values behind `given`, and how many values that is.

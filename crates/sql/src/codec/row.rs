@@ -89,6 +89,21 @@ pub struct IndexEntry {
     pub conflicts: bool,
 }
 
+/// A column of a stored row.
+#[derive(Clone, Debug)]
+pub enum Field<'r> {
+    /// NULL.
+    Null,
+    /// A string, as it is stored.
+    Text(&'r str),
+    /// A string, as it is stored, and how many blanks it is padded with.
+    Padded(&'r str, usize),
+    /// bytea, as it is stored.
+    Bytes(&'r [u8]),
+    /// Anything else, which may be a string, too.
+    Value(Value),
+}
+
 impl TableCodec {
     /// For a definition.
     pub fn new(table: &Table) -> Self {
@@ -192,6 +207,47 @@ impl TableCodec {
         let (layout, body) = self.open_row(row)?;
         for (column, place) in columns {
             out[*place] = self.column(*column, key, layout, &body)?;
+        }
+        Ok(())
+    }
+
+    /// Gives every column of a stored row, in the table's order, without a copy where it lies there as it is.
+    #[inline]
+    pub fn visit_row<'r>(
+        &self,
+        key: &[u8],
+        row: &'r [u8],
+        mut each: impl FnMut(usize, Field<'r>),
+    ) -> Result<()> {
+        let (layout, body) = self.open_row(row)?;
+        for (column, place) in layout.places.iter().enumerate() {
+            let field = match *place {
+                Place::Fixed { bit, .. } | Place::Variable { bit, .. } if body.is_null(bit) => Field::Null,
+                Place::Variable {
+                    place,
+                    form: form @ (Form::Text | Form::Padded | Form::Bytes),
+                    modifier,
+                    ..
+                } => {
+                    let bytes =
+                        body.variable(place).ok_or_else(|| self.damaged("a column ends outside its row"))?;
+                    let string =
+                        || std::str::from_utf8(bytes).map_err(|_| self.damaged("a string that is no UTF-8"));
+                    match (form, padded_length(modifier)) {
+                        (Form::Bytes, _) => Field::Bytes(bytes),
+                        (Form::Padded, Some(length)) => {
+                            let string = string()?;
+                            Field::Padded(string, length.saturating_sub(string.chars().count()))
+                        }
+                        _ => Field::Text(string()?),
+                    }
+                }
+                _ => match self.column(column, key, layout, &body)? {
+                    Value::Null => Field::Null,
+                    value => Field::Value(value),
+                },
+            };
+            each(column, field);
         }
         Ok(())
     }

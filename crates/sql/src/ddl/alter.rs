@@ -330,8 +330,13 @@ fn alter_column(
             }
             return change_type(context, old, position, data_type);
         }
-        AlterColumnOperation::AddGenerated { .. } => {
-            return Err(Error::unsupported("ALTER COLUMN ADD GENERATED"));
+        AlterColumnOperation::AddGenerated { generated_as, sequence_options } => {
+            if identity() {
+                let message =
+                    format!("column \"{name}\" of relation \"{}\" is already an identity column", old.name);
+                return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
+            }
+            column::add_identity(context, &mut table, position, *generated_as, sequence_options.as_deref())?;
         }
     }
     context.put_table(table)

@@ -8,7 +8,8 @@ use super::sort::{Sorted, Sorter};
 use crate::catalog::{Table, TableKey};
 use crate::types::{Value, text};
 use crate::{Error, Result, SqlState};
-use gannet_store::Tree;
+use gannet_store::{BulkLoader, Tree};
+use std::cmp::Ordering;
 use std::ops::Bound;
 
 /// Rows between two looks at whether the statement was cancelled.
@@ -131,6 +132,73 @@ fn for_each_row(
     Ok(())
 }
 
+/// What became of an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Pushed {
+    /// It is in.
+    Done,
+    /// The entry before has the same key.
+    Twice,
+    /// Its key is below the one before.
+    Below,
+}
+
+/// An empty tree that is filled with entries in the order of their keys.
+pub(super) struct Filling<'t> {
+    loader: BulkLoader<'t>,
+    previous: Option<Vec<u8>>,
+    /// What is too long for a page of its own is put in afterwards, one by one.
+    long: Sorter,
+    long_entries: u64,
+}
+
+impl Filling<'_> {
+    /// Adds an entry, unless its key is not above all before.
+    pub(super) fn push(&mut self, key: &[u8], value: &[u8]) -> Result<Pushed> {
+        match self.previous.as_deref().map(|previous| key.cmp(previous)) {
+            Some(Ordering::Less) => return Ok(Pushed::Below),
+            Some(Ordering::Equal) => return Ok(Pushed::Twice),
+            None | Some(Ordering::Greater) => {}
+        }
+        match self.loader.push(key, value) {
+            Ok(()) => {}
+            Err(gannet_store::Error::Invalid(_)) => {
+                self.long.push(key, value)?;
+                self.long_entries += 1;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let previous = self.previous.get_or_insert_default();
+        previous.clear();
+        previous.extend_from_slice(key);
+        Ok(Pushed::Done)
+    }
+}
+
+/// Fills an empty tree of this transaction with what `work` pushes.
+pub(super) fn fill<R>(
+    context: &DdlContext<'_>,
+    tree: &Tree,
+    work: impl FnOnce(&mut Filling<'_>) -> Result<R>,
+) -> Result<R> {
+    let (result, long, long_entries) = {
+        let mut transaction = context.transaction.borrow_mut();
+        let long = Sorter::new(&context.session.engine)?;
+        let loader = transaction.bulk_loader(tree)?;
+        let mut filling = Filling { loader, previous: None, long, long_entries: 0 };
+        let result = work(&mut filling)?;
+        filling.loader.finish()?;
+        (result, filling.long, filling.long_entries)
+    };
+    if long_entries > 0 {
+        let mut long = long.finish()?;
+        while let Some((key, value)) = long.next()? {
+            put_long(context, tree, key, value)?;
+        }
+    }
+    Ok(result)
+}
+
 /// Fills an empty tree of this transaction. `twice` makes the error for an entry whose key was there already.
 fn load(
     context: &DdlContext<'_>,
@@ -138,50 +206,23 @@ fn load(
     mut sorted: Sorted,
     twice: impl FnOnce(&[u8], &[u8]) -> Result<Error>,
 ) -> Result<()> {
-    // What is too long for a page of its own is put in afterwards, one by one.
-    let mut long = Sorter::new(&context.session.engine)?;
-    let mut long_entries = 0_u64;
-    let mut repeated = None;
-    {
-        let mut transaction = context.transaction.borrow_mut();
-        let mut loader = transaction.bulk_loader(tree)?;
-        let mut previous: Option<Vec<u8>> = None;
+    let repeated = fill(context, tree, |filling| {
         let mut count = 0_u32;
         while let Some((key, value)) = sorted.next()? {
-            if previous.as_deref() == Some(key) {
-                repeated = Some((key.to_vec(), value.to_vec()));
-                break;
+            if filling.push(key, value)? != Pushed::Done {
+                return Ok(Some((key.to_vec(), value.to_vec())));
             }
-            match loader.push(key, value) {
-                Ok(()) => {}
-                Err(gannet_store::Error::Invalid(_)) => {
-                    long.push(key, value)?;
-                    long_entries += 1;
-                }
-                Err(error) => return Err(error.into()),
-            }
-            let previous = previous.get_or_insert_default();
-            previous.clear();
-            previous.extend_from_slice(key);
             count = count.wrapping_add(1);
             if count.is_multiple_of(CHECK_EVERY) {
                 context.check()?;
             }
         }
-        if repeated.is_none() {
-            loader.finish()?;
-        }
+        Ok(None)
+    })?;
+    match repeated {
+        Some((key, value)) => Err(twice(&key, &value)?),
+        None => Ok(()),
     }
-    if let Some((key, value)) = repeated {
-        return Err(twice(&key, &value)?);
-    }
-    if long_entries > 0 {
-        let mut long = long.finish()?;
-        while let Some((key, value)) = long.next()? {
-            put_long(context, tree, key, value)?;
-        }
-    }
-    Ok(())
 }
 
 fn put_long(context: &DdlContext<'_>, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {

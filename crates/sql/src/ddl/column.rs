@@ -5,7 +5,7 @@ use super::sequence;
 use super::{DdlContext, names, text};
 use crate::bind::utility::SequenceOptions;
 use crate::bind::{self, identifier};
-use crate::catalog::{Column, ColumnNumber};
+use crate::catalog::{Column, ColumnNumber, Table};
 use crate::{Error, Result, SqlState, Type};
 use sqlparser::ast::{self, ColumnOption};
 
@@ -236,6 +236,43 @@ impl ColumnSpec {
         }
         Ok(column)
     }
+}
+
+/// Makes an identity column of one that is there: `ALTER COLUMN ADD GENERATED`.
+pub(super) fn add_identity(
+    context: &mut DdlContext<'_>,
+    table: &mut Table,
+    position: usize,
+    kind: Option<ast::GeneratedAs>,
+    options: Option<&[ast::SequenceOptions]>,
+) -> Result<()> {
+    let Column { name, ty, modifier, not_null, default, .. } = &table.columns[position];
+    if !not_null {
+        let message = format!(
+            "column \"{name}\" of relation \"{}\" must be declared NOT NULL before identity can be added",
+            table.name
+        );
+        return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
+    }
+    if default.is_some() {
+        let message = format!("column \"{name}\" of relation \"{}\" already has a default value", table.name);
+        return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
+    }
+    let mut spec = ColumnSpec {
+        name: name.clone(),
+        ty: *ty,
+        modifier: *modifier,
+        not_null: true,
+        default: None,
+        sequence: None,
+        identity: false,
+        constraints: Vec::new(),
+    };
+    spec.identity(kind.unwrap_or(ast::GeneratedAs::ByDefault), options, &table.name)?;
+    let number = table.columns[position].number;
+    let made = spec.finish(context, (table.oid, &table.name), table.owner, number)?;
+    table.columns[position].default = made.default;
+    Ok(())
 }
 
 fn not_storable(name: &str, ty: Type) -> Error {

@@ -20,6 +20,7 @@
 //! | `role`, `scram` | CREATE, ALTER ROLE |
 //! | `analyze` | ANALYZE |
 //! | `build`, `sort` | filling indexes and rewritten tables |
+//! | `load` | rows of a dump put into an empty table (no statement: [`crate::load`]) |
 //! | `validate` | rules that existing rows have to follow |
 //! | `names`, `text`, `run` | generated names, stored expressions, queries that statements need |
 
@@ -30,6 +31,7 @@ mod column;
 mod constraint;
 mod drop;
 mod index;
+mod load;
 mod names;
 mod role;
 mod run;
@@ -52,6 +54,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+pub(crate) use load::{Encoded, Take, fill};
 pub(crate) use text::{columns_mentioned, sequences_mentioned};
 
 /// What a definition statement runs with.

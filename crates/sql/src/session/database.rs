@@ -131,7 +131,8 @@ impl Database {
         Self::with(engine.open(path, open)?, path, owner)
     }
 
-    fn with(store: gannet_store::Database, path: &Path, owner: &str) -> Result<Self> {
+    /// Of one that is open; see [`Database::open`].
+    pub fn with(store: gannet_store::Database, path: &Path, owner: &str) -> Result<Self> {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let mut transaction = store.begin(TransactionOptions::default());
         let catalog = if storage::is_sql(&transaction.view())? {

@@ -7,13 +7,14 @@
 //! | `sizes` | what the planner is told of sizes, and when a plan has to be made anew |
 //! | `statement` | planning through the cache, running, giving out rows |
 //! | `utility` | statements without a plan: SET, SHOW, EXPLAIN, PREPARE and their kin |
-//! | `copy` | COPY |
+//! | `copy`, `bulk` | COPY; filling an empty table from the bottom up |
 //! | `settings`, `state` | settings; what functions and operators see of a session |
 //! | `jobs` | statements that run a job: CHECK DATABASE, STAT DATABASE |
 //! | `interrupt` | cancelling, time-outs |
 //! | `turn` | who takes much memory, and when; long values |
 
 mod activity;
+mod bulk;
 mod cache;
 mod client;
 mod copy;
@@ -31,6 +32,7 @@ mod utility;
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use copy::fuzzing;
+pub(crate) use copy::{CopyOptions, Fields, Header, Reader, read_options};
 
 pub use activity::{Activity, Live};
 pub use client::{Client, CommandTag, CopyFormat, Notice, OutputColumn, Rows};

@@ -11,32 +11,32 @@ const MAX_ROW: usize = 1 << 30;
 
 /// How COPY reads or writes.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct CopyOptions {
+pub(crate) struct CopyOptions {
     /// csv; else text.
-    pub(super) csv: bool,
+    pub(crate) csv: bool,
     /// Between fields.
-    pub(super) delimiter: u8,
+    pub(crate) delimiter: u8,
     /// What NULL looks like.
-    pub(super) null: String,
+    pub(crate) null: String,
     /// Whether the first line has the columns' names.
-    pub(super) header: Header,
+    pub(crate) header: Header,
     /// FREEZE was asked for.
-    pub(super) freeze: bool,
+    pub(crate) freeze: bool,
     /// csv: around fields.
-    pub(super) quote: u8,
+    pub(crate) quote: u8,
     /// csv: before a quote within quotes.
-    pub(super) escape: u8,
+    pub(crate) escape: u8,
     /// csv out: which columns are always quoted, by position.
-    pub(super) force_quote: Vec<bool>,
+    pub(crate) force_quote: Vec<bool>,
     /// csv in: columns whose unquoted NULL text is no NULL, by position.
-    pub(super) force_not_null: Vec<bool>,
+    pub(crate) force_not_null: Vec<bool>,
     /// csv in: columns whose quoted NULL text is NULL, by position.
-    pub(super) force_null: Vec<bool>,
+    pub(crate) force_null: Vec<bool>,
 }
 
 /// The first line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Header {
+pub(crate) enum Header {
     /// Is data.
     No,
     /// Has names, which are passed over on input.
@@ -47,7 +47,7 @@ pub(super) enum Header {
 
 impl CopyOptions {
     /// The defaults of text or csv.
-    pub(super) fn new(csv: bool) -> Self {
+    pub(crate) fn new(csv: bool) -> Self {
         CopyOptions {
             csv,
             delimiter: if csv { b',' } else { b'\t' },
@@ -65,24 +65,24 @@ impl CopyOptions {
 
 /// The fields of a row, as text.
 #[derive(Debug, Default)]
-pub(super) struct Fields {
+pub(crate) struct Fields {
     text: Vec<u8>,
     fields: Vec<Option<Range<usize>>>,
 }
 
 impl Fields {
     /// How many there are.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.fields.len()
     }
 
     /// Bytes of text in them.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.text.len()
     }
 
     /// A field; `None` for NULL.
-    pub(super) fn get(&self, index: usize) -> Result<Option<&str>> {
+    pub(crate) fn get(&self, index: usize) -> Result<Option<&str>> {
         let Some(range) = &self.fields[index] else { return Ok(None) };
         let bytes = &self.text[range.clone()];
         std::str::from_utf8(bytes).map(Some).map_err(|error| not_utf8(&bytes[error.valid_up_to()..]))
@@ -115,7 +115,7 @@ enum LineEnd {
 
 /// Splits incoming data into rows.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(crate) struct Reader {
     options: CopyOptions,
     buffer: Vec<u8>,
     /// Where the next row begins in the buffer.
@@ -157,7 +157,7 @@ enum Backslash {
 
 impl Reader {
     /// A reader of data in this format.
-    pub(super) fn new(options: CopyOptions) -> Self {
+    pub(crate) fn new(options: CopyOptions) -> Self {
         Reader {
             options,
             buffer: Vec::new(),
@@ -173,17 +173,17 @@ impl Reader {
     }
 
     /// Number of the line begun last, from 1.
-    pub(super) fn line(&self) -> u64 {
+    pub(crate) fn line(&self) -> u64 {
         self.line
     }
 
     /// The text of that line, once it was read.
-    pub(super) fn text(&self) -> Option<std::borrow::Cow<'_, str>> {
+    pub(crate) fn text(&self) -> Option<std::borrow::Cow<'_, str>> {
         self.buffer.get(self.last.clone()?).map(String::from_utf8_lossy)
     }
 
     /// The next row; false at the end of the data. `more` appends a piece of data, or gives false: then it is not asked again.
-    pub(super) fn next(
+    pub(crate) fn next(
         &mut self,
         more: &mut dyn FnMut(&mut Vec<u8>) -> Result<bool>,
         fields: &mut Fields,
@@ -269,7 +269,14 @@ impl Reader {
 
     /// Where the row ends; `None`: not in what there is.
     fn find_row_end(&mut self) -> Result<Option<RowEnd>> {
-        while let Some(&byte) = self.buffer.get(self.scanned) {
+        let CopyOptions { csv, quote, escape, .. } = self.options;
+        let matters =
+            |byte: &u8| matches!(byte, b'\\' | b'\n' | b'\r') || csv && (*byte == quote || *byte == escape);
+        loop {
+            // Most bytes are nothing but data.
+            let rest = self.buffer.get(self.scanned..).unwrap_or_default();
+            self.scanned += rest.iter().position(matters).unwrap_or(rest.len());
+            let Some(&byte) = self.buffer.get(self.scanned) else { return Ok(None) };
             let at = self.scanned;
             if byte == b'\\' && (!self.options.csv || at == self.start) {
                 match self.judge_backslash(at)? {
@@ -300,7 +307,6 @@ impl Reader {
                 _ => 1,
             };
         }
-        Ok(None)
     }
 
     /// The end mark is `\.` and a line end. In csv what only looks like it is data.
@@ -371,12 +377,18 @@ impl Reader {
             let start = fields.text.len();
             let mut raw_len = 0;
             let mut ended = true;
-            while let Some(&byte) = rest.get(raw_len) {
-                if byte == delimiter {
+            while let Some(plain) =
+                rest[raw_len..].iter().position(|byte| *byte == delimiter || *byte == b'\\')
+            {
+                raw_len += plain;
+                if rest[raw_len] == delimiter {
                     ended = false;
                     break;
                 }
-                raw_len += if byte == b'\\' && raw_len + 1 < rest.len() { 2 } else { 1 };
+                raw_len += if raw_len + 1 < rest.len() { 2 } else { 1 };
+            }
+            if ended {
+                raw_len = rest.len();
             }
             let raw = &rest[..raw_len];
             if raw == self.options.null.as_bytes() {

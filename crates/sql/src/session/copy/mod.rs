@@ -18,7 +18,7 @@ use crate::physical::{Expr, Node, Plan, PlanColumn};
 use crate::types::text::{self, TextStyle};
 use crate::types::{Modifier, Type, Value};
 use crate::{Error, Result, SqlState};
-use format::{CopyOptions, Fields, Header, Reader};
+pub(crate) use format::{CopyOptions, Fields, Header, Reader};
 use gannet_base::memory::Purpose;
 use gannet_store::{Engine, WorkMemory};
 use std::collections::VecDeque;
@@ -93,7 +93,7 @@ fn option_error(option: &CopyOption, message: impl Into<String>) -> Error {
 }
 
 /// Judges the options, for columns of these names.
-fn read_options(options: &[CopyOption], columns: &[String], from: bool) -> Result<CopyOptions> {
+pub(crate) fn read_options(options: &[CopyOption], columns: &[String], from: bool) -> Result<CopyOptions> {
     let format = options.iter().find(|option| option.name == "format");
     let csv = match format.map(|option| (option, &option.value)) {
         None => false,

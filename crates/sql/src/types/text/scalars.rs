@@ -364,7 +364,7 @@ fn read_escaped(text: &[u8]) -> Result<Vec<u8>> {
     }
 }
 
-pub(super) fn write_bytes(bytes: &[u8], hex: bool, out: &mut String) {
+pub(crate) fn write_bytes(bytes: &[u8], hex: bool, out: &mut String) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     if hex {
         out.reserve(2 + bytes.len() * 2);

@@ -21,7 +21,7 @@ enum Inside {
 
 /// A part of a script.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Piece {
+pub enum Piece {
     /// A statement, with its `;`.
     Statement(String),
     /// A command of the shell, without its backslash.
@@ -30,7 +30,7 @@ pub(super) enum Piece {
 
 /// Takes lines, gives statements.
 #[derive(Debug)]
-pub(super) struct Splitter {
+pub struct Splitter {
     /// The statement so far.
     statement: String,
     /// Whether there is more to it than comments.
@@ -57,7 +57,7 @@ impl Default for Splitter {
 
 impl Splitter {
     /// Takes the next line, whose line feed may be missing. What was fed before has to be taken out.
-    pub(super) fn feed(&mut self, line: &str) {
+    pub fn feed(&mut self, line: &str) {
         debug_assert!(self.at == self.line.len(), "the line before was taken apart");
         self.line.clear();
         self.line.push_str(line.strip_suffix('\n').unwrap_or(line));
@@ -66,7 +66,7 @@ impl Splitter {
     }
 
     /// The next piece that ended; `None`: more lines are needed.
-    pub(super) fn next(&mut self) -> Option<Piece> {
+    pub fn next_piece(&mut self) -> Option<Piece> {
         while let Some(character) = self.line[self.at..].chars().next() {
             let from = self.at;
             self.at += character.len_utf8();
@@ -171,7 +171,7 @@ impl Splitter {
     }
 
     /// What a prompt shows for what is open.
-    pub(super) fn mark(&self) -> char {
+    pub fn mark(&self) -> char {
         match self.inside {
             Inside::Quote { .. } => '\'',
             Inside::Name => '"',
@@ -184,7 +184,7 @@ impl Splitter {
     }
 
     /// What is missing at the end of the input; `None`: nothing.
-    pub(super) fn missing(&self) -> Option<&'static str> {
+    pub fn missing(&self) -> Option<&'static str> {
         match self.inside {
             Inside::Quote { .. } => Some("unterminated quoted string"),
             Inside::Name => Some("unterminated quoted identifier"),
@@ -197,12 +197,12 @@ impl Splitter {
     }
 
     /// The statement so far.
-    pub(super) fn statement(&self) -> &str {
+    pub fn statement(&self) -> &str {
         &self.statement
     }
 
     /// Takes the statement as it is, ended or not; `None` when there is none.
-    pub(super) fn take(&mut self) -> Option<String> {
+    pub fn take(&mut self) -> Option<String> {
         let statement = std::mem::take(&mut self.statement);
         let begun = self.begun;
         self.reset();
@@ -210,7 +210,7 @@ impl Splitter {
     }
 
     /// Forgets everything.
-    pub(super) fn reset(&mut self) {
+    pub fn reset(&mut self) {
         *self = Splitter { line: std::mem::take(&mut self.line), ..Splitter::default() };
         self.at = self.line.len();
     }
@@ -239,7 +239,7 @@ mod tests {
         let mut pieces = Vec::new();
         for line in script.split_inclusive('\n') {
             splitter.feed(line);
-            while let Some(piece) = splitter.next() {
+            while let Some(piece) = splitter.next_piece() {
                 pieces.push(piece);
             }
         }
@@ -328,7 +328,7 @@ mod tests {
         splitter.reset();
         assert_eq!((splitter.mark(), splitter.missing()), ('=', None));
         splitter.feed("select 1");
-        assert_eq!(splitter.next(), None);
+        assert_eq!(splitter.next_piece(), None);
         assert_eq!(splitter.take().as_deref(), Some("select 1\n"));
         assert_eq!(splitter.take(), None);
     }

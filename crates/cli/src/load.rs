@@ -1,0 +1,287 @@
+//! `gannet load`: a dump into a database; into a file that nobody has open, into one that a server has open, or at an address.
+
+use crate::arguments::{Load, OnError};
+use crate::dump::threads;
+use crate::interrupt;
+use crate::job::{self, Opening, Place};
+use crate::kv::create_options;
+use crate::output::printable;
+use crate::serve;
+use anyhow::{Context, Result, anyhow, bail};
+use gannet_base::units::format_size;
+use gannet_server::frontend::{Column, Connection, Failure, Receiver, Report};
+use gannet_sql::load::{Destination, Embedded, More, Options, Origin, Outcome, load};
+use gannet_sql::session::Reason;
+use gannet_sql::{Database, Error, SqlState};
+use gannet_store::{JobKind, JobOrder, JobReport, OpenOptions, Watch};
+use serde_json::json;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How often it is looked for Ctrl-C while a statement runs.
+const LISTEN_EVERY: Duration = Duration::from_millis(20);
+
+pub(crate) fn run(arguments: &Load) -> Result<()> {
+    interrupt::listen()?;
+    let origin = origin(&arguments.source)?;
+    let opening = Opening { memory: arguments.memory, io: arguments.io };
+    let options = Options {
+        jobs: threads(arguments.jobs),
+        skip: arguments.on_error == OnError::Skip,
+        mode: arguments.io,
+    };
+    let name = arguments.database.to_string_lossy();
+    let order =
+        JobOrder { about: format!("from {}", arguments.source.display()), ..JobOrder::new(JobKind::Load) };
+    if arguments.create {
+        create(arguments, opening)?;
+    }
+    let place = Place::find(&arguments.database, opening, "load")?;
+    let by_server = place.is_server();
+    let failed = || format!("cannot load {:?} into {name:?}", arguments.source);
+    let (outcome, job) = match place {
+        Place::File(store) => {
+            let database = Database::with(store, Path::new(&arguments.database), &serve::owner())?;
+            let done = into_file(&database, order, origin, &options);
+            let closed = database.close();
+            let done = done.with_context(failed)?;
+            closed.with_context(|| format!("cannot close {name:?}"))?;
+            done
+        }
+        Place::Beside(connection) | Place::Address(connection) => {
+            let engine = opening.engine()?;
+            let disk = Arc::clone(engine.disk());
+            let mut destination = Remote(connection);
+            let canceller = destination.0.canceller();
+            // A server that takes no request now is asked again.
+            let cancel = move || drop(canceller.cancel());
+            let work = |watch: &mut Watch<'_>| {
+                listening(cancel, || load(origin, &disk, &mut destination, &options, watch))
+            };
+            job::here(&engine.jobs(), order, work).with_context(failed)?
+        }
+    };
+    let cached = job::cached(&arguments.database)?;
+    let mut out = io::stdout().lock();
+    if arguments.json {
+        writeln!(out, "{:#}", as_json(arguments, by_server, &outcome, &job, cached))?;
+    } else {
+        tell(&mut out, arguments, by_server, &outcome, &job, cached)?;
+    }
+    out.flush()?;
+    match outcome.bad_rows + outcome.bad_statements {
+        0 => Ok(()),
+        _ => bail!("{} bad rows and {} statements were skipped", outcome.bad_rows, outcome.bad_statements),
+    }
+}
+
+fn origin(source: &Path) -> Result<Origin> {
+    if source == Path::new("-") {
+        return Ok(Origin::Stream(Box::new(io::stdin())));
+    }
+    let kind = std::fs::metadata(source).with_context(|| format!("cannot read {source:?}"))?;
+    Ok(if kind.is_dir() {
+        Origin::Folder(source.to_owned())
+    } else if kind.is_file() {
+        Origin::File(source.to_owned())
+    } else {
+        // A pipe with a name.
+        let stream = std::fs::File::open(source).with_context(|| format!("cannot read {source:?}"))?;
+        Origin::Stream(Box::new(stream))
+    })
+}
+
+fn create(arguments: &Load, opening: Opening) -> Result<()> {
+    let path = Path::new(&arguments.database);
+    if arguments.database.to_str().is_some_and(gannet_server::frontend::Address::is_address) {
+        bail!("--create makes a database file, not one on a server");
+    }
+    let engine = opening.engine()?;
+    if !engine.is_missing(path)? {
+        bail!("{path:?} exists: without --create it is loaded into");
+    }
+    let create = create_options(engine.budget().limit(), arguments.page_size);
+    let open = OpenOptions { mode: opening.io, ..OpenOptions::default() };
+    Database::create(&engine, path, &create, &open, &serve::owner())
+        .and_then(Database::close)
+        .with_context(|| format!("cannot create {path:?}"))
+}
+
+fn into_file(
+    database: &Database,
+    order: JobOrder,
+    origin: Origin,
+    options: &Options,
+) -> Result<(Outcome, JobReport)> {
+    let disk = Arc::clone(database.store().engine().disk());
+    let mut destination = Embedded(database.session(&database.owner())?);
+    let interrupt = destination.0.interrupt();
+    let cancel = move || interrupt.interrupt(Reason::User);
+    job::here(database.store().jobs(), order, |watch| {
+        let outcome = listening(cancel, || load(origin, &disk, &mut destination, options, watch))?;
+        watch.job().count_read(outcome.bytes);
+        Ok::<_, Error>(outcome)
+    })
+}
+
+/// Does the work; where Ctrl-C comes, the statement that runs is cancelled, however long it has to go.
+fn listening<T>(cancel: impl Fn() + Send, work: impl FnOnce() -> T) -> T {
+    let ended = AtomicBool::new(false);
+    let ended = &ended;
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while !ended.load(Ordering::Relaxed) {
+                if interrupt::check().is_err() {
+                    cancel();
+                }
+                std::thread::sleep(LISTEN_EVERY);
+            }
+        });
+        let done = work();
+        ended.store(true, Ordering::Relaxed);
+        done
+    })
+}
+
+// ---- what is said ----------------------------------------------------------------------------------------------------
+
+fn as_json(
+    arguments: &Load,
+    by_server: bool,
+    outcome: &Outcome,
+    job: &JobReport,
+    cached: Option<u64>,
+) -> serde_json::Value {
+    json!({
+        "source": arguments.source.to_string_lossy(),
+        "database": arguments.database.to_string_lossy(),
+        "by_server": by_server,
+        "tables": outcome.tables,
+        "built": outcome.built,
+        "rows": outcome.rows,
+        "statements": outcome.statements,
+        "bytes": outcome.bytes,
+        "bad_rows": outcome.bad_rows,
+        "bad_statements": outcome.bad_statements,
+        "problems": outcome.problems,
+        "passed_over": outcome.passed_over,
+        "job": job::as_json(job, cached),
+    })
+}
+
+fn tell(
+    out: &mut dyn Write,
+    arguments: &Load,
+    by_server: bool,
+    outcome: &Outcome,
+    job: &JobReport,
+    cached: Option<u64>,
+) -> Result<()> {
+    for problem in &outcome.problems {
+        writeln!(out, "skipped: {}", printable(problem))?;
+    }
+    let unlisted = outcome.bad_rows + outcome.bad_statements - outcome.problems.len() as u64;
+    if unlisted > 0 {
+        writeln!(out, "skipped: {unlisted} more")?;
+    }
+    let place = if by_server { ", through its server" } else { "" };
+    writeln!(
+        out,
+        "{} is loaded into {}{place}: {} tables, {} rows, {} statements, {}",
+        printable(&arguments.source.to_string_lossy()),
+        printable(&arguments.database.to_string_lossy()),
+        outcome.tables,
+        outcome.rows,
+        outcome.statements,
+        format_size(outcome.bytes)
+    )?;
+    if !outcome.passed_over.is_empty() {
+        let kinds = outcome.passed_over.iter().map(|(kind, count)| format!("{kind} ({count})"));
+        writeln!(
+            out,
+            "  passed over, or taken as the nearest there is: {}",
+            kinds.collect::<Vec<_>>().join(", ")
+        )?;
+    }
+    job::tell(out, job, cached)
+}
+
+// ---- on a server -----------------------------------------------------------------------------------------------------
+
+struct Remote(Connection);
+
+impl Destination for Remote {
+    fn run(&mut self, sql: &str) -> gannet_sql::Result<()> {
+        self.0.query(sql, &mut Sender { more: None, rows: 0, failure: None }).map_err(failure)
+    }
+
+    fn copy(&mut self, sql: &str, more: More<'_>) -> gannet_sql::Result<u64> {
+        let mut sender = Sender { more: Some(more), rows: 0, failure: None };
+        let done = self.0.query(sql, &mut sender);
+        match sender.failure {
+            Some(error) => Err(error),
+            None => done.map(|()| sender.rows).map_err(failure),
+        }
+    }
+}
+
+/// States that the load goes by; others are of no other consequence than being an error.
+const STATES: [SqlState; 3] =
+    [SqlState::UNDEFINED_OBJECT, SqlState::UNIQUE_VIOLATION, SqlState::QUERY_CANCELED];
+
+fn failure(failure: Failure) -> Error {
+    match failure {
+        Failure::Server(report) => {
+            let known = STATES.into_iter().find(|state| state.0 == report.state);
+            let mut error =
+                Error::new(known.unwrap_or(SqlState::FEATURE_NOT_SUPPORTED), report.message.clone());
+            if let Some(detail) = report.detail.clone() {
+                error = error.detail(detail);
+            }
+            if let Some(context) = report.context.clone() {
+                error = error.context(context);
+            }
+            error
+        }
+        other => Error::new(SqlState::IO_ERROR, anyhow!("{other}").to_string()),
+    }
+}
+
+struct Sender<'m> {
+    more: Option<More<'m>>,
+    rows: u64,
+    failure: Option<Error>,
+}
+
+impl Receiver for Sender<'_> {
+    fn columns(&mut self, _columns: &[Column]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn row(&mut self, _values: &[Option<&str>]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn complete(&mut self, tag: &str) -> io::Result<()> {
+        self.rows = tag.rsplit(' ').next().and_then(|rows| rows.parse().ok()).unwrap_or(0);
+        Ok(())
+    }
+
+    fn notice(&mut self, _notice: &Report) {}
+
+    fn copy_in(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn copy_read(&mut self, data: &mut Vec<u8>) -> io::Result<bool> {
+        let Some(more) = &mut self.more else { return Ok(false) };
+        more(data).map_err(|error| {
+            let told = io::Error::other(error.to_string());
+            self.failure = Some(error);
+            told
+        })
+    }
+}

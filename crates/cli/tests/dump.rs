@@ -1,0 +1,261 @@
+//! `gannet dump` and `gannet load` as their users meet them: on files, through a server, with what can go wrong.
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+fn gannet(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gannet"));
+    command.args(arguments).current_dir(folder).env_remove("GANNET_MEMORY").env_remove("GANNET_IO");
+    command
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    gannet(folder, arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+/// Runs a command that must end with this status; gives standard output and standard error.
+#[track_caller]
+fn ends(folder: &Path, arguments: &[&str], status: i32) -> (String, String) {
+    let output = run(folder, arguments);
+    assert_eq!(output.status.code(), Some(status), "{arguments:?}: {output:?}");
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (text(output.stdout), text(output.stderr))
+}
+
+/// A database with two tables, an index and a reference.
+fn shop(folder: &Path, orders: u32) {
+    let script = format!(
+        "create table customers (id serial primary key, name text);
+         create table orders (id bigint primary key, customer int references customers(id), note text);
+         create index by_customer on orders (customer);
+         insert into customers (name) values ('Ann'), (null), (E'tab\\t');
+         insert into orders select n, 1 + n % 3, 'note ' || n from generate_series(1, {orders}) as n;"
+    );
+    ends(folder, &["sql", "shop.gnt", "--create", "-q", "-c", &script], 0);
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// A server that is ended with the test.
+struct Served(Child);
+
+impl Served {
+    fn start(folder: &Path, databases: &[&str]) -> Self {
+        let mut arguments = vec!["serve"];
+        arguments.extend(databases);
+        arguments.extend(["--listen", "none"]);
+        let mut server = gannet(folder, &arguments).stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(server.stderr.take().unwrap());
+        let mut text = String::new();
+        while !text.contains("Ctrl-C") && said.read_line(&mut text).unwrap() > 0 {}
+        // Whatever else it says is to be taken, too.
+        std::thread::spawn(move || said.read_to_end(&mut Vec::new()));
+        Served(server)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_dump_is_loaded_into_a_new_file_and_both_say_what_they_did() {
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let folder = folder.path();
+    shop(folder, 5000);
+    let (said, complaint) = ends(folder, &["dump", "shop.gnt", "shop.sql"], 0);
+    assert_eq!(complaint, "");
+    assert!(said.starts_with("shop.gnt is dumped to shop.sql: 2 tables, 5003 rows, "), "{said}");
+    assert!(said.contains("MB/s: read") && said.ends_with("cached pages left behind: 0B\n"), "{said}");
+    let (said, _) = ends(folder, &["load", "shop.sql", "new.gnt", "--create", "--page-size", "16KiB"], 0);
+    assert!(said.starts_with("shop.sql is loaded into new.gnt: 2 tables, 5003 rows, "), "{said}");
+    let (said, _) = ends(folder, &["kv", "new.gnt", "stat", "--format", "json"], 0);
+    assert!(said.contains("16384"), "{said}");
+    // The same, by way of csv and of a pipe.
+    let (said, _) =
+        ends(folder, &["dump", "new.gnt", "folder", "--format", "csv", "--json", "--jobs", "2"], 0);
+    let report: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((report["tables"].as_u64(), report["rows"].as_u64()), (Some(2), Some(5003)));
+    assert_eq!(
+        names(&folder.join("folder")),
+        ["customers.csv", "indexes.sql", "manifest.json", "orders.csv", "schema.sql"]
+    );
+    let (said, _) = ends(folder, &["load", "folder", "third.gnt", "--create", "--json"], 0);
+    let report: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((report["built"].as_u64(), report["rows"].as_u64()), (Some(2), Some(5003)));
+    let (text, told) = ends(folder, &["dump", "third.gnt", "-"], 0);
+    assert!(told.contains("third.gnt is dumped to -: 2 tables"), "{told}");
+    let mut loading = gannet(folder, &["load", "-", "fourth.gnt", "--create"]);
+    let mut loading = loading.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut loading.stdin.take().unwrap(), text.as_bytes()).unwrap();
+    assert!(loading.wait().unwrap().success());
+    for file in ["new.gnt", "third.gnt", "fourth.gnt"] {
+        let (again, _) = ends(folder, &["dump", file, "-"], 0);
+        assert_eq!(again, text, "{file}");
+        ends(folder, &["check", file], 0);
+    }
+}
+
+#[test]
+fn what_is_there_stays_and_what_is_not_there_is_named() {
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let folder = folder.path();
+    shop(folder, 10);
+    std::fs::write(folder.join("mine"), "mine").unwrap();
+    for format in ["sql", "csv"] {
+        let (_, complaint) = ends(folder, &["dump", "shop.gnt", "mine", "--format", format], 1);
+        assert!(complaint.contains("\"mine\" exists, and is not overwritten"), "{complaint}");
+        let (_, complaint) = ends(folder, &["dump", "shop.gnt", "no/where", "--format", format], 1);
+        assert!(complaint.contains("no/where.partial"), "{complaint}");
+    }
+    assert_eq!(std::fs::read_to_string(folder.join("mine")).unwrap(), "mine");
+    let (_, complaint) = ends(folder, &["dump", "missing.gnt", "x"], 1);
+    assert!(complaint.contains("\"missing.gnt\" does not exist"), "{complaint}");
+    let (_, complaint) = ends(folder, &["dump", "shop.gnt", "x", "--table", "nothing"], 1);
+    assert!(complaint.contains("there is no table \"nothing\""), "{complaint}");
+    let (_, complaint) = ends(folder, &["dump", "shop.gnt", "-", "--format", "csv"], 1);
+    assert!(complaint.contains("needs a folder"), "{complaint}");
+    let (_, complaint) = ends(folder, &["load", "missing.sql", "shop.gnt"], 1);
+    assert!(complaint.contains("missing.sql"), "{complaint}");
+    let (_, complaint) = ends(folder, &["load", "mine", "new.gnt"], 1);
+    assert!(complaint.contains("\"new.gnt\" does not exist"), "{complaint}");
+    let (_, complaint) = ends(folder, &["load", "mine", "shop.gnt", "--create"], 1);
+    assert!(complaint.contains("exists"), "{complaint}");
+    ends(folder, &["kv", "map.gnt", "put", "key", "value"], 0);
+    let (_, complaint) = ends(folder, &["dump", "map.gnt", "x"], 1);
+    assert!(complaint.contains("no tables"), "{complaint}");
+    assert!(!names(folder).iter().any(|name| name.ends_with(".partial")), "{:?}", names(folder));
+}
+
+/// Every write to it fails for want of space.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_destination_is_named() {
+    let folder = tempfile::tempdir_in(".").unwrap();
+    shop(folder.path(), 5000);
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let output = gannet(folder.path(), &["dump", "shop.gnt", "-"]).stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let complaint = String::from_utf8(output.stderr).unwrap();
+    assert!(complaint.contains("No space left"), "{complaint}");
+    ends(folder.path(), &["check", "shop.gnt"], 0);
+}
+
+#[test]
+fn bad_rows_are_named_and_can_be_skipped() {
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let folder = folder.path();
+    shop(folder, 10);
+    let script = "COPY orders (id, customer, note) FROM stdin;\n11\t1\tx\n12\t9\tno such customer\n13\tx\ty\n14\t2\tz\n\\.\n";
+    std::fs::write(folder.join("more.sql"), script.replace("13\tx\ty\n", "")).unwrap();
+    let (_, complaint) = ends(folder, &["load", "more.sql", "shop.gnt"], 1);
+    assert!(complaint.contains("foreign key"), "{complaint}");
+    std::fs::write(folder.join("more.sql"), script).unwrap();
+    let (said, complaint) = ends(folder, &["load", "more.sql", "shop.gnt", "--on-error", "skip"], 1);
+    assert!(
+        said.contains("skipped: more.sql:3: ") && said.contains("skipped: more.sql:4: column customer: "),
+        "{said}"
+    );
+    assert!(said.contains("1 tables, 2 rows") && complaint.contains("2 bad rows"), "{said}{complaint}");
+    let (said, _) = ends(
+        folder,
+        &["sql", "shop.gnt", "--format", "csv", "-c", "select count(*), max(id) from orders"],
+        0,
+    );
+    assert_eq!(said.lines().nth(1), Some("12,14"), "{said}");
+}
+
+#[test]
+fn a_server_that_has_the_file_is_asked() {
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let folder = folder.path();
+    shop(folder, 5000);
+    ends(folder, &["sql", "new.gnt", "--create", "-q", "-c", "select 1"], 0);
+    let (text, _) = ends(folder, &["dump", "shop.gnt", "-"], 0);
+    ends(folder, &["dump", "shop.gnt", "here", "--format", "csv"], 0);
+    let server = Served::start(folder, &["shop.gnt", "new.gnt"]);
+    let (said, _) = ends(folder, &["dump", "shop.gnt", "shop.sql"], 0);
+    assert!(
+        said.starts_with("shop.gnt is dumped to shop.sql, through its server: 2 tables, 5003 rows"),
+        "{said}"
+    );
+    assert_eq!(std::fs::read_to_string(folder.join("shop.sql")).unwrap(), text);
+    ends(folder, &["dump", "shop.gnt", "there", "--format", "csv"], 0);
+    for name in names(&folder.join("here")) {
+        let read = |place: &str| std::fs::read(folder.join(place).join(&name)).unwrap();
+        assert_eq!(read("here"), read("there"), "{name}");
+    }
+    let (said, _) = ends(folder, &["load", "shop.sql", "new.gnt"], 0);
+    assert!(said.contains("through its server: 2 tables, 5003 rows"), "{said}");
+    let bad = "COPY customers (id, name) FROM stdin;\n7\tx\nx\ty\n8\tz\n\\.\n";
+    std::fs::write(folder.join("bad.sql"), bad).unwrap();
+    let (_, complaint) = ends(folder, &["load", "bad.sql", "new.gnt"], 1);
+    assert!(complaint.contains("bad.sql:3: column id: "), "{complaint}");
+    let (said, _) = ends(folder, &["load", "bad.sql", "new.gnt", "--on-error", "skip"], 1);
+    assert!(said.contains("1 tables, 2 rows"), "{said}");
+    drop(server);
+    let (said, _) =
+        ends(folder, &["sql", "new.gnt", "--format", "csv", "-c", "select count(*) from customers"], 0);
+    assert_eq!(said.lines().nth(1), Some("5"), "{said}");
+    ends(folder, &["check", "new.gnt"], 0);
+}
+
+/// Whatever the moment: either it was done before, or it was stopped and nothing bears the name of a dump.
+#[test]
+fn ctrl_c_leaves_nothing_that_passes_for_complete() {
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let folder = folder.path();
+    shop(folder, 30_000);
+    ends(folder, &["dump", "shop.gnt", "whole.sql"], 0);
+    let whole = std::fs::metadata(folder.join("whole.sql")).unwrap().len();
+    for (number, wait) in [30, 60, 90, 140].into_iter().enumerate() {
+        let name = format!("{number}.sql");
+        let mut dumping = gannet(folder, &["dump", "shop.gnt", &name]).stdout(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(wait));
+        let _ = Command::new("kill").args(["-INT", &dumping.id().to_string()]).status();
+        let status = dumping.wait().unwrap();
+        let length = std::fs::metadata(folder.join(&name)).ok().map(|file| file.len());
+        match status.code() {
+            Some(0) => assert_eq!(length, Some(whole)),
+            // Killed before it listened, or stopped.
+            _ => assert_eq!(length, None, "{status}"),
+        }
+        let file = format!("{number}.gnt");
+        let mut loading =
+            gannet(folder, &["load", "whole.sql", &file, "--create"]).stdout(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(4 * wait));
+        let _ = Command::new("kill").args(["-INT", &loading.id().to_string()]).status();
+        let status = loading.wait().unwrap();
+        if !folder.join(&file).exists() {
+            continue;
+        }
+        let count = |table: &str| {
+            let sql = format!("select count(*) from {table}");
+            let output = run(folder, &["sql", &file, "--format", "csv", "-c", &sql]);
+            String::from_utf8(output.stdout)
+                .unwrap()
+                .lines()
+                .nth(1)
+                .and_then(|count| count.parse::<u64>().ok())
+        };
+        // A table is there with all of its rows, or with none of them.
+        assert!(matches!(count("orders"), None | Some(0 | 30_000)), "{status}");
+        if status.success() {
+            assert_eq!(count("orders"), Some(30_000));
+        }
+        ends(folder, &["check", &file], 0);
+    }
+    assert!(!names(folder).iter().any(|name| name.ends_with(".partial")), "{:?}", names(folder));
+}

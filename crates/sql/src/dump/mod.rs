@@ -1,0 +1,138 @@
+//! Dump: definitions and rows as text.
+//!
+//! # What it guarantees
+//! 1. Everything is as one view shows it, definitions and the rows of all tables, whatever is committed meanwhile. (Sequences are where
+//!    they are when the dump begins; as everywhere, no transaction holds them.)
+//! 2. The text is what PostgreSQL 15's `psql` and `COPY` read, and what [`crate::load`] does.
+//! 3. Where it goes and what is left when it breaks off: see [`writer`](Writer).
+//!
+//! # Way
+//! One thread scans the tables, one after the other, in the order of their keys, and hands out batches of rows as they are stored. Some
+//! threads make text of batches. The calling thread takes the texts in the order of the batches and writes them. So all
+//! processors have work however few tables there are, the result is always the same, and no more than some batches are in memory.
+
+mod output;
+mod rows;
+mod scanner;
+mod script;
+mod writer;
+
+pub(crate) use output::failed;
+pub(crate) use script::script as make_script;
+pub use script::{Part, Script, TableRows};
+pub(crate) use writer::{FIRST_LINE, INDEXES, LAST_LINE, MANIFEST, MANIFEST_FORMAT, SCHEMA};
+pub use writer::{Manifest, ManifestTable, Target, Writer};
+
+use crate::catalog::{Catalog, Sequence, storage, stored_position};
+use crate::{Error, Result, SqlState};
+use gannet_io::ModeRequest;
+use gannet_store::{Database, Isolation, LongValues, TransactionOptions, Unit, View, Watch, WorkMemory};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// How rows are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// A script, with the rows as data of COPY.
+    Sql,
+    /// Scripts of the definitions, and a file of comma-separated values for each table.
+    Csv,
+}
+
+/// What is dumped, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How.
+    pub format: Format,
+    /// Definitions.
+    pub schema: bool,
+    /// Rows, and where sequences stand.
+    pub data: bool,
+    /// These tables only; all, where there are none.
+    pub tables: Vec<String>,
+    /// Threads that make text of rows.
+    pub jobs: usize,
+    /// How files are opened.
+    pub mode: ModeRequest,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            format: Format::Sql,
+            schema: true,
+            data: true,
+            tables: Vec::new(),
+            jobs: 1,
+            mode: ModeRequest::Auto,
+        }
+    }
+}
+
+/// What was dumped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Figures {
+    /// Tables whose rows were.
+    pub tables: u64,
+    /// These rows.
+    pub rows: u64,
+    /// Bytes of text.
+    pub bytes: u64,
+}
+
+/// Long values are charged to the budget while they are read.
+#[derive(Debug)]
+struct Charged(gannet_store::Engine);
+
+impl LongValues for Charged {
+    fn expect(&self, bytes: u64) -> gannet_store::Result<Option<WorkMemory>> {
+        self.0.work_memory(bytes).map(Some)
+    }
+}
+
+/// Dumps a database as a job of it.
+///
+/// # Errors
+/// Besides failures of devices: no definitions of SQL; an unknown table; a destination that is there; no memory; what `watch` fails with.
+pub fn dump(
+    store: &Database,
+    options: &Options,
+    target: Target<'_>,
+    watch: &mut Watch<'_>,
+) -> Result<Figures> {
+    let level = TransactionOptions { isolation: Isolation::RepeatableRead, ..TransactionOptions::default() };
+    let view = store.begin_watched(level, Arc::new(Charged(store.engine().clone()))).view();
+    if !storage::is_sql(&view)? {
+        let message = "the database has no tables: it is a map of keys";
+        return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
+    }
+    let catalog = storage::load(&view)?;
+    let script = stored_script(store, &view, &catalog)?.only(&options.tables)?;
+    let mut writer = Writer::begin(Arc::clone(store.engine().disk()), target, options.format, options.mode)?;
+    if options.schema {
+        writer.before(&script)?;
+    }
+    if options.data {
+        let total = script.tables.iter().map(|table| table.bytes).sum();
+        watch.job().phase("writes rows", Unit::Bytes, total);
+        scanner::write_tables(store, &view, &catalog, &script, options, &mut writer, watch)?;
+    }
+    writer.after(&script, options.data, options.schema)?;
+    watch.look()?;
+    watch.job().phase("makes it durable", Unit::Bytes, 0);
+    writer.finish()
+}
+
+/// The script of what a view shows.
+fn stored_script(store: &Database, view: &View, catalog: &Catalog) -> Result<Script> {
+    let pages = store.pages_by_tree()?;
+    let page_size = store.page_size() as u64;
+    make_script(
+        catalog,
+        &mut |table| {
+            let tree = scanner::table_tree(view, table)?;
+            Ok(pages.get(&tree.id()).copied().unwrap_or(0) * page_size)
+        },
+        &mut |sequence: &Sequence| stored_position(view, sequence),
+    )
+}

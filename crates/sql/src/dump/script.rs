@@ -1,0 +1,266 @@
+//! Definitions as a script: what comes before the rows, the tables whose rows there are, and what comes behind them.
+//!
+//! # What it guarantees
+//! 1. Each part is text that both PostgreSQL 15 and Gannet read, and stands behind everything that it needs.
+//! 2. Keys, checks, indexes and references come behind the rows, so that these can be loaded without them.
+
+use crate::catalog::{Catalog, Column, Oid, Sequence, Table};
+use crate::ddl::sequences_mentioned;
+use crate::system::definition::{self, quote_identifier};
+use crate::types::Type;
+use crate::{Error, Result, SqlState};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+/// A statement, and what it is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// The object's name.
+    pub name: String,
+    /// The tables that it is part of, or needed by; of a reference, both.
+    pub tables: Vec<String>,
+    /// The statement, or several, with their semicolons.
+    pub sql: String,
+}
+
+/// A table whose rows are dumped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableRows {
+    /// Its name.
+    pub name: String,
+    /// Its columns' names, in order.
+    pub columns: Vec<String>,
+    /// Bytes that it takes in the database, about.
+    pub bytes: u64,
+}
+
+/// Everything that is defined, in the order in which it is to be made.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Script {
+    /// Sequences and tables.
+    pub before: Vec<Part>,
+    /// Tables, in the order of their names.
+    pub tables: Vec<TableRows>,
+    /// Where sequences stand.
+    pub positions: Vec<Part>,
+    /// Keys, checks, indexes, references.
+    pub after: Vec<Part>,
+}
+
+impl Script {
+    /// Of the tables of these names only (all, where there are none), with what belongs to them. A reference to a table that is not among
+    /// them is left out.
+    ///
+    /// # Errors
+    /// 42P01 for a name that no table has.
+    pub fn only(mut self, tables: &[String]) -> Result<Script> {
+        if tables.is_empty() {
+            return Ok(self);
+        }
+        if let Some(unknown) =
+            tables.iter().find(|name| !self.tables.iter().any(|table| table.name == **name))
+        {
+            let message = format!("there is no table \"{unknown}\"");
+            return Err(Error::new(SqlState::UNDEFINED_TABLE, message));
+        }
+        self.tables.retain(|table| tables.contains(&table.name));
+        for parts in [&mut self.before, &mut self.positions] {
+            parts.retain(|part| part.tables.iter().any(|of| tables.contains(of)));
+        }
+        self.after.retain(|part| part.tables.iter().all(|of| tables.contains(of)));
+        Ok(self)
+    }
+}
+
+impl TableRows {
+    /// `COPY public.t (a, b) FROM stdin;`
+    pub fn copy_statement(&self) -> String {
+        format!("COPY {} FROM stdin;", self.copy_target())
+    }
+
+    /// `public.t (a, b)`
+    pub fn copy_target(&self) -> String {
+        let columns: Vec<_> = self.columns.iter().map(|name| quote_identifier(name)).collect();
+        format!("public.{} ({})", quote_identifier(&self.name), columns.join(", "))
+    }
+}
+
+/// Makes the script. `bytes`: what a table takes in the database; `position`: where a sequence stands, and whether that value was given.
+pub(crate) fn script(
+    catalog: &Catalog,
+    bytes: &mut dyn FnMut(&Table) -> Result<u64>,
+    position: &mut dyn FnMut(&Sequence) -> Result<(i64, bool)>,
+) -> Result<Script> {
+    let mut tables: Vec<&Table> = catalog.tables.values().map(|table| &**table).collect();
+    tables.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut script = Script::default();
+    for sequence in catalog.sequences.values() {
+        let needed_by = needed_by(sequence, &tables)?;
+        if !sequence.identity {
+            script.before.push(create_sequence(sequence, needed_by.clone()));
+        }
+        let (value, called) = position(sequence)?;
+        let name = format!("public.{}", quote_identifier(&sequence.name));
+        script.positions.push(Part {
+            name: sequence.name.clone(),
+            tables: needed_by,
+            sql: format!("SELECT pg_catalog.setval({}, {value}, {called});", literal(&name)),
+        });
+    }
+    for table in &tables {
+        script.before.push(create_table(catalog, table));
+        script.tables.push(TableRows {
+            name: table.name.clone(),
+            columns: table.columns.iter().map(|column| column.name.clone()).collect(),
+            bytes: bytes(table)?,
+        });
+    }
+    for table in &tables {
+        behind_rows(table, &mut script.after);
+    }
+    for table in &tables {
+        for key in &table.foreign_keys {
+            let parent = catalog.tables.get(&key.parent);
+            let parent = parent.ok_or_else(|| Error::internal("a reference to a table that is not there"))?;
+            let mut part = constraint(table, &key.name, &definition::foreign_key(catalog, table, key));
+            part.tables.push(parent.name.clone());
+            script.after.push(part);
+        }
+    }
+    Ok(script)
+}
+
+/// The tables that a sequence belongs to, or whose defaults draw from it.
+fn needed_by(sequence: &Sequence, tables: &[&Table]) -> Result<Vec<String>> {
+    let mut names = BTreeSet::new();
+    for table in tables {
+        if sequence.owned_by.is_some_and(|(oid, _)| oid == table.oid) {
+            return Ok(vec![table.name.clone()]);
+        }
+        for default in table.columns.iter().filter_map(|column| column.default.as_deref()) {
+            if sequences_mentioned(default)?.contains(&sequence.name) {
+                names.insert(table.name.clone());
+            }
+        }
+    }
+    Ok(names.into_iter().collect())
+}
+
+fn create_sequence(sequence: &Sequence, tables: Vec<String>) -> Part {
+    let ty = if sequence.ty == Type::Int8 { String::new() } else { format!(" AS {}", sequence.ty.name()) };
+    Part {
+        name: sequence.name.clone(),
+        tables,
+        sql: format!(
+            "CREATE SEQUENCE public.{}{ty}{};",
+            quote_identifier(&sequence.name),
+            sequence_options(sequence)
+        ),
+    }
+}
+
+fn sequence_options(sequence: &Sequence) -> String {
+    let cycle = if sequence.cycle { " CYCLE" } else { "" };
+    format!(
+        " INCREMENT BY {} MINVALUE {} MAXVALUE {} START WITH {} CACHE 1{cycle}",
+        sequence.increment, sequence.minimum, sequence.maximum, sequence.start
+    )
+}
+
+fn create_table(catalog: &Catalog, table: &Table) -> Part {
+    let name = quote_identifier(&table.name);
+    let mut sql = format!("CREATE TABLE public.{name} (");
+    let mut behind = String::new();
+    for (place, column) in table.columns.iter().enumerate() {
+        let comma = if place == 0 { "" } else { "," };
+        let column_name = quote_identifier(&column.name);
+        let _ = write!(sql, "{comma}\n    {column_name} {}", type_name(column));
+        let owned = owned_sequence(catalog, table.oid, column);
+        match (&column.default, owned) {
+            (_, Some(sequence)) if sequence.identity => {
+                let _ = write!(
+                    sql,
+                    " GENERATED BY DEFAULT AS IDENTITY ({})",
+                    sequence_options(sequence).trim_start()
+                );
+                let usual = format!("{}_{}_seq", table.name, column.name);
+                if sequence.name != usual {
+                    let _ = write!(
+                        behind,
+                        "\nALTER SEQUENCE public.{} RENAME TO {};",
+                        quote_identifier(&usual),
+                        quote_identifier(&sequence.name)
+                    );
+                }
+            }
+            (Some(default), _) => {
+                let _ = write!(sql, " DEFAULT {default}");
+            }
+            (None, _) => {}
+        }
+        if column.not_null {
+            sql.push_str(" NOT NULL");
+        }
+        if let Some(sequence) = owned.filter(|sequence| !sequence.identity) {
+            let _ = write!(
+                behind,
+                "\nALTER SEQUENCE public.{} OWNED BY public.{name}.{column_name};",
+                quote_identifier(&sequence.name)
+            );
+        }
+    }
+    sql.push_str(if table.columns.is_empty() { ");" } else { "\n);" });
+    sql.push_str(&behind);
+    Part { name: table.name.clone(), tables: vec![table.name.clone()], sql }
+}
+
+fn owned_sequence<'c>(catalog: &'c Catalog, table: Oid, column: &Column) -> Option<&'c Sequence> {
+    let owner = Some((table, column.number));
+    catalog.sequences.values().map(|sequence| &**sequence).find(|sequence| sequence.owned_by == owner)
+}
+
+fn type_name(column: &Column) -> String {
+    match (column.ty, column.modifier) {
+        // `character` alone means a length of 1.
+        (Type::Bpchar, ..0) => "bpchar".to_owned(),
+        (ty, modifier) => ty.display(modifier),
+    }
+}
+
+/// A table's own constraints and indexes.
+fn behind_rows(table: &Table, out: &mut Vec<Part>) {
+    let mut indexes: Vec<_> = table.indexes.iter().collect();
+    indexes.sort_by_key(|index| (!index.primary, index.constraint.is_none(), index.oid));
+    for index in indexes {
+        if index.constraint.is_some() || index.primary {
+            out.push(constraint(table, &index.name, &definition::key(table, index)));
+        } else {
+            out.push(Part {
+                name: index.name.clone(),
+                tables: vec![table.name.clone()],
+                sql: format!("{};", definition::index(table, index, false)),
+            });
+        }
+    }
+    for check in &table.checks {
+        out.push(constraint(table, &check.name, &definition::check(check, true)));
+    }
+}
+
+fn constraint(table: &Table, name: &str, text: &str) -> Part {
+    Part {
+        name: name.to_owned(),
+        tables: vec![table.name.clone()],
+        sql: format!(
+            "ALTER TABLE ONLY public.{} ADD CONSTRAINT {} {text};",
+            quote_identifier(&table.name),
+            quote_identifier(name)
+        ),
+    }
+}
+
+/// A string as SQL writes it.
+fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}

@@ -1,0 +1,370 @@
+//! Where a dump goes: one file of SQL, a folder, or a stream.
+//!
+//! # What it guarantees
+//! 1. Nothing that is there is overwritten.
+//! 2. A dump has its name only once it is complete and durable; until then it is called `NAME.partial`. What could not be completed is
+//!    removed, and what a crash has left of an earlier run is replaced.
+//! 3. The last line of a dump in SQL says that it is complete, as a stream has no name; a folder has `manifest.json` for that, which
+//!    is written last.
+
+use super::output::{Output, failed};
+use super::rows::write_header;
+use super::script::{Part, Script, TableRows};
+use super::{Figures, Format};
+use crate::{Error, Result, SqlState};
+use gannet_io::{Disk, ErrorKind, ModeRequest};
+use serde::{Deserialize, Serialize};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The first line of a dump in SQL.
+pub(crate) const FIRST_LINE: &str = "-- Gannet dump, format 1";
+/// The beginning of its last line.
+pub(crate) const LAST_LINE: &str = "-- Gannet dump complete";
+/// The file of a folder that says what is in it.
+pub(crate) const MANIFEST: &str = "manifest.json";
+/// The format of such a file.
+pub(crate) const MANIFEST_FORMAT: &str = "gannet dump csv 1";
+/// Files of a folder: definitions before the rows, and behind them.
+pub(crate) const SCHEMA: &str = "schema.sql";
+pub(crate) const INDEXES: &str = "indexes.sql";
+
+/// What a session has to have for the rest to mean the same everywhere.
+const SETTINGS: &str =
+    "SET client_encoding = 'UTF8';\nSET standard_conforming_strings = on;\nSET search_path = public;\n";
+
+/// What is in a folder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Always `gannet dump csv 1`.
+    pub format: String,
+    /// The tables whose rows are there.
+    pub tables: Vec<ManifestTable>,
+}
+
+/// A table in a folder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ManifestTable {
+    /// Its name.
+    pub table: String,
+    /// The file of its rows.
+    pub file: String,
+    /// How many there are.
+    pub rows: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+}
+
+/// Where to.
+pub enum Target<'t> {
+    /// A file or folder of this name.
+    Path(PathBuf),
+    /// Whoever reads it; in SQL only.
+    Stream(&'t mut dyn Write),
+}
+
+impl std::fmt::Debug for Target<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Target::Path(path) => f.debug_tuple("Path").field(path).finish(),
+            Target::Stream(_) => f.write_str("Stream"),
+        }
+    }
+}
+
+/// Takes a dump, part by part.
+pub struct Writer<'t> {
+    disk: Arc<dyn Disk>,
+    mode: ModeRequest,
+    format: Format,
+    place: Place<'t>,
+    output: Option<Output>,
+    /// Files in the folder.
+    files: Vec<PathBuf>,
+    manifest: Vec<ManifestTable>,
+    table: Option<ManifestTable>,
+    figures: Figures,
+    complete: bool,
+}
+
+impl std::fmt::Debug for Writer<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").field("format", &self.format).finish_non_exhaustive()
+    }
+}
+
+enum Place<'t> {
+    File { partial: PathBuf, path: PathBuf },
+    Folder { partial: PathBuf, path: PathBuf },
+    Stream(&'t mut dyn Write),
+}
+
+fn partial_name(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".partial");
+    PathBuf::from(name)
+}
+
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// The file for the rows of a table: names may have what file names may not.
+fn file_name(table: &str) -> String {
+    let mut name = String::new();
+    for byte in table.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' => name.push(char::from(byte)),
+            _ => name.push_str(&format!("%{byte:02x}")),
+        }
+    }
+    name + ".csv"
+}
+
+impl<'t> Writer<'t> {
+    /// Begins a dump.
+    ///
+    /// # Errors
+    /// Where there is something already, or nothing can be made.
+    pub fn begin(disk: Arc<dyn Disk>, target: Target<'t>, format: Format, mode: ModeRequest) -> Result<Self> {
+        let place = match target {
+            Target::Stream(_) if format == Format::Csv => {
+                let message = "csv has a file for each table: it needs a folder, or --format sql";
+                return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));
+            }
+            Target::Stream(stream) => Place::Stream(stream),
+            Target::Path(path) => {
+                if disk.exists(&path).map_err(failed)? {
+                    let message = format!("{path:?} exists, and is not overwritten");
+                    return Err(Error::new(SqlState::DUPLICATE_OBJECT, message));
+                }
+                let partial = partial_name(&path);
+                match format {
+                    Format::Sql => Place::File { partial, path },
+                    Format::Csv => Place::Folder { partial, path },
+                }
+            }
+        };
+        let (figures, complete) = (Figures::default(), false);
+        let (files, manifest) = (Vec::new(), Vec::new());
+        let mut writer = Writer {
+            disk,
+            mode,
+            format,
+            place,
+            output: None,
+            files,
+            manifest,
+            table: None,
+            figures,
+            complete,
+        };
+        writer.begin_place()?;
+        Ok(writer)
+    }
+
+    fn begin_place(&mut self) -> Result<()> {
+        let disk = Arc::clone(&self.disk);
+        match &self.place {
+            Place::Stream(_) => {}
+            Place::File { partial, .. } => {
+                forget(disk.remove(partial))?;
+                self.output = Some(Output::create(&*disk, partial, self.mode)?);
+            }
+            Place::Folder { partial, .. } => {
+                if disk.exists(partial).map_err(failed)? {
+                    for name in disk.list(partial).map_err(failed)? {
+                        if !(name == MANIFEST || name.ends_with(".csv") || name.ends_with(".sql")) {
+                            let message =
+                                format!("{partial:?} has something that no dump has made: {name:?}");
+                            return Err(Error::new(SqlState::DUPLICATE_OBJECT, message));
+                        }
+                        disk.remove(&partial.join(name)).map_err(failed)?;
+                    }
+                }
+                disk.create_dir(partial).map_err(failed)?;
+            }
+        }
+        if self.format == Format::Sql {
+            self.put(&format!("{FIRST_LINE}\n\n{SETTINGS}\n"))?;
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, text: &str) -> Result<()> {
+        self.put_bytes(text.as_bytes())
+    }
+
+    fn put_bytes(&mut self, bytes: &[u8]) -> Result<()> {
+        self.figures.bytes += bytes.len() as u64;
+        match (&mut self.output, &mut self.place) {
+            (Some(output), _) => output.write(bytes),
+            (None, Place::Stream(stream)) => stream.write_all(bytes).map_err(|error| {
+                Error::new(SqlState::IO_ERROR, format!("cannot write to the stream: {error}"))
+            }),
+            (None, _) => Err(Error::internal("a dump without a file at hand")),
+        }
+    }
+
+    /// A file of the folder.
+    fn begin_file(&mut self, name: &str) -> Result<()> {
+        let Place::Folder { partial, .. } = &self.place else { return Ok(()) };
+        let path = partial.join(name);
+        self.output = Some(Output::create(&*self.disk, &path, self.mode)?);
+        self.files.push(path);
+        Ok(())
+    }
+
+    fn end_file(&mut self) -> Result<u64> {
+        match (&self.place, self.output.take()) {
+            (Place::Folder { .. }, Some(output)) => output.finish(),
+            (_, output) => {
+                self.output = output;
+                Ok(0)
+            }
+        }
+    }
+
+    fn parts(&mut self, file: &str, parts: &[&[Part]]) -> Result<()> {
+        self.begin_file(file)?;
+        if self.format == Format::Csv {
+            self.put(SETTINGS)?;
+        }
+        for part in parts.iter().copied().flatten() {
+            self.put(&part.sql)?;
+            self.put("\n")?;
+        }
+        if self.format == Format::Sql {
+            self.put("\n")?;
+        }
+        self.end_file().map(drop)
+    }
+
+    /// What comes before the rows.
+    pub fn before(&mut self, script: &Script) -> Result<()> {
+        self.parts(SCHEMA, &[&script.before])
+    }
+
+    /// What comes behind the rows; `with_definitions`: keys and indexes, too.
+    pub fn after(&mut self, script: &Script, with_positions: bool, with_definitions: bool) -> Result<()> {
+        let positions = if with_positions { &script.positions[..] } else { &[] };
+        let after = if with_definitions { &script.after[..] } else { &[] };
+        self.parts(INDEXES, &[positions, after])
+    }
+
+    /// The rows of a table begin.
+    pub fn begin_table(&mut self, table: &TableRows) -> Result<()> {
+        let file = file_name(&table.name);
+        self.begin_file(&file)?;
+        match self.format {
+            Format::Sql => self.put(&format!("{}\n", table.copy_statement()))?,
+            Format::Csv => {
+                let mut header = String::new();
+                write_header(&table.columns, &mut header);
+                self.put(&header)?;
+            }
+        }
+        self.table = Some(ManifestTable { table: table.name.clone(), file, rows: 0, bytes: 0 });
+        Ok(())
+    }
+
+    /// Rows, as COPY gives them.
+    pub fn rows(&mut self, text: &[u8], rows: u64) -> Result<()> {
+        self.figures.rows += rows;
+        if let Some(table) = &mut self.table {
+            table.rows += rows;
+        }
+        self.put_bytes(text)
+    }
+
+    /// The rows of the table end.
+    pub fn end_table(&mut self) -> Result<()> {
+        if self.format == Format::Sql {
+            self.put("\\.\n\n")?;
+        }
+        let bytes = self.end_file()?;
+        self.figures.tables += 1;
+        self.manifest.extend(self.table.take().map(|table| ManifestTable { bytes, ..table }));
+        Ok(())
+    }
+
+    /// What was written so far.
+    pub fn figures(&self) -> Figures {
+        self.figures
+    }
+
+    /// Everything was written: makes it durable, and gives it its name.
+    pub fn finish(mut self) -> Result<Figures> {
+        if self.format == Format::Sql {
+            let Figures { tables, rows, .. } = self.figures;
+            self.put(&format!("{LAST_LINE}: {tables} tables, {rows} rows\n"))?;
+        } else {
+            self.begin_file(MANIFEST)?;
+            let manifest =
+                Manifest { format: MANIFEST_FORMAT.to_owned(), tables: std::mem::take(&mut self.manifest) };
+            let text = serde_json::to_string_pretty(&manifest).map_err(Error::internal)?;
+            self.put(&format!("{text}\n"))?;
+            self.end_file()?;
+        }
+        let disk = Arc::clone(&self.disk);
+        let (partial, path) = match &mut self.place {
+            Place::Stream(stream) => {
+                self.complete = true;
+                stream.flush().map_err(|error| {
+                    Error::new(SqlState::IO_ERROR, format!("cannot write to the stream: {error}"))
+                })?;
+                return Ok(self.figures);
+            }
+            Place::File { partial, path } => {
+                if let Some(output) = self.output.take() {
+                    output.finish()?;
+                }
+                (partial, path)
+            }
+            Place::Folder { partial, path } => {
+                disk.sync_dir(partial).map_err(failed)?;
+                (partial, path)
+            }
+        };
+        if disk.exists(path).map_err(failed)? {
+            let message = format!("{path:?} has come into being meanwhile, and is not overwritten");
+            return Err(Error::new(SqlState::DUPLICATE_OBJECT, message));
+        }
+        disk.rename(partial, path).map_err(failed)?;
+        self.complete = true;
+        disk.sync_dir(parent(path)).map_err(failed)?;
+        Ok(self.figures)
+    }
+}
+
+/// What is not there need not be removed.
+fn forget(removed: gannet_io::Result<()>) -> Result<()> {
+    match removed {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(error)),
+        _ => Ok(()),
+    }
+}
+
+impl Drop for Writer<'_> {
+    fn drop(&mut self) {
+        if self.complete {
+            return;
+        }
+        self.output = None;
+        // What cannot be removed keeps the name that says what it is.
+        match &self.place {
+            Place::Stream(_) => {}
+            Place::File { partial, .. } => drop(self.disk.remove(partial)),
+            Place::Folder { partial, .. } => {
+                for file in &self.files {
+                    let _ = self.disk.remove(file);
+                }
+                let _ = self.disk.remove_dir(partial);
+            }
+        }
+    }
+}

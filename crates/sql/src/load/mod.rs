@@ -1,0 +1,621 @@
+//! Load: definitions and rows from text: dumps of ours, plain ones of `pg_dump`, folders of csv.
+//!
+//! # What it guarantees
+//! 1. The rows of a table are loaded as one transaction, and each statement is one of its own: what ends the load leaves no half of a table.
+//! 2. A dump that was cut off is refused, before anything is loaded where it is a file.
+//! 3. What is bad is named by file and line; what is skipped or passed over is counted. Nothing else is left out.
+//! 4. When it ends, everything is durable.
+//!
+//! # Way
+//! Statements run one after the other. Primary keys, which stand behind the rows, are looked for at the end of a file and made with their tables, so
+//! that rows go where they belong at once. Rows for an empty table fill its tree from the bottom up ([`rows`], [`crate::ddl`]); where a rule
+//! of the table is broken by them, they are gone through once more as ordinary rows, which tells the line. So are rows for other tables.
+
+mod embedded;
+mod input;
+mod ordinary;
+mod rows;
+mod statement;
+
+pub use embedded::Embedded;
+
+use crate::bind::utility::{CopyTarget, Utility};
+use crate::bind::{self, Kind};
+use crate::dump::{FIRST_LINE, INDEXES, LAST_LINE, MANIFEST, MANIFEST_FORMAT, Manifest, SCHEMA, failed};
+use crate::session::{CopyOptions, Fields, Header, Reader, Session, read_options};
+use crate::splitter::{Piece, Splitter};
+use crate::system::definition::quote_identifier;
+use crate::{Error, Result, SqlState};
+use gannet_io::{Disk, ModeRequest};
+use gannet_store::{Unit, Watch};
+use input::Input;
+use statement::Judged;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bad rows and statements that are listed; the others are counted.
+const LISTED: usize = 100;
+/// The last line of what `pg_dump` writes begins so, and its first lines tell that it is it.
+const PG_DUMP: (&str, &str) = ("-- PostgreSQL database dump", "-- PostgreSQL database dump complete");
+
+/// How it is loaded.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Threads that make rows of text.
+    pub jobs: usize,
+    /// Bad rows and statements are left out; else they end the load.
+    pub skip: bool,
+    /// How files are opened.
+    pub mode: ModeRequest,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { jobs: 1, skip: false, mode: ModeRequest::Auto }
+    }
+}
+
+/// What is loaded.
+pub enum Origin {
+    /// A file of SQL.
+    File(PathBuf),
+    /// A folder of csv.
+    Folder(PathBuf),
+    /// SQL that can be read once.
+    Stream(Box<dyn Read + Send>),
+}
+
+impl std::fmt::Debug for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Origin::File(path) => f.debug_tuple("File").field(path).finish(),
+            Origin::Folder(path) => f.debug_tuple("Folder").field(path).finish(),
+            Origin::Stream(_) => f.write_str("Stream"),
+        }
+    }
+}
+
+/// What was loaded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Tables whose rows were, or some of them.
+    pub tables: u64,
+    /// Of these, those whose trees were built from the bottom up.
+    pub built: u64,
+    /// Rows.
+    pub rows: u64,
+    /// Statements.
+    pub statements: u64,
+    /// Bytes of input.
+    pub bytes: u64,
+    /// Rows that were skipped.
+    pub bad_rows: u64,
+    /// Statements that were.
+    pub bad_statements: u64,
+    /// What was wrong, by file and line, as far as it is listed.
+    pub problems: Vec<String>,
+    /// Statements that do not matter here: what they are, and how many.
+    pub passed_over: BTreeMap<&'static str, u64>,
+}
+
+/// Asked for COPY data: appends some, or gives false where there is none any more.
+pub type More<'m> = &'m mut dyn FnMut(&mut Vec<u8>) -> Result<bool>;
+
+/// Where it is loaded to.
+pub trait Destination {
+    /// Runs a statement.
+    fn run(&mut self, sql: &str) -> Result<()>;
+    /// Runs a COPY FROM STDIN; gives the rows. The error's context tells the line (`COPY t, line 3`).
+    fn copy(&mut self, sql: &str, more: More<'_>) -> Result<u64>;
+    /// The session, where it is one of this process.
+    fn session(&mut self) -> Option<&mut Session> {
+        None
+    }
+}
+
+/// A row that cannot be loaded.
+#[derive(Debug)]
+struct Bad {
+    /// Its line, from 1.
+    line: u64,
+    column: Option<String>,
+    error: Error,
+}
+
+/// Loads a dump as a job.
+///
+/// # Errors
+/// What cannot be read, or is cut off; with [`Options::skip`] off, the first statement or row that cannot be loaded; what `watch` fails with.
+pub fn load(
+    origin: Origin,
+    disk: &Arc<dyn Disk>,
+    destination: &mut dyn Destination,
+    options: &Options,
+    watch: &mut Watch<'_>,
+) -> Result<Outcome> {
+    let mut loader = Loader {
+        destination,
+        options,
+        watch,
+        outcome: Outcome::default(),
+        primary: HashMap::new(),
+        done: HashSet::new(),
+        before: 0,
+    };
+    match origin {
+        Origin::Stream(stream) => {
+            loader.watch.job().phase("loads", Unit::Bytes, 0);
+            loader.script(Input::stream("standard input", stream))?;
+        }
+        Origin::Folder(path) => loader.folder(disk, &path)?,
+        Origin::File(path) => {
+            let input = Input::open(disk, &path, options.mode)?;
+            loader.watch.job().phase("loads", Unit::Bytes, input.len().unwrap_or(0));
+            loader.script(input)?;
+        }
+    }
+    Ok(loader.outcome)
+}
+
+struct Loader<'l, 'w> {
+    destination: &'l mut dyn Destination,
+    options: &'l Options,
+    watch: &'l mut Watch<'w>,
+    outcome: Outcome,
+    /// Statements that make primary keys, by their tables, to be run with these.
+    primary: HashMap<String, String>,
+    /// Those that were.
+    done: HashSet<String>,
+    /// Bytes of the files before this one.
+    before: u64,
+}
+
+/// The data of a COPY, and where it goes.
+struct CopyData<'c> {
+    /// The statement.
+    sql: String,
+    table: String,
+    columns: Vec<String>,
+    options: CopyOptions,
+    in_script: bool,
+    /// The line of the statement.
+    line: u64,
+    file: &'c str,
+}
+
+impl Loader<'_, '_> {
+    // ---- what is wrong ----------------------------------------------------------------------------------------------
+
+    fn list(&mut self, problem: String) {
+        if self.outcome.problems.len() < LISTED {
+            self.outcome.problems.push(problem);
+        }
+    }
+
+    /// A statement has failed.
+    fn statement_failed(&mut self, input: &Input, line: u64, error: Error) -> Result<()> {
+        let error = placed(input.at_line(line, &described(&error)), &error);
+        if is_the_end(&error) || !self.options.skip {
+            return Err(error);
+        }
+        self.outcome.bad_statements += 1;
+        self.list(error.to_string());
+        Ok(())
+    }
+
+    /// A row is bad.
+    fn row_failed(&mut self, file: &str, bad: Bad) -> Result<()> {
+        let error = row_error(file, &bad);
+        if is_the_end(&error) || !self.options.skip {
+            return Err(error);
+        }
+        self.outcome.bad_rows += 1;
+        self.list(error.to_string());
+        Ok(())
+    }
+
+    // ---- scripts ----------------------------------------------------------------------------------------------------
+
+    /// Loads a script.
+    fn script(&mut self, mut input: Input) -> Result<()> {
+        let end = input.end_of_file()?;
+        self.find_primary_keys(&end);
+        let is_file = input.len().is_some();
+        let mut last_line = None;
+        let mut splitter = Splitter::default();
+        let mut start = 1;
+        loop {
+            if splitter.statement().trim().is_empty() {
+                start = input.line() + 1;
+            }
+            let Some(line) = input.next_line()? else { break };
+            if let Some(expected) = last_line_of(line) {
+                if is_file && !end.contains(expected) {
+                    return Err(cut_off(&input));
+                }
+                last_line = last_line.or(Some(expected));
+            }
+            if last_line.is_some_and(|expected| line.starts_with(expected)) {
+                last_line = None;
+            }
+            splitter.feed(line);
+            while let Some(piece) = splitter.next_piece() {
+                self.piece(piece, start, &mut input)?;
+                start = input.line();
+            }
+            self.watch.job().set_done(self.before + input.taken());
+            self.watch.look()?;
+        }
+        if let Some(missing) = splitter.missing() {
+            let message = input.at_line(start, missing);
+            return Err(Error::new(SqlState::SYNTAX_ERROR, message));
+        }
+        if last_line.is_some() {
+            return Err(cut_off(&input));
+        }
+        self.before += input.taken();
+        self.outcome.bytes = self.before;
+        Ok(())
+    }
+
+    fn find_primary_keys(&mut self, script: &str) {
+        let mut splitter = Splitter::default();
+        for line in script.split_inclusive('\n') {
+            splitter.feed(line);
+            while let Some(piece) = splitter.next_piece() {
+                let Piece::Statement(text) = piece else { continue };
+                if let Some(table) = statement::primary_key_of(&statement::words(&text)) {
+                    self.primary.insert(table.to_owned(), text.trim().to_owned());
+                }
+            }
+        }
+    }
+
+    fn piece(&mut self, piece: Piece, line: u64, input: &mut Input) -> Result<()> {
+        let text = match piece {
+            Piece::Statement(text) => text,
+            Piece::Meta(command) => {
+                let name = command.split_whitespace().next().unwrap_or_default();
+                if matches!(name, "restrict" | "unrestrict") {
+                    *self.outcome.passed_over.entry("\\restrict").or_default() += 1;
+                    return Ok(());
+                }
+                let error = Error::new(SqlState::SYNTAX_ERROR, format!("\\{name} is a command of the shell"));
+                return self.statement_failed(input, line, error);
+            }
+        };
+        if self.done.contains(text.trim()) {
+            return Ok(());
+        }
+        match statement::judge(&text) {
+            Judged::Nothing => Ok(()),
+            Judged::PassedOver(kind) => {
+                *self.outcome.passed_over.entry(kind).or_default() += 1;
+                Ok(())
+            }
+            Judged::Copy => self.copy(text, line, input),
+            Judged::Instead(statements, told) => {
+                if let Some(kind) = told {
+                    *self.outcome.passed_over.entry(kind).or_default() += 1;
+                }
+                statements.iter().try_for_each(|text| self.run(text, line, input))
+            }
+            Judged::Run => self.run(&text, line, input),
+        }
+    }
+
+    fn run(&mut self, text: &str, line: u64, input: &Input) -> Result<()> {
+        if text.len() < 1 << 10 {
+            let shown = text.split_whitespace().take(6).collect::<Vec<_>>().join(" ");
+            self.watch.job().note(shown);
+            self.watch.look()?;
+        }
+        match self.destination.run(text) {
+            Ok(()) => self.outcome.statements += 1,
+            Err(error) if is_unknown_setting(text, &error) => {
+                *self.outcome.passed_over.entry("SET of a setting that is not here").or_default() += 1;
+                return Ok(());
+            }
+            Err(error) => {
+                self.watch.look()?;
+                return self.statement_failed(input, line, error);
+            }
+        }
+        let words = statement::words(text);
+        if let Some(key) = statement::created_table(&words).and_then(|table| self.primary.remove(table)) {
+            // Where it cannot be made it is run again when its turn comes, and says so.
+            if self.destination.run(&key).is_ok() {
+                self.outcome.statements += 1;
+                self.done.insert(key);
+            }
+        }
+        Ok(())
+    }
+
+    // ---- rows -------------------------------------------------------------------------------------------------------
+
+    /// COPY of a script, whose data follows.
+    fn copy(&mut self, sql: String, line: u64, input: &mut Input) -> Result<()> {
+        let parsed = bind::parse(&sql).and_then(|mut parsed| {
+            let parsed = parsed.pop().ok_or_else(|| Error::internal("a statement vanished"))?;
+            let Kind::Utility(utility) = parsed.kind else { return Err(Error::internal("no COPY")) };
+            let Utility::Copy(copy) = *utility else { return Err(Error::internal("no COPY")) };
+            let CopyTarget::Table(relation, columns) = copy.target else {
+                return Err(Error::new(SqlState::SYNTAX_ERROR, "a query cannot be copied into"));
+            };
+            if let Some(schema) = relation.schema.filter(|schema| schema != "public") {
+                let message = format!("relation \"{schema}.{}\" does not exist", relation.name);
+                return Err(Error::new(SqlState::UNDEFINED_TABLE, message));
+            }
+            let options = read_options(&copy.options, &columns, true)?;
+            Ok((relation.name, columns, options))
+        });
+        let (table, columns, options) = match parsed {
+            Ok(parsed) => parsed,
+            Err(error) => {
+                self.statement_failed(input, line, error)?;
+                while input.data(false, true)?.is_some() {}
+                return Ok(());
+            }
+        };
+        let file = input.name().to_owned();
+        self.rows(&CopyData { sql, table, columns, options, in_script: true, line, file: &file }, input)
+            .map(drop)
+    }
+
+    /// Loads the data; gives the rows that were there, bad ones included.
+    fn rows(&mut self, data: &CopyData<'_>, input: &mut Input) -> Result<u64> {
+        self.watch.job().note(&data.table);
+        let before = (self.outcome.rows, self.outcome.bad_rows, self.outcome.problems.len());
+        let mark = input.mark();
+        if data.options.header == Header::No && self.destination.session().is_some() {
+            match self.build(data, input) {
+                Ok(true) => return Ok(self.outcome.rows - before.0 + self.outcome.bad_rows - before.1),
+                Ok(false) => {}
+                // Which row it is, and which are to be skipped, the ordinary way tells.
+                Err(error) if is_violation(&error) && mark.is_some() => {}
+                Err(error) => return Err(error),
+            }
+            (self.outcome.rows, self.outcome.bad_rows) = (before.0, before.1);
+            self.outcome.problems.truncate(before.2);
+            if let Some(mark) = mark {
+                input.go_back(mark)?;
+            }
+        }
+        self.ordinary(data, input)?;
+        Ok(self.outcome.rows - before.0 + self.outcome.bad_rows - before.1)
+    }
+
+    /// Fills an empty table; false where it is none, or its rows are no matter of this way: then no data was taken.
+    fn build(&mut self, data: &CopyData<'_>, input: &mut Input) -> Result<bool> {
+        let mut built = 0;
+        let mut bad_rows = Vec::new();
+        let (options, before) = (self.options, self.before);
+        let watch = &mut *self.watch;
+        let Some(session) = self.destination.session() else { return Ok(false) };
+        let Some(table) = session.state().database().catalog().table(&data.table).cloned() else {
+            return Ok(false);
+        };
+        if places(&table, &data.columns).is_none() {
+            return Ok(false);
+        }
+        let engine = session.state().engine.clone();
+        let share = rows::Share::take(&engine, options.jobs)?;
+        let filled = session.fill_table(&data.table, |table, style, take| {
+            let changed = || Error::new(SqlState::OBJECT_IN_USE, "the table has changed meanwhile");
+            let places = places(table, &data.columns).ok_or_else(changed)?;
+            let of = rows::Data {
+                engine: &engine,
+                options: &data.options,
+                places: &places,
+                in_script: data.in_script,
+                before,
+            };
+            let mut bad = |bad: Bad| {
+                if options.skip {
+                    bad_rows.push(bad);
+                    return Ok(());
+                }
+                Err(Error::new(BAD_ROW, row_error(data.file, &bad).to_string()))
+            };
+            built = rows::feed(input, &of, table, style, &share, (take, &mut bad), watch)?;
+            Ok(())
+        });
+        if !filled.map_err(|error| self.explain_build(data, error))? {
+            return Ok(false);
+        }
+        bad_rows.into_iter().try_for_each(|bad| self.row_failed(data.file, bad))?;
+        self.outcome.rows += built;
+        self.outcome.tables += 1;
+        self.outcome.built += 1;
+        Ok(true)
+    }
+
+    fn explain_build(&mut self, data: &CopyData<'_>, error: Error) -> Error {
+        if error.state() == BAD_ROW
+            || is_violation(&error)
+            || is_the_end(&error)
+            || error.to_string().starts_with(data.file)
+        {
+            return error;
+        }
+        placed(format!("{}:{}: table {}: {}", data.file, data.line, data.table, described(&error)), &error)
+    }
+
+    // ---- folders ----------------------------------------------------------------------------------------------------
+
+    /// Loads a folder of csv.
+    fn folder(&mut self, disk: &Arc<dyn Disk>, folder: &Path) -> Result<()> {
+        let manifest = read_manifest(disk, folder, self.options.mode)?;
+        let open = |name: &str| -> Result<Option<Input>> {
+            let path = folder.join(name);
+            let there = disk.exists(&path).map_err(failed)?;
+            there.then(|| Input::open(disk, &path, self.options.mode)).transpose()
+        };
+        let (schema, indexes) = (open(SCHEMA)?, open(INDEXES)?);
+        let mut files = Vec::new();
+        for table in &manifest.tables {
+            let input =
+                open(&table.file)?.filter(|input| input.len() == Some(table.bytes)).ok_or_else(|| {
+                    let message = format!(
+                        "{:?} does not have the {} bytes that were dumped",
+                        folder.join(&table.file),
+                        table.bytes
+                    );
+                    Error::new(SqlState::BAD_COPY_FILE_FORMAT, message)
+                })?;
+            files.push((table, input));
+        }
+        let of = |input: &Option<Input>| input.as_ref().and_then(Input::len).unwrap_or(0);
+        let total =
+            files.iter().filter_map(|(_, input)| input.len()).sum::<u64>() + of(&schema) + of(&indexes);
+        self.watch.job().phase("loads", Unit::Bytes, total);
+        if let Some(indexes) = &indexes {
+            let end = indexes.end_of_file()?;
+            self.find_primary_keys(&end);
+        }
+        schema.map_or(Ok(()), |input| self.script(input))?;
+        for (table, mut input) in files {
+            let columns = read_header(&mut input)?;
+            let names: Vec<_> = columns.iter().map(|name| quote_identifier(name)).collect();
+            let of = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
+            let name = quote_identifier(&table.table);
+            let sql = format!("COPY public.{name}{of} FROM STDIN WITH (FORMAT csv);");
+            let file = input.name().to_owned();
+            let (line, options) = (1, CopyOptions::new(true));
+            let data = CopyData {
+                sql,
+                table: table.table.clone(),
+                columns,
+                options,
+                in_script: false,
+                line,
+                file: &file,
+            };
+            let rows = self.rows(&data, &mut input)?;
+            if rows != table.rows {
+                let message = format!("{file} has {rows} rows, not the {} that were dumped", table.rows);
+                return Err(Error::new(SqlState::BAD_COPY_FILE_FORMAT, message));
+            }
+            self.before += input.taken();
+            self.outcome.bytes = self.before;
+        }
+        indexes.map_or(Ok(()), |input| self.script(input))
+    }
+}
+
+/// The state of an error that names its row already.
+const BAD_ROW: SqlState = SqlState("22P04");
+
+/// Where the fields go, by position in the table, if all columns are there.
+fn places(table: &crate::catalog::Table, columns: &[String]) -> Option<Vec<usize>> {
+    if columns.is_empty() {
+        return Some((0..table.columns.len()).collect());
+    }
+    let places: Vec<usize> = columns.iter().map(|name| table.find_column(name)).collect::<Option<_>>()?;
+    let each: HashSet<usize> = places.iter().copied().collect();
+    (each.len() == places.len() && places.len() == table.columns.len()).then_some(places)
+}
+
+/// The last line that a dump has, if this is a line that only a dump begins with.
+fn last_line_of(line: &str) -> Option<&'static str> {
+    match line.trim_end() {
+        FIRST_LINE => Some(LAST_LINE),
+        line if line == PG_DUMP.0 => Some(PG_DUMP.1),
+        _ => None,
+    }
+}
+
+fn cut_off(input: &Input) -> Error {
+    let message =
+        format!("{} is cut off: the line that says that the dump is complete is missing", input.name());
+    Error::new(SqlState::BAD_COPY_FILE_FORMAT, message)
+}
+
+fn read_manifest(disk: &Arc<dyn Disk>, folder: &Path, mode: ModeRequest) -> Result<Manifest> {
+    let path = folder.join(MANIFEST);
+    if !disk.exists(&path).map_err(failed)? {
+        let message = format!("{folder:?} is no complete dump: there is no {MANIFEST}");
+        return Err(Error::new(SqlState::BAD_COPY_FILE_FORMAT, message));
+    }
+    let mut input = Input::open(disk, &path, mode)?;
+    let mut text = String::new();
+    while let Some(line) = input.next_line()? {
+        text.push_str(line);
+    }
+    let bad = |why: String| Error::new(SqlState::BAD_COPY_FILE_FORMAT, format!("{path:?}: {why}"));
+    let manifest: Manifest = serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
+    if manifest.format != MANIFEST_FORMAT {
+        return Err(bad(format!("the format {:?} is not known", manifest.format)));
+    }
+    if let Some(table) = manifest.tables.iter().find(|table| table.file.contains(['/', '\\'])) {
+        return Err(bad(format!("{:?} is no file of the folder", table.file)));
+    }
+    Ok(manifest)
+}
+
+/// The columns that the first line of csv names, whose line feeds are few.
+fn read_header(input: &mut Input) -> Result<Vec<String>> {
+    let mut text = String::new();
+    while let Some(line) = input.next_line()? {
+        text.push_str(line);
+        if text.bytes().filter(|byte| *byte == b'"').count().is_multiple_of(2) {
+            break;
+        }
+    }
+    let mut reader = Reader::new(CopyOptions::new(true));
+    let mut given = false;
+    let mut more = |buffer: &mut Vec<u8>| {
+        if std::mem::replace(&mut given, true) {
+            return Ok(false);
+        }
+        buffer.extend_from_slice(text.as_bytes());
+        Ok(true)
+    };
+    let mut fields = Fields::default();
+    if !reader.next(&mut more, &mut fields)? || text == "\n" {
+        return Ok(Vec::new());
+    }
+    (0..fields.len()).map(|index| Ok(fields.get(index)?.unwrap_or_default().to_owned())).collect()
+}
+
+/// What an error says, on one line.
+fn described(error: &Error) -> String {
+    let fields = error.fields();
+    let mut text = fields.message.to_string();
+    for more in [&fields.detail, &fields.hint].into_iter().flatten() {
+        text.push_str(". ");
+        text.push_str(more.trim_end_matches('.'));
+    }
+    text
+}
+
+/// The error of a bad row, with its place.
+fn row_error(file: &str, bad: &Bad) -> Error {
+    let column = bad.column.as_ref().map_or_else(String::new, |column| format!("column {column}: "));
+    placed(format!("{file}:{}: {column}{}", bad.line, described(&bad.error)), &bad.error)
+}
+
+/// The error with other words.
+fn placed(text: String, error: &Error) -> Error {
+    Error::new(error.state(), text)
+}
+
+/// A rule of the table is broken, or it has something that only the ordinary way can say more about.
+fn is_violation(error: &Error) -> bool {
+    let state = error.state().0;
+    state.starts_with("23") || state == SqlState::PROGRAM_LIMIT_EXCEEDED.0
+}
+
+/// Not a matter of what is loaded: it cannot go on.
+fn is_the_end(error: &Error) -> bool {
+    let state = error.state().0;
+    ["53", "57", "58", "XX", "08"].iter().any(|class| state.starts_with(class))
+}
+
+fn is_unknown_setting(text: &str, error: &Error) -> bool {
+    error.state() == SqlState::UNDEFINED_OBJECT
+        && statement::words(text).first().is_some_and(|word| word == "SET")
+}

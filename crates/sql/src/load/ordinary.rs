@@ -1,0 +1,151 @@
+//! Rows that go to their table one by one, as by any COPY.
+
+use super::input::{Input, RowEnds};
+use super::{Bad, CopyData, Loader};
+use crate::session::Header;
+use crate::system::definition::quote_identifier;
+use crate::{Error, Result};
+
+/// Rows that are tried together where bad ones are to be skipped.
+const TOGETHER: usize = 1000;
+
+impl Loader<'_, '_> {
+    /// Loads the data as rows like any others.
+    pub(super) fn ordinary(&mut self, data: &CopyData<'_>, input: &mut Input) -> Result<()> {
+        // A header is there once.
+        let by_parts = self.options.skip && data.options.header == Header::No;
+        let rows = if by_parts { self.by_parts(data, input)? } else { Some(self.at_once(data, input)?) };
+        if let Some(rows) = rows {
+            self.outcome.rows += rows;
+            self.outcome.tables += 1;
+        }
+        Ok(())
+    }
+
+    /// All rows as one statement; the first bad one ends it.
+    fn at_once(&mut self, data: &CopyData<'_>, input: &mut Input) -> Result<u64> {
+        let first = input.line() + 1;
+        let (watch, before) = (&mut *self.watch, self.before);
+        let mut failure = None;
+        let mut more = |out: &mut Vec<u8>| {
+            let piece =
+                watch.look().map_err(Error::from).and_then(|()| input.data(data.options.csv, data.in_script));
+            let piece = piece.inspect_err(|error| failure = Some(error.clone()))?;
+            watch.job().set_done(before + input.taken());
+            Ok(piece.inspect(|piece| out.extend_from_slice(&piece.bytes)).is_some())
+        };
+        let copied = self.destination.copy(&data.sql, &mut more);
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
+        match copied {
+            Ok(rows) => Ok(rows),
+            Err(error) => {
+                self.watch.look()?;
+                let (line, column) = place_of(&error);
+                let line = line.map_or(data.line, |line| first + line - 1);
+                Err(super::row_error(data.file, &Bad { line, column, error }))
+            }
+        }
+    }
+
+    /// Some rows at a time; where one is bad, each alone.
+    fn by_parts(&mut self, data: &CopyData<'_>, input: &mut Input) -> Result<Option<u64>> {
+        // A table that is not there is one thing that is wrong, not one for each row.
+        let sql = format!("SELECT 1 FROM public.{} LIMIT 0", quote_identifier(&data.table));
+        if let Err(error) = self.destination.run(&sql) {
+            self.statement_failed(input, data.line, error)?;
+            while input.data(data.options.csv, data.in_script)?.is_some() {}
+            return Ok(None);
+        }
+        self.destination.run("BEGIN")?;
+        match self.try_parts(data, input) {
+            Ok(rows) => {
+                self.destination.run("COMMIT")?;
+                Ok(Some(rows))
+            }
+            Err(error) => {
+                // What has ended the load is what is to be told.
+                let _ = self.destination.run("ROLLBACK");
+                Err(error)
+            }
+        }
+    }
+
+    fn try_parts(&mut self, data: &CopyData<'_>, input: &mut Input) -> Result<u64> {
+        let mut rows = 0;
+        while let Some(piece) = input.data(data.options.csv, data.in_script)? {
+            self.watch.look()?;
+            let mut ends: Vec<usize> = RowEnds::new(&piece.bytes, data.options.csv).collect();
+            if ends.last() != Some(&piece.bytes.len()) {
+                ends.push(piece.bytes.len());
+            }
+            let (mut start, mut line) = (0, piece.line);
+            for part in ends.chunks(TOGETHER) {
+                let end = part.last().copied().unwrap_or(start);
+                let bytes = &piece.bytes[start..end];
+                match self.try_part(data, bytes)? {
+                    Ok(count) => {
+                        rows += count;
+                        line += lines(bytes);
+                    }
+                    Err(_) => {
+                        for &row_end in part {
+                            let row = &piece.bytes[start..row_end];
+                            match self.try_part(data, row)? {
+                                Ok(count) => rows += count,
+                                Err(error) => {
+                                    let (_, column) = place_of(&error);
+                                    self.row_failed(data.file, Bad { line, column, error })?;
+                                }
+                            }
+                            line += lines(row);
+                            start = row_end;
+                        }
+                    }
+                }
+                start = end;
+            }
+            self.watch.job().set_done(self.before + input.taken());
+        }
+        Ok(rows)
+    }
+
+    /// Rows, all or none: the inner result is theirs.
+    fn try_part(&mut self, data: &CopyData<'_>, bytes: &[u8]) -> Result<Result<u64>> {
+        self.destination.run("SAVEPOINT part")?;
+        let mut given = false;
+        let mut more = |out: &mut Vec<u8>| {
+            if std::mem::replace(&mut given, true) {
+                return Ok(false);
+            }
+            out.extend_from_slice(bytes);
+            Ok(true)
+        };
+        let copied = self.destination.copy(&data.sql, &mut more);
+        match &copied {
+            Ok(_) => self.destination.run("RELEASE SAVEPOINT part")?,
+            Err(error) if super::is_the_end(error) => return Err(error.clone()),
+            Err(_) => self.destination.run("ROLLBACK TO SAVEPOINT part")?,
+        }
+        Ok(copied)
+    }
+}
+
+fn lines(bytes: &[u8]) -> u64 {
+    bytes.iter().filter(|byte| **byte == b'\n').count() as u64
+}
+
+/// Line and column of the data, where an error tells: `COPY t, line 3, column a: "x"`.
+fn place_of(error: &Error) -> (Option<u64>, Option<String>) {
+    let Some(context) = &error.fields().context else { return (None, None) };
+    let Some((_, behind)) = context.rsplit_once(", line ").or_else(|| context.split_once(", line ")) else {
+        return (None, None);
+    };
+    let digits = behind.find(|character: char| !character.is_ascii_digit()).unwrap_or(behind.len());
+    let column = behind[digits..].strip_prefix(", column ").map(|rest| {
+        let end = rest.find(": \"").or_else(|| rest.find(": ")).unwrap_or(rest.len());
+        rest[..end].to_owned()
+    });
+    (behind[..digits].parse().ok(), column)
+}

@@ -1,0 +1,243 @@
+//! Rows of COPY data on their way into an empty table: one thread reads, some make rows of text, the session's thread builds.
+
+use super::Bad;
+use super::input::{Input, Piece};
+use crate::catalog::Table;
+use crate::ddl::{Encoded, Take};
+use crate::session::{CopyOptions, Fields, Reader};
+use crate::types::Value;
+use crate::types::text::{self, TextStyle};
+use crate::{Error, Result, SqlState};
+use gannet_store::{Engine, Watch, WorkMemory};
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
+
+/// Pieces under way for each thread that makes rows.
+const PIECES: usize = 3;
+/// Bytes that a piece takes, as text and as rows, about.
+const PIECE_MEMORY: u64 = 2 << 20;
+/// How often it is looked whether the load is to end.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// How much is under way at a time.
+#[derive(Debug)]
+pub(super) struct Share {
+    /// Threads that make rows.
+    jobs: usize,
+    pieces: usize,
+    _memory: WorkMemory,
+}
+
+impl Share {
+    /// For so many threads, or for fewer where memory is short: what builds the table needs some, too.
+    pub(super) fn take(engine: &Engine, jobs: usize) -> Result<Self> {
+        let most = usize::try_from(engine.work_limit() / PIECE_MEMORY).unwrap_or(usize::MAX);
+        let pieces = (PIECES * jobs.max(1)).min(most).max(2);
+        let _memory = engine.work_memory(pieces as u64 * PIECE_MEMORY)?;
+        Ok(Share { jobs: jobs.clamp(1, pieces), pieces, _memory })
+    }
+}
+
+/// The data of a COPY.
+#[derive(Debug)]
+pub(super) struct Data<'d> {
+    pub(super) engine: &'d Engine,
+    pub(super) options: &'d CopyOptions,
+    /// Where the fields go, by position in the table: all of its columns, in any order.
+    pub(super) places: &'d [usize],
+    /// It ends with a mark.
+    pub(super) in_script: bool,
+    /// Bytes of input before this file.
+    pub(super) before: u64,
+}
+
+/// What was made of a piece.
+struct Made {
+    rows: Encoded,
+    bad: Vec<Bad>,
+    /// Bytes of input taken when the piece was read.
+    taken: u64,
+    /// What a long piece is charged as.
+    _memory: Option<WorkMemory>,
+}
+
+enum Step {
+    Piece(Receiver<Result<Made>>),
+    Failed(Error),
+}
+
+/// Reads the data to its end, and gives `take` the rows. Bad ones are listed; where they are not to be skipped, the first one is the error.
+pub(super) fn feed(
+    input: &mut Input,
+    data: &Data<'_>,
+    table: &Table,
+    style: &TextStyle,
+    share: &Share,
+    (take, bad): (Take<'_>, &mut dyn FnMut(Bad) -> Result<()>),
+    watch: &mut Watch<'_>,
+) -> Result<u64> {
+    let (steps, to_take) = sync_channel(share.pieces / 2);
+    let (work, to_make) = sync_channel::<(Piece, SyncSender<Result<Made>>, u64)>(share.pieces / 2);
+    let to_make = Mutex::new(to_make);
+    let maker = Maker { table, data, style };
+    let (maker, to_make) = (&maker, &to_make);
+    std::thread::scope(move |scope| {
+        for _ in 0..share.jobs {
+            scope.spawn(move || {
+                loop {
+                    let next = to_make.lock().unwrap_or_else(std::sync::PoisonError::into_inner).recv();
+                    let Ok((piece, done, taken)) = next else { return };
+                    // Nobody may want it any more.
+                    let _ = done.send(maker.make(&piece, taken));
+                }
+            });
+        }
+        scope.spawn(move || {
+            loop {
+                let piece = match input.data(data.options.csv, data.in_script) {
+                    Ok(Some(piece)) => piece,
+                    Ok(None) => return,
+                    Err(error) => {
+                        let _ = steps.send(Step::Failed(error));
+                        return;
+                    }
+                };
+                let (done, made) = sync_channel(1);
+                let taken = data.before + input.taken();
+                if work.send((piece, done, taken)).is_err() || steps.send(Step::Piece(made)).is_err() {
+                    return;
+                }
+            }
+        });
+        let taken = take_all(&to_take, take, bad, watch);
+        drop(to_take);
+        taken
+    })
+}
+
+fn take_all(
+    steps: &Receiver<Step>,
+    take: Take<'_>,
+    bad: &mut dyn FnMut(Bad) -> Result<()>,
+    watch: &mut Watch<'_>,
+) -> Result<u64> {
+    let mut rows = 0;
+    loop {
+        let made = match steps.recv_timeout(LOOK_EVERY) {
+            Ok(Step::Piece(made)) => wait(&made, watch)?,
+            Ok(Step::Failed(error)) => return Err(error),
+            Err(RecvTimeoutError::Timeout) => {
+                watch.look()?;
+                continue;
+            }
+            Err(RecvTimeoutError::Disconnected) => return Ok(rows),
+        };
+        made.bad.into_iter().try_for_each(&mut *bad)?;
+        take(&made.rows)?;
+        rows += made.rows.lengths.len() as u64;
+        watch.job().set_done(made.taken);
+        watch.look()?;
+    }
+}
+
+fn wait(made: &Receiver<Result<Made>>, watch: &mut Watch<'_>) -> Result<Made> {
+    loop {
+        match made.recv_timeout(LOOK_EVERY) {
+            Ok(made) => return made,
+            Err(RecvTimeoutError::Timeout) => watch.look()?,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Error::internal("a thread of the load has ended by itself"));
+            }
+        }
+    }
+}
+
+/// Makes rows of text.
+struct Maker<'m> {
+    table: &'m Table,
+    data: &'m Data<'m>,
+    style: &'m TextStyle,
+}
+
+impl Maker<'_> {
+    fn make(&self, piece: &Piece, taken: u64) -> Result<Made> {
+        // As text, in the reader, as fields, and as rows.
+        let bytes = 4 * piece.bytes.len() as u64;
+        let memory = || self.data.engine.work_memory(bytes);
+        let _memory = (bytes > PIECE_MEMORY + PIECE_MEMORY / 2).then(memory).transpose()?;
+        let mut made = Made { rows: Encoded::default(), bad: Vec::new(), taken, _memory };
+        made.rows.bytes.reserve(piece.bytes.len());
+        let mut reader = Reader::new(self.data.options.clone());
+        let mut given = false;
+        let mut more = |buffer: &mut Vec<u8>| {
+            if std::mem::replace(&mut given, true) {
+                return Ok(false);
+            }
+            buffer.extend_from_slice(&piece.bytes);
+            Ok(true)
+        };
+        let mut fields = Fields::default();
+        let mut row = Vec::new();
+        loop {
+            let line = |reader: &Reader| piece.line + reader.line() - 1;
+            match reader.next(&mut more, &mut fields) {
+                Ok(false) => return Ok(made),
+                Ok(true) => {
+                    let (bytes, rows) = (made.rows.bytes.len(), made.rows.lengths.len());
+                    if let Err((column, error)) = self.row(&fields, &mut row, &mut made.rows) {
+                        made.rows.bytes.truncate(bytes);
+                        made.rows.lengths.truncate(rows);
+                        made.bad.push(Bad { line: line(&reader), column, error });
+                    }
+                }
+                // The lines behind it cannot be told apart any more.
+                Err(error) => {
+                    made.bad.push(Bad { line: line(&reader), column: None, error });
+                    return Ok(made);
+                }
+            }
+        }
+    }
+
+    /// Appends a row; else gives the column that is bad, and why.
+    fn row(
+        &self,
+        fields: &Fields,
+        row: &mut Vec<Value>,
+        out: &mut Encoded,
+    ) -> std::result::Result<(), (Option<String>, Error)> {
+        let (table, places) = (self.table, self.data.places);
+        let whole = |message: String| (None, Error::new(SqlState::BAD_COPY_FILE_FORMAT, message));
+        if fields.len() > places.len() {
+            return Err(whole("extra data after last expected column".to_owned()));
+        }
+        row.clear();
+        row.resize(places.len(), Value::Null);
+        for (index, &place) in places.iter().enumerate() {
+            let column = &table.columns[place];
+            if index >= fields.len() {
+                return Err(whole(format!("missing data for column \"{}\"", column.name)));
+            }
+            let read = fields.get(index).and_then(|field| match field {
+                Some(field) => text::read(field, column.ty, column.modifier, self.style),
+                None if column.not_null => Err(Error::new(
+                    SqlState::NOT_NULL_VIOLATION,
+                    format!(
+                        "null value in column \"{}\" of relation \"{}\" violates not-null constraint",
+                        column.name, table.name
+                    ),
+                )),
+                None => Ok(Value::Null),
+            });
+            row[place] = read.map_err(|error| (Some(column.name.clone()), error))?;
+        }
+        let start = out.bytes.len();
+        let codec = table.codec();
+        codec.row_key(row, &mut out.bytes).map_err(|error| (None, error))?;
+        let key = out.bytes.len() - start;
+        codec.encode_row(row, &mut out.bytes).map_err(|error| (None, error))?;
+        out.lengths.push((key as u32, (out.bytes.len() - start - key) as u32));
+        Ok(())
+    }
+}
