@@ -23,6 +23,8 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
+    /// Copy a database, or what has changed in it, while everybody works
+    Backup(Backup),
     /// Whether a database is sound: every page, every reference, every index
     Check(Check),
     /// A first look: create a database, load TPC-C data, run transactions on it, show the figures
@@ -35,14 +37,80 @@ pub(crate) enum Command {
     Kv(Kv),
     /// Read a dump: ours, SQL or csv, or one of pg_dump
     Load(Load),
+    /// Make a database from backups
+    Restore(Restore),
     /// Run SQL: at a prompt, from a script, from the command line
     Sql(Sql),
     /// Serve databases over PostgreSQL's protocol
     Serve(Serve),
     /// What a database holds: header, transactions, tables, indexes; pages, rows, versions, garbage, fill, order
     Stat(Stat),
+    /// Prove backups without restoring them
+    Verify(Verify),
     #[command(external_subcommand)]
     Other(Vec<OsString>),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Backup {
+    /// A database file, whether or not a server has it open
+    #[arg(value_name = "DB")]
+    pub(crate) database: OsString,
+    /// A folder, which is there; `-` for standard output
+    #[arg(value_name = "DEST")]
+    pub(crate) destination: PathBuf,
+    /// Only what has changed since that backup: `latest` of the folder, a name in it, or a path
+    #[arg(long, value_name = "BACKUP")]
+    pub(crate) since: Option<PathBuf>,
+    /// Compress by Zstandard, at a level from 1 to 22 [default level: 1]
+    #[arg(long, value_name = "LEVEL", num_args = 0..=1, default_missing_value = "1", require_equals = true,
+          value_parser = clap::value_parser!(i32).range(1..=22))]
+    pub(crate) compress: Option<i32>,
+    /// Keep so many full backups of the folder, with what adds to them, and remove older ones afterwards
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) keep: Option<u32>,
+    /// Write what was done as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The one memory number, for a file that this process opens
+    #[arg(long, value_name = "SIZE", env = "GANNET_MEMORY", default_value = "256MiB", value_parser = size)]
+    pub(crate) memory: u64,
+    /// The I/O mode to ask for: auto, direct, uncached or buffered
+    #[arg(long, value_name = "MODE", env = "GANNET_IO", default_value = "auto", value_parser = io_mode)]
+    pub(crate) io: ModeRequest,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Restore {
+    /// Backups, oldest first: one, which brings what it adds to; or several; or a folder, for its latest one; or `-` for
+    /// standard input. Then the database file, which must not be there
+    #[arg(value_name = "SRC... DB", required = true, num_args = 2..)]
+    pub(crate) paths: Vec<PathBuf>,
+    /// Write what was done as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The one memory number
+    #[arg(long, value_name = "SIZE", env = "GANNET_MEMORY", default_value = "256MiB", value_parser = size)]
+    pub(crate) memory: u64,
+    /// The I/O mode to ask for: auto, direct, uncached or buffered
+    #[arg(long, value_name = "MODE", env = "GANNET_IO", default_value = "auto", value_parser = io_mode)]
+    pub(crate) io: ModeRequest,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Verify {
+    /// Backups, as for `restore`
+    #[arg(value_name = "SRC", required = true)]
+    pub(crate) sources: Vec<PathBuf>,
+    /// Write what was found as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The one memory number
+    #[arg(long, value_name = "SIZE", env = "GANNET_MEMORY", default_value = "256MiB", value_parser = size)]
+    pub(crate) memory: u64,
+    /// The I/O mode to ask for: auto, direct, uncached or buffered
+    #[arg(long, value_name = "MODE", env = "GANNET_IO", default_value = "auto", value_parser = io_mode)]
+    pub(crate) io: ModeRequest,
 }
 
 #[derive(Args, Debug)]

@@ -5,6 +5,7 @@
 //! a later release. 130: stopped by Ctrl-C. `gannet sql` and `gannet check` have their own, see [`sql`] and [`check`].
 
 mod arguments;
+mod backup;
 mod check;
 mod demo;
 mod doctor;
@@ -38,6 +39,9 @@ fn main() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     let done = match arguments.command {
+        Command::Backup(options) => backup::backup(&options),
+        Command::Restore(options) => backup::restore(&options),
+        Command::Verify(options) => backup::verify(&options),
         Command::Check(options) => return check::run(&options),
         Command::Demo(options) => demo::run(&options),
         Command::Doctor(options) => doctor::run(&options),

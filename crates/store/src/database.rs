@@ -306,6 +306,11 @@ impl Database {
         &self.path
     }
 
+    /// The number that it was given when it was created, and that its copies have.
+    pub fn database_id(&self) -> u64 {
+        self.volume.salt
+    }
+
     /// Bytes of a page.
     pub fn page_size(&self) -> usize {
         self.shared.core.page_size

@@ -58,7 +58,8 @@ mod work;
 mod writeback;
 
 pub use backup::{
-    BackupFile, BackupOptions, Begin, Destination, Manifest, Parent, RestoreReport, Source, VerifyReport,
+    BackupFile, BackupOptions, BackupPlan, Begin, Destination, Manifest, Parent, RestoreReport, Since,
+    Source, Taken, VerifyReport,
 };
 pub use check::{CheckReport, Finding, Stake};
 pub use cursor::Cursor;

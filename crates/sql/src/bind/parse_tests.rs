@@ -217,6 +217,16 @@ fn utility_statements() {
     assert!(of("prepare p(int, text) as select $1").contains("types: [Int4, Text]"));
     assert!(of("execute p(1, 'x')").starts_with("Execute { name: \"p\""));
     assert_eq!(of("checkpoint"), "Checkpoint");
+    assert_eq!(
+        of("backup database to '/b' since latest compress 3 keep 7 verbose"),
+        "BackupDatabase(BackupDatabase { folder: \"/b\", since: Some(None), compress: Some(3), keep: Some(7), \
+         verbose: true })"
+    );
+    assert_eq!(
+        of("backup database to '/b' since 'one'"),
+        "BackupDatabase(BackupDatabase { folder: \"/b\", since: Some(Some(\"one\")), compress: None, keep: None, \
+         verbose: false })"
+    );
     assert_eq!(of("check database verbose"), "CheckDatabase { verbose: true }");
     assert_eq!(error("check table t").0, "42601");
     assert_eq!(of("stat database"), "StatDatabase { table: None, records: false, verbose: false }");

@@ -1,19 +1,20 @@
-//! Statements that run a job ([`gannet_store::Job`]): CHECK DATABASE, STAT DATABASE. Findings and the like are rows; with VERBOSE, how
+//! Statements that run a job ([`gannet_store::Job`]): BACKUP DATABASE, CHECK DATABASE, STAT DATABASE. Findings and the like are rows; with VERBOSE, how
 //! far it has come and how it went are INFO messages, whose detail is JSON: `progress` many times, then `job` once, both a
 //! [`JobReport`], and beside `job` what else the job has to say.
 
 use super::client::{Client, CommandTag, Notice, OutputColumn};
 use super::utility::give;
 use super::{Database, Session};
-use crate::bind::utility::CopyRelation;
+use crate::bind::utility::{BackupDatabase, CopyRelation};
 use crate::check::check;
 use crate::stat::{Holder, Object, ObjectKind, StatRequest, Statistics, statistics};
 use crate::types::NO_MODIFIER;
 use crate::{Error, Result, SqlState, Type, Value};
 use gannet_base::clock;
 use gannet_base::units::format_size;
-use gannet_store::{Figure, JobKind, JobOrder, JobReport, TreeContents, Unit, Watch};
+use gannet_store::{BackupPlan, Figure, JobKind, JobOrder, JobReport, Since, TreeContents, Unit, Watch};
 use serde_json::json;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How often a client is told of the progress.
@@ -57,6 +58,20 @@ pub(super) fn stat_columns() -> Vec<OutputColumn> {
         count("long_values"),
         count("duplicates"),
         float("scattered_percent"),
+    ])
+}
+
+/// The columns of what BACKUP DATABASE has made.
+pub(super) fn backup_columns() -> Vec<OutputColumn> {
+    let (text, number) = (|name| (name, Type::Text), |name| (name, Type::Int8));
+    columns(&[
+        text("name"),
+        text("kind"),
+        text("backup_id"),
+        number("pages"),
+        number("log_bytes"),
+        number("bytes"),
+        text("removed"),
     ])
 }
 
@@ -138,6 +153,55 @@ impl Session {
             running.client.notice(&info(message, &json!({ "job": job, "figures": figures })));
         }
         Ok(CommandTag { command: "CHECK DATABASE", rows: Some(outcome.findings.len() as u64) })
+    }
+
+    pub(super) fn backup_database(
+        &mut self,
+        backup: &BackupDatabase,
+        alone: bool,
+        client: &mut dyn Client,
+    ) -> Result<CommandTag> {
+        let verbose = backup.verbose;
+        let mut running = Running { statement: "BACKUP DATABASE", verbose, alone, client };
+        let folder = PathBuf::from(&backup.folder);
+        if !folder.is_absolute() {
+            let message = "relative path not allowed for BACKUP DATABASE to a folder of the server";
+            return Err(Error::new(SqlState::INVALID_NAME, message));
+        }
+        let compress = backup.compress.map(|level| i32::try_from(level).unwrap_or(i32::MAX));
+        let since = backup.since.as_ref().map(|since| match since {
+            None => Since::Latest,
+            Some(path) => Since::Path(path.into()),
+        });
+        let mut order = JobOrder::new(JobKind::Backup);
+        order.about = format!("to {}", backup.folder);
+        let plan = BackupPlan { folder, since, compress, keep: backup.keep };
+        let (taken, job) = self.run_job(&mut running, order, |database, watch| {
+            Ok(database.store().backup_into(&plan, watch)?)
+        })?;
+        let manifest = &taken.backup.manifest;
+        let count = |number: u64| Value::Int(number.cast_signed());
+        let row = vec![
+            Value::text(&taken.backup.name),
+            Value::text(if manifest.is_incremental() { "incremental" } else { "full" }),
+            Value::text(format!("{:016x}", manifest.begin.backup_id)),
+            count(manifest.pages),
+            count(manifest.log_bytes),
+            count(manifest.bytes),
+            Value::text(taken.removed.join(" ")),
+        ];
+        give(&backup_columns(), &[row], self, running.client)?;
+        if verbose {
+            let message = format!("{} pages in {:.1} s", manifest.pages, job.seconds);
+            let detail = json!({
+                "job": job,
+                "name": taken.backup.name,
+                "removed": taken.removed,
+                "manifest": manifest,
+            });
+            running.client.notice(&info(message, &detail));
+        }
+        Ok(CommandTag { command: "BACKUP DATABASE", rows: Some(1) })
     }
 
     pub(super) fn stat_database(

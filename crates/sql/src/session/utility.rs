@@ -47,6 +47,7 @@ impl Session {
         let Kind::Utility(utility) = &parsed.kind else { return Ok(Some(None)) };
         Ok(Some(match &**utility {
             Utility::Explain { .. } => Some(vec![text_column("QUERY PLAN")]),
+            Utility::BackupDatabase(_) => Some(jobs::backup_columns()),
             Utility::CheckDatabase { .. } => Some(jobs::check_columns()),
             Utility::StatDatabase { .. } => Some(jobs::stat_columns()),
             Utility::Show(None) => Some(["name", "setting", "description"].map(text_column).to_vec()),
@@ -115,6 +116,7 @@ impl Session {
                 self.database.store().checkpoint()?;
                 tag("CHECKPOINT")
             }
+            Utility::BackupDatabase(backup) => self.backup_database(backup, alone, client)?,
             Utility::CheckDatabase { verbose } => self.check_database(*verbose, alone, client)?,
             Utility::StatDatabase { table, records, verbose } => {
                 self.stat_database(table.as_ref(), *records, *verbose, alone, client)?

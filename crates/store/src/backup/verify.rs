@@ -161,7 +161,9 @@ impl Verify {
                     let is_newest = state.is_newest;
                     let sets = self.sets.get().expect("a backup has begun");
                     if let Some(log) = state.log.as_mut().filter(|_| is_newest) {
-                        log.take(head.first, content, &mut |page| drop(sets.touched.add(page)))?;
+                        log.take(head.first, content, &mut |page| {
+                            sets.touched.add(page);
+                        })?;
                     }
                 }
             }

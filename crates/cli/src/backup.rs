@@ -1,0 +1,270 @@
+//! `gannet backup`, `gannet restore`, `gannet verify`: physical backups.
+
+use crate::arguments::{Backup, Restore, Verify};
+use crate::interrupt;
+use crate::job::{self, Opening, Place};
+use crate::output::printable;
+use anyhow::{Context, Result, bail};
+use gannet_base::units::format_size;
+use gannet_store::{
+    BackupOptions, BackupPlan, Database, Destination, JobKind, JobOrder, JobReport, Manifest, OpenOptions,
+    Since, Source,
+};
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+// ---- backup ----------------------------------------------------------------------------------------------------------
+
+/// A backup that was taken, here or by a server.
+struct Done {
+    /// `None` for a stream.
+    name: Option<String>,
+    removed: Vec<String>,
+    manifest: Manifest,
+    job: JobReport,
+}
+
+pub(crate) fn backup(arguments: &Backup) -> Result<()> {
+    interrupt::listen()?;
+    let to_stream = arguments.destination == Path::new("-");
+    if to_stream && arguments.keep.is_some() {
+        bail!("--keep removes older backups of a folder; a stream has none");
+    }
+    let opening = Opening { memory: arguments.memory, io: arguments.io };
+    let place = Place::find(&arguments.database, opening, "backup")?;
+    let by_server = place.is_server();
+    let name = arguments.database.to_string_lossy();
+    let order = JobOrder {
+        about: format!("to {}", arguments.destination.display()),
+        ..JobOrder::new(JobKind::Backup)
+    };
+    let done = match place {
+        Place::File(store) => {
+            let done =
+                if to_stream { to_stdout(&store, arguments, order) } else { here(&store, arguments, order) };
+            let closed = store.close();
+            let done = done.with_context(|| format!("cannot back {name:?} up"))?;
+            closed.with_context(|| format!("cannot close {name:?}"))?;
+            done
+        }
+        Place::Beside(_) if to_stream => {
+            bail!("a server that has the file open takes backups into folders only: give a folder")
+        }
+        Place::Address(_) => bail!(
+            "a server takes backups into folders of its own machine: run BACKUP DATABASE TO 'folder' there (`gannet sql`)"
+        ),
+        Place::Beside(mut connection) => {
+            let statement = statement(arguments)?;
+            let mut told = job::by_server(&mut connection, &statement, &mut |_| Ok(()))
+                .with_context(|| format!("the server could not back {name:?} up"))?;
+            Done {
+                name: told.detail["name"].as_str().map(str::to_owned),
+                removed: serde_json::from_value(told.detail["removed"].take()).unwrap_or_default(),
+                manifest: serde_json::from_value(told.detail["manifest"].take())
+                    .context("the server said nothing of the backup")?,
+                job: told.job,
+            }
+        }
+    };
+    let mut paths = vec![PathBuf::from(&arguments.database)];
+    if let Some(name) = &done.name {
+        paths.push(arguments.destination.join(format!("{name}.gntbackup")));
+    }
+    let cached = job::cached(&arguments.database)?.map(|_| gannet_io::residency(&paths).cached_bytes());
+    // Standard output has the backup.
+    let mut out: Box<dyn Write> =
+        if to_stream { Box::new(io::stderr()) } else { Box::new(io::stdout().lock()) };
+    let cached = cached.flatten();
+    match arguments.json {
+        true => writeln!(out, "{:#}", backup_json(&name, by_server, &done, cached))?,
+        false => tell_backup(&mut *out, &name, by_server, &done, cached)?,
+    }
+    Ok(out.flush()?)
+}
+
+fn since(arguments: &Backup) -> Option<Since> {
+    let path = arguments.since.as_ref()?;
+    Some(if path == Path::new("latest") { Since::Latest } else { Since::Path(path.clone()) })
+}
+
+fn here(store: &Database, arguments: &Backup, order: JobOrder) -> Result<Done> {
+    let plan = BackupPlan {
+        folder: arguments.destination.clone(),
+        since: since(arguments),
+        compress: arguments.compress,
+        keep: arguments.keep,
+    };
+    let (taken, job) = job::here(store.jobs(), order, |watch| store.backup_into(&plan, watch))?;
+    let (name, manifest) = (Some(taken.backup.name), taken.backup.manifest);
+    Ok(Done { name, removed: taken.removed, manifest, job })
+}
+
+fn to_stdout(store: &Database, arguments: &Backup, order: JobOrder) -> Result<Done> {
+    let since = match since(arguments) {
+        None => None,
+        Some(Since::Latest) => bail!("for a stream, say by its path which backup it adds to"),
+        Some(Since::Path(path)) => {
+            Some(gannet_store::BackupFile::find(&**store.engine().disk(), &path)?.manifest)
+        }
+    };
+    let destination = Destination::Stream(Box::new(io::stdout()));
+    let options = BackupOptions { destination, since, compress: arguments.compress };
+    let (manifest, job) = job::here(store.jobs(), order, |watch| store.backup(options, watch))?;
+    Ok(Done { name: None, removed: Vec::new(), manifest, job })
+}
+
+/// The statement by which a server does it.
+fn statement(arguments: &Backup) -> Result<String> {
+    let absolute = |path: &Path| -> Result<String> {
+        let path = std::path::absolute(path).with_context(|| format!("cannot find {path:?}"))?;
+        let text = path.to_str().with_context(|| format!("{path:?} is no UTF-8, which a server needs"))?;
+        Ok(quoted(text))
+    };
+    let mut text = format!("BACKUP DATABASE TO {}", absolute(&arguments.destination)?);
+    match since(arguments) {
+        None => {}
+        Some(Since::Latest) => text += " SINCE LATEST",
+        Some(Since::Path(path)) if path.components().count() == 1 => {
+            text += &format!(" SINCE {}", quoted(&path.to_string_lossy()));
+        }
+        Some(Since::Path(path)) => text += &format!(" SINCE {}", absolute(&path)?),
+    }
+    if let Some(level) = arguments.compress {
+        text += &format!(" COMPRESS {level}");
+    }
+    if let Some(keep) = arguments.keep {
+        text += &format!(" KEEP {keep}");
+    }
+    Ok(text + " VERBOSE")
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+fn backup_json(name: &str, by_server: bool, done: &Done, cached: Option<u64>) -> Value {
+    json!({
+        "database": name,
+        "by_server": by_server,
+        "name": done.name,
+        "removed": done.removed,
+        "manifest": done.manifest,
+        "job": job::as_json(&done.job, cached),
+    })
+}
+
+fn tell_backup(
+    out: &mut dyn Write,
+    name: &str,
+    by_server: bool,
+    done: &Done,
+    cached: Option<u64>,
+) -> Result<()> {
+    let manifest = &done.manifest;
+    let kind = if manifest.is_incremental() { "incremental" } else { "full" };
+    let place = match (&done.name, by_server) {
+        (Some(backup), false) => format!(": {backup}"),
+        (Some(backup), true) => format!(", taken by its server: {backup}"),
+        (None, _) => String::new(),
+    };
+    writeln!(out, "{} backup of {}{}", kind, printable(name), printable(&place))?;
+    writeln!(
+        out,
+        "  {} pages and {} of log, {} in all{}",
+        manifest.pages,
+        format_size(manifest.log_bytes),
+        format_size(manifest.bytes),
+        if manifest.compressed { ", compressed" } else { "" }
+    )?;
+    if !done.removed.is_empty() {
+        writeln!(out, "  removed: {}", printable(&done.removed.join(", ")))?;
+    }
+    job::tell(out, &done.job, cached)
+}
+
+// ---- restore and verify ------------------------------------------------------------------------------------------------
+
+fn source(disk: &dyn gannet_io::Disk, paths: &[PathBuf]) -> Result<Source> {
+    if paths.iter().any(|path| path == Path::new("-")) {
+        if paths.len() > 1 {
+            bail!("standard input is a source of its own: it may have several backups, one behind the other");
+        }
+        return Ok(Source::Stream(Box::new(io::stdin())));
+    }
+    Ok(Source::find(disk, paths)?)
+}
+
+fn about(paths: &[PathBuf]) -> String {
+    let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    format!("from {}", names.join(" "))
+}
+
+pub(crate) fn restore(arguments: &Restore) -> Result<()> {
+    interrupt::listen()?;
+    let (sources, target) = arguments.paths.split_at(arguments.paths.len() - 1);
+    let target = &target[0];
+    let engine = Opening { memory: arguments.memory, io: arguments.io }.engine()?;
+    let source = source(&**engine.disk(), sources)?;
+    let order = JobOrder { about: about(sources), ..JobOrder::new(JobKind::Restore) };
+    let open = OpenOptions { mode: arguments.io, ..OpenOptions::default() };
+    let (report, job) =
+        job::here(&engine.jobs(), order, |watch| engine.restore(source, target, &open, watch))
+            .with_context(|| format!("cannot restore {target:?}"))?;
+    let cached = job::cached(target.as_os_str())?;
+    let mut out = io::stdout().lock();
+    let (manifest, restart) = (&report.manifest, &report.restart);
+    if arguments.json {
+        let told = json!({
+            "database": target.to_string_lossy(),
+            "manifest": manifest,
+            "redone_pages": restart.redone_pages,
+            "reverted_transactions": restart.reverted_losers,
+            "job": job::as_json(&job, cached),
+        });
+        writeln!(out, "{told:#}")?;
+        return Ok(out.flush()?);
+    }
+    writeln!(
+        out,
+        "{} restored as it was at lsn {}, from {}",
+        printable(&target.to_string_lossy()),
+        manifest.end_lsn,
+        printable(&manifest.to_string())
+    )?;
+    writeln!(
+        out,
+        "  {} of file; {} pages brought up to date by the log, {} open transactions reverted",
+        format_size(manifest.file_bytes),
+        restart.redone_pages,
+        restart.reverted_losers
+    )?;
+    job::tell(&mut out, &job, cached)?;
+    Ok(out.flush()?)
+}
+
+pub(crate) fn verify(arguments: &Verify) -> Result<()> {
+    interrupt::listen()?;
+    let engine = Opening { memory: arguments.memory, io: arguments.io }.engine()?;
+    let source = source(&**engine.disk(), &arguments.sources)?;
+    let order = JobOrder { about: about(&arguments.sources), ..JobOrder::new(JobKind::Verify) };
+    let (report, job) = job::here(&engine.jobs(), order, |watch| engine.verify(source, arguments.io, watch))?;
+    let mut out = io::stdout().lock();
+    if arguments.json {
+        let told = json!({
+            "sound": true,
+            "backups": report.manifests,
+            "pages": report.pages,
+            "log_records": report.log_records,
+            "job": job::as_json(&job, None),
+        });
+        writeln!(out, "{told:#}")?;
+        return Ok(out.flush()?);
+    }
+    for manifest in &report.manifests {
+        writeln!(out, "{} is whole", printable(&manifest.to_string()))?;
+    }
+    writeln!(out, "  {} pages, {} log records", report.pages, report.log_records)?;
+    job::tell(&mut out, &job, None)?;
+    Ok(out.flush()?)
+}

@@ -1,0 +1,245 @@
+//! The backups in a folder: how they are called, which one is the latest, which ones may go.
+//!
+//! # Invariants
+//! 1. What goes is a whole chain: a full backup with everything that adds to it, newest first, and of each the manifest first. A backup
+//!    that is left has all that it adds to, whatever moment that ends at.
+//! 2. Nothing goes but complete backups of this database, and what a backup has left that was broken off.
+
+use super::sink::{DATA, Destination};
+use super::source::{BackupFile, Source};
+use super::{BackupOptions, Manifest, failed};
+use crate::database::Database;
+use crate::jobs::Watch;
+use crate::{Error, Result};
+use gannet_base::clock;
+use gannet_io::{Disk, OpenOptions};
+use std::path::{Path, PathBuf};
+
+/// Which backup another one adds to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Since {
+    /// The latest one of this database in the folder.
+    Latest,
+    /// The one of this name in the folder, or at this path.
+    Path(PathBuf),
+}
+
+/// A backup that is to be one of several in a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackupPlan {
+    /// The folder, which is there.
+    pub folder: PathBuf,
+    /// The backup that it adds to; `None` for a full one.
+    pub since: Option<Since>,
+    /// See [`BackupOptions::compress`].
+    pub compress: Option<i32>,
+    /// So many full backups are kept, with what adds to them, and older ones removed once the new one is complete; `None` for all.
+    pub keep: Option<u32>,
+}
+
+/// A backup that was taken.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    /// It.
+    pub backup: BackupFile,
+    /// Names of those that were removed after it.
+    pub removed: Vec<String>,
+}
+
+impl Database {
+    /// Takes a backup into a folder, as a part of a job; its name is made of the database's, the time, and what kind it is.
+    ///
+    /// # Errors
+    /// As [`Database::backup`], and [`Error::Backup`] where there is no backup to add to.
+    pub fn backup_into(&self, plan: &BackupPlan, watch: &mut Watch<'_>) -> Result<Taken> {
+        let disk = self.engine().disk();
+        let list = |error: gannet_io::Error| match error.kind() {
+            gannet_io::ErrorKind::NotFound => {
+                Error::Backup(format!("there is no folder {:?} to put a backup into", plan.folder))
+            }
+            _ => failed(&error.into()),
+        };
+        disk.list(&plan.folder).map_err(list)?;
+        if plan.keep == Some(0) {
+            return Err(Error::Invalid("at least one backup is kept".to_owned()));
+        }
+        let since = match &plan.since {
+            None => None,
+            Some(Since::Latest) => Some(self.latest(&plan.folder)?.manifest),
+            Some(Since::Path(path)) => {
+                let here = plan.folder.join(path);
+                let place = if BackupFile::find(&**disk, &here).is_ok() { &here } else { path };
+                Some(BackupFile::find(&**disk, place)?.manifest)
+            }
+        };
+        let stem = self.path().file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let kind = if since.is_some() { "incr" } else { "full" };
+        let name =
+            free_name(&**disk, &plan.folder, &format!("{stem}-{}", time_name(clock::unix_micros())), kind)?;
+        let destination = Destination::Folder { folder: plan.folder.clone(), name: name.clone() };
+        let manifest = self.backup(BackupOptions { destination, since, compress: plan.compress }, watch)?;
+        let removed = match plan.keep {
+            Some(keep) => retain(&**disk, &plan.folder, &manifest, keep as usize)?,
+            None => Vec::new(),
+        };
+        Ok(Taken { backup: BackupFile { folder: plan.folder.clone(), name, manifest }, removed })
+    }
+
+    /// The latest backup of this database in a folder.
+    fn latest(&self, folder: &Path) -> Result<BackupFile> {
+        let id = self.database_id();
+        let all = BackupFile::all(&**self.engine().disk(), folder, &mut |_| ())?;
+        all.into_iter().rfind(|one| one.manifest.begin.database_id == id).ok_or_else(|| {
+            Error::Backup(format!("there is no backup of this database in {folder:?}: take a full one first"))
+        })
+    }
+}
+
+/// A name that no backup in the folder has: two may begin within one second.
+fn free_name(disk: &dyn Disk, folder: &Path, stem: &str, kind: &str) -> Result<String> {
+    let names = disk.list(folder).map_err(|error| failed(&error.into()))?;
+    for number in 1.. {
+        let name = if number == 1 { format!("{stem}-{kind}") } else { format!("{stem}.{number}-{kind}") };
+        if !names.iter().any(|other| other.strip_suffix(DATA) == Some(&name)) {
+            return Ok(name);
+        }
+    }
+    unreachable!("a folder has fewer files than there are numbers")
+}
+
+/// A time as a part of a file's name, such as `20261123T034501Z`.
+fn time_name(unix_us: u64) -> String {
+    let seconds = unix_us / 1_000_000;
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // Civil from days: H. Hinnant, "chrono-compatible low-level date algorithms", 2013. Days count from 0000-03-01.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
+}
+
+/// Whether a name goes on with a time.
+fn is_time(rest: &str) -> bool {
+    let bytes = rest.as_bytes();
+    bytes.len() > 8 && bytes[..8].iter().all(u8::is_ascii_digit) && bytes[8] == b'T'
+}
+
+/// Removes the oldest chains of the database of `latest`, so that `keep` full backups are left, and what was broken off. Gives their names.
+fn retain(disk: &dyn Disk, folder: &Path, latest: &Manifest, keep: usize) -> Result<Vec<String>> {
+    let all = BackupFile::all(disk, folder, &mut |_| ())?;
+    let own: Vec<_> =
+        all.iter().filter(|one| one.manifest.begin.database_id == latest.begin.database_id).collect();
+    let mut full: Vec<_> = own.iter().filter(|one| !one.manifest.is_incremental()).collect();
+    full.sort_by_key(|one| one.manifest.begin.started_unix_us);
+    let root = root_of(latest, &own);
+    let ids = full.iter().rev().skip(keep).map(|one| one.manifest.begin.backup_id);
+    let mut doomed: Vec<u64> = ids.filter(|&id| id != root).collect();
+    // What adds to one that goes, goes.
+    let mut from = 0;
+    while from < doomed.len() {
+        let parent = doomed[from];
+        let children =
+            own.iter().filter(|one| one.manifest.begin.parent.is_some_and(|p| p.backup_id == parent));
+        doomed.extend(children.map(|one| one.manifest.begin.backup_id));
+        from += 1;
+    }
+    let mut removed = Vec::new();
+    // What others add to goes last.
+    for id in doomed.iter().rev() {
+        for one in own.iter().filter(|one| one.manifest.begin.backup_id == *id) {
+            disk.remove(&one.manifest())?;
+            disk.sync_dir(folder)?;
+            disk.remove(&one.data())?;
+            removed.push(one.name.clone());
+        }
+    }
+    removed.extend(remove_leftovers(disk, folder, latest)?);
+    disk.sync_dir(folder)?;
+    Ok(removed)
+}
+
+/// The full backup that the latest one adds to, by way of others or not.
+fn root_of(latest: &Manifest, own: &[&BackupFile]) -> u64 {
+    let mut at = latest;
+    for _ in own {
+        let parent = at.begin.parent.map(|parent| parent.backup_id);
+        match own.iter().find(|one| Some(one.manifest.begin.backup_id) == parent) {
+            Some(one) => at = &one.manifest,
+            None => break,
+        }
+    }
+    at.begin.backup_id
+}
+
+/// Removes data of this database's backups without a manifest that nobody is writing.
+fn remove_leftovers(disk: &dyn Disk, folder: &Path, latest: &Manifest) -> Result<Vec<String>> {
+    let stem = Path::new(&latest.begin.name).file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let names = disk.list(folder)?;
+    let mut removed = Vec::new();
+    for name in names.iter().filter_map(|name| name.strip_suffix(DATA)) {
+        let ours = name.strip_prefix(&stem).and_then(|rest| rest.strip_prefix('-')).is_some_and(is_time);
+        let has_manifest = names.iter().any(|other| other.strip_suffix(super::sink::MANIFEST) == Some(name));
+        if !ours || has_manifest {
+            continue;
+        }
+        let path = super::sink::data_path(folder, name);
+        let Ok(file) = disk.open(&path, &OpenOptions::read_write()) else { continue };
+        if let Ok(lock) = file.lock() {
+            disk.remove(&path)?;
+            drop(lock);
+            removed.push(name.to_owned());
+        }
+    }
+    Ok(removed)
+}
+
+impl Source {
+    /// What paths mean: one of a folder is the latest backup there; one of a backup is that with all that it adds to, which lie beside
+    /// it; several are what they say, oldest first.
+    ///
+    /// # Errors
+    /// [`Error::Backup`] where there is no such backup, or a part of one only.
+    pub fn find(disk: &dyn Disk, paths: &[PathBuf]) -> Result<Source> {
+        if let [path] = paths {
+            let mut complaint = None;
+            let in_folder = disk.list(path).is_ok();
+            let found = if in_folder {
+                let all = BackupFile::all(disk, path, &mut |error| complaint = Some(error))?;
+                all.into_iter().max_by_key(|one| one.manifest.begin.started_unix_us).ok_or_else(|| {
+                    complaint
+                        .unwrap_or_else(|| Error::Backup(format!("there is no complete backup in {path:?}")))
+                })?
+            } else {
+                BackupFile::find(disk, path)?
+            };
+            return Ok(Source::Files(found.chain(disk)?));
+        }
+        let files = paths.iter().map(|path| BackupFile::find(disk, path)).collect::<Result<_>>()?;
+        Ok(Source::Files(files))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        for (seconds, text) in [
+            (0, "19700101T000000Z"),
+            (951_782_399, "20000228T235959Z"),
+            (951_782_400, "20000229T000000Z"),
+            (1_795_405_812, "20261123T035012Z"),
+            (4_107_542_399, "21000228T235959Z"),
+            (4_107_542_400, "21000301T000000Z"),
+        ] {
+            assert_eq!(time_name(seconds * 1_000_000), text);
+        }
+    }
+}
