@@ -207,7 +207,7 @@ pub(crate) fn restore(arguments: &Restore) -> Result<()> {
     let engine = Opening { memory: arguments.memory, io: arguments.io }.engine()?;
     let source = source(&**engine.disk(), sources)?;
     let order = JobOrder { about: about(sources), ..JobOrder::new(JobKind::Restore) };
-    let open = OpenOptions { mode: arguments.io, ..OpenOptions::default() };
+    let open = OpenOptions { mode: arguments.io, warm: false, ..OpenOptions::default() };
     let (report, job) =
         job::here(&engine.jobs(), order, |watch| engine.restore(source, target, &open, watch))
             .with_context(|| format!("cannot restore {target:?}"))?;

@@ -116,6 +116,9 @@ pub struct OpenOptions {
     /// are newer. Nothing is written to its files. Default false: then a log that has lost committed work keeps the
     /// database from opening.
     pub salvage: bool,
+    /// Read the pages back that were in memory when the database was closed. Default true; who opens it for a short while, for one
+    /// piece of work, has no use for them, and leaves the list of them as it was.
+    pub warm: bool,
 }
 
 impl Default for OpenOptions {
@@ -126,6 +129,7 @@ impl Default for OpenOptions {
             max_delay: Duration::from_millis(200),
             shutdown_limit: Duration::from_secs(10),
             salvage: false,
+            warm: true,
         }
     }
 }

@@ -13,6 +13,7 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 const FILE: &str = "b.gnt";
 const COPY: &str = "copy.gnt";
@@ -152,6 +153,8 @@ fn beside_transfers<T>(db: &Database, from: u64, work: impl FnOnce() -> T) -> (u
                 }
                 transfer(db, count);
                 done.store(count, Ordering::SeqCst);
+                // However slow the backup is, the log of all this is to stay short.
+                std::thread::sleep(Duration::from_micros(500));
             }
         });
         while done.load(Ordering::SeqCst) < from + 20 {
@@ -191,7 +194,7 @@ struct Slow(Pipe);
 
 impl Write for Slow {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        std::thread::sleep(Duration::from_millis(5));
         self.0.write(bytes)
     }
 

@@ -28,11 +28,14 @@ use gannet_io::{AlignedBuffer, Class, Direction, Disk, Durability, File};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// Threads that read and write, at most.
 const WORKERS: usize = 4;
 /// Blocks of each of them.
 const BLOCKS: usize = 2;
+/// How often whoever waits for the others looks whether there is still reason to.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Pages are numbered below this: what is beyond makes no sense on any device.
 const PAGES_MAX: u64 = 1 << 44;
 
@@ -50,6 +53,8 @@ struct State {
     feed: Feed,
     /// Frames that somebody works on.
     at_work: usize,
+    /// Somebody waits for those, as another backup begins: nobody reads on.
+    between: bool,
     /// The backup that is being read.
     begin: Option<Begin>,
     /// It is the newest one of those that came so far.
@@ -154,8 +159,15 @@ fn write_all(
     let backwards = feed.is_backwards();
     let _memory = engine.memory(Purpose::Work, if backwards { PageSet::memory(pages) } else { 0 })?;
     watch.job().phase("writes pages", Unit::Bytes, feed.total());
-    let state =
-        State { feed, at_work: 0, begin: None, is_newest: false, newest: None, segments: BTreeMap::new() };
+    let state = State {
+        feed,
+        at_work: 0,
+        between: false,
+        begin: None,
+        is_newest: false,
+        newest: None,
+        segments: BTreeMap::new(),
+    };
     let restore = Arc::new(Restore {
         state: Mutex::new(state),
         settled: Condvar::new(),
@@ -194,7 +206,11 @@ impl Restore {
             let block = &mut blocks[turn];
             block.wait()?;
             let Some(head) = self.next(block)? else { break };
-            let done = self.pages(&head, block, &mut scratch);
+            let mut done = self.pages(&head, block, &mut scratch);
+            if self.done.is_none() {
+                // What a later backup has of the same page is to be written behind this.
+                done = done.and_then(|()| block.wait());
+            }
             self.state.lock().at_work -= 1;
             self.settled.notify_all();
             done?;
@@ -206,16 +222,23 @@ impl Restore {
     fn next(&self, block: &mut Block) -> Result<Option<Head>> {
         let mut state = self.state.lock();
         while !self.stop.is_set() {
+            if state.between {
+                self.settled.wait_for(&mut state, LOOK_EVERY);
+                continue;
+            }
             let item = state.feed.next(block.bytes())?;
             self.job.set_done(state.feed.done());
             match item {
                 None => break,
                 Some(Item::Begin(begin)) => {
-                    // Of the backup before, everything is to be on its way.
+                    // Of the backup before, everything is to be in its place, or taken note of.
+                    state.between = true;
                     while state.at_work > 0 && !self.stop.is_set() {
-                        self.settled.wait(&mut state);
+                        self.settled.wait_for(&mut state, LOOK_EVERY);
                     }
                     self.begin(&mut state, begin)?;
+                    state.between = false;
+                    self.settled.notify_all();
                 }
                 Some(Item::End(manifest)) if state.is_newest => state.newest = Some(*manifest),
                 Some(Item::End(_)) => {}

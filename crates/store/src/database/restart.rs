@@ -55,19 +55,24 @@ impl Database {
         losers: Vec<Arc<ActiveTxn>>,
         aftermath: &Aftermath,
     ) {
-        self.shared.hot_pages.begin();
+        let warm = self.options.warm;
+        if warm {
+            self.shared.hot_pages.begin();
+        }
         if let Some(redo) = redo {
             let (engine, end) = (self.engine.clone(), aftermath.end);
             let at_work = self.shared.restart.add_thread();
             self.spawn("gannet-redo", move |shared| {
                 fetch::step_back();
-                let hot = shared.read_hot_pages();
+                let hot = warm.then(|| shared.read_hot_pages());
                 shared.run_redo(&engine, redo, end);
                 drop(at_work);
                 // What was hot and is due is in memory by now; both at a time would only take longer.
-                shared.warm_up(hot);
+                if let Some(hot) = hot {
+                    shared.warm_up(hot);
+                }
             });
-        } else {
+        } else if warm {
             self.spawn("gannet-warm-up", |shared| {
                 fetch::step_back();
                 let hot = shared.read_hot_pages();

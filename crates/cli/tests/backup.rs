@@ -1,0 +1,213 @@
+//! `gannet backup`, `restore` and `verify`: on files, beside a server, through pipes; and what is refused.
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+fn gannet(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gannet"));
+    command.current_dir(folder).args(arguments).env_remove("GANNET_MEMORY");
+    command
+}
+
+fn done(arguments: &[&str], output: &Output, status: i32) -> (String, String) {
+    assert_eq!(output.status.code(), Some(status), "{arguments:?}: {output:?}");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+/// Runs to the end; gives both outputs.
+fn ends(folder: &Path, arguments: &[&str], status: i32) -> (String, String) {
+    done(arguments, &gannet(folder, arguments).output().unwrap(), status)
+}
+
+/// A database with so many orders, and a folder for backups.
+fn shop(folder: &Path) {
+    let script = "create table orders (id bigint primary key, customer text);
+                  create index by_customer on orders (customer);
+                  insert into orders select n, 'customer ' || n % 100 from generate_series(1, 5000) as n;";
+    ends(folder, &["sql", "shop.gnt", "--create", "-q", "-c", script], 0);
+    std::fs::create_dir(folder.join("backups")).unwrap();
+}
+
+fn orders(folder: &Path, file: &str) -> u64 {
+    let arguments = ["sql", file, "-q", "--format", "csv", "-c", "select count(*) from orders"];
+    ends(folder, &arguments, 0).0.lines().last().unwrap().parse().unwrap()
+}
+
+fn add(folder: &Path, from: u64, to: u64) {
+    let script = format!("insert into orders select n, 'late' from generate_series({from}, {to}) as n");
+    ends(folder, &["sql", "shop.gnt", "-q", "-c", &script], 0);
+}
+
+/// The names of backups in their folder, sorted, which is as they were taken, but within one second.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder.join("backups")).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.filter_map(|name| Some(name.strip_suffix(".json")?.to_owned())).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_chain_is_verified_and_restored() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    shop(folder);
+    let (said, _) = ends(folder, &["backup", "shop.gnt", "backups"], 0);
+    assert!(said.starts_with("full backup of shop.gnt: shop-20"), "{said}");
+    assert!(said.contains("MB/s: read ") && said.ends_with("cached pages left behind: 0B\n"), "{said}");
+    add(folder, 5001, 5100);
+    let (said, _) = ends(folder, &["backup", "shop.gnt", "backups", "--since", "latest", "--json"], 0);
+    let report: Value = serde_json::from_str(&said).unwrap();
+    let name = report["name"].as_str().unwrap().to_owned();
+    assert!(name.ends_with("-incr") && report["manifest"]["parent"]["backup_id"].is_string(), "{said}");
+    let (said, _) = ends(folder, &["verify", "backups"], 0);
+    assert!(said.contains("full backup") && said.contains("incremental backup"), "{said}");
+    let (said, _) = ends(folder, &["restore", "backups", "copy.gnt"], 0);
+    assert!(said.starts_with("copy.gnt restored as it was at lsn"), "{said}");
+    assert_eq!(orders(folder, "copy.gnt"), 5100);
+    ends(folder, &["check", "copy.gnt"], 0);
+    // The full one alone, by its path; and both by theirs.
+    let full = names(folder).into_iter().find(|name| name.ends_with("-full")).unwrap();
+    let (full, incremental) = (format!("backups/{full}"), format!("backups/{name}.json"));
+    ends(folder, &["restore", &full, "first.gnt"], 0);
+    assert_eq!(orders(folder, "first.gnt"), 5000);
+    ends(folder, &["restore", &full, &incremental, "both.gnt"], 0);
+    assert_eq!(orders(folder, "both.gnt"), 5100);
+    let (_, complaint) = ends(folder, &["restore", &incremental, &full, "none.gnt"], 1);
+    assert!(complaint.contains("give them in the order in which they were taken"), "{complaint}");
+    let (_, complaint) = ends(folder, &["restore", &full, "both.gnt"], 1);
+    assert!(complaint.contains("overwrites nothing"), "{complaint}");
+    assert!(!folder.join("none.gnt").exists() && !folder.join("none.gnt-wal").exists());
+}
+
+#[test]
+fn older_chains_go_as_a_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    shop(folder);
+    let backup = |more: &[&str]| ends(folder, &[&["backup", "shop.gnt", "backups"], more].concat(), 0).0;
+    backup(&[]);
+    backup(&["--since", "latest"]);
+    let first = names(folder);
+    assert_eq!(first.len(), 2);
+    std::fs::write(folder.join("backups/shop-20200101T000000Z-full.gntbackup"), "broken off").unwrap();
+    std::fs::write(folder.join("backups/notes.txt"), "mine").unwrap();
+    let said = backup(&["--keep", "1", "--compress"]);
+    assert!(
+        first.iter().all(|name| said.contains(name)) && said.contains("shop-20200101T000000Z-full"),
+        "{said}"
+    );
+    assert!(said.contains("compressed"), "{said}");
+    let left = names(folder);
+    assert!(left.len() == 1 && folder.join("backups/notes.txt").exists(), "{left:?}");
+    let said = backup(&["--since", &left[0], "--keep", "1"]);
+    assert!(said.starts_with("incremental") && !said.contains("removed"), "{said}");
+    ends(folder, &["verify", "backups"], 0);
+}
+
+#[test]
+fn a_stream_goes_from_one_pipe_into_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    shop(folder);
+    let backup = gannet(folder, &["backup", "shop.gnt", "-", "--compress=3"]).output().unwrap();
+    let (_, said) = done(&["backup"], &backup, 0);
+    assert!(said.contains("full backup of shop.gnt\n"), "{said}");
+    std::fs::write(folder.join("stream"), &backup.stdout).unwrap();
+    let from = |arguments: &[&str], bytes: usize, status| {
+        std::fs::write(folder.join("part"), &backup.stdout[..bytes]).unwrap();
+        let input = std::fs::File::open(folder.join("part")).unwrap();
+        done(arguments, &gannet(folder, arguments).stdin(input).output().unwrap(), status)
+    };
+    let all = backup.stdout.len();
+    from(&["verify", "-"], all, 0);
+    from(&["restore", "-", "copy.gnt"], all, 0);
+    assert_eq!(orders(folder, "copy.gnt"), 5000);
+    for part in [0, 5000, all / 2, all - 1] {
+        let (_, complaint) = from(&["restore", "-", "none.gnt"], part, 1);
+        assert!(
+            complaint.contains("cut off") || complaint.contains("holds no backup"),
+            "{part}: {complaint}"
+        );
+        from(&["verify", "-"], part, 1);
+        assert!(!folder.join("none.gnt").exists());
+    }
+}
+
+/// A server that is ended with the test.
+struct Served(Child);
+
+impl Served {
+    fn start(folder: &Path) -> Self {
+        let mut command = gannet(folder, &["serve", "shop.gnt", "--listen", "none"]);
+        let mut server = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(server.stderr.take().unwrap());
+        let mut text = String::new();
+        while !text.contains("Ctrl-C") && said.read_line(&mut text).unwrap() > 0 {}
+        // Whatever else it says is to be taken, too.
+        std::thread::spawn(move || said.read_to_end(&mut Vec::new()));
+        Served(server)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_server_takes_backups_of_the_file_it_has_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    shop(folder);
+    let server = Served::start(folder);
+    let (said, _) = ends(folder, &["backup", "shop.gnt", "backups"], 0);
+    assert!(said.contains("full backup of shop.gnt, taken by its server: shop-20"), "{said}");
+    add(folder, 5001, 5010);
+    ends(folder, &["backup", "shop.gnt", "backups", "--since", "latest"], 0);
+    let jobs =
+        "select job || ' ' || state || ' ' || (bytes_written > 0) from gannet_jobs where id is not null";
+    let (said, _) = ends(folder, &["sql", "shop.gnt", "-q", "--format", "csv", "-c", jobs], 0);
+    assert_eq!(said.lines().skip(1).collect::<Vec<_>>(), ["backup done true"; 2]);
+    let (_, complaint) = ends(folder, &["backup", "shop.gnt", "elsewhere"], 1);
+    assert!(complaint.contains("there is no folder"), "{complaint}");
+    let (_, complaint) = ends(folder, &["backup", "shop.gnt", "-"], 1);
+    assert!(complaint.contains("into folders only"), "{complaint}");
+    let relative = ["sql", "shop.gnt", "-c", "backup database to 'backups'"];
+    assert!(ends(folder, &relative, 1).1.contains("relative path not allowed"));
+    // Killed at once, what it had told is in the backup all the same.
+    drop(server);
+    ends(folder, &["restore", "backups", "copy.gnt"], 0);
+    assert_eq!(orders(folder, "copy.gnt"), 5010);
+}
+
+#[test]
+fn what_is_no_backup_is_said_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    shop(folder);
+    std::fs::write(folder.join("some.json"), "{}").unwrap();
+    std::fs::write(folder.join("some.gntbackup"), vec![0; 10_000]).unwrap();
+    for (arguments, words) in [
+        (&["backup", "missing.gnt", "backups"][..], "does not exist"),
+        (&["backup", "shop.gnt", "backups", "--since", "latest"], "take a full one first"),
+        (&["backup", "shop.gnt", "-", "--keep", "2"], "a stream has none"),
+        (&["backup", "shop.gnt", "backups", "--compress=99"], "99"),
+        (&["verify", "backups"], "no complete backup"),
+        (&["verify", "nowhere"], "there is no backup"),
+        (&["verify", "some"], "no manifest of a backup"),
+        (&["restore", "some.gntbackup", "copy.gnt"], "no manifest of a backup"),
+        (&["restore", "-", "some", "copy.gnt"], "a source of its own"),
+        (&["restore", "backups"], "SRC... DB"),
+    ] {
+        let (said, complaint) = ends(folder, arguments, 1);
+        assert!(said.is_empty() && complaint.contains(words), "{arguments:?}: {complaint}");
+        assert_eq!(complaint.lines().count(), 1, "{complaint}");
+    }
+    assert!(!folder.join("copy.gnt").exists());
+}
