@@ -1,5 +1,7 @@
 //! Backups: taken while others write, restored elsewhere, compared with what was committed; and everything that can be wrong with them.
 
+use gannet_base::sync::Mutex;
+use gannet_base::{clock, thread};
 use gannet_io::sim::{Settings, SimDisk};
 use gannet_io::{
     AlignedBuffer, Class, Disk, Durability as IoDurability, ModeRequest, OpenOptions as FileOptions,
@@ -11,8 +13,8 @@ use gannet_store::{
 use std::io::Write;
 use std::ops::Bound;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const FILE: &str = "b.gnt";
@@ -84,7 +86,7 @@ fn audit(db: &Database) -> i64 {
     let mut cursor = txn.cursor(&tree, (Bound::Included(&b"0"[..]), Bound::Excluded(&b":"[..]))).unwrap();
     let (mut sum, mut accounts) = (0, 0);
     while let Some((_, value)) = cursor.next().unwrap() {
-        sum += number(&value);
+        sum += number(value);
         accounts += 1;
     }
     drop(cursor);
@@ -133,7 +135,7 @@ struct Pipe(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Pipe {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
+        self.0.lock().extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -154,11 +156,11 @@ fn beside_transfers<T>(db: &Database, from: u64, work: impl FnOnce() -> T) -> (u
                 transfer(db, count);
                 done.store(count, Ordering::SeqCst);
                 // However slow the backup is, the log of all this is to stay short.
-                std::thread::sleep(Duration::from_micros(500));
+                clock::sleep(Duration::from_micros(500));
             }
         });
         while done.load(Ordering::SeqCst) < from + 20 {
-            std::thread::yield_now();
+            thread::yield_now();
         }
         let before = done.load(Ordering::SeqCst);
         let result = work();
@@ -194,7 +196,7 @@ struct Slow(Pipe);
 
 impl Write for Slow {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        std::thread::sleep(Duration::from_millis(5));
+        clock::sleep(Duration::from_millis(5));
         self.0.write(bytes)
     }
 
@@ -220,7 +222,7 @@ fn pages_that_come_home_after_they_were_copied_get_their_changes_all_the_same() 
             ended.store(true, Ordering::SeqCst);
         });
     });
-    let bytes = pipe.0.lock().unwrap().clone();
+    let bytes = pipe.0.lock().clone();
     restore(&disk, Source::Stream(Box::new(std::io::Cursor::new(bytes))), COPY).unwrap();
     let transfers = audit(&open(&disk, COPY)) as u64;
     assert!((before..=after).contains(&transfers), "{transfers} of {before} to {after}");
@@ -266,11 +268,11 @@ fn a_stream_is_a_backup_and_so_are_several_in_a_row() {
     let stream = || Destination::Stream(Box::new(pipe.clone()));
     (1..50).for_each(|count| transfer(&db, count));
     let full = backup(&db, BackupOptions { compress: Some(1), ..options(stream(), None) }).unwrap();
-    let first = pipe.0.lock().unwrap().clone();
+    let first = pipe.0.lock().clone();
     assert_eq!(first.len() as u64, full.bytes);
     (50..100).for_each(|count| transfer(&db, count));
     backup(&db, options(stream(), Some(&full))).unwrap();
-    let both = pipe.0.lock().unwrap().clone();
+    let both = pipe.0.lock().clone();
     let source = |bytes: &[u8]| Source::Stream(Box::new(std::io::Cursor::new(bytes.to_vec())));
     for (bytes, to, transfers) in [(&first, "one.gnt", 49), (&both, "two.gnt", 99)] {
         restore(&disk, source(bytes), to).unwrap();

@@ -8,7 +8,7 @@
 //!
 //! # Way
 //! Statements run one after the other. Primary keys, which stand behind the rows, are looked for at the end of a file and made with their tables, so
-//! that rows go where they belong at once. Rows for an empty table fill its tree from the bottom up ([`rows`], [`crate::ddl`]); where a rule
+//! that rows go where they belong at once. Rows for an empty table fill its tree from the bottom up (`rows`, `ddl`); where a rule
 //! of the table is broken by them, they are gone through once more as ordinary rows, which tells the line. So are rows for other tables.
 
 mod embedded;

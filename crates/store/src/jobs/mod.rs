@@ -4,7 +4,7 @@
 //! 1. Whatever runs for long and was not asked for as an ordinary statement is a [`Job`]: seen in [`Jobs::reports`] from its begin
 //!    to its end with what it does, how far it is, who asked for it and why, and for a while afterwards with how it ended.
 //! 2. A job that is cancelled ends at its next [`Job::check`], [`Job::pace`] or [`Watch::look`], and leaves nothing that counts.
-//! 3. A job is paced by what others get from the device meanwhile, and never slower than its floor: see [`pacer`].
+//! 3. A job is paced by what others get from the device meanwhile, and never slower than its floor: see [`Pace`].
 //!
 //! A job says what it does in phases, each with a total in bytes, pages or the like, as far as it is known; rate and time left are those
 //! of the phase.
@@ -343,8 +343,7 @@ impl Jobs {
     }
 }
 
-/// Work that is under way. It ends when it is dropped: as failed, unless [`Job::end`] was told better. Clones of the handle are made by
-/// [`Job::worker`].
+/// Work that is under way. It ends when it is dropped: as failed, unless [`Job::end`] was told better.
 #[derive(Debug)]
 pub struct Job {
     inner: Arc<Inner>,
@@ -358,7 +357,7 @@ impl Job {
         Worker { inner: Arc::clone(&self.inner), pacer: Arc::clone(&self.jobs.pacer) }
     }
 
-    /// See [`Worker::check`].
+    /// Fails with [`Error::Cancelled`] once the job was cancelled.
     pub fn check(&self) -> Result<()> {
         self.inner.check()
     }
@@ -396,17 +395,18 @@ impl Job {
         self.inner.phase.lock().note = note.to_string();
     }
 
-    /// See [`Worker::pace`].
+    /// Called before so many bytes are asked of a device, or as much work is done otherwise: waits as long as others are to
+    /// go first. Fails with [`Error::Cancelled`] once the job was cancelled.
     pub fn pace(&self, bytes: u64) -> Result<()> {
         self.inner.pace(&self.jobs.pacer, bytes)
     }
 
-    /// See [`Worker::count_read`].
+    /// The job read so many bytes from a device.
     pub fn count_read(&self, bytes: u64) {
         self.inner.bytes_read.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// See [`Worker::count_written`].
+    /// The job wrote so many bytes to a device.
     pub fn count_written(&self, bytes: u64) {
         self.inner.bytes_written.fetch_add(bytes, Ordering::Relaxed);
     }
