@@ -21,6 +21,7 @@ struct Done {
     /// `None` for a stream.
     name: Option<String>,
     removed: Vec<String>,
+    complaint: Option<String>,
     manifest: Manifest,
     job: JobReport,
 }
@@ -61,6 +62,7 @@ pub(crate) fn backup(arguments: &Backup) -> Result<()> {
             Done {
                 name: told.detail["name"].as_str().map(str::to_owned),
                 removed: serde_json::from_value(told.detail["removed"].take()).unwrap_or_default(),
+                complaint: told.detail["complaint"].as_str().map(str::to_owned),
                 manifest: serde_json::from_value(told.detail["manifest"].take())
                     .context("the server said nothing of the backup")?,
                 job: told.job,
@@ -80,7 +82,11 @@ pub(crate) fn backup(arguments: &Backup) -> Result<()> {
         true => writeln!(out, "{:#}", backup_json(&name, by_server, &done, cached))?,
         false => tell_backup(&mut *out, &name, by_server, &done, cached)?,
     }
-    Ok(out.flush()?)
+    out.flush()?;
+    match done.complaint {
+        Some(complaint) => bail!("the backup is complete, but {complaint}"),
+        None => Ok(()),
+    }
 }
 
 fn since(arguments: &Backup) -> Option<Since> {
@@ -97,7 +103,7 @@ fn here(store: &Database, arguments: &Backup, order: JobOrder) -> Result<Done> {
     };
     let (taken, job) = job::here(store.jobs(), order, |watch| store.backup_into(&plan, watch))?;
     let (name, manifest) = (Some(taken.backup.name), taken.backup.manifest);
-    Ok(Done { name, removed: taken.removed, manifest, job })
+    Ok(Done { name, removed: taken.removed, complaint: taken.complaint, manifest, job })
 }
 
 fn to_stdout(store: &Database, arguments: &Backup, order: JobOrder) -> Result<Done> {
@@ -111,7 +117,7 @@ fn to_stdout(store: &Database, arguments: &Backup, order: JobOrder) -> Result<Do
     let destination = Destination::Stream(Box::new(io::stdout()));
     let options = BackupOptions { destination, since, compress: arguments.compress };
     let (manifest, job) = job::here(store.jobs(), order, |watch| store.backup(options, watch))?;
-    Ok(Done { name: None, removed: Vec::new(), manifest, job })
+    Ok(Done { name: None, removed: Vec::new(), complaint: None, manifest, job })
 }
 
 /// The statement by which a server does it.
@@ -149,6 +155,7 @@ fn backup_json(name: &str, by_server: bool, done: &Done, cached: Option<u64>) ->
         "by_server": by_server,
         "name": done.name,
         "removed": done.removed,
+        "complaint": done.complaint,
         "manifest": done.manifest,
         "job": job::as_json(&done.job, cached),
     })

@@ -430,6 +430,11 @@ impl Database {
         backup::run(&self.engine, &self.shared, &self.path, &meta, self.options.mode, options, watch)
     }
 
+    /// Whether a backup was taken of this very copy of the database.
+    pub(crate) fn is_past(&self, backup: &Manifest) -> bool {
+        backup::is_past(backup, &self.keeper.meta.lock())
+    }
+
     /// Figures of this moment.
     pub fn stats(&self) -> DatabaseStats {
         let core = &self.shared.core;

@@ -14,7 +14,7 @@
 use crate::mutation::{Mutation, planted};
 use crate::page::{self, PageKind, Verdict, get_u32, get_u64, put_u32, put_u64};
 use crate::{Error, Result};
-use gannet_base::{Lsn, PageId, TreeId, checksum};
+use gannet_base::{Lsn, PageId, TreeId, checksum, random};
 use gannet_io::{AlignedBuffer, Class, Durability, File};
 use std::path::Path;
 
@@ -41,9 +41,13 @@ const SEGMENT_SIZE_AT: usize = 104;
 const ROOTS_AT: usize = 112;
 pub(crate) const HEADER_SUM_AT: usize = 136;
 const LOG_CRC_AT: usize = 144;
-const TIMELINE_AT: usize = 152;
+const LIVES_AT: usize = 152;
 const HOMES_FROM_AT: usize = 160;
-const END: usize = 168;
+const LIFE_LIST_AT: usize = 168;
+const LIFE_LEN: usize = 16;
+/// Lives that are remembered: as many as fit the smallest page.
+const LIVES_MAX: usize = 245;
+const END: usize = LIFE_LIST_AT + LIVES_MAX * LIFE_LEN;
 
 /// Feature: what the log says below [`Meta::homes_from`] of pages that came home is of another copy of the file.
 const RESTORED: u64 = 1;
@@ -55,6 +59,15 @@ const LOG_CRC_KNOWN: u64 = 1 << 32;
 
 /// Smallest page size: both copies are looked for without knowing the file's.
 const PROBE: usize = 4096;
+
+/// A time that a file was open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Life {
+    /// Random.
+    pub(crate) id: u64,
+    /// Where the log was when it began.
+    pub(crate) from: Lsn,
+}
 
 /// A file header.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -78,9 +91,9 @@ pub(crate) struct Meta {
     /// Above every transaction number used; only with `clean`.
     pub(crate) next_txn: u64,
     pub(crate) segment_size: u64,
-    /// Names the history of this copy of the file: random, and another one for each copy that is restored. 0 in files of releases
-    /// before this field.
-    pub(crate) timeline: u64,
+    /// The times that this copy of the file was open, newest last, as far as they are remembered. What happened to the file since a
+    /// backup was taken in one of them is what happened to this copy, and to no other one. A copy that is restored has no past.
+    pub(crate) lives: Vec<Life>,
     /// What the log says below of pages that came home does not hold for this copy of the file, which was restored.
     pub(crate) homes_from: Lsn,
     /// Roots of the store's own trees: catalog, transaction status, undo directory.
@@ -108,13 +121,34 @@ impl Meta {
             put_u64(&mut page, ROOTS_AT + index * 8, root.0);
         }
         put_u64(&mut page, LOG_CRC_AT, self.log_crc.map_or(0, |crc| LOG_CRC_KNOWN | u64::from(crc)));
-        put_u64(&mut page, TIMELINE_AT, self.timeline);
+        put_u64(&mut page, LIVES_AT, self.lives.len() as u64);
+        for (index, life) in self.lives.iter().enumerate() {
+            put_u64(&mut page, LIFE_LIST_AT + index * LIFE_LEN, life.id);
+            put_u64(&mut page, LIFE_LIST_AT + index * LIFE_LEN + 8, life.from.0);
+        }
         let homes_from = if self.features() & RESTORED != 0 { self.homes_from } else { Lsn::ZERO };
         put_u64(&mut page, HOMES_FROM_AT, homes_from.0);
         // A sum of its own over the fields, so that a copy can be judged before the page size is known.
         let sum = checksum::seeded(0, &page[MAGIC_AT..HEADER_SUM_AT]);
         put_u64(&mut page, HEADER_SUM_AT, sum);
         page
+    }
+
+    /// The file is opened, with its log at `from`.
+    pub(crate) fn begin_life(&mut self, from: Lsn) {
+        if self.lives.len() == LIVES_MAX {
+            self.lives.remove(0);
+        }
+        self.lives.push(Life { id: random::next_u64(), from });
+    }
+
+    /// Whether this copy of the file was at `lsn` in that life.
+    pub(crate) fn has_lived(&self, id: u64, lsn: Lsn) -> bool {
+        let place = self.lives.iter().position(|life| life.id == id);
+        place.is_some_and(|place| {
+            let next = self.lives.get(place + 1);
+            self.lives[place].from <= lsn && next.is_none_or(|next| lsn <= next.from)
+        })
     }
 
     /// Once redo begins behind what is of another copy, nothing of that is looked at.
@@ -144,7 +178,10 @@ impl Meta {
             groups: get_u64(bytes, GROUPS_AT),
             next_txn: get_u64(bytes, NEXT_TXN_AT),
             segment_size: get_u64(bytes, SEGMENT_SIZE_AT),
-            timeline: get_u64(bytes, TIMELINE_AT),
+            lives: (0..(get_u64(bytes, LIVES_AT) as usize).min(LIVES_MAX))
+                .map(|index| LIFE_LIST_AT + index * LIFE_LEN)
+                .map(|at| Life { id: get_u64(bytes, at), from: Lsn(get_u64(bytes, at + 8)) })
+                .collect(),
             homes_from: Lsn(get_u64(bytes, HOMES_FROM_AT)),
             roots: std::array::from_fn(|i| PageId(get_u64(bytes, ROOTS_AT + i * 8))),
         })

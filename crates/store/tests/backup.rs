@@ -329,12 +329,44 @@ fn backups_of_the_wrong_order_or_database_are_refused() {
     restore(&disk, Source::Files(vec![file(&disk, "full")]), COPY).unwrap();
     let copy = open(&disk, COPY);
     let error = backup(&copy, options(folder("three"), Some(&one))).unwrap_err();
-    assert!(error.to_string().contains("was restored or replaced: take a full backup"), "{error}");
+    assert!(error.to_string().contains("was restored or replaced"), "{error}");
     let small = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
     let other = engine(&disk).create(Path::new("other.gnt"), &small, &OpenOptions::default()).unwrap();
     let error = backup(&other, options(folder("three"), Some(&one))).unwrap_err();
     assert!(error.to_string().contains("of another database"), "{error}");
     assert!(!disk.exists(Path::new("backups/three.gntbackup")).unwrap());
+}
+
+#[test]
+fn a_copy_adds_to_backups_of_its_past_and_not_to_those_of_its_twin() {
+    let disk = SimDisk::new(11);
+    disk.create_dir(Path::new("backups")).unwrap();
+    let db = bank(&disk);
+    transfer(&db, 1);
+    let past = backup(&db, options(folder("past"), None)).unwrap();
+    transfer(&db, 2);
+    db.close().unwrap();
+    let bytes = disk.contents(Path::new(FILE)).unwrap();
+    let twin = disk.open(Path::new("twin.gnt"), &FileOptions::create_new()).unwrap();
+    let mut buffer = AlignedBuffer::zeroed(bytes.len());
+    buffer.copy_from_slice(&bytes);
+    twin.write_at(Class::Foreground, 0, &buffer, IoDurability::Durable).unwrap();
+    drop(twin);
+    let (db, twin) = (open(&disk, FILE), open(&disk, "twin.gnt"));
+    transfer(&db, 3);
+    (100..200).for_each(|count| transfer(&twin, count));
+    let own = backup(&db, options(folder("own"), Some(&past))).unwrap();
+    transfer(&db, 4);
+    backup(&db, options(folder("next"), Some(&own))).unwrap();
+    backup(&twin, options(folder("twin"), Some(&past))).unwrap();
+    let error = backup(&twin, options(folder("none"), Some(&own))).unwrap_err();
+    assert!(error.to_string().contains("was not taken of this copy"), "{error}");
+    for (name, transfers) in [("next", 4), ("twin", 199)] {
+        let to = format!("{name}-copy.gnt");
+        let chain = file(&disk, name).chain(&disk).unwrap();
+        restore(&disk, Source::Files(chain), &to).unwrap();
+        assert_eq!(audit(&open(&disk, &to)), transfers);
+    }
 }
 
 #[test]

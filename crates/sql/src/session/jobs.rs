@@ -197,6 +197,7 @@ impl Session {
                 "job": job,
                 "name": taken.backup.name,
                 "removed": taken.removed,
+                "complaint": taken.complaint,
                 "manifest": manifest,
             });
             running.client.notice(&info(message, &detail));

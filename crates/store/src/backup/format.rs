@@ -158,6 +158,7 @@ impl Head {
         let fits = count <= (HEAD - PAGES) / 8
             && content_len as usize <= CONTENT_MAX
             && stored_len as usize <= STORED_MAX
+            && content_len > 0
             && (codec == Codec::Zstd || content_len == stored_len);
         if !fits {
             return Err("the lengths in a frame's head make no sense".to_owned());

@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. The log is kept from the backup's start on until it was copied. So its pages' footers are known here before they go.
 //! 2. It is copied as fast as it can be, not paced: should the destination not keep up, and the log grow by more than `wal_limit`
-//!    meanwhile, the backup fails, and never the users.
+//!    meanwhile, the backup fails, and never the users: what is farther behind is let go of, whatever the backup waits for.
 
 use super::Copy;
 use super::format::{FrameKind, HEAD, Head};
@@ -61,7 +61,6 @@ impl<'c> LogCopy<'c> {
                 }
                 None => {
                     let whole = log.durable().0 / BLOCK * BLOCK;
-                    self.check_lag(whole)?;
                     self.copy_to(whole, whole)?;
                 }
             }
@@ -72,9 +71,11 @@ impl<'c> LogCopy<'c> {
         if self.copy.stop.is_set() { Err(Error::Cancelled) } else { self.copy.job.check() }
     }
 
-    fn check_lag(&self, durable: u64) -> Result<()> {
-        let (lag, limit) = (durable.saturating_sub(self.at), self.copy.shared.core.wal_limit);
-        if lag <= limit {
+    /// Fails where the log was let go of, or is about to be.
+    fn check_lag(&self) -> Result<()> {
+        let core = &self.copy.shared.core;
+        let (lag, limit) = (core.log.durable().0.saturating_sub(self.at), core.wal_limit);
+        if lag <= limit && self.hold.is_kept() {
             return Ok(());
         }
         Err(Error::Backup(format!(
@@ -108,6 +109,7 @@ impl<'c> LogCopy<'c> {
         let size = self.copy.shared.core.log.segment_size();
         while self.at < to {
             self.check_wanted()?;
+            self.check_lag()?;
             let segment_end = (self.at / size + 1) * size;
             let next = (self.at + PIECE).min(segment_end).min(to);
             self.piece(self.at, next, end)?;
@@ -124,6 +126,10 @@ impl<'c> LogCopy<'c> {
         self.block.wait().map_err(|error| super::failed(&error))?;
         let mut bytes = AlignedBuffer::zeroed(len);
         self.copy.shared.core.log.read_raw(Class::Maintenance, Lsn(from), &mut bytes)?;
+        // Read first, looked at afterwards: its file may be another segment's by now.
+        if !self.hold.is_kept() {
+            return self.check_lag();
+        }
         self.copy.job.count_read(len as u64);
         if end < to {
             bytes[(end.max(from) - from) as usize..].fill(0);

@@ -28,9 +28,9 @@ pub struct Begin {
     /// The database's number.
     #[serde(with = "hex")]
     pub database_id: u64,
-    /// The number of this copy of the database, which is another one once it was restored.
+    /// The time that the database was open: random, another one each time.
     #[serde(with = "hex")]
-    pub timeline: u64,
+    pub life: u64,
     /// Format version of the database.
     pub format_version: u32,
     /// Bytes of a page.
@@ -130,7 +130,7 @@ impl Begin {
             groups: self.groups,
             next_txn: 1,
             segment_size: self.segment_size,
-            timeline: gannet_base::random::next_u64(),
+            lives: Vec::new(),
             homes_from: Lsn::ZERO,
             roots: self.roots.map(PageId),
         }

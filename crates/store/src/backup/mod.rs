@@ -6,7 +6,7 @@
 //! 2. Nobody waits for a backup. There is no freeze, no second file that takes changes meanwhile, and nothing to merge afterwards.
 //! 3. Every page in it was verified when it was copied. A damaged database gives an error, and no backup.
 //! 4. An incremental backup has every page that was changed since the start of the one that it adds to. It says which one that is,
-//!    and is taken only of the same copy of the same database.
+//!    and is taken only of the same copy of the same database: the header has the times that this copy was open.
 //! 5. Whatever goes wrong with destination or source is [`Error::Backup`], and the database goes on as if nothing was.
 //!
 //! # How
@@ -55,7 +55,7 @@ use sink::Sink;
 pub use source::{BackupFile, Source};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 pub use verify::VerifyReport;
 pub(crate) use verify::run as verify;
@@ -66,6 +66,8 @@ const WORKERS: usize = 4;
 const BLOCKS: usize = 3;
 /// Bytes of pages in a frame, at least.
 const CONTENT_LEAST: u64 = 64 << 10;
+/// How often it is looked whether the log was copied.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// How a backup is taken.
 #[derive(Debug)]
@@ -112,6 +114,7 @@ struct Copy {
     /// See [`Manifest::end_lsn`], once it is known.
     log_end: Mutex<Option<Lsn>>,
     log_end_known: Condvar,
+    log_copied: AtomicBool,
     stop: Stop,
 }
 
@@ -155,7 +158,7 @@ pub(crate) fn run(
         backup_id: random::next_u64(),
         parent: since.as_ref().map(Manifest::as_parent),
         database_id: meta.database_id,
-        timeline: meta.timeline,
+        life: meta.lives.last().map_or(0, |life| life.id),
         format_version: FORMAT_VERSION,
         page_size: core.page_size as u32,
         segment_size: meta.segment_size,
@@ -187,6 +190,7 @@ pub(crate) fn run(
         touched: Mutex::new(Touched::new(hold.from(), engine.memory(Purpose::Work, 0)?)),
         log_end: Mutex::new(None),
         log_end_known: Condvar::new(),
+        log_copied: AtomicBool::new(false),
         stop: Stop::default(),
     };
     watch.job().phase("counts pages", Unit::Bytes, 0);
@@ -214,6 +218,13 @@ pub(crate) fn run(
     copy.sink.finish(manifest)
 }
 
+/// Whether a backup was taken of this very copy of a database.
+pub(crate) fn is_past(backup: &Manifest, meta: &Meta) -> bool {
+    let lived = |lsn| meta.has_lived(backup.begin.life, Lsn(lsn));
+    // Its end was durable when it was complete: in the same life the log never ends before it.
+    backup.begin.database_id == meta.database_id && lived(backup.begin.start_lsn) && lived(backup.end_lsn)
+}
+
 /// Refuses a parent that what is to be copied does not follow.
 fn check_parent(parent: &Manifest, meta: &Meta) -> Result<()> {
     if parent.begin.database_id != meta.database_id {
@@ -221,12 +232,25 @@ fn check_parent(parent: &Manifest, meta: &Meta) -> Result<()> {
             "{parent} is of another database: take a full backup, or give one of this database"
         )));
     }
-    if parent.begin.timeline != meta.timeline || meta.timeline == 0 {
+    if !is_past(parent, meta) {
         return Err(Error::Backup(format!(
-            "since {parent} was taken, this copy of the database was restored or replaced: take a full backup"
+            "{parent} was not taken of this copy of the database, which was restored or replaced since, or too long ago: take a full \
+             backup"
         )));
     }
     Ok(())
+}
+
+/// Tells that the log's thread has ended, however.
+struct LogCopied<'c>(&'c Copy);
+
+impl Drop for LogCopied<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.stop.set();
+        }
+        self.0.log_copied.store(true, Ordering::Release);
+    }
 }
 
 impl Copy {
@@ -259,6 +283,7 @@ impl Copy {
         let copy = Arc::clone(this);
         let log_thread = thread::spawn("gannet-backup-log", move || {
             thread::step_back();
+            let _copied = LogCopied(&copy);
             let done = LogCopy::new(&copy, hold, log_block).and_then(LogCopy::run);
             if done.is_err() {
                 copy.stop.set();
@@ -284,6 +309,12 @@ impl Copy {
         }
         *this.log_end.lock() = Some(end);
         this.log_end_known.notify_all();
+        while !this.log_copied.load(Ordering::Acquire) {
+            if outcome.is_ok() {
+                outcome = watch.look().inspect_err(|_| this.stop.set());
+            }
+            clock::sleep(LOOK_EVERY);
+        }
         let log_outcome = log_thread.join().map_err(|panic| Error::Backup(panic.to_string()))?;
         // What the log's thread failed with comes first: the others may have ended because of it.
         match (log_outcome, outcome) {

@@ -206,7 +206,8 @@ impl Restore {
             let block = &mut blocks[turn];
             block.wait()?;
             let Some(head) = self.next(block)? else { break };
-            let mut done = self.pages(&head, block, &mut scratch);
+            let paced = self.job.pace(2 * (HEAD + head.padded_len()) as u64);
+            let mut done = paced.and_then(|()| self.pages(&head, block, &mut scratch));
             if self.done.is_none() {
                 // What a later backup has of the same page is to be written behind this.
                 done = done.and_then(|()| block.wait());
@@ -245,7 +246,6 @@ impl Restore {
                 Some(Item::Frame(head)) => {
                     let bytes = (HEAD + head.padded_len()) as u64;
                     self.job.count_read(bytes);
-                    self.job.pace(2 * bytes)?;
                     match head.kind {
                         FrameKind::Log if state.is_newest => self.log(&mut state, &head, block.bytes())?,
                         FrameKind::Log => {}

@@ -3,7 +3,8 @@
 //! # Invariants
 //! 1. What goes is a whole chain: a full backup with everything that adds to it, newest first, and of each the manifest first. A backup
 //!    that is left has all that it adds to, whatever moment that ends at.
-//! 2. Nothing goes but complete backups of this database, and what a backup has left that was broken off.
+//! 2. Nothing goes but complete backups of this very copy of the database, and what a backup of it has left that was broken off.
+//! 3. One backup of a database goes into a folder at a time: the lock `STEM.lock` there says so.
 
 use super::sink::{DATA, Destination};
 use super::source::{BackupFile, Source};
@@ -44,6 +45,8 @@ pub struct Taken {
     pub backup: BackupFile,
     /// Names of those that were removed after it.
     pub removed: Vec<String>,
+    /// Why older ones could not be removed.
+    pub complaint: Option<String>,
 }
 
 impl Database {
@@ -63,6 +66,17 @@ impl Database {
         if plan.keep == Some(0) {
             return Err(Error::Invalid("at least one backup is kept".to_owned()));
         }
+        let stem = self.path().file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        // Two at a time would remove what the other one adds to.
+        let _alone =
+            disk.lock(&plan.folder.join(format!("{stem}.lock"))).map_err(|error| match error.kind() {
+                gannet_io::ErrorKind::Locked => Error::Backup(format!(
+                    "another backup of {stem} into {:?} is under way: {}",
+                    plan.folder,
+                    error.detail()
+                )),
+                _ => failed(&error.into()),
+            })?;
         let since = match &plan.since {
             None => None,
             Some(Since::Latest) => Some(self.latest(&plan.folder)?.manifest),
@@ -72,25 +86,31 @@ impl Database {
                 Some(BackupFile::find(&**disk, place)?.manifest)
             }
         };
-        let stem = self.path().file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let kind = if since.is_some() { "incr" } else { "full" };
         let name =
             free_name(&**disk, &plan.folder, &format!("{stem}-{}", time_name(clock::unix_micros())), kind)?;
         let destination = Destination::Folder { folder: plan.folder.clone(), name: name.clone() };
         let manifest = self.backup(BackupOptions { destination, since, compress: plan.compress }, watch)?;
-        let removed = match plan.keep {
-            Some(keep) => retain(&**disk, &plan.folder, &manifest, keep as usize)?,
-            None => Vec::new(),
+        // The backup is complete, whatever becomes of older ones.
+        let (removed, complaint) = match plan
+            .keep
+            .map(|keep| retain(self, &plan.folder, &manifest, keep as usize))
+        {
+            None => (Vec::new(), None),
+            Some(Ok(removed)) => (removed, None),
+            Some(Err(error)) => (Vec::new(), Some(format!("older backups could not be removed: {error}"))),
         };
-        Ok(Taken { backup: BackupFile { folder: plan.folder.clone(), name, manifest }, removed })
+        let backup = BackupFile { folder: plan.folder.clone(), name, manifest };
+        Ok(Taken { backup, removed, complaint })
     }
 
     /// The latest backup of this database in a folder.
     fn latest(&self, folder: &Path) -> Result<BackupFile> {
-        let id = self.database_id();
         let all = BackupFile::all(&**self.engine().disk(), folder, &mut |_| ())?;
-        all.into_iter().rfind(|one| one.manifest.begin.database_id == id).ok_or_else(|| {
-            Error::Backup(format!("there is no backup of this database in {folder:?}: take a full one first"))
+        all.into_iter().rfind(|one| self.is_past(&one.manifest)).ok_or_else(|| {
+            Error::Backup(format!(
+                "there is no backup of this copy of the database in {folder:?}: take a full one first"
+            ))
         })
     }
 }
@@ -131,10 +151,10 @@ fn is_time(rest: &str) -> bool {
 }
 
 /// Removes the oldest chains of the database of `latest`, so that `keep` full backups are left, and what was broken off. Gives their names.
-fn retain(disk: &dyn Disk, folder: &Path, latest: &Manifest, keep: usize) -> Result<Vec<String>> {
+fn retain(db: &Database, folder: &Path, latest: &Manifest, keep: usize) -> Result<Vec<String>> {
+    let disk = &**db.engine().disk();
     let all = BackupFile::all(disk, folder, &mut |_| ())?;
-    let own: Vec<_> =
-        all.iter().filter(|one| one.manifest.begin.database_id == latest.begin.database_id).collect();
+    let own: Vec<_> = all.iter().filter(|one| db.is_past(&one.manifest)).collect();
     let mut full: Vec<_> = own.iter().filter(|one| !one.manifest.is_incremental()).collect();
     full.sort_by_key(|one| one.manifest.begin.started_unix_us);
     let root = root_of(latest, &own);
@@ -146,7 +166,12 @@ fn retain(disk: &dyn Disk, folder: &Path, latest: &Manifest, keep: usize) -> Res
         let parent = doomed[from];
         let children =
             own.iter().filter(|one| one.manifest.begin.parent.is_some_and(|p| p.backup_id == parent));
-        doomed.extend(children.map(|one| one.manifest.begin.backup_id));
+        let children: Vec<u64> = children.map(|one| one.manifest.begin.backup_id).collect();
+        for child in children {
+            if !doomed.contains(&child) {
+                doomed.push(child);
+            }
+        }
         from += 1;
     }
     let mut removed = Vec::new();

@@ -166,7 +166,7 @@ fn follows(before: &Begin, next: &Begin) -> std::result::Result<(), String> {
         return Err("it is of another database than the one before".to_owned());
     }
     match next.parent {
-        Some(parent) if parent.backup_id == before.backup_id && next.timeline == before.timeline => Ok(()),
+        Some(parent) if parent.backup_id == before.backup_id => Ok(()),
         Some(parent) => Err(format!(
             "it adds to backup {:016x}, and comes behind backup {:016x}: give the backups in the order in which they were \
              taken, without leaving one out",
@@ -187,6 +187,8 @@ pub(super) struct Feed {
     name: String,
     /// Newest first, for files: then a backup does not add to the one read before it.
     backwards: bool,
+    /// What the file's manifest says; a stream has none.
+    expected: Option<Manifest>,
     current: Option<Begin>,
     previous: Option<Begin>,
     seen: Vec<u64>,
@@ -223,6 +225,7 @@ impl Feed {
             mode,
             name: "the stream".to_owned(),
             backwards,
+            expected: None,
             current: None,
             previous: None,
             seen: Vec::new(),
@@ -281,6 +284,7 @@ impl Feed {
         let options = OpenOptions::read().mode(self.mode);
         let opened = self.engine.disk().open(&path, &options).map_err(|error| self.damaged(error))?;
         self.opened = Some(Box::new(AheadFile::new(&self.engine, opened, file.manifest.bytes)?));
+        self.expected = Some(file.manifest);
         Ok(true)
     }
 
@@ -343,6 +347,9 @@ impl Feed {
         if Some(&manifest.begin) != self.current.as_ref() {
             return Err(self.damaged("its end is of another backup than its beginning"));
         }
+        if self.expected.as_ref().is_some_and(|expected| *expected != manifest) {
+            return Err(self.damaged("its manifest is another backup's"));
+        }
         if self.frames != manifest.frames || head.number + 1 != manifest.frames {
             let (have, all) = (self.frames, manifest.frames);
             return Err(self.damaged(format_args!("{have} frames of {all} are there")));
@@ -357,7 +364,10 @@ impl Feed {
         }
         match &self.previous {
             // Files were compared by their manifests.
-            _ if self.backwards => Ok(()),
+            _ if self.backwards => match &self.expected {
+                Some(expected) if expected.begin == *begin => Ok(()),
+                _ => Err(self.damaged("its manifest is another backup's")),
+            },
             None if begin.parent.is_none() => Ok(()),
             None => Err(self.damaged(format_args!(
                 "the backup adds to backup {:016x}, which has to come before it",
@@ -455,7 +465,7 @@ impl Read for AheadFile {
 fn read_text(disk: &dyn Disk, path: &Path) -> Result<Vec<u8>> {
     let file = disk.open(path, &OpenOptions::read())?;
     let len = file.len()? as usize;
-    if len > format::CONTENT_MAX || !len.is_multiple_of(HEAD) {
+    if len == 0 || len > format::CONTENT_MAX || !len.is_multiple_of(HEAD) {
         return Err(Error::Backup(format!("{path:?} is no manifest of a backup: it has {len} bytes")));
     }
     let mut text = AlignedBuffer::zeroed(len);

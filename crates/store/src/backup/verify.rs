@@ -4,8 +4,8 @@
 //! 1. Every frame is there once, and whole; every page in it is, too, under the checksum that it has in the database.
 //! 2. Each backup adds to the one before.
 //! 3. The log of the newest one is there without a gap, record by record, from the segment of its start to its end.
-//! 4. No page is missing: what the space maps in the backups say is in use is in one of them, or in that log, but for as many pages as were
-//!    never written when the backups were taken.
+//! 4. No page is missing: what the newest space maps in the backups say is in use is in one of them, or in that log, but for as many pages
+//!    as were never written when the backups were taken. Of maps that changed while the newest backup was taken that cannot be said.
 //!
 //! What it cannot prove: that what is in the pages makes sense. `gannet check` of the restored database does.
 
@@ -118,13 +118,16 @@ impl Verify {
     fn work(&self) -> Result<()> {
         let mut frame = vec![0; HEAD + STORED_MAX];
         let mut scratch = Vec::new();
-        while let Some((head, begin)) = self.next(&mut frame)? {
-            self.look_at(&head, &begin, &frame, &mut scratch)?;
+        while let Some((head, begin, fresh)) = self.next(&mut frame)? {
+            self.job.pace((HEAD + head.padded_len()) as u64)?;
+            self.look_at(&head, &begin, &fresh, &frame, &mut scratch)?;
         }
         Ok(())
     }
 
-    fn next(&self, frame: &mut [u8]) -> Result<Option<(Head, Begin)>> {
+    /// The next frame of pages, with its backup, and which of the pages came for the first time; what else comes is looked at here, in its
+    /// order.
+    fn next(&self, frame: &mut [u8]) -> Result<Option<(Head, Begin, Vec<bool>)>> {
         let mut state = self.state.lock();
         while !self.stop.is_set() {
             let item = state.feed.next(frame)?;
@@ -150,10 +153,11 @@ impl Verify {
                 Some(Item::Frame(head)) => {
                     let bytes = (HEAD + head.padded_len()) as u64;
                     self.job.count_read(bytes);
-                    self.job.pace(bytes)?;
                     if head.kind != FrameKind::Log {
-                        let begin = state.begin.clone();
-                        return Ok(begin.map(|begin| (head, begin)));
+                        let Some(begin) = state.begin.clone() else { return Ok(None) };
+                        let sets = self.sets(&begin)?;
+                        let fresh = head.pages.iter().map(|&page| sets.present.add(page)).collect();
+                        return Ok(Some((head, begin, fresh)));
                     }
                     let mut scratch = Vec::new();
                     let stored = &frame[HEAD..HEAD + head.stored_len as usize];
@@ -171,21 +175,26 @@ impl Verify {
         Ok(None)
     }
 
-    /// Verifies the pages of a frame. Frames of several backups are not looked at in their order: of a space map that several
-    /// of them have, what any of them says is in use should be there.
-    fn look_at(&self, head: &Head, begin: &Begin, frame: &[u8], scratch: &mut Vec<u8>) -> Result<()> {
+    /// Verifies the pages of a frame. Of a space map that several backups have, the one that came first counts: of files that is the newest.
+    fn look_at(
+        &self,
+        head: &Head,
+        begin: &Begin,
+        fresh: &[bool],
+        frame: &[u8],
+        scratch: &mut Vec<u8>,
+    ) -> Result<()> {
         let stored = &frame[HEAD..HEAD + head.stored_len as usize];
         let content = head.content(stored, scratch).map_err(damaged)?;
         let (page_size, sets) = (begin.page_size as usize, self.sets(begin)?);
         if content.len() != head.pages.len() * page_size {
             return Err(damaged("a frame has not the pages that it lists".to_owned()));
         }
-        for (&id, bytes) in head.pages.iter().zip(content.chunks_exact(page_size)) {
+        for ((&id, &fresh), bytes) in head.pages.iter().zip(fresh).zip(content.chunks_exact(page_size)) {
             if page::verify(bytes, id, begin.database_id) != Verdict::Valid {
                 return Err(damaged(format!("{id} in it is not whole")));
             }
-            sets.present.add(id);
-            if page::kind(bytes) == Some(PageKind::SpaceMap) {
+            if fresh && page::kind(bytes) == Some(PageKind::SpaceMap) {
                 note_used(sets, id, bytes);
             }
         }
@@ -203,18 +212,23 @@ impl Verify {
             return Err(Error::Backup("the source holds no backup".to_owned()));
         };
         let pages = newest.file_bytes / u64::from(newest.begin.page_size);
+        // Of a stream with several backups the maps came oldest first.
+        let is_judged = state.feed.is_backwards() || manifests.len() == 1;
         let unwritten: u64 = manifests.iter().map(|manifest| manifest.unwritten).sum();
         let (mut missing, mut first) = (0, None);
         let mut from = PageId(0);
         let sets = self.sets(&newest.begin)?;
+        let group_pages = space::extents_per_group(newest.begin.page_size as usize) * EXTENT_PAGES;
         while let Some(page) = sets.used.next(from).filter(|page| page.0 < pages) {
-            if !sets.present.has(page) && !sets.touched.has(page) {
+            // What was freed after its map was copied is passed over; then the log has changed the map.
+            let map = space::map_page(page.0 / group_pages, newest.begin.page_size as usize);
+            if !sets.present.has(page) && !sets.touched.has(page) && !sets.touched.has(map) {
                 missing += 1;
                 first.get_or_insert(page);
             }
             from = PageId(page.0 + 1);
         }
-        if missing > unwritten {
+        if is_judged && missing > unwritten {
             let first = first.unwrap_or_default();
             return Err(damaged(format!("{missing} pages are missing, {first} is the first of them")));
         }
@@ -249,7 +263,9 @@ fn damaged(what: String) -> Error {
 struct LogCheck {
     database_id: u64,
     segment_size: u64,
-    /// The segment that the backup's start lies in: what is before names the transactions open there, and is not looked at.
+    /// The backup's start.
+    start: u64,
+    /// The segment that it lies in: what is before names the transactions open there, and is not looked at.
     from: u64,
     /// Everything below was looked at.
     at: u64,
@@ -267,6 +283,7 @@ impl LogCheck {
         LogCheck {
             database_id: begin.database_id,
             segment_size: begin.segment_size,
+            start: begin.start_lsn,
             from,
             at: from,
             bytes: Vec::new(),
@@ -333,7 +350,9 @@ impl LogCheck {
         let record = RecordView::parse(self.database_id, self.at, &bytes[..len])
             .filter(|record| self.last_crc.is_none_or(|crc| crc == record.previous_crc))
             .ok_or_else(|| damaged(format!("the record of its log at lsn {} is not whole", self.at)))?;
-        record.pages().for_each(touched);
+        if record.end() > self.start {
+            record.pages().for_each(touched);
+        }
         self.last_crc = Some(record.crc);
         self.records += 1;
         Ok(Some(len))

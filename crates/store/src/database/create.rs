@@ -79,7 +79,7 @@ impl Database {
             groups: 1,
             next_txn: 1,
             segment_size: create.segment_size,
-            timeline: random::next_u64(),
+            lives: Vec::new(),
             homes_from: Lsn::ZERO,
             roots: [PageId(3), PageId(4), PageId(5)],
         };
@@ -88,6 +88,7 @@ impl Database {
         let log_room = engine.make_room(log_options.memory())?;
         let log = Log::create(disk, &folder, &log_options, Lsn::ZERO, 1, engine.budget())?;
         meta.redo_from = log.end();
+        meta.begin_life(log.end());
         file.allocate(0, FIRST_PAGES * page_size as u64)?;
         file.sync(Class::Foreground)?;
         let ring = Self::open_ring(&**disk, &*file, &folder, page_size, open)?;

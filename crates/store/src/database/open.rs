@@ -146,6 +146,7 @@ impl Database {
         meta.incarnation = meta.incarnation.max(newest) + u32::from(!planted(Mutation::IncarnationKept));
         meta.clean = false;
         meta.log_crc = None;
+        meta.begin_life(recovery.as_ref().map_or(meta.log_end, |recovery| recovery.end));
         let log = match log {
             Some(log) => {
                 meta.write_both(&*file)?;

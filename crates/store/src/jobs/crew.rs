@@ -26,10 +26,13 @@ impl Stop {
 }
 
 /// Tells that a thread has ended, however.
-struct Ended(Arc<(Mutex<usize>, Condvar)>);
+struct Ended(Arc<(Mutex<usize>, Condvar)>, Stop);
 
 impl Drop for Ended {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.1.set();
+        }
         *self.0.0.lock() -= 1;
         self.0.1.notify_all();
     }
@@ -48,7 +51,7 @@ pub(crate) fn run_crew<B: FnOnce() -> Result<()> + Send + 'static>(
     let crew: Vec<_> = bodies
         .into_iter()
         .map(|body| {
-            let (ended, stop) = (Ended(Arc::clone(&left)), stop.clone());
+            let (ended, stop) = (Ended(Arc::clone(&left), stop.clone()), stop.clone());
             let failure = Arc::clone(&failure);
             thread::spawn(name, move || {
                 thread::step_back();

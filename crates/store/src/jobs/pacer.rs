@@ -25,6 +25,8 @@ const PROBE: Duration = Duration::from_millis(60);
 const PROBE_EVERY: Duration = Duration::from_secs(4);
 /// Others were there if so many of their requests ended between two looks.
 const PRESENT: u64 = 4;
+/// Or if they have waited for their requests for such a part of that time.
+const WAITING: f64 = 0.2;
 /// By how much others may be slowed, where nobody says otherwise.
 const SLOWDOWN: f64 = 1.25;
 /// The least that jobs get: a part of their highest rate, and bytes a second.
@@ -154,7 +156,9 @@ impl Pacer {
     fn look(&self, state: &mut State, pace: &Pace, now: Instant) {
         state.refill(now);
         let since = now - state.looked;
-        if since < LOOK_EVERY {
+        // A probe is looked at as a whole.
+        let due = state.probe_until.unwrap_or(state.looked + LOOK_EVERY);
+        if now < due {
             return;
         }
         let after = ended(self.disk.stats());
@@ -162,7 +166,10 @@ impl Pacer {
             std::array::from_fn(|i| (after[i].0 - state.before[i].0, after[i].1 - state.before[i].1));
         let got = state.taken as f64 / since.as_secs_f64();
         (state.before, state.looked, state.taken) = (after, now, 0);
-        state.beside = seen.iter().map(|(requests, _)| requests).sum::<u64>() >= PRESENT;
+        let requests: u64 = seen.iter().map(|(requests, _)| requests).sum();
+        let waited: u64 = seen.iter().map(|(_, nanos)| nanos).sum();
+        // Who is slowed down much asks for little.
+        state.beside = requests >= PRESENT || waited as f64 >= since.as_nanos() as f64 * WAITING;
         if !state.beside {
             state.rate = f64::INFINITY;
             state.tokens = 0.0;
@@ -199,11 +206,7 @@ impl State {
 
     /// Others are there, and fared like this since the last look.
     fn react(&mut self, pace: &Pace, seen: &Ended, got: f64, now: Instant) {
-        if let Some(until) = self.probe_until {
-            if now < until {
-                return;
-            }
-            self.probe_until = None;
+        if self.probe_until.take().is_some() {
             self.probed = Some(now);
             for (alone, &(requests, nanos)) in self.alone.iter_mut().zip(seen) {
                 if requests > 0 {

@@ -446,12 +446,13 @@ impl Log {
     /// Nothing below `lsn` is needed for redo any more. Never goes back. What somebody holds stays all the same.
     pub fn set_keep_from(&self, lsn: Lsn) {
         assert!(lsn <= self.durable(), "what is not durable is needed");
-        let holds = self.inner.holds.lock();
+        let mut holds = self.inner.holds.lock();
         self.inner.keep_from.fetch_max(lsn.0, Release);
-        self.inner.release(&holds);
+        self.inner.release(&mut holds);
     }
 
-    /// Keeps the log from its end on, for somebody who reads it: it does not count for [`Log::used_bytes`], and nobody waits for it.
+    /// Keeps the log from its end on, for somebody who reads it: it does not count for [`Log::used_bytes`], and nobody waits for it. Who is
+    /// farther behind what redo needs than [`LogOptions::recycle_max`] loses it.
     pub(crate) fn hold(&self) -> LogHold {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, AcqRel);
@@ -545,15 +546,17 @@ impl Log {
         let size = self.segment_size();
         let mut at = from.0 / size * size;
         loop {
-            let open = {
+            let (open, last) = {
                 let state = self.inner.state.lock();
-                if state.index.segment_start() <= at {
-                    // The index may be of the segment before, which is full then.
-                    state.index.pages().into_iter().for_each(|(page, lsn)| visit(page, lsn));
-                    return Ok(Lsn(state.end));
-                }
-                state.index.segment_start()
+                let open = state.index.segment_start();
+                // The index may be of the segment before, which is full then.
+                (open, (open <= at).then(|| (state.index.pages(), Lsn(state.end))))
             };
+            // Whoever visits may wait for memory: without the lock.
+            if let Some((pages, end)) = last {
+                pages.into_iter().for_each(|(page, lsn)| visit(page, lsn));
+                return Ok(end);
+            }
             // A footer is trusted once it is durable.
             self.flush_to(Lsn(open))?;
             while at < open {
@@ -623,9 +626,12 @@ impl Log {
 
 impl Inner {
     /// Lets segments go that neither redo nor anybody who holds them needs.
-    fn release(&self, holds: &BTreeMap<u64, u64>) {
+    fn release(&self, holds: &mut BTreeMap<u64, u64>) {
+        let keep_from = self.keep_from.load(Acquire);
+        // However slow somebody is, others are not to run out of room because of it.
+        holds.retain(|_, from| from.saturating_add(self.options.recycle_max) >= keep_from);
         let held = holds.values().copied().min().unwrap_or(u64::MAX);
-        let needed = self.keep_from.load(Acquire).min(held);
+        let needed = keep_from.min(held);
         self.segments.keep_from(needed / self.segments.size);
     }
 }
@@ -648,8 +654,15 @@ impl LogHold {
     pub(crate) fn advance(&mut self, from: Lsn) {
         self.from = self.from.max(from);
         let mut holds = self.log.inner.holds.lock();
-        holds.insert(self.number, self.from.0);
-        self.log.inner.release(&holds);
+        if let Some(held) = holds.get_mut(&self.number) {
+            *held = self.from.0;
+        }
+        self.log.inner.release(&mut holds);
+    }
+
+    /// Whether nothing was lost until now: what was read before this is asked was the log.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.log.inner.holds.lock().contains_key(&self.number)
     }
 }
 
@@ -657,6 +670,6 @@ impl Drop for LogHold {
     fn drop(&mut self) {
         let mut holds = self.log.inner.holds.lock();
         holds.remove(&self.number);
-        self.log.inner.release(&holds);
+        self.log.inner.release(&mut holds);
     }
 }
