@@ -1,26 +1,10 @@
 //! `gannet backup`, `restore` and `verify`: on files, beside a server, through pipes; and what is refused.
 
+mod common;
+
+use common::{Served, ends, gannet, texts};
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-
-fn gannet(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gannet"));
-    command.current_dir(folder).args(arguments).env_remove("GANNET_MEMORY");
-    command
-}
-
-fn done(arguments: &[&str], output: &Output, status: i32) -> (String, String) {
-    assert_eq!(output.status.code(), Some(status), "{arguments:?}: {output:?}");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (text(&output.stdout), text(&output.stderr))
-}
-
-/// Runs to the end; gives both outputs.
-fn ends(folder: &Path, arguments: &[&str], status: i32) -> (String, String) {
-    done(arguments, &gannet(folder, arguments).output().unwrap(), status)
-}
 
 /// A database with so many orders, and a folder for backups.
 fn shop(folder: &Path) {
@@ -114,13 +98,14 @@ fn a_stream_goes_from_one_pipe_into_another() {
     let folder = folder.path();
     shop(folder);
     let backup = gannet(folder, &["backup", "shop.gnt", "-", "--compress=3"]).output().unwrap();
-    let (_, said) = done(&["backup"], &backup, 0);
+    let (said, status) = (String::from_utf8_lossy(&backup.stderr), backup.status.code());
+    assert_eq!(status, Some(0), "{said}");
     assert!(said.contains("full backup of shop.gnt\n"), "{said}");
     std::fs::write(folder.join("stream"), &backup.stdout).unwrap();
     let from = |arguments: &[&str], bytes: usize, status| {
         std::fs::write(folder.join("part"), &backup.stdout[..bytes]).unwrap();
         let input = std::fs::File::open(folder.join("part")).unwrap();
-        done(arguments, &gannet(folder, arguments).stdin(input).output().unwrap(), status)
+        texts(arguments, gannet(folder, arguments).stdin(input).output().unwrap(), status)
     };
     let all = backup.stdout.len();
     from(&["verify", "-"], all, 0);
@@ -137,35 +122,12 @@ fn a_stream_goes_from_one_pipe_into_another() {
     }
 }
 
-/// A server that is ended with the test.
-struct Served(Child);
-
-impl Served {
-    fn start(folder: &Path) -> Self {
-        let mut command = gannet(folder, &["serve", "shop.gnt", "--listen", "none"]);
-        let mut server = command.stderr(Stdio::piped()).spawn().unwrap();
-        let mut said = BufReader::new(server.stderr.take().unwrap());
-        let mut text = String::new();
-        while !text.contains("Ctrl-C") && said.read_line(&mut text).unwrap() > 0 {}
-        // Whatever else it says is to be taken, too.
-        std::thread::spawn(move || said.read_to_end(&mut Vec::new()));
-        Served(server)
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn a_server_takes_backups_of_the_file_it_has_open() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     shop(folder);
-    let server = Served::start(folder);
+    let server = Served::start(folder, &["shop.gnt"]);
     let (said, _) = ends(folder, &["backup", "shop.gnt", "backups"], 0);
     assert!(said.contains("full backup of shop.gnt, taken by its server: shop-20"), "{said}");
     add(folder, 5001, 5010);

@@ -1,30 +1,12 @@
 //! `gannet check` as its users meet it: files that are sound, damaged, not there, and open in a server.
 
+mod common;
+
+use common::{Served, ends};
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
 
 const PAGE: usize = 8192;
-
-fn gannet(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gannet"));
-    command.args(arguments).current_dir(folder).env_remove("GANNET_MEMORY").env_remove("GANNET_IO");
-    command
-}
-
-fn run(folder: &Path, arguments: &[&str]) -> Output {
-    gannet(folder, arguments).stdin(Stdio::null()).output().unwrap()
-}
-
-/// Runs a command that must end with this status; gives standard output and standard error.
-#[track_caller]
-fn ends(folder: &Path, arguments: &[&str], status: i32) -> (String, String) {
-    let output = run(folder, arguments);
-    assert_eq!(output.status.code(), Some(status), "{arguments:?}: {output:?}");
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (text(output.stdout), text(output.stderr))
-}
 
 /// A database with a table and an index.
 fn shop(folder: &Path) {
@@ -32,29 +14,6 @@ fn shop(folder: &Path) {
                   create index by_customer on orders (customer);
                   insert into orders select n, 'customer ' || n % 100 from generate_series(1, 20000) as n;";
     ends(folder, &["sql", "shop.gnt", "--create", "-q", "-c", script], 0);
-}
-
-/// A server that is ended with the test.
-struct Served(Child);
-
-impl Served {
-    fn start(folder: &Path) -> Self {
-        let mut command = gannet(folder, &["serve", "shop.gnt", "--listen", "none"]);
-        let mut server = command.stderr(Stdio::piped()).spawn().unwrap();
-        let mut said = BufReader::new(server.stderr.take().unwrap());
-        let mut text = String::new();
-        while !text.contains("Ctrl-C") && said.read_line(&mut text).unwrap() > 0 {}
-        // Whatever else it says is to be taken, too.
-        std::thread::spawn(move || said.read_to_end(&mut Vec::new()));
-        Served(server)
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status();
-        let _ = self.0.wait();
-    }
 }
 
 #[test]
@@ -118,7 +77,7 @@ fn what_a_damaged_log_leaves_can_be_read() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     shop(folder);
-    let mut server = Served::start(folder);
+    let mut server = Served::start(folder, &["shop.gnt"]);
     // So few that the page they are in does not go home by itself: settling them are changes of it, too.
     let script: String =
         (30_000..30_024).map(|n| format!("insert into orders values ({n}, 'late');\n")).collect();
@@ -170,7 +129,7 @@ fn what_cannot_be_checked_is_told_apart_from_what_is_damaged() {
 fn a_file_that_a_server_has_open_is_checked_there() {
     let folder = tempfile::tempdir().unwrap();
     shop(folder.path());
-    let server = Served::start(folder.path());
+    let server = Served::start(folder.path(), &["shop.gnt"]);
     let (said, _) = ends(folder.path(), &["check", "shop.gnt"], 0);
     assert!(said.starts_with("shop.gnt is sound, checked by its server\n"), "{said}");
     let (said, _) = ends(folder.path(), &["check", "shop.gnt", "--json"], 0);

@@ -1,28 +1,11 @@
 //! `gannet dump` and `gannet load` as their users meet them: on files, through a server, with what can go wrong.
 
+mod common;
+
+use common::{Served, ends, gannet, run};
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-
-fn gannet(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gannet"));
-    command.args(arguments).current_dir(folder).env_remove("GANNET_MEMORY").env_remove("GANNET_IO");
-    command
-}
-
-fn run(folder: &Path, arguments: &[&str]) -> Output {
-    gannet(folder, arguments).stdin(Stdio::null()).output().unwrap()
-}
-
-/// Runs a command that must end with this status; gives standard output and standard error.
-#[track_caller]
-fn ends(folder: &Path, arguments: &[&str], status: i32) -> (String, String) {
-    let output = run(folder, arguments);
-    assert_eq!(output.status.code(), Some(status), "{arguments:?}: {output:?}");
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (text(output.stdout), text(output.stderr))
-}
+use std::process::{Command, Stdio};
 
 /// A database with two tables, an index and a reference.
 fn shop(folder: &Path, orders: u32) {
@@ -43,31 +26,6 @@ fn names(folder: &Path) -> Vec<String> {
         .collect();
     names.sort();
     names
-}
-
-/// A server that is ended with the test.
-struct Served(Child);
-
-impl Served {
-    fn start(folder: &Path, databases: &[&str]) -> Self {
-        let mut arguments = vec!["serve"];
-        arguments.extend(databases);
-        arguments.extend(["--listen", "none"]);
-        let mut server = gannet(folder, &arguments).stderr(Stdio::piped()).spawn().unwrap();
-        let mut said = BufReader::new(server.stderr.take().unwrap());
-        let mut text = String::new();
-        while !text.contains("Ctrl-C") && said.read_line(&mut text).unwrap() > 0 {}
-        // Whatever else it says is to be taken, too.
-        std::thread::spawn(move || said.read_to_end(&mut Vec::new()));
-        Served(server)
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status();
-        let _ = self.0.wait();
-    }
 }
 
 #[test]

@@ -1,26 +1,12 @@
 //! `gannet stat` as its users meet it: files that are sound, damaged, not there, and open in a server.
 
+mod common;
+
+use common::{Served, ends};
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 
 const PAGE: usize = 8192;
-
-fn gannet(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gannet"));
-    command.args(arguments).current_dir(folder).env_remove("GANNET_MEMORY").env_remove("GANNET_IO");
-    command
-}
-
-/// Runs a command that must end with this status; gives standard output and standard error.
-#[track_caller]
-fn ends(folder: &Path, arguments: &[&str], status: i32) -> (String, String) {
-    let output = gannet(folder, arguments).stdin(Stdio::null()).output().unwrap();
-    assert_eq!(output.status.code(), Some(status), "{arguments:?}: {output:?}");
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (text(output.stdout), text(output.stderr))
-}
 
 #[track_caller]
 fn json(folder: &Path, arguments: &[&str]) -> Value {
@@ -35,29 +21,6 @@ fn shop(folder: &Path) {
                   create table other (id bigint);
                   insert into orders select n, 'customer ' || n % 100 from generate_series(1, 20000) as n;";
     ends(folder, &["sql", "shop.gnt", "--create", "-q", "-c", script], 0);
-}
-
-/// A server that is ended with the test.
-struct Served(Child);
-
-impl Served {
-    fn start(folder: &Path) -> Self {
-        let mut command = gannet(folder, &["serve", "shop.gnt", "--listen", "none"]);
-        let mut server = command.stderr(Stdio::piped()).spawn().unwrap();
-        let mut said = BufReader::new(server.stderr.take().unwrap());
-        let mut text = String::new();
-        while !text.contains("Ctrl-C") && said.read_line(&mut text).unwrap() > 0 {}
-        // Whatever else it says is to be taken, too.
-        std::thread::spawn(move || said.read_to_end(&mut Vec::new()));
-        Served(server)
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status();
-        let _ = self.0.wait();
-    }
 }
 
 /// What a line with this label says, behind the title of its section.
@@ -122,7 +85,7 @@ fn json_has_all_of_it() {
 fn a_server_describes_its_file() {
     let folder = tempfile::tempdir().unwrap();
     shop(folder.path());
-    let _server = Served::start(folder.path());
+    let _server = Served::start(folder.path(), &["shop.gnt"]);
     let (said, _) = ends(folder.path(), &["stat", "shop.gnt", "--records"], 0);
     assert!(said.starts_with("Statistics of shop.gnt, by its server: every entry counted"), "{said}");
     assert_eq!(line(&said, "Table orders", "Total records"), "20000");

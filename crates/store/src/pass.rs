@@ -41,7 +41,7 @@ const LOOKS: u32 = 5;
 /// The pause before the second look; before each further one it is longer by as much.
 const PAUSE: Duration = Duration::from_millis(2);
 /// Space maps that are asked for at a time.
-const MAPS_AHEAD: u64 = 4;
+pub(crate) const MAPS_AHEAD: u64 = 4;
 
 /// Why a page cannot be used.
 #[derive(Clone, Debug)]
@@ -134,6 +134,14 @@ impl From<String> for Wrong {
     fn from(what: String) -> Self {
         Wrong { what, lost_write: false }
     }
+}
+
+/// Asks for the space map of a group and of some behind it, as maintenance. Read one by one when they are needed they would count as
+/// foreground work.
+pub(crate) fn fetch_maps(core: &Core, group: u64) {
+    let groups = group..(group + MAPS_AHEAD).min(core.space.groups());
+    let maps: Vec<PageId> = groups.map(|group| space::map_page(group, core.page_size)).collect();
+    core.pool.prefetch(&core.volume, &maps, Class::Maintenance, Access::Normal);
 }
 
 /// What a space map says of a page's extent now; `None` where no map describes it.
@@ -292,9 +300,7 @@ impl<V: Visitor> Pass<V> {
         if group * group_pages < stretch.start {
             return;
         }
-        let groups = group..(group + MAPS_AHEAD).min(core.space.groups());
-        let maps: Vec<PageId> = groups.map(|group| space::map_page(group, core.page_size)).collect();
-        core.pool.prefetch(&core.volume, &maps, Class::Maintenance, Access::Normal);
+        fetch_maps(core, group);
     }
 
     /// Pages in use of part of an extent. A map that cannot be read is itself a page in use, and found damaged as such.

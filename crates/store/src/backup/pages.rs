@@ -10,7 +10,8 @@ use super::Copy;
 use super::format::{Codec, FrameKind, HEAD, Head};
 use crate::block::{Block, FileRange};
 use crate::page::{self, Verdict};
-use crate::space::{self, EXTENT_PAGES, Extent, SYSTEM};
+use crate::pass::{self, MAPS_AHEAD};
+use crate::space::{self, EXTENT_PAGES, SYSTEM};
 use crate::{Error, Result};
 use gannet_base::{PageId, TreeId, clock};
 use gannet_io::{AlignedBuffer, Class, Direction};
@@ -23,8 +24,6 @@ use std::time::Duration;
 const LOOKS: u32 = 5;
 /// The pause before the second look; before each further one it is longer by as much.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Space maps that are asked for at a time.
-const MAPS_AHEAD: u64 = 4;
 
 /// One bit for each page.
 #[derive(Debug, Default)]
@@ -207,9 +206,10 @@ impl Copy {
         let end = ((from / EXTENT_PAGES + 1) * EXTENT_PAGES).min(range.end);
         let group_pages = space::extents_per_group(self.page_size) * EXTENT_PAGES;
         if from.is_multiple_of(group_pages) {
-            self.fetch_maps(from / group_pages);
+            pass::fetch_maps(&self.shared.core, from / group_pages);
         }
-        let Some(extent) = self.extent(PageId(from))? else { return Ok(end) };
+        let extent = pass::extent_of(&self.shared.core, PageId(from))?;
+        let Some(extent) = extent else { return Ok(end) };
         let map = space::map_page(from / group_pages, self.page_size);
         for number in from..end {
             if out.len() == most {
@@ -225,30 +225,6 @@ impl Copy {
         Ok(end)
     }
 
-    /// What the space map says of a page's extent now; `None` where no map describes it.
-    fn extent(&self, page: PageId) -> Result<Option<Extent>> {
-        let core = &self.shared.core;
-        let number = page.0 / EXTENT_PAGES;
-        let per_group = space::extents_per_group(self.page_size);
-        if number / per_group >= core.space.groups() {
-            return Ok(None);
-        }
-        let id = space::map_page(number / per_group, self.page_size);
-        let map = core.pool.shared(&core.volume, id, crate::pool::Access::Normal)?;
-        if page::kind(&map) != Some(page::PageKind::SpaceMap) {
-            return Err(Error::damaged_page(id, "a space map is expected here"));
-        }
-        Ok(Some(Extent::decode(&map, number % per_group)))
-    }
-
-    /// Asks for the space maps of some groups. Read one by one when they are needed they would count as foreground work.
-    pub(super) fn fetch_maps(&self, group: u64) {
-        let core = &self.shared.core;
-        let groups = group..(group + MAPS_AHEAD).min(core.space.groups());
-        let maps: Vec<PageId> = groups.map(|group| space::map_page(group, self.page_size)).collect();
-        core.pool.prefetch(&core.volume, &maps, Class::Maintenance, crate::pool::Access::Normal);
-    }
-
     /// Pages in use, of those in the set, if there is one.
     pub(super) fn count_in_use(&self, changed: Option<&PageSet>) -> Result<u64> {
         if let Some(changed) = changed {
@@ -258,10 +234,10 @@ impl Copy {
         let mut pages = 0;
         for group in 0..groups {
             self.job.check()?;
-            if group.is_multiple_of(MAPS_AHEAD) {
-                self.fetch_maps(group);
-            }
             let core = &self.shared.core;
+            if group.is_multiple_of(MAPS_AHEAD) {
+                pass::fetch_maps(core, group);
+            }
             let id = space::map_page(group, self.page_size);
             let map = core.pool.shared(&core.volume, id, crate::pool::Access::Normal)?;
             let used = space::read_map(&map).filter(|extent| extent.owner != TreeId(0));
