@@ -1,4 +1,5 @@
 //! Threads, real or simulated.
+#![cfg_attr(target_os = "linux", expect(unsafe_code, reason = "the scheduler's settings have no wrapper"))]
 
 use crate::sim;
 use crate::sync::Mutex;
@@ -64,6 +65,21 @@ pub fn step_back() {
     if !sim::active() {
         // Linux takes it of a thread. Nobody may be refused to be nicer, and if so, it is no harm.
         let _ = rustix::process::setpriority_process(None, 10);
+    }
+}
+
+/// From now on the calling thread, and those it starts, run only where a processor has nothing else to do, except for a very small part,
+/// and leave it at once to whoever wakes up (`SCHED_IDLE`). For work that nobody waits for, and that holds nothing for long that others
+/// wait for. A thread that is merely nice is not stopped in the middle of its slice: who wakes up waits for milliseconds.
+/// Linux only; elsewhere, and in a simulation, it does nothing.
+pub fn stand_by() {
+    #[cfg(target_os = "linux")]
+    if !sim::active() {
+        let parameters = libc::sched_param { sched_priority: 0 };
+        // SAFETY: the parameters outlive the call, which is about the calling thread. Where it is refused, nothing changes.
+        if unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) } != 0 {
+            step_back();
+        }
     }
 }
 

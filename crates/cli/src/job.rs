@@ -94,6 +94,7 @@ where
     E: std::fmt::Display + Into<anyhow::Error>,
 {
     let job = jobs.begin(order);
+    let _background = gannet_store::background();
     let mut shown = Shown::default();
     let mut tell = |report: &JobReport| {
         shown.say(report);

@@ -4,6 +4,7 @@ use anyhow::{Context, Result, bail};
 use gannet_base::units::parse_size;
 use gannet_io::Profile;
 use gannet_lab::gannet;
+use gannet_lab::histogram::Histogram;
 use gannet_lab::table::Table;
 use gannet_lab::tpcc::connection::{Connect, Connection};
 use gannet_lab::tpcc::{Size, check, load, run, transactions::Kind};
@@ -27,8 +28,13 @@ struct Arguments {
 }
 
 fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
-    let plan =
-        run::Plan { size: Size::new(2), terminals: 8, time: std::time::Duration::from_secs(20), seed: 1 };
+    let plan = run::Plan {
+        size: Size::new(2),
+        terminals: 8,
+        time: std::time::Duration::from_secs(20),
+        seed: 1,
+        rate: None,
+    };
     let mut arguments = Arguments {
         step: String::new(),
         plan,
@@ -49,6 +55,7 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
             Long("warehouses") => arguments.plan.size.warehouses = parser.value()?.parse()?,
             Long("sessions") => arguments.plan.terminals = parser.value()?.parse()?,
             Long("seconds") => arguments.plan.time = std::time::Duration::from_secs(parser.value()?.parse()?),
+            Long("rate") => arguments.plan.rate = Some(parser.value()?.parse()?),
             Long("seed") => arguments.plan.seed = parser.value()?.parse()?,
             other => return Err(other.unexpected().into()),
         }
@@ -60,6 +67,9 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
     }
     if arguments.plan.size.warehouses == 0 || arguments.plan.terminals == 0 {
         bail!("--warehouses and --sessions are 1 or more");
+    }
+    if arguments.plan.rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
+        bail!("--rate is transactions a second, more than 0");
     }
     Ok(arguments)
 }
@@ -135,7 +145,7 @@ fn measure(arguments: &Arguments, to: &dyn Connect, stop: &AtomicBool) -> Result
         "{}",
         json!({
             "workload": format!("tpcc {}", arguments.step),
-            "warehouses": plan.size.warehouses, "sessions": plan.terminals, "seed": plan.seed,
+            "warehouses": plan.size.warehouses, "sessions": plan.terminals, "seed": plan.seed, "rate": plan.rate,
             "memory_budget": arguments.dir.as_ref().map(|_| arguments.memory), "setup": arguments.setup,
             "slower_device": arguments.profile.map(|profile| format!("{profile:?}")),
             "measured": measured, "machine": gannet_lab::machine::describe(),
@@ -160,8 +170,11 @@ fn outcome(outcome: &run::Outcome) -> serde_json::Value {
             (kind.name().to_owned(), figures)
         })
         .collect();
+    let mut all = Histogram::default();
+    outcome.latencies.iter().for_each(|latency| all.merge(latency));
     json!({
         "seconds": outcome.elapsed.as_secs_f64(),
+        "p50_ms": all.quantile_us(0.5) / 1e3, "p99_ms": all.quantile_us(0.99) / 1e3,
         "transactions_per_second": outcome.transactions() as f64 / outcome.elapsed.as_secs_f64(),
         "new_orders_per_minute": outcome.new_orders_per_minute(),
         "conflicts": outcome.conflicts.iter().sum::<u64>(),

@@ -25,7 +25,7 @@ USAGE
     gannet-lab store WORKLOAD --dir DIR [OPTIONS]
     gannet-lab sql --dir DIR [--memory SIZE] [--page-size BYTES] [--create] STATEMENT...
     gannet-lab tpcc load|run|check (--url WORDS | --dir DIR [--memory SIZE] [--profile NAME]) [--warehouses N] [--sessions N]
-                             [--seconds S] [--seed N] [--setup STATEMENTS]
+                             [--seconds S] [--rate TPS] [--seed N] [--setup STATEMENTS]
     gannet-lab isolation run (--url ADDRESS | --serve GANNET [--kills N]) [--dir DIR] [--level LEVEL] [--seconds S]
                              [--seed N] [--sessions N] [--transactions N] [--keys N] [--replace]
     gannet-lab isolation check FILE
@@ -34,6 +34,7 @@ USAGE
 `sql` runs statements in an embedded Gannet one after the other, throws their rows away, and reports each one's time and
 what the device did for it. `tpcc` asks a server, which needs the feature `rivals`; WORDS are those of libpq:
 \"host=... user=... dbname=...\". Or it has its own Gannet in DIR, and tells also how many reads a transaction waits for.
+With --rate transactions come in at random times, whether or not those before have ended, and their latency counts from then.
 `isolation run` lets sessions run random transactions, in rounds of --transactions [2000], and judges what they were told; at
 LEVEL read-committed, repeatable-read, serializable, or mixed [mixed]. ADDRESS is a postgres:// one of any server, whose tables
 iso_* are made anew; GANNET is a binary that is served in DIR [.] and killed N times a round. --replace

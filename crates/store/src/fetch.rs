@@ -47,6 +47,12 @@ pub(crate) fn step_back() {
     pool::reads::in_background();
 }
 
+/// The calling thread works for a job from now on: only while nobody else wants the processor, and what it reads counts as a job's.
+pub fn stand_by() {
+    thread::stand_by();
+    pool::reads::in_background();
+}
+
 /// See the module's head.
 #[derive(Debug)]
 pub(crate) struct Fetch<S: Source + 'static> {

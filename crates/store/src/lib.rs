@@ -69,8 +69,11 @@ pub use database::{
 };
 pub use engine::{CreateOptions, Engine, EngineOptions, OpenOptions};
 pub use error::{Error, Result};
-pub use jobs::{ClassBytes, Job, JobKind, JobOrder, JobReport, JobState, Jobs, Pace, Tell, Unit, Watch};
-pub use pool::reads::{ThreadReads, thread_reads};
+pub use fetch::stand_by;
+pub use jobs::{
+    ClassBytes, Job, JobKind, JobOrder, JobReport, JobState, Jobs, Pace, Permit, Tell, Unit, Watch,
+};
+pub use pool::reads::{Background, ThreadReads, background, thread_reads};
 pub use sample::Sample;
 pub use scan::Scan;
 pub use stat::{

@@ -13,7 +13,7 @@
 use crate::block::Block;
 use crate::core::Core;
 use crate::engine::Engine;
-use crate::jobs::{Stop, Unit, Watch, Worker, run_crew};
+use crate::jobs::{Permit, Stop, Unit, Watch, Worker, run_crew};
 use crate::page::{self, PageKind, Verdict};
 use crate::pool::{Access, SharedPage};
 use crate::shared::Shared;
@@ -183,9 +183,9 @@ struct Pass<V> {
     shared: Arc<Shared>,
     job: Worker,
     pages: u64,
-    /// Pages of one request.
+    /// Pages of one request, at most.
     block_pages: u64,
-    /// The next request's place in the file, in requests.
+    /// The page that the next request begins with.
     next: AtomicU64,
     bytes_read: AtomicU64,
     stop: Stop,
@@ -237,19 +237,25 @@ impl<V: Visitor> Pass<V> {
     /// The body of a worker: takes the next stretch of the file that nobody has taken yet, until there is none.
     fn work(&self, mut free: Vec<Block>, own: &mut V::Own) -> Result<()> {
         let core = &self.shared.core;
-        let mut under_way: VecDeque<(Block, Stretch)> = VecDeque::with_capacity(free.len());
+        let mut under_way: VecDeque<(Block, Stretch, Permit)> = VecDeque::with_capacity(free.len());
         loop {
-            while let Some(mut block) = free.pop() {
+            while !free.is_empty() {
+                // With a permit at hand nobody waits for another one.
+                let permit = match under_way.is_empty() {
+                    true => Some(self.job.permit()?),
+                    false => self.job.try_permit()?,
+                };
+                let Some(permit) = permit else { break };
                 let Some(stretch) = self.next_stretch() else { break };
+                let Some(mut block) = free.pop() else { break };
                 let bytes = stretch.len * core.page_size as u64;
-                self.job.pace(bytes)?;
                 self.job.count_read(bytes);
                 let (at, len) =
                     (stretch.first.0 * core.page_size as u64, stretch.len as usize * core.page_size);
                 block.start(&core.volume.file, Direction::Read, Class::Maintenance, at, len);
-                under_way.push_back((block, stretch));
+                under_way.push_back((block, stretch, permit));
             }
-            let Some((mut block, stretch)) = under_way.pop_front() else { return Ok(()) };
+            let Some((mut block, stretch, _permit)) = under_way.pop_front() else { return Ok(()) };
             let whole = block.wait().is_ok();
             self.bytes_read.fetch_add(block.len() as u64, Ordering::Relaxed);
             for &(page, owner) in &stretch.pages {
@@ -271,14 +277,16 @@ impl<V: Visitor> Pass<V> {
     /// The next stretch with pages in use, cut off where those end.
     fn next_stretch(&self) -> Option<Stretch> {
         loop {
-            let from = self.next.fetch_add(1, Ordering::Relaxed) * self.block_pages;
-            let until = (from + self.block_pages).min(self.pages);
+            let most = self.job.request_bytes() / self.shared.core.page_size as u64;
+            let len = self.block_pages.min(most).max(1);
+            let from = self.next.fetch_add(len, Ordering::Relaxed);
+            let until = (from + len).min(self.pages);
             if from >= until || self.stop.is_set() {
                 return None;
             }
             self.job.advance((until - from) * self.shared.core.page_size as u64);
             self.fetch_maps(from..until);
-            let mut pages = Vec::with_capacity(self.block_pages as usize);
+            let mut pages = Vec::with_capacity(len as usize);
             let mut at = from;
             while at < until {
                 let end = ((at / EXTENT_PAGES + 1) * EXTENT_PAGES).min(until);

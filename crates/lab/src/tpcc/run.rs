@@ -8,6 +8,7 @@ use crate::random::Random;
 use anyhow::Result;
 use gannet_store::{ThreadReads, thread_reads};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How terminals work.
@@ -21,12 +22,16 @@ pub struct Plan {
     pub time: Duration,
     /// Seed of the requests.
     pub seed: u64,
+    /// Transactions a second that come in whether or not those before them have ended (open loop): at random times, as a Poisson
+    /// process, taken by the first terminal that is free. `None`: each terminal asks for the next one as soon as it has an answer.
+    pub rate: Option<f64>,
 }
 
 /// What came of it.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Latencies by kind, in the order of [`Kind::ALL`]; those that were rolled back on purpose included.
+    /// Latencies by kind, in the order of [`Kind::ALL`]; those that were rolled back on purpose included. In an open loop they count
+    /// from the time that the transaction came in, so waiting for a terminal is part of them.
     pub latencies: [Histogram; 5],
     /// New orders rolled back on purpose.
     pub rolled_back: u64,
@@ -83,8 +88,7 @@ pub fn run(
     plan: &Plan,
     mut watch: impl FnMut(Duration, u64) -> bool,
 ) -> Result<Outcome> {
-    let stop = AtomicBool::new(false);
-    let done = AtomicU64::new(0);
+    let progress = Progress::default();
     let mut terminals = Vec::new();
     for number in 0..plan.terminals {
         let mut connection = connect.connect()?;
@@ -93,27 +97,29 @@ pub fn run(
         terminals.push((connection, terminal, warehouse, Random::new(plan.seed ^ u64::from(number) << 40)));
     }
     let began = Instant::now();
+    let arrivals = plan.rate.map(|rate| Arrivals::new(rate, began, plan.seed));
     let results: Vec<Result<Worked>> = std::thread::scope(|scope| {
-        let (stop, done) = (&stop, &done);
+        let (progress, arrivals) = (&progress, arrivals.as_ref());
         let threads: Vec<_> = terminals
             .into_iter()
             .map(|(connection, terminal, warehouse, random)| {
                 scope.spawn(move || {
-                    let result = work(connection, &terminal, warehouse, plan.size, random, stop, done);
+                    let result =
+                        work(connection, &terminal, warehouse, plan.size, random, arrivals, progress);
                     if result.is_err() {
-                        stop.store(true, Ordering::Relaxed);
+                        progress.stop.store(true, Ordering::Relaxed);
                     }
                     result
                 })
             })
             .collect();
-        while began.elapsed() < plan.time && !stop.load(Ordering::Relaxed) {
+        while began.elapsed() < plan.time && !progress.stop.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(50).min(plan.time.saturating_sub(began.elapsed())));
-            if !watch(began.elapsed(), done.load(Ordering::Relaxed)) {
+            if !watch(began.elapsed(), progress.done.load(Ordering::Relaxed)) {
                 break;
             }
         }
-        stop.store(true, Ordering::Relaxed);
+        progress.stop.store(true, Ordering::Relaxed);
         threads
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a terminal panicked"))))
@@ -132,6 +138,49 @@ pub fn run(
     Ok(outcome)
 }
 
+/// What the terminals share.
+#[derive(Default)]
+struct Progress {
+    stop: AtomicBool,
+    /// Transactions so far.
+    done: AtomicU64,
+}
+
+/// When transactions of an open loop come in.
+struct Arrivals {
+    /// Seconds between two, on average.
+    apart: f64,
+    next: Mutex<(Instant, Random)>,
+}
+
+impl Arrivals {
+    fn new(rate: f64, first: Instant, seed: u64) -> Self {
+        Arrivals { apart: 1.0 / rate, next: Mutex::new((first, Random::new(!seed))) }
+    }
+
+    /// Waits for the next transaction that nobody has taken, and says when it came in; `None` when the end came before it.
+    fn next(&self, stop: &AtomicBool) -> Option<Instant> {
+        let came = {
+            let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+            let came = next.0;
+            // Exponentially distributed.
+            let share = (next.1.below(1 << 53) + 1) as f64 / (1_u64 << 53) as f64;
+            next.0 = came + Duration::from_secs_f64(-share.ln() * self.apart);
+            came
+        };
+        loop {
+            let wait = came.saturating_duration_since(Instant::now());
+            if wait.is_zero() {
+                return Some(came);
+            }
+            if stop.load(Ordering::Relaxed) {
+                return None;
+            }
+            std::thread::sleep(wait.min(Duration::from_millis(50)));
+        }
+    }
+}
+
 #[derive(Default)]
 struct Worked {
     latencies: [Histogram; 5],
@@ -146,14 +195,19 @@ fn work(
     warehouse: u32,
     size: Size,
     mut random: Random,
-    stop: &AtomicBool,
-    done: &AtomicU64,
+    arrivals: Option<&Arrivals>,
+    progress: &Progress,
 ) -> Result<Worked> {
     let mut worked = Worked::default();
-    while !stop.load(Ordering::Relaxed) {
+    while !progress.stop.load(Ordering::Relaxed) {
         let kind = Kind::draw(&mut random);
         let request = Request::draw(kind, warehouse, size, &mut random);
-        let (began, before) = (Instant::now(), thread_reads());
+        let began = match arrivals.map(|arrivals| arrivals.next(&progress.stop)) {
+            None => Instant::now(),
+            Some(Some(came)) => came,
+            Some(None) => break,
+        };
+        let before = thread_reads();
         let committed = loop {
             match terminal.run(&mut *connection, &request) {
                 Ok(committed) => break committed,
@@ -165,7 +219,7 @@ fn work(
         worked.latencies[kind as usize].record(began.elapsed(), 1);
         worked.reads[kind as usize].add(thread_reads().since(before).into());
         worked.rolled_back += u64::from(!committed);
-        done.fetch_add(1, Ordering::Relaxed);
+        progress.done.fetch_add(1, Ordering::Relaxed);
     }
     Ok(worked)
 }

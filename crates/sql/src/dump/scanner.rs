@@ -9,7 +9,7 @@ use crate::types::text::TextStyle;
 use crate::{Error, Result, SqlState};
 use gannet_io::Class;
 use gannet_io::stats::Operation;
-use gannet_store::{Database, Engine, Tree, View, Watch, WorkMemory};
+use gannet_store::{Database, Engine, Job, Tree, View, Watch, WorkMemory};
 use std::ops::Bound;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -90,11 +90,15 @@ pub(super) fn write_tables(
     let (tables, style, to_format) = (&tables, &style, &to_format);
     std::thread::scope(move |scope| {
         for _ in 0..jobs {
-            scope.spawn(move || make_texts(tables, style, format, to_format));
+            scope.spawn(move || {
+                gannet_store::stand_by();
+                make_texts(tables, style, format, to_format);
+            });
         }
-        let engine = store.engine();
+        let (engine, job) = (store.engine(), watch.job());
         scope.spawn(move || {
-            if let Err(error) = scan_all(engine, view, tables, &steps, &work) {
+            gannet_store::stand_by();
+            if let Err(error) = scan_all(engine, job, view, tables, &steps, &work) {
                 // The caller may have given up by now.
                 let _ = steps.send(Step::Failed(error));
             }
@@ -116,6 +120,7 @@ fn memory(engine: &Engine, jobs: usize) -> Result<(WorkMemory, usize)> {
 /// Hands out the batches of all tables. It ends early when nobody takes them any more.
 fn scan_all(
     engine: &Engine,
+    job: &Job,
     view: &View,
     tables: &[&Table],
     steps: &SyncSender<Step>,
@@ -129,6 +134,8 @@ fn scan_all(
             return Ok(());
         }
         let mut rows = Rows::default();
+        // For reading one batch; who takes the batches may be waiting for a permit.
+        let mut permit = Some(job.permit()?);
         let hand_out = |rows: Rows| {
             let (done, text) = sync_channel(1);
             work.send(Work { table: number, rows, done }).is_ok() && steps.send(Step::Rows(text)).is_ok()
@@ -144,12 +151,15 @@ fn scan_all(
             rows.lengths.push((key.len() as u32, value.len() as u32));
             if rows.bytes.len() >= BATCH_BYTES {
                 scan.forget_long();
+                drop(permit.take());
                 if !hand_out(std::mem::take(&mut rows)) {
                     return Ok(());
                 }
+                permit = Some(job.permit()?);
                 rows.bytes.reserve(BATCH_BYTES + BATCH_BYTES / 8);
             }
         }
+        drop(permit);
         if !rows.lengths.is_empty() && !hand_out(rows) || steps.send(Step::End).is_err() {
             return Ok(());
         }
@@ -212,7 +222,7 @@ fn write_steps(
             }
             Step::Rows(text) => {
                 let text = wait(&text, watch)?;
-                watch.job().pace(text.text.len() as u64)?;
+                let _permit = watch.job().permit()?;
                 writer.rows(text.text.as_bytes(), text.rows)?;
                 watch.job().count_written(text.text.len() as u64);
                 stored += text.stored;

@@ -34,6 +34,7 @@ mod verify;
 
 use crate::block::Block;
 use crate::engine::Engine;
+use crate::fetch;
 use crate::jobs::{Stop, Unit, Watch, Worker, run_crew};
 use crate::meta::{FORMAT_VERSION, Meta};
 use crate::shared::Shared;
@@ -282,7 +283,7 @@ impl Copy {
         let log_block = Block::new(&log_queue, engine.memory(Purpose::Io, log::MEMORY)?);
         let copy = Arc::clone(this);
         let log_thread = thread::spawn("gannet-backup-log", move || {
-            thread::step_back();
+            fetch::stand_by();
             let _copied = LogCopied(&copy);
             let done = LogCopy::new(&copy, hold, log_block).and_then(LogCopy::run);
             if done.is_err() {

@@ -9,6 +9,7 @@
 use super::Copy;
 use super::format::{Codec, FrameKind, HEAD, Head};
 use crate::block::{Block, FileRange};
+use crate::jobs::Permit;
 use crate::page::{self, Verdict};
 use crate::pass::{self, MAPS_AHEAD};
 use crate::space::{self, EXTENT_PAGES, SYSTEM};
@@ -101,56 +102,81 @@ pub(super) struct Candidates {
     pub(super) end: u64,
 }
 
-/// Pages under way: those of the block, with those whose frames were dirty before they were asked for.
+/// Pages under way: those of the block, with those whose frames were dirty before they were asked for. The permit lasts until what is
+/// made of them was written.
 struct Batch {
     pages: Vec<PageId>,
     dirty: Vec<bool>,
+    permit: Permit,
 }
 
 impl Copy {
     /// The body of a worker: copies until nothing is left to copy.
     pub(super) fn copy_pages(&self, mut free: Vec<Block>) -> Result<()> {
         let mut reading: VecDeque<(Block, Batch)> = VecDeque::with_capacity(free.len());
-        let mut writing: VecDeque<Block> = VecDeque::with_capacity(free.len());
+        let mut writing: VecDeque<(Block, Permit)> = VecDeque::with_capacity(free.len());
         let mut scratch = self.compressor()?;
         let result = loop {
-            if let Err(error) = self.start_reads(&mut free, &mut reading) {
+            // With a permit at hand for something that is under way, nobody waits for another one.
+            let may_wait = writing.is_empty();
+            if let Err(error) = self.start_reads(&mut free, &mut reading, may_wait) {
                 break Err(error);
             }
-            let Some((mut block, batch)) = reading.pop_front() else { break Ok(()) };
             if self.stop.is_set() {
                 break Ok(());
             }
+            let Some((mut block, batch)) = reading.pop_front() else {
+                if writing.is_empty() {
+                    break Ok(());
+                }
+                Self::end_writes(&mut writing, &mut free)?;
+                continue;
+            };
             let whole = block.wait();
-            match whole.and_then(|()| self.give_on(&mut block, batch, &mut scratch)) {
-                Ok(true) => writing.push_back(block),
+            match whole.and_then(|()| self.give_on(&mut block, &batch, &mut scratch)) {
+                Ok(true) => writing.push_back((block, batch.permit)),
                 Ok(false) => free.push(block),
                 Err(error) => break Err(error),
             }
-            while free.is_empty() || reading.is_empty() {
-                let Some(mut block) = writing.pop_front() else { break };
-                match block.wait() {
-                    Ok(()) => free.push(block),
-                    Err(error) => return Err(super::failed(&error)),
-                }
+            if free.is_empty() {
+                Self::end_writes(&mut writing, &mut free)?;
             }
         };
-        for mut block in writing {
+        for (mut block, _permit) in writing {
             block.wait().map_err(|error| super::failed(&error))?;
         }
         result
     }
 
-    fn start_reads(&self, free: &mut Vec<Block>, reading: &mut VecDeque<(Block, Batch)>) -> Result<()> {
+    /// Waits for the write that began first.
+    fn end_writes(writing: &mut VecDeque<(Block, Permit)>, free: &mut Vec<Block>) -> Result<()> {
+        let Some((mut block, _permit)) = writing.pop_front() else { return Ok(()) };
+        block.wait().map_err(|error| super::failed(&error))?;
+        free.push(block);
+        Ok(())
+    }
+
+    fn start_reads(
+        &self,
+        free: &mut Vec<Block>,
+        reading: &mut VecDeque<(Block, Batch)>,
+        may_wait: bool,
+    ) -> Result<()> {
         let size = self.page_size as u64;
-        while let Some(mut block) = free.pop() {
+        while !free.is_empty() {
+            let permit = match may_wait && reading.is_empty() {
+                true => self.job.permit()?,
+                false => match self.job.try_permit()? {
+                    Some(permit) => permit,
+                    None => return Ok(()),
+                },
+            };
             let pages = self.next_pages()?;
             if pages.is_empty() {
-                free.push(block);
                 return Ok(());
             }
+            let Some(mut block) = free.pop() else { return Ok(()) };
             let bytes = pages.len() as u64 * size;
-            self.job.pace(2 * bytes)?;
             let dirty = pages.iter().map(|&page| self.is_dirty(page)).collect();
             let mut ranges = Vec::new();
             for (index, page) in pages.iter().enumerate() {
@@ -160,7 +186,7 @@ impl Copy {
             self.job.count_read(bytes);
             let file = &self.shared.core.volume.file;
             block.start_ranges(file, Direction::Read, Class::Maintenance, &ranges);
-            reading.push_back((block, Batch { pages, dirty }));
+            reading.push_back((block, Batch { pages, dirty, permit }));
         }
         Ok(())
     }
@@ -175,7 +201,7 @@ impl Copy {
     fn next_pages(&self) -> Result<Vec<PageId>> {
         let mut candidates = self.candidates.lock();
         let Candidates { set, in_use, next, end } = &mut *candidates;
-        let most = self.frame_pages;
+        let most = self.frame_pages.min(self.job.request_bytes() as usize / self.page_size).max(1);
         let mut out = Vec::with_capacity(most);
         while out.len() < most && *next < *end {
             let from = match set {
@@ -247,7 +273,7 @@ impl Copy {
     }
 
     /// Makes a frame of the pages in the block and gives it on; false when none of them is to be copied.
-    fn give_on(&self, block: &mut Block, batch: Batch, compressor: &mut Compressor) -> Result<bool> {
+    fn give_on(&self, block: &mut Block, batch: &Batch, compressor: &mut Compressor) -> Result<bool> {
         let size = self.page_size;
         let mut head = Head::new(FrameKind::Pages, self.backup_id);
         let bytes = block.bytes();

@@ -205,9 +205,9 @@ impl Restore {
             let turn: usize = turn % blocks.len();
             let block = &mut blocks[turn];
             block.wait()?;
+            let _permit = self.job.permit()?;
             let Some(head) = self.next(block)? else { break };
-            let paced = self.job.pace(2 * (HEAD + head.padded_len()) as u64);
-            let mut done = paced.and_then(|()| self.pages(&head, block, &mut scratch));
+            let mut done = self.pages(&head, block, &mut scratch);
             if self.done.is_none() {
                 // What a later backup has of the same page is to be written behind this.
                 done = done.and_then(|()| block.wait());

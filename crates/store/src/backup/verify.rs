@@ -118,11 +118,11 @@ impl Verify {
     fn work(&self) -> Result<()> {
         let mut frame = vec![0; HEAD + STORED_MAX];
         let mut scratch = Vec::new();
-        while let Some((head, begin, fresh)) = self.next(&mut frame)? {
-            self.job.pace((HEAD + head.padded_len()) as u64)?;
+        loop {
+            let _permit = self.job.permit()?;
+            let Some((head, begin, fresh)) = self.next(&mut frame)? else { return Ok(()) };
             self.look_at(&head, &begin, &fresh, &frame, &mut scratch)?;
         }
-        Ok(())
     }
 
     /// The next frame of pages, with its backup, and which of the pages came for the first time; what else comes is looked at here, in its

@@ -1,7 +1,7 @@
 //! Threads that work on one job together.
 
 use super::Watch;
-use crate::{Error, Result};
+use crate::{Error, Result, fetch};
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::thread;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub(crate) fn run_crew<B: FnOnce() -> Result<()> + Send + 'static>(
             let (ended, stop) = (Ended(Arc::clone(&left), stop.clone()), stop.clone());
             let failure = Arc::clone(&failure);
             thread::spawn(name, move || {
-                thread::step_back();
+                fetch::stand_by();
                 if let Err(error) = body() {
                     failure.lock().get_or_insert(error);
                     stop.set();

@@ -3,7 +3,7 @@
 //! # What it guarantees
 //! 1. Whatever runs for long and was not asked for as an ordinary statement is a [`Job`]: seen in [`Jobs::reports`] from its begin
 //!    to its end with what it does, how far it is, who asked for it and why, and for a while afterwards with how it ended.
-//! 2. A job that is cancelled ends at its next [`Job::check`], [`Job::pace`] or [`Watch::look`], and leaves nothing that counts.
+//! 2. A job that is cancelled ends at its next [`Job::check`], [`Job::permit`] or [`Watch::look`], and leaves nothing that counts.
 //! 3. A job is paced by what others get from the device meanwhile, and never slower than its floor: see [`Pace`].
 //!
 //! A job says what it does in phases, each with a total in bytes, pages or the like, as far as it is known; rate and time left are those
@@ -18,8 +18,8 @@ use gannet_base::clock::{self, Instant};
 use gannet_base::sync::Mutex;
 use gannet_io::stats::{Operation, Snapshot};
 use gannet_io::{Class, Disk};
-pub use pacer::Pace;
 pub(crate) use pacer::Pacer;
+pub use pacer::{Pace, Permit};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::fmt;
@@ -395,10 +395,10 @@ impl Job {
         self.inner.phase.lock().note = note.to_string();
     }
 
-    /// Called before so many bytes are asked of a device, or as much work is done otherwise: waits as long as others are to
-    /// go first. Fails with [`Error::Cancelled`] once the job was cancelled.
-    pub fn pace(&self, bytes: u64) -> Result<()> {
-        self.inner.pace(&self.jobs.pacer, bytes)
+    /// Leave to do a piece of work, as short as a request of the device: waits as long as others are to go first. Fails with
+    /// [`Error::Cancelled`] once the job was cancelled.
+    pub fn permit(&self) -> Result<Permit> {
+        self.inner.permit(&self.jobs.pacer)
     }
 
     /// The job read so many bytes from a device.
@@ -453,10 +453,11 @@ impl Inner {
         if self.cancelled.load(Ordering::Relaxed) { Err(Error::Cancelled) } else { Ok(()) }
     }
 
-    fn pace(&self, pacer: &Pacer, bytes: u64) -> Result<()> {
-        let waited = pacer.take(&self.order.pace, bytes, &|| self.cancelled.load(Ordering::Relaxed));
+    fn permit(&self, pacer: &Arc<Pacer>) -> Result<Permit> {
+        self.check()?;
+        let (permit, waited) = pacer.take(self.order.pace, true, &|| self.cancelled.load(Ordering::Relaxed));
         self.paced_nanos.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
-        self.check()
+        permit.ok_or(Error::Cancelled)
     }
 }
 
@@ -473,10 +474,20 @@ impl Worker {
         self.inner.check()
     }
 
-    /// Called before so many bytes are asked of a device, or as much work is done otherwise: waits as long as others are to
-    /// go first. Fails with [`Error::Cancelled`] once the job was cancelled.
-    pub(crate) fn pace(&self, bytes: u64) -> Result<()> {
-        self.inner.pace(&self.pacer, bytes)
+    /// See [`Job::permit`]. Nobody may wait for a permit who has one.
+    pub(crate) fn permit(&self) -> Result<Permit> {
+        self.inner.permit(&self.pacer)
+    }
+
+    /// The same without waiting: `None` when others are to go first.
+    pub(crate) fn try_permit(&self) -> Result<Option<Permit>> {
+        self.inner.check()?;
+        Ok(self.pacer.take(self.inner.order.pace, false, &|| false).0)
+    }
+
+    /// Bytes to be asked of the device by one request, at most.
+    pub(crate) fn request_bytes(&self) -> u64 {
+        self.pacer.request_bytes()
     }
 
     /// Of the phase so much is done.

@@ -1,40 +1,58 @@
 //! How fast jobs may go beside others.
 //!
+//! A job takes a [`Permit`] for each piece of work that it asks of the device or of the processors, and holds it until the piece is
+//! done. How many permits there are at a time is the *window* of all jobs of an engine together, as the window of a connection bounds what
+//! it has under way: where the device is slow, jobs are as slow by themselves. Below 1 the window is the part of the time that jobs
+//! work: after each piece they rest. Where nobody else is there, nothing holds jobs back.
+//!
 //! The device says how others fare: what their requests (classes commit and foreground) take now, against what they take while
-//! jobs pause. Jobs pause for that now and then, when somebody is there. As long as others are as fast as they should be, jobs
-//! get faster, by steps; when others are slowed down, jobs get slower by half (additive increase and multiplicative decrease, as in
-//! V. Jacobson, "Congestion avoidance and control", 1988). Where nobody else is there, nothing holds jobs back.
+//! jobs pause. Jobs pause for that now and then, when somebody is there. As long as others are as fast as they should be, the
+//! window grows by steps; when they are slowed down, it shrinks by a part (additive increase and multiplicative decrease, as in
+//! V. Jacobson, "Congestion avoidance and control", 1988; by latency instead of loss, as in L. Brakmo and L. Peterson, "TCP Vegas",
+//! 1995). Single looks are noise, so sums are compared in which older looks fade.
 //!
 //! # Invariants
-//! 1. However others fare, jobs together get [`FLOOR`] of what they have got when they were fastest, and at least [`FLOOR_BYTES`]: every
-//!    job ends.
-//! 2. Nobody waits here with a latch or a lock that others need.
+//! 1. However others fare, the window is at least [`WINDOW_LEAST`]: every job ends.
+//! 2. Nobody waits here with a latch or a lock that others need, nor with a permit: who has one, and asks for another one, is to
+//!    ask without waiting.
 
 use gannet_base::clock::{self, Instant};
-use gannet_base::sync::Mutex;
+use gannet_base::sync::{Condvar, Mutex};
 use gannet_io::stats::{Operation, Stats};
 use gannet_io::{Class, Disk};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// How often it is looked how others fare.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How long jobs pause to see how fast others are without them, and how often.
-const PROBE: Duration = Duration::from_millis(60);
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long jobs pause to see how fast others are without them, how long before that what is under way has to end, and how often.
+const PROBE: Duration = Duration::from_millis(100);
+const SETTLE: Duration = Duration::from_millis(20);
 const PROBE_EVERY: Duration = Duration::from_secs(4);
+/// The same until others were seen without jobs a few times.
+const PROBE_SOON: Duration = Duration::from_secs(1);
+const PROBES_SOON: u32 = 3;
 /// Others were there if so many of their requests ended between two looks.
 const PRESENT: u64 = 4;
-/// Or if they have waited for their requests for such a part of that time.
-const WAITING: f64 = 0.2;
-/// By how much others may be slowed, where nobody says otherwise.
-const SLOWDOWN: f64 = 1.25;
-/// The least that jobs get: a part of their highest rate, and bytes a second.
-const FLOOR: f64 = 1.0 / 16.0;
-const FLOOR_BYTES: f64 = (4 << 20) as f64;
-/// What a look adds to the rate, as a part of it, and what it leaves of it.
-const FASTER: f64 = 1.15;
-const SLOWER: f64 = 0.5;
+/// They are expected back for so long after they were seen.
+const LINGER: Duration = Duration::from_secs(1);
+/// By how much others may be slowed at the device, where nobody says otherwise.
+const SLOWDOWN: f64 = 1.5;
+/// See invariant 1; where the window begins when somebody comes, and how far it goes.
+const WINDOW_LEAST: f64 = 0.25;
+const WINDOW_FIRST: f64 = 1.0;
+const WINDOW_MOST: f64 = 64.0;
+/// What a look adds to the window, and what it leaves of it.
+const MORE: f64 = 0.1;
+const LESS: f64 = 0.7;
+/// What a look leaves of the sums before it.
+const FADE: f64 = 0.6;
+/// The longest rest.
+const REST_MOST: Duration = Duration::from_millis(500);
+/// Bytes of one request: where nobody else is there, and where somebody may have to wait behind it.
+const REQUEST_ALONE: u64 = 1 << 20;
+const REQUEST_BESIDE: u64 = 256 << 10;
 /// Requests of others that count: those that somebody waits for.
 const OTHERS: [(Class, Operation); 3] = [
     (Class::Commit, Operation::Write),
@@ -45,7 +63,7 @@ const OTHERS: [(Class, Operation); 3] = [
 /// How a job is paced.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum Pace {
-    /// So that others are slowed by no more than a quarter.
+    /// So that what others ask of the device takes no longer than half as long again.
     #[default]
     Auto,
     /// So that what others ask of the device takes no longer than this, on average.
@@ -57,24 +75,48 @@ pub enum Pace {
 /// Requests of others that have ended, by kind: how many, and nanoseconds in all.
 type Ended = [(u64, u64); OTHERS.len()];
 
+/// Sums of these in which older ones fade.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums([(f64, f64); OTHERS.len()]);
+
+impl Sums {
+    fn add(&mut self, ended: &Ended) {
+        for (sum, &(requests, nanos)) in self.0.iter_mut().zip(ended) {
+            *sum = (sum.0 * FADE + requests as f64, sum.1 * FADE + nanos as f64);
+        }
+    }
+}
+
+/// Where a look at others without jobs stands.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Probe {
+    No,
+    /// What is under way ends.
+    Settles(Instant),
+    /// Others are looked at.
+    Looks(Instant),
+}
+
 #[derive(Debug)]
 struct State {
-    /// Bytes a second.
-    rate: f64,
-    /// Bytes that may be asked for now; below 0 when more was taken than there was.
-    tokens: f64,
-    refilled: Instant,
+    /// Permits that may be held; infinite where nobody else is there.
+    window: f64,
+    /// Permits that are held.
+    held: usize,
+    /// Nothing begins before.
+    rest_until: Instant,
+    /// Somebody had to wait for a permit since the last look.
+    wanted: bool,
     looked: Instant,
     before: Ended,
-    /// What a request of others takes without jobs, in nanoseconds, by kind; 0 for unknown.
-    alone: [f64; OTHERS.len()],
+    /// How others fare beside jobs, and without them.
+    beside: Sums,
+    alone: Sums,
+    /// When others were seen last.
+    seen: Option<Instant>,
+    probe: Probe,
     probed: Option<Instant>,
-    probe_until: Option<Instant>,
-    /// Others are there.
-    beside: bool,
-    /// Bytes taken since the last look, and the most that was taken in a second.
-    taken: u64,
-    fastest: f64,
+    probes: u32,
 }
 
 /// See the module's head. One for each engine, whose jobs share a device.
@@ -82,7 +124,23 @@ struct State {
 pub(crate) struct Pacer {
     disk: Arc<dyn Disk>,
     jobs: AtomicUsize,
+    crowded: AtomicBool,
     state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// Leave to do a piece of work, until it is dropped.
+#[derive(Debug)]
+pub struct Permit {
+    pacer: Arc<Pacer>,
+    began: Instant,
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.pacer.state.lock().give_back(self.began, clock::now());
+        self.pacer.changed.notify_one();
+    }
 }
 
 impl Pacer {
@@ -91,19 +149,9 @@ impl Pacer {
         Arc::new(Pacer {
             disk: Arc::clone(disk),
             jobs: AtomicUsize::new(0),
-            state: Mutex::new(State {
-                rate: f64::INFINITY,
-                tokens: 0.0,
-                refilled: now,
-                looked: now,
-                before: ended(disk.stats()),
-                alone: [0.0; OTHERS.len()],
-                probed: None,
-                probe_until: None,
-                beside: false,
-                taken: 0,
-                fastest: 0.0,
-            }),
+            crowded: AtomicBool::new(false),
+            state: Mutex::new(State::new(now, ended(disk.stats()))),
+            changed: Condvar::new(),
         })
     }
 
@@ -112,12 +160,11 @@ impl Pacer {
         if self.jobs.fetch_add(1, Ordering::AcqRel) == 0 {
             let mut state = self.state.lock();
             // Nothing is known of now; what was seen is of other times.
-            state.before = ended(self.disk.stats());
-            state.looked = clock::now();
-            state.beside = false;
-            (state.probed, state.probe_until) = (None, None);
-            state.rate = f64::INFINITY;
-            state.taken = 0;
+            (state.before, state.looked) = (ended(self.disk.stats()), clock::now());
+            (state.beside, state.alone) = (Sums::default(), Sums::default());
+            (state.seen, state.probed, state.probes, state.probe) = (None, None, 0, Probe::No);
+            state.window = f64::INFINITY;
+            self.crowded.store(false, Ordering::Relaxed);
         }
     }
 
@@ -126,137 +173,151 @@ impl Pacer {
         self.jobs.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Waits until a job may ask for so many bytes, or it is to give up; says for how long.
-    pub(super) fn take(&self, pace: &Pace, bytes: u64, give_up: &dyn Fn() -> bool) -> Duration {
-        if *pace == Pace::Full {
-            return Duration::ZERO;
-        }
+    /// Bytes that a job is to ask of the device by one request.
+    pub(super) fn request_bytes(&self) -> u64 {
+        if self.crowded.load(Ordering::Relaxed) { REQUEST_BESIDE } else { REQUEST_ALONE }
+    }
+
+    /// Takes a permit: waits for it until the job is to give up, or, where it may not wait, gives `None`. And how long it took.
+    pub(super) fn take(
+        self: &Arc<Self>,
+        pace: Pace,
+        may_wait: bool,
+        give_up: &dyn Fn() -> bool,
+    ) -> (Option<Permit>, Duration) {
         let begun = clock::now();
-        let mut taken = false;
+        let mut now = begun;
+        let mut state = self.state.lock();
         loop {
-            let now = clock::now();
-            let wait = {
-                let mut state = self.state.lock();
-                self.look(&mut state, pace, now);
-                if !taken {
-                    taken = true;
-                    state.taken += bytes;
-                    state.tokens -= bytes as f64;
-                }
-                state.wait(now)
+            self.look(&mut state, pace, now);
+            let wait = if pace == Pace::Full { None } else { state.wait(now) };
+            let Some(wait) = wait else {
+                state.held += 1;
+                drop(state);
+                return (Some(Permit { pacer: Arc::clone(self), began: now }), now - begun);
             };
-            if wait.is_zero() || give_up() {
-                return if now == begun { Duration::ZERO } else { begun.elapsed() };
+            state.wanted = true;
+            if !may_wait || give_up() {
+                return (None, now - begun);
             }
-            clock::sleep(wait.min(LOOK_EVERY));
+            self.changed.wait_for(&mut state, wait);
+            now = clock::now();
         }
     }
 
     /// Looks how others fare, where it is time.
-    fn look(&self, state: &mut State, pace: &Pace, now: Instant) {
-        state.refill(now);
-        let since = now - state.looked;
-        // A probe is looked at as a whole.
-        let due = state.probe_until.unwrap_or(state.looked + LOOK_EVERY);
+    fn look(&self, state: &mut State, pace: Pace, now: Instant) {
+        let due = match state.probe {
+            Probe::No => state.looked + LOOK_EVERY,
+            Probe::Settles(until) | Probe::Looks(until) => until,
+        };
         if now < due {
             return;
         }
         let after = ended(self.disk.stats());
-        let seen: Ended =
+        let ended: Ended =
             std::array::from_fn(|i| (after[i].0 - state.before[i].0, after[i].1 - state.before[i].1));
-        let got = state.taken as f64 / since.as_secs_f64();
-        (state.before, state.looked, state.taken) = (after, now, 0);
-        let requests: u64 = seen.iter().map(|(requests, _)| requests).sum();
-        let waited: u64 = seen.iter().map(|(_, nanos)| nanos).sum();
-        // Who is slowed down much asks for little.
-        state.beside = requests >= PRESENT || waited as f64 >= since.as_nanos() as f64 * WAITING;
-        if !state.beside {
-            state.rate = f64::INFINITY;
-            state.tokens = 0.0;
-            state.probe_until = None;
-            state.fastest = state.fastest.max(got);
-            return;
-        }
-        state.react(pace, &seen, got, now);
+        (state.before, state.looked) = (after, now);
+        state.react(pace, &ended, now);
+        self.crowded.store(state.window.is_finite(), Ordering::Relaxed);
     }
 }
 
 impl State {
-    fn refill(&mut self, now: Instant) {
-        let since = (now - self.refilled).as_secs_f64();
-        self.refilled = now;
-        if self.rate.is_finite() {
-            // What was not asked for in time is gone.
-            self.tokens = (self.tokens + self.rate * since).min(self.rate * LOOK_EVERY.as_secs_f64());
+    fn new(now: Instant, before: Ended) -> Self {
+        State {
+            window: f64::INFINITY,
+            held: 0,
+            rest_until: now,
+            wanted: false,
+            looked: now,
+            before,
+            beside: Sums::default(),
+            alone: Sums::default(),
+            seen: None,
+            probe: Probe::No,
+            probed: None,
+            probes: 0,
+        }
+    }
+
+    /// A permit that was taken at `began` comes back.
+    fn give_back(&mut self, began: Instant, now: Instant) {
+        self.held -= 1;
+        if self.window < 1.0 {
+            let rest = (now - began).mul_f64(1.0 / self.window - 1.0).min(REST_MOST);
+            self.rest_until = self.rest_until.max(now + rest);
+        }
+    }
+
+    /// How long whoever wants a permit waits at least before it looks again; `None` when there is one.
+    fn wait(&self, now: Instant) -> Option<Duration> {
+        if let Probe::Settles(until) | Probe::Looks(until) = self.probe {
+            return Some((until.max(now) - now).min(LOOK_EVERY));
+        }
+        if self.held as f64 >= self.window.max(1.0).floor() {
+            return Some(LOOK_EVERY);
+        }
+        if self.window < 1.0 && self.rest_until > now {
+            return Some((self.rest_until - now).min(LOOK_EVERY));
+        }
+        None
+    }
+
+    /// Of others so much has ended since the last look.
+    fn react(&mut self, pace: Pace, ended: &Ended, now: Instant) {
+        match self.probe {
+            Probe::Settles(_) => {
+                self.probe = Probe::Looks(now + PROBE);
+                return;
+            }
+            Probe::Looks(_) => {
+                self.probe = Probe::No;
+                self.alone.add(ended);
+                (self.probed, self.probes) = (Some(now), self.probes + 1);
+                return;
+            }
+            Probe::No => {}
+        }
+        if ended.iter().map(|(requests, _)| requests).sum::<u64>() >= PRESENT {
+            self.seen = Some(now);
+        }
+        if self.seen.is_none_or(|seen| now - seen > LINGER) {
+            self.window = f64::INFINITY;
+            return;
+        }
+        if !self.window.is_finite() {
+            self.window = WINDOW_FIRST;
+            self.beside = Sums::default();
         } else {
-            self.tokens = 0.0;
-        }
-    }
-
-    /// How long whoever has just taken something waits.
-    fn wait(&self, now: Instant) -> Duration {
-        if let Some(until) = self.probe_until.filter(|&until| until > now) {
-            return until - now;
-        }
-        if self.tokens >= 0.0 || !self.rate.is_finite() {
-            return Duration::ZERO;
-        }
-        Duration::from_secs_f64((-self.tokens / self.rate).min(1.0))
-    }
-
-    /// Others are there, and fared like this since the last look.
-    fn react(&mut self, pace: &Pace, seen: &Ended, got: f64, now: Instant) {
-        if self.probe_until.take().is_some() {
-            self.probed = Some(now);
-            for (alone, &(requests, nanos)) in self.alone.iter_mut().zip(seen) {
-                if requests > 0 {
-                    *alone = nanos as f64 / requests as f64;
-                }
+            self.beside.add(ended);
+            let limit = if pace == Pace::Auto { SLOWDOWN } else { 1.0 };
+            if self.slowdown(pace) > limit {
+                self.window = (self.window * LESS).max(WINDOW_LEAST);
+            } else if std::mem::take(&mut self.wanted) {
+                // Larger than it can be used it need not be.
+                self.window = (self.window + MORE).min(WINDOW_MOST);
             }
-            if !self.rate.is_finite() {
-                self.rate = (self.fastest / 4.0).max(self.floor());
-            }
-            return;
         }
-        let probe = matches!(pace, Pace::Auto) && self.probed.is_none_or(|at| now - at >= PROBE_EVERY);
-        if probe {
-            self.probe_until = Some(now + PROBE);
-            return;
+        let every = if self.probes < PROBES_SOON { PROBE_SOON } else { PROBE_EVERY };
+        if pace == Pace::Auto && self.probed.is_none_or(|at| now - at >= every) {
+            self.probe = Probe::Settles(now + SETTLE);
         }
-        if !self.rate.is_finite() {
-            self.rate = got.max(self.floor());
-        }
-        let limit = match pace {
-            Pace::Latency(_) => 1.0,
-            Pace::Auto | Pace::Full => SLOWDOWN,
-        };
-        if self.slowdown(pace, seen) > limit {
-            self.rate = (self.rate * SLOWER).max(self.floor());
-        } else if got >= self.rate * 0.7 {
-            // Faster than it can be used it need not be.
-            self.rate *= FASTER;
-        }
-        self.fastest = self.fastest.max(got);
     }
 
-    fn floor(&self) -> f64 {
-        (self.fastest * FLOOR).max(FLOOR_BYTES)
-    }
-
-    /// By how much others are slowed: 1 for not at all.
-    fn slowdown(&self, pace: &Pace, seen: &Ended) -> f64 {
-        let (mut weight, mut sum) = (0.0, 0.0);
-        for (&alone, &(requests, nanos)) in self.alone.iter().zip(seen) {
+    /// By how much others are slowed: what their requests take by what they should take.
+    fn slowdown(&self, pace: Pace) -> f64 {
+        let (mut takes, mut should) = (0.0, 0.0);
+        for (&(requests, nanos), &(alone, alone_nanos)) in self.beside.0.iter().zip(&self.alone.0) {
             let wanted = match pace {
                 Pace::Latency(latency) => latency.as_nanos() as f64,
-                Pace::Auto | Pace::Full => alone,
+                Pace::Auto | Pace::Full if alone > 0.0 => alone_nanos / alone,
+                Pace::Auto | Pace::Full => continue,
             };
-            if requests > 0 && wanted > 0.0 {
-                weight += requests as f64;
-                sum += nanos as f64 / wanted;
-            }
+            takes += nanos;
+            should += requests * wanted;
         }
-        if weight > 0.0 { sum / weight } else { 1.0 }
+        if should > 0.0 { takes / should } else { 1.0 }
     }
 }
 
@@ -265,4 +326,83 @@ fn ended(stats: &Stats) -> Ended {
         let counter = stats.counter(class, operation);
         (counter.requests.load(Ordering::Relaxed), counter.nanos.load(Ordering::Relaxed))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Others that ask for 200 pages between two looks, each of which takes 100 µs, and by `slower` of that longer for each permit of the
+    /// window. Gives the windows that came of `looks` looks, without those beside probes.
+    fn windows(state: &mut State, pace: Pace, slower: f64, looks: u32) -> Vec<f64> {
+        let mut now = state.looked;
+        let mut windows = Vec::new();
+        for _ in 0..looks {
+            now = match state.probe {
+                Probe::No => now + LOOK_EVERY,
+                Probe::Settles(until) | Probe::Looks(until) => until,
+            };
+            let window = if state.probe == Probe::No { state.window } else { 0.0 };
+            let window = if window.is_finite() { window } else { 12.0 };
+            state.wanted = true;
+            let takes = 100_000.0 * (1.0 + slower * window);
+            state.react(pace, &[(0, 0), (200, (200.0 * takes) as u64), (0, 0)], now);
+            state.looked = now;
+            if state.probe == Probe::No {
+                windows.push(state.window);
+            }
+        }
+        windows
+    }
+
+    fn average(windows: &[f64]) -> f64 {
+        windows.iter().sum::<f64>() / windows.len() as f64
+    }
+
+    #[test]
+    fn the_window_settles_where_others_are_as_slow_as_they_may_be() {
+        for (slower, wanted) in [(0.1, 5.0), (0.5, 1.0), (1.0, 0.5)] {
+            let mut state = State::new(clock::now(), Ended::default());
+            let windows = windows(&mut state, Pace::Auto, slower, 400);
+            let settled = average(&windows[windows.len() / 2..]);
+            assert!((0.6 * wanted..1.4 * wanted).contains(&settled), "{slower}: {settled}, not {wanted}");
+        }
+    }
+
+    #[test]
+    fn a_wanted_latency_counts_in_place_of_what_others_take_alone() {
+        let mut state = State::new(clock::now(), Ended::default());
+        let windows = windows(&mut state, Pace::Latency(Duration::from_micros(300)), 1.0, 400);
+        assert_eq!(state.probed, None, "nobody pauses for what is not asked for");
+        let settled = average(&windows[windows.len() / 2..]);
+        assert!((1.2..2.8).contains(&settled), "{settled}");
+    }
+
+    #[test]
+    fn however_others_fare_jobs_go_on_and_where_nobody_is_there_nothing_holds_them() {
+        let mut state = State::new(clock::now(), Ended::default());
+        let hopeless_pace = Pace::Latency(Duration::from_nanos(1));
+        let hopeless = windows(&mut state, hopeless_pace, 1.0, 100);
+        assert_eq!(hopeless.last(), Some(&WINDOW_LEAST));
+        let now = state.looked + LOOK_EVERY;
+        state.react(hopeless_pace, &Ended::default(), now);
+        assert_eq!(state.window, WINDOW_LEAST, "who was there a moment ago is expected back");
+        state.probe = Probe::No;
+        state.react(hopeless_pace, &Ended::default(), now + LINGER + LOOK_EVERY);
+        assert_eq!(state.window, f64::INFINITY);
+    }
+
+    #[test]
+    fn below_one_permit_jobs_rest_after_each_piece() {
+        let now = clock::now();
+        let mut state = State::new(now, Ended::default());
+        state.window = WINDOW_LEAST;
+        assert_eq!(state.wait(now), None);
+        state.held = 1;
+        assert!(state.wait(now).is_some(), "one at a time");
+        let later = now + Duration::from_millis(10);
+        state.give_back(now, later);
+        assert_eq!(state.wait(later), Some(Duration::from_millis(30)), "a quarter of the time is work");
+        assert_eq!(state.wait(later + Duration::from_millis(30)), None);
+    }
 }

@@ -7,7 +7,6 @@ use super::{
 use crate::page::{self, Verdict};
 use crate::{Error, Result};
 use gannet_base::{Lsn, PageId};
-use gannet_io::Class;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -146,7 +145,7 @@ impl Pool {
         let bytes = unsafe { self.bytes_mut(index) };
         reads::serial();
         let offset = key.page().0 * self.page_size as u64;
-        match volume.file.read_at(Class::Foreground, offset, bytes) {
+        match volume.file.read_at(reads::class(), offset, bytes) {
             Ok(()) => self.finish_load(volume, key, index),
             // A page behind the end of the file was never written; redo may still bring it to life.
             Err(error) if error.kind() == gannet_io::ErrorKind::ShortRead && volume.redo().is_some() => {

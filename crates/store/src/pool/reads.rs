@@ -1,5 +1,6 @@
 //! What each thread has read: for explaining where a statement's time went.
 
+use gannet_io::Class;
 use std::cell::Cell;
 
 /// Pages that a thread has asked the page frames for, since it began; see [`thread_reads`]. The difference of two looks is
@@ -47,9 +48,34 @@ pub fn thread_reads() -> ThreadReads {
     }
 }
 
-/// From now on the calling thread's reads do not count as those of somebody whom the background would keep waiting.
+/// From now on the calling thread's reads do not count as those of somebody whom the background would keep waiting: they are of class
+/// maintenance.
 pub(crate) fn in_background() {
     BACKGROUND.set(true);
+}
+
+/// Ends what [`background`] began, when it is dropped.
+#[derive(Debug)]
+pub struct Background {
+    before: bool,
+    /// It is about the calling thread.
+    _here: std::marker::PhantomData<*const ()>,
+}
+
+/// What the calling thread reads until this is dropped is read for a job: no user waits for it, and jobs are not paced by it.
+pub fn background() -> Background {
+    Background { before: BACKGROUND.replace(true), _here: std::marker::PhantomData }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        BACKGROUND.set(self.before);
+    }
+}
+
+/// The class of what the calling thread reads and waits for.
+pub(super) fn class() -> Class {
+    if is_background() { Class::Maintenance } else { Class::Foreground }
 }
 
 pub(super) fn is_background() -> bool {

@@ -22,6 +22,8 @@ const WIDEST_WINDOW: usize = 256;
 /// The same where they are scattered: fewer than [`LONG_RUN`] side by side.
 const WIDEST_SCATTERED: usize = 1024;
 const LONG_RUN: usize = 8;
+/// The same of a scan that gives way: whoever comes waits behind half of them at most.
+const WIDEST_GIVING_WAY: usize = 64;
 
 /// The most leaves that a scan has under way or waiting while they are not scattered.
 pub(crate) fn widest_window(pool: &Pool) -> usize {
@@ -105,7 +107,11 @@ impl Ahead {
         let access = ring.map_or(Access::Normal, Access::Ring);
         let scattered = self.ask(course, 0, self.window - outstanding, access)?;
         let demand = 2 * self.window;
-        let leaves = if scattered { WIDEST_SCATTERED } else { WIDEST_WINDOW };
+        let leaves = match scattered {
+            _ if course.class == Class::Maintenance => WIDEST_GIVING_WAY,
+            true => WIDEST_SCATTERED,
+            false => WIDEST_WINDOW,
+        };
         self.window = (2 * self.window).min(widest(&course.btree.core.pool, leaves));
         if let Some(ring) = ring {
             ring.widen(ring_frames(self.window));
