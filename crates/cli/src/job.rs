@@ -56,7 +56,9 @@ impl Place {
         if !path.try_exists().with_context(|| format!("cannot look at {path:?}"))? {
             bail!("{path:?} does not exist");
         }
-        let open = OpenOptions { mode: opening.io, warm: false, ..OpenOptions::default() };
+        // Who only looks, or sweeps itself, leaves garbage as it is; who writes makes some.
+        let sweep = command == "load";
+        let open = OpenOptions { mode: opening.io, warm: false, sweep, ..OpenOptions::default() };
         match opening.engine()?.open(path, &open) {
             Err(gannet_store::Error::InUse(why)) => {
                 let Some(address) = sql::server_address(path, &serve::owner()) else {

@@ -20,6 +20,7 @@ mod progress;
 mod serve;
 mod sql;
 mod stat;
+mod sweep;
 
 use arguments::{Arguments, Command};
 use clap::Parser;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         Command::Load(options) => load::run(&options),
         Command::Serve(options) => serve::run(&options),
         Command::Stat(options) => stat::run(&options),
+        Command::Sweep(options) => sweep::run(&options),
         Command::Sql(options) => return sql::run(&options),
         Command::Other(words) => return unknown(&words),
     };

@@ -219,6 +219,12 @@ pub trait Disk: Send + Sync + fmt::Debug {
 
     /// Counters and latency histograms of everything that went through this disk.
     fn stats(&self) -> &stats::Stats;
+
+    /// What is known of the device: measured on purpose, or shown by the running load. Where a disk learns nothing, nothing.
+    #[cfg(unix)]
+    fn calibration(&self) -> Calibration {
+        Calibration::default()
+    }
 }
 
 /// An open file. All offsets and lengths are in bytes. In [`Mode::Direct`] offsets, lengths and buffer addresses must

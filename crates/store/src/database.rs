@@ -42,6 +42,7 @@ use crate::meta::Meta;
 use crate::mutation::{Mutation, planted};
 use crate::pool::{Pool, Volume};
 use crate::shared::Shared;
+use crate::sweep::report::SweepReport;
 use crate::transaction::{Transaction, TransactionOptions};
 use crate::view::LongValues;
 use crate::writeback::Checkpoint;
@@ -386,14 +387,29 @@ impl Database {
 
     /// Sweeps what is garbage now; gives the number of undo segments freed. The background does the same all the time.
     pub fn sweep(&self) -> Result<u64> {
-        self.sweep_unless(&|| false)
+        let job = self.jobs().begin(JobOrder::new(JobKind::Sweep));
+        let outcome = self.sweep_watched(false, &mut Watch::new(&job, &mut |_| Ok(())));
+        job.end(outcome).map(|report| report.cleaned.segments)
     }
 
-    /// The same; it is asked again and again whether it is to `give_up`. Fails with [`Error::Cancelled`] then, or ends: what
-    /// is left is swept by the next one.
-    pub fn sweep_unless(&self, give_up: &dyn Fn() -> bool) -> Result<u64> {
-        self.shared.core.check_writable()?;
-        self.shared.sweep(Duration::ZERO, give_up)
+    /// The same as a part of a job; says what there was, what became of it, and what is left and why. With `show_only` nothing is
+    /// removed, and what that would cost is said instead. What a crash has left is waited for. What a sweep that ends early leaves is
+    /// swept by the next one.
+    pub fn sweep_watched(&self, show_only: bool, watch: &mut Watch<'_>) -> Result<SweepReport> {
+        self.await_restart_watched(watch)?;
+        let begun = clock::now();
+        let before = self.shared.garbage();
+        let mut report = SweepReport { shown_only: show_only, before, ..SweepReport::default() };
+        if show_only {
+            self.shared.core.check_open()?;
+            report.forecast = Some(self.shared.forecast(self.engine.disk().calibration(), watch)?);
+        } else {
+            self.shared.core.check_writable()?;
+            report.cleaned = self.shared.sweep_by_job(watch)?;
+        }
+        report.after = self.shared.garbage();
+        report.seconds = begun.elapsed().as_secs_f64();
+        Ok(report)
     }
 
     /// Checks that everything that is stored is whole, and refers to everything else as it should: trees, versions, long values,

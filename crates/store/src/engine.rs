@@ -119,6 +119,8 @@ pub struct OpenOptions {
     /// Read the pages back that were in memory when the database was closed. Default true; who opens it for a short while, for one
     /// piece of work, has no use for them, and leaves the list of them as it was.
     pub warm: bool,
+    /// Remove garbage in the background. Default true; who opens it for a short while, for one piece of work, may leave that to others.
+    pub sweep: bool,
 }
 
 impl Default for OpenOptions {
@@ -130,6 +132,7 @@ impl Default for OpenOptions {
             shutdown_limit: Duration::from_secs(10),
             salvage: false,
             warm: true,
+            sweep: true,
         }
     }
 }

@@ -77,6 +77,9 @@ pub use stat::{
     DuplicateStat, FILL_STEPS, Figure, GarbageStat, HeaderStat, Leading, OrderStat, SnapshotStat, SpaceStat,
     StatMode, StatOptions, StatReport, TransactionStat, TreeContents, TreeStat, UnreadablePage, WriterStat,
 };
+pub use sweep::report::{
+    Cleaned, Forecast, Garbage, GarbageHolder, HolderKind, SweepReport, TreeCleaned, TreeForecast,
+};
 pub use temp::{TempFile, TempReader, TempStats, TempWriter};
 pub use transaction::{
     BulkLoader, Canceller, Durability, Isolation, LockMode, Outcome, Savepoint, Transaction,

@@ -99,6 +99,11 @@ impl Streams {
         std::mem::take(&mut self.idle)
     }
 
+    /// Segments that no running transaction writes to.
+    pub(crate) fn resting(&self) -> impl Iterator<Item = Segment> {
+        self.complete.iter().copied().chain(self.idle.iter().filter_map(Stream::newest_segment))
+    }
+
     pub(crate) fn give_idle(&mut self, streams: Vec<Stream>) {
         // One without a segment is as good as none.
         self.idle.extend(streams.into_iter().filter(Stream::has_segment));

@@ -246,6 +246,12 @@ impl Database {
         })
     }
 
+    /// The session whose transaction the store knows by this number.
+    pub fn session_of(&self, number: u64) -> Option<SessionInfo> {
+        let sessions = self.0.sessions.lock();
+        sessions.values().find(|session| session.interrupt.transaction_number() == Some(number)).cloned()
+    }
+
     /// Ends the sessions' statements, now and later: the server goes down.
     pub fn shut_down_sessions(&self) {
         for session in self.sessions() {

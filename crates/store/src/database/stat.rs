@@ -117,7 +117,7 @@ impl Database {
         }
     }
 
-    /// Complete undo segments: those whose transactions are all below the horizon may be freed, `without_oldest` is where it would be
+    /// Undo segments that no running transaction writes to: those whose transactions are all below the horizon may be freed, `without_oldest` is where it would be
     /// without the oldest snapshot.
     fn garbage(&self, horizon: u64, oldest_active: u64, without_oldest: u64) -> GarbageStat {
         let mut garbage = GarbageStat {
@@ -125,7 +125,7 @@ impl Database {
             swept_segments: self.shared.segments_swept.load(Ordering::Relaxed),
             ..GarbageStat::default()
         };
-        for segment in &self.shared.streams.lock().complete {
+        for segment in self.shared.streams.lock().resting() {
             let newest = segment.highest_txn.0;
             if newest < horizon {
                 garbage.free_segments += 1;

@@ -143,6 +143,8 @@ pub struct JobOrder {
     pub owner: Option<u64>,
     /// How it is paced.
     pub pace: Pace,
+    /// The database began it by itself. When it is done, it is remembered only until the next one of its kind.
+    pub automatic: bool,
 }
 
 impl JobOrder {
@@ -154,6 +156,7 @@ impl JobOrder {
             reason: "asked for".to_owned(),
             owner: None,
             pace: Pace::default(),
+            automatic: false,
         }
     }
 }
@@ -279,7 +282,8 @@ impl Inner {
 struct Registry {
     disk: Arc<dyn Disk>,
     running: Mutex<Vec<Arc<Inner>>>,
-    ended: Mutex<VecDeque<JobReport>>,
+    /// Each with whether it was automatic, and is done.
+    ended: Mutex<VecDeque<(JobReport, bool)>>,
 }
 
 /// The jobs of one database, or of nobody's. Clones are the same.
@@ -327,7 +331,9 @@ impl Jobs {
     /// The jobs under way, oldest first, and before them those that ended last.
     pub fn reports(&self) -> Vec<JobReport> {
         let running: Vec<_> = self.registry.running.lock().clone();
-        let mut reports: Vec<_> = self.registry.ended.lock().iter().cloned().collect();
+        let ended = self.registry.ended.lock();
+        let mut reports: Vec<_> = ended.iter().map(|(report, _)| report.clone()).collect();
+        drop(ended);
         reports.extend(running.iter().map(|job| job.report(&*self.registry.disk, JobState::Running)));
         reports
     }
@@ -440,10 +446,13 @@ impl Drop for Job {
         let report = self.report();
         self.jobs.registry.running.lock().retain(|job| job.id != report.id);
         let mut ended = self.jobs.registry.ended.lock();
-        if ended.len() == REMEMBERED {
+        let routine = self.inner.order.automatic && report.state == JobState::Done;
+        if routine {
+            ended.retain(|(other, routine)| !(*routine && other.kind == report.kind));
+        } else if ended.len() == REMEMBERED {
             ended.pop_front();
         }
-        ended.push_back(report);
+        ended.push_back((report, routine));
         self.jobs.pacer.leave();
     }
 }

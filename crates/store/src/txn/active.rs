@@ -45,6 +45,8 @@ pub(crate) struct ActiveTxn {
     sequence: AtomicU32,
     reverts: AtomicU32,
     started: Instant,
+    /// The number of its handle, for views; 0 for one that a crash has cut short.
+    handle: AtomicU64,
     /// How many sleep until this transaction ends, or are about to ([`super::waits`]).
     pub(super) waiters: AtomicU32,
     /// What this transaction sleeps on when it waits for others.
@@ -63,6 +65,7 @@ impl ActiveTxn {
             sequence: AtomicU32::new(0),
             reverts: AtomicU32::new(0),
             started,
+            handle: AtomicU64::new(0),
             waiters: AtomicU32::new(0),
             wakeup: Condvar::new(),
             held: Mutex::default(),
@@ -133,6 +136,16 @@ impl ActiveTxn {
     /// When it began (for a loser: when the database was opened).
     pub(crate) fn started(&self) -> Instant {
         self.started
+    }
+
+    /// The number of the handle that its owner has it by; 0 for one that a crash has cut short.
+    pub(crate) fn handle(&self) -> u64 {
+        self.handle.load(Ordering::Relaxed)
+    }
+
+    /// Its owner makes itself known.
+    pub(crate) fn set_handle(&self, number: u64) {
+        self.handle.store(number, Ordering::Relaxed);
     }
 
     pub(super) fn set_csn(&self, csn: u64) {
