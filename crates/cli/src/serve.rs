@@ -26,6 +26,7 @@ pub(crate) fn run(arguments: &Serve) -> Result<()> {
         mode: settings.io()?,
         max_delay: settings.duration("max_delay")?,
         shutdown_limit: settings.duration("shutdown_limit")?,
+        snapshot_limit: Some(settings.duration("snapshot_limit")?).filter(|limit| !limit.is_zero()),
         ..OpenOptions::default()
     };
     let limit = open.shutdown_limit;

@@ -121,6 +121,10 @@ pub struct OpenOptions {
     pub warm: bool,
     /// Remove garbage in the background. Default true; who opens it for a short while, for one piece of work, may leave that to others.
     pub sweep: bool,
+    /// How long a snapshot, or a transaction that has written, may hold garbage back before it is ended, where the transaction does not say.
+    /// Default none. It is looked for twice a second. Who is ended fails with [`Error::TooOld`] at its next step; what it holds is free when
+    /// it has rolled back.
+    pub snapshot_limit: Option<Duration>,
 }
 
 impl Default for OpenOptions {
@@ -133,6 +137,7 @@ impl Default for OpenOptions {
             salvage: false,
             warm: true,
             sweep: true,
+            snapshot_limit: None,
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::node::NodeRef;
 use crate::overflow;
 use crate::pool::{Pool, Volume};
 use crate::restart::Restart;
+use crate::sweep::limit::Holders;
 use crate::tree::{BTree, TreeRoot, fits, is_underfull};
 use crate::txn::active::ActiveTxn;
 use crate::txn::locks::LockTable;
@@ -63,6 +64,8 @@ pub(crate) struct Shared {
     pub(crate) background: Condvar,
     /// Held while a sweep is under way: one works with trees that the next one may free.
     pub(crate) sweeping: Mutex<()>,
+    /// Limits on how long garbage is held back.
+    pub(crate) holders: Holders,
     /// Undo segments freed since the start.
     pub(crate) segments_swept: AtomicU64,
     /// The first transaction number of this life: whoever has a lower one and has not ended was cut short by a crash.

@@ -299,3 +299,76 @@ fn a_row_that_is_changed_under_a_long_reader_stays_cheap() {
     assert_eq!(show(&db).before.held_segments, 0);
     is_sound(&db);
 }
+
+// ---- snapshot_limit --------------------------------------------------------------------------------------------------
+
+/// Waits until something holds that another thread brings about.
+fn wait_until(mut holds: impl FnMut() -> bool) {
+    while !holds() {
+        gannet_base::clock::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+fn limited(disk: &SimDisk, limit: std::time::Duration) -> (Database, Tree) {
+    let create = CreateOptions { page_size: PAGE, segment_size: 1 << 18 };
+    let options = OpenOptions { snapshot_limit: Some(limit), ..options() };
+    let db = engine(disk).create(Path::new(FILE), &create, &options).unwrap();
+    let tree = filled(&db, 2000);
+    (db, tree)
+}
+
+const MOMENT: std::time::Duration = std::time::Duration::from_millis(1);
+
+#[test]
+fn a_snapshot_that_holds_garbage_back_for_too_long_is_ended() {
+    let (db, tree) = limited(&SimDisk::new(20), MOMENT);
+    let ended = Arc::new(gannet_base::sync::Mutex::new(Vec::new()));
+    let told = Arc::clone(&ended);
+    db.on_snapshot_limit(move |holder| told.lock().push(holder.number));
+    let mut old = hold(&db);
+    let number = old.canceller().number();
+    // One whose own limit is another.
+    let mut exempt = db.begin(TransactionOptions {
+        isolation: Isolation::RepeatableRead,
+        snapshot_limit: Some(std::time::Duration::ZERO),
+        ..TransactionOptions::default()
+    });
+    assert!(exempt.get(&tree, &key(1)).unwrap().is_some());
+    assert_eq!(db.holders().len(), 2);
+    delete(&db, &tree, 0..2000);
+    wait_until(|| !ended.lock().is_empty());
+    assert!(matches!(old.get(&tree, &key(1)), Err(Error::TooOld)));
+    assert!(matches!(old.put(&tree, &key(1), b"1"), Err(Error::TooOld)));
+    assert!(exempt.get(&tree, &key(1)).unwrap().is_some());
+    drop(old);
+    // Who comes after it is not meant.
+    assert!(begin(&db).get(&tree, &key(1)).unwrap().is_none());
+    drop(exempt);
+    assert_eq!(sweep(&db).after.held_segments, 0);
+    assert_eq!(*ended.lock(), [number]);
+    is_sound(&db);
+}
+
+#[test]
+fn a_transaction_that_holds_garbage_back_for_too_long_cannot_commit() {
+    let (db, tree) = limited(&SimDisk::new(21), MOMENT);
+    let mut open = begin(&db);
+    open.put(&tree, b"open", b"1").unwrap();
+    delete(&db, &tree, 0..2000);
+    let number = open.canceller().number();
+    let holder = db.garbage().holders.remove(0);
+    assert_eq!((holder.kind, holder.number), (HolderKind::Transaction, number));
+    assert_eq!(holder.limit_seconds, Some(MOMENT.as_secs_f64()));
+    wait_until(|| matches!(open.put(&tree, b"open", b"2"), Err(Error::TooOld)));
+    assert!(matches!(open.commit(), Err(Error::TooOld)));
+    assert!(begin(&db).get(&tree, b"open").unwrap().is_none());
+    assert_eq!(sweep(&db).after.held_segments, 0);
+}
+
+#[test]
+fn one_that_holds_nothing_back_may_be_old() {
+    let (db, tree) = limited(&SimDisk::new(22), MOMENT);
+    let mut old = hold(&db);
+    gannet_base::clock::sleep(std::time::Duration::from_millis(1200));
+    assert!(old.get(&tree, &key(1)).unwrap().is_some());
+}

@@ -96,7 +96,8 @@ system_tables! {
         started: TimestampTz, pid: Int4, reason: Text, detail: Text,
     }
     15006 pg_catalog gannet_snapshots = monitor::snapshots {
-        pid: Int4, xmin: Xid, taken: TimestampTz, age_seconds: Float8,
+        pid: Int4, xmin: Xid, taken: TimestampTz, age_seconds: Float8, kind: Text, held_bytes: Int8, alone_bytes: Int8,
+        limit_seconds: Float8,
     }
     15007 pg_catalog gannet_restart = monitor::restart {
         phase: Text, crashed: Bool, open_seconds: Float8, background_seconds: Float8, seconds_left: Float8,

@@ -19,7 +19,7 @@ use gannet_base::clock::{self, Instant};
 use gannet_base::{PageId, TreeId, TxnId};
 use gannet_io::{Calibration, Class};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Segments that a forecast looks at, at most.
@@ -34,16 +34,24 @@ struct Hold {
     kind: HolderKind,
     from: u64,
     since: Instant,
+    limit: Option<Duration>,
 }
 
 impl Shared {
-    /// The garbage of this moment.
+    /// The garbage of this moment, with those who hold some of it back.
     pub(crate) fn garbage(&self) -> Garbage {
+        let mut garbage = self.garbage_and_all();
+        garbage.holders.retain(|holder| holder.held_bytes > 0);
+        garbage.holders.truncate(HOLDERS_MOST);
+        garbage
+    }
+
+    /// The same with everybody who could hold something back.
+    pub(crate) fn garbage_and_all(&self) -> Garbage {
         let holds = self.holds();
         let horizon = self.registry.horizon().0;
         let next = self.registry.next_txn().0;
-        let mut newest: Vec<u64> =
-            self.streams.lock().resting().map(|segment| segment.highest_txn.0).collect();
+        let mut newest: Vec<u64> = self.resting_undo().iter().map(|segment| segment.highest_txn.0).collect();
         newest.sort_unstable();
         let segment_bytes = EXTENT_PAGES * self.core.page_size as u64;
         let below = |number: u64| newest.partition_point(|&newest| newest < number);
@@ -65,12 +73,11 @@ impl Shared {
                 } else {
                     0
                 },
+                limit_seconds: hold.limit.map(|limit| limit.as_secs_f64()),
             }
         };
-        let mut holders: Vec<GarbageHolder> =
-            holds.iter().map(holder).filter(|holder| holder.held_bytes > 0).collect();
+        let mut holders: Vec<GarbageHolder> = holds.iter().map(holder).collect();
         holders.sort_by_key(|holder| (holder.from, holder.number));
-        holders.truncate(HOLDERS_MOST);
         Garbage {
             segment_bytes,
             free_segments: free as u64,
@@ -79,6 +86,15 @@ impl Shared {
             next_transaction: next,
             holders,
         }
+    }
+
+    /// Undo segments that have nothing of a running transaction.
+    pub(crate) fn resting_undo(&self) -> Vec<Segment> {
+        // In this order: who ends in between is taken for running.
+        let active: BTreeSet<TxnId> = self.registry.active().iter().map(|txn| txn.id()).collect();
+        let mut segments: Vec<Segment> = self.streams.lock().resting().collect();
+        segments.retain(|segment| !active.contains(&segment.highest_txn));
+        segments
     }
 
     /// Transactions and their snapshots, each where it holds the horizon back most, by the number of its handle. Those that a crash
@@ -90,13 +106,14 @@ impl Shared {
             _ => drop(holds.insert(number, hold)),
         };
         for snapshot in self.registry.snapshots() {
-            let (from, since) = (snapshot.xmin.0, snapshot.started);
-            note(snapshot.owner.session, Hold { kind: HolderKind::Snapshot, from, since });
+            let (from, since, limit) = (snapshot.xmin.0, snapshot.started, snapshot.owner.limit);
+            note(snapshot.owner.session, Hold { kind: HolderKind::Snapshot, from, since, limit });
         }
         for txn in self.registry.active() {
             let cut_short = txn.handle() == 0 && txn.state() == State::Aborting;
             let kind = if cut_short { HolderKind::Rollback } else { HolderKind::Transaction };
-            note(txn.handle(), Hold { kind, from: txn.id().0, since: txn.started() });
+            let (from, since, limit) = (txn.id().0, txn.started(), txn.limit());
+            note(txn.handle(), Hold { kind, from, since, limit });
         }
         holds
     }

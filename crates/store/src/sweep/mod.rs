@@ -13,10 +13,12 @@
 //! 4. A sweep that ends early, however, leaves what it has not come to as it was, for the next one.
 //!
 //! - [`round`]: what a sweep goes by, how it is paced, and what it has done.
+//! - [`limit`]: who holds garbage back for too long is ended.
 //! - [`garbage`]: what garbage there is, who holds it back, and what removing it will cost.
 //! - [`report`]: what is said of it.
 
 pub(crate) mod garbage;
+pub(crate) mod limit;
 pub(crate) mod report;
 pub(crate) mod round;
 
@@ -75,6 +77,7 @@ impl Shared {
                 unless_passing(self.core.space.learn(&self.core, learned))?;
                 learned += 1;
             }
+            self.end_old_holders();
             if sweeps {
                 // Behind the log's limit it would pause for long, and with it all that this thread does.
                 let give_up = || self.is_stopping() || self.core.is_behind_limit();

@@ -90,6 +90,8 @@ pub struct GarbageHolder {
     pub held_bytes: u64,
     /// Bytes of those that could go if it ended.
     pub alone_bytes: u64,
+    /// After how many seconds it is ended, if it holds something back then.
+    pub limit_seconds: Option<f64>,
 }
 
 /// What a sweep is to cost, from a sample of the segments that can go.

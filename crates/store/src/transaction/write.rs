@@ -119,7 +119,10 @@ impl Transaction {
             if writing.txn.sequence() >= MAX_CHANGES {
                 return Err(Error::Invalid(format!("one transaction makes at most {MAX_CHANGES} changes")));
             }
-            return if writing.txn.is_doomed() { Err(Error::Cancelled) } else { Ok(()) };
+            return if writing.txn.is_doomed() { Err(self.why_doomed()) } else { Ok(()) };
+        }
+        if self.shared.registry.is_expired(self.handle.number) {
+            return Err(Error::TooOld);
         }
         if self.options.isolation == Isolation::RepeatableRead {
             self.held_snapshot();
@@ -139,7 +142,7 @@ impl Transaction {
                 "{most} transactions are writing, and the log keeps account of no more"
             )));
         };
-        txn.set_handle(self.handle.number);
+        txn.set_handle(self.handle.number, self.options.snapshot_limit);
         stream.begin(txn.id(), txn.started());
         self.handle.id.store(txn.id().0, Ordering::Relaxed);
         self.writing = Some(Writing {

@@ -16,6 +16,7 @@ use gannet_base::TxnId;
 use gannet_base::clock::Instant;
 use gannet_base::sync::{Condvar, Mutex};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Where a transaction stands; see the drawing in [`crate::txn`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,6 +48,8 @@ pub(crate) struct ActiveTxn {
     started: Instant,
     /// The number of its handle, for views; 0 for one that a crash has cut short.
     handle: AtomicU64,
+    /// How many nanoseconds it may hold garbage back; 0 for any time.
+    limit: AtomicU64,
     /// How many sleep until this transaction ends, or are about to ([`super::waits`]).
     pub(super) waiters: AtomicU32,
     /// What this transaction sleeps on when it waits for others.
@@ -66,6 +69,7 @@ impl ActiveTxn {
             reverts: AtomicU32::new(0),
             started,
             handle: AtomicU64::new(0),
+            limit: AtomicU64::new(0),
             waiters: AtomicU32::new(0),
             wakeup: Condvar::new(),
             held: Mutex::default(),
@@ -143,9 +147,16 @@ impl ActiveTxn {
         self.handle.load(Ordering::Relaxed)
     }
 
-    /// Its owner makes itself known.
-    pub(crate) fn set_handle(&self, number: u64) {
+    /// Its owner makes itself known, and says how long it may hold garbage back.
+    pub(crate) fn set_handle(&self, number: u64, limit: Option<Duration>) {
         self.handle.store(number, Ordering::Relaxed);
+        let nanos = limit.map_or(0, |limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
+        self.limit.store(nanos, Ordering::Relaxed);
+    }
+
+    /// How long it may hold garbage back.
+    pub(crate) fn limit(&self) -> Option<Duration> {
+        Some(self.limit.load(Ordering::Relaxed)).filter(|nanos| *nanos > 0).map(Duration::from_nanos)
     }
 
     pub(super) fn set_csn(&self, csn: u64) {
