@@ -8,7 +8,7 @@ use gannet_io::{Disk, ModeRequest, RealDisk, RealOptions, RecordedDisk};
 use gannet_server::settings::Settings;
 use gannet_server::{Server, ServerOptions};
 use gannet_store::{Engine, EngineOptions, OpenOptions, RestartPhase};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 
 /// How often it is looked whether a signal has come, or a database has failed.
 const PERIOD: Duration = Duration::from_millis(50);
+/// How often it is looked for alarms, and how often at most a line tells of one.
+const ALARMS_EVERY: Duration = Duration::from_secs(5);
+const ALARM_LINES: Duration = Duration::from_secs(60);
 /// How often it is said how far a restart is.
 const RESTART_LINES: Duration = Duration::from_secs(5);
 
@@ -55,6 +58,7 @@ pub(crate) fn run(arguments: &Serve) -> Result<()> {
     announce(&server, &options, memory);
     let mut restarts = Restarts::announce(&server);
     let mut told = BTreeSet::new();
+    let mut alarms = Alarms::default();
     while interrupt::check().is_ok() {
         for (name, failure) in server.failed() {
             if told.insert(name.clone()) {
@@ -63,6 +67,7 @@ pub(crate) fn run(arguments: &Serve) -> Result<()> {
         }
         gannet_base::clock::sleep(PERIOD);
         restarts.follow(&server);
+        alarms.follow(&server);
     }
     say("shutting down");
     server.stop(limit)?;
@@ -249,6 +254,51 @@ impl Restarts {
         }
         if due {
             self.told = Instant::now();
+        }
+    }
+}
+
+/// Alarms that were told of, and not yet of their end.
+#[derive(Default)]
+struct Alarms {
+    looked: Option<Instant>,
+    /// By database and name: whether it was told last that it began, and when that was.
+    told: BTreeMap<(String, String), (bool, Instant)>,
+}
+
+impl Alarms {
+    /// Tells of alarms that have begun or ended; of each no more than once a minute.
+    fn follow(&mut self, server: &Server) {
+        if self.looked.is_some_and(|looked| looked.elapsed() < ALARMS_EVERY) {
+            return;
+        }
+        self.looked = Some(Instant::now());
+        let found = server.alarms();
+        for (database, alarm) in &found {
+            let key = (database.clone(), alarm.name.clone());
+            // A failure has a line of its own.
+            if alarm.name != "failure" && self.may_tell(&key, true) {
+                let (severity, what, advice) = (alarm.severity.name(), &alarm.what, &alarm.advice);
+                say(&format!("{database}: {severity}, {}: {what}; {advice}", alarm.name));
+                self.told.insert(key, (true, Instant::now()));
+            }
+        }
+        let over = |(database, name): &(String, String)| {
+            !found.iter().any(|(other, alarm)| other == database && alarm.name == *name)
+        };
+        let ended: Vec<(String, String)> = self.told.keys().filter(|key| over(key)).cloned().collect();
+        for key in ended {
+            if self.may_tell(&key, false) {
+                say(&format!("{}: {} is over", key.0, key.1));
+                self.told.insert(key, (false, Instant::now()));
+            }
+        }
+    }
+
+    fn may_tell(&self, key: &(String, String), begins: bool) -> bool {
+        match self.told.get(key) {
+            None => begins,
+            Some((began, told)) => *began != begins && told.elapsed() >= ALARM_LINES,
         }
     }
 }

@@ -49,7 +49,7 @@ mod throttled;
 pub use arena::Arena;
 pub use buffer::{AlignedBuffer, BUFFER_ALIGNMENT};
 pub use error::{Error, ErrorKind, Result};
-pub use machine::Memory;
+pub use machine::{Memory, Pressure};
 pub use queue::Queue;
 pub use recorded::RecordedDisk;
 pub use request::{Completion, Direction, Durability, IoSlice, Request};

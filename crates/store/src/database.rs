@@ -40,6 +40,7 @@ use crate::jobs::{JobKind, JobOrder, Jobs, Unit, Watch};
 use crate::log::{Flusher, Log};
 use crate::meta::Meta;
 use crate::mutation::{Mutation, planted};
+use crate::outlook::Since;
 use crate::pool::{Pool, Volume};
 use crate::shared::Shared;
 use crate::sweep::report::SweepReport;
@@ -250,7 +251,7 @@ impl Checkpoint for HeaderKeeper {
 pub struct Database {
     engine: Engine,
     path: PathBuf,
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     pool: Arc<Pool>,
     volume: Arc<Volume>,
     keeper: Arc<HeaderKeeper>,
@@ -259,6 +260,7 @@ pub struct Database {
     options: OpenOptions,
     next_session: AtomicU64,
     jobs: Jobs,
+    pub(crate) alarms_since: Since,
     /// The start came to its end, and the database can be written. Before that it must not pass for complete.
     started: bool,
     closed: bool,

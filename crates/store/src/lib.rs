@@ -33,6 +33,7 @@ pub mod mutation;
 #[expect(unreachable_pub, reason = "public with the feature `mutations` only")]
 mod mutation;
 pub mod node;
+mod outlook;
 mod overflow;
 pub mod page;
 mod pass;
@@ -70,6 +71,7 @@ pub use database::{
 pub use engine::{CreateOptions, Engine, EngineOptions, OpenOptions};
 pub use error::{Error, Result};
 pub use jobs::{ClassBytes, Job, JobKind, JobOrder, JobReport, JobState, Jobs, Pace, Tell, Unit, Watch};
+pub use outlook::{Alarm, Gauge, Outlook, Severity};
 pub use pool::reads::{ThreadReads, thread_reads};
 pub use sample::Sample;
 pub use scan::Scan;

@@ -7,6 +7,7 @@ use crate::hot::HotPages;
 use crate::mtr::Mtr;
 use crate::mutation::{Mutation, planted};
 use crate::node::NodeRef;
+use crate::outlook::Notes;
 use crate::overflow;
 use crate::pool::{Pool, Volume};
 use crate::restart::Restart;
@@ -66,6 +67,8 @@ pub(crate) struct Shared {
     pub(crate) sweeping: Mutex<()>,
     /// Limits on how long garbage is held back.
     pub(crate) holders: Holders,
+    /// Figures of the last hour.
+    pub(crate) notes: Notes,
     /// Undo segments freed since the start.
     pub(crate) segments_swept: AtomicU64,
     /// The first transaction number of this life: whoever has a lower one and has not ended was cut short by a crash.

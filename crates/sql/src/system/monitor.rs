@@ -273,6 +273,39 @@ pub(super) fn snapshots(context: &Context<'_>) -> Rows {
     Ok(database.store().holders().into_iter().map(row).collect())
 }
 
+/// What is to be seen to.
+pub(super) fn alarms(context: &Context<'_>) -> Rows {
+    let row = |alarm: &gannet_store::Alarm| {
+        vec![
+            text(&alarm.name),
+            text(alarm.severity.name()),
+            int(crate::session::from_unix(alarm.since_unix_us)),
+            text(&alarm.what),
+            super::optional(alarm.figure, float),
+            super::optional(alarm.threshold, float),
+            text(&alarm.unit),
+            text(&alarm.advice),
+        ]
+    };
+    Ok(context.session.database().store().outlook().alarms.iter().map(row).collect())
+}
+
+/// What grows, and when it comes to its limit.
+pub(super) fn forecasts(context: &Context<'_>) -> Rows {
+    let row = |gauge: &gannet_store::Gauge| {
+        vec![
+            text(&gauge.name),
+            float(gauge.value),
+            super::optional(gauge.limit, float),
+            super::optional(gauge.per_second, float),
+            super::optional(gauge.seconds_left, float),
+            float(gauge.looked_seconds),
+            text(&gauge.note),
+        ]
+    };
+    Ok(context.session.database().store().outlook().gauges.iter().map(row).collect())
+}
+
 // ---- locks ----------------------------------------------------------------------------------------------------------
 
 /// Sessions by the transaction that they are in.

@@ -11,6 +11,7 @@ use crate::hot::HotPages;
 use crate::log::{Known, Log, LogFiles, LogOptions, Recovery, RedoTable};
 use crate::meta::Meta;
 use crate::mutation::{Mutation, planted};
+use crate::outlook::{Notes, Since};
 use crate::page;
 use crate::pool::{BACKGROUND_QUEUES, Pool, Redo, Volume};
 use crate::recovery::PageRedo;
@@ -279,6 +280,7 @@ impl Database {
             options: options.clone(),
             next_session: AtomicU64::new(1),
             jobs: engine.jobs(),
+            alarms_since: Since::default(),
             started: false,
             closed: false,
         };
@@ -371,6 +373,7 @@ impl Database {
             attachment,
             sweeping: Mutex::new(()),
             holders,
+            notes: Notes::default(),
             segments_swept: AtomicU64::new(0),
             first_txn: next_txn,
             restart,

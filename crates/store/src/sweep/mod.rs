@@ -78,6 +78,7 @@ impl Shared {
                 learned += 1;
             }
             self.end_old_holders();
+            self.note_figures();
             if sweeps {
                 // Behind the log's limit it would pause for long, and with it all that this thread does.
                 let give_up = || self.is_stopping() || self.core.is_behind_limit();
