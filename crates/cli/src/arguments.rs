@@ -218,17 +218,22 @@ pub(crate) struct Demo {
     pub(crate) shrink: u32,
 }
 
+const DOCTOR_STATUS: &str = "Exit status: 0 nothing is to be seen to; 1 something is; 2 something is, now; 3 it could not be looked, or a wrong \
+                             command line; 130 stopped by Ctrl-C.";
+
 #[derive(Args, Debug)]
+#[command(after_help = DOCTOR_STATUS)]
 pub(crate) struct Doctor {
-    /// A folder to probe, or a database: its folder is probed and its files are looked at
+    /// A folder to probe; or a database: its folder is probed, its files are looked at, and a server that has it open is asked; or a server:
+    /// postgres://user@host:port/database
     #[arg(value_name = "DIR|DB", default_value = ".")]
     pub(crate) path: PathBuf,
     /// The I/O mode to ask for: auto, direct, uncached or buffered
     #[arg(long, value_name = "MODE", env = "GANNET_IO", default_value = "auto", value_parser = io_mode)]
     pub(crate) io: ModeRequest,
-    /// How long the device is measured; 0s leaves it out
-    #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = duration)]
-    pub(crate) time: Duration,
+    /// How long the device is measured; 0s leaves it out [default: 3s; 0s where a server has the database open]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) time: Option<Duration>,
     /// Size of the scratch file that is written, read and removed again, 1MiB or more
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = scratch_size)]
     pub(crate) scratch: u64,

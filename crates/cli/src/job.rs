@@ -115,7 +115,7 @@ where
 
 // ---- by a server -----------------------------------------------------------------------------------------------------
 
-fn connect(address: &Address, command: &str) -> Result<Connection> {
+pub(crate) fn connect(address: &Address, command: &str) -> Result<Connection> {
     Connection::open(address, &format!("gannet {command}")).map_err(|failure| match failure {
         Failure::Connection(error)
             if error.kind() == io::ErrorKind::PermissionDenied && address.password.is_none() =>
