@@ -342,7 +342,7 @@ impl Database {
             let advice = "put the files on a file system that takes direct I/O";
             found.alarm("io", Severity::Warning, what, None, advice);
         }
-        let files = gannet_io::residency(&self.files()).files;
+        let files = gannet_io::residency(self.files()).files;
         let bytes = |of: fn(&gannet_io::Cached) -> u64| -> u64 {
             files.iter().filter_map(|(_, cached)| cached.as_ref().map(of)).sum()
         };
@@ -421,7 +421,7 @@ mod tests {
         let mut old = db.begin(TransactionOptions { isolation, ..TransactionOptions::default() });
         old.get(&tree, b"").unwrap();
         let mut txn = db.begin(TransactionOptions::default());
-        (0..1000u64).for_each(|i| drop(txn.delete(&tree, &i.to_be_bytes()).unwrap()));
+        (0..1000u64).for_each(|i| assert!(txn.delete(&tree, &i.to_be_bytes()).unwrap()));
         txn.commit().unwrap();
         let (gauge, alarm) = about("horizon");
         assert!(gauge.value > 0.0 && gauge.note.contains("by a snapshot"), "{gauge:?}");
