@@ -51,6 +51,9 @@ pub(crate) fn run(arguments: &Serve) -> Result<()> {
     engine.check_machine().map_err(|error| settings.refuse("memory", error))?;
     let disk = open_disk(settings.path("io_record").as_deref())?;
     let engine = Engine::with_disk(disk, &engine).map_err(|error| settings.refuse("memory", error))?;
+    engine.set_job_latency_target(
+        Some(settings.duration("job_latency_target")?).filter(|target| !target.is_zero()),
+    );
     interrupt::listen()?;
     create_missing(&engine, &options)?;
     let server = Server::start(&engine, &options)?;

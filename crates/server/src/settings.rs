@@ -74,6 +74,7 @@ definitions! {
     insecure_trust "off" "on or off" "Lets clients in without password; for loopback addresses only.";
     tls_certificate "" "file, PEM" "Certificate chain for TLS; needs tls_key.";
     tls_key "" "file, PEM" "Private key of the certificate.";
+    job_latency_target "0s" "duration; 0s: users are slowed by a quarter at most" "How long users' requests to the device may take on average while backups, checks, sweeps and other jobs run.";
     temp_folder "" "folder on a device; the system's if none" "Where sorts and hash tables spill.";
     io_record "" "file that is not there yet; none for no record" "Where every write and sync is recorded, bytes included, for tests of power cuts; slow, and large.";
 }
@@ -309,9 +310,10 @@ impl Settings {
         if let (true, Ok(bytes)) = (matches!(name, "memory" | "wal_limit"), parse_size(text)) {
             return format_size(bytes);
         }
-        if let (true, Ok(duration)) =
-            (matches!(name, "max_delay" | "shutdown_limit" | "snapshot_limit"), parse_duration(text))
-        {
+        if let (true, Ok(duration)) = (
+            matches!(name, "max_delay" | "shutdown_limit" | "snapshot_limit" | "job_latency_target"),
+            parse_duration(text),
+        ) {
             return format_duration(duration);
         }
         text.to_owned()
@@ -364,6 +366,7 @@ mod tests {
         settings.duration("max_delay").unwrap();
         settings.duration("shutdown_limit").unwrap();
         settings.duration("snapshot_limit").unwrap();
+        settings.duration("job_latency_target").unwrap();
         settings.switch("insecure_trust").unwrap();
         settings.io().unwrap();
         settings.listen().unwrap();

@@ -242,6 +242,12 @@ impl Engine {
         Jobs::new(&self.disk, &self.pacer)
     }
 
+    /// How long what others ask of the device may take beside jobs that do not say, on average; `None`, the default: they are slowed by no
+    /// more than a quarter.
+    pub fn set_job_latency_target(&self, target: Option<Duration>) {
+        self.pacer.set_target(target);
+    }
+
     /// Figures of the temporary files since the engine's start.
     pub fn temp_stats(&self) -> TempStats {
         self.temp.stats()

@@ -15,7 +15,7 @@ use gannet_base::sync::Mutex;
 use gannet_io::stats::{Operation, Stats};
 use gannet_io::{Class, Disk};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// How often it is looked how others fare.
@@ -45,7 +45,8 @@ const OTHERS: [(Class, Operation); 3] = [
 /// How a job is paced.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum Pace {
-    /// So that others are slowed by no more than a quarter.
+    /// So that others are slowed by no more than a quarter; or as [`Engine::set_job_latency_target`](crate::Engine::set_job_latency_target)
+    /// says.
     #[default]
     Auto,
     /// So that what others ask of the device takes no longer than this, on average.
@@ -82,6 +83,8 @@ struct State {
 pub(crate) struct Pacer {
     disk: Arc<dyn Disk>,
     jobs: AtomicUsize,
+    /// What others' requests may take beside jobs of [`Pace::Auto`], in nanoseconds; 0: see there.
+    target: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -91,6 +94,7 @@ impl Pacer {
         Arc::new(Pacer {
             disk: Arc::clone(disk),
             jobs: AtomicUsize::new(0),
+            target: AtomicU64::new(0),
             state: Mutex::new(State {
                 rate: f64::INFINITY,
                 tokens: 0.0,
@@ -105,6 +109,21 @@ impl Pacer {
                 fastest: 0.0,
             }),
         })
+    }
+
+    /// From now on jobs that do not say are paced so that what others ask of the device takes no longer than this on average; `None`: so
+    /// that others are slowed by no more than a quarter.
+    pub(crate) fn set_target(&self, target: Option<Duration>) {
+        let nanos = target.map_or(0, |target| u64::try_from(target.as_nanos()).unwrap_or(u64::MAX));
+        self.target.store(nanos, Ordering::Relaxed);
+    }
+
+    /// What holds for a job that asks for this pace.
+    fn in_force(&self, pace: Pace) -> Pace {
+        match (pace, self.target.load(Ordering::Relaxed)) {
+            (Pace::Auto, nanos) if nanos > 0 => Pace::Latency(Duration::from_nanos(nanos)),
+            (pace, _) => pace,
+        }
     }
 
     /// A job begins.
@@ -128,6 +147,7 @@ impl Pacer {
 
     /// Waits until a job may ask for so many bytes, or it is to give up; says for how long.
     pub(super) fn take(&self, pace: &Pace, bytes: u64, give_up: &dyn Fn() -> bool) -> Duration {
+        let pace = &self.in_force(*pace);
         if *pace == Pace::Full {
             return Duration::ZERO;
         }
@@ -265,4 +285,52 @@ fn ended(stats: &Stats) -> Ended {
         let counter = stats.counter(class, operation);
         (counter.requests.load(Ordering::Relaxed), counter.nanos.load(Ordering::Relaxed))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gannet_io::sim::SimDisk;
+
+    #[test]
+    fn a_target_is_for_jobs_that_do_not_say() {
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
+        let pacer = Pacer::new(&disk);
+        let (target, own) = (Duration::from_millis(3), Duration::from_millis(1));
+        assert_eq!(pacer.in_force(Pace::Auto), Pace::Auto);
+        pacer.set_target(Some(target));
+        assert_eq!(pacer.in_force(Pace::Auto), Pace::Latency(target));
+        assert_eq!(pacer.in_force(Pace::Latency(own)), Pace::Latency(own));
+        assert_eq!(pacer.in_force(Pace::Full), Pace::Full);
+        pacer.set_target(None);
+        assert_eq!(pacer.in_force(Pace::Auto), Pace::Auto);
+    }
+
+    #[test]
+    fn a_job_gets_slower_where_others_take_longer_than_the_target() {
+        let state = |alone: f64| State {
+            rate: 64e6,
+            tokens: 0.0,
+            refilled: clock::now(),
+            looked: clock::now(),
+            before: Ended::default(),
+            alone: [alone; OTHERS.len()],
+            probed: None,
+            probe_until: None,
+            beside: true,
+            taken: 0,
+            fastest: 0.0,
+        };
+        // Ten requests of 2 ms each; alone they would take 1.9 ms.
+        let seen: Ended = [(0, 0), (10, 20_000_000), (0, 0)];
+        let after = |pace: Pace| {
+            let mut state = state(1.9e6);
+            state.probed = Some(clock::now());
+            state.react(&pace, &seen, 64e6, clock::now());
+            state.rate
+        };
+        assert!(after(Pace::Auto) > 64e6);
+        assert!(after(Pace::Latency(Duration::from_millis(1))) < 64e6);
+        assert!(after(Pace::Latency(Duration::from_millis(5))) > 64e6);
+    }
 }
