@@ -218,6 +218,22 @@ impl Shown {
     }
 }
 
+/// What the device can do, as far as that was seen, and which share of it a job had.
+struct Share {
+    what: &'static str,
+    rate: u64,
+    share: f64,
+}
+
+/// By whatever there was more of, reading or writing; `None` where nothing is known.
+fn share(job: &JobReport) -> Option<Share> {
+    let read = job.bytes_read >= job.bytes_written;
+    let (what, rate) = if read { ("read", job.device_read_rate) } else { ("write", job.device_write_rate) };
+    let bytes = job.bytes_read.max(job.bytes_written);
+    let rate = rate.filter(|_| bytes > 0)?;
+    Some(Share { what, rate, share: bytes as f64 / job.seconds.max(1e-6) / rate as f64 })
+}
+
 /// Figures of a job for `--json`.
 pub(crate) fn as_json(job: &JobReport, cached: Option<u64>) -> Value {
     let bytes = job.bytes_read.max(job.bytes_written);
@@ -227,6 +243,8 @@ pub(crate) fn as_json(job: &JobReport, cached: Option<u64>) -> Value {
         "bytes_read": job.bytes_read,
         "bytes_written": job.bytes_written,
         "bytes_per_second": (bytes as f64 / job.seconds.max(1e-6)).round(),
+        "device_bytes_per_second": share(job).map(|share| share.rate),
+        "share_of_device": share(job).map(|share| (share.share * 1000.0).round() / 1000.0),
         "by_class": job.by_class,
         "cached_bytes": cached,
     })
@@ -247,6 +265,18 @@ pub(crate) fn tell(out: &mut dyn Write, job: &JobReport, cached: Option<u64>) ->
         write!(out, "; held back for others {:.1} s", job.paced_seconds)?;
     }
     writeln!(out)?;
+    match share(job) {
+        Some(Share { what, rate, share }) => writeln!(
+            out,
+            "  {:.0} % of the most that the device was seen to {what}, {:.0} MB/s",
+            share * 100.0,
+            rate as f64 / 1e6
+        )?,
+        None if bytes > 0 => {
+            writeln!(out, "  what share of the device that is, is not known: nobody has seen its rate")?
+        }
+        None => {}
+    }
     let moved: Vec<String> = job
         .by_class
         .iter()

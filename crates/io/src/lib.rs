@@ -55,7 +55,7 @@ pub use recorded::RecordedDisk;
 pub use request::{Completion, Direction, Durability, IoSlice, Request};
 #[cfg(unix)]
 pub use {
-    calibrate::{Calibration, CalibrationPlan, calibrate},
+    calibrate::{Calibration, CalibrationPlan, PEAK_WINDOW, calibrate},
     place::{is_in_memory, try_folder},
     real::{Backend, BackendReport, RealDisk, RealFile, RealOptions},
     residency::{Cached, Residency, residency},

@@ -341,6 +341,8 @@ fn measure(
         "useful_depth": calibration.depth,
         "sync_write_latency_us": micros(calibration.sync_write_latency),
         "request_bytes": plan.request_bytes,
+        "read_megabytes_per_second": calibration.read_bytes_per_second.map(|rate| rate / 1_000_000),
+        "write_megabytes_per_second": calibration.write_bytes_per_second.map(|rate| rate / 1_000_000),
     }))
 }
 

@@ -198,6 +198,11 @@ pub struct JobReport {
     pub bytes_read: u64,
     /// Bytes that it wrote to devices.
     pub bytes_written: u64,
+    /// The most bytes that the device has been seen to read, and to write, in a second: measured on purpose, or by the load of this process
+    /// within a quarter of a second, that of this job included. `None` where nothing is known.
+    pub device_read_rate: Option<u64>,
+    /// See `device_read_rate`.
+    pub device_write_rate: Option<u64>,
     /// Bytes that everybody has read and written meanwhile, by class of requests.
     pub by_class: Vec<ClassBytes>,
     /// What else is to be said, or how it ended.
@@ -254,6 +259,7 @@ impl Inner {
             read: bytes(class, Operation::Read),
             written: bytes(class, Operation::Write),
         };
+        let device = disk.calibration();
         JobReport {
             id: self.id,
             kind: self.order.kind,
@@ -272,6 +278,8 @@ impl Inner {
             paced_seconds: Duration::from_nanos(load(&self.paced_nanos)).as_secs_f64(),
             bytes_read: load(&self.bytes_read),
             bytes_written: load(&self.bytes_written),
+            device_read_rate: device.read_bytes_per_second,
+            device_write_rate: device.write_bytes_per_second,
             by_class: Class::ALL.map(by_class).into(),
             note: phase.note.clone(),
         }
