@@ -40,7 +40,7 @@ use crate::jobs::{JobKind, JobOrder, Jobs, Unit, Watch};
 use crate::log::{Flusher, Log};
 use crate::meta::Meta;
 use crate::mutation::{Mutation, planted};
-use crate::outlook::Since;
+use crate::outlook::Seen;
 use crate::pool::{Pool, Volume};
 use crate::shared::Shared;
 use crate::sweep::report::SweepReport;
@@ -260,7 +260,8 @@ pub struct Database {
     options: OpenOptions,
     next_session: AtomicU64,
     jobs: Jobs,
-    pub(crate) alarms_since: Since,
+    /// By [`Database::outlook`].
+    pub(crate) seen: Seen,
     /// The start came to its end, and the database can be written. Before that it must not pass for complete.
     started: bool,
     closed: bool,

@@ -36,6 +36,8 @@ const HELD_VERY_MUCH: u64 = 2;
 /// The OS caches more of the files than anybody does by looking at them: one part in this many, and so many bytes.
 const CACHED_MUCH: u64 = 100;
 const CACHED_MUCH_BYTES: u64 = 16 << 20;
+/// How often it is looked what the OS caches.
+const CACHED_EVERY: Duration = Duration::from_secs(60);
 /// Time in which something waited for memory, in percent of the last ten seconds.
 const PRESSURE_SOME: f64 = 10.0;
 const PRESSURE_FULL: f64 = 5.0;
@@ -213,7 +215,7 @@ impl Database {
         self.look_at_files(&mut found);
         look_at_memory(&mut found, &Pressure::of_this_machine());
         let Found { gauges, mut alarms } = found;
-        let mut since = self.alarms_since.lock();
+        let mut since = self.seen.since.lock();
         since.retain(|name, _| alarms.iter().any(|alarm| alarm.name == *name));
         for alarm in &mut alarms {
             alarm.since_unix_us = *since.entry(alarm.name.clone()).or_insert(alarm.since_unix_us);
@@ -342,15 +344,30 @@ impl Database {
             let advice = "put the files on a file system that takes direct I/O";
             found.alarm("io", Severity::Warning, what, None, advice);
         }
+        let (cached, all) = self.cached_bytes();
+        let much = (all / CACHED_MUCH).max(CACHED_MUCH_BYTES) as f64;
+        let what = || format!("the OS caches {} of the database's files", format_size(cached));
+        let advice = "somebody else reads the files through the OS cache, as a copy of them does";
+        found.beyond("cache", (cached as f64, much, f64::INFINITY, "bytes"), what, advice);
+    }
+}
+
+impl Database {
+    /// Bytes of the files that the OS caches, and of all of them. Where the kernel has no call for it, that takes a look at each page.
+    fn cached_bytes(&self) -> (u64, u64) {
+        let mut known = self.seen.cached.lock();
+        if let Some((at, cached, all)) = *known
+            && at.elapsed() < CACHED_EVERY
+        {
+            return (cached, all);
+        }
         let files = gannet_io::residency(self.files()).files;
         let bytes = |of: fn(&gannet_io::Cached) -> u64| -> u64 {
             files.iter().filter_map(|(_, cached)| cached.as_ref().map(of)).sum()
         };
         let (cached, all) = (bytes(|cached| cached.cached_bytes), bytes(|cached| cached.len_bytes));
-        let much = (all / CACHED_MUCH).max(CACHED_MUCH_BYTES) as f64;
-        let what = || format!("the OS caches {} of the database's files", format_size(cached));
-        let advice = "somebody else reads the files through the OS cache, as a copy of them does";
-        found.beyond("cache", (cached as f64, much, f64::INFINITY, "bytes"), what, advice);
+        *known = Some((clock::now(), cached, all));
+        (cached, all)
     }
 }
 
@@ -372,8 +389,14 @@ fn look_at_memory(found: &mut Found, pressure: &Pressure) {
     }
 }
 
-/// When alarms were first seen, by their names.
-pub(crate) type Since = Mutex<BTreeMap<String, u64>>;
+/// What was seen when an outlook was made before.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// When alarms were first seen, by their names.
+    since: Mutex<BTreeMap<String, u64>>,
+    /// When it was looked what the OS caches, and how much that was of how much.
+    cached: Mutex<Option<(Instant, u64, u64)>>,
+}
 
 #[cfg(test)]
 mod tests {

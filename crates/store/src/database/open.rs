@@ -11,7 +11,7 @@ use crate::hot::HotPages;
 use crate::log::{Known, Log, LogFiles, LogOptions, Recovery, RedoTable};
 use crate::meta::Meta;
 use crate::mutation::{Mutation, planted};
-use crate::outlook::{Notes, Since};
+use crate::outlook::{Notes, Seen};
 use crate::page;
 use crate::pool::{BACKGROUND_QUEUES, Pool, Redo, Volume};
 use crate::recovery::PageRedo;
@@ -280,7 +280,7 @@ impl Database {
             options: options.clone(),
             next_session: AtomicU64::new(1),
             jobs: engine.jobs(),
-            alarms_since: Since::default(),
+            seen: Seen::default(),
             started: false,
             closed: false,
         };
