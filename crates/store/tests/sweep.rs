@@ -5,7 +5,7 @@ use gannet_io::Disk;
 use gannet_io::sim::SimDisk;
 use gannet_store::{
     CreateOptions, Database, Engine, EngineOptions, Error, HolderKind, Isolation, JobKind, JobOrder,
-    JobReport, JobState, OpenOptions, SweepReport, Transaction, TransactionOptions, Tree, Watch,
+    JobReport, JobState, OpenOptions, SweepReport, Transaction, TransactionOptions, Tree, Unit, Watch,
     thread_reads,
 };
 use std::path::Path;
@@ -372,4 +372,28 @@ fn one_that_holds_nothing_back_may_be_old() {
     let mut old = hold(&db);
     gannet_base::clock::sleep(std::time::Duration::from_millis(1200));
     assert!(old.get(&tree, &key(1)).unwrap().is_some());
+}
+
+// ---- the background --------------------------------------------------------------------------------------------------
+
+#[test]
+fn a_long_round_of_the_background_is_a_job() {
+    let create = CreateOptions { page_size: PAGE, segment_size: 1 << 18 };
+    let db = engine(&SimDisk::new(30)).create(Path::new(FILE), &create, &OpenOptions::default()).unwrap();
+    let tree = filled(&db, 40_000);
+    let old = hold(&db);
+    delete(&db, &tree, 0..40_000);
+    assert!(db.garbage().held_segments >= 64, "{:?}", db.garbage());
+    let by_itself = || {
+        let reports = db.jobs().reports().into_iter();
+        reports.filter(|job| job.reason.starts_with("by itself: nobody can see ")).collect::<Vec<_>>()
+    };
+    assert!(by_itself().is_empty(), "what little the filling has left is no job");
+    drop(old);
+    wait_until(|| by_itself().iter().any(|job| job.state == JobState::Done));
+    let jobs = by_itself();
+    assert_eq!((jobs[0].kind, jobs[0].unit), (JobKind::Sweep, Unit::Segments));
+    assert!(jobs[0].total >= 64 && jobs[0].done >= jobs[0].total, "{:?}", jobs[0]);
+    assert_eq!((jobs.len(), rows(&db, &tree)), (1, 0));
+    is_sound(&db);
 }

@@ -44,6 +44,8 @@ use std::time::Duration;
 
 /// How long the background thread sleeps when nobody wakes it.
 const PAUSE: Duration = Duration::from_millis(50);
+/// Who cancels a round of the background has peace for so long.
+const REST: Duration = Duration::from_secs(60);
 /// A stream that nobody wrote to for so long has its newest segment swept, too.
 const STREAM_IDLE: Duration = Duration::from_secs(2);
 
@@ -60,6 +62,7 @@ impl Shared {
     fn background_loop(&self, jobs: &Jobs, sweeps: bool) -> Result<()> {
         let groups = self.core.space.groups();
         let mut learned = 0;
+        let mut rests_until = None;
         loop {
             {
                 let mut stopping = self.stopping.lock();
@@ -79,12 +82,16 @@ impl Shared {
             }
             self.end_old_holders();
             self.note_figures();
-            if sweeps {
+            if sweeps && rests_until.is_none_or(|until| clock::now() >= until) {
                 // Behind the log's limit it would pause for long, and with it all that this thread does.
                 let give_up = || self.is_stopping() || self.core.is_behind_limit();
                 let mut round = Round::new(self, By::Background(jobs), STREAM_IDLE, &give_up);
                 let swept = self.sweep(&mut round);
-                unless_passing(round.end(swept))?;
+                let swept = round.end(swept);
+                if round.was_cancelled() {
+                    rests_until = Some(clock::now() + REST);
+                }
+                unless_passing(swept)?;
             }
             self.save_hot_pages(false);
         }

@@ -93,6 +93,11 @@ impl<'r> Round<'r> {
         (self.give_up)() || self.job().is_some_and(|job| job.check().is_err())
     }
 
+    /// Somebody has cancelled the job that a round of the background has become.
+    pub(super) fn was_cancelled(&self) -> bool {
+        self.own.as_ref().is_some_and(|job| job.check().is_err())
+    }
+
     /// Fails with [`Error::Cancelled`] when it is to end early.
     pub(super) fn check(&self) -> Result<()> {
         if self.gives_up() { Err(Error::Cancelled) } else { Ok(()) }
