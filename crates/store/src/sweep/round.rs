@@ -105,6 +105,7 @@ impl<'r> Round<'r> {
 
     /// It is this round's turn. `total`: segments there are to free.
     pub(super) fn begins(&mut self, total: impl FnOnce() -> u64) {
+        self.begun = clock::now();
         if !matches!(self.by, By::Room) {
             self.total = total();
         }
