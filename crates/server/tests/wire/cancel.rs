@@ -2,6 +2,7 @@
 
 use crate::client::{bind, execute, parse, query, sync};
 use crate::fixture::Fixture;
+use std::time::Duration;
 
 const TABLE: &str = "create table t (a int primary key, b int); insert into t values (1, 0), (2, 0)";
 const SLEEP: &str = "select pg_sleep(1000)";
