@@ -4,9 +4,10 @@
 //! 1. A round for somebody who waits for room is not paced; one that an administrator has asked for is a part of that job. One of the
 //!    background is a job from the moment on that it is seen to be long: there are many segments to free, or it has taken a while.
 //! 2. What is paced is bytes that were read from the device. A round whose pages are all in memory is held back by nobody.
+//! 3. A round of the background that has a large part of the file to free is not held back: the file would grow meanwhile.
 
 use super::report::{Cleaned, TreeCleaned};
-use crate::jobs::{Job, JobKind, JobOrder, Jobs, Unit};
+use crate::jobs::{Job, JobKind, JobOrder, Jobs, Pace, Unit};
 use crate::pool::reads::{ThreadReads, thread_reads};
 use crate::shared::Shared;
 use crate::space::EXTENT_PAGES;
@@ -21,6 +22,8 @@ use std::time::Duration;
 pub(super) const JOB_SEGMENTS: u64 = 64;
 /// Or when it takes longer than this.
 const JOB_AFTER: Duration = Duration::from_secs(1);
+/// It is not held back when its segments are so large a part of the file, one in so many.
+const URGENT: u64 = 10;
 
 /// Why there is a round.
 pub(crate) enum By<'j> {
@@ -47,8 +50,9 @@ pub(crate) struct Round<'r> {
     read: ThreadReads,
     /// The last page took reads from the device: those to come may as well.
     cold: bool,
-    /// Segments there are to free.
+    /// Segments there are to free, and how many are too many to wait for others.
     total: u64,
+    urgent_from: u64,
     pub(crate) done: Cleaned,
     trees: BTreeMap<TreeId, TreeCleaned>,
 }
@@ -67,6 +71,7 @@ impl<'r> Round<'r> {
             read: thread_reads(),
             cold: false,
             total: 0,
+            urgent_from: (shared.core.space.capacity() / EXTENT_PAGES / URGENT).max(JOB_SEGMENTS),
             done: Cleaned::default(),
             trees: BTreeMap::new(),
         }
@@ -124,6 +129,9 @@ impl<'r> Round<'r> {
         }
         let mut order = JobOrder::new(JobKind::Sweep);
         order.automatic = true;
+        if self.total > self.urgent_from {
+            order.pace = Pace::Full;
+        }
         let bytes = format_size(self.total * self.segment_bytes);
         order.reason = format!("by itself: nobody can see {} undo segments ({bytes}) any more", self.total);
         let job = jobs.begin(order);
