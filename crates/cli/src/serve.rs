@@ -7,7 +7,7 @@ use gannet_base::units::format_size;
 use gannet_io::{Disk, ModeRequest, RealDisk, RealOptions, RecordedDisk};
 use gannet_server::settings::Settings;
 use gannet_server::{Server, ServerOptions};
-use gannet_store::{Engine, EngineOptions, OpenOptions, RestartPhase};
+use gannet_store::{Alarm, Engine, EngineOptions, OpenOptions, RestartPhase};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::Path;
@@ -270,20 +270,26 @@ struct Alarms {
 }
 
 impl Alarms {
-    /// Tells of alarms that have begun or ended; of each no more than once a minute.
+    /// Tells of alarms that have begun or ended.
     fn follow(&mut self, server: &Server) {
         if self.looked.is_some_and(|looked| looked.elapsed() < ALARMS_EVERY) {
             return;
         }
-        self.looked = Some(Instant::now());
-        let found = server.alarms();
-        for (database, alarm) in &found {
+        let now = Instant::now();
+        self.looked = Some(now);
+        self.changes(&server.alarms(), now).iter().for_each(|line| say(line));
+    }
+
+    /// Lines about what has changed: of each alarm no more than one a minute.
+    fn changes(&mut self, found: &[(String, Alarm)], now: Instant) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (database, alarm) in found {
             let key = (database.clone(), alarm.name.clone());
             // A failure has a line of its own.
-            if alarm.name != "failure" && self.may_tell(&key, true) {
+            if alarm.name != "failure" && self.may_tell(&key, true, now) {
                 let (severity, what, advice) = (alarm.severity.name(), &alarm.what, &alarm.advice);
-                say(&format!("{database}: {severity}, {}: {what}; {advice}", alarm.name));
-                self.told.insert(key, (true, Instant::now()));
+                lines.push(format!("{database}: {severity}, {}: {what}; {advice}", alarm.name));
+                self.told.insert(key, (true, now));
             }
         }
         let over = |(database, name): &(String, String)| {
@@ -291,17 +297,18 @@ impl Alarms {
         };
         let ended: Vec<(String, String)> = self.told.keys().filter(|key| over(key)).cloned().collect();
         for key in ended {
-            if self.may_tell(&key, false) {
-                say(&format!("{}: {} is over", key.0, key.1));
-                self.told.insert(key, (false, Instant::now()));
+            if self.may_tell(&key, false, now) {
+                lines.push(format!("{}: {} is over", key.0, key.1));
+                self.told.insert(key, (false, now));
             }
         }
+        lines
     }
 
-    fn may_tell(&self, key: &(String, String), begins: bool) -> bool {
+    fn may_tell(&self, key: &(String, String), begins: bool, now: Instant) -> bool {
         match self.told.get(key) {
             None => begins,
-            Some((began, told)) => *began != begins && told.elapsed() >= ALARM_LINES,
+            Some((began, told)) => *began != begins && now.duration_since(*told) >= ALARM_LINES,
         }
     }
 }
@@ -309,4 +316,39 @@ impl Alarms {
 /// A line for whoever watches; nobody is no reason to stop.
 fn say(line: &str) {
     let _ = writeln!(io::stderr(), "gannet: {line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gannet_store::Severity;
+
+    #[test]
+    fn an_alarm_is_told_when_it_begins_and_ends_and_no_more_than_once_a_minute() {
+        let alarm = |name: &str| {
+            let alarm = Alarm {
+                name: name.to_owned(),
+                severity: Severity::Warning,
+                since_unix_us: 0,
+                what: "it is so".to_owned(),
+                figure: None,
+                threshold: None,
+                unit: String::new(),
+                advice: "do something".to_owned(),
+            };
+            ("shop".to_owned(), alarm)
+        };
+        let (mut alarms, start) = (Alarms::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert!(alarms.changes(&[], at(0)).is_empty());
+        let found = [alarm("log"), alarm("failure")];
+        assert_eq!(alarms.changes(&found, at(5)), ["shop: warning, log: it is so; do something"]);
+        assert!(alarms.changes(&found, at(10)).is_empty());
+        // It comes and goes: that is told when it has lasted.
+        assert!(alarms.changes(&[], at(15)).is_empty());
+        assert!(alarms.changes(&found, at(20)).is_empty());
+        assert_eq!(alarms.changes(&[], at(70)), ["shop: log is over"]);
+        assert!(alarms.changes(&[], at(200)).is_empty());
+        assert_eq!(alarms.changes(&found, at(205)).len(), 1);
+    }
 }

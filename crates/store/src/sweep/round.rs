@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A round of the background is a job when it has so many segments to free.
-pub(super) const JOB_SEGMENTS: u64 = 64;
+const JOB_SEGMENTS: u64 = 64;
 /// Or when it takes longer than this.
 const JOB_AFTER: Duration = Duration::from_secs(1);
 /// It is not held back when its segments are so large a part of the file, one in so many.
