@@ -116,13 +116,16 @@ fn number(figure: Figure) -> String {
     if figure.is_exact() {
         return format!("{:.0}", figure.value);
     }
+    if figure.value == 0.0 {
+        return "no".to_owned();
+    }
     format!("~{:.0} ±{:.0}", figure.value, figure.error.ceil())
 }
 
 fn foretell(out: &mut dyn Write, forecast: &Forecast) -> Result<()> {
     writeln!(
         out,
-        "  they list {} changes: {} dead entries, {} long values, {} dropped trees ({} segments looked at)",
+        "  they list {} changes: {} dead entries, {} long values, {} dropped trees (seen in {} segments)",
         number(forecast.records),
         number(forecast.dead_entries),
         number(forecast.long_values),

@@ -146,7 +146,8 @@ impl Pool {
         let bytes = unsafe { self.bytes_mut(index) };
         reads::serial();
         let offset = key.page().0 * self.page_size as u64;
-        match volume.file.read_at(Class::Foreground, offset, bytes) {
+        let class = if reads::is_background() { Class::Maintenance } else { Class::Foreground };
+        match volume.file.read_at(class, offset, bytes) {
             Ok(()) => self.finish_load(volume, key, index),
             // A page behind the end of the file was never written; redo may still bring it to life.
             Err(error) if error.kind() == gannet_io::ErrorKind::ShortRead && volume.redo().is_some() => {

@@ -47,9 +47,28 @@ pub fn thread_reads() -> ThreadReads {
     }
 }
 
-/// From now on the calling thread's reads do not count as those of somebody whom the background would keep waiting.
+/// From now on the calling thread's reads are maintenance, and do not count as those of somebody whom the background would keep
+/// waiting.
 pub(crate) fn in_background() {
     BACKGROUND.set(true);
+}
+
+/// As long as it lives, the thread that made it reads as the background does: for a job that runs in somebody's own thread.
+#[derive(Debug)]
+pub(crate) struct AsBackground {
+    before: bool,
+}
+
+impl AsBackground {
+    pub(crate) fn begin() -> Self {
+        AsBackground { before: BACKGROUND.replace(true) }
+    }
+}
+
+impl Drop for AsBackground {
+    fn drop(&mut self) {
+        BACKGROUND.set(self.before);
+    }
 }
 
 pub(super) fn is_background() -> bool {

@@ -8,6 +8,7 @@ use super::round::{By, Round};
 use crate::Result;
 use crate::entry;
 use crate::jobs::{Unit, Watch};
+use crate::pool::reads::AsBackground;
 use crate::pool::{Access, ScanRing};
 use crate::shared::{CATALOG, Shared};
 use crate::space::EXTENT_PAGES;
@@ -120,6 +121,7 @@ impl Shared {
 
     /// Sweeps as a part of a job.
     pub(crate) fn sweep_by_job(&self, watch: &mut Watch<'_>) -> Result<Cleaned> {
+        let _background = AsBackground::begin();
         let job = watch.job();
         job.phase("waits for another sweep", Unit::Segments, 0);
         watch.look()?;
