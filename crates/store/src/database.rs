@@ -339,11 +339,11 @@ impl Database {
 
     /// The same as a part of a job, which may be cancelled meanwhile.
     pub(crate) fn await_restart_watched(&self, watch: &mut Watch<'_>) -> Result<()> {
-        if self.shared.restart.is_over() {
+        if !self.shared.restart.is_at_work() {
             return Ok(());
         }
         let mut outcome = Ok(());
-        watch.job().phase("waits for the restart after a crash", Unit::Pages, 0);
+        watch.job().phase("waits for what the start has left", Unit::Pages, 0);
         self.shared.restart.wait(&mut || {
             outcome = watch.look();
             outcome.is_ok() && !*self.shared.stopping.lock()

@@ -247,6 +247,19 @@ fn a_dropped_tree_is_counted_when_its_pages_are_given_back() {
 }
 
 #[test]
+fn garbage_of_an_earlier_life_is_known_before_it_is_swept() {
+    for seed in 40..50 {
+        let disk = SimDisk::new(seed);
+        let db = create(&disk);
+        let tree = filled(&db, 3000);
+        delete(&db, &tree, 0..3000);
+        db.close().unwrap();
+        // At once: it is learned in the background what there is.
+        assert_eq!(sweep(&open(&disk)).cleaned.dead_entries, 3000, "seed {seed}");
+    }
+}
+
+#[test]
 fn what_a_sweep_reads_follows_the_garbage() {
     // The same garbage, in a tree and in one ten times as large, from cold.
     let read = |rows: u64| {
