@@ -45,8 +45,8 @@ garbage() { # garbage ROWS: a copy with garbage that nobody has swept, at rest
     exec 9>&-
     wait "$server" "$holder" 2>/dev/null || true
     rm -f "$pipe" "$pipe.out"
-    # Brings it up to date and closes it; it sweeps nothing.
-    "$GANNET" stat "$file" --memory "${FILL_MEMORY}MiB" >/dev/null
+    # Waits until it is up to date, closes it, and sweeps nothing.
+    "$GANNET" sweep "$file" --show --memory "${FILL_MEMORY}MiB" >/dev/null
     rm -f "$file-wal/hot"
 }
 sweep() { # sweep MiB
