@@ -3,6 +3,7 @@
 #
 #   measured    bytes that `gannet sweep` reads from the device, and the time it takes
 #   schema      a table of rows of 200 bytes, keys ascending, with an index on another column
+#               so that the same garbage is on as many pages in both; where an index scatters it, each entry may be on a page of its own
 #   garbage     a stretch of rows updated and then deleted, under a session that holds all of it back; the file is closed before it is swept
 #   page size   8 KiB, direct I/O; every sweep in a process of its own, so nothing of the file is in memory
 #   durability  the log is written as by any change
@@ -19,7 +20,7 @@ table() { # table ROWS: makes a database once
     rm -rf "$file" "$file-wal"
     "$GANNET" sql "$file" --create --quiet --memory "${FILL_MEMORY}MiB" \
         -c "create table t (id bigint primary key, w bigint, v text)" \
-        -c "insert into t select n, n * 2654435761 % 4294967296, repeat('x', 170) from generate_series(1, $1) as n" \
+        -c "insert into t select n, -n, repeat('x', 170) from generate_series(1, $1) as n" \
         -c "create index by_w on t (w)"
     "$GANNET" sweep "$file" >/dev/null
     touch "$file.complete"
