@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Commands of later releases. They are refused by name.
-pub(crate) const PLANNED: [&str; 4] = ["sweep", "compact", "tune", "lab"];
+pub(crate) const PLANNED: [&str; 3] = ["compact", "tune", "lab"];
 
-const NOT_YET: &str = "Not in this release: sweep, compact, tune, lab.\n\nSizes are bytes with units (512MiB), durations \
+const NOT_YET: &str = "Not in this release: compact, tune, lab.\n\nSizes are bytes with units (512MiB), durations \
                        human (10s).";
 
 /// A database for data larger than memory.
@@ -45,6 +45,8 @@ pub(crate) enum Command {
     Serve(Serve),
     /// What a database holds: header, transactions, tables, indexes; pages, rows, versions, garbage, fill, order
     Stat(Stat),
+    /// Remove what nobody can see any more; show what garbage there is, who holds it back, and what removing it costs
+    Sweep(Sweep),
     /// Prove backups without restoring them
     Verify(Verify),
     #[command(external_subcommand)]
@@ -162,6 +164,29 @@ const STAT_STATUS: &str = "Nothing is changed. Estimates say how far they may be
                            or there is no such table; 130 stopped by Ctrl-C.";
 
 #[derive(Args, Debug)]
+#[command(after_help = SWEEP_STATUS)]
+pub(crate) struct Sweep {
+    /// A database file, whether or not a server has it open; or a server: postgres://user@host:port/database
+    #[arg(value_name = "DB")]
+    pub(crate) database: OsString,
+    /// Remove nothing: show what garbage there is, who holds it back, and what removing it costs
+    #[arg(long, visible_alias = "dry-run")]
+    pub(crate) show: bool,
+    /// Write what was done as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The one memory number, for a file that this process opens
+    #[arg(long, value_name = "SIZE", env = "GANNET_MEMORY", default_value = "256MiB", value_parser = size)]
+    pub(crate) memory: u64,
+    /// The I/O mode to ask for: auto, direct, uncached or buffered
+    #[arg(long, value_name = "MODE", env = "GANNET_IO", default_value = "auto", value_parser = io_mode)]
+    pub(crate) io: ModeRequest,
+}
+
+const SWEEP_STATUS: &str = "A database that is open sweeps by itself all the time: this is for files at rest, and for who wants to know.\n\n\
+                            Exit status: 0 done, whatever is held back; 1 it failed; 130 stopped by Ctrl-C: what is left is left to the next.";
+
+#[derive(Args, Debug)]
 pub(crate) struct Demo {
     /// A folder for the demo's database: an empty one, or one that is yet to be created
     #[arg(value_name = "DIR", default_value = "gannet-demo")]
@@ -193,17 +218,22 @@ pub(crate) struct Demo {
     pub(crate) shrink: u32,
 }
 
+const DOCTOR_STATUS: &str = "Exit status: 0 nothing is to be seen to; 1 something is; 2 something is, now; 3 it could not be looked, or a wrong \
+                             command line; 130 stopped by Ctrl-C.";
+
 #[derive(Args, Debug)]
+#[command(after_help = DOCTOR_STATUS)]
 pub(crate) struct Doctor {
-    /// A folder to probe, or a database: its folder is probed and its files are looked at
+    /// A folder to probe; or a database: its folder is probed, its files are looked at, and a server that has it open is asked; or a server:
+    /// postgres://user@host:port/database
     #[arg(value_name = "DIR|DB", default_value = ".")]
     pub(crate) path: PathBuf,
     /// The I/O mode to ask for: auto, direct, uncached or buffered
     #[arg(long, value_name = "MODE", env = "GANNET_IO", default_value = "auto", value_parser = io_mode)]
     pub(crate) io: ModeRequest,
-    /// How long the device is measured; 0s leaves it out
-    #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = duration)]
-    pub(crate) time: Duration,
+    /// How long the device is measured; 0s leaves it out [default: 3s; 0s where a server has the database open]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) time: Option<Duration>,
     /// Size of the scratch file that is written, read and removed again, 1MiB or more
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = scratch_size)]
     pub(crate) scratch: u64,

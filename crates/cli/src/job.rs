@@ -56,7 +56,9 @@ impl Place {
         if !path.try_exists().with_context(|| format!("cannot look at {path:?}"))? {
             bail!("{path:?} does not exist");
         }
-        let open = OpenOptions { mode: opening.io, warm: false, ..OpenOptions::default() };
+        // Who only looks, or sweeps itself, leaves garbage as it is; who writes makes some.
+        let sweep = command == "load";
+        let open = OpenOptions { mode: opening.io, warm: false, sweep, ..OpenOptions::default() };
         match opening.engine()?.open(path, &open) {
             Err(gannet_store::Error::InUse(why)) => {
                 let Some(address) = sql::server_address(path, &serve::owner()) else {
@@ -114,7 +116,7 @@ where
 
 // ---- by a server -----------------------------------------------------------------------------------------------------
 
-fn connect(address: &Address, command: &str) -> Result<Connection> {
+pub(crate) fn connect(address: &Address, command: &str) -> Result<Connection> {
     Connection::open(address, &format!("gannet {command}")).map_err(|failure| match failure {
         Failure::Connection(error)
             if error.kind() == io::ErrorKind::PermissionDenied && address.password.is_none() =>
@@ -217,6 +219,22 @@ impl Shown {
     }
 }
 
+/// What the device can do, as far as that was seen, and which share of it a job had.
+struct Share {
+    what: &'static str,
+    rate: u64,
+    share: f64,
+}
+
+/// By whatever there was more of, reading or writing; `None` where nothing is known.
+fn share(job: &JobReport) -> Option<Share> {
+    let read = job.bytes_read >= job.bytes_written;
+    let (what, rate) = if read { ("read", job.device_read_rate) } else { ("write", job.device_write_rate) };
+    let bytes = job.bytes_read.max(job.bytes_written);
+    let rate = rate.filter(|_| bytes > 0)?;
+    Some(Share { what, rate, share: bytes as f64 / job.seconds.max(1e-6) / rate as f64 })
+}
+
 /// Figures of a job for `--json`.
 pub(crate) fn as_json(job: &JobReport, cached: Option<u64>) -> Value {
     let bytes = job.bytes_read.max(job.bytes_written);
@@ -226,6 +244,8 @@ pub(crate) fn as_json(job: &JobReport, cached: Option<u64>) -> Value {
         "bytes_read": job.bytes_read,
         "bytes_written": job.bytes_written,
         "bytes_per_second": (bytes as f64 / job.seconds.max(1e-6)).round(),
+        "device_bytes_per_second": share(job).map(|share| share.rate),
+        "share_of_device": share(job).map(|share| (share.share * 1000.0).round() / 1000.0),
         "by_class": job.by_class,
         "cached_bytes": cached,
     })
@@ -246,6 +266,18 @@ pub(crate) fn tell(out: &mut dyn Write, job: &JobReport, cached: Option<u64>) ->
         write!(out, "; held back for others {:.1} s", job.paced_seconds)?;
     }
     writeln!(out)?;
+    match share(job) {
+        Some(Share { what, rate, share }) => writeln!(
+            out,
+            "  {:.0} % of the most that the device was seen to {what}, {:.0} MB/s",
+            share * 100.0,
+            rate as f64 / 1e6
+        )?,
+        None if bytes > 0 => {
+            writeln!(out, "  what share of the device that is, is not known: nobody has seen its rate")?
+        }
+        None => {}
+    }
     let moved: Vec<String> = job
         .by_class
         .iter()

@@ -2,7 +2,8 @@
 //!
 //! # Exit status
 //! 0: done. 1: it failed, or the command line is wrong; one line on standard error says why. 2: the command belongs to
-//! a later release. 130: stopped by Ctrl-C. `gannet sql` and `gannet check` have their own, see [`sql`] and [`check`].
+//! a later release. 130: stopped by Ctrl-C. `gannet sql`, `gannet check` and `gannet doctor` have their own, see [`sql`], [`check`]
+//! and [`doctor`].
 
 mod arguments;
 mod backup;
@@ -20,6 +21,7 @@ mod progress;
 mod serve;
 mod sql;
 mod stat;
+mod sweep;
 
 use arguments::{Arguments, Command};
 use clap::Parser;
@@ -44,12 +46,13 @@ fn main() -> ExitCode {
         Command::Verify(options) => backup::verify(&options),
         Command::Check(options) => return check::run(&options),
         Command::Demo(options) => demo::run(&options),
-        Command::Doctor(options) => doctor::run(&options),
+        Command::Doctor(options) => return doctor::run(&options),
         Command::Dump(options) => dump::run(&options),
         Command::Kv(options) => kv::run(options),
         Command::Load(options) => load::run(&options),
         Command::Serve(options) => serve::run(&options),
         Command::Stat(options) => stat::run(&options),
+        Command::Sweep(options) => sweep::run(&options),
         Command::Sql(options) => return sql::run(&options),
         Command::Other(words) => return unknown(&words),
     };
@@ -84,6 +87,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
     complain(&format!("{} (see --help)", line.trim_start_matches("error: ")));
     match std::env::args_os().nth(1) {
         Some(command) if command == "sql" || command == "check" => ExitCode::from(sql::USAGE),
+        Some(command) if command == "doctor" => ExitCode::from(doctor::NOT_LOOKED),
         _ => ExitCode::FAILURE,
     }
 }

@@ -7,8 +7,8 @@ use gannet_base::units::format_size;
 use gannet_io::{Disk, ModeRequest, RealDisk, RealOptions, RecordedDisk};
 use gannet_server::settings::Settings;
 use gannet_server::{Server, ServerOptions};
-use gannet_store::{Engine, EngineOptions, OpenOptions, RestartPhase};
-use std::collections::BTreeSet;
+use gannet_store::{Alarm, Engine, EngineOptions, OpenOptions, RestartPhase};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 
 /// How often it is looked whether a signal has come, or a database has failed.
 const PERIOD: Duration = Duration::from_millis(50);
+/// How often it is looked for alarms, and how often at most a line tells of one.
+const ALARMS_EVERY: Duration = Duration::from_secs(5);
+const ALARM_LINES: Duration = Duration::from_secs(60);
 /// How often it is said how far a restart is.
 const RESTART_LINES: Duration = Duration::from_secs(5);
 
@@ -26,6 +29,7 @@ pub(crate) fn run(arguments: &Serve) -> Result<()> {
         mode: settings.io()?,
         max_delay: settings.duration("max_delay")?,
         shutdown_limit: settings.duration("shutdown_limit")?,
+        snapshot_limit: Some(settings.duration("snapshot_limit")?).filter(|limit| !limit.is_zero()),
         ..OpenOptions::default()
     };
     let limit = open.shutdown_limit;
@@ -47,6 +51,9 @@ pub(crate) fn run(arguments: &Serve) -> Result<()> {
     engine.check_machine().map_err(|error| settings.refuse("memory", error))?;
     let disk = open_disk(settings.path("io_record").as_deref())?;
     let engine = Engine::with_disk(disk, &engine).map_err(|error| settings.refuse("memory", error))?;
+    engine.set_job_latency_target(
+        Some(settings.duration("job_latency_target")?).filter(|target| !target.is_zero()),
+    );
     interrupt::listen()?;
     create_missing(&engine, &options)?;
     let server = Server::start(&engine, &options)?;
@@ -54,6 +61,7 @@ pub(crate) fn run(arguments: &Serve) -> Result<()> {
     announce(&server, &options, memory);
     let mut restarts = Restarts::announce(&server);
     let mut told = BTreeSet::new();
+    let mut alarms = Alarms::default();
     while interrupt::check().is_ok() {
         for (name, failure) in server.failed() {
             if told.insert(name.clone()) {
@@ -62,6 +70,7 @@ pub(crate) fn run(arguments: &Serve) -> Result<()> {
         }
         gannet_base::clock::sleep(PERIOD);
         restarts.follow(&server);
+        alarms.follow(&server);
     }
     say("shutting down");
     server.stop(limit)?;
@@ -252,7 +261,94 @@ impl Restarts {
     }
 }
 
+/// Alarms that were told of, and not yet of their end.
+#[derive(Default)]
+struct Alarms {
+    looked: Option<Instant>,
+    /// By database and name: whether it was told last that it began, and when that was.
+    told: BTreeMap<(String, String), (bool, Instant)>,
+}
+
+impl Alarms {
+    /// Tells of alarms that have begun or ended.
+    fn follow(&mut self, server: &Server) {
+        if self.looked.is_some_and(|looked| looked.elapsed() < ALARMS_EVERY) {
+            return;
+        }
+        let now = Instant::now();
+        self.looked = Some(now);
+        self.changes(&server.alarms(), now).iter().for_each(|line| say(line));
+    }
+
+    /// Lines about what has changed: of each alarm no more than one a minute.
+    fn changes(&mut self, found: &[(String, Alarm)], now: Instant) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (database, alarm) in found {
+            let key = (database.clone(), alarm.name.clone());
+            // A failure has a line of its own.
+            if alarm.name != "failure" && self.may_tell(&key, true, now) {
+                let (severity, what, advice) = (alarm.severity.name(), &alarm.what, &alarm.advice);
+                lines.push(format!("{database}: {severity}, {}: {what}; {advice}", alarm.name));
+                self.told.insert(key, (true, now));
+            }
+        }
+        let over = |(database, name): &(String, String)| {
+            !found.iter().any(|(other, alarm)| other == database && alarm.name == *name)
+        };
+        let ended: Vec<(String, String)> = self.told.keys().filter(|key| over(key)).cloned().collect();
+        for key in ended {
+            if self.may_tell(&key, false, now) {
+                lines.push(format!("{}: {} is over", key.0, key.1));
+                self.told.insert(key, (false, now));
+            }
+        }
+        lines
+    }
+
+    fn may_tell(&self, key: &(String, String), begins: bool, now: Instant) -> bool {
+        match self.told.get(key) {
+            None => begins,
+            Some((began, told)) => *began != begins && now.duration_since(*told) >= ALARM_LINES,
+        }
+    }
+}
+
 /// A line for whoever watches; nobody is no reason to stop.
 fn say(line: &str) {
     let _ = writeln!(io::stderr(), "gannet: {line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gannet_store::Severity;
+
+    #[test]
+    fn an_alarm_is_told_when_it_begins_and_ends_and_no_more_than_once_a_minute() {
+        let alarm = |name: &str| {
+            let alarm = Alarm {
+                name: name.to_owned(),
+                severity: Severity::Warning,
+                since_unix_us: 0,
+                what: "it is so".to_owned(),
+                figure: None,
+                threshold: None,
+                unit: String::new(),
+                advice: "do something".to_owned(),
+            };
+            ("shop".to_owned(), alarm)
+        };
+        let (mut alarms, start) = (Alarms::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert!(alarms.changes(&[], at(0)).is_empty());
+        let found = [alarm("log"), alarm("failure")];
+        assert_eq!(alarms.changes(&found, at(5)), ["shop: warning, log: it is so; do something"]);
+        assert!(alarms.changes(&found, at(10)).is_empty());
+        // It comes and goes: that is told when it has lasted.
+        assert!(alarms.changes(&[], at(15)).is_empty());
+        assert!(alarms.changes(&found, at(20)).is_empty());
+        assert_eq!(alarms.changes(&[], at(70)), ["shop: log is over"]);
+        assert!(alarms.changes(&[], at(200)).is_empty());
+        assert_eq!(alarms.changes(&found, at(205)).len(), 1);
+    }
 }

@@ -65,6 +65,12 @@ fn settings_that_are_wrong_leave_nothing_behind() {
             "setting temp_folder = \"key.pem\" (environment): it is no folder",
         ),
         (&[], ("GANNET_TEMP_FOLDER", "missing"), "No such file"),
+        (
+            &[],
+            ("GANNET_SNAPSHOT_LIMIT", "soon"),
+            "setting snapshot_limit = \"soon\" (environment): \"soon\" is not a duration",
+        ),
+        (&[], ("GANNET_JOB_LATENCY_TARGET", "5"), "setting job_latency_target = \"5\" (environment): "),
         (&["--memory", "4TiB"], ("NOTHING", ""), "a memory budget of 4TiB is more than the "),
         (
             &["--memory", "7MiB"],

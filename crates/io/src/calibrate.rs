@@ -14,6 +14,9 @@ use std::time::Duration;
 const STEPS: usize = 10;
 /// A doubling of the depth has to bring this factor in throughput to count.
 const WORTHWHILE: f64 = 1.1;
+/// A large request, and how many of them are at the device at a time.
+const LARGE_BYTES: usize = 1 << 20;
+const LARGE_DEPTH: usize = 8;
 /// Reads above this size say more about bandwidth than about latency.
 const SMALL_BYTES: usize = 16 << 10;
 
@@ -26,6 +29,46 @@ pub struct Calibration {
     pub depth: Option<usize>,
     /// Latency of a small durable write.
     pub sync_write_latency: Option<Duration>,
+    /// Bytes that were read in a second: measured with large requests, or the most that the load has got within [`PEAK_WINDOW`].
+    pub read_bytes_per_second: Option<u64>,
+    /// The same for bytes written.
+    pub write_bytes_per_second: Option<u64>,
+}
+
+/// The load's highest rate is that of so long a time.
+pub const PEAK_WINDOW: Duration = Duration::from_millis(250);
+
+/// The highest rate there was within [`PEAK_WINDOW`].
+#[derive(Debug, Default)]
+struct Peak {
+    /// When the window began, in nanoseconds, and the bytes since.
+    since: AtomicU64,
+    bytes: AtomicU64,
+    most: AtomicU64,
+}
+
+impl Peak {
+    fn add(&self, bytes: u64, now: Instant) {
+        let (since, now) = (self.since.load(Relaxed), now.as_nanos());
+        self.bytes.fetch_add(bytes, Relaxed);
+        let nanos = now.saturating_sub(since);
+        // One of those who find the window over closes it.
+        if nanos < PEAK_WINDOW.as_nanos() as u64
+            || self.since.compare_exchange(since, now, Relaxed, Relaxed).is_err()
+        {
+            return;
+        }
+        let seen = self.bytes.swap(0, Relaxed);
+        // Nobody knows when the first window began.
+        if since > 0 {
+            let rate = u128::from(seen) * 1_000_000_000 / u128::from(nanos);
+            self.most.fetch_max(u64::try_from(rate).unwrap_or(u64::MAX), Relaxed);
+        }
+    }
+
+    fn most(&self) -> Option<u64> {
+        Some(self.most.load(Relaxed)).filter(|rate| *rate > 0)
+    }
 }
 
 /// Running averages from the load; a few relaxed loads and stores for each request. Racing updates may lose a sample,
@@ -38,6 +81,8 @@ pub(crate) struct Learner {
     foreground: AtomicU64,
     foreground_at: AtomicU64,
     measured_depth: AtomicUsize,
+    read: Peak,
+    written: Peak,
 }
 
 fn mix(average: &AtomicU64, sample: Duration) {
@@ -65,6 +110,8 @@ impl Learner {
             mix(&self.foreground, latency);
             self.foreground_at.store(now.as_nanos(), Relaxed);
         }
+        let peak = if written.is_none() { &self.read } else { &self.written };
+        peak.add(bytes as u64, now);
         if bytes > SMALL_BYTES {
             return;
         }
@@ -87,6 +134,8 @@ impl Learner {
             read_latency: duration(self.by_depth[0].load(Relaxed)),
             depth: if measured > 0 { Some(measured) } else { self.learned_depth() },
             sync_write_latency: duration(self.sync_write.load(Relaxed)),
+            read_bytes_per_second: self.read.most(),
+            write_bytes_per_second: self.written.most(),
         }
     }
 
@@ -110,6 +159,12 @@ impl Learner {
         put(&self.sync_write, calibration.sync_write_latency);
         if let Some(depth) = calibration.depth {
             self.measured_depth.store(depth, Relaxed);
+        }
+        for (peak, rate) in [
+            (&self.read, calibration.read_bytes_per_second),
+            (&self.written, calibration.write_bytes_per_second),
+        ] {
+            peak.most.fetch_max(rate.unwrap_or(0), Relaxed);
         }
     }
 }
@@ -170,8 +225,12 @@ pub fn calibrate(disk: &dyn Disk, scratch: &Path, plan: &CalibrationPlan) -> Res
 fn measure(disk: &dyn Disk, file: &Arc<dyn File>, plan: &CalibrationPlan) -> Result<Calibration> {
     let start = clock::now();
     let request = plan.request_bytes.next_multiple_of(file.alignment());
-    let blocks = fill(file, plan, start + plan.time_limit / 3)? / request as u64;
+    let (len, write_rate) = fill(file, plan, start + plan.time_limit / 3)?;
+    let blocks = len / request as u64;
     let sync_write_latency = sync_writes(file, request, blocks, start + plan.time_limit / 2)?;
+    let large = LARGE_BYTES.next_multiple_of(file.alignment()).min(len as usize);
+    let tenth = plan.time_limit / 10;
+    let read_rate = reads(disk, file, large, len / large as u64, LARGE_DEPTH, tenth)? * large as f64;
     let mut seen = Vec::new();
     let depths: Vec<usize> = (0..STEPS).map(|s| 1 << s).filter(|d| *d <= plan.depth_max.max(1)).collect();
     for (done, &depth) in depths.iter().enumerate() {
@@ -190,11 +249,14 @@ fn measure(disk: &dyn Disk, file: &Arc<dyn File>, plan: &CalibrationPlan) -> Res
         read_latency: Some(Duration::from_secs_f64(1.0 / seen[0].1)),
         depth: Some(flattens_at(&seen)),
         sync_write_latency: Some(sync_write_latency),
+        read_bytes_per_second: Some(read_rate as u64),
+        write_bytes_per_second: Some(write_rate as u64),
     })
 }
 
-/// Writes the scratch file until it is long enough or the time is up; gives its length.
-fn fill(file: &Arc<dyn File>, plan: &CalibrationPlan, until: Instant) -> Result<u64> {
+/// Writes the scratch file until it is long enough or the time is up; gives its length, and bytes a second.
+fn fill(file: &Arc<dyn File>, plan: &CalibrationPlan, until: Instant) -> Result<(u64, f64)> {
+    let start = clock::now();
     let mut chunk =
         AlignedBuffer::zeroed((1 << 20).max(plan.request_bytes.next_multiple_of(file.alignment())));
     let mut len = 0;
@@ -205,8 +267,9 @@ fn fill(file: &Arc<dyn File>, plan: &CalibrationPlan, until: Instant) -> Result<
         len += chunk.len() as u64;
     }
     file.sync(Class::Maintenance)?;
+    let rate = len as f64 / start.elapsed().as_secs_f64().max(1e-9);
     file.drop_cache();
-    Ok(len)
+    Ok((len, rate))
 }
 
 fn sync_writes(file: &Arc<dyn File>, request: usize, blocks: u64, until: Instant) -> Result<Duration> {
@@ -292,6 +355,29 @@ mod tests {
         let seen = [(1, 10.0), (2, 19.0), (4, 35.0), (8, 60.0), (16, 63.0), (32, 64.0)];
         assert_eq!(flattens_at(&seen), 8);
         assert_eq!(flattens_at(&[(1, 10.0)]), 1);
+    }
+
+    #[test]
+    fn the_highest_rate_is_that_of_a_whole_window() {
+        let learner = Learner::default();
+        let read = |at_ms: u64, bytes: usize| {
+            let now = Instant::from_nanos(at_ms * 1_000_000);
+            learner.learn(Class::Maintenance, None, bytes, Duration::from_millis(1), 1, now);
+        };
+        // The first window has no beginning.
+        read(10_000, 1 << 30);
+        assert_eq!(learner.calibration().read_bytes_per_second, None);
+        (1..=10).for_each(|i| read(10_000 + i * 100, 10 << 20));
+        let most = learner.calibration().read_bytes_per_second.unwrap();
+        assert_eq!(most, 100 << 20, "of 300 ms each");
+        // A slow time changes nothing, nor does a burst shorter than a window.
+        read(20_000, 1);
+        read(20_100, 20 << 20);
+        read(20_400, 1);
+        assert_eq!(learner.calibration().read_bytes_per_second, Some(100 << 20));
+        assert_eq!(learner.calibration().write_bytes_per_second, None);
+        learner.set(&Calibration { write_bytes_per_second: Some(7), ..Calibration::default() });
+        assert_eq!(learner.calibration().write_bytes_per_second, Some(7));
     }
 
     #[test]

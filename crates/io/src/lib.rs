@@ -49,13 +49,13 @@ mod throttled;
 pub use arena::Arena;
 pub use buffer::{AlignedBuffer, BUFFER_ALIGNMENT};
 pub use error::{Error, ErrorKind, Result};
-pub use machine::Memory;
+pub use machine::{Memory, Pressure};
 pub use queue::Queue;
 pub use recorded::RecordedDisk;
 pub use request::{Completion, Direction, Durability, IoSlice, Request};
 #[cfg(unix)]
 pub use {
-    calibrate::{Calibration, CalibrationPlan, calibrate},
+    calibrate::{Calibration, CalibrationPlan, PEAK_WINDOW, calibrate},
     place::{is_in_memory, try_folder},
     real::{Backend, BackendReport, RealDisk, RealFile, RealOptions},
     residency::{Cached, Residency, residency},
@@ -219,6 +219,12 @@ pub trait Disk: Send + Sync + fmt::Debug {
 
     /// Counters and latency histograms of everything that went through this disk.
     fn stats(&self) -> &stats::Stats;
+
+    /// What is known of the device: measured on purpose, or shown by the running load. Where a disk learns nothing, nothing.
+    #[cfg(unix)]
+    fn calibration(&self) -> Calibration {
+        Calibration::default()
+    }
 }
 
 /// An open file. All offsets and lengths are in bytes. In [`Mode::Direct`] offsets, lengths and buffer addresses must

@@ -79,6 +79,45 @@ impl Memory {
     }
 }
 
+/// How short this process, or the machine, is of something; `None` where the kernel does not tell.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Pressure {
+    /// In how many percent of the last ten seconds somebody, and everybody, waited for memory.
+    pub memory: Option<(f64, f64)>,
+    /// The same for devices.
+    pub io: Option<(f64, f64)>,
+    /// Bytes of this process that are swapped out.
+    pub swapped_bytes: Option<u64>,
+    /// How readily the kernel swaps: 0 to 200.
+    pub swappiness: Option<u64>,
+}
+
+impl Pressure {
+    /// What holds now.
+    pub fn of_this_machine() -> Self {
+        let read = |path: &str| std::fs::read_to_string(path).ok();
+        let swapped = read("/proc/self/status").and_then(|text| {
+            let line = text.lines().find_map(|line| line.strip_prefix("VmSwap:"))?;
+            line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+        });
+        Pressure {
+            memory: read("/proc/pressure/memory").and_then(|text| stalls(&text)),
+            io: read("/proc/pressure/io").and_then(|text| stalls(&text)),
+            swapped_bytes: swapped,
+            swappiness: read("/proc/sys/vm/swappiness").and_then(|text| text.trim().parse().ok()),
+        }
+    }
+}
+
+/// The averages over ten seconds of a file of pressure stall information.
+fn stalls(text: &str) -> Option<(f64, f64)> {
+    let of = |kind: &str| -> Option<f64> {
+        let line = text.lines().find_map(|line| line.strip_prefix(kind))?;
+        line.split_whitespace().find_map(|word| word.strip_prefix("avg10="))?.parse().ok()
+    };
+    Some((of("some ")?, of("full ")?))
+}
+
 fn least(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     a.into_iter().chain(b).min()
 }
@@ -94,6 +133,14 @@ mod tests {
         assert_eq!((memory.total, memory.available), (Some(1_024_000), Some(512_000)));
         assert_eq!((memory.swap_total, memory.swap_free), (Some(0), None));
         assert_eq!(Memory::from_meminfo("garbage\nMemTotal: x kB"), Memory::default());
+    }
+
+    #[test]
+    fn stalls_are_read() {
+        let text = "some avg10=1.50 avg60=0.10 avg300=0.00 total=7\nfull avg10=0.25 avg60=0.00 avg300=0.00 total=5\n";
+        assert_eq!(stalls(text), Some((1.5, 0.25)));
+        assert_eq!(stalls("some avg10=x"), None);
+        assert_eq!(stalls(""), None);
     }
 
     #[test]

@@ -96,11 +96,6 @@ impl RealDisk {
         self.shared.admission.set_prefetch_depth(depth);
     }
 
-    /// What the running load has shown of the device so far, and what [`RealDisk::set_calibration`] gave.
-    pub fn calibration(&self) -> Calibration {
-        self.shared.admission.calibration()
-    }
-
     /// Takes over a measured calibration: prefetch depth and pacing of maintenance follow it.
     pub fn set_calibration(&self, calibration: &Calibration) {
         self.shared.admission.calibrate(calibration);
@@ -216,5 +211,9 @@ impl Disk for RealDisk {
 
     fn stats(&self) -> &stats::Stats {
         &self.shared.stats
+    }
+
+    fn calibration(&self) -> Calibration {
+        self.shared.admission.calibration()
     }
 }

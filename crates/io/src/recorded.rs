@@ -144,6 +144,11 @@ impl Disk for RecordedDisk {
     fn stats(&self) -> &stats::Stats {
         self.under.stats()
     }
+
+    #[cfg(unix)]
+    fn calibration(&self) -> crate::Calibration {
+        self.under.calibration()
+    }
 }
 
 /// A file of a [`RecordedDisk`].

@@ -155,11 +155,6 @@ impl ThrottledDisk {
     pub fn set_calibration(&self, calibration: &Calibration) {
         self.shared.admission.calibrate(calibration);
     }
-
-    /// What the running load has shown of the modelled device.
-    pub fn calibration(&self) -> Calibration {
-        self.shared.admission.calibration()
-    }
 }
 
 impl Disk for ThrottledDisk {
@@ -235,6 +230,10 @@ impl Disk for ThrottledDisk {
 
     fn stats(&self) -> &stats::Stats {
         &self.shared.stats
+    }
+
+    fn calibration(&self) -> Calibration {
+        self.shared.admission.calibration()
     }
 }
 

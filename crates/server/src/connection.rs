@@ -301,7 +301,7 @@ impl Connected {
         let read = connection.read();
         connection.stream.set_deadline(None);
         if self.interrupt.is_shut_down() && !matches!(read, Err(End::Told)) {
-            return Err(connection.fatal(&shut_down()));
+            return Err(connection.fatal(&self.interrupt.farewell()));
         }
         if let Err(End::Late) = read {
             return Err(connection.fatal(&idle_for_too_long(status)));
@@ -315,7 +315,7 @@ impl Connected {
             return Err(connection.fatal(error));
         }
         if self.interrupt.is_shut_down() {
-            return Err(connection.fatal(&shut_down()));
+            return Err(connection.fatal(&self.interrupt.farewell()));
         }
         if connection.over == Some(Over::Ended) {
             return Err(End::Told);
@@ -483,10 +483,6 @@ impl Connected {
         self.formats.insert(portal.to_owned(), Formats(results));
         Ok(())
     }
-}
-
-fn shut_down() -> Error {
-    Error::new(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command")
 }
 
 fn idle_for_too_long(status: TransactionStatus) -> Error {

@@ -343,6 +343,16 @@ impl Server {
         self.shared.databases.lock().keys().cloned().collect()
     }
 
+    /// What is to be seen to, by the database's name.
+    pub fn alarms(&self) -> Vec<(String, gannet_store::Alarm)> {
+        let databases: Vec<Database> = self.shared.databases.lock().values().cloned().collect();
+        let of = |database: &Database| {
+            let name = database.name().to_owned();
+            database.store().outlook().alarms.into_iter().map(move |alarm| (name.clone(), alarm))
+        };
+        databases.iter().flat_map(of).collect()
+    }
+
     /// Databases that have failed since they were opened, and so take no more changes: their names, and why.
     pub fn failed(&self) -> Vec<(String, String)> {
         let databases = self.shared.databases.lock();

@@ -65,6 +65,7 @@ definitions! {
     io "auto" "auto, direct, uncached or buffered" "How files are opened; auto takes the first of them that works.";
     wal_limit "1GiB" "size, four log segments or more" "Bytes of log that a start may have to go through after a crash.";
     max_delay "200ms" "duration" "The longest an asynchronous commit stays undurable.";
+    snapshot_limit "0s" "duration; 0s for none" "How long a transaction may hold garbage back before its session is ended; sessions may ask for less, superusers for more.";
     shutdown_limit "10s" "duration" "How long a shutdown waits for connections, and then writes pages, before it leaves the rest to the next start.";
     listen "127.0.0.1:5433" "addresses, separated by commas; none for no TCP" "Where TCP clients connect; they need a password.";
     socket "" "folder that only its owner can enter" "Where one more Unix socket is made, besides those beside the databases; clients of the same user need no password.";
@@ -73,6 +74,7 @@ definitions! {
     insecure_trust "off" "on or off" "Lets clients in without password; for loopback addresses only.";
     tls_certificate "" "file, PEM" "Certificate chain for TLS; needs tls_key.";
     tls_key "" "file, PEM" "Private key of the certificate.";
+    job_latency_target "0s" "duration; 0s: users are slowed by a quarter at most" "How long users' requests to the device may take on average while backups, checks, sweeps and other jobs run.";
     temp_folder "" "folder on a device; the system's if none" "Where sorts and hash tables spill.";
     io_record "" "file that is not there yet; none for no record" "Where every write and sync is recorded, bytes included, for tests of power cuts; slow, and large.";
 }
@@ -308,7 +310,10 @@ impl Settings {
         if let (true, Ok(bytes)) = (matches!(name, "memory" | "wal_limit"), parse_size(text)) {
             return format_size(bytes);
         }
-        if let (true, Ok(duration)) = (matches!(name, "max_delay" | "shutdown_limit"), parse_duration(text)) {
+        if let (true, Ok(duration)) = (
+            matches!(name, "max_delay" | "shutdown_limit" | "snapshot_limit" | "job_latency_target"),
+            parse_duration(text),
+        ) {
             return format_duration(duration);
         }
         text.to_owned()
@@ -360,6 +365,8 @@ mod tests {
         settings.size("wal_limit").unwrap();
         settings.duration("max_delay").unwrap();
         settings.duration("shutdown_limit").unwrap();
+        settings.duration("snapshot_limit").unwrap();
+        settings.duration("job_latency_target").unwrap();
         settings.switch("insecure_trust").unwrap();
         settings.io().unwrap();
         settings.listen().unwrap();

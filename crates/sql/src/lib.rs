@@ -33,6 +33,7 @@ pub mod plan;
 pub mod session;
 pub mod splitter;
 pub mod stat;
+pub mod sweep;
 pub mod system;
 pub mod types;
 

@@ -129,6 +129,23 @@ fn jobs_and_snapshots_are_told() {
 }
 
 #[test]
+fn forecasts_and_alarms_are_told() {
+    let fixture = Fixture::new();
+    let database = fixture.database("shop");
+    let mut session = database.session("owner").unwrap();
+    let forecasts = "select string_agg(name, ' ' order by name) from gannet_forecasts where detail <> ''";
+    assert_eq!(one(&mut session, forecasts), "horizon log space");
+    assert!(
+        number(&mut session, "select bytes::bigint from gannet_forecasts where name = 'space'") > 1 << 20
+    );
+    // Nobody has looked for a minute: nothing is foretold.
+    let foretold = "select count(bytes_per_second) + count(seconds_left) from gannet_forecasts";
+    assert_eq!(number(&mut session, foretold), 0);
+    let alarms = "select count(*) from gannet_alarms where name in ('log', 'horizon', 'restart', 'failure')";
+    assert_eq!(number(&mut session, alarms), 0);
+}
+
+#[test]
 fn who_waits_for_a_lock_is_seen_and_can_be_cancelled() {
     let fixture = Fixture::new();
     let database = fixture.database("shop");

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Share of `wal_limit`, in percent, from which on writers are slowed.
-const SLOW_FROM: u64 = 75;
+pub(crate) const SLOW_FROM: u64 = 75;
 /// The log that a crash has left and what is added to it are about so many times `wal_limit` at most, however often crashes come
 /// before it was redone, but for an eighth of it each time.
 const BACKLOG_MOST: u64 = 3;
@@ -304,7 +304,7 @@ impl Core {
     }
 
     /// Bytes of log that a checkpoint is due for, and how many may be.
-    fn log_share(&self) -> (u64, u64) {
+    pub(crate) fn log_share(&self) -> (u64, u64) {
         let share = self.backlog.share(&self.log, self.wal_limit);
         share.unwrap_or_else(|| (self.log.used_bytes(), self.wal_limit))
     }

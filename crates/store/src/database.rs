@@ -40,8 +40,10 @@ use crate::jobs::{JobKind, JobOrder, Jobs, Unit, Watch};
 use crate::log::{Flusher, Log};
 use crate::meta::Meta;
 use crate::mutation::{Mutation, planted};
+use crate::outlook::Seen;
 use crate::pool::{Pool, Volume};
 use crate::shared::Shared;
+use crate::sweep::report::SweepReport;
 use crate::transaction::{Transaction, TransactionOptions};
 use crate::view::LongValues;
 use crate::writeback::Checkpoint;
@@ -249,7 +251,7 @@ impl Checkpoint for HeaderKeeper {
 pub struct Database {
     engine: Engine,
     path: PathBuf,
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     pool: Arc<Pool>,
     volume: Arc<Volume>,
     keeper: Arc<HeaderKeeper>,
@@ -258,6 +260,8 @@ pub struct Database {
     options: OpenOptions,
     next_session: AtomicU64,
     jobs: Jobs,
+    /// By [`Database::outlook`].
+    pub(crate) seen: Seen,
     /// The start came to its end, and the database can be written. Before that it must not pass for complete.
     started: bool,
     closed: bool,
@@ -335,11 +339,11 @@ impl Database {
 
     /// The same as a part of a job, which may be cancelled meanwhile.
     pub(crate) fn await_restart_watched(&self, watch: &mut Watch<'_>) -> Result<()> {
-        if self.shared.restart.is_over() {
+        if !self.shared.restart.is_at_work() {
             return Ok(());
         }
         let mut outcome = Ok(());
-        watch.job().phase("waits for the restart after a crash", Unit::Pages, 0);
+        watch.job().phase("waits for what the start has left", Unit::Pages, 0);
         self.shared.restart.wait(&mut || {
             outcome = watch.look();
             outcome.is_ok() && !*self.shared.stopping.lock()
@@ -386,14 +390,29 @@ impl Database {
 
     /// Sweeps what is garbage now; gives the number of undo segments freed. The background does the same all the time.
     pub fn sweep(&self) -> Result<u64> {
-        self.sweep_unless(&|| false)
+        let job = self.jobs().begin(JobOrder::new(JobKind::Sweep));
+        let outcome = self.sweep_watched(false, &mut Watch::new(&job, &mut |_| Ok(())));
+        job.end(outcome).map(|report| report.cleaned.segments)
     }
 
-    /// The same; it is asked again and again whether it is to `give_up`. Fails with [`Error::Cancelled`] then, or ends: what
-    /// is left is swept by the next one.
-    pub fn sweep_unless(&self, give_up: &dyn Fn() -> bool) -> Result<u64> {
-        self.shared.core.check_writable()?;
-        self.shared.sweep(Duration::ZERO, give_up)
+    /// The same as a part of a job; says what there was, what became of it, and what is left and why. With `show_only` nothing is
+    /// removed, and what that would cost is said instead. What a crash has left is waited for. What a sweep that ends early leaves is
+    /// swept by the next one.
+    pub fn sweep_watched(&self, show_only: bool, watch: &mut Watch<'_>) -> Result<SweepReport> {
+        self.await_restart_watched(watch)?;
+        let begun = clock::now();
+        let before = self.shared.garbage();
+        let mut report = SweepReport { shown_only: show_only, before, ..SweepReport::default() };
+        if show_only {
+            self.shared.core.check_open()?;
+            report.forecast = Some(self.shared.forecast(self.engine.disk().calibration(), watch)?);
+        } else {
+            self.shared.core.check_writable()?;
+            report.cleaned = self.shared.sweep_by_job(watch)?;
+        }
+        report.after = self.shared.garbage();
+        report.seconds = begun.elapsed().as_secs_f64();
+        Ok(report)
     }
 
     /// Checks that everything that is stored is whole, and refers to everything else as it should: trees, versions, long values,

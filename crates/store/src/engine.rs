@@ -119,6 +119,12 @@ pub struct OpenOptions {
     /// Read the pages back that were in memory when the database was closed. Default true; who opens it for a short while, for one
     /// piece of work, has no use for them, and leaves the list of them as it was.
     pub warm: bool,
+    /// Remove garbage in the background. Default true; who opens it for a short while, for one piece of work, may leave that to others.
+    pub sweep: bool,
+    /// How long a snapshot, or a transaction that has written, may hold garbage back before it is ended, where the transaction does not say.
+    /// Default none. It is looked for twice a second. Who is ended fails with [`Error::TooOld`] at its next step; what it holds is free when
+    /// it has rolled back.
+    pub snapshot_limit: Option<Duration>,
 }
 
 impl Default for OpenOptions {
@@ -130,6 +136,8 @@ impl Default for OpenOptions {
             shutdown_limit: Duration::from_secs(10),
             salvage: false,
             warm: true,
+            sweep: true,
+            snapshot_limit: None,
         }
     }
 }
@@ -232,6 +240,12 @@ impl Engine {
     /// A place for jobs: those of a database have one of their own ([`Database::jobs`]).
     pub fn jobs(&self) -> Jobs {
         Jobs::new(&self.disk, &self.pacer)
+    }
+
+    /// How long what others ask of the device may take beside jobs that do not say, on average; `None`, the default: they are slowed by no
+    /// more than a quarter.
+    pub fn set_job_latency_target(&self, target: Option<Duration>) {
+        self.pacer.set_target(target);
     }
 
     /// Figures of the temporary files since the engine's start.

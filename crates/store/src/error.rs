@@ -51,6 +51,10 @@ pub enum Error {
     /// its parts. No database was changed.
     #[error("{0}")]
     Backup(String),
+    /// The transaction held garbage back for longer than `snapshot_limit` permits, and was ended: roll back, and begin anew
+    /// (SQLSTATE 25P04).
+    #[error("the transaction was ended: it has held garbage back for longer than snapshot_limit permits")]
+    TooOld,
     /// The caller asked to stop.
     #[error("cancelled")]
     Cancelled,

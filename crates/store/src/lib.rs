@@ -33,6 +33,7 @@ pub mod mutation;
 #[expect(unreachable_pub, reason = "public with the feature `mutations` only")]
 mod mutation;
 pub mod node;
+mod outlook;
 mod overflow;
 pub mod page;
 mod pass;
@@ -73,12 +74,16 @@ pub use fetch::stand_by;
 pub use jobs::{
     ClassBytes, Job, JobKind, JobOrder, JobReport, JobState, Jobs, Pace, Permit, Tell, Unit, Watch,
 };
+pub use outlook::{Alarm, Gauge, Outlook, Severity};
 pub use pool::reads::{Background, ThreadReads, background, thread_reads};
 pub use sample::Sample;
 pub use scan::Scan;
 pub use stat::{
     DuplicateStat, FILL_STEPS, Figure, GarbageStat, HeaderStat, Leading, OrderStat, SnapshotStat, SpaceStat,
     StatMode, StatOptions, StatReport, TransactionStat, TreeContents, TreeStat, UnreadablePage, WriterStat,
+};
+pub use sweep::report::{
+    Cleaned, Forecast, Garbage, GarbageHolder, HolderKind, SweepReport, TreeCleaned, TreeForecast,
 };
 pub use temp::{TempFile, TempReader, TempStats, TempWriter};
 pub use transaction::{

@@ -133,6 +133,11 @@ impl Restart {
         state.redo.is_none() && !state.reverting
     }
 
+    /// Whether somebody works on it: after a clean close, too, it is learned in the background what garbage earlier lives have left.
+    pub(crate) fn is_at_work(&self) -> bool {
+        self.state.lock().threads > 0
+    }
+
     /// Waits until nobody works on it any more, as long as `go_on` says so.
     pub(crate) fn wait(&self, go_on: &mut dyn FnMut() -> bool) {
         while go_on() {

@@ -7,9 +7,11 @@ use crate::hot::HotPages;
 use crate::mtr::Mtr;
 use crate::mutation::{Mutation, planted};
 use crate::node::NodeRef;
+use crate::outlook::Notes;
 use crate::overflow;
 use crate::pool::{Pool, Volume};
 use crate::restart::Restart;
+use crate::sweep::limit::Holders;
 use crate::tree::{BTree, TreeRoot, fits, is_underfull};
 use crate::txn::active::ActiveTxn;
 use crate::txn::locks::LockTable;
@@ -63,6 +65,10 @@ pub(crate) struct Shared {
     pub(crate) background: Condvar,
     /// Held while a sweep is under way: one works with trees that the next one may free.
     pub(crate) sweeping: Mutex<()>,
+    /// Limits on how long garbage is held back.
+    pub(crate) holders: Holders,
+    /// Figures of the last hour.
+    pub(crate) notes: Notes,
     /// Undo segments freed since the start.
     pub(crate) segments_swept: AtomicU64,
     /// The first transaction number of this life: whoever has a lower one and has not ended was cut short by a crash.
@@ -97,6 +103,11 @@ impl Streams {
     /// All idle streams, to be given back with [`Streams::give_idle`].
     pub(crate) fn take_idle(&mut self) -> Vec<Stream> {
         std::mem::take(&mut self.idle)
+    }
+
+    /// Segments that no running transaction writes to.
+    pub(crate) fn resting(&self) -> impl Iterator<Item = Segment> {
+        self.complete.iter().copied().chain(self.idle.iter().filter_map(Stream::newest_segment))
     }
 
     pub(crate) fn give_idle(&mut self, streams: Vec<Stream>) {

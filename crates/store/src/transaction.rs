@@ -90,6 +90,9 @@ pub struct TransactionOptions {
     pub durability: Durability,
     /// How long it waits for a row; `None`: as long as it takes (deadlocks are found).
     pub lock_timeout: Option<Duration>,
+    /// How long it may hold garbage back before it is ended; `None`: as the database was opened
+    /// ([`OpenOptions::snapshot_limit`](crate::OpenOptions::snapshot_limit)); zero: any time.
+    pub snapshot_limit: Option<Duration>,
 }
 
 /// A tree of a database: an ordered map from keys to values, both byte strings. A handle is good for the opening of the
@@ -192,6 +195,12 @@ pub(crate) struct Handle {
     id: AtomicU64,
 }
 
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.registry.forget_owner(self.number);
+    }
+}
+
 /// Makes a transaction's waits end with [`crate::Error::Cancelled`]. See [`Transaction::canceller`].
 #[derive(Clone, Debug)]
 pub struct Canceller(Arc<Handle>);
@@ -240,9 +249,13 @@ impl Transaction {
             waiting: AtomicBool::new(false),
             id: AtomicU64::new(TxnId::NONE.0),
         };
+        let limit = options.snapshot_limit.or(shared.holders.limit).filter(|limit| !limit.is_zero());
+        if limit.is_some() {
+            shared.holders.some_limited();
+        }
         Transaction {
             shared: Arc::clone(shared),
-            options,
+            options: TransactionOptions { snapshot_limit: limit, ..options },
             snapshot: None,
             writing: None,
             handle: Arc::new(handle),
@@ -295,6 +308,12 @@ impl Transaction {
         self.own().map_or(TxnId::NONE, ActiveTxn::id)
     }
 
+    /// Why the transaction cannot go on, where it was told to end.
+    fn why_doomed(&self) -> crate::Error {
+        let expired = self.shared.registry.is_expired(self.handle.number);
+        if expired { crate::Error::TooOld } else { crate::Error::Cancelled }
+    }
+
     pub(crate) fn active(&self) -> Option<Arc<ActiveTxn>> {
         self.writing.as_ref().map(|w| Arc::clone(&w.txn))
     }
@@ -302,7 +321,8 @@ impl Transaction {
     // ---- reading ----------------------------------------------------------------------------------------------
 
     fn new_snapshot(&self) -> Snapshot {
-        self.shared.registry.take_snapshot(Owner { session: self.handle.number, label: "transaction" })
+        let (session, limit) = (self.handle.number, self.options.snapshot_limit);
+        self.shared.registry.take_snapshot(Owner { session, label: "transaction", limit })
     }
 
     /// The snapshot of the whole transaction, taken at its first use.

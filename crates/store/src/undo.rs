@@ -340,6 +340,11 @@ impl Stream {
         Some(Reserved { page: self.page, offset: self.offset, len })
     }
 
+    /// The segment that is appended to.
+    pub(crate) fn newest_segment(&self) -> Option<Segment> {
+        self.segment
+    }
+
     /// Whether there is a segment to append to.
     pub(crate) fn has_segment(&self) -> bool {
         self.segment.is_some()

@@ -168,6 +168,7 @@ impl Shared {
     /// Fails when the reader sees that the tree was dropped. As long as it does not, the tree's pages are kept for it.
     pub(crate) fn check_tree(&self, reader: Reader<'_>, tree: &TreeRoot) -> Result<Contents> {
         self.core.check_open()?;
+        reader.snapshot.check_limit()?;
         reader.check_running()?;
         self.check_handle(tree)?;
         let dropped = tree.dropped();
@@ -282,17 +283,21 @@ impl Shared {
             // Every snapshot, live or to come, sees this version or a newer one.
             return Ok((current.flags & entry::KEPT_WHEN_SETTLED, TxnId::NONE, UndoPtr::NONE));
         }
-        match csn {
-            Some(csn) if !reader.snapshot.sees_unasked(current.writer) => {
-                Ok((current.flags, current.writer, self.link_past(reader, current.undo, csn)?))
-            }
-            _ => Ok(keep),
+        let Some(csn) = csn else { return Ok(keep) };
+        if !reader.snapshot.sees_unasked(current.writer) {
+            let undo = self.link_past(reader.snapshot, current.undo, csn)?;
+            return Ok((current.flags, current.writer, undo));
         }
+        // The reader's own snapshot is newer than what an older one makes everybody keep.
+        let Some(oldest) = self.registry.pin_oldest().filter(|pin| !pin.sees_unasked(current.writer)) else {
+            return Ok(keep);
+        };
+        Ok((current.flags, current.writer, self.link_past(&oldest, current.undo, csn)?))
     }
 
-    /// The first of the versions behind `undo` that somebody may see, given when its successor was committed. The
-    /// reader's snapshot keeps the undo that is read here.
-    fn link_past(&self, reader: Reader<'_>, mut undo: UndoPtr, mut superseded: u64) -> Result<UndoPtr> {
+    /// The first of the versions behind `undo` that somebody may see, given when its successor was committed. The snapshot `keeper` keeps
+    /// the undo that is read here.
+    fn link_past(&self, keeper: &Snapshot, mut undo: UndoPtr, mut superseded: u64) -> Result<UndoPtr> {
         for _ in 0..LINK_PAST {
             let record = undo::read(&self.core, undo)?;
             let writer = record.previous_writer;
@@ -301,7 +306,7 @@ impl Shared {
                 // Nobody may see that the row has moved, but who waits for it has to be told.
                 || record.previous_flags & (entry::LOCK | entry::MOVED) != 0
                 || record.previous_undo.is_none()
-                || reader.snapshot.sees_unasked(writer)
+                || keeper.sees_unasked(writer)
             {
                 break;
             }

@@ -18,6 +18,7 @@ const REPEATABLE: TransactionOptions = TransactionOptions {
     isolation: Isolation::RepeatableRead,
     durability: gannet_store::Durability::Sync,
     lock_timeout: None,
+    snapshot_limit: None,
 };
 
 fn create() -> Database {

@@ -2,6 +2,7 @@
 
 use crate::client::{bind, execute, parse, query, sync};
 use crate::fixture::Fixture;
+use std::time::Duration;
 
 const TABLE: &str = "create table t (a int primary key, b int); insert into t values (1, 0), (2, 0)";
 const SLEEP: &str = "select pg_sleep(1000)";
@@ -108,6 +109,33 @@ fn idle_sessions_end_when_their_time_is_over() {
     let told = wire.outcome();
     assert_eq!((told.errors[0].get('S'), told.state()), ("FATAL", "57P05"));
     assert_eq!(told.errors[0].message(), "terminating connection due to idle-session timeout");
+}
+
+#[test]
+fn a_session_that_holds_garbage_back_for_too_long_is_ended() {
+    let fixture =
+        Fixture::with(TABLE, |options| options.open.snapshot_limit = Some(Duration::from_millis(1)));
+    let mut other = fixture.connect();
+    other.run("set snapshot_limit = 0");
+    other.run("create table many (a int)");
+    other.run("insert into many select generate_series(1, 5000)");
+    let mut wire = fixture.connect();
+    wire.run("begin isolation level repeatable read");
+    wire.run("select count(*) from many");
+    other.run("delete from many");
+    // It is idle, and told all the same.
+    let told = wire.outcome();
+    assert_eq!((told.errors[0].get('S'), told.state(), told.status), ("FATAL", "25P04", ' '));
+    assert_eq!(told.errors[0].message(), "terminating connection due to snapshot_limit");
+    // With a savepoint, too, which would keep the snapshot of a failed transaction.
+    other.run("insert into many select generate_series(1, 5000)");
+    let mut wire = fixture.connect();
+    wire.run("begin isolation level repeatable read");
+    wire.run("select count(*) from many");
+    wire.run("savepoint s");
+    other.run("delete from many");
+    assert_eq!(wire.outcome().state(), "25P04");
+    other.run("vacuum");
 }
 
 #[test]

@@ -237,6 +237,10 @@ fn utility_statements() {
     );
     assert_eq!(error("stat database verbose records").0, "42601");
     assert_eq!(error("stat t").0, "42601");
+    assert_eq!(of("sweep database"), "SweepDatabase { show: false, verbose: false }");
+    assert_eq!(of("Sweep Database show verbose"), "SweepDatabase { show: true, verbose: true }");
+    assert_eq!(error("sweep database verbose show").0, "42601");
+    assert_eq!(error("sweep t").0, "42601");
 }
 
 #[test]

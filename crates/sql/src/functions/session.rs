@@ -189,7 +189,7 @@ fn check_may_end(
         return Ok(());
     }
     let (verb, what, ended) = match reason {
-        Reason::Shutdown => ("terminate", "process", "terminated"),
+        Reason::Shutdown | Reason::SnapshotLimit => ("terminate", "process", "terminated"),
         Reason::User | Reason::Timeout => ("cancel", "query", "canceled"),
     };
     let message = if is_superuser(database, &session.user) {

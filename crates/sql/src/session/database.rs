@@ -60,7 +60,8 @@ pub(super) struct Shared {
     pub(super) rows_written: AtomicU64,
     catalog: RwLock<Arc<Catalog>>,
     settings: Mutex<Vec<SettingReport>>,
-    sessions: Mutex<BTreeMap<i32, SessionInfo>>,
+    /// Apart from the rest: the store's thread looks at them, and is not to be the last to hold the store.
+    sessions: Arc<Mutex<BTreeMap<i32, SessionInfo>>>,
     /// The databases that are open with it, itself included.
     neighbours: Mutex<Vec<Weak<Shared>>>,
 }
@@ -145,7 +146,7 @@ impl Database {
         let store = Arc::new(store);
         let numbers = Numbers::open(Arc::clone(&store), &catalog)?;
         let plans = PlanCache::new(store.engine().budget().clone());
-        Ok(Database(Arc::new(Shared {
+        let database = Database(Arc::new(Shared {
             name,
             numbers,
             plans,
@@ -153,10 +154,17 @@ impl Database {
             rows_written: AtomicU64::new(0),
             catalog: RwLock::new(Arc::new(catalog)),
             settings: Mutex::default(),
-            sessions: Mutex::default(),
+            sessions: Arc::default(),
             neighbours: Mutex::default(),
             store,
-        })))
+        }));
+        let sessions = Arc::clone(&database.0.sessions);
+        database.0.store.on_snapshot_limit(move |holder| {
+            for session in sessions.lock().values() {
+                session.interrupt.end_transaction(holder.number);
+            }
+        });
+        Ok(database)
     }
 
     /// Its name: the file's, without extension.
@@ -244,6 +252,12 @@ impl Database {
             let session = database.0.sessions.lock().get(&pid).cloned()?;
             Some((database, session))
         })
+    }
+
+    /// The session whose transaction the store knows by this number.
+    pub fn session_of(&self, number: u64) -> Option<SessionInfo> {
+        let sessions = self.0.sessions.lock();
+        sessions.values().find(|session| session.interrupt.transaction_number() == Some(number)).cloned()
     }
 
     /// Ends the sessions' statements, now and later: the server goes down.

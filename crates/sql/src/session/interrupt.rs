@@ -19,8 +19,17 @@ pub enum Reason {
     User = 1,
     /// `statement_timeout`
     Timeout = 2,
+    /// `snapshot_limit`: the session is to end.
+    SnapshotLimit = 3,
     /// The session is to end, as the server goes down or an administrator wants it.
-    Shutdown = 3,
+    Shutdown = 4,
+}
+
+impl Reason {
+    /// Whether it ends the session, not only its statement.
+    fn ends_session(self) -> bool {
+        self as u8 >= Reason::SnapshotLimit as u8
+    }
 }
 
 #[derive(Debug, Default)]
@@ -48,18 +57,31 @@ impl std::fmt::Debug for Waker {
 pub struct Interrupt(Arc<Shared>);
 
 impl Interrupt {
-    /// Ends the running statement. Nothing happens when none runs, except that a shutdown ends whatever comes next.
+    /// Ends the running statement. Nothing happens when none runs, except that what ends the session ends whatever comes next.
     pub fn interrupt(&self, reason: Reason) {
-        if reason != Reason::Shutdown && !self.0.running.load(Ordering::Acquire) {
+        if !reason.ends_session() && !self.0.running.load(Ordering::Acquire) {
             return;
         }
-        // A shutdown is not to be taken for less.
+        self.interrupt_with(reason, self.0.canceller.lock().as_ref());
+    }
+
+    /// Ends the session because of `snapshot_limit`, if it still is in the transaction that the store knows by this number.
+    pub(super) fn end_transaction(&self, number: u64) {
+        // A transaction gives its canceller back before it commits: as long as it is here, so is the transaction.
+        let canceller = self.0.canceller.lock();
+        if canceller.as_ref().is_some_and(|canceller| canceller.number() == number) {
+            self.interrupt_with(Reason::SnapshotLimit, canceller.as_ref());
+        }
+    }
+
+    fn interrupt_with(&self, reason: Reason, canceller: Option<&Canceller>) {
+        // What ends the session is not to be taken for less.
         self.0.reason.fetch_max(reason as u8, Ordering::SeqCst);
         self.0.cancel.store(true, Ordering::SeqCst);
-        if let Some(canceller) = &*self.0.canceller.lock() {
+        if let Some(canceller) = canceller {
             canceller.cancel();
         }
-        if let (Reason::Shutdown, Some(wake)) = (reason, &self.0.waker.lock().0) {
+        if let (true, Some(wake)) = (reason.ends_session(), &self.0.waker.lock().0) {
             wake();
         }
     }
@@ -67,14 +89,30 @@ impl Interrupt {
     /// What else is to be done when the session is to end: it may wait for its client, not run a statement.
     pub fn on_shutdown(&self, wake: impl Fn() + Send + 'static) {
         self.0.waker.lock().0 = Some(Box::new(wake));
-        if self.is_shut_down() {
-            self.interrupt(Reason::Shutdown);
+        self.repeat();
+    }
+
+    /// Tells again what ends the session.
+    fn repeat(&self) {
+        if let Some(reason) = self.end_of_session() {
+            self.interrupt(reason);
         }
+    }
+
+    /// Why the session is to end, if it is.
+    fn end_of_session(&self) -> Option<Reason> {
+        let is = |wanted: &Reason| self.0.reason.load(Ordering::SeqCst) == *wanted as u8;
+        [Reason::SnapshotLimit, Reason::Shutdown].into_iter().find(is)
     }
 
     /// Whether the session is to end.
     pub fn is_shut_down(&self) -> bool {
-        self.0.reason.load(Ordering::SeqCst) == Reason::Shutdown as u8
+        self.end_of_session().is_some()
+    }
+
+    /// What the client of a session that is to end is told.
+    pub fn farewell(&self) -> Error {
+        self.error()
     }
 
     /// Whether the statement waits for its turn to take much memory.
@@ -126,18 +164,17 @@ impl Interrupt {
             if let Some(canceller) = &*self.0.canceller.lock() {
                 canceller.reset();
             }
-            // A shutdown sets its reason before it sets these two: if they were its own, the reason is seen here, and they are set again.
-            if self.is_shut_down() {
-                self.interrupt(Reason::Shutdown);
-            }
+            // What ends the session sets its reason before it sets these two: if they were its own, the reason is seen here, and they are
+            // set again.
+            self.repeat();
         }
         // Whoever sees it running sees what was taken back before.
         self.0.running.store(true, Ordering::Release);
     }
 
-    /// In one step, so that a shutdown's reason is never cleared; false: there is one.
+    /// In one step, so that what ends the session is never cleared; false: there is something.
     fn take_back_reason(&self) -> bool {
-        let other = |reason| (reason != Reason::Shutdown as u8).then_some(0);
+        let other = |reason| (reason < Reason::SnapshotLimit as u8).then_some(0);
         self.0.reason.fetch_update(Ordering::SeqCst, Ordering::SeqCst, other).is_ok()
     }
 
@@ -157,8 +194,11 @@ impl Interrupt {
 
     /// A wait of the store that was cancelled does not know why; the client is told.
     pub(super) fn explain(&self, error: Error) -> Error {
-        let cancelled = error.state() == SqlState::QUERY_CANCELED
-            && *error.fields().message == *Error::from(gannet_store::Error::Cancelled).fields().message;
+        let is = |of: gannet_store::Error| {
+            let of = Error::from(of);
+            error.state() == of.state() && *error.fields().message == *of.fields().message
+        };
+        let cancelled = is(gannet_store::Error::Cancelled) || is(gannet_store::Error::TooOld);
         if !(cancelled && self.0.cancel.load(Ordering::SeqCst)) {
             return error;
         }
@@ -173,6 +213,12 @@ impl Interrupt {
         let reason = self.0.reason.load(Ordering::SeqCst);
         if reason == Reason::Shutdown as u8 {
             Error::new(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command")
+        } else if reason == Reason::SnapshotLimit as u8 {
+            Error::new(SqlState::TRANSACTION_TIMEOUT, "terminating connection due to snapshot_limit")
+                .detail(
+                    "The session's transaction has held garbage back for longer than snapshot_limit permits.",
+                )
+                .hint("Keep transactions short. A superuser may set snapshot_limit to 0 for a session.")
         } else if reason == Reason::Timeout as u8 {
             Error::new(SqlState::QUERY_CANCELED, "canceling statement due to statement timeout")
         } else {
@@ -318,6 +364,20 @@ mod tests {
             .iter()
             .filter(|interrupt| !interrupt.is_shut_down() || !interrupt.flag().load(Ordering::SeqCst));
         assert_eq!(lost.count(), 0);
+    }
+
+    #[test]
+    fn a_limit_ends_the_session_and_is_not_taken_for_less() {
+        let interrupt = Interrupt::default();
+        interrupt.end_transaction(7);
+        assert!(!interrupt.is_shut_down(), "there is no such transaction");
+        interrupt.interrupt(Reason::SnapshotLimit);
+        interrupt.begin();
+        interrupt.interrupt(Reason::User);
+        assert!(interrupt.is_shut_down() && interrupt.flag().load(Ordering::SeqCst));
+        assert_eq!(interrupt.error().state(), SqlState::TRANSACTION_TIMEOUT);
+        interrupt.interrupt(Reason::Shutdown);
+        assert_eq!(interrupt.error().state(), SqlState::ADMIN_SHUTDOWN);
     }
 
     #[test]

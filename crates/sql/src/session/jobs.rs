@@ -1,13 +1,14 @@
-//! Statements that run a job ([`gannet_store::Job`]): BACKUP DATABASE, CHECK DATABASE, STAT DATABASE. Findings and the like are rows; with VERBOSE, how
+//! Statements that run a job ([`gannet_store::Job`]): BACKUP, CHECK, STAT and SWEEP DATABASE. Findings and the like are rows; with VERBOSE, how
 //! far it has come and how it went are INFO messages, whose detail is JSON: `progress` many times, then `job` once, both a
 //! [`JobReport`], and beside `job` what else the job has to say.
 
 use super::client::{Client, CommandTag, Notice, OutputColumn};
 use super::utility::give;
-use super::{Database, Session};
+use super::{Database, Session, SessionInfo};
 use crate::bind::utility::{BackupDatabase, CopyRelation};
 use crate::check::check;
 use crate::stat::{Holder, Object, ObjectKind, StatRequest, Statistics, statistics};
+use crate::sweep::{Swept, sweep};
 use crate::types::NO_MODIFIER;
 use crate::{Error, Result, SqlState, Type, Value};
 use gannet_base::clock;
@@ -72,6 +73,19 @@ pub(super) fn backup_columns() -> Vec<OutputColumn> {
         number("log_bytes"),
         number("bytes"),
         text("removed"),
+    ])
+}
+
+/// The columns of what SWEEP DATABASE has done.
+pub(super) fn sweep_columns() -> Vec<OutputColumn> {
+    let number = |name| (name, Type::Int8);
+    columns(&[
+        ("what", Type::Text),
+        ("unit", Type::Text),
+        number("before"),
+        number("after"),
+        number("removed"),
+        ("detail", Type::Text),
     ])
 }
 
@@ -242,14 +256,7 @@ impl Session {
     fn name_holders(&self, statistics: &mut Statistics) {
         let oldest = statistics.transactions.oldest_holder.as_ref().map(|snapshot| snapshot.number);
         for session in self.database.sessions() {
-            let activity = session.activity.look();
-            let holder = Holder {
-                pid: session.pid,
-                user: session.user.clone(),
-                application: activity.application,
-                state: activity.state.to_owned(),
-                transaction: session.interrupt.transaction().map(|id| id.0),
-            };
+            let holder = holder_of(&session);
             if oldest.is_some() && session.interrupt.transaction_number() == oldest {
                 statistics.oldest_holder = Some(holder.clone());
             }
@@ -259,6 +266,98 @@ impl Session {
         }
         statistics.writers.sort_by_key(|holder| holder.transaction);
     }
+
+    pub(super) fn sweep_database(
+        &mut self,
+        show: bool,
+        verbose: bool,
+        alone: bool,
+        client: &mut dyn Client,
+    ) -> Result<CommandTag> {
+        let mut running = Running { statement: "SWEEP DATABASE", verbose, alone, client };
+        let order = JobOrder::new(JobKind::Sweep);
+        let (mut swept, job) =
+            self.run_job(&mut running, order, |database, watch| sweep(database.store(), show, watch))?;
+        for held in &mut swept.holders {
+            held.session = self.database.session_of(held.holder.number).as_ref().map(holder_of);
+        }
+        let rows = sweep_rows(&swept);
+        give(&sweep_columns(), &rows, self, running.client)?;
+        if verbose {
+            let cleaned = &swept.report.cleaned;
+            let message = if show {
+                format!("{} can be freed", format_size(swept.report.before.free_bytes()))
+            } else {
+                format!("{} freed in {:.1} s", format_size(cleaned.undo_bytes), swept.report.seconds)
+            };
+            running.client.notice(&info(message, &json!({ "job": job, "swept": swept })));
+        }
+        Ok(CommandTag { command: "SWEEP DATABASE", rows: Some(rows.len() as u64) })
+    }
+}
+
+/// A session, as far as it matters to who is held back by it.
+fn holder_of(session: &SessionInfo) -> Holder {
+    let activity = session.activity.look();
+    Holder {
+        pid: session.pid,
+        user: session.user.clone(),
+        application: activity.application,
+        state: activity.state.to_owned(),
+        transaction: session.interrupt.transaction().map(|id| id.0),
+    }
+}
+
+/// Rows of SWEEP DATABASE.
+fn sweep_rows(swept: &Swept) -> Vec<Vec<Value>> {
+    let (report, cleaned) = (&swept.report, &swept.report.cleaned);
+    let count = |number: u64| Value::Int(number.cast_signed());
+    let row = |what: &str, unit: &str, [before, after, removed]: [Value; 3], detail: Value| {
+        vec![Value::text(what), Value::text(unit), before, after, removed, detail]
+    };
+    let forecast = report.forecast.as_ref().map_or(Value::Null, |forecast| {
+        let time = forecast.seconds.map_or_else(String::new, |seconds| format!(", about {seconds:.1} s"));
+        Value::text(format!(
+            "to be read, as far as not in memory: {} pages of undo, at most {:.0} leaves{time}",
+            forecast.undo_pages, forecast.leaf_pages_most
+        ))
+    });
+    let (before, after) = (&report.before, &report.after);
+    let free = [count(before.free_bytes()), count(after.free_bytes()), count(cleaned.undo_bytes)];
+    let held = [count(before.held_bytes()), count(after.held_bytes()), Value::Null];
+    let mut rows = vec![
+        row("undo that nobody can see", "bytes", free, forecast),
+        row("undo held back", "bytes", held, Value::Null),
+    ];
+    for held in &swept.holders {
+        let detail =
+            format!("{}; {} could go without it", held.describe(), format_size(held.holder.alone_bytes));
+        let values = [Value::Null, count(held.holder.held_bytes), Value::Null];
+        rows.push(row("held back by", "bytes", values, Value::text(detail)));
+    }
+    for object in &swept.objects {
+        for (figure, what) in [(object.dead_entries, "dead entries"), (object.long_values, "long values")] {
+            let about = Value::Int(figure.value.round() as i64);
+            let detail = if figure.is_exact() {
+                Value::Null
+            } else {
+                Value::text(format!(
+                    "an estimate, off by {:.0} at most in 95 of 100 cases",
+                    figure.error.ceil()
+                ))
+            };
+            if figure.value > 0.0 {
+                let (before, removed) =
+                    if report.shown_only { (about, Value::Null) } else { (Value::Null, about) };
+                rows.push(row(&object.object, what, [before, Value::Null, removed], detail));
+            }
+        }
+    }
+    if let Some(damage) = &cleaned.damage {
+        let values = [Value::Null, count(cleaned.damaged_segments), Value::Null];
+        rows.push(row("damaged", "undo segments", values, Value::text(damage)));
+    }
+    rows
 }
 
 /// A row of STAT DATABASE; what was not looked at is NULL.

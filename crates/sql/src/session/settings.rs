@@ -144,6 +144,7 @@ definitions! {
     ServerVersion = told("server_version", "15.0", "The release of PostgreSQL whose language is spoken.");
     ServerVersionNum = fixed("server_version_num", "150000", "The same as a number.");
     SessionAuthorization = told("session_authorization", "", "The role that has connected.");
+    SnapshotLimit = session("snapshot_limit", Kind::Time, "0", "How long a transaction may hold garbage back before its session is ended; longer than the database's only for superusers.");
     StandardConformingStrings = reported("standard_conforming_strings", Kind::Enum(&["on"]), "on", "A backslash in '...' is a backslash.");
     StatementTimeout = session("statement_timeout", Kind::Time, "0", "How long a statement may run.");
     SynchronizeSeqscans = session("synchronize_seqscans", Kind::Bool, "on", "Taken for the sake of dumps; scans have one order.");
@@ -189,6 +190,10 @@ pub struct Settings {
     pub idle_in_transaction_timeout: Option<Duration>,
     /// `idle_session_timeout`
     pub idle_timeout: Option<Duration>,
+    /// `snapshot_limit`
+    pub snapshot_limit: Option<Duration>,
+    /// What that is where the session does not say: as the database was opened.
+    database_snapshot_limit: Option<Duration>,
     /// `synchronous_commit`
     pub durability: Durability,
     /// `default_transaction_isolation`
@@ -200,10 +205,16 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The defaults, for a session of this role.
-    pub fn new(user: &str, is_superuser: bool, planner: PlannerSettings) -> Self {
+    /// The defaults, for a session of this role, in a database that was opened with this `snapshot_limit`.
+    pub fn new(
+        user: &str,
+        is_superuser: bool,
+        planner: PlannerSettings,
+        snapshot_limit: Option<Duration>,
+    ) -> Self {
         let mut texts: Vec<String> = DEFINITIONS.iter().map(|d| d.default.to_owned()).collect();
         texts[Key::SessionAuthorization as usize] = user.to_owned();
+        texts[Key::SnapshotLimit as usize] = limit_text(snapshot_limit);
         texts[Key::IsSuperuser as usize] = if is_superuser { "on" } else { "off" }.to_owned();
         Settings {
             texts,
@@ -214,6 +225,8 @@ impl Settings {
             lock_timeout: None,
             idle_in_transaction_timeout: None,
             idle_timeout: None,
+            snapshot_limit,
+            database_snapshot_limit: snapshot_limit,
             durability: Durability::Sync,
             level: Level::READ_COMMITTED,
             read_only: false,
@@ -229,6 +242,26 @@ impl Settings {
     /// A setting's text, by key.
     pub fn get(&self, key: Key) -> &str {
         &self.texts[key as usize]
+    }
+
+    /// What a setting is where the session does not say.
+    pub fn default_text(&self, index: usize) -> String {
+        match KEYS[index] {
+            Key::SnapshotLimit => limit_text(self.database_snapshot_limit),
+            _ => DEFINITIONS[index].default.to_owned(),
+        }
+    }
+
+    /// A limit beyond the database's is for superusers.
+    fn check_snapshot_limit(&self, limit: Option<Duration>) -> Result<()> {
+        let beyond = self.database_snapshot_limit.is_some_and(|most| limit.is_none_or(|limit| limit > most));
+        if beyond && self.get(Key::IsSuperuser) != "on" {
+            return Err(Error::new(
+                SqlState::INSUFFICIENT_PRIVILEGE,
+                "permission denied to set parameter \"snapshot_limit\" beyond the database's",
+            ));
+        }
+        Ok(())
     }
 
     /// Changes a setting; gives the text it had. `None`: to its default.
@@ -249,7 +282,8 @@ impl Settings {
             }
             Scope::Superuser | Scope::Session => {}
         }
-        let text = normalise(definition, value.unwrap_or(definition.default))?;
+        let default = self.default_text(index);
+        let text = normalise(definition, value.unwrap_or(&default))?;
         let text = self.apply(index, text)?;
         Ok(std::mem::replace(&mut self.texts[index], text))
     }
@@ -298,6 +332,11 @@ impl Settings {
             Key::IdleInTransactionTimeout => self.idle_in_transaction_timeout = duration(&text),
             Key::IdleTimeout => self.idle_timeout = duration(&text),
             Key::LockTimeout => self.lock_timeout = duration(&text),
+            Key::SnapshotLimit => {
+                let limit = duration(&text);
+                self.check_snapshot_limit(limit)?;
+                self.snapshot_limit = limit;
+            }
             Key::StatementTimeout => self.statement_timeout = duration(&text),
             Key::SearchPath => check_search_path(&text)?,
             Key::SynchronousCommit => {
@@ -488,6 +527,10 @@ fn show_size(kib: u64) -> String {
     if kib == 0 { "0".to_owned() } else { format!("{kib}kB") }
 }
 
+fn limit_text(limit: Option<Duration>) -> String {
+    show_time(limit.map_or(0, |limit| (limit.as_millis() as u64).max(1)))
+}
+
 fn duration(text: &str) -> Option<Duration> {
     parse_time(text).filter(|millis| *millis > 0).map(Duration::from_millis)
 }
@@ -546,7 +589,28 @@ mod tests {
     use super::*;
 
     fn settings() -> Settings {
-        Settings::new("me", true, PlannerSettings::new(1 << 20, 1 << 20))
+        Settings::new("me", true, PlannerSettings::new(1 << 20, 1 << 20), None)
+    }
+
+    #[test]
+    fn a_limit_beyond_the_databases_is_for_superusers() {
+        let of = |is_superuser| {
+            let planner = PlannerSettings::new(1 << 20, 1 << 20);
+            Settings::new("me", is_superuser, planner, Some(Duration::from_secs(60)))
+        };
+        let mut s = of(false);
+        assert_eq!(s.get(Key::SnapshotLimit), "1min");
+        assert_eq!(set(&mut s, "snapshot_limit", "5s").unwrap(), "5s");
+        for value in ["0", "61s"] {
+            let error = set(&mut s, "snapshot_limit", value).unwrap_err();
+            assert_eq!(error.state(), SqlState::INSUFFICIENT_PRIVILEGE, "{value}");
+        }
+        assert_eq!(s.snapshot_limit, Some(Duration::from_secs(5)));
+        s.set(find("snapshot_limit").unwrap(), None).unwrap();
+        assert_eq!(s.snapshot_limit, Some(Duration::from_secs(60)));
+        let mut s = of(true);
+        assert_eq!(set(&mut s, "snapshot_limit", "0").unwrap(), "0");
+        assert_eq!(s.snapshot_limit, None);
     }
 
     fn set(settings: &mut Settings, name: &str, value: &str) -> Result<String> {

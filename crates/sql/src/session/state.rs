@@ -81,7 +81,8 @@ pub struct SessionState {
 impl SessionState {
     pub(crate) fn new(handle: Database, user: &str, pid: i32, interrupt: Interrupt) -> Self {
         let is_superuser = handle.role(user).is_some_and(|role| role.superuser);
-        let settings = Settings::new(user, is_superuser, handle.0.planner_settings());
+        let settings =
+            Settings::new(user, is_superuser, handle.0.planner_settings(), handle.store().snapshot_limit());
         SessionState {
             style: settings.style.clone(),
             transaction_start: now(),

@@ -67,6 +67,7 @@ impl Open {
             isolation: settings.level.isolation,
             durability: settings.durability,
             lock_timeout: settings.lock_timeout,
+            snapshot_limit: Some(settings.snapshot_limit.unwrap_or_default()),
         };
         let transaction = shared.store.begin_watched(options, state.turn.clone());
         state.interrupt.set_canceller(Some(transaction.canceller()));
@@ -107,6 +108,7 @@ impl Open {
             isolation: level.isolation,
             durability: settings.durability,
             lock_timeout: settings.lock_timeout,
+            snapshot_limit: Some(settings.snapshot_limit.unwrap_or_default()),
         };
         let transaction = shared.store.begin_watched(options, state.turn.clone());
         state.interrupt.set_canceller(Some(transaction.canceller()));

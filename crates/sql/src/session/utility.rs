@@ -9,6 +9,7 @@ use crate::bind::{self, Kind, Parsed, Utility};
 use crate::catalog::Table;
 use crate::plan::explain;
 use crate::{Error, Result, SqlState, Type, Value};
+use gannet_store::{JobKind, JobOrder, JobReport, Watch};
 use sqlparser::ast::{self, Statement};
 use std::sync::Arc;
 
@@ -50,6 +51,7 @@ impl Session {
             Utility::BackupDatabase(_) => Some(jobs::backup_columns()),
             Utility::CheckDatabase { .. } => Some(jobs::check_columns()),
             Utility::StatDatabase { .. } => Some(jobs::stat_columns()),
+            Utility::SweepDatabase { .. } => Some(jobs::sweep_columns()),
             Utility::Show(None) => Some(["name", "setting", "description"].map(text_column).to_vec()),
             Utility::Show(Some(name)) => Some(vec![text_column(DEFINITIONS[settings::find(name)?].name)]),
             Utility::Execute { name, .. } => self.prepared(name)?.columns().map(<[OutputColumn]>::to_vec),
@@ -120,6 +122,9 @@ impl Session {
             Utility::CheckDatabase { verbose } => self.check_database(*verbose, alone, client)?,
             Utility::StatDatabase { table, records, verbose } => {
                 self.stat_database(table.as_ref(), *records, *verbose, alone, client)?
+            }
+            Utility::SweepDatabase { show, verbose } => {
+                self.sweep_database(*show, *verbose, alone, client)?
             }
             Utility::Copy(statement) => copy::run(self, statement, client)?,
             Utility::Analyze(_)
@@ -569,7 +574,12 @@ impl Session {
         // Garbage is found through undo, not through tables: one sweep takes it from all of them.
         self.rollback()?;
         let interrupt = self.interrupt();
-        let swept = self.database.store().sweep_unless(&|| interrupt.check().is_err());
+        let mut order = JobOrder::new(JobKind::Sweep);
+        order.owner = u64::try_from(self.state.pid).ok();
+        order.reason = format!("VACUUM by {}", self.state.user);
+        let job = self.database.store().jobs().begin(order);
+        let mut tell = |_: &JobReport| interrupt.check().map_err(|_| gannet_store::Error::Cancelled);
+        let swept = job.end(self.database.store().sweep_watched(false, &mut Watch::new(&job, &mut tell)));
         interrupt.check()?;
         swept?;
         if *analyze {

@@ -7,7 +7,7 @@
 //! 3. It changes nothing, and holds no snapshot while pages are looked at.
 //! 4. Where definitions cannot be read, everything else is said all the same.
 
-mod names;
+pub(crate) mod names;
 
 use crate::{Error, Result, SqlState};
 use gannet_store::{

@@ -18,7 +18,7 @@ enum Holds {
 
 /// See the module's head.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(crate) struct Names {
     /// `None`: the database has no definitions, or they cannot be read.
     catalog: Option<Catalog>,
     trees: BTreeMap<String, Holds>,
@@ -26,7 +26,7 @@ pub(super) struct Names {
 
 impl Names {
     /// As defined now.
-    pub(super) fn load(store: &Database) -> Result<Self> {
+    pub(crate) fn load(store: &Database) -> Result<Self> {
         let view = store.begin(TransactionOptions::default()).view();
         if !storage::is_sql(&view)? {
             return Ok(Names::default());
@@ -112,6 +112,12 @@ impl Names {
             }
             None => crate::check::part(TreeId(tree)).to_owned(),
         }
+    }
+
+    /// What a tree is, and its name.
+    pub(crate) fn label(&self, tree: u32, name: Option<&str>) -> String {
+        let figures = TreeStat { tree, name: name.map(str::to_owned), ..TreeStat::default() };
+        self.object_of(tree, &[figures])
     }
 
     /// Tables by name, each with its indexes behind it; then trees; then what Gannet itself needs.

@@ -61,7 +61,7 @@ pub(super) fn settings(context: &Context<'_>) -> Rows {
         let value = settings.text(index);
         let source = if definition.scope == Scope::Fixed {
             "built in"
-        } else if value == definition.default {
+        } else if value == settings.default_text(index) {
             "default"
         } else {
             "session"
@@ -252,21 +252,58 @@ pub(super) fn restart(context: &Context<'_>) -> Rows {
     ]])
 }
 
-/// Snapshots that are held: the oldest one keeps old versions from being removed.
+/// Snapshots that are held, and transactions that have written, the oldest first: they keep old versions from being removed.
 pub(super) fn snapshots(context: &Context<'_>) -> Rows {
     let database = context.session.database();
     let sessions = database.sessions();
     let holder =
         |number| sessions.iter().find(|session| session.interrupt.transaction_number() == Some(number));
-    let row = |report: gannet_store::SnapshotReport| {
+    let row = |held: gannet_store::GarbageHolder| {
         vec![
-            super::optional(holder(report.number), |session| int(session.pid)),
-            count(report.xmin.0),
-            since(report.age),
-            float(report.age.as_secs_f64()),
+            super::optional(holder(held.number), |session| int(session.pid)),
+            count(held.from),
+            int(crate::session::from_unix(held.since_unix_us)),
+            float(held.age_seconds),
+            text(held.kind.name()),
+            count(held.held_bytes),
+            count(held.alone_bytes),
+            super::optional(held.limit_seconds, float),
         ]
     };
-    Ok(database.store().snapshots().into_iter().map(row).collect())
+    Ok(database.store().holders().into_iter().map(row).collect())
+}
+
+/// What is to be seen to.
+pub(super) fn alarms(context: &Context<'_>) -> Rows {
+    let row = |alarm: &gannet_store::Alarm| {
+        vec![
+            text(&alarm.name),
+            text(alarm.severity.name()),
+            int(crate::session::from_unix(alarm.since_unix_us)),
+            text(&alarm.what),
+            super::optional(alarm.figure, float),
+            super::optional(alarm.threshold, float),
+            text(&alarm.unit),
+            text(&alarm.advice),
+        ]
+    };
+    Ok(context.session.database().store().outlook().alarms.iter().map(row).collect())
+}
+
+/// What grows, and when it comes to its limit.
+pub(super) fn forecasts(context: &Context<'_>) -> Rows {
+    let row = |gauge: &gannet_store::Gauge| {
+        vec![
+            text(&gauge.name),
+            float(gauge.value),
+            super::optional(gauge.limit, float),
+            super::optional(gauge.per_second, float),
+            super::optional(gauge.seconds_left, float),
+            float(gauge.looked_seconds),
+            text(&gauge.note),
+        ]
+    };
+    Ok(context.session.database().store().outlook().gauges.iter().map(row).collect())
 }
 
 // ---- locks ----------------------------------------------------------------------------------------------------------

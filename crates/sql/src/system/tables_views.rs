@@ -96,12 +96,21 @@ system_tables! {
         started: TimestampTz, pid: Int4, reason: Text, detail: Text,
     }
     15006 pg_catalog gannet_snapshots = monitor::snapshots {
-        pid: Int4, xmin: Xid, taken: TimestampTz, age_seconds: Float8,
+        pid: Int4, xmin: Xid, taken: TimestampTz, age_seconds: Float8, kind: Text, held_bytes: Int8, alone_bytes: Int8,
+        limit_seconds: Float8,
     }
     15007 pg_catalog gannet_restart = monitor::restart {
         phase: Text, crashed: Bool, open_seconds: Float8, background_seconds: Float8, seconds_left: Float8,
         log_bytes: Int8, healed_pages: Int8, pages: Int8, pages_left: Int8, bytes_left: Int8, redone_pages: Int8,
         applied_changes: Int8, transactions: Int8, transactions_left: Int8, detail: Text,
+    }
+    15011 pg_catalog gannet_alarms = monitor::alarms {
+        name: Text, severity: Text, since: TimestampTz, what: Text, figure: Float8, threshold: Float8, unit: Text,
+        advice: Text,
+    }
+    15012 pg_catalog gannet_forecasts = monitor::forecasts {
+        name: Text, bytes: Float8, limit_bytes: Float8, bytes_per_second: Float8, seconds_left: Float8,
+        looked_seconds: Float8, detail: Text,
     }
     12090 pg_catalog pg_prepared_xacts = none {
         transaction: Xid, gid: Text, prepared: TimestampTz, owner: Name, database: Name,

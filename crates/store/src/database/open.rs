@@ -11,6 +11,7 @@ use crate::hot::HotPages;
 use crate::log::{Known, Log, LogFiles, LogOptions, Recovery, RedoTable};
 use crate::meta::Meta;
 use crate::mutation::{Mutation, planted};
+use crate::outlook::{Notes, Seen};
 use crate::page;
 use crate::pool::{BACKGROUND_QUEUES, Pool, Redo, Volume};
 use crate::recovery::PageRedo;
@@ -18,6 +19,7 @@ use crate::restart::Restart;
 use crate::ring;
 use crate::shared::{Attachment, CATALOG, FIRST_USER_TREE, STATUS, Shared, Streams, UNDO_DIRECTORY};
 use crate::space::{self, Space};
+use crate::sweep::limit::Holders;
 use crate::tree::TreeRoot;
 use crate::txn::locks::LockTable;
 use crate::txn::registry::Registry;
@@ -72,6 +74,7 @@ struct Parts {
     restart: Arc<Restart>,
     hot_pages: HotPages,
     attachment: Attachment,
+    holders: Holders,
 }
 
 /// What is in force of the limit asked for: four segments at least.
@@ -262,7 +265,8 @@ impl Database {
         let restart = Arc::new(Restart::new(redo.clone(), meta.page_size));
         let hot = wal_folder(&disk.resolve(path)?).join(HOT);
         let hot_pages = HotPages::new(disk, hot, options.mode);
-        let parts = Parts { restart, hot_pages, attachment };
+        let holders = Holders::new(options.snapshot_limit);
+        let parts = Parts { restart, hot_pages, attachment, holders };
         let shared = Self::share(engine, &core, &meta, &writer, aftermath.highest_txn, parts)?;
         let mut database = Database {
             engine: engine.clone(),
@@ -276,6 +280,7 @@ impl Database {
             options: options.clone(),
             next_session: AtomicU64::new(1),
             jobs: engine.jobs(),
+            seen: Seen::default(),
             started: false,
             closed: false,
         };
@@ -344,7 +349,7 @@ impl Database {
         highest: TxnId,
         parts: Parts,
     ) -> Result<Arc<Shared>> {
-        let Parts { restart, hot_pages, attachment } = parts;
+        let Parts { restart, hot_pages, attachment, holders } = parts;
         let next_txn = TxnId((highest.0 + 1).max(meta.next_txn).max(1));
         let registry = Registry::new(next_txn, core.log.end().0, engine.budget())?;
         let waiting = Arc::clone(&registry);
@@ -367,6 +372,8 @@ impl Database {
             background: Condvar::new(),
             attachment,
             sweeping: Mutex::new(()),
+            holders,
+            notes: Notes::default(),
             segments_swept: AtomicU64::new(0),
             first_txn: next_txn,
             restart,

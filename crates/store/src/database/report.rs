@@ -6,6 +6,7 @@ use super::Database;
 use crate::page::{self, PageKind};
 use crate::pool::Access;
 use crate::shared::CATALOG;
+use crate::sweep::report::{Garbage, GarbageHolder};
 use crate::txn::locks::Mode;
 use crate::{Result, space};
 use gannet_base::{Lsn, TreeId, TxnId};
@@ -133,6 +134,26 @@ impl Database {
             age: snapshot.started.elapsed(),
         };
         live.into_iter().map(report).collect()
+    }
+
+    /// Everybody who could hold garbage back, the oldest first, with what of it he does.
+    pub fn holders(&self) -> Vec<GarbageHolder> {
+        self.shared.garbage_and_all().holders
+    }
+
+    /// The garbage there is, and who holds some of it back.
+    pub fn garbage(&self) -> Garbage {
+        self.shared.garbage()
+    }
+
+    /// How long transactions that do not say may hold garbage back, see [`OpenOptions::snapshot_limit`](crate::OpenOptions::snapshot_limit).
+    pub fn snapshot_limit(&self) -> Option<Duration> {
+        self.shared.holders.limit
+    }
+
+    /// Has `listener` told of everybody who is ended because of a `snapshot_limit`, by a thread that must not be kept. Once.
+    pub fn on_snapshot_limit(&self, listener: impl Fn(&GarbageHolder) + Send + Sync + 'static) {
+        self.shared.holders.listen(Box::new(listener));
     }
 
     /// Its files: the data file, and those of its log, as far as the log's folder can be listed.

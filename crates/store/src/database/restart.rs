@@ -38,7 +38,8 @@ impl Database {
             ..report
         });
         if !self.shared.core.is_read_only() {
-            self.spawn("gannet-background", |shared| shared.run_background());
+            let (jobs, sweeps) = (self.jobs.clone(), self.options.sweep);
+            self.spawn("gannet-background", move |shared| shared.run_background(&jobs, sweeps));
             self.flusher = Some(self.shared.core.log.start_flusher(self.options.max_delay));
             self.started = true;
         }

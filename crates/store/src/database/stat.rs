@@ -113,19 +113,19 @@ impl Database {
             oldest_holder: holder,
             writers: writers.iter().take(WRITERS_MOST).map(writer).collect(),
             writers_count: writers.len() as u64,
-            garbage: self.garbage(horizon, oldest_active, without_oldest.min(oldest_active)),
+            garbage: self.garbage_stat(horizon, oldest_active, without_oldest.min(oldest_active)),
         }
     }
 
-    /// Complete undo segments: those whose transactions are all below the horizon may be freed, `without_oldest` is where it would be
+    /// Undo segments that no running transaction writes to: those whose transactions are all below the horizon may be freed, `without_oldest` is where it would be
     /// without the oldest snapshot.
-    fn garbage(&self, horizon: u64, oldest_active: u64, without_oldest: u64) -> GarbageStat {
+    fn garbage_stat(&self, horizon: u64, oldest_active: u64, without_oldest: u64) -> GarbageStat {
         let mut garbage = GarbageStat {
             segment_bytes: EXTENT_PAGES * self.page_size() as u64,
             swept_segments: self.shared.segments_swept.load(Ordering::Relaxed),
             ..GarbageStat::default()
         };
-        for segment in &self.shared.streams.lock().complete {
+        for segment in self.shared.resting_undo() {
             let newest = segment.highest_txn.0;
             if newest < horizon {
                 garbage.free_segments += 1;

@@ -143,6 +143,8 @@ pub struct JobOrder {
     pub owner: Option<u64>,
     /// How it is paced.
     pub pace: Pace,
+    /// The database began it by itself. When it is done, it is remembered only until the next one of its kind.
+    pub automatic: bool,
 }
 
 impl JobOrder {
@@ -154,6 +156,7 @@ impl JobOrder {
             reason: "asked for".to_owned(),
             owner: None,
             pace: Pace::default(),
+            automatic: false,
         }
     }
 }
@@ -195,6 +198,11 @@ pub struct JobReport {
     pub bytes_read: u64,
     /// Bytes that it wrote to devices.
     pub bytes_written: u64,
+    /// The most bytes that the device has been seen to read, and to write, in a second: measured on purpose, or by the load of this process
+    /// within a quarter of a second, that of this job included. `None` where nothing is known.
+    pub device_read_rate: Option<u64>,
+    /// See `device_read_rate`.
+    pub device_write_rate: Option<u64>,
     /// Bytes that everybody has read and written meanwhile, by class of requests.
     pub by_class: Vec<ClassBytes>,
     /// What else is to be said, or how it ended.
@@ -251,6 +259,7 @@ impl Inner {
             read: bytes(class, Operation::Read),
             written: bytes(class, Operation::Write),
         };
+        let device = disk.calibration();
         JobReport {
             id: self.id,
             kind: self.order.kind,
@@ -269,6 +278,8 @@ impl Inner {
             paced_seconds: Duration::from_nanos(load(&self.paced_nanos)).as_secs_f64(),
             bytes_read: load(&self.bytes_read),
             bytes_written: load(&self.bytes_written),
+            device_read_rate: device.read_bytes_per_second,
+            device_write_rate: device.write_bytes_per_second,
             by_class: Class::ALL.map(by_class).into(),
             note: phase.note.clone(),
         }
@@ -279,7 +290,8 @@ impl Inner {
 struct Registry {
     disk: Arc<dyn Disk>,
     running: Mutex<Vec<Arc<Inner>>>,
-    ended: Mutex<VecDeque<JobReport>>,
+    /// Each with whether it was automatic, and is done.
+    ended: Mutex<VecDeque<(JobReport, bool)>>,
 }
 
 /// The jobs of one database, or of nobody's. Clones are the same.
@@ -327,7 +339,9 @@ impl Jobs {
     /// The jobs under way, oldest first, and before them those that ended last.
     pub fn reports(&self) -> Vec<JobReport> {
         let running: Vec<_> = self.registry.running.lock().clone();
-        let mut reports: Vec<_> = self.registry.ended.lock().iter().cloned().collect();
+        let ended = self.registry.ended.lock();
+        let mut reports: Vec<_> = ended.iter().map(|(report, _)| report.clone()).collect();
+        drop(ended);
         reports.extend(running.iter().map(|job| job.report(&*self.registry.disk, JobState::Running)));
         reports
     }
@@ -440,10 +454,13 @@ impl Drop for Job {
         let report = self.report();
         self.jobs.registry.running.lock().retain(|job| job.id != report.id);
         let mut ended = self.jobs.registry.ended.lock();
-        if ended.len() == REMEMBERED {
+        let routine = self.inner.order.automatic && report.state == JobState::Done;
+        if routine {
+            ended.retain(|(other, routine)| !(*routine && other.kind == report.kind));
+        } else if ended.len() == REMEMBERED {
             ended.pop_front();
         }
-        ended.push_back(report);
+        ended.push_back((report, routine));
         self.jobs.pacer.leave();
     }
 }

@@ -21,7 +21,7 @@ use gannet_base::sync::{Condvar, Mutex};
 use gannet_io::stats::{Operation, Stats};
 use gannet_io::{Class, Disk};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// How often it is looked how others fare.
@@ -63,7 +63,8 @@ const OTHERS: [(Class, Operation); 3] = [
 /// How a job is paced.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum Pace {
-    /// So that what others ask of the device takes no longer than half as long again.
+    /// So that what others ask of the device takes no longer than half as long again; or as
+    /// [`Engine::set_job_latency_target`](crate::Engine::set_job_latency_target) says.
     #[default]
     Auto,
     /// So that what others ask of the device takes no longer than this, on average.
@@ -125,6 +126,8 @@ pub(crate) struct Pacer {
     disk: Arc<dyn Disk>,
     jobs: AtomicUsize,
     crowded: AtomicBool,
+    /// What others' requests may take beside jobs of [`Pace::Auto`], in nanoseconds; 0: see there.
+    target: AtomicU64,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -149,10 +152,26 @@ impl Pacer {
         Arc::new(Pacer {
             disk: Arc::clone(disk),
             jobs: AtomicUsize::new(0),
+            target: AtomicU64::new(0),
             crowded: AtomicBool::new(false),
             state: Mutex::new(State::new(now, ended(disk.stats()))),
             changed: Condvar::new(),
         })
+    }
+
+    /// From now on jobs that do not say are paced so that what others ask of the device takes no longer than this on average; `None`: so
+    /// that others are slowed by no more than a quarter.
+    pub(crate) fn set_target(&self, target: Option<Duration>) {
+        let nanos = target.map_or(0, |target| u64::try_from(target.as_nanos()).unwrap_or(u64::MAX));
+        self.target.store(nanos, Ordering::Relaxed);
+    }
+
+    /// What holds for a job that asks for this pace.
+    fn in_force(&self, pace: Pace) -> Pace {
+        match (pace, self.target.load(Ordering::Relaxed)) {
+            (Pace::Auto, nanos) if nanos > 0 => Pace::Latency(Duration::from_nanos(nanos)),
+            (pace, _) => pace,
+        }
     }
 
     /// A job begins.
@@ -185,6 +204,7 @@ impl Pacer {
         may_wait: bool,
         give_up: &dyn Fn() -> bool,
     ) -> (Option<Permit>, Duration) {
+        let pace = self.in_force(pace);
         let begun = clock::now();
         let mut now = begun;
         let mut state = self.state.lock();
@@ -331,6 +351,7 @@ fn ended(stats: &Stats) -> Ended {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gannet_io::sim::SimDisk;
 
     /// Others that ask for 200 pages between two looks, each of which takes 100 µs, and by `slower` of that longer for each permit of the
     /// window. Gives the windows that came of `looks` looks, without those beside probes.
@@ -404,5 +425,19 @@ mod tests {
         state.give_back(now, later);
         assert_eq!(state.wait(later), Some(Duration::from_millis(30)), "a quarter of the time is work");
         assert_eq!(state.wait(later + Duration::from_millis(30)), None);
+    }
+
+    #[test]
+    fn a_target_is_for_jobs_that_do_not_say() {
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
+        let pacer = Pacer::new(&disk);
+        let (target, own) = (Duration::from_millis(3), Duration::from_millis(1));
+        assert_eq!(pacer.in_force(Pace::Auto), Pace::Auto);
+        pacer.set_target(Some(target));
+        assert_eq!(pacer.in_force(Pace::Auto), Pace::Latency(target));
+        assert_eq!(pacer.in_force(Pace::Latency(own)), Pace::Latency(own));
+        assert_eq!(pacer.in_force(Pace::Full), Pace::Full);
+        pacer.set_target(None);
+        assert_eq!(pacer.in_force(Pace::Auto), Pace::Auto);
     }
 }

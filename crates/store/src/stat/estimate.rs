@@ -48,7 +48,7 @@ pub(super) fn mean(sample: &[f64], whole: f64) -> Figure {
 
 /// The total over `whole` parts, whose number may be an estimate itself. `seldom`: how much there may be that was not seen, where few
 /// parts of the sample have any, or all have the same.
-pub(super) fn total(sample: &[f64], whole: Figure, seldom: f64) -> Figure {
+pub(crate) fn total(sample: &[f64], whole: Figure, seldom: f64) -> Figure {
     let each = mean(sample, whole.value);
     if sample.len() as f64 >= whole.value && whole.is_exact() {
         return Figure { value: sample.iter().sum(), error: 0.0 };

@@ -14,7 +14,7 @@
 
 mod across;
 mod assemble;
-mod estimate;
+pub(crate) mod estimate;
 mod instant;
 mod leaf;
 mod maps;

@@ -155,7 +155,7 @@ pub struct WriterStat {
     pub waits_for: Vec<u64>,
 }
 
-/// Undo segments that are complete, each of 16 pages. Those that are being written to are no garbage yet.
+/// Undo segments, each of 16 pages. Those that running transactions write to are no garbage yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GarbageStat {
     /// Bytes of a segment.

@@ -81,8 +81,9 @@ impl Transaction {
             }
             Err(error) if writing.txn.csn() == 0 => {
                 // Not in the log: the transaction is whole and can be reverted.
+                let doomed = writing.txn.is_doomed();
                 self.writing = Some(writing);
-                Err(error)
+                Err(if doomed { self.why_doomed() } else { error })
             }
             // In the log, but nobody knows whether it is durable: the database is poisoned.
             Err(error) => Err(error),

@@ -12,6 +12,7 @@ use crate::node::{NodeRef, Place, max_key_len};
 use crate::pool::ExclusivePage;
 use crate::shared::CATALOG;
 use crate::space::EXTENT_PAGES;
+use crate::sweep::round::{By, Round};
 use crate::tree::{BTree, TreeRoot, fits};
 use crate::txn::active::ActiveTxn;
 use crate::txn::locks::{Mode, WriteKind};
@@ -118,7 +119,10 @@ impl Transaction {
             if writing.txn.sequence() >= MAX_CHANGES {
                 return Err(Error::Invalid(format!("one transaction makes at most {MAX_CHANGES} changes")));
             }
-            return if writing.txn.is_doomed() { Err(Error::Cancelled) } else { Ok(()) };
+            return if writing.txn.is_doomed() { Err(self.why_doomed()) } else { Ok(()) };
+        }
+        if self.shared.registry.is_expired(self.handle.number) {
+            return Err(Error::TooOld);
         }
         if self.options.isolation == Isolation::RepeatableRead {
             self.held_snapshot();
@@ -138,6 +142,7 @@ impl Transaction {
                 "{most} transactions are writing, and the log keeps account of no more"
             )));
         };
+        txn.set_handle(self.handle.number, self.options.snapshot_limit);
         stream.begin(txn.id(), txn.started());
         self.handle.id.store(txn.id().0, Ordering::Relaxed);
         self.writing = Some(Writing {
@@ -206,13 +211,14 @@ impl Transaction {
 
     /// Sweeps what is garbage now; the error is what there was no room for. Without latches.
     fn make_room(&self, error: Error) -> Result<()> {
-        match error {
-            Error::NoSpace(_) => match self.shared.sweep(Duration::ZERO, &|| self.is_cancelled()) {
-                Ok(_) => Ok(()),
-                Err(Error::Cancelled) => Err(Error::Cancelled),
-                Err(_) => Err(error),
-            },
-            error => Err(error),
+        if !matches!(error, Error::NoSpace(_)) {
+            return Err(error);
+        }
+        let give_up = || self.is_cancelled();
+        match self.shared.sweep(&mut Round::new(&self.shared, By::Room, Duration::ZERO, &give_up)) {
+            Ok(()) => Ok(()),
+            Err(Error::Cancelled) => Err(Error::Cancelled),
+            Err(_) => Err(error),
         }
     }
 
@@ -588,7 +594,10 @@ fn new_payload(
 
 #[cfg(test)]
 mod tests {
-    use crate::{CreateOptions, Engine, EngineOptions, Error, OpenOptions, TransactionOptions};
+    use crate::{
+        CreateOptions, Engine, EngineOptions, Error, JobKind, JobOrder, JobReport, JobState, OpenOptions,
+        TransactionOptions, Watch,
+    };
     use gannet_base::{Lsn, clock, thread};
     use gannet_io::sim::SimDisk;
     use std::path::Path;
@@ -655,8 +664,13 @@ mod tests {
         core.backlog.begin(opened_at, opened_at, wal_limit);
         assert!(core.is_behind_limit());
         let begun = clock::now();
-        let swept = db.sweep_unless(&|| begun.elapsed() >= Duration::from_millis(50));
+        let job = db.jobs().begin(JobOrder::new(JobKind::Sweep));
+        let mut tell = |_: &JobReport| {
+            if begun.elapsed() < Duration::from_millis(50) { Ok(()) } else { Err(Error::Cancelled) }
+        };
+        let swept = job.end(db.sweep_watched(false, &mut Watch::new(&job, &mut tell)));
         assert!(matches!(swept, Err(Error::Cancelled)), "{swept:?}");
+        assert_eq!(job.report().state, JobState::Cancelled);
         core.backlog.end_redo();
         assert!(db.sweep().unwrap() > 0, "what was given up is swept now");
         assert!(db.check().unwrap().findings.is_empty());

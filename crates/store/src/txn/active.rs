@@ -16,6 +16,7 @@ use gannet_base::TxnId;
 use gannet_base::clock::Instant;
 use gannet_base::sync::{Condvar, Mutex};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Where a transaction stands; see the drawing in [`crate::txn`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,6 +46,10 @@ pub(crate) struct ActiveTxn {
     sequence: AtomicU32,
     reverts: AtomicU32,
     started: Instant,
+    /// The number of its handle, for views; 0 for one that a crash has cut short.
+    handle: AtomicU64,
+    /// How many nanoseconds it may hold garbage back; 0 for any time.
+    limit: AtomicU64,
     /// How many sleep until this transaction ends, or are about to ([`super::waits`]).
     pub(super) waiters: AtomicU32,
     /// What this transaction sleeps on when it waits for others.
@@ -63,6 +68,8 @@ impl ActiveTxn {
             sequence: AtomicU32::new(0),
             reverts: AtomicU32::new(0),
             started,
+            handle: AtomicU64::new(0),
+            limit: AtomicU64::new(0),
             waiters: AtomicU32::new(0),
             wakeup: Condvar::new(),
             held: Mutex::default(),
@@ -133,6 +140,23 @@ impl ActiveTxn {
     /// When it began (for a loser: when the database was opened).
     pub(crate) fn started(&self) -> Instant {
         self.started
+    }
+
+    /// The number of the handle that its owner has it by; 0 for one that a crash has cut short.
+    pub(crate) fn handle(&self) -> u64 {
+        self.handle.load(Ordering::Relaxed)
+    }
+
+    /// Its owner makes itself known, and says how long it may hold garbage back.
+    pub(crate) fn set_handle(&self, number: u64, limit: Option<Duration>) {
+        self.handle.store(number, Ordering::Relaxed);
+        let nanos = limit.map_or(0, |limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
+        self.limit.store(nanos, Ordering::Relaxed);
+    }
+
+    /// How long it may hold garbage back.
+    pub(crate) fn limit(&self) -> Option<Duration> {
+        Some(self.limit.load(Ordering::Relaxed)).filter(|nanos| *nanos > 0).map(Duration::from_nanos)
     }
 
     pub(super) fn set_csn(&self, csn: u64) {

@@ -40,9 +40,10 @@ use gannet_base::clock::{self, Instant};
 use gannet_base::memory::Budget;
 use gannet_base::sync::{self, Mutex, RwLock};
 use gannet_base::{Lsn, TxnId};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// When a commit becomes visible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,6 +73,8 @@ pub(crate) struct Owner {
     pub(crate) session: u64,
     /// What for, such as `"statement"` or `"backup"`.
     pub(crate) label: &'static str,
+    /// How long it may hold garbage back.
+    pub(crate) limit: Option<Duration>,
 }
 
 /// A live snapshot, as views show it.
@@ -115,6 +118,9 @@ impl Active {
     }
 }
 
+/// The slot of a snapshot that views do not show.
+const NO_SLOT: u32 = u32::MAX;
+
 struct Live {
     /// How many snapshots there are of each (csn, xmin).
     groups: BTreeMap<(u64, u64), u32>,
@@ -135,6 +141,8 @@ pub(crate) struct Registry {
     oldest_active: AtomicU64,
     cache: StatusCache,
     waits: Waits,
+    /// Owners that have held garbage back for too long, and are to end: how many, and their numbers.
+    expired: (AtomicUsize, Mutex<BTreeSet<u64>>),
 }
 
 impl std::fmt::Debug for Registry {
@@ -176,6 +184,7 @@ impl Registry {
             oldest_active: AtomicU64::new(next_txn.0),
             cache,
             waits: Waits::default(),
+            expired: Default::default(),
         })
     }
 
@@ -325,7 +334,6 @@ impl Registry {
 
     /// Tells a running transaction to end, and wakes it if it waits. False when there is no such transaction, or it is
     /// committing or aborting already; true means that it will not commit.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the views of sessions and locks"))]
     pub(crate) fn doom(&self, id: TxnId) -> bool {
         let doomed = self.find(id).is_some_and(|txn| txn.change(State::Running, State::Doomed));
         if doomed {
@@ -409,7 +417,40 @@ impl Registry {
             }
         };
         drop(live);
-        Snapshot { csn, xmin: TxnId(xmin), slot, registry: Arc::clone(self) }
+        Snapshot { csn, xmin: TxnId(xmin), slot, owner: owner.session, registry: Arc::clone(self) }
+    }
+
+    /// Holds the horizon where the oldest snapshot holds it, for who is about to read what that one may see; `None` where there is none.
+    /// Nobody sees it: it is for a moment.
+    pub(crate) fn pin_oldest(self: &Arc<Self>) -> Option<Snapshot> {
+        let mut live = self.live.lock();
+        let (&(csn, xmin), _) = live.groups.first_key_value()?;
+        *live.groups.entry((csn, xmin)).or_insert(0) += 1;
+        drop(live);
+        Some(Snapshot { csn, xmin: TxnId(xmin), slot: NO_SLOT, owner: 0, registry: Arc::clone(self) })
+    }
+
+    /// Whoever has this number sees nothing more, and does not commit; false when that is so already. What he holds he has to let go
+    /// himself: he may be looking at it.
+    pub(crate) fn expire(&self, owner: u64) -> bool {
+        let mut expired = self.expired.1.lock();
+        let new = expired.insert(owner);
+        self.expired.0.store(expired.len(), Ordering::SeqCst);
+        new
+    }
+
+    /// Whether this owner was told to end by [`Registry::expire`].
+    pub(crate) fn is_expired(&self, owner: u64) -> bool {
+        self.expired.0.load(Ordering::Relaxed) > 0 && self.expired.1.lock().contains(&owner)
+    }
+
+    /// This owner is gone.
+    pub(crate) fn forget_owner(&self, owner: u64) {
+        if self.expired.0.load(Ordering::Relaxed) > 0 {
+            let mut expired = self.expired.1.lock();
+            expired.remove(&owner);
+            self.expired.0.store(expired.len(), Ordering::SeqCst);
+        }
     }
 
     fn drop_snapshot(&self, snapshot: &Snapshot) {
@@ -420,8 +461,10 @@ impl Registry {
         if *group == 0 {
             live.groups.remove(&key);
         }
-        live.slots[snapshot.slot as usize] = None;
-        live.free.push(snapshot.slot);
+        if snapshot.slot != NO_SLOT {
+            live.slots[snapshot.slot as usize] = None;
+            live.free.push(snapshot.slot);
+        }
     }
 
     /// Whoever has an id below this committed and is seen by everybody, now and later.
@@ -474,10 +517,16 @@ pub(crate) struct Snapshot {
     csn: u64,
     xmin: TxnId,
     slot: u32,
+    owner: u64,
     registry: Arc<Registry>,
 }
 
 impl Snapshot {
+    /// Fails with [`Error::TooOld`] once its owner is to end.
+    pub(crate) fn check_limit(&self) -> Result<()> {
+        if self.registry.is_expired(self.owner) { Err(Error::TooOld) } else { Ok(()) }
+    }
+
     /// The newest commit it sees.
     #[cfg(test)]
     pub(crate) fn csn(&self) -> u64 {

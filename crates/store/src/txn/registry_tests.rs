@@ -41,7 +41,7 @@ impl World {
     }
 
     fn snapshot(&self) -> Snapshot {
-        self.registry.take_snapshot(Owner { session: 1, label: "test" })
+        self.registry.take_snapshot(Owner { session: 1, label: "test", limit: None })
     }
 
     fn sync_log(&self) -> Lsn {

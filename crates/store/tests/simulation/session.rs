@@ -240,6 +240,7 @@ impl<'w> Work<'w> {
             isolation: if repeatable { Isolation::RepeatableRead } else { Isolation::ReadCommitted },
             durability: if sync { Durability::Sync } else { Durability::Async },
             lock_timeout,
+            snapshot_limit: None,
         };
         Work {
             world,

@@ -107,6 +107,13 @@ pub enum Utility {
         /// VERBOSE
         verbose: bool,
     },
+    /// SWEEP DATABASE
+    SweepDatabase {
+        /// SHOW: nothing is removed.
+        show: bool,
+        /// VERBOSE
+        verbose: bool,
+    },
     /// PREPARE
     Prepare {
         /// The name.
@@ -355,6 +362,11 @@ pub(super) fn parse(source: Source<'_>) -> Result<Option<Utility>> {
             None if reader.is_words(&["stat", "database"]) => {
                 reader.skip(2);
                 stat_database(&mut reader)?
+            }
+            None if reader.is_words(&["sweep", "database"]) => {
+                reader.skip(2);
+                let show = reader.accept(K::SHOW);
+                Utility::SweepDatabase { show, verbose: reader.accept(K::VERBOSE) }
             }
             None => return Ok(None),
         },

@@ -10,8 +10,20 @@
 //! 2. Each consequence is idempotent, or marks its record as done in the same mini-transaction. A crash in the middle
 //!    of a segment is harmless: it is gone through again.
 //! 3. A segment is freed together with its directory entry.
+//! 4. A sweep that ends early, however, leaves what it has not come to as it was, for the next one.
+//!
+//! - [`round`]: what a sweep goes by, how it is paced, and what it has done.
+//! - [`limit`]: who holds garbage back for too long is ended.
+//! - [`garbage`]: what garbage there is, who holds it back, and what removing it will cost.
+//! - [`report`]: what is said of it.
+
+pub(crate) mod garbage;
+pub(crate) mod limit;
+pub(crate) mod report;
+pub(crate) mod round;
 
 use crate::core::LOOK_EVERY;
+use crate::jobs::Jobs;
 use crate::mtr::Mtr;
 use crate::mutation::{Mutation, planted};
 use crate::node::{NodeMut, NodeOp, NodeRef};
@@ -21,30 +33,36 @@ use crate::shared::{CATALOG, Shared};
 use crate::space::EXTENT_PAGES;
 use crate::tree::{BTree, is_underfull};
 use crate::undo::{self, Segment, UNDO_PAGES, UndoKind, UndoRecord};
-use crate::{Error, Result, entry, overflow};
+use crate::{Error, Result, entry, overflow, view};
 use gannet_base::sync::MutexGuard;
-use gannet_base::{PageId, TxnId, clock};
+use gannet_base::{PageId, TreeId, TxnId, clock};
 use gannet_io::Class;
+use round::{By, Round};
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How long the background thread sleeps when nobody wakes it.
 const PAUSE: Duration = Duration::from_millis(50);
+/// Who cancels a round of the background has peace for so long.
+const REST: Duration = Duration::from_secs(60);
 /// A stream that nobody wrote to for so long has its newest segment swept, too.
 const STREAM_IDLE: Duration = Duration::from_secs(2);
 
 impl Shared {
-    /// The body of the background thread: reserve segments for the log, and sweep.
-    pub(crate) fn run_background(&self) {
+    /// The body of the background thread: reserve segments for the log, and, where it `sweeps`, the sweep. A long round is one of
+    /// `jobs`.
+    pub(crate) fn run_background(&self, jobs: &Jobs, sweeps: bool) {
         reads::in_background();
-        if let Err(error) = self.background_loop() {
+        if let Err(error) = self.background_loop(jobs, sweeps) {
             self.core.poison.set(format!("background work: {error}"));
         }
     }
 
-    fn background_loop(&self) -> Result<()> {
+    fn background_loop(&self, jobs: &Jobs, sweeps: bool) -> Result<()> {
         let groups = self.core.space.groups();
         let mut learned = 0;
+        let mut rests_until = None;
         loop {
             {
                 let mut stopping = self.stopping.lock();
@@ -62,23 +80,33 @@ impl Shared {
                 unless_passing(self.core.space.learn(&self.core, learned))?;
                 learned += 1;
             }
-            // Behind the log's limit it would pause for long, and with it all that this thread does.
-            let give_up = || self.is_stopping() || self.core.is_behind_limit();
-            unless_passing(self.sweep(STREAM_IDLE, &give_up).map(drop))?;
+            self.end_old_holders();
+            self.note_figures();
+            if sweeps && rests_until.is_none_or(|until| clock::now() >= until) {
+                // Behind the log's limit it would pause for long, and with it all that this thread does.
+                let give_up = || self.is_stopping() || self.core.is_behind_limit();
+                let mut round = Round::new(self, By::Background(jobs), STREAM_IDLE, &give_up);
+                let swept = self.sweep(&mut round);
+                let swept = round.end(swept);
+                if round.was_cancelled() {
+                    rests_until = Some(clock::now() + REST);
+                }
+                unless_passing(swept)?;
+            }
             self.save_hot_pages(false);
         }
     }
 
-    /// One round: every complete segment behind the horizon, and the newest segments of streams that nobody has written
-    /// to for `idle`. Gives the number of segments freed; fails with [`Error::Cancelled`] when it is to `give_up`.
-    pub(crate) fn sweep(&self, idle: Duration, give_up: &dyn Fn() -> bool) -> Result<u64> {
-        let _sweeping = self.await_sweeping(give_up)?;
+    /// One round: every complete segment behind the horizon, and the newest segments of streams that nobody has written to for some
+    /// time. Fails with [`Error::Cancelled`] when it is given up.
+    pub(crate) fn sweep(&self, round: &mut Round<'_>) -> Result<()> {
+        let _sweeping = self.await_sweeping(round)?;
         let mut horizon = self.registry.horizon();
         if planted(Mutation::UndoFreedEarly) {
             horizon = self.registry.next_txn();
         }
-        self.retire_idle_streams(horizon, idle)?;
-        let mut freed = 0;
+        self.retire_idle_streams(horizon, round.idle)?;
+        round.begins(|| self.free_segments(horizon));
         loop {
             let segment = {
                 let mut streams = self.streams.lock();
@@ -88,18 +116,18 @@ impl Shared {
                     None => break,
                 }
             };
-            match self.sweep_segment(&segment, horizon, give_up) {
+            match self.sweep_segment(&segment, horizon, round) {
                 // The next start finds it again.
                 Ok(false) => {
                     self.streams.lock().complete.push_front(segment);
                     break;
                 }
                 Ok(true) => {
-                    freed += 1;
+                    round.segment_freed();
                     self.segments_swept.fetch_add(1, Ordering::Relaxed);
                 }
                 // Garbage that cannot be reached stays, in a segment that stays until the next start.
-                Err(Error::Damaged(_) | Error::NeverWritten(_)) => {}
+                Err(error @ (Error::Damaged(_) | Error::NeverWritten(_))) => round.segment_stays(&error),
                 Err(error) => {
                     self.streams.lock().complete.push_front(segment);
                     return Err(error);
@@ -108,19 +136,26 @@ impl Shared {
             if *self.stopping.lock() {
                 break;
             }
+            if round.is_background() {
+                // It may be long until this thread is through.
+                unless_passing(self.core.log.prepare())?;
+            }
         }
-        self.sweep_status(horizon, give_up)?;
-        Ok(freed)
+        self.sweep_status(horizon, round)
     }
 
-    fn await_sweeping(&self, give_up: &dyn Fn() -> bool) -> Result<MutexGuard<'_, ()>> {
+    /// Segments that a sweep would free.
+    fn free_segments(&self, horizon: TxnId) -> u64 {
+        let streams = self.streams.lock();
+        streams.complete.iter().filter(|segment| segment.highest_txn < horizon).count() as u64
+    }
+
+    fn await_sweeping(&self, round: &Round<'_>) -> Result<MutexGuard<'_, ()>> {
         loop {
             if let Some(turn) = self.sweeping.try_lock() {
                 return Ok(turn);
             }
-            if give_up() {
-                return Err(Error::Cancelled);
-            }
+            round.check()?;
             clock::sleep(LOOK_EVERY);
         }
     }
@@ -140,30 +175,35 @@ impl Shared {
     }
 
     /// False when it was given up, as the database is being closed.
-    fn sweep_segment(&self, segment: &Segment, horizon: TxnId, give_up: &dyn Fn() -> bool) -> Result<bool> {
+    fn sweep_segment(&self, segment: &Segment, horizon: TxnId, round: &mut Round<'_>) -> Result<bool> {
         let core = &self.core;
         let pages: Vec<PageId> = (0..EXTENT_PAGES).map(|i| PageId(segment.first.0 + i)).collect();
         let ring = ScanRing::new(EXTENT_PAGES as usize);
         core.pool.prefetch(&core.volume, &pages, Class::Maintenance, Access::Ring(&ring));
+        round.pace()?;
         for id in pages {
-            if give_up() {
-                return Err(Error::Cancelled);
-            }
+            round.check()?;
             let Some(records) = undo::read_page(core, id, segment)? else { break };
+            round.undo_page();
+            if round.is_cold() {
+                self.fetch_dead(&records)?;
+                round.pace()?;
+            }
             for (at, record) in records {
                 debug_assert!(record.writer < horizon, "a swept segment lies behind the horizon");
                 if self.is_stopping() {
                     return Ok(false);
                 }
                 if !record.done {
-                    core.throttle(give_up)?;
-                    if !self.sweep_record(at, &record, give_up)? {
+                    core.throttle(&|| round.gives_up())?;
+                    if !self.sweep_record(at, &record, round)? {
                         return Ok(false);
                     }
                 }
             }
+            round.pace()?;
         }
-        core.throttle(give_up)?;
+        core.throttle(&|| round.gives_up())?;
         let mut mtr = Mtr::new(core);
         BTree::new(core, &self.undo_directory).remove_with(&mut mtr, &segment.key(), |mtr| {
             mtr.allocations().free_extent_of(UNDO_PAGES, segment.first)
@@ -172,21 +212,36 @@ impl Shared {
         Ok(true)
     }
 
+    /// Has the leaves read, as deep batches, that dead entries are to be taken out of.
+    fn fetch_dead(&self, records: &[(entry::UndoPtr, UndoRecord)]) -> Result<()> {
+        let mut keys: BTreeMap<TreeId, Vec<&[u8]>> = BTreeMap::new();
+        for (_, record) in records.iter().filter(|(_, r)| r.kind == UndoKind::Delete && !r.done) {
+            keys.entry(record.tree).or_default().push(&record.key);
+        }
+        for (tree, mut keys) in keys.into_iter().filter(|(_, keys)| keys.len() > 1) {
+            let Some(root) = self.find_tree(tree) else { continue };
+            keys.sort_unstable();
+            view::start_fetching(self, &root, &keys, Class::Maintenance)?;
+        }
+        Ok(())
+    }
+
     /// Carries out what a committed change made into garbage; false when that was given up.
-    fn sweep_record(
-        &self,
-        at: entry::UndoPtr,
-        record: &UndoRecord,
-        give_up: &dyn Fn() -> bool,
-    ) -> Result<bool> {
+    fn sweep_record(&self, at: entry::UndoPtr, record: &UndoRecord, round: &mut Round<'_>) -> Result<bool> {
+        round.done.records += 1;
         if record.kind == UndoKind::Delete {
             if record.tree == CATALOG
                 && let Some((id, _)) = crate::catalog::decode(&record.value)
-                && !self.free_tree(id, &|| !self.is_stopping() && !give_up())?
             {
-                return Ok(false);
+                round.frees_tree();
+                if !self.free_tree(id, &|| !self.is_stopping() && !round.gives_up())? {
+                    return Ok(false);
+                }
+                round.done.trees += 1;
             }
-            self.purge(record)?;
+            if self.purge(record)? {
+                round.dead_entry(record.tree);
+            }
         }
         let replaces_value = matches!(record.kind, UndoKind::Update | UndoKind::Delete);
         if replaces_value
@@ -194,20 +249,21 @@ impl Shared {
             && self.find_tree(record.tree).is_some()
         {
             overflow::free(&self.core, record.tree, at, record)?;
+            round.long_value(record.tree);
         }
         Ok(true)
     }
 
-    /// Takes a dead entry out of its tree, if it is still the one that the record made.
-    fn purge(&self, record: &UndoRecord) -> Result<()> {
-        let Some(root) = self.find_tree(record.tree) else { return Ok(()) };
+    /// Takes a dead entry out of its tree, if it is still the one that the record made; says whether it was.
+    fn purge(&self, record: &UndoRecord) -> Result<bool> {
+        let Some(root) = self.find_tree(record.tree) else { return Ok(false) };
         let tree = BTree::new(&self.core, &root);
         let leaf = tree.leaf_exclusive(&record.key)?;
         let node = NodeRef::new(&leaf);
-        let Ok(slot) = node.search(&record.key) else { return Ok(()) };
+        let Ok(slot) = node.search(&record.key) else { return Ok(false) };
         let current = crate::versions::decode(node.payload(slot))?;
         if !current.is_tombstone() || current.writer != record.writer {
-            return Ok(());
+            return Ok(false);
         }
         let mut mtr = Mtr::new(&self.core);
         let part = mtr.add(leaf);
@@ -217,11 +273,11 @@ impl Shared {
         if underfull {
             tree.shrink(&record.key)?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Forgets the fate of transactions below the horizon, leaf by leaf.
-    fn sweep_status(&self, horizon: TxnId, give_up: &dyn Fn() -> bool) -> Result<()> {
+    fn sweep_status(&self, horizon: TxnId, round: &mut Round<'_>) -> Result<()> {
         let tree = BTree::new(&self.core, &self.status);
         let limit = horizon.0.to_be_bytes();
         loop {
@@ -229,7 +285,7 @@ impl Shared {
             if first.as_slice() >= limit.as_slice() || self.is_stopping() {
                 return Ok(());
             }
-            self.core.throttle(give_up)?;
+            self.core.throttle(&|| round.gives_up())?;
             let leaf = tree.leaf_exclusive(&first)?;
             let node = NodeRef::new(&leaf);
             let all_dead = node.upper_fence().is_some_and(|upper| upper <= &limit[..]);
@@ -250,6 +306,7 @@ impl Shared {
             mtr.node(part, &NodeOp::Image { image: &image });
             let underfull = is_underfull(mtr.page(part));
             mtr.commit()?;
+            round.done.outcomes += dead as u64;
             if underfull {
                 tree.shrink(&first)?;
             }

@@ -1,0 +1,405 @@
+//! `gannet doctor`: what this machine gives a database, and what it withholds; what a running server says of itself, and what is to be seen
+//! to.
+//!
+//! # Exit status
+//! 0: nothing is to be seen to. 1: something is. 2: something is, now. 3: it could not be looked, or the command line is wrong. 130:
+//! stopped by Ctrl-C. (As monitoring plug-ins have it.)
+
+mod running;
+
+use crate::arguments::{Doctor, Format, request_name};
+use crate::interrupt::Interrupted;
+use crate::progress::Progress;
+use crate::{interrupt, job, output, serve, sql};
+use anyhow::{Context, Result, anyhow, bail};
+use gannet_base::units::format_size;
+use gannet_io::{
+    Backend, Calibration, CalibrationPlan, Disk, ErrorKind, Memory, Mode, ModeRequest, OpenOptions, Pressure,
+    RealDisk, calibrate, residency,
+};
+use gannet_server::frontend::Address;
+use gannet_store::EngineOptions;
+use serde_json::{Value, json};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+const WARNING: u8 = 1;
+const CRITICAL: u8 = 2;
+pub(crate) const NOT_LOOKED: u8 = 3;
+/// How long a device is measured when nobody says.
+const MEASURE: Duration = Duration::from_secs(3);
+/// Bytes of a database's files in the OS cache that are worth a remark.
+const CACHED_MUCH: u64 = 16 << 20;
+/// No device makes a write durable that fast without a cache of its own.
+const IMPLAUSIBLE: Duration = Duration::from_micros(20);
+
+/// How much a remark weighs; the heaviest one decides the exit status.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Weight {
+    /// Worth knowing.
+    Note,
+    /// To be seen to.
+    Warning,
+    /// To be seen to now.
+    Critical,
+}
+
+impl Weight {
+    fn name(self) -> &'static str {
+        match self {
+            Weight::Note => "note",
+            Weight::Warning => "warning",
+            Weight::Critical => "critical",
+        }
+    }
+}
+
+/// What is remarked.
+#[derive(Default)]
+pub(crate) struct Remarks(Vec<(Weight, String)>);
+
+impl Remarks {
+    fn add(&mut self, weight: Weight, remark: impl Into<String>) {
+        self.0.push((weight, remark.into()));
+    }
+
+    fn heaviest(&self) -> Weight {
+        self.0.iter().map(|(weight, _)| *weight).max().unwrap_or(Weight::Note)
+    }
+
+    fn as_json(&self) -> Value {
+        self.0.iter().map(|(weight, remark)| json!({ "weight": weight.name(), "remark": remark })).collect()
+    }
+}
+
+/// Looks; what goes wrong has been told when it returns.
+pub(crate) fn run(options: &Doctor) -> ExitCode {
+    match look(options) {
+        Ok(Weight::Note) => ExitCode::SUCCESS,
+        Ok(Weight::Warning) => ExitCode::from(WARNING),
+        Ok(Weight::Critical) => ExitCode::from(CRITICAL),
+        Err(error) if error.is::<Interrupted>() => {
+            crate::complain("interrupted");
+            ExitCode::from(crate::INTERRUPTED)
+        }
+        // Whoever read our output has seen enough.
+        Err(error) if crate::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            crate::complain(&output::printable(&format!("{error:#}")));
+            ExitCode::from(NOT_LOOKED)
+        }
+    }
+}
+
+fn look(options: &Doctor) -> Result<Weight> {
+    interrupt::listen()?;
+    let mut remarks = Remarks::default();
+    let mut report = json!({ "version": env!("CARGO_PKG_VERSION") });
+    match options.path.to_str().filter(|text| Address::is_address(text)) {
+        Some(text) => {
+            let variable = |name: &str| std::env::var(name).ok();
+            let address = Address::parse(text, &variable, &serve::owner()).map_err(|error| anyhow!(error))?;
+            let mut connection = job::connect(&address, "doctor")?;
+            report["server"] = running::look(&mut connection, &mut remarks)?;
+        }
+        None => look_here(options, &mut report, &mut remarks)?,
+    }
+    report["remarks"] = remarks.as_json();
+    report["status"] = json!(match remarks.heaviest() {
+        Weight::Note => "fine",
+        weight => weight.name(),
+    });
+    let format = if options.json { Format::Json } else { Format::Table };
+    output::report(&mut io::stdout().lock(), format, &report)?;
+    Ok(remarks.heaviest())
+}
+
+/// This machine, and a database of it.
+fn look_here(options: &Doctor, report: &mut Value, remarks: &mut Remarks) -> Result<()> {
+    let place = Place::find(&options.path)?;
+    let server = place.database.as_deref().and_then(|path| sql::server_address(path, &serve::owner()));
+    let disk = Arc::new(RealDisk::default());
+    report["folder"] = json!(text(&place.folder));
+    let mut may_write = true;
+    report["io"] = match probe_mode(&disk, &Scratch::new(&place.folder).0, options.io, remarks) {
+        Err(error) if is_closed(&error) => {
+            may_write = false;
+            let remark = format!("the device is not measured, as nothing can be written here: {error:#}");
+            remarks.add(Weight::Note, remark);
+            // What is there already says how it can be opened.
+            let database = place.database.as_deref();
+            database.map_or(Ok(Value::Null), |path| probe_mode(&disk, path, options.io, remarks))?
+        }
+        other => other?,
+    };
+    let backend = disk.queue_backend();
+    report["queue"] = json!({ "effective": backend_name(backend.effective), "reason": backend.reason });
+    if backend.effective == Backend::Threads {
+        remarks.add(Weight::Note, "without io_uring deep queues cost a thread for each request in flight");
+    }
+    let time = options.time.unwrap_or(if server.is_some() { Duration::ZERO } else { MEASURE });
+    if options.time.is_none() && server.is_some() {
+        let remark =
+            "the device is not measured, as a server works on it: --time says for how long it may be";
+        remarks.add(Weight::Note, remark);
+    }
+    if may_write && !time.is_zero() {
+        match measure(&disk, &place.folder, time, options.scratch, remarks) {
+            Err(error) if is_closed(&error) => {
+                remarks.add(Weight::Note, format!("the device is not measured: {error:#}"));
+            }
+            measured => report["device"] = measured?,
+        }
+    }
+    let memory = Memory::of_this_machine();
+    let default_budget = EngineOptions::default().memory;
+    if let Some(limit) = memory.limit().filter(|limit| *limit < 2 * default_budget) {
+        remarks.add(
+            Weight::Note,
+            format!(
+                "the default budget of {} is more than half of the {} there are: give --memory",
+                format_size(default_budget),
+                format_size(limit)
+            ),
+        );
+    }
+    report["memory"] = memory_report(&memory);
+    report["pressure"] = pressure(&memory, &Pressure::of_this_machine(), remarks);
+    report["free_bytes"] = json!(disk.free_bytes(&place.folder).ok().flatten());
+    if let Some(database) = &place.database {
+        report["database"] = cached(database)?;
+        note_cached(&report["database"], remarks);
+    }
+    if let Some(address) = server {
+        match job::connect(&address, "doctor") {
+            Ok(mut connection) => report["server"] = running::look(&mut connection, remarks)?,
+            // A server that ended at once has left its socket.
+            Err(error) => remarks.add(Weight::Note, format!("no server answers beside the file: {error:#}")),
+        }
+    }
+    Ok(())
+}
+
+/// What the machine is short of.
+fn pressure(memory: &Memory, pressure: &Pressure, remarks: &mut Remarks) -> Value {
+    let stalled = |stalls: Option<(f64, f64)>| match stalls {
+        Some((some, full)) => json!({ "some_percent": some, "full_percent": full }),
+        None => Value::Null,
+    };
+    if let Some((some, full)) = pressure.memory.filter(|(some, full)| *some >= 10.0 || *full >= 5.0) {
+        let weight = if full >= 5.0 { Weight::Critical } else { Weight::Warning };
+        let remark = format!(
+            "memory is short: in {some:.1} % of the last ten seconds somebody waited for it, in {full:.1} % everybody"
+        );
+        remarks.add(weight, remark);
+    }
+    if let (Some(total), Some(free)) = (memory.swap_total.filter(|total| *total > 0), memory.swap_free)
+        && free < total / 2
+    {
+        let remark =
+            format!("{} of {} of swap space are used", format_size(total - free), format_size(total));
+        remarks.add(Weight::Warning, remark);
+    }
+    json!({
+        "memory": stalled(pressure.memory),
+        "io": stalled(pressure.io),
+        "swappiness": pressure.swappiness,
+    })
+}
+
+/// Files of ours that the OS caches are there twice.
+fn note_cached(database: &Value, remarks: &mut Remarks) {
+    let bytes = |file: &Value, name: &str| file[name].as_u64().unwrap_or_default();
+    let files = database["files"].as_array().map_or(&[][..], Vec::as_slice);
+    let all: u64 = files.iter().map(|file| bytes(file, "len_bytes")).sum();
+    let cached = database["cached_bytes"].as_u64().unwrap_or_default();
+    if cached >= (all / 100).max(CACHED_MUCH) {
+        let remark = format!(
+            "the OS caches {} of the database's files: somebody else reads them, as a copy of them does",
+            format_size(cached)
+        );
+        remarks.add(Weight::Warning, remark);
+    }
+}
+
+fn memory_report(memory: &Memory) -> Value {
+    json!({
+        "total_bytes": memory.total,
+        "available_bytes": memory.available,
+        "swap_total_bytes": memory.swap_total,
+        "swap_free_bytes": memory.swap_free,
+        "cgroup_limit_bytes": memory.cgroup_limit,
+        "cgroup_used_bytes": memory.cgroup_used,
+        "cgroup_swap_limit_bytes": memory.cgroup_swap_limit,
+        "limit_bytes": memory.limit(),
+    })
+}
+
+fn backend_name(backend: Backend) -> &'static str {
+    match backend {
+        Backend::Auto => "auto",
+        Backend::Uring => "io_uring",
+        Backend::Threads => "threads",
+    }
+}
+
+/// Where to look.
+struct Place {
+    folder: PathBuf,
+    database: Option<PathBuf>,
+}
+
+impl Place {
+    fn find(path: &Path) -> Result<Self> {
+        let metadata = std::fs::metadata(path).with_context(|| format!("cannot look at {path:?}"))?;
+        if metadata.is_dir() {
+            return Ok(Place { folder: path.to_owned(), database: None });
+        }
+        if !metadata.is_file() {
+            bail!("{path:?} is neither a folder nor a file");
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Ok(Place { folder: folder.to_owned(), database: Some(path.to_owned()) })
+    }
+}
+
+/// A file of our own that goes when this value does.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(folder: &Path) -> Self {
+        let random = gannet_base::random::next_u64();
+        Scratch(folder.join(format!(".gannet-doctor-{}-{random:016x}.tmp", std::process::id())))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // Usually it is gone already.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Whether the place, not the device, is why nothing can be written: that is worth a remark, and the rest a report.
+fn is_closed(error: &anyhow::Error) -> bool {
+    let kind = error.downcast_ref::<gannet_io::Error>().map(gannet_io::Error::kind);
+    matches!(kind, Some(ErrorKind::NoSpace | ErrorKind::ReadOnly | ErrorKind::PermissionDenied))
+}
+
+/// How a file is opened: one that is there, or a new one, which the caller removes.
+fn probe_mode(disk: &RealDisk, path: &Path, requested: ModeRequest, remarks: &mut Remarks) -> Result<Value> {
+    let options = if path.exists() { OpenOptions::read() } else { OpenOptions::create_new() };
+    let file = disk.open(path, &options.mode(requested))?;
+    let mode = file.mode();
+    if let ModeRequest::Only(wanted) = requested
+        && wanted != mode.effective
+    {
+        let remark = format!("{} I/O was asked for and is not possible here", wanted.name());
+        remarks.add(Weight::Warning, remark);
+    }
+    if mode.effective == Mode::Buffered {
+        let remark = "buffered I/O: what the database reads is cached a second time by the OS";
+        remarks.add(Weight::Warning, remark);
+    }
+    Ok(json!({
+        "requested": request_name(requested),
+        "effective": mode.effective.name(),
+        "reason": mode.reason,
+        "alignment_bytes": file.alignment(),
+        "atomic_write_bytes": file.atomic_write_max(),
+    }))
+}
+
+fn measure(
+    disk: &Arc<RealDisk>,
+    folder: &Path,
+    time: Duration,
+    scratch_bytes: u64,
+    remarks: &mut Remarks,
+) -> Result<Value> {
+    let plan = CalibrationPlan { time_limit: time, file_bytes: scratch_bytes, ..CalibrationPlan::default() };
+    let scratch = Scratch::new(folder);
+    let calibration = measure_showing_progress(Arc::clone(disk), &scratch, plan)?;
+    if report_mode_is_cached(disk, folder)? {
+        let remark = "the device was measured through the OS cache: its figures are too good";
+        remarks.add(Weight::Warning, remark);
+    }
+    if let Some(latency) = calibration.sync_write_latency.filter(|latency| *latency < IMPLAUSIBLE) {
+        let remark = format!(
+            "a write is said to be durable after {} µs: a cache in front of the device says so, and has to survive a power cut",
+            latency.as_micros()
+        );
+        remarks.add(Weight::Note, remark);
+    }
+    let micros = |time: Option<Duration>| time.map(|time| (time.as_nanos() as f64 / 100.0).round() / 10.0);
+    Ok(json!({
+        "read_latency_us": micros(calibration.read_latency),
+        "useful_depth": calibration.depth,
+        "sync_write_latency_us": micros(calibration.sync_write_latency),
+        "request_bytes": plan.request_bytes,
+        "read_megabytes_per_second": calibration.read_bytes_per_second.map(|rate| rate / 1_000_000),
+        "write_megabytes_per_second": calibration.write_bytes_per_second.map(|rate| rate / 1_000_000),
+    }))
+}
+
+/// Whether files here are read through the OS cache when nobody asks for anything else.
+fn report_mode_is_cached(disk: &RealDisk, folder: &Path) -> Result<bool> {
+    let scratch = Scratch::new(folder);
+    let file = disk.open(&scratch.0, &OpenOptions::create_new())?;
+    Ok(file.mode().effective != Mode::Direct)
+}
+
+fn measure_showing_progress(
+    disk: Arc<RealDisk>,
+    scratch: &Scratch,
+    plan: CalibrationPlan,
+) -> Result<Calibration> {
+    let path = scratch.0.clone();
+    let (sender, receiver) = mpsc::channel();
+    // Not joined: when the user has had enough, the process ends while a measurement runs, and `scratch` tidies up.
+    std::thread::spawn(move || sender.send(calibrate(&*disk, &path, &plan)));
+    let mut progress = Progress::new("measuring the device");
+    loop {
+        match receiver.recv_timeout(Duration::from_millis(50)) {
+            Ok(calibration) => return Ok(calibration?),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err(anyhow!("the measurement broke off")),
+        }
+        interrupt::check()?;
+        let share = progress.elapsed().as_secs_f64() / plan.time_limit.as_secs_f64();
+        progress.say(Some(share), String::new);
+    }
+}
+
+/// The files of a database and what the OS caches of them.
+pub(crate) fn cached(database: &Path) -> Result<Value> {
+    let mut paths = vec![database.to_owned()];
+    let mut folder = database.as_os_str().to_owned();
+    folder.push("-wal");
+    let folder = PathBuf::from(folder);
+    if folder.is_dir() {
+        let entries = std::fs::read_dir(&folder).with_context(|| format!("cannot list {folder:?}"))?;
+        for entry in entries {
+            paths.push(entry.with_context(|| format!("cannot list {folder:?}"))?.path());
+        }
+        paths[1..].sort();
+    }
+    let found = residency(&paths);
+    let file = |(path, cached): &(PathBuf, Option<gannet_io::Cached>)| {
+        json!({
+            "path": text(path),
+            "len_bytes": cached.map(|c| c.len_bytes),
+            "cached_bytes": cached.map(|c| c.cached_bytes),
+        })
+    };
+    let files: Vec<Value> = found.files.iter().map(file).collect();
+    Ok(json!({ "cached_bytes": found.cached_bytes(), "files": files }))
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}

@@ -1,0 +1,462 @@
+//! What lies ahead: how fast the file and garbage grow, how full the log is, and alarms before users stall.
+//!
+//! # What it guarantees
+//! 1. Every figure was counted or measured. A rate is that of at least a minute, of the last hour at most; where it was not looked for so
+//!    long, there is none, and nothing is foretold.
+//! 2. An alarm is there as long as its condition holds, and says since when that was seen.
+
+use crate::core::SLOW_FROM;
+use crate::database::{Database, RestartPhase};
+use crate::shared::Shared;
+use gannet_base::clock::{self, Instant};
+use gannet_base::sync::Mutex;
+use gannet_base::units::format_size;
+use gannet_io::{Mode, Pressure};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
+use std::time::Duration;
+
+/// How often figures are noted, and how many of them are kept.
+const NOTE_EVERY: Duration = Duration::from_secs(10);
+const NOTES: usize = 360;
+/// What it is looked at for at least before a rate is told.
+const RATE_AFTER: Duration = Duration::from_secs(60);
+/// A device that is full within this time is worth a warning, or more than that.
+const FULL_SOON_SECONDS: f64 = 86_400.0;
+const FULL_NOW_SECONDS: f64 = 3_600.0;
+/// The same for a part of the file's size that is free, one in this many.
+const FREE_LITTLE: u64 = 20;
+const FREE_NEXT_TO_NOTHING: u64 = 64 << 20;
+/// Garbage that is held back is worth a warning from this part of the file on, one in so many, and no less than so many bytes; and more than
+/// a warning.
+const HELD_MUCH: u64 = 10;
+const HELD_MUCH_BYTES: u64 = 64 << 20;
+const HELD_VERY_MUCH: u64 = 2;
+/// The OS caches more of the files than anybody does by looking at them: one part in this many, and so many bytes.
+const CACHED_MUCH: u64 = 100;
+const CACHED_MUCH_BYTES: u64 = 16 << 20;
+/// How often it is looked what the OS caches.
+const CACHED_EVERY: Duration = Duration::from_secs(60);
+/// Time in which something waited for memory, in percent of the last ten seconds.
+const PRESSURE_SOME: f64 = 10.0;
+const PRESSURE_FULL: f64 = 5.0;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// It will be bad if it goes on.
+    Warning,
+    /// It is bad.
+    Critical,
+}
+
+impl Severity {
+    /// The name shown to users.
+    pub fn name(self) -> &'static str {
+        match self {
+            Severity::Warning => "warning",
+            Severity::Critical => "critical",
+        }
+    }
+}
+
+/// Something that is to be seen to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Alarm {
+    /// What it is about: `space`, `log`, `horizon`, `memory`, `swap`, `io`, `cache`, `restart`, `failure`.
+    pub name: String,
+    /// How bad it is.
+    pub severity: Severity,
+    /// When it was first seen, in microseconds since 1970-01-01 UTC.
+    pub since_unix_us: u64,
+    /// What is wrong, in words.
+    pub what: String,
+    /// The figure it goes by, and from where on it is an alarm; `None` where it is no figure.
+    pub figure: Option<f64>,
+    /// See `figure`.
+    pub threshold: Option<f64>,
+    /// What both are counted in.
+    pub unit: String,
+    /// What to do.
+    pub advice: String,
+}
+
+/// A figure that may come to its limit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Gauge {
+    /// What it is about: `space`, `log`, `horizon`.
+    pub name: String,
+    /// The figure, in bytes.
+    pub value: f64,
+    /// What it may come to.
+    pub limit: Option<f64>,
+    /// How fast it grows, in bytes a second; `None` where it was not looked at for long enough.
+    pub per_second: Option<f64>,
+    /// When it comes to its limit, if it goes on so; `None` where it does not grow, or nothing can be told.
+    pub seconds_left: Option<f64>,
+    /// For how many seconds it was looked at.
+    pub looked_seconds: f64,
+    /// In words.
+    pub note: String,
+}
+
+/// What lies ahead of a database.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outlook {
+    /// What grows.
+    pub gauges: Vec<Gauge>,
+    /// What is to be seen to, the worst first.
+    pub alarms: Vec<Alarm>,
+}
+
+/// Figures at one time.
+#[derive(Clone, Copy, Debug)]
+struct Note {
+    at: Instant,
+    file_bytes: u64,
+    log_end: u64,
+    held_bytes: u64,
+}
+
+/// Figures of the last hour.
+#[derive(Debug, Default)]
+pub(crate) struct Notes(Mutex<VecDeque<Note>>);
+
+impl Shared {
+    /// Notes figures, where it is time.
+    pub(crate) fn note_figures(&self) {
+        let at = clock::now();
+        if self.notes.0.lock().back().is_some_and(|last| at - last.at < NOTE_EVERY) {
+            return;
+        }
+        let note = Note {
+            at,
+            file_bytes: self.core.space.capacity() * self.core.page_size as u64,
+            log_end: self.core.log.end().0,
+            held_bytes: self.garbage().held_bytes(),
+        };
+        let mut notes = self.notes.0.lock();
+        if notes.len() == NOTES {
+            notes.pop_front();
+        }
+        notes.push_back(note);
+    }
+}
+
+impl Notes {
+    /// For how many seconds it was looked, and by how many bytes a second something has grown.
+    fn rate(&self, of: impl Fn(&Note) -> u64, now: u64) -> (f64, Option<f64>) {
+        let notes = self.0.lock();
+        let Some(first) = notes.front() else { return (0.0, None) };
+        let looked = first.at.elapsed();
+        let grown = now as f64 - of(first) as f64;
+        let seconds = looked.as_secs_f64();
+        (seconds, (looked >= RATE_AFTER).then(|| grown / seconds))
+    }
+}
+
+/// What is found while an outlook is made.
+#[derive(Default)]
+struct Found {
+    gauges: Vec<Gauge>,
+    alarms: Vec<Alarm>,
+}
+
+impl Found {
+    fn alarm(
+        &mut self,
+        name: &str,
+        severity: Severity,
+        what: String,
+        figure: Option<(f64, f64, &str)>,
+        advice: &str,
+    ) {
+        self.alarms.push(Alarm {
+            name: name.to_owned(),
+            severity,
+            since_unix_us: clock::unix_micros(),
+            what,
+            figure: figure.map(|(figure, _, _)| figure),
+            threshold: figure.map(|(_, threshold, _)| threshold),
+            unit: figure.map_or("", |(_, _, unit)| unit).to_owned(),
+            advice: advice.to_owned(),
+        });
+    }
+
+    /// `critical` counts where it is reached, `warning` where that is.
+    fn beyond(
+        &mut self,
+        name: &str,
+        (figure, warning, critical, unit): (f64, f64, f64, &str),
+        what: impl FnOnce() -> String,
+        advice: &str,
+    ) {
+        let (severity, threshold) = if figure >= critical {
+            (Severity::Critical, critical)
+        } else if figure >= warning {
+            (Severity::Warning, warning)
+        } else {
+            return;
+        };
+        self.alarm(name, severity, what(), Some((figure, threshold, unit)), advice);
+    }
+}
+
+impl Database {
+    /// What lies ahead, and what is to be seen to.
+    pub fn outlook(&self) -> Outlook {
+        let mut found = Found::default();
+        self.look_at_failures(&mut found);
+        self.look_at_space(&mut found);
+        self.look_at_log(&mut found);
+        self.look_at_horizon(&mut found);
+        self.look_at_files(&mut found);
+        look_at_memory(&mut found, &Pressure::of_this_machine());
+        let Found { gauges, mut alarms } = found;
+        let mut since = self.seen.since.lock();
+        since.retain(|name, _| alarms.iter().any(|alarm| alarm.name == *name));
+        for alarm in &mut alarms {
+            alarm.since_unix_us = *since.entry(alarm.name.clone()).or_insert(alarm.since_unix_us);
+        }
+        alarms.sort_by_key(|alarm| std::cmp::Reverse(alarm.severity));
+        Outlook { gauges, alarms }
+    }
+
+    fn look_at_failures(&self, found: &mut Found) {
+        let core = &self.shared.core;
+        if let Some(failure) = self.failure() {
+            let advice =
+                "see to the cause, then open the database anew: nothing that was acknowledged is lost";
+            found.alarm("failure", Severity::Critical, failure, None, advice);
+        } else if let Some(why) = core.why_read_only() {
+            let what = format!("the database takes no changes: {why}");
+            found.alarm(
+                "failure",
+                Severity::Critical,
+                what,
+                None,
+                "save what can be read, and restore a backup",
+            );
+        }
+        let restart = self.restart_report();
+        if restart.phase == RestartPhase::Stopped && !restart.damaged_pages.is_empty() {
+            let advice = "run gannet check to see what is at stake; restore a backup";
+            found.alarm("restart", Severity::Critical, restart.to_string(), None, advice);
+        }
+    }
+
+    fn look_at_space(&self, found: &mut Found) {
+        let file = self.shared.core.space.capacity() * self.page_size() as u64;
+        let (looked_seconds, per_second) = self.shared.notes.rate(|note| note.file_bytes, file);
+        let folder = self.path().parent().filter(|folder| !folder.as_os_str().is_empty());
+        let free = self.engine().disk().free_bytes(folder.unwrap_or(Path::new("."))).ok().flatten();
+        let left = free.zip(per_second).and_then(|(free, rate)| (rate > 0.0).then(|| free as f64 / rate));
+        let note = match free {
+            Some(free) => format!("{} of file, {} free on its device", format_size(file), format_size(free)),
+            None => format!("{} of file; what is free on its device is not known", format_size(file)),
+        };
+        found.gauges.push(Gauge {
+            name: "space".to_owned(),
+            value: file as f64,
+            limit: free.map(|free| (file + free) as f64),
+            per_second,
+            seconds_left: left,
+            looked_seconds,
+            note,
+        });
+        let Some(free) = free else { return };
+        let advice = "make room on the device, or move the database to a larger one";
+        if let Some(left) = left.filter(|left| *left < FULL_SOON_SECONDS) {
+            let severity = if left < FULL_NOW_SECONDS { Severity::Critical } else { Severity::Warning };
+            let what = format!(
+                "the device is full in {:.1} hours if the file grows on as in the last {:.0} minutes",
+                left / 3600.0,
+                looked_seconds / 60.0
+            );
+            found.alarm("space", severity, what, Some((left, FULL_SOON_SECONDS, "seconds")), advice);
+        } else if free < FREE_NEXT_TO_NOTHING || free < file / FREE_LITTLE {
+            let critical = free < FREE_NEXT_TO_NOTHING;
+            let severity = if critical { Severity::Critical } else { Severity::Warning };
+            let threshold = if critical { FREE_NEXT_TO_NOTHING } else { file / FREE_LITTLE };
+            let what = format!("{} are free on the device of {}", format_size(free), format_size(file));
+            found.alarm("space", severity, what, Some((free as f64, threshold as f64, "bytes")), advice);
+        }
+    }
+
+    fn look_at_log(&self, found: &mut Found) {
+        let core = &self.shared.core;
+        let (used, limit) = core.log_share();
+        let (looked_seconds, per_second) = self.shared.notes.rate(|note| note.log_end, core.log.end().0);
+        found.gauges.push(Gauge {
+            name: "log".to_owned(),
+            value: used as f64,
+            limit: Some(limit as f64),
+            per_second,
+            // Pages that come home make room: how fast that is, is not known ahead.
+            seconds_left: None,
+            looked_seconds,
+            note: format!("{} of log are not in the file yet, of {}", format_size(used), format_size(limit)),
+        });
+        let percent = 100.0 * used as f64 / limit.max(1) as f64;
+        let what =
+            || format!("the log has {percent:.0} % of what it may: writers are slowed until pages come home");
+        let advice = "the device does not keep up with what is changed: a faster one, or a larger wal_limit for bursts";
+        found.beyond("log", (percent, SLOW_FROM as f64, 100.0, "percent"), what, advice);
+    }
+
+    fn look_at_horizon(&self, found: &mut Found) {
+        let garbage = self.shared.garbage();
+        let held = garbage.held_bytes();
+        let (looked_seconds, per_second) = self.shared.notes.rate(|note| note.held_bytes, held);
+        let oldest = garbage.holders.first();
+        let note = match oldest {
+            Some(oldest) => format!(
+                "{} of undo are held back, the longest by a {} that is {:.0} s old",
+                format_size(held),
+                oldest.kind.name(),
+                oldest.age_seconds
+            ),
+            None => "nothing is held back".to_owned(),
+        };
+        found.gauges.push(Gauge {
+            name: "horizon".to_owned(),
+            value: held as f64,
+            limit: None,
+            per_second,
+            seconds_left: None,
+            looked_seconds,
+            note: note.clone(),
+        });
+        let file = self.shared.core.space.capacity() * self.page_size() as u64;
+        let much = (file / HELD_MUCH).max(HELD_MUCH_BYTES) as f64;
+        let very_much = (file / HELD_VERY_MUCH).max(4 * HELD_MUCH_BYTES) as f64;
+        let advice = "end who holds it (gannet_snapshots, pg_terminate_backend), or set snapshot_limit";
+        found.beyond("horizon", (held as f64, much, very_much, "bytes"), || note, advice);
+    }
+
+    fn look_at_files(&self, found: &mut Found) {
+        let mode = self.io_mode();
+        if mode.effective == Mode::Buffered {
+            let what =
+                format!("buffered I/O: what is read is cached a second time by the OS ({})", mode.reason);
+            let advice = "put the files on a file system that takes direct I/O";
+            found.alarm("io", Severity::Warning, what, None, advice);
+        }
+        let (cached, all) = self.cached_bytes();
+        let much = (all / CACHED_MUCH).max(CACHED_MUCH_BYTES) as f64;
+        let what = || format!("the OS caches {} of the database's files", format_size(cached));
+        let advice = "somebody else reads the files through the OS cache, as a copy of them does";
+        found.beyond("cache", (cached as f64, much, f64::INFINITY, "bytes"), what, advice);
+    }
+}
+
+impl Database {
+    /// Bytes of the files that the OS caches, and of all of them. Where the kernel has no call for it, that takes a look at each page.
+    fn cached_bytes(&self) -> (u64, u64) {
+        let mut known = self.seen.cached.lock();
+        if let Some((at, cached, all)) = *known
+            && at.elapsed() < CACHED_EVERY
+        {
+            return (cached, all);
+        }
+        let files = gannet_io::residency(self.files()).files;
+        let bytes = |of: fn(&gannet_io::Cached) -> u64| -> u64 {
+            files.iter().filter_map(|(_, cached)| cached.as_ref().map(of)).sum()
+        };
+        let (cached, all) = (bytes(|cached| cached.cached_bytes), bytes(|cached| cached.len_bytes));
+        *known = Some((clock::now(), cached, all));
+        (cached, all)
+    }
+}
+
+fn look_at_memory(found: &mut Found, pressure: &Pressure) {
+    let advice = "give the machine to fewer, or the database a smaller budget (memory)";
+    if let Some(swapped) = pressure.swapped_bytes.filter(|swapped| *swapped > 0) {
+        let what = format!("{} of this process are swapped out", format_size(swapped));
+        found.alarm("swap", Severity::Warning, what, Some((swapped as f64, 1.0, "bytes")), advice);
+    }
+    if let Some((some, full)) = pressure.memory {
+        let what = format!(
+            "somebody waited for memory in {some:.1} % of the last ten seconds, everybody in {full:.1} %"
+        );
+        if full >= PRESSURE_FULL {
+            found.alarm("memory", Severity::Critical, what, Some((full, PRESSURE_FULL, "percent")), advice);
+        } else if some >= PRESSURE_SOME {
+            found.alarm("memory", Severity::Warning, what, Some((some, PRESSURE_SOME, "percent")), advice);
+        }
+    }
+}
+
+/// What was seen when an outlook was made before.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// When alarms were first seen, by their names.
+    since: Mutex<BTreeMap<String, u64>>,
+    /// When it was looked what the OS caches, and how much that was of how much.
+    cached: Mutex<Option<(Instant, u64, u64)>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CreateOptions, Engine, EngineOptions, Isolation, OpenOptions, TransactionOptions};
+    use gannet_io::sim::SimDisk;
+    use std::sync::Arc;
+
+    #[test]
+    fn pressure_and_swap_are_alarms_from_their_thresholds_on() {
+        let of = |memory, swapped| {
+            let mut found = Found::default();
+            let pressure = Pressure { memory, swapped_bytes: swapped, ..Pressure::default() };
+            look_at_memory(&mut found, &pressure);
+            found.alarms.iter().map(|alarm| (alarm.name.clone(), alarm.severity)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(None, None), []);
+        assert_eq!(of(Some((9.9, 4.9)), Some(0)), []);
+        assert_eq!(of(Some((10.0, 0.0)), None), [("memory".to_owned(), Severity::Warning)]);
+        assert_eq!(of(Some((10.0, 5.0)), None), [("memory".to_owned(), Severity::Critical)]);
+        assert_eq!(of(None, Some(4096)), [("swap".to_owned(), Severity::Warning)]);
+    }
+
+    #[test]
+    fn alarms_say_since_when_and_end() {
+        let options = EngineOptions { memory: 16 << 20, ..EngineOptions::default() };
+        let engine = Engine::with_disk(Arc::new(SimDisk::new(1)), &options).unwrap();
+        let create = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
+        let open = OpenOptions { sweep: false, ..OpenOptions::default() };
+        let db = engine.create(Path::new("o.gnt"), &create, &open).unwrap();
+        let about = |name: &str| {
+            let outlook = db.outlook();
+            let gauge = outlook.gauges.iter().find(|gauge| gauge.name == name).unwrap().clone();
+            (gauge, outlook.alarms.into_iter().find(|alarm| alarm.name == name))
+        };
+        let (gauge, alarm) = about("horizon");
+        assert!(alarm.is_none() && gauge.value == 0.0, "{gauge:?}");
+        // Nobody has looked for a minute: no rate is made up.
+        assert!(about("space").0.per_second.is_none() && about("space").0.seconds_left.is_none());
+        let mut txn = db.begin(TransactionOptions::default());
+        let tree = txn.create_tree("t").unwrap();
+        (0..1000u64).for_each(|i| txn.insert(&tree, &i.to_be_bytes(), &[1; 100]).unwrap());
+        txn.commit().unwrap();
+        let isolation = Isolation::RepeatableRead;
+        let mut old = db.begin(TransactionOptions { isolation, ..TransactionOptions::default() });
+        old.get(&tree, b"").unwrap();
+        let mut txn = db.begin(TransactionOptions::default());
+        (0..1000u64).for_each(|i| assert!(txn.delete(&tree, &i.to_be_bytes()).unwrap()));
+        txn.commit().unwrap();
+        let (gauge, alarm) = about("horizon");
+        assert!(gauge.value > 0.0 && gauge.note.contains("by a snapshot"), "{gauge:?}");
+        assert!(alarm.is_none(), "so little is no alarm");
+        let core = &db.shared.core;
+        let opened_at = gannet_base::Lsn(core.log.end().0 - 1000);
+        core.backlog.begin(opened_at, opened_at, 1000);
+        let first = about("log").1.unwrap();
+        assert_eq!(first.severity, Severity::Critical);
+        assert!(first.figure >= first.threshold);
+        assert_eq!(about("log").1.unwrap().since_unix_us, first.since_unix_us);
+        core.backlog.end_redo();
+        assert!(about("log").1.is_none());
+    }
+}

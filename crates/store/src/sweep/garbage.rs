@@ -1,0 +1,250 @@
+//! What garbage there is, who holds it back, and what removing it will cost.
+//!
+//! Undo segments are the list of garbage. How many there are, and which of them somebody holds back, is known without reading any; what
+//! they list is told from a sample of them.
+
+use super::report::{Cleaned, Forecast, Garbage, GarbageHolder, HolderKind, TreeForecast};
+use super::round::{By, Round};
+use crate::Result;
+use crate::entry;
+use crate::jobs::{Unit, Watch};
+use crate::pool::reads::background;
+use crate::pool::{Access, ScanRing};
+use crate::shared::{CATALOG, Shared};
+use crate::space::EXTENT_PAGES;
+use crate::stat::{Figure, estimate};
+use crate::tree::BTree;
+use crate::txn::active::State;
+use crate::undo::{self, Segment, UndoKind};
+use gannet_base::clock::{self, Instant};
+use gannet_base::{PageId, TreeId, TxnId};
+use gannet_io::{Calibration, Class};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// Segments that a forecast looks at, at most.
+const SAMPLED: usize = 32;
+/// Holders that are named.
+const HOLDERS_MOST: usize = 100;
+/// Leaves that are read at one time, where the device takes as many: those of an undo page's dead entries.
+const AT_ONCE: f64 = 32.0;
+
+/// What holds the horizon back, before it is known how much that matters.
+struct Hold {
+    kind: HolderKind,
+    from: u64,
+    since: Instant,
+    limit: Option<Duration>,
+}
+
+impl Shared {
+    /// The garbage of this moment, with those who hold some of it back.
+    pub(crate) fn garbage(&self) -> Garbage {
+        let mut garbage = self.garbage_and_all();
+        garbage.holders.retain(|holder| holder.held_bytes > 0);
+        garbage.holders.truncate(HOLDERS_MOST);
+        garbage
+    }
+
+    /// The same with everybody who could hold something back.
+    pub(crate) fn garbage_and_all(&self) -> Garbage {
+        let holds = self.holds();
+        let horizon = self.registry.horizon().0;
+        let next = self.registry.next_txn().0;
+        let mut newest: Vec<u64> = self.resting_undo().iter().map(|segment| segment.highest_txn.0).collect();
+        newest.sort_unstable();
+        let segment_bytes = EXTENT_PAGES * self.core.page_size as u64;
+        let below = |number: u64| newest.partition_point(|&newest| newest < number);
+        let (free, all) = (below(horizon), newest.len());
+        let mut froms: Vec<u64> = holds.values().map(|hold| hold.from).collect();
+        froms.sort_unstable();
+        let holder = |(&number, hold): (&u64, &Hold)| {
+            let first = froms.first() == Some(&hold.from);
+            let others = froms.get(usize::from(first)).copied().unwrap_or(next);
+            GarbageHolder {
+                kind: hold.kind,
+                number,
+                from: hold.from,
+                since_unix_us: clock::unix_micros().saturating_sub(hold.since.elapsed().as_micros() as u64),
+                age_seconds: hold.since.elapsed().as_secs_f64(),
+                held_bytes: (all - below(hold.from).max(free)) as u64 * segment_bytes,
+                alone_bytes: if first {
+                    below(others).saturating_sub(free) as u64 * segment_bytes
+                } else {
+                    0
+                },
+                limit_seconds: hold.limit.map(|limit| limit.as_secs_f64()),
+            }
+        };
+        let mut holders: Vec<GarbageHolder> = holds.iter().map(holder).collect();
+        holders.sort_by_key(|holder| (holder.from, holder.number));
+        Garbage {
+            segment_bytes,
+            free_segments: free as u64,
+            held_segments: (all - free) as u64,
+            horizon,
+            next_transaction: next,
+            holders,
+        }
+    }
+
+    /// Undo segments that have nothing of a running transaction.
+    pub(crate) fn resting_undo(&self) -> Vec<Segment> {
+        // In this order: who ends in between is taken for running.
+        let active: BTreeSet<TxnId> = self.registry.active().iter().map(|txn| txn.id()).collect();
+        let mut segments: Vec<Segment> = self.streams.lock().resting().collect();
+        segments.retain(|segment| !active.contains(&segment.highest_txn));
+        segments
+    }
+
+    /// Transactions and their snapshots, each where it holds the horizon back most, by the number of its handle. Those that a crash
+    /// has cut short are one.
+    fn holds(&self) -> BTreeMap<u64, Hold> {
+        let mut holds: BTreeMap<u64, Hold> = BTreeMap::new();
+        let mut note = |number: u64, hold: Hold| match holds.get(&number) {
+            Some(known) if known.from <= hold.from => {}
+            _ => drop(holds.insert(number, hold)),
+        };
+        for snapshot in self.registry.snapshots() {
+            let (from, since, limit) = (snapshot.xmin.0, snapshot.started, snapshot.owner.limit);
+            note(snapshot.owner.session, Hold { kind: HolderKind::Snapshot, from, since, limit });
+        }
+        for txn in self.registry.active() {
+            let cut_short = txn.handle() == 0 && txn.state() == State::Aborting;
+            let kind = if cut_short { HolderKind::Rollback } else { HolderKind::Transaction };
+            let (from, since, limit) = (txn.id().0, txn.started(), txn.limit());
+            note(txn.handle(), Hold { kind, from, since, limit });
+        }
+        holds
+    }
+
+    /// Sweeps as a part of a job.
+    pub(crate) fn sweep_by_job(&self, watch: &mut Watch<'_>) -> Result<Cleaned> {
+        let _background = background();
+        let job = watch.job();
+        job.phase("waits for another sweep", Unit::Segments, 0);
+        watch.look()?;
+        let watch = RefCell::new(watch);
+        let give_up = || watch.borrow_mut().look().is_err();
+        let mut round = Round::new(self, By::Job(job), Duration::ZERO, &give_up);
+        let swept = self.sweep(&mut round);
+        let mut cleaned = round.cleaned();
+        for tree in &mut cleaned.by_tree {
+            tree.name = self.tree_name(TreeId(tree.tree));
+        }
+        swept.map(|()| cleaned)
+    }
+
+    fn tree_name(&self, id: TreeId) -> Option<String> {
+        let root = self.find_tree(id)?;
+        (!root.name.is_empty()).then(|| String::from_utf8_lossy(&root.name).into_owned())
+    }
+
+    /// What a sweep would cost now.
+    pub(crate) fn forecast(&self, device: Calibration, watch: &mut Watch<'_>) -> Result<Forecast> {
+        let horizon = self.registry.horizon();
+        let free: Vec<Segment> =
+            self.streams.lock().resting().filter(|segment| segment.highest_txn < horizon).collect();
+        let count = free.len().min(SAMPLED);
+        watch.job().phase("reads a sample", Unit::Segments, count as u64);
+        let mut seen = Vec::with_capacity(count);
+        for number in 0..count {
+            watch.look()?;
+            seen.push(self.list(&free[number * free.len() / count], horizon)?);
+            watch.job().advance(1);
+        }
+        watch.job().count_read(seen.iter().map(|listed| listed.bytes_read).sum());
+        let mut forecast = foresee(&seen, free.len());
+        for tree in &mut forecast.by_tree {
+            let id = TreeId(tree.tree);
+            let Some(root) = self.find_tree(id) else { continue };
+            tree.name = self.tree_name(id);
+            let leaves = BTree::new(&self.core, &root).size()?.leaf_pages;
+            forecast.leaf_pages_most += tree.dead_entries.value.min(leaves);
+        }
+        (forecast.seconds, forecast.seconds_from) = seconds(&forecast, free.len(), device);
+        Ok(forecast)
+    }
+
+    /// What an undo segment lists.
+    fn list(&self, segment: &Segment, horizon: TxnId) -> Result<Listed> {
+        let core = &self.core;
+        let pages: Vec<PageId> = (0..EXTENT_PAGES).map(|i| PageId(segment.first.0 + i)).collect();
+        let ring = ScanRing::new(EXTENT_PAGES as usize);
+        let started = core.pool.prefetch(&core.volume, &pages, Class::Maintenance, Access::Ring(&ring));
+        let mut listed = Listed { bytes_read: (started * core.page_size) as u64, ..Listed::default() };
+        for id in pages {
+            // Swept meanwhile, or not written to yet.
+            let Some(records) = undo::read_page(core, id, segment)? else { break };
+            listed.pages += 1;
+            for (_, record) in records.into_iter().filter(|(_, r)| !r.done && r.writer < horizon) {
+                listed.records += 1;
+                let tree = listed.trees.entry(record.tree).or_default();
+                let replaces = matches!(record.kind, UndoKind::Update | UndoKind::Delete);
+                tree.1 += u64::from(replaces && record.previous_flags & entry::OVERFLOW != 0);
+                if record.kind == UndoKind::Delete {
+                    tree.0 += 1;
+                    listed.drops += u64::from(record.tree == CATALOG);
+                }
+            }
+        }
+        Ok(listed)
+    }
+}
+
+/// What an undo segment lists.
+#[derive(Default)]
+struct Listed {
+    pages: u64,
+    records: u64,
+    drops: u64,
+    bytes_read: u64,
+    /// Dead entries and long values.
+    trees: BTreeMap<TreeId, (u64, u64)>,
+}
+
+/// From a sample of `segments` to all of them.
+fn foresee(seen: &[Listed], segments: usize) -> Forecast {
+    let whole = Figure::exact(segments as u64);
+    let total = |of: &dyn Fn(&Listed) -> u64| {
+        let each: Vec<f64> = seen.iter().map(|listed| of(listed) as f64).collect();
+        if each.is_empty() {
+            return Figure::default();
+        }
+        let most = seen.iter().map(|listed| listed.records).max().unwrap_or_default() as f64;
+        estimate::total(&each, whole, 3.0 / each.len().max(3) as f64 * whole.value * most)
+    };
+    let mut trees: Vec<TreeId> = seen.iter().flat_map(|listed| listed.trees.keys().copied()).collect();
+    trees.sort_unstable();
+    trees.dedup();
+    let of_tree = |tree: TreeId| TreeForecast {
+        tree: tree.0,
+        name: None,
+        dead_entries: total(&|listed| listed.trees.get(&tree).map_or(0, |found| found.0)),
+        long_values: total(&|listed| listed.trees.get(&tree).map_or(0, |found| found.1)),
+    };
+    let by_tree = trees.into_iter().map(of_tree);
+    Forecast {
+        sampled_segments: seen.len() as u64,
+        records: total(&|listed| listed.records),
+        dead_entries: total(&|listed| listed.trees.values().map(|found| found.0).sum()),
+        long_values: total(&|listed| listed.trees.values().map(|found| found.1).sum()),
+        dropped_trees: total(&|listed| listed.drops),
+        by_tree: by_tree.filter(|tree| tree.dead_entries.value + tree.long_values.value > 0.0).collect(),
+        undo_pages: total(&|listed| listed.pages).value.round() as u64,
+        ..Forecast::default()
+    }
+}
+
+/// How long reading takes, where nothing of it is in memory: a segment is one request, leaves go to the device many at a time.
+fn seconds(forecast: &Forecast, segments: usize, device: Calibration) -> (Option<f64>, String) {
+    let Some(latency) = device.read_latency else {
+        return (None, "nothing is known yet of the device's latency".to_owned());
+    };
+    let at_once = device.depth.map_or(1.0, |depth| (depth as f64).clamp(1.0, AT_ONCE));
+    let requests = segments as f64 + forecast.leaf_pages_most / at_once;
+    let micros = latency.as_nanos() as f64 / 1e3;
+    let from = format!("a read takes {micros:.0} µs alone, {at_once:.0} leaves are read at a time");
+    (Some(requests * latency.as_secs_f64()), from)
+}
