@@ -61,6 +61,10 @@ pub enum Mutation {
     PageNotVerified,
     /// The check keeps to itself what it finds.
     DamageNotTold,
+    /// The file is cut before the checkpoint has passed the changes of what is cut off.
+    CutTooEarly,
+    /// Where a page of a long value was is given to others while somebody may still read it there.
+    MovedValueReused,
 }
 
 #[cfg(feature = "mutations")]
@@ -72,7 +76,7 @@ mod switch {
 
     impl Mutation {
         /// Every one.
-        pub const ALL: [Mutation; 25] = [
+        pub const ALL: [Mutation; 27] = [
             Mutation::RetireWithoutSync,
             Mutation::HomeBeforeRing,
             Mutation::RingNotDurable,
@@ -98,6 +102,8 @@ mod switch {
             Mutation::SegmentRecycledEarly,
             Mutation::PageNotVerified,
             Mutation::DamageNotTold,
+            Mutation::CutTooEarly,
+            Mutation::MovedValueReused,
         ];
     }
 

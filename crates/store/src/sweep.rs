@@ -65,6 +65,7 @@ impl Shared {
             // Behind the log's limit it would pause for long, and with it all that this thread does.
             let give_up = || self.is_stopping() || self.core.is_behind_limit();
             unless_passing(self.sweep(STREAM_IDLE, &give_up).map(drop))?;
+            self.end_emptying();
             self.save_hot_pages(false);
         }
     }

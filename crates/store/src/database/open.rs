@@ -5,6 +5,7 @@ use super::{
     Database, FileLock, HOT, HeaderKeeper, LOCK, RING, RestartReport, log_of_another, take_file_lock,
     take_lock, wal_folder,
 };
+use crate::compact::Layout;
 use crate::core::Core;
 use crate::engine::{CreateOptions, Engine, OpenOptions};
 use crate::hot::HotPages;
@@ -367,6 +368,9 @@ impl Database {
             background: Condvar::new(),
             attachment,
             sweeping: Mutex::new(()),
+            layout: Layout::default(),
+            compacting: Mutex::new(()),
+            moved_values: Mutex::new(None),
             segments_swept: AtomicU64::new(0),
             first_txn: next_txn,
             restart,

@@ -369,10 +369,7 @@ impl Job {
 
     /// A new phase begins, of `total` units; 0 where that is not known.
     pub fn phase(&self, name: &'static str, unit: Unit, total: u64) {
-        let mut phase = self.inner.phase.lock();
-        (phase.name, phase.unit, phase.began) = (name, unit, clock::now());
-        self.inner.done.store(0, Ordering::Relaxed);
-        self.inner.total.store(total, Ordering::Relaxed);
+        self.inner.begin_phase(name, unit, total);
     }
 
     /// The total of the phase is known better now.
@@ -449,6 +446,13 @@ impl Drop for Job {
 }
 
 impl Inner {
+    fn begin_phase(&self, name: &'static str, unit: Unit, total: u64) {
+        let mut phase = self.phase.lock();
+        (phase.name, phase.unit, phase.began) = (name, unit, clock::now());
+        self.done.store(0, Ordering::Relaxed);
+        self.total.store(total, Ordering::Relaxed);
+    }
+
     fn check(&self) -> Result<()> {
         if self.cancelled.load(Ordering::Relaxed) { Err(Error::Cancelled) } else { Ok(()) }
     }
@@ -477,6 +481,11 @@ impl Worker {
     /// go first. Fails with [`Error::Cancelled`] once the job was cancelled.
     pub(crate) fn pace(&self, bytes: u64) -> Result<()> {
         self.inner.pace(&self.pacer, bytes)
+    }
+
+    /// See [`Job::phase`].
+    pub(crate) fn phase(&self, name: &'static str, unit: Unit, total: u64) {
+        self.inner.begin_phase(name, unit, total);
     }
 
     /// Of the phase so much is done.
