@@ -7,6 +7,7 @@
 mod arguments;
 mod backup;
 mod check;
+mod compact;
 mod demo;
 mod doctor;
 mod dump;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         Command::Restore(options) => backup::restore(&options),
         Command::Verify(options) => backup::verify(&options),
         Command::Check(options) => return check::run(&options),
+        Command::Compact(options) => compact::run(&options),
         Command::Demo(options) => demo::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Dump(options) => dump::run(&options),

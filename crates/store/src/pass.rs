@@ -365,7 +365,11 @@ impl<V: Visitor> Pass<V> {
         if verdict == Verdict::Damaged {
             return Err("its checksum does not match".to_owned().into());
         }
-        let logged = self.visitor.last_change(id);
+        let mut logged = self.visitor.last_change(id);
+        if verdict == Verdict::NeverWritten && logged <= Some(core.space.cut_at()) {
+            // That was a page that was cut off.
+            logged = None;
+        }
         if verdict == Verdict::NeverWritten && resident.is_none() && logged.is_none() {
             return Ok(Bytes::Unwritten);
         }

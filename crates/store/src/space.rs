@@ -252,6 +252,8 @@ pub(crate) struct Space {
     short: AtomicBool,
     /// Formatted groups, for those who must not wait for the space lock.
     groups: Arc<AtomicU64>,
+    /// See [`Space::cut_at`].
+    cut_at: AtomicU64,
 }
 
 impl Space {
@@ -269,6 +271,7 @@ impl Space {
             spare: AtomicU64::new(0),
             short: AtomicBool::new(false),
             groups: Arc::new(AtomicU64::new(groups)),
+            cut_at: AtomicU64::new(0),
         }
     }
 

@@ -15,6 +15,8 @@
 //! 5. *Cut*: with the space lock held, so that the file does not grow meanwhile, and with no page on its way home, the file gets shorter. Whether a crash
 //!    keeps that does not matter: with it, nothing refers to what is gone; without, it is as in 4.
 //!
+//! The header also says where the log was at the last cut: of a page that reads as zeros, changes up to there that the log still has are no write that was lost.
+//!
 //! If the file has to grow between 2 and 5, the end moves back accordingly, and less is cut off. Growth later gives zeros, or, where a crash did not keep the
 //! cut, old bytes of free pages: either is what any free page may have. Whatever is put there begins with its first contents in the log.
 //!
@@ -88,7 +90,9 @@ impl Compaction {
             if dirty.iter().any(|&(_, page, _)| page >= first) && !planted(Mutation::CutTooEarly) {
                 return Ok(false);
             }
-            (self.write_groups)(end.groups()).inspect_err(|error| core.poison.set_by(error))?;
+            let log_end = core.log.end();
+            (self.write_header)(end.groups(), log_end).inspect_err(|error| core.poison.set_by(error))?;
+            core.space.set_cut_at(log_end);
             match core.volume.file.set_len(end.pages() * core.page_size as u64) {
                 Ok(()) => Ok(true),
                 Err(error) => Err(Error::from(error)),

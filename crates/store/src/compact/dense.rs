@@ -5,12 +5,10 @@ use super::{Compaction, plan};
 use crate::entry::Entry;
 use crate::jobs::Unit;
 use crate::node::NodeRef;
-use crate::pool::Access;
 use crate::shared::{STATUS, UNDO_DIRECTORY};
 use crate::tree::{BTree, Dense, Density, TreeRoot};
 use crate::{Error, Result};
 use gannet_base::TreeId;
-use gannet_io::Class;
 use std::sync::atomic::Ordering;
 
 /// Shares of a node that are filled, in percent, of leaves and of nodes above: as a bulk load does.
@@ -26,7 +24,10 @@ impl Compaction {
         for id in plan::movable(shared) {
             match self.make_tree_dense(id) {
                 // What cannot be read is found by a check; everything else is compacted all the same.
-                Err(error @ (Error::Damaged(_) | Error::NeverWritten(_))) => self.job.note(error),
+                Err(error @ (Error::Damaged(_) | Error::NeverWritten(_))) => {
+                    self.check()?;
+                    self.job.note(error);
+                }
                 other => other?,
             }
         }
@@ -69,7 +70,7 @@ impl Compaction {
         let has_versions = level == 0 && !matches!(root.id, STATUS | UNDO_DIRECTORY);
         let mut ahead = tree.children_from(&at, level + 1)?.pages;
         ahead.truncate(AHEAD);
-        core.pool.prefetch(&core.volume, &ahead, Class::Maintenance, Access::Ring(&self.ring));
+        self.fetch(&ahead);
         for _ in 0..ahead.len().max(1) {
             self.step(2)?;
             let density = Density {

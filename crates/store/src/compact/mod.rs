@@ -42,13 +42,14 @@ mod values;
 use crate::engine::Engine;
 use crate::jobs::{Stop, Unit, Watch, Worker, run_crew};
 use crate::mutation::{Mutation, planted};
-use crate::pool::{ScanRing, reads};
+use crate::pool::{Access, ScanRing, reads};
 use crate::shared::{CATALOG, STATUS, Shared, UNDO_DIRECTORY};
 use crate::tree::TreeRoot;
 use crate::txn::registry::{Owner, Snapshot};
 use crate::{Error, Result};
 use gannet_base::sync::Mutex;
-use gannet_base::{TreeId, clock};
+use gannet_base::{Lsn, PageId, TreeId, clock};
+use gannet_io::Class;
 use plan::Plan;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -61,7 +62,7 @@ const ROUNDS: usize = 4;
 /// How often it is looked whether what is waited for has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How long readers of long values, and transactions whose undo lies behind the end, are waited for.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(2);
 /// Frames that pages come into which are looked at once.
 const RING_FRAMES: usize = 128;
 
@@ -153,8 +154,8 @@ impl Drop for Moving<'_> {
     }
 }
 
-/// Writes the header of a file that has so many groups now.
-pub(crate) type WriteGroups = Box<dyn Fn(u64) -> Result<()> + Send + Sync>;
+/// Writes the header of a file that has so many groups now, and is about to be cut with the log ending there.
+pub(crate) type WriteHeader = Box<dyn Fn(u64, Lsn) -> Result<()> + Send + Sync>;
 
 #[derive(Debug, Default)]
 struct Counters {
@@ -170,7 +171,7 @@ struct Compaction {
     stop: Stop,
     ring: ScanRing,
     counters: Counters,
-    write_groups: WriteGroups,
+    write_header: WriteHeader,
     report: Mutex<CompactReport>,
 }
 
@@ -184,7 +185,7 @@ impl fmt::Debug for Compaction {
 pub(crate) fn run(
     engine: &Engine,
     shared: &Arc<Shared>,
-    write_groups: WriteGroups,
+    write_header: WriteHeader,
     watch: &mut Watch<'_>,
 ) -> Result<CompactReport> {
     let core = &shared.core;
@@ -196,7 +197,7 @@ pub(crate) fn run(
         stop: Stop::default(),
         ring: ScanRing::new(frames),
         counters: Counters::default(),
-        write_groups,
+        write_header,
         report: Mutex::new(CompactReport {
             file_bytes_before: core.volume.file.len()?,
             ..CompactReport::default()
@@ -240,11 +241,20 @@ impl Compaction {
         if self.stop.is_set() {
             return Err(Error::Cancelled);
         }
-        self.job.check()
+        self.job.check()?;
+        self.shared.core.check_writable()
     }
 
     fn is_over(&self) -> bool {
         self.check().is_err()
+    }
+
+    /// Asks for pages that are about to be looked at.
+    fn fetch(&self, pages: &[PageId]) {
+        let core = &self.shared.core;
+        let ring = Access::Ring(&self.ring);
+        let asked = core.pool.prefetch(&core.volume, pages, Class::Maintenance, ring);
+        self.job.count_read((asked * core.page_size) as u64);
     }
 
     /// Called without latches before a step that reads and writes so many pages.
@@ -284,13 +294,13 @@ impl Compaction {
         plan.choose(&self.shared, &|| self.check())?;
         let before = self.counters.moved.load(Ordering::Relaxed);
         self.job.phase("moves pages", Unit::Pages, plan.pages);
-        self.move_all(&plan)?;
+        self.move_all()?;
         drop(round);
         // Undo of transactions that have ended since lies in front of the end from now on.
         self.leave_streams(plan.end)?;
         self.sweep()?;
-        self.await_readers()?;
-        Ok(self.counters.moved.load(Ordering::Relaxed) > before)
+        let let_go = self.await_readers()?;
+        Ok(let_go && self.counters.moved.load(Ordering::Relaxed) > before)
     }
 
     /// Has transactions to come begin segments of their own, instead of going on with one behind the end.

@@ -1,7 +1,6 @@
 //! Moving nodes out of extents that are being emptied, from the end of the file on.
 
 use super::Compaction;
-use super::plan::Plan;
 use crate::node::NodeRef;
 use crate::page::{self, PageKind};
 use crate::pass;
@@ -11,7 +10,6 @@ use crate::space::{EXTENT_PAGES, Extent};
 use crate::tree::{BTree, Relocated, TreeRoot};
 use crate::{Error, Result};
 use gannet_base::{PageId, TreeId};
-use gannet_io::Class;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
@@ -22,8 +20,10 @@ pub(super) struct Course {
     pub(super) places: BTreeMap<TreeId, u64>,
     /// Trees with pages of long values in what is being emptied.
     values: BTreeSet<TreeId>,
-    /// There is no place left.
+    /// There is no place left for the long values of the tree that is being gone through.
     pub(super) is_full: bool,
+    /// Somebody goes through the whole file: what was begun is to be tried again.
+    pub(super) is_held_up: bool,
 }
 
 /// What a page that is to be moved holds.
@@ -39,51 +39,55 @@ enum Content {
 
 impl Compaction {
     /// Moves everything that can be moved.
-    pub(super) fn move_all(&self, _plan: &Plan) -> Result<()> {
+    pub(super) fn move_all(&self) -> Result<()> {
         let core = &self.shared.core;
         let mut course = Course::default();
         let mut below = u64::MAX;
-        while let Some(extent) = core.space.last_emptying(below).filter(|_| !course.is_full) {
+        while let Some(extent) = core.space.last_emptying(below) {
             below = extent;
             self.check()?;
             let first = PageId(extent * EXTENT_PAGES);
             let Some(what) = pass::extent_of(core, first)? else { continue };
             match self.empty_extent(first, what, &mut course) {
                 // What cannot be read stays where it is; a check finds it.
-                Err(error @ (Error::Damaged(_) | Error::NeverWritten(_))) => self.job.note(error),
+                Err(error @ (Error::Damaged(_) | Error::NeverWritten(_))) => {
+                    self.check()?;
+                    self.job.note(error);
+                }
                 other => other?,
             }
         }
         for tree in std::mem::take(&mut course.values) {
-            if !course.is_full {
-                self.move_values(tree, &mut course)?;
-            }
+            course.is_full = false;
+            self.move_values(tree, &mut course)?;
         }
         Ok(())
     }
 
     fn empty_extent(&self, first: PageId, what: Extent, course: &mut Course) -> Result<()> {
-        let core = &self.shared.core;
         let used = (0..EXTENT_PAGES).filter(|index| what.used & 1 << index != 0);
         let pages: Vec<PageId> = used.map(|index| PageId(first.0 + index)).collect();
-        core.pool.prefetch(&core.volume, &pages, Class::Maintenance, Access::Ring(&self.ring));
+        self.fetch(&pages);
         for id in pages {
             self.step(2)?;
-            let moved = {
-                let _garbage = self.hold_garbage();
-                self.with_tree(what.owner, |root| self.move_page(root, id, course))?
+            let moved = loop {
+                let moved = {
+                    let _garbage = self.hold_garbage();
+                    self.with_tree(what.owner, |root| self.move_page(root, id, course))?
+                };
+                // Waited for while garbage may go.
+                if !self.was_held_up(course)? {
+                    break moved;
+                }
             };
             match moved {
                 Some(Relocated::Moved) => {
                     self.counters.moved.fetch_add(1, Ordering::Relaxed);
                     self.job.advance(1);
                 }
-                Some(Relocated::NoRoom) => course.is_full = true,
                 Some(Relocated::Gone | Relocated::InUse) => {}
-                None => return Ok(()),
-            }
-            if course.is_full {
-                return Ok(());
+                // Others may find room in extents of their own tree, and leave some for the next round.
+                Some(Relocated::NoRoom) | None => return Ok(()),
             }
         }
         Ok(())
@@ -107,9 +111,20 @@ impl Compaction {
         if root.name.is_empty() || !self.is_named(root) {
             return Ok(Relocated::InUse);
         }
-        let _moving = self.moving()?;
+        let Some(_moving) = self.shared.layout.try_move() else {
+            course.is_held_up = true;
+            return Ok(Relocated::Gone);
+        };
         let catalog = BTree::new(core, &self.shared.catalog);
         tree.relocate_root(&catalog, self.shared.registry.horizon(), &mut |space| space.place(root.id, from))
+    }
+
+    /// Whether somebody went through the whole file; he has ended when this returns.
+    pub(super) fn was_held_up(&self, course: &mut Course) -> Result<bool> {
+        if !std::mem::take(&mut course.is_held_up) {
+            return Ok(false);
+        }
+        self.moving().map(|_| true)
     }
 
     /// Whether the catalog says where the tree's root is.

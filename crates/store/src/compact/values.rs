@@ -19,7 +19,6 @@ use crate::shared::{STATUS, UNDO_DIRECTORY};
 use crate::tree::{BTree, Relocated, TreeRoot};
 use crate::{Error, Result};
 use gannet_base::{PageId, TreeId};
-use gannet_io::Class;
 use std::sync::atomic::Ordering;
 
 /// A place that was found for a page, in a mini-transaction, and what goes there.
@@ -34,10 +33,18 @@ impl Compaction {
         let mut from = Some(Vec::new());
         while let Some(at) = from.take().filter(|_| !course.is_full) {
             self.check()?;
-            let _garbage = self.hold_garbage();
-            let next = self.with_tree(id, |root| self.move_values_of_leaf(root, &at, course));
+            let next = {
+                let _garbage = self.hold_garbage();
+                self.with_tree(id, |root| self.move_values_of_leaf(root, &at, course))
+            };
+            // Waited for while garbage may go.
+            if self.was_held_up(course)? {
+                from = Some(at);
+                continue;
+            }
             from = match next {
                 Err(error @ (Error::Damaged(_) | Error::NeverWritten(_))) => {
+                    self.check()?;
                     self.job.note(error);
                     return Ok(());
                 }
@@ -78,7 +85,7 @@ impl Compaction {
         };
         for (key, first) in values {
             self.move_value(&tree, &key, first, course)?;
-            if course.is_full {
+            if course.is_full || course.is_held_up {
                 break;
             }
         }
@@ -90,7 +97,7 @@ impl Compaction {
         let core = &self.shared.core;
         let mut before = None;
         let mut index = first;
-        while !index.is_none() && !course.is_full {
+        while !index.is_none() && !course.is_full && !course.is_held_up {
             if core.space.is_emptying(index) {
                 match self.move_index(tree, key, before, index, course)? {
                     Some(moved) => index = moved,
@@ -114,7 +121,10 @@ impl Compaction {
         course: &mut Course,
     ) -> Result<Option<PageId>> {
         self.step(2)?;
-        let _moving = self.moving()?;
+        let Some(_moving) = self.shared.layout.try_move() else {
+            course.is_held_up = true;
+            return Ok(None);
+        };
         let (id, from) = (tree.tree.id, course.places.entry(tree.tree.id).or_default());
         let mut new = PageId::NONE;
         let outcome = match before {
@@ -162,8 +172,11 @@ impl Compaction {
         for batch in listed.chunks(overflow::pages_at_once(core)) {
             self.step(2 * batch.len() as u64)?;
             let ahead: Vec<PageId> = batch.iter().map(|&(_, page)| page).collect();
-            core.pool.prefetch(&core.volume, &ahead, Class::Maintenance, Access::Ring(&self.ring));
-            let _moving = self.moving()?;
+            self.fetch(&ahead);
+            let Some(_moving) = self.shared.layout.try_move() else {
+                course.is_held_up = true;
+                break;
+            };
             let mut mtr = Mtr::new(core);
             let list = mtr.latch(index)?;
             let mut placed: Vec<(usize, Placed)> = Vec::with_capacity(batch.len());

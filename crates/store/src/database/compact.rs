@@ -46,11 +46,11 @@ impl Database {
         };
         self.await_restart_watched(watch)?;
         let keeper = Arc::clone(&self.keeper);
-        let write_groups = move |groups| {
+        let write_header = move |groups, cut_at| {
             let mut meta = keeper.meta.lock();
-            meta.groups = groups;
+            (meta.groups, meta.cut_at) = (groups, cut_at);
             meta.write_both(&*keeper.file)
         };
-        compact::run(&self.engine, &self.shared, Box::new(write_groups), watch)
+        compact::run(&self.engine, &self.shared, Box::new(write_header), watch)
     }
 }

@@ -243,6 +243,7 @@ impl Database {
             &log_options,
             wal_limit(&meta, options),
         ));
+        core.space.set_cut_at(meta.cut_at);
         if options.salvage {
             let lost = report.lost.as_deref().unwrap_or("nothing of its log is lost");
             core.set_read_only(format!("it is being salvaged ({lost})"));

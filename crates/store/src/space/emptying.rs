@@ -13,7 +13,7 @@ use crate::pool::Access;
 use crate::{Error, Result};
 use gannet_base::memory::{Charge, Purpose};
 use gannet_base::sync::MutexGuard;
-use gannet_base::{PageId, TreeId};
+use gannet_base::{Lsn, PageId, TreeId};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
@@ -172,6 +172,16 @@ impl Space {
         let needed = state.pages_for(state.reserved_extents().saturating_sub(inside));
         state.capacity = state.capacity.min(needed.next_multiple_of(EXTENT_PAGES));
         Ok(state.capacity)
+    }
+
+    /// Where the log was when pages that had been in use were last cut off. A page whose last change is not behind it, and that reads as zeros, was
+    /// not written since: another one was in its place.
+    pub(crate) fn cut_at(&self) -> Lsn {
+        Lsn(self.cut_at.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_cut_at(&self, at: Lsn) {
+        self.cut_at.store(at.0, Ordering::Relaxed);
     }
 
     /// Keeps the end of the file where it is for space management, as long as what this gives lives.

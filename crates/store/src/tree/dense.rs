@@ -5,11 +5,11 @@
 
 use super::smo::separator;
 use super::{BTree, put_image};
-use crate::Result;
 use crate::entry;
 use crate::mtr::Mtr;
 use crate::node::{NodeMut, NodeOp, NodeRef};
 use crate::pool::ExclusivePage;
+use crate::{Error, Result};
 use gannet_base::TxnId;
 
 /// A node that is filled to so large a part of what is wanted, in sixteenths, is left as it is.
@@ -82,6 +82,9 @@ impl<'c> BTree<'c> {
             }
         }
         let (left_node, right_node) = (NodeRef::new(&left), NodeRef::new(&right));
+        if left_node.upper_fence() != Some(&next[..]) || right_node.lower_fence() != next {
+            return Err(Error::damaged_page(left_id, "its fences are not those that its parent says"));
+        }
         if left_node.can_merge(right_node) && left_node.merged_size(right_node) <= density.limit {
             return self.merge(parent, left, right, slot).map(|()| Dense::Merged);
         }

@@ -9,7 +9,7 @@ use crate::mtr::Mtr;
 use crate::node::{NodeOp, NodeRef};
 use crate::pool::{Access, ExclusivePage};
 use crate::space::Allocations;
-use crate::{Result, catalog, versions};
+use crate::{Error, Result, catalog, versions};
 use gannet_base::{PageId, TxnId};
 
 /// What came of a move.
@@ -71,7 +71,10 @@ impl<'c> BTree<'c> {
             return Ok(Relocated::Gone);
         }
         let old = self.core.pool.exclusive(&self.core.volume, id)?;
-        self.is_node(&old, id)?;
+        let node = self.is_node(&old, id)?;
+        if node.level() != level || node.lower_fence() != lower {
+            return Err(Error::damaged_page(id, "it is not what its parent says"));
+        }
         let mut mtr = Mtr::new(self.core);
         let parent = mtr.add(parent);
         let Some(new) = place(mtr.allocations())? else { return Ok(Relocated::NoRoom) };
