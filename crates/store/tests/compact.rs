@@ -509,7 +509,7 @@ fn a_crash_at_any_point_of_a_compaction_loses_nothing_and_the_next_one_goes_on()
         disk.io_count() - begun
     };
     assert!(whole > 100, "{whole} requests");
-    let mut cut = [0; 2];
+    let (mut cut, long) = ([0; 2], len(&image, FILE));
     for (round, at) in (1..whole + 40).step_by((whole / 60) as usize + 1).enumerate() {
         let disk = image.crash_image(at);
         let db = open(&disk, FILE);
@@ -535,7 +535,7 @@ fn a_crash_at_any_point_of_a_compaction_loses_nothing_and_the_next_one_goes_on()
             rows.push(("more", more));
         }
         same(&db, &rows, &when);
-        cut[usize::from(len(&disk, FILE) < 1_500_000)] += 1;
+        cut[usize::from(len(&disk, FILE) < long)] += 1;
         let report = db.compact().unwrap();
         assert!(report.file_bytes < 1_500_000, "{when}: {report:?}");
         same(&db, &rows, &when);
@@ -543,7 +543,7 @@ fn a_crash_at_any_point_of_a_compaction_loses_nothing_and_the_next_one_goes_on()
         same(&open(&disk, FILE), &rows, &when);
         rows.retain(|(name, _)| *name != "more");
     }
-    assert!(cut[0] > 5 && cut[1] > 0, "files that were cut, and not: {cut:?}");
+    assert!(cut[0] > 5 && cut[1] > 0, "files that were not cut, and that were: {cut:?}");
 }
 
 /// Rows that are durable.
@@ -645,9 +645,10 @@ fn statistics_and_checks_beside_a_compaction_are_those_of_a_sound_database() {
                     assert!(report.unreadable.is_empty(), "{:?}", report.unreadable);
                 }
                 sound(&db);
+                clock::sleep(Duration::from_millis(30));
             }
         });
-        for round in 0..6 {
+        for round in 0..4 {
             let mut passing = fill(&db, &format!("round {round}"), 600, 300);
             delete(&db, &format!("round {round}"), &mut passing, |i| i % 10 != 0);
             db.compact().unwrap();

@@ -347,7 +347,7 @@ impl Compaction {
             self.check()?;
             waited = true;
             self.job.note("waits for a backup, a check or statistics to end");
-            clock::sleep(LOOK_EVERY);
+            clock::sleep(LOOK_EVERY / 10);
         }
     }
 
