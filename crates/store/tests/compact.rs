@@ -499,6 +499,7 @@ fn a_crash_at_any_point_of_a_compaction_loses_nothing_and_the_next_one_goes_on()
     let disk = SimDisk::new(8);
     let (db, mut rows) = worn(&disk);
     db.close().unwrap();
+    let long = len(&disk, FILE);
     let image = disk.crash_image(1);
     // How many requests a whole one takes.
     let whole = {
@@ -509,7 +510,7 @@ fn a_crash_at_any_point_of_a_compaction_loses_nothing_and_the_next_one_goes_on()
         disk.io_count() - begun
     };
     assert!(whole > 100, "{whole} requests");
-    let (mut cut, long) = ([0; 2], len(&image, FILE));
+    let mut cut = [0; 2];
     for (round, at) in (1..whole + 40).step_by((whole / 60) as usize + 1).enumerate() {
         let disk = image.crash_image(at);
         let db = open(&disk, FILE);
