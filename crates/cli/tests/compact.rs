@@ -10,13 +10,14 @@ use std::path::Path;
 /// A database of which nine rows of ten are gone; gives the bytes of those that are left.
 fn worn(folder: &Path) -> u64 {
     let script = "create table orders (id bigint primary key, note text);
-                  insert into orders select n, repeat('x', 200) from generate_series(1, 100000) as n;
+                  insert into orders select n, repeat('x', 300) from generate_series(1, 300000) as n;
                   create table later (id bigint primary key, note text);
                   create index by_note on later (note);
                   insert into later select n, 'note ' || n from generate_series(1, 1000) as n;
                   delete from orders where id * 7 % 10 <> 3;";
     ends(folder, &["sql", "shop.gnt", "--create", "-q", "-c", script], 0);
-    10_000 * 208 + 1000 * 32
+    // Each tree has an extent that is full in part only: this is large enough for that not to count.
+    30_000 * 308 + 1000 * 32
 }
 
 /// Length, and bytes of the blocks that the file has.
