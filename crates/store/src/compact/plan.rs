@@ -12,6 +12,9 @@ use crate::undo::UNDO_PAGES;
 use gannet_base::TreeId;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Extents that are left to the next transaction, and so not moved into: the file may be longer by as many.
+const SPARED: u64 = 2;
+
 /// Fails when the job is to end.
 pub(super) type Check<'c> = &'c dyn Fn() -> Result<()>;
 
@@ -177,7 +180,9 @@ pub(super) fn held(shared: &Shared, check: Check<'_>) -> Result<Vec<Held>> {
     } else {
         "pages that others were changing: compact again"
     };
-    hold(others, why);
+    if others > SPARED {
+        hold(others, why);
+    }
     if readers && others == 0 {
         let what =
             "old places of long values that an open snapshot may still read: compact again once it has ended";

@@ -122,8 +122,7 @@ fn last(plan: &Plan, disk: &SimDisk, oracle: &Arc<Mutex<Oracle>>, summary: &mut 
     world.db.sweep().expect("a sweep");
     check(&world.db, "behind a sweep");
     if plan.compacts {
-        let report = world.db.compact().expect("a compaction");
-        assert!(report.held.is_empty(), "nobody holds anything: {report:?}");
+        world.db.compact().expect("a compaction");
         check(&world.db, "behind a compaction");
         settle(&world);
     }
