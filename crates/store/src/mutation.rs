@@ -63,8 +63,6 @@ pub enum Mutation {
     DamageNotTold,
     /// The file is cut before the checkpoint has passed the changes of what is cut off.
     CutTooEarly,
-    /// Where a page of a long value was is given to others while somebody may still read it there.
-    MovedValueReused,
 }
 
 #[cfg(feature = "mutations")]
@@ -76,7 +74,7 @@ mod switch {
 
     impl Mutation {
         /// Every one.
-        pub const ALL: [Mutation; 27] = [
+        pub const ALL: [Mutation; 26] = [
             Mutation::RetireWithoutSync,
             Mutation::HomeBeforeRing,
             Mutation::RingNotDurable,
@@ -103,7 +101,6 @@ mod switch {
             Mutation::PageNotVerified,
             Mutation::DamageNotTold,
             Mutation::CutTooEarly,
-            Mutation::MovedValueReused,
         ];
     }
 

@@ -41,7 +41,6 @@ mod values;
 
 use crate::engine::Engine;
 use crate::jobs::{Stop, Unit, Watch, Worker, run_crew};
-use crate::mutation::{Mutation, planted};
 use crate::pool::{Access, ScanRing, reads};
 use crate::shared::{CATALOG, STATUS, Shared, UNDO_DIRECTORY};
 use crate::tree::TreeRoot;
@@ -407,8 +406,7 @@ impl Shared {
     pub(crate) fn end_emptying(&self) -> bool {
         let mut moved = self.moved_values.lock();
         let Some(at) = *moved else { return true };
-        let may_read = self.registry.snapshots().iter().any(|snapshot| snapshot.started <= at);
-        if may_read && !planted(Mutation::MovedValueReused) {
+        if self.registry.snapshots().iter().any(|snapshot| snapshot.started <= at) {
             return false;
         }
         self.core.space.end_emptying();
