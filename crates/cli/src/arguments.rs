@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Commands of later releases. They are refused by name.
-pub(crate) const PLANNED: [&str; 3] = ["compact", "tune", "lab"];
+pub(crate) const PLANNED: [&str; 2] = ["tune", "lab"];
 
-const NOT_YET: &str = "Not in this release: compact, tune, lab.\n\nSizes are bytes with units (512MiB), durations \
+const NOT_YET: &str = "Not in this release: tune, lab.\n\nSizes are bytes with units (512MiB), durations \
                        human (10s).";
 
 /// A database for data larger than memory.
@@ -27,6 +27,8 @@ pub(crate) enum Command {
     Backup(Backup),
     /// Whether a database is sound: every page, every reference, every index
     Check(Check),
+    /// Give space back to the file system while everybody works
+    Compact(Compact),
     /// A first look: create a database, load TPC-C data, run transactions on it, show the figures
     Demo(Demo),
     /// What this machine gives a database: I/O mode, device, memory; what the OS caches of a database's files
@@ -135,6 +137,26 @@ pub(crate) struct Check {
 const CHECK_STATUS: &str = "Nothing is changed; a database that was not closed is brought up to date first, as by any opening.\n\n\
                             Exit status: 0 sound; 1 there are findings; 2 it could not be checked, or a wrong command line; \
                             130 stopped by Ctrl-C.";
+
+#[derive(Args, Debug)]
+#[command(after_help = COMPACT_HELP)]
+pub(crate) struct Compact {
+    /// A database file, whether or not a server has it open; or a server: postgres://user@host:port/database
+    #[arg(value_name = "DB")]
+    pub(crate) database: OsString,
+    /// Write what was done as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The one memory number, for a file that this process opens
+    #[arg(long, value_name = "SIZE", env = "GANNET_MEMORY", default_value = "256MiB", value_parser = size)]
+    pub(crate) memory: u64,
+    /// The I/O mode to ask for: auto, direct, uncached or buffered
+    #[arg(long, value_name = "MODE", env = "GANNET_IO", default_value = "auto", value_parser = io_mode)]
+    pub(crate) io: ModeRequest,
+}
+
+const COMPACT_HELP: &str = "Pages are made denser, moved to the begin of the file, and its end is cut off. It can be stopped at any time, and \
+                            run again. What keeps the file from becoming shorter is named.";
 
 #[derive(Args, Debug)]
 #[command(after_help = STAT_STATUS)]

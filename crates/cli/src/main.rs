@@ -8,6 +8,7 @@
 mod arguments;
 mod backup;
 mod check;
+mod compact;
 mod demo;
 mod doctor;
 mod dump;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         Command::Restore(options) => backup::restore(&options),
         Command::Verify(options) => backup::verify(&options),
         Command::Check(options) => return check::run(&options),
+        Command::Compact(options) => compact::run(&options),
         Command::Demo(options) => demo::run(&options),
         Command::Doctor(options) => return doctor::run(&options),
         Command::Dump(options) => dump::run(&options),

@@ -87,7 +87,7 @@ fn version_and_help_are_output() {
 #[test]
 fn commands_of_later_releases_are_refused_by_name() {
     let folder = folder();
-    for name in ["compact", "tune", "lab"] {
+    for name in ["tune", "lab"] {
         let line = bad(folder.path(), &[name, "--any", "flag"], 2);
         assert_eq!(line, format!("gannet: `{name}` is not implemented in this release\n"));
     }

@@ -98,6 +98,39 @@ fn memory_and_devices_are_counted() {
 }
 
 #[test]
+fn a_compaction_is_a_job_with_a_row_of_what_it_did() {
+    let fixture = Fixture::new();
+    let database = fixture.database("shop");
+    let mut session = database.session("owner").unwrap();
+    run(
+        &mut session,
+        "create table t (id int primary key, note text);
+         insert into t select n, repeat('x', 300) from generate_series(1, 30000) as n;
+         delete from t where id % 20 <> 7",
+    );
+    let mut rows = Rows::default();
+    session.run("compact database verbose", &mut rows).unwrap();
+    assert_eq!(rows.tag.as_ref().unwrap().to_string(), "COMPACT DATABASE 1");
+    let names: Vec<&str> = rows.columns.iter().map(|column| column.name.as_str()).collect();
+    assert_eq!(
+        names,
+        ["file_bytes_before", "file_bytes", "free_bytes", "pages_merged", "pages_moved", "held"]
+    );
+    let detail = rows.notices.last().unwrap().error.fields().detail.clone().unwrap();
+    assert!(detail.contains("\"compaction\":{") && detail.contains("\"kind\":\"compact\""), "{detail}");
+    assert_eq!(number(&mut session, "select count(*) from t where note = repeat('x', 300)"), 1500);
+    let ended = "select job || ' ' || state || ' ' || reason from gannet_jobs where id is not null";
+    assert_eq!(one(&mut session, ended), "compact done COMPACT DATABASE by owner");
+    for (sql, state) in [("begin; compact database", "25001"), ("compact database t", "42601")] {
+        let error = session.run(sql, &mut Rows::default()).unwrap_err();
+        assert_eq!(error.state().to_string(), state, "{sql}: {error}");
+    }
+    run(&mut session, "rollback; create role guest login");
+    let error = database.session("guest").unwrap().run("compact database", &mut Rows::default()).unwrap_err();
+    assert_eq!(error.to_string(), "must be superuser to do COMPACT DATABASE");
+}
+
+#[test]
 fn jobs_and_snapshots_are_told() {
     let fixture = Fixture::new();
     let database = fixture.database("shop");

@@ -23,6 +23,7 @@
 //! A crash in 2 changes nothing that 2 would not do again. A crash in 3 or later leaves a longer log, and the same
 //! start of it.
 
+mod compact;
 pub(crate) mod create;
 mod open;
 mod report;
@@ -428,6 +429,7 @@ impl Database {
     pub fn check_watched(&self, watch: &mut Watch<'_>) -> Result<CheckReport> {
         self.await_restart_watched(watch)?;
         self.shared.core.poison.check()?;
+        let _stays = self.shared.layout.keep();
         let header = {
             // Nobody writes it meanwhile.
             let meta = self.keeper.meta.lock();
@@ -445,6 +447,7 @@ impl Database {
     /// complete one.
     pub fn backup(&self, options: BackupOptions, watch: &mut Watch<'_>) -> Result<Manifest> {
         self.await_restart_watched(watch)?;
+        let _stays = self.shared.layout.keep();
         let meta = self.keeper.meta.lock().clone();
         backup::run(&self.engine, &self.shared, &self.path, &meta, self.options.mode, options, watch)
     }

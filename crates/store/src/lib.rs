@@ -12,6 +12,7 @@ mod block;
 mod catalog;
 mod change;
 mod check;
+mod compact;
 mod core;
 mod cursor;
 mod database;
@@ -63,6 +64,7 @@ pub use backup::{
     Source, Taken, VerifyReport,
 };
 pub use check::{CheckReport, Finding, Stake};
+pub use compact::{CompactReport, Held};
 pub use cursor::Cursor;
 pub use database::{
     Database, DatabaseStats, RestartPhase, RestartReport, RowLockReport, SnapshotReport, TransactionReport,

@@ -47,7 +47,8 @@ const LIFE_LIST_AT: usize = 168;
 const LIFE_LEN: usize = 16;
 /// Lives that are remembered: as many as fit the smallest page.
 const LIVES_MAX: usize = 245;
-const END: usize = LIFE_LIST_AT + LIVES_MAX * LIFE_LEN;
+const CUT_AT: usize = LIFE_LIST_AT + LIVES_MAX * LIFE_LEN;
+const END: usize = CUT_AT + 8;
 
 /// Feature: what the log says below [`Meta::homes_from`] of pages that came home is of another copy of the file.
 const RESTORED: u64 = 1;
@@ -96,6 +97,9 @@ pub(crate) struct Meta {
     pub(crate) lives: Vec<Life>,
     /// What the log says below of pages that came home does not hold for this copy of the file, which was restored.
     pub(crate) homes_from: Lsn,
+    /// Where the log was when pages that had been in use were last cut off the file: of a page that reads as zeros, what the log says of
+    /// changes up to here is gone with the page that was in its place.
+    pub(crate) cut_at: Lsn,
     /// Roots of the store's own trees: catalog, transaction status, undo directory.
     pub(crate) roots: [PageId; 3],
 }
@@ -128,6 +132,7 @@ impl Meta {
         }
         let homes_from = if self.features() & RESTORED != 0 { self.homes_from } else { Lsn::ZERO };
         put_u64(&mut page, HOMES_FROM_AT, homes_from.0);
+        put_u64(&mut page, CUT_AT, self.cut_at.0);
         // A sum of its own over the fields, so that a copy can be judged before the page size is known.
         let sum = checksum::seeded(0, &page[MAGIC_AT..HEADER_SUM_AT]);
         put_u64(&mut page, HEADER_SUM_AT, sum);
@@ -183,6 +188,7 @@ impl Meta {
                 .map(|at| Life { id: get_u64(bytes, at), from: Lsn(get_u64(bytes, at + 8)) })
                 .collect(),
             homes_from: Lsn(get_u64(bytes, HOMES_FROM_AT)),
+            cut_at: Lsn(get_u64(bytes, CUT_AT)),
             roots: std::array::from_fn(|i| PageId(get_u64(bytes, ROOTS_AT + i * 8))),
         })
     }

@@ -61,6 +61,8 @@ pub enum Mutation {
     PageNotVerified,
     /// The check keeps to itself what it finds.
     DamageNotTold,
+    /// The file is cut before the checkpoint has passed the changes of what is cut off.
+    CutTooEarly,
 }
 
 #[cfg(feature = "mutations")]
@@ -72,7 +74,7 @@ mod switch {
 
     impl Mutation {
         /// Every one.
-        pub const ALL: [Mutation; 25] = [
+        pub const ALL: [Mutation; 26] = [
             Mutation::RetireWithoutSync,
             Mutation::HomeBeforeRing,
             Mutation::RingNotDurable,
@@ -98,6 +100,7 @@ mod switch {
             Mutation::SegmentRecycledEarly,
             Mutation::PageNotVerified,
             Mutation::DamageNotTold,
+            Mutation::CutTooEarly,
         ];
     }
 

@@ -24,15 +24,21 @@ use crate::{Error, Result};
 use gannet_base::{PageId, TreeId};
 use gannet_io::Class;
 
-const NEXT_AT: usize = HEADER_LEN;
+pub(crate) const NEXT_AT: usize = HEADER_LEN;
 const COUNT_AT: usize = HEADER_LEN + 8;
-const LIST_AT: usize = HEADER_LEN + 16;
+pub(crate) const LIST_AT: usize = HEADER_LEN + 16;
 
 /// Longest value in bytes.
 pub(crate) const MAX_VALUE: u64 = 1 << 30;
 
 /// Most value pages one mini-transaction writes.
 const PAGES_AT_ONCE: usize = 16;
+
+/// Value pages that one mini-transaction writes: a log record holds a few page images; see `Core::new`.
+pub(crate) fn pages_at_once(core: &Core) -> usize {
+    (core.max_record_len / 2 / core.page_size).clamp(1, PAGES_AT_ONCE)
+}
+
 /// Most pages one index page lists, so that freeing them all fits one log record wherever they lie.
 const LISTED_MAX: usize = 512;
 
@@ -67,8 +73,7 @@ pub(crate) fn write(
     let per_page = bytes_per_page(core.page_size);
     let mut index = first;
     let mut listed = 0;
-    // A log record holds a few page images; see `Core::new`.
-    let at_once = (core.max_record_len / 2 / core.page_size).clamp(1, PAGES_AT_ONCE);
+    let at_once = pages_at_once(core);
     for batch in value.chunks(per_page * at_once) {
         core.throttle(cancelled)?;
         let pages: Vec<&[u8]> = batch.chunks(per_page).collect();

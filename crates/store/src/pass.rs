@@ -13,7 +13,7 @@
 use crate::block::Block;
 use crate::core::Core;
 use crate::engine::Engine;
-use crate::jobs::{Permit, Stop, Unit, Watch, Worker, run_crew};
+use crate::jobs::{Crew, Permit, Stop, Unit, Watch, Worker, run_crew};
 use crate::page::{self, PageKind, Verdict};
 use crate::pool::{Access, SharedPage};
 use crate::shared::Shared;
@@ -229,7 +229,7 @@ pub(crate) fn run<V: Visitor>(
         }
     });
     let bodies = bodies.collect();
-    run_crew(course.thread, watch, &pass.stop, bodies)?;
+    run_crew(course.thread, Crew::StandsBy, watch, &pass.stop, bodies)?;
     Ok(pass.bytes_read.load(Ordering::Relaxed))
 }
 
@@ -373,7 +373,11 @@ impl<V: Visitor> Pass<V> {
         if verdict == Verdict::Damaged {
             return Err("its checksum does not match".to_owned().into());
         }
-        let logged = self.visitor.last_change(id);
+        let mut logged = self.visitor.last_change(id);
+        if verdict == Verdict::NeverWritten && logged <= Some(core.space.cut_at()) {
+            // That was a page that was cut off.
+            logged = None;
+        }
         if verdict == Verdict::NeverWritten && resident.is_none() && logged.is_none() {
             return Ok(Bytes::Unwritten);
         }

@@ -245,7 +245,7 @@ fn key_of(node: NodeRef<'_>, slot: usize) -> Vec<u8> {
 
 /// Parents of leaves, and how many of them each stands for.
 fn gather(btree: &BTree<'_>, charge: &mut Charge) -> Result<(Vec<Chosen>, f64)> {
-    let root = Chosen { lower: Vec::new(), upper: None, page: btree.tree.root, children: 0 };
+    let root = Chosen { lower: Vec::new(), upper: None, page: btree.tree.root(), children: 0 };
     let mut level = btree.inner_shared(&[], u8::MAX).map(|page| NodeRef::new(&page).level())?;
     if level == 0 {
         return Ok((Vec::new(), 1.0));

@@ -1,6 +1,7 @@
 //! What all users of one open database share: the page layers below, the transaction tables above, and the store's
 //! own trees.
 
+use crate::compact::Layout;
 use crate::core::Core;
 use crate::entry::{Entry, UndoPtr};
 use crate::hot::HotPages;
@@ -20,6 +21,7 @@ use crate::undo::{self, Segment, Stream, UndoKind, UndoRecord};
 use crate::work::Room;
 use crate::writeback::PageWriter;
 use crate::{Result, log};
+use gannet_base::clock::Instant;
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::{PageId, TreeId, TxnId};
 use std::any::Any;
@@ -69,6 +71,12 @@ pub(crate) struct Shared {
     pub(crate) holders: Holders,
     /// Figures of the last hour.
     pub(crate) notes: Notes,
+    /// Who goes through the file as a whole, and who moves what that one relies on.
+    pub(crate) layout: Layout,
+    /// Held while the file is being compacted.
+    pub(crate) compacting: Mutex<()>,
+    /// When the last page of a long value was moved whose old place is kept as it was for those who may still look there.
+    pub(crate) moved_values: Mutex<Option<Instant>>,
     /// Undo segments freed since the start.
     pub(crate) segments_swept: AtomicU64,
     /// The first transaction number of this life: whoever has a lower one and has not ended was cut short by a crash.

@@ -16,9 +16,12 @@
 //!    and for its undo; a rollback can use every extent that counts. Up to [`SPARE_MAX`] of them, `spare`, belong to no
 //!    transaction: the next ones take these without the space lock. Whoever finds no room takes them back first. While a
 //!    rollback has used extents that still count as reserved (`short`), nothing becomes spare, and nobody takes of it.
-//! 5. The file is cut only behind the highest page that was given out in this life, and never below the length that it
+//! 5. In passing the file is cut only behind the highest page that was given out in this life, and never below the length that it
 //!    was opened with, behind which no earlier life gave out a page. So no page that was ever used lies behind its end,
-//!    whether or not a crash keeps the cut; growth later is durable before it is used, as always.
+//!    whether or not a crash keeps the cut; growth later is durable before it is used, as always. Pages that were used are cut off
+//!    by a compaction alone (`compact::cut`), which says why redo needs none of them.
+
+mod emptying;
 
 use crate::core::Core;
 use crate::mtr::Mtr;
@@ -26,6 +29,7 @@ use crate::page::{self, HEADER_LEN, PageKind};
 use crate::pool::ExclusivePage;
 use crate::undo::UNDO_PAGES;
 use crate::{Error, Result};
+use emptying::{Emptying, TRIED};
 use gannet_base::sync::{Mutex, MutexGuard};
 use gannet_base::{PageId, TreeId};
 use gannet_io::{Class, ErrorKind};
@@ -137,11 +141,19 @@ struct State {
     /// Behind the highest page that was ever given out, as far as known.
     high_water: u64,
     reserved: u64,
+    /// Extents that a compaction empties.
+    emptying: Option<Emptying>,
 }
 
 impl State {
     fn has_room(&self, tree: TreeId, extent: u64) -> bool {
-        self.partial.get(&tree).is_some_and(|set| set.contains(&extent))
+        self.partial.get(&tree).is_some_and(|set| set.contains(&extent)) && !self.is_emptying(extent)
+    }
+
+    /// One of the tree's extents with room.
+    fn some_room(&self, tree: TreeId) -> Option<u64> {
+        let partial = self.partial.get(&tree)?;
+        partial.iter().take(TRIED).copied().find(|&extent| !self.is_emptying(extent))
     }
 
     /// Whether a tree may begin another extent while it has some with room: not if those are a quarter of all.
@@ -240,6 +252,8 @@ pub(crate) struct Space {
     short: AtomicBool,
     /// Formatted groups, for those who must not wait for the space lock.
     groups: Arc<AtomicU64>,
+    /// See [`Space::cut_at`].
+    cut_at: AtomicU64,
 }
 
 impl Space {
@@ -257,6 +271,7 @@ impl Space {
             spare: AtomicU64::new(0),
             short: AtomicBool::new(false),
             groups: Arc::new(AtomicU64::new(groups)),
+            cut_at: AtomicU64::new(0),
         }
     }
 
@@ -469,7 +484,7 @@ impl<'c> Allocations<'c> {
             let extent = page.0 / EXTENT_PAGES;
             // The first one's map is read, if it was not; of the others only those known to have room are looked at.
             if extent != tried
-                && (index == 0 || self.state.has_room(tree, extent))
+                && ((index == 0 && !self.state.is_emptying(extent)) || self.state.has_room(tree, extent))
                 && let Some(page) = self.allocate_in(extent, tree)?
             {
                 return Ok(page);
@@ -487,7 +502,7 @@ impl<'c> Allocations<'c> {
                 begun => return begun,
             }
         }
-        while let Some(extent) = self.state.partial.get(&tree).and_then(|set| set.first().copied()) {
+        while let Some(extent) = self.state.some_room(tree) {
             match self.allocate_in(extent, tree)? {
                 Some(page) => return Ok(page),
                 None => drop(self.state.partial.get_mut(&tree).map(|set| set.remove(&extent))),
@@ -616,6 +631,7 @@ impl<'c> Allocations<'c> {
     fn find_free(&mut self, wanted: u64) -> Result<u64> {
         let per_group = self.state.per_group;
         let groups = self.state.groups.len() as u64;
+        let wanted = self.state.wanted_place(wanted);
         let near = wanted / per_group;
         // Holes before the never used end, so that the file does not grow while it has room.
         if near < groups
@@ -647,7 +663,8 @@ impl<'c> Allocations<'c> {
         let start = group * self.state.per_group;
         let end = self.state.unused_from().saturating_sub(start).min(self.state.per_group);
         let map = &self.maps[place];
-        let is_free = |&index: &u64| map.extent(index) == Extent::FREE;
+        let is_free =
+            |&index: &u64| map.extent(index) == Extent::FREE && !self.state.is_emptying(start + index);
         let found = (first..end).find(is_free).or_else(|| (0..first.min(end)).find(is_free));
         Ok(found.map(|index| start + index))
     }
@@ -800,17 +817,16 @@ impl<'c> Allocations<'c> {
 }
 
 fn note(state: &mut State, group: u64, extent: u64, before: Extent, after: Extent) {
-    let group = &mut state.groups[group as usize];
-    match (before == Extent::FREE, after == Extent::FREE) {
-        (true, false) => {
+    let (was_free, is_free) = (before == Extent::FREE, after == Extent::FREE);
+    if was_free != is_free && state.counts_as_free(group, extent, is_free) {
+        let group = &mut state.groups[group as usize];
+        if is_free {
+            group.free_extents += 1;
+            state.free_extents += 1;
+        } else {
             group.free_extents -= 1;
             state.free_extents -= 1;
         }
-        (false, true) => {
-            group.free_extents += 1;
-            state.free_extents += 1;
-        }
-        _ => {}
     }
     if before.owner != after.owner {
         if let Some(set) = state.partial.get_mut(&before.owner) {

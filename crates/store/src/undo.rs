@@ -405,6 +405,11 @@ impl Stream {
         self.complete(core, directory)
     }
 
+    /// Whether its newest segment does not lie in front of this extent.
+    pub(crate) fn lies_behind(&self, extent: u64) -> bool {
+        self.segment.is_some_and(|segment| segment.first.0 / EXTENT_PAGES >= extent)
+    }
+
     /// Completes the newest segment, whatever room it has left.
     pub(crate) fn complete(&mut self, core: &Core, directory: &TreeRoot) -> Result<Option<Segment>> {
         let Some(segment) = self.segment else { return Ok(None) };

@@ -442,7 +442,16 @@ impl PageWriter {
     /// with the thread only for batches. Gives up at `deadline`, with false.
     pub(crate) fn flush_all(&self, within: Duration) -> Result<bool> {
         let deadline = gannet_base::clock::now() + within;
-        let target = self.core.log.end();
+        self.flush_below(self.core.log.end(), &mut |_| Ok(gannet_base::clock::now() < deadline))
+    }
+
+    /// Writes every page that is dirty since before `target`, and moves the checkpoint as far as it can go: up to there at least.
+    /// `go_on` is asked before so many bytes are written; false where it did not want to.
+    pub(crate) fn flush_below(
+        &self,
+        target: Lsn,
+        go_on: &mut dyn FnMut(u64) -> Result<bool>,
+    ) -> Result<bool> {
         loop {
             let mut due = self.dirty_below(target);
             if due.is_empty() {
@@ -450,7 +459,7 @@ impl PageWriter {
             }
             due.sort_unstable_by_key(|&(_, id)| id);
             for batch in due.chunks(batch_pages(self.core.page_size)) {
-                if gannet_base::clock::now() >= deadline {
+                if !go_on((batch.len() * self.core.page_size) as u64)? {
                     return Ok(false);
                 }
                 self.write_batch(batch)?;
@@ -465,6 +474,15 @@ impl PageWriter {
         self.checkpoint.advance(target).inspect_err(|e| self.core.poison.set_by(e))?;
         self.redo_from.store(target.0, Ordering::Relaxed);
         Ok(true)
+    }
+}
+
+impl PageWriter {
+    /// Has `work` done while no page goes home and the checkpoint stays where it is.
+    pub(crate) fn while_still<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let _writing = self.buffer.lock();
+        self.core.poison.check()?;
+        work()
     }
 }
 

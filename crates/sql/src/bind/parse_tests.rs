@@ -229,6 +229,10 @@ fn utility_statements() {
     );
     assert_eq!(of("check database verbose"), "CheckDatabase { verbose: true }");
     assert_eq!(error("check table t").0, "42601");
+    assert_eq!(of("compact database"), "CompactDatabase { verbose: false }");
+    assert_eq!(of("Compact Database VERBOSE"), "CompactDatabase { verbose: true }");
+    assert_eq!(error("compact t").0, "42601");
+    assert_eq!(error("compact database t").0, "42601");
     assert_eq!(of("stat database"), "StatDatabase { table: None, records: false, verbose: false }");
     let stat = of("Stat Database table public.T records verbose");
     assert!(

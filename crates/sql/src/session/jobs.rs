@@ -1,5 +1,5 @@
-//! Statements that run a job ([`gannet_store::Job`]): BACKUP, CHECK, STAT and SWEEP DATABASE. Findings and the like are rows; with VERBOSE, how
-//! far it has come and how it went are INFO messages, whose detail is JSON: `progress` many times, then `job` once, both a
+//! Statements that run a job ([`gannet_store::Job`]): BACKUP, CHECK, COMPACT, STAT and SWEEP DATABASE. Findings and the like are
+//! rows; with VERBOSE, how far it has come and how it went are INFO messages, whose detail is JSON: `progress` many times, then `job` once, both a
 //! [`JobReport`], and beside `job` what else the job has to say.
 
 use super::client::{Client, CommandTag, Notice, OutputColumn};
@@ -36,6 +36,19 @@ pub(super) fn columns(columns: &[(&str, Type)]) -> Vec<OutputColumn> {
 pub(super) fn check_columns() -> Vec<OutputColumn> {
     let text = |name| (name, Type::Text);
     columns(&[text("object"), ("page", Type::Int8), text("finding"), text("at_stake")])
+}
+
+/// The columns of what COMPACT DATABASE did.
+pub(super) fn compact_columns() -> Vec<OutputColumn> {
+    let number = |name| (name, Type::Int8);
+    columns(&[
+        number("file_bytes_before"),
+        number("file_bytes"),
+        number("free_bytes"),
+        number("pages_merged"),
+        number("pages_moved"),
+        ("held", Type::Text),
+    ])
 }
 
 /// The columns of what STAT DATABASE says: a row for each table and index.
@@ -218,6 +231,35 @@ impl Session {
             running.client.notice(&info(message, &detail));
         }
         Ok(CommandTag { command: "BACKUP DATABASE", rows: Some(1) })
+    }
+
+    pub(super) fn compact_database(
+        &mut self,
+        verbose: bool,
+        alone: bool,
+        client: &mut dyn Client,
+    ) -> Result<CommandTag> {
+        let mut running = Running { statement: "COMPACT DATABASE", verbose, alone, client };
+        let order = JobOrder::new(JobKind::Compact);
+        let (report, job) = self
+            .run_job(&mut running, order, |database, watch| Ok(database.store().compact_watched(watch)?))?;
+        let count = |number: u64| Value::Int(number.cast_signed());
+        let held: Vec<&str> = report.held.iter().map(|held| held.what.as_str()).collect();
+        let row = vec![
+            count(report.file_bytes_before),
+            count(report.file_bytes),
+            count(report.free_bytes),
+            count(report.pages_merged),
+            count(report.pages_moved),
+            Value::text(held.join("; ")),
+        ];
+        give(&compact_columns(), &[row], self, running.client)?;
+        if verbose {
+            let back = report.file_bytes_before.saturating_sub(report.file_bytes);
+            let message = format!("{} given back in {:.1} s", format_size(back), job.seconds);
+            running.client.notice(&info(message, &json!({ "job": job, "compaction": report })));
+        }
+        Ok(CommandTag { command: "COMPACT DATABASE", rows: Some(1) })
     }
 
     pub(super) fn stat_database(

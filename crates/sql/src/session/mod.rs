@@ -9,7 +9,7 @@
 //! | `utility` | statements without a plan: SET, SHOW, EXPLAIN, PREPARE and their kin |
 //! | `copy`, `bulk` | COPY; filling an empty table from the bottom up |
 //! | `settings`, `state` | settings; what functions and operators see of a session |
-//! | `jobs` | statements that run a job: CHECK DATABASE, STAT DATABASE |
+//! | `jobs` | statements that run a job: BACKUP DATABASE, CHECK DATABASE, COMPACT DATABASE, STAT DATABASE |
 //! | `interrupt` | cancelling, time-outs |
 //! | `turn` | who takes much memory, and when; long values |
 

@@ -132,6 +132,8 @@ impl Begin {
             segment_size: self.segment_size,
             lives: Vec::new(),
             homes_from: Lsn::ZERO,
+            // None was cut off while it was taken, and what had been before is zeros now.
+            cut_at: Lsn(self.start_lsn),
             roots: self.roots.map(PageId),
         }
     }

@@ -35,7 +35,7 @@ mod verify;
 use crate::block::Block;
 use crate::engine::Engine;
 use crate::fetch;
-use crate::jobs::{Stop, Unit, Watch, Worker, run_crew};
+use crate::jobs::{Crew, Stop, Unit, Watch, Worker, run_crew};
 use crate::meta::{FORMAT_VERSION, Meta};
 use crate::shared::Shared;
 use crate::{Error, Result};
@@ -336,6 +336,6 @@ impl Copy {
             }
             workers.push(move || copy.copy_pages(blocks));
         }
-        run_crew("gannet-backup", watch, &this.stop, workers)
+        run_crew("gannet-backup", Crew::StandsBy, watch, &this.stop, workers)
     }
 }

@@ -16,7 +16,7 @@ use super::source::{BackupFile, Feed, Item, Source};
 use crate::block::{Block, FileRange};
 use crate::database::{Attempt, Database};
 use crate::engine::{Engine, OpenOptions};
-use crate::jobs::{Stop, Unit, Watch, Worker, run_crew};
+use crate::jobs::{Crew, Stop, Unit, Watch, Worker, run_crew};
 use crate::log::{BLOCK, segment_path};
 use crate::page::{self, Verdict};
 use crate::{Error, Result, meta};
@@ -191,7 +191,7 @@ fn write_all(
         let restore = Arc::clone(&restore);
         workers.push(move || restore.work(blocks));
     }
-    run_crew("gannet-restore", watch, &restore.stop, workers)?;
+    run_crew("gannet-restore", Crew::StandsBy, watch, &restore.stop, workers)?;
     watch.job().phase("makes it durable", Unit::Bytes, 0);
     watch.look()?;
     restore.finish()

@@ -15,7 +15,7 @@ use super::pages::PageSet;
 use super::restore::workers_within;
 use super::source::{Feed, Item, Source};
 use crate::engine::Engine;
-use crate::jobs::{Stop, Unit, Watch, Worker, run_crew};
+use crate::jobs::{Crew, Stop, Unit, Watch, Worker, run_crew};
 use crate::log::{BLOCK, MIN_RECORD_LEN, RecordView, SegmentHeader};
 use crate::page::{self, PageKind, Verdict, get_u32};
 use crate::space::{self, EXTENT_PAGES, SYSTEM};
@@ -99,7 +99,7 @@ pub(crate) fn run(
             verify.work()
         });
     }
-    run_crew("gannet-verify", watch, &verify.stop, workers)?;
+    run_crew("gannet-verify", Crew::StandsBy, watch, &verify.stop, workers)?;
     verify.finish()
 }
 

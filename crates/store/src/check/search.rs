@@ -297,7 +297,7 @@ impl Search<'_, '_> {
 
     /// Goes through a tree's inner nodes, from the root down; with `leaves`, also through those.
     fn walk(&mut self, root: &TreeRoot, leaves: bool) -> Result<()> {
-        let whole = Child { page: root.root, level: u8::MAX, lower: Vec::new(), upper: None };
+        let whole = Child { page: root.root(), level: u8::MAX, lower: Vec::new(), upper: None };
         let Some(level) = self.child(root.id, &whole) else { return Ok(()) };
         let lowest = u8::from(!leaves);
         let mut open = vec![Span { level, from: Vec::new(), until: None }];

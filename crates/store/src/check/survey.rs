@@ -35,9 +35,9 @@ impl Trees {
     pub(crate) fn read(shared: &Shared, findings: &Findings) -> Trees {
         let mut trees = Trees { complete: true, ..Trees::default() };
         for (id, root) in [
-            (CATALOG, shared.catalog.root),
-            (STATUS, shared.status.root),
-            (UNDO_DIRECTORY, shared.undo_directory.root),
+            (CATALOG, shared.catalog.root()),
+            (STATUS, shared.status.root()),
+            (UNDO_DIRECTORY, shared.undo_directory.root()),
         ] {
             trees.live.insert(id, Known { root, name: None });
         }
@@ -72,7 +72,7 @@ impl Trees {
             _ => return,
         }
         findings.add(Finding {
-            page: shared.catalog.root,
+            page: shared.catalog.root(),
             tree: CATALOG,
             name: None,
             what,
@@ -161,7 +161,7 @@ pub(crate) fn read_segments(shared: &Shared, findings: &Findings) -> BTreeMap<Pa
     let mut segments = BTreeMap::new();
     let mut from = Vec::new();
     let find = |what: String| {
-        let (page, tree) = (shared.undo_directory.root, UNDO_DIRECTORY);
+        let (page, tree) = (shared.undo_directory.root(), UNDO_DIRECTORY);
         findings.add(Finding { page, tree, name: None, what, stake: Stake::History });
     };
     // A page that cannot be read is found by those who go through all pages.

@@ -81,6 +81,7 @@ impl Database {
             segment_size: create.segment_size,
             lives: Vec::new(),
             homes_from: Lsn::ZERO,
+            cut_at: Lsn::ZERO,
             roots: [PageId(3), PageId(4), PageId(5)],
         };
         meta::write_mark(&*file, page_size, meta.database_id)?;

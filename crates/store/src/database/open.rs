@@ -5,6 +5,7 @@ use super::{
     Database, FileLock, HOT, HeaderKeeper, LOCK, RING, RestartReport, log_of_another, take_file_lock,
     take_lock, wal_folder,
 };
+use crate::compact::Layout;
 use crate::core::Core;
 use crate::engine::{CreateOptions, Engine, OpenOptions};
 use crate::hot::HotPages;
@@ -245,6 +246,7 @@ impl Database {
             &log_options,
             wal_limit(&meta, options),
         ));
+        core.space.set_cut_at(meta.cut_at);
         if options.salvage {
             let lost = report.lost.as_deref().unwrap_or("nothing of its log is lost");
             core.set_read_only(format!("it is being salvaged ({lost})"));
@@ -374,6 +376,9 @@ impl Database {
             sweeping: Mutex::new(()),
             holders,
             notes: Notes::default(),
+            layout: Layout::default(),
+            compacting: Mutex::new(()),
+            moved_values: Mutex::new(None),
             segments_swept: AtomicU64::new(0),
             first_txn: next_txn,
             restart,

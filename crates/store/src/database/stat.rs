@@ -50,6 +50,7 @@ impl Database {
             self.await_restart_watched(watch)?;
         }
         self.shared.core.check_open()?;
+        let _stays = self.shared.layout.keep();
         let mut report = stat::run(&self.engine, &self.shared, options, watch)?;
         report.header = self.header();
         report.transactions = self.transaction_marks();

@@ -38,10 +38,20 @@ impl Drop for Ended {
     }
 }
 
-/// Runs each body in a thread, which steps back for others, until all have ended; who waits for the job is told meanwhile. When one of
+/// How far the threads stand back for others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Crew {
+    /// They run where a processor is idle: for those who hold nothing for longer than it takes to copy a page.
+    StandsBy,
+    /// They are nice: for those who hold latches or locks that others wait for, and must not be stopped with them for long.
+    StepsBack,
+}
+
+/// Runs each body in a thread, which stands back for others, until all have ended; who waits for the job is told meanwhile. When one of
 /// them fails, or the job is to end, `stop` is set. Gives the first error.
 pub(crate) fn run_crew<B: FnOnce() -> Result<()> + Send + 'static>(
     name: &str,
+    how: Crew,
     watch: &mut Watch<'_>,
     stop: &Stop,
     bodies: Vec<B>,
@@ -54,7 +64,10 @@ pub(crate) fn run_crew<B: FnOnce() -> Result<()> + Send + 'static>(
             let (ended, stop) = (Ended(Arc::clone(&left), stop.clone()), stop.clone());
             let failure = Arc::clone(&failure);
             thread::spawn(name, move || {
-                fetch::stand_by();
+                match how {
+                    Crew::StandsBy => fetch::stand_by(),
+                    Crew::StepsBack => fetch::step_back(),
+                }
                 if let Err(error) = body() {
                     failure.lock().get_or_insert(error);
                     stop.set();

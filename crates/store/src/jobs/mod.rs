@@ -13,7 +13,7 @@ mod crew;
 mod pacer;
 
 use crate::{Error, Result};
-pub(crate) use crew::{Stop, run_crew};
+pub(crate) use crew::{Crew, Stop, run_crew};
 use gannet_base::clock::{self, Instant};
 use gannet_base::sync::Mutex;
 use gannet_io::stats::{Operation, Snapshot};
@@ -383,10 +383,7 @@ impl Job {
 
     /// A new phase begins, of `total` units; 0 where that is not known.
     pub fn phase(&self, name: &'static str, unit: Unit, total: u64) {
-        let mut phase = self.inner.phase.lock();
-        (phase.name, phase.unit, phase.began) = (name, unit, clock::now());
-        self.inner.done.store(0, Ordering::Relaxed);
-        self.inner.total.store(total, Ordering::Relaxed);
+        self.inner.begin_phase(name, unit, total);
     }
 
     /// The total of the phase is known better now.
@@ -466,6 +463,13 @@ impl Drop for Job {
 }
 
 impl Inner {
+    fn begin_phase(&self, name: &'static str, unit: Unit, total: u64) {
+        let mut phase = self.phase.lock();
+        (phase.name, phase.unit, phase.began) = (name, unit, clock::now());
+        self.done.store(0, Ordering::Relaxed);
+        self.total.store(total, Ordering::Relaxed);
+    }
+
     fn check(&self) -> Result<()> {
         if self.cancelled.load(Ordering::Relaxed) { Err(Error::Cancelled) } else { Ok(()) }
     }
@@ -505,6 +509,11 @@ impl Worker {
     /// Bytes to be asked of the device by one request, at most.
     pub(crate) fn request_bytes(&self) -> u64 {
         self.pacer.request_bytes()
+    }
+
+    /// See [`Job::phase`].
+    pub(crate) fn phase(&self, name: &'static str, unit: Unit, total: u64) {
+        self.inner.begin_phase(name, unit, total);
     }
 
     /// Of the phase so much is done.

@@ -1,8 +1,8 @@
 //! Frames for pages to come: free ones, those of pages nobody uses, and waiting where there are none.
 
-use super::{Access, FRAME_WAIT_LIMIT, FrameKey, Pool, ScanRing, State};
+use super::{Access, FRAME_WAIT_LIMIT, FrameKey, Pool, ScanRing, State, Volume};
 use crate::{Error, Result};
-use gannet_base::clock;
+use gannet_base::{PageId, clock};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -140,6 +140,18 @@ impl Pool {
     pub(super) fn drop_frame(&self, index: u32, key: FrameKey) {
         self.unlink(index, key);
         self.give_back(index);
+    }
+
+    /// Drops pages of the volume from `end` on, which the file has no more, as far as nobody looks at them just now.
+    pub(crate) fn forget_behind(&self, volume: &Volume, end: PageId) {
+        for index in 0..self.frames.len() as u32 {
+            let key = self.table.key(index);
+            let is_behind = key != FrameKey::NONE && key.volume() == volume.slot && key.page() >= end;
+            // Another page that has got the frame meanwhile is read again.
+            if is_behind && self.evict(index) {
+                self.give_back(index);
+            }
+        }
     }
 
     /// Frames have become clean: wakes whoever waits for one.

@@ -93,6 +93,7 @@ impl Shared {
                 }
                 unless_passing(swept)?;
             }
+            self.end_emptying();
             self.save_hot_pages(false);
         }
     }

@@ -7,7 +7,7 @@
 //! 3. A round of the background that has a large part of the file to free is not held back: the file would grow meanwhile.
 
 use super::report::{Cleaned, TreeCleaned};
-use crate::jobs::{Job, JobKind, JobOrder, Jobs, Pace, Permit, Unit};
+use crate::jobs::{Job, JobKind, JobOrder, Jobs, Pace, Permit, Unit, Worker};
 use crate::pool::reads::{ThreadReads, thread_reads};
 use crate::shared::Shared;
 use crate::space::EXTENT_PAGES;
@@ -31,8 +31,10 @@ pub(crate) enum By<'j> {
     Room,
     /// Garbage is there.
     Background(&'j Jobs),
-    /// It is a part of this job.
+    /// It is this job.
     Job(&'j Job),
+    /// It is a part of the job that this one works on.
+    Part(&'j Worker),
 }
 
 /// See the module's head.
@@ -40,6 +42,8 @@ pub(crate) struct Round<'r> {
     by: By<'r>,
     /// The job that a round of the background has become.
     own: Option<Job>,
+    /// A hold on the job that it is, or is a part of.
+    worker: Option<Worker>,
     /// For what is being done.
     permit: Option<Permit>,
     /// Streams that nobody has written to for so long have their newest segment swept, too.
@@ -62,9 +66,15 @@ pub(crate) struct Round<'r> {
 impl<'r> Round<'r> {
     pub(crate) fn new(shared: &Shared, by: By<'r>, idle: Duration, give_up: &'r dyn Fn() -> bool) -> Self {
         let page_bytes = shared.core.page_size as u64;
+        let worker = match &by {
+            By::Job(job) => Some(job.worker()),
+            By::Part(worker) => Some((*worker).clone()),
+            By::Room | By::Background(_) => None,
+        };
         Round {
             by,
             own: None,
+            worker,
             permit: None,
             idle,
             give_up,
@@ -89,11 +99,13 @@ impl<'r> Round<'r> {
         matches!(self.by, By::Background(_))
     }
 
-    fn job(&self) -> Option<&Job> {
-        match &self.by {
-            By::Job(job) => Some(job),
-            By::Room | By::Background(_) => self.own.as_ref(),
-        }
+    fn job(&self) -> Option<&Worker> {
+        self.worker.as_ref()
+    }
+
+    /// The job whose phase is this round's.
+    fn whole(&self) -> Option<&Worker> {
+        self.worker.as_ref().filter(|_| !matches!(self.by, By::Part(_)))
     }
 
     /// Whether it is to end early.
@@ -140,6 +152,7 @@ impl<'r> Round<'r> {
         let job = jobs.begin(order);
         job.phase("sweeps", Unit::Segments, self.total);
         job.set_done(self.done.segments);
+        self.worker = Some(job.worker());
         self.own = Some(job);
     }
 
@@ -195,7 +208,7 @@ impl<'r> Round<'r> {
     pub(super) fn segment_freed(&mut self) {
         self.done.segments += 1;
         self.done.undo_bytes += self.segment_bytes;
-        if let Some(job) = self.job() {
+        if let Some(job) = self.whole() {
             job.set_done(self.done.segments);
         }
     }

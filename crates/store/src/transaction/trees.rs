@@ -115,14 +115,14 @@ impl Transaction {
         let writer = payload.as_deref().and_then(Entry::decode).map(|e| e.writer);
         let core = &*self.shared.core;
         let leaf = BTree::new(core, &tree.root).leaf_shared(&[], Access::Normal)?;
-        let empty = NodeRef::new(&leaf).count() == 0 && leaf.id() == tree.root.root;
+        let empty = NodeRef::new(&leaf).count() == 0 && leaf.id() == tree.root.root();
         drop(leaf);
         if !created || own.is_none() || writer != Some(own) || !empty {
             let message = "bulk load fills an empty tree that the same transaction has created";
             return Err(Error::Invalid(message.to_owned()));
         }
         // The rows have no undo of their own. Reverting this record, which changes nothing, empties the tree.
-        let entry = crate::catalog::encode(tree.id(), tree.root.root);
+        let entry = crate::catalog::encode(tree.id(), tree.root.root());
         let sequence = self.sequence();
         self.write(&Arc::clone(&self.shared.catalog), tree.name(), Write::Update(&entry), None).map(drop)?;
         // A view from before it sees none of the rows, which say nothing of it.

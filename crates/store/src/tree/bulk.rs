@@ -102,8 +102,8 @@ impl<'c> BulkLoader<'c> {
             tree,
             levels: vec![Level::default()],
             extent: (ANYWHERE, ANYWHERE),
-            last_page: tree.tree.root,
-            last_inner: tree.tree.root,
+            last_page: tree.tree.root(),
+            last_inner: tree.tree.root(),
             cancel,
         }
     }
@@ -224,7 +224,7 @@ impl<'c> BulkLoader<'c> {
         debug_assert_eq!(usize::from(NodeRef::new(&page).level()), level);
         let core = self.tree.core;
         let mut mtr = Mtr::new(core);
-        let root = mtr.latch(self.tree.tree.root)?;
+        let root = mtr.latch(self.tree.tree.root())?;
         // Pages of the last extent that were not needed go back.
         while self.extent.0 < self.extent.1 {
             mtr.free(self.tree.tree.id, self.extent.0)?;

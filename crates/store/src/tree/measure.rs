@@ -102,7 +102,7 @@ impl BTree<'_> {
     /// Goes a way down: the product of the numbers of children, and the entries of the leaf, if that is wanted.
     fn go(&self, way: usize, ways: usize, to_leaf: bool) -> Result<(f64, Option<usize>)> {
         let core = self.core;
-        let mut page = core.pool.shared(&core.volume, self.tree.root, Access::Normal)?;
+        let mut page = self.root_shared()?;
         let mut product = 1.0;
         let mut depth = 0;
         loop {

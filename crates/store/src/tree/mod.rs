@@ -1,7 +1,7 @@
 //! B+trees on pages.
 //!
-//! A tree's root page never moves; when the root splits, its contents move into two new children. Nodes carry fence
-//! keys instead of sibling links: the next leaf is the one that covers this leaf's upper fence, found from the root
+//! When the root splits, its contents move into two new children, and its page stays the root. (It moves only where a file is
+//! compacted, see `relocate`.) Nodes carry fence keys instead of sibling links: the next leaf is the one that covers this leaf's upper fence, found from the root
 //! through inner nodes that are nearly always in memory.
 //!
 //! # Invariants
@@ -17,9 +17,13 @@
 //!    space lock. On the way down they split every inner node that might not have room for one more separator, so
 //!    that a split never has to go back up (Guibas and Sedgewick 1978; Mohan and Levine, ARIES/IM, 1992, for the
 //!    interplay with recovery).
+//! 4. Where the root is changes only under the exclusive latch of its old page. So whoever has latched it, or taken its version, and
+//!    then finds that it is the root still, has the root.
 
 mod bulk;
+mod dense;
 mod measure;
+mod relocate;
 mod smo;
 
 use crate::core::Core;
@@ -32,7 +36,9 @@ use gannet_base::{PageId, TreeId, TxnId};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 pub(crate) use bulk::BulkLoader;
+pub(crate) use dense::{Dense, Density};
 pub use measure::TreeSize;
+pub(crate) use relocate::Relocated;
 use smo::put_image;
 pub(crate) use smo::{fits, is_underfull};
 
@@ -43,7 +49,8 @@ const OPTIMISTIC_ATTEMPTS: usize = 16;
 #[derive(Debug)]
 pub(crate) struct TreeRoot {
     pub(crate) id: TreeId,
-    pub(crate) root: PageId,
+    /// Number of the root page, see [`TreeRoot::root`].
+    root: AtomicU64,
     /// Its key in the catalog.
     pub(crate) name: Box<[u8]>,
     /// The opening of a database that it belongs to.
@@ -84,7 +91,7 @@ impl TreeRoot {
     pub(crate) fn new(id: TreeId, root: PageId, name: &[u8], opening: u64) -> Self {
         TreeRoot {
             id,
-            root,
+            root: AtomicU64::new(root.0),
             name: Box::from(name),
             opening,
             root_level: AtomicU8::new(0),
@@ -93,6 +100,16 @@ impl TreeRoot {
             filled: Mark::default(),
             shape: Mutex::default(),
         }
+    }
+
+    /// Where the root is now; for those who look at the page invariant 4 says how to be sure.
+    pub(crate) fn root(&self) -> PageId {
+        PageId(self.root.load(Ordering::SeqCst))
+    }
+
+    /// The root has moved; its old page is latched exclusively.
+    fn set_root(&self, root: PageId) {
+        self.root.store(root.0, Ordering::SeqCst);
     }
 
     pub(crate) fn set_settled(&self) {
@@ -157,6 +174,25 @@ impl<'c> BTree<'c> {
         BTree { core, tree }
     }
 
+    /// Asks for the root until what was got is the root.
+    fn root_by<P>(&self, mut get: impl FnMut(PageId) -> Result<P>) -> Result<P> {
+        loop {
+            let id = self.tree.root();
+            let page = get(id);
+            if self.tree.root() == id {
+                return page;
+            }
+        }
+    }
+
+    fn root_shared(&self) -> Result<SharedPage<'c>> {
+        self.root_by(|id| self.core.pool.shared(&self.core.volume, id, Access::Normal))
+    }
+
+    fn root_exclusive(&self) -> Result<ExclusivePage<'c>> {
+        self.root_by(|id| self.core.pool.exclusive(&self.core.volume, id))
+    }
+
     /// The leaf that covers `key`, for reading.
     pub(crate) fn leaf_shared(&self, key: &[u8], access: Access<'_>) -> Result<SharedPage<'c>> {
         for _ in 0..OPTIMISTIC_ATTEMPTS {
@@ -184,7 +220,16 @@ impl<'c> BTree<'c> {
                 }
                 let id = match child {
                     Some((0, child)) => child,
-                    None if parent.id() == self.tree.root => self.tree.root,
+                    None if parent.id() == self.tree.root() => {
+                        // It may have grown meanwhile.
+                        let page = self.root_exclusive()?;
+                        if self.is_node(&page, page.id())?.level() == 0 {
+                            return Ok(page);
+                        }
+                        self.remember_level(&page);
+                        page.release_unchanged();
+                        continue;
+                    }
                     // The root, higher than we thought.
                     Some((level, _)) => {
                         self.tree.root_level.store(level + 1, Ordering::Relaxed);
@@ -198,13 +243,7 @@ impl<'c> BTree<'c> {
                     Err(_) if !parent.validate() => continue,
                     Err(error) => return Err(error),
                 };
-                if id == self.tree.root {
-                    // It never moves, but may have grown.
-                    if self.is_node(&page, id)?.level() == 0 {
-                        return Ok(page);
-                    }
-                    self.remember_level(&page);
-                } else if parent.validate() {
+                if parent.validate() {
                     return self.is_leaf(&page).map(|()| page);
                 }
                 page.release_unchanged();
@@ -228,8 +267,8 @@ impl<'c> BTree<'c> {
             return Ok(Some(page));
         }
         drop(parent);
-        let page = self.core.pool.exclusive(&self.core.volume, self.tree.root)?;
-        let level = self.is_node(&page, self.tree.root)?.level();
+        let page = self.root_exclusive()?;
+        let level = self.is_node(&page, page.id())?.level();
         Ok((level == 0).then_some(page))
     }
 
@@ -246,7 +285,8 @@ impl<'c> BTree<'c> {
     /// Goes down without latches to the node at `level` that covers `key` (or the root, when the tree is lower).
     /// `None` when something changed on the way.
     fn descend(&self, key: &[u8], level: u8, access: Access<'_>) -> Result<Option<OptimisticPage<'c>>> {
-        let mut page = self.core.pool.optimistic(&self.core.volume, self.tree.root, Access::Normal)?;
+        let optimistic = |id| self.core.pool.optimistic(&self.core.volume, id, Access::Normal);
+        let mut page = self.root_by(optimistic)?;
         let mut page_level = self.tree.root_level.load(Ordering::Relaxed);
         if page_level <= level {
             return Ok(Some(page));
@@ -294,7 +334,7 @@ impl<'c> BTree<'c> {
 
     /// The root's level was not what we thought.
     fn forget_level(&self, page: &OptimisticPage<'c>) {
-        if page.id() == self.tree.root {
+        if page.id() == self.tree.root() {
             self.tree.root_level.store(0, Ordering::Relaxed);
         }
     }
@@ -329,7 +369,7 @@ impl<'c> BTree<'c> {
     }
 
     fn descend_latched(&self, target: Target<'_>, level: u8, access: Access<'_>) -> Result<SharedPage<'c>> {
-        let mut page = self.core.pool.shared(&self.core.volume, self.tree.root, Access::Normal)?;
+        let mut page = self.root_shared()?;
         self.remember_level(&page);
         loop {
             let node = self.is_node(&page, page.id())?;
@@ -402,7 +442,7 @@ impl<'c> BTree<'c> {
     pub(crate) fn node_id(&self, key: &[u8], level: u8) -> Result<PageId> {
         for _ in 0..OPTIMISTIC_ATTEMPTS {
             let Some(parent) = self.descend(key, level + 1, Access::Normal)? else { continue };
-            if parent.id() == self.tree.root && self.tree.root_level.load(Ordering::Relaxed) == 0 {
+            if parent.id() == self.tree.root() && self.tree.root_level.load(Ordering::Relaxed) == 0 {
                 break;
             }
             let child = self.racy_child(&parent, key);

@@ -28,7 +28,7 @@ impl<'c> BTree<'c> {
         let pool = &self.core.pool;
         let volume = &self.core.volume;
         let mut parent: Option<ExclusivePage<'c>> = None;
-        let mut current = pool.exclusive(volume, self.tree.root)?;
+        let mut current = self.root_exclusive()?;
         loop {
             let node = self.is_node(&current, current.id())?;
             if node.level() == 0 {
@@ -45,7 +45,7 @@ impl<'c> BTree<'c> {
             if !node.fits(max_key_len(self.core.page_size), CHILD_LEN) {
                 self.split_inner(parent, current, privileged)?;
                 parent = None;
-                current = pool.exclusive(volume, self.tree.root)?;
+                current = self.root_exclusive()?;
                 continue;
             }
             let (_, child) = node.child_for(key);
@@ -55,7 +55,7 @@ impl<'c> BTree<'c> {
         }
     }
 
-    fn settle(&self, leaf: ExclusivePage<'c>, horizon: TxnId) -> Result<()> {
+    pub(super) fn settle(&self, leaf: ExclusivePage<'c>, horizon: TxnId) -> Result<()> {
         let mut mtr = Mtr::new(self.core);
         let part = mtr.add(leaf);
         mtr.settle(part, horizon);
@@ -175,7 +175,7 @@ impl<'c> BTree<'c> {
     pub(crate) fn shrink(&self, key: &[u8]) -> Result<()> {
         let pool = &self.core.pool;
         let volume = &self.core.volume;
-        let mut parent = pool.exclusive(volume, self.tree.root)?;
+        let mut parent = self.root_exclusive()?;
         loop {
             let node = self.is_node(&parent, parent.id())?;
             if node.level() == 0 {
@@ -184,9 +184,9 @@ impl<'c> BTree<'c> {
             let (slot, child_id) = node.child_for(key);
             let count = node.count();
             let child = pool.exclusive(volume, child_id)?;
-            if count == 1 && parent.id() == self.tree.root {
+            if count == 1 && parent.id() == self.tree.root() {
                 self.collapse_root(parent, child)?;
-                parent = pool.exclusive(volume, self.tree.root)?;
+                parent = self.root_exclusive()?;
                 continue;
             }
             if count > 1 && is_underfull(&child) {
@@ -196,7 +196,7 @@ impl<'c> BTree<'c> {
                 let (left, right) = if left_slot == slot { (child, sibling) } else { (sibling, child) };
                 if NodeRef::new(&left).can_merge(NodeRef::new(&right)) {
                     self.merge(parent, left, right, left_slot)?;
-                    parent = pool.exclusive(volume, self.tree.root)?;
+                    parent = self.root_exclusive()?;
                     continue;
                 }
                 parent = if left_slot == slot { left } else { right };
@@ -206,7 +206,7 @@ impl<'c> BTree<'c> {
         }
     }
 
-    fn merge(
+    pub(super) fn merge(
         &self,
         parent: ExclusivePage<'c>,
         left: ExclusivePage<'c>,

@@ -121,6 +121,11 @@ fn last(plan: &Plan, disk: &SimDisk, oracle: &Arc<Mutex<Oracle>>, summary: &mut 
     settle(&world);
     world.db.sweep().expect("a sweep");
     check(&world.db, "behind a sweep");
+    if plan.compacts {
+        world.db.compact().expect("a compaction");
+        check(&world.db, "behind a compaction");
+        settle(&world);
+    }
     world.db.close().expect("a clean end");
 }
 
@@ -328,6 +333,10 @@ pub(crate) fn work(world: &Arc<World>, random: &mut Generator) {
     if random.one_in(2) {
         let (world, seed) = (Arc::clone(world), random.next_u64());
         threads.push(thread::spawn("checker", move || session::check(&world, seed)));
+    }
+    if world.plan.compacts {
+        let (world, seed) = (Arc::clone(world), world.plan.seed ^ world.moment());
+        threads.push(thread::spawn("compactor", move || session::compact(&world, seed)));
     }
     for thread in threads {
         thread.join().expect("a session's panic ends the simulation before this");

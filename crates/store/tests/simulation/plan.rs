@@ -29,6 +29,8 @@ pub(crate) struct Plan {
     pub(crate) deletes: u64,
     /// One transaction in so many does more than a restart reverts at one time; 0 for none.
     pub(crate) huge_one_in: u64,
+    /// Somebody compacts the database while others work.
+    pub(crate) compacts: bool,
     /// In the last life bytes go bad.
     pub(crate) damage: Option<Damage>,
 }
@@ -141,6 +143,8 @@ impl Plan {
             trees: 1 + random.below(4),
             deletes: pick(random, &[0, 0, 30, 60]),
             huge_one_in: pick(random, &[0, 0, 10, 40]),
+            // Drawn apart: what else a seed stands for is as it was before there were compactions.
+            compacts: Generator::new(seed ^ 0xC0_47AC7).one_in(2),
             damage: random.one_in(3).then(|| Damage::new(random)),
         }
     }

@@ -6,7 +6,8 @@ use gannet_base::sim::Generator;
 use gannet_base::{clock, sync::Mutex};
 use gannet_io::sim::{Faults, SimDisk};
 use gannet_store::{
-    Database, Durability, Error, Isolation, LockMode, Savepoint, Transaction, TransactionOptions, Tree,
+    Database, Durability, Error, Isolation, JobKind, JobOrder, JobReport, LockMode, Savepoint, Transaction,
+    TransactionOptions, Tree, Watch,
 };
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -677,6 +678,32 @@ pub(crate) fn disturb(world: &World, seed: u64) {
             && world.sort("checkpoint or sweep", error) == Stop::Dead
         {
             return;
+        }
+    }
+}
+
+/// The body of the thread that compacts, now and then not to the end.
+pub(crate) fn compact(world: &World, seed: u64) {
+    let mut random = Generator::new(seed);
+    for _ in 0..1 + random.below(5) {
+        clock::sleep(Duration::from_micros(random.below(30_000)));
+        let mut looks = if random.one_in(4) { random.below(20) } else { u64::MAX };
+        let job = world.db.jobs().begin(JobOrder::new(JobKind::Compact));
+        let mut tell = |_: &JobReport| {
+            looks = looks.saturating_sub(1);
+            if looks == 0 { Err(Error::Cancelled) } else { Ok(()) }
+        };
+        let outcome = job.end(world.db.compact_watched(&mut Watch::new(&job, &mut tell)));
+        trace(|| format!("{outcome:?}"));
+        world.watch_size();
+        match outcome {
+            // Others have all the memory there is.
+            Ok(_) | Err(Error::Memory(_)) => {}
+            Err(error) => {
+                if world.sort("compaction", error) == Stop::Dead {
+                    return;
+                }
+            }
         }
     }
 }

@@ -98,6 +98,11 @@ pub enum Utility {
         /// VERBOSE
         verbose: bool,
     },
+    /// COMPACT DATABASE
+    CompactDatabase {
+        /// VERBOSE
+        verbose: bool,
+    },
     /// STAT DATABASE
     StatDatabase {
         /// TABLE
@@ -354,6 +359,10 @@ pub(super) fn parse(source: Source<'_>) -> Result<Option<Utility>> {
             None if reader.is_words(&["backup", "database"]) => {
                 reader.skip(2);
                 backup_database(&mut reader)?
+            }
+            None if reader.is_words(&["compact", "database"]) => {
+                reader.skip(2);
+                Utility::CompactDatabase { verbose: reader.accept(K::VERBOSE) }
             }
             None if reader.is_word(0, "checkpoint") => {
                 reader.skip(1);

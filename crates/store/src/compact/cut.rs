@@ -1,0 +1,108 @@
+//! Cutting off the end of the file.
+//!
+//! # Why a crash at any point is harmless
+//! What is cut off was in use once, and the log may have its changes. Redo must not need such a page, as its bytes are gone, nor bring it back. So:
+//!
+//! 1. Nobody goes through the file as a whole ([`super::Layout`]): a backup has the log from its start on, and its copy is redone from there.
+//! 2. *Let go*: under the space lock the end moves in front of what is free. From now on nothing behind it is given out; groups that
+//!    lie behind it as a whole are forgotten, and with them their maps. All changes of pages behind the end are in the log by now. Nothing of this is
+//!    written: after a crash the file is as long as it was, and everything behind is free, as its maps say, which redo brings up to date.
+//! 3. *Checkpoint*: all that was dirty goes home, and the redo position in the header moves behind the log's end of that moment, durably. From now on redo knows of no
+//!    change of a page behind the end, and the table of pages to redo has none of them (`RedoTable` leaves out what ends before the redo position).
+//! 4. *Header*: both copies say how many groups there are, durably, before the file is shorter: a header never counts a map that the file does
+//!    not have. A crash behind this finds the file longer than it needs to be, and may find maps behind those that are counted: they
+//!    say that everything is free.
+//! 5. *Cut*: with the space lock held, so that the file does not grow meanwhile, and with no page on its way home, the file gets shorter. Whether a crash
+//!    keeps that does not matter: with it, nothing refers to what is gone; without, it is as in 4.
+//!
+//! The header also says where the log was at the last cut: of a page that reads as zeros, changes up to there that the log still has are no write that was lost.
+//!
+//! If the file has to grow between 2 and 5, the end moves back accordingly, and less is cut off. Growth later gives zeros, or, where a crash did not keep the
+//! cut, old bytes of free pages: either is what any free page may have. Whatever is put there begins with its first contents in the log.
+//!
+//! The double-write ring may still hold a page behind the end. Healing leaves out homes behind the end of the file. If the file has grown again by then, what is
+//! healed is a free page, or one whose first contents are in the log behind the redo position; had it come home since, the slot would be known to be retired.
+
+use super::Compaction;
+use crate::jobs::Unit;
+use crate::mutation::{Mutation, planted};
+use crate::{Error, Result};
+use gannet_base::{Lsn, PageId};
+use gannet_io::Class;
+
+/// How often the checkpoint is tried to be moved far enough.
+const ATTEMPTS: usize = 100;
+
+impl Compaction {
+    /// Cuts off what is free at the end of the file.
+    pub(super) fn cut(&self) -> Result<()> {
+        let core = &self.shared.core;
+        let page_size = core.page_size as u64;
+        let length = core.volume.file.len()?;
+        if core.space.end_in_use(core)? * page_size >= length {
+            return Ok(());
+        }
+        self.job.phase("gives back the end of the file", Unit::Bytes, 0);
+        // Most of it before anybody has to wait.
+        self.checkpoint(core.log.end())?;
+        let moving = self.moving()?;
+        let pages = core.space.retreat(core)?;
+        if pages * page_size >= length || !self.checkpoint(core.log.end())? {
+            return Ok(());
+        }
+        let cut = self.cut_now()?;
+        drop(moving);
+        if cut {
+            core.volume.file.sync(Class::Maintenance).inspect_err(|e| core.poison.set(e.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// Moves the redo position to `target` at least; false where it stays behind.
+    fn checkpoint(&self, target: Lsn) -> Result<bool> {
+        let (core, writer) = (&self.shared.core, &self.shared.writer);
+        if planted(Mutation::CutTooEarly) {
+            return Ok(true);
+        }
+        core.log.flush_to(target)?;
+        for _ in 0..ATTEMPTS {
+            writer.flush_below(target, &mut |bytes| {
+                self.pace()?;
+                self.job.count_written(bytes);
+                self.check().map(|()| true)
+            })?;
+            if writer.redo_from() >= target {
+                return Ok(true);
+            }
+            gannet_base::thread::yield_now();
+        }
+        Ok(false)
+    }
+
+    /// False where somebody is still busy behind the end.
+    fn cut_now(&self) -> Result<bool> {
+        let core = &self.shared.core;
+        let mut end = core.space.hold_end();
+        let first = PageId(end.pages());
+        let done = self.shared.writer.while_still(|| {
+            let mut dirty = Vec::new();
+            core.pool.dirty_frames(&core.volume, &mut dirty);
+            if dirty.iter().any(|&(_, page, _)| page >= first) && !planted(Mutation::CutTooEarly) {
+                return Ok(false);
+            }
+            let log_end = core.log.end();
+            (self.write_header)(end.groups(), log_end).inspect_err(|error| core.poison.set_by(error))?;
+            core.space.set_cut_at(log_end);
+            match core.volume.file.set_len(end.pages() * core.page_size as u64) {
+                Ok(()) => Ok(true),
+                Err(error) => Err(Error::from(error)),
+            }
+        })?;
+        if done {
+            end.was_cut();
+        }
+        drop(end);
+        core.pool.forget_behind(&core.volume, first);
+        Ok(done)
+    }
+}

@@ -1,0 +1,430 @@
+//! Compaction: gives space back to the file system while everybody works.
+//!
+//! # What it guarantees
+//! 1. It changes where rows lie, never what anybody sees. Each step is one mini-transaction under latches that are held for as long
+//!    as it takes to copy a few pages; nobody waits for a compaction as such.
+//! 2. It can end at any step, by being cancelled or by a crash: what was done stays, the rest is left to the next one. The file is
+//!    never larger for it.
+//! 3. What cannot be moved is named ([`Held`]): undo that a snapshot or a transaction needs, trees that are being made or dropped,
+//!    long values that somebody may be reading at their old place.
+//! 4. It is paced as every job, pauses as writers do when the log nears its limit, and one runs at a time.
+//!
+//! # How
+//! 1. Garbage is swept, so that only what is needed is moved.
+//! 2. Trees are made denser ([`dense`]): neighbours are merged, or the left one is filled from the right one.
+//! 3. How many extents each tree needs says where the file can end ([`plan`]). Extents behind that, and the emptiest ones of a tree in front of
+//!    it, are *emptied*: their pages go to other extents of the same tree, then to free extents, all in front of the end ([`moves`],
+//!    [`values`]). Others take nothing of an extent that is being emptied.
+//! 4. What is free behind the last extent in use is cut off ([`cut`], where the argument about crashes stands).
+//!
+//! Holes are not punched. Free extents inside the file are what rollbacks are promised (`space`, invariant 4): that promise needs blocks that the
+//! file system has given already. So what goes back goes back at the end of the file, and its length says what it takes.
+//!
+//! # Old numbers of pages
+//! A node is found through its parent, under latches or with versions, so nobody keeps the number of one (`tree`). A long value's pages are named by
+//! its entry, and a reader may have a copy of that: of the entry, or of a list of pages. A page that was moved keeps its bytes, and is
+//! not given out again, until every snapshot that was there then has ended (`space::emptying`, invariant 1). After a crash there is none. An undo record
+//! may name a long value as well; so only those are moved whose entry is settled, to which no undo leads.
+//!
+//! Who goes through the whole file (backup, check, statistics) relies on the numbers it has read at its begin: roots, long values and the end of
+//! the file stay as they are meanwhile ([`Layout`]).
+//!
+//! # A crash at any point
+//! Trees, lists of long values, the catalog and space maps change in mini-transactions: a page is at its old place or at its new one,
+//! with what refers to it, and the other one is free.
+
+mod cut;
+mod dense;
+mod moves;
+mod plan;
+mod values;
+
+use crate::engine::Engine;
+use crate::jobs::{Crew, Permit, Stop, Unit, Watch, Worker, run_crew};
+use crate::pool::{Access, ScanRing};
+use crate::shared::{CATALOG, STATUS, Shared, UNDO_DIRECTORY};
+use crate::sweep::round as sweep;
+use crate::tree::TreeRoot;
+use crate::txn::registry::{Owner, Snapshot};
+use crate::{Error, Result};
+use gannet_base::sync::Mutex;
+use gannet_base::{Lsn, PageId, TreeId, clock};
+use gannet_io::Class;
+use plan::Plan;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Times that it is looked what else can be moved.
+const ROUNDS: usize = 4;
+/// How often it is looked whether what is waited for has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How long readers of long values, and transactions whose undo lies behind the end, are waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Frames that pages come into which are looked at once.
+const RING_FRAMES: usize = 128;
+
+/// What keeps the file from becoming shorter.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Held {
+    /// What it is, and what lets it go.
+    pub what: String,
+    /// Bytes of it behind where the file could end.
+    pub bytes: u64,
+}
+
+/// What a compaction did.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct CompactReport {
+    /// Length of the data file before it.
+    pub file_bytes_before: u64,
+    /// And after it.
+    pub file_bytes: u64,
+    /// Bytes of pages in use before it.
+    pub used_bytes_before: u64,
+    /// And after it.
+    pub used_bytes: u64,
+    /// Bytes inside the file that are free after it.
+    pub free_bytes: u64,
+    /// Pages that became free as others took what was on them.
+    pub pages_merged: u64,
+    /// Pages that were moved towards the begin of the file.
+    pub pages_moved: u64,
+    /// Of these, pages of long values.
+    pub value_pages_moved: u64,
+    /// What keeps the file from becoming shorter; nothing where it is as short as it can be.
+    pub held: Vec<Held>,
+}
+
+/// Who goes through the file as a whole, and who moves what those rely on: not both at a time.
+#[derive(Debug, Default)]
+pub(crate) struct Layout(Mutex<Users>);
+
+#[derive(Debug, Default)]
+struct Users {
+    keeping: usize,
+    moving: bool,
+}
+
+/// Roots, long values and the end of the file stay where they are as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Keeping<'l>(&'l Layout);
+
+/// They may be moved as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Moving<'l>(&'l Layout);
+
+impl Layout {
+    /// Waits for the step that is under way.
+    pub(crate) fn keep(&self) -> Keeping<'_> {
+        loop {
+            {
+                let mut users = self.0.lock();
+                if !users.moving {
+                    users.keeping += 1;
+                    return Keeping(self);
+                }
+            }
+            clock::sleep(LOOK_EVERY / 10);
+        }
+    }
+
+    /// `None` while somebody relies on it.
+    pub(crate) fn try_move(&self) -> Option<Moving<'_>> {
+        let mut users = self.0.lock();
+        if users.keeping > 0 || users.moving {
+            return None;
+        }
+        users.moving = true;
+        Some(Moving(self))
+    }
+}
+
+impl Drop for Keeping<'_> {
+    fn drop(&mut self) {
+        self.0.0.lock().keeping -= 1;
+    }
+}
+
+impl Drop for Moving<'_> {
+    fn drop(&mut self) {
+        self.0.0.lock().moving = false;
+    }
+}
+
+/// Writes the header of a file that has so many groups now, and is about to be cut with the log ending there.
+pub(crate) type WriteHeader = Box<dyn Fn(u64, Lsn) -> Result<()> + Send + Sync>;
+
+#[derive(Debug, Default)]
+struct Counters {
+    merged: AtomicU64,
+    moved: AtomicU64,
+    value_pages: AtomicU64,
+}
+
+/// A compaction under way.
+struct Compaction {
+    shared: Arc<Shared>,
+    job: Worker,
+    /// For the step under way; one thread works here.
+    permit: Mutex<Option<Permit>>,
+    stop: Stop,
+    ring: ScanRing,
+    counters: Counters,
+    write_header: WriteHeader,
+    report: Mutex<CompactReport>,
+}
+
+impl fmt::Debug for Compaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Compaction").field("counters", &self.counters).finish_non_exhaustive()
+    }
+}
+
+/// Compacts an open database, of which nothing is left to be done after a crash. Who may do so has made sure that nobody else does.
+pub(crate) fn run(
+    engine: &Engine,
+    shared: &Arc<Shared>,
+    write_header: WriteHeader,
+    watch: &mut Watch<'_>,
+) -> Result<CompactReport> {
+    let core = &shared.core;
+    core.check_writable()?;
+    let frames = RING_FRAMES.min(core.pool.frame_count() / 8).max(8);
+    let compaction = Arc::new(Compaction {
+        shared: Arc::clone(shared),
+        job: watch.job().worker(),
+        permit: Mutex::new(None),
+        stop: Stop::default(),
+        ring: ScanRing::new(frames),
+        counters: Counters::default(),
+        write_header,
+        report: Mutex::new(CompactReport {
+            file_bytes_before: core.volume.file.len()?,
+            ..CompactReport::default()
+        }),
+    });
+    let _memory = engine.memory(gannet_base::memory::Purpose::Work, 8 * core.page_size as u64)?;
+    let body = {
+        let compaction = Arc::clone(&compaction);
+        move || compaction.work()
+    };
+    run_crew("gannet-compact", Crew::StepsBack, watch, &compaction.stop, vec![body])?;
+    let report = compaction.report.lock().clone();
+    Ok(report)
+}
+
+impl Compaction {
+    fn work(&self) -> Result<()> {
+        let core = &self.shared.core;
+        for group in 0..core.space.groups() {
+            self.check()?;
+            core.space.learn(core, group)?;
+        }
+        self.report.lock().used_bytes_before = self.used_bytes()?;
+        self.sweep()?;
+        self.make_trees_dense()?;
+        for _ in 0..ROUNDS {
+            let went_on = self.round()?;
+            self.cut()?;
+            if !went_on {
+                break;
+            }
+        }
+        *self.permit.lock() = None;
+        self.conclude()
+    }
+
+    /// Fails when it is to end.
+    fn check(&self) -> Result<()> {
+        if self.stop.is_set() {
+            return Err(Error::Cancelled);
+        }
+        self.job.check()?;
+        self.shared.core.check_writable()
+    }
+
+    fn is_over(&self) -> bool {
+        self.check().is_err()
+    }
+
+    /// Asks for pages that are about to be looked at.
+    fn fetch(&self, pages: &[PageId]) {
+        let core = &self.shared.core;
+        let ring = Access::Ring(&self.ring);
+        let asked = core.pool.prefetch(&core.volume, pages, Class::Maintenance, ring);
+        self.job.count_read((asked * core.page_size) as u64);
+    }
+
+    /// Called without latches before a step that looks at a few pages and may change them.
+    fn step(&self) -> Result<()> {
+        self.pace()?;
+        self.shared.core.throttle(&|| self.is_over())?;
+        self.check()
+    }
+
+    /// Waits as long as others are to go first. The permit is for what is done until this is called again, or something is waited for.
+    fn pace(&self) -> Result<()> {
+        let mut permit = self.permit.lock();
+        *permit = None;
+        *permit = Some(self.job.permit()?);
+        Ok(())
+    }
+
+    /// A snapshot, so that nothing that is there now is freed as garbage meanwhile.
+    fn hold_garbage(&self) -> Snapshot {
+        self.shared.registry.take_snapshot(Owner { session: 0, label: "compact", limit: None })
+    }
+
+    /// What garbage there is goes; so does what the undo behind the end is about, if it can.
+    fn sweep(&self) -> Result<()> {
+        self.job.phase("sweeps", Unit::Segments, 0);
+        *self.permit.lock() = None;
+        let give_up = || self.is_over();
+        let mut round = sweep::Round::new(&self.shared, sweep::By::Part(&self.job), Duration::ZERO, &give_up);
+        match self.shared.sweep(&mut round) {
+            Ok(_) => Ok(()),
+            Err(Error::Damaged(_) | Error::NeverWritten(_)) => self.check(),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Moves what is to be moved once; false when nothing could be.
+    fn round(&self) -> Result<bool> {
+        let core = &self.shared.core;
+        if !self.await_readers()? {
+            return Ok(false);
+        }
+        let plan = Plan::make(&self.shared, &|| self.check())?;
+        if plan.pages == 0 || !core.space.begin_emptying(core, plan.end)? {
+            return Ok(false);
+        }
+        let round = Round(self, self.counters.value_pages.load(Ordering::Relaxed));
+        plan.choose(&self.shared, &|| self.check())?;
+        let before = self.counters.moved.load(Ordering::Relaxed);
+        self.job.phase("moves pages", Unit::Pages, plan.pages);
+        self.move_all()?;
+        drop(round);
+        // Undo of transactions that have ended since lies in front of the end from now on.
+        self.leave_streams(plan.end)?;
+        self.sweep()?;
+        let let_go = self.await_readers()?;
+        Ok(let_go && self.counters.moved.load(Ordering::Relaxed) > before)
+    }
+
+    /// Has transactions to come begin segments of their own, instead of going on with one behind the end.
+    fn leave_streams(&self, end: u64) -> Result<()> {
+        let shared = &self.shared;
+        let mut streams = shared.streams.lock().take_idle();
+        let mut result = Ok(());
+        for stream in &mut streams {
+            if stream.lies_behind(end) {
+                match stream.complete(&shared.core, &shared.undo_directory) {
+                    Ok(segment) => shared.streams.lock().complete.extend(segment),
+                    Err(error) => result = Err(error),
+                }
+            }
+        }
+        shared.streams.lock().give_idle(streams);
+        result
+    }
+
+    /// Waits a while for those who may read long values at their old places; false where some are left.
+    fn await_readers(&self) -> Result<bool> {
+        let begun = clock::now();
+        *self.permit.lock() = None;
+        while !self.shared.end_emptying() {
+            if begun.elapsed() >= PATIENCE {
+                return Ok(false);
+            }
+            self.check()?;
+            self.job.note("waits for readers of long values");
+            clock::sleep(LOOK_EVERY);
+        }
+        Ok(true)
+    }
+
+    /// Waits until nobody goes through the whole file.
+    fn moving(&self) -> Result<Moving<'_>> {
+        let mut waited = false;
+        *self.permit.lock() = None;
+        loop {
+            if let Some(moving) = self.shared.layout.try_move() {
+                if waited {
+                    self.job.note("");
+                }
+                return Ok(moving);
+            }
+            self.check()?;
+            waited = true;
+            self.job.note("waits for a backup, a check or statistics to end");
+            clock::sleep(LOOK_EVERY / 10);
+        }
+    }
+
+    /// The tree of this number, if it is one whose nodes may be moved: nobody can take its creation back, and it was not dropped. Asked
+    /// behind [`Compaction::hold_garbage`]: as long as that is held, none of its pages is freed with the tree.
+    fn with_tree<T>(&self, id: TreeId, work: impl FnOnce(&TreeRoot) -> Result<T>) -> Result<Option<T>> {
+        let shared = &self.shared;
+        match id {
+            CATALOG => work(&shared.catalog).map(Some),
+            STATUS => work(&shared.status).map(Some),
+            UNDO_DIRECTORY => work(&shared.undo_directory).map(Some),
+            _ => match shared.find_tree(id) {
+                Some(root) if root.dropped().0.is_none() => work(&root).map(Some),
+                _ => Ok(None),
+            },
+        }
+    }
+
+    fn conclude(&self) -> Result<()> {
+        let core = &self.shared.core;
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let used = self.used_bytes()?;
+        let held = plan::held(&self.shared, &|| self.check())?;
+        let mut report = self.report.lock();
+        report.file_bytes = core.volume.file.len()?;
+        report.used_bytes = used;
+        report.free_bytes = report.file_bytes.saturating_sub(used);
+        report.pages_merged = load(&self.counters.merged);
+        report.pages_moved = load(&self.counters.moved);
+        report.value_pages_moved = load(&self.counters.value_pages);
+        report.held = held;
+        Ok(())
+    }
+
+    fn used_bytes(&self) -> Result<u64> {
+        Ok(plan::used_pages(&self.shared, &|| self.check())? * self.shared.core.page_size as u64)
+    }
+}
+
+/// What is being emptied, and the pages of long values that had been moved before.
+struct Round<'c>(&'c Compaction, u64);
+
+impl Drop for Round<'_> {
+    fn drop(&mut self) {
+        let Round(compaction, before) = self;
+        let shared = &compaction.shared;
+        if compaction.counters.value_pages.load(Ordering::Relaxed) > *before {
+            *shared.moved_values.lock() = Some(clock::now());
+        } else {
+            shared.core.space.end_emptying();
+        }
+    }
+}
+
+impl Shared {
+    /// Lets go of the extents that a compaction has emptied, once nobody can look for a long value there; false while somebody can.
+    pub(crate) fn end_emptying(&self) -> bool {
+        let mut moved = self.moved_values.lock();
+        let Some(at) = *moved else { return true };
+        if self.registry.snapshots().iter().any(|snapshot| snapshot.started <= at) {
+            return false;
+        }
+        self.core.space.end_emptying();
+        *moved = None;
+        true
+    }
+}

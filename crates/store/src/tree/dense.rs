@@ -1,0 +1,241 @@
+//! Making a tree denser: neighbours under one parent are merged, or the left one is filled from the right one.
+//!
+//! Each step is one mini-transaction of a parent and two children, latched from above and from the left, like any other structure
+//! change; between two steps no latch is held.
+
+use super::smo::separator;
+use super::{BTree, put_image};
+use crate::entry;
+use crate::mtr::Mtr;
+use crate::node::{NodeMut, NodeOp, NodeRef};
+use crate::pool::ExclusivePage;
+use crate::{Error, Result};
+use gannet_base::TxnId;
+
+/// A node that is filled to so large a part of what is wanted, in sixteenths, is left as it is.
+const FULL: usize = 15;
+/// Bytes of a slot and of a cell's head: an estimate, as each try is checked.
+const ENTRY_OVERHEAD: usize = 10;
+
+/// What a step came to.
+#[derive(Debug)]
+pub(crate) enum Dense {
+    /// A page is free; the same node is to be looked at again.
+    Merged,
+    /// Entries have lost what nobody needs any more; the same node is to be looked at again.
+    Settled,
+    /// The left one took what it has room for; the next step begins at this key.
+    Filled(Vec<u8>),
+    /// Nothing was to be done; the next step begins at this key.
+    Passed(Vec<u8>),
+    /// The right one, which begins at this key, or the left one is not to be touched now.
+    Busy(Vec<u8>),
+    /// There is no further node.
+    End,
+}
+
+/// How dense nodes are to be, and which ones may be changed.
+#[derive(Clone, Copy)]
+pub(crate) struct Density<'d> {
+    /// Bytes of a page that may be used.
+    pub(crate) limit: usize,
+    /// See [`entry::settle`]; `None` for nodes without versions.
+    pub(crate) horizon: Option<TxnId>,
+    /// Whether a leaf may be changed.
+    pub(crate) may: &'d dyn Fn(NodeRef<'_>) -> bool,
+}
+
+impl<'c> BTree<'c> {
+    /// Looks at the node of `level` that covers `from`, and at its right neighbour.
+    pub(crate) fn make_dense(&self, from: &[u8], level: u8, density: Density<'_>) -> Result<Dense> {
+        let (pool, volume) = (&self.core.pool, &self.core.volume);
+        let Some(parent) = self.inner_exclusive(from, level + 1)? else { return Ok(Dense::End) };
+        let node = NodeRef::new(&parent);
+        let (slot, left_id) = node.child_for(from);
+        if slot + 1 >= node.count() {
+            let next = node.upper_fence().map_or(Dense::End, |upper| Dense::Passed(upper.to_vec()));
+            parent.release_unchanged();
+            return Ok(next);
+        }
+        let mut next = Vec::new();
+        node.copy_key(slot + 1, &mut next);
+        let right_id = node.child(slot + 1);
+        let left = pool.exclusive(volume, left_id)?;
+        if self.is_node(&left, left_id)?.used_bytes() * 16 >= density.limit * FULL {
+            left.release_unchanged();
+            parent.release_unchanged();
+            return Ok(Dense::Passed(next));
+        }
+        let right = pool.exclusive(volume, right_id)?;
+        self.is_node(&right, right_id)?;
+        if let Some(horizon) = density.horizon {
+            for page in [&left, &right] {
+                if !(density.may)(NodeRef::new(page)) {
+                    return Ok(Dense::Busy(next));
+                }
+            }
+            if entry::can_settle(NodeRef::new(&left), horizon) {
+                return self.settle(left, horizon).map(|()| Dense::Settled);
+            }
+            if entry::can_settle(NodeRef::new(&right), horizon) {
+                return self.settle(right, horizon).map(|()| Dense::Settled);
+            }
+        }
+        let (left_node, right_node) = (NodeRef::new(&left), NodeRef::new(&right));
+        if left_node.upper_fence() != Some(&next[..]) || right_node.lower_fence() != next {
+            return Err(Error::damaged_page(left_id, "its fences are not those that its parent says"));
+        }
+        if left_node.can_merge(right_node) && left_node.merged_size(right_node) <= density.limit {
+            return self.merge(parent, left, right, slot).map(|()| Dense::Merged);
+        }
+        match shifted(left_node, right_node, density.limit) {
+            Some(shifted) => self.shift(parent, left, right, slot, shifted, next),
+            None => Ok(Dense::Passed(next)),
+        }
+    }
+
+    fn shift(
+        &self,
+        parent: ExclusivePage<'c>,
+        left: ExclusivePage<'c>,
+        right: ExclusivePage<'c>,
+        left_slot: usize,
+        shifted: Shifted,
+        next: Vec<u8>,
+    ) -> Result<Dense> {
+        let node = NodeRef::new(&parent);
+        let right_id = right.id();
+        // Its new key may be longer than the one it has.
+        if !node.fits(node.strip(&shifted.separator).len(), size_of::<u64>()) {
+            return Ok(Dense::Passed(next));
+        }
+        let slot = left_slot + 1;
+        let mut mtr = Mtr::new(self.core);
+        let (parent, left, right) = (mtr.add(parent), mtr.add(left), mtr.add(right));
+        put_image(&mut mtr, left, &shifted.left);
+        put_image(&mut mtr, right, &shifted.right);
+        mtr.node(parent, &NodeOp::Remove { slot });
+        mtr.put_entry(parent, Err(slot), &shifted.separator, &right_id.0.to_le_bytes());
+        mtr.commit()?;
+        Ok(Dense::Filled(shifted.separator))
+    }
+}
+
+/// Two neighbours after entries have gone from the right one to the left one.
+struct Shifted {
+    left: Vec<u8>,
+    right: Vec<u8>,
+    separator: Vec<u8>,
+}
+
+/// Fills the left one up to `limit` from the right one, which keeps an entry at least; `None` where nothing can go over.
+fn shifted(left: NodeRef<'_>, right: NodeRef<'_>, limit: usize) -> Option<Shifted> {
+    let mut room = limit.saturating_sub(left.used_bytes());
+    let fits = |&slot: &usize| {
+        let entry = right.key_suffix(slot).len() + right.payload(slot).len() + ENTRY_OVERHEAD;
+        let enough = entry <= room;
+        room = room.saturating_sub(entry);
+        enough
+    };
+    let mut count = (0..right.count().saturating_sub(1)).take_while(fits).count();
+    // The left one's keys may have less in common than they had.
+    while count > 0 {
+        if let Some(shifted) = shift_some(left, right, count, limit) {
+            return Some(shifted);
+        }
+        count = count * 3 / 4;
+    }
+    None
+}
+
+fn shift_some(left: NodeRef<'_>, right: NodeRef<'_>, count: usize, limit: usize) -> Option<Shifted> {
+    let key_of = |slot: usize| {
+        let mut key = Vec::new();
+        right.copy_key(slot, &mut key);
+        key
+    };
+    let first = key_of(count);
+    let separator = if right.is_inner() { first } else { separator(&key_of(count - 1), &first).to_vec() };
+    let mut of_left: Vec<_> = (0..left.count()).map(|slot| (left, slot)).collect();
+    of_left.extend((0..count).map(|slot| (right, slot)));
+    let of_right: Vec<_> = (count..right.count()).map(|slot| (right, slot)).collect();
+    let new_left = build(left, left.lower_fence(), Some(&separator), &of_left)?;
+    if NodeRef::new(&new_left).used_bytes() > limit {
+        return None;
+    }
+    let new_right = build(right, &separator, right.upper_fence(), &of_right)?;
+    Some(Shifted { left: new_left, right: new_right, separator })
+}
+
+/// A node like `like` with these fences and entries; `None` where they do not fit.
+fn build(
+    like: NodeRef<'_>,
+    lower: &[u8],
+    upper: Option<&[u8]>,
+    entries: &[(NodeRef<'_>, usize)],
+) -> Option<Vec<u8>> {
+    let mut page = vec![0; like.page().len()];
+    let mut node = NodeMut::init(&mut page, like.tree(), like.level(), lower, upper);
+    let mut key = Vec::new();
+    for (index, (source, slot)) in entries.iter().enumerate() {
+        key.clear();
+        source.copy_key(*slot, &mut key);
+        if !node.insert(index, &key, source.payload(*slot)) {
+            return None;
+        }
+    }
+    Some(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gannet_base::TreeId;
+
+    fn node(
+        level: u8,
+        lower: &[u8],
+        upper: Option<&[u8]>,
+        keys: std::ops::Range<u32>,
+        payload: usize,
+    ) -> Vec<u8> {
+        let mut page = vec![0; 4096];
+        let mut node = NodeMut::init(&mut page, TreeId(20), level, lower, upper);
+        for (slot, number) in keys.enumerate() {
+            assert!(node.insert(slot, format!("k{number:06}").as_bytes(), &vec![7; payload]));
+        }
+        page
+    }
+
+    fn keys(page: &[u8]) -> Vec<Vec<u8>> {
+        let node = NodeRef::new(page);
+        (0..node.count())
+            .map(|slot| {
+                let mut key = Vec::new();
+                node.copy_key(slot, &mut key);
+                key
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_left_one_is_filled_and_nothing_is_lost_on_any_level() {
+        for (level, payload) in [(0, 90), (0, 300), (1, 8)] {
+            let most = if level == 1 { 150 } else { 3000 / (payload as u32 + 20) };
+            let left = node(level, b"k000000", Some(b"k001000"), 0..most / 2, payload);
+            let right = node(level, b"k001000", None, 1000..1000 + most, payload);
+            let all: Vec<_> = [keys(&left), keys(&right)].concat();
+            let shifted = shifted(NodeRef::new(&left), NodeRef::new(&right), 4096 * 96 / 100).unwrap();
+            let (l, r) = (NodeRef::new(&shifted.left), NodeRef::new(&shifted.right));
+            assert_eq!([keys(&shifted.left), keys(&shifted.right)].concat(), all);
+            assert_eq!(l.upper_fence(), Some(&shifted.separator[..]));
+            assert_eq!((l.lower_fence(), r.lower_fence()), (&b"k000000"[..], &shifted.separator[..]));
+            assert!(
+                l.used_bytes() > 4096 * 80 / 100 && l.used_bytes() <= 4096 * 96 / 100,
+                "{}",
+                l.used_bytes()
+            );
+            assert!(r.count() > 0 && r.upper_fence().is_none());
+        }
+    }
+}
