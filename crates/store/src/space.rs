@@ -374,9 +374,11 @@ impl Space {
         );
     }
 
-    /// Reads a group's map, if that was not done yet, so that its free space is found.
+    /// Reads a group's map, if that was not done yet, so that its free space is found. Of a group that was cut off there is nothing to
+    /// learn.
     pub(crate) fn learn(&self, core: &Core, group: u64) -> Result<()> {
-        self.lock(core).learn(group)
+        let mut allocations = self.lock(core);
+        if group < allocations.state.groups.len() as u64 { allocations.learn(group) } else { Ok(()) }
     }
 
     /// Gives back everything that belongs to `tree` except for page `keep`, in mini-transactions that fit the log, as long as `go_on`
@@ -565,6 +567,10 @@ impl<'c> Allocations<'c> {
 
     /// Frees extents of `tree` in a group, at most [`FREED_AT_ONCE`], except for page `keep`; says how many.
     fn free_some(&mut self, group: u64, tree: TreeId, keep: PageId) -> Result<usize> {
+        if group >= self.state.groups.len() as u64 {
+            // It was cut off since they were counted, and had nothing of any tree.
+            return Ok(0);
+        }
         let per_group = extents_per_group(self.core.page_size);
         let map = self.map(group)?;
         let map = &self.maps[map];

@@ -6,11 +6,11 @@
 //! 2. Nothing goes but complete backups of this very copy of the database, and what a backup of it has left that was broken off.
 //! 3. One backup of a database goes into a folder at a time: the lock `STEM.lock` there says so.
 
-use super::sink::{DATA, Destination};
+use super::sink::{DATA, Destination, remove_by_steps};
 use super::source::{BackupFile, Source};
 use super::{BackupOptions, Manifest, failed};
 use crate::database::Database;
-use crate::jobs::Watch;
+use crate::jobs::{Unit, Watch};
 use crate::{Error, Result};
 use gannet_base::clock;
 use gannet_io::{Disk, OpenOptions};
@@ -94,7 +94,7 @@ impl Database {
         // The backup is complete, whatever becomes of older ones.
         let (removed, complaint) = match plan
             .keep
-            .map(|keep| retain(self, &plan.folder, &manifest, keep as usize))
+            .map(|keep| retain(self, &plan.folder, &manifest, keep as usize, watch))
         {
             None => (Vec::new(), None),
             Some(Ok(removed)) => (removed, None),
@@ -151,8 +151,22 @@ fn is_time(rest: &str) -> bool {
 }
 
 /// Removes the oldest chains of the database of `latest`, so that `keep` full backups are left, and what was broken off. Gives their names.
-fn retain(db: &Database, folder: &Path, latest: &Manifest, keep: usize) -> Result<Vec<String>> {
+fn retain(
+    db: &Database,
+    folder: &Path,
+    latest: &Manifest,
+    keep: usize,
+    watch: &mut Watch<'_>,
+) -> Result<Vec<String>> {
     let disk = &**db.engine().disk();
+    watch.job().phase("removes older backups", Unit::Bytes, 0);
+    let mut permit = None;
+    let mut before = || {
+        permit = None;
+        watch.look()?;
+        permit = Some(watch.job().permit()?);
+        Ok(())
+    };
     let all = BackupFile::all(disk, folder, &mut |_| ())?;
     let own: Vec<_> = all.iter().filter(|one| db.is_past(&one.manifest)).collect();
     let mut full: Vec<_> = own.iter().filter(|one| !one.manifest.is_incremental()).collect();
@@ -180,11 +194,11 @@ fn retain(db: &Database, folder: &Path, latest: &Manifest, keep: usize) -> Resul
         for one in own.iter().filter(|one| one.manifest.begin.backup_id == *id) {
             disk.remove(&one.manifest())?;
             disk.sync_dir(folder)?;
-            disk.remove(&one.data())?;
+            remove_by_steps(disk, &one.data(), &mut before)?;
             removed.push(one.name.clone());
         }
     }
-    removed.extend(remove_leftovers(disk, folder, latest)?);
+    removed.extend(remove_leftovers(disk, folder, latest, &mut before)?);
     disk.sync_dir(folder)?;
     Ok(removed)
 }
@@ -203,7 +217,12 @@ fn root_of(latest: &Manifest, own: &[&BackupFile]) -> u64 {
 }
 
 /// Removes data of this database's backups without a manifest that nobody is writing.
-fn remove_leftovers(disk: &dyn Disk, folder: &Path, latest: &Manifest) -> Result<Vec<String>> {
+fn remove_leftovers(
+    disk: &dyn Disk,
+    folder: &Path,
+    latest: &Manifest,
+    before: &mut dyn FnMut() -> Result<()>,
+) -> Result<Vec<String>> {
     let stem = Path::new(&latest.begin.name).file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let names = disk.list(folder)?;
     let mut removed = Vec::new();
@@ -216,7 +235,7 @@ fn remove_leftovers(disk: &dyn Disk, folder: &Path, latest: &Manifest) -> Result
         let path = super::sink::data_path(folder, name);
         let Ok(file) = disk.open(&path, &OpenOptions::read_write()) else { continue };
         if let Ok(lock) = file.lock() {
-            disk.remove(&path)?;
+            remove_by_steps(disk, &path, before)?;
             drop(lock);
             removed.push(name.to_owned());
         }

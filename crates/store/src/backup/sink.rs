@@ -24,6 +24,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Ending of the file with a backup's frames.
 pub(crate) const DATA: &str = ".gntbackup";
+/// Bytes of a file that are removed in one step.
+const REMOVED_AT_ONCE: u64 = 16 << 20;
 /// Ending of its manifest.
 pub(crate) const MANIFEST: &str = ".json";
 
@@ -204,10 +206,31 @@ impl Drop for Files {
     fn drop(&mut self) {
         if !self.complete {
             let _ = self.disk.remove(&manifest_path(&self.folder, &self.name));
-            let _ = self.disk.remove(&data_path(&self.folder, &self.name));
+            let _ = remove_by_steps(&*self.disk, &data_path(&self.folder, &self.name), &mut || Ok(()));
             let _ = self.disk.sync_dir(&self.folder);
         }
     }
+}
+
+/// Removes a file from its end on, by steps, each of them after `before`. A file system that discards what it frees stops everybody's syncs
+/// meanwhile: of a file of a GiB that is removed at once, for most of a second.
+///
+/// # Errors
+/// Those of `before`, and of the file; what is left of it is shorter then.
+pub(super) fn remove_by_steps(
+    disk: &dyn Disk,
+    path: &Path,
+    before: &mut dyn FnMut() -> Result<()>,
+) -> Result<()> {
+    let file = disk.open(path, &OpenOptions::read_write())?;
+    let mut left = file.len()?;
+    while left > REMOVED_AT_ONCE {
+        before()?;
+        left -= REMOVED_AT_ONCE;
+        file.set_len(left)?;
+    }
+    before()?;
+    Ok(disk.remove(path)?)
 }
 
 pub(crate) fn data_path(folder: &Path, name: &str) -> PathBuf {

@@ -185,6 +185,7 @@ impl Database {
     /// each 1000 extents or so.
     pub fn pages_by_tree(&self) -> Result<BTreeMap<TreeId, u64>> {
         let core = &self.shared.core;
+        let _stays = self.shared.layout.keep();
         let mut pages: BTreeMap<TreeId, u64> = BTreeMap::new();
         let maps: Vec<_> =
             (0..core.space.groups()).map(|group| space::map_page(group, core.page_size)).collect();
