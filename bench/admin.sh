@@ -37,7 +37,7 @@ fi
 copy "$DATA" "$WORK"
 
 now() { echo "${EPOCHREALTIME/,/.}"; }
-since() { awk -v a="$1" -v b="$(now)" 'BEGIN {printf "%.2f", b - a}'; }
+since() { awk -v a="$1" -v b="$(now)" 'BEGIN {printf "%.2f\n", b - a}'; }
 # Removing a file of a GiB stops everybody's syncs for most of a second, on a file system that discards: not while users are measured.
 clean() { rm -rf "${DEST:?}" && mkdir -p "$DEST" && sync -f "$DEST"; }
 run_job() { # run_job NAME: its time in seconds
