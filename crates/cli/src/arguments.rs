@@ -55,6 +55,17 @@ pub(crate) enum Command {
     Other(Vec<OsString>),
 }
 
+/// How this process opens a file.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Opening {
+    /// The one memory number, for a file that this process opens
+    #[arg(long, value_name = "SIZE", env = "GANNET_MEMORY", default_value = "256MiB", value_parser = size)]
+    pub(crate) memory: u64,
+    /// The I/O mode to ask for: auto, direct, uncached or buffered
+    #[arg(long, value_name = "MODE", env = "GANNET_IO", default_value = "auto", value_parser = io_mode)]
+    pub(crate) io: ModeRequest,
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct Backup {
     /// A database file, whether or not a server has it open
@@ -76,12 +87,8 @@ pub(crate) struct Backup {
     /// Write what was done as JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// The one memory number, for a file that this process opens
-    #[arg(long, value_name = "SIZE", env = "GANNET_MEMORY", default_value = "256MiB", value_parser = size)]
-    pub(crate) memory: u64,
-    /// The I/O mode to ask for: auto, direct, uncached or buffered
-    #[arg(long, value_name = "MODE", env = "GANNET_IO", default_value = "auto", value_parser = io_mode)]
-    pub(crate) io: ModeRequest,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
 }
 
 #[derive(Args, Debug)]
@@ -93,12 +100,8 @@ pub(crate) struct Restore {
     /// Write what was done as JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// The one memory number
-    #[arg(long, value_name = "SIZE", env = "GANNET_MEMORY", default_value = "256MiB", value_parser = size)]
-    pub(crate) memory: u64,
-    /// The I/O mode to ask for: auto, direct, uncached or buffered
-    #[arg(long, value_name = "MODE", env = "GANNET_IO", default_value = "auto", value_parser = io_mode)]
-    pub(crate) io: ModeRequest,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
 }
 
 #[derive(Args, Debug)]
@@ -109,12 +112,8 @@ pub(crate) struct Verify {
     /// Write what was found as JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// The one memory number
-    #[arg(long, value_name = "SIZE", env = "GANNET_MEMORY", default_value = "256MiB", value_parser = size)]
-    pub(crate) memory: u64,
-    /// The I/O mode to ask for: auto, direct, uncached or buffered
-    #[arg(long, value_name = "MODE", env = "GANNET_IO", default_value = "auto", value_parser = io_mode)]
-    pub(crate) io: ModeRequest,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
 }
 
 #[derive(Args, Debug)]
@@ -126,12 +125,8 @@ pub(crate) struct Check {
     /// Write findings and figures as JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// The one memory number, for a file that this process opens
-    #[arg(long, value_name = "SIZE", env = "GANNET_MEMORY", default_value = "256MiB", value_parser = size)]
-    pub(crate) memory: u64,
-    /// The I/O mode to ask for: auto, direct, uncached or buffered
-    #[arg(long, value_name = "MODE", env = "GANNET_IO", default_value = "auto", value_parser = io_mode)]
-    pub(crate) io: ModeRequest,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
 }
 
 const CHECK_STATUS: &str = "Nothing is changed; a database that was not closed is brought up to date first, as by any opening.\n\n\
@@ -147,12 +142,8 @@ pub(crate) struct Compact {
     /// Write what was done as JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// The one memory number, for a file that this process opens
-    #[arg(long, value_name = "SIZE", env = "GANNET_MEMORY", default_value = "256MiB", value_parser = size)]
-    pub(crate) memory: u64,
-    /// The I/O mode to ask for: auto, direct, uncached or buffered
-    #[arg(long, value_name = "MODE", env = "GANNET_IO", default_value = "auto", value_parser = io_mode)]
-    pub(crate) io: ModeRequest,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
 }
 
 const COMPACT_HELP: &str = "Pages are made denser, moved to the begin of the file, and its end is cut off. It can be stopped at any time, and \
@@ -173,12 +164,8 @@ pub(crate) struct Stat {
     /// Write everything as JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// The one memory number, for a file that this process opens
-    #[arg(long, value_name = "SIZE", env = "GANNET_MEMORY", default_value = "256MiB", value_parser = size)]
-    pub(crate) memory: u64,
-    /// The I/O mode to ask for: auto, direct, uncached or buffered
-    #[arg(long, value_name = "MODE", env = "GANNET_IO", default_value = "auto", value_parser = io_mode)]
-    pub(crate) io: ModeRequest,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
 }
 
 const STAT_STATUS: &str = "Nothing is changed. Estimates say how far they may be off in 95 of 100 cases; what was counted beside writers is of \
@@ -197,12 +184,8 @@ pub(crate) struct Sweep {
     /// Write what was done as JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// The one memory number, for a file that this process opens
-    #[arg(long, value_name = "SIZE", env = "GANNET_MEMORY", default_value = "256MiB", value_parser = size)]
-    pub(crate) memory: u64,
-    /// The I/O mode to ask for: auto, direct, uncached or buffered
-    #[arg(long, value_name = "MODE", env = "GANNET_IO", default_value = "auto", value_parser = io_mode)]
-    pub(crate) io: ModeRequest,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
 }
 
 const SWEEP_STATUS: &str = "A database that is open sweeps by itself all the time: this is for files at rest, and for who wants to know.\n\n\
@@ -291,12 +274,8 @@ pub(crate) struct Dump {
     /// Write the figures as JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// The one memory number, for a file that this process opens
-    #[arg(long, value_name = "SIZE", env = "GANNET_MEMORY", default_value = "256MiB", value_parser = size)]
-    pub(crate) memory: u64,
-    /// The I/O mode to ask for: auto, direct, uncached or buffered
-    #[arg(long, value_name = "MODE", env = "GANNET_IO", default_value = "auto", value_parser = io_mode)]
-    pub(crate) io: ModeRequest,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
 }
 
 const DUMP_STATUS: &str = "Everything is as it was at one moment. A dump is called DEST.partial until it is complete and durable.\n\n\
@@ -326,12 +305,8 @@ pub(crate) struct Load {
     /// Write the figures as JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// The one memory number, for a file that this process opens
-    #[arg(long, value_name = "SIZE", env = "GANNET_MEMORY", default_value = "256MiB", value_parser = size)]
-    pub(crate) memory: u64,
-    /// The I/O mode to ask for: auto, direct, uncached or buffered
-    #[arg(long, value_name = "MODE", env = "GANNET_IO", default_value = "auto", value_parser = io_mode)]
-    pub(crate) io: ModeRequest,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
 }
 
 const LOAD_STATUS: &str = "The rows of a table are loaded as one transaction, each statement is one of its own.\n\n\
@@ -364,12 +339,8 @@ pub(crate) struct Sql {
     /// Go on after an error in a script
     #[arg(long)]
     pub(crate) keep_going: bool,
-    /// The one memory number, for a file that this process opens
-    #[arg(long, value_name = "SIZE", env = "GANNET_MEMORY", default_value = "256MiB", value_parser = size)]
-    pub(crate) memory: u64,
-    /// The I/O mode to ask for: auto, direct, uncached or buffered
-    #[arg(long, value_name = "MODE", env = "GANNET_IO", default_value = "auto", value_parser = io_mode)]
-    pub(crate) io: ModeRequest,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
 }
 
 const SQL_STATUS: &str = "Exit status: 0 done; 1 a statement of -c failed, or a file cannot be read; 2 no database, or a \

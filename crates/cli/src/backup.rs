@@ -2,7 +2,7 @@
 
 use crate::arguments::{Backup, Restore, Verify};
 use crate::interrupt;
-use crate::job::{self, Opening, Place};
+use crate::job::{self, Place};
 use crate::output::printable;
 use anyhow::{Context, Result, bail};
 use gannet_base::units::format_size;
@@ -32,8 +32,7 @@ pub(crate) fn backup(arguments: &Backup) -> Result<()> {
     if to_stream && arguments.keep.is_some() {
         bail!("--keep removes older backups of a folder; a stream has none");
     }
-    let opening = Opening { memory: arguments.memory, io: arguments.io };
-    let place = Place::find(&arguments.database, opening, "backup")?;
+    let place = Place::find(&arguments.database, arguments.opening, "backup")?;
     let by_server = place.is_server();
     let name = arguments.database.to_string_lossy();
     let order = JobOrder {
@@ -211,10 +210,10 @@ pub(crate) fn restore(arguments: &Restore) -> Result<()> {
     interrupt::listen()?;
     let (sources, target) = arguments.paths.split_at(arguments.paths.len() - 1);
     let target = &target[0];
-    let engine = Opening { memory: arguments.memory, io: arguments.io }.engine()?;
+    let engine = arguments.opening.engine()?;
     let source = source(&**engine.disk(), sources)?;
     let order = JobOrder { about: about(sources), ..JobOrder::new(JobKind::Restore) };
-    let open = OpenOptions { mode: arguments.io, warm: false, ..OpenOptions::default() };
+    let open = OpenOptions { mode: arguments.opening.io, warm: false, ..OpenOptions::default() };
     let (report, job) =
         job::here(&engine.jobs(), order, |watch| engine.restore(source, target, &open, watch))
             .with_context(|| format!("cannot restore {target:?}"))?;
@@ -252,10 +251,11 @@ pub(crate) fn restore(arguments: &Restore) -> Result<()> {
 
 pub(crate) fn verify(arguments: &Verify) -> Result<()> {
     interrupt::listen()?;
-    let engine = Opening { memory: arguments.memory, io: arguments.io }.engine()?;
+    let engine = arguments.opening.engine()?;
     let source = source(&**engine.disk(), &arguments.sources)?;
     let order = JobOrder { about: about(&arguments.sources), ..JobOrder::new(JobKind::Verify) };
-    let (report, job) = job::here(&engine.jobs(), order, |watch| engine.verify(source, arguments.io, watch))?;
+    let (report, job) =
+        job::here(&engine.jobs(), order, |watch| engine.verify(source, arguments.opening.io, watch))?;
     let mut out = io::stdout().lock();
     if arguments.json {
         let told = json!({

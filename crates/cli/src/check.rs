@@ -5,7 +5,7 @@
 
 use crate::arguments::Check;
 use crate::interrupt::{self, Interrupted};
-use crate::job::{self, Opening, Place};
+use crate::job::{self, Place};
 use crate::output::printable;
 use anyhow::{Context, Result};
 use gannet_base::units::format_size;
@@ -39,8 +39,7 @@ pub(crate) fn run(options: &Check) -> ExitCode {
 /// Whether the database is sound.
 fn checked(options: &Check) -> Result<bool> {
     interrupt::listen()?;
-    let opening = Opening { memory: options.memory, io: options.io };
-    let place = Place::find(&options.database, opening, "check")?;
+    let place = Place::find(&options.database, options.opening, "check")?;
     let by_server = place.is_server();
     let name = options.database.to_string_lossy();
     let (outcome, job) = match place {

@@ -2,7 +2,7 @@
 
 use crate::arguments::{Dump, DumpFormat};
 use crate::interrupt;
-use crate::job::{self, Opening, Place};
+use crate::job::{self, Place};
 use crate::output::printable;
 use anyhow::{Context, Result, anyhow};
 use gannet_base::units::format_size;
@@ -27,8 +27,7 @@ const SESSION: [&str; 6] = [
 pub(crate) fn run(arguments: &Dump) -> Result<()> {
     interrupt::listen()?;
     let to_stream = arguments.destination == Path::new("-");
-    let opening = Opening { memory: arguments.memory, io: arguments.io };
-    let place = Place::find(&arguments.database, opening, "dump")?;
+    let place = Place::find(&arguments.database, arguments.opening, "dump")?;
     let by_server = place.is_server();
     let name = arguments.database.to_string_lossy();
     let options = options(arguments);
@@ -49,7 +48,7 @@ pub(crate) fn run(arguments: &Dump) -> Result<()> {
             done
         }
         Place::Beside(connection) | Place::Address(connection) => {
-            let engine = opening.engine()?;
+            let engine = arguments.opening.engine()?;
             let disk = Arc::clone(engine.disk());
             let work = |watch: &mut Watch<'_>| -> Result<Figures> {
                 let writer = Writer::begin(disk, target, options.format, options.mode)?;
@@ -99,7 +98,7 @@ fn options(arguments: &Dump) -> Options {
         data: !arguments.schema_only,
         tables: arguments.tables.clone(),
         jobs: threads(arguments.jobs),
-        mode: arguments.io,
+        mode: arguments.opening.io,
     }
 }
 

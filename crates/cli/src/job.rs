@@ -1,13 +1,13 @@
 //! Running a job: on a file that nobody has open, on one that a server has open, or at an address; with its progress, Ctrl-C, and what
 //! is said of it at the end.
 
+use crate::arguments::Opening;
 use crate::interrupt;
 use crate::output::printable;
 use crate::progress::Progress;
 use crate::{doctor, serve, sql};
 use anyhow::{Context, Result, anyhow, bail};
 use gannet_base::units::format_size;
-use gannet_io::ModeRequest;
 use gannet_server::frontend::{Address, Column, Connection, Failure, Receiver, Report};
 use gannet_store::{Database, Engine, EngineOptions, JobOrder, JobReport, Jobs, OpenOptions, Unit, Watch};
 use serde_json::{Value, json};
@@ -29,13 +29,6 @@ pub(crate) enum Place {
     Beside(Connection),
     /// By the server at an address.
     Address(Connection),
-}
-
-/// How a file is opened.
-#[derive(Clone, Copy)]
-pub(crate) struct Opening {
-    pub(crate) memory: u64,
-    pub(crate) io: ModeRequest,
 }
 
 impl Opening {
@@ -96,7 +89,6 @@ where
     E: std::fmt::Display + Into<anyhow::Error>,
 {
     let job = jobs.begin(order);
-    let _background = gannet_store::background();
     let mut shown = Shown::default();
     let mut tell = |report: &JobReport| {
         shown.say(report);

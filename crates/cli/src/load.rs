@@ -3,7 +3,7 @@
 use crate::arguments::{Load, OnError};
 use crate::dump::threads;
 use crate::interrupt;
-use crate::job::{self, Opening, Place};
+use crate::job::{self, Place};
 use crate::kv::create_options;
 use crate::output::printable;
 use crate::serve;
@@ -27,19 +27,18 @@ const LISTEN_EVERY: Duration = Duration::from_millis(20);
 pub(crate) fn run(arguments: &Load) -> Result<()> {
     interrupt::listen()?;
     let origin = origin(&arguments.source)?;
-    let opening = Opening { memory: arguments.memory, io: arguments.io };
     let options = Options {
         jobs: threads(arguments.jobs),
         skip: arguments.on_error == OnError::Skip,
-        mode: arguments.io,
+        mode: arguments.opening.io,
     };
     let name = arguments.database.to_string_lossy();
     let order =
         JobOrder { about: format!("from {}", arguments.source.display()), ..JobOrder::new(JobKind::Load) };
     if arguments.create {
-        create(arguments, opening)?;
+        create(arguments)?;
     }
-    let place = Place::find(&arguments.database, opening, "load")?;
+    let place = Place::find(&arguments.database, arguments.opening, "load")?;
     let by_server = place.is_server();
     let failed = || format!("cannot load {:?} into {name:?}", arguments.source);
     let (outcome, job) = match place {
@@ -52,7 +51,7 @@ pub(crate) fn run(arguments: &Load) -> Result<()> {
             done
         }
         Place::Beside(connection) | Place::Address(connection) => {
-            let engine = opening.engine()?;
+            let engine = arguments.opening.engine()?;
             let disk = Arc::clone(engine.disk());
             let mut destination = Remote(connection);
             let canceller = destination.0.canceller();
@@ -94,17 +93,17 @@ fn origin(source: &Path) -> Result<Origin> {
     })
 }
 
-fn create(arguments: &Load, opening: Opening) -> Result<()> {
+fn create(arguments: &Load) -> Result<()> {
     let path = Path::new(&arguments.database);
     if arguments.database.to_str().is_some_and(gannet_server::frontend::Address::is_address) {
         bail!("--create makes a database file, not one on a server");
     }
-    let engine = opening.engine()?;
+    let engine = arguments.opening.engine()?;
     if !engine.is_missing(path)? {
         bail!("{path:?} exists: without --create it is loaded into");
     }
     let create = create_options(engine.budget().limit(), arguments.page_size);
-    let open = OpenOptions { mode: opening.io, ..OpenOptions::default() };
+    let open = OpenOptions { mode: arguments.opening.io, ..OpenOptions::default() };
     Database::create(&engine, path, &create, &open, &serve::owner())
         .and_then(Database::close)
         .with_context(|| format!("cannot create {path:?}"))

@@ -3,7 +3,7 @@
 
 use crate::arguments::Sweep;
 use crate::interrupt;
-use crate::job::{self, Opening, Place};
+use crate::job::{self, Place};
 use crate::output::printable;
 use anyhow::{Context, Result};
 use gannet_base::units::format_size;
@@ -14,8 +14,7 @@ use std::io::{self, Write};
 
 pub(crate) fn run(options: &Sweep) -> Result<()> {
     interrupt::listen()?;
-    let opening = Opening { memory: options.memory, io: options.io };
-    let place = Place::find(&options.database, opening, "sweep")?;
+    let place = Place::find(&options.database, options.opening, "sweep")?;
     let by_server = place.is_server();
     let name = options.database.to_string_lossy();
     let (swept, job) = match place {

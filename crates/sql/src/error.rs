@@ -71,8 +71,8 @@ states! {
     READ_ONLY_SQL_TRANSACTION = "25006", "A change in a read-only transaction.";
     NO_ACTIVE_SQL_TRANSACTION = "25P01", "Needs a transaction.";
     IN_FAILED_SQL_TRANSACTION = "25P02", "The transaction has failed and waits for its end.";
-    TRANSACTION_TIMEOUT = "25P04", "The transaction was open, and held garbage back, for too long.";
     IDLE_IN_TRANSACTION_SESSION_TIMEOUT = "25P03", "The session was idle in a transaction for too long.";
+    TRANSACTION_TIMEOUT = "25P04", "The transaction was open, and held garbage back, for too long.";
     INVALID_SQL_STATEMENT_NAME = "26000", "No prepared statement of this name.";
     INVALID_AUTHORIZATION_SPECIFICATION = "28000", "Not allowed in.";
     INVALID_PASSWORD = "28P01", "Wrong password.";

@@ -77,7 +77,7 @@ pub use jobs::{
     ClassBytes, Job, JobKind, JobOrder, JobReport, JobState, Jobs, Pace, Permit, Tell, Unit, Watch,
 };
 pub use outlook::{Alarm, Gauge, Outlook, Severity};
-pub use pool::reads::{Background, ThreadReads, background, thread_reads};
+pub use pool::reads::{ThreadReads, thread_reads};
 pub use sample::Sample;
 pub use scan::Scan;
 pub use stat::{

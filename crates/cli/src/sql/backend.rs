@@ -183,14 +183,15 @@ impl Embedded {
                 "{path:?} is a folder: name a database file, or the address of a server"
             )));
         }
-        let options = EngineOptions { memory: arguments.memory, ..EngineOptions::default() };
+        let options = EngineOptions { memory: arguments.opening.memory, ..EngineOptions::default() };
         let engine = Engine::new(&options).map_err(|error| failed(error.into()))?;
-        let open = OpenOptions { mode: arguments.io, salvage: arguments.salvage, ..OpenOptions::default() };
+        let open =
+            OpenOptions { mode: arguments.opening.io, salvage: arguments.salvage, ..OpenOptions::default() };
         let missing = engine.is_missing(path).map_err(|error| failed(error.into()))?;
         let opened = match missing && arguments.create {
             false => Database::open(&engine, path, &open, owner),
             true => {
-                let create = crate::kv::create_options(arguments.memory, None);
+                let create = crate::kv::create_options(arguments.opening.memory, None);
                 Database::create(&engine, path, &create, &open, owner)
             }
         };
@@ -198,14 +199,14 @@ impl Embedded {
             SqlState::OBJECT_IN_USE => Opening::InUse(error.to_string()),
             SqlState::OUT_OF_MEMORY => failed(anyhow!(
                 "{error}: --memory {} is too small for {path:?}",
-                format_size(arguments.memory)
+                format_size(arguments.opening.memory)
             )),
             _ if error.to_string().contains(&format!("{path:?}")) => failed(error.into()),
             _ => failed(anyhow!("{path:?}: {error}")),
         })?;
         let user = database.owner();
         let session = database.session(&user).map_err(|error| failed(error.into()))?;
-        Ok(Embedded { path: path.to_owned(), memory: arguments.memory, database, user, session })
+        Ok(Embedded { path: path.to_owned(), memory: arguments.opening.memory, database, user, session })
     }
 }
 

@@ -7,7 +7,7 @@ mod text;
 
 use crate::arguments::Stat;
 use crate::interrupt;
-use crate::job::{self, Opening, Place};
+use crate::job::{self, Place};
 use anyhow::{Context, Result};
 use gannet_sql::stat::{StatRequest, Statistics, statistics};
 use gannet_store::{JobKind, JobOrder, JobReport};
@@ -17,8 +17,7 @@ use std::io::{self, Write};
 /// Makes statistics, and writes them.
 pub(crate) fn run(options: &Stat) -> Result<()> {
     interrupt::listen()?;
-    let opening = Opening { memory: options.memory, io: options.io };
-    let place = Place::find(&options.database, opening, "stat")?;
+    let place = Place::find(&options.database, options.opening, "stat")?;
     let by_server = place.is_server();
     let name = options.database.to_string_lossy();
     let (found, job) = match place {

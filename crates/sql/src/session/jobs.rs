@@ -136,7 +136,6 @@ impl Session {
         order.owner = u64::try_from(self.state.pid).ok();
         order.reason = format!("{statement} by {}", self.state.user);
         let job = database.store().jobs().begin(order);
-        let _background = gannet_store::background();
         let mut told = clock::now();
         let mut tell = |report: &JobReport| {
             // The statement's error says why.

@@ -12,6 +12,7 @@
 mod crew;
 mod pacer;
 
+use crate::pool::reads::Background;
 use crate::{Error, Result};
 pub(crate) use crew::{Crew, Stop, run_crew};
 use gannet_base::clock::{self, Instant};
@@ -545,9 +546,10 @@ impl Worker {
 /// Whoever is told how a job goes, many times a second; an error ends it.
 pub type Tell<'t> = &'t mut dyn FnMut(&JobReport) -> Result<()>;
 
-/// The thread that waits for a job, or works on it, and whoever it tells of it.
+/// The thread that waits for a job, or works on it, and whoever it tells of it. What it reads meanwhile is read for the job.
 pub struct Watch<'w> {
     job: &'w Job,
+    _background: Background,
     tell: Tell<'w>,
     /// When it was told last, and of which phase.
     told: Option<(Instant, &'static str)>,
@@ -562,7 +564,7 @@ impl fmt::Debug for Watch<'_> {
 impl<'w> Watch<'w> {
     /// Tells of `job`.
     pub fn new(job: &'w Job, tell: Tell<'w>) -> Self {
-        Watch { job, tell, told: None }
+        Watch { job, _background: Background::begin(), tell, told: None }
     }
 
     /// The job.

@@ -54,17 +54,18 @@ pub(crate) fn in_background() {
     BACKGROUND.set(true);
 }
 
-/// Ends what [`background`] began, when it is dropped.
+/// What the calling thread reads as long as this lives is read for a job: no user waits for it, and jobs are not paced by it.
 #[derive(Debug)]
-pub struct Background {
+pub(crate) struct Background {
     before: bool,
     /// It is about the calling thread.
     _here: std::marker::PhantomData<*const ()>,
 }
 
-/// What the calling thread reads until this is dropped is read for a job: no user waits for it, and jobs are not paced by it.
-pub fn background() -> Background {
-    Background { before: BACKGROUND.replace(true), _here: std::marker::PhantomData }
+impl Background {
+    pub(crate) fn begin() -> Self {
+        Background { before: BACKGROUND.replace(true), _here: std::marker::PhantomData }
+    }
 }
 
 impl Drop for Background {

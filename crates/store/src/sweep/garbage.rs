@@ -8,7 +8,6 @@ use super::round::{By, Round};
 use crate::Result;
 use crate::entry;
 use crate::jobs::{Unit, Watch};
-use crate::pool::reads::background;
 use crate::pool::{Access, ScanRing};
 use crate::shared::{CATALOG, Shared};
 use crate::space::EXTENT_PAGES;
@@ -121,7 +120,6 @@ impl Shared {
 
     /// Sweeps as a part of a job.
     pub(crate) fn sweep_by_job(&self, watch: &mut Watch<'_>) -> Result<Cleaned> {
-        let _background = background();
         let job = watch.job();
         job.phase("waits for another sweep", Unit::Segments, 0);
         watch.look()?;

@@ -2,6 +2,7 @@
 //! parser of their own, since clients send more of them than `sqlparser` reads.
 
 mod copy;
+mod jobs;
 mod reader;
 mod role;
 mod sequence;
@@ -11,27 +12,13 @@ use super::{Parsed, bind_type};
 use crate::types::{Modifier, Type};
 use crate::{Error, Result};
 pub use copy::{Copy, CopyOption, CopyRelation, CopyTarget, CopyValue};
+pub use jobs::BackupDatabase;
 use reader::Reader;
 pub use role::RoleOptions;
 pub use sequence::{AlterSequence, SequenceOptions};
 use sqlparser::ast;
 use sqlparser::keywords::Keyword as K;
 use sqlparser::tokenizer::Token;
-
-/// BACKUP DATABASE
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BackupDatabase {
-    /// The folder it goes to.
-    pub folder: String,
-    /// SINCE: the backup that it adds to; within, `None` for LATEST.
-    pub since: Option<Option<String>>,
-    /// COMPRESS
-    pub compress: Option<u32>,
-    /// KEEP
-    pub keep: Option<u32>,
-    /// VERBOSE
-    pub verbose: bool,
-}
 
 /// A statement that is no query and no definition.
 #[derive(Clone, Debug)]
@@ -349,75 +336,20 @@ pub(super) fn parse(source: Source<'_>) -> Result<Option<Utility>> {
         {
             sequence::parse(&mut reader)?
         }
-        K::CHECK => {
-            reader.skip(1);
-            reader.expect(K::DATABASE)?;
-            Utility::CheckDatabase { verbose: reader.accept(K::VERBOSE) }
-        }
         first => match other(&reader, first) {
             Some(name) => return Ok(Some(Utility::Unsupported(name))),
-            None if reader.is_words(&["backup", "database"]) => {
-                reader.skip(2);
-                backup_database(&mut reader)?
-            }
-            None if reader.is_words(&["compact", "database"]) => {
-                reader.skip(2);
-                Utility::CompactDatabase { verbose: reader.accept(K::VERBOSE) }
-            }
             None if reader.is_word(0, "checkpoint") => {
                 reader.skip(1);
                 Utility::Checkpoint
             }
-            None if reader.is_words(&["stat", "database"]) => {
-                reader.skip(2);
-                stat_database(&mut reader)?
-            }
-            None if reader.is_words(&["sweep", "database"]) => {
-                reader.skip(2);
-                let show = reader.accept(K::SHOW);
-                Utility::SweepDatabase { show, verbose: reader.accept(K::VERBOSE) }
-            }
-            None => return Ok(None),
+            None => match jobs::parse(&mut reader)? {
+                Some(job) => job,
+                None => return Ok(None),
+            },
         },
     };
     reader.end()?;
     Ok(Some(utility))
-}
-
-/// `TO 'folder' [SINCE LATEST | SINCE 'name'] [COMPRESS [level]] [KEEP n] [VERBOSE]`
-fn backup_database(reader: &mut Reader<'_>) -> Result<Utility> {
-    reader.expect(K::TO)?;
-    let folder = reader.string()?;
-    let mut backup = BackupDatabase { folder, since: None, compress: None, keep: None, verbose: false };
-    let number = |reader: &mut Reader<'_>| -> Result<Option<u32>> {
-        match reader.token(0) {
-            Some(Token::Number(text, _)) => {
-                let number = text.parse().map_err(|_| reader.unexpected())?;
-                reader.skip(1);
-                Ok(Some(number))
-            }
-            _ => Ok(None),
-        }
-    };
-    loop {
-        if backup.since.is_none() && reader.accept_words(&["since"]) {
-            let latest = reader.accept_words(&["latest"]);
-            backup.since = Some(if latest { None } else { Some(reader.string()?) });
-        } else if backup.compress.is_none() && reader.accept_words(&["compress"]) {
-            backup.compress = Some(number(reader)?.unwrap_or(1));
-        } else if backup.keep.is_none() && reader.accept_words(&["keep"]) {
-            backup.keep = Some(number(reader)?.ok_or_else(|| reader.unexpected())?);
-        } else {
-            backup.verbose = reader.accept(K::VERBOSE);
-            return Ok(Utility::BackupDatabase(Box::new(backup)));
-        }
-    }
-}
-
-fn stat_database(reader: &mut Reader<'_>) -> Result<Utility> {
-    let table = if reader.accept(K::TABLE) { Some(reader.relation()?) } else { None };
-    let records = reader.accept_words(&["records"]);
-    Ok(Utility::StatDatabase { table, records, verbose: reader.accept(K::VERBOSE) })
 }
 
 fn unsupported(name: &str) -> Result<Option<Utility>> {

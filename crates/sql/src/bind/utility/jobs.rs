@@ -1,0 +1,81 @@
+//! Statements of administrators that run a job: BACKUP, CHECK, COMPACT, STAT and SWEEP DATABASE. They are Gannet's own.
+
+use super::Utility;
+use super::reader::Reader;
+use crate::Result;
+use sqlparser::keywords::Keyword as K;
+use sqlparser::tokenizer::Token;
+
+/// BACKUP DATABASE
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackupDatabase {
+    /// The folder it goes to.
+    pub folder: String,
+    /// SINCE: the backup that it adds to; within, `None` for LATEST.
+    pub since: Option<Option<String>>,
+    /// COMPRESS
+    pub compress: Option<u32>,
+    /// KEEP
+    pub keep: Option<u32>,
+    /// VERBOSE
+    pub verbose: bool,
+}
+
+/// `None` where it is none of these.
+pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Option<Utility>> {
+    if reader.is_word(0, "check") {
+        reader.skip(1);
+        reader.expect(K::DATABASE)?;
+        return Ok(Some(Utility::CheckDatabase { verbose: reader.accept(K::VERBOSE) }));
+    }
+    if reader.accept_words(&["backup", "database"]) {
+        return backup_database(reader).map(Some);
+    }
+    if reader.accept_words(&["compact", "database"]) {
+        return Ok(Some(Utility::CompactDatabase { verbose: reader.accept(K::VERBOSE) }));
+    }
+    if reader.accept_words(&["stat", "database"]) {
+        return stat_database(reader).map(Some);
+    }
+    if reader.accept_words(&["sweep", "database"]) {
+        let show = reader.accept(K::SHOW);
+        return Ok(Some(Utility::SweepDatabase { show, verbose: reader.accept(K::VERBOSE) }));
+    }
+    Ok(None)
+}
+
+/// `TO 'folder' [SINCE LATEST | SINCE 'name'] [COMPRESS [level]] [KEEP n] [VERBOSE]`
+fn backup_database(reader: &mut Reader<'_>) -> Result<Utility> {
+    reader.expect(K::TO)?;
+    let folder = reader.string()?;
+    let mut backup = BackupDatabase { folder, since: None, compress: None, keep: None, verbose: false };
+    let number = |reader: &mut Reader<'_>| -> Result<Option<u32>> {
+        match reader.token(0) {
+            Some(Token::Number(text, _)) => {
+                let number = text.parse().map_err(|_| reader.unexpected())?;
+                reader.skip(1);
+                Ok(Some(number))
+            }
+            _ => Ok(None),
+        }
+    };
+    loop {
+        if backup.since.is_none() && reader.accept_words(&["since"]) {
+            let latest = reader.accept_words(&["latest"]);
+            backup.since = Some(if latest { None } else { Some(reader.string()?) });
+        } else if backup.compress.is_none() && reader.accept_words(&["compress"]) {
+            backup.compress = Some(number(reader)?.unwrap_or(1));
+        } else if backup.keep.is_none() && reader.accept_words(&["keep"]) {
+            backup.keep = Some(number(reader)?.ok_or_else(|| reader.unexpected())?);
+        } else {
+            backup.verbose = reader.accept(K::VERBOSE);
+            return Ok(Utility::BackupDatabase(Box::new(backup)));
+        }
+    }
+}
+
+fn stat_database(reader: &mut Reader<'_>) -> Result<Utility> {
+    let table = if reader.accept(K::TABLE) { Some(reader.relation()?) } else { None };
+    let records = reader.accept_words(&["records"]);
+    Ok(Utility::StatDatabase { table, records, verbose: reader.accept(K::VERBOSE) })
+}
