@@ -183,6 +183,9 @@ fn tell_backup(
         format_size(manifest.bytes),
         if manifest.compressed { ", compressed" } else { "" }
     )?;
+    if let Some(why) = &manifest.all_read {
+        writeln!(out, "  all pages were read: {}", printable(why))?;
+    }
     if !done.removed.is_empty() {
         writeln!(out, "  removed: {}", printable(&done.removed.join(", ")))?;
     }

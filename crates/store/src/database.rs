@@ -2,7 +2,7 @@
 //!
 //! # Files
 //! `NAME` holds the pages. `NAME-wal/` holds the log segments, the double-write ring (`ring`), the list of hot pages
-//! (`hot`) and the lock (`lock`). After a
+//! (`hot`), that of changed ones (`changes`) and the lock (`lock`). After a
 //! clean shutdown the file alone is the whole database. `NAME` is the file's name behind symbolic links; as a file may have
 //! several names all the same, the data file itself is locked too.
 //!
@@ -34,6 +34,7 @@ pub(crate) use create::Attempt;
 pub use report::{RowLockReport, SnapshotReport, TransactionReport, WorkReport};
 
 use crate::backup::{self, BackupOptions, Manifest};
+use crate::changes::Changes;
 use crate::check::{self, CheckReport};
 use crate::core::Core;
 use crate::engine::{Engine, OpenOptions};
@@ -67,6 +68,8 @@ const LOCK: &str = "lock";
 const RING: &str = "ring";
 /// Name of the list of hot pages.
 const HOT: &str = "hot";
+/// Name of the list of changed pages.
+const CHANGES: &str = "changes";
 
 /// Where a restart stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -213,11 +216,13 @@ struct HeaderKeeper {
     file: Arc<dyn File>,
     log: Log,
     groups: Arc<AtomicU64>,
+    changes: Arc<Changes>,
 }
 
 impl Checkpoint for HeaderKeeper {
     fn advance(&self, redo_from: Lsn) -> Result<()> {
         let mut meta = self.meta.lock();
+        self.changes.fold(&meta, redo_from);
         meta.redo_from = redo_from;
         meta.groups = self.groups.load(Ordering::Relaxed).max(meta.groups);
         meta.write(&*self.file)?;
@@ -556,6 +561,7 @@ impl Database {
             return Ok(());
         }
         let mut meta = self.keeper.meta.lock();
+        self.keeper.changes.fold(&meta, end);
         meta.clean = true;
         meta.redo_from = end;
         meta.log_end = end;

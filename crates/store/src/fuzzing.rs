@@ -20,7 +20,7 @@ use crate::node::verify_structure;
 use crate::page::{self, PageKind, get_u64, put_u64};
 use crate::space::{self, Extent};
 use crate::undo::{self, Segment, UndoRecord};
-use crate::{catalog, hot, meta, overflow, ring};
+use crate::{catalog, meta, overflow, page_list, ring};
 use gannet_base::{PageId, checksum};
 use gannet_io::sim::SimDisk;
 use gannet_io::{Class, Disk, Durability, File, OpenOptions};
@@ -206,16 +206,16 @@ fn ring_file(bytes: &[u8]) {
 
 /// A block of the list of hot pages without its checksum.
 fn hot_block(bytes: &[u8]) {
-    let mut block = vec![0; hot::BLOCK];
+    let mut block = vec![0; page_list::BLOCK];
     let len = bytes.len().min(block.len() - 8);
     block[8..8 + len].copy_from_slice(&bytes[..len]);
     let sum = checksum::seeded(SALT, &block[8..]);
     put_u64(&mut block, 0, sum);
-    let generation = hot::decode(&block, SALT).expect("the checksum fits");
-    let pages: Vec<_> = hot::pages_of(&block).collect();
+    let generation = page_list::decode(&block, SALT).expect("the checksum fits");
+    let pages: Vec<_> = page_list::pages_of(&block).collect();
     if pages.is_sorted() {
-        let taken = hot::encode(&pages, generation, SALT, &mut block);
-        assert_eq!(hot::decode(&block, SALT), Some(generation));
-        assert!(hot::pages_of(&block).eq(pages[..taken].iter().copied()));
+        let taken = page_list::encode(&pages, generation, SALT, &mut block);
+        assert_eq!(page_list::decode(&block, SALT), Some(generation));
+        assert!(page_list::pages_of(&block).eq(pages[..taken].iter().copied()));
     }
 }

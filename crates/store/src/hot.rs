@@ -7,29 +7,24 @@
 //! 2. Pages are fetched in the order of the file, into frames that are free: nothing that somebody has fetched for himself
 //!    goes for it.
 //!
-//! The layout stands in `docs/format.md`.
+//! The layout of a block is that of any list of pages ([`crate::page_list`]).
 
 use crate::fetch::{Fetch, Source};
-use crate::page::{get_u16, get_u64, put_u16, put_u64};
+use crate::page_list::{BLOCK, decode, encode, pages_of};
 use crate::pool::Access;
 use crate::shared::Shared;
+use gannet_base::PageId;
 use gannet_base::clock::{self, Instant};
 use gannet_base::memory::{Charge, Purpose};
 use gannet_base::sync::Mutex;
-use gannet_base::{PageId, checksum};
 use gannet_io::{AlignedBuffer, Class, Disk, Durability, File, ModeRequest, OpenOptions};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-pub(crate) const BLOCK: usize = 4096;
 /// Blocks written or read by one request.
 const BLOCKS_AT_ONCE: usize = 64;
-const GENERATION_AT: usize = 8;
-const FIRST_AT: usize = 16;
-const COUNT_AT: usize = 24;
-const DELTAS_AT: usize = 26;
 
 /// The list is written anew when so large a part of the frames has other pages, but not more often than this.
 const CHANGED_SHARE: u64 = 8;
@@ -119,63 +114,6 @@ impl HotPages {
             }
         }
     }
-}
-
-/// Fills a block with as many of the pages, which ascend, as fit; says how many.
-pub(crate) fn encode(pages: &[PageId], generation: u64, salt: u64, block: &mut [u8]) -> usize {
-    block.fill(0);
-    put_u64(block, GENERATION_AT, generation);
-    let mut count = 0;
-    let mut end = DELTAS_AT;
-    let mut last = 0;
-    for page in pages {
-        if count == 0 {
-            put_u64(block, FIRST_AT, page.0);
-        } else {
-            let mut delta = page.0 - last;
-            let len = (u64::BITS - delta.leading_zeros()).div_ceil(7).max(1) as usize;
-            if end + len > BLOCK {
-                break;
-            }
-            for byte in &mut block[end..end + len] {
-                *byte = delta as u8 | 0x80;
-                delta >>= 7;
-            }
-            block[end + len - 1] &= 0x7F;
-            end += len;
-        }
-        last = page.0;
-        count += 1;
-    }
-    put_u16(block, COUNT_AT, count as u16);
-    let sum = checksum::seeded(salt, &block[GENERATION_AT..]);
-    put_u64(block, 0, sum);
-    count
-}
-
-/// The generation of a block, if it is one.
-pub(crate) fn decode(block: &[u8], salt: u64) -> Option<u64> {
-    (get_u64(block, 0) == checksum::seeded(salt, &block[GENERATION_AT..]))
-        .then(|| get_u64(block, GENERATION_AT))
-}
-
-/// The pages of a block that verified.
-pub(crate) fn pages_of(block: &[u8]) -> impl Iterator<Item = PageId> + '_ {
-    let mut deltas = block[DELTAS_AT..].iter();
-    let mut last = get_u64(block, FIRST_AT);
-    (0..get_u16(block, COUNT_AT)).map(move |number| {
-        if number > 0 {
-            let mut delta = 0;
-            for (shift, &byte) in (0..u64::BITS).step_by(7).zip(deltas.by_ref()) {
-                delta |= u64::from(byte & 0x7F) << shift;
-                if byte < 0x80 {
-                    break;
-                }
-            }
-            last = last.wrapping_add(delta);
-        }
-        PageId(last)
-    })
 }
 
 impl Shared {

@@ -63,6 +63,8 @@ pub enum Mutation {
     DamageNotTold,
     /// The file is cut before the checkpoint has passed the changes of what is cut off.
     CutTooEarly,
+    /// The list of changed pages has not what was changed in segments that the checkpoint passes.
+    ChangesForgotten,
 }
 
 #[cfg(feature = "mutations")]
@@ -74,7 +76,7 @@ mod switch {
 
     impl Mutation {
         /// Every one.
-        pub const ALL: [Mutation; 26] = [
+        pub const ALL: [Mutation; 27] = [
             Mutation::RetireWithoutSync,
             Mutation::HomeBeforeRing,
             Mutation::RingNotDurable,
@@ -101,6 +103,7 @@ mod switch {
             Mutation::PageNotVerified,
             Mutation::DamageNotTold,
             Mutation::CutTooEarly,
+            Mutation::ChangesForgotten,
         ];
     }
 

@@ -7,6 +7,8 @@
 //! 3. It reads with large requests of class maintenance, several under way at once, held back by the job's pace, and pushes no page
 //!    out of memory. A few threads do the work; memory for their requests is charged.
 //! 4. It ends soon when the job is to end.
+//! 5. Nothing of it is done with a latch but copying a page's bytes: its threads may be stopped for long whenever somebody else has
+//!    something to do, and nobody is to wait for them then.
 //!
 //! Others change pages meanwhile: what is seen of two pages is of two moments.
 
@@ -15,7 +17,7 @@ use crate::core::Core;
 use crate::engine::Engine;
 use crate::jobs::{Crew, Permit, Stop, Unit, Watch, Worker, run_crew};
 use crate::page::{self, PageKind, Verdict};
-use crate::pool::{Access, SharedPage};
+use crate::pool::Access;
 use crate::shared::Shared;
 use crate::space::{self, EXTENT_PAGES, Extent, SYSTEM};
 use crate::{Error, Result};
@@ -53,8 +55,7 @@ pub(crate) struct Flaw {
 
 /// A page's bytes, such as everybody else would get them.
 pub(crate) enum Bytes<'a> {
-    Resident(SharedPage<'a>),
-    Device(&'a [u8]),
+    Page(&'a [u8]),
     Unwritten,
 }
 
@@ -62,8 +63,7 @@ impl Deref for Bytes<'_> {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         match self {
-            Bytes::Resident(page) => page,
-            Bytes::Device(bytes) => bytes,
+            Bytes::Page(bytes) => bytes,
             Bytes::Unwritten => &[],
         }
     }
@@ -238,6 +238,7 @@ impl<V: Visitor> Pass<V> {
     fn work(&self, mut free: Vec<Block>, own: &mut V::Own) -> Result<()> {
         let core = &self.shared.core;
         let mut under_way: VecDeque<(Block, Stretch, Permit)> = VecDeque::with_capacity(free.len());
+        let mut copy = AlignedBuffer::zeroed(core.page_size);
         loop {
             while !free.is_empty() {
                 // With a permit at hand nobody waits for another one.
@@ -265,7 +266,7 @@ impl<V: Visitor> Pass<V> {
                 let at = (page.0 - stretch.first.0) as usize * core.page_size;
                 // Where the request failed as a whole, each page is asked for alone.
                 let bytes = whole.then(|| &block.bytes()[at..at + core.page_size]);
-                self.examine(page, owner, bytes, own);
+                self.examine(page, owner, bytes, &mut copy, own);
             }
             free.push(block);
             if let Some(note) = self.visitor.note() {
@@ -342,32 +343,44 @@ impl<V: Visitor> Pass<V> {
         }
     }
 
-    fn examine(&self, page: PageId, owner: TreeId, device: Option<&[u8]>, own: &mut V::Own) {
+    fn examine(
+        &self,
+        page: PageId,
+        owner: TreeId,
+        device: Option<&[u8]>,
+        copy: &mut AlignedBuffer,
+        own: &mut V::Own,
+    ) {
         let fresh = self.visitor.may_be_unwritten(owner);
-        match device.map(|bytes| self.judge(page, Ok(bytes))) {
-            Some(Ok(Bytes::Unwritten)) if !fresh => self.look_again(page, own),
+        match device.map(|bytes| self.judge(page, Ok(bytes), copy)) {
+            Some(Ok(Bytes::Unwritten)) if !fresh => self.look_again(page, copy, own),
             Some(Ok(bytes)) => self.visitor.page(page, owner, bytes, own),
-            Some(Err(_)) | None => self.look_again(page, own),
+            Some(Err(_)) | None => self.look_again(page, copy, own),
         }
     }
 
-    /// The page as everybody else would see it, given what the device has of it.
+    /// The page as everybody else would see it, given what the device has of it; in `copy`, where a frame has it.
     fn judge<'a>(
-        &'a self,
+        &self,
         id: PageId,
         device: std::result::Result<&'a [u8], String>,
+        copy: &'a mut AlignedBuffer,
     ) -> std::result::Result<Bytes<'a>, Wrong> {
         let core = &self.shared.core;
         if core.volume.redo().is_some_and(|redo| redo.knows(id)) {
             // The device lacks what the log has; whoever touches the page has it brought up to date.
-            let page = core.pool.shared(&core.volume, id, Access::Normal);
-            return page.map(Bytes::Resident).map_err(|error| error.to_string().into());
+            let page =
+                core.pool.shared(&core.volume, id, Access::Normal).map_err(|error| error.to_string())?;
+            return Ok(copied(&page, copy));
         }
-        let resident = match core.pool.resident(&core.volume, id) {
-            Some((page, true)) => return Ok(Bytes::Resident(page)),
-            Some((page, false)) => Some(page),
-            None => None,
-        };
+        let mut resident = None;
+        if let Some((page, dirty)) = core.pool.resident(&core.volume, id) {
+            let bytes = copied(&page, copy);
+            if dirty {
+                return Ok(bytes);
+            }
+            resident = Some(bytes);
+        }
         let device = device?;
         let verdict = page::verify(device, id, core.volume.salt);
         if verdict == Verdict::Damaged {
@@ -389,11 +402,11 @@ impl<V: Visitor> Pass<V> {
                 format!("a write was lost: the device has its state of {have}, its last change is {wanted}");
             return Err(Wrong { what, lost_write: true });
         }
-        Ok(resident.map_or(Bytes::Device(device), Bytes::Resident))
+        Ok(resident.unwrap_or(Bytes::Page(device)))
     }
 
     /// Looks at a page until it is as it should be, is no longer in use, or must be taken for damaged.
-    fn look_again(&self, id: PageId, own: &mut V::Own) {
+    fn look_again(&self, id: PageId, copy: &mut AlignedBuffer, own: &mut V::Own) {
         let core = &self.shared.core;
         let mut bytes = AlignedBuffer::zeroed(core.page_size);
         let mut flaw = None;
@@ -407,7 +420,7 @@ impl<V: Visitor> Pass<V> {
             };
             let read = core.volume.file.read_at(Class::Maintenance, id.0 * core.page_size as u64, &mut bytes);
             let device = read.map(|()| &bytes[..]).map_err(|error| error.to_string());
-            match self.judge(id, device) {
+            match self.judge(id, device, copy) {
                 Ok(Bytes::Unwritten) if look == 0 => {}
                 Ok(bytes) => return self.visitor.page(id, owner, bytes, own),
                 Err(Wrong { what, lost_write }) => flaw = Some(Flaw { tree: owner, what, lost_write }),
@@ -417,4 +430,9 @@ impl<V: Visitor> Pass<V> {
             self.visitor.bad(id, flaw);
         }
     }
+}
+
+fn copied<'a>(page: &[u8], copy: &'a mut AlignedBuffer) -> Bytes<'a> {
+    copy.copy_from_slice(page);
+    Bytes::Page(copy)
 }

@@ -1,6 +1,7 @@
 //! What all users of one open database share: the page layers below, the transaction tables above, and the store's
 //! own trees.
 
+use crate::changes::Changes;
 use crate::compact::Layout;
 use crate::core::Core;
 use crate::entry::{Entry, UndoPtr};
@@ -84,6 +85,7 @@ pub(crate) struct Shared {
     /// What is left to be done since the database was opened.
     pub(crate) restart: Arc<Restart>,
     pub(crate) hot_pages: HotPages,
+    pub(crate) changes: Arc<Changes>,
     /// What keeps the file ours; goes last.
     #[expect(dead_code, reason = "held for its drop")]
     pub(crate) attachment: Attachment,

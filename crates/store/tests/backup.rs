@@ -3,6 +3,7 @@
 use gannet_base::sync::Mutex;
 use gannet_base::{clock, thread};
 use gannet_io::sim::{Settings, SimDisk};
+use gannet_io::stats::Operation;
 use gannet_io::{
     AlignedBuffer, Class, Disk, Durability as IoDurability, ModeRequest, OpenOptions as FileOptions,
 };
@@ -515,5 +516,132 @@ fn what_a_crash_leaves_of_a_backup_does_not_pass_for_one() {
             assert_eq!(audit(&open(&disk, COPY)), 29);
         }
         assert_eq!(audit(&open(&disk, FILE)), 29);
+    }
+}
+
+/// Bytes read by whatever is no user's, so far.
+fn read_bytes(disk: &SimDisk) -> u64 {
+    disk.stats().counter(Class::Maintenance, Operation::Read).bytes.load(Ordering::Relaxed)
+}
+
+/// Enough transfers to fill some segments of the log, which a checkpoint lets go of.
+fn much(db: &Database, from: u64) -> u64 {
+    (from..from + 150).for_each(|count| transfer(db, count));
+    db.checkpoint().unwrap();
+    from + 150
+}
+
+#[test]
+fn an_incremental_backup_reads_what_has_changed_whatever_became_of_the_log() {
+    let disk = SimDisk::new(21);
+    disk.create_dir(Path::new("backups")).unwrap();
+    let mut db = bank(&disk);
+    let mut next = much(&db, 1);
+    let mut manifests = vec![backup(&db, options(folder("0"), None)).unwrap()];
+    for round in 1..6 {
+        next = much(&db, next);
+        match round {
+            2 => {
+                db.close().unwrap();
+                db = open(&disk, FILE);
+            }
+            // Killed: the list goes on where the file's header is.
+            3 => {
+                transfer(&db, next);
+                next += 1;
+                drop(db);
+                db = open(&disk, FILE);
+                db.await_restart();
+            }
+            _ => {}
+        }
+        let taken = backup(&db, options(folder(&round.to_string()), manifests.last())).unwrap();
+        assert_eq!(taken.all_read, None, "{round}");
+        manifests.push(taken);
+    }
+    db.sweep().unwrap();
+    db.checkpoint().unwrap();
+    let rest = backup(&db, options(folder("rest"), manifests.last())).unwrap();
+    transfer(&db, next);
+    db.checkpoint().unwrap();
+    let before = read_bytes(&disk);
+    let small = backup(&db, options(folder("small"), Some(&rest))).unwrap();
+    let read = read_bytes(&disk) - before;
+    // Pages, the list, footers, and the segment of the log that the backup begins in.
+    assert!(read < small.pages * 4096 + (768 << 10), "{read} bytes for {} pages", small.pages);
+    restore(&disk, Source::Files(file(&disk, "small").chain(&disk).unwrap()), COPY).unwrap();
+    assert_eq!(audit(&open(&disk, COPY)), next as i64);
+}
+
+#[test]
+fn the_list_of_changed_pages_knows_what_a_look_at_all_pages_finds() {
+    let disk = SimDisk::new(22);
+    disk.create_dir(Path::new("backups")).unwrap();
+    let db = bank(&disk);
+    let full = backup(&db, options(folder("0"), None)).unwrap();
+    let mut next = 1;
+    // Long enough to be merged, beside marks of other backups.
+    for round in 0..40 {
+        next = much(&db, next);
+        if round % 15 == 7 {
+            backup(&db, options(folder(&format!("other{round}")), Some(&full))).unwrap();
+        }
+    }
+    let by_list = backup(&db, options(folder("by-list"), Some(&full))).unwrap();
+    assert_eq!(by_list.all_read, None);
+    let list = disk.contents(Path::new("b.gnt-wal/changes")).unwrap().len() as u64;
+    let unmerged = (db.stats().end_lsn.0 >> 18) * 2 * 4096;
+    assert!(list < unmerged / 2, "{list} bytes, {unmerged} without merging");
+    for name in ["by-list", "other22"] {
+        restore(&disk, Source::Files(file(&disk, name).chain(&disk).unwrap()), &format!("{name}.gnt"))
+            .unwrap();
+    }
+    assert_eq!(audit(&open(&disk, "by-list.gnt")), next as i64 - 1);
+    disk.corrupt(Path::new("b.gnt-wal/changes"), 4096 + 100, 8, 1).unwrap();
+    let by_looking = backup(&db, options(folder("by-looking"), Some(&full))).unwrap();
+    assert!(by_looking.all_read.is_some());
+    assert_eq!(by_list.pages, by_looking.pages);
+    // That one has begun a new list.
+    next = much(&db, next);
+    let last = backup(&db, options(folder("last"), Some(&by_looking))).unwrap();
+    assert_eq!(last.all_read, None);
+    restore(&disk, Source::Files(file(&disk, "last").chain(&disk).unwrap()), COPY).unwrap();
+    assert_eq!(audit(&open(&disk, COPY)), next as i64 - 1);
+}
+
+#[test]
+fn a_list_of_changed_pages_that_missed_something_is_not_believed() {
+    let disk = SimDisk::new(23);
+    disk.create_dir(Path::new("backups")).unwrap();
+    let db = bank(&disk);
+    let full = backup(&db, options(folder("0"), None)).unwrap();
+    much(&db, 1);
+    db.close().unwrap();
+    let before = disk.contents(Path::new("b.gnt-wal/changes")).unwrap();
+    let db = open(&disk, FILE);
+    much(&db, 151);
+    db.close().unwrap();
+    // An older list, and then none of the log: both say less than what has happened.
+    for lost in ["list", "log"] {
+        if lost == "list" {
+            let list = disk.open(Path::new("b.gnt-wal/changes"), &FileOptions::read_write()).unwrap();
+            let mut buffer = AlignedBuffer::zeroed(before.len());
+            buffer.copy_from_slice(&before);
+            list.set_len(0).unwrap();
+            list.write_at(Class::Foreground, 0, &buffer, IoDurability::Durable).unwrap();
+        } else {
+            for name in
+                disk.list(Path::new("b.gnt-wal")).unwrap().iter().filter(|name| name.ends_with(".log"))
+            {
+                disk.remove(&Path::new("b.gnt-wal").join(name)).unwrap();
+            }
+        }
+        let db = open(&disk, FILE);
+        let taken = backup(&db, options(folder(lost), Some(&full))).unwrap();
+        assert!(taken.all_read.is_some(), "{lost}");
+        let to = format!("{lost}.gnt");
+        restore(&disk, Source::Files(file(&disk, lost).chain(&disk).unwrap()), &to).unwrap();
+        assert_eq!(audit(&open(&disk, &to)), 300);
+        db.close().unwrap();
     }
 }

@@ -8,6 +8,8 @@
 //!   print what they run.
 //! - With the feature `mutations` the simulation itself is on trial: `simulation/mutations.rs`.
 
+#[path = "simulation/backup.rs"]
+mod backup;
 #[path = "simulation/damage.rs"]
 mod damage;
 #[path = "simulation/life.rs"]
@@ -50,6 +52,10 @@ const REGRESSIONS: &[(u64, &str)] = &[
         "who made a page waited for a frame that had got another page, whose holder waited for free space",
     ),
     (377916207741, "a rollback that could not read its undo left others waiting for its rows for ever"),
+    (
+        676464645256,
+        "a backup that the log had left behind looked for a footer in a segment that was let go of, and called it damaged",
+    ),
     (
         837889720874,
         "a page that restart could not read closed the database to changes, and nobody expected it",

@@ -7,13 +7,14 @@
 
 use super::Copy;
 use super::format::{FrameKind, HEAD, Head};
-use super::pages::{Compressor, PageSet};
+use super::pages::Compressor;
 use crate::block::Block;
 use crate::log::{BLOCK, LogHold};
+use crate::page_set::{GrowingSet, PageSet};
 use crate::work::WorkMemory;
 use crate::{Error, Result};
+use gannet_base::Lsn;
 use gannet_base::units::format_size;
-use gannet_base::{Lsn, PageId};
 use gannet_io::{AlignedBuffer, Class};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -22,9 +23,6 @@ use std::time::Duration;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Bytes that are copied at one time.
 const PIECE: u64 = 256 << 10;
-
-/// Words by which a set of pages grows.
-const GROWS_BY: usize = 8 << 10;
 
 /// Memory that copying the log takes, in bytes.
 pub(super) const MEMORY: u64 = HEAD as u64 + PIECE;
@@ -92,8 +90,12 @@ impl<'c> LogCopy<'c> {
         let Some(start) = self.at.checked_sub(size) else { return Ok(()) };
         // It is complete, and its footer is read once it is durable.
         log.flush_to(Lsn(self.at))?;
+        let footer = log.footer_blocks(Lsn(start));
+        if !self.hold.is_kept() {
+            return self.check_lag();
+        }
         // There is none before the first segment of a log.
-        let Some(footer) = log.footer_blocks(Lsn(start))? else { return Ok(()) };
+        let Some(footer) = footer? else { return Ok(()) };
         self.piece(start, start + BLOCK, u64::MAX)?;
         let mut at = start + size - footer;
         while at < start + size {
@@ -144,8 +146,12 @@ impl<'c> LogCopy<'c> {
 
     /// Lets a segment go, after what was changed in it was taken notice of.
     fn let_go(&mut self, start: u64, next: Lsn) -> Result<()> {
-        let footer = self.copy.shared.core.log.footer(Lsn(start))?;
-        let footer = footer.ok_or_else(|| {
+        let footer = self.copy.shared.core.log.footer(Lsn(start));
+        // As above: its file may be another segment's by now.
+        if !self.hold.is_kept() {
+            return self.check_lag();
+        }
+        let footer = footer?.ok_or_else(|| {
             Error::Damaged(format!("log: the segment that begins at lsn {start} has no valid footer"))
         })?;
         let mut touched = self.copy.touched.lock();
@@ -170,27 +176,7 @@ pub(super) struct Touched {
 
 impl Touched {
     pub(super) fn new(from: Lsn, memory: WorkMemory) -> Self {
-        Touched { pages: GrowingSet { words: Vec::new(), memory }, from }
-    }
-}
-
-/// One bit for each page up to the highest one; charged as it grows.
-#[derive(Debug)]
-struct GrowingSet {
-    words: Vec<u64>,
-    memory: WorkMemory,
-}
-
-impl GrowingSet {
-    fn add(&mut self, page: PageId) -> Result<()> {
-        let index = page.0 as usize / 64;
-        if index >= self.words.len() {
-            let words = (index + 1).next_multiple_of(GROWS_BY);
-            self.memory.grow((words - self.words.len()) as u64 * 8)?;
-            self.words.resize(words, 0);
-        }
-        self.words[index] |= 1 << (page.0 % 64);
-        Ok(())
+        Touched { pages: GrowingSet::new(memory), from }
     }
 }
 
@@ -207,7 +193,6 @@ impl Copy {
             }
         })?;
         outcome?;
-        let words = pages.words.iter().enumerate();
-        Ok(PageSet::of(words.map(|(index, &word)| word & !self.copied.word(index)).collect()))
+        Ok(pages.without(&self.copied))
     }
 }

@@ -43,6 +43,8 @@ pub struct Begin {
     pub groups: u64,
     /// Every page in the backup has every change below this LSN; the log in the backup begins with its segment.
     pub start_lsn: u64,
+    /// Above every transaction number that was used by then: a log that was begun anew knows of none.
+    pub next_txn: u64,
     /// When it began, in microseconds since 1970-01-01 UTC.
     pub started_unix_us: u64,
     /// The database's file name, for people.
@@ -81,6 +83,9 @@ pub struct Manifest {
     pub log_bytes: u64,
     /// Bytes of the backup, without this manifest.
     pub bytes: u64,
+    /// Why all pages were read, of a backup that adds to another one and should have read only what has changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub all_read: Option<String>,
     /// Frames are compressed.
     pub compressed: bool,
     /// When it was complete, in microseconds since 1970-01-01 UTC.
@@ -128,7 +133,7 @@ impl Begin {
             log_end: Lsn::ZERO,
             log_crc: None,
             groups: self.groups,
-            next_txn: 1,
+            next_txn: self.next_txn,
             segment_size: self.segment_size,
             lives: Vec::new(),
             homes_from: Lsn::ZERO,

@@ -33,10 +33,12 @@ mod source;
 mod verify;
 
 use crate::block::Block;
+use crate::changes;
 use crate::engine::Engine;
 use crate::fetch;
 use crate::jobs::{Crew, Stop, Unit, Watch, Worker, run_crew};
 use crate::meta::{FORMAT_VERSION, Meta};
+use crate::page_set::PageSet;
 use crate::shared::Shared;
 use crate::{Error, Result};
 use format::{CONTENT_MAX, HEAD};
@@ -47,7 +49,7 @@ use gannet_io::ModeRequest;
 use log::{LogCopy, Touched};
 use manifest::BACKUP_VERSION;
 pub use manifest::{Begin, Manifest, Parent};
-use pages::{Candidates, PageSet};
+use pages::Candidates;
 pub use restore::RestoreReport;
 pub(crate) use restore::run as restore;
 pub use set::{BackupPlan, Since, Taken};
@@ -166,10 +168,25 @@ pub(crate) fn run(
         roots: meta.roots.map(|root| root.0),
         groups: core.space.groups(),
         start_lsn: hold.from().0,
+        // Asked for when the log is held: what is logged behind that names its transaction there.
+        next_txn: shared.registry.next_txn().0,
         started_unix_us: clock::unix_micros(),
         name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
     };
     let pages = core.space.capacity();
+    shared.changes.mark(meta, hold.from());
+    let mut all_read = None;
+    let changed = changed_pages(engine, shared, meta, begin.parent, watch)?;
+    let (changed, _changed_memory) = match changed {
+        Some(changes::Since::Pages(pages, memory)) => (Some(pages), Some(memory)),
+        Some(changes::Since::Unknown(why)) => {
+            all_read = Some(why);
+            // The next one need not read everything.
+            shared.changes.mark(meta, hold.from());
+            (None, None)
+        }
+        None => (None, None),
+    };
     let share = (engine.work_limit() / 2 / (WORKERS * BLOCKS) as u64).max(CONTENT_LEAST);
     let frame_pages = ((1 << share.ilog2()).min(CONTENT_MAX as u64) / core.page_size as u64).max(1) as usize;
     let _memory = engine.memory(Purpose::Work, 2 * PageSet::memory(pages))?;
@@ -183,7 +200,7 @@ pub(crate) fn run(
         level: compress,
         start: hold.from(),
         since: begin.parent.map(|parent| Lsn(parent.start_lsn)),
-        candidates: Mutex::new(Candidates { set: None, in_use: true, next: 0, end: pages }),
+        candidates: Mutex::new(Candidates { set: changed, in_use: true, next: 0, end: pages }),
         copied: PageSet::new(pages),
         pages_copied: AtomicU64::new(0),
         unwritten: AtomicU64::new(0),
@@ -213,10 +230,25 @@ pub(crate) fn run(
         unwritten: copy.unwritten.load(Ordering::Relaxed),
         log_bytes: copy.log_bytes.load(Ordering::Relaxed),
         bytes: 0,
+        all_read,
         compressed: compress.is_some(),
         finished_unix_us: clock::unix_micros(),
     };
     copy.sink.finish(manifest)
+}
+
+/// The pages that a backup which adds to another one has to look at; nothing for a full one.
+fn changed_pages(
+    engine: &Engine,
+    shared: &Shared,
+    meta: &Meta,
+    parent: Option<Parent>,
+    watch: &mut Watch<'_>,
+) -> Result<Option<changes::Since>> {
+    let Some(parent) = parent else { return Ok(None) };
+    watch.job().phase("looks for what has changed", Unit::Bytes, 0);
+    let memory = engine.memory(Purpose::Work, 0)?;
+    shared.changes.since(meta, Lsn(parent.start_lsn), memory).map(Some)
 }
 
 /// Whether a backup was taken of this very copy of a database.

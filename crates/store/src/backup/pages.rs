@@ -11,6 +11,7 @@ use super::format::{Codec, FrameKind, HEAD, Head};
 use crate::block::{Block, FileRange};
 use crate::jobs::Permit;
 use crate::page::{self, Verdict};
+use crate::page_set::PageSet;
 use crate::pass::{self, MAPS_AHEAD};
 use crate::space::{self, EXTENT_PAGES, SYSTEM};
 use crate::{Error, Result};
@@ -18,76 +19,13 @@ use gannet_base::{PageId, TreeId, clock};
 use gannet_io::{AlignedBuffer, Class, Direction};
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How often a page is looked at whose bytes on the device are not as they should be: they may be on their way.
 const LOOKS: u32 = 5;
 /// The pause before the second look; before each further one it is longer by as much.
 const PAUSE: Duration = Duration::from_millis(2);
-
-/// One bit for each page.
-#[derive(Debug, Default)]
-pub(crate) struct PageSet(Vec<AtomicU64>);
-
-impl PageSet {
-    pub(crate) fn new(pages: u64) -> Self {
-        PageSet((0..pages.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
-    }
-
-    /// The set of the pages whose bits are set.
-    pub(super) fn of(words: Vec<u64>) -> Self {
-        PageSet(words.into_iter().map(AtomicU64::new).collect())
-    }
-
-    pub(super) fn word(&self, index: usize) -> u64 {
-        self.0.get(index).map_or(0, |word| word.load(Ordering::Relaxed))
-    }
-
-    /// One bit for each page, up to a highest one.
-    pub(super) fn pages(&self) -> u64 {
-        self.0.len() as u64 * 64
-    }
-
-    /// Memory of a set for so many pages, in bytes.
-    pub(crate) fn memory(pages: u64) -> u64 {
-        pages.div_ceil(64) * 8
-    }
-
-    pub(crate) fn has(&self, page: PageId) -> bool {
-        self.0.get(page.0 as usize / 64).is_some_and(|word| word.load(Ordering::Relaxed) & bit(page) != 0)
-    }
-
-    /// Adds a page; false when it was in already. Pages that the set was not made for are left out.
-    pub(crate) fn add(&self, page: PageId) -> bool {
-        self.0
-            .get(page.0 as usize / 64)
-            .is_some_and(|word| word.fetch_or(bit(page), Ordering::Relaxed) & bit(page) == 0)
-    }
-
-    pub(super) fn clear(&self) {
-        self.0.iter().for_each(|word| word.store(0, Ordering::Relaxed));
-    }
-
-    pub(crate) fn len(&self) -> u64 {
-        self.0.iter().map(|word| u64::from(word.load(Ordering::Relaxed).count_ones())).sum()
-    }
-
-    /// The first page from `from` on that is in the set.
-    pub(crate) fn next(&self, from: PageId) -> Option<PageId> {
-        let mut index = from.0 as usize / 64;
-        let mut word = self.0.get(index)?.load(Ordering::Relaxed) & (u64::MAX << (from.0 % 64));
-        while word == 0 {
-            index += 1;
-            word = self.0.get(index)?.load(Ordering::Relaxed);
-        }
-        Some(PageId(index as u64 * 64 + u64::from(word.trailing_zeros())))
-    }
-}
-
-fn bit(page: PageId) -> u64 {
-    1 << (page.0 % 64)
-}
 
 /// Which pages are to be copied, in order.
 #[derive(Debug)]

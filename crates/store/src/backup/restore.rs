@@ -11,7 +11,6 @@
 
 use super::format::{Codec, FrameKind, HEAD, Head, STORED_MAX};
 use super::manifest::{Begin, Manifest};
-use super::pages::PageSet;
 use super::source::{BackupFile, Feed, Item, Source};
 use crate::block::{Block, FileRange};
 use crate::database::{Attempt, Database};
@@ -19,6 +18,7 @@ use crate::engine::{Engine, OpenOptions};
 use crate::jobs::{Crew, Stop, Unit, Watch, Worker, run_crew};
 use crate::log::{BLOCK, segment_path};
 use crate::page::{self, Verdict};
+use crate::page_set::PageSet;
 use crate::{Error, Result, meta};
 use gannet_base::Lsn;
 use gannet_base::memory::Purpose;

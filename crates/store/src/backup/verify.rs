@@ -11,13 +11,13 @@
 
 use super::format::{FrameKind, HEAD, Head, STORED_MAX};
 use super::manifest::{Begin, Manifest};
-use super::pages::PageSet;
 use super::restore::workers_within;
 use super::source::{Feed, Item, Source};
 use crate::engine::Engine;
 use crate::jobs::{Crew, Stop, Unit, Watch, Worker, run_crew};
 use crate::log::{BLOCK, MIN_RECORD_LEN, RecordView, SegmentHeader};
 use crate::page::{self, PageKind, Verdict, get_u32};
+use crate::page_set::PageSet;
 use crate::space::{self, EXTENT_PAGES, SYSTEM};
 use crate::undo::UNDO_PAGES;
 use crate::work::WorkMemory;

@@ -45,13 +45,11 @@ impl Check {
             Some(PageKind::Meta | PageKind::Undo) | None => false,
         };
         if !fits || page::tree(&bytes) != owner {
-            drop(bytes);
             return self.confirm_stranger(id);
         }
         match kind {
             Some(PageKind::Node) => {
                 let recent = self.node(id, owner, &bytes, scratch);
-                drop(bytes);
                 if recent {
                     self.versions(id, owner);
                 }

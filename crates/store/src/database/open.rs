@@ -2,9 +2,10 @@
 
 use super::create::{self, create_trees};
 use super::{
-    Database, FileLock, HOT, HeaderKeeper, LOCK, RING, RestartReport, log_of_another, take_file_lock,
-    take_lock, wal_folder,
+    CHANGES, Database, FileLock, HOT, HeaderKeeper, LOCK, RING, RestartReport, log_of_another,
+    take_file_lock, take_lock, wal_folder,
 };
+use crate::changes::Changes;
 use crate::compact::Layout;
 use crate::core::Core;
 use crate::engine::{CreateOptions, Engine, OpenOptions};
@@ -74,6 +75,7 @@ pub(super) struct Opened {
 struct Parts {
     restart: Arc<Restart>,
     hot_pages: HotPages,
+    changes: Arc<Changes>,
     attachment: Attachment,
     holders: Holders,
 }
@@ -255,7 +257,10 @@ impl Database {
         if floor.is_some() {
             core.backlog.begin(meta.redo_from, log.end(), core.wal_limit);
         }
-        let (keeper, writer) = Self::start_writer(&core, &**disk, &file, ring, &meta, floor)?;
+        let in_folder = |name| disk.resolve(path).map(|path| wal_folder(&path).join(name));
+        let changes = Changes::new(disk, in_folder(CHANGES)?, options.mode, meta.database_id, &log);
+        let changes = Arc::new(changes);
+        let (keeper, writer) = Self::start_writer(&core, &**disk, &file, ring, &meta, floor, &changes)?;
         volume.set_writer(Some(Arc::clone(&writer) as _));
         Self::begin_space(&core, &keeper, &meta, (!new).then_some(groups))?;
         let attachment = Attachment {
@@ -265,10 +270,9 @@ impl Database {
             _log_room: log_room,
         };
         let restart = Arc::new(Restart::new(redo.clone(), meta.page_size));
-        let hot = wal_folder(&disk.resolve(path)?).join(HOT);
-        let hot_pages = HotPages::new(disk, hot, options.mode);
+        let hot_pages = HotPages::new(disk, in_folder(HOT)?, options.mode);
         let holders = Holders::new(options.snapshot_limit);
-        let parts = Parts { restart, hot_pages, attachment, holders };
+        let parts = Parts { restart, hot_pages, changes, attachment, holders };
         let shared = Self::share(engine, &core, &meta, &writer, aftermath.highest_txn, parts)?;
         let mut database = Database {
             engine: engine.clone(),
@@ -299,12 +303,14 @@ impl Database {
         ring: Option<Arc<dyn File>>,
         meta: &Meta,
         floor: Option<Lsn>,
+        changes: &Arc<Changes>,
     ) -> Result<(Arc<HeaderKeeper>, Arc<PageWriter>)> {
         let keeper = Arc::new(HeaderKeeper {
             meta: Mutex::new(meta.clone()),
             file: Arc::clone(file),
             log: core.log.clone(),
             groups: core.space.group_count(),
+            changes: Arc::clone(changes),
         });
         let queue = disk.queue(QUEUE_DEPTH)?;
         let checkpoint = Arc::clone(&keeper) as _;
@@ -351,7 +357,7 @@ impl Database {
         highest: TxnId,
         parts: Parts,
     ) -> Result<Arc<Shared>> {
-        let Parts { restart, hot_pages, attachment, holders } = parts;
+        let Parts { restart, hot_pages, changes, attachment, holders } = parts;
         let next_txn = TxnId((highest.0 + 1).max(meta.next_txn).max(1));
         let registry = Registry::new(next_txn, core.log.end().0, engine.budget())?;
         let waiting = Arc::clone(&registry);
@@ -383,6 +389,7 @@ impl Database {
             first_txn: next_txn,
             restart,
             hot_pages,
+            changes,
         }))
     }
 }

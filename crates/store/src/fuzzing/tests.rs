@@ -138,8 +138,8 @@ fn file_seeds(data: &[u8], hot: Option<Vec<u8>>) -> Vec<Vec<u8>> {
     let pages = [(PageId(3), gannet_base::Lsn(8)), (PageId(9), gannet_base::Lsn(16))];
     let mut slot = ring::header(3, 1, SALT, pages.into_iter())[8..].to_vec();
     slot.extend_from_slice(&trimmed(&data[2 * PAGE..3 * PAGE]));
-    let mut block = vec![0; hot::BLOCK];
-    hot::encode(&[PageId(2), PageId(3), PageId(300), PageId(70_000)], 3, SALT, &mut block);
+    let mut block = vec![0; page_list::BLOCK];
+    page_list::encode(&[PageId(2), PageId(3), PageId(300), PageId(70_000)], 3, SALT, &mut block);
     let hot = hot.unwrap_or_else(|| block[8..].to_vec());
     [(0, header), (1, slot), (2, trimmed(&block[8..])), (2, trimmed(&hot))]
         .map(|(which, bytes)| [&[which][..], &bytes].concat())

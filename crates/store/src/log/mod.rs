@@ -454,13 +454,22 @@ impl Log {
     /// Keeps the log from its end on, for somebody who reads it: it does not count for [`Log::used_bytes`], and nobody waits for it. Who is
     /// farther behind what redo needs than [`LogOptions::recycle_max`] loses it.
     pub(crate) fn hold(&self) -> LogHold {
+        // Nothing of it was let go: that is only what redo does not need, and is durable.
+        self.hold_by(|| self.end())
+    }
+
+    /// The same from a position on which the caller knows to be there still.
+    pub(crate) fn hold_from(&self, from: Lsn) -> LogHold {
+        self.hold_by(|| from)
+    }
+
+    fn hold_by(&self, from: impl FnOnce() -> Lsn) -> LogHold {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, AcqRel);
         let mut holds = self.inner.holds.lock();
-        // Nothing of it was let go: that is only what redo does not need, and is durable.
-        let from = self.inner.end.load(Acquire);
-        holds.insert(number, from);
-        LogHold { log: self.clone(), number, from: Lsn(from) }
+        let from = from();
+        holds.insert(number, from.0);
+        LogHold { log: self.clone(), number, from }
     }
 
     /// Bytes of log that are still needed, to be compared with the caller's limit.
@@ -578,12 +587,22 @@ impl Log {
     }
 
     /// Length of the footer of the sealed segment that begins at `start`, and whatever lies with it in the same blocks; `None` where
-    /// there is no such segment.
+    /// the log begins behind it.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] where the segment behind it says that there was one, and it has no valid footer.
     pub(crate) fn footer_blocks(&self, start: Lsn) -> Result<Option<u64>> {
-        if self.footer(start)?.is_none() {
-            return Ok(None);
-        }
         let size = self.segment_size();
+        if self.footer(start)?.is_none() {
+            let segments = &self.inner.segments;
+            return match segments.read_header(start.0 / size + 1)? {
+                Some(next) if !next.first => Err(Error::Damaged(format!(
+                    "log {:?}: its footer is missing or damaged",
+                    segments.path(start.0 / size)
+                ))),
+                _ => Ok(None),
+            };
+        }
         let mut block = AlignedBuffer::zeroed(segment::BLOCK as usize);
         self.read_raw(Class::Maintenance, Lsn(start.0 + size - segment::BLOCK), &mut block)?;
         let len = crate::page::get_u32(&block, block.len() - record::TRAILER_LEN);

@@ -185,10 +185,7 @@ impl Records {
             Some(PageKind::OverflowIndex) if overflow::decode_index(&bytes).is_some() => {
                 own.entry(tree).or_default().long_pages += 1;
             }
-            _ => {
-                drop(bytes);
-                self.stranger(id, tree);
-            }
+            _ => self.stranger(id, tree),
         }
     }
 
@@ -228,8 +225,6 @@ impl Records {
             return;
         }
         let mut seen = leaf::look(&self.shared, self.horizon, tree, node, self.leading.get(&tree));
-        // What is asked for next may be waited for, and not with a latch.
-        drop(bytes);
         if seen.senseless > 0 {
             self.unreadable.add(id, tree, format_args!("{} of its entries make no sense", seen.senseless));
         }

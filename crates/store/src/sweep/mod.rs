@@ -50,7 +50,7 @@ const REST: Duration = Duration::from_secs(60);
 const STREAM_IDLE: Duration = Duration::from_secs(2);
 
 impl Shared {
-    /// The body of the background thread: reserve segments for the log, and, where it `sweeps`, the sweep. A long round is one of
+    /// The body of the background thread: reserve segments for the log, the lists beside it, and, where it `sweeps`, the sweep. A long round is one of
     /// `jobs`.
     pub(crate) fn run_background(&self, jobs: &Jobs, sweeps: bool) {
         reads::in_background();
@@ -95,6 +95,7 @@ impl Shared {
             }
             self.end_emptying();
             self.save_hot_pages(false);
+            self.changes.merge_when_long(&self.core.budget, self.core.space.capacity());
         }
     }
 

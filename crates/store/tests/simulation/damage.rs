@@ -97,7 +97,7 @@ fn live(world: Arc<World>, damage: &Damage, random: &mut Generator, summary: &mu
             rot(&disk, &mine, &mut random);
         }
     });
-    life::work(&world, random);
+    life::work(&world, random, summary);
     rotting.join().expect("nothing goes wrong in there");
     let world = Arc::into_inner(world).expect("all threads have ended");
     let disk = world.disk.clone();

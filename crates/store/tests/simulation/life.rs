@@ -1,7 +1,8 @@
 //! The lives of one database: opened, used, ended in some way or other, opened again.
 
+use crate::backup;
 use crate::damage;
-use crate::oracle::{Look, Observation, Oracle, Place};
+use crate::oracle::{Look, Oracle, Place};
 use crate::plan::{Plan, Trouble, trace};
 use crate::session::{self, Condition, World};
 use gannet_base::sim::Generator;
@@ -35,6 +36,10 @@ pub(crate) struct Summary {
     /// Times the data file was seen to have grown, and to have been cut.
     pub(crate) grown: u64,
     pub(crate) cut: u64,
+    /// Backups taken; of these, read by the list of changed pages; restored.
+    pub(crate) backups: u64,
+    pub(crate) backups_by_list: u64,
+    pub(crate) restored: u64,
     /// Databases of which bytes went bad, and of these: refused at the start, with pages that could not be read, and left
     /// without a judgement, as nobody could have told.
     pub(crate) damaged: u64,
@@ -57,6 +62,9 @@ impl Summary {
         self.losers += other.losers;
         self.grown += other.grown;
         self.cut += other.cut;
+        self.backups += other.backups;
+        self.backups_by_list += other.backups_by_list;
+        self.restored += other.restored;
         self.damaged += other.damaged;
         self.refused += other.refused;
         self.unreadable += other.unreadable;
@@ -119,6 +127,7 @@ fn last(plan: &Plan, disk: &SimDisk, oracle: &Arc<Mutex<Oracle>>, summary: &mut 
     check(&db, "at the end");
     let world = World::new(plan, db, disk, oracle, Condition::Well);
     settle(&world);
+    backup::verify(&world);
     world.db.sweep().expect("a sweep");
     check(&world.db, "behind a sweep");
     if plan.compacts {
@@ -252,17 +261,8 @@ fn settle(world: &World) {
         session::everything(world, &mut txn).unwrap_or_else(|stop| panic!("reading everything: {stop:?}"));
     txn.commit().expect("a reader's commit");
     let mut oracle = world.oracle.lock();
-    let mut seen: Vec<Observation> = Vec::new();
-    let trees: Vec<u64> = std::iter::once(0)
-        .chain(state.iter().filter(|(place, _)| place.tree == 0).map(|(_, token)| *token))
-        .collect();
-    for tree in trees {
-        let known = oracle.places_of(tree, &[], None).into_iter().map(|key| Place { tree, key });
-        seen.extend(known.filter(|place| !state.contains_key(place)).map(|place| (place, None)));
-    }
-    seen.extend(state.iter().map(|(place, token)| (place.clone(), Some(*token))));
     let now = oracle.moment();
-    if let Err(what) = oracle.judge(&seen, Look { from: now, to: now }) {
+    if let Err(what) = oracle.judge_state(&state, Look { from: now, to: now }) {
         drop(oracle);
         panic!("after the start: {what}");
     }
@@ -301,7 +301,7 @@ fn live(world: Arc<World>, trouble: &Trouble, random: &mut Generator, summary: &
     }
     let io = world.disk.io_count();
     world.watch_size();
-    work(&world, random);
+    work(&world, random, summary);
     let size = world.watch_size();
     summary.grown += size.grown;
     summary.cut += size.cut;
@@ -316,7 +316,7 @@ fn live(world: Arc<World>, trouble: &Trouble, random: &mut Generator, summary: &
 }
 
 /// Everybody who uses the database in one life, until they have ended.
-pub(crate) fn work(world: &Arc<World>, random: &mut Generator) {
+pub(crate) fn work(world: &Arc<World>, random: &mut Generator, summary: &mut Summary) {
     let mut threads = Vec::new();
     for number in 0..world.plan.sessions {
         let (world, seed) = (Arc::clone(world), random.next_u64());
@@ -338,9 +338,16 @@ pub(crate) fn work(world: &Arc<World>, random: &mut Generator) {
         let (world, seed) = (Arc::clone(world), world.plan.seed ^ world.moment());
         threads.push(thread::spawn("compactor", move || session::compact(&world, seed)));
     }
+    let counts = Arc::new(Mutex::new(backup::Counts::default()));
+    if world.plan.backs_up && world.condition != Condition::Damaged {
+        let (world, seed) = (Arc::clone(world), world.plan.seed ^ world.moment());
+        let counts = Arc::clone(&counts);
+        threads.push(thread::spawn("backup", move || backup::run(&world, seed, &counts)));
+    }
     for thread in threads {
         thread.join().expect("a session's panic ends the simulation before this");
     }
+    counts.lock().add_to(summary);
 }
 
 /// Ends a life: by a power cut, by closing, or by just letting go.

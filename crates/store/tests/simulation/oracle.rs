@@ -215,6 +215,20 @@ impl Oracle {
         outside.keys().try_for_each(|&txn| self.settle(txn, false))
     }
 
+    /// The same for everything that a snapshot shows: what it does not show is not there.
+    pub(crate) fn judge_state(&mut self, state: &BTreeMap<Place, u64>, look: Look) -> Result<(), String> {
+        let mut seen: Vec<Observation> = Vec::new();
+        let trees: Vec<u64> = std::iter::once(0)
+            .chain(state.iter().filter(|(place, _)| place.tree == 0).map(|(_, token)| *token))
+            .collect();
+        for tree in trees {
+            let known = self.places_of(tree, &[], None).into_iter().map(|key| Place { tree, key });
+            seen.extend(known.filter(|place| !state.contains_key(place)).map(|place| (place, None)));
+        }
+        seen.extend(state.iter().map(|(place, token)| (place.clone(), Some(*token))));
+        self.judge(&seen, look)
+    }
+
     /// Takes notice of what a crash has decided about a transaction. What a restart has found is durable.
     fn settle(&mut self, index: TxnIndex, is_there: bool) -> Result<(), String> {
         let acknowledged = self.acknowledged(index);

@@ -31,6 +31,8 @@ pub(crate) struct Plan {
     pub(crate) huge_one_in: u64,
     /// Somebody compacts the database while others work.
     pub(crate) compacts: bool,
+    /// Somebody takes backups of the database while others work, and restores them.
+    pub(crate) backs_up: bool,
     /// In the last life bytes go bad.
     pub(crate) damage: Option<Damage>,
 }
@@ -145,6 +147,7 @@ impl Plan {
             huge_one_in: pick(random, &[0, 0, 10, 40]),
             // Drawn apart: what else a seed stands for is as it was before there were compactions.
             compacts: Generator::new(seed ^ 0xC0_47AC7).one_in(2),
+            backs_up: Generator::new(seed ^ 0xBAC_0B5).one_in(3),
             damage: random.one_in(3).then(|| Damage::new(random)),
         }
     }

@@ -753,35 +753,31 @@ pub(crate) fn read_long(world: &World, seed: u64) {
             };
             let (before, to) = first.get_or_insert_with(|| (state.clone(), world.moment()));
             assert_eq!(*before, state, "a snapshot shows something else later");
-            let mut seen: Vec<Observation> = Vec::new();
-            let trees: Vec<u64> = std::iter::once(CATALOG)
-                .chain(state.iter().filter(|(p, _)| p.tree == CATALOG).map(|(_, t)| *t))
-                .collect();
-            for tree in trees {
-                let known = world.oracle.lock().places_of(tree, &[], None);
-                let unseen = known.into_iter().map(|key| Place { tree, key });
-                seen.extend(unseen.filter(|p| !state.contains_key(p)).map(|p| (p, None)));
-            }
-            seen.extend(state.into_iter().map(|(p, t)| (p, Some(t))));
-            world.judge("long reader", &seen, from, *to);
+            let verdict = world.oracle.lock().judge_state(&state, Look { from, to: *to });
+            verdict.unwrap_or_else(|what| panic!("long reader: {what}"));
             clock::sleep(Duration::from_micros(random.below(60_000)));
         }
     }
 }
 
 /// Every row of every tree that a transaction sees.
-pub(crate) fn everything(world: &World, txn: &mut Transaction) -> Result<BTreeMap<Place, u64>, Stop> {
-    let sort = |error| world.sort("read everything", error);
+pub(crate) fn everything(world: &World, txn: &mut Transaction) -> Result<State, Stop> {
+    all_rows(&world.plan, txn).map_err(|error| world.sort("read everything", error))
+}
+
+/// What is in each place of a database.
+pub(crate) type State = BTreeMap<Place, u64>;
+
+/// The same of any database that was filled by this plan.
+pub(crate) fn all_rows(plan: &Plan, txn: &mut Transaction) -> Result<State, Error> {
     let mut state = BTreeMap::new();
-    let names = txn.trees().map_err(sort)?;
-    for name in names {
-        let tree = txn.tree(&name).map_err(sort)?;
+    for name in txn.trees()? {
+        let tree = txn.tree(&name)?;
         let tree = tree.unwrap_or_else(|| panic!("tree {name:?} is listed, but not there"));
         let mut random = Generator::new(0);
         let (rows, _) =
-            read_range(txn, &tree, (Bound::Unbounded, Bound::Unbounded), true, usize::MAX, &mut random)
-                .map_err(sort)?;
-        let token = |value: &[u8]| world.plan.token(value).unwrap_or_else(|what| panic!("{name:?}: {what}"));
+            read_range(txn, &tree, (Bound::Unbounded, Bound::Unbounded), true, usize::MAX, &mut random)?;
+        let token = |value: &[u8]| plan.token(value).unwrap_or_else(|what| panic!("{name:?}: {what}"));
         let tag = rows.iter().find(|(key, _)| key == TAG);
         let tag = tag.unwrap_or_else(|| panic!("tree {name:?} has lost its tag; {} rows", rows.len()));
         let tree_token = token(&tag.1);
