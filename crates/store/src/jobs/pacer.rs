@@ -7,7 +7,8 @@
 //!
 //! The device says how others fare: what their requests (classes commit and foreground) take now, against what they take while
 //! jobs pause. Jobs pause for that now and then, when somebody is there. As long as others are as fast as they should be, the
-//! window grows by steps; when they are slowed down, it shrinks by a part (additive increase and multiplicative decrease, as in
+//! window grows, by a part of itself until it was too large once, then by steps; when they are slowed down, it shrinks by a part
+//! (slow start, additive increase and multiplicative decrease, as in
 //! V. Jacobson, "Congestion avoidance and control", 1988; by latency instead of loss, as in L. Brakmo and L. Peterson, "TCP Vegas",
 //! 1995). Single looks are noise, so sums are compared in which older looks fade.
 //!
@@ -45,6 +46,8 @@ const WINDOW_FIRST: f64 = 1.0;
 const WINDOW_MOST: f64 = 64.0;
 /// What a look adds to the window, and what it leaves of it.
 const MORE: f64 = 0.1;
+/// By how much it grows with a look until others are slowed down for the first time.
+const RISE: f64 = 1.5;
 const LESS: f64 = 0.7;
 /// What a look leaves of the sums before it.
 const FADE: f64 = 0.6;
@@ -102,6 +105,8 @@ enum Probe {
 struct State {
     /// Permits that may be held; infinite where nobody else is there.
     window: f64,
+    /// Nobody was slowed down since somebody came.
+    rises: bool,
     /// Permits that are held.
     held: usize,
     /// Nothing begins before.
@@ -247,6 +252,7 @@ impl State {
     fn new(now: Instant, before: Ended) -> Self {
         State {
             window: f64::INFINITY,
+            rises: true,
             held: 0,
             rest_until: now,
             wanted: false,
@@ -307,16 +313,18 @@ impl State {
             return;
         }
         if !self.window.is_finite() {
-            self.window = WINDOW_FIRST;
+            (self.window, self.rises) = (WINDOW_FIRST, true);
             self.beside = Sums::default();
         } else {
             self.beside.add(ended);
             let limit = if pace == Pace::Auto { SLOWDOWN } else { 1.0 };
             if self.slowdown(pace) > limit {
-                self.window = (self.window * LESS).max(WINDOW_LEAST);
+                (self.window, self.rises) = ((self.window * LESS).max(WINDOW_LEAST), false);
             } else if std::mem::take(&mut self.wanted) {
-                // Larger than it can be used it need not be.
-                self.window = (self.window + MORE).min(WINDOW_MOST);
+                // Larger than it can be used it need not be. For a rise it is to be known how others are without jobs.
+                let known = pace != Pace::Auto || self.probes > 0;
+                let more = if self.rises && known { self.window * RISE } else { self.window + MORE };
+                self.window = more.min(WINDOW_MOST);
             }
         }
         let every = if self.probes < PROBES_SOON { PROBE_SOON } else { PROBE_EVERY };
