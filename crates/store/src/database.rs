@@ -33,12 +33,13 @@ mod stat;
 pub(crate) use create::Attempt;
 pub use report::{RowLockReport, SnapshotReport, TransactionReport, WorkReport};
 
+use crate::archive::ArchiveReport;
 use crate::backup::{self, BackupOptions, Manifest};
 use crate::check::{self, CheckReport};
 use crate::core::Core;
 use crate::engine::{Engine, OpenOptions};
 use crate::jobs::{JobKind, JobOrder, Jobs, Unit, Watch};
-use crate::log::{Flusher, Log};
+use crate::log::{Flusher, Log, Note, POINT_NAME_MAX};
 use crate::meta::Meta;
 use crate::mutation::{Mutation, planted};
 use crate::outlook::Seen;
@@ -53,7 +54,7 @@ use gannet_base::clock::{self, Instant};
 use gannet_base::sync::Mutex;
 use gannet_base::units::format_size;
 use gannet_base::{Lsn, TxnId, thread};
-use gannet_io::{Disk, File, ModeReport};
+use gannet_io::{Disk, File, ModeReport, ModeRequest};
 use std::any::Any;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -449,7 +450,38 @@ impl Database {
         self.await_restart_watched(watch)?;
         let _stays = self.shared.layout.keep();
         let meta = self.keeper.meta.lock().clone();
-        backup::run(&self.engine, &self.shared, &self.path, &meta, self.options.mode, options, watch)
+        let taken =
+            backup::run(&self.engine, &self.shared, &self.path, &meta, self.options.mode, options, watch)?;
+        if let Some(archive) = &self.shared.archive {
+            archive.note_backup(Lsn(taken.end_lsn));
+        }
+        Ok(taken)
+    }
+
+    /// How the archive is doing; `None` where there is none.
+    pub fn archive_report(&self) -> Option<ArchiveReport> {
+        let durable = self.shared.core.log.durable();
+        self.shared.archive.as_ref().map(|archive| archive.report(durable))
+    }
+
+    /// Names this moment, durably: a restore can go on to it with the log of an archive. Names may be given several times; then the LSN
+    /// says which one is meant. Gives the point's LSN.
+    pub fn create_restore_point(&self, name: &str) -> Result<Lsn> {
+        if name.is_empty() || name.len() > POINT_NAME_MAX {
+            return Err(Error::Invalid(format!("the name of a point has 1 to {POINT_NAME_MAX} bytes")));
+        }
+        let core = &self.shared.core;
+        core.check_open()?;
+        core.check_writable()?;
+        let note = Note::Point { unix_us: clock::unix_micros(), name: name.to_owned() };
+        let lsn = core.log.append_note(&note.encode())?;
+        core.log.flush_to(lsn).inspect_err(|error| core.poison.set_by(error))?;
+        Ok(lsn)
+    }
+
+    /// How files are to be opened.
+    pub(crate) fn io_mode_request(&self) -> ModeRequest {
+        self.options.mode
     }
 
     /// Whether a backup was taken of this very copy of the database.
