@@ -32,11 +32,12 @@ use std::time::Duration;
 const LOOK_LIMIT: Duration = Duration::from_secs(5);
 /// The pause after a failure, which doubles with each one up to the second.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
-const RETRY_MOST: Duration = Duration::from_secs(60);
+const RETRY_MOST: Duration = Duration::from_secs(10);
 /// Bytes that are copied at one time.
 const PIECE: u64 = 256 << 10;
-/// More than this left to be copied is not waited with.
+/// More than this left to be copied is not waited with, or than a sixteenth of what is kept; and how often that is looked for.
 const MUCH: u64 = 1 << 20;
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How often it is written down how far the archive has come.
 const POSITION_EVERY: Duration = Duration::from_secs(10);
 
@@ -77,7 +78,7 @@ fn find_tail(disk: &Arc<dyn Disk>, path: &Path, mode: ModeRequest, meta: &Meta) 
     }
     let parts = folder.parts_from(u64::MAX)?;
     let Some(last) = parts.last() else { return Ok(Some(Tail { folder, end: None, gap: None })) };
-    let Ended { whole, last_crc, why } = reader::read(&folder, &parts, parts.len() - 1, &mut Nobody)?;
+    let Ended { whole, last_crc, why, .. } = reader::read(&folder, &parts, parts.len() - 1, &mut Nobody)?;
     debug_assert!(matches!(why, Why::Over(_)), "there is no part behind the last one");
     let life = last.begin.lives.last().map_or(0, |life| life.id);
     if !Life::is_past(&meta.lives, life, Lsn(whole)) {
@@ -212,15 +213,14 @@ impl Follower {
         fetch::stand_by();
         let mut session = None;
         let mut pause = RETRY_FIRST;
-        let mut stopping = self.is_stopping(Duration::ZERO);
+        let mut stopping = self.is_stopping(Duration::ZERO, false);
         loop {
             let begun = clock::now();
             let wait = match self.pass(&mut session, stopping) {
                 Ok(()) => {
                     pause = RETRY_FIRST;
                     self.status.succeeded();
-                    let left = self.log().durable().0.saturating_sub(self.hold.from().0);
-                    if left > MUCH { Duration::ZERO } else { SYNC_EVERY.saturating_sub(begun.elapsed()) }
+                    SYNC_EVERY.saturating_sub(begun.elapsed())
                 }
                 Err(error) => {
                     session = None;
@@ -235,7 +235,7 @@ impl Follower {
             if stopping {
                 break;
             }
-            stopping = self.is_stopping(wait);
+            stopping = self.is_stopping(wait, session.is_none());
             if stopping && session.is_none() {
                 // What does not work now is left to the next opening.
                 break;
@@ -249,17 +249,24 @@ impl Follower {
         &self.shared.core.log
     }
 
-    /// Whether the database is being closed; that is waited for so long.
-    fn is_stopping(&self, limit: Duration) -> bool {
+    /// Whether the database is being closed; that is waited for so long, or, where nothing has failed, until much is to be archived.
+    fn is_stopping(&self, limit: Duration, has_failed: bool) -> bool {
         let deadline = clock::now() + limit;
         let mut stopping = self.shared.stopping.lock();
         loop {
             let left = deadline - clock::now();
-            if *stopping || left.is_zero() {
+            let is_due = left.is_zero() || !has_failed && self.has_much();
+            if *stopping || is_due {
                 return *stopping;
             }
-            self.shared.background.wait_for(&mut stopping, left);
+            self.shared.background.wait_for(&mut stopping, left.min(LOOK_EVERY));
         }
+    }
+
+    /// Whether what is to be archived should not wait.
+    fn has_much(&self) -> bool {
+        let left = self.log().durable().0.saturating_sub(self.hold.from().0);
+        left > MUCH.min(self.shared.core.wal_limit / 16)
     }
 
     /// Archives what is durable, and makes that durable.
@@ -354,7 +361,7 @@ impl Follower {
             inner.backup_end = inner.backup_end.max(position.backup_end);
         }
         let segment_size = self.meta.segment_size;
-        Ok(Session {
+        let mut session = Session {
             disk,
             mode: self.mode,
             path: self.path.clone(),
@@ -369,7 +376,12 @@ impl Follower {
             position,
             position_at: None,
             _lock: lock,
-        })
+        };
+        if gap_from.is_some() {
+            // It is in the archive before anybody is told that this goes on.
+            session.begin_part()?;
+        }
+        Ok(session)
     }
 
     /// Where the archive goes on that ends there: with the checksum of the record before, where that is known, and, where log is missing in

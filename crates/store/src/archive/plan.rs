@@ -225,7 +225,8 @@ fn cover(folder: &Folder, manifest: &Manifest) -> Result<Vec<Part>> {
              within the archive"
         )));
     };
-    if !parts[covering..].iter().any(|part| part.begin.has_lived(manifest.begin.life, end)) {
+    let is_covered = folder.position.lsn >= end || before < parts.len();
+    if is_covered && !parts[covering..].iter().any(|part| part.begin.has_lived(manifest.begin.life, end)) {
         return Err(Error::Backup(format!(
             "{manifest} was not taken of the copy of the database that {path:?} is the archive of, or too long before"
         )));

@@ -164,6 +164,8 @@ pub(super) struct Ended {
     pub(super) whole: u64,
     /// Its checksum, where that is known.
     pub(super) last_crc: Option<u32>,
+    /// The part it was in.
+    pub(super) part: usize,
     pub(super) why: Why,
 }
 
@@ -177,7 +179,7 @@ pub(super) fn read(folder: &Folder, parts: &[Part], from: usize, to: &mut dyn Re
             None => index += 1,
         }
     };
-    Ok(Ended { whole: walk.whole(), last_crc: walk.last_crc(), why })
+    Ok(Ended { whole: walk.whole(), last_crc: walk.last_crc(), part: index, why })
 }
 
 /// A walk that begins with a part.

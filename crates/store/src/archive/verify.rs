@@ -114,8 +114,12 @@ pub(crate) fn run(
                 break;
             }
             Why::Gap(to) => {
-                verifier.report.gaps.push(ArchiveGap { from: ended.whole, to });
-                from = parts.iter().position(|part| part.begin.first >= to).unwrap_or(parts.len());
+                match verifier.report.gaps.last_mut() {
+                    // Nothing was archived in between.
+                    Some(gap) if gap.to == ended.whole => gap.to = to,
+                    _ => verifier.report.gaps.push(ArchiveGap { from: ended.whole, to }),
+                }
+                from = ended.part + 1;
             }
             Why::Missing(to, what) => {
                 return Err(Error::Backup(format!(
