@@ -247,6 +247,7 @@ impl Core {
                 return Ok(());
             }
             self.poison.check()?;
+            self.log.give_up_holds();
             self.volume.shorten_log();
             clock::sleep(FULL_DISK_PAUSE);
             result = self.log.prepare();

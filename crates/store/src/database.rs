@@ -258,6 +258,8 @@ pub struct Database {
     volume: Arc<Volume>,
     keeper: Arc<HeaderKeeper>,
     threads: Vec<thread::JoinHandle<()>>,
+    /// The thread that archives the log.
+    archiver: Option<thread::JoinHandle<()>>,
     flusher: Option<Flusher>,
     options: OpenOptions,
     next_session: AtomicU64,
@@ -542,6 +544,11 @@ impl Database {
         // A panic in a thread of ours has poisoned the database already, or was reported by the panic itself. The page
         // writer, which was started first, is the last to go: the others may wait for frames that it makes clean.
         for thread in self.threads.drain(1.min(self.threads.len())..) {
+            let _ = thread.join();
+        }
+        if let (Some(thread), Some(archive)) = (self.archiver.take(), &self.shared.archive)
+            && archive.await_end(limit)
+        {
             let _ = thread.join();
         }
         self.flusher = None;

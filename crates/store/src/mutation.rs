@@ -63,6 +63,10 @@ pub enum Mutation {
     DamageNotTold,
     /// The file is cut before the checkpoint has passed the changes of what is cut off.
     CutTooEarly,
+    /// The archive goes on behind a gap without naming it.
+    ArchiveGapNotNamed,
+    /// A restore that goes on with an archive believes what its log says of pages that came home.
+    ArchivedHomesBelieved,
 }
 
 #[cfg(feature = "mutations")]
@@ -74,7 +78,7 @@ mod switch {
 
     impl Mutation {
         /// Every one.
-        pub const ALL: [Mutation; 26] = [
+        pub const ALL: [Mutation; 28] = [
             Mutation::RetireWithoutSync,
             Mutation::HomeBeforeRing,
             Mutation::RingNotDurable,
@@ -101,6 +105,8 @@ mod switch {
             Mutation::PageNotVerified,
             Mutation::DamageNotTold,
             Mutation::CutTooEarly,
+            Mutation::ArchiveGapNotNamed,
+            Mutation::ArchivedHomesBelieved,
         ];
     }
 

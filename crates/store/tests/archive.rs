@@ -1,7 +1,7 @@
 //! The archive: followed while others write, restored to moments in it, and everything that can be wrong with it.
 
 use gannet_base::clock;
-use gannet_io::sim::{Chance, Faults, SimDisk};
+use gannet_io::sim::{Chance, Faults, Settings, SimDisk};
 use gannet_io::{AlignedBuffer, Class, Disk, Durability, ModeRequest, OpenOptions as FileOptions};
 use gannet_store::{
     ArchiveReport, ArchiveState, ArchiveVerifyReport, BackupFile, BackupOptions, BackupPlan, CreateOptions,
@@ -324,7 +324,7 @@ fn log_that_was_let_go_of_is_a_gap_that_is_named_and_never_crossed() {
     put(&db, count..count + 100);
     await_archived(&db);
     db.close().unwrap();
-    assert_eq!(count_at(&disk, &["after"], "a.gnt", RecoveryTarget::End), count + 100);
+    assert_eq!(count_at(&disk, &["after"], "after.gnt", RecoveryTarget::End), count + 100);
     let db = open(&disk);
     await_archived(&db);
     assert!(!gap_alarm(&db));
@@ -572,5 +572,26 @@ fn a_backup_of_a_database_that_was_only_opened_does_not_give_transaction_numbers
     put(&db, 300..310);
     assert!(db.stats().horizon.0 > 300, "{:?}", db.stats().horizon);
     assert_eq!(count(&db), 310);
+    db.close().unwrap();
+}
+
+#[test]
+fn on_a_full_disk_log_that_waits_to_be_archived_makes_room_for_users() {
+    let capacity_bytes = Some(6 << 20);
+    let disk = SimDisk::with_settings(14, Settings { capacity_bytes, ..Settings::default() });
+    disk.create_dir(Path::new("backups")).unwrap();
+    // As much log as there is room may wait for the archive, which takes none.
+    let open = OpenOptions { wal_limit: 16 * SEGMENT, ..options() };
+    let db = create_as(&disk, FILE, &open).unwrap();
+    put(&db, 0..200);
+    fail_archive(&disk, Faults { write_error: Chance::OneIn(1), ..Faults::default() });
+    // Rows that are overwritten: the file does not grow, the log comes to many times the disk.
+    for _ in 0..60 {
+        put(&db, 0..200);
+        db.checkpoint().unwrap();
+    }
+    assert_eq!(count(&db), 200);
+    let alarms = db.outlook().alarms;
+    assert!(alarms.iter().any(|alarm| alarm.name == "archive"), "{alarms:?}");
     db.close().unwrap();
 }

@@ -15,6 +15,7 @@ use crate::backup::format::{CONTENT_MAX, HEAD};
 use crate::backup::sink::write_text;
 use crate::log::{BLOCK, Log, LogHold, Met, Note, Step, Walk};
 use crate::meta::{Life, Meta};
+use crate::mutation::{Mutation, planted};
 use crate::shared::Shared;
 use crate::work::WorkMemory;
 use crate::{Engine, Error, Result, fetch};
@@ -78,7 +79,7 @@ fn find_tail(disk: &Arc<dyn Disk>, path: &Path, mode: ModeRequest, meta: &Meta) 
     }
     let parts = folder.parts_from(u64::MAX)?;
     let Some(last) = parts.last() else { return Ok(Some(Tail { folder, end: None, gap: None })) };
-    let Ended { whole, last_crc, why, .. } = reader::read(&folder, &parts, parts.len() - 1, &mut Nobody)?;
+    let Ended { whole, last_crc, why } = reader::read(&folder, &parts, parts.len() - 1, &mut Nobody)?;
     debug_assert!(matches!(why, Why::Over(_)), "there is no part behind the last one");
     let life = last.begin.lives.last().map_or(0, |life| life.id);
     if !Life::is_past(&meta.lives, life, Lsn(whole)) {
@@ -101,11 +102,14 @@ fn is_refusal(error: &Error) -> bool {
 ///
 /// # Errors
 /// The archive is none of this database.
-pub(crate) fn look(disk: &Arc<dyn Disk>, path: &Path, mode: ModeRequest, meta: &Meta) -> Result<Option<Lsn>> {
+pub(crate) fn look(engine: &Engine, path: &Path, mode: ModeRequest, meta: &Meta) -> Result<Option<Lsn>> {
+    let memory = engine.memory(Purpose::Io, reader::memory(meta.segment_size))?;
     let found: Arc<(Mutex<Option<Result<Option<Lsn>>>>, Condvar)> = Arc::default();
     let looking = {
-        let (found, disk, path, meta) = (Arc::clone(&found), Arc::clone(disk), path.to_owned(), meta.clone());
+        let (found, disk, path, meta) =
+            (Arc::clone(&found), Arc::clone(engine.disk()), path.to_owned(), meta.clone());
         thread::spawn("gannet-archive-look", move || {
+            let _memory = memory;
             let tail = find_tail(&disk, &path, mode, &meta);
             *found.0.lock() = Some(tail.map(|tail| tail.and_then(|tail| tail.end).map(|(end, _)| Lsn(end))));
             found.1.notify_all();
@@ -192,7 +196,7 @@ impl Follower {
         hold: LogHold,
         (name, mode, closing_limit): (&str, ModeRequest, Duration),
     ) -> Result<Self> {
-        let records = (meta.segment_size / 8).min(2 << 20);
+        let memory = reader::memory(meta.segment_size) + 2 * (PIECE + HEAD as u64);
         Ok(Follower {
             shared: Arc::clone(shared),
             status: Arc::clone(status),
@@ -204,7 +208,7 @@ impl Follower {
             hold,
             synced: None,
             closing_limit,
-            _memory: engine.memory(Purpose::Io, 2 * (PIECE + HEAD as u64) + records)?,
+            _memory: engine.memory(Purpose::Io, memory)?,
         })
     }
 
@@ -243,6 +247,7 @@ impl Follower {
         }
         drop(session);
         self.status.inner.lock().kept = Some(self.hold);
+        self.status.end();
     }
 
     fn log(&self) -> &Log {
@@ -337,12 +342,21 @@ impl Follower {
             disk.open(&self.path.join(name), &options)?.sync(Class::Maintenance)?;
             disk.sync_dir(&self.path)?;
         }
-        let (first, crc, gap_from) = self.start(tail.end)?;
+        let (first, crc, mut gap_from) = self.start(tail.end)?;
+        if let (Some(from), Some((begun, to))) = (gap_from, tail.gap)
+            && tail.end.is_some_and(|(end, _)| end == to)
+        {
+            // Nothing was archived behind the gap before: it is the same.
+            gap_from = Some(from.min(begun));
+        }
         let mut position = tail.folder.position;
         if let Some(gap) = gap_from.map(|from| (from, first)).or(tail.gap)
             && gap.1 >= position.gap.1
         {
             position.gap = gap;
+        }
+        if planted(Mutation::ArchiveGapNotNamed) {
+            gap_from = None;
         }
         let archive_id = tail.folder.info.archive_id;
         let lives = self.meta.lives.iter().map(|life| OpenTime { id: life.id, from: life.from.0 }).collect();
@@ -396,13 +410,15 @@ impl Follower {
         if end < held || !self.hold.is_kept() {
             return Ok((held.max(end), None, Some(end)));
         }
+        if end >= log.durable().0 {
+            // What is to come follows; in its place there may be the segment of a life that a crash has ended.
+            return Ok((end, crc, None));
+        }
         match log.segment_header(Lsn(end))? {
             Some(header) if !end.is_multiple_of(self.meta.segment_size) => {
                 debug_assert_eq!(header.number, end / self.meta.segment_size);
                 Ok((end, crc, None))
             }
-            // A segment that is not entered yet, or that follows.
-            None if end >= log.end().0 => Ok((end, crc, None)),
             Some(header) if crc.is_none_or(|crc| crc == header.previous_crc) => Ok((end, crc, None)),
             _ => Ok((log.oldest_kept()?.0.max(end), None, Some(end))),
         }

@@ -31,7 +31,7 @@ mod writer;
 use crate::log::LogHold;
 use gannet_base::Lsn;
 use gannet_base::clock::{self, Instant};
-use gannet_base::sync::Mutex;
+use gannet_base::sync::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -110,6 +110,8 @@ pub struct ArchiveReport {
 pub(crate) struct Status {
     destination: PathBuf,
     inner: Mutex<Inner>,
+    /// Tells that nobody follows the log any more.
+    ended: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -124,6 +126,7 @@ struct Inner {
     error: Option<String>,
     gap: (u64, u64),
     backup_end: u64,
+    is_over: bool,
     /// Keeps what was not archived until the database is closed, when nobody follows the log any more.
     kept: Option<LogHold>,
 }
@@ -132,7 +135,22 @@ impl Status {
     /// Of an archive that has the log up to `archived`, or is to have it from there on.
     pub(crate) fn new(destination: &Path, archived: Lsn) -> Self {
         let inner = Inner { began: clock::now(), archived: archived.0, ..Inner::default() };
-        Status { destination: destination.to_owned(), inner: Mutex::new(inner) }
+        Status { destination: destination.to_owned(), inner: Mutex::new(inner), ended: Condvar::new() }
+    }
+
+    fn end(&self) {
+        self.inner.lock().is_over = true;
+        self.ended.notify_all();
+    }
+
+    /// Waits until nobody follows the log any more; false where that takes longer, as with a folder that does not answer.
+    pub(crate) fn await_end(&self, limit: Duration) -> bool {
+        let deadline = clock::now() + limit;
+        let mut inner = self.inner.lock();
+        while !inner.is_over && clock::now() < deadline {
+            self.ended.wait_for(&mut inner, deadline - clock::now());
+        }
+        inner.is_over
     }
 
     /// The report, of a log that is durable so far.

@@ -142,7 +142,7 @@ impl Search<'_> {
                 Some(end) => {
                     self.latest_unix_us = self.latest_unix_us.max(end.latest_unix_us);
                     whole = end.end;
-                    reader::follows(part, next, whole, None)
+                    reader::follows(part, &parts[index + 1..], whole, None)
                 }
                 None => {
                     self.at = part.begin.first;

@@ -6,7 +6,7 @@
 //!    is cut off or damaged.
 
 use super::folder::{Folder, Part};
-use super::format::{PartBegin, PartEnd, read_text_frame};
+use super::format::{PartEnd, read_text_frame};
 use crate::backup::format::{Codec, FrameKind, HEAD, Head, STORED_MAX};
 use crate::log::{Met, Step, Walk};
 use crate::{Error, Result};
@@ -16,9 +16,12 @@ use std::sync::Arc;
 /// What there is, or what is wrong with it.
 pub(super) type Said<T> = std::result::Result<T, String>;
 
-/// Memory that reading takes, in bytes: a frame, the longest record, and what walks through it.
+/// What is stored in a frame is hardly longer: then there is room for it already.
+const STORED_MOSTLY: usize = 256 << 10;
+
+/// Memory that reading takes, in bytes: a frame, and the longest record.
 pub(super) fn memory(segment_size: u64) -> u64 {
-    (HEAD + STORED_MAX) as u64 * 2 + segment_size.min(8 << 20)
+    2 * (HEAD + STORED_MOSTLY) as u64 + (segment_size / 8).min(2 << 20)
 }
 
 /// The frames of a part.
@@ -58,7 +61,7 @@ impl PartReader {
             len,
             number: 0,
             at: part.begin.first,
-            buffer: AlignedBuffer::zeroed(HEAD + STORED_MAX),
+            buffer: AlignedBuffer::zeroed(HEAD + STORED_MOSTLY),
             scratch: Vec::new(),
         };
         match reader.frame()? {
@@ -84,6 +87,11 @@ impl PartReader {
         let len = head.padded_len();
         if self.offset + (HEAD + len) as u64 > self.len {
             return Ok(Err("it is cut off".to_owned()));
+        }
+        if HEAD + len > self.buffer.len() {
+            let mut longer = AlignedBuffer::zeroed(HEAD + STORED_MAX);
+            longer[..HEAD].copy_from_slice(&self.buffer[..HEAD]);
+            self.buffer = longer;
         }
         if len > 0 {
             self.file.read_at(
@@ -164,8 +172,6 @@ pub(super) struct Ended {
     pub(super) whole: u64,
     /// Its checksum, where that is known.
     pub(super) last_crc: Option<u32>,
-    /// The part it was in.
-    pub(super) part: usize,
     pub(super) why: Why,
 }
 
@@ -179,7 +185,7 @@ pub(super) fn read(folder: &Folder, parts: &[Part], from: usize, to: &mut dyn Re
             None => index += 1,
         }
     };
-    Ok(Ended { whole: walk.whole(), last_crc: walk.last_crc(), part: index, why })
+    Ok(Ended { whole: walk.whole(), last_crc: walk.last_crc(), why })
 }
 
 /// A walk that begins with a part.
@@ -203,22 +209,19 @@ pub(super) fn read_one(
     if walk.is_stopped() {
         return Ok(Some(Why::Told));
     }
-    Ok(follows(part, next, walk.whole(), broken))
+    Ok(follows(part, &parts[index + 1..], walk.whole(), broken))
 }
 
-/// Why reading ends with a part whose log ends there, if it does.
-pub(super) fn follows(
-    part: &Part,
-    next: Option<&PartBegin>,
-    whole: u64,
-    broken: Option<String>,
-) -> Option<Why> {
-    let Some(next) = next else { return Some(Why::Over(broken)) };
+/// Why reading ends with a part whose log ends there, if it does, given those behind it.
+pub(super) fn follows(part: &Part, rest: &[Part], whole: u64, broken: Option<String>) -> Option<Why> {
+    let Some(next) = rest.first().map(|next| &next.begin) else { return Some(Why::Over(broken)) };
     if whole < next.gap_from.unwrap_or(next.first) {
         let what = broken.unwrap_or_else(|| "the part behind it is missing".to_owned());
         return Some(Why::Missing(next.first, format!("{:?}: {what}", part.path)));
     }
-    next.gap_from.map(|_| Why::Gap(next.first))
+    // One gap may have been begun several times before anything was archived behind it.
+    let same = rest.iter().take_while(|part| part.begin.gap_from.is_some_and(|from| from <= whole));
+    same.last().map(|last| Why::Gap(last.begin.first))
 }
 
 /// Reads a part as far as it counts; says what it ends with where that is not its end.

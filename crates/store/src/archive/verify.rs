@@ -114,12 +114,9 @@ pub(crate) fn run(
                 break;
             }
             Why::Gap(to) => {
-                match verifier.report.gaps.last_mut() {
-                    // Nothing was archived in between.
-                    Some(gap) if gap.to == ended.whole => gap.to = to,
-                    _ => verifier.report.gaps.push(ArchiveGap { from: ended.whole, to }),
-                }
-                from = ended.part + 1;
+                verifier.report.gaps.push(ArchiveGap { from: ended.whole, to });
+                let is_behind = |part: &Part| part.begin.first == to && part.begin.gap_from.is_some();
+                from = parts.iter().rposition(is_behind).filter(|index| *index > from).unwrap_or(parts.len());
             }
             Why::Missing(to, what) => {
                 return Err(Error::Backup(format!(

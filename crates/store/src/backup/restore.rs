@@ -19,6 +19,7 @@ use crate::database::{Attempt, Database};
 use crate::engine::{Engine, OpenOptions};
 use crate::jobs::{Crew, Stop, Unit, Watch, Worker, run_crew};
 use crate::log::{BLOCK, segment_path};
+use crate::mutation::{Mutation, planted};
 use crate::page::{self, Verdict};
 use crate::space::EXTENT_PAGES;
 use crate::{Error, Result, meta};
@@ -421,7 +422,8 @@ impl Restore {
         self.data.set_len(len)?;
         self.data.sync(Class::Maintenance)?;
         let mut header = manifest.begin.header(end.incarnation);
-        header.homes_from = Lsn(end.end);
+        let believed = planted(Mutation::ArchivedHomesBelieved);
+        header.homes_from = Lsn(if believed { manifest.end_lsn } else { end.end });
         header.write_both(&*self.data)
     }
 }

@@ -120,7 +120,7 @@ impl Database {
         let archive = options.archive.as_deref().filter(|_| !options.salvage);
         // Before anything is written: an archive of another one is refused, and log that this one lacks is kept.
         let archived = match archive {
-            Some(archive) => archive::look(disk, archive, options.mode, &meta)?,
+            Some(archive) => archive::look(engine, archive, options.mode, &meta)?,
             None => None,
         };
         let crashed = !meta.clean;
@@ -301,6 +301,7 @@ impl Database {
             volume: Arc::clone(&volume),
             keeper,
             threads: Vec::new(),
+            archiver: None,
             flusher: None,
             options: options.clone(),
             next_session: AtomicU64::new(1),

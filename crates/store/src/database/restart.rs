@@ -106,7 +106,7 @@ impl Database {
         let limits = (&*name, self.options.mode, self.options.shutdown_limit / 2);
         let follower = Follower::new(&self.engine, &self.shared, &status, meta, hold, limits)?;
         // Whatever becomes of it, the others go on.
-        self.threads.push(thread::spawn("gannet-archive", move || follower.run()));
+        self.archiver = Some(thread::spawn("gannet-archive", move || follower.run()));
         Ok(())
     }
 

@@ -440,6 +440,14 @@ impl Log {
         self.inner.segments.give_up_spares(self.last_reserve())
     }
 
+    /// Lets everything go that somebody holds and redo does not need, where the disk is full: who reads it is not to be in the way of those
+    /// who write.
+    pub(crate) fn give_up_holds(&self) {
+        let mut holds = self.inner.holds.lock();
+        holds.clear();
+        self.inner.release(&mut holds);
+    }
+
     /// The last segment to be kept ready.
     fn last_reserve(&self) -> u64 {
         self.end().0 / self.inner.segments.size + self.inner.options.reserve_segments
