@@ -596,6 +596,22 @@ mod tests {
     }
 
     #[test]
+    fn targets_are_times_numbers_and_names() {
+        for text in ["2026-11-23T14:05:00+00:00", "2026-11-23T14:05:00Z", "2026-11-23 15:05:00+01"] {
+            assert_eq!(target(text), Ok(RecoveryTarget::Time(1_795_442_700_000_000)), "{text}");
+        }
+        assert!(matches!(target("2026-11-23T14:05:00"), Ok(RecoveryTarget::Time(_))));
+        for text in ["4096", "lsn:4096"] {
+            assert_eq!(target(text), Ok(RecoveryTarget::Lsn(4096)));
+        }
+        for text in ["point:4096", "before the flood"] {
+            let name = text.trim_start_matches("point:").to_owned();
+            assert_eq!(target(text), Ok(RecoveryTarget::Point(name)));
+        }
+        assert!(target("lsn:0/16B3748").is_err() && target("1960-01-01T00:00:00Z").is_err());
+    }
+
+    #[test]
     fn every_planned_command_is_named_in_the_help() {
         for name in PLANNED {
             assert!(NOT_YET.contains(name), "{name}");

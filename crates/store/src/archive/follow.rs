@@ -97,6 +97,9 @@ fn is_refusal(error: &Error) -> bool {
     matches!(error, Error::Invalid(_) | Error::Format(_))
 }
 
+/// Where an archive ends, once it has said so.
+type Answer = Option<Result<Option<Lsn>>>;
+
 /// Looks at the archive before the database with this header is written to. Gives where the archive ends; `None` where there is none yet, or
 /// it does not answer.
 ///
@@ -104,7 +107,7 @@ fn is_refusal(error: &Error) -> bool {
 /// The archive is none of this database.
 pub(crate) fn look(engine: &Engine, path: &Path, mode: ModeRequest, meta: &Meta) -> Result<Option<Lsn>> {
     let memory = engine.memory(Purpose::Io, reader::memory(meta.segment_size))?;
-    let found: Arc<(Mutex<Option<Result<Option<Lsn>>>>, Condvar)> = Arc::default();
+    let found: Arc<(Mutex<Answer>, Condvar)> = Arc::default();
     let looking = {
         let (found, disk, path, meta) =
             (Arc::clone(&found), Arc::clone(engine.disk()), path.to_owned(), meta.clone());
@@ -162,6 +165,8 @@ pub(crate) struct Follower {
     hold: LogHold,
     /// What was made durable since the database was opened, with the last record's checksum.
     synced: Option<(u64, Option<u32>)>,
+    /// A moment, and where the log ended then: when that is archived, everything up to then is.
+    mark: Option<(Instant, u64, u64)>,
     /// How long it may go on when the database is being closed.
     closing_limit: Duration,
     _memory: WorkMemory,
@@ -207,6 +212,7 @@ impl Follower {
             meta,
             hold,
             synced: None,
+            mark: None,
             closing_limit,
             _memory: engine.memory(Purpose::Io, memory)?,
         })
@@ -214,7 +220,8 @@ impl Follower {
 
     /// The body of the thread.
     pub(crate) fn run(mut self) {
-        fetch::stand_by();
+        // Nice, and not as a job's threads, which may not run for long: it has to keep up with the log, and takes locks of it.
+        fetch::step_back();
         let mut session = None;
         let mut pause = RETRY_FIRST;
         let mut stopping = self.is_stopping(Duration::ZERO, false);
@@ -276,9 +283,15 @@ impl Follower {
 
     /// Archives what is durable, and makes that durable.
     fn pass(&mut self, session: &mut Option<Session>, stopping: bool) -> Result<()> {
-        let (began, unix_us) = (clock::now(), clock::unix_micros());
-        // Who cannot flush has reported it, and what is durable is archived all the same.
-        let _ = self.log().flush_background();
+        let began = clock::now();
+        if stopping {
+            // Who cannot flush has reported it, and what is durable is archived all the same.
+            let _ = self.log().flush_background();
+        }
+        // The time first: whoever was told by then that he has committed is below the end.
+        let unix_us = clock::unix_micros();
+        let end = self.log().end().0;
+        let (marked, mark_unix_us, mark_end) = *self.mark.get_or_insert((began, unix_us, end));
         let to = self.log().durable().0;
         let opened = match session.take() {
             Some(opened) => opened,
@@ -302,10 +315,10 @@ impl Follower {
             opened.sync()?;
             self.note_synced(opened);
         }
-        let is_whole = opened.walk.at() >= to;
-        if is_whole {
-            self.status.inner.lock().caught_up = Some((began, unix_us));
-            opened.position.unix_us = unix_us;
+        if opened.walk.whole() >= mark_end {
+            self.status.inner.lock().caught_up = Some((marked, mark_unix_us));
+            opened.position.unix_us = mark_unix_us;
+            self.mark = None;
         }
         opened.position.backup_end = self.status.inner.lock().backup_end;
         opened.write_position(stopping)

@@ -71,7 +71,7 @@ pub use footer::Footer;
 pub(crate) use note::{CLOCK_EVERY_US, Note, POINT_NAME_MAX};
 pub use reader::{LogReader, PageChange};
 pub use record::{ChangeView, Changes, GroupBuilder, Record, RecordKind, TxnEvent, TxnInfo};
-pub(crate) use record::{MIN_RECORD_LEN, RecordView};
+pub(crate) use record::RecordView;
 pub use recover::Recovery;
 pub use redo::{RedoEntry, RedoTable};
 pub(crate) use segment::{BLOCK, SegmentHeader, is_ours, segment_path};

@@ -60,3 +60,57 @@ impl Note {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::{Log, LogOptions, Met, Step, Walk};
+    use gannet_base::Lsn;
+    use gannet_base::memory::Budget;
+    use gannet_io::sim::SimDisk;
+    use gannet_io::{Class, Disk};
+    use std::path::Path;
+    use std::sync::Arc;
+
+    #[test]
+    fn notes_are_found_again_by_a_walk_in_pieces_and_others_are_passed_over() {
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
+        let options = LogOptions { segment_size: 1 << 18, ring_size: 1 << 17, ..LogOptions::new(7) };
+        let log =
+            Log::create(&disk, Path::new("wal"), &options, Lsn::ZERO, 1, &Budget::new(8 << 20)).unwrap();
+        let notes = [
+            Note::Clock { unix_us: 1_795_405_812_000_001, pages: 77 },
+            Note::Point { unix_us: 5, name: "vor der Flut".to_owned() },
+        ];
+        log.append_note(b"begin").unwrap();
+        for note in &notes {
+            log.append_note(&note.encode()).unwrap();
+            log.append_note(b"a longer one of somebody else").unwrap();
+        }
+        let end = log.end();
+        log.flush_to(end).unwrap();
+        let mut bytes = gannet_io::AlignedBuffer::zeroed(8192);
+        log.read_raw(Class::Maintenance, Lsn::ZERO, &mut bytes).unwrap();
+        // In pieces of any size, and at the first bit that is wrong it ends.
+        for (piece, wrong) in [(8, None), (40, None), (8192, None), (64, Some(4200))] {
+            let mut bytes = bytes.to_vec();
+            if let Some(wrong) = wrong {
+                bytes[wrong] ^= 1;
+            }
+            let mut walk = Walk::new(7, 1 << 18, 0, None);
+            let mut found = Vec::new();
+            let outcome = bytes.chunks(piece).try_for_each(|piece| {
+                walk.take(piece, &mut |met| {
+                    if let Met::Record(record) = met {
+                        found.extend(Note::of(record));
+                    }
+                    Ok(Step::On)
+                })
+            });
+            match wrong {
+                None => assert_eq!((outcome, &found[..], walk.whole() >= end.0), (Ok(()), &notes[..], true)),
+                Some(_) => assert!(outcome.is_err() && found.len() < 2 && walk.whole() < end.0),
+            }
+        }
+    }
+}

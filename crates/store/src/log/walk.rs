@@ -114,6 +114,10 @@ impl Walk {
             return Ok(None);
         }
         let len = u64::from(get_u32(bytes, 0));
+        if len == 0 {
+            // The log may end in the middle of a block: zeros follow, and nothing else.
+            return Ok(None);
+        }
         if len < record::MIN_RECORD_LEN as u64 || at + len > at.next_multiple_of(self.segment_size) {
             return Err(format!("no record begins at lsn {at}"));
         }
