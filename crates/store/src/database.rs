@@ -69,6 +69,9 @@ const RING: &str = "ring";
 /// Name of the list of hot pages.
 const HOT: &str = "hot";
 
+/// How long a shutdown waits at least for the thread that archives the log, which ends at once where its folder answers.
+const ARCHIVE_LEAST: Duration = Duration::from_secs(5);
+
 /// Where a restart stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RestartPhase {
@@ -547,7 +550,7 @@ impl Database {
             let _ = thread.join();
         }
         if let (Some(thread), Some(archive)) = (self.archiver.take(), &self.shared.archive)
-            && archive.await_end(limit)
+            && archive.await_end(limit.max(ARCHIVE_LEAST))
         {
             let _ = thread.join();
         }
