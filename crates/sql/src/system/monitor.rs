@@ -296,7 +296,7 @@ pub(super) fn archive(context: &Context<'_>) -> Rows {
     let time = |unix_us: u64| if unix_us == 0 { NULL } else { int(crate::session::from_unix(unix_us)) };
     let error = report.error.as_deref().filter(|_| report.failing_since_unix_us > 0);
     Ok(vec![vec![
-        text(&report.destination.display().to_string()),
+        text(report.destination.display().to_string()),
         text(report.state.name()),
         count(report.archived_lsn),
         time(report.archived_unix_us),
