@@ -3,6 +3,7 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gannet_base::units;
 use gannet_io::{Mode, ModeRequest};
+use gannet_store::RecoveryTarget;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -84,6 +85,9 @@ pub(crate) struct Backup {
     /// Keep so many full backups of the folder, with what adds to them, and remove older ones afterwards
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) keep: Option<u32>,
+    /// Then remove archived log from there that none of the backups left in the folder needs
+    #[arg(long, value_name = "ARCHIVE", requires = "keep")]
+    pub(crate) archive: Option<PathBuf>,
     /// Write what was done as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -97,6 +101,14 @@ pub(crate) struct Restore {
     /// standard input. Then the database file, which must not be there
     #[arg(value_name = "SRC... DB", required = true, num_args = 2..)]
     pub(crate) paths: Vec<PathBuf>,
+    /// Go on with the log of this archive, behind the end of the backup
+    #[arg(long, value_name = "ARCHIVE")]
+    pub(crate) archive: Option<PathBuf>,
+    /// Up to where: a time (2026-11-23T14:05:00+01:00; without a zone: of this machine's), an LSN (lsn:123456), or the name of a point
+    /// (point:NAME, or NAME alone). Every commit up to a time is there, and none that came more than 10 ms later [default: the
+    /// archive's end]
+    #[arg(long, value_name = "TARGET", requires = "archive", value_parser = target)]
+    pub(crate) to: Option<RecoveryTarget>,
     /// Write what was done as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -106,9 +118,12 @@ pub(crate) struct Restore {
 
 #[derive(Args, Debug)]
 pub(crate) struct Verify {
-    /// Backups, as for `restore`
+    /// Backups, as for `restore`; with --archive: archives
     #[arg(value_name = "SRC", required = true)]
     pub(crate) sources: Vec<PathBuf>,
+    /// What is given are archives of the log
+    #[arg(long)]
+    pub(crate) archive: bool,
     /// Write what was found as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -352,7 +367,7 @@ pub(crate) struct Serve {
     /// Databases, or folders of databases; a file that does not exist is created
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
-    /// Settings file (TOML); settings: memory, io, wal_limit, max_delay, shutdown_limit, listen, socket, port,
+    /// Settings file (TOML); settings: memory, io, archive, wal_limit, max_delay, shutdown_limit, listen, socket, port,
     /// max_connections, insecure_trust, tls_certificate, tls_key, temp_folder, io_record. Each is also a variable GANNET_...
     #[arg(long, value_name = "FILE", env = "GANNET_CONFIG")]
     pub(crate) config: Option<PathBuf>,
@@ -362,6 +377,9 @@ pub(crate) struct Serve {
     /// How files are opened: auto, direct, uncached or buffered [default: auto]
     #[arg(long, value_name = "MODE")]
     pub(crate) io: Option<String>,
+    /// Where the log is archived, each database in a folder of its own name there [default: nowhere]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) archive: Option<String>,
     /// Where TCP clients connect, several separated by commas, or none [default: 127.0.0.1:5433]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<String>,
@@ -506,6 +524,26 @@ pub(crate) enum Input {
     Json,
 }
 
+/// Up to where a restore goes. What is neither a time nor a number is a name.
+fn target(text: &str) -> Result<RecoveryTarget, String> {
+    if let Some(name) = text.strip_prefix("point:") {
+        return Ok(RecoveryTarget::Point(name.to_owned()));
+    }
+    let number = text.strip_prefix("lsn:");
+    if number.is_some() || text.bytes().all(|byte| byte.is_ascii_digit()) {
+        let number = number.unwrap_or(text).parse();
+        return number.map(RecoveryTarget::Lsn).map_err(|_| format!("{text:?} is no LSN: give a number"));
+    }
+    let local = |time: jiff::civil::DateTime| time.to_zoned(jiff::tz::TimeZone::system()).ok();
+    let time = match (text.parse::<jiff::Timestamp>(), text.parse::<jiff::civil::DateTime>()) {
+        (Ok(time), _) => Some(time),
+        (Err(_), Ok(time)) => local(time).map(|zoned| zoned.timestamp()),
+        (Err(_), Err(_)) => return Ok(RecoveryTarget::Point(text.to_owned())),
+    };
+    let micros = time.and_then(|time| u64::try_from(time.as_microsecond()).ok());
+    micros.map(RecoveryTarget::Time).ok_or_else(|| format!("{text:?} is no time of this age"))
+}
+
 fn size(text: &str) -> Result<u64, String> {
     units::parse_size(text).map_err(|error| error.to_string())
 }
@@ -555,6 +593,22 @@ mod tests {
         let memory = kv.get_arguments().find(|argument| argument.get_id() == "memory").unwrap();
         let default = memory.get_default_values()[0].to_str().unwrap();
         assert_eq!(size(default).unwrap(), gannet_store::EngineOptions::default().memory);
+    }
+
+    #[test]
+    fn targets_are_times_numbers_and_names() {
+        for text in ["2026-11-23T14:05:00+00:00", "2026-11-23T14:05:00Z", "2026-11-23 15:05:00+01"] {
+            assert_eq!(target(text), Ok(RecoveryTarget::Time(1_795_442_700_000_000)), "{text}");
+        }
+        assert!(matches!(target("2026-11-23T14:05:00"), Ok(RecoveryTarget::Time(_))));
+        for text in ["4096", "lsn:4096"] {
+            assert_eq!(target(text), Ok(RecoveryTarget::Lsn(4096)));
+        }
+        for text in ["point:4096", "before the flood"] {
+            let name = text.trim_start_matches("point:").to_owned();
+            assert_eq!(target(text), Ok(RecoveryTarget::Point(name)));
+        }
+        assert!(target("lsn:0/16B3748").is_err() && target("1960-01-01T00:00:00Z").is_err());
     }
 
     #[test]

@@ -21,6 +21,8 @@ struct Done {
     /// `None` for a stream.
     name: Option<String>,
     removed: Vec<String>,
+    /// Parts of an archive.
+    removed_parts: u64,
     complaint: Option<String>,
     manifest: Manifest,
     job: JobReport,
@@ -61,6 +63,7 @@ pub(crate) fn backup(arguments: &Backup) -> Result<()> {
             Done {
                 name: told.detail["name"].as_str().map(str::to_owned),
                 removed: serde_json::from_value(told.detail["removed"].take()).unwrap_or_default(),
+                removed_parts: told.detail["removed_parts"].as_u64().unwrap_or_default(),
                 complaint: told.detail["complaint"].as_str().map(str::to_owned),
                 manifest: serde_json::from_value(told.detail["manifest"].take())
                     .context("the server said nothing of the backup")?,
@@ -99,10 +102,12 @@ fn here(store: &Database, arguments: &Backup, order: JobOrder) -> Result<Done> {
         since: since(arguments),
         compress: arguments.compress,
         keep: arguments.keep,
+        archive: arguments.archive.clone(),
     };
     let (taken, job) = job::here(store.jobs(), order, |watch| store.backup_into(&plan, watch))?;
     let (name, manifest) = (Some(taken.backup.name), taken.backup.manifest);
-    Ok(Done { name, removed: taken.removed, complaint: taken.complaint, manifest, job })
+    let (removed, removed_parts) = (taken.removed, taken.removed_parts);
+    Ok(Done { name, removed, removed_parts, complaint: taken.complaint, manifest, job })
 }
 
 fn to_stdout(store: &Database, arguments: &Backup, order: JobOrder) -> Result<Done> {
@@ -116,7 +121,8 @@ fn to_stdout(store: &Database, arguments: &Backup, order: JobOrder) -> Result<Do
     let destination = Destination::Stream(Box::new(io::stdout()));
     let options = BackupOptions { destination, since, compress: arguments.compress };
     let (manifest, job) = job::here(store.jobs(), order, |watch| store.backup(options, watch))?;
-    Ok(Done { name: None, removed: Vec::new(), complaint: None, manifest, job })
+    let (removed, removed_parts) = (Vec::new(), 0);
+    Ok(Done { name: None, removed, removed_parts, complaint: None, manifest, job })
 }
 
 /// The statement by which a server does it.
@@ -141,6 +147,9 @@ fn statement(arguments: &Backup) -> Result<String> {
     if let Some(keep) = arguments.keep {
         text += &format!(" KEEP {keep}");
     }
+    if let Some(archive) = &arguments.archive {
+        text += &format!(" ARCHIVE {}", absolute(archive)?);
+    }
     Ok(text + " VERBOSE")
 }
 
@@ -154,6 +163,7 @@ fn backup_json(name: &str, by_server: bool, done: &Done, cached: Option<u64>) ->
         "by_server": by_server,
         "name": done.name,
         "removed": done.removed,
+        "removed_parts": done.removed_parts,
         "complaint": done.complaint,
         "manifest": done.manifest,
         "job": job::as_json(&done.job, cached),
@@ -189,6 +199,9 @@ fn tell_backup(
     if !done.removed.is_empty() {
         writeln!(out, "  removed: {}", printable(&done.removed.join(", ")))?;
     }
+    if done.removed_parts > 0 {
+        writeln!(out, "  {} parts of the archive were removed", done.removed_parts)?;
+    }
     job::tell(out, &done.job, cached)
 }
 
@@ -217,9 +230,12 @@ pub(crate) fn restore(arguments: &Restore) -> Result<()> {
     let source = source(&**engine.disk(), sources)?;
     let order = JobOrder { about: about(sources), ..JobOrder::new(JobKind::Restore) };
     let open = OpenOptions { mode: arguments.opening.io, warm: false, ..OpenOptions::default() };
-    let (report, job) =
-        job::here(&engine.jobs(), order, |watch| engine.restore(source, target, &open, watch))
-            .with_context(|| format!("cannot restore {target:?}"))?;
+    let goal = arguments.to.clone().unwrap_or_default();
+    let restored = job::here(&engine.jobs(), order, |watch| match &arguments.archive {
+        Some(archive) => engine.restore_to(source, (archive, goal.clone()), target, &open, watch),
+        None => engine.restore(source, target, &open, watch),
+    });
+    let (report, job) = restored.with_context(|| format!("cannot restore {target:?}"))?;
     let cached = job::cached(target.as_os_str())?;
     let mut out = io::stdout().lock();
     let (manifest, restart) = (&report.manifest, &report.restart);
@@ -227,6 +243,7 @@ pub(crate) fn restore(arguments: &Restore) -> Result<()> {
         let told = json!({
             "database": target.to_string_lossy(),
             "manifest": manifest,
+            "end_lsn": report.end_lsn,
             "redone_pages": restart.redone_pages,
             "reverted_transactions": restart.reverted_losers,
             "job": job::as_json(&job, cached),
@@ -238,9 +255,14 @@ pub(crate) fn restore(arguments: &Restore) -> Result<()> {
         out,
         "{} restored as it was at lsn {}, from {}",
         printable(&target.to_string_lossy()),
-        manifest.end_lsn,
+        report.end_lsn,
         printable(&manifest.to_string())
     )?;
+    if let Some(archive) = &arguments.archive {
+        let added = format_size(report.end_lsn.saturating_sub(manifest.end_lsn));
+        let (goal, archive) = (goal.to_string(), archive.display().to_string());
+        writeln!(out, "  up to {} by {added} of log from {}", printable(&goal), printable(&archive))?;
+    }
     writeln!(
         out,
         "  {} of file; {} pages brought up to date by the log, {} open transactions reverted",
@@ -254,6 +276,9 @@ pub(crate) fn restore(arguments: &Restore) -> Result<()> {
 
 pub(crate) fn verify(arguments: &Verify) -> Result<()> {
     interrupt::listen()?;
+    if arguments.archive {
+        return verify_archives(arguments);
+    }
     let engine = arguments.opening.engine()?;
     let source = source(&**engine.disk(), &arguments.sources)?;
     let order = JobOrder { about: about(&arguments.sources), ..JobOrder::new(JobKind::Verify) };
@@ -277,4 +302,56 @@ pub(crate) fn verify(arguments: &Verify) -> Result<()> {
     writeln!(out, "  {} pages, {} log records", report.pages, report.log_records)?;
     job::tell(&mut out, &job, None)?;
     Ok(out.flush()?)
+}
+
+fn verify_archives(arguments: &Verify) -> Result<()> {
+    let engine = arguments.opening.engine()?;
+    let mut out = io::stdout().lock();
+    for path in &arguments.sources {
+        let order = JobOrder { about: about(std::slice::from_ref(path)), ..JobOrder::new(JobKind::Verify) };
+        let verify =
+            |watch: &mut gannet_store::Watch<'_>| engine.verify_archive(path, arguments.opening.io, watch);
+        let (report, job) = job::here(&engine.jobs(), order, verify)?;
+        if arguments.json {
+            let told = json!({
+                "sound": true,
+                "archive": path.to_string_lossy(),
+                "report": report,
+                "job": job::as_json(&job, None),
+            });
+            writeln!(out, "{told:#}")?;
+            continue;
+        }
+        let (name, path) = (printable(&report.database), path.display().to_string());
+        writeln!(
+            out,
+            "{}, the archive of {name}, is whole from lsn {} to {}{}",
+            printable(&path),
+            report.from,
+            report.to,
+            if report.gaps.is_empty() { "" } else { ", but for gaps" }
+        )?;
+        for gap in &report.gaps {
+            writeln!(out, "  gap: lsn {} to {}", gap.from, gap.to)?;
+        }
+        writeln!(out, "  every commit up to {}", time(report.until_unix_us))?;
+        for (name, lsn, unix_us) in &report.points {
+            writeln!(out, "  point {:?}: lsn {lsn}, {}", printable(name), time(*unix_us))?;
+        }
+        writeln!(
+            out,
+            "  {} parts with {}, {} log records",
+            report.parts,
+            format_size(report.bytes),
+            report.records
+        )?;
+        job::tell(&mut out, &job, None)?;
+    }
+    Ok(out.flush()?)
+}
+
+/// A time as `--to` takes it.
+fn time(unix_us: u64) -> String {
+    let micros = i64::try_from(unix_us).unwrap_or(i64::MAX);
+    jiff::Timestamp::from_microsecond(micros).map_or_else(|_| "never".to_owned(), |time| time.to_string())
 }

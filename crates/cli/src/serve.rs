@@ -29,6 +29,7 @@ pub(crate) fn run(arguments: &Serve) -> Result<()> {
         mode: settings.io()?,
         max_delay: settings.duration("max_delay")?,
         shutdown_limit: settings.duration("shutdown_limit")?,
+        archive: settings.path("archive"),
         snapshot_limit: Some(settings.duration("snapshot_limit")?).filter(|limit| !limit.is_zero()),
         ..OpenOptions::default()
     };
@@ -112,6 +113,7 @@ fn flags(arguments: &Serve) -> Vec<(String, String)> {
         config: _,
         memory,
         io,
+        archive,
         listen,
         socket,
         port,
@@ -123,6 +125,7 @@ fn flags(arguments: &Serve) -> Vec<(String, String)> {
     let mut flags: Vec<(String, String)> = [
         ("memory", memory),
         ("io", io),
+        ("archive", archive),
         ("listen", listen),
         ("socket", socket),
         ("port", port),
@@ -149,7 +152,7 @@ fn create_missing(engine: &Engine, options: &ServerOptions) -> Result<()> {
             bail!("{}: there is no such file or folder (a new database's name ends in .gnt)", path.display());
         }
         let create = crate::kv::create_options(engine.budget().limit(), None);
-        gannet_sql::Database::create(engine, path, &create, &options.open, &options.owner)
+        gannet_sql::Database::create(engine, path, &create, &options.opening(path), &options.owner)
             .and_then(gannet_sql::Database::close)
             .with_context(|| format!("cannot create {}", path.display()))?;
         say(&format!("created {}", path.display()));

@@ -173,3 +173,63 @@ fn what_is_no_backup_is_said_so() {
     }
     assert!(!folder.join("copy.gnt").exists());
 }
+
+/// What a database says to one query, without the header.
+fn asked(folder: &Path, query: &str) -> String {
+    let arguments = ["sql", "shop.gnt", "-q", "--format", "csv", "-c", query];
+    let said = ends(folder, &arguments, 0).0;
+    said.lines().skip(1).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_server_archives_and_a_restore_stops_where_it_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    shop(folder);
+    std::fs::create_dir(folder.join("logs")).unwrap();
+    let server = Served::start(folder, &["shop.gnt", "--archive", "logs"]);
+    let shown = "select effective || ' ' || source from gannet_settings where name = 'archive'";
+    assert_eq!(asked(folder, shown), "logs flag");
+    ends(folder, &["backup", "shop.gnt", "backups"], 0);
+    add(folder, 5001, 5100);
+    let lsn = asked(folder, "select pg_create_restore_point('before the mistake')");
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    let time = asked(folder, "select clock_timestamp()");
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    asked(folder, "delete from orders where id > 10");
+    let is_archived = "select state || ' ' || (behind_bytes = 0) from gannet_archive";
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while asked(folder, is_archived) != "archiving true" {
+        assert!(std::time::Instant::now() < deadline, "{}", asked(folder, "select * from gannet_archive"));
+    }
+    let archive = ["--archive", "logs/shop"];
+    let (said, _) = ends(folder, &["verify", "logs/shop", "--archive"], 0);
+    assert!(said.contains("the archive of shop.gnt, is whole from lsn"), "{said}");
+    assert!(said.contains(&format!("point \"before the mistake\": lsn {lsn}, ")), "{said}");
+    // Beside the server, whose archive goes on.
+    for (target, file, count) in [
+        (&["--to", "before the mistake"][..], "point.gnt", 5100),
+        (&["--to", &time], "time.gnt", 5100),
+        (&["--to", &format!("lsn:{lsn}")], "lsn.gnt", 5100),
+        (&[], "end.gnt", 10),
+    ] {
+        let (said, _) = ends(folder, &[&["restore", "backups", file], &archive[..], target].concat(), 0);
+        assert!(said.contains("of log from logs/shop"), "{said}");
+        assert_eq!(orders(folder, file), count, "{said}");
+    }
+    let late = ["restore", "backups", "none.gnt", "--archive", "logs/shop", "--to", "2999-01-01T00:00:00Z"];
+    let (_, complaint) = ends(folder, &late, 1);
+    assert!(complaint.contains("Within reach is everything from lsn"), "{complaint}");
+    ends(folder, &["restore", "backups", "none.gnt", "--to", "lsn:1"], 1);
+    assert!(!folder.join("none.gnt").exists());
+    let (said, _) =
+        ends(folder, &["backup", "shop.gnt", "backups", "--keep", "1", "--archive", "logs/shop"], 0);
+    assert!(said.contains("full backup of shop.gnt, taken by its server"), "{said}");
+    drop(server);
+    // The archive of another one is refused when the server starts.
+    std::fs::create_dir(folder.join("other")).unwrap();
+    ends(folder, &["sql", "other/shop.gnt", "--create", "-q", "-c", "select 1"], 0);
+    let (_, complaint) =
+        ends(folder, &["serve", "other/shop.gnt", "--listen", "none", "--archive", "logs"], 1);
+    assert!(complaint.contains("the archive of another database, shop.gnt"), "{complaint}");
+}

@@ -63,6 +63,13 @@ pub struct ServerOptions {
 }
 
 impl ServerOptions {
+    /// How the database at `path` is opened: each archives into a folder of its own, which has its name.
+    pub fn opening(&self, path: &Path) -> OpenOptions {
+        let archive = self.open.archive.as_ref();
+        let archive = archive.zip(path.file_stem()).map(|(folder, name)| folder.join(name));
+        OpenOptions { archive, ..self.open.clone() }
+    }
+
     /// Whether a server can be made of them, as far as that is known before databases are opened.
     pub fn check(&self) -> Result<()> {
         check(self)?;
@@ -530,7 +537,7 @@ fn open_databases(
 ) -> Result<BTreeMap<String, Database>> {
     let mut databases = BTreeMap::new();
     for path in files {
-        let database = Database::open(engine, path, &options.open, &options.owner)
+        let database = Database::open(engine, path, &options.opening(path), &options.owner)
             .map_err(|error| Error::Setup(format!("{}: {error}", path.display())))?;
         let name = database.name().to_owned();
         if databases.insert(name.clone(), database).is_some() {

@@ -63,6 +63,7 @@ macro_rules! definitions {
 definitions! {
     memory "256MiB" "size, 8MiB or more, and no more than the machine has" "The one memory number: everything the server uses lives inside it, 64 MiB for the process and 0.5 MiB a connection aside.";
     io "auto" "auto, direct, uncached or buffered" "How files are opened; auto takes the first of them that works.";
+    archive "" "folder; none for no archive" "Where the log is archived as it becomes durable, each database in a folder of its own name there.";
     wal_limit "1GiB" "size, four log segments or more" "Bytes of log that a start may have to go through after a crash.";
     max_delay "200ms" "duration" "The longest an asynchronous commit stays undurable.";
     snapshot_limit "0s" "duration; 0s for none" "How long a transaction may hold garbage back before its session is ended; sessions may ask for less, superusers for more.";

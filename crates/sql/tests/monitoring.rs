@@ -4,6 +4,7 @@ use gannet_base::thread;
 use gannet_sql::session::{Rows, SettingReport};
 use gannet_sql::{Database, Session};
 use gannet_store::{CreateOptions, Engine, EngineOptions, OpenOptions};
+use std::time::Duration;
 
 struct Fixture {
     engine: Engine,
@@ -399,4 +400,35 @@ fn explain_counts_what_is_read_and_what_is_spilled() {
     let hash = explain(&mut session, "select v, count(*) from t group by v");
     let text = hash.to_string();
     assert!(text.contains("Memory Usage"), "{hash}");
+}
+
+#[test]
+fn the_archive_is_told_and_points_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Engine::new(&EngineOptions::default()).unwrap();
+    let open = OpenOptions { archive: Some(folder.path().join("log")), ..OpenOptions::default() };
+    let path = folder.path().join("shop.gnt");
+    let database = Database::create(&engine, &path, &CreateOptions::default(), &open, "owner").unwrap();
+    let mut session = database.session("owner").unwrap();
+    run(&mut session, "create table t (id int primary key); create role guest login");
+    let point = number(&mut session, "select pg_create_restore_point('here')");
+    assert!(point > 0);
+    let archived = "select state || ' ' || (archived_until <= now()) || ' ' || (error is null) || ' ' || (gap_from is null)
+                    from gannet_archive where behind_bytes = 0";
+    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    while number(&mut session, "select count(*) from gannet_archive where behind_bytes = 0") == 0 {
+        assert!(std::time::Instant::now() < deadline);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(one(&mut session, archived), "archiving true true true");
+    assert!(number(&mut session, "select archived_lsn from gannet_archive") >= point);
+    let mut guest = database.session("guest").unwrap();
+    let error = guest.run("select pg_create_restore_point('x')", &mut Rows::default()).unwrap_err();
+    assert_eq!(error.state().to_string(), "42501");
+    drop((session, guest));
+    database.close().unwrap();
+    // Without an archive there is no row.
+    let database = Database::open(&engine, &path, &OpenOptions::default(), "owner").unwrap();
+    let mut session = database.session("owner").unwrap();
+    assert_eq!(number(&mut session, "select count(*) from gannet_archive"), 0);
 }

@@ -1,6 +1,6 @@
 //! What every layer of one open database shares.
 
-use crate::log::{Log, LogOptions};
+use crate::log::{CLOCK_EVERY_US, Log, LogOptions, Note};
 use crate::pool::{Pool, Volume};
 use crate::space::Space;
 use crate::{Error, Result};
@@ -157,6 +157,8 @@ pub(crate) struct Core {
     pub(crate) backlog: Backlog,
     /// Bytes of log that were left when [`Core::await_log_room`] last waited in vain.
     waited_at_room: AtomicU64,
+    /// The time that was noted in the log last.
+    time_noted: AtomicU64,
 }
 
 impl Core {
@@ -188,7 +190,21 @@ impl Core {
             stopping: AtomicBool::new(false),
             backlog: Backlog::default(),
             waited_at_room: AtomicU64::new(u64::MAX),
+            time_noted: AtomicU64::new(0),
         }
+    }
+
+    /// Notes the time in the log before a commit, where that was not done shortly before: see [`CLOCK_EVERY_US`]. One at a time.
+    pub(crate) fn note_time(&self) -> Result<()> {
+        let (unix_us, noted) = (clock::unix_micros(), self.time_noted.load(Ordering::Relaxed));
+        // Where the clock was set back it counts as it is.
+        if (noted..noted + CLOCK_EVERY_US).contains(&unix_us) {
+            return Ok(());
+        }
+        let pages = self.space.capacity();
+        self.log.append_note(&Note::Clock { unix_us, pages }.encode())?;
+        self.time_noted.store(unix_us, Ordering::Relaxed);
+        Ok(())
     }
 
     /// From now on the database takes no changes.
@@ -231,6 +247,7 @@ impl Core {
                 return Ok(());
             }
             self.poison.check()?;
+            self.log.give_up_holds();
             self.volume.shorten_log();
             clock::sleep(FULL_DISK_PAUSE);
             result = self.log.prepare();

@@ -33,13 +33,14 @@ mod stat;
 pub(crate) use create::Attempt;
 pub use report::{RowLockReport, SnapshotReport, TransactionReport, WorkReport};
 
+use crate::archive::ArchiveReport;
 use crate::backup::{self, BackupOptions, Manifest};
 use crate::changes::Changes;
 use crate::check::{self, CheckReport};
 use crate::core::Core;
 use crate::engine::{Engine, OpenOptions};
 use crate::jobs::{JobKind, JobOrder, Jobs, Unit, Watch};
-use crate::log::{Flusher, Log};
+use crate::log::{Flusher, Log, Note, POINT_NAME_MAX};
 use crate::meta::Meta;
 use crate::mutation::{Mutation, planted};
 use crate::outlook::Seen;
@@ -54,7 +55,7 @@ use gannet_base::clock::{self, Instant};
 use gannet_base::sync::Mutex;
 use gannet_base::units::format_size;
 use gannet_base::{Lsn, TxnId, thread};
-use gannet_io::{Disk, File, ModeReport};
+use gannet_io::{Disk, File, ModeReport, ModeRequest};
 use std::any::Any;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -70,6 +71,9 @@ const RING: &str = "ring";
 const HOT: &str = "hot";
 /// Name of the list of changed pages.
 const CHANGES: &str = "changes";
+
+/// How long a shutdown waits at least for the thread that archives the log, which ends at once where its folder answers.
+const ARCHIVE_LEAST: Duration = Duration::from_secs(5);
 
 /// Where a restart stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -262,6 +266,8 @@ pub struct Database {
     volume: Arc<Volume>,
     keeper: Arc<HeaderKeeper>,
     threads: Vec<thread::JoinHandle<()>>,
+    /// The thread that archives the log.
+    archiver: Option<thread::JoinHandle<()>>,
     flusher: Option<Flusher>,
     options: OpenOptions,
     next_session: AtomicU64,
@@ -454,7 +460,38 @@ impl Database {
         self.await_restart_watched(watch)?;
         let _stays = self.shared.layout.keep();
         let meta = self.keeper.meta.lock().clone();
-        backup::run(&self.engine, &self.shared, &self.path, &meta, self.options.mode, options, watch)
+        let taken =
+            backup::run(&self.engine, &self.shared, &self.path, &meta, self.options.mode, options, watch)?;
+        if let Some(archive) = &self.shared.archive {
+            archive.note_backup(Lsn(taken.end_lsn));
+        }
+        Ok(taken)
+    }
+
+    /// How the archive is doing; `None` where there is none.
+    pub fn archive_report(&self) -> Option<ArchiveReport> {
+        let durable = self.shared.core.log.durable();
+        self.shared.archive.as_ref().map(|archive| archive.report(durable))
+    }
+
+    /// Names this moment, durably: a restore can go on to it with the log of an archive. Names may be given several times; then the LSN
+    /// says which one is meant. Gives the point's LSN.
+    pub fn create_restore_point(&self, name: &str) -> Result<Lsn> {
+        if name.is_empty() || name.len() > POINT_NAME_MAX {
+            return Err(Error::Invalid(format!("the name of a point has 1 to {POINT_NAME_MAX} bytes")));
+        }
+        let core = &self.shared.core;
+        core.check_open()?;
+        core.check_writable()?;
+        let note = Note::Point { unix_us: clock::unix_micros(), name: name.to_owned() };
+        let lsn = core.log.append_note(&note.encode())?;
+        core.log.flush_to(lsn).inspect_err(|error| core.poison.set_by(error))?;
+        Ok(lsn)
+    }
+
+    /// How files are to be opened.
+    pub(crate) fn io_mode_request(&self) -> ModeRequest {
+        self.options.mode
     }
 
     /// Whether a backup was taken of this very copy of the database.
@@ -515,6 +552,11 @@ impl Database {
         // A panic in a thread of ours has poisoned the database already, or was reported by the panic itself. The page
         // writer, which was started first, is the last to go: the others may wait for frames that it makes clean.
         for thread in self.threads.drain(1.min(self.threads.len())..) {
+            let _ = thread.join();
+        }
+        if let (Some(thread), Some(archive)) = (self.archiver.take(), &self.shared.archive)
+            && archive.await_end(limit.max(ARCHIVE_LEAST))
+        {
             let _ = thread.join();
         }
         self.flusher = None;

@@ -1,5 +1,6 @@
 //! The engine: what all databases of a process share.
 
+use crate::archive::{self, ArchiveVerifyReport, Extension, RecoveryTarget};
 use crate::backup::{self, RestoreReport, Source, VerifyReport};
 use crate::database::Database;
 use crate::jobs::{Jobs, Pacer, Watch};
@@ -125,6 +126,10 @@ pub struct OpenOptions {
     /// Default none. It is looked for twice a second. Who is ended fails with [`Error::TooOld`] at its next step; what it holds is free when
     /// it has rolled back.
     pub snapshot_limit: Option<Duration>,
+    /// A folder that the log is copied into as it becomes durable, so that backups can be restored to any moment: of this database alone,
+    /// made where its parent is there. Default none. Who opens the database without it leaves what is written meanwhile to the next who
+    /// opens it with it, as far as the log is kept.
+    pub archive: Option<PathBuf>,
 }
 
 impl Default for OpenOptions {
@@ -138,6 +143,7 @@ impl Default for OpenOptions {
             warm: true,
             sweep: true,
             snapshot_limit: None,
+            archive: None,
         }
     }
 }
@@ -281,7 +287,36 @@ impl Engine {
         options: &OpenOptions,
         watch: &mut Watch<'_>,
     ) -> Result<RestoreReport> {
-        backup::restore(self, source, path, options, watch)
+        backup::restore(self, source, path, options, None, watch)
+    }
+
+    /// The same, and goes on with the log of the archive in `folder` up to the target. Where there is no way there, nothing is written.
+    ///
+    /// # Errors
+    /// As [`Engine::restore`], and [`Error::Backup`] where the target is not within reach: what is, is said.
+    pub fn restore_to(
+        &self,
+        source: Source,
+        (folder, target): (&Path, RecoveryTarget),
+        path: &Path,
+        options: &OpenOptions,
+        watch: &mut Watch<'_>,
+    ) -> Result<RestoreReport> {
+        let archive = Extension { folder: folder.to_owned(), target };
+        backup::restore(self, source, path, options, Some(&archive), watch)
+    }
+
+    /// Proves an archive without restoring it, as a part of a job; says what it holds.
+    ///
+    /// # Errors
+    /// [`Error::Backup`] says what is wrong.
+    pub fn verify_archive(
+        &self,
+        folder: &Path,
+        mode: ModeRequest,
+        watch: &mut Watch<'_>,
+    ) -> Result<ArchiveVerifyReport> {
+        archive::verify(self, folder, mode, watch)
     }
 
     /// Proves backups without restoring them, as a part of a job.

@@ -6,6 +6,7 @@
 //! with [`Scan`]s that do not meet what the statement changes itself. [`log`], [`node`] and [`page`] are public for tools
 //! and tests that look below that surface; they promise no stability.
 
+mod archive;
 mod backup;
 mod batch;
 mod block;
@@ -62,6 +63,7 @@ mod view;
 mod work;
 mod writeback;
 
+pub use archive::{ArchiveGap, ArchiveReport, ArchiveState, ArchiveVerifyReport, RecoveryTarget};
 pub use backup::{
     BackupFile, BackupOptions, BackupPlan, Begin, Destination, Manifest, Parent, RestoreReport, Since,
     Source, Taken, VerifyReport,

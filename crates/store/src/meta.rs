@@ -70,6 +70,23 @@ pub(crate) struct Life {
     pub(crate) from: Lsn,
 }
 
+impl Life {
+    /// Whether the log up to `lsn`, as it was known in the life of that number, is in the past of who had these lives.
+    pub(crate) fn is_past(lives: &[Life], id: u64, lsn: Lsn) -> bool {
+        let place = lives.iter().position(|life| life.id == id);
+        place.is_some_and(|place| lives.get(place + 1).is_none_or(|next| lsn <= next.from))
+    }
+
+    /// Whether who had these lives was at `lsn` in the one of that number.
+    pub(crate) fn was_lived(lives: &[Life], id: u64, lsn: Lsn) -> bool {
+        let place = lives.iter().position(|life| life.id == id);
+        place.is_some_and(|place| {
+            let next = lives.get(place + 1);
+            lives[place].from <= lsn && next.is_none_or(|next| lsn <= next.from)
+        })
+    }
+}
+
 /// A file header.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Meta {
@@ -149,11 +166,7 @@ impl Meta {
 
     /// Whether this copy of the file was at `lsn` in that life.
     pub(crate) fn has_lived(&self, id: u64, lsn: Lsn) -> bool {
-        let place = self.lives.iter().position(|life| life.id == id);
-        place.is_some_and(|place| {
-            let next = self.lives.get(place + 1);
-            self.lives[place].from <= lsn && next.is_none_or(|next| lsn <= next.from)
-        })
+        Life::was_lived(&self.lives, id, lsn)
     }
 
     /// Once redo begins behind what is of another copy, nothing of that is looked at.

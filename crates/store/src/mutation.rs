@@ -65,6 +65,10 @@ pub enum Mutation {
     CutTooEarly,
     /// The list of changed pages has not what was changed in segments that the checkpoint passes.
     ChangesForgotten,
+    /// The archive goes on behind a gap without naming it.
+    ArchiveGapNotNamed,
+    /// A restore that goes on with an archive believes what its log says of pages that came home.
+    ArchivedHomesBelieved,
 }
 
 #[cfg(feature = "mutations")]
@@ -76,7 +80,7 @@ mod switch {
 
     impl Mutation {
         /// Every one.
-        pub const ALL: [Mutation; 27] = [
+        pub const ALL: [Mutation; 29] = [
             Mutation::RetireWithoutSync,
             Mutation::HomeBeforeRing,
             Mutation::RingNotDurable,
@@ -104,6 +108,8 @@ mod switch {
             Mutation::DamageNotTold,
             Mutation::CutTooEarly,
             Mutation::ChangesForgotten,
+            Mutation::ArchiveGapNotNamed,
+            Mutation::ArchivedHomesBelieved,
         ];
     }
 

@@ -5,6 +5,7 @@
 //!    long, there is none, and nothing is foretold.
 //! 2. An alarm is there as long as its condition holds, and says since when that was seen.
 
+use crate::archive::{ArchiveReport, ArchiveState};
 use crate::core::SLOW_FROM;
 use crate::database::{Database, RestartPhase};
 use crate::shared::Shared;
@@ -65,7 +66,7 @@ impl Severity {
 /// Something that is to be seen to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Alarm {
-    /// What it is about: `space`, `log`, `horizon`, `memory`, `swap`, `io`, `cache`, `restart`, `failure`.
+    /// What it is about: `space`, `log`, `horizon`, `memory`, `swap`, `io`, `cache`, `archive`, `archive gap`, `restart`, `failure`.
     pub name: String,
     /// How bad it is.
     pub severity: Severity,
@@ -213,6 +214,7 @@ impl Database {
         self.look_at_log(&mut found);
         self.look_at_horizon(&mut found);
         self.look_at_files(&mut found);
+        self.look_at_archive(&mut found);
         look_at_memory(&mut found, &Pressure::of_this_machine());
         let Found { gauges, mut alarms } = found;
         let mut since = self.seen.since.lock();
@@ -334,6 +336,33 @@ impl Database {
         let very_much = (file / HELD_VERY_MUCH).max(4 * HELD_MUCH_BYTES) as f64;
         let advice = "end who holds it (gannet_snapshots, pg_terminate_backend), or set snapshot_limit";
         found.beyond("horizon", (held as f64, much, very_much, "bytes"), || note, advice);
+    }
+
+    fn look_at_archive(&self, found: &mut Found) {
+        let Some(report) = self.archive_report() else { return };
+        let held = format_size(self.shared.core.wal_limit);
+        let advice = format!(
+            "see to the folder of the archive: log that it lacks is kept up to {held}, and then let go of, which leaves a gap"
+        );
+        let limit = ArchiveReport::late_after_seconds();
+        if report.failing_since_unix_us > 0 {
+            let is_near = report.behind_bytes > self.shared.core.wal_limit / 2;
+            let is_bad = report.fails_for_long() || is_near || report.state == ArchiveState::Refused;
+            let severity = if is_bad { Severity::Critical } else { Severity::Warning };
+            found.alarm("archive", severity, report.to_string(), None, &advice);
+        } else if let Some(is_very_late) = report.is_late() {
+            let severity = if is_very_late { Severity::Critical } else { Severity::Warning };
+            let figure = Some((report.behind_seconds, limit, "seconds"));
+            found.alarm("archive", severity, report.to_string(), figure, &advice);
+        }
+        if let Some((from, to)) = report.gap.filter(|_| report.gap_is_open) {
+            let what = format!(
+                "the archive {:?} lacks the log from lsn {from} to {to}, which was let go of before it could be archived",
+                report.destination
+            );
+            let advice = "take a backup: what is archived from now on can be added to that one, and not to those from before";
+            found.alarm("archive gap", Severity::Critical, what, None, advice);
+        }
     }
 
     fn look_at_files(&self, found: &mut Found) {

@@ -1,6 +1,7 @@
 //! What all users of one open database share: the page layers below, the transaction tables above, and the store's
 //! own trees.
 
+use crate::archive;
 use crate::changes::Changes;
 use crate::compact::Layout;
 use crate::core::Core;
@@ -86,6 +87,8 @@ pub(crate) struct Shared {
     pub(crate) restart: Arc<Restart>,
     pub(crate) hot_pages: HotPages,
     pub(crate) changes: Arc<Changes>,
+    /// How the archive is doing, where there is one.
+    pub(crate) archive: Option<Arc<archive::Status>>,
     /// What keeps the file ours; goes last.
     #[expect(dead_code, reason = "held for its drop")]
     pub(crate) attachment: Attachment,

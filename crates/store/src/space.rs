@@ -428,6 +428,12 @@ fn grow(core: &Core, state: &mut State, extents: u64) -> Result<()> {
     if outcome.as_ref().is_err_and(is_full) && core.log.give_up_spares().is_ok() {
         outcome = allocate(capacity);
     }
+    if outcome.as_ref().is_err_and(is_full) {
+        core.log.give_up_holds();
+        if core.log.give_up_spares().is_ok() {
+            outcome = allocate(capacity);
+        }
+    }
     outcome?;
     core.volume.file.sync(Class::Foreground).inspect_err(|e| core.poison.set(e.to_string()))?;
     state.capacity = capacity;

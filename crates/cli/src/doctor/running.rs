@@ -64,6 +64,10 @@ pub(super) fn look(connection: &mut Connection, remarks: &mut Remarks) -> Result
     let alarms = of(
         "select name, severity, since::text as since, what, figure, threshold, unit, advice from gannet_alarms",
     )?;
+    let archive = of(
+        "select destination, state, archived_lsn, archived_until::text as archived_until, behind_bytes, behind_seconds, error, \
+            gap_from, gap_to from gannet_archive",
+    )?;
     let holders =
         of("select kind, pid, age_seconds, held_bytes, alone_bytes, limit_seconds from gannet_snapshots \
                       where held_bytes > 0 order by age_seconds desc limit 10")?;
@@ -75,6 +79,7 @@ pub(super) fn look(connection: &mut Connection, remarks: &mut Remarks) -> Result
     }
     Ok(json!({
         "alarms": alarms,
+        "archive": archive.first(),
         "forecasts": forecasts,
         "holders_of_garbage": holders,
         "memory": memory.first(),

@@ -175,6 +175,17 @@ fn cancel_job(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     Ok(Value::Bool(found))
 }
 
+/// Names this moment in the log.
+fn create_restore_point(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let own = call.context.session;
+    if !own.database().role(&own.user).is_some_and(|role| role.superuser) {
+        let message = "permission denied for function pg_create_restore_point";
+        return Err(Error::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
+    }
+    let lsn = own.database().store().create_restore_point(text(a, 0)?)?;
+    Ok(Value::Int(lsn.0.cast_signed()))
+}
+
 /// A superuser may end any session; others those of their own role, which is one of their own database.
 fn check_may_end(
     call: &Call<'_, '_>,
@@ -276,6 +287,7 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
     2943 "txid_current" () Int8.stable() = transaction_current;
     3348 "txid_current_if_assigned" () Int8.stable() = transaction_number;
     2171 "pg_cancel_backend" (Int4) Bool.volatile() = |call, a| end(call, a, Reason::User);
+    3098 "pg_create_restore_point" (Text) Int8.volatile() = create_restore_point;
     15020 "gannet_cancel_job" (Int8) Bool.volatile() = cancel_job;
     2096 "pg_terminate_backend" (Int4 Int8) Bool.optional(1).volatile() = |call, a| end(call, a, Reason::Shutdown);
     2560 "pg_postmaster_start_time" () TimestampTz.stable() = start_time;

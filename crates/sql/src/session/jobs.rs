@@ -202,7 +202,18 @@ impl Session {
         });
         let mut order = JobOrder::new(JobKind::Backup);
         order.about = format!("to {}", backup.folder);
-        let plan = BackupPlan { folder, since, compress, keep: backup.keep };
+        let archive = match &backup.archive {
+            None => None,
+            Some(Some(folder)) => Some(PathBuf::from(folder)),
+            Some(None) => {
+                let report = self.database.store().archive_report().ok_or_else(|| {
+                    let message = "the database is not archived: there is no log to be removed";
+                    Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+                })?;
+                Some(report.destination)
+            }
+        };
+        let plan = BackupPlan { folder, since, compress, keep: backup.keep, archive };
         let (taken, job) = self.run_job(&mut running, order, |database, watch| {
             Ok(database.store().backup_into(&plan, watch)?)
         })?;
@@ -224,6 +235,7 @@ impl Session {
                 "job": job,
                 "name": taken.backup.name,
                 "removed": taken.removed,
+                "removed_parts": taken.removed_parts,
                 "complaint": taken.complaint,
                 "manifest": manifest,
             });

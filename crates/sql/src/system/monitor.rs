@@ -290,6 +290,26 @@ pub(super) fn alarms(context: &Context<'_>) -> Rows {
     Ok(context.session.database().store().outlook().alarms.iter().map(row).collect())
 }
 
+/// How the archive is doing: a row where there is one.
+pub(super) fn archive(context: &Context<'_>) -> Rows {
+    let Some(report) = context.session.database().store().archive_report() else { return Ok(Vec::new()) };
+    let time = |unix_us: u64| if unix_us == 0 { NULL } else { int(crate::session::from_unix(unix_us)) };
+    let error = report.error.as_deref().filter(|_| report.failing_since_unix_us > 0);
+    Ok(vec![vec![
+        text(report.destination.display().to_string()),
+        text(report.state.name()),
+        count(report.archived_lsn),
+        time(report.archived_unix_us),
+        count(report.behind_bytes),
+        float(report.behind_seconds),
+        count(report.written_bytes),
+        time(report.failing_since_unix_us),
+        super::optional(error, text),
+        super::optional(report.gap.map(|gap| gap.0), count),
+        super::optional(report.gap.map(|gap| gap.1), count),
+    ]])
+}
+
 /// What grows, and when it comes to its limit.
 pub(super) fn forecasts(context: &Context<'_>) -> Rows {
     let row = |gauge: &gannet_store::Gauge| {

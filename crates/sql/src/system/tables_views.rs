@@ -112,6 +112,10 @@ system_tables! {
         name: Text, bytes: Float8, limit_bytes: Float8, bytes_per_second: Float8, seconds_left: Float8,
         looked_seconds: Float8, detail: Text,
     }
+    15013 pg_catalog gannet_archive = monitor::archive {
+        destination: Text, state: Text, archived_lsn: Int8, archived_until: TimestampTz, behind_bytes: Int8,
+        behind_seconds: Float8, written_bytes: Int8, failing_since: TimestampTz, error: Text, gap_from: Int8, gap_to: Int8,
+    }
     12090 pg_catalog pg_prepared_xacts = none {
         transaction: Xid, gid: Text, prepared: TimestampTz, owner: Name, database: Name,
     }

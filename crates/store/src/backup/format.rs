@@ -71,6 +71,8 @@ impl FrameKind {
 pub(crate) enum Codec {
     Plain,
     Zstd,
+    /// Nothing is stored: the content is zeros.
+    Zeros,
 }
 
 /// The head of a frame.
@@ -119,7 +121,11 @@ impl Head {
         out.fill(0);
         put_u64(out, MAGIC_AT, MAGIC);
         out[KIND] = self.kind.number();
-        out[CODEC] = u8::from(self.codec == Codec::Zstd);
+        out[CODEC] = match self.codec {
+            Codec::Plain => 0,
+            Codec::Zstd => 1,
+            Codec::Zeros => 2,
+        };
         put_u64(out, BACKUP, self.backup);
         put_u64(out, NUMBER, self.number);
         put_u64(out, FIRST, self.first);
@@ -149,6 +155,7 @@ impl Head {
         let codec = match bytes[CODEC] {
             0 => Codec::Plain,
             1 => Codec::Zstd,
+            2 => Codec::Zeros,
             other => {
                 return Err(format!("a frame stored in an unknown way {other}: a newer release wrote it"));
             }
@@ -159,7 +166,11 @@ impl Head {
             && content_len as usize <= CONTENT_MAX
             && stored_len as usize <= STORED_MAX
             && content_len > 0
-            && (codec == Codec::Zstd || content_len == stored_len);
+            && match codec {
+                Codec::Plain => content_len == stored_len,
+                Codec::Zstd => true,
+                Codec::Zeros => stored_len == 0,
+            };
         if !fits {
             return Err("the lengths in a frame's head make no sense".to_owned());
         }
@@ -193,7 +204,11 @@ impl Head {
         if self.codec == Codec::Plain {
             return Ok(stored);
         }
+        scratch.clear();
         scratch.resize(self.content_len as usize, 0);
+        if self.codec == Codec::Zeros {
+            return Ok(scratch);
+        }
         let len = zstd::bulk::decompress_to_buffer(stored, &mut scratch[..])
             .map_err(|error| format!("a frame cannot be decompressed: {error}"))?;
         if len != self.content_len as usize {

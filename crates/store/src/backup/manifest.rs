@@ -41,10 +41,10 @@ pub struct Begin {
     pub roots: [u64; 3],
     /// Groups with a space map, at least.
     pub groups: u64,
+    /// Above every transaction number that was used before the backup began.
+    pub next_txn: u64,
     /// Every page in the backup has every change below this LSN; the log in the backup begins with its segment.
     pub start_lsn: u64,
-    /// Above every transaction number that was used by then: a log that was begun anew knows of none.
-    pub next_txn: u64,
     /// When it began, in microseconds since 1970-01-01 UTC.
     pub started_unix_us: u64,
     /// The database's file name, for people.
@@ -147,22 +147,13 @@ impl Begin {
 impl Manifest {
     /// Two lines of text.
     pub(crate) fn encode(&self) -> String {
-        let line = serde_json::to_string(self).expect("plain fields");
-        let mut text = format!("{line}\n{:016x}", checksum::seeded(0, line.as_bytes()));
-        let len = (text.len() + 1).next_multiple_of(HEAD);
-        text.extend(std::iter::repeat_n(' ', len - text.len() - 1));
-        text.push('\n');
-        text
+        seal_text(&serde_json::to_string(self).expect("plain fields"))
     }
 
     /// Decodes the text, and refuses what another release has made.
     pub(crate) fn decode(text: &[u8]) -> Result<Self> {
         let damaged = |what: &str| Error::Damaged(format!("a backup's manifest {what}"));
-        let text = std::str::from_utf8(text).map_err(|_| damaged("is no text"))?;
-        let (line, sum) = text.split_once('\n').ok_or_else(|| damaged("is cut off"))?;
-        if sum.trim_end() != format!("{:016x}", checksum::seeded(0, line.as_bytes())) {
-            return Err(damaged("does not match its checksum"));
-        }
+        let line = open_text(text).map_err(damaged)?;
         check_version(line.as_bytes())?;
         let manifest: Manifest =
             serde_json::from_str(line).map_err(|error| damaged(&format!("cannot be read: {error}")))?;
@@ -187,6 +178,23 @@ impl fmt::Display for Manifest {
     }
 }
 
+/// A line of text with a second one behind it, which has the checksum, and blanks up to a multiple of 4096 bytes.
+pub(crate) fn seal_text(line: &str) -> String {
+    let mut text = format!("{line}\n{:016x}", checksum::seeded(0, line.as_bytes()));
+    let len = (text.len() + 1).next_multiple_of(HEAD);
+    text.extend(std::iter::repeat_n(' ', len - text.len() - 1));
+    text.push('\n');
+    text
+}
+
+/// The line that [`seal_text`] was given; or what is wrong with it.
+pub(crate) fn open_text(text: &[u8]) -> std::result::Result<&str, &'static str> {
+    let text = std::str::from_utf8(text).map_err(|_| "is no text")?;
+    let (line, sum) = text.split_once('\n').ok_or("is cut off")?;
+    let matches = sum.trim_end() == format!("{:016x}", checksum::seeded(0, line.as_bytes()));
+    matches.then_some(line).ok_or("does not match its checksum")
+}
+
 /// Refuses another version, whatever else stands there.
 fn check_version(line: &[u8]) -> Result<()> {
     #[derive(Deserialize)]
@@ -206,14 +214,14 @@ fn check_version(line: &[u8]) -> Result<()> {
 }
 
 /// Numbers that name something are shown in hexadecimal.
-mod hex {
+pub(crate) mod hex {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    pub(super) fn serialize<S: Serializer>(number: &u64, to: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(number: &u64, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(&format!("{number:016x}"))
     }
 
-    pub(super) fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<u64, D::Error> {
+    pub(crate) fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<u64, D::Error> {
         let text = String::deserialize(from)?;
         u64::from_str_radix(&text, 16).map_err(D::Error::custom)
     }

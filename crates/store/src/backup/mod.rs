@@ -22,13 +22,13 @@
 //! a content that is not in the backup. So at the end all pages that the log has changed since the start, and that were passed over, are
 //! copied as they are then, in use or not. Pages that are changed for the first time after that begin with their first contents.
 
-mod format;
+pub(crate) mod format;
 mod log;
-mod manifest;
+pub(crate) mod manifest;
 mod pages;
-mod restore;
-mod set;
-mod sink;
+pub(crate) mod restore;
+pub(crate) mod set;
+pub(crate) mod sink;
 mod source;
 mod verify;
 
@@ -167,9 +167,8 @@ pub(crate) fn run(
         segment_size: meta.segment_size,
         roots: meta.roots.map(|root| root.0),
         groups: core.space.groups(),
-        start_lsn: hold.from().0,
-        // Asked for when the log is held: what is logged behind that names its transaction there.
         next_txn: shared.registry.next_txn().0,
+        start_lsn: hold.from().0,
         started_unix_us: clock::unix_micros(),
         name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
     };

@@ -12,13 +12,16 @@
 use super::format::{Codec, FrameKind, HEAD, Head, STORED_MAX};
 use super::manifest::{Begin, Manifest};
 use super::source::{BackupFile, Feed, Item, Source};
+use crate::archive::{Added, Extension};
 use crate::block::{Block, FileRange};
 use crate::database::{Attempt, Database};
 use crate::engine::{Engine, OpenOptions};
 use crate::jobs::{Crew, Stop, Unit, Watch, Worker, run_crew};
 use crate::log::{BLOCK, segment_path};
+use crate::mutation::{Mutation, planted};
 use crate::page::{self, Verdict};
 use crate::page_set::PageSet;
+use crate::space::EXTENT_PAGES;
 use crate::{Error, Result, meta};
 use gannet_base::Lsn;
 use gannet_base::memory::Purpose;
@@ -36,6 +39,8 @@ const WORKERS: usize = 4;
 const BLOCKS: usize = 2;
 /// How often whoever waits for the others looks whether there is still reason to.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Bytes that a file has behind the last page that an archived log names: as a file has that grows.
+const GROWS_BY: u64 = 2 << 20;
 /// Pages are numbered below this: what is beyond makes no sense on any device.
 const PAGES_MAX: u64 = 1 << 44;
 
@@ -44,6 +49,8 @@ const PAGES_MAX: u64 = 1 << 44;
 pub struct RestoreReport {
     /// What the newest backup says of itself.
     pub manifest: Manifest,
+    /// The database is as it was at this LSN: the backup's end, or the target in an archive.
+    pub end_lsn: u64,
     /// How the database came up.
     pub restart: crate::RestartReport,
 }
@@ -89,21 +96,30 @@ pub(crate) fn run(
     source: Source,
     path: &Path,
     open: &OpenOptions,
+    archive: Option<&Extension>,
     watch: &mut Watch<'_>,
 ) -> Result<RestoreReport> {
     let disk = engine.disk();
+    // The restored database is another copy, whose log does not belong into the archive of the first.
+    let open = &OpenOptions { archive: None, ..open.clone() };
     if disk.exists(path)? && !Database::is_missing(disk, path)? {
         return Err(Error::Backup(format!("{path:?} exists already: a restore overwrites nothing")));
     }
     if let Source::Files(files) = &source {
-        check_room(&**disk, path, files)?;
+        let mut more = 0;
+        // Whether there is a way to the target is said before anything is written.
+        if let (Some(archive), Some(newest)) = (archive, files.last()) {
+            watch.job().phase("looks for the target", Unit::Bytes, 0);
+            more = archive.plan(engine, &newest.manifest, open.mode, watch)?.log_bytes();
+        }
+        check_room(&**disk, path, files, more)?;
     }
-    let manifest = {
+    let (manifest, end_lsn) = {
         let mut attempt = Attempt::new(disk, path)?;
         let (data, _lock) = attempt.start(open)?;
-        let manifest = write_all(engine, source, data, attempt.folder(), open, watch)?;
+        let written = write_all(engine, source, (data, attempt.folder()), open, archive, watch)?;
         attempt.succeed();
-        manifest
+        written
     };
     watch.job().phase("applies the log", Unit::Pages, 0);
     let database = engine
@@ -118,14 +134,14 @@ pub(crate) fn run(
     if let Some(damage) = restart.damaged_pages.first() {
         return Err(Error::Backup(format!("{path:?} was restored, and is damaged: {damage}")));
     }
-    Ok(RestoreReport { manifest, restart })
+    Ok(RestoreReport { manifest, end_lsn, restart })
 }
 
 /// Refuses a place with less room than the database needs.
-fn check_room(disk: &dyn Disk, path: &Path, files: &[BackupFile]) -> Result<()> {
+fn check_room(disk: &dyn Disk, path: &Path, files: &[BackupFile], more_log: u64) -> Result<()> {
     let Some(newest) = files.last().map(|file| &file.manifest) else { return Ok(()) };
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let needed = newest.file_bytes + newest.log_bytes + 2 * newest.begin.segment_size;
+    let needed = newest.file_bytes + newest.log_bytes + more_log + 2 * newest.begin.segment_size;
     match disk.free_bytes(parent)? {
         Some(free) if free < needed => Err(Error::Backup(format!(
             "the database needs {}, and {parent:?} has {} free",
@@ -145,11 +161,11 @@ pub(super) fn workers_within(engine: &Engine) -> usize {
 fn write_all(
     engine: &Engine,
     source: Source,
-    data: Arc<dyn File>,
-    folder: &Path,
+    (data, folder): (Arc<dyn File>, &Path),
     open: &OpenOptions,
+    archive: Option<&Extension>,
     watch: &mut Watch<'_>,
-) -> Result<Manifest> {
+) -> Result<(Manifest, u64)> {
     let newest = match &source {
         Source::Files(files) => files.last().map(|file| file.manifest.clone()),
         Source::Stream(_) => None,
@@ -192,9 +208,15 @@ fn write_all(
         workers.push(move || restore.work(blocks));
     }
     run_crew("gannet-restore", Crew::StandsBy, watch, &restore.stop, workers)?;
+    let (manifest, end) = restore.take_newest()?;
+    let end = match archive {
+        Some(archive) => restore.add_archived(engine, &manifest, archive, end, watch)?,
+        None => end,
+    };
     watch.job().phase("makes it durable", Unit::Bytes, 0);
     watch.look()?;
-    restore.finish()
+    restore.finish(&manifest, end)?;
+    Ok((manifest, end.end))
 }
 
 impl Restore {
@@ -350,29 +372,58 @@ impl Restore {
         Ok(file)
     }
 
-    /// Makes pages and log durable, and then a database of them.
-    fn finish(&self) -> Result<Manifest> {
+    /// What the newest backup says of itself, and where its log ends.
+    fn take_newest(&self) -> Result<(Manifest, Added)> {
+        let newest = self.state.lock().newest.take();
+        let manifest = newest.ok_or_else(|| Error::Backup("the source holds no backup".to_owned()))?;
+        let pages = manifest.file_bytes / u64::from(manifest.begin.page_size);
+        let end = Added { end: manifest.end_lsn, incarnation: manifest.incarnation, pages };
+        Ok((manifest, end))
+    }
+
+    /// Puts the log of an archive behind that of the backup.
+    fn add_archived(
+        &self,
+        engine: &Engine,
+        manifest: &Manifest,
+        archive: &Extension,
+        end: Added,
+        watch: &mut Watch<'_>,
+    ) -> Result<Added> {
+        let plan = archive.plan(engine, manifest, self.open.mode, watch)?;
+        watch.job().phase("copies archived log", Unit::Bytes, plan.log_bytes());
         let mut state = self.state.lock();
-        let manifest =
-            state.newest.take().ok_or_else(|| Error::Backup("the source holds no backup".to_owned()))?;
         let size = manifest.begin.segment_size;
-        if manifest.end_lsn.is_multiple_of(size) {
+        let added =
+            plan.write(engine, manifest, &mut |number| self.segment(&mut state, number, size), watch)?;
+        // An extent is given out as a whole, and a change may be logged before its pages are.
+        let grown =
+            added.pages.next_multiple_of(EXTENT_PAGES) + GROWS_BY / u64::from(manifest.begin.page_size);
+        let pages = if added.pages > end.pages { grown } else { end.pages };
+        Ok(Added { pages, ..added })
+    }
+
+    /// Makes pages and log durable, and then a database of them, whose log ends there.
+    fn finish(&self, manifest: &Manifest, end: Added) -> Result<()> {
+        let mut state = self.state.lock();
+        let size = manifest.begin.segment_size;
+        if end.end.is_multiple_of(size) {
             // Behind a segment that is complete there is always another one.
-            self.segment(&mut state, manifest.end_lsn / size, size)?;
+            self.segment(&mut state, end.end / size, size)?;
         }
         for file in state.segments.values() {
             file.sync(Class::Maintenance)?;
         }
         self.disk.sync_dir(&self.folder)?;
-        let len = manifest.file_bytes;
+        let len = end.pages * u64::from(manifest.begin.page_size);
         if self.data.len()? < len {
             self.data.allocate(0, len)?;
         }
         self.data.set_len(len)?;
         self.data.sync(Class::Maintenance)?;
-        let mut header = manifest.begin.header(manifest.incarnation);
-        header.homes_from = Lsn(manifest.end_lsn);
-        header.write_both(&*self.data)?;
-        Ok(manifest)
+        let mut header = manifest.begin.header(end.incarnation);
+        let believed = planted(Mutation::ArchivedHomesBelieved);
+        header.homes_from = Lsn(if believed { manifest.end_lsn } else { end.end });
+        header.write_both(&*self.data)
     }
 }

@@ -9,10 +9,11 @@
 use super::sink::{DATA, Destination, remove_by_steps};
 use super::source::{BackupFile, Source};
 use super::{BackupOptions, Manifest, failed};
+use crate::archive;
 use crate::database::Database;
 use crate::jobs::{Unit, Watch};
 use crate::{Error, Result};
-use gannet_base::clock;
+use gannet_base::{Lsn, clock};
 use gannet_io::{Disk, OpenOptions};
 use std::path::{Path, PathBuf};
 
@@ -36,6 +37,8 @@ pub struct BackupPlan {
     pub compress: Option<i32>,
     /// So many full backups are kept, with what adds to them, and older ones removed once the new one is complete; `None` for all.
     pub keep: Option<u32>,
+    /// With `keep`: an archive of this database, of which log is removed that none of the backups in the folder needs.
+    pub archive: Option<PathBuf>,
 }
 
 /// A backup that was taken.
@@ -45,6 +48,8 @@ pub struct Taken {
     pub backup: BackupFile,
     /// Names of those that were removed after it.
     pub removed: Vec<String>,
+    /// Parts of the archive that were removed.
+    pub removed_parts: u64,
     /// Why older ones could not be removed.
     pub complaint: Option<String>,
 }
@@ -92,7 +97,7 @@ impl Database {
         let destination = Destination::Folder { folder: plan.folder.clone(), name: name.clone() };
         let manifest = self.backup(BackupOptions { destination, since, compress: plan.compress }, watch)?;
         // The backup is complete, whatever becomes of older ones.
-        let (removed, complaint) = match plan
+        let (removed, mut complaint) = match plan
             .keep
             .map(|keep| retain(self, &plan.folder, &manifest, keep as usize, watch))
         {
@@ -100,8 +105,30 @@ impl Database {
             Some(Ok(removed)) => (removed, None),
             Some(Err(error)) => (Vec::new(), Some(format!("older backups could not be removed: {error}"))),
         };
+        let mut removed_parts = 0;
+        if let (None, Some(_), Some(archive)) = (&complaint, plan.keep, &plan.archive) {
+            match self.prune_archive(&plan.folder, archive, watch) {
+                Ok(parts) => removed_parts = parts,
+                Err(error) => complaint = Some(format!("archived log could not be removed: {error}")),
+            }
+        }
         let backup = BackupFile { folder: plan.folder.clone(), name, manifest };
-        Ok(Taken { backup, removed, complaint })
+        Ok(Taken { backup, removed, removed_parts, complaint })
+    }
+
+    /// Removes log from an archive that the oldest backup of this copy of the database in the folder does not need.
+    fn prune_archive(&self, folder: &Path, archive: &Path, watch: &mut Watch<'_>) -> Result<u64> {
+        let mut unread = None;
+        let all = BackupFile::all(&**self.engine().disk(), folder, &mut |error| unread = Some(error))?;
+        // What one needs that cannot be read is not known.
+        if let Some(error) = unread {
+            return Err(error);
+        }
+        let own = all.iter().filter(|one| one.manifest.begin.database_id == self.database_id());
+        let oldest = own.map(|one| one.manifest.begin.start_lsn).min().unwrap_or(0);
+        watch.job().phase("removes archived log", Unit::Bytes, 0);
+        let (mode, mut before) = (self.io_mode_request(), || watch.look());
+        archive::prune(self.engine(), (archive, self.database_id()), mode, Lsn(oldest), &mut before)
     }
 
     /// The latest backup of this database in a folder.
@@ -129,7 +156,19 @@ fn free_name(disk: &dyn Disk, folder: &Path, stem: &str, kind: &str) -> Result<S
 
 /// A time as a part of a file's name, such as `20261123T034501Z`.
 fn time_name(unix_us: u64) -> String {
-    let seconds = unix_us / 1_000_000;
+    let (year, month, day, hour, minute, second) = civil(unix_us / 1_000_000);
+    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
+}
+
+/// A time for people, and for [`RecoveryTarget::Time`](crate::RecoveryTarget), such as `2026-11-23T03:45:01.250000Z`.
+pub(crate) fn time_text(unix_us: u64) -> String {
+    let (year, month, day, hour, minute, second) = civil(unix_us / 1_000_000);
+    let micros = unix_us % 1_000_000;
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
+}
+
+/// Year, month, day, hour, minute and second, of UTC.
+fn civil(seconds: u64) -> (u64, u64, u64, u64, u64, u64) {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     // Civil from days: H. Hinnant, "chrono-compatible low-level date algorithms", 2013. Days count from 0000-03-01.
     let days = days + 719_468;
@@ -140,8 +179,7 @@ fn time_name(unix_us: u64) -> String {
     let day = day_of_year - (153 * shifted + 2) / 5 + 1;
     let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
     let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
+    (year, month, day, second / 3600, second / 60 % 60, second % 60)
 }
 
 /// Whether a name goes on with a time.

@@ -217,7 +217,7 @@ impl Drop for Files {
 ///
 /// # Errors
 /// Those of `before`, and of the file; what is left of it is shorter then.
-pub(super) fn remove_by_steps(
+pub(crate) fn remove_by_steps(
     disk: &dyn Disk,
     path: &Path,
     before: &mut dyn FnMut() -> Result<()>,
@@ -242,7 +242,7 @@ pub(crate) fn manifest_path(folder: &Path, name: &str) -> PathBuf {
 }
 
 /// Writes a short text, of a multiple of a block, durably, in place of what an attempt before has left.
-fn write_text(disk: &dyn Disk, path: &Path, text: &str, mode: ModeRequest) -> Result<()> {
+pub(crate) fn write_text(disk: &dyn Disk, path: &Path, text: &str, mode: ModeRequest) -> Result<()> {
     let mut options = OpenOptions::read_write().mode(mode);
     options.create = true;
     let file = disk.open(path, &options)?;

@@ -15,8 +15,8 @@ use super::restore::workers_within;
 use super::source::{Feed, Item, Source};
 use crate::engine::Engine;
 use crate::jobs::{Crew, Stop, Unit, Watch, Worker, run_crew};
-use crate::log::{BLOCK, MIN_RECORD_LEN, RecordView, SegmentHeader};
-use crate::page::{self, PageKind, Verdict, get_u32};
+use crate::log::{BLOCK, Met, Step, Walk};
+use crate::page::{self, PageKind, Verdict};
 use crate::page_set::PageSet;
 use crate::space::{self, EXTENT_PAGES, SYSTEM};
 use crate::undo::UNDO_PAGES;
@@ -26,7 +26,6 @@ use gannet_base::memory::Purpose;
 use gannet_base::sync::Mutex;
 use gannet_base::{PageId, TreeId};
 use gannet_io::ModeRequest;
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 /// Groups by which a file may grow while its backup is taken: of pages behind those it is not asked whether they are there.
@@ -261,107 +260,46 @@ fn damaged(what: String) -> Error {
 
 /// The log of a backup, record by record, as it comes.
 struct LogCheck {
-    database_id: u64,
-    segment_size: u64,
     /// The backup's start.
     start: u64,
     /// The segment that it lies in: what is before names the transactions open there, and is not looked at.
     from: u64,
-    /// Everything below was looked at.
-    at: u64,
-    /// Bytes from there on.
-    bytes: Vec<u8>,
-    last_crc: Option<u32>,
-    /// Nothing but zeros came behind the last record.
-    over: bool,
+    walk: Walk,
     records: u64,
 }
 
 impl LogCheck {
     fn new(begin: &Begin) -> Self {
         let from = begin.start_lsn / begin.segment_size * begin.segment_size;
-        LogCheck {
-            database_id: begin.database_id,
-            segment_size: begin.segment_size,
-            start: begin.start_lsn,
-            from,
-            at: from,
-            bytes: Vec::new(),
-            last_crc: None,
-            over: false,
-            records: 0,
-        }
+        let walk = Walk::new(begin.database_id, begin.segment_size, from, None);
+        LogCheck { start: begin.start_lsn, from, walk, records: 0 }
     }
 
     fn take(&mut self, first: u64, content: &[u8], touched: &mut dyn FnMut(PageId)) -> Result<()> {
         if first < self.from {
             return Ok(());
         }
-        if first != self.at + self.bytes.len() as u64 {
+        if first != self.walk.at() {
             return Err(damaged(format!("its log has a gap before lsn {first}")));
         }
-        self.bytes.extend_from_slice(content);
-        let mut used = 0;
-        while let Some(len) = self.step(used, touched)? {
-            used += len;
-            self.at += len as u64;
-        }
-        self.bytes.drain(..used);
-        Ok(())
-    }
-
-    /// Looks at what comes next, where all of it is there; gives its length.
-    fn step(&mut self, used: usize, touched: &mut dyn FnMut(PageId)) -> Result<Option<usize>> {
-        let bytes = &self.bytes[used..];
-        if self.at.is_multiple_of(self.segment_size) && !self.over {
-            let Some(block) = bytes.get(..BLOCK as usize) else { return Ok(None) };
-            let number = self.at / self.segment_size;
-            let header = SegmentHeader::decode(
-                block,
-                self.database_id,
-                number,
-                self.segment_size,
-                Path::new("the backup"),
-            );
-            let header =
-                header?.ok_or_else(|| damaged(format!("segment {number} of its log has no header")))?;
-            if self.last_crc.is_some_and(|crc| crc != header.previous_crc) {
-                return Err(damaged(format!("segment {number} of its log does not follow the one before")));
+        let LogCheck { start, walk, records, .. } = self;
+        let mut visit = |met: &Met<'_>| {
+            *records += u64::from(!matches!(met, Met::Segment(_)));
+            if let Met::Record(record) = met
+                && record.end() > *start
+            {
+                record.pages().for_each(&mut *touched);
             }
-            self.last_crc = Some(header.previous_crc);
-            return Ok(Some(BLOCK as usize));
-        }
-        if bytes.len() < MIN_RECORD_LEN {
-            return Ok(None);
-        }
-        let len = get_u32(bytes, 0) as usize;
-        let left = (self.at.next_multiple_of(self.segment_size) - self.at) as usize;
-        if len == 0 {
-            // The log may end in the middle of a block.
-            self.over = true;
-            return Ok(None);
-        }
-        if self.over || len > left {
-            return Err(damaged(format!("no record of its log begins at lsn {}", self.at)));
-        }
-        if bytes.len() < len {
-            return Ok(None);
-        }
-        let record = RecordView::parse(self.database_id, self.at, &bytes[..len])
-            .filter(|record| self.last_crc.is_none_or(|crc| crc == record.previous_crc))
-            .ok_or_else(|| damaged(format!("the record of its log at lsn {} is not whole", self.at)))?;
-        if record.end() > self.start {
-            record.pages().for_each(touched);
-        }
-        self.last_crc = Some(record.crc);
-        self.records += 1;
-        Ok(Some(len))
+            Ok(Step::On)
+        };
+        walk.take(content, &mut visit).map_err(|what| damaged(format!("its log: {what}")))
     }
 
     fn check_end(&self, end: u64) -> Result<()> {
-        if self.at == end || (self.at == self.from && end <= self.from + BLOCK) {
+        let at = self.walk.whole();
+        if at == end || (at == self.from && end <= self.from + BLOCK) {
             return Ok(());
         }
-        Err(damaged(format!("its log ends at lsn {}, not at {end}", self.at)))
+        Err(damaged(format!("its log ends at lsn {at}, not at {end}")))
     }
 }

@@ -15,6 +15,7 @@ use super::open::{Opened, log_options};
 use super::{
     Database, FileLock, LOCK, RING, RestartReport, log_of_another, take_file_lock, take_lock, wal_folder,
 };
+use crate::archive;
 use crate::core::Core;
 use crate::engine::{CreateOptions, Engine, OpenOptions, check_page_size};
 use crate::log::{self, Log, LogFiles, LogOptions};
@@ -59,6 +60,9 @@ impl Database {
         }
         create.check_memory(engine.budget().limit())?;
         engine.pool(page_size)?;
+        if let Some(folder) = &open.archive {
+            archive::check_new(engine.disk(), folder, open.mode)?;
+        }
         let disk = engine.disk();
         let exists = disk.exists(path)?;
         if exists && !Self::is_missing(disk, path)? {
@@ -95,7 +99,9 @@ impl Database {
         let ring = Self::open_ring(&**disk, &*file, &folder, page_size, open)?;
         // The header is written last: until then the file is marked as no database yet.
         let (begun, report) = (clock::now(), RestartReport::default());
-        let opened = Opened { file, ring, meta, log, recovery: None, begun, report, lock, log_room };
+        let unarchived = open.archive.as_ref().map(|_| log.hold_recovered(meta.redo_from));
+        let opened =
+            Opened { file, ring, meta, log, recovery: None, begun, report, lock, log_room, unarchived };
         let database = Self::assemble(engine, path, open, opened, true)?;
         attempt.done = true;
         Ok(database)

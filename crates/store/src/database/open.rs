@@ -5,12 +5,13 @@ use super::{
     CHANGES, Database, FileLock, HOT, HeaderKeeper, LOCK, RING, RestartReport, log_of_another,
     take_file_lock, take_lock, wal_folder,
 };
+use crate::archive;
 use crate::changes::Changes;
 use crate::compact::Layout;
 use crate::core::Core;
 use crate::engine::{CreateOptions, Engine, OpenOptions};
 use crate::hot::HotPages;
-use crate::log::{Known, Log, LogFiles, LogOptions, Recovery, RedoTable};
+use crate::log::{Known, Log, LogFiles, LogHold, LogOptions, Recovery, RedoTable};
 use crate::meta::Meta;
 use crate::mutation::{Mutation, planted};
 use crate::outlook::{Notes, Seen};
@@ -69,6 +70,8 @@ pub(super) struct Opened {
     pub(super) report: RestartReport,
     pub(super) lock: FileLock,
     pub(super) log_room: Room,
+    /// What of the log was not archived yet.
+    pub(super) unarchived: Option<LogHold>,
 }
 
 /// What becomes part of [`Shared`] as it is.
@@ -78,6 +81,7 @@ struct Parts {
     changes: Arc<Changes>,
     attachment: Attachment,
     holders: Holders,
+    archive: Option<Arc<archive::Status>>,
 }
 
 /// What is in force of the limit asked for: four segments at least.
@@ -115,10 +119,16 @@ impl Database {
         // The last segment is read as a whole, and the footers of the others one at a time.
         let _restart_room = engine.make_room(2 * meta.segment_size)?;
         let files = find_log(disk, &*file, &folder, &log_options, &meta)?;
+        let archive = options.archive.as_deref().filter(|_| !options.salvage);
+        // Before anything is written: an archive of another one is refused, and log that this one lacks is kept.
+        let archived = match archive {
+            Some(archive) => archive::look(engine, archive, options.mode, &meta)?,
+            None => None,
+        };
         let crashed = !meta.clean;
         // Before the ring, which belongs to the same folder: nothing is healed by that of another life.
         let (recovery, log) = if let Some(files) = files {
-            let (recovery, log) = Self::recover(engine, &files, &log_options, &meta, options.salvage)
+            let (recovery, log) = Self::recover(engine, &files, &log_options, &meta, options, archived)
                 .and_then(|found| check_fit(path, &folder, &meta, &found.0).map(|()| found))
                 .map_err(|error| explained(error, &files, &*file, &log_options, &meta))?;
             (Some(recovery), Some(log))
@@ -133,7 +143,9 @@ impl Database {
             };
             let report = RestartReport { crashed, lost: recovery.lost.clone(), ..RestartReport::default() };
             let (ring, recovery) = (None, Some(recovery));
-            let opened = Opened { file, ring, meta, log, recovery, begun, report, lock, log_room };
+            let unarchived = None;
+            let opened =
+                Opened { file, ring, meta, log, recovery, begun, report, lock, log_room, unarchived };
             return Self::assemble(engine, path, options, opened, false);
         }
         // From here on it is written to.
@@ -153,16 +165,22 @@ impl Database {
         meta.clean = false;
         meta.log_crc = None;
         meta.begin_life(recovery.as_ref().map_or(meta.log_end, |recovery| recovery.end));
-        let log = match log {
+        let (log, unarchived) = match log {
             Some(log) => {
+                let kept = archive.map(|_| log.oldest_kept()).transpose()?;
+                let unarchived = kept.map(|kept| log.hold_recovered(kept.max(archived.unwrap_or_default())));
                 meta.write_both(&*file)?;
                 log.start_writing(meta.incarnation)?;
-                log
+                (log, unarchived)
             }
-            None => begin_log(engine, &folder, &log_options, &mut meta, &*file)?,
+            None => {
+                let log = begin_log(engine, &folder, &log_options, &mut meta, &*file)?;
+                let unarchived = archive.map(|_| log.hold_recovered(meta.log_end));
+                (log, unarchived)
+            }
         };
         let report = RestartReport { crashed, healed_pages: healed, ..RestartReport::default() };
-        let opened = Opened { file, ring, meta, log, recovery, begun, report, lock, log_room };
+        let opened = Opened { file, ring, meta, log, recovery, begun, report, lock, log_room, unarchived };
         Self::assemble(engine, path, options, opened, false)
     }
 
@@ -172,11 +190,14 @@ impl Database {
         files: &LogFiles,
         options: &LogOptions,
         meta: &Meta,
-        salvage: bool,
+        open: &OpenOptions,
+        archived: Option<Lsn>,
     ) -> Result<(Recovery, Log)> {
+        let salvage = open.salvage;
+        let held_from = open.archive.as_ref().map(|_| archived.unwrap_or_default());
         let recover = |salvages| {
             let (redo_from, homes_from) = (meta.redo_from, meta.homes_from);
-            let known = Known { redo_from, homes_from, incarnation: meta.incarnation, salvages };
+            let known = Known { redo_from, homes_from, incarnation: meta.incarnation, held_from, salvages };
             Log::recover(files, options, &known, engine.budget())
         };
         match recover(salvage) {
@@ -219,7 +240,7 @@ impl Database {
         opened: Opened,
         new: bool,
     ) -> Result<Self> {
-        let Opened { file, ring, meta, log, recovery, begun, report, lock, log_room } = opened;
+        let Opened { file, ring, meta, log, recovery, begun, report, lock, log_room, unarchived } = opened;
         let disk = engine.disk();
         let pool = engine.pool(meta.page_size)?;
         let queues = (0..READ_QUEUES + BACKGROUND_QUEUES)
@@ -272,7 +293,9 @@ impl Database {
         let restart = Arc::new(Restart::new(redo.clone(), meta.page_size));
         let hot_pages = HotPages::new(disk, in_folder(HOT)?, options.mode);
         let holders = Holders::new(options.snapshot_limit);
-        let parts = Parts { restart, hot_pages, changes, attachment, holders };
+        let archive = options.archive.as_deref().zip(unarchived.as_ref());
+        let archive = archive.map(|(folder, hold)| Arc::new(archive::Status::new(folder, hold.from())));
+        let parts = Parts { restart, hot_pages, changes, attachment, holders, archive };
         let shared = Self::share(engine, &core, &meta, &writer, aftermath.highest_txn, parts)?;
         let mut database = Database {
             engine: engine.clone(),
@@ -282,6 +305,7 @@ impl Database {
             volume: Arc::clone(&volume),
             keeper,
             threads: Vec::new(),
+            archiver: None,
             flusher: None,
             options: options.clone(),
             next_session: AtomicU64::new(1),
@@ -292,6 +316,7 @@ impl Database {
         };
         std::mem::forget(guard);
         database.start(redo, &aftermath, begun, report)?;
+        database.start_archive(unarchived)?;
         Ok(database)
     }
 
@@ -357,7 +382,7 @@ impl Database {
         highest: TxnId,
         parts: Parts,
     ) -> Result<Arc<Shared>> {
-        let Parts { restart, hot_pages, changes, attachment, holders } = parts;
+        let Parts { restart, hot_pages, changes, attachment, holders, archive } = parts;
         let next_txn = TxnId((highest.0 + 1).max(meta.next_txn).max(1));
         let registry = Registry::new(next_txn, core.log.end().0, engine.budget())?;
         let waiting = Arc::clone(&registry);
@@ -390,6 +415,7 @@ impl Database {
             restart,
             hot_pages,
             changes,
+            archive,
         }))
     }
 }

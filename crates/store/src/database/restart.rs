@@ -3,7 +3,9 @@
 
 use super::open::Aftermath;
 use super::{Database, PoisonOnPanic, RestartReport};
+use crate::archive::Follower;
 use crate::fetch;
+use crate::log::LogHold;
 use crate::recovery::PageRedo;
 use crate::shared::Shared;
 use crate::tree::BTree;
@@ -90,6 +92,22 @@ impl Database {
                 shared.run_reverts(&losers, opened_at);
             });
         }
+    }
+
+    /// Starts the thread that archives the log, given what of it was not archived yet.
+    pub(super) fn start_archive(&mut self, unarchived: Option<LogHold>) -> Result<()> {
+        let Some((status, hold)) = self.shared.archive.clone().zip(unarchived) else { return Ok(()) };
+        if !self.started {
+            return Ok(());
+        }
+        let meta = self.keeper.meta.lock().clone();
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        // The rest of the time is for pages.
+        let limits = (&*name, self.options.mode, self.options.shutdown_limit / 2);
+        let follower = Follower::new(&self.engine, &self.shared, &status, meta, hold, limits)?;
+        // Whatever becomes of it, the others go on.
+        self.archiver = Some(thread::spawn("gannet-archive", move || follower.run()));
+        Ok(())
     }
 
     /// Starts a thread of the database, without which there would be no changes any more.

@@ -53,6 +53,7 @@ mod flush;
 mod footer;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
+mod note;
 mod reader;
 mod record;
 mod recover;
@@ -60,18 +61,21 @@ mod redo;
 mod scan;
 mod seal;
 mod segment;
+mod walk;
 
 #[cfg(test)]
 mod tests;
 
 pub use flush::Flusher;
 pub use footer::Footer;
+pub(crate) use note::{CLOCK_EVERY_US, Note, POINT_NAME_MAX};
 pub use reader::{LogReader, PageChange};
+pub(crate) use record::RecordView;
 pub use record::{ChangeView, Changes, GroupBuilder, Record, RecordKind, TxnEvent, TxnInfo};
-pub(crate) use record::{MIN_RECORD_LEN, RecordView};
 pub use recover::Recovery;
 pub use redo::{RedoEntry, RedoTable};
 pub(crate) use segment::{BLOCK, SegmentHeader, is_ours, segment_path};
+pub(crate) use walk::{Met, Step, Walk};
 
 /// Pages of one note that they came home: the shortest record there is a limit for has room for so many.
 const HOMES_AT_ONCE: usize = 256;
@@ -181,12 +185,13 @@ impl Inner {
         segments: Arc<Segments>,
         budget: &Budget,
         keep_from: Lsn,
+        held_from: Option<Lsn>,
         resumption: recover::Resumption,
     ) -> Result<Arc<Self>> {
         let write_max = options.write_max();
         let charge = budget.charge(Purpose::Log, options.memory())?;
         // On a full disk the first segment of the new life may have to come from here.
-        segments.keep_from(keep_from.0 / options.segment_size);
+        segments.keep_from(held_from.unwrap_or(keep_from).min(keep_from).0 / options.segment_size);
         let end = resumption.end;
         let state = State {
             ring: Ring::new(options.ring_size as usize),
@@ -272,6 +277,8 @@ pub struct Known {
     pub homes_from: Lsn,
     /// The newest life of the log that the data file knows.
     pub incarnation: u32,
+    /// Log from there on is kept as well, as far as it is there, until somebody has a [`LogHold`] of it; `None` for none.
+    pub held_from: Option<Lsn>,
     /// The log ends where it breaks off, as far as what is before can be understood; then it is not to be written.
     pub salvages: bool,
 }
@@ -315,7 +322,7 @@ impl Log {
             index: Index::new(end, budget)?,
             unsealed: Unsealed { incarnation: 0, tail: None },
         };
-        let inner = Inner::new(options, segments, budget, Lsn(end), resumption)?;
+        let inner = Inner::new(options, segments, budget, Lsn(end), None, resumption)?;
         inner.start_writing(incarnation)?;
         Ok(Log { inner })
     }
@@ -334,7 +341,7 @@ impl Log {
         options.check()?;
         let segments = Arc::clone(&files.segments);
         let (recovery, resumption) = Scanner::new(&segments, budget, *known)?.run()?;
-        let inner = Inner::new(options, segments, budget, known.redo_from, resumption)?;
+        let inner = Inner::new(options, segments, budget, known.redo_from, known.held_from, resumption)?;
         Ok((recovery, Log { inner }))
     }
 
@@ -433,6 +440,14 @@ impl Log {
         self.inner.segments.give_up_spares(self.last_reserve())
     }
 
+    /// Lets everything go that somebody holds and redo does not need, where the disk is full: who reads it is not to be in the way of those
+    /// who write.
+    pub(crate) fn give_up_holds(&self) {
+        let mut holds = self.inner.holds.lock();
+        holds.clear();
+        self.inner.release(&mut holds);
+    }
+
     /// The last segment to be kept ready.
     fn last_reserve(&self) -> u64 {
         self.end().0 / self.inner.segments.size + self.inner.options.reserve_segments
@@ -470,6 +485,32 @@ impl Log {
         let from = from();
         holds.insert(number, from.0);
         LogHold { log: self.clone(), number, from }
+    }
+
+    /// The same from a position that is below the end, before anything was let go of from there on: see [`Known::held_from`].
+    pub(crate) fn hold_recovered(&self, from: Lsn) -> LogHold {
+        let mut hold = self.hold();
+        let mut holds = self.inner.holds.lock();
+        hold.from = from;
+        holds.insert(hold.number, from.0);
+        drop(holds);
+        hold
+    }
+
+    /// Where the segments begin that are there, one behind the other, up to the end of the log: nothing is held by saying so.
+    pub(crate) fn oldest_kept(&self) -> Result<Lsn> {
+        let segments = &self.inner.segments;
+        let mut number = self.end().0.saturating_sub(1) / segments.size;
+        let keep = segments.kept_from();
+        while number > keep && segments.read_header(number - 1)?.is_some() {
+            number -= 1;
+        }
+        Ok(Lsn(number * segments.size))
+    }
+
+    /// The header of the segment that `at` lies in; `None` where it is not there, in its place.
+    pub(crate) fn segment_header(&self, at: Lsn) -> Result<Option<SegmentHeader>> {
+        self.inner.segments.read_header(at.0 / self.inner.segments.size)
     }
 
     /// Bytes of log that are still needed, to be compared with the caller's limit.

@@ -304,6 +304,18 @@ impl<'a> RecordView<'a> {
     }
 }
 
+/// Checksum of the filler at position `start` whose header begins `bytes`, and of the record before; `None` for everything else. Its body,
+/// and what is behind that, need not be there.
+pub(crate) fn filler_head(database_id: u64, start: u64, bytes: &[u8]) -> Option<(u32, u32)> {
+    let head = bytes.get(..HEADER_LEN)?;
+    if head[KIND] != RecordKind::Filler as u8 || head[EVENT] != 0 || get_u64(head, START) != start {
+        return None;
+    }
+    let identity = Identity { database_id, incarnation: get_u32(head, INCARNATION) };
+    let crc = get_u32(head, 4);
+    (identity.crc(get_u32(head, 0), head, 0) == crc).then(|| (crc, get_u32(head, PREVIOUS)))
+}
+
 /// A verified record read from the log.
 #[derive(Clone, Debug)]
 pub struct Record {

@@ -330,6 +330,11 @@ impl Segments {
         self.open.lock().retain(|&number, _| number >= keep);
     }
 
+    /// Segments below this one may be reused or removed.
+    pub(crate) fn kept_from(&self) -> u64 {
+        self.keep.load(SeqCst)
+    }
+
     /// Makes every segment up to `number` ready, reusing old files before making new ones. Where that fails on the way,
     /// those before are ready all the same: on a full disk they are all there is.
     pub(crate) fn make_ready(&self, number: u64, class: Class) -> Result<()> {

@@ -98,6 +98,7 @@ impl Transaction {
         };
         let id = writing.txn.id();
         let append = |csn: u64| {
+            core.note_time()?;
             let mut mtr = Mtr::new(core);
             mtr.group().set_txn(id, TxnEvent::Commit);
             let status = BTree::new(core, &shared.status);

@@ -31,7 +31,7 @@ impl Counts {
     pub(crate) fn add_to(&self, summary: &mut Summary) {
         summary.backups += self.taken;
         summary.backups_by_list += self.by_list;
-        summary.restored += self.restored;
+        summary.backups_restored += self.restored;
     }
 }
 
@@ -68,6 +68,7 @@ fn take(world: &World, random: &mut Generator) -> Result<Option<Taken>, Stop> {
         folder: folder.to_owned(),
         since: (!random.one_in(3)).then_some(Since::Latest),
         compress: random.one_in(4).then_some(1),
+        archive: None,
         keep: random.one_in(2).then(|| 1 + random.below(2) as u32),
     };
     let mut looks = if random.one_in(8) { random.below(10) } else { u64::MAX };

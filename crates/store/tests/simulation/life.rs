@@ -6,18 +6,24 @@ use crate::oracle::{Look, Oracle, Place};
 use crate::plan::{Plan, Trouble, trace};
 use crate::session::{self, Condition, World};
 use gannet_base::sim::Generator;
-use gannet_base::{sync::Mutex, thread};
+use gannet_base::{clock, sync::Mutex, thread};
 use gannet_io::sim::{Faults, SimDisk};
 use gannet_io::{Disk, OpenOptions as FileOptions};
-use gannet_store::{Database, Durability, Engine, Error, Isolation, RestartPhase, TransactionOptions};
+use gannet_store::{
+    BackupFile, BackupOptions, Database, Destination, Durability, Engine, Error, Isolation, JobKind,
+    JobOrder, OpenOptions, RecoveryTarget, RestartPhase, Source, TransactionOptions, Watch,
+};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 pub(crate) const PATH: &str = "sim.gnt";
 const LOG: &str = "sim.gnt-wal";
 const OTHERS: &str = "others";
+const BACKUPS: &str = "backups";
+const RESTORED: &str = "restored.gnt";
 
 /// What one seed went through.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,13 +45,16 @@ pub(crate) struct Summary {
     /// Backups taken; of these, read by the list of changed pages; restored.
     pub(crate) backups: u64,
     pub(crate) backups_by_list: u64,
-    pub(crate) restored: u64,
+    pub(crate) backups_restored: u64,
     /// Databases of which bytes went bad, and of these: refused at the start, with pages that could not be read, and left
     /// without a judgement, as nobody could have told.
     pub(crate) damaged: u64,
     pub(crate) refused: u64,
     pub(crate) unreadable: u64,
     pub(crate) unjudged: u64,
+    /// Backups brought to the end by an archive, and those that were not, as it lacked something.
+    pub(crate) restored: u64,
+    pub(crate) not_restored: u64,
 }
 
 impl Summary {
@@ -64,11 +73,13 @@ impl Summary {
         self.cut += other.cut;
         self.backups += other.backups;
         self.backups_by_list += other.backups_by_list;
-        self.restored += other.restored;
+        self.backups_restored += other.backups_restored;
         self.damaged += other.damaged;
         self.refused += other.refused;
         self.unreadable += other.unreadable;
         self.unjudged += other.unjudged;
+        self.restored += other.restored;
+        self.not_restored += other.not_restored;
     }
 }
 
@@ -105,6 +116,7 @@ pub(crate) fn lives(plan: Plan) -> Summary {
         begin(&world, &mut random, &mut summary);
         if life == 0 {
             fill(&world);
+            back_up(&world);
         }
         disk = live(Arc::new(world), &trouble, &mut random, &mut summary);
         summary.lives += 1;
@@ -135,6 +147,65 @@ fn last(plan: &Plan, disk: &SimDisk, oracle: &Arc<Mutex<Oracle>>, summary: &mut 
         check(&world.db, "behind a compaction");
         settle(&world);
     }
+    await_archived(&world.db);
+    world.db.close().expect("a clean end");
+    if plan.open.archive.is_some() {
+        restore(plan, disk, oracle, summary);
+    }
+}
+
+/// A backup of the first life, where there is an archive, whose log is to bring it to the end.
+fn back_up(world: &World) {
+    if world.plan.open.archive.is_none() {
+        return;
+    }
+    world.disk.create_dir(Path::new(BACKUPS)).expect("a folder");
+    world.disk.sync_dir(Path::new(".")).expect("a sync");
+    let destination = Destination::Folder { folder: BACKUPS.into(), name: "first".to_owned() };
+    let options = BackupOptions { destination, since: None, compress: None };
+    let job = world.db.jobs().begin(JobOrder::new(JobKind::Backup));
+    job.end(world.db.backup(options, &mut Watch::new(&job, &mut |_| Ok(())))).expect("a backup");
+}
+
+/// Waits until the archive has everything.
+fn await_archived(db: &Database) {
+    let end = db.stats().durable_lsn.0;
+    for _ in 0..10_000 {
+        match db.archive_report() {
+            Some(report) if report.archived_lsn < end => clock::sleep(Duration::from_millis(20)),
+            _ => return,
+        }
+    }
+    panic!("not archived: {:?}", db.archive_report());
+}
+
+/// Brings the backup of the first life to the end of the archive: what is there then is what was there in the end, unless the archive says
+/// that it lacks something.
+fn restore(plan: &Plan, disk: &SimDisk, oracle: &Arc<Mutex<Oracle>>, summary: &mut Summary) {
+    let engine = engine(plan, disk);
+    let archive = plan.open.archive.as_deref().expect("asked before");
+    let backup = BackupFile::find(disk, &Path::new(BACKUPS).join("first")).expect("a backup");
+    let job = engine.jobs().begin(JobOrder::new(JobKind::Restore));
+    let mut tell = |_: &_| Ok(());
+    let watch = &mut Watch::new(&job, &mut tell);
+    let target = (archive, RecoveryTarget::End);
+    let restored =
+        engine.restore_to(Source::Files(vec![backup]), target, Path::new(RESTORED), &plan.open, watch);
+    match restored {
+        Err(Error::Backup(why)) if why.contains("has a gap") || why.contains("does not have the log") => {
+            trace(|| format!("not restored: {why}"));
+            summary.not_restored += 1;
+            return;
+        }
+        restored => drop(restored.unwrap_or_else(|error| panic!("restore: {error}"))),
+    }
+    summary.restored += 1;
+    let open = OpenOptions { archive: None, ..plan.open.clone() };
+    let db = engine.open(Path::new(RESTORED), &open).expect("a restored database");
+    await_restart(&db, summary);
+    check(&db, "of what was restored");
+    let world = World::new(plan, db, disk, oracle, Condition::Well);
+    settle(&world);
     world.db.close().expect("a clean end");
 }
 

@@ -125,6 +125,8 @@ impl Plan {
                 wal_limit: if random.one_in(4) { 64 << 20 } else { 4 * segment_size },
                 max_delay: Duration::from_millis(pick(random, &[2, 20, 200])),
                 shutdown_limit: Duration::from_millis(pick(random, &[0, 5, 10_000, 10_000])),
+                // Drawn apart, as below.
+                archive: Generator::new(seed ^ 0xA_2C417E).one_in(2).then(|| "archive".into()),
                 ..OpenOptions::default()
             },
             disk: Settings {

@@ -17,6 +17,8 @@ pub struct BackupDatabase {
     pub compress: Option<u32>,
     /// KEEP
     pub keep: Option<u32>,
+    /// ARCHIVE: the archive from which log is removed that is not needed any more; within, `None` for the database's own.
+    pub archive: Option<Option<String>>,
     /// VERBOSE
     pub verbose: bool,
 }
@@ -44,11 +46,12 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Option<Utility>> {
     Ok(None)
 }
 
-/// `TO 'folder' [SINCE LATEST | SINCE 'name'] [COMPRESS [level]] [KEEP n] [VERBOSE]`
+/// `TO 'folder' [SINCE LATEST | SINCE 'name'] [COMPRESS [level]] [KEEP n [ARCHIVE ['folder']]] [VERBOSE]`
 fn backup_database(reader: &mut Reader<'_>) -> Result<Utility> {
     reader.expect(K::TO)?;
     let folder = reader.string()?;
-    let mut backup = BackupDatabase { folder, since: None, compress: None, keep: None, verbose: false };
+    let mut backup =
+        BackupDatabase { folder, since: None, compress: None, keep: None, archive: None, verbose: false };
     let number = |reader: &mut Reader<'_>| -> Result<Option<u32>> {
         match reader.token(0) {
             Some(Token::Number(text, _)) => {
@@ -67,6 +70,9 @@ fn backup_database(reader: &mut Reader<'_>) -> Result<Utility> {
             backup.compress = Some(number(reader)?.unwrap_or(1));
         } else if backup.keep.is_none() && reader.accept_words(&["keep"]) {
             backup.keep = Some(number(reader)?.ok_or_else(|| reader.unexpected())?);
+        } else if backup.keep.is_some() && backup.archive.is_none() && reader.accept_words(&["archive"]) {
+            let is_named = matches!(reader.token(0), Some(Token::SingleQuotedString(_)));
+            backup.archive = Some(if is_named { Some(reader.string()?) } else { None });
         } else {
             backup.verbose = reader.accept(K::VERBOSE);
             return Ok(Utility::BackupDatabase(Box::new(backup)));

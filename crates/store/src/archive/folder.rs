@@ -1,0 +1,141 @@
+//! The folder of an archive: whose it is, and which parts are in it.
+//!
+//! # Invariants
+//! 1. An archive is of one database, and of one copy of it: each part names the times that this copy was open.
+//! 2. A part counts up to where the next one begins. So one that was broken off is followed by another one, which may begin with log that
+//!    the one before has as well, and nothing that is there is ever written to again.
+//! 3. A part whose first frame is not whole was never begun.
+
+use super::format::{
+    END_LEN, INFO, Info, POSITION, PartBegin, PartEnd, Position, parse_part, read_text, read_text_frame,
+};
+use crate::backup::format::{FrameKind, HEAD, Head, STORED_MAX};
+use crate::{Error, Result};
+use gannet_io::{AlignedBuffer, Class, Disk, ErrorKind, ModeRequest, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A part.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub(super) path: PathBuf,
+    pub(super) begin: PartBegin,
+    /// What it says of itself where it is complete.
+    pub(super) end: Option<PartEnd>,
+    /// Bytes of the file.
+    pub(super) bytes: u64,
+}
+
+/// An archive, as it is found.
+pub(super) struct Folder {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) path: PathBuf,
+    pub(super) mode: ModeRequest,
+    pub(super) info: Info,
+    /// How far it had come at some time.
+    pub(super) position: Position,
+    /// Where each of its parts begins, which attempt it is, and its name; ascending.
+    pub(super) names: Vec<(u64, u32, String)>,
+}
+
+impl Folder {
+    /// The archive in a folder; `None` where there is none yet.
+    ///
+    /// # Errors
+    /// [`Error::Backup`] where something is there that is no archive, and what the folder says.
+    pub(super) fn find(disk: &Arc<dyn Disk>, path: &Path, mode: ModeRequest) -> Result<Option<Self>> {
+        let mut names: Vec<(u64, u32, String)> = disk
+            .list(path)?
+            .into_iter()
+            .filter_map(|name| parse_part(&name).map(|(first, attempt)| (first, attempt, name)))
+            .collect();
+        names.sort();
+        let Some(info) = read_text::<Info>(&**disk, &path.join(INFO))? else {
+            return match names.first() {
+                None => Ok(None),
+                Some((.., name)) => Err(Error::Backup(format!(
+                    "{path:?} has parts of an archive, {name:?} for one, and no {INFO}, which says whose they are: put it back, or take \
+                     another folder"
+                ))),
+            };
+        };
+        let position = read_text(&**disk, &path.join(POSITION))?.unwrap_or_default();
+        let (disk, path) = (Arc::clone(disk), path.to_owned());
+        Ok(Some(Folder { disk, path, mode, info, position, names }))
+    }
+
+    /// The archive in a folder, which there is.
+    pub(super) fn open(disk: &Arc<dyn Disk>, path: &Path, mode: ModeRequest) -> Result<Self> {
+        let found = Self::find(disk, path, mode).map_err(|error| match error {
+            Error::Io(io) if io.kind() == ErrorKind::NotFound => {
+                Error::Backup(format!("there is no folder {path:?} with an archive"))
+            }
+            error => error,
+        })?;
+        found.ok_or_else(|| Error::Backup(format!("there is no archive in {path:?}")))
+    }
+
+    /// The parts that have log from `from` on, oldest first: from the last one on that begins there or before.
+    pub(super) fn parts_from(&self, from: u64) -> Result<Vec<Part>> {
+        let begin = self.names.partition_point(|(first, ..)| *first <= from).saturating_sub(1);
+        // Of several that begin at one place the last one counts, if it was begun at all.
+        let mut begin = begin;
+        while begin > 0 && self.names[begin - 1].0 == self.names[begin].0 {
+            begin -= 1;
+        }
+        let mut parts: Vec<Part> = Vec::new();
+        loop {
+            for (.., name) in &self.names[begin..] {
+                parts.extend(self.part(name)?);
+            }
+            if begin == 0 || parts.first().is_some_and(|part| part.begin.first <= from) {
+                return Ok(parts);
+            }
+            // None of those that begin there was.
+            parts.clear();
+            begin -= 1;
+        }
+    }
+
+    /// A part; `None` where it was never begun.
+    fn part(&self, name: &str) -> Result<Option<Part>> {
+        let path = self.path.join(name);
+        let file = self.disk.open(&path, &OpenOptions::read().mode(self.mode))?;
+        let bytes = file.len()?;
+        if bytes < 2 * HEAD as u64 {
+            return Ok(None);
+        }
+        let mut buffer = AlignedBuffer::zeroed((2 * HEAD).min(bytes as usize));
+        file.read_at(Class::Maintenance, 0, &mut buffer)?;
+        let Ok(head) = Head::decode(&buffer) else { return Ok(None) };
+        let len = HEAD + head.padded_len();
+        if head.kind != FrameKind::Begin || len as u64 > bytes || len > HEAD + STORED_MAX {
+            return Ok(None);
+        }
+        if len > buffer.len() {
+            buffer = AlignedBuffer::zeroed(len);
+            file.read_at(Class::Maintenance, 0, &mut buffer)?;
+        }
+        let stored = &buffer[HEAD..HEAD + head.stored_len as usize];
+        let Ok(begin) = read_text_frame::<PartBegin>(&head, stored) else { return Ok(None) };
+        if begin.archive_id != self.info.archive_id || begin.database_id != self.info.database_id {
+            return Err(Error::Backup(format!("{path:?} is a part of another archive: move it away")));
+        }
+        if parse_part(name).is_none_or(|(first, _)| first != begin.first) {
+            return Err(Error::Backup(format!(
+                "{path:?} begins at lsn {}: parts of the archive were renamed or swapped",
+                begin.first
+            )));
+        }
+        let mut end = None;
+        if bytes >= (len + END_LEN) as u64 {
+            let mut buffer = AlignedBuffer::zeroed(END_LEN);
+            file.read_at(Class::Maintenance, bytes - END_LEN as u64, &mut buffer)?;
+            end = Head::decode(&buffer)
+                .ok()
+                .filter(|head| head.kind == FrameKind::End && head.backup == begin.archive_id)
+                .and_then(|head| read_text_frame(&head, &buffer[HEAD..HEAD + head.stored_len as usize]).ok());
+        }
+        Ok(Some(Part { path, begin, end, bytes }))
+    }
+}

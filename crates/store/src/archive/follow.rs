@@ -1,0 +1,552 @@
+//! Following the log: the thread that archives it.
+//!
+//! # Invariants
+//! 1. What is let go of was archived durably, or is beyond what is kept for those who are slow ([`LogHold`]).
+//! 2. The archive goes on where the folder says that it ends. Within one opening of the database that is no farther than what was synced: what a
+//!    failed sync has left may read well and be gone later.
+//! 3. A part ends with the segment, with a failure, or with the opening of the database.
+
+use super::folder::Folder;
+use super::format::{INFO, Info, LOCK, OpenTime, POSITION, PartBegin, Position, text_of};
+use super::reader::{self, Ended, Reader, Said, Why};
+use super::writer::PartWriter;
+use super::{ArchiveState, SYNC_BYTES, SYNC_EVERY, Status};
+use crate::backup::format::{CONTENT_MAX, HEAD};
+use crate::backup::sink::write_text;
+use crate::log::{BLOCK, Log, LogHold, Met, Note, Step, Walk};
+use crate::meta::{Life, Meta};
+use crate::mutation::{Mutation, planted};
+use crate::shared::Shared;
+use crate::work::WorkMemory;
+use crate::{Engine, Error, Result, fetch};
+use gannet_base::clock::{self, Instant};
+use gannet_base::memory::Purpose;
+use gannet_base::sync::{Condvar, Mutex};
+use gannet_base::{Lsn, thread};
+use gannet_io::{AlignedBuffer, Class, Disk, ErrorKind, ModeRequest, OpenOptions};
+use std::any::Any;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long whoever opens a database waits for its archive to answer.
+const LOOK_LIMIT: Duration = Duration::from_secs(5);
+/// The pause after a failure, which doubles with each one up to the second.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+const RETRY_MOST: Duration = Duration::from_secs(10);
+/// Bytes that are copied at one time.
+const PIECE: u64 = 256 << 10;
+/// More than this left to be copied is not waited with, or than a sixteenth of what is kept; and how often that is looked for.
+const MUCH: u64 = 1 << 20;
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How often it is written down how far the archive has come.
+const POSITION_EVERY: Duration = Duration::from_secs(10);
+
+/// The archive in a folder, as it ends.
+struct Tail {
+    folder: Folder,
+    /// Where it ends, with the checksum of the last record, where that is known; `None` where it has no part.
+    end: Option<(u64, Option<u32>)>,
+    /// The last part's gap.
+    gap: Option<(u64, u64)>,
+}
+
+/// Nothing is done with what is read.
+struct Nobody;
+
+impl Reader for Nobody {
+    fn met(&mut self, _: &Met<'_>) -> Said<Step> {
+        Ok(Step::On)
+    }
+
+    fn bytes(&mut self, _: u64, _: Option<&[u8]>, _: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn look(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Looks at the archive in a folder, and refuses one of another database, or of another copy of it.
+fn find_tail(disk: &Arc<dyn Disk>, path: &Path, mode: ModeRequest, meta: &Meta) -> Result<Option<Tail>> {
+    let Some(folder) = Folder::find(disk, path, mode)? else { return Ok(None) };
+    if folder.info.database_id != meta.database_id {
+        return Err(Error::Invalid(format!(
+            "{path:?} holds the archive of another database, {}: give each database a folder of its own",
+            folder.info.name
+        )));
+    }
+    let parts = folder.parts_from(u64::MAX)?;
+    let Some(last) = parts.last() else { return Ok(Some(Tail { folder, end: None, gap: None })) };
+    let Ended { whole, last_crc, why } = reader::read(&folder, &parts, parts.len() - 1, &mut Nobody)?;
+    debug_assert!(matches!(why, Why::Over(_)), "there is no part behind the last one");
+    let life = last.begin.lives.last().map_or(0, |life| life.id);
+    if !Life::is_past(&meta.lives, life, Lsn(whole)) {
+        return Err(Error::Invalid(format!(
+            "{path:?} holds the archive of another copy of this database: one of them was restored or replaced since, or this one was \
+             opened too often without it. Take another folder, and a full backup; the archive stays good for the backups it belongs to"
+        )));
+    }
+    let gap = last.begin.gap_from.map(|from| (from, last.begin.first));
+    Ok(Some(Tail { folder, end: Some((whole, last_crc)), gap }))
+}
+
+/// Whether an error says that nothing is ever to be written to this folder.
+fn is_refusal(error: &Error) -> bool {
+    matches!(error, Error::Invalid(_) | Error::Format(_))
+}
+
+/// Where an archive ends, once it has said so.
+type Answer = Option<Result<Option<Lsn>>>;
+
+/// Looks at the archive before the database with this header is written to. Gives where the archive ends; `None` where there is none yet, or
+/// it does not answer.
+///
+/// # Errors
+/// The archive is none of this database.
+pub(crate) fn look(engine: &Engine, path: &Path, mode: ModeRequest, meta: &Meta) -> Result<Option<Lsn>> {
+    let memory = engine.memory(Purpose::Io, reader::memory(meta.segment_size))?;
+    let found: Arc<(Mutex<Answer>, Condvar)> = Arc::default();
+    let looking = {
+        let (found, disk, path, meta) =
+            (Arc::clone(&found), Arc::clone(engine.disk()), path.to_owned(), meta.clone());
+        thread::spawn("gannet-archive-look", move || {
+            let _memory = memory;
+            let tail = find_tail(&disk, &path, mode, &meta);
+            *found.0.lock() = Some(tail.map(|tail| tail.and_then(|tail| tail.end).map(|(end, _)| Lsn(end))));
+            found.1.notify_all();
+        })
+    };
+    let deadline = clock::now() + LOOK_LIMIT;
+    let mut answer = found.0.lock();
+    while answer.is_none() && clock::now() < deadline {
+        found.1.wait_for(&mut answer, deadline - clock::now());
+    }
+    match answer.take() {
+        // A folder that does not answer is none of the users' business.
+        None => Ok(None),
+        Some(answer_of_folder) => {
+            drop(answer);
+            // It has nothing left to do.
+            let _ = looking.join();
+            match answer_of_folder {
+                Err(error) if is_refusal(&error) => Err(error),
+                Err(_) => Ok(None),
+                Ok(end) => Ok(end),
+            }
+        }
+    }
+}
+
+/// Refuses a folder that has an archive already: none is of a database that is only to be created.
+pub(crate) fn check_new(disk: &Arc<dyn Disk>, path: &Path, mode: ModeRequest) -> Result<()> {
+    match Folder::find(disk, path, mode) {
+        Ok(Some(folder)) => Err(Error::Invalid(format!(
+            "{path:?} holds the archive of another database, {}: give each database a folder of its own",
+            folder.info.name
+        ))),
+        Err(error) if is_refusal(&error) => Err(error),
+        // What does not answer is tried again.
+        Ok(None) | Err(_) => Ok(()),
+    }
+}
+
+/// The thread's state.
+pub(crate) struct Follower {
+    shared: Arc<Shared>,
+    status: Arc<Status>,
+    disk: Arc<dyn Disk>,
+    mode: ModeRequest,
+    path: PathBuf,
+    /// The database's file name.
+    name: String,
+    meta: Meta,
+    hold: LogHold,
+    /// What was made durable since the database was opened, with the last record's checksum.
+    synced: Option<(u64, Option<u32>)>,
+    /// A moment, and where the log ended then: when that is archived, everything up to then is.
+    mark: Option<(Instant, u64, u64)>,
+    /// How long it may go on when the database is being closed.
+    closing_limit: Duration,
+    _memory: WorkMemory,
+}
+
+/// The archive while it is being written to.
+struct Session {
+    disk: Arc<dyn Disk>,
+    mode: ModeRequest,
+    path: PathBuf,
+    begin: PartBegin,
+    segment_size: u64,
+    part: Option<PartWriter>,
+    walk: Walk,
+    /// A piece, behind room for a frame's head; and blocks of the log around it.
+    frame: AlignedBuffer,
+    blocks: AlignedBuffer,
+    unsynced: u64,
+    written: u64,
+    position: Position,
+    position_at: Option<Instant>,
+    _lock: Box<dyn Any + Send + Sync>,
+}
+
+impl Follower {
+    /// Of a database that was just opened, with this header and a hold of the log.
+    pub(crate) fn new(
+        engine: &Engine,
+        shared: &Arc<Shared>,
+        status: &Arc<Status>,
+        meta: Meta,
+        hold: LogHold,
+        (name, mode, closing_limit): (&str, ModeRequest, Duration),
+    ) -> Result<Self> {
+        let memory = reader::memory(meta.segment_size) + 2 * (PIECE + HEAD as u64);
+        Ok(Follower {
+            shared: Arc::clone(shared),
+            status: Arc::clone(status),
+            disk: Arc::clone(engine.disk()),
+            mode,
+            path: status.destination.clone(),
+            name: name.to_owned(),
+            meta,
+            hold,
+            synced: None,
+            mark: None,
+            closing_limit,
+            _memory: engine.memory(Purpose::Io, memory)?,
+        })
+    }
+
+    /// The body of the thread.
+    pub(crate) fn run(mut self) {
+        // Nice, and not as a job's threads, which may not run for long: it has to keep up with the log, and takes locks of it.
+        fetch::step_back();
+        let mut session = None;
+        let mut pause = RETRY_FIRST;
+        let mut stopping = self.is_stopping(Duration::ZERO, false);
+        loop {
+            let begun = clock::now();
+            let wait = match self.pass(&mut session, stopping) {
+                Ok(()) => {
+                    pause = RETRY_FIRST;
+                    self.status.succeeded();
+                    SYNC_EVERY.saturating_sub(begun.elapsed())
+                }
+                Err(error) => {
+                    session = None;
+                    let refused = is_refusal(&error);
+                    let state = if refused { ArchiveState::Refused } else { ArchiveState::Failing };
+                    self.status.failed(state, error.to_string());
+                    let wait = pause;
+                    pause = (pause * 2).min(RETRY_MOST);
+                    wait
+                }
+            };
+            if stopping {
+                break;
+            }
+            stopping = self.is_stopping(wait, session.is_none());
+            if stopping && session.is_none() {
+                // What does not work now is left to the next opening.
+                break;
+            }
+        }
+        drop(session);
+        self.status.inner.lock().kept = Some(self.hold);
+        self.status.end();
+    }
+
+    fn log(&self) -> &Log {
+        &self.shared.core.log
+    }
+
+    /// Whether the database is being closed; that is waited for so long, or, where nothing has failed, until much is to be archived.
+    fn is_stopping(&self, limit: Duration, has_failed: bool) -> bool {
+        let deadline = clock::now() + limit;
+        let mut stopping = self.shared.stopping.lock();
+        loop {
+            let left = deadline - clock::now();
+            let is_due = left.is_zero() || !has_failed && self.has_much();
+            if *stopping || is_due {
+                return *stopping;
+            }
+            self.shared.background.wait_for(&mut stopping, left.min(LOOK_EVERY));
+        }
+    }
+
+    /// Whether what is to be archived should not wait.
+    fn has_much(&self) -> bool {
+        let left = self.log().durable().0.saturating_sub(self.hold.from().0);
+        left > MUCH.min(self.shared.core.wal_limit / 16)
+    }
+
+    /// Archives what is durable, and makes that durable.
+    fn pass(&mut self, session: &mut Option<Session>, stopping: bool) -> Result<()> {
+        let began = clock::now();
+        if stopping {
+            // Who cannot flush has reported it, and what is durable is archived all the same.
+            let _ = self.log().flush_background();
+        }
+        // The time first: whoever was told by then that he has committed is below the end.
+        let unix_us = clock::unix_micros();
+        let end = self.log().end().0;
+        let (marked, mark_unix_us, mark_end) = *self.mark.get_or_insert((began, unix_us, end));
+        let to = self.log().durable().0;
+        let opened = match session.take() {
+            Some(opened) => opened,
+            None => self.attach()?,
+        };
+        let opened = session.insert(opened);
+        let limit = stopping.then(|| began + self.closing_limit);
+        while opened.walk.at() < to {
+            if limit.is_some_and(|limit| clock::now() > limit) {
+                break;
+            }
+            let part_to = to.min(opened.walk.at() + SYNC_BYTES);
+            if !opened.copy_to(&self.shared.core.log, &self.hold, part_to)? {
+                // It was let go of. What is there from now on is held, and the gap found when the folder is looked at again.
+                opened.sync()?;
+                self.note_synced(opened);
+                *session = None;
+                self.hold = self.log().hold();
+                return self.pass(session, stopping);
+            }
+            opened.sync()?;
+            self.note_synced(opened);
+        }
+        if opened.walk.whole() >= mark_end {
+            self.status.inner.lock().caught_up = Some((marked, mark_unix_us));
+            opened.position.unix_us = mark_unix_us;
+            self.mark = None;
+        }
+        opened.position.backup_end = self.status.inner.lock().backup_end;
+        opened.write_position(stopping)
+    }
+
+    /// What was synced needs not be kept any more.
+    fn note_synced(&mut self, session: &mut Session) {
+        let whole = session.walk.whole();
+        session.position.lsn = whole;
+        self.synced = Some((whole, session.walk.last_crc()));
+        self.hold.advance(Lsn(whole));
+        let mut inner = self.status.inner.lock();
+        inner.archived = whole;
+        inner.written += std::mem::take(&mut session.written);
+    }
+
+    /// Opens the archive, or begins it, where it ends.
+    fn attach(&mut self) -> Result<Session> {
+        let disk = Arc::clone(&self.disk);
+        make_folder(&*disk, &self.path)?;
+        let lock = disk.lock(&self.path.join(LOCK)).map_err(|error| match error.kind() {
+            ErrorKind::Locked => {
+                Error::Backup(format!("somebody else archives into {:?}: {}", self.path, error.detail()))
+            }
+            _ => error.into(),
+        })?;
+        let tail = match find_tail(&disk, &self.path, self.mode, &self.meta)? {
+            Some(tail) => tail,
+            None => self.create()?,
+        };
+        if let Some((.., name)) = tail.folder.names.last() {
+            // What a process that was killed has written, and not synced, is relied on from now on.
+            let options = OpenOptions::read_write().mode(self.mode);
+            disk.open(&self.path.join(name), &options)?.sync(Class::Maintenance)?;
+            disk.sync_dir(&self.path)?;
+        }
+        let (first, crc, mut gap_from) = self.start(tail.end)?;
+        if let (Some(from), Some((begun, to))) = (gap_from, tail.gap)
+            && tail.end.is_some_and(|(end, _)| end == to)
+        {
+            // Nothing was archived behind the gap before: it is the same.
+            gap_from = Some(from.min(begun));
+        }
+        let mut position = tail.folder.position;
+        if let Some(gap) = gap_from.map(|from| (from, first)).or(tail.gap)
+            && gap.1 >= position.gap.1
+        {
+            position.gap = gap;
+        }
+        if planted(Mutation::ArchiveGapNotNamed) {
+            gap_from = None;
+        }
+        let archive_id = tail.folder.info.archive_id;
+        let lives = self.meta.lives.iter().map(|life| OpenTime { id: life.id, from: life.from.0 }).collect();
+        let begin = PartBegin {
+            archive_id,
+            database_id: self.meta.database_id,
+            first,
+            previous_crc: crc,
+            gap_from,
+            lives,
+        };
+        {
+            let mut inner = self.status.inner.lock();
+            inner.archived = first;
+            inner.gap = position.gap;
+            inner.backup_end = inner.backup_end.max(position.backup_end);
+        }
+        let segment_size = self.meta.segment_size;
+        let mut session = Session {
+            disk,
+            mode: self.mode,
+            path: self.path.clone(),
+            begin,
+            segment_size,
+            part: None,
+            walk: Walk::new(self.meta.database_id, segment_size, first, crc),
+            frame: AlignedBuffer::zeroed(HEAD + PIECE as usize),
+            blocks: AlignedBuffer::zeroed((PIECE + 2 * BLOCK) as usize),
+            unsynced: 0,
+            written: 0,
+            position,
+            position_at: None,
+            _lock: lock,
+        };
+        if gap_from.is_some() {
+            // It is in the archive before anybody is told that this goes on.
+            session.begin_part()?;
+        }
+        Ok(session)
+    }
+
+    /// Where the archive goes on that ends there: with the checksum of the record before, where that is known, and, where log is missing in
+    /// between, from where on.
+    fn start(&self, end: Option<(u64, Option<u32>)>) -> Result<(u64, Option<u32>, Option<u64>)> {
+        let held = self.hold.from().0;
+        let Some((mut end, mut crc)) = end else { return Ok((held, None, None)) };
+        if let Some((synced, synced_crc)) = self.synced.filter(|(synced, _)| *synced < end) {
+            (end, crc) = (synced, synced_crc);
+        }
+        let log = self.log();
+        if end < held || !self.hold.is_kept() {
+            return Ok((held.max(end), None, Some(end)));
+        }
+        if end >= log.durable().0 {
+            // What is to come follows; in its place there may be the segment of a life that a crash has ended.
+            return Ok((end, crc, None));
+        }
+        match log.segment_header(Lsn(end))? {
+            Some(header) if !end.is_multiple_of(self.meta.segment_size) => {
+                debug_assert_eq!(header.number, end / self.meta.segment_size);
+                Ok((end, crc, None))
+            }
+            Some(header) if crc.is_none_or(|crc| crc == header.previous_crc) => Ok((end, crc, None)),
+            _ => Ok((log.oldest_kept()?.0.max(end), None, Some(end))),
+        }
+    }
+
+    fn create(&self) -> Result<Tail> {
+        let info = Info::new(&self.meta, &self.name, clock::unix_micros());
+        write_durably(&*self.disk, &self.path, INFO, &text_of(&info), self.mode)?;
+        let folder = Folder::open(&self.disk, &self.path, self.mode)?;
+        Ok(Tail { folder, end: None, gap: None })
+    }
+}
+
+impl Session {
+    /// Copies the log up to `to`, which is durable, the end of a record; false where it was let go of.
+    fn copy_to(&mut self, log: &Log, hold: &LogHold, to: u64) -> Result<bool> {
+        let to = to.min(log.durable().0);
+        while self.walk.at() < to {
+            let at = self.walk.at();
+            if self.part.is_none() {
+                self.begin_part()?;
+            }
+            let part = self.part.as_mut().expect("begun above");
+            let before = part.bytes();
+            let blank = self.walk.body_end().min(to).saturating_sub(at).min(CONTENT_MAX as u64);
+            if blank > 0 {
+                part.put_blank(at, &mut self.frame, blank)?;
+                self.walk.skip(blank);
+            } else {
+                let segment_end = (at / self.segment_size + 1) * self.segment_size;
+                let next = (at + PIECE).min(segment_end).min(to);
+                let len = (next - at) as usize;
+                let from = at & !(BLOCK - 1);
+                let blocks = &mut self.blocks[..(next.next_multiple_of(BLOCK) - from) as usize];
+                let read = log.read_raw(Class::Maintenance, Lsn(from), blocks);
+                // Read first, looked at afterwards: its file may be another segment's by now, or gone.
+                if !hold.is_kept() {
+                    return Ok(false);
+                }
+                read?;
+                let skipped = (at - from) as usize;
+                self.frame[HEAD..HEAD + len].copy_from_slice(&blocks[skipped..skipped + len]);
+                let notes = &mut |met: &Met<'_>| {
+                    if let Met::Record(record) = met
+                        && let Some(note) = Note::of(record)
+                    {
+                        part.note(&note);
+                    }
+                    Ok(Step::On)
+                };
+                self.walk
+                    .take(&self.frame[HEAD..HEAD + len], notes)
+                    .map_err(|what| Error::Damaged(format!("log: {what}")))?;
+                part.put(at, &mut self.frame, len)?;
+            }
+            self.unsynced += part.bytes() - before;
+            self.written += part.bytes() - before;
+            if self.walk.at().is_multiple_of(self.segment_size) {
+                let part = self.part.take().expect("in use above");
+                part.seal(self.walk.whole())?;
+                self.unsynced = 0;
+            }
+        }
+        Ok(true)
+    }
+
+    fn begin_part(&mut self) -> Result<()> {
+        assert!(self.walk.is_between(), "a part begins behind a record");
+        self.begin.first = self.walk.whole();
+        self.begin.previous_crc = self.walk.last_crc();
+        self.part = Some(PartWriter::begin(&self.disk, &self.path, self.mode, &self.begin)?);
+        let gap = self.begin.gap_from.take();
+        self.unsynced += HEAD as u64;
+        if gap.is_some() {
+            self.sync()?;
+            self.write_position(true)?;
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        if self.unsynced > 0
+            && let Some(part) = &mut self.part
+        {
+            part.sync()?;
+        }
+        self.unsynced = 0;
+        Ok(())
+    }
+
+    /// Writes down how far the archive has come, now and then.
+    fn write_position(&mut self, at_once: bool) -> Result<()> {
+        let is_due = self.position_at.is_none_or(|at| at.elapsed() >= POSITION_EVERY);
+        if !at_once && !is_due {
+            return Ok(());
+        }
+        self.position_at = Some(clock::now());
+        write_durably(&*self.disk, &self.path, POSITION, &text_of(&self.position), self.mode)
+    }
+}
+
+/// Makes the folder, where its parent is there.
+fn make_folder(disk: &dyn Disk, path: &Path) -> Result<()> {
+    if disk.exists(path)? {
+        return Ok(());
+    }
+    disk.create_dir(path)?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    Ok(disk.sync_dir(parent.unwrap_or(Path::new(".")))?)
+}
+
+/// Puts a text in the place of what is there: the one or the other, whatever happens.
+fn write_durably(disk: &dyn Disk, folder: &Path, name: &str, text: &str, mode: ModeRequest) -> Result<()> {
+    let new = folder.join(format!("{name}.new"));
+    write_text(disk, &new, text, mode)?;
+    disk.rename(&new, &folder.join(name))?;
+    Ok(disk.sync_dir(folder)?)
+}

@@ -1,0 +1,341 @@
+//! Where a restore ends: the target, found in the archive before anything is written.
+//!
+//! # What it guarantees
+//! 1. A plan is made only where all of the log from the backup's end to the target is there, by what its parts say of themselves; that
+//!    their bytes are whole is proven as they are copied.
+//! 2. The target is the end of a record. Where it is a time, every commit up to then is below, and none that came more than 10 ms later.
+
+use super::folder::{Folder, Part};
+use super::format::PartEnd;
+use super::reader::{self, Reader, Said, Why};
+use crate::backup::Manifest;
+use crate::backup::set::time_text;
+use crate::log::{BLOCK, Met, Note, Step};
+use crate::{Error, Result};
+use gannet_io::{Disk, ModeRequest};
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Points that a message names at most.
+const POINTS_NAMED: usize = 10;
+
+/// Up to where a restore goes on with the log of an archive.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum RecoveryTarget {
+    /// To the archive's end.
+    #[default]
+    End,
+    /// To the last record that ends at this LSN or before.
+    Lsn(u64),
+    /// Every commit up to this time, in microseconds since 1970-01-01 UTC, and none that came more than 10 ms later.
+    Time(u64),
+    /// A point that was named by [`Database::create_restore_point`](crate::Database::create_restore_point).
+    Point(String),
+}
+
+impl fmt::Display for RecoveryTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RecoveryTarget::End => f.write_str("the end of the archive"),
+            RecoveryTarget::Lsn(lsn) => write!(f, "lsn {lsn}"),
+            RecoveryTarget::Time(time) => f.write_str(&time_text(*time)),
+            RecoveryTarget::Point(name) => write!(f, "point {name:?}"),
+        }
+    }
+}
+
+/// What is to be added to a backup.
+pub(crate) struct Plan {
+    pub(super) folder: Folder,
+    /// From the one on that the backup's end lies in.
+    pub(super) parts: Vec<Part>,
+    /// The backup's end.
+    pub(super) from: u64,
+    /// The target.
+    pub(super) to: u64,
+}
+
+impl Plan {
+    /// Bytes of log to be added.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        self.to - self.from
+    }
+}
+
+/// What was found on the way to a target.
+struct Search<'a> {
+    target: &'a RecoveryTarget,
+    from: u64,
+    found: Option<u64>,
+    /// The end of the last record.
+    at: u64,
+    latest_unix_us: u64,
+    /// Points behind the backup's end: name, LSN, time.
+    points: Vec<(String, u64, u64)>,
+    look: &'a mut dyn FnMut() -> Result<()>,
+}
+
+impl Reader for Search<'_> {
+    fn met(&mut self, met: &Met<'_>) -> Said<Step> {
+        let (start, end) = match met {
+            Met::Segment(header) => {
+                let start = header.number * header.segment_size;
+                (start, start + BLOCK)
+            }
+            Met::Record(record) => (record.start, record.end()),
+            Met::Filler(end) => (self.at, *end),
+        };
+        if let RecoveryTarget::Lsn(lsn) = self.target
+            && end > *lsn
+        {
+            self.found = Some(self.at);
+            return Ok(Step::Stop);
+        }
+        if let Met::Record(record) = met
+            && start >= self.from
+            && let Some(note) = Note::of(record)
+        {
+            if let RecoveryTarget::Time(time) = self.target
+                && note.unix_us() > *time
+            {
+                self.found = Some(self.at.max(self.from));
+                return Ok(Step::Stop);
+            }
+            self.latest_unix_us = self.latest_unix_us.max(note.unix_us());
+            if let Note::Point { unix_us, name } = note {
+                self.points.push((name, end, unix_us));
+            }
+        }
+        self.at = end;
+        Ok(Step::On)
+    }
+
+    fn bytes(&mut self, _: u64, _: Option<&[u8]>, _: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn look(&mut self) -> Result<()> {
+        (self.look)()
+    }
+}
+
+impl Search<'_> {
+    /// Whether a part that is complete has to be gone through.
+    fn needs(&self, part: &Part, end: &PartEnd) -> bool {
+        match self.target {
+            RecoveryTarget::End => false,
+            RecoveryTarget::Lsn(lsn) => (part.begin.first..end.end).contains(lsn),
+            RecoveryTarget::Time(time) => end.latest_unix_us > *time,
+            RecoveryTarget::Point(_) => end.points > 0,
+        }
+    }
+
+    /// Goes through the parts, as far as it has to; gives where their log ends, and why.
+    fn run(&mut self, folder: &Folder, parts: &[Part]) -> Result<(u64, Why)> {
+        let mut whole = parts[0].begin.first;
+        for (index, part) in parts.iter().enumerate() {
+            let next = parts.get(index + 1).map(|next| &next.begin);
+            let complete =
+                part.end.filter(|end| !self.needs(part, end) && next.is_none_or(|n| n.first >= end.end));
+            let why = match complete {
+                Some(end) => {
+                    self.latest_unix_us = self.latest_unix_us.max(end.latest_unix_us);
+                    whole = end.end;
+                    reader::follows(part, &parts[index + 1..], whole, None)
+                }
+                None => {
+                    self.at = part.begin.first;
+                    let mut walk = reader::walk_from(folder, part);
+                    let why = reader::read_one(folder, parts, index, &mut walk, self)?;
+                    whole = walk.whole();
+                    why
+                }
+            };
+            if let Some(why) = why {
+                return Ok((whole, why));
+            }
+        }
+        Ok((whole, Why::Over(None)))
+    }
+}
+
+/// Finds the target behind the end of a backup.
+pub(super) fn make(
+    (disk, path, mode): (&Arc<dyn Disk>, &Path, ModeRequest),
+    manifest: &Manifest,
+    target: &RecoveryTarget,
+    look: &mut dyn FnMut() -> Result<()>,
+) -> Result<Plan> {
+    let folder = Folder::open(disk, path, mode)?;
+    let from = manifest.end_lsn;
+    let parts = cover(&folder, manifest)?;
+    let mut search = Search {
+        target,
+        from,
+        found: None,
+        at: from,
+        latest_unix_us: manifest.finished_unix_us,
+        points: Vec::new(),
+        look,
+    };
+    let early = match target {
+        RecoveryTarget::Lsn(lsn) => *lsn < from,
+        RecoveryTarget::Time(time) => *time < manifest.finished_unix_us,
+        _ => false,
+    };
+    // A search for something earlier would go through all of it.
+    let (whole, why) = if early {
+        search.target = &RecoveryTarget::End;
+        search.run(&folder, &parts)?
+    } else {
+        search.run(&folder, &parts)?
+    };
+    let reach = Reach { folder: &folder, manifest, whole, latest_unix_us: search.latest_unix_us, why: &why };
+    if early {
+        return Err(reach
+            .refuse(format!("{target} lies before the end of {manifest}: take one that was taken earlier")));
+    }
+    let to = match search.found {
+        Some(found) => found,
+        None => reach.judge(target, &search.points)?,
+    };
+    Ok(Plan { folder, parts, from, to: to.max(from) })
+}
+
+/// The parts from the one on that the backup's end lies in.
+fn cover(folder: &Folder, manifest: &Manifest) -> Result<Vec<Part>> {
+    let path = &folder.path;
+    if folder.info.database_id != manifest.begin.database_id {
+        return Err(Error::Backup(format!(
+            "{path:?} is the archive of another database, {}, than {manifest} is of",
+            folder.info.name
+        )));
+    }
+    let end = manifest.end_lsn;
+    let mut parts = folder.parts_from(end)?;
+    let before = parts.partition_point(|part| part.begin.first <= end);
+    let Some(covering) = before.checked_sub(1) else {
+        let begins = parts.first().map_or_else(
+            || "it is empty".to_owned(),
+            |part| format!("it begins at lsn {}", part.begin.first),
+        );
+        return Err(Error::Backup(format!(
+            "the archive {path:?} does not have the log from the end of {manifest} on, which is lsn {end}: {begins}. Take a backup that ends \
+             within the archive"
+        )));
+    };
+    let is_covered = folder.position.lsn >= end || before < parts.len();
+    if is_covered && !parts[covering..].iter().any(|part| part.begin.has_lived(manifest.begin.life, end)) {
+        return Err(Error::Backup(format!(
+            "{manifest} was not taken of the copy of the database that {path:?} is the archive of, or too long before"
+        )));
+    }
+    Ok(parts.split_off(covering))
+}
+
+/// What of the log can be reached behind a backup.
+struct Reach<'a> {
+    folder: &'a Folder,
+    manifest: &'a Manifest,
+    whole: u64,
+    latest_unix_us: u64,
+    why: &'a Why,
+}
+
+impl Reach<'_> {
+    /// Up to which time every commit is known to be there.
+    fn known_until(&self) -> u64 {
+        let position = &self.folder.position;
+        let is_said = matches!(self.why, Why::Over(_)) && position.lsn <= self.whole;
+        self.latest_unix_us.max(if is_said { position.unix_us } else { 0 })
+    }
+
+    fn refuse(&self, what: impl fmt::Display) -> Error {
+        let (from, to) = (self.manifest.end_lsn, self.whole);
+        let times = (
+            time_text(self.manifest.finished_unix_us),
+            time_text(self.known_until().max(self.latest_unix_us)),
+        );
+        let end = match self.why {
+            Why::Over(_) | Why::Told => String::new(),
+            _ => format!("; {}", self.why_not()),
+        };
+        Error::Backup(format!(
+            "{what}. Within reach is everything from lsn {from} ({}) to lsn {to} ({}){end}",
+            times.0, times.1
+        ))
+    }
+
+    /// Why there is nothing more.
+    fn why_not(&self) -> String {
+        let (whole, path) = (self.whole, &self.folder.path);
+        match self.why {
+            Why::Gap(to) => format!(
+                "the archive {path:?} has a gap from lsn {whole} to {to}: that log was let go of before it could be archived. What is \
+                 behind can be restored from a backup that was taken behind it; what is before, with the target lsn {whole}"
+            ),
+            Why::Missing(to, what) => format!(
+                "of the archive {path:?} the log from lsn {whole} to {to} is missing or damaged ({what}): put the part back, or restore up to \
+                 lsn {whole}, or take a backup that was taken behind lsn {to}"
+            ),
+            Why::Over(_) | Why::Told => format!("the archive {path:?} ends at lsn {whole}"),
+        }
+    }
+
+    /// The target that no record has shown: the end, or none.
+    fn judge(&self, target: &RecoveryTarget, points: &[(String, u64, u64)]) -> Result<u64> {
+        let (whole, from) = (self.whole, self.manifest.end_lsn);
+        let position = self.folder.position.lsn;
+        if matches!(self.why, Why::Over(_)) && position > whole {
+            return Err(self.refuse(format!(
+                "of the archive {:?} the log from lsn {whole} to {position} is missing, though it had been archived: its last parts were \
+                 removed, cut or damaged",
+                self.folder.path
+            )));
+        }
+        match target {
+            RecoveryTarget::Point(name) => return self.point(name, points),
+            _ if whole < from => {
+                return Err(Error::Backup(format!(
+                    "{}, before the end of {}, which is lsn {from}",
+                    self.why_not(),
+                    self.manifest
+                )));
+            }
+            RecoveryTarget::End if matches!(self.why, Why::Over(_)) => return Ok(whole),
+            RecoveryTarget::End => return Err(Error::Backup(self.why_not())),
+            RecoveryTarget::Lsn(lsn) if *lsn == whole => return Ok(whole),
+            RecoveryTarget::Time(time) if *time <= self.known_until() => return Ok(whole),
+            _ => {}
+        }
+        Err(self.refuse(format!("{target} is not within the archive {:?}", self.folder.path)))
+    }
+
+    fn point(&self, name: &str, points: &[(String, u64, u64)]) -> Result<u64> {
+        let named: Vec<_> = points.iter().filter(|(other, ..)| other == name).collect();
+        match &named[..] {
+            [(_, lsn, _)] => Ok(*lsn),
+            [] => {
+                let known: Vec<_> =
+                    points.iter().rev().take(POINTS_NAMED).map(|(name, ..)| format!("{name:?}")).collect();
+                let known = if known.is_empty() {
+                    "there is none".to_owned()
+                } else {
+                    format!("there are {}", known.join(", "))
+                };
+                Err(self.refuse(format!("there is no point {name:?} behind the backup: {known}")))
+            }
+            several => {
+                let list: Vec<_> = several
+                    .iter()
+                    .map(|(_, lsn, unix_us)| format!("lsn {lsn} ({})", time_text(*unix_us)))
+                    .collect();
+                Err(Error::Backup(format!(
+                    "several points are named {name:?}: give the lsn of the one that is meant, of {}",
+                    list.join(", ")
+                )))
+            }
+        }
+    }
+}

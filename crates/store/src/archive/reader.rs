@@ -1,0 +1,260 @@
+//! Reading parts, and the log that they hold together.
+//!
+//! # What it guarantees
+//! 1. What is given on is whole, by the checksums of its frames and of the log's own records, and follows what came before.
+//! 2. Where log ends without being at the archive's end, it is said why: a gap that the archive knows of, a part that is missing, one that
+//!    is cut off or damaged.
+
+use super::folder::{Folder, Part};
+use super::format::{PartEnd, read_text_frame};
+use crate::backup::format::{Codec, FrameKind, HEAD, Head, STORED_MAX};
+use crate::log::{Met, Step, Walk};
+use crate::{Error, Result};
+use gannet_io::{AlignedBuffer, Class, File, OpenOptions};
+use std::sync::Arc;
+
+/// What there is, or what is wrong with it.
+pub(super) type Said<T> = std::result::Result<T, String>;
+
+/// What is stored in a frame is hardly longer: then there is room for it already.
+const STORED_MOSTLY: usize = 256 << 10;
+
+/// Memory that reading takes, in bytes: a frame, and the longest record.
+pub(super) fn memory(segment_size: u64) -> u64 {
+    2 * (HEAD + STORED_MOSTLY) as u64 + (segment_size / 8).min(2 << 20)
+}
+
+/// The frames of a part.
+pub(super) struct PartReader {
+    file: Arc<dyn File>,
+    archive_id: u64,
+    offset: u64,
+    len: u64,
+    number: u64,
+    /// Where its log goes on.
+    at: u64,
+    buffer: AlignedBuffer,
+    scratch: Vec<u8>,
+}
+
+/// What comes next of a part.
+pub(super) enum Piece<'b> {
+    /// Bytes of the log.
+    Log(&'b [u8]),
+    /// So many bytes of the log that mean nothing.
+    Blank(u64),
+    /// The part is complete.
+    End,
+    /// There is nothing more that is whole: why.
+    Broken(String),
+}
+
+impl PartReader {
+    /// Opens a part whose first frame was read.
+    pub(super) fn open(folder: &Folder, part: &Part) -> Result<Self> {
+        let file = folder.disk.open(&part.path, &OpenOptions::read().mode(folder.mode))?;
+        let len = file.len()?;
+        let mut reader = PartReader {
+            file,
+            archive_id: folder.info.archive_id,
+            offset: 0,
+            len,
+            number: 0,
+            at: part.begin.first,
+            buffer: AlignedBuffer::zeroed(HEAD + STORED_MOSTLY),
+            scratch: Vec::new(),
+        };
+        match reader.frame()? {
+            Ok(head) if head.kind == FrameKind::Begin => Ok(reader),
+            Ok(_) => Err(Error::Backup(format!("{:?} begins with another frame than the first", part.path))),
+            Err(what) => Err(Error::Backup(format!("{:?}: {what}", part.path))),
+        }
+    }
+
+    /// Reads the next frame; what is wrong with it is no error of the device.
+    fn frame(&mut self) -> Result<Said<Head>> {
+        if self.offset + HEAD as u64 > self.len {
+            return Ok(Err("it is cut off".to_owned()));
+        }
+        self.file.read_at(Class::Maintenance, self.offset, &mut self.buffer[..HEAD])?;
+        let head = match Head::decode(&self.buffer[..HEAD]) {
+            Ok(head) => head,
+            Err(what) => return Ok(Err(what)),
+        };
+        if head.backup != self.archive_id || head.number != self.number {
+            return Ok(Err("a frame of another part".to_owned()));
+        }
+        let len = head.padded_len();
+        if self.offset + (HEAD + len) as u64 > self.len {
+            return Ok(Err("it is cut off".to_owned()));
+        }
+        if HEAD + len > self.buffer.len() {
+            let mut longer = AlignedBuffer::zeroed(HEAD + STORED_MAX);
+            longer[..HEAD].copy_from_slice(&self.buffer[..HEAD]);
+            self.buffer = longer;
+        }
+        if len > 0 {
+            self.file.read_at(
+                Class::Maintenance,
+                self.offset + HEAD as u64,
+                &mut self.buffer[HEAD..HEAD + len],
+            )?;
+        }
+        let stored = &self.buffer[HEAD..HEAD + head.stored_len as usize];
+        if head.sum(stored) != head.stored_sum {
+            return Ok(Err("the checksum of a frame does not match".to_owned()));
+        }
+        self.offset += (HEAD + len) as u64;
+        self.number += 1;
+        Ok(Ok(head))
+    }
+
+    /// What comes next.
+    pub(super) fn next(&mut self) -> Result<Piece<'_>> {
+        let before = self.offset;
+        let broken = |what: &str| Ok(Piece::Broken(format!("offset {before}: {what}")));
+        let head = match self.frame()? {
+            Ok(head) => head,
+            Err(what) => return broken(&what),
+        };
+        let stored = &self.buffer[HEAD..HEAD + head.stored_len as usize];
+        match head.kind {
+            FrameKind::Log if head.first == self.at => {}
+            FrameKind::End => {
+                return match read_text_frame::<PartEnd>(&head, stored) {
+                    Ok(end) if end.end == self.at && end.frames == self.number => Ok(Piece::End),
+                    Ok(_) => broken("its end is of another part"),
+                    Err(what) => broken(&what),
+                };
+            }
+            _ => return broken("a frame that does not belong there"),
+        }
+        self.at += u64::from(head.content_len);
+        if head.codec == Codec::Zeros {
+            return Ok(Piece::Blank(u64::from(head.content_len)));
+        }
+        match head.content(stored, &mut self.scratch) {
+            Ok(content) => Ok(Piece::Log(content)),
+            Err(what) => broken(&what),
+        }
+    }
+}
+
+/// Who is given what is read.
+pub(super) trait Reader {
+    /// A record, or a segment's header: whether to go on.
+    fn met(&mut self, met: &Met<'_>) -> Said<Step>;
+
+    /// Bytes of the log from `first` on; `None` for `len` bytes that mean nothing.
+    fn bytes(&mut self, first: u64, bytes: Option<&[u8]>, len: u64) -> Result<()>;
+
+    /// Between two pieces: an error ends the reading.
+    fn look(&mut self) -> Result<()>;
+}
+
+/// Why reading came to an end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Why {
+    /// The one who is given it has said so.
+    Told,
+    /// There is nothing more. What the last part ends with, where it is not complete.
+    Over(Option<String>),
+    /// The archive knows of a gap that ends there.
+    Gap(u64),
+    /// Log up to there is not there, though it was: why.
+    Missing(u64, String),
+}
+
+/// Where reading ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Ended {
+    /// Behind the last record that is whole.
+    pub(super) whole: u64,
+    /// Its checksum, where that is known.
+    pub(super) last_crc: Option<u32>,
+    pub(super) why: Why,
+}
+
+/// Reads parts from the one at `from` on, as long as each follows the one before.
+pub(super) fn read(folder: &Folder, parts: &[Part], from: usize, to: &mut dyn Reader) -> Result<Ended> {
+    let mut walk = walk_from(folder, &parts[from]);
+    let mut index = from;
+    let why = loop {
+        match read_one(folder, parts, index, &mut walk, to)? {
+            Some(why) => break why,
+            None => index += 1,
+        }
+    };
+    Ok(Ended { whole: walk.whole(), last_crc: walk.last_crc(), why })
+}
+
+/// A walk that begins with a part.
+pub(super) fn walk_from(folder: &Folder, part: &Part) -> Walk {
+    let (database_id, segment_size) = (folder.info.database_id, folder.info.segment_size);
+    Walk::new(database_id, segment_size, part.begin.first, part.begin.previous_crc)
+}
+
+/// Reads the part at `index`, up to where the next one begins; why reading ends with it, if it does.
+pub(super) fn read_one(
+    folder: &Folder,
+    parts: &[Part],
+    index: usize,
+    walk: &mut Walk,
+    to: &mut dyn Reader,
+) -> Result<Option<Why>> {
+    let part = &parts[index];
+    let next = parts.get(index + 1).map(|next| &next.begin);
+    let bound = next.map_or(u64::MAX, |next| next.gap_from.unwrap_or(next.first));
+    let broken = read_part(folder, part, bound, walk, to)?;
+    if walk.is_stopped() {
+        return Ok(Some(Why::Told));
+    }
+    Ok(follows(part, &parts[index + 1..], walk.whole(), broken))
+}
+
+/// Why reading ends with a part whose log ends there, if it does, given those behind it.
+pub(super) fn follows(part: &Part, rest: &[Part], whole: u64, broken: Option<String>) -> Option<Why> {
+    let Some(next) = rest.first().map(|next| &next.begin) else { return Some(Why::Over(broken)) };
+    if whole < next.gap_from.unwrap_or(next.first) {
+        let what = broken.unwrap_or_else(|| "the part behind it is missing".to_owned());
+        return Some(Why::Missing(next.first, format!("{:?}: {what}", part.path)));
+    }
+    // One gap may have been begun several times before anything was archived behind it.
+    let same = rest.iter().take_while(|part| part.begin.gap_from.is_some_and(|from| from <= whole));
+    same.last().map(|last| Why::Gap(last.begin.first))
+}
+
+/// Reads a part as far as it counts; says what it ends with where that is not its end.
+fn read_part(
+    folder: &Folder,
+    part: &Part,
+    bound: u64,
+    walk: &mut Walk,
+    to: &mut dyn Reader,
+) -> Result<Option<String>> {
+    let mut reader = PartReader::open(folder, part)?;
+    while !walk.is_stopped() && walk.at() < bound {
+        to.look()?;
+        let at = walk.at();
+        match reader.next()? {
+            Piece::Log(bytes) => {
+                let bytes = &bytes[..(bytes.len() as u64).min(bound - at) as usize];
+                if let Err(what) = walk.take(bytes, &mut |met| to.met(met)) {
+                    return Ok(Some(what));
+                }
+                to.bytes(at, Some(bytes), bytes.len() as u64)?;
+            }
+            Piece::Blank(len) => {
+                let len = len.min(bound - at);
+                if at + len > walk.body_end() {
+                    return Ok(Some(format!("the record at lsn {at} is not there")));
+                }
+                walk.skip(len);
+                to.bytes(at, None, len)?;
+            }
+            Piece::End => return Ok(None),
+            Piece::Broken(what) => return Ok(Some(what)),
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,181 @@
+//! Proving an archive without restoring it, and removing what no backup needs.
+//!
+//! # What it proves
+//! Every part is whole, and each follows the one before, record by record, but for gaps that the archive names. That nothing was removed from
+//! its end is proven as far as the archive has written down how far it had come.
+
+use super::folder::{Folder, Part};
+use super::reader::{self, Reader, Said, Why};
+use crate::backup::set::time_text;
+use crate::engine::Engine;
+use crate::jobs::{Permit, Unit, Watch};
+use crate::log::{Met, Note, Step};
+use crate::{Error, Result};
+use gannet_base::Lsn;
+use gannet_base::memory::Purpose;
+use gannet_io::ModeRequest;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// Log that an archive lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArchiveGap {
+    /// The LSN where it begins.
+    pub from: u64,
+    /// The LSN where the archive goes on.
+    pub to: u64,
+}
+
+/// What an archive holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArchiveVerifyReport {
+    /// The database's file name when the archive was begun.
+    pub database: String,
+    /// The LSN where it begins.
+    pub from: u64,
+    /// The LSN where it ends.
+    pub to: u64,
+    /// Every commit up to this time is in it, but for gaps, in microseconds since 1970-01-01 UTC; 0 where nothing is known.
+    pub until_unix_us: u64,
+    /// What it lacks in between.
+    pub gaps: Vec<ArchiveGap>,
+    /// Its files, and their bytes.
+    pub parts: u64,
+    /// See `parts`.
+    pub bytes: u64,
+    /// Records of the log in it.
+    pub records: u64,
+    /// Points that have a name: that, their LSN, and their time in microseconds since 1970-01-01 UTC.
+    pub points: Vec<(String, u64, u64)>,
+}
+
+struct Verifier<'a, 'w> {
+    report: ArchiveVerifyReport,
+    watch: &'a mut Watch<'w>,
+    done: u64,
+    permit: Option<Permit>,
+}
+
+impl Reader for Verifier<'_, '_> {
+    fn met(&mut self, met: &Met<'_>) -> Said<Step> {
+        if let Met::Record(record) = met {
+            self.report.records += 1;
+            if let Some(note) = Note::of(record) {
+                self.report.until_unix_us = self.report.until_unix_us.max(note.unix_us());
+                if let Note::Point { unix_us, name } = note {
+                    self.report.points.push((name, record.end(), unix_us));
+                }
+            }
+        }
+        Ok(Step::On)
+    }
+
+    fn bytes(&mut self, _: u64, bytes: Option<&[u8]>, _: u64) -> Result<()> {
+        self.done += bytes.map_or(0, |bytes| bytes.len() as u64);
+        self.watch.job().set_done(self.done);
+        Ok(())
+    }
+
+    fn look(&mut self) -> Result<()> {
+        self.permit = None;
+        self.watch.look()?;
+        self.permit = Some(self.watch.job().permit()?);
+        Ok(())
+    }
+}
+
+/// Verifies the archive in a folder.
+pub(crate) fn run(
+    engine: &Engine,
+    path: &Path,
+    mode: ModeRequest,
+    watch: &mut Watch<'_>,
+) -> Result<ArchiveVerifyReport> {
+    let folder = Folder::open(engine.disk(), path, mode)?;
+    let parts = folder.parts_from(0)?;
+    let _memory = engine.memory(Purpose::Io, reader::memory(folder.info.segment_size))?;
+    let bytes = parts.iter().map(|part| part.bytes).sum();
+    watch.job().phase("verifies the archive", Unit::Bytes, bytes);
+    let report = ArchiveVerifyReport {
+        database: folder.info.name.clone(),
+        from: parts.first().map_or(0, |part| part.begin.first),
+        parts: parts.len() as u64,
+        bytes,
+        ..ArchiveVerifyReport::default()
+    };
+    let mut verifier = Verifier { report, watch, done: 0, permit: None };
+    let mut from = 0;
+    while from < parts.len() {
+        let ended = reader::read(&folder, &parts, from, &mut verifier)?;
+        verifier.report.to = ended.whole;
+        match ended.why {
+            Why::Over(broken) => {
+                check_end(&folder, ended.whole, broken, parts.last())?;
+                break;
+            }
+            Why::Gap(to) => {
+                verifier.report.gaps.push(ArchiveGap { from: ended.whole, to });
+                let is_behind = |part: &Part| part.begin.first == to && part.begin.gap_from.is_some();
+                from = parts.iter().rposition(is_behind).filter(|index| *index > from).unwrap_or(parts.len());
+            }
+            Why::Missing(to, what) => {
+                return Err(Error::Backup(format!(
+                    "of the archive {path:?} the log from lsn {} to {to} is missing or damaged: {what}",
+                    ended.whole
+                )));
+            }
+            Why::Told => break,
+        }
+    }
+    let mut report = verifier.report;
+    if folder.position.lsn <= report.to {
+        report.until_unix_us = report.until_unix_us.max(folder.position.unix_us);
+    }
+    Ok(report)
+}
+
+/// Fails where the archive had come farther.
+fn check_end(folder: &Folder, whole: u64, broken: Option<String>, last: Option<&Part>) -> Result<()> {
+    let position = folder.position;
+    if position.lsn <= whole {
+        return Ok(());
+    }
+    let what = broken.unwrap_or_else(|| "parts behind it are missing".to_owned());
+    Err(Error::Backup(format!(
+        "of the archive {:?} the log from lsn {whole} to {} is missing or damaged, though it had been archived by {}: {:?}: {what}",
+        folder.path,
+        position.lsn,
+        time_text(position.unix_us),
+        last.map_or(&*folder.path, |part| &part.path)
+    )))
+}
+
+/// Removes the parts of an archive that have log from below `below` only. Gives their number.
+pub(crate) fn prune(
+    engine: &Engine,
+    (path, database_id): (&Path, u64),
+    mode: ModeRequest,
+    below: Lsn,
+    before: &mut dyn FnMut() -> Result<()>,
+) -> Result<u64> {
+    let disk = engine.disk();
+    let folder = Folder::open(disk, path, mode)?;
+    if folder.info.database_id != database_id {
+        return Err(Error::Backup(format!(
+            "{path:?} is the archive of another database, {}",
+            folder.info.name
+        )));
+    }
+    let mut removed = 0;
+    let last = folder.parts_from(u64::MAX)?.last().map_or(0, |part| part.begin.first);
+    // A part ends where the next one begins, if that was begun.
+    for pair in folder.names.windows(2).take_while(|pair| pair[1].0 <= below.0.min(last)) {
+        before()?;
+        disk.remove(&path.join(&pair[0].2))?;
+        removed += 1;
+    }
+    if removed > 0 {
+        disk.sync_dir(path)?;
+    }
+    Ok(removed)
+}

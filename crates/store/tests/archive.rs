@@ -1,0 +1,597 @@
+//! The archive: followed while others write, restored to moments in it, and everything that can be wrong with it.
+
+use gannet_base::clock;
+use gannet_io::sim::{Chance, Faults, Settings, SimDisk};
+use gannet_io::{AlignedBuffer, Class, Disk, Durability, ModeRequest, OpenOptions as FileOptions};
+use gannet_store::{
+    ArchiveReport, ArchiveState, ArchiveVerifyReport, BackupFile, BackupOptions, BackupPlan, CreateOptions,
+    Database, Destination, Engine, EngineOptions, Error, JobKind, JobOrder, Manifest, OpenOptions,
+    RecoveryTarget, RestoreReport, Source, TransactionOptions, Watch,
+};
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+const FILE: &str = "a.gnt";
+const ARCHIVE: &str = "archive";
+const SEGMENT: u64 = 1 << 18;
+
+fn engine(disk: &SimDisk) -> Engine {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    Engine::with_disk(disk, &EngineOptions { memory: 12 << 20, ..EngineOptions::default() }).unwrap()
+}
+
+fn options() -> OpenOptions {
+    OpenOptions { archive: Some(ARCHIVE.into()), wal_limit: 4 * SEGMENT, ..OpenOptions::default() }
+}
+
+fn create_as(disk: &SimDisk, name: &str, options: &OpenOptions) -> Result<Database, Error> {
+    let create = CreateOptions { page_size: 4096, segment_size: SEGMENT };
+    let db = engine(disk).create(Path::new(name), &create, options)?;
+    let mut txn = db.begin(TransactionOptions::default());
+    txn.create_tree("t").unwrap();
+    txn.commit().unwrap();
+    Ok(db)
+}
+
+fn create(disk: &SimDisk) -> Database {
+    disk.create_dir(Path::new("backups")).unwrap();
+    create_as(disk, FILE, &options()).unwrap()
+}
+
+fn open(disk: &SimDisk) -> Database {
+    engine(disk).open(Path::new(FILE), &options()).unwrap()
+}
+
+/// Puts numbers, each in a transaction of its own.
+fn put(db: &Database, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        let mut txn = db.begin(TransactionOptions::default());
+        let tree = txn.tree("t").unwrap().unwrap();
+        txn.put(&tree, &number.to_be_bytes(), &[number as u8; 500]).unwrap();
+        txn.commit().unwrap();
+    }
+}
+
+/// How many numbers there are: all of them from 0 on.
+fn count(db: &Database) -> u64 {
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.tree("t").unwrap().unwrap();
+    let mut cursor = txn.cursor(&tree, (Bound::Unbounded, Bound::Unbounded)).unwrap();
+    let mut found = 0;
+    while let Some((key, value)) = cursor.next().unwrap() {
+        assert_eq!(u64::from_be_bytes(key.try_into().unwrap()), found);
+        assert_eq!(value, [found as u8; 500]);
+        found += 1;
+    }
+    drop(cursor);
+    drop(txn);
+    let report = db.check().unwrap();
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+    found
+}
+
+fn backup(db: &Database, name: &str, since: Option<&Manifest>) -> Manifest {
+    let destination = Destination::Folder { folder: "backups".into(), name: name.to_owned() };
+    let options = BackupOptions { destination, since: since.cloned(), compress: None };
+    let job = db.jobs().begin(JobOrder::new(JobKind::Backup));
+    job.end(db.backup(options, &mut Watch::new(&job, &mut |_| Ok(())))).unwrap()
+}
+
+fn files(disk: &SimDisk, names: &[&str]) -> Source {
+    let find = |name: &&str| BackupFile::find(disk, &Path::new("backups").join(name)).unwrap();
+    Source::Files(names.iter().map(find).collect())
+}
+
+fn restore(disk: &SimDisk, names: &[&str], to: &str, target: RecoveryTarget) -> Result<RestoreReport, Error> {
+    let engine = engine(disk);
+    let job = engine.jobs().begin(JobOrder::new(JobKind::Restore));
+    let (source, open) = (files(disk, names), OpenOptions::default());
+    let archive = (Path::new(ARCHIVE), target);
+    let mut tell = |_: &_| Ok(());
+    let watch = &mut Watch::new(&job, &mut tell);
+    job.end(engine.restore_to(source, archive, Path::new(to), &open, watch))
+}
+
+/// What is in a database that is restored up to a target.
+fn count_at(disk: &SimDisk, names: &[&str], to: &str, target: RecoveryTarget) -> u64 {
+    restore(disk, names, to, target).unwrap();
+    let db = engine(disk).open(Path::new(to), &OpenOptions::default()).unwrap();
+    let found = count(&db);
+    // It can be written to like any other.
+    put(&db, found..found + 50);
+    assert_eq!(count(&db), found + 50);
+    db.close().unwrap();
+    found
+}
+
+fn verify(disk: &SimDisk) -> Result<ArchiveVerifyReport, Error> {
+    let engine = engine(disk);
+    let job = engine.jobs().begin(JobOrder::new(JobKind::Verify));
+    let mut tell = |_: &_| Ok(());
+    let watch = &mut Watch::new(&job, &mut tell);
+    job.end(engine.verify_archive(Path::new(ARCHIVE), ModeRequest::Auto, watch))
+}
+
+/// Waits until everything that was committed is archived.
+fn await_archived(db: &Database) -> ArchiveReport {
+    let end = db.stats().durable_lsn;
+    await_report(db, |report| report.archived_lsn >= end.0)
+}
+
+fn await_report(db: &Database, is_so: impl Fn(&ArchiveReport) -> bool) -> ArchiveReport {
+    for _ in 0..600 {
+        let report = db.archive_report().unwrap();
+        if is_so(&report) {
+            return report;
+        }
+        clock::sleep(Duration::from_millis(50));
+    }
+    panic!("{:?}", db.archive_report());
+}
+
+fn parts(disk: &SimDisk) -> Vec<String> {
+    let mut names = disk.list(Path::new(ARCHIVE)).unwrap();
+    names.retain(|name| name.ends_with(".gntlog"));
+    names.sort();
+    names
+}
+
+#[test]
+fn a_backup_is_brought_to_the_end_an_lsn_a_time_and_a_point() {
+    let disk = SimDisk::new(1);
+    let db = create(&disk);
+    put(&db, 0..100);
+    backup(&db, "b", None);
+    put(&db, 100..700);
+    let lsn = db.stats().end_lsn;
+    clock::sleep(Duration::from_millis(30));
+    let time = clock::unix_micros();
+    clock::sleep(Duration::from_millis(30));
+    put(&db, 700..1500);
+    let point = db.create_restore_point("before the flood").unwrap();
+    put(&db, 1500..1600);
+    // Open at every target, and nowhere to be seen.
+    let mut open_one = db.begin(TransactionOptions::default());
+    let tree = open_one.tree("t").unwrap().unwrap();
+    open_one.put(&tree, &u64::MAX.to_be_bytes(), b"never committed").unwrap();
+    put(&db, 1600..1700);
+    let report = await_archived(&db);
+    assert_eq!((report.state, report.gap, report.behind_seconds), (ArchiveState::Archiving, None, 0.0));
+    let verified = verify(&disk).unwrap();
+    assert!(verified.gaps.is_empty() && verified.to == report.archived_lsn && verified.parts > 2);
+    assert_eq!(verified.points[0].0, "before the flood");
+    assert_eq!(verified.points[0].1, point.0);
+
+    assert_eq!(count_at(&disk, &["b"], "end.gnt", RecoveryTarget::End), 1700);
+    assert_eq!(count_at(&disk, &["b"], "lsn.gnt", RecoveryTarget::Lsn(lsn.0)), 700);
+    assert_eq!(count_at(&disk, &["b"], "time.gnt", RecoveryTarget::Time(time)), 700);
+    let target = RecoveryTarget::Point("before the flood".to_owned());
+    assert_eq!(count_at(&disk, &["b"], "point.gnt", target), 1500);
+    // A time behind the last commit at which nothing had happened yet.
+    clock::sleep(Duration::from_millis(1500));
+    let report = await_report(&db, |report| report.archived_unix_us > time + 1_500_000);
+    drop(open_one);
+    db.close().unwrap();
+    let later = RecoveryTarget::Time(report.archived_unix_us);
+    assert_eq!(count_at(&disk, &["b"], "later.gnt", later), 1700);
+}
+
+#[test]
+fn targets_out_of_reach_are_refused_before_anything_is_written_and_what_is_within_is_said() {
+    let disk = SimDisk::new(2);
+    let db = create(&disk);
+    let before = clock::unix_micros();
+    put(&db, 0..50);
+    db.create_restore_point("twice").unwrap();
+    let manifest = backup(&db, "b", None);
+    put(&db, 50..60);
+    db.create_restore_point("twice").unwrap();
+    db.create_restore_point("twice").unwrap();
+    let end = await_archived(&db).archived_lsn;
+    for (target, why) in [
+        (RecoveryTarget::Time(before), "lies before the end of full backup"),
+        (RecoveryTarget::Lsn(manifest.end_lsn - 8), "lies before the end of full backup"),
+        (RecoveryTarget::Lsn(end + 100_000), "is not within the archive"),
+        (RecoveryTarget::Time(clock::unix_micros() + 60_000_000), "is not within the archive"),
+        (RecoveryTarget::Point("never".to_owned()), "there are \"twice\", \"twice\""),
+        (RecoveryTarget::Point("twice".to_owned()), "several points are named \"twice\""),
+    ] {
+        let error = restore(&disk, &["b"], "r.gnt", target).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+        let says_range = error.contains("Within reach is everything from lsn");
+        assert!(says_range || error.contains("give the lsn"), "{error}");
+        assert!(!disk.exists(Path::new("r.gnt")).unwrap() && !disk.exists(Path::new("r.gnt-wal")).unwrap());
+    }
+    db.create_restore_point("").unwrap_err();
+    db.close().unwrap();
+}
+
+#[test]
+fn a_crash_at_any_time_leaves_an_archive_that_goes_on() {
+    let mut disk = SimDisk::new(4);
+    let mut db = create(&disk);
+    put(&db, 0..100);
+    backup(&db, "b", None);
+    let mut next = 100;
+    for round in 0..6u64 {
+        put(&db, next..next + 200);
+        next += 200;
+        if round % 2 == 0 {
+            await_archived(&db);
+            put(&db, next..next + 40);
+            next += 40;
+        }
+        if round == 3 {
+            db.close().unwrap();
+        } else {
+            // Everything that was committed survives; what was not synced of the archive may not.
+            let after = disk.peek_crash(None, round);
+            drop(db);
+            disk = after;
+        }
+        db = open(&disk);
+    }
+    let report = await_archived(&db);
+    assert_eq!(report.gap, None);
+    let verified = verify(&disk).unwrap();
+    assert!(verified.gaps.is_empty(), "{verified:?}");
+    assert_eq!(count(&db), next);
+    db.close().unwrap();
+    assert_eq!(count_at(&disk, &["b"], "end.gnt", RecoveryTarget::End), next);
+}
+
+/// Has every write to the archive fail, or none.
+fn fail_archive(disk: &SimDisk, faults: Faults) {
+    disk.set_faults(Faults { only: Some(".gntlog".to_owned()), ..faults });
+}
+
+#[test]
+fn what_goes_wrong_with_the_folder_is_tried_again_and_no_user_notices() {
+    let disk = SimDisk::new(5);
+    let db = create(&disk);
+    put(&db, 0..100);
+    backup(&db, "b", None);
+    let mut next = 100;
+    for faults in [
+        Faults { write_error: Chance::OneIn(1), ..Faults::default() },
+        Faults { sync_error: Chance::OneIn(1), ..Faults::default() },
+        Faults { no_space: Chance::OneIn(1), ..Faults::default() },
+        Faults { name_error: Chance::OneIn(1), ..Faults::default() },
+    ] {
+        await_archived(&db);
+        fail_archive(&disk, faults);
+        put(&db, next..next + 150);
+        next += 150;
+        let report = await_report(&db, |report| report.state == ArchiveState::Failing);
+        assert!(report.failing_since_unix_us > 0 && report.behind_bytes > 0, "{report:?}");
+        let alarm = db.outlook().alarms.into_iter().find(|alarm| alarm.name == "archive").unwrap();
+        assert!(alarm.what.contains("failing") && alarm.what.contains(ARCHIVE), "{alarm:?}");
+        fail_archive(&disk, Faults::default());
+        let report = await_archived(&db);
+        assert_eq!((report.state, report.gap), (ArchiveState::Archiving, None));
+        assert!(db.outlook().alarms.iter().all(|alarm| alarm.name != "archive"));
+    }
+    assert_eq!(count(&db), next);
+    db.close().unwrap();
+    assert!(verify(&disk).unwrap().gaps.is_empty());
+    assert_eq!(count_at(&disk, &["b"], "r.gnt", RecoveryTarget::End), next);
+}
+
+/// A database whose archive has a gap, and how much was there before; it was backed up before.
+fn with_gap(disk: &SimDisk) -> (Database, u64) {
+    let db = create(disk);
+    put(&db, 0..100);
+    backup(&db, "before", None);
+    put(&db, 100..200);
+    await_archived(&db);
+    fail_archive(disk, Faults { write_error: Chance::OneIn(1), ..Faults::default() });
+    // More than is kept for an archive.
+    for round in 0..40 {
+        put(&db, 200 + round * 100..300 + round * 100);
+        db.checkpoint().unwrap();
+    }
+    fail_archive(disk, Faults::default());
+    let report = await_report(&db, |report| report.gap.is_some() && report.state == ArchiveState::Archiving);
+    assert!(report.gap_is_open, "{report:?}");
+    (db, 4200)
+}
+
+#[test]
+fn log_that_was_let_go_of_is_a_gap_that_is_named_and_never_crossed() {
+    let disk = SimDisk::new(6);
+    let (db, count) = with_gap(&disk);
+    let gap_alarm = |db: &Database| db.outlook().alarms.into_iter().any(|alarm| alarm.name == "archive gap");
+    assert!(gap_alarm(&db));
+    let gap = await_archived(&db).gap.unwrap();
+    // It is known after a restart, too.
+    db.close().unwrap();
+    let db = open(&disk);
+    let report = await_archived(&db);
+    assert!(report.gap == Some(gap) && report.gap_is_open && gap_alarm(&db), "{report:?}");
+    let verified = verify(&disk).unwrap();
+    assert_eq!(verified.gaps.iter().map(|gap| (gap.from, gap.to)).collect::<Vec<_>>(), [gap]);
+    for target in [RecoveryTarget::End, RecoveryTarget::Lsn(gap.1 + 8)] {
+        let error = restore(&disk, &["before"], "r.gnt", target).unwrap_err().to_string();
+        assert!(error.contains(&format!("has a gap from lsn {} to {}", gap.0, gap.1)), "{error}");
+        assert!(error.contains("from a backup that was taken behind it"), "{error}");
+    }
+    assert_eq!(count_at(&disk, &["before"], "b.gnt", RecoveryTarget::Lsn(gap.0)), 200);
+    // The way out.
+    backup(&db, "after", None);
+    assert!(!gap_alarm(&db));
+    put(&db, count..count + 100);
+    await_archived(&db);
+    db.close().unwrap();
+    assert_eq!(count_at(&disk, &["after"], "after.gnt", RecoveryTarget::End), count + 100);
+    let db = open(&disk);
+    await_archived(&db);
+    assert!(!gap_alarm(&db));
+    db.close().unwrap();
+}
+
+#[test]
+fn log_that_comes_while_nobody_archives_is_archived_by_the_next_who_does() {
+    let disk = SimDisk::new(7);
+    let db = create(&disk);
+    put(&db, 0..100);
+    backup(&db, "b", None);
+    db.close().unwrap();
+    // The folder cannot be reached: the database opens and closes all the same.
+    disk.set_faults(Faults {
+        read_error: Chance::OneIn(1),
+        name_error: Chance::OneIn(1),
+        only: Some("archive.info".to_owned()),
+        ..Faults::default()
+    });
+    let db = open(&disk);
+    put(&db, 100..400);
+    assert!(await_report(&db, |report| report.state == ArchiveState::Failing).behind_bytes > 0);
+    db.close().unwrap();
+    disk.set_faults(Faults::default());
+    let db = open(&disk);
+    put(&db, 400..450);
+    assert_eq!(await_archived(&db).gap, None);
+    db.close().unwrap();
+    assert_eq!(count_at(&disk, &["b"], "r.gnt", RecoveryTarget::End), 450);
+}
+
+/// A copy of all files as they are, in another folder's place.
+fn copy_file(disk: &SimDisk, from: &str, to: &str) {
+    let bytes = disk.contents(Path::new(from)).unwrap();
+    let file = disk.open(Path::new(to), &FileOptions::create_new()).unwrap();
+    let mut buffer = AlignedBuffer::zeroed(bytes.len());
+    buffer.copy_from_slice(&bytes);
+    file.write_at(Class::Foreground, 0, &buffer, Durability::Durable).unwrap();
+}
+
+#[test]
+fn an_archive_of_another_database_or_copy_is_refused_before_anything_is_written() {
+    let disk = SimDisk::new(8);
+    let db = create(&disk);
+    put(&db, 0..100);
+    let manifest = backup(&db, "b", None);
+    await_archived(&db);
+    // Another one that is created, and one that is opened.
+    let error = create_as(&disk, "other.gnt", &options()).unwrap_err().to_string();
+    assert!(error.contains("the archive of another database, a.gnt"), "{error}");
+    assert!(!disk.exists(Path::new("other.gnt")).unwrap());
+    create_as(&disk, "other.gnt", &OpenOptions::default()).unwrap().close().unwrap();
+    let refused = |name: &str| {
+        let before = disk.contents(Path::new(name)).unwrap();
+        let error = engine(&disk).open(Path::new(name), &options()).unwrap_err().to_string();
+        assert!(disk.contents(Path::new(name)).unwrap() == before, "it was written to");
+        error
+    };
+    assert!(refused("other.gnt").contains("the archive of another database, a.gnt"));
+    // A copy of the same one, which was restored.
+    assert_eq!(count_at(&disk, &["b"], "restored.gnt", RecoveryTarget::End), 100);
+    assert!(refused("restored.gnt").contains("the archive of another copy"));
+    // Two copies of the closed file: the one that went on with the archive has it.
+    db.close().unwrap();
+    copy_file(&disk, FILE, "copied.gnt");
+    let db = open(&disk);
+    put(&db, 100..110);
+    await_archived(&db);
+    assert!(refused("copied.gnt").contains("the archive of another copy"));
+    // A backup of another one is not brought forward with it.
+    let other = engine(&disk).open(Path::new("restored.gnt"), &OpenOptions::default()).unwrap();
+    put(&other, 150..2000);
+    let of_copy = backup(&other, "copy", None);
+    assert!(of_copy.end_lsn > manifest.end_lsn);
+    other.close().unwrap();
+    put(&db, 110..3000);
+    await_archived(&db);
+    let error = restore(&disk, &["copy"], "r.gnt", RecoveryTarget::End).unwrap_err().to_string();
+    assert!(error.contains("was not taken of the copy of the database"), "{error}");
+    db.close().unwrap();
+}
+
+#[test]
+fn what_is_wrong_with_an_archive_is_found_and_named() {
+    let disk = SimDisk::new(9);
+    let db = create(&disk);
+    backup(&db, "b", None);
+    put(&db, 0..2500);
+    await_archived(&db);
+    db.close().unwrap();
+    let names = parts(&disk);
+    assert!(names.len() > 5);
+    let path = |index: usize| Path::new(ARCHIVE).join(&names[index]);
+    let both = |disk: &SimDisk, why: &str| {
+        let error = verify(disk).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+        let error = restore(disk, &["b"], "r.gnt", RecoveryTarget::End).unwrap_err().to_string();
+        assert!(error.contains("archive") && !disk.exists(Path::new("r.gnt")).unwrap(), "{error}");
+    };
+    let copy = |seed| disk.peek_crash(None, seed);
+    // A bit in the middle, in the first frame, a part that is gone, one that is cut off, one that has another's name.
+    let rotten = copy(1);
+    rotten.corrupt(&path(2), 9000, 1, 1).unwrap();
+    both(&rotten, "missing or damaged");
+    let rotten = copy(2);
+    rotten.corrupt(&path(3), 100, 1, 1).unwrap();
+    both(&rotten, &names[2]);
+    let gone = copy(3);
+    gone.remove(&path(2)).unwrap();
+    both(&gone, "the part behind it is missing");
+    let cut = copy(4);
+    cut.open(&path(2), &FileOptions::read_write()).unwrap().set_len(3 * 4096).unwrap();
+    both(&cut, &names[2]);
+    let swapped = copy(5);
+    swapped.rename(&path(2), &path(3)).unwrap();
+    both(&swapped, "were renamed or swapped");
+    // The end: what had been archived is known.
+    let short = copy(6);
+    short.remove(&path(names.len() - 1)).unwrap();
+    both(&short, "though it had been archived");
+    // The folder's own texts.
+    let unnamed = copy(7);
+    unnamed.remove(&Path::new(ARCHIVE).join("archive.info")).unwrap();
+    both(&unnamed, "which says whose they are");
+    let newer = copy(8);
+    let info = String::from_utf8(newer.contents(&Path::new(ARCHIVE).join("archive.info")).unwrap()).unwrap();
+    assert!(info.starts_with("{\"version\":1,"), "{info}");
+    let missing = copy(9);
+    let error = engine(&missing)
+        .verify_archive(
+            Path::new("nowhere"),
+            ModeRequest::Auto,
+            &mut Watch::new(&engine(&missing).jobs().begin(JobOrder::new(JobKind::Verify)), &mut |_| Ok(())),
+        )
+        .unwrap_err();
+    assert!(error.to_string().contains("there is no folder"), "{error}");
+}
+
+#[test]
+fn a_backup_before_the_archive_and_one_behind_its_end_are_told() {
+    let disk = SimDisk::new(10);
+    disk.create_dir(Path::new("backups")).unwrap();
+    let db = create_as(&disk, FILE, &OpenOptions::default()).unwrap();
+    put(&db, 0..100);
+    backup(&db, "early", None);
+    for round in 0..30 {
+        put(&db, 100 + round * 100..200 + round * 100);
+        db.checkpoint().unwrap();
+    }
+    db.close().unwrap();
+    let db = open(&disk);
+    await_archived(&db);
+    let error = restore(&disk, &["early"], "r.gnt", RecoveryTarget::End).unwrap_err().to_string();
+    assert!(error.contains("does not have the log from the end of full backup"), "{error}");
+    db.close().unwrap();
+    let db = engine(&disk).open(Path::new(FILE), &OpenOptions::default()).unwrap();
+    put(&db, 3100..3200);
+    backup(&db, "late", None);
+    db.close().unwrap();
+    let error = restore(&disk, &["late"], "r.gnt", RecoveryTarget::End).unwrap_err().to_string();
+    assert!(error.contains("ends at lsn") && error.contains("before the end of full backup"), "{error}");
+}
+
+#[test]
+fn incremental_backups_compaction_and_growth_are_followed() {
+    let disk = SimDisk::new(11);
+    let db = create(&disk);
+    put(&db, 0..1000);
+    let full = backup(&db, "full", None);
+    put(&db, 1000..1200);
+    backup(&db, "incr", Some(&full));
+    // The file is emptied, cut and grows again behind what the backup has.
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.tree("t").unwrap().unwrap();
+    (0..1200u64).for_each(|number| assert!(txn.delete(&tree, &number.to_be_bytes()).unwrap()));
+    txn.commit().unwrap();
+    let job = db.jobs().begin(JobOrder::new(JobKind::Compact));
+    job.end(db.compact_watched(&mut Watch::new(&job, &mut |_| Ok(())))).unwrap();
+    put(&db, 0..6000);
+    let lsn = db.stats().end_lsn.0;
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.tree("t").unwrap().unwrap();
+    txn.put(&tree, b"12345678long", &vec![9; 300_000]).unwrap();
+    drop(txn);
+    await_archived(&db);
+    db.close().unwrap();
+    assert_eq!(count_at(&disk, &["full", "incr"], "r.gnt", RecoveryTarget::End), 6000);
+    assert_eq!(count_at(&disk, &["full"], "f.gnt", RecoveryTarget::Lsn(lsn)), 6000);
+}
+
+#[test]
+fn log_that_no_backup_needs_is_removed_with_older_ones() {
+    let disk = SimDisk::new(12);
+    let db = create(&disk);
+    let mut next = 0;
+    let plan = BackupPlan {
+        folder: "backups".into(),
+        since: None,
+        compress: None,
+        keep: Some(2),
+        archive: Some(ARCHIVE.into()),
+    };
+    let mut taken = Vec::new();
+    for _ in 0..4 {
+        put(&db, next..next + 800);
+        next += 800;
+        await_archived(&db);
+        let job = db.jobs().begin(JobOrder::new(JobKind::Backup));
+        let done = job.end(db.backup_into(&plan, &mut Watch::new(&job, &mut |_| Ok(())))).unwrap();
+        assert_eq!(done.complaint, None);
+        taken.push(done);
+    }
+    assert!(taken.last().unwrap().removed_parts > 0);
+    put(&db, next..next + 10);
+    await_archived(&db);
+    db.close().unwrap();
+    let kept = &taken[taken.len() - 2].backup.name;
+    assert!(verify(&disk).unwrap().from <= taken[taken.len() - 2].backup.manifest.begin.start_lsn);
+    assert_eq!(count_at(&disk, &[kept], "r.gnt", RecoveryTarget::End), next + 10);
+}
+
+#[test]
+fn a_backup_of_a_database_that_was_only_opened_does_not_give_transaction_numbers_out_again() {
+    let disk = SimDisk::new(13);
+    disk.create_dir(Path::new("backups")).unwrap();
+    let db = create_as(&disk, FILE, &OpenOptions::default()).unwrap();
+    put(&db, 0..300);
+    let before = db.begin(TransactionOptions::default());
+    drop(before);
+    db.close().unwrap();
+    copy_file(&disk, FILE, "alone.gnt");
+    // Its log is a new one, in which nothing was done.
+    let db = engine(&disk).open(Path::new("alone.gnt"), &OpenOptions::default()).unwrap();
+    let manifest = backup(&db, "b", None);
+    assert!(manifest.begin.next_txn > 300, "{}", manifest.begin.next_txn);
+    db.close().unwrap();
+    let engine = engine(&disk);
+    let job = engine.jobs().begin(JobOrder::new(JobKind::Restore));
+    let mut tell = |_: &_| Ok(());
+    let watch = &mut Watch::new(&job, &mut tell);
+    let open = OpenOptions::default();
+    engine.restore(files(&disk, &["b"]), Path::new("r.gnt"), &open, watch).unwrap();
+    let db = engine.open(Path::new("r.gnt"), &open).unwrap();
+    put(&db, 300..310);
+    assert!(db.stats().horizon.0 > 300, "{:?}", db.stats().horizon);
+    assert_eq!(count(&db), 310);
+    db.close().unwrap();
+}
+
+#[test]
+fn on_a_full_disk_log_that_waits_to_be_archived_makes_room_for_users() {
+    let capacity_bytes = Some(6 << 20);
+    let disk = SimDisk::with_settings(14, Settings { capacity_bytes, ..Settings::default() });
+    disk.create_dir(Path::new("backups")).unwrap();
+    // As much log as there is room may wait for the archive, which takes none.
+    let open = OpenOptions { wal_limit: 16 * SEGMENT, ..options() };
+    let db = create_as(&disk, FILE, &open).unwrap();
+    put(&db, 0..200);
+    fail_archive(&disk, Faults { write_error: Chance::OneIn(1), ..Faults::default() });
+    // Rows that are overwritten: the file does not grow, the log comes to many times the disk.
+    for _ in 0..60 {
+        put(&db, 0..200);
+        db.checkpoint().unwrap();
+    }
+    assert_eq!(count(&db), 200);
+    let alarms = db.outlook().alarms;
+    assert!(alarms.iter().any(|alarm| alarm.name == "archive"), "{alarms:?}");
+    db.close().unwrap();
+}
