@@ -7,12 +7,13 @@
 //! 3. Where it goes and what is left when it breaks off: see [`writer`](Writer).
 //!
 //! # Way
-//! One thread scans the tables, one after the other, in the order of their keys, and hands out batches of rows as they are stored. Some
-//! threads make text of batches. One more takes the texts in the order of the batches and writes them. So all
+//! The tables are scanned, one after the other, in the order of their keys, by batches of rows as they are stored; of these, text is made;
+//! the texts are written in the order of the batches ([`line`]). Some threads do whatever of this is to be done: so all
 //! processors have work however few tables there are, the result is always the same, and no more than some batches are in memory.
-//! All of them are a job's threads: they run where a processor is idle, and each batch is scanned, made text and written with a permit. The
+//! They are a job's threads: they run where a processor is idle, and do each piece of work with a permit. The
 //! calling thread, which may be a server's session, only waits.
 
+mod line;
 mod output;
 mod rows;
 mod scanner;
@@ -53,7 +54,7 @@ pub struct Options {
     pub data: bool,
     /// These tables only; all, where there are none.
     pub tables: Vec<String>,
-    /// Threads that make text of rows.
+    /// Threads that make text of rows, besides one for what waits for the device.
     pub jobs: usize,
     /// How files are opened.
     pub mode: ModeRequest,

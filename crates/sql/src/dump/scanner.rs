@@ -1,5 +1,6 @@
-//! Rows of tables on their way: scanned by one thread, made text by some, written by one more in the order of the scan.
+//! Rows of tables on their way: scanned, made text, and written in the order of the scan.
 
+use super::line::{Item, Piece, run_line};
 use super::rows::{RowFormat, RowWriter};
 use super::script::{Script, TableRows};
 use super::writer::Writer;
@@ -7,24 +8,20 @@ use super::{Format, Options};
 use crate::catalog::{Catalog, Table};
 use crate::types::text::TextStyle;
 use crate::{Error, Result, SqlState};
-use gannet_store::{Database, Engine, Job, ThreadReads, Tree, View, Watch, WorkMemory, thread_reads};
+use gannet_store::{Database, Engine, Job, Scan, Tree, View, Watch, WorkMemory, thread_reads};
 use std::ops::Bound;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 /// Bytes of rows in a batch, about.
 const BATCH_BYTES: usize = 256 << 10;
-/// Batches under way for each thread that makes text.
+/// Batches under way for each thread.
 const BATCHES: usize = 3;
 /// Bytes that a batch takes, its text included, about.
 const BATCH_MEMORY: u64 = 1 << 20;
-/// How often the caller looks whether it is to end.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Rows as they are stored.
 #[derive(Debug, Default)]
-struct Rows {
+pub(super) struct Rows {
     bytes: Vec<u8>,
     /// Lengths of keys and values, one behind the other in `bytes`.
     lengths: Vec<(u32, u32)>,
@@ -34,27 +31,12 @@ struct Rows {
 
 /// Rows as text.
 #[derive(Debug)]
-struct Text {
+pub(super) struct Text {
     text: String,
     rows: u64,
     /// Bytes that the rows were before.
     stored: u64,
     _memory: Option<WorkMemory>,
-}
-
-/// What the writer is to do next.
-enum Step {
-    Begin(usize),
-    Rows(Receiver<Result<Text>>),
-    End,
-    Failed(Error),
-}
-
-/// Work for a thread that makes text.
-struct Work {
-    table: usize,
-    rows: Rows,
-    done: SyncSender<Result<Text>>,
 }
 
 /// Buffers that were used, for the batches to come: taking memory from the system costs as much as filling it.
@@ -92,7 +74,7 @@ impl Spare {
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -105,9 +87,9 @@ pub(super) fn table_tree(view: &View, table: &Table) -> Result<Tree> {
 }
 
 /// What all threads look at.
-struct Shared<'s> {
+pub(super) struct Shared<'s> {
     engine: &'s Engine,
-    job: &'s Job,
+    pub(super) job: &'s Job,
     view: &'s View,
     page_size: u64,
     script: &'s Script,
@@ -115,6 +97,25 @@ struct Shared<'s> {
     style: TextStyle,
     format: RowFormat,
     spare: Spare,
+}
+
+/// How far the tables are scanned.
+#[derive(Debug, Default)]
+pub(super) struct Scanning {
+    table: usize,
+    /// Of that table, once it was begun.
+    scan: Option<Scan>,
+}
+
+/// What is written, and how far.
+#[derive(Debug)]
+pub(super) struct Writing<'w, 't> {
+    writer: &'w mut Writer<'t>,
+    /// The table that is written.
+    table: usize,
+    /// Bytes of the tables before, and of this one's rows.
+    before: u64,
+    stored: u64,
 }
 
 /// Writes the rows of all tables of the script.
@@ -142,51 +143,9 @@ pub(super) fn write_tables(
         format: if options.format == Format::Csv { RowFormat::Csv } else { RowFormat::Text },
         spare: Spare::default(),
     };
-    let (steps, to_do) = sync_channel(BATCHES * jobs);
-    let (work, to_format) = sync_channel(BATCHES * jobs);
-    let (end, ended) = sync_channel(1);
-    let to_format = Mutex::new(to_format);
-    let (shared, to_format) = (&shared, &to_format);
-    std::thread::scope(move |scope| {
-        for _ in 0..jobs {
-            scope.spawn(move || {
-                gannet_store::stand_by();
-                shared.make_texts(to_format);
-            });
-        }
-        scope.spawn(move || {
-            gannet_store::stand_by();
-            if let Err(error) = shared.scan_all(&steps, &work) {
-                // The writer may have given up by now.
-                let _ = steps.send(Step::Failed(error));
-            }
-        });
-        scope.spawn(move || {
-            gannet_store::stand_by();
-            let written = shared.write_steps(&to_do, writer);
-            // Whatever it ended with: the scan finds nobody to hand its work to, and ends.
-            drop(to_do);
-            let _ = end.send(written);
-        });
-        await_end(&ended, watch)
-    })
-}
-
-/// Waits for the writer. When the job is to end, whoever asks for a permit next is told so: they end by themselves.
-fn await_end(ended: &Receiver<Result<()>>, watch: &mut Watch<'_>) -> Result<()> {
-    let mut looked = Ok(());
-    loop {
-        match ended.recv_timeout(LOOK_EVERY) {
-            Ok(written) => return looked.and(written),
-            Err(RecvTimeoutError::Timeout) if looked.is_ok() => {
-                looked = watch.look().map_err(Error::from).inspect_err(|_| watch.job().cancel());
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => {
-                return looked.and(Err(Error::internal("a thread of the dump has ended by itself")));
-            }
-        }
-    }
+    let writing = Writing { writer, table: 0, before: 0, stored: 0 };
+    // One is mostly at the device.
+    run_line(&shared, writing, jobs + 1, BATCHES * jobs, watch)
 }
 
 /// Memory for the batches of so many threads, or of fewer where it is short; and how many that are.
@@ -196,34 +155,48 @@ fn memory(engine: &Engine, jobs: usize) -> Result<(WorkMemory, usize)> {
     Ok((engine.work_memory((BATCHES * jobs) as u64 * BATCH_MEMORY)?, jobs))
 }
 
-impl Shared<'_> {
-    /// Hands out the batches of all tables. It ends early when nobody takes them any more.
-    fn scan_all(&self, steps: &SyncSender<Step>, work: &SyncSender<Work>) -> Result<()> {
-        for (number, table) in self.tables.iter().enumerate() {
-            if steps.send(Step::Begin(number)).is_err() {
-                return Ok(());
+impl<'w, 't> Shared<'_> {
+    /// Does a piece of work: gives it back with what came of it.
+    pub(super) fn work(&self, piece: Piece<'w, 't>) -> Result<Piece<'w, 't>> {
+        Ok(match piece {
+            Piece::Scan(mut scanning, mut items) => {
+                self.scan(&mut scanning, &mut items)?;
+                Piece::Scan(scanning, items)
             }
-            let mut hand_out = |rows: Rows| {
-                let (done, text) = sync_channel(1);
-                work.send(Work { table: number, rows, done }).is_ok() && steps.send(Step::Rows(text)).is_ok()
-            };
-            if !self.scan(table, &mut hand_out)? || steps.send(Step::End).is_err() {
-                return Ok(());
+            Piece::Make(number, Item::Stored(table, rows)) => {
+                Piece::Make(number, Item::Made(self.make_text(table, rows)?))
             }
-        }
-        Ok(())
+            Piece::Write(mut writing, Some(item)) => {
+                self.write(&mut writing, item)?;
+                Piece::Write(writing, None)
+            }
+            other => other,
+        })
     }
 
-    /// Hands out the batches of a table; false when nobody takes them any more.
-    fn scan(&self, table: &Table, hand_out: &mut dyn FnMut(Rows) -> bool) -> Result<bool> {
-        let mut scan =
-            self.view.scan(&table_tree(self.view, table)?, (Bound::Unbounded, Bound::Unbounded))?;
-        scan.give_way();
+    /// Whether all tables are scanned.
+    pub(super) fn is_scanned(&self, scanning: &Scanning) -> bool {
+        scanning.table == self.tables.len()
+    }
+
+    /// Scans one batch, and what else is to be said before or behind it.
+    fn scan(&self, scanning: &mut Scanning, items: &mut Vec<Item>) -> Result<()> {
+        let Scanning { table, scan: begun } = scanning;
+        let Some(of) = self.tables.get(*table) else { return Ok(()) };
+        let scan = match begun {
+            Some(scan) => scan,
+            None => {
+                items.push(Item::Begin(*table));
+                let tree = table_tree(self.view, of)?;
+                let mut scan = self.view.scan(&tree, (Bound::Unbounded, Bound::Unbounded))?;
+                scan.give_way();
+                begun.insert(scan)
+            }
+        };
+        let before = thread_reads();
         let mut rows = self.spare.take_rows();
-        // For reading one batch; who takes the batches may be waiting for a permit.
-        let mut permit = Some(self.job.permit()?);
-        let mut read = thread_reads();
-        while let Some((key, value)) = scan.next()? {
+        let is_over = loop {
+            let Some((key, value)) = scan.next()? else { break true };
             let len = key.len() + value.len();
             if len > BATCH_BYTES {
                 // Its text has up to four times the bytes: of bytea two digits each, of strings backslashes.
@@ -234,41 +207,23 @@ impl Shared<'_> {
             rows.lengths.push((key.len() as u32, value.len() as u32));
             if rows.bytes.len() >= BATCH_BYTES {
                 scan.forget_long();
-                drop(permit.take());
-                read = self.count_reads(read);
-                if !hand_out(std::mem::replace(&mut rows, self.spare.take_rows())) {
-                    return Ok(false);
-                }
-                permit = Some(self.job.permit()?);
+                break false;
             }
+        };
+        let read = thread_reads().since(before);
+        self.job.count_read((read.serial_reads + read.batched_reads) * self.page_size);
+        if !rows.lengths.is_empty() {
+            items.push(Item::Stored(*table, rows));
         }
-        drop(permit);
-        self.count_reads(read);
-        Ok(rows.lengths.is_empty() || hand_out(rows))
-    }
-
-    /// Counts what this thread has read since.
-    fn count_reads(&self, before: ThreadReads) -> ThreadReads {
-        let now = thread_reads();
-        let since = now.since(before);
-        self.job.count_read((since.serial_reads + since.batched_reads) * self.page_size);
-        now
-    }
-
-    /// Makes text of batches as long as there are some.
-    fn make_texts(&self, work: &Mutex<Receiver<Work>>) {
-        loop {
-            let next = locked(work).recv();
-            let Ok(Work { table, rows, done }) = next else { return };
-            let writer = RowWriter::new(self.tables[table], &self.style, self.format);
-            let text =
-                self.job.permit().map_err(Error::from).and_then(|_permit| self.make_text(&writer, rows));
-            // Nobody may want it any more.
-            let _ = done.send(text);
+        if is_over {
+            items.push(Item::End);
+            (*table, *begun) = (*table + 1, None);
         }
+        Ok(())
     }
 
-    fn make_text(&self, writer: &RowWriter<'_>, mut rows: Rows) -> Result<Text> {
+    fn make_text(&self, table: usize, mut rows: Rows) -> Result<Text> {
+        let writer = RowWriter::new(self.tables[table], &self.style, self.format);
         let mut text = self.spare.take_text();
         text.reserve(rows.bytes.len() * 5 / 4);
         let mut rest = &rows.bytes[..];
@@ -278,46 +233,39 @@ impl Shared<'_> {
             writer.write(row_key, row, &mut text)?;
             rest = behind;
         }
-        let (count, stored, _memory) =
-            (rows.lengths.len() as u64, rows.bytes.len() as u64, rows.memory.take());
+        let (count, stored) = (rows.lengths.len() as u64, rows.bytes.len() as u64);
+        let _memory = rows.memory.take();
         if _memory.is_none() {
             self.spare.give_rows(rows);
         }
         Ok(Text { text, rows: count, stored, _memory })
     }
 
-    /// Writes what the others have made, in order.
-    fn write_steps(&self, steps: &Receiver<Step>, writer: &mut Writer<'_>) -> Result<()> {
-        // Bytes of the tables before, and of this one's rows.
-        let (mut before, mut stored, mut table) = (0, 0, None);
-        for step in steps {
-            match step {
-                Step::Begin(number) => {
-                    let begun = &self.script.tables[number];
-                    self.job.note(&begun.name);
-                    (table, stored) = (Some(begun), 0);
-                    writer.begin_table(begun)?;
-                }
-                Step::Rows(text) => {
-                    let text = text
-                        .recv()
-                        .map_err(|_| Error::internal("a thread of the dump has ended by itself"))??;
-                    let _permit = self.job.permit()?;
-                    writer.set_request(self.job.request_bytes());
-                    writer.rows(text.text.as_bytes(), text.rows)?;
-                    self.job.count_written(text.text.len() as u64);
-                    stored += text.stored;
-                    let bytes = table.map_or(0, |table| table.bytes);
-                    self.job.set_done(before + stored.min(bytes));
-                    self.spare.give_text(text.text);
-                }
-                Step::End => {
-                    self.job.check()?;
-                    writer.end_table()?;
-                    before += table.map_or(0, |table| table.bytes);
-                    self.job.set_done(before);
-                }
-                Step::Failed(error) => return Err(error),
+    /// Writes what comes next.
+    fn write(&self, writing: &mut Writing<'_, '_>, item: Item) -> Result<()> {
+        let bytes = self.script.tables.get(writing.table).map_or(0, |table| table.bytes);
+        match item {
+            Item::Begin(number) => {
+                let begun = &self.script.tables[number];
+                self.job.note(&begun.name);
+                (writing.table, writing.stored) = (number, 0);
+                writing.writer.begin_table(begun)?;
+            }
+            Item::Made(text) => {
+                writing.writer.set_request(self.job.request_bytes());
+                writing.writer.rows(text.text.as_bytes(), text.rows)?;
+                self.job.count_written(text.text.len() as u64);
+                writing.stored += text.stored;
+                self.job.set_done(writing.before + writing.stored.min(bytes));
+                self.spare.give_text(text.text);
+            }
+            Item::End => {
+                writing.writer.end_table()?;
+                writing.before += bytes;
+                self.job.set_done(writing.before);
+            }
+            Item::Stored(..) | Item::Making => {
+                return Err(Error::internal("rows are written that are no text"));
             }
         }
         Ok(())
