@@ -110,12 +110,15 @@ pub fn dump(
     dump_with(store, options, target, &mut stored_position, watch)
 }
 
+/// Says where a sequence stands, and whether that value was given.
+pub(crate) type PositionOf<'p> = &'p mut dyn FnMut(&View, &Sequence) -> Result<(i64, bool)>;
+
 /// The same, by whoever knows better than what is stored where a sequence stands, and whether that value was given.
 pub(crate) fn dump_with(
     store: &Database,
     options: &Options,
     target: Target<'_>,
-    position: &mut dyn FnMut(&View, &Sequence) -> Result<(i64, bool)>,
+    position: PositionOf<'_>,
     watch: &mut Watch<'_>,
 ) -> Result<Figures> {
     let level = TransactionOptions {
@@ -150,7 +153,7 @@ fn stored_script(
     store: &Database,
     view: &View,
     catalog: &Catalog,
-    position: &mut dyn FnMut(&View, &Sequence) -> Result<(i64, bool)>,
+    position: PositionOf<'_>,
 ) -> Result<Script> {
     let pages = store.pages_by_tree()?;
     let page_size = store.page_size() as u64;

@@ -104,7 +104,7 @@ pub(super) struct Shared<'s> {
 pub(super) struct Scanning {
     table: usize,
     /// Of that table, once it was begun.
-    scan: Option<Scan>,
+    scan: Option<Box<Scan>>,
 }
 
 /// What is written, and how far.
@@ -190,7 +190,7 @@ impl<'w, 't> Shared<'_> {
                 let tree = table_tree(self.view, of)?;
                 let mut scan = self.view.scan(&tree, (Bound::Unbounded, Bound::Unbounded))?;
                 scan.give_way();
-                begun.insert(scan)
+                begun.insert(Box::new(scan))
             }
         };
         let before = thread_reads();
