@@ -127,19 +127,14 @@ fn to_stdout(store: &Database, arguments: &Backup, order: JobOrder) -> Result<Do
 
 /// The statement by which a server does it.
 fn statement(arguments: &Backup) -> Result<String> {
-    let absolute = |path: &Path| -> Result<String> {
-        let path = std::path::absolute(path).with_context(|| format!("cannot find {path:?}"))?;
-        let text = path.to_str().with_context(|| format!("{path:?} is no UTF-8, which a server needs"))?;
-        Ok(quoted(text))
-    };
-    let mut text = format!("BACKUP DATABASE TO {}", absolute(&arguments.destination)?);
+    let mut text = format!("BACKUP DATABASE TO {}", job::absolute(&arguments.destination)?);
     match since(arguments) {
         None => {}
         Some(Since::Latest) => text += " SINCE LATEST",
         Some(Since::Path(path)) if path.components().count() == 1 => {
-            text += &format!(" SINCE {}", quoted(&path.to_string_lossy()));
+            text += &format!(" SINCE {}", job::quoted(&path.to_string_lossy()));
         }
-        Some(Since::Path(path)) => text += &format!(" SINCE {}", absolute(&path)?),
+        Some(Since::Path(path)) => text += &format!(" SINCE {}", job::absolute(&path)?),
     }
     if let Some(level) = arguments.compress {
         text += &format!(" COMPRESS {level}");
@@ -148,13 +143,9 @@ fn statement(arguments: &Backup) -> Result<String> {
         text += &format!(" KEEP {keep}");
     }
     if let Some(archive) = &arguments.archive {
-        text += &format!(" ARCHIVE {}", absolute(archive)?);
+        text += &format!(" ARCHIVE {}", job::absolute(archive)?);
     }
     Ok(text + " VERBOSE")
-}
-
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
 }
 
 fn backup_json(name: &str, by_server: bool, done: &Done, cached: Option<u64>) -> Value {

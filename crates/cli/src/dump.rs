@@ -47,6 +47,13 @@ pub(crate) fn run(arguments: &Dump) -> Result<()> {
             closed.with_context(|| format!("cannot close {name:?}"))?;
             done
         }
+        Place::Beside(mut connection) if !to_stream => {
+            let told = job::by_server(&mut connection, &statement(arguments)?, &mut |_| Ok(()))
+                .with_context(|| format!("the server could not dump {name:?}"))?;
+            let figures = serde_json::from_value(told.detail["figures"].clone())
+                .context("the server said nothing of the dump")?;
+            (figures, told.job)
+        }
         Place::Beside(connection) | Place::Address(connection) => {
             let engine = arguments.opening.engine()?;
             let disk = Arc::clone(engine.disk());
@@ -99,6 +106,7 @@ fn options(arguments: &Dump) -> Options {
         tables: arguments.tables.clone(),
         jobs: threads(arguments.jobs),
         mode: arguments.opening.io,
+        snapshot_limit: None,
     }
 }
 
@@ -130,6 +138,27 @@ fn tell(
 }
 
 // ---- by a server -----------------------------------------------------------------------------------------------------
+
+/// The statement by which a server of this machine does it, as a job of its own that gives way to its users.
+fn statement(arguments: &Dump) -> Result<String> {
+    let mut text = format!("DUMP DATABASE TO {}", job::absolute(&arguments.destination)?);
+    if arguments.format == DumpFormat::Csv {
+        text += " CSV";
+    }
+    if arguments.schema_only {
+        text += " SCHEMA ONLY";
+    } else if arguments.data_only {
+        text += " DATA ONLY";
+    }
+    for (place, table) in arguments.tables.iter().enumerate() {
+        text += if place == 0 { " TABLE " } else { ", " };
+        text += &format!("\"{}\"", table.replace('"', "\"\""));
+    }
+    if let Some(jobs) = arguments.jobs {
+        text += &format!(" JOBS {jobs}");
+    }
+    Ok(text + " VERBOSE")
+}
 
 /// Takes everything from one session, in one transaction that sees one moment.
 fn by_connection(

@@ -119,6 +119,18 @@ pub(crate) fn connect(address: &Address, command: &str) -> Result<Connection> {
     })
 }
 
+/// A path as a server of this machine understands it: absolute, and quoted for a statement.
+pub(crate) fn absolute(path: &Path) -> Result<String> {
+    let path = std::path::absolute(path).with_context(|| format!("cannot find {path:?}"))?;
+    let text = path.to_str().with_context(|| format!("{path:?} is no UTF-8, which a server needs"))?;
+    Ok(quoted(text))
+}
+
+/// A string as SQL writes it.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
 /// What a server says at the end of a job.
 pub(crate) struct Told {
     pub(crate) job: JobReport,

@@ -468,3 +468,61 @@ fn a_table_that_is_not_there_is_one_bad_statement() {
         outcome.problems
     );
 }
+
+#[test]
+fn a_session_dumps_as_a_job_of_the_server() {
+    let site = Site::new();
+    let database = site.database("first.gnt", EVERYTHING);
+    let absolute = std::path::absolute(site.path("dump.sql")).unwrap();
+    let figures = run(&database, &format!("DUMP DATABASE TO '{}' JOBS 2", absolute.display()));
+    let text = std::fs::read_to_string(&absolute).unwrap();
+    assert_eq!(figures[0][2], text.len().to_string());
+    // Sequences are where they are, not where they are stored to be.
+    let rows = |text: &str| {
+        text.lines().filter(|line| !line.contains("setval")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(rows(&text), rows(&dumped(&database, &dump::Options::default())));
+    let refused = |sql: &str| {
+        let mut session = database.session("gannet").unwrap();
+        session.run(sql, &mut Rows::default()).unwrap_err().to_string()
+    };
+    assert!(refused("DUMP DATABASE TO 'dump.sql'").contains("relative path"));
+    assert!(refused("BEGIN; DUMP DATABASE TO '/dump.sql'").contains("transaction block"));
+    assert!(refused(&format!("DUMP DATABASE TO '{}'", absolute.display())).contains("is not overwritten"));
+}
+
+#[test]
+fn indexes_are_built_of_the_entries_that_rows_were_made_with() {
+    let site = Site::new();
+    let database = site.database("first.gnt", "select 1");
+    let mut script = "CREATE TABLE public.k (id bigint NOT NULL, a integer, t text);\n\
+                      CREATE TABLE public.n (a integer, t text);\n"
+        .to_owned();
+    for (table, keyed) in [("k (id, a, t)", true), ("n (a, t)", false)] {
+        script.push_str(&format!("COPY public.{table} FROM stdin;\n"));
+        for number in 0..5000_u32 {
+            if keyed {
+                // Out of order, so that some are sorted.
+                script.push_str(&format!("{}\t", number ^ 1));
+            }
+            match number % 7 {
+                0 => script.push_str("\\N\ta\\tb\\\\\n"),
+                1 => script.push_str("3\t\\N\n"),
+                _ => script.push_str(&format!("{}\tplain {number}\n", number % 100)),
+            }
+        }
+        script.push_str(if keyed { "7000\tx\tbad\n\\.\n" } else { "\\.\n" });
+    }
+    script.push_str(
+        "ALTER TABLE ONLY public.k ADD CONSTRAINT k_pkey PRIMARY KEY (id);\n\
+         CREATE INDEX k_a ON public.k USING btree (a);\nCREATE INDEX k_t ON public.k USING btree (t, a);\n\
+         CREATE UNIQUE INDEX k_u ON public.k USING btree (id, a);\nCREATE INDEX n_a ON public.n USING btree (a);\n",
+    );
+    let options = load::Options { skip: true, jobs: 2, ..load::Options::default() };
+    let outcome = loaded(&database, site.file("rows.sql", &script), &options).unwrap();
+    assert_eq!((outcome.rows, outcome.built, outcome.bad_rows), (10_000, 2, 1), "{outcome:?}");
+    assert!(outcome.problems[0].contains("rows.sql:5004: column a: "), "{:?}", outcome.problems);
+    assert!(run(&database, "check database").is_empty());
+    assert_eq!(run(&database, "select count(*) from k where a is null and t = E'a\\tb\\\\'")[0][0], "715");
+    assert_eq!(run(&database, "select count(*) from n where a = 3 and t is null")[0][0], "715");
+}

@@ -227,6 +227,13 @@ fn utility_statements() {
         "BackupDatabase(BackupDatabase { folder: \"/b\", since: Some(Some(\"one\")), compress: None, keep: None, archive: None, \
          verbose: false })"
     );
+    assert_eq!(
+        of("dump database to '/d' csv data only table a, \"B\" jobs 3 verbose"),
+        "DumpDatabase(DumpDatabase { path: \"/d\", csv: true, schema: false, data: true, tables: [\"a\", \"B\"], \
+         jobs: Some(3), verbose: true })"
+    );
+    assert_eq!(error("dump database to '/d' schema only data only").0, "42601");
+    assert_eq!(error("dump database to '/d' jobs 0").0, "42601");
     assert_eq!(of("check database verbose"), "CheckDatabase { verbose: true }");
     assert_eq!(error("check table t").0, "42601");
     assert_eq!(of("compact database"), "CompactDatabase { verbose: false }");

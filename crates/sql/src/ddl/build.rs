@@ -8,9 +8,10 @@ use super::sort::{Sorted, Sorter};
 use crate::catalog::{Table, TableKey};
 use crate::types::{Value, text};
 use crate::{Error, Result, SqlState};
-use gannet_store::{BulkLoader, Tree};
+use gannet_store::{BulkLoader, Engine, Tree};
 use std::cmp::Ordering;
 use std::ops::Bound;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Rows between two looks at whether the statement was cancelled.
 const CHECK_EVERY: u32 = 4096;
@@ -30,11 +31,7 @@ pub(super) fn fill_index(context: &DdlContext<'_>, table: &Table, position: usiz
     let index = &table.indexes[position];
     let tree = context.tree(&index.storage)?;
     load(context, &tree, sorter.finish()?, |_, row_key| {
-        let mut values = Vec::new();
-        if let Some(value) = context.latest_view().get(&rows, row_key)? {
-            table.codec().decode_row(row_key, &value, &everything, &mut values)?;
-        }
-        Ok(duplicate(context, table, position, &values))
+        duplicate_of(context, table, position, &rows, row_key)
     })
 }
 
@@ -152,7 +149,36 @@ pub(super) struct Filling<'t> {
     long_entries: u64,
 }
 
-impl Filling<'_> {
+impl<'t> Filling<'t> {
+    fn new(loader: BulkLoader<'t>, engine: &Engine) -> Result<Self> {
+        Ok(Filling { loader, previous: None, long: Sorter::new(engine)?, long_entries: 0 })
+    }
+
+    /// Adds the entries as they come; gives the first one whose key was there already. `check` is asked now and then.
+    fn push_all(
+        &mut self,
+        mut sorted: Sorted,
+        check: &dyn Fn() -> Result<()>,
+    ) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        let mut count = 0_u32;
+        while let Some((key, value)) = sorted.next()? {
+            if self.push(key, value)? != Pushed::Done {
+                return Ok(Some((key.to_vec(), value.to_vec())));
+            }
+            count = count.wrapping_add(1);
+            if count.is_multiple_of(CHECK_EVERY) {
+                check()?;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Completes the tree; gives what is to be put in afterwards.
+    fn finish(self) -> Result<Long> {
+        self.loader.finish()?;
+        Ok(Long { entries: self.long, count: self.long_entries })
+    }
+
     /// Adds an entry, unless its key is not above all before.
     pub(super) fn push(&mut self, key: &[u8], value: &[u8]) -> Result<Pushed> {
         match self.previous.as_deref().map(|previous| key.cmp(previous)) {
@@ -175,27 +201,37 @@ impl Filling<'_> {
     }
 }
 
+/// Entries that are too long for bulk load.
+struct Long {
+    entries: Sorter,
+    count: u64,
+}
+
+impl Long {
+    fn put(self, context: &DdlContext<'_>, tree: &Tree) -> Result<()> {
+        if self.count > 0 {
+            let mut entries = self.entries.finish()?;
+            while let Some((key, value)) = entries.next()? {
+                put_long(context, tree, key, value)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Fills an empty tree of this transaction with what `work` pushes.
 pub(super) fn fill<R>(
     context: &DdlContext<'_>,
     tree: &Tree,
     work: impl FnOnce(&mut Filling<'_>) -> Result<R>,
 ) -> Result<R> {
-    let (result, long, long_entries) = {
+    let (result, long) = {
         let mut transaction = context.transaction.borrow_mut();
-        let long = Sorter::new(&context.session.engine)?;
-        let loader = transaction.bulk_loader(tree)?;
-        let mut filling = Filling { loader, previous: None, long, long_entries: 0 };
+        let mut filling = Filling::new(transaction.bulk_loader(tree)?, &context.session.engine)?;
         let result = work(&mut filling)?;
-        filling.loader.finish()?;
-        (result, filling.long, filling.long_entries)
+        (result, filling.finish()?)
     };
-    if long_entries > 0 {
-        let mut long = long.finish()?;
-        while let Some((key, value)) = long.next()? {
-            put_long(context, tree, key, value)?;
-        }
-    }
+    long.put(context, tree)?;
     Ok(result)
 }
 
@@ -203,26 +239,87 @@ pub(super) fn fill<R>(
 fn load(
     context: &DdlContext<'_>,
     tree: &Tree,
-    mut sorted: Sorted,
+    sorted: Sorted,
     twice: impl FnOnce(&[u8], &[u8]) -> Result<Error>,
 ) -> Result<()> {
-    let repeated = fill(context, tree, |filling| {
-        let mut count = 0_u32;
-        while let Some((key, value)) = sorted.next()? {
-            if filling.push(key, value)? != Pushed::Done {
-                return Ok(Some((key.to_vec(), value.to_vec())));
-            }
-            count = count.wrapping_add(1);
-            if count.is_multiple_of(CHECK_EVERY) {
-                context.check()?;
-            }
-        }
-        Ok(None)
-    })?;
-    match repeated {
+    match fill(context, tree, |filling| filling.push_all(sorted, &|| context.check()))? {
         Some((key, value)) => Err(twice(&key, &value)?),
         None => Ok(()),
     }
+}
+
+/// Fills the trees of some indexes (by position, none of them the primary one), which this transaction has created, from their entries:
+/// several at a time, each by a thread of its own.
+pub(super) fn fill_indexes(
+    context: &DdlContext<'_>,
+    table: &Table,
+    sorters: Vec<(usize, Sorter)>,
+) -> Result<()> {
+    let together = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let rows = context.tree(&table.storage)?;
+    let mut sorters = sorters.into_iter();
+    loop {
+        let some: Vec<_> = sorters.by_ref().take(together).collect();
+        if some.is_empty() {
+            return Ok(());
+        }
+        let tree = |(position, _): &(usize, Sorter)| context.tree(&table.indexes[*position].storage);
+        let trees: Vec<Tree> = some.iter().map(tree).collect::<Result<_>>()?;
+        let positions: Vec<usize> = some.iter().map(|(position, _)| *position).collect();
+        let filled = fill_together(context, &trees, some)?;
+        for ((tree, position), (twice, long)) in trees.iter().zip(positions).zip(filled) {
+            if let Some((_, row_key)) = twice {
+                return Err(duplicate_of(context, table, position, &rows, &row_key)?);
+            }
+            long.put(context, tree)?;
+        }
+    }
+}
+
+/// What has become of an index: the entry that is there twice, and those that are to be put in afterwards.
+type Filled = (Option<(Vec<u8>, Vec<u8>)>, Long);
+
+fn fill_together(
+    context: &DdlContext<'_>,
+    trees: &[Tree],
+    sorters: Vec<(usize, Sorter)>,
+) -> Result<Vec<Filled>> {
+    let mut transaction = context.transaction.borrow_mut();
+    let loaders = transaction.bulk_loaders(trees)?;
+    let (engine, cancel) = (&context.session.engine, context.cancel);
+    // The session says why, when all have ended.
+    let check = || if cancel.load(Relaxed) { Err(Error::internal("it was cancelled")) } else { Ok(()) };
+    let check = &check;
+    let filled: Vec<Result<Filled>> = std::thread::scope(|scope| {
+        let fill = |((_, sorter), loader): ((usize, Sorter), _)| {
+            scope.spawn(move || {
+                let mut filling = Filling::new(loader, engine)?;
+                let twice = filling.push_all(sorter.finish()?, check)?;
+                Ok((twice, filling.finish()?))
+            })
+        };
+        let threads: Vec<_> = sorters.into_iter().zip(loaders).map(fill).collect();
+        let panicked = |_| Err(Error::internal("a thread that builds an index has ended by itself"));
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect()
+    });
+    context.check()?;
+    filled.into_iter().collect()
+}
+
+/// The error for a row that agrees with another one in the columns of a unique index.
+fn duplicate_of(
+    context: &DdlContext<'_>,
+    table: &Table,
+    position: usize,
+    rows: &Tree,
+    row_key: &[u8],
+) -> Result<Error> {
+    let everything: Vec<usize> = (0..table.columns.len()).collect();
+    let mut values = Vec::new();
+    if let Some(value) = context.latest_view().get(rows, row_key)? {
+        table.codec().decode_row(row_key, &value, &everything, &mut values)?;
+    }
+    Ok(duplicate(context, table, position, &values))
 }
 
 fn put_long(context: &DdlContext<'_>, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {

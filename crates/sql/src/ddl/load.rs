@@ -6,6 +6,8 @@
 //! 2. Rows may come in any order. As long as they ascend they go to the tree as they come; from the first one on that does not, they are sorted
 //!    within the memory budget and merged with those before.
 //! 3. Every rule of the table is kept but NOT NULL, which who encodes the rows sees to.
+//!
+//! Who encodes the rows makes the entries of its indexes, too: the table is not read again for them.
 
 use super::build::{self, Pushed};
 use super::sort::Sorter;
@@ -24,6 +26,27 @@ pub(crate) struct Encoded {
     pub(crate) bytes: Vec<u8>,
     /// Lengths of keys and rows.
     pub(crate) lengths: Vec<(u32, u32)>,
+    /// Their entries, for each index that is not the primary one.
+    pub(crate) indexes: Vec<Entries>,
+}
+
+/// Entries of an index, one for each row.
+#[derive(Debug, Default)]
+pub(crate) struct Entries {
+    /// Keys, one behind the other. Those of tables without primary key lack the row's, which is not known yet.
+    pub(crate) bytes: Vec<u8>,
+    /// Their lengths, and whether another entry of the same key would be a violation: then the row's key is the entry's value.
+    pub(crate) lengths: Vec<(u32, bool)>,
+}
+
+impl Entries {
+    /// Keeps those of so many rows.
+    pub(crate) fn truncate(&mut self, rows: usize) {
+        self.lengths.truncate(rows);
+        // A key may have been begun behind the last one.
+        let bytes = self.lengths.iter().map(|(len, _)| *len as usize).sum();
+        self.bytes.truncate(bytes);
+    }
 }
 
 /// Takes rows.
@@ -48,7 +71,8 @@ pub(crate) fn fill(context: &mut DdlContext<'_>, name: &str, produce: Produce<'_
     // No row of an earlier layout is left.
     table.layouts.drain(..table.layouts.len().saturating_sub(1));
     table.storage = context.new_storage("t")?;
-    if let Some(sorted) = fill_rows(context, &table, produce)? {
+    let mut indexes = IndexSorters::new(context, &table)?;
+    if let Some(sorted) = fill_rows(context, &table, &mut indexes, produce)? {
         context.drop_storage(&table.storage)?;
         table.storage = sorted;
     }
@@ -56,19 +80,62 @@ pub(crate) fn fill(context: &mut DdlContext<'_>, name: &str, produce: Produce<'_
         table.indexes[index].storage =
             if table.indexes[index].primary { table.storage.clone() } else { context.new_storage("i")? };
     }
-    for index in 0..table.indexes.len() {
-        if !table.indexes[index].primary {
-            build::fill_index(context, &table, index)?;
-        }
-    }
+    build::fill_indexes(context, &table, indexes.sorters)?;
     build::drop_trees(context, &old)?;
     let table = context.put_table(table)?;
     table.checks.iter().try_for_each(|check| validate::check(context, &table, check))?;
     Ok(true)
 }
 
+/// The entries of a table's indexes.
+struct IndexSorters {
+    /// By position of the index in the table.
+    sorters: Vec<(usize, Sorter)>,
+    /// How far each index's bytes of the rows at hand are taken.
+    taken: Vec<usize>,
+    key: Vec<u8>,
+}
+
+impl IndexSorters {
+    fn new(context: &DdlContext<'_>, table: &Table) -> Result<Self> {
+        let positions = (0..table.indexes.len()).filter(|&index| !table.indexes[index].primary);
+        let sorter = |index| Ok((index, Sorter::new(&context.session.engine)?));
+        let sorters: Vec<_> = positions.map(sorter).collect::<Result<_>>()?;
+        Ok(IndexSorters { taken: vec![0; sorters.len()], sorters, key: Vec::new() })
+    }
+
+    /// Takes the entries of one of the rows, which come one after the other. `is_whole`: their keys are complete.
+    fn take(&mut self, rows: &Encoded, number: usize, row_key: &[u8], is_whole: bool) -> Result<()> {
+        for (((_, sorter), taken), entries) in self.sorters.iter_mut().zip(&mut self.taken).zip(&rows.indexes)
+        {
+            if number == 0 {
+                *taken = 0;
+            }
+            let (len, conflicts) = entries.lengths[number];
+            let key = &entries.bytes[*taken..][..len as usize];
+            *taken += len as usize;
+            match (conflicts, is_whole) {
+                (true, _) => sorter.push(key, row_key)?,
+                (false, true) => sorter.push(key, &[])?,
+                (false, false) => {
+                    self.key.clear();
+                    self.key.extend_from_slice(key);
+                    self.key.extend_from_slice(row_key);
+                    sorter.push(&self.key, &[])?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Fills the table's tree. Where rows came out of order, gives another one with all of them.
-fn fill_rows(context: &DdlContext<'_>, table: &Table, produce: Produce<'_>) -> Result<Option<Storage>> {
+fn fill_rows(
+    context: &DdlContext<'_>,
+    table: &Table,
+    indexes: &mut IndexSorters,
+    produce: Produce<'_>,
+) -> Result<Option<Storage>> {
     let tree = context.tree(&table.storage)?;
     // The codec, which is worked out once, is for the threads that encode, too.
     let shared = Arc::new(table.clone());
@@ -77,15 +144,17 @@ fn fill_rows(context: &DdlContext<'_>, table: &Table, produce: Produce<'_>) -> R
         let mut take = |rows: &Encoded| -> Result<()> {
             context.check()?;
             let mut rest = &rows.bytes[..];
-            for &(key, row) in &rows.lengths {
+            let is_whole = table.key != TableKey::RowId;
+            for (place, &(key, row)) in rows.lengths.iter().enumerate() {
                 let (mut key, behind) = rest.split_at(key as usize);
                 let (row, behind) = behind.split_at(row as usize);
                 rest = behind;
                 let number;
-                if table.key == TableKey::RowId {
+                if !is_whole {
                     number = context.numbers.row_id(table)?.to_be_bytes();
                     key = &number;
                 }
+                indexes.take(rows, place, key, is_whole)?;
                 if let Some(sorter) = &mut disordered {
                     sorter.push(key, row)?;
                     continue;

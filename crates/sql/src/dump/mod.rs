@@ -7,10 +7,13 @@
 //! 3. Where it goes and what is left when it breaks off: see [`writer`](Writer).
 //!
 //! # Way
-//! One thread scans the tables, one after the other, in the order of their keys, and hands out batches of rows as they are stored. Some
-//! threads make text of batches. The calling thread takes the texts in the order of the batches and writes them. So all
+//! The tables are scanned, one after the other, in the order of their keys, by batches of rows as they are stored; of these, text is made;
+//! the texts are written in the order of the batches ([`line`]). Some threads do whatever of this is to be done: so all
 //! processors have work however few tables there are, the result is always the same, and no more than some batches are in memory.
+//! They are a job's threads: they run where a processor is idle, and do each piece of work with a permit. The
+//! calling thread, which may be a server's session, only waits.
 
+mod line;
 mod output;
 mod rows;
 mod scanner;
@@ -29,6 +32,7 @@ use gannet_io::ModeRequest;
 use gannet_store::{Database, Isolation, LongValues, TransactionOptions, Unit, View, Watch, WorkMemory};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How rows are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,10 +54,12 @@ pub struct Options {
     pub data: bool,
     /// These tables only; all, where there are none.
     pub tables: Vec<String>,
-    /// Threads that make text of rows.
+    /// Threads that make text of rows, besides one for what waits for the device.
     pub jobs: usize,
     /// How files are opened.
     pub mode: ModeRequest,
+    /// How long the moment that is dumped may hold garbage back; `None`: as the database was opened with.
+    pub snapshot_limit: Option<Duration>,
 }
 
 impl Default for Options {
@@ -65,6 +71,7 @@ impl Default for Options {
             tables: Vec::new(),
             jobs: 1,
             mode: ModeRequest::Auto,
+            snapshot_limit: None,
         }
     }
 }
@@ -100,14 +107,32 @@ pub fn dump(
     target: Target<'_>,
     watch: &mut Watch<'_>,
 ) -> Result<Figures> {
-    let level = TransactionOptions { isolation: Isolation::RepeatableRead, ..TransactionOptions::default() };
+    dump_with(store, options, target, &mut stored_position, watch)
+}
+
+/// Says where a sequence stands, and whether that value was given.
+pub(crate) type PositionOf<'p> = &'p mut dyn FnMut(&View, &Sequence) -> Result<(i64, bool)>;
+
+/// The same, by whoever knows better than what is stored where a sequence stands, and whether that value was given.
+pub(crate) fn dump_with(
+    store: &Database,
+    options: &Options,
+    target: Target<'_>,
+    position: PositionOf<'_>,
+    watch: &mut Watch<'_>,
+) -> Result<Figures> {
+    let level = TransactionOptions {
+        isolation: Isolation::RepeatableRead,
+        snapshot_limit: options.snapshot_limit,
+        ..TransactionOptions::default()
+    };
     let view = store.begin_watched(level, Arc::new(Charged(store.engine().clone()))).view();
     if !storage::is_sql(&view)? {
         let message = "the database has no tables: it is a map of keys";
         return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
     }
     let catalog = storage::load(&view)?;
-    let script = stored_script(store, &view, &catalog)?.only(&options.tables)?;
+    let script = stored_script(store, &view, &catalog, position)?.only(&options.tables)?;
     let mut writer = Writer::begin(Arc::clone(store.engine().disk()), target, options.format, options.mode)?;
     if options.schema {
         writer.before(&script)?;
@@ -124,7 +149,12 @@ pub fn dump(
 }
 
 /// The script of what a view shows.
-fn stored_script(store: &Database, view: &View, catalog: &Catalog) -> Result<Script> {
+fn stored_script(
+    store: &Database,
+    view: &View,
+    catalog: &Catalog,
+    position: PositionOf<'_>,
+) -> Result<Script> {
     let pages = store.pages_by_tree()?;
     let page_size = store.page_size() as u64;
     make_script(
@@ -133,6 +163,6 @@ fn stored_script(store: &Database, view: &View, catalog: &Catalog) -> Result<Scr
             let tree = scanner::table_tree(view, table)?;
             Ok(pages.get(&tree.id()).copied().unwrap_or(0) * page_size)
         },
-        &mut |sequence: &Sequence| stored_position(view, sequence),
+        &mut |sequence: &Sequence| position(view, sequence),
     )
 }

@@ -5,8 +5,9 @@ use gannet_io::{AlignedBuffer, Class, Disk, Durability, File, ModeRequest, OpenO
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes of a request.
+/// Bytes of a request, at most and at least.
 const REQUEST: usize = 1 << 20;
+const REQUEST_LEAST: usize = 64 << 10;
 
 /// A new file on its way.
 #[derive(Debug)]
@@ -14,6 +15,8 @@ pub(super) struct Output {
     file: Arc<dyn File>,
     buffer: AlignedBuffer,
     filled: usize,
+    /// Bytes of a request.
+    request: usize,
     written: u64,
 }
 
@@ -26,17 +29,24 @@ impl Output {
     /// Makes the file, which must not be there.
     pub(super) fn create(disk: &dyn Disk, path: &Path, mode: ModeRequest) -> Result<Self> {
         let file = disk.open(path, &OpenOptions::create_new().mode(mode)).map_err(failed)?;
-        Ok(Output { file, buffer: AlignedBuffer::zeroed(REQUEST), filled: 0, written: 0 })
+        Ok(Output { file, buffer: AlignedBuffer::zeroed(REQUEST), filled: 0, request: REQUEST, written: 0 })
+    }
+
+    /// Requests have so many bytes from now on, as far as they may: a multiple of 64 KiB, up to 1 MiB.
+    pub(super) fn set_request(&mut self, bytes: u64) {
+        let bytes = usize::try_from(bytes).unwrap_or(REQUEST).clamp(REQUEST_LEAST, REQUEST);
+        self.request = bytes / REQUEST_LEAST * REQUEST_LEAST;
     }
 
     pub(super) fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
-            let count = bytes.len().min(REQUEST - self.filled);
+            let request = self.request.max(self.filled.next_multiple_of(REQUEST_LEAST));
+            let count = bytes.len().min(request - self.filled);
             self.buffer[self.filled..][..count].copy_from_slice(&bytes[..count]);
             self.filled += count;
             bytes = &bytes[count..];
-            if self.filled == REQUEST {
-                self.send(REQUEST)?;
+            if self.filled == request {
+                self.send(request)?;
             }
         }
         Ok(())

@@ -1,5 +1,6 @@
-//! Rows of tables on their way: scanned by one thread, made text by some, written by the caller in the order of the scan.
+//! Rows of tables on their way: scanned, made text, and written in the order of the scan.
 
+use super::line::{Item, Piece, run_line};
 use super::rows::{RowFormat, RowWriter};
 use super::script::{Script, TableRows};
 use super::writer::Writer;
@@ -7,26 +8,20 @@ use super::{Format, Options};
 use crate::catalog::{Catalog, Table};
 use crate::types::text::TextStyle;
 use crate::{Error, Result, SqlState};
-use gannet_io::Class;
-use gannet_io::stats::Operation;
-use gannet_store::{Database, Engine, Job, Tree, View, Watch, WorkMemory};
+use gannet_store::{Database, Engine, Job, Scan, Tree, View, Watch, WorkMemory, thread_reads};
 use std::ops::Bound;
-use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Bytes of rows in a batch, about.
 const BATCH_BYTES: usize = 256 << 10;
-/// Batches under way for each thread that makes text.
+/// Batches under way for each thread.
 const BATCHES: usize = 3;
 /// Bytes that a batch takes, its text included, about.
 const BATCH_MEMORY: u64 = 1 << 20;
-/// How often the caller looks whether it is to end, while it waits.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Rows as they are stored.
 #[derive(Debug, Default)]
-struct Rows {
+pub(super) struct Rows {
     bytes: Vec<u8>,
     /// Lengths of keys and values, one behind the other in `bytes`.
     lengths: Vec<(u32, u32)>,
@@ -36,7 +31,7 @@ struct Rows {
 
 /// Rows as text.
 #[derive(Debug)]
-struct Text {
+pub(super) struct Text {
     text: String,
     rows: u64,
     /// Bytes that the rows were before.
@@ -44,19 +39,43 @@ struct Text {
     _memory: Option<WorkMemory>,
 }
 
-/// What the caller is to do next.
-enum Step {
-    Begin(usize),
-    Rows(Receiver<Result<Text>>),
-    End,
-    Failed(Error),
+/// Buffers that were used, for the batches to come: taking memory from the system costs as much as filling it.
+#[derive(Debug, Default)]
+struct Spare {
+    rows: Mutex<Vec<Rows>>,
+    texts: Mutex<Vec<String>>,
 }
 
-/// Work for a thread that makes text.
-struct Work {
-    table: usize,
-    rows: Rows,
-    done: SyncSender<Result<Text>>,
+impl Spare {
+    fn take_rows(&self) -> Rows {
+        let mut rows = locked(&self.rows).pop().unwrap_or_default();
+        rows.bytes.reserve(BATCH_BYTES + BATCH_BYTES / 8);
+        rows
+    }
+
+    fn give_rows(&self, mut rows: Rows) {
+        // Those of long rows are not kept.
+        if rows.memory.take().is_none() {
+            rows.bytes.clear();
+            rows.lengths.clear();
+            locked(&self.rows).push(rows);
+        }
+    }
+
+    fn take_text(&self) -> String {
+        locked(&self.texts).pop().unwrap_or_default()
+    }
+
+    fn give_text(&self, mut text: String) {
+        if text.capacity() <= 3 * BATCH_BYTES {
+            text.clear();
+            locked(&self.texts).push(text);
+        }
+    }
+}
+
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The tree of a table's rows.
@@ -65,6 +84,38 @@ pub(super) fn table_tree(view: &View, table: &Table) -> Result<Tree> {
         let message = format!("tree {:?} is missing", table.storage.name);
         Error::new(SqlState::DATA_CORRUPTED, message)
     })
+}
+
+/// What all threads look at.
+pub(super) struct Shared<'s> {
+    engine: &'s Engine,
+    pub(super) job: &'s Job,
+    view: &'s View,
+    page_size: u64,
+    script: &'s Script,
+    tables: Vec<&'s Table>,
+    style: TextStyle,
+    format: RowFormat,
+    spare: Spare,
+}
+
+/// How far the tables are scanned.
+#[derive(Debug, Default)]
+pub(super) struct Scanning {
+    table: usize,
+    /// Of that table, once it was begun.
+    scan: Option<Box<Scan>>,
+}
+
+/// What is written, and how far.
+#[derive(Debug)]
+pub(super) struct Writing<'w, 't> {
+    writer: &'w mut Writer<'t>,
+    /// The table that is written.
+    table: usize,
+    /// Bytes of the tables before, and of this one's rows.
+    before: u64,
+    stored: u64,
 }
 
 /// Writes the rows of all tables of the script.
@@ -78,36 +129,23 @@ pub(super) fn write_tables(
     watch: &mut Watch<'_>,
 ) -> Result<()> {
     let (_memory, jobs) = memory(store.engine(), options.jobs)?;
-    let format = if options.format == Format::Csv { RowFormat::Csv } else { RowFormat::Text };
     let find = |rows: &TableRows| {
         catalog.table(&rows.name).map(AsRef::as_ref).ok_or_else(|| Error::internal("a table vanished"))
     };
-    let tables: Vec<&Table> = script.tables.iter().map(find).collect::<Result<_>>()?;
-    let style = TextStyle::default();
-    let (steps, to_do) = sync_channel(BATCHES * jobs);
-    let (work, to_format) = sync_channel(BATCHES * jobs);
-    let to_format = Mutex::new(to_format);
-    let (tables, style, to_format) = (&tables, &style, &to_format);
-    std::thread::scope(move |scope| {
-        for _ in 0..jobs {
-            scope.spawn(move || {
-                gannet_store::stand_by();
-                make_texts(tables, style, format, to_format);
-            });
-        }
-        let (engine, job) = (store.engine(), watch.job());
-        scope.spawn(move || {
-            gannet_store::stand_by();
-            if let Err(error) = scan_all(engine, job, view, tables, &steps, &work) {
-                // The caller may have given up by now.
-                let _ = steps.send(Step::Failed(error));
-            }
-        });
-        let written = write_steps(store, script, &to_do, writer, watch);
-        // Whatever it ended with: the scan finds nobody to hand its work to, and ends.
-        drop(to_do);
-        written
-    })
+    let shared = Shared {
+        engine: store.engine(),
+        job: watch.job(),
+        view,
+        page_size: store.page_size() as u64,
+        script,
+        tables: script.tables.iter().map(find).collect::<Result<_>>()?,
+        style: TextStyle::default(),
+        format: if options.format == Format::Csv { RowFormat::Csv } else { RowFormat::Text },
+        spare: Spare::default(),
+    };
+    let writing = Writing { writer, table: 0, before: 0, stored: 0 };
+    // One is mostly at the device.
+    run_line(&shared, writing, jobs + 1, BATCHES * jobs, watch)
 }
 
 /// Memory for the batches of so many threads, or of fewer where it is short; and how many that are.
@@ -117,140 +155,119 @@ fn memory(engine: &Engine, jobs: usize) -> Result<(WorkMemory, usize)> {
     Ok((engine.work_memory((BATCHES * jobs) as u64 * BATCH_MEMORY)?, jobs))
 }
 
-/// Hands out the batches of all tables. It ends early when nobody takes them any more.
-fn scan_all(
-    engine: &Engine,
-    job: &Job,
-    view: &View,
-    tables: &[&Table],
-    steps: &SyncSender<Step>,
-    work: &SyncSender<Work>,
-) -> Result<()> {
-    for (number, table) in tables.iter().enumerate() {
-        let tree = table_tree(view, table)?;
-        let mut scan = view.scan(&tree, (Bound::Unbounded, Bound::Unbounded))?;
-        scan.give_way();
-        if steps.send(Step::Begin(number)).is_err() {
-            return Ok(());
-        }
-        let mut rows = Rows::default();
-        // For reading one batch; who takes the batches may be waiting for a permit.
-        let mut permit = Some(job.permit()?);
-        let hand_out = |rows: Rows| {
-            let (done, text) = sync_channel(1);
-            work.send(Work { table: number, rows, done }).is_ok() && steps.send(Step::Rows(text)).is_ok()
+impl<'w, 't> Shared<'_> {
+    /// Does a piece of work: gives it back with what came of it.
+    pub(super) fn work(&self, piece: Piece<'w, 't>) -> Result<Piece<'w, 't>> {
+        Ok(match piece {
+            Piece::Scan(mut scanning, mut items) => {
+                self.scan(&mut scanning, &mut items)?;
+                Piece::Scan(scanning, items)
+            }
+            Piece::Make(number, Item::Stored(table, rows)) => {
+                Piece::Make(number, Item::Made(self.make_text(table, rows)?))
+            }
+            Piece::Write(mut writing, Some(item)) => {
+                self.write(&mut writing, item)?;
+                Piece::Write(writing, None)
+            }
+            other => other,
+        })
+    }
+
+    /// Whether all tables are scanned.
+    pub(super) fn is_scanned(&self, scanning: &Scanning) -> bool {
+        scanning.table == self.tables.len()
+    }
+
+    /// Scans one batch, and what else is to be said before or behind it.
+    fn scan(&self, scanning: &mut Scanning, items: &mut Vec<Item>) -> Result<()> {
+        let Scanning { table, scan: begun } = scanning;
+        let Some(of) = self.tables.get(*table) else { return Ok(()) };
+        let scan = match begun {
+            Some(scan) => scan,
+            None => {
+                items.push(Item::Begin(*table));
+                let tree = table_tree(self.view, of)?;
+                let mut scan = self.view.scan(&tree, (Bound::Unbounded, Bound::Unbounded))?;
+                scan.give_way();
+                begun.insert(Box::new(scan))
+            }
         };
-        while let Some((key, value)) = scan.next()? {
+        let before = thread_reads();
+        let mut rows = self.spare.take_rows();
+        let is_over = loop {
+            let Some((key, value)) = scan.next()? else { break true };
             let len = key.len() + value.len();
             if len > BATCH_BYTES {
                 // Its text has up to four times the bytes: of bytea two digits each, of strings backslashes.
-                rows.memory = Some(engine.work_memory(4 * len as u64)?);
+                rows.memory = Some(self.engine.work_memory(4 * len as u64)?);
             }
             rows.bytes.extend_from_slice(key);
             rows.bytes.extend_from_slice(value);
             rows.lengths.push((key.len() as u32, value.len() as u32));
             if rows.bytes.len() >= BATCH_BYTES {
                 scan.forget_long();
-                drop(permit.take());
-                if !hand_out(std::mem::take(&mut rows)) {
-                    return Ok(());
-                }
-                permit = Some(job.permit()?);
-                rows.bytes.reserve(BATCH_BYTES + BATCH_BYTES / 8);
+                break false;
             }
-        }
-        drop(permit);
-        if !rows.lengths.is_empty() && !hand_out(rows) || steps.send(Step::End).is_err() {
-            return Ok(());
-        }
-    }
-    Ok(())
-}
-
-/// Makes text of batches as long as there are some.
-fn make_texts(tables: &[&Table], style: &TextStyle, format: RowFormat, work: &Mutex<Receiver<Work>>) {
-    loop {
-        let next = work.lock().unwrap_or_else(std::sync::PoisonError::into_inner).recv();
-        let Ok(Work { table, rows, done }) = next else { return };
-        // Nobody may want it any more.
-        let _ = done.send(make_text(&RowWriter::new(tables[table], style, format), rows));
-    }
-}
-
-fn make_text(writer: &RowWriter<'_>, rows: Rows) -> Result<Text> {
-    let mut text = String::with_capacity(rows.bytes.len() * 5 / 4);
-    let mut rest = &rows.bytes[..];
-    for (key, value) in &rows.lengths {
-        let (row_key, behind) = rest.split_at(*key as usize);
-        let (row, behind) = behind.split_at(*value as usize);
-        writer.write(row_key, row, &mut text)?;
-        rest = behind;
-    }
-    Ok(Text { text, rows: rows.lengths.len() as u64, stored: rows.bytes.len() as u64, _memory: rows.memory })
-}
-
-/// Writes what the others have made, in order.
-fn write_steps(
-    store: &Database,
-    script: &Script,
-    steps: &Receiver<Step>,
-    writer: &mut Writer<'_>,
-    watch: &mut Watch<'_>,
-) -> Result<()> {
-    let reads = || {
-        let counts = store.engine().disk().stats().snapshot().counts;
-        counts[Class::Maintenance as usize][Operation::Read as usize].1
-    };
-    let mut read = reads();
-    // Bytes of the tables before, and of this one's rows.
-    let (mut before, mut stored, mut table) = (0, 0, None);
-    loop {
-        let step = match steps.recv_timeout(LOOK_EVERY) {
-            Ok(step) => step,
-            Err(RecvTimeoutError::Timeout) => {
-                watch.look()?;
-                continue;
-            }
-            Err(RecvTimeoutError::Disconnected) => return Ok(()),
         };
-        match step {
-            Step::Begin(number) => {
-                table = script.tables.get(number);
-                watch.job().note(table.map_or("", |table| &table.name));
-                stored = 0;
-                writer.begin_table(&script.tables[number])?;
-            }
-            Step::Rows(text) => {
-                let text = wait(&text, watch)?;
-                let _permit = watch.job().permit()?;
-                writer.rows(text.text.as_bytes(), text.rows)?;
-                watch.job().count_written(text.text.len() as u64);
-                stored += text.stored;
-                let bytes = table.map_or(0, |table| table.bytes);
-                watch.job().set_done(before + stored.min(bytes));
-                let now = reads();
-                watch.job().count_read(now - read);
-                read = now;
-            }
-            Step::End => {
-                writer.end_table()?;
-                before += table.map_or(0, |table| table.bytes);
-                watch.job().set_done(before);
-            }
-            Step::Failed(error) => return Err(error),
+        let read = thread_reads().since(before);
+        self.job.count_read((read.serial_reads + read.batched_reads) * self.page_size);
+        if !rows.lengths.is_empty() {
+            items.push(Item::Stored(*table, rows));
         }
-        watch.look()?;
+        if is_over {
+            items.push(Item::End);
+            (*table, *begun) = (*table + 1, None);
+        }
+        Ok(())
     }
-}
 
-fn wait(text: &Receiver<Result<Text>>, watch: &mut Watch<'_>) -> Result<Text> {
-    loop {
-        match text.recv_timeout(LOOK_EVERY) {
-            Ok(text) => return text,
-            Err(RecvTimeoutError::Timeout) => watch.look()?,
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err(Error::internal("a thread of the dump has ended by itself"));
+    fn make_text(&self, table: usize, mut rows: Rows) -> Result<Text> {
+        let writer = RowWriter::new(self.tables[table], &self.style, self.format);
+        let mut text = self.spare.take_text();
+        text.reserve(rows.bytes.len() * 5 / 4);
+        let mut rest = &rows.bytes[..];
+        for (key, value) in &rows.lengths {
+            let (row_key, behind) = rest.split_at(*key as usize);
+            let (row, behind) = behind.split_at(*value as usize);
+            writer.write(row_key, row, &mut text)?;
+            rest = behind;
+        }
+        let (count, stored) = (rows.lengths.len() as u64, rows.bytes.len() as u64);
+        let _memory = rows.memory.take();
+        if _memory.is_none() {
+            self.spare.give_rows(rows);
+        }
+        Ok(Text { text, rows: count, stored, _memory })
+    }
+
+    /// Writes what comes next.
+    fn write(&self, writing: &mut Writing<'_, '_>, item: Item) -> Result<()> {
+        let bytes = self.script.tables.get(writing.table).map_or(0, |table| table.bytes);
+        match item {
+            Item::Begin(number) => {
+                let begun = &self.script.tables[number];
+                self.job.note(&begun.name);
+                (writing.table, writing.stored) = (number, 0);
+                writing.writer.begin_table(begun)?;
+            }
+            Item::Made(text) => {
+                writing.writer.set_request(self.job.request_bytes());
+                writing.writer.rows(text.text.as_bytes(), text.rows)?;
+                self.job.count_written(text.text.len() as u64);
+                writing.stored += text.stored;
+                self.job.set_done(writing.before + writing.stored.min(bytes));
+                self.spare.give_text(text.text);
+            }
+            Item::End => {
+                writing.writer.end_table()?;
+                writing.before += bytes;
+                self.job.set_done(writing.before);
+            }
+            Item::Stored(..) | Item::Making => {
+                return Err(Error::internal("rows are written that are no text"));
             }
         }
+        Ok(())
     }
 }

@@ -61,7 +61,7 @@ pub enum Target<'t> {
     /// A file or folder of this name.
     Path(PathBuf),
     /// Whoever reads it; in SQL only.
-    Stream(&'t mut dyn Write),
+    Stream(&'t mut (dyn Write + Send)),
 }
 
 impl std::fmt::Debug for Target<'_> {
@@ -97,7 +97,7 @@ impl std::fmt::Debug for Writer<'_> {
 enum Place<'t> {
     File { partial: PathBuf, path: PathBuf },
     Folder { partial: PathBuf, path: PathBuf },
-    Stream(&'t mut dyn Write),
+    Stream(&'t mut (dyn Write + Send)),
 }
 
 fn partial_name(path: &Path) -> PathBuf {
@@ -270,6 +270,13 @@ impl<'t> Writer<'t> {
         }
         self.table = Some(ManifestTable { table: table.name.clone(), file, rows: 0, bytes: 0 });
         Ok(())
+    }
+
+    /// From now on files are written by requests of this many bytes, as far as they may be so long.
+    pub(super) fn set_request(&mut self, bytes: u64) {
+        if let Some(output) = &mut self.output {
+            output.set_request(bytes);
+        }
     }
 
     /// Rows, as COPY gives them.

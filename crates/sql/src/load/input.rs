@@ -3,6 +3,7 @@
 use crate::dump::failed;
 use crate::{Error, Result, SqlState};
 use gannet_io::{AlignedBuffer, Class, Disk, File, Mode, ModeRequest, OpenOptions};
+use memchr::{memchr, memchr_iter, memchr2};
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -150,7 +151,7 @@ impl Input {
         let mut looked = 0;
         let end = loop {
             let rest = &self.buffer[self.start..];
-            match rest[looked..].iter().position(|byte| *byte == b'\n') {
+            match memchr(b'\n', &rest[looked..]) {
                 Some(at) => break self.start + looked + at + 1,
                 None => looked = rest.len(),
             }
@@ -210,7 +211,7 @@ impl Input {
             }
             let bytes = rest[..len].to_vec();
             let line = self.line + 1;
-            self.line += bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+            self.line += memchr_iter(b'\n', &bytes).count() as u64;
             self.start += len;
             return Ok(Some(Piece { bytes, line }));
         }
@@ -325,7 +326,7 @@ impl Iterator for RowEnds<'_> {
         loop {
             let rest = &self.bytes[self.at..];
             if self.csv {
-                let found = rest.iter().position(|byte| matches!(byte, b'\n' | b'"'))?;
+                let found = memchr2(b'\n', b'"', rest)?;
                 self.at += found + 1;
                 if rest[found] == b'"' {
                     quoted = !quoted;
@@ -334,7 +335,7 @@ impl Iterator for RowEnds<'_> {
                 }
                 continue;
             }
-            self.at += rest.iter().position(|byte| *byte == b'\n')? + 1;
+            self.at += memchr(b'\n', rest)? + 1;
             let line = &self.bytes[start..self.at - 1];
             let backslashes = line.iter().rev().take_while(|byte| **byte == b'\\').count();
             if backslashes.is_multiple_of(2) {

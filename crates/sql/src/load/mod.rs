@@ -8,7 +8,8 @@
 //!
 //! # Way
 //! Statements run one after the other. Primary keys, which stand behind the rows, are looked for at the end of a file and made with their tables, so
-//! that rows go where they belong at once. Rows for an empty table fill its tree from the bottom up (`rows`, `ddl`); where a rule
+//! that rows go where they belong at once; so are indexes that are not unique, where this process builds them, so that whoever makes the rows
+//! makes their entries, too. Rows for an empty table fill its tree from the bottom up (`rows`, `ddl`); where a rule
 //! of the table is broken by them, they are gone through once more as ordinary rows, which tells the line. So are rows for other tables.
 
 mod embedded;
@@ -140,7 +141,7 @@ pub fn load(
         options,
         watch,
         outcome: Outcome::default(),
-        primary: HashMap::new(),
+        early: HashMap::new(),
         done: HashSet::new(),
         before: 0,
     };
@@ -164,8 +165,8 @@ struct Loader<'l, 'w> {
     options: &'l Options,
     watch: &'l mut Watch<'w>,
     outcome: Outcome,
-    /// Statements that make primary keys, by their tables, to be run with these.
-    primary: HashMap<String, String>,
+    /// Statements that make primary keys and indexes, by their tables, to be run with these.
+    early: HashMap<String, Vec<String>>,
     /// Those that were.
     done: HashSet<String>,
     /// Bytes of the files before this one.
@@ -221,7 +222,7 @@ impl Loader<'_, '_> {
     /// Loads a script.
     fn script(&mut self, mut input: Input) -> Result<()> {
         let end = input.end_of_file()?;
-        self.find_primary_keys(&end);
+        self.find_keys(&end);
         let is_file = input.len().is_some();
         let mut last_line = None;
         let mut splitter = Splitter::default();
@@ -260,14 +261,22 @@ impl Loader<'_, '_> {
         Ok(())
     }
 
-    fn find_primary_keys(&mut self, script: &str) {
+    /// Looks for what is better made with its table, in front of the rows.
+    fn find_keys(&mut self, script: &str) {
+        // Rows that come one by one are quicker without indexes.
+        let builds = self.destination.session().is_some();
         let mut splitter = Splitter::default();
         for line in script.split_inclusive('\n') {
             splitter.feed(line);
             while let Some(piece) = splitter.next_piece() {
                 let Piece::Statement(text) = piece else { continue };
-                if let Some(table) = statement::primary_key_of(&statement::words(&text)) {
-                    self.primary.insert(table.to_owned(), text.trim().to_owned());
+                let words = statement::words(&text);
+                let index = || statement::index_of(&words).filter(|_| builds);
+                if let Some(table) = statement::primary_key_of(&words).or_else(index) {
+                    let early = self.early.entry(table.to_owned()).or_default();
+                    // The key first: an index has it in its entries.
+                    let place = if statement::primary_key_of(&words).is_some() { 0 } else { early.len() };
+                    early.insert(place, text.trim().to_owned());
                 }
             }
         }
@@ -324,11 +333,12 @@ impl Loader<'_, '_> {
             }
         }
         let words = statement::words(text);
-        if let Some(key) = statement::created_table(&words).and_then(|table| self.primary.remove(table)) {
+        let early = statement::created_table(&words).and_then(|table| self.early.remove(table));
+        for statement in early.into_iter().flatten() {
             // Where it cannot be made it is run again when its turn comes, and says so.
-            if self.destination.run(&key).is_ok() {
+            if self.destination.run(&statement).is_ok() {
                 self.outcome.statements += 1;
-                self.done.insert(key);
+                self.done.insert(statement);
             }
         }
         Ok(())
@@ -474,7 +484,7 @@ impl Loader<'_, '_> {
         self.watch.job().phase("loads", Unit::Bytes, total);
         if let Some(indexes) = &indexes {
             let end = indexes.end_of_file()?;
-            self.find_primary_keys(&end);
+            self.find_keys(&end);
         }
         schema.map_or(Ok(()), |input| self.script(input))?;
         for (table, mut input) in files {

@@ -1,14 +1,15 @@
 //! Rows of COPY data on their way into an empty table: one thread reads, some make rows of text, the session's thread builds.
 
 use super::Bad;
-use super::input::{Input, Piece};
+use super::input::{Input, Piece, RowEnds};
 use crate::catalog::Table;
-use crate::ddl::{Encoded, Take};
-use crate::session::{CopyOptions, Fields, Reader};
+use crate::ddl::{Encoded, Entries, Take};
+use crate::session::{CopyOptions, Fields, Header, Reader};
 use crate::types::Value;
 use crate::types::text::{self, TextStyle};
 use crate::{Error, Result, SqlState};
 use gannet_store::{Engine, Watch, WorkMemory};
+use memchr::{memchr, memchr_iter, memchr2_iter};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
@@ -153,6 +154,9 @@ fn wait(made: &Receiver<Result<Made>>, watch: &mut Watch<'_>) -> Result<Made> {
     }
 }
 
+/// Gives a field; `None` for NULL.
+type Get<'g> = &'g dyn Fn(usize) -> Result<Option<&'g str>>;
+
 /// Makes rows of text.
 struct Maker<'m> {
     table: &'m Table,
@@ -168,58 +172,103 @@ impl Maker<'_> {
         let _memory = (bytes > PIECE_MEMORY + PIECE_MEMORY / 2).then(memory).transpose()?;
         let mut made = Made { rows: Encoded::default(), bad: Vec::new(), taken, _memory };
         made.rows.bytes.reserve(piece.bytes.len());
+        let indexes = self.table.indexes.iter().filter(|index| !index.primary).count();
+        made.rows.indexes.resize_with(indexes, Entries::default);
+        // How its lines end is to be found out where there are carriage returns.
+        if self.is_plain() && memchr(b'\r', &piece.bytes).is_none() {
+            self.read_plain(piece, &mut made);
+        } else {
+            self.read_any(&piece.bytes, piece.line, &mut made);
+        }
+        Ok(made)
+    }
+
+    /// Whether rows are as dumps of ours and of `pg_dump` have them.
+    fn is_plain(&self) -> bool {
+        let CopyOptions { csv, delimiter, null, header, .. } = self.data.options;
+        !csv && *delimiter == b'\t' && null == "\\N" && *header == Header::No && !self.data.places.is_empty()
+    }
+
+    /// Reads lines whose fields can be taken as they stand there, and others by the way.
+    fn read_plain(&self, piece: &Piece, made: &mut Made) {
+        let (mut rest, mut line) = (&piece.bytes[..], piece.line);
+        let (mut fields, mut row) = (Vec::new(), Vec::new());
+        while !rest.is_empty() {
+            let end = memchr(b'\n', rest);
+            let text = &rest[..end.unwrap_or(rest.len())];
+            let len = if split_plain(text, &mut fields) {
+                self.take_row(fields.len(), &|index| Ok(fields[index]), line, &mut row, made);
+                end.map_or(rest.len(), |end| end + 1)
+            } else {
+                let len = RowEnds::new(rest, false).next().unwrap_or(rest.len());
+                self.read_any(&rest[..len], line, made);
+                len
+            };
+            line += memchr_iter(b'\n', &rest[..len]).count() as u64;
+            rest = &rest[len..];
+        }
+    }
+
+    /// Reads whatever COPY knows; the first line is the one of this number.
+    fn read_any(&self, bytes: &[u8], first: u64, made: &mut Made) {
         let mut reader = Reader::new(self.data.options.clone());
         let mut given = false;
         let mut more = |buffer: &mut Vec<u8>| {
             if std::mem::replace(&mut given, true) {
                 return Ok(false);
             }
-            buffer.extend_from_slice(&piece.bytes);
+            buffer.extend_from_slice(bytes);
             Ok(true)
         };
         let mut fields = Fields::default();
         let mut row = Vec::new();
         loop {
-            let line = |reader: &Reader| piece.line + reader.line() - 1;
-            match reader.next(&mut more, &mut fields) {
-                Ok(false) => return Ok(made),
-                Ok(true) => {
-                    let (bytes, rows) = (made.rows.bytes.len(), made.rows.lengths.len());
-                    if let Err((column, error)) = self.row(&fields, &mut row, &mut made.rows) {
-                        made.rows.bytes.truncate(bytes);
-                        made.rows.lengths.truncate(rows);
-                        made.bad.push(Bad { line: line(&reader), column, error });
-                    }
-                }
+            let next = reader.next(&mut more, &mut fields);
+            let line = first + reader.line() - 1;
+            match next {
+                Ok(false) => return,
+                Ok(true) => self.take_row(fields.len(), &|index| fields.get(index), line, &mut row, made),
                 // The lines behind it cannot be told apart any more.
                 Err(error) => {
-                    made.bad.push(Bad { line: line(&reader), column: None, error });
-                    return Ok(made);
+                    made.bad.push(Bad { line, column: None, error });
+                    return;
                 }
             }
+        }
+    }
+
+    /// Takes a row, or notes why it is bad.
+    fn take_row(&self, count: usize, get: Get<'_>, line: u64, row: &mut Vec<Value>, made: &mut Made) {
+        let (len, rows) = (made.rows.bytes.len(), made.rows.lengths.len());
+        if let Err((column, error)) = self.row(count, get, row, &mut made.rows) {
+            made.rows.bytes.truncate(len);
+            made.rows.lengths.truncate(rows);
+            made.rows.indexes.iter_mut().for_each(|entries| entries.truncate(rows));
+            made.bad.push(Bad { line, column, error });
         }
     }
 
     /// Appends a row; else gives the column that is bad, and why.
     fn row(
         &self,
-        fields: &Fields,
+        count: usize,
+        get: Get<'_>,
         row: &mut Vec<Value>,
         out: &mut Encoded,
     ) -> std::result::Result<(), (Option<String>, Error)> {
         let (table, places) = (self.table, self.data.places);
         let whole = |message: String| (None, Error::new(SqlState::BAD_COPY_FILE_FORMAT, message));
-        if fields.len() > places.len() {
+        if count > places.len() {
             return Err(whole("extra data after last expected column".to_owned()));
         }
         row.clear();
         row.resize(places.len(), Value::Null);
         for (index, &place) in places.iter().enumerate() {
             let column = &table.columns[place];
-            if index >= fields.len() {
+            if index >= count {
                 return Err(whole(format!("missing data for column \"{}\"", column.name)));
             }
-            let read = fields.get(index).and_then(|field| match field {
+            let read = get(index).and_then(|field| match field {
                 Some(field) => text::read(field, column.ty, column.modifier, self.style),
                 None if column.not_null => Err(Error::new(
                     SqlState::NOT_NULL_VIOLATION,
@@ -238,6 +287,34 @@ impl Maker<'_> {
         let key = out.bytes.len() - start;
         codec.encode_row(row, &mut out.bytes).map_err(|error| (None, error))?;
         out.lengths.push((key as u32, (out.bytes.len() - start - key) as u32));
+        let row_key = &out.bytes[start..start + key];
+        let indexes = table.indexes.iter().enumerate().filter(|(_, index)| !index.primary);
+        for ((index, _), entries) in indexes.zip(&mut out.indexes) {
+            let begin = entries.bytes.len();
+            let conflicts = codec.index_key(index, row, row_key, &mut entries.bytes);
+            let conflicts = conflicts.map_err(|error| (None, error))?;
+            entries.lengths.push(((entries.bytes.len() - begin) as u32, conflicts));
+        }
         Ok(())
     }
+}
+
+/// Splits a line into fields, if none of them is written in another way than it reads; NULL is `\N`.
+fn split_plain<'t>(line: &'t [u8], fields: &mut Vec<Option<&'t str>>) -> bool {
+    fields.clear();
+    let Ok(text) = std::str::from_utf8(line) else { return false };
+    let (mut start, mut is_null) = (0, false);
+    for at in memchr2_iter(b'\t', b'\\', line) {
+        if line[at] == b'\t' {
+            fields.push((!is_null).then(|| &text[start..at]));
+            (start, is_null) = (at + 1, false);
+        } else {
+            is_null = at == start && matches!(line[at + 1..], [b'N'] | [b'N', b'\t', ..]);
+            if !is_null {
+                return false;
+            }
+        }
+    }
+    fields.push((!is_null).then(|| &text[start..]));
+    true
 }

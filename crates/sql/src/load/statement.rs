@@ -163,6 +163,16 @@ pub(super) fn primary_key_of(words: &[String]) -> Option<&str> {
     }
 }
 
+/// Of `CREATE INDEX i ON [ONLY] t ...` the table, as it is written. One that is unique is not meant: whether it can be made is a
+/// matter of the rows.
+pub(super) fn index_of(words: &[String]) -> Option<&str> {
+    let rest = match words {
+        [create, index, _, on, rest @ ..] if [create, index, on] == ["CREATE", "INDEX", "ON"] => rest,
+        _ => return None,
+    };
+    rest.iter().find(|word| *word != "ONLY").map(String::as_str)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,5 +219,16 @@ mod tests {
             created_table(&super::words("CREATE TABLE public.\"a b\" (\n a int);")),
             Some("public.\"a b\"")
         );
+    }
+
+    #[test]
+    fn an_index_is_found_for_its_table() {
+        let of = |text: &str| index_of(&words(text)).map(str::to_owned);
+        assert_eq!(
+            of("CREATE INDEX i ON public.\"a b\" USING btree (a);").as_deref(),
+            Some("public.\"a b\"")
+        );
+        assert_eq!(of("create index i on only public.t (a)").as_deref(), Some("PUBLIC.T"));
+        assert_eq!(of("CREATE UNIQUE INDEX i ON public.t (a);"), None);
     }
 }

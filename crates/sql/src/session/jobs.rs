@@ -1,25 +1,32 @@
-//! Statements that run a job ([`gannet_store::Job`]): BACKUP, CHECK, COMPACT, STAT and SWEEP DATABASE. Findings and the like are
+//! Statements that run a job ([`gannet_store::Job`]): BACKUP, CHECK, COMPACT, DUMP, STAT and SWEEP DATABASE. Findings and the like are
 //! rows; with VERBOSE, how far it has come and how it went are INFO messages, whose detail is JSON: `progress` many times, then `job` once, both a
 //! [`JobReport`], and beside `job` what else the job has to say.
 
 use super::client::{Client, CommandTag, Notice, OutputColumn};
 use super::utility::give;
 use super::{Database, Session, SessionInfo};
-use crate::bind::utility::{BackupDatabase, CopyRelation};
+use crate::bind::utility::{BackupDatabase, CopyRelation, DumpDatabase};
+use crate::catalog::Sequence;
 use crate::check::check;
+use crate::dump::{self, dump_with};
 use crate::stat::{Holder, Object, ObjectKind, StatRequest, Statistics, statistics};
 use crate::sweep::{Swept, sweep};
 use crate::types::NO_MODIFIER;
 use crate::{Error, Result, SqlState, Type, Value};
 use gannet_base::clock;
 use gannet_base::units::format_size;
-use gannet_store::{BackupPlan, Figure, JobKind, JobOrder, JobReport, Since, TreeContents, Unit, Watch};
+use gannet_store::{
+    BackupPlan, Figure, JobKind, JobOrder, JobReport, Since, TreeContents, Unit, View, Watch,
+};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// How often a client is told of the progress.
 const TELL_EVERY: Duration = Duration::from_millis(500);
+/// Threads that make text of rows, where nobody says how many, and however many are asked for.
+const USUAL_DUMP_JOBS: usize = 8;
+const MOST_DUMP_JOBS: u32 = 64;
 
 /// The columns of a result.
 pub(super) fn columns(columns: &[(&str, Type)]) -> Vec<OutputColumn> {
@@ -87,6 +94,11 @@ pub(super) fn backup_columns() -> Vec<OutputColumn> {
         number("bytes"),
         text("removed"),
     ])
+}
+
+/// The columns of what DUMP DATABASE has written.
+pub(super) fn dump_columns() -> Vec<OutputColumn> {
+    columns(&[("tables", Type::Int8), ("rows", Type::Int8), ("bytes", Type::Int8)])
 }
 
 /// The columns of what SWEEP DATABASE has done.
@@ -271,6 +283,50 @@ impl Session {
             running.client.notice(&info(message, &json!({ "job": job, "compaction": report })));
         }
         Ok(CommandTag { command: "COMPACT DATABASE", rows: Some(1) })
+    }
+
+    pub(super) fn dump_database(
+        &mut self,
+        dump: &DumpDatabase,
+        alone: bool,
+        client: &mut dyn Client,
+    ) -> Result<CommandTag> {
+        let verbose = dump.verbose;
+        let mut running = Running { statement: "DUMP DATABASE", verbose, alone, client };
+        let path = PathBuf::from(&dump.path);
+        if !path.is_absolute() {
+            let message = "relative path not allowed for DUMP DATABASE to a file of the server";
+            return Err(Error::new(SqlState::INVALID_NAME, message));
+        }
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let jobs =
+            dump.jobs.map_or(processors.min(USUAL_DUMP_JOBS), |jobs| jobs.min(MOST_DUMP_JOBS) as usize);
+        let options = dump::Options {
+            format: if dump.csv { dump::Format::Csv } else { dump::Format::Sql },
+            schema: dump.schema,
+            data: dump.data,
+            tables: dump.tables.clone(),
+            jobs,
+            snapshot_limit: Some(self.state.settings().snapshot_limit.unwrap_or_default()),
+            ..dump::Options::default()
+        };
+        let mut order = JobOrder::new(JobKind::Dump);
+        order.about = format!("to {}", dump.path);
+        let (figures, job) = self.run_job(&mut running, order, |database, watch| {
+            let numbers = &database.0.numbers;
+            let mut position = |_: &View, sequence: &Sequence| {
+                let at = numbers.current(sequence)?;
+                Ok((at.value, at.called))
+            };
+            dump_with(database.store(), &options, dump::Target::Path(path), &mut position, watch)
+        })?;
+        let row = [figures.tables, figures.rows, figures.bytes].map(|count| Value::Int(count.cast_signed()));
+        give(&dump_columns(), &[row.to_vec()], self, running.client)?;
+        if verbose {
+            let message = format!("{} rows in {:.1} s", figures.rows, job.seconds);
+            running.client.notice(&info(message, &json!({ "job": job, "figures": figures })));
+        }
+        Ok(CommandTag { command: "DUMP DATABASE", rows: Some(1) })
     }
 
     pub(super) fn stat_database(

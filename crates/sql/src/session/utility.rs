@@ -51,6 +51,7 @@ impl Session {
             Utility::BackupDatabase(_) => Some(jobs::backup_columns()),
             Utility::CheckDatabase { .. } => Some(jobs::check_columns()),
             Utility::CompactDatabase { .. } => Some(jobs::compact_columns()),
+            Utility::DumpDatabase(_) => Some(jobs::dump_columns()),
             Utility::StatDatabase { .. } => Some(jobs::stat_columns()),
             Utility::SweepDatabase { .. } => Some(jobs::sweep_columns()),
             Utility::Show(None) => Some(["name", "setting", "description"].map(text_column).to_vec()),
@@ -122,6 +123,7 @@ impl Session {
             Utility::BackupDatabase(backup) => self.backup_database(backup, alone, client)?,
             Utility::CheckDatabase { verbose } => self.check_database(*verbose, alone, client)?,
             Utility::CompactDatabase { verbose } => self.compact_database(*verbose, alone, client)?,
+            Utility::DumpDatabase(dump) => self.dump_database(dump, alone, client)?,
             Utility::StatDatabase { table, records, verbose } => {
                 self.stat_database(table.as_ref(), *records, *verbose, alone, client)?
             }

@@ -413,6 +413,11 @@ impl Job {
         self.inner.permit(&self.jobs.pacer)
     }
 
+    /// Bytes to be asked of the device by one request, at most.
+    pub fn request_bytes(&self) -> u64 {
+        self.jobs.pacer.request_bytes()
+    }
+
     /// The job read so many bytes from a device.
     pub fn count_read(&self, bytes: u64) {
         self.inner.bytes_read.fetch_add(bytes, Ordering::Relaxed);

@@ -105,6 +105,23 @@ impl Transaction {
 
     /// The incremental form of [`Transaction::bulk_load`].
     pub fn bulk_loader<'t>(&'t mut self, tree: &'t Tree) -> Result<BulkLoader<'t>> {
+        self.prepare_bulk_load(tree)?;
+        Ok(self.loader(tree))
+    }
+
+    /// Loaders for several trees, which different threads may fill at one time.
+    pub fn bulk_loaders<'t>(&'t mut self, trees: &'t [Tree]) -> Result<Vec<BulkLoader<'t>>> {
+        trees.iter().try_for_each(|tree| self.prepare_bulk_load(tree))?;
+        Ok(trees.iter().map(|tree| self.loader(tree)).collect())
+    }
+
+    fn loader<'t>(&'t self, tree: &'t Tree) -> BulkLoader<'t> {
+        let core = &*self.shared.core;
+        let inner = crate::tree::BulkLoader::new(BTree::new(core, &tree.root), &self.handle.cancel);
+        BulkLoader { inner, payload: Vec::new(), page_size: core.page_size }
+    }
+
+    fn prepare_bulk_load(&mut self, tree: &Tree) -> Result<()> {
         self.shared.check_handle(&tree.root)?;
         let created = self
             .shared
@@ -127,9 +144,7 @@ impl Transaction {
         self.write(&Arc::clone(&self.shared.catalog), tree.name(), Write::Update(&entry), None).map(drop)?;
         // A view from before it sees none of the rows, which say nothing of it.
         tree.root.set_filled(own, sequence);
-        let core = &*self.shared.core;
-        let inner = crate::tree::BulkLoader::new(BTree::new(core, &tree.root), &self.handle.cancel);
-        Ok(BulkLoader { inner, payload: Vec::new(), page_size: core.page_size })
+        Ok(())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Statements of administrators that run a job: BACKUP, CHECK, COMPACT, STAT and SWEEP DATABASE. They are Gannet's own.
+//! Statements of administrators that run a job: BACKUP, CHECK, COMPACT, DUMP, STAT and SWEEP DATABASE. They are Gannet's own.
 
 use super::Utility;
 use super::reader::Reader;
@@ -23,6 +23,25 @@ pub struct BackupDatabase {
     pub verbose: bool,
 }
 
+/// DUMP DATABASE
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DumpDatabase {
+    /// The file or folder it goes to.
+    pub path: String,
+    /// CSV
+    pub csv: bool,
+    /// Not with DATA ONLY.
+    pub schema: bool,
+    /// Not with SCHEMA ONLY.
+    pub data: bool,
+    /// TABLE: these only; all, where there are none.
+    pub tables: Vec<String>,
+    /// JOBS
+    pub jobs: Option<u32>,
+    /// VERBOSE
+    pub verbose: bool,
+}
+
 /// `None` where it is none of these.
 pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Option<Utility>> {
     if reader.is_word(0, "check") {
@@ -36,6 +55,9 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Option<Utility>> {
     if reader.accept_words(&["compact", "database"]) {
         return Ok(Some(Utility::CompactDatabase { verbose: reader.accept(K::VERBOSE) }));
     }
+    if reader.accept_words(&["dump", "database"]) {
+        return dump_database(reader).map(Some);
+    }
     if reader.accept_words(&["stat", "database"]) {
         return stat_database(reader).map(Some);
     }
@@ -46,22 +68,24 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Option<Utility>> {
     Ok(None)
 }
 
+/// A number, where there is one.
+fn number(reader: &mut Reader<'_>) -> Result<Option<u32>> {
+    match reader.token(0) {
+        Some(Token::Number(text, _)) => {
+            let number = text.parse().map_err(|_| reader.unexpected())?;
+            reader.skip(1);
+            Ok(Some(number))
+        }
+        _ => Ok(None),
+    }
+}
+
 /// `TO 'folder' [SINCE LATEST | SINCE 'name'] [COMPRESS [level]] [KEEP n [ARCHIVE ['folder']]] [VERBOSE]`
 fn backup_database(reader: &mut Reader<'_>) -> Result<Utility> {
     reader.expect(K::TO)?;
     let folder = reader.string()?;
     let mut backup =
         BackupDatabase { folder, since: None, compress: None, keep: None, archive: None, verbose: false };
-    let number = |reader: &mut Reader<'_>| -> Result<Option<u32>> {
-        match reader.token(0) {
-            Some(Token::Number(text, _)) => {
-                let number = text.parse().map_err(|_| reader.unexpected())?;
-                reader.skip(1);
-                Ok(Some(number))
-            }
-            _ => Ok(None),
-        }
-    };
     loop {
         if backup.since.is_none() && reader.accept_words(&["since"]) {
             let latest = reader.accept_words(&["latest"]);
@@ -76,6 +100,33 @@ fn backup_database(reader: &mut Reader<'_>) -> Result<Utility> {
         } else {
             backup.verbose = reader.accept(K::VERBOSE);
             return Ok(Utility::BackupDatabase(Box::new(backup)));
+        }
+    }
+}
+
+/// `TO 'path' [CSV] [SCHEMA ONLY | DATA ONLY] [TABLE name [, ...]] [JOBS n] [VERBOSE]`
+fn dump_database(reader: &mut Reader<'_>) -> Result<Utility> {
+    reader.expect(K::TO)?;
+    let path = reader.string()?;
+    let (tables, jobs, verbose) = (Vec::new(), None, false);
+    let mut dump = DumpDatabase { path, csv: false, schema: true, data: true, tables, jobs, verbose };
+    loop {
+        if !dump.csv && reader.accept_words(&["csv"]) {
+            dump.csv = true;
+        } else if dump.schema && dump.data && reader.accept_words(&["schema", "only"]) {
+            dump.data = false;
+        } else if dump.schema && dump.data && reader.accept_words(&["data", "only"]) {
+            dump.schema = false;
+        } else if dump.tables.is_empty() && reader.accept(K::TABLE) {
+            dump.tables.push(reader.name()?);
+            while reader.accept_token(&Token::Comma) {
+                dump.tables.push(reader.name()?);
+            }
+        } else if dump.jobs.is_none() && reader.accept_words(&["jobs"]) {
+            dump.jobs = Some(number(reader)?.filter(|jobs| *jobs > 0).ok_or_else(|| reader.unexpected())?);
+        } else {
+            dump.verbose = reader.accept(K::VERBOSE);
+            return Ok(Utility::DumpDatabase(Box::new(dump)));
         }
     }
 }

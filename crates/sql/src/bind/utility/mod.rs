@@ -12,7 +12,7 @@ use super::{Parsed, bind_type};
 use crate::types::{Modifier, Type};
 use crate::{Error, Result};
 pub use copy::{Copy, CopyOption, CopyRelation, CopyTarget, CopyValue};
-pub use jobs::BackupDatabase;
+pub use jobs::{BackupDatabase, DumpDatabase};
 use reader::Reader;
 pub use role::RoleOptions;
 pub use sequence::{AlterSequence, SequenceOptions};
@@ -90,6 +90,8 @@ pub enum Utility {
         /// VERBOSE
         verbose: bool,
     },
+    /// DUMP DATABASE
+    DumpDatabase(Box<DumpDatabase>),
     /// STAT DATABASE
     StatDatabase {
         /// TABLE
