@@ -26,7 +26,7 @@
 //! To fold what changed out of the log is what PostgreSQL's WAL summarizer does for its incremental backups (R. Haas, 2023).
 
 use crate::log::{Log, LogHold};
-use crate::meta::Meta;
+use crate::meta::{Life, Meta};
 use crate::mutation::{Mutation, planted};
 use crate::page::{get_u32, get_u64, put_u32, put_u64};
 use crate::page_list::{self, BLOCK};
@@ -501,10 +501,7 @@ impl Changes {
         if list.to < reached {
             return Err(Error::Damaged("it has missed a part of the log".to_owned()));
         }
-        let place = meta.lives.iter().position(|lived| lived.id == life);
-        let is_ours =
-            place.is_some_and(|place| meta.lives.get(place + 1).is_none_or(|next| list.to <= next.from));
-        if !is_ours {
+        if !Life::is_past(&meta.lives, life, list.to) {
             return Err(Error::Damaged("it is of another copy of the database".to_owned()));
         }
         if at > end {

@@ -12,8 +12,8 @@
 //! 4. *Header*: both copies say how many groups there are, durably, before the file is shorter: a header never counts a map that the file does
 //!    not have. A crash behind this finds the file longer than it needs to be, and may find maps behind those that are counted: they
 //!    say that everything is free.
-//! 5. *Cut*: with the space lock held, so that the file does not grow meanwhile, and with no page on its way home, the file gets shorter. Whether a crash
-//!    keeps that does not matter: with it, nothing refers to what is gone; without, it is as in 4.
+//! 5. *Cut*, by steps: with the space lock held, so that the file does not grow meanwhile, and with no page on its way home, the file gets shorter. Whether a crash
+//!    keeps that does not matter: with it, nothing refers to what is gone; without, it is as in 4. So it is between two steps, where the file may grow.
 //!
 //! The header also says where the log was at the last cut: of a page that reads as zeros, changes up to there that the log still has are no write that was lost.
 //!
@@ -24,12 +24,14 @@
 //! healed is a free page, or one whose first contents are in the log behind the redo position; had it come home since, the slot would be known to be retired.
 
 use super::Compaction;
+use crate::Result;
 use crate::jobs::Unit;
 use crate::mutation::{Mutation, planted};
-use crate::{Error, Result};
 use gannet_base::{Lsn, PageId};
 use gannet_io::Class;
 
+/// Bytes that are cut off at one time: a file system that discards what it frees stops everybody's syncs meanwhile.
+const CUT_AT_ONCE: u64 = 16 << 20;
 /// How often the checkpoint is tried to be moved far enough.
 const ATTEMPTS: usize = 100;
 
@@ -50,11 +52,16 @@ impl Compaction {
         if pages * page_size >= length || !self.checkpoint(core.log.end())? {
             return Ok(());
         }
-        let cut = self.cut_now()?;
-        drop(moving);
-        if cut {
+        let mut is_first = true;
+        while let Some(is_last) = self.cut_step(is_first)? {
             core.volume.file.sync(Class::Maintenance).inspect_err(|e| core.poison.set(e.to_string()))?;
+            if is_last {
+                break;
+            }
+            is_first = false;
+            self.pace()?;
         }
+        drop(moving);
         Ok(())
     }
 
@@ -79,8 +86,9 @@ impl Compaction {
         Ok(false)
     }
 
-    /// False where somebody is still busy behind the end.
-    fn cut_now(&self) -> Result<bool> {
+    /// Cuts off a part of what is behind the end, at the file's end; says whether it was the last one, or nothing where somebody is still busy
+    /// there. What is left until the next step is as free as before: whoever needs room may take it again.
+    fn cut_step(&self, is_first: bool) -> Result<Option<bool>> {
         let core = &self.shared.core;
         let mut end = core.space.hold_end();
         let first = PageId(end.pages());
@@ -88,17 +96,19 @@ impl Compaction {
             let mut dirty = Vec::new();
             core.pool.dirty_frames(&core.volume, &mut dirty);
             if dirty.iter().any(|&(_, page, _)| page >= first) && !planted(Mutation::CutTooEarly) {
-                return Ok(false);
+                return Ok(None);
             }
-            let log_end = core.log.end();
-            (self.write_header)(end.groups(), log_end).inspect_err(|error| core.poison.set_by(error))?;
-            core.space.set_cut_at(log_end);
-            match core.volume.file.set_len(end.pages() * core.page_size as u64) {
-                Ok(()) => Ok(true),
-                Err(error) => Err(Error::from(error)),
+            if is_first {
+                let log_end = core.log.end();
+                (self.write_header)(end.groups(), log_end).inspect_err(|error| core.poison.set_by(error))?;
+                core.space.set_cut_at(log_end);
             }
+            let (length, wanted) = (core.volume.file.len()?, end.pages() * core.page_size as u64);
+            let next = wanted.max(length.saturating_sub(CUT_AT_ONCE)).min(length);
+            core.volume.file.set_len(next)?;
+            Ok(Some(next <= wanted))
         })?;
-        if done {
+        if done == Some(true) {
             end.was_cut();
         }
         drop(end);

@@ -99,7 +99,7 @@ impl Database {
         let ring = Self::open_ring(&**disk, &*file, &folder, page_size, open)?;
         // The header is written last: until then the file is marked as no database yet.
         let (begun, report) = (clock::now(), RestartReport::default());
-        let unarchived = open.archive.as_ref().map(|_| log.hold_recovered(meta.redo_from));
+        let unarchived = open.archive.as_ref().map(|_| log.hold_from(meta.redo_from));
         let opened =
             Opened { file, ring, meta, log, recovery: None, begun, report, lock, log_room, unarchived };
         let database = Self::assemble(engine, path, open, opened, true)?;

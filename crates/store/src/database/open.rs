@@ -168,14 +168,14 @@ impl Database {
         let (log, unarchived) = match log {
             Some(log) => {
                 let kept = archive.map(|_| log.oldest_kept()).transpose()?;
-                let unarchived = kept.map(|kept| log.hold_recovered(kept.max(archived.unwrap_or_default())));
+                let unarchived = kept.map(|kept| log.hold_from(kept.max(archived.unwrap_or_default())));
                 meta.write_both(&*file)?;
                 log.start_writing(meta.incarnation)?;
                 (log, unarchived)
             }
             None => {
                 let log = begin_log(engine, &folder, &log_options, &mut meta, &*file)?;
-                let unarchived = archive.map(|_| log.hold_recovered(meta.log_end));
+                let unarchived = archive.map(|_| log.hold_from(meta.log_end));
                 (log, unarchived)
             }
         };

@@ -277,7 +277,7 @@ pub struct Known {
     pub homes_from: Lsn,
     /// The newest life of the log that the data file knows.
     pub incarnation: u32,
-    /// Log from there on is kept as well, as far as it is there, until somebody has a [`LogHold`] of it; `None` for none.
+    /// Log from there on is kept as well, as far as it is there, until somebody holds it; `None` for none.
     pub held_from: Option<Lsn>,
     /// The log ends where it breaks off, as far as what is before can be understood; then it is not to be written.
     pub salvages: bool,
@@ -473,7 +473,7 @@ impl Log {
         self.hold_by(|| self.end())
     }
 
-    /// The same from a position on which the caller knows to be there still.
+    /// The same from a position on which the caller knows to be there still; see also [`Known::held_from`].
     pub(crate) fn hold_from(&self, from: Lsn) -> LogHold {
         self.hold_by(|| from)
     }
@@ -485,16 +485,6 @@ impl Log {
         let from = from();
         holds.insert(number, from.0);
         LogHold { log: self.clone(), number, from }
-    }
-
-    /// The same from a position that is below the end, before anything was let go of from there on: see [`Known::held_from`].
-    pub(crate) fn hold_recovered(&self, from: Lsn) -> LogHold {
-        let mut hold = self.hold();
-        let mut holds = self.inner.holds.lock();
-        hold.from = from;
-        holds.insert(hold.number, from.0);
-        drop(holds);
-        hold
     }
 
     /// Where the segments begin that are there, one behind the other, up to the end of the log: nothing is held by saying so.
