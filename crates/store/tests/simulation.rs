@@ -38,6 +38,10 @@ const FIXED: std::ops::Range<u64> = 1..9;
 /// Seeds that found a bug, with what it was.
 const REGRESSIONS: &[(u64, &str)] = &[
     (3093, "a start that failed half-way marked the file as closed, and its log was not redone"),
+    (
+        49768665858,
+        "an archive began a part before one that it had synced, as the disk was full behind it, and the log between counted as missing",
+    ),
     (92110271755, "a check looked into a segment of the log that a checkpoint had just let go of"),
     (
         159944750539,

@@ -5,6 +5,7 @@
 //! 2. The archive goes on where the folder says that it ends. Within one opening of the database that is no farther than what was synced: what a
 //!    failed sync has left may read well and be gone later.
 //! 3. A part ends with the segment, with a failure, or with the opening of the database.
+//! 4. A part begins where everything before it is synced. So no part that was begun later begins before it, whatever fails in between.
 
 use super::folder::Folder;
 use super::format::{INFO, Info, LOCK, OpenTime, POSITION, PartBegin, Position, text_of};
@@ -185,6 +186,8 @@ struct Session {
     frame: AlignedBuffer,
     blocks: AlignedBuffer,
     unsynced: u64,
+    /// Up to where what is here was made durable, with the last record's checksum.
+    synced: (u64, Option<u32>),
     written: u64,
     position: Position,
     position_at: Option<Instant>,
@@ -234,7 +237,10 @@ impl Follower {
                     SYNC_EVERY.saturating_sub(begun.elapsed())
                 }
                 Err(error) => {
-                    session = None;
+                    if let Some(mut failed) = session.take() {
+                        // It may have synced log before it failed.
+                        self.note_synced(&mut failed);
+                    }
                     let refused = is_refusal(&error);
                     let state = if refused { ArchiveState::Refused } else { ArchiveState::Failing };
                     self.status.failed(state, error.to_string());
@@ -326,9 +332,9 @@ impl Follower {
 
     /// What was synced needs not be kept any more.
     fn note_synced(&mut self, session: &mut Session) {
-        let whole = session.walk.whole();
+        let (whole, _) = session.synced;
         session.position.lsn = whole;
-        self.synced = Some((whole, session.walk.last_crc()));
+        self.synced = Some(session.synced);
         self.hold.advance(Lsn(whole));
         let mut inner = self.status.inner.lock();
         inner.archived = whole;
@@ -399,6 +405,7 @@ impl Follower {
             frame: AlignedBuffer::zeroed(HEAD + PIECE as usize),
             blocks: AlignedBuffer::zeroed((PIECE + 2 * BLOCK) as usize),
             unsynced: 0,
+            synced: (first, crc),
             written: 0,
             position,
             position_at: None,
@@ -492,7 +499,7 @@ impl Session {
             if self.walk.at().is_multiple_of(self.segment_size) {
                 let part = self.part.take().expect("in use above");
                 part.seal(self.walk.whole())?;
-                self.unsynced = 0;
+                self.all_synced();
             }
         }
         Ok(true)
@@ -518,8 +525,13 @@ impl Session {
         {
             part.sync()?;
         }
-        self.unsynced = 0;
+        self.all_synced();
         Ok(())
+    }
+
+    fn all_synced(&mut self) {
+        self.unsynced = 0;
+        self.synced = (self.walk.whole(), self.walk.last_crc());
     }
 
     /// Writes down how far the archive has come, now and then.

@@ -9,8 +9,8 @@ use gannet_base::{clock, sync::Mutex};
 use gannet_io::Disk;
 use gannet_io::sim::SimDisk;
 use gannet_store::{
-    BackupFile, BackupPlan, Error, Isolation, JobKind, JobOrder, JobReport, Since, Source, Taken,
-    TransactionOptions, Watch,
+    BackupFile, BackupPlan, Error, Isolation, JobKind, JobOrder, JobReport, OpenOptions, Since, Source,
+    Taken, TransactionOptions, Watch,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -126,7 +126,9 @@ fn restored(world: &World, backup: BackupFile) -> Result<session::State, Error> 
     let mut tell = |_: &JobReport| Ok(());
     let mut watch = Watch::new(&job, &mut tell);
     job.end(engine.restore(Source::Files(chain), Path::new(COPY), &world.plan.open, &mut watch))?;
-    let db = engine.open(Path::new(COPY), &world.plan.open)?;
+    // The folder of the archive is that of the database it was taken from.
+    let open = OpenOptions { archive: None, ..world.plan.open.clone() };
+    let db = engine.open(Path::new(COPY), &open)?;
     let report = db.check()?;
     let findings: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
     if !findings.is_empty() && !world.trouble() {

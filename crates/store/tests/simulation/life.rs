@@ -22,7 +22,7 @@ use std::time::Duration;
 pub(crate) const PATH: &str = "sim.gnt";
 const LOG: &str = "sim.gnt-wal";
 const OTHERS: &str = "others";
-const BACKUPS: &str = "backups";
+const BACKUPS: &str = "first";
 const RESTORED: &str = "restored.gnt";
 
 /// What one seed went through.
