@@ -88,6 +88,9 @@ pub(crate) struct Backup {
     /// Then remove archived log from there that none of the backups left in the folder needs
     #[arg(long, value_name = "ARCHIVE", requires = "keep")]
     pub(crate) archive: Option<PathBuf>,
+    /// Count everything on the way, as `gannet stat --records` does in a pass of its own, and write that, too
+    #[arg(long)]
+    pub(crate) statistics: bool,
     /// Write what was done as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -4,8 +4,10 @@ use crate::arguments::{Backup, Restore, Verify};
 use crate::interrupt;
 use crate::job::{self, Place};
 use crate::output::printable;
+use crate::stat;
 use anyhow::{Context, Result, bail};
 use gannet_base::units::format_size;
+use gannet_sql::stat::{Prepared, StatRequest, Statistics};
 use gannet_store::{
     BackupOptions, BackupPlan, Database, Destination, JobKind, JobOrder, JobReport, Manifest, OpenOptions,
     Since, Source,
@@ -25,6 +27,7 @@ struct Done {
     removed_parts: u64,
     complaint: Option<String>,
     manifest: Manifest,
+    statistics: Option<Statistics>,
     job: JobReport,
 }
 
@@ -67,6 +70,8 @@ pub(crate) fn backup(arguments: &Backup) -> Result<()> {
                 complaint: told.detail["complaint"].as_str().map(str::to_owned),
                 manifest: serde_json::from_value(told.detail["manifest"].take())
                     .context("the server said nothing of the backup")?,
+                statistics: serde_json::from_value(told.detail["statistics"].take())
+                    .context("the server's statistics have another form: is it of another release?")?,
                 job: told.job,
             }
         }
@@ -82,7 +87,13 @@ pub(crate) fn backup(arguments: &Backup) -> Result<()> {
     let cached = cached.flatten();
     match arguments.json {
         true => writeln!(out, "{:#}", backup_json(&name, by_server, &done, cached))?,
-        false => tell_backup(&mut *out, &name, by_server, &done, cached)?,
+        false => {
+            tell_backup(&mut *out, &name, by_server, &done, cached)?;
+            if let Some(statistics) = &done.statistics {
+                writeln!(out)?;
+                stat::text::write(&mut *out, &name, by_server, statistics)?;
+            }
+        }
     }
     out.flush()?;
     match done.complaint {
@@ -97,17 +108,27 @@ fn since(arguments: &Backup) -> Option<Since> {
 }
 
 fn here(store: &Database, arguments: &Backup, order: JobOrder) -> Result<Done> {
+    let prepared = prepared(store, arguments)?;
     let plan = BackupPlan {
         folder: arguments.destination.clone(),
         since: since(arguments),
         compress: arguments.compress,
         keep: arguments.keep,
         archive: arguments.archive.clone(),
+        statistics: prepared.as_ref().map(|prepared| prepared.options().clone()),
     };
     let (taken, job) = job::here(store.jobs(), order, |watch| store.backup_into(&plan, watch))?;
     let (name, manifest) = (Some(taken.backup.name), taken.backup.manifest);
     let (removed, removed_parts) = (taken.removed, taken.removed_parts);
-    Ok(Done { name, removed, removed_parts, complaint: taken.complaint, manifest, job })
+    let statistics = prepared.zip(taken.statistics).map(|(prepared, report)| prepared.in_words(report));
+    Ok(Done { name, removed, removed_parts, complaint: taken.complaint, manifest, statistics, job })
+}
+
+/// What is to be known for statistics, where they are wanted.
+fn prepared(store: &Database, arguments: &Backup) -> Result<Option<Prepared>> {
+    let request = StatRequest { records: true, table: None };
+    let prepared = arguments.statistics.then(|| Prepared::new(store, &request));
+    Ok(prepared.transpose()?)
 }
 
 fn to_stdout(store: &Database, arguments: &Backup, order: JobOrder) -> Result<Done> {
@@ -120,9 +141,13 @@ fn to_stdout(store: &Database, arguments: &Backup, order: JobOrder) -> Result<Do
     };
     let destination = Destination::Stream(Box::new(io::stdout()));
     let options = BackupOptions { destination, since, compress: arguments.compress };
-    let (manifest, job) = job::here(store.jobs(), order, |watch| store.backup(options, watch))?;
+    let prepared = prepared(store, arguments)?;
+    let wanted = prepared.as_ref().map(Prepared::options);
+    let ((manifest, report), job) =
+        job::here(store.jobs(), order, |watch| store.backup_counted(options, wanted, watch))?;
+    let statistics = prepared.zip(report).map(|(prepared, report)| prepared.in_words(report));
     let (removed, removed_parts) = (Vec::new(), 0);
-    Ok(Done { name: None, removed, removed_parts, complaint: None, manifest, job })
+    Ok(Done { name: None, removed, removed_parts, complaint: None, manifest, statistics, job })
 }
 
 /// The statement by which a server does it.
@@ -145,6 +170,9 @@ fn statement(arguments: &Backup) -> Result<String> {
     if let Some(archive) = &arguments.archive {
         text += &format!(" ARCHIVE {}", job::absolute(archive)?);
     }
+    if arguments.statistics {
+        text += " STATISTICS";
+    }
     Ok(text + " VERBOSE")
 }
 
@@ -157,6 +185,7 @@ fn backup_json(name: &str, by_server: bool, done: &Done, cached: Option<u64>) ->
         "removed_parts": done.removed_parts,
         "complaint": done.complaint,
         "manifest": done.manifest,
+        "statistics": done.statistics,
         "job": job::as_json(&done.job, cached),
     })
 }

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use gannet_base::units::format_size;
 use gannet_io::{Disk, ModeRequest, RealDisk, RealOptions, RecordedDisk};
 use gannet_server::settings::Settings;
+use gannet_server::window::Windows;
 use gannet_server::{Server, ServerOptions};
 use gannet_store::{Alarm, Engine, EngineOptions, OpenOptions, RestartPhase};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +20,8 @@ const PERIOD: Duration = Duration::from_millis(50);
 /// How often it is looked for alarms, and how often at most a line tells of one.
 const ALARMS_EVERY: Duration = Duration::from_secs(5);
 const ALARM_LINES: Duration = Duration::from_secs(60);
+/// How often it is looked whether the time has come for long sweeps.
+const WINDOW_EVERY: Duration = Duration::from_secs(1);
 /// How often it is said how far a restart is.
 const RESTART_LINES: Duration = Duration::from_secs(5);
 
@@ -55,6 +58,8 @@ pub(crate) fn run(arguments: &Serve) -> Result<()> {
     engine.set_job_latency_target(
         Some(settings.duration("job_latency_target")?).filter(|target| !target.is_zero()),
     );
+    let mut window = SweepWindow { windows: settings.sweep_window()?, looked: None };
+    window.follow(&engine);
     interrupt::listen()?;
     create_missing(&engine, &options)?;
     let server = Server::start(&engine, &options)?;
@@ -72,11 +77,32 @@ pub(crate) fn run(arguments: &Serve) -> Result<()> {
         gannet_base::clock::sleep(PERIOD);
         restarts.follow(&server);
         alarms.follow(&server);
+        window.follow(&engine);
     }
     say("shutting down");
     server.stop(limit)?;
     say("closed");
     Ok(())
+}
+
+/// When long sweeps may begin by themselves.
+struct SweepWindow {
+    windows: Option<Windows>,
+    looked: Option<Instant>,
+}
+
+impl SweepWindow {
+    /// Tells the engine, where it is time to look.
+    fn follow(&mut self, engine: &Engine) {
+        let Some(windows) = &self.windows else { return };
+        if self.looked.is_some_and(|looked| looked.elapsed() < WINDOW_EVERY) {
+            return;
+        }
+        self.looked = Some(Instant::now());
+        let now = jiff::Zoned::now();
+        let minute = u16::from(now.hour().unsigned_abs()) * 60 + u16::from(now.minute().unsigned_abs());
+        engine.allow_long_sweeps(windows.contains(minute));
+    }
 }
 
 /// The real disk; recorded, where that was asked for.

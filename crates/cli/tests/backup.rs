@@ -68,6 +68,27 @@ fn a_chain_is_verified_and_restored() {
 }
 
 #[test]
+fn statistics_come_with_a_backup() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    shop(folder);
+    let rows = |said: &str| {
+        let report: Value = serde_json::from_str(said).unwrap();
+        let objects = report["statistics"]["objects"].as_array().unwrap().clone();
+        let orders = objects.into_iter().find(|object| object["name"] == "orders").unwrap();
+        (orders["contents"]["rows"]["value"].as_f64(), orders["contents"]["rows"]["error"].as_f64())
+    };
+    let wanted = ["backup", "shop.gnt", "backups", "--statistics", "--json"];
+    assert_eq!(rows(&ends(folder, &wanted, 0).0), (Some(5000.0), Some(0.0)));
+    let (said, _) = ends(folder, &["backup", "shop.gnt", "backups", "--statistics"], 0);
+    assert!(said.starts_with("full backup of") && said.contains("by_customer"), "{said}");
+    let _server = Served::start(folder, &["shop.gnt"]);
+    assert_eq!(rows(&ends(folder, &wanted, 0).0), (Some(5000.0), Some(0.0)));
+    let (said, _) = ends(folder, &["backup", "shop.gnt", "backups", "--since", "latest", "--statistics"], 0);
+    assert!(said.contains("all pages were read: statistics were made of them"), "{said}");
+}
+
+#[test]
 fn older_chains_go_as_a_whole() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -29,6 +29,7 @@ mod startup;
 mod stream;
 mod tls;
 mod watch;
+pub mod window;
 
 pub use server::{Server, ServerOptions, socket_folder};
 

@@ -5,6 +5,7 @@
 //! 2. No setting is silently ignored: an unknown name, a value out of range, or a value that is no value is an error that names setting, source and way out.
 //!    Where the effective value is not the requested one, the reason stands beside it.
 
+use crate::window::Windows;
 use crate::{Error, Result};
 use gannet_base::units::{format_duration, format_size, parse_duration, parse_size};
 use gannet_io::{Mode, ModeRequest};
@@ -75,7 +76,8 @@ definitions! {
     insecure_trust "off" "on or off" "Lets clients in without password; for loopback addresses only.";
     tls_certificate "" "file, PEM" "Certificate chain for TLS; needs tls_key.";
     tls_key "" "file, PEM" "Private key of the certificate.";
-    job_latency_target "0s" "duration; 0s: users are slowed by a quarter at most" "How long users' requests to the device may take on average while backups, checks, sweeps and other jobs run.";
+    job_latency_target "0s" "duration; 0s: they take half as long again at most" "How long users' requests to the device may take on average while backups, checks, sweeps and other jobs run.";
+    sweep_window "" "times of the day, such as 22:00-06:00, separated by commas; none for any time" "When long sweeps may begin by themselves, by this machine's clock; at any time where garbage is more than a tenth of a file.";
     temp_folder "" "folder on a device; the system's if none" "Where sorts and hash tables spill.";
     io_record "" "file that is not there yet; none for no record" "Where every write and sync is recorded, bytes included, for tests of power cuts; slow, and large.";
 }
@@ -234,6 +236,13 @@ impl Settings {
             }
             gannet_io::try_folder(&folder).map_err(|error| error.to_string())?;
             Ok(Some(folder))
+        })
+    }
+
+    /// `sweep_window`
+    pub fn sweep_window(&self) -> Result<Option<Windows>> {
+        self.read("sweep_window", |text| {
+            if text.is_empty() || text == "none" { Ok(None) } else { Windows::parse(text).map(Some) }
         })
     }
 

@@ -54,6 +54,9 @@ const BLOCKS_AT: usize = 48;
 const MARKS: usize = 16;
 /// Blocks that are read or written by one request.
 const BLOCKS_AT_ONCE: usize = 64;
+/// Endings of lists that have not their name yet: of a new one, and of one that was made of the one in force. Both may be made at one time.
+const BEGUN: &str = "new";
+const MERGED: &str = "merged";
 /// The list is merged when it has become twice as long as it was behind the last time, and by so many bytes longer.
 const MERGE_AT: u64 = 64 << 10;
 
@@ -238,11 +241,11 @@ impl Changes {
     }
 
     fn begin(&self, meta: &Meta, at: Lsn) -> Result<List> {
-        let temporary = self.new_file()?;
+        let temporary = self.new_file(BEGUN)?;
         let mut writer = Writer::new(&*temporary, 0, self.salt);
         writer.mark(life(meta), at)?;
         let len = writer.finish()?;
-        let file = self.put_in_place(temporary)?;
+        let file = self.put_in_place(temporary, BEGUN)?;
         Ok(List { file, len, from: at, to: at, marks: vec![at], merged_len: len })
     }
 
@@ -268,7 +271,13 @@ impl Changes {
         let mut set = GrowingSet::new(memory);
         let mut read = self.read(&list, &mut |head| head.to > since, &mut |page| set.add(page));
         if let Ok(true) = read {
-            read = self.rest_of_log(&hold, list.to, &mut set);
+            let is_there = self.rest_of_log(&hold, list.to, &mut set);
+            if let Ok(false) = is_there {
+                // That is no fault of the list.
+                let why = "the log behind the list of changed pages was let go of, as others needed its room";
+                return Ok(Since::Unknown(why.to_owned()));
+            }
+            read = is_there;
         }
         let why = match read {
             Ok(true) => {
@@ -301,7 +310,7 @@ impl Changes {
         changed.and(outcome).map(|()| true)
     }
 
-    /// Gives the pages of the entries that are `wanted`; false where one of them is damaged.
+    /// Gives the pages of the entries that are `wanted`, each of which is asked for; false where one of them is damaged, or missing.
     fn read(
         &self,
         list: &List,
@@ -309,13 +318,17 @@ impl Changes {
         visit: &mut dyn FnMut(PageId) -> Result<()>,
     ) -> Result<bool> {
         let mut buffer = AlignedBuffer::zeroed(BLOCKS_AT_ONCE * BLOCK);
-        let mut at = 0;
+        let (mut at, mut reached) = (0, list.from);
         while at < list.len {
             list.file.read_at(Class::Maintenance, at, &mut buffer[..BLOCK])?;
             let Some(head) = Head::decode(&buffer[..BLOCK], self.salt) else { return Ok(false) };
             let end = at.saturating_add(head.len());
+            let is_wanted = wanted(&head) && head.kind == Kind::Pages;
+            if head.kind == Kind::Pages && std::mem::replace(&mut reached, head.to) != head.from {
+                return Ok(false);
+            }
             at += BLOCK as u64;
-            while at < end && head.kind == Kind::Pages && wanted(&head) {
+            while at < end && is_wanted {
                 let count = (end - at).min(buffer.len() as u64) as usize;
                 list.file.read_at(Class::Maintenance, at, &mut buffer[..count])?;
                 for block in buffer[..count].chunks(BLOCK) {
@@ -328,11 +341,11 @@ impl Changes {
             }
             at = end;
         }
-        Ok(true)
+        Ok(reached == list.to)
     }
 
-    /// Makes the list shorter where it has become long: entries between two marks become one. `pages` are those of the file.
-    pub(crate) fn merge_when_long(&self, budget: &Budget, pages: u64) {
+    /// Makes the list shorter where it has become long: entries between two marks become one. `pages` tells how many the file has now.
+    pub(crate) fn merge_when_long(&self, budget: &Budget, pages: impl Fn() -> u64) {
         let list = match &mut *self.state.lock() {
             State::Kept(list) if list.len > 2 * list.merged_len + MERGE_AT => {
                 // Should it fail, it is tried again when the list has become longer by as much.
@@ -341,8 +354,9 @@ impl Changes {
             }
             _ => return,
         };
-        // Without the lock: the page writer may append meanwhile.
-        if let Ok(Some(merged)) = self.merged(&list, budget, pages) {
+        // Without the lock: the page writer may append meanwhile. What the list has now lies within the file as it is now, or was cut off; a
+        // page beyond that is changed anew before it is used again.
+        if let Ok(Some(merged)) = self.merged(&list, budget, pages()) {
             let _ = self.replace(&list, merged);
         }
     }
@@ -353,7 +367,7 @@ impl Changes {
         let skipped = list.marks.len().saturating_sub(MARKS);
         let mut marks = vec![list.from];
         marks.extend(list.marks[1..].iter().skip(skipped));
-        let file = self.new_file()?;
+        let file = self.new_file(MERGED)?;
         let mut writer = Writer::new(&*file, 0, self.salt);
         let life = self.last_life(list)?;
         for (index, &mark) in marks.iter().enumerate() {
@@ -410,27 +424,24 @@ impl Changes {
         }
         merged.to = list.to;
         merged.marks.extend(list.marks.iter().copied().filter(|mark| from.marks.last() < Some(mark)));
-        merged.file = self.put_in_place(merged.file)?;
+        merged.file = self.put_in_place(merged.file, MERGED)?;
         *list = merged;
         Ok(())
     }
 
-    fn temporary(&self) -> PathBuf {
-        self.path.with_extension("new")
-    }
-
-    fn new_file(&self) -> Result<Arc<dyn File>> {
+    /// A file that gets the list's name when it is complete, and this ending until then.
+    fn new_file(&self, ending: &str) -> Result<Arc<dyn File>> {
         let options = OpenOptions { create: true, ..OpenOptions::read_write() };
-        let file = self.disk.open(&self.temporary(), &options.mode(self.mode))?;
+        let file = self.disk.open(&self.path.with_extension(ending), &options.mode(self.mode))?;
         file.set_len(0)?;
         Ok(file)
     }
 
     /// Gives a new file, once it is durable, the list's name.
-    fn put_in_place(&self, file: Arc<dyn File>) -> Result<Arc<dyn File>> {
+    fn put_in_place(&self, file: Arc<dyn File>, ending: &str) -> Result<Arc<dyn File>> {
         file.sync(Class::Maintenance)?;
         drop(file);
-        self.disk.rename(&self.temporary(), &self.path)?;
+        self.disk.rename(&self.path.with_extension(ending), &self.path)?;
         self.disk.sync_dir(self.path.parent().unwrap_or(Path::new(".")))?;
         self.open()
     }

@@ -46,6 +46,7 @@ use crate::mutation::{Mutation, planted};
 use crate::outlook::Seen;
 use crate::pool::{Pool, Volume};
 use crate::shared::Shared;
+use crate::stat::{StatOptions, StatReport};
 use crate::sweep::report::SweepReport;
 use crate::transaction::{Transaction, TransactionOptions};
 use crate::view::LongValues;
@@ -457,15 +458,32 @@ impl Database {
     /// another database; [`Error::Damaged`] where a page cannot be copied. What was made of the backup is gone then, or can be told from a
     /// complete one.
     pub fn backup(&self, options: BackupOptions, watch: &mut Watch<'_>) -> Result<Manifest> {
+        Ok(self.backup_counted(options, None, watch)?.0)
+    }
+
+    /// The same, and, if they are wanted, exact statistics by the same pass over the file: all pages are read then, also for a backup that
+    /// adds to another one. Those of the options that say how they are made do not count.
+    pub fn backup_counted(
+        &self,
+        options: BackupOptions,
+        statistics: Option<&StatOptions>,
+        watch: &mut Watch<'_>,
+    ) -> Result<(Manifest, Option<StatReport>)> {
         self.await_restart_watched(watch)?;
         let _stays = self.shared.layout.keep();
         let meta = self.keeper.meta.lock().clone();
-        let taken =
-            backup::run(&self.engine, &self.shared, &self.path, &meta, self.options.mode, options, watch)?;
+        let origin = backup::Origin {
+            engine: &self.engine,
+            shared: &self.shared,
+            path: &self.path,
+            meta: &meta,
+            mode: self.options.mode,
+        };
+        let (taken, report) = origin.back_up(options, statistics, watch)?;
         if let Some(archive) = &self.shared.archive {
             archive.note_backup(Lsn(taken.end_lsn));
         }
-        Ok(taken)
+        Ok((taken, report.map(|report| self.with_marks(report))))
     }
 
     /// How the archive is doing; `None` where there is none.

@@ -249,9 +249,15 @@ impl Engine {
     }
 
     /// How long what others ask of the device may take beside jobs that do not say, on average; `None`, the default: they are slowed by no
-    /// more than a quarter.
+    /// more than half as long again.
     pub fn set_job_latency_target(&self, target: Option<Duration>) {
         self.pacer.set_target(target);
+    }
+
+    /// Whether long sweeps may begin by themselves from now on, which they may by default; short ones, those for somebody who finds no
+    /// room, and those of a database of which more than a tenth is garbage always may.
+    pub fn allow_long_sweeps(&self, allowed: bool) {
+        self.pacer.allow_long_sweeps(allowed);
     }
 
     /// Figures of the temporary files since the engine's start.

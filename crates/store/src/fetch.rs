@@ -9,6 +9,7 @@
 //! 4. Its threads have ended when [`Fetch::end`] comes back, or the [`Fetch`] is gone.
 
 use crate::core::Core;
+use crate::jobs;
 use crate::pool::{self, Access, BACKGROUND_QUEUES};
 use crate::{Error, Result};
 use gannet_base::PageId;
@@ -50,6 +51,7 @@ pub(crate) fn step_back() {
 /// The calling thread works for a job from now on: only while nobody else wants the processor, and what it reads counts as a job's.
 pub fn stand_by() {
     thread::stand_by();
+    jobs::reserve::stands_by();
     pool::reads::in_background();
 }
 

@@ -79,7 +79,7 @@ pub use engine::{CreateOptions, Engine, EngineOptions, OpenOptions};
 pub use error::{Error, Result};
 pub use fetch::stand_by;
 pub use jobs::{
-    ClassBytes, Job, JobKind, JobOrder, JobReport, JobState, Jobs, Pace, Permit, Tell, Unit, Watch,
+    ClassBytes, Job, JobKind, JobOrder, JobReport, JobState, Jobs, Pace, Permit, Reserve, Tell, Unit, Watch,
 };
 pub use outlook::{Alarm, Gauge, Outlook, Severity};
 pub use pool::reads::{ThreadReads, thread_reads};

@@ -214,13 +214,15 @@ pub(crate) fn run<V: Visitor>(
     watch.job().phase(course.phase, Unit::Bytes, course.pages * page_size);
     // However short it is, whoever asked for it can end it.
     watch.look()?;
-    let queue = engine.disk().queue(WORKERS * BLOCKS)?;
-    let mut blocks = Vec::with_capacity(WORKERS * BLOCKS);
-    for _ in 0..WORKERS * BLOCKS {
+    // One block for the reserve.
+    let queue = engine.disk().queue(WORKERS * BLOCKS + 1)?;
+    let mut blocks = Vec::with_capacity(WORKERS * BLOCKS + 1);
+    for _ in 0..=WORKERS * BLOCKS {
         blocks.push(Block::new(&queue, engine.memory(Purpose::Io, pass.block_pages * page_size)?));
     }
-    let bodies = (0..WORKERS).map(|_| {
-        let (pass, own) = (Arc::clone(&pass), blocks.split_off(blocks.len() - BLOCKS));
+    let bodies = (0..=WORKERS).map(|number| {
+        let count = if number == 0 { 1 } else { BLOCKS };
+        let (pass, own) = (Arc::clone(&pass), blocks.split_off(blocks.len() - count));
         move || {
             let mut mine = pass.visitor.begin();
             let outcome = pass.work(own, &mut mine);

@@ -527,6 +527,7 @@ fn log_that_no_backup_needs_is_removed_with_older_ones() {
         compress: None,
         keep: Some(2),
         archive: Some(ARCHIVE.into()),
+        statistics: None,
     };
     let mut taken = Vec::new();
     for _ in 0..4 {

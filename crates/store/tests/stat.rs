@@ -6,9 +6,9 @@ use gannet_io::sim::SimDisk;
 use gannet_store::node::NodeRef;
 use gannet_store::page::{self, PageKind};
 use gannet_store::{
-    CreateOptions, Database, Engine, EngineOptions, Error, Figure, Isolation, JobKind, JobOrder, JobState,
-    Leading, OpenOptions, StatMode, StatOptions, StatReport, Transaction, TransactionOptions, Tree,
-    TreeContents, Watch, thread_reads,
+    BackupOptions, CreateOptions, Database, Destination, Engine, EngineOptions, Error, Figure, Isolation,
+    JobKind, JobOrder, JobState, Leading, Manifest, OpenOptions, StatMode, StatOptions, StatReport,
+    Transaction, TransactionOptions, Tree, TreeContents, Watch, thread_reads,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -144,6 +144,34 @@ fn what_is_counted_is_what_was_done() {
     agrees_with_itself(&report, "rows");
     assert_eq!((report.unreadable_pages, report.changed_meanwhile), (0, false));
     assert!(report.bytes_read > 0);
+}
+
+/// Statistics by the pass of a backup; full, or to what that one adds.
+fn beside_backup(db: &Database, name: &str, since: Option<&Manifest>) -> (Manifest, StatReport) {
+    let destination = Destination::Folder { folder: "backups".into(), name: name.to_owned() };
+    let options = BackupOptions { destination, since: since.cloned(), compress: None };
+    let job = db.jobs().begin(JobOrder::new(JobKind::Backup));
+    let mut tell = |_: &_| Ok(());
+    let taken = db.backup_counted(options, Some(&records()), &mut Watch::new(&job, &mut tell));
+    let (manifest, report) = job.end(taken).unwrap();
+    (manifest, report.unwrap())
+}
+
+#[test]
+fn a_backup_counts_what_a_pass_of_its_own_does() {
+    let disk = SimDisk::new(11);
+    disk.create_dir(Path::new("backups")).unwrap();
+    let story = story(&disk);
+    let alone = story.db.statistics(&records()).unwrap();
+    let (full, beside) = beside_backup(&story.db, "full", None);
+    assert_eq!((&beside.trees, &beside.space), (&alone.trees, &alone.space));
+    assert_eq!((beside.mode, beside.changed_meanwhile), (StatMode::Records, false));
+    assert!(beside.bytes_read >= full.pages * PAGE as u64 && beside.transactions.snapshots == 1);
+    // One that adds to it copies next to nothing, and counts all the same.
+    let (incremental, beside) = beside_backup(&story.db, "incremental", Some(&full));
+    assert_eq!((&beside.trees, &beside.space), (&alone.trees, &alone.space));
+    assert!(incremental.pages < full.pages, "{incremental:?}");
+    assert!(incremental.all_read.unwrap().contains("statistics"));
 }
 
 #[test]

@@ -410,3 +410,52 @@ fn a_long_round_of_the_background_is_a_job() {
     assert_eq!((jobs.len(), rows(&db, &tree)), (1, 0));
     is_sound(&db);
 }
+
+#[test]
+fn a_long_round_waits_for_its_time_unless_there_is_too_much_of_it() {
+    let create = CreateOptions { page_size: PAGE, segment_size: 1 << 18 };
+    let engine = engine(&SimDisk::new(31));
+    let db = engine.create(Path::new(FILE), &create, &OpenOptions::default()).unwrap();
+    engine.allow_long_sweeps(false);
+    // A file so large that what is deleted is less than a tenth of it.
+    let mut txn = begin(&db);
+    let ballast = txn.create_tree("ballast").unwrap();
+    let mut loader = txn.bulk_loader(&ballast).unwrap();
+    (0..60_000).for_each(|i| loader.push(&key(i), &[7; 900]).unwrap());
+    loader.finish().unwrap();
+    txn.commit().unwrap();
+    let tree = filled(&db, 40_000);
+    let old = hold(&db);
+    let mut deleted = 0;
+    while db.garbage().held_segments < 66 {
+        delete(&db, &tree, deleted..deleted + 500);
+        deleted += 500;
+    }
+    drop(old);
+    let by_itself = || {
+        let reports = db.jobs().reports().into_iter();
+        reports.filter(|job| job.reason.starts_with("by itself: ")).collect::<Vec<_>>()
+    };
+    // Segments that are complete, and that nobody holds back: they wait.
+    let waiting = || db.garbage().free_segments >= 64;
+    wait_until(waiting);
+    gannet_base::clock::sleep(std::time::Duration::from_millis(300));
+    assert!(waiting() && by_itself().is_empty(), "{:?}", by_itself());
+    engine.allow_long_sweeps(true);
+    wait_until(|| by_itself().iter().any(|job| job.state == JobState::Done));
+    assert!(!by_itself()[0].reason.contains("sweep_window"), "{:?}", by_itself());
+    // More than a tenth of the file does not wait.
+    engine.allow_long_sweeps(false);
+    let old = hold(&db);
+    let rest = db.stats().file_bytes / (16 * PAGE as u64) / 10 + 4;
+    let mut text = 1;
+    while db.garbage().held_segments < rest {
+        let mut txn = begin(&db);
+        (deleted..40_000).for_each(|i| txn.put(&tree, &key(i), &[text; 100]).unwrap());
+        txn.commit().unwrap();
+        text += 1;
+    }
+    drop(old);
+    wait_until(|| by_itself().iter().any(|job| job.reason.contains("too much of the file to wait")));
+    is_sound(&db);
+}

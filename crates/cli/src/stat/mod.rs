@@ -3,7 +3,7 @@
 //!
 //! Pages that cannot be read are no failure of the command: they are counted and named, with the advice to run `gannet check`.
 
-mod text;
+pub(crate) mod text;
 
 use crate::arguments::Stat;
 use crate::interrupt;

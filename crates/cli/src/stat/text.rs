@@ -56,7 +56,7 @@ fn percent(figure: Figure) -> String {
 }
 
 /// Writes all of it.
-pub(super) fn write(out: &mut dyn Write, name: &str, by_server: bool, found: &Statistics) -> Result<()> {
+pub(crate) fn write(out: &mut dyn Write, name: &str, by_server: bool, found: &Statistics) -> Result<()> {
     let whose = if by_server { ", by its server" } else { "" };
     let how = match found.mode {
         StatMode::Instant => "from a sample; figures with ~ are estimates, true within ± in 95 of 100 cases",

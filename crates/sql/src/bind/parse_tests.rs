@@ -218,14 +218,14 @@ fn utility_statements() {
     assert!(of("execute p(1, 'x')").starts_with("Execute { name: \"p\""));
     assert_eq!(of("checkpoint"), "Checkpoint");
     assert_eq!(
-        of("backup database to '/b' since latest compress 3 keep 7 archive verbose"),
+        of("backup database to '/b' since latest compress 3 keep 7 archive statistics verbose"),
         "BackupDatabase(BackupDatabase { folder: \"/b\", since: Some(None), compress: Some(3), keep: Some(7), archive: Some(None), \
-         verbose: true })"
+         statistics: true, verbose: true })"
     );
     assert_eq!(
         of("backup database to '/b' since 'one'"),
         "BackupDatabase(BackupDatabase { folder: \"/b\", since: Some(Some(\"one\")), compress: None, keep: None, archive: None, \
-         verbose: false })"
+         statistics: false, verbose: false })"
     );
     assert_eq!(
         of("dump database to '/d' csv data only table a, \"B\" jobs 3 verbose"),

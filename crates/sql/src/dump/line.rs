@@ -7,28 +7,17 @@
 //!
 //! # Way
 //! Any thread does whatever there is to do: it writes the first batch, if that is text; else makes text of the first one that is none yet; else
-//! scans one more. The threads run where a processor is idle. Where none ever is, a piece of work is not done in a time in which it would be
-//! done a thousand times over: then they begin nothing, and one thread that does not stand back works in their place, a small part of
-//! the time, until they find processors idle again when they try.
+//! scans one more. The threads run where a processor is idle; where none ever is, the job's reserve works ([`Reserve`]).
 
 use super::scanner::{Rows, Scanning, Shared, Text, Writing, locked};
 use crate::{Error, Result};
-use gannet_store::Watch;
+use gannet_store::{Reserve, Watch};
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often the caller looks whether it is to end, and whether its threads get anything done.
+/// How often the caller looks whether it is to end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// A piece of work that takes longer than this has found no processor, or a slow device.
-const STARVED: Duration = Duration::from_millis(500);
-/// How often a thread that is not to work tries whether a processor is idle, how soon it has to run then, and how often in a row.
-const TRY_EVERY: Duration = Duration::from_millis(20);
-const SOON: Duration = Duration::from_millis(2);
-const SOON_TRIES: u32 = 10;
-/// How many times as long as for its last piece of work whoever does that rests, and how long at most.
-const REST: u32 = 8;
-const REST_MOST: Duration = Duration::from_millis(20);
 
 /// A place in the line.
 #[derive(Debug)]
@@ -64,13 +53,6 @@ struct State<'w, 't> {
     line: VecDeque<Item>,
     /// The number of its first place.
     first: u64,
-    /// Pieces that are worked at, and when one was begun or done last.
-    running: usize,
-    changed: Instant,
-    /// It is worked in the threads' place.
-    in_place: bool,
-    /// How often in a row a processor was idle, since then.
-    soon: u32,
     over: bool,
     failure: Option<Error>,
 }
@@ -80,6 +62,7 @@ struct Line<'s, 'l, 'w, 't> {
     state: Mutex<State<'w, 't>>,
     turned: Condvar,
     most: usize,
+    reserve: Reserve,
 }
 
 /// Moves everything through the line, by so many threads, and with no more than `most` batches at a time.
@@ -95,23 +78,23 @@ pub(super) fn run_line<'w, 't>(
         writing: Some(writing),
         line: VecDeque::new(),
         first: 0,
-        running: 0,
-        changed: Instant::now(),
-        in_place: false,
-        soon: 0,
         over: false,
         failure: None,
     };
-    let line = Line { shared, state: Mutex::new(state), turned: Condvar::new(), most };
+    let line =
+        Line { shared, state: Mutex::new(state), turned: Condvar::new(), most, reserve: Reserve::default() };
     let line = &line;
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(move || {
                 gannet_store::stand_by();
-                line.work(false);
+                line.work();
             });
         }
-        scope.spawn(move || line.work(true));
+        scope.spawn(move || {
+            line.reserve.enlist();
+            line.work();
+        });
         line.look_after(watch)
     })
 }
@@ -128,61 +111,34 @@ impl Drop for Watched<'_, '_, '_, '_, '_> {
 }
 
 impl<'w, 't> Line<'_, '_, 'w, 't> {
-    /// Works until everything is done. `in_place`: only while the others find no processor.
-    fn work(&self, in_place: bool) {
+    /// Works until everything is done.
+    fn work(&self) {
         let _watched = Watched(self);
-        while let Some(piece) = self.await_piece(in_place) {
-            let permit = self.shared.job.permit();
-            let begun = self.begin();
-            let done = permit.map_err(Error::from).and_then(|_permit| self.shared.work(piece));
-            match done {
+        while self.await_piece() {
+            let _permit = match self.shared.job.permit() {
+                Ok(permit) => permit,
+                Err(error) => return self.end(Some(error.into())),
+            };
+            // Others may have been faster.
+            let Some(piece) = locked(&self.state).next_piece(self.shared, self.most) else { continue };
+            match self.shared.work(piece) {
                 Ok(piece) => self.put_back(piece),
                 Err(error) => return self.end(Some(error)),
             }
-            if in_place {
-                std::thread::sleep((begun.elapsed() * REST).min(REST_MOST));
-            }
         }
     }
 
-    /// Waits for something to do; `None`: there is nothing any more.
-    fn await_piece(&self, in_place: bool) -> Option<Piece<'w, 't>> {
+    /// Waits for something to do; false: there is nothing any more.
+    fn await_piece(&self) -> bool {
         let mut state = locked(&self.state);
-        loop {
-            if state.over {
-                return None;
-            }
-            if state.in_place == in_place
-                && let Some(piece) = state.next_piece(self.shared, self.most)
-            {
-                return Some(piece);
-            }
-            if state.in_place && !in_place {
-                drop(state);
-                let soon = tries();
-                state = locked(&self.state);
-                state.tried(soon);
-                if !state.in_place {
-                    self.turned.notify_all();
-                }
-                continue;
-            }
+        while !state.over && !state.has_piece(self.shared, self.most) {
             state = self.turned.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-    }
-
-    /// A piece is begun, now.
-    fn begin(&self) -> Instant {
-        let mut state = locked(&self.state);
-        state.running += 1;
-        state.changed = Instant::now();
-        state.changed
+        !state.over
     }
 
     fn put_back(&self, piece: Piece<'w, 't>) {
         let mut state = locked(&self.state);
-        state.running -= 1;
-        state.changed = Instant::now();
         match piece {
             Piece::Scan(scanning, items) => {
                 state.scanning = Some(scanning);
@@ -196,6 +152,9 @@ impl<'w, 't> Line<'_, '_, 'w, 't> {
         }
         let scanned = state.scanning.as_ref().is_some_and(|scanning| self.shared.is_scanned(scanning));
         state.over |= scanned && state.line.is_empty() && state.writing.is_some();
+        if state.over {
+            self.reserve.dismiss();
+        }
         drop(state);
         self.turned.notify_all();
     }
@@ -207,6 +166,7 @@ impl<'w, 't> Line<'_, '_, 'w, 't> {
             state.failure.get_or_insert(failure);
         }
         drop(state);
+        self.reserve.dismiss();
         self.turned.notify_all();
     }
 
@@ -214,10 +174,6 @@ impl<'w, 't> Line<'_, '_, 'w, 't> {
     fn look_after(&self, watch: &mut Watch<'_>) -> Result<()> {
         let mut state = locked(&self.state);
         while !state.over {
-            if !state.in_place && state.running > 0 && state.changed.elapsed() > STARVED {
-                (state.in_place, state.soon) = (true, 0);
-                self.turned.notify_all();
-            }
             drop(state);
             if let Err(error) = watch.look() {
                 self.end(Some(error.into()));
@@ -242,36 +198,40 @@ impl<'w, 't> Line<'_, '_, 'w, 't> {
 }
 
 impl<'w, 't> State<'w, 't> {
+    fn may_write(&self) -> bool {
+        let first = matches!(self.line.front(), Some(Item::Begin(_) | Item::Made(_) | Item::End));
+        first && self.writing.is_some()
+    }
+
+    /// Where the first batch is that is no text yet.
+    fn first_stored(&self) -> Option<usize> {
+        self.line.iter().position(|item| matches!(item, Item::Stored(..)))
+    }
+
+    fn may_scan(&self, shared: &Shared<'_>, most: usize) -> bool {
+        let is_left = self.scanning.as_ref().is_some_and(|scanning| !shared.is_scanned(scanning));
+        is_left && self.line.len() < most
+    }
+
+    fn has_piece(&self, shared: &Shared<'_>, most: usize) -> bool {
+        self.may_write() || self.first_stored().is_some() || self.may_scan(shared, most)
+    }
+
     /// Takes what is to be done first.
     fn next_piece(&mut self, shared: &Shared<'_>, most: usize) -> Option<Piece<'w, 't>> {
-        if matches!(self.line.front(), Some(Item::Begin(_) | Item::Made(_) | Item::End))
+        if self.may_write()
             && let Some(writing) = self.writing.take()
         {
             self.first += 1;
             return Some(Piece::Write(writing, self.line.pop_front()));
         }
-        if let Some(place) = self.line.iter().position(|item| matches!(item, Item::Stored(..))) {
+        if let Some(place) = self.first_stored() {
             let rows = std::mem::replace(&mut self.line[place], Item::Making);
             return Some(Piece::Make(self.first + place as u64, rows));
         }
-        let may_scan = self.line.len() < most;
-        let scanning = self.scanning.take_if(|scanning| may_scan && !shared.is_scanned(scanning));
-        scanning.map(|scanning| Piece::Scan(scanning, Vec::new()))
-    }
-
-    /// A thread has tried whether a processor is idle.
-    fn tried(&mut self, soon: bool) {
-        self.soon = if soon { self.soon + 1 } else { 0 };
-        if self.soon >= SOON_TRIES {
-            self.in_place = false;
-            self.changed = Instant::now();
+        if !self.may_scan(shared, most) {
+            return None;
         }
+        self.scanning.take().map(|scanning| Piece::Scan(scanning, Vec::new()))
     }
-}
-
-/// Sleeps, and says whether the thread was woken in time.
-fn tries() -> bool {
-    let begun = Instant::now();
-    std::thread::sleep(TRY_EVERY);
-    begun.elapsed() < TRY_EVERY + SOON
 }

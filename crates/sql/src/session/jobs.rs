@@ -9,7 +9,7 @@ use crate::bind::utility::{BackupDatabase, CopyRelation, DumpDatabase};
 use crate::catalog::Sequence;
 use crate::check::check;
 use crate::dump::{self, dump_with};
-use crate::stat::{Holder, Object, ObjectKind, StatRequest, Statistics, statistics};
+use crate::stat::{Holder, Object, ObjectKind, Prepared, StatRequest, Statistics, statistics};
 use crate::sweep::{Swept, sweep};
 use crate::types::NO_MODIFIER;
 use crate::{Error, Result, SqlState, Type, Value};
@@ -225,10 +225,20 @@ impl Session {
                 Some(report.destination)
             }
         };
-        let plan = BackupPlan { folder, since, compress, keep: backup.keep, archive };
-        let (taken, job) = self.run_job(&mut running, order, |database, watch| {
-            Ok(database.store().backup_into(&plan, watch)?)
+        let mut plan = BackupPlan { folder, since, compress, keep: backup.keep, archive, statistics: None };
+        let with_statistics = backup.statistics;
+        let ((taken, mut statistics), job) = self.run_job(&mut running, order, |database, watch| {
+            let request = StatRequest { records: true, table: None };
+            let prepared = with_statistics.then(|| Prepared::new(database.store(), &request)).transpose()?;
+            plan.statistics = prepared.as_ref().map(|prepared| prepared.options().clone());
+            let mut taken = database.store().backup_into(&plan, watch)?;
+            let report = taken.statistics.take();
+            let statistics = prepared.zip(report).map(|(prepared, report)| prepared.in_words(report));
+            Ok((taken, statistics))
         })?;
+        if let Some(statistics) = &mut statistics {
+            self.name_holders(statistics);
+        }
         let manifest = &taken.backup.manifest;
         let count = |number: u64| Value::Int(number.cast_signed());
         let row = vec![
@@ -250,6 +260,7 @@ impl Session {
                 "removed_parts": taken.removed_parts,
                 "complaint": taken.complaint,
                 "manifest": manifest,
+                "statistics": statistics,
             });
             running.client.notice(&info(message, &detail));
         }

@@ -11,7 +11,8 @@ pub(crate) mod names;
 
 use crate::{Error, Result, SqlState};
 use gannet_store::{
-    Database, Figure, HeaderStat, SpaceStat, StatMode, StatOptions, TransactionStat, TreeContents, Watch,
+    Database, Figure, HeaderStat, SpaceStat, StatMode, StatOptions, StatReport, TransactionStat,
+    TreeContents, Watch,
 };
 use names::Names;
 use serde::{Deserialize, Serialize};
@@ -142,22 +143,62 @@ pub struct Statistics {
 /// # Errors
 /// An unknown table; what keeps them from being made: no memory, a database that was closed, what `watch` fails with.
 pub fn statistics(store: &Database, request: &StatRequest, watch: &mut Watch<'_>) -> Result<Statistics> {
-    let (names, missing) = match Names::load(store) {
-        Ok(names) => (names, None),
-        Err(error) if crate::check::is_damage(&error) => (Names::default(), Some(error.to_string())),
-        Err(error) => return Err(error),
-    };
-    let trees = match &request.table {
-        Some(table) => Some(names.trees_of(store, table)?),
-        None => None,
-    };
-    let options = StatOptions {
-        mode: if request.records { StatMode::Records } else { StatMode::Instant },
-        trees,
-        leading: names.leading(),
-        seed: None,
-    };
-    let report = store.statistics_watched(&options, watch)?;
+    let prepared = Prepared::new(store, request)?;
+    let report = store.statistics_watched(prepared.options(), watch)?;
+    Ok(prepared.in_words(report))
+}
+
+/// What is to be known of a database before the store makes statistics of it.
+#[derive(Debug)]
+pub struct Prepared {
+    names: Names,
+    definitions_missing: Option<String>,
+    table: Option<String>,
+    options: StatOptions,
+}
+
+impl Prepared {
+    /// Reads the names of what there is.
+    ///
+    /// # Errors
+    /// An unknown table, or what keeps definitions from being read, unless they are damaged.
+    pub fn new(store: &Database, request: &StatRequest) -> Result<Self> {
+        let (names, definitions_missing) = match Names::load(store) {
+            Ok(names) => (names, None),
+            Err(error) if crate::check::is_damage(&error) => (Names::default(), Some(error.to_string())),
+            Err(error) => return Err(error),
+        };
+        let trees = match &request.table {
+            Some(table) => Some(names.trees_of(store, table)?),
+            None => None,
+        };
+        let options = StatOptions {
+            mode: if request.records { StatMode::Records } else { StatMode::Instant },
+            trees,
+            leading: names.leading(),
+            seed: None,
+        };
+        Ok(Prepared { names, definitions_missing, table: request.table.clone(), options })
+    }
+
+    /// What the store is to be asked for.
+    pub fn options(&self) -> &StatOptions {
+        &self.options
+    }
+
+    /// What it has said, in words of SQL.
+    pub fn in_words(self, report: StatReport) -> Statistics {
+        let Prepared { names, definitions_missing, table, .. } = self;
+        in_words(&names, definitions_missing, table, report)
+    }
+}
+
+fn in_words(
+    names: &Names,
+    definitions_missing: Option<String>,
+    table: Option<String>,
+    report: StatReport,
+) -> Statistics {
     let page_bytes = report.header.page_bytes as f64;
     let unreadable = report.unreadable.iter().map(|page| Unreadable {
         page: page.page,
@@ -170,9 +211,9 @@ pub fn statistics(store: &Database, request: &StatRequest, watch: &mut Watch<'_>
         objects.push(names.object(figures, page_bytes));
     }
     names.sort(&mut objects);
-    Ok(Statistics {
+    Statistics {
         mode: report.mode,
-        table: request.table.clone(),
+        table,
         header: report.header,
         transactions: report.transactions,
         oldest_holder: None,
@@ -181,12 +222,12 @@ pub fn statistics(store: &Database, request: &StatRequest, watch: &mut Watch<'_>
         objects,
         unreadable,
         unreadable_pages: report.unreadable_pages,
-        definitions_missing: missing,
+        definitions_missing,
         trees_missing: report.trees_missing,
         changed_meanwhile: report.changed_meanwhile,
         bytes_read: report.bytes_read,
         seconds: report.seconds,
-    })
+    }
 }
 
 fn unknown_table(name: &str) -> Error {

@@ -497,6 +497,11 @@ impl Session {
             self.unsynced += part.bytes() - before;
             self.written += part.bytes() - before;
             if self.walk.at().is_multiple_of(self.segment_size) {
+                if !self.walk.is_between() {
+                    // Bytes that were durable read as if nothing had been written there.
+                    let whole = self.walk.whole();
+                    return Err(Error::Damaged(format!("log: the record at lsn {whole} is not there")));
+                }
                 let part = self.part.take().expect("in use above");
                 part.seal(self.walk.whole())?;
                 self.all_synced();

@@ -40,6 +40,7 @@ use crate::jobs::{Crew, Stop, Unit, Watch, Worker, run_crew};
 use crate::meta::{FORMAT_VERSION, Meta};
 use crate::page_set::PageSet;
 use crate::shared::Shared;
+use crate::stat::{Beside, Records, StatOptions, StatReport};
 use crate::{Error, Result};
 use format::{CONTENT_MAX, HEAD};
 use gannet_base::memory::Purpose;
@@ -107,6 +108,9 @@ struct Copy {
     /// Pages without a later change are left out.
     since: Option<Lsn>,
     candidates: Mutex<Candidates>,
+    /// What all pages in use are shown to for statistics.
+    counting: Option<Arc<Records>>,
+    bytes_read: AtomicU64,
     /// Pages whose turn has come.
     copied: PageSet,
     pages_copied: AtomicU64,
@@ -131,16 +135,40 @@ impl Copy {
     }
 }
 
-/// Takes a backup of an open database with this header.
-pub(crate) fn run(
-    engine: &Engine,
-    shared: &Arc<Shared>,
-    path: &Path,
-    meta: &Meta,
-    mode: ModeRequest,
+/// An open database, with its header.
+#[derive(Clone, Copy)]
+pub(crate) struct Origin<'o> {
+    pub(crate) engine: &'o Engine,
+    pub(crate) shared: &'o Arc<Shared>,
+    pub(crate) path: &'o Path,
+    pub(crate) meta: &'o Meta,
+    pub(crate) mode: ModeRequest,
+}
+
+impl Origin<'_> {
+    /// Takes a backup, and makes statistics by the same pass, if they are wanted.
+    pub(crate) fn back_up(
+        self,
+        options: BackupOptions,
+        statistics: Option<&StatOptions>,
+        watch: &mut Watch<'_>,
+    ) -> Result<(Manifest, Option<StatReport>)> {
+        let Origin { engine, shared, .. } = self;
+        let beside = statistics.map(|options| Beside::begin(engine, shared, options)).transpose()?;
+        let counting = beside.as_ref().map(Beside::records);
+        let (manifest, bytes_read) = run(self, options, counting, watch)?;
+        Ok((manifest, beside.map(|beside| beside.end(shared, bytes_read))))
+    }
+}
+
+/// Takes a backup; gives the bytes of pages that it read, too.
+fn run(
+    origin: Origin<'_>,
     options: BackupOptions,
+    counting: Option<Arc<Records>>,
     watch: &mut Watch<'_>,
-) -> Result<Manifest> {
+) -> Result<(Manifest, u64)> {
+    let Origin { engine, shared, path, meta, mode } = origin;
     let core = &shared.core;
     core.check_open()?;
     core.poison.check()?;
@@ -177,6 +205,10 @@ pub(crate) fn run(
     let mut all_read = None;
     let changed = changed_pages(engine, shared, meta, begin.parent, watch)?;
     let (changed, _changed_memory) = match changed {
+        Some(_) if counting.is_some() => {
+            all_read = Some("statistics were made of them".to_owned());
+            (None, None)
+        }
         Some(changes::Since::Pages(pages, memory)) => (Some(pages), Some(memory)),
         Some(changes::Since::Unknown(why)) => {
             all_read = Some(why);
@@ -200,6 +232,8 @@ pub(crate) fn run(
         start: hold.from(),
         since: begin.parent.map(|parent| Lsn(parent.start_lsn)),
         candidates: Mutex::new(Candidates { set: changed, in_use: true, next: 0, end: pages }),
+        counting,
+        bytes_read: AtomicU64::new(0),
         copied: PageSet::new(pages),
         pages_copied: AtomicU64::new(0),
         unwritten: AtomicU64::new(0),
@@ -233,7 +267,8 @@ pub(crate) fn run(
         compressed: compress.is_some(),
         finished_unix_us: clock::unix_micros(),
     };
-    copy.sink.finish(manifest)
+    let bytes_read = copy.bytes_read.into_inner();
+    Ok((copy.sink.finish(manifest)?, bytes_read))
 }
 
 /// The pages that a backup which adds to another one has to look at; nothing for a full one.
@@ -314,7 +349,8 @@ impl Copy {
         let log_block = Block::new(&log_queue, engine.memory(Purpose::Io, log::MEMORY)?);
         let copy = Arc::clone(this);
         let log_thread = thread::spawn("gannet-backup-log", move || {
-            fetch::stand_by();
+            // It has to keep up with the log.
+            fetch::step_back();
             let _copied = LogCopied(&copy);
             let done = LogCopy::new(&copy, hold, log_block).and_then(LogCopy::run);
             if done.is_err() {
@@ -356,13 +392,14 @@ impl Copy {
     }
 
     fn copy_candidates(this: &Arc<Self>, engine: &Engine, watch: &mut Watch<'_>) -> Result<()> {
-        let queue = engine.disk().queue(WORKERS * BLOCKS)?;
+        // One block for the reserve.
+        let queue = engine.disk().queue(WORKERS * BLOCKS + 1)?;
         let bytes = (HEAD + this.frame_pages * this.page_size) as u64;
-        let mut workers = Vec::with_capacity(WORKERS);
-        for _ in 0..WORKERS {
+        let mut workers = Vec::with_capacity(WORKERS + 1);
+        for number in 0..=WORKERS {
             let copy = Arc::clone(this);
             let mut blocks = Vec::with_capacity(BLOCKS);
-            for _ in 0..BLOCKS {
+            for _ in 0..if number == 0 { 1 } else { BLOCKS } {
                 blocks.push(Block::new(&queue, engine.memory(Purpose::Io, bytes)?));
             }
             workers.push(move || copy.copy_pages(blocks));

@@ -12,8 +12,9 @@ use crate::block::{Block, FileRange};
 use crate::jobs::Permit;
 use crate::page::{self, Verdict};
 use crate::page_set::PageSet;
-use crate::pass::{self, MAPS_AHEAD};
+use crate::pass::{self, Bytes, MAPS_AHEAD, Visitor};
 use crate::space::{self, EXTENT_PAGES, SYSTEM};
+use crate::stat::Tallies;
 use crate::{Error, Result};
 use gannet_base::{PageId, TreeId, clock};
 use gannet_io::{AlignedBuffer, Class, Direction};
@@ -40,12 +41,21 @@ pub(super) struct Candidates {
     pub(super) end: u64,
 }
 
-/// Pages under way: those of the block, with those whose frames were dirty before they were asked for. The permit lasts until what is
-/// made of them was written.
+/// Pages under way: those of the block, with the owners of their extents, where these were looked at, and whether their frames were dirty
+/// before they were asked for. The permit lasts until what is made of them was written.
 struct Batch {
-    pages: Vec<PageId>,
+    pages: Vec<(PageId, Option<TreeId>)>,
     dirty: Vec<bool>,
     permit: Permit,
+}
+
+/// What becomes of a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fate {
+    Copied,
+    /// It has not changed since the backup that this one adds to.
+    Unchanged,
+    Unwritten,
 }
 
 impl Copy {
@@ -54,6 +64,7 @@ impl Copy {
         let mut reading: VecDeque<(Block, Batch)> = VecDeque::with_capacity(free.len());
         let mut writing: VecDeque<(Block, Permit)> = VecDeque::with_capacity(free.len());
         let mut scratch = self.compressor()?;
+        let mut counted = self.counting.as_ref().map(|records| records.begin());
         let result = loop {
             // With a permit at hand for something that is under way, nobody waits for another one.
             let may_wait = writing.is_empty();
@@ -71,7 +82,7 @@ impl Copy {
                 continue;
             };
             let whole = block.wait();
-            match whole.and_then(|()| self.give_on(&mut block, &batch, &mut scratch)) {
+            match whole.and_then(|()| self.give_on(&mut block, &batch, &mut scratch, counted.as_mut())) {
                 Ok(true) => writing.push_back((block, batch.permit)),
                 Ok(false) => free.push(block),
                 Err(error) => break Err(error),
@@ -82,6 +93,9 @@ impl Copy {
         };
         for (mut block, _permit) in writing {
             block.wait().map_err(|error| super::failed(&error))?;
+        }
+        if let (Some(records), Some(counted)) = (&self.counting, counted) {
+            records.end(counted);
         }
         result
     }
@@ -115,13 +129,14 @@ impl Copy {
             }
             let Some(mut block) = free.pop() else { return Ok(()) };
             let bytes = pages.len() as u64 * size;
-            let dirty = pages.iter().map(|&page| self.is_dirty(page)).collect();
+            let dirty = pages.iter().map(|&(page, _)| self.is_dirty(page)).collect();
             let mut ranges = Vec::new();
-            for (index, page) in pages.iter().enumerate() {
+            for (index, (page, _)) in pages.iter().enumerate() {
                 let (place, len) = (HEAD + index * self.page_size, self.page_size);
                 FileRange::add_to(&mut ranges, FileRange { place, offset: page.0 * size, len });
             }
             self.job.count_read(bytes);
+            self.bytes_read.fetch_add(bytes, Ordering::Relaxed);
             let file = &self.shared.core.volume.file;
             block.start_ranges(file, Direction::Read, Class::Maintenance, &ranges);
             reading.push_back((block, Batch { pages, dirty, permit }));
@@ -136,7 +151,7 @@ impl Copy {
     }
 
     /// The next pages to be copied, no more than a frame holds; none at the end.
-    fn next_pages(&self) -> Result<Vec<PageId>> {
+    fn next_pages(&self) -> Result<Vec<(PageId, Option<TreeId>)>> {
         let mut candidates = self.candidates.lock();
         let Candidates { set, in_use, next, end } = &mut *candidates;
         let most = self.frame_pages.min(self.job.request_bytes() as usize / self.page_size).max(1);
@@ -150,7 +165,7 @@ impl Copy {
             if from < *end && *in_use {
                 *next = self.take_extent(from..*end, set.as_ref(), most, &mut out)?;
             } else if from < *end {
-                out.push(PageId(from));
+                out.push((PageId(from), None));
                 *next = from + 1;
             }
         }
@@ -164,7 +179,7 @@ impl Copy {
         range: Range<u64>,
         set: Option<&PageSet>,
         most: usize,
-        out: &mut Vec<PageId>,
+        out: &mut Vec<(PageId, Option<TreeId>)>,
     ) -> Result<u64> {
         let from = range.start;
         let end = ((from / EXTENT_PAGES + 1) * EXTENT_PAGES).min(range.end);
@@ -174,6 +189,10 @@ impl Copy {
         }
         let extent = pass::extent_of(&self.shared.core, PageId(from))?;
         let Some(extent) = extent else { return Ok(end) };
+        if let Some(records) = self.counting.as_ref().filter(|_| extent.owner != TreeId(0)) {
+            // Pages that it does not want are shown as well, and passed over.
+            records.extent(PageId(from), extent);
+        }
         let map = space::map_page(from / group_pages, self.page_size);
         for number in from..end {
             if out.len() == most {
@@ -183,7 +202,9 @@ impl Copy {
             // In front of a map lie two pages that hold the file's header, or nothing.
             let is_page = in_use && (extent.owner != SYSTEM || number >= map.0);
             if is_page && set.is_none_or(|set| set.has(PageId(number))) {
-                out.push(PageId(number));
+                let page = PageId(number);
+                let owner = self.counting.as_ref().map(|it| pass::owner_in(it.roots(), page, extent));
+                out.push((page, owner));
             }
         }
         Ok(end)
@@ -211,20 +232,34 @@ impl Copy {
     }
 
     /// Makes a frame of the pages in the block and gives it on; false when none of them is to be copied.
-    fn give_on(&self, block: &mut Block, batch: &Batch, compressor: &mut Compressor) -> Result<bool> {
+    fn give_on(
+        &self,
+        block: &mut Block,
+        batch: &Batch,
+        compressor: &mut Compressor,
+        mut counted: Option<&mut Tallies>,
+    ) -> Result<bool> {
         let size = self.page_size;
         let mut head = Head::new(FrameKind::Pages, self.backup_id);
         let bytes = block.bytes();
-        for (index, (&page, &dirty)) in batch.pages.iter().zip(&batch.dirty).enumerate() {
+        for (index, (&(page, owner), &dirty)) in batch.pages.iter().zip(&batch.dirty).enumerate() {
             let (to, from) = (HEAD + head.pages.len() * size, HEAD + index * size);
             if to != from {
                 bytes.copy_within(from..from + size, to);
             }
-            if self.take(page, dirty, &mut bytes[to..to + size])? {
+            let fate = self.take(page, dirty, &mut bytes[to..to + size])?;
+            if fate == Fate::Copied {
                 head.pages.push(page);
             }
+            if let (Some(records), Some(owner), Some(counted)) = (&self.counting, owner, &mut counted) {
+                let bytes = match fate {
+                    Fate::Unwritten => Bytes::Unwritten,
+                    Fate::Copied | Fate::Unchanged => Bytes::Page(&bytes[to..to + size]),
+                };
+                records.page(page, owner, bytes, counted);
+            }
         }
-        for &page in &batch.pages {
+        for &(page, _) in &batch.pages {
             self.copied.add(page);
         }
         if head.pages.is_empty() {
@@ -258,8 +293,8 @@ impl Copy {
         self.sink.put(block, total)
     }
 
-    /// The page as it is to be copied, given what the device had of it; false when it is not to be copied.
-    fn take(&self, id: PageId, dirty: bool, bytes: &mut [u8]) -> Result<bool> {
+    /// The page as it is to be copied, given what the device had of it.
+    fn take(&self, id: PageId, dirty: bool, bytes: &mut [u8]) -> Result<Fate> {
         let core = &self.shared.core;
         let mut verdict = if dirty { Verdict::Damaged } else { page::verify(bytes, id, core.volume.salt) };
         let mut look = 0;
@@ -272,7 +307,7 @@ impl Copy {
             }
             if verdict == Verdict::NeverWritten && look > 0 {
                 self.unwritten.fetch_add(1, Ordering::Relaxed);
-                return Ok(false);
+                return Ok(Fate::Unwritten);
             }
             if look == LOOKS {
                 return Err(Error::Damaged(format!(
@@ -286,7 +321,8 @@ impl Copy {
             verdict = page::verify(bytes, id, core.volume.salt);
             look += 1;
         }
-        Ok(self.since.is_none_or(|since| page::lsn(bytes) > since))
+        let is_changed = self.since.is_none_or(|since| page::lsn(bytes) > since);
+        Ok(if is_changed { Fate::Copied } else { Fate::Unchanged })
     }
 
     pub(super) fn compressor(&self) -> Result<Compressor> {

@@ -12,6 +12,7 @@ use super::{BackupOptions, Manifest, failed};
 use crate::archive;
 use crate::database::Database;
 use crate::jobs::{Unit, Watch};
+use crate::stat::{StatOptions, StatReport};
 use crate::{Error, Result};
 use gannet_base::{Lsn, clock};
 use gannet_io::{Disk, OpenOptions};
@@ -27,7 +28,7 @@ pub enum Since {
 }
 
 /// A backup that is to be one of several in a folder.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct BackupPlan {
     /// The folder, which is there.
     pub folder: PathBuf,
@@ -39,6 +40,8 @@ pub struct BackupPlan {
     pub keep: Option<u32>,
     /// With `keep`: an archive of this database, of which log is removed that none of the backups in the folder needs.
     pub archive: Option<PathBuf>,
+    /// Exact statistics of these trees are made by the same pass; see [`Database::backup_counted`].
+    pub statistics: Option<StatOptions>,
 }
 
 /// A backup that was taken.
@@ -46,6 +49,8 @@ pub struct BackupPlan {
 pub struct Taken {
     /// It.
     pub backup: BackupFile,
+    /// Statistics, where they were wanted.
+    pub statistics: Option<StatReport>,
     /// Names of those that were removed after it.
     pub removed: Vec<String>,
     /// Parts of the archive that were removed.
@@ -95,7 +100,8 @@ impl Database {
         let name =
             free_name(&**disk, &plan.folder, &format!("{stem}-{}", time_name(clock::unix_micros())), kind)?;
         let destination = Destination::Folder { folder: plan.folder.clone(), name: name.clone() };
-        let manifest = self.backup(BackupOptions { destination, since, compress: plan.compress }, watch)?;
+        let options = BackupOptions { destination, since, compress: plan.compress };
+        let (manifest, statistics) = self.backup_counted(options, plan.statistics.as_ref(), watch)?;
         // The backup is complete, whatever becomes of older ones.
         let (removed, mut complaint) = match plan
             .keep
@@ -113,7 +119,7 @@ impl Database {
             }
         }
         let backup = BackupFile { folder: plan.folder.clone(), name, manifest };
-        Ok(Taken { backup, removed, removed_parts, complaint })
+        Ok(Taken { backup, statistics, removed, removed_parts, complaint })
     }
 
     /// Removes log from an archive that the oldest backup of this copy of the database in the folder does not need.

@@ -51,10 +51,13 @@ impl Database {
         }
         self.shared.core.check_open()?;
         let _stays = self.shared.layout.keep();
-        let mut report = stat::run(&self.engine, &self.shared, options, watch)?;
-        report.header = self.header();
-        report.transactions = self.transaction_marks();
-        Ok(report)
+        let report = stat::run(&self.engine, &self.shared, options, watch)?;
+        Ok(self.with_marks(report))
+    }
+
+    /// Adds what the database says of itself.
+    pub(super) fn with_marks(&self, report: StatReport) -> StatReport {
+        StatReport { header: self.header(), transactions: self.transaction_marks(), ..report }
     }
 
     fn header(&self) -> HeaderStat {

@@ -1,6 +1,6 @@
 //! Threads that work on one job together.
 
-use super::Watch;
+use super::{Reserve, Watch};
 use crate::{Error, Result, fetch};
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::thread;
@@ -26,22 +26,33 @@ impl Stop {
 }
 
 /// Tells that a thread has ended, however.
-struct Ended(Arc<(Mutex<usize>, Condvar)>, Stop);
+struct Ended {
+    left: Arc<(Mutex<usize>, Condvar)>,
+    stop: Stop,
+    reserve: Reserve,
+}
 
 impl Drop for Ended {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.1.set();
+            self.stop.set();
         }
-        *self.0.0.lock() -= 1;
-        self.0.1.notify_all();
+        let mut left = self.left.0.lock();
+        *left -= 1;
+        if *left == 1 {
+            // Where there is a reserve, it is what is left.
+            self.reserve.dismiss();
+        }
+        drop(left);
+        self.left.1.notify_all();
     }
 }
 
 /// How far the threads stand back for others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Crew {
-    /// They run where a processor is idle: for those who hold nothing for longer than it takes to copy a page.
+    /// They run where a processor is idle: for those who hold nothing for longer than it takes to copy a page. Of several the first one is
+    /// the [`Reserve`]: bodies take a permit before they take something to do.
     StandsBy,
     /// They are nice: for those who hold latches or locks that others wait for, and must not be stopped with them for long.
     StepsBack,
@@ -57,14 +68,20 @@ pub(crate) fn run_crew<B: FnOnce() -> Result<()> + Send + 'static>(
     bodies: Vec<B>,
 ) -> Result<()> {
     let left = Arc::new((Mutex::new(bodies.len()), Condvar::new()));
+    let reserve = Reserve::default();
+    // One alone has nobody who could work in its place.
+    let how = if bodies.len() == 1 { Crew::StepsBack } else { how };
     let failure: Arc<Mutex<Option<Error>>> = Arc::default();
     let crew: Vec<_> = bodies
         .into_iter()
-        .map(|body| {
-            let (ended, stop) = (Ended(Arc::clone(&left), stop.clone()), stop.clone());
+        .enumerate()
+        .map(|(number, body)| {
+            let ended = Ended { left: Arc::clone(&left), stop: stop.clone(), reserve: reserve.clone() };
+            let (stop, reserve) = (stop.clone(), reserve.clone());
             let failure = Arc::clone(&failure);
             thread::spawn(name, move || {
                 match how {
+                    Crew::StandsBy if number == 0 => reserve.enlist(),
                     Crew::StandsBy => fetch::stand_by(),
                     Crew::StepsBack => fetch::step_back(),
                 }

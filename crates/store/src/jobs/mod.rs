@@ -4,13 +4,14 @@
 //! 1. Whatever runs for long and was not asked for as an ordinary statement is a [`Job`]: seen in [`Jobs::reports`] from its begin
 //!    to its end with what it does, how far it is, who asked for it and why, and for a while afterwards with how it ended.
 //! 2. A job that is cancelled ends at its next [`Job::check`], [`Job::permit`] or [`Watch::look`], and leaves nothing that counts.
-//! 3. A job is paced by what others get from the device meanwhile, and never slower than its floor: see [`Pace`].
+//! 3. A job is paced by what others get from the device meanwhile, and never slower than its floor: see [`Pace`] and [`Reserve`].
 //!
 //! A job says what it does in phases, each with a total in bytes, pages or the like, as far as it is known; rate and time left are those
 //! of the phase.
 
 mod crew;
 mod pacer;
+pub(crate) mod reserve;
 
 use crate::pool::reads::Background;
 use crate::{Error, Result};
@@ -21,6 +22,7 @@ use gannet_io::stats::{Operation, Snapshot};
 use gannet_io::{Class, Disk};
 pub(crate) use pacer::Pacer;
 pub use pacer::{Pace, Permit};
+pub use reserve::Reserve;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::fmt;
@@ -307,6 +309,11 @@ impl Jobs {
         let registry =
             Registry { disk: Arc::clone(disk), running: Mutex::default(), ended: Mutex::default() };
         Jobs { registry: Arc::new(registry), pacer: Arc::clone(pacer) }
+    }
+
+    /// Whether long sweeps may begin by themselves now.
+    pub(crate) fn are_long_sweeps_allowed(&self) -> bool {
+        self.pacer.are_long_sweeps_allowed()
     }
 
     /// Begins a job: it is seen from now on, until it is dropped.

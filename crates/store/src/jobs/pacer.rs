@@ -13,10 +13,12 @@
 //! 1995). Single looks are noise, so sums are compared in which older looks fade.
 //!
 //! # Invariants
-//! 1. However others fare, the window is at least [`WINDOW_LEAST`]: every job ends.
+//! 1. However others fare, the window is at least [`WINDOW_LEAST`], and where processors are never idle the reserve works (`reserve`):
+//!    every job ends.
 //! 2. Nobody waits here with a latch or a lock that others need, nor with a permit: who has one, and asks for another one, is to
 //!    ask without waiting.
 
+use super::reserve::{self, Pieces, Reserve, Role};
 use gannet_base::clock::{self, Instant};
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_io::stats::{Operation, Stats};
@@ -107,8 +109,10 @@ struct State {
     window: f64,
     /// Nobody was slowed down since somebody came.
     rises: bool,
-    /// Permits that are held.
+    /// Permits that are held, but for the reserve's.
     held: usize,
+    /// Of these, those of threads that stand by.
+    pieces: Pieces,
     /// Nothing begins before.
     rest_until: Instant,
     /// Somebody had to wait for a permit since the last look.
@@ -133,6 +137,8 @@ pub(crate) struct Pacer {
     crowded: AtomicBool,
     /// What others' requests may take beside jobs of [`Pace::Auto`], in nanoseconds; 0: see there.
     target: AtomicU64,
+    /// Whether long sweeps may begin by themselves.
+    long_sweeps: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -142,11 +148,29 @@ pub(crate) struct Pacer {
 pub struct Permit {
     pacer: Arc<Pacer>,
     began: Instant,
+    of: Holder,
+}
+
+/// Who has a permit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Holder {
+    Ordinary,
+    /// For the piece of this number.
+    StandsBy(u64),
+    Reserve,
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.pacer.state.lock().give_back(self.began, clock::now());
+        let now = clock::now();
+        let mut state = self.pacer.state.lock();
+        match self.of {
+            Holder::Reserve => return state.pieces.end_of_reserve(self.began, now),
+            Holder::StandsBy(piece) => state.pieces.end(piece),
+            Holder::Ordinary => {}
+        }
+        state.give_back(self.began, now);
+        drop(state);
         self.pacer.changed.notify_one();
     }
 }
@@ -158,6 +182,7 @@ impl Pacer {
             disk: Arc::clone(disk),
             jobs: AtomicUsize::new(0),
             target: AtomicU64::new(0),
+            long_sweeps: AtomicBool::new(true),
             crowded: AtomicBool::new(false),
             state: Mutex::new(State::new(now, ended(disk.stats()))),
             changed: Condvar::new(),
@@ -165,10 +190,18 @@ impl Pacer {
     }
 
     /// From now on jobs that do not say are paced so that what others ask of the device takes no longer than this on average; `None`: so
-    /// that others are slowed by no more than a quarter.
+    /// that others are slowed by no more than half as long again.
     pub(crate) fn set_target(&self, target: Option<Duration>) {
         let nanos = target.map_or(0, |target| u64::try_from(target.as_nanos()).unwrap_or(u64::MAX));
         self.target.store(nanos, Ordering::Relaxed);
+    }
+
+    pub(crate) fn allow_long_sweeps(&self, allowed: bool) {
+        self.long_sweeps.store(allowed, Ordering::Relaxed);
+    }
+
+    pub(super) fn are_long_sweeps_allowed(&self) -> bool {
+        self.long_sweeps.load(Ordering::Relaxed)
     }
 
     /// What holds for a job that asks for this pace.
@@ -211,15 +244,41 @@ impl Pacer {
     ) -> (Option<Permit>, Duration) {
         let pace = self.in_force(pace);
         let begun = clock::now();
+        let role = reserve::role();
+        if let Role::Reserve(reserve) = &role
+            && !reserve.is_dismissed()
+        {
+            let permit = if may_wait { self.take_as_reserve(reserve, give_up) } else { None };
+            if permit.is_some() || !may_wait || give_up() {
+                // It waits for need, and is not held back for others.
+                return (permit, Duration::ZERO);
+            }
+        }
+        let stands_by = matches!(role, Role::StandsBy);
         let mut now = begun;
         let mut state = self.state.lock();
         loop {
             self.look(&mut state, pace, now);
+            if stands_by && state.pieces.in_reserve() {
+                drop(state);
+                if !may_wait || give_up() {
+                    return (None, now - begun);
+                }
+                let soon = reserve::tries();
+                now = clock::now();
+                state = self.state.lock();
+                state.pieces.tried(soon, now);
+                continue;
+            }
             let wait = if pace == Pace::Full { None } else { state.wait(now) };
             let Some(wait) = wait else {
                 state.held += 1;
+                let of = match stands_by {
+                    true => Holder::StandsBy(state.pieces.begin(now)),
+                    false => Holder::Ordinary,
+                };
                 drop(state);
-                return (Some(Permit { pacer: Arc::clone(self), began: now }), now - begun);
+                return (Some(Permit { pacer: Arc::clone(self), began: now, of }), now - begun);
             };
             state.wanted = true;
             if !may_wait || give_up() {
@@ -227,6 +286,22 @@ impl Pacer {
             }
             self.changed.wait_for(&mut state, wait);
             now = clock::now();
+        }
+    }
+
+    /// Takes a permit for the reserve, once it is needed; `None` when it is dismissed, or the job is to give up.
+    fn take_as_reserve(self: &Arc<Self>, reserve: &Reserve, give_up: &dyn Fn() -> bool) -> Option<Permit> {
+        loop {
+            let now = clock::now();
+            let mut state = self.state.lock();
+            if state.probe == Probe::No && state.pieces.needs_reserve(now) {
+                drop(state);
+                return Some(Permit { pacer: Arc::clone(self), began: now, of: Holder::Reserve });
+            }
+            drop(state);
+            if give_up() || reserve.wait() {
+                return None;
+            }
         }
     }
 
@@ -254,6 +329,7 @@ impl State {
             window: f64::INFINITY,
             rises: true,
             held: 0,
+            pieces: Pieces::new(now),
             rest_until: now,
             wanted: false,
             looked: now,

@@ -39,6 +39,7 @@ use gannet_base::sync::Mutex;
 use gannet_base::{PageId, TreeId, TxnId, clock, random};
 use gannet_io::Class;
 pub use leaf::Leading;
+pub(crate) use records::{Records, Tallies};
 pub use report::{
     DuplicateStat, FILL_STEPS, Figure, GarbageStat, HeaderStat, OrderStat, SnapshotStat, SpaceStat, StatMode,
     StatReport, TransactionStat, TreeContents, TreeStat, UnreadablePage, WriterStat,
@@ -159,33 +160,89 @@ pub(crate) fn run(
     options: &StatOptions,
     watch: &mut Watch<'_>,
 ) -> Result<StatReport> {
-    let begun = clock::now();
-    let before = Moment::now(shared);
-    // Entries that make no sense are the check's to find.
-    let all = Trees::read(shared, &Findings::default());
-    let wanted = select(&all, options)?;
-    let leading = leading_of(&wanted, options);
-    let unreadable = Arc::new(Unreadable::default());
-    let mut report = StatReport { mode: options.mode, trees_missing: !all.complete, ..StatReport::default() };
+    let frame = Frame::begin(shared, options)?;
     let parts = match options.mode {
-        StatMode::Instant => instant_parts(engine, shared, &wanted, &leading, options, &unreadable, watch)?,
+        StatMode::Instant => instant_parts(engine, shared, &frame, options, watch)?,
         StatMode::Records => {
-            let wanted = Wanted { trees: wanted.trees.clone() };
-            Parts::Counted(records::run(engine, shared, wanted, leading.clone(), &unreadable, watch)?)
+            let records = frame.records(engine, shared)?;
+            let bytes_read = records::run(engine, shared, &records, watch)?;
+            Parts::Counted(records.counted(bytes_read))
         }
     };
-    report.bytes_read = parts.bytes_read();
-    report.space = assemble::space(shared, &all, &parts);
-    report.trees = assemble::trees(shared, &wanted, &leading, &parts, &unreadable);
-    report.changed_meanwhile = before != Moment::now(shared);
-    if before.all_is_seen() && !report.changed_meanwhile {
-        // What was not seen of it is not there.
-        report.trees.iter_mut().filter_map(|tree| tree.contents.as_mut()).for_each(TreeContents::settle);
+    Ok(frame.end(shared, options.mode, &parts))
+}
+
+/// What is known before anything is counted, and what is said of it afterwards.
+struct Frame {
+    begun: clock::Instant,
+    before: Moment,
+    all: Trees,
+    wanted: Wanted,
+    leading: BTreeMap<TreeId, Leading>,
+    unreadable: Arc<Unreadable>,
+}
+
+impl Frame {
+    fn begin(shared: &Shared, options: &StatOptions) -> Result<Self> {
+        let (begun, before) = (clock::now(), Moment::now(shared));
+        // Entries that make no sense are the check's to find.
+        let all = Trees::read(shared, &Findings::default());
+        let wanted = select(&all, options)?;
+        let leading = leading_of(&wanted, options);
+        Ok(Frame { begun, before, all, wanted, leading, unreadable: Arc::default() })
     }
-    report.unreadable_pages = unreadable.count();
-    report.unreadable = unreadable.named.lock().values().cloned().collect();
-    report.seconds = begun.elapsed().as_secs_f64();
-    Ok(report)
+
+    fn records(&self, engine: &Engine, shared: &Arc<Shared>) -> Result<Arc<Records>> {
+        let wanted = Wanted { trees: self.wanted.trees.clone() };
+        Records::new(engine, shared, wanted, self.leading.clone(), &self.unreadable)
+    }
+
+    fn end(self, shared: &Shared, mode: StatMode, parts: &Parts) -> StatReport {
+        let Frame { begun, before, all, wanted, leading, unreadable } = self;
+        let mut report = StatReport {
+            mode,
+            trees_missing: !all.complete,
+            bytes_read: parts.bytes_read(),
+            space: assemble::space(shared, &all, parts),
+            trees: assemble::trees(shared, &wanted, &leading, parts, &unreadable),
+            changed_meanwhile: before != Moment::now(shared),
+            unreadable_pages: unreadable.count(),
+            unreadable: unreadable.named.lock().values().cloned().collect(),
+            ..StatReport::default()
+        };
+        if before.all_is_seen() && !report.changed_meanwhile {
+            // What was not seen of it is not there.
+            report.trees.iter_mut().filter_map(|tree| tree.contents.as_mut()).for_each(TreeContents::settle);
+        }
+        report.seconds = begun.elapsed().as_secs_f64();
+        report
+    }
+}
+
+/// Exact statistics that are made by whoever looks at all pages anyway.
+pub(crate) struct Beside {
+    frame: Frame,
+    records: Arc<Records>,
+}
+
+impl Beside {
+    /// Begins them; `options` says of which trees.
+    pub(crate) fn begin(engine: &Engine, shared: &Arc<Shared>, options: &StatOptions) -> Result<Self> {
+        let frame = Frame::begin(shared, options)?;
+        let records = frame.records(engine, shared)?;
+        Ok(Beside { frame, records })
+    }
+
+    /// What is to be shown the pages.
+    pub(crate) fn records(&self) -> Arc<Records> {
+        Arc::clone(&self.records)
+    }
+
+    /// Ends them, once nobody shows pages any more; as [`run`].
+    pub(crate) fn end(self, shared: &Shared, bytes_read: u64) -> StatReport {
+        let parts = Parts::Counted(self.records.counted(bytes_read));
+        self.frame.end(shared, StatMode::Records, &parts)
+    }
 }
 
 /// By what it is told that something was changed: transactions, how often each of them has written or taken back, and what was swept.
@@ -236,12 +293,11 @@ fn leading_of(wanted: &Wanted, options: &StatOptions) -> BTreeMap<TreeId, Leadin
 fn instant_parts(
     engine: &Engine,
     shared: &Shared,
-    wanted: &Wanted,
-    leading: &BTreeMap<TreeId, Leading>,
+    frame: &Frame,
     options: &StatOptions,
-    unreadable: &Unreadable,
     watch: &mut Watch<'_>,
 ) -> Result<Parts> {
+    let Frame { wanted, leading, unreadable, .. } = frame;
     watch.job().phase("reads a sample", Unit::Bytes, 0);
     watch.look()?;
     let leaves = (instant::LEAVES + instant::TREES * instant::LEAST) as u64;

@@ -1,4 +1,4 @@
-//! Exact statistics: every leaf entry is counted, in one pass over the file ([`crate::pass`]).
+//! Exact statistics: every leaf entry is counted, in one pass over the file: of its own ([`crate::pass`]), or that of a full backup.
 
 use super::across::{Across, Edge};
 use super::leaf::{self, Leading, Leaf};
@@ -14,6 +14,7 @@ use crate::pool::{Access, ScanRing};
 use crate::shared::Shared;
 use crate::space::{EXTENT_PAGES, Extent, SYSTEM};
 use crate::undo::{self, Segment, UNDO_PAGES, UndoKind};
+use crate::work::WorkMemory;
 use crate::{Result, overflow};
 use gannet_base::memory::Purpose;
 use gannet_base::sync::Mutex;
@@ -26,7 +27,7 @@ const TALLY_BYTES: u64 = 2 * size_of::<Tally>() as u64;
 
 /// What was counted of a tree.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     pub(super) leaf: Leaf,
     pub(super) inner_pages: u64,
     pub(super) long_pages: u64,
@@ -54,7 +55,7 @@ impl Tally {
     }
 }
 
-type Tallies = BTreeMap<TreeId, Tally>;
+pub(crate) type Tallies = BTreeMap<TreeId, Tally>;
 
 /// What a pass has found.
 #[derive(Debug)]
@@ -66,8 +67,8 @@ pub(super) struct Counted {
     pub(super) bytes_read: u64,
 }
 
-/// A pass that counts.
-struct Records {
+/// What a pass counts with.
+pub(crate) struct Records {
     shared: Arc<Shared>,
     horizon: TxnId,
     wanted: Wanted,
@@ -80,43 +81,59 @@ struct Records {
     trees: Mutex<Tallies>,
     used: Mutex<BTreeMap<TreeId, u64>>,
     across: Mutex<Across>,
+    _memory: WorkMemory,
 }
 
-/// Counts the entries of all trees that are wanted.
+/// Counts the entries of all trees that are wanted, in a pass of its own; gives the bytes that it read.
 pub(super) fn run(
     engine: &Engine,
     shared: &Arc<Shared>,
-    wanted: Wanted,
-    leading: BTreeMap<TreeId, Leading>,
-    unreadable: &Arc<Unreadable>,
+    records: &Arc<Records>,
     watch: &mut Watch<'_>,
-) -> Result<Counted> {
-    let tallies = (wanted.trees.len() * (WORKERS + 1)) as u64 * TALLY_BYTES;
-    let _memory = engine.memory(Purpose::Work, tallies)?;
-    let records = Arc::new(Records {
-        shared: Arc::clone(shared),
-        horizon: shared.registry.horizon(),
-        roots: wanted.trees.iter().map(|(&tree, known)| (known.root, tree)).collect(),
-        leading,
-        // Entries that make no sense are the check's to find.
-        segments: read_segments(shared, &Findings::default()),
-        unreadable: Arc::clone(unreadable),
-        ring: ScanRing::new(RING_FRAMES),
-        trees: Mutex::default(),
-        used: Mutex::default(),
-        across: Mutex::new(Across::new(engine, engine.work_limit() / 4)?),
-        wanted,
-    });
+) -> Result<u64> {
     let course =
         Course { thread: "gannet-stat", phase: "counts entries", pages: shared.core.space.capacity() };
-    let bytes_read = pass::run(engine, shared, &records, course, watch)?;
-    let records = Arc::into_inner(records).expect("the threads of the pass have ended");
-    Ok(Counted {
-        trees: records.trees.into_inner(),
-        used: records.used.into_inner(),
-        across: records.across.into_inner(),
-        bytes_read,
-    })
+    pass::run(engine, shared, records, course, watch)
+}
+
+impl Records {
+    pub(super) fn new(
+        engine: &Engine,
+        shared: &Arc<Shared>,
+        wanted: Wanted,
+        leading: BTreeMap<TreeId, Leading>,
+        unreadable: &Arc<Unreadable>,
+    ) -> Result<Arc<Self>> {
+        // Those of each thread, the reserve's too, and the sum.
+        let tallies = (wanted.trees.len() * (WORKERS + 2)) as u64 * TALLY_BYTES;
+        let memory = engine.memory(Purpose::Work, tallies)?;
+        Ok(Arc::new(Records {
+            shared: Arc::clone(shared),
+            horizon: shared.registry.horizon(),
+            roots: wanted.trees.iter().map(|(&tree, known)| (known.root, tree)).collect(),
+            leading,
+            // Entries that make no sense are the check's to find.
+            segments: read_segments(shared, &Findings::default()),
+            unreadable: Arc::clone(unreadable),
+            ring: ScanRing::new(RING_FRAMES),
+            trees: Mutex::default(),
+            used: Mutex::default(),
+            across: Mutex::new(Across::new(engine, engine.work_limit() / 4)?),
+            wanted,
+            _memory: memory,
+        }))
+    }
+
+    /// What was counted, once all threads have ended.
+    pub(super) fn counted(self: Arc<Self>, bytes_read: u64) -> Counted {
+        let records = Arc::into_inner(self).expect("the threads of the pass have ended");
+        Counted {
+            trees: records.trees.into_inner(),
+            used: records.used.into_inner(),
+            across: records.across.into_inner(),
+            bytes_read,
+        }
+    }
 }
 
 impl Visitor for Records {

@@ -95,7 +95,7 @@ impl Shared {
             }
             self.end_emptying();
             self.save_hot_pages(false);
-            self.changes.merge_when_long(&self.core.budget, self.core.space.capacity());
+            self.changes.merge_when_long(&self.core.budget, || self.core.space.capacity());
         }
     }
 
@@ -108,7 +108,9 @@ impl Shared {
             horizon = self.registry.next_txn();
         }
         self.retire_idle_streams(horizon, round.idle)?;
-        round.begins(|| self.free_segments(horizon));
+        if !round.begins(|| self.free_segments(horizon)) {
+            return Ok(());
+        }
         loop {
             let segment = {
                 let mut streams = self.streams.lock();

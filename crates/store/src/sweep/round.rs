@@ -4,7 +4,8 @@
 //! 1. A round for somebody who waits for room is not paced; one that an administrator has asked for is a part of that job. One of the
 //!    background is a job from the moment on that it is seen to be long: there are many segments to free, or it has taken a while.
 //! 2. What is paced is what reads from the device. A round whose pages are all in memory is held back by nobody.
-//! 3. A round of the background that has a large part of the file to free is not held back: the file would grow meanwhile.
+//! 3. A round of the background that has a large part of the file to free is not held back: the file would grow meanwhile. Others that are
+//!    long wait until long ones are allowed ([`Engine::allow_long_sweeps`](crate::Engine::allow_long_sweeps)).
 
 use super::report::{Cleaned, TreeCleaned};
 use crate::jobs::{Job, JobKind, JobOrder, Jobs, Pace, Permit, Unit, Worker};
@@ -123,17 +124,25 @@ impl<'r> Round<'r> {
         if self.gives_up() { Err(Error::Cancelled) } else { Ok(()) }
     }
 
-    /// It is this round's turn. `total`: segments there are to free.
-    pub(super) fn begins(&mut self, total: impl FnOnce() -> u64) {
+    /// It is this round's turn. `total`: segments there are to free. False when it has to wait for its time.
+    pub(super) fn begins(&mut self, total: impl FnOnce() -> u64) -> bool {
         self.begun = clock::now();
         if !matches!(self.by, By::Room) {
             self.total = total();
+        }
+        let is_long = (JOB_SEGMENTS..=self.urgent_from).contains(&self.total);
+        if let By::Background(jobs) = self.by
+            && is_long
+            && !jobs.are_long_sweeps_allowed()
+        {
+            return false;
         }
         if let By::Job(job) = self.by {
             job.phase("sweeps", Unit::Segments, self.total);
         } else if self.total >= JOB_SEGMENTS {
             self.become_job();
         }
+        true
     }
 
     /// From now on a round of the background is seen, and paced.
@@ -149,6 +158,12 @@ impl<'r> Round<'r> {
         }
         let bytes = format_size(self.total * self.segment_bytes);
         order.reason = format!("by itself: nobody can see {} undo segments ({bytes}) any more", self.total);
+        if !jobs.are_long_sweeps_allowed() {
+            order.reason += match self.total > self.urgent_from {
+                true => ", too much of the file to wait for sweep_window",
+                false => ", which took longer than expected outside of sweep_window",
+            };
+        }
         let job = jobs.begin(order);
         job.phase("sweeps", Unit::Segments, self.total);
         job.set_done(self.done.segments);

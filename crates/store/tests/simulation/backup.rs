@@ -10,7 +10,7 @@ use gannet_io::Disk;
 use gannet_io::sim::SimDisk;
 use gannet_store::{
     BackupFile, BackupPlan, Error, Isolation, JobKind, JobOrder, JobReport, OpenOptions, Since, Source,
-    Taken, TransactionOptions, Watch,
+    StatOptions, Taken, TransactionOptions, Watch,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -70,6 +70,7 @@ fn take(world: &World, random: &mut Generator) -> Result<Option<Taken>, Stop> {
         compress: random.one_in(4).then_some(1),
         archive: None,
         keep: random.one_in(2).then(|| 1 + random.below(2) as u32),
+        statistics: random.one_in(4).then(StatOptions::default),
     };
     let mut looks = if random.one_in(8) { random.below(10) } else { u64::MAX };
     let job = world.db.jobs().begin(JobOrder::new(JobKind::Backup));

@@ -17,13 +17,23 @@ enum Verdict {
 
 fn run(seed: u64, mutation: Mutation) -> Verdict {
     plant(Some(mutation));
-    let plan = Plan::new(seed);
+    let mut plan = Plan::new(seed);
+    if !is_of_admin_work(mutation) {
+        // What is beside the point takes most of the time.
+        (plan.open.archive, plan.backs_up, plan.compacts) = (None, false, false);
+    }
     let result = Simulation::new(seed).max_steps(MAX_STEPS).run(move || life::lives(plan));
     plant(None);
     match result {
         Err(failure) if failure.steps <= MAX_STEPS => Verdict::Found(failure.to_string()),
         _ => Verdict::Passed,
     }
+}
+
+/// Whether only a backup, an archive or a compaction can tell that the safeguard is missing.
+fn is_of_admin_work(mutation: Mutation) -> bool {
+    use Mutation::{ArchiveGapNotNamed, ArchivedHomesBelieved, ChangesForgotten, CutTooEarly};
+    matches!(mutation, ArchiveGapNotNamed | ArchivedHomesBelieved | ChangesForgotten | CutTooEarly)
 }
 
 /// `SIM_MUTATION` names those that are to be tried alone, with commas in between; `SIM_FIRST` is the first seed.

@@ -19,6 +19,8 @@ pub struct BackupDatabase {
     pub keep: Option<u32>,
     /// ARCHIVE: the archive from which log is removed that is not needed any more; within, `None` for the database's own.
     pub archive: Option<Option<String>>,
+    /// STATISTICS: exact ones, by the same pass over the file.
+    pub statistics: bool,
     /// VERBOSE
     pub verbose: bool,
 }
@@ -80,12 +82,19 @@ fn number(reader: &mut Reader<'_>) -> Result<Option<u32>> {
     }
 }
 
-/// `TO 'folder' [SINCE LATEST | SINCE 'name'] [COMPRESS [level]] [KEEP n [ARCHIVE ['folder']]] [VERBOSE]`
+/// `TO 'folder' [SINCE LATEST | SINCE 'name'] [COMPRESS [level]] [KEEP n [ARCHIVE ['folder']]] [STATISTICS] [VERBOSE]`
 fn backup_database(reader: &mut Reader<'_>) -> Result<Utility> {
     reader.expect(K::TO)?;
     let folder = reader.string()?;
-    let mut backup =
-        BackupDatabase { folder, since: None, compress: None, keep: None, archive: None, verbose: false };
+    let mut backup = BackupDatabase {
+        folder,
+        since: None,
+        compress: None,
+        keep: None,
+        archive: None,
+        statistics: false,
+        verbose: false,
+    };
     loop {
         if backup.since.is_none() && reader.accept_words(&["since"]) {
             let latest = reader.accept_words(&["latest"]);
@@ -97,6 +106,8 @@ fn backup_database(reader: &mut Reader<'_>) -> Result<Utility> {
         } else if backup.keep.is_some() && backup.archive.is_none() && reader.accept_words(&["archive"]) {
             let is_named = matches!(reader.token(0), Some(Token::SingleQuotedString(_)));
             backup.archive = Some(if is_named { Some(reader.string()?) } else { None });
+        } else if !backup.statistics && reader.accept_words(&["statistics"]) {
+            backup.statistics = true;
         } else {
             backup.verbose = reader.accept(K::VERBOSE);
             return Ok(Utility::BackupDatabase(Box::new(backup)));
