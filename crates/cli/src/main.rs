@@ -107,8 +107,8 @@ fn unknown(words: &[OsString]) -> ExitCode {
 /// One line on standard error, whatever is in the message.
 fn complain(message: &str) {
     let line: Vec<&str> = message.lines().collect();
-    // Without a standard error there is nobody to tell.
-    let _ = writeln!(io::stderr(), "gannet: {}", line.join(" "));
+    // Names in it may come from files that somebody else has made. Without a standard error there is nobody to tell.
+    let _ = writeln!(io::stderr(), "gannet: {}", output::printable(&line.join(" ")));
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

@@ -47,12 +47,13 @@ impl PageSet {
             .is_some_and(|word| word.fetch_or(bit(page), Ordering::Relaxed) & bit(page) == 0)
     }
 
-    pub(crate) fn clear(&self) {
-        self.0.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    /// Those of the 16 pages from `first` on, a multiple of 16, that are in the set.
+    pub(crate) fn of_extent(&self, first: PageId) -> u16 {
+        (self.word(first.0 as usize / 64) >> (first.0 % 64)) as u16
     }
 
-    pub(crate) fn len(&self) -> u64 {
-        self.0.iter().map(|word| u64::from(word.load(Ordering::Relaxed).count_ones())).sum()
+    pub(crate) fn clear(&self) {
+        self.0.iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 
     /// The first page from `from` on that is in the set.

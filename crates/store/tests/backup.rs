@@ -8,8 +8,9 @@ use gannet_io::{
     AlignedBuffer, Class, Disk, Durability as IoDurability, ModeRequest, OpenOptions as FileOptions,
 };
 use gannet_store::{
-    BackupFile, BackupOptions, CreateOptions, Database, Destination, Engine, EngineOptions, Error, JobKind,
-    JobOrder, Manifest, OpenOptions, RestoreReport, Source, TransactionOptions, VerifyReport, Watch,
+    BackupFile, BackupOptions, BackupPlan, CreateOptions, Database, Destination, Engine, EngineOptions,
+    Error, JobKind, JobOrder, Manifest, OpenOptions, RestoreReport, Since, Source, Taken, TransactionOptions,
+    VerifyReport, Watch,
 };
 use std::io::Write;
 use std::ops::Bound;
@@ -648,4 +649,56 @@ fn a_list_of_changed_pages_that_missed_something_is_not_believed() {
         assert_eq!(audit(&open(&disk, &to)), 300);
         db.close().unwrap();
     }
+}
+
+fn keeping(db: &Database, since: Option<Since>, keep: u32) -> Taken {
+    let (folder, keep) = ("backups".into(), Some(keep));
+    let plan = BackupPlan { folder, since, compress: None, keep, archive: None, statistics: None };
+    let job = db.jobs().begin(JobOrder::new(JobKind::Backup));
+    job.end(db.backup_into(&plan, &mut Watch::new(&job, &mut |_| Ok(())))).unwrap()
+}
+
+/// Copies a backup from one disk to another, or to another name.
+fn copied((from, name): (&SimDisk, &str), (to, new): (&SimDisk, &str)) {
+    for ending in ["gntbackup", "json"] {
+        let bytes = from.contents(Path::new(&format!("backups/{name}.{ending}"))).unwrap();
+        let path = format!("backups/{new}.{ending}");
+        let copy = to.open(Path::new(&path), &FileOptions::create_new()).unwrap();
+        let mut buffer = AlignedBuffer::zeroed(bytes.len());
+        buffer.copy_from_slice(&bytes);
+        copy.write_at(Class::Foreground, 0, &buffer, IoDurability::Cached).unwrap();
+    }
+}
+
+#[test]
+fn nothing_goes_that_another_backup_needs_or_may_need() {
+    let disk = SimDisk::new(31);
+    disk.create_dir(Path::new("backups")).unwrap();
+    let db = bank(&disk);
+    let first = keeping(&db, None, 1);
+    transfer(&db, 1);
+    // Another copy of the database, as of that backup's life, which goes on by itself.
+    db.close().unwrap();
+    let (disk, fork) = (disk.crash_image(1), disk.crash_image(2));
+    let db = open(&disk, FILE);
+    let other = open(&fork, FILE);
+    transfer(&other, 2);
+    let of_fork = backup(&other, options(folder("of-fork"), Some(&first.backup.manifest))).unwrap();
+    assert!(of_fork.is_incremental());
+    copied((&fork, "of-fork"), (&disk, "of-fork"));
+    // The first one would go, and is what that one adds to.
+    let second = keeping(&db, None, 1);
+    assert_eq!((second.removed, second.complaint), (vec![], None));
+    restore(&disk, Source::Files(file(&disk, "of-fork").chain(&disk).unwrap()), COPY).unwrap();
+    // A backup under a second name is no second backup.
+    let name = second.backup.name;
+    copied((&disk, &name), (&disk, "twice"));
+    let third = keeping(&db, None, 2);
+    assert_eq!((third.removed, third.complaint), (vec![], None));
+    assert!(BackupFile::find(&disk, &Path::new("backups").join(name)).is_ok());
+    // While one cannot be read, nobody knows what it adds to.
+    disk.corrupt(Path::new("backups/of-fork.json"), 10, 4, 1).unwrap();
+    let fourth = keeping(&db, None, 1);
+    let complaint = fourth.complaint.unwrap();
+    assert!(complaint.contains("of-fork.json") && fourth.removed.is_empty(), "{complaint}");
 }

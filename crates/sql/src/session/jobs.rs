@@ -216,7 +216,14 @@ impl Session {
         order.about = format!("to {}", backup.folder);
         let archive = match &backup.archive {
             None => None,
-            Some(Some(folder)) => Some(PathBuf::from(folder)),
+            Some(Some(folder)) => {
+                let folder = PathBuf::from(folder);
+                if !folder.is_absolute() {
+                    let message = "relative path not allowed for the ARCHIVE of BACKUP DATABASE";
+                    return Err(Error::new(SqlState::INVALID_NAME, message));
+                }
+                Some(folder)
+            }
             Some(None) => {
                 let report = self.database.store().archive_report().ok_or_else(|| {
                     let message = "the database is not archived: there is no log to be removed";
@@ -251,6 +258,10 @@ impl Session {
             Value::text(taken.removed.join(" ")),
         ];
         give(&backup_columns(), &[row], self, running.client)?;
+        if let Some(complaint) = &taken.complaint {
+            let message = format!("the backup is complete, but {complaint}");
+            running.client.notice(&Notice::warning(SqlState::WARNING, message));
+        }
         if verbose {
             let message = format!("{} pages in {:.1} s", manifest.pages, job.seconds);
             let detail = json!({

@@ -59,6 +59,13 @@ impl Folder {
                 ))),
             };
         };
+        let size = info.segment_size;
+        if !size.is_power_of_two() || !(1 << 18..=1 << 30).contains(&size) {
+            let file = path.join(INFO);
+            return Err(Error::Backup(format!(
+                "{file:?} is damaged: it says that a log segment has {size} bytes"
+            )));
+        }
         let position = read_text(&**disk, &path.join(POSITION))?.unwrap_or_default();
         let (disk, path) = (Arc::clone(disk), path.to_owned());
         Ok(Some(Folder { disk, path, mode, info, position, names }))
@@ -134,7 +141,10 @@ impl Folder {
             end = Head::decode(&buffer)
                 .ok()
                 .filter(|head| head.kind == FrameKind::End && head.backup == begin.archive_id)
-                .and_then(|head| read_text_frame(&head, &buffer[HEAD..HEAD + head.stored_len as usize]).ok());
+                .and_then(|head| {
+                    let stored = buffer.get(HEAD..HEAD + head.stored_len as usize)?;
+                    read_text_frame(&head, stored).ok()
+                });
         }
         Ok(Some(Part { path, begin, end, bytes }))
     }

@@ -153,6 +153,18 @@ pub(crate) fn check_new(disk: &Arc<dyn Disk>, path: &Path, mode: ModeRequest) ->
     }
 }
 
+/// Tells that nobody follows the log any more, however that came.
+struct Over(Arc<Status>);
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.failed(ArchiveState::Failing, "its thread has ended by itself; that is a bug".to_owned());
+        }
+        self.0.end();
+    }
+}
+
 /// The thread's state.
 pub(crate) struct Follower {
     shared: Arc<Shared>,
@@ -223,6 +235,7 @@ impl Follower {
 
     /// The body of the thread.
     pub(crate) fn run(mut self) {
+        let _over = Over(Arc::clone(&self.status));
         // Nice, and not as a job's threads, which may not run for long: it has to keep up with the log, and takes locks of it.
         fetch::step_back();
         let mut session = None;
@@ -260,7 +273,6 @@ impl Follower {
         }
         drop(session);
         self.status.inner.lock().kept = Some(self.hold);
-        self.status.end();
     }
 
     fn log(&self) -> &Log {

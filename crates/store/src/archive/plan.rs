@@ -191,6 +191,12 @@ pub(super) fn make(
     } else {
         search.run(&folder, &parts)?
     };
+    let is_of_this_copy = |part: &Part| part.begin.has_lived(manifest.begin.life, from);
+    if whole >= from && !parts.iter().any(is_of_this_copy) {
+        return Err(Error::Backup(format!(
+            "{manifest} was not taken of the copy of the database that {path:?} is the archive of, or too long before"
+        )));
+    }
     let reach = Reach { folder: &folder, manifest, whole, latest_unix_us: search.latest_unix_us, why: &why };
     if early {
         return Err(reach
@@ -225,12 +231,6 @@ fn cover(folder: &Folder, manifest: &Manifest) -> Result<Vec<Part>> {
              within the archive"
         )));
     };
-    let is_covered = folder.position.lsn >= end || before < parts.len();
-    if is_covered && !parts[covering..].iter().any(|part| part.begin.has_lived(manifest.begin.life, end)) {
-        return Err(Error::Backup(format!(
-            "{manifest} was not taken of the copy of the database that {path:?} is the archive of, or too long before"
-        )));
-    }
     Ok(parts.split_off(covering))
 }
 

@@ -5,6 +5,7 @@
 
 use super::format::HEAD;
 use crate::meta::{FORMAT_VERSION, Meta};
+use crate::space::{self, EXTENT_PAGES};
 use crate::{Error, Result};
 use gannet_base::{Lsn, PageId, checksum};
 use serde::{Deserialize, Serialize};
@@ -157,7 +158,16 @@ impl Manifest {
         check_version(line.as_bytes())?;
         let manifest: Manifest =
             serde_json::from_str(line).map_err(|error| damaged(&format!("cannot be read: {error}")))?;
-        manifest.begin.check().map(|()| manifest)
+        manifest.begin.check()?;
+        let page_size = u64::from(manifest.begin.page_size);
+        let group_bytes = space::extents_per_group(page_size as usize) * EXTENT_PAGES * page_size;
+        if manifest.begin.groups > manifest.file_bytes.div_ceil(group_bytes) {
+            let (groups, bytes) = (manifest.begin.groups, manifest.file_bytes);
+            return Err(damaged(&format!(
+                "contradicts itself: {groups} space maps, and a file of {bytes} bytes"
+            )));
+        }
+        Ok(manifest)
     }
 
     /// Whether it adds to another one.

@@ -212,21 +212,29 @@ impl Copy {
 
     /// Pages in use, of those in the set, if there is one.
     pub(super) fn count_in_use(&self, changed: Option<&PageSet>) -> Result<u64> {
-        if let Some(changed) = changed {
-            return Ok(changed.len());
-        }
         let groups = self.shared.core.space.groups();
+        let group_pages = space::extents_per_group(self.page_size) * EXTENT_PAGES;
         let mut pages = 0;
         for group in 0..groups {
             self.job.check()?;
             let core = &self.shared.core;
-            if group.is_multiple_of(MAPS_AHEAD) {
+            if let Some(changed) = changed {
+                let next = changed.next(PageId(group * group_pages));
+                if next.is_none_or(|page| page.0 / group_pages > group) {
+                    continue;
+                }
+            } else if group.is_multiple_of(MAPS_AHEAD) {
                 pass::fetch_maps(core, group);
             }
             let id = space::map_page(group, self.page_size);
             let map = core.pool.shared(&core.volume, id, crate::pool::Access::Normal)?;
-            let used = space::read_map(&map).filter(|extent| extent.owner != TreeId(0));
-            pages += used.map(|extent| u64::from(extent.used.count_ones())).sum::<u64>();
+            for (number, extent) in space::read_map(&map).enumerate() {
+                let first = group * group_pages + number as u64 * EXTENT_PAGES;
+                let changed = changed.map_or(u16::MAX, |changed| changed.of_extent(PageId(first)));
+                if extent.owner != TreeId(0) {
+                    pages += u64::from((extent.used & changed).count_ones());
+                }
+            }
         }
         Ok(pages)
     }

@@ -141,7 +141,8 @@ pub(crate) fn run(
 fn check_room(disk: &dyn Disk, path: &Path, files: &[BackupFile], more_log: u64) -> Result<()> {
     let Some(newest) = files.last().map(|file| &file.manifest) else { return Ok(()) };
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let needed = newest.file_bytes + newest.log_bytes + more_log + 2 * newest.begin.segment_size;
+    let log = newest.log_bytes.saturating_add(more_log + 2 * newest.begin.segment_size);
+    let needed = newest.file_bytes.saturating_add(log);
     match disk.free_bytes(parent)? {
         Some(free) if free < needed => Err(Error::Backup(format!(
             "the database needs {}, and {parent:?} has {} free",

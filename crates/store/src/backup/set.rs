@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. What goes is a whole chain: a full backup with everything that adds to it, newest first, and of each the manifest first. A backup
-//!    that is left has all that it adds to, whatever moment that ends at.
+//!    that is left has all that it adds to, whatever moment that ends at; nothing goes while the manifest of one cannot be read.
 //! 2. Nothing goes but complete backups of this very copy of the database, and what a backup of it has left that was broken off.
 //! 3. One backup of a database goes into a folder at a time: the lock `STEM.lock` there says so.
 
@@ -211,10 +211,17 @@ fn retain(
         permit = Some(watch.job().permit()?);
         Ok(())
     };
-    let all = BackupFile::all(disk, folder, &mut |_| ())?;
+    let mut unread = None;
+    let all = BackupFile::all(disk, folder, &mut |error| unread = Some(error))?;
+    // What it adds to is not known.
+    if let Some(error) = unread {
+        return Err(error);
+    }
     let own: Vec<_> = all.iter().filter(|one| db.is_past(&one.manifest)).collect();
     let mut full: Vec<_> = own.iter().filter(|one| !one.manifest.is_incremental()).collect();
-    full.sort_by_key(|one| one.manifest.begin.started_unix_us);
+    full.sort_by_key(|one| (one.manifest.begin.started_unix_us, one.manifest.begin.backup_id));
+    // A copy under another name is the same.
+    full.dedup_by_key(|one| one.manifest.begin.backup_id);
     let root = root_of(latest, &own);
     let ids = full.iter().rev().skip(keep).map(|one| one.manifest.begin.backup_id);
     let mut doomed: Vec<u64> = ids.filter(|&id| id != root).collect();
@@ -231,6 +238,16 @@ fn retain(
             }
         }
         from += 1;
+    }
+    // Backups of another copy of the database stay, and so does what they add to.
+    let parent_of = |one: &BackupFile| one.manifest.begin.parent.map(|parent| parent.backup_id);
+    while let Some(needed) = all
+        .iter()
+        .filter(|one| !doomed.contains(&one.manifest.begin.backup_id))
+        .filter_map(parent_of)
+        .find(|parent| doomed.contains(parent))
+    {
+        doomed.retain(|&id| id != needed);
     }
     let mut removed = Vec::new();
     // What others add to goes last.

@@ -22,6 +22,8 @@ use std::sync::Arc;
 /// Reads of a file ahead of their use, and their length in bytes.
 const READS_AHEAD: usize = 6;
 const READ_LEN: u64 = 1 << 20;
+/// By how much a frame may come before others with lower numbers.
+const OUT_OF_ORDER: u64 = 1 << 12;
 
 /// Where one or several backups are read from.
 pub enum Source {
@@ -237,7 +239,7 @@ impl Feed {
 
     /// Bytes of all files; 0 where that is not known.
     pub(super) fn total(&self) -> u64 {
-        self.rest.iter().map(|file| file.manifest.bytes).sum()
+        self.rest.iter().fold(0, |sum, file| sum.saturating_add(file.manifest.bytes))
     }
 
     /// Whether the newest backup comes first.
@@ -379,8 +381,8 @@ impl Feed {
 
     fn count(&mut self, number: u64) -> Result<()> {
         let index = number as usize / 64;
-        // No backup has frames far behind what was read: each is a block at least.
-        if index > self.seen.len() + (1 << 20) {
+        // They are put one behind the other by a few threads.
+        if number > self.frames + OUT_OF_ORDER {
             return Err(self.damaged("a frame with a number that makes no sense"));
         }
         if index >= self.seen.len() {

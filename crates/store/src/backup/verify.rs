@@ -213,7 +213,7 @@ impl Verify {
         let pages = newest.file_bytes / u64::from(newest.begin.page_size);
         // Of a stream with several backups the maps came oldest first.
         let is_judged = state.feed.is_backwards() || manifests.len() == 1;
-        let unwritten: u64 = manifests.iter().map(|manifest| manifest.unwritten).sum();
+        let unwritten = manifests.iter().fold(0_u64, |sum, one| sum.saturating_add(one.unwritten));
         let (mut missing, mut first) = (0, None);
         let mut from = PageId(0);
         let sets = self.sets(&newest.begin)?;

@@ -124,7 +124,9 @@ impl Walk {
         let follows = |previous| self.last_crc.is_none_or(|crc| crc == previous);
         if (bytes.len() as u64) < len {
             let Some((crc, previous)) = record::filler_head(self.database_id, at, bytes) else {
-                return Ok(None);
+                // The longest is a footer.
+                let is_possible = len <= self.segment_size / 2;
+                return if is_possible { Ok(None) } else { Err(format!("no record begins at lsn {at}")) };
             };
             if !follows(previous) {
                 return Err(format!("the record at lsn {at} does not follow the one before"));
