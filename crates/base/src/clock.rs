@@ -58,6 +58,27 @@ pub fn unix_micros() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_micros() as u64)
 }
 
+/// How long the calling thread has had a processor. In a simulation, where nobody waits for one, it is as [`now`].
+pub fn thread_cpu() -> Duration {
+    if sim::active() {
+        return Duration::from_nanos(now().as_nanos());
+    }
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+}
+
+/// Keeps a processor busy until the calling thread has had it for so long; gives how long that took.
+pub fn spin(cpu: Duration) -> Duration {
+    let (begun, had) = (now(), thread_cpu());
+    if sim::active() {
+        sleep(cpu);
+    }
+    while thread_cpu() - had < cpu {
+        std::hint::spin_loop();
+    }
+    begun.elapsed()
+}
+
 /// Suspends the calling thread.
 pub fn sleep(duration: Duration) {
     if sim::active() {

@@ -157,7 +157,8 @@ enum Holder {
     Ordinary,
     /// For the piece of this number.
     StandsBy(u64),
-    Reserve,
+    /// Who had had a processor for so long then.
+    Reserve(Duration),
 }
 
 impl Drop for Permit {
@@ -165,7 +166,10 @@ impl Drop for Permit {
         let now = clock::now();
         let mut state = self.pacer.state.lock();
         match self.of {
-            Holder::Reserve => return state.pieces.end_of_reserve(self.began, now),
+            Holder::Reserve(had) => {
+                let cpu = clock::thread_cpu().saturating_sub(had);
+                return state.pieces.end_of_reserve(now - self.began, cpu, now);
+            }
             Holder::StandsBy(piece) => state.pieces.end(piece),
             Holder::Ordinary => {}
         }
@@ -296,7 +300,11 @@ impl Pacer {
             let mut state = self.state.lock();
             if state.probe == Probe::No && state.pieces.needs_reserve(now) {
                 drop(state);
-                return Some(Permit { pacer: Arc::clone(self), began: now, of: Holder::Reserve });
+                return Some(Permit {
+                    pacer: Arc::clone(self),
+                    began: now,
+                    of: Holder::Reserve(clock::thread_cpu()),
+                });
             }
             drop(state);
             if give_up() || reserve.wait() {

@@ -4,8 +4,9 @@
 //! leaves them a few thousandths of it, in which a job would take days, and what it keeps back for itself, such as log or old versions,
 //! grows meanwhile. So each crew that stands by has one thread more, the *reserve*, that does not. When somebody who stands by has been at
 //! one piece of work for longer than [`STARVED`], the others begin nothing any more, so that nothing waits in their hands, and the
-//! reserve works in their place: it rests for [`REST`] times as long as a piece took. Those who stand by try now and then
-//! whether they are woken in time, and begin again when that was so [`SOON_TRIES`] times in a row.
+//! reserve works in their place, and rests after each piece for [`REST`] times as long as that had a processor, and for as long as it took.
+//! Those who stand by try now and then what they get of a processor, and begin again when that was enough for some time: for longer each
+//! time that it was not for long. A piece that is begun too early may be in a starved thread's hands for seconds.
 
 use gannet_base::clock::{self, Instant};
 use gannet_base::sync::{Condvar, Mutex};
@@ -15,13 +16,16 @@ use std::time::Duration;
 
 /// A piece of work that takes longer than this has found no processor, or a slow device.
 const STARVED: Duration = Duration::from_millis(250);
-/// How many times as long as for its last piece of work the reserve rests, and how long at most.
-const REST: u32 = 8;
+/// How many times as long as its last piece of work had a processor the reserve rests, and how long at most.
+const REST: u32 = 4;
 const REST_MOST: Duration = Duration::from_millis(200);
-/// How often a thread that is not to work tries whether a processor is idle, how soon it has to run then, and how often in a row.
-const TRY_EVERY: Duration = Duration::from_millis(20);
-const SOON: Duration = Duration::from_millis(2);
-const SOON_TRIES: u32 = 10;
+/// How often a thread that is not to work tries whether a processor is idle, for how long it has to have one then, and how long that may take.
+const TRY_EVERY: Duration = Duration::from_millis(50);
+const TRY: Duration = Duration::from_millis(2);
+const TRY_MOST: Duration = Duration::from_millis(4);
+/// For how long that has to go well, at least and at most; it is doubled where it had gone well no longer ago than the most.
+const CALM: Duration = Duration::from_millis(200);
+const CALM_MOST: Duration = Duration::from_secs(30);
 /// How often it looks whether it is needed.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 
@@ -90,15 +94,26 @@ pub(super) struct Pieces {
     count: u64,
     /// The reserve works in their place.
     in_reserve: bool,
-    /// How often in a row a processor was idle, since then.
-    soon: u32,
+    /// Since when each try has gone well.
+    calm_since: Option<Instant>,
+    /// For how long it has to, and when it had last.
+    calm: Duration,
+    left: Option<Instant>,
     /// The reserve begins nothing before.
     rest_until: Instant,
 }
 
 impl Pieces {
     pub(super) fn new(now: Instant) -> Self {
-        Pieces { begun: Vec::new(), count: 0, in_reserve: false, soon: 0, rest_until: now }
+        Pieces {
+            begun: Vec::new(),
+            count: 0,
+            in_reserve: false,
+            calm_since: None,
+            calm: CALM,
+            left: None,
+            rest_until: now,
+        }
     }
 
     /// Somebody who stands by begins a piece; gives its number.
@@ -120,61 +135,85 @@ impl Pieces {
     /// Whether the reserve is to begin a piece.
     pub(super) fn needs_reserve(&mut self, now: Instant) -> bool {
         if !self.in_reserve && self.begun.iter().any(|&(_, began)| now - began > STARVED) {
-            (self.in_reserve, self.soon) = (true, 0);
+            (self.in_reserve, self.calm_since) = (true, None);
+            let relapsed = self.left.is_some_and(|left| now - left < CALM_MOST);
+            self.calm = if relapsed { (self.calm * 2).min(CALM_MOST) } else { CALM };
         }
         self.in_reserve && now >= self.rest_until
     }
 
     /// Somebody who stands by has tried whether a processor is idle.
-    pub(super) fn tried(&mut self, soon: bool, now: Instant) {
-        self.soon = if soon { self.soon + 1 } else { 0 };
-        if self.in_reserve && self.soon >= SOON_TRIES {
-            self.in_reserve = false;
+    pub(super) fn tried(&mut self, went_well: bool, now: Instant) {
+        if !went_well {
+            self.calm_since = None;
+        } else if self.in_reserve && now - *self.calm_since.get_or_insert(now) >= self.calm {
+            (self.in_reserve, self.left) = (false, Some(now));
             // What is still in somebody's hands has found a processor by now.
             self.begun.iter_mut().for_each(|(_, began)| *began = now);
         }
     }
 
-    /// The reserve has done a piece.
-    pub(super) fn end_of_reserve(&mut self, began: Instant, now: Instant) {
-        self.rest_until = now + ((now - began) * REST).min(REST_MOST);
+    /// The reserve has done a piece, which took so long, and for which it had a processor for so long.
+    pub(super) fn end_of_reserve(&mut self, took: Duration, cpu: Duration, now: Instant) {
+        self.rest_until = now + took.max(cpu * REST).min(REST_MOST);
     }
 }
 
-/// Sleeps, and says whether the thread was woken in time: whether a processor is idle.
+/// Sleeps, and says whether a processor is idle then.
 pub(super) fn tries() -> bool {
-    let begun = clock::now();
     clock::sleep(TRY_EVERY);
-    begun.elapsed() < TRY_EVERY + SOON
+    clock::spin(TRY) <= TRY_MOST
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
     #[test]
-    fn the_reserve_works_in_place_of_the_starved_until_they_are_woken_in_time() {
-        let ms = Duration::from_millis;
+    fn the_reserve_works_in_place_of_the_starved_until_they_get_a_processor() {
         let start = clock::now();
         let mut pieces = Pieces::new(start);
         assert!(!pieces.needs_reserve(start + ms(1000)), "nobody is at anything");
         let (first, second) = (pieces.begin(start), pieces.begin(start + ms(100)));
         assert!(!pieces.needs_reserve(start + ms(240)));
         assert!(pieces.needs_reserve(start + ms(260)) && pieces.in_reserve());
-        pieces.end_of_reserve(start + ms(260), start + ms(270));
-        assert!(!pieces.needs_reserve(start + ms(340)), "it rests");
+        pieces.end_of_reserve(ms(10), ms(5), start + ms(270));
+        assert!(!pieces.needs_reserve(start + ms(280)), "it rests");
         pieces.end(first);
         pieces.end(second);
-        assert!(pieces.needs_reserve(start + ms(351)), "nobody who stands by begins anything meanwhile");
-        for soon in [true, true, false] {
-            pieces.tried(soon, start + ms(400));
-        }
-        for _ in 1..SOON_TRIES {
-            pieces.tried(true, start + ms(600));
-        }
-        assert!(pieces.in_reserve());
+        assert!(pieces.needs_reserve(start + ms(291)), "nobody who stands by begins anything meanwhile");
+        pieces.tried(true, start + ms(300));
+        pieces.tried(false, start + ms(400));
+        pieces.tried(true, start + ms(450));
         pieces.tried(true, start + ms(600));
+        assert!(pieces.in_reserve());
+        pieces.tried(true, start + ms(650));
         assert!(!pieces.in_reserve() && !pieces.needs_reserve(start + ms(700)));
+    }
+
+    #[test]
+    fn what_has_gone_wrong_before_has_to_go_well_for_longer() {
+        let mut now = clock::now();
+        let mut pieces = Pieces::new(now);
+        let mut waits = Vec::new();
+        for pause in [0, 0, 0, 0, 40_000] {
+            now = now + ms(pause);
+            let piece = pieces.begin(now);
+            now = now + ms(300);
+            assert!(pieces.needs_reserve(now));
+            pieces.end(piece);
+            let begun = now;
+            while pieces.in_reserve() {
+                pieces.tried(true, now);
+                now = now + ms(50);
+            }
+            waits.push((now - begun).as_millis() / 200);
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 1]);
     }
 
     #[test]
@@ -184,7 +223,7 @@ mod tests {
         pieces.begin(start);
         let end = start + Duration::from_secs(10);
         assert!(pieces.needs_reserve(end));
-        pieces.end_of_reserve(start, end);
-        assert!(pieces.needs_reserve(end + REST_MOST));
+        pieces.end_of_reserve(end - start, end - start, end);
+        assert!(!pieces.needs_reserve(end + ms(1)) && pieces.needs_reserve(end + REST_MOST));
     }
 }

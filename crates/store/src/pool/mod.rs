@@ -55,6 +55,8 @@ pub(crate) use volume::{BACKGROUND_QUEUES, CleanFrames, Redo, Volume};
 /// Fewest frames a pool works with: a structure change latches a handful of pages per thread.
 pub(crate) const MIN_FRAMES: usize = 64;
 
+/// Frames whose memory is given back at one time.
+const GIVEN_AT_ONCE: usize = 1 << 10;
 /// Memory of so many bytes is taken from the system ahead of its use, in steps of the size of a huge page.
 const POPULATE_AHEAD: usize = 32 << 20;
 const POPULATE_STEP: usize = 2 << 20;
@@ -326,25 +328,46 @@ impl Pool {
     pub(crate) fn give_memory(&self, count: usize) -> Result<usize> {
         let mut given = 0;
         while given < count && self.active_frames() > MIN_FRAMES {
-            let unused = self.free.lock().pop_front();
-            let taken =
-                unused.map_or_else(|| self.take_frame(Access::Normal), |index| Ok(self.latch_free(index)));
-            let index = match taken {
-                Ok(index) => index,
+            let most = (count - given).min(GIVEN_AT_ONCE).min(self.active_frames() - MIN_FRAMES);
+            match self.give_frames(most) {
+                Ok(0) => break,
+                Ok(more) => given += more,
                 Err(error) if given == 0 => return Err(error),
                 Err(_) => break,
-            };
-            let mut retired = self.retired.lock();
-            // SAFETY: the frame holds no page and is latched exclusively; its memory reads as zero afterwards.
-            unsafe { self.arena.release(index as usize * self.page_size, self.page_size) };
-            self.frames[index as usize].latch.release_exclusive();
-            retired.push(index);
-            given += 1;
+            }
         }
         let mut charge = self.charge.lock();
         let bytes = charge.bytes() - (given * self.page_size) as u64;
         charge.resize(bytes)?;
         Ok(given)
+    }
+
+    /// Gives the memory of up to `count` frames back to the system. Gives how many it were: fewer where no more came free.
+    fn give_frames(&self, count: usize) -> Result<usize> {
+        let mut given: Vec<u32> = Vec::with_capacity(count);
+        while given.len() < count {
+            let unused = self.free.lock().pop_front();
+            let taken =
+                unused.map_or_else(|| self.take_frame(Access::Normal), |index| Ok(self.latch_free(index)));
+            match taken {
+                Ok(index) => given.push(index),
+                Err(error) if given.is_empty() => return Err(error),
+                Err(_) => break,
+            }
+        }
+        // Side by side they are given back by one call: a call for each of them takes a start of a small job longer than its work.
+        given.sort_unstable();
+        let mut retired = self.retired.lock();
+        for run in given.chunk_by(|index, next| index + 1 == *next) {
+            let (from, len) = (run[0] as usize * self.page_size, run.len() * self.page_size);
+            // SAFETY: the frames hold no page and are latched exclusively; their memory reads as zero afterwards.
+            unsafe { self.arena.release(from, len) };
+        }
+        for &index in &given {
+            self.frames[index as usize].latch.release_exclusive();
+        }
+        retired.extend_from_slice(&given);
+        Ok(given.len())
     }
 
     /// Takes back the memory of `count` frames that was given. Where the budget has no room for some of them now, they come
