@@ -4,7 +4,8 @@
 #   users       TPC-C without think times, 25 sessions, Unix sockets (gannet-lab tpcc); open loop: transactions come in as a Poisson
 #               process at half of what a closed loop reaches, and their latency counts from then
 #   jobs        full backup, stat --records, check, dump: started beside the server, one after the other, again and
-#               again while the users are measured; the first one's time counts. Idle: the same right afterwards, without users
+#               again while the users are measured; the first one's time counts. Idle: the same right afterwards, without users; of
+#               compact, before, on a copy
 #   memory      a quarter of the data, in a memory cgroup; --memory is that less 16 MiB
 #   durability  commits, and what the jobs write, are synced
 #   p99         of all transactions together, the five kinds in the specification's mix
@@ -82,16 +83,31 @@ capacity=$(figure transactions_per_second)
 half=$(awk -v c="$capacity" 'BEGIN {printf "%.0f", c / 2}')
 say "closed loop: $capacity transactions/s; open loop at $half"
 seed=10
+# What compact is idle has to be measured of the same file: behind the one that counts there is little left to do.
+idle_compact() {
+    stop_gannet
+    copy "$WORK" "$WORK-idle"
+    start_gannet "$WORK-idle/tpcc.gnt" $BUDGET $TOTAL
+    FILE=$WORK-idle/tpcc.gnt run_job compact
+    stop_gannet
+    rm -rf "${WORK:?}-idle"
+    start_gannet "$FILE" $BUDGET $TOTAL
+}
 for job in $JOBS; do
     tps0=() tps1=() p0=() p1=() closed0=() closed1=() loaded=() idle=()
     for _ in $(seq "$RUNS"); do
         seed=$((seed + 10))
+        if [ "$job" = compact ]; then
+            idle_compact >"$SOCKETS/idle"
+            idle+=("$(cat "$SOCKETS/idle")")
+            users "$SECONDS_EACH" none $((seed + 9)) "$half"
+        fi
         users "$SECONDS_EACH" none $seed "$half"
         tps0+=("$(figure transactions_per_second)") p0+=("$(figure p99_ms)")
         users "$SECONDS_EACH" "$job" $((seed + 1)) "$half"
         tps1+=("$(figure transactions_per_second)") p1+=("$(figure p99_ms)") loaded+=("$(head -1 "$SOCKETS/time")")
         clean
-        idle+=("$(run_job "$job")")
+        [ "$job" = compact ] || idle+=("$(run_job "$job")")
         users "$SECONDS_EACH" none $((seed + 2)) ''
         closed0+=("$(figure transactions_per_second)")
         users "$SECONDS_EACH" "$job" $((seed + 3)) ''
