@@ -4,7 +4,8 @@
 //! leaves them a few thousandths of it, in which a job would take days, and what it keeps back for itself, such as log or old versions,
 //! grows meanwhile. So each crew that stands by has one thread more, the *reserve*, that does not. When somebody who stands by has been at
 //! one piece of work for longer than [`STARVED`], the others begin nothing any more, so that nothing waits in their hands, and the
-//! reserve works in their place, and rests after each piece for [`REST`] times as long as that had a processor, and for as long as it took.
+//! reserve works in their place, and rests after each piece for [`REST`] times as long as that had a processor, or, if that is more, for a
+//! part of the time that it took.
 //! Those who stand by try now and then what they get of a processor, and begin again when that was enough for some time: for longer each
 //! time that it was not for long. A piece that is begun too early may be in a starved thread's hands for seconds.
 
@@ -19,10 +20,13 @@ const STARVED: Duration = Duration::from_millis(250);
 /// How many times as long as its last piece of work had a processor the reserve rests, and how long at most.
 const REST: u32 = 4;
 const REST_MOST: Duration = Duration::from_millis(200);
-/// How often a thread that is not to work tries whether a processor is idle, for how long it has to have one then, and how long that may take.
+/// How many times less than a piece has taken it rests at least: that was mostly waiting.
+const REST_LEAST: u32 = 4;
+/// How often a thread that is not to work tries whether it gets a processor, for how long it has to have one then, and how long that may
+/// take: a piece of work is to be done in less than [`STARVED`].
 const TRY_EVERY: Duration = Duration::from_millis(50);
 const TRY: Duration = Duration::from_millis(2);
-const TRY_MOST: Duration = Duration::from_millis(4);
+const TRY_MOST: Duration = Duration::from_millis(20);
 /// For how long that has to go well, at least and at most; it is doubled where it had gone well no longer ago than the most.
 const CALM: Duration = Duration::from_millis(200);
 const CALM_MOST: Duration = Duration::from_secs(30);
@@ -155,7 +159,7 @@ impl Pieces {
 
     /// The reserve has done a piece, which took so long, and for which it had a processor for so long.
     pub(super) fn end_of_reserve(&mut self, took: Duration, cpu: Duration, now: Instant) {
-        self.rest_until = now + took.max(cpu * REST).min(REST_MOST);
+        self.rest_until = now + (took / REST_LEAST).max(cpu * REST).min(REST_MOST);
     }
 }
 
