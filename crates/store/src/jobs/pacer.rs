@@ -155,8 +155,7 @@ pub struct Permit {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Holder {
     Ordinary,
-    /// For the piece of this number.
-    StandsBy(u64),
+    StandsBy,
     /// Who had had a processor for so long then.
     Reserve(Duration),
 }
@@ -170,7 +169,7 @@ impl Drop for Permit {
                 let cpu = clock::thread_cpu().saturating_sub(had);
                 return state.pieces.end_of_reserve(now - self.began, cpu, now);
             }
-            Holder::StandsBy(piece) => state.pieces.end(piece),
+            Holder::StandsBy => state.pieces.end(now),
             Holder::Ordinary => {}
         }
         state.give_back(self.began, now);
@@ -277,10 +276,10 @@ impl Pacer {
             let wait = if pace == Pace::Full { None } else { state.wait(now) };
             let Some(wait) = wait else {
                 state.held += 1;
-                let of = match stands_by {
-                    true => Holder::StandsBy(state.pieces.begin(now)),
-                    false => Holder::Ordinary,
-                };
+                if stands_by {
+                    state.pieces.begin(now);
+                }
+                let of = if stands_by { Holder::StandsBy } else { Holder::Ordinary };
                 drop(state);
                 return (Some(Permit { pacer: Arc::clone(self), began: now, of }), now - begun);
             };

@@ -2,8 +2,8 @@
 //!
 //! Threads of jobs mostly stand by: they run where a processor has nothing else to do (`fetch::stand_by`). Where that is never so, the system
 //! leaves them a few thousandths of it, in which a job would take days, and what it keeps back for itself, such as log or old versions,
-//! grows meanwhile. So each crew that stands by has one thread more, the *reserve*, that does not. When somebody who stands by has been at
-//! one piece of work for longer than [`STARVED`], the others begin nothing any more, so that nothing waits in their hands, and the
+//! grows meanwhile. So each crew that stands by has one thread more, the *reserve*, that does not. When of those who stand by nobody has
+//! begun or ended a piece of work for longer than [`STARVED`], they begin nothing any more, so that nothing waits in their hands, and the
 //! reserve works in their place, and rests after each piece for [`REST`] times as long as that had a processor, or, if that is more, for a
 //! part of the time that it took.
 //! Those who stand by try now and then what they get of a processor, and begin again when that was enough for some time: for longer each
@@ -15,8 +15,8 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A piece of work that takes longer than this has found no processor, or a slow device.
-const STARVED: Duration = Duration::from_millis(250);
+/// Pieces of work that take longer than this have found no processor, or a slow device.
+const STARVED: Duration = Duration::from_millis(500);
 /// How many times as long as its last piece of work had a processor the reserve rests, and how long at most.
 const REST: u32 = 4;
 const REST_MOST: Duration = Duration::from_millis(200);
@@ -92,10 +92,9 @@ impl Reserve {
 /// processor, the others do not either.
 #[derive(Debug)]
 pub(super) struct Pieces {
-    /// The number of each, and when it was begun.
-    begun: Vec<(u64, Instant)>,
-    /// Pieces so far.
-    count: u64,
+    /// How many they are, and when one was begun or ended last.
+    under_way: usize,
+    changed: Instant,
     /// The reserve works in their place.
     in_reserve: bool,
     /// Since when each try has gone well.
@@ -110,8 +109,8 @@ pub(super) struct Pieces {
 impl Pieces {
     pub(super) fn new(now: Instant) -> Self {
         Pieces {
-            begun: Vec::new(),
-            count: 0,
+            under_way: 0,
+            changed: now,
             in_reserve: false,
             calm_since: None,
             calm: CALM,
@@ -120,15 +119,14 @@ impl Pieces {
         }
     }
 
-    /// Somebody who stands by begins a piece; gives its number.
-    pub(super) fn begin(&mut self, now: Instant) -> u64 {
-        self.count += 1;
-        self.begun.push((self.count, now));
-        self.count
+    /// Somebody who stands by begins a piece.
+    pub(super) fn begin(&mut self, now: Instant) {
+        (self.under_way, self.changed) = (self.under_way + 1, now);
     }
 
-    pub(super) fn end(&mut self, number: u64) {
-        self.begun.retain(|&(other, _)| other != number);
+    /// It has ended.
+    pub(super) fn end(&mut self, now: Instant) {
+        (self.under_way, self.changed) = (self.under_way - 1, now);
     }
 
     /// Whether nobody who stands by is to begin anything.
@@ -138,7 +136,7 @@ impl Pieces {
 
     /// Whether the reserve is to begin a piece.
     pub(super) fn needs_reserve(&mut self, now: Instant) -> bool {
-        if !self.in_reserve && self.begun.iter().any(|&(_, began)| now - began > STARVED) {
+        if !self.in_reserve && self.under_way > 0 && now - self.changed > STARVED {
             (self.in_reserve, self.calm_since) = (true, None);
             let relapsed = self.left.is_some_and(|left| now - left < CALM_MOST);
             self.calm = if relapsed { (self.calm * 2).min(CALM_MOST) } else { CALM };
@@ -152,8 +150,7 @@ impl Pieces {
             self.calm_since = None;
         } else if self.in_reserve && now - *self.calm_since.get_or_insert(now) >= self.calm {
             (self.in_reserve, self.left) = (false, Some(now));
-            // What is still in somebody's hands has found a processor by now.
-            self.begun.iter_mut().for_each(|(_, began)| *began = now);
+            self.changed = now;
         }
     }
 
@@ -182,21 +179,22 @@ mod tests {
         let start = clock::now();
         let mut pieces = Pieces::new(start);
         assert!(!pieces.needs_reserve(start + ms(1000)), "nobody is at anything");
-        let (first, second) = (pieces.begin(start), pieces.begin(start + ms(100)));
-        assert!(!pieces.needs_reserve(start + ms(240)));
-        assert!(pieces.needs_reserve(start + ms(260)) && pieces.in_reserve());
-        pieces.end_of_reserve(ms(10), ms(5), start + ms(270));
-        assert!(!pieces.needs_reserve(start + ms(280)), "it rests");
-        pieces.end(first);
-        pieces.end(second);
-        assert!(pieces.needs_reserve(start + ms(291)), "nobody who stands by begins anything meanwhile");
-        pieces.tried(true, start + ms(300));
-        pieces.tried(false, start + ms(400));
-        pieces.tried(true, start + ms(450));
-        pieces.tried(true, start + ms(600));
+        pieces.begin(start);
+        pieces.begin(start + ms(100));
+        assert!(!pieces.needs_reserve(start + ms(590)));
+        assert!(pieces.needs_reserve(start + ms(610)) && pieces.in_reserve());
+        pieces.end_of_reserve(ms(10), ms(5), start + ms(620));
+        assert!(!pieces.needs_reserve(start + ms(630)), "it rests");
+        pieces.end(start + ms(640));
+        pieces.end(start + ms(640));
+        assert!(pieces.needs_reserve(start + ms(641)), "nobody who stands by begins anything meanwhile");
+        pieces.tried(true, start + ms(700));
+        pieces.tried(false, start + ms(800));
+        pieces.tried(true, start + ms(850));
+        pieces.tried(true, start + ms(1000));
         assert!(pieces.in_reserve());
-        pieces.tried(true, start + ms(650));
-        assert!(!pieces.in_reserve() && !pieces.needs_reserve(start + ms(700)));
+        pieces.tried(true, start + ms(1050));
+        assert!(!pieces.in_reserve() && !pieces.needs_reserve(start + ms(2000)));
     }
 
     #[test]
@@ -206,10 +204,10 @@ mod tests {
         let mut waits = Vec::new();
         for pause in [0, 0, 0, 0, 40_000] {
             now = now + ms(pause);
-            let piece = pieces.begin(now);
-            now = now + ms(300);
+            pieces.begin(now);
+            now = now + ms(600);
             assert!(pieces.needs_reserve(now));
-            pieces.end(piece);
+            pieces.end(now);
             let begun = now;
             while pieces.in_reserve() {
                 pieces.tried(true, now);
