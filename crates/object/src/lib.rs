@@ -16,10 +16,10 @@
 //!
 //! # How
 //! The crate `object_store` is asynchronous, and nobody else here is: one thread of its own runs what it is asked for
-//! ([`runtime`]), and whoever asks waits.
+//! (`runtime`), and whoever asks waits.
 //!
 //! # Locks
-//! A lock is an object, made on the condition that there is none, which its holder renews every few seconds ([`lease`]). Of a holder that
+//! A lock is an object, made on the condition that there is none, which its holder renews every few seconds (`lease`). Of a holder that
 //! is gone it stays, and is taken over by whoever has seen it unchanged for long enough. On the local file system it is a lock like any other.
 
 use gannet_io::{Disk, Error, ErrorKind, Result};
