@@ -72,10 +72,11 @@ pub(crate) struct Backup {
     /// A database file, whether or not a server has it open
     #[arg(value_name = "DB")]
     pub(crate) database: OsString,
-    /// A folder, which is there; `-` for standard output
+    /// A folder, which is there; a URL: file:///folder, s3://bucket/prefix, gs://bucket/prefix, az://container/prefix; `-` for standard
+    /// output
     #[arg(value_name = "DEST")]
     pub(crate) destination: PathBuf,
-    /// Only what has changed since that backup: `latest` of the folder, a name in it, or a path
+    /// Only what has changed since that backup: `latest` of the folder, a name in it, or a path or URL
     #[arg(long, value_name = "BACKUP")]
     pub(crate) since: Option<PathBuf>,
     /// Compress by Zstandard, at a level from 1 to 22 [default level: 1]
@@ -100,7 +101,7 @@ pub(crate) struct Backup {
 
 #[derive(Args, Debug)]
 pub(crate) struct Restore {
-    /// Backups, oldest first: one, which brings what it adds to; or several; or a folder, for its latest one; or `-` for
+    /// Backups by path or URL, oldest first: one, which brings what it adds to; or several; or a folder, for its latest one; or `-` for
     /// standard input. Then the database file, which must not be there
     #[arg(value_name = "SRC... DB", required = true, num_args = 2..)]
     pub(crate) paths: Vec<PathBuf>,

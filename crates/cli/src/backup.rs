@@ -9,12 +9,13 @@ use anyhow::{Context, Result, bail};
 use gannet_base::units::format_size;
 use gannet_sql::stat::{Prepared, StatRequest, Statistics};
 use gannet_store::{
-    BackupOptions, BackupPlan, Database, Destination, JobKind, JobOrder, JobReport, Manifest, OpenOptions,
-    Since, Source,
+    BackupFile, BackupOptions, BackupPlace, BackupPlan, Database, Destination, Engine, JobKind, JobOrder,
+    JobReport, Manifest, OpenOptions, Since, Source,
 };
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 // ---- backup ----------------------------------------------------------------------------------------------------------
 
@@ -54,10 +55,10 @@ pub(crate) fn backup(arguments: &Backup) -> Result<()> {
             done
         }
         Place::Beside(_) if to_stream => {
-            bail!("a server that has the file open takes backups into folders only: give a folder")
+            bail!("a server that has the file open takes backups into folders only, or to URLs: give one")
         }
         Place::Address(_) => bail!(
-            "a server takes backups into folders of its own machine: run BACKUP DATABASE TO 'folder' there (`gannet sql`)"
+            "a server takes backups into folders of its own machine, and to URLs: run BACKUP DATABASE TO 'folder' there (`gannet sql`)"
         ),
         Place::Beside(mut connection) => {
             let statement = statement(arguments)?;
@@ -78,7 +79,10 @@ pub(crate) fn backup(arguments: &Backup) -> Result<()> {
     };
     let mut paths = vec![PathBuf::from(&arguments.database)];
     if let Some(name) = &done.name {
-        paths.push(arguments.destination.join(format!("{name}.gntbackup")));
+        let destination = arguments.destination.to_str().filter(|text| gannet_object::is_url(text));
+        // What other machines have cached is not known.
+        let folder = destination.map_or(Some(arguments.destination.clone()), gannet_object::local_path);
+        paths.extend(folder.map(|folder| folder.join(format!("{name}.gntbackup"))));
     }
     let cached = job::cached(&arguments.database)?.map(|_| gannet_io::residency(&paths).cached_bytes());
     // Standard output has the backup.
@@ -102,16 +106,27 @@ pub(crate) fn backup(arguments: &Backup) -> Result<()> {
     }
 }
 
-fn since(arguments: &Backup) -> Option<Since> {
-    let path = arguments.since.as_ref()?;
-    Some(if path == Path::new("latest") { Since::Latest } else { Since::Path(path.clone()) })
+/// Where a path is, or what a URL says. What is asked of a store ends when this process is asked to.
+fn place(engine: &Engine, path: &Path) -> Result<BackupPlace> {
+    let Some(url) = path.to_str().filter(|text| gannet_object::is_url(text)) else {
+        return Ok(BackupPlace::new(Arc::clone(engine.disk()), path));
+    };
+    let settings = gannet_object::Settings::new(Arc::new(|| interrupt::check().is_err()));
+    let (disk, path) = gannet_object::open(url, settings)?;
+    Ok(BackupPlace::new(disk, path))
+}
+
+fn since(engine: &Engine, arguments: &Backup) -> Result<Option<Since>> {
+    let Some(path) = &arguments.since else { return Ok(None) };
+    let is_latest = path == Path::new("latest");
+    Ok(Some(if is_latest { Since::Latest } else { Since::Path(place(engine, path)?) }))
 }
 
 fn here(store: &Database, arguments: &Backup, order: JobOrder) -> Result<Done> {
     let prepared = prepared(store, arguments)?;
     let plan = BackupPlan {
-        folder: arguments.destination.clone(),
-        since: since(arguments),
+        folder: place(store.engine(), &arguments.destination)?,
+        since: since(store.engine(), arguments)?,
         compress: arguments.compress,
         keep: arguments.keep,
         archive: arguments.archive.clone(),
@@ -132,12 +147,10 @@ fn prepared(store: &Database, arguments: &Backup) -> Result<Option<Prepared>> {
 }
 
 fn to_stdout(store: &Database, arguments: &Backup, order: JobOrder) -> Result<Done> {
-    let since = match since(arguments) {
+    let since = match since(store.engine(), arguments)? {
         None => None,
         Some(Since::Latest) => bail!("for a stream, say by its path which backup it adds to"),
-        Some(Since::Path(path)) => {
-            Some(gannet_store::BackupFile::find(&**store.engine().disk(), &path)?.manifest)
-        }
+        Some(Since::Path(place)) => Some(BackupFile::find(&place)?.manifest),
     };
     let destination = Destination::Stream(Box::new(io::stdout()));
     let options = BackupOptions { destination, since, compress: arguments.compress };
@@ -153,13 +166,13 @@ fn to_stdout(store: &Database, arguments: &Backup, order: JobOrder) -> Result<Do
 /// The statement by which a server does it.
 fn statement(arguments: &Backup) -> Result<String> {
     let mut text = format!("BACKUP DATABASE TO {}", job::absolute(&arguments.destination)?);
-    match since(arguments) {
+    match &arguments.since {
         None => {}
-        Some(Since::Latest) => text += " SINCE LATEST",
-        Some(Since::Path(path)) if path.components().count() == 1 => {
+        Some(path) if path == Path::new("latest") => text += " SINCE LATEST",
+        Some(path) if path.components().count() == 1 => {
             text += &format!(" SINCE {}", job::quoted(&path.to_string_lossy()));
         }
-        Some(Since::Path(path)) => text += &format!(" SINCE {}", job::absolute(&path)?),
+        Some(path) => text += &format!(" SINCE {}", job::absolute(path)?),
     }
     if let Some(level) = arguments.compress {
         text += &format!(" COMPRESS {level}");
@@ -227,14 +240,18 @@ fn tell_backup(
 
 // ---- restore and verify ------------------------------------------------------------------------------------------------
 
-fn source(disk: &dyn gannet_io::Disk, paths: &[PathBuf]) -> Result<Source> {
+fn source(engine: &Engine, paths: &[PathBuf]) -> Result<Source> {
     if paths.iter().any(|path| path == Path::new("-")) {
         if paths.len() > 1 {
             bail!("standard input is a source of its own: it may have several backups, one behind the other");
         }
         return Ok(Source::Stream(Box::new(io::stdin())));
     }
-    Ok(Source::find(disk, paths)?)
+    let places = paths.iter().map(|path| place(engine, path)).collect::<Result<Vec<_>>>()?;
+    Source::find(&places).map_err(|error| match interrupt::check() {
+        Ok(()) => error.into(),
+        Err(interrupted) => interrupted,
+    })
 }
 
 fn about(paths: &[PathBuf]) -> String {
@@ -247,7 +264,7 @@ pub(crate) fn restore(arguments: &Restore) -> Result<()> {
     let (sources, target) = arguments.paths.split_at(arguments.paths.len() - 1);
     let target = &target[0];
     let engine = arguments.opening.engine()?;
-    let source = source(&**engine.disk(), sources)?;
+    let source = source(&engine, sources)?;
     let order = JobOrder { about: about(sources), ..JobOrder::new(JobKind::Restore) };
     let open = OpenOptions { mode: arguments.opening.io, warm: false, ..OpenOptions::default() };
     let goal = arguments.to.clone().unwrap_or_default();
@@ -300,7 +317,7 @@ pub(crate) fn verify(arguments: &Verify) -> Result<()> {
         return verify_archives(arguments);
     }
     let engine = arguments.opening.engine()?;
-    let source = source(&**engine.disk(), &arguments.sources)?;
+    let source = source(&engine, &arguments.sources)?;
     let order = JobOrder { about: about(&arguments.sources), ..JobOrder::new(JobKind::Verify) };
     let (report, job) =
         job::here(&engine.jobs(), order, |watch| engine.verify(source, arguments.opening.io, watch))?;

@@ -119,8 +119,11 @@ pub(crate) fn connect(address: &Address, command: &str) -> Result<Connection> {
     })
 }
 
-/// A path as a server of this machine understands it: absolute, and quoted for a statement.
+/// A path as a server of this machine understands it: absolute, and quoted for a statement. A URL is as it is.
 pub(crate) fn absolute(path: &Path) -> Result<String> {
+    if let Some(url) = path.to_str().filter(|text| gannet_object::is_url(text)) {
+        return Ok(quoted(url));
+    }
     let path = std::path::absolute(path).with_context(|| format!("cannot find {path:?}"))?;
     let text = path.to_str().with_context(|| format!("{path:?} is no UTF-8, which a server needs"))?;
     Ok(quoted(text))

@@ -170,6 +170,59 @@ fn a_server_takes_backups_of_the_file_it_has_open() {
 }
 
 #[test]
+fn whatever_takes_a_folder_takes_its_url() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    shop(folder);
+    let url = format!("file://{}/backups", folder.display());
+    let (said, _) = ends(folder, &["backup", "shop.gnt", &url], 0);
+    assert!(said.starts_with("full backup of shop.gnt: shop-20"), "{said}");
+    add(folder, 5001, 5010);
+    let server = Served::start(folder, &["shop.gnt"]);
+    let (said, _) = ends(folder, &["backup", "shop.gnt", &url, "--since", "latest"], 0);
+    assert!(said.contains("incremental backup of shop.gnt, taken by its server"), "{said}");
+    let statement = format!("backup database to '{url}' since latest compress");
+    ends(folder, &["sql", "shop.gnt", "-c", &statement], 0);
+    let (_, complaint) = ends(folder, &["sql", "shop.gnt", "-c", "backup database to 'ftp://host/x'"], 1);
+    assert!(complaint.contains("ftp://host/x") && complaint.contains("file://"), "{complaint}");
+    drop(server);
+    let latest = names(folder).pop().unwrap();
+    // By either name.
+    for source in ["backups", &url, &format!("{url}/{latest}"), &format!("{url}/{latest}.json")] {
+        ends(folder, &["verify", source], 0);
+        ends(folder, &["restore", source, "copy.gnt"], 0);
+        assert_eq!(orders(folder, "copy.gnt"), 5010);
+        std::fs::remove_file(folder.join("copy.gnt")).unwrap();
+        std::fs::remove_dir_all(folder.join("copy.gnt-wal")).unwrap();
+    }
+    let (said, _) = ends(folder, &["backup", "shop.gnt", &url, "--keep", "1"], 0);
+    assert!(said.contains("removed: ") && names(folder).len() == 1, "{said}");
+    let since = format!("{url}/{}", names(folder)[0]);
+    ends(folder, &["backup", "shop.gnt", "backups", "--since", &since], 0);
+    let missing = format!("{url}/missing");
+    for (arguments, words) in [
+        (&["backup", "shop.gnt", &missing][..], "there is no folder"),
+        (&["backup", "shop.gnt", "file://backups"], "file:///folder"),
+        (&["verify", &missing], "there is no backup"),
+        (&["restore", &missing, "copy.gnt"], "there is no backup"),
+        (&["verify", &url, "--archive"], "an archive of the log is a folder"),
+        (
+            &["backup", "shop.gnt", &url, "--keep", "1", "--archive", &url],
+            "an archive of the log is a folder",
+        ),
+        (&["serve", "shop.gnt", "--listen", "none", "--archive", &url], "an archive of the log is a folder"),
+    ] {
+        let (_, complaint) = ends(folder, arguments, 1);
+        assert!(complaint.contains(words), "{arguments:?}: {complaint}");
+    }
+    #[cfg(not(feature = "s3"))]
+    for command in [&["backup", "shop.gnt", "s3://bucket/x"][..], &["verify", "s3://bucket/x"]] {
+        let (_, complaint) = ends(folder, command, 1);
+        assert!(complaint.contains("--features s3") && complaint.contains("s3://bucket/x"), "{complaint}");
+    }
+}
+
+#[test]
 fn what_is_no_backup_is_said_so() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -214,6 +214,30 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Bytes that this user can still write to files in `folder`; `None` where that is not known.
     fn free_bytes(&self, folder: &Path) -> Result<Option<u64>>;
 
+    /// Whether files are objects: written once and from their beginning on, there for others when they were synced and not before, never
+    /// changed afterwards. Nobody can lock one for longer than he writes it, or rename it.
+    fn holds_objects(&self) -> bool {
+        false
+    }
+
+    /// Puts a short file into its place: it is there with all of these bytes, durably, or not at all. Their number is a multiple of
+    /// what direct I/O needs. What is there is replaced; a disk that holds objects refuses to, with [`ErrorKind::AlreadyExists`].
+    fn publish(&self, path: &Path, bytes: &[u8], mode: ModeRequest) -> Result<()> {
+        let mut new = path.to_owned().into_os_string();
+        new.push(".new");
+        let new = PathBuf::from(new);
+        // An attempt before may have left some.
+        let file = self.open(&new, &OpenOptions { create: true, ..OpenOptions::read_write().mode(mode) })?;
+        let mut buffer = AlignedBuffer::zeroed(bytes.len());
+        buffer.copy_from_slice(bytes);
+        file.set_len(0)?;
+        file.write_at(Class::Maintenance, 0, &buffer, Durability::Cached)?;
+        file.sync(Class::Maintenance)?;
+        self.rename(&new, path)?;
+        let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        self.sync_dir(folder.unwrap_or(Path::new(".")))
+    }
+
     /// A queue that keeps up to `depth` requests in flight.
     fn queue(&self, depth: usize) -> Result<Arc<dyn Queue>>;
 
@@ -252,6 +276,13 @@ pub trait File: Send + Sync + fmt::Debug {
     /// Gives `offset..offset + len` blocks on the device, extending the file; new bytes read as zero. Fails with
     /// [`ErrorKind::NoSpace`] without changing what is there. Durable after [`File::sync`].
     fn allocate(&self, offset: u64, len: u64) -> Result<()>;
+
+    /// Told of a new file before much of it was written: about so many bytes are going to be. Gives the bytes of memory that the file
+    /// itself takes meanwhile, no more than `memory` if that can be; none where writes go to a device as they come.
+    fn expect(&self, len: u64, memory: u64) -> u64 {
+        let _ = (len, memory);
+        0
+    }
 
     /// Sets the file's size; bytes added read as zero. Durable after [`File::sync`].
     fn set_len(&self, len: u64) -> Result<()>;

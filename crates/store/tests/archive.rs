@@ -4,9 +4,9 @@ use gannet_base::clock;
 use gannet_io::sim::{Chance, Faults, Settings, SimDisk};
 use gannet_io::{AlignedBuffer, Class, Disk, Durability, ModeRequest, OpenOptions as FileOptions};
 use gannet_store::{
-    ArchiveReport, ArchiveState, ArchiveVerifyReport, BackupFile, BackupOptions, BackupPlan, CreateOptions,
-    Database, Destination, Engine, EngineOptions, Error, JobKind, JobOrder, Manifest, OpenOptions,
-    RecoveryTarget, RestoreReport, Source, TransactionOptions, Watch,
+    ArchiveReport, ArchiveState, ArchiveVerifyReport, BackupFile, BackupOptions, BackupPlace, BackupPlan,
+    CreateOptions, Database, Destination, Engine, EngineOptions, Error, JobKind, JobOrder, Manifest,
+    OpenOptions, RecoveryTarget, RestoreReport, Source, TransactionOptions, Watch,
 };
 use std::ops::Bound;
 use std::path::Path;
@@ -73,14 +73,16 @@ fn count(db: &Database) -> u64 {
 }
 
 fn backup(db: &Database, name: &str, since: Option<&Manifest>) -> Manifest {
-    let destination = Destination::Folder { folder: "backups".into(), name: name.to_owned() };
+    let folder = BackupPlace::new(Arc::clone(db.engine().disk()), "backups");
+    let destination = Destination::Folder { folder, name: name.to_owned() };
     let options = BackupOptions { destination, since: since.cloned(), compress: None };
     let job = db.jobs().begin(JobOrder::new(JobKind::Backup));
     job.end(db.backup(options, &mut Watch::new(&job, &mut |_| Ok(())))).unwrap()
 }
 
 fn files(disk: &SimDisk, names: &[&str]) -> Source {
-    let find = |name: &&str| BackupFile::find(disk, &Path::new("backups").join(name)).unwrap();
+    let folder = BackupPlace::new(Arc::new(disk.clone()), "backups");
+    let find = |name: &&str| BackupFile::find(&folder.join(name)).unwrap();
     Source::Files(names.iter().map(find).collect())
 }
 
@@ -522,7 +524,7 @@ fn log_that_no_backup_needs_is_removed_with_older_ones() {
     let db = create(&disk);
     let mut next = 0;
     let plan = BackupPlan {
-        folder: "backups".into(),
+        folder: BackupPlace::new(Arc::clone(db.engine().disk()), "backups"),
         since: None,
         compress: None,
         keep: Some(2),

@@ -8,13 +8,13 @@ use gannet_io::{
     AlignedBuffer, Class, Disk, Durability as IoDurability, ModeRequest, OpenOptions as FileOptions,
 };
 use gannet_store::{
-    BackupFile, BackupOptions, BackupPlan, CreateOptions, Database, Destination, Engine, EngineOptions,
-    Error, JobKind, JobOrder, Manifest, OpenOptions, RestoreReport, Since, Source, Taken, TransactionOptions,
-    VerifyReport, Watch,
+    BackupFile, BackupOptions, BackupPlace, BackupPlan, CreateOptions, Database, Destination, Engine,
+    EngineOptions, Error, JobKind, JobOrder, Manifest, OpenOptions, RestoreReport, Since, Source, Taken,
+    TransactionOptions, VerifyReport, Watch,
 };
 use std::io::Write;
 use std::ops::Bound;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -101,8 +101,13 @@ fn audit(db: &Database) -> i64 {
     transfers
 }
 
-fn folder(name: &str) -> Destination {
-    Destination::Folder { folder: "backups".into(), name: name.to_owned() }
+fn folder(db: &Database, name: &str) -> Destination {
+    let folder = BackupPlace::new(Arc::clone(db.engine().disk()), "backups");
+    Destination::Folder { folder, name: name.to_owned() }
+}
+
+fn place(disk: &SimDisk, path: impl Into<PathBuf>) -> BackupPlace {
+    BackupPlace::new(Arc::new(disk.clone()), path)
 }
 
 fn options(destination: Destination, since: Option<&Manifest>) -> BackupOptions {
@@ -122,7 +127,7 @@ fn restore(disk: &SimDisk, source: Source, to: &str) -> Result<RestoreReport, Er
 }
 
 fn file(disk: &SimDisk, name: &str) -> BackupFile {
-    BackupFile::find(disk, &Path::new("backups").join(name)).unwrap()
+    BackupFile::find(&place(disk, "backups").join(name)).unwrap()
 }
 
 fn verify(disk: &SimDisk, source: Source) -> Result<VerifyReport, Error> {
@@ -177,7 +182,7 @@ fn a_backup_taken_beside_writers_is_the_database_at_one_moment() {
     disk.create_dir(Path::new("backups")).unwrap();
     let db = bank(&disk);
     let (before, manifest, after) =
-        beside_transfers(&db, 0, || backup(&db, options(folder("full"), None)).unwrap());
+        beside_transfers(&db, 0, || backup(&db, options(folder(&db, "full"), None)).unwrap());
     assert!(manifest.pages > 60 && manifest.log_bytes > 0 && !manifest.is_incremental());
     let report = restore(&disk, Source::Files(vec![file(&disk, "full")]), COPY).unwrap();
     assert_eq!(report.manifest, manifest);
@@ -240,13 +245,13 @@ fn incremental_backups_add_to_each_other() {
     let mut done = 0;
     for name in ["0", "1", "2", "3"] {
         let (before, manifest, after) =
-            beside_transfers(&db, done, || backup(&db, options(folder(name), last.as_ref())).unwrap());
+            beside_transfers(&db, done, || backup(&db, options(folder(&db, name), last.as_ref())).unwrap());
         counts.push(before..=after);
         done = after;
         last = Some(manifest);
     }
     for (index, expected) in counts.iter().enumerate() {
-        let chain = file(&disk, &index.to_string()).chain(&disk).unwrap();
+        let chain = file(&disk, &index.to_string()).chain().unwrap();
         assert_eq!(chain.len(), index + 1);
         let proven = verify(&disk, Source::Files(chain.clone())).unwrap();
         assert!(proven.manifests.len() == index + 1 && proven.log_records > 0, "{proven:?}");
@@ -257,8 +262,8 @@ fn incremental_backups_add_to_each_other() {
     }
     // What was changed during a backup is in the next one. In between those two hardly anything has changed.
     db.sweep().unwrap();
-    let rest = backup(&db, options(folder("rest"), last.as_ref())).unwrap();
-    let small = backup(&db, options(folder("small"), Some(&rest))).unwrap();
+    let rest = backup(&db, options(folder(&db, "rest"), last.as_ref())).unwrap();
+    let small = backup(&db, options(folder(&db, "small"), Some(&rest))).unwrap();
     assert!(small.pages < 20, "{small:?}");
 }
 
@@ -301,11 +306,11 @@ fn backups_of_the_wrong_order_or_database_are_refused() {
     let disk = SimDisk::new(4);
     disk.create_dir(Path::new("backups")).unwrap();
     let db = bank(&disk);
-    let full = backup(&db, options(folder("full"), None)).unwrap();
+    let full = backup(&db, options(folder(&db, "full"), None)).unwrap();
     transfer(&db, 1);
-    let one = backup(&db, options(folder("one"), Some(&full))).unwrap();
+    let one = backup(&db, options(folder(&db, "one"), Some(&full))).unwrap();
     transfer(&db, 2);
-    backup(&db, options(folder("two"), Some(&one))).unwrap();
+    backup(&db, options(folder(&db, "two"), Some(&one))).unwrap();
     let refused = |names: &[&str], words: &str| {
         let files = names.iter().map(|name| file(&disk, name)).collect();
         let error = restore(&disk, Source::Files(files), "none.gnt").unwrap_err();
@@ -323,18 +328,18 @@ fn backups_of_the_wrong_order_or_database_are_refused() {
     let error = restore(&disk, Source::Files(vec![file(&disk, "full")]), FILE).unwrap_err();
     assert!(error.to_string().contains("overwrites nothing"), "{error}");
     assert!(
-        matches!(backup(&db, options(folder("full"), None)), Err(Error::Backup(what)) if what.contains("exists already"))
+        matches!(backup(&db, options(folder(&db, "full"), None)), Err(Error::Backup(what)) if what.contains("exists already"))
     );
     assert_eq!(file(&disk, "full").manifest, full);
 
     // A copy that was restored is another one from then on, and so is another database.
     restore(&disk, Source::Files(vec![file(&disk, "full")]), COPY).unwrap();
     let copy = open(&disk, COPY);
-    let error = backup(&copy, options(folder("three"), Some(&one))).unwrap_err();
+    let error = backup(&copy, options(folder(&db, "three"), Some(&one))).unwrap_err();
     assert!(error.to_string().contains("was restored or replaced"), "{error}");
     let small = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
     let other = engine(&disk).create(Path::new("other.gnt"), &small, &OpenOptions::default()).unwrap();
-    let error = backup(&other, options(folder("three"), Some(&one))).unwrap_err();
+    let error = backup(&other, options(folder(&db, "three"), Some(&one))).unwrap_err();
     assert!(error.to_string().contains("of another database"), "{error}");
     assert!(!disk.exists(Path::new("backups/three.gntbackup")).unwrap());
 }
@@ -345,7 +350,7 @@ fn a_copy_adds_to_backups_of_its_past_and_not_to_those_of_its_twin() {
     disk.create_dir(Path::new("backups")).unwrap();
     let db = bank(&disk);
     transfer(&db, 1);
-    let past = backup(&db, options(folder("past"), None)).unwrap();
+    let past = backup(&db, options(folder(&db, "past"), None)).unwrap();
     transfer(&db, 2);
     db.close().unwrap();
     let bytes = disk.contents(Path::new(FILE)).unwrap();
@@ -357,15 +362,15 @@ fn a_copy_adds_to_backups_of_its_past_and_not_to_those_of_its_twin() {
     let (db, twin) = (open(&disk, FILE), open(&disk, "twin.gnt"));
     transfer(&db, 3);
     (100..200).for_each(|count| transfer(&twin, count));
-    let own = backup(&db, options(folder("own"), Some(&past))).unwrap();
+    let own = backup(&db, options(folder(&db, "own"), Some(&past))).unwrap();
     transfer(&db, 4);
-    backup(&db, options(folder("next"), Some(&own))).unwrap();
-    backup(&twin, options(folder("twin"), Some(&past))).unwrap();
-    let error = backup(&twin, options(folder("none"), Some(&own))).unwrap_err();
+    backup(&db, options(folder(&db, "next"), Some(&own))).unwrap();
+    backup(&twin, options(folder(&db, "twin"), Some(&past))).unwrap();
+    let error = backup(&twin, options(folder(&db, "none"), Some(&own))).unwrap_err();
     assert!(error.to_string().contains("was not taken of this copy"), "{error}");
     for (name, transfers) in [("next", 4), ("twin", 199)] {
         let to = format!("{name}-copy.gnt");
-        let chain = file(&disk, name).chain(&disk).unwrap();
+        let chain = file(&disk, name).chain().unwrap();
         restore(&disk, Source::Files(chain), &to).unwrap();
         assert_eq!(audit(&open(&disk, &to)), transfers);
     }
@@ -377,7 +382,7 @@ fn no_bit_of_a_backup_turns_unnoticed() {
     disk.create_dir(Path::new("backups")).unwrap();
     let db = bank(&disk);
     (1..20).for_each(|count| transfer(&db, count));
-    let manifest = backup(&db, options(folder("full"), None)).unwrap();
+    let manifest = backup(&db, options(folder(&db, "full"), None)).unwrap();
     db.close().unwrap();
     let path = Path::new("backups/full.gntbackup");
     let bytes = disk.contents(path).unwrap();
@@ -407,9 +412,9 @@ fn no_bit_of_a_backup_turns_unnoticed() {
     let error = restore(&disk, Source::Files(vec![file(&disk, "full")]), "none.gnt").unwrap_err();
     assert!(error.to_string().contains("it was cut or replaced"), "{error}");
     disk.remove(Path::new("backups/full.json")).unwrap();
-    let error = BackupFile::find(&disk, path).unwrap_err();
+    let error = BackupFile::find(&place(&disk, path)).unwrap_err();
     assert!(error.to_string().contains("was broken off"), "{error}");
-    let error = BackupFile::find(&disk, Path::new("backups/other")).unwrap_err();
+    let error = BackupFile::find(&place(&disk, "backups/other")).unwrap_err();
     assert!(error.to_string().contains("there is no backup"), "{error}");
 }
 
@@ -427,17 +432,18 @@ fn a_destination_without_room_is_refused_and_one_that_fills_up_fails_the_backup_
         free < 200 << 10 || hog.allocate(0, hog.len().unwrap() + free - (100 << 10)).is_ok()
     };
     while !take() {}
-    let error = backup(&db, options(folder("full"), None)).unwrap_err();
+    let error = backup(&db, options(folder(&db, "full"), None)).unwrap_err();
     assert!(
         matches!(&error, Error::Backup(what) if what.contains("needs") && what.contains("free")),
         "{error}"
     );
     // What is compressed is tried.
     let error =
-        backup(&db, BackupOptions { compress: Some(1), ..options(folder("full"), None) }).unwrap_err();
+        backup(&db, BackupOptions { compress: Some(1), ..options(folder(&db, "full"), None) }).unwrap_err();
     assert!(matches!(&error, Error::Backup(what) if what.contains("destination is full")), "{error}");
     assert!(disk.list(Path::new("backups")).unwrap().is_empty());
-    let error = backup(&db, options(Destination::Folder { folder: "no".into(), name: "x".into() }, None));
+    let error =
+        backup(&db, options(Destination::Folder { folder: place(&disk, "no"), name: "x".into() }, None));
     assert!(matches!(error, Err(Error::Backup(what)) if what.contains("there is no folder")));
     transfer(&db, 30);
     assert_eq!(audit(&db), 30);
@@ -453,15 +459,12 @@ fn a_backup_that_is_cancelled_leaves_nothing() {
         "copies pages" => Err(Error::Cancelled),
         _ => Ok(()),
     };
-    let ended = job.end(db.backup(options(folder("full"), None), &mut Watch::new(&job, &mut tell)));
+    let ended = job.end(db.backup(options(folder(&db, "full"), None), &mut Watch::new(&job, &mut tell)));
     assert!(matches!(ended, Err(Error::Cancelled)), "{ended:?}");
     assert!(disk.list(Path::new("backups")).unwrap().is_empty());
     drop(job);
-    backup(&db, options(folder("full"), None)).unwrap();
-    assert_eq!(
-        BackupFile::all(&disk, Path::new("backups"), &mut |error| panic!("{error}")).unwrap().len(),
-        1
-    );
+    backup(&db, options(folder(&db, "full"), None)).unwrap();
+    assert_eq!(BackupFile::all(&place(&disk, "backups"), &mut |error| panic!("{error}")).unwrap().len(), 1);
 }
 
 #[test]
@@ -470,7 +473,7 @@ fn what_a_crash_leaves_of_a_restore_is_no_database_and_the_next_one_takes_its_pl
     disk.create_dir(Path::new("backups")).unwrap();
     let db = bank(&disk);
     (1..30).for_each(|count| transfer(&db, count));
-    backup(&db, options(folder("full"), None)).unwrap();
+    backup(&db, options(folder(&db, "full"), None)).unwrap();
     db.close().unwrap();
     let before = disk.io_count();
     restore(&disk, Source::Files(vec![file(&disk, "full")]), "try.gnt").unwrap();
@@ -499,17 +502,17 @@ fn what_a_crash_leaves_of_a_backup_does_not_pass_for_one() {
     let db = bank(&disk);
     (1..30).for_each(|count| transfer(&db, count));
     let before = disk.io_count();
-    backup(&db, options(folder("sound"), None)).unwrap();
+    backup(&db, options(folder(&db, "sound"), None)).unwrap();
     let count = disk.io_count() - before;
     drop(db);
     for (seed, at) in (1..count).step_by((count / 20).max(1) as usize).enumerate() {
         let disk = disk.crash_image(seed as u64);
         let db = open(&disk, FILE);
         disk.crash_after(at);
-        let taken = backup(&db, options(folder("full"), None));
+        let taken = backup(&db, options(folder(&db, "full"), None));
         drop(db);
         let disk = disk.crash_image(seed as u64 + 1000);
-        let found = BackupFile::all(&disk, Path::new("backups"), &mut |_| ()).unwrap();
+        let found = BackupFile::all(&place(&disk, "backups"), &mut |_| ()).unwrap();
         let found: Vec<_> = found.into_iter().filter(|one| one.name == "full").collect();
         assert!(taken.is_err() || !found.is_empty());
         if let [one] = &found[..] {
@@ -538,7 +541,7 @@ fn an_incremental_backup_reads_what_has_changed_whatever_became_of_the_log() {
     disk.create_dir(Path::new("backups")).unwrap();
     let mut db = bank(&disk);
     let mut next = much(&db, 1);
-    let mut manifests = vec![backup(&db, options(folder("0"), None)).unwrap()];
+    let mut manifests = vec![backup(&db, options(folder(&db, "0"), None)).unwrap()];
     for round in 1..6 {
         next = much(&db, next);
         match round {
@@ -556,21 +559,21 @@ fn an_incremental_backup_reads_what_has_changed_whatever_became_of_the_log() {
             }
             _ => {}
         }
-        let taken = backup(&db, options(folder(&round.to_string()), manifests.last())).unwrap();
+        let taken = backup(&db, options(folder(&db, &round.to_string()), manifests.last())).unwrap();
         assert_eq!(taken.all_read, None, "{round}");
         manifests.push(taken);
     }
     db.sweep().unwrap();
     db.checkpoint().unwrap();
-    let rest = backup(&db, options(folder("rest"), manifests.last())).unwrap();
+    let rest = backup(&db, options(folder(&db, "rest"), manifests.last())).unwrap();
     transfer(&db, next);
     db.checkpoint().unwrap();
     let before = read_bytes(&disk);
-    let small = backup(&db, options(folder("small"), Some(&rest))).unwrap();
+    let small = backup(&db, options(folder(&db, "small"), Some(&rest))).unwrap();
     let read = read_bytes(&disk) - before;
     // Pages, the list, footers, and the segment of the log that the backup begins in.
     assert!(read < small.pages * 4096 + (768 << 10), "{read} bytes for {} pages", small.pages);
-    restore(&disk, Source::Files(file(&disk, "small").chain(&disk).unwrap()), COPY).unwrap();
+    restore(&disk, Source::Files(file(&disk, "small").chain().unwrap()), COPY).unwrap();
     assert_eq!(audit(&open(&disk, COPY)), next as i64);
 }
 
@@ -579,38 +582,37 @@ fn the_list_of_changed_pages_knows_what_a_look_at_all_pages_finds() {
     let disk = SimDisk::new(22);
     disk.create_dir(Path::new("backups")).unwrap();
     let db = bank(&disk);
-    let full = backup(&db, options(folder("0"), None)).unwrap();
+    let full = backup(&db, options(folder(&db, "0"), None)).unwrap();
     let mut next = 1;
     // Long enough to be merged, beside marks of other backups.
     for round in 0..40 {
         next = much(&db, next);
         if round % 15 == 7 {
-            backup(&db, options(folder(&format!("other{round}")), Some(&full))).unwrap();
+            backup(&db, options(folder(&db, &format!("other{round}")), Some(&full))).unwrap();
         }
     }
     // So that there is next to nothing for the background to change from here on.
     db.sweep().unwrap();
-    let by_list = backup(&db, options(folder("by-list"), Some(&full))).unwrap();
+    let by_list = backup(&db, options(folder(&db, "by-list"), Some(&full))).unwrap();
     assert_eq!(by_list.all_read, None);
     let list = disk.contents(Path::new("b.gnt-wal/changes")).unwrap().len() as u64;
     let unmerged = (db.stats().end_lsn.0 >> 18) * 2 * 4096;
     assert!(list < unmerged / 2, "{list} bytes, {unmerged} without merging");
     for name in ["by-list", "other22"] {
-        restore(&disk, Source::Files(file(&disk, name).chain(&disk).unwrap()), &format!("{name}.gnt"))
-            .unwrap();
+        restore(&disk, Source::Files(file(&disk, name).chain().unwrap()), &format!("{name}.gnt")).unwrap();
     }
     assert_eq!(audit(&open(&disk, "by-list.gnt")), next as i64 - 1);
     disk.corrupt(Path::new("b.gnt-wal/changes"), 4096 + 100, 8, 1).unwrap();
-    let by_looking = backup(&db, options(folder("by-looking"), Some(&full))).unwrap();
+    let by_looking = backup(&db, options(folder(&db, "by-looking"), Some(&full))).unwrap();
     assert!(by_looking.all_read.is_some());
     // In between the background may have changed a few.
     let more = by_looking.pages.abs_diff(by_list.pages);
     assert!(more < 20, "{} by list, {} by looking", by_list.pages, by_looking.pages);
     // That one has begun a new list.
     next = much(&db, next);
-    let last = backup(&db, options(folder("last"), Some(&by_looking))).unwrap();
+    let last = backup(&db, options(folder(&db, "last"), Some(&by_looking))).unwrap();
     assert_eq!(last.all_read, None);
-    restore(&disk, Source::Files(file(&disk, "last").chain(&disk).unwrap()), COPY).unwrap();
+    restore(&disk, Source::Files(file(&disk, "last").chain().unwrap()), COPY).unwrap();
     assert_eq!(audit(&open(&disk, COPY)), next as i64 - 1);
 }
 
@@ -619,7 +621,7 @@ fn a_list_of_changed_pages_that_missed_something_is_not_believed() {
     let disk = SimDisk::new(23);
     disk.create_dir(Path::new("backups")).unwrap();
     let db = bank(&disk);
-    let full = backup(&db, options(folder("0"), None)).unwrap();
+    let full = backup(&db, options(folder(&db, "0"), None)).unwrap();
     much(&db, 1);
     db.close().unwrap();
     let before = disk.contents(Path::new("b.gnt-wal/changes")).unwrap();
@@ -642,17 +644,17 @@ fn a_list_of_changed_pages_that_missed_something_is_not_believed() {
             }
         }
         let db = open(&disk, FILE);
-        let taken = backup(&db, options(folder(lost), Some(&full))).unwrap();
+        let taken = backup(&db, options(folder(&db, lost), Some(&full))).unwrap();
         assert!(taken.all_read.is_some(), "{lost}");
         let to = format!("{lost}.gnt");
-        restore(&disk, Source::Files(file(&disk, lost).chain(&disk).unwrap()), &to).unwrap();
+        restore(&disk, Source::Files(file(&disk, lost).chain().unwrap()), &to).unwrap();
         assert_eq!(audit(&open(&disk, &to)), 300);
         db.close().unwrap();
     }
 }
 
 fn keeping(db: &Database, since: Option<Since>, keep: u32) -> Taken {
-    let (folder, keep) = ("backups".into(), Some(keep));
+    let (folder, keep) = (BackupPlace::new(Arc::clone(db.engine().disk()), "backups"), Some(keep));
     let plan = BackupPlan { folder, since, compress: None, keep, archive: None, statistics: None };
     let job = db.jobs().begin(JobOrder::new(JobKind::Backup));
     job.end(db.backup_into(&plan, &mut Watch::new(&job, &mut |_| Ok(())))).unwrap()
@@ -683,19 +685,19 @@ fn nothing_goes_that_another_backup_needs_or_may_need() {
     let db = open(&disk, FILE);
     let other = open(&fork, FILE);
     transfer(&other, 2);
-    let of_fork = backup(&other, options(folder("of-fork"), Some(&first.backup.manifest))).unwrap();
+    let of_fork = backup(&other, options(folder(&other, "of-fork"), Some(&first.backup.manifest))).unwrap();
     assert!(of_fork.is_incremental());
     copied((&fork, "of-fork"), (&disk, "of-fork"));
     // The first one would go, and is what that one adds to.
     let second = keeping(&db, None, 1);
     assert_eq!((second.removed, second.complaint), (vec![], None));
-    restore(&disk, Source::Files(file(&disk, "of-fork").chain(&disk).unwrap()), COPY).unwrap();
+    restore(&disk, Source::Files(file(&disk, "of-fork").chain().unwrap()), COPY).unwrap();
     // A backup under a second name is no second backup.
     let name = second.backup.name;
     copied((&disk, &name), (&disk, "twice"));
     let third = keeping(&db, None, 2);
     assert_eq!((third.removed, third.complaint), (vec![], None));
-    assert!(BackupFile::find(&disk, &Path::new("backups").join(name)).is_ok());
+    assert!(BackupFile::find(&place(&disk, "backups").join(name)).is_ok());
     // While one cannot be read, nobody knows what it adds to.
     disk.corrupt(Path::new("backups/of-fork.json"), 10, 4, 1).unwrap();
     let fourth = keeping(&db, None, 1);

@@ -4,9 +4,9 @@ use gannet_base::{clock, thread};
 use gannet_io::Disk;
 use gannet_io::sim::SimDisk;
 use gannet_store::{
-    BackupFile, BackupOptions, CompactReport, CreateOptions, Database, Destination, Engine, EngineOptions,
-    Error, Isolation, JobKind, JobOrder, JobState, Manifest, OpenOptions, Source, StatMode, StatOptions,
-    TransactionOptions, Watch,
+    BackupFile, BackupOptions, BackupPlace, CompactReport, CreateOptions, Database, Destination, Engine,
+    EngineOptions, Error, Isolation, JobKind, JobOrder, JobState, Manifest, OpenOptions, Source, StatMode,
+    StatOptions, TransactionOptions, Watch,
 };
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -379,8 +379,9 @@ fn a_snapshot_reads_long_values_where_they_were() {
     sound(&db);
 }
 
-fn options(name: &str, since: Option<&Manifest>) -> BackupOptions {
-    let destination = Destination::Folder { folder: "backups".into(), name: name.to_owned() };
+fn options(db: &Database, name: &str, since: Option<&Manifest>) -> BackupOptions {
+    let folder = BackupPlace::new(Arc::clone(db.engine().disk()), "backups");
+    let destination = Destination::Folder { folder, name: name.to_owned() };
     BackupOptions { destination, since: since.cloned(), compress: None }
 }
 
@@ -390,7 +391,8 @@ fn backup(db: &Database, options: BackupOptions) -> Manifest {
 }
 
 fn restore(disk: &SimDisk, name: &str, to: &str) -> Database {
-    let chain = BackupFile::find(disk, &Path::new("backups").join(name)).unwrap().chain(disk).unwrap();
+    let place = BackupPlace::new(Arc::new(disk.clone()), Path::new("backups").join(name));
+    let chain = BackupFile::find(&place).unwrap().chain().unwrap();
     let engine = engine(disk);
     let job = engine.jobs().begin(JobOrder::new(JobKind::Restore));
     let mut tell = |_: &_| Ok(());
@@ -413,7 +415,7 @@ fn backups_and_compactions_beside_each_other_and_beside_writers() {
         let (now, manifest) = beside_transfers(&db, done, || {
             std::thread::scope(|scope| {
                 let compaction = scope.spawn(|| db.compact().unwrap());
-                let manifest = backup(&db, options(name, last.as_ref()));
+                let manifest = backup(&db, options(&db, name, last.as_ref()));
                 compaction.join().unwrap();
                 // Between two backups the file is cut.
                 db.compact().unwrap();
@@ -463,7 +465,7 @@ fn the_end_stays_as_long_as_a_backup_is_under_way() {
         }
         Ok(())
     };
-    job.end(db.backup(options("full", None), &mut Watch::new(&job, &mut tell))).unwrap();
+    job.end(db.backup(options(&db, "full", None), &mut Watch::new(&job, &mut tell))).unwrap();
     let report = compaction.unwrap().join().unwrap();
     assert!(report.file_bytes < before / 2, "{report:?}");
     let copy = restore(&disk, "full", COPY);

@@ -58,7 +58,8 @@ const REGRESSIONS: &[(u64, &str)] = &[
     (377916207741, "a rollback that could not read its undo left others waiting for its rows for ever"),
     (
         676464645256,
-        "a backup that the log had left behind looked for a footer in a segment that was let go of, and called it damaged",
+        "a backup that the log had left behind looked for a footer in a segment that was let go of, and called it damaged; and later \
+         one whose end lay in the last block of a segment, before that had a footer",
     ),
     (
         837889720874,

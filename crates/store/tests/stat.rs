@@ -6,9 +6,9 @@ use gannet_io::sim::SimDisk;
 use gannet_store::node::NodeRef;
 use gannet_store::page::{self, PageKind};
 use gannet_store::{
-    BackupOptions, CreateOptions, Database, Destination, Engine, EngineOptions, Error, Figure, Isolation,
-    JobKind, JobOrder, JobState, Leading, Manifest, OpenOptions, StatMode, StatOptions, StatReport,
-    Transaction, TransactionOptions, Tree, TreeContents, Watch, thread_reads,
+    BackupOptions, BackupPlace, CreateOptions, Database, Destination, Engine, EngineOptions, Error, Figure,
+    Isolation, JobKind, JobOrder, JobState, Leading, Manifest, OpenOptions, StatMode, StatOptions,
+    StatReport, Transaction, TransactionOptions, Tree, TreeContents, Watch, thread_reads,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -148,7 +148,8 @@ fn what_is_counted_is_what_was_done() {
 
 /// Statistics by the pass of a backup; full, or to what that one adds.
 fn beside_backup(db: &Database, name: &str, since: Option<&Manifest>) -> (Manifest, StatReport) {
-    let destination = Destination::Folder { folder: "backups".into(), name: name.to_owned() };
+    let folder = BackupPlace::new(Arc::clone(db.engine().disk()), "backups");
+    let destination = Destination::Folder { folder, name: name.to_owned() };
     let options = BackupOptions { destination, since: since.cloned(), compress: None };
     let job = db.jobs().begin(JobOrder::new(JobKind::Backup));
     let mut tell = |_: &_| Ok(());

@@ -16,10 +16,11 @@ use crate::{Error, Result, SqlState, Type, Value};
 use gannet_base::clock;
 use gannet_base::units::format_size;
 use gannet_store::{
-    BackupPlan, Figure, JobKind, JobOrder, JobReport, Since, TreeContents, Unit, View, Watch,
+    BackupPlace, BackupPlan, Figure, JobKind, JobOrder, JobReport, Since, TreeContents, Unit, View, Watch,
 };
 use serde_json::json;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How often a client is told of the progress.
@@ -158,8 +159,12 @@ impl Session {
             }
             Ok(())
         };
-        let outcome = job.end(work(&database, &mut Watch::new(&job, &mut tell)))?;
-        Ok((outcome, job.report()))
+        let outcome = job.end(work(&database, &mut Watch::new(&job, &mut tell)));
+        if outcome.is_err() {
+            // What an interrupt has broken off fails in words of its own.
+            interrupt.check()?;
+        }
+        Ok((outcome?, job.report()))
     }
 
     pub(super) fn check_database(
@@ -202,16 +207,18 @@ impl Session {
     ) -> Result<CommandTag> {
         let verbose = backup.verbose;
         let mut running = Running { statement: "BACKUP DATABASE", verbose, alone, client };
-        let folder = PathBuf::from(&backup.folder);
-        if !folder.is_absolute() {
+        let is_url = gannet_object::is_url(&backup.folder);
+        if !is_url && !PathBuf::from(&backup.folder).is_absolute() {
             let message = "relative path not allowed for BACKUP DATABASE to a folder of the server";
             return Err(Error::new(SqlState::INVALID_NAME, message));
         }
+        let folder = self.backup_place(&backup.folder)?;
         let compress = backup.compress.map(|level| i32::try_from(level).unwrap_or(i32::MAX));
-        let since = backup.since.as_ref().map(|since| match since {
-            None => Since::Latest,
-            Some(path) => Since::Path(path.into()),
-        });
+        let since = match &backup.since {
+            None => None,
+            Some(None) => Some(Since::Latest),
+            Some(Some(path)) => Some(Since::Path(self.backup_place(path)?)),
+        };
         let mut order = JobOrder::new(JobKind::Backup);
         order.about = format!("to {}", backup.folder);
         let archive = match &backup.archive {
@@ -276,6 +283,18 @@ impl Session {
             running.client.notice(&info(message, &detail));
         }
         Ok(CommandTag { command: "BACKUP DATABASE", rows: Some(1) })
+    }
+
+    /// Where backups are: a folder of the server, or what a URL says. What is asked of a store ends with the statement.
+    fn backup_place(&self, text: &str) -> Result<BackupPlace> {
+        if !gannet_object::is_url(text) {
+            return Ok(BackupPlace::new(Arc::clone(self.database.store().engine().disk()), text));
+        }
+        let interrupt = self.interrupt();
+        let settings = gannet_object::Settings::new(Arc::new(move || interrupt.check().is_err()));
+        let (disk, path) = gannet_object::open(text, settings)
+            .map_err(|error| Error::new(SqlState::INVALID_PARAMETER_VALUE, error.to_string()))?;
+        Ok(BackupPlace::new(disk, path))
     }
 
     pub(super) fn compact_database(

@@ -42,8 +42,13 @@ impl Folder {
     /// The archive in a folder; `None` where there is none yet.
     ///
     /// # Errors
-    /// [`Error::Backup`] where something is there that is no archive, and what the folder says.
+    /// [`Error::Backup`] where something is there that is no archive, [`Error::Invalid`] for a URL, and what the folder says.
     pub(super) fn find(disk: &Arc<dyn Disk>, path: &Path, mode: ModeRequest) -> Result<Option<Self>> {
+        if path.to_string_lossy().contains("://") {
+            return Err(Error::Invalid(format!(
+                "{path:?} is a URL: an archive of the log is a folder, only backups go to URLs"
+            )));
+        }
         let mut names: Vec<(u64, u32, String)> = disk
             .list(path)?
             .into_iter()

@@ -13,7 +13,6 @@ use super::reader::{self, Ended, Reader, Said, Why};
 use super::writer::PartWriter;
 use super::{ArchiveState, SYNC_BYTES, SYNC_EVERY, Status};
 use crate::backup::format::{CONTENT_MAX, HEAD};
-use crate::backup::sink::write_text;
 use crate::log::{BLOCK, Log, LogHold, Met, Note, Step, Walk};
 use crate::meta::{Life, Meta};
 use crate::mutation::{Mutation, planted};
@@ -458,7 +457,7 @@ impl Follower {
 
     fn create(&self) -> Result<Tail> {
         let info = Info::new(&self.meta, &self.name, clock::unix_micros());
-        write_durably(&*self.disk, &self.path, INFO, &text_of(&info), self.mode)?;
+        self.disk.publish(&self.path.join(INFO), text_of(&info).as_bytes(), self.mode)?;
         let folder = Folder::open(&self.disk, &self.path, self.mode)?;
         Ok(Tail { folder, end: None, gap: None })
     }
@@ -558,7 +557,7 @@ impl Session {
             return Ok(());
         }
         self.position_at = Some(clock::now());
-        write_durably(&*self.disk, &self.path, POSITION, &text_of(&self.position), self.mode)
+        Ok(self.disk.publish(&self.path.join(POSITION), text_of(&self.position).as_bytes(), self.mode)?)
     }
 }
 
@@ -570,12 +569,4 @@ fn make_folder(disk: &dyn Disk, path: &Path) -> Result<()> {
     disk.create_dir(path)?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     Ok(disk.sync_dir(parent.unwrap_or(Path::new(".")))?)
-}
-
-/// Puts a text in the place of what is there: the one or the other, whatever happens.
-fn write_durably(disk: &dyn Disk, folder: &Path, name: &str, text: &str, mode: ModeRequest) -> Result<()> {
-    let new = folder.join(format!("{name}.new"));
-    write_text(disk, &new, text, mode)?;
-    disk.rename(&new, &folder.join(name))?;
-    Ok(disk.sync_dir(folder)?)
 }

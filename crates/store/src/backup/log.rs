@@ -116,7 +116,8 @@ impl<'c> LogCopy<'c> {
             let next = (self.at + PIECE).min(segment_end).min(to);
             self.piece(self.at, next, end)?;
             self.at = next;
-            if next == segment_end {
+            // A backup's end may lie in the last block of a segment that has no footer yet.
+            if next == segment_end && next <= end {
                 self.let_go(segment_end - size, Lsn(next))?;
             }
         }

@@ -26,6 +26,7 @@ pub(crate) mod format;
 mod log;
 pub(crate) mod manifest;
 mod pages;
+mod place;
 pub(crate) mod restore;
 pub(crate) mod set;
 pub(crate) mod sink;
@@ -51,6 +52,7 @@ use log::{LogCopy, Touched};
 use manifest::BACKUP_VERSION;
 pub use manifest::{Begin, Manifest, Parent};
 use pages::Candidates;
+pub use place::BackupPlace;
 pub use restore::RestoreReport;
 pub(crate) use restore::run as restore;
 pub use set::{BackupPlan, Since, Taken};
@@ -221,10 +223,10 @@ fn run(
     let share = (engine.work_limit() / 2 / (WORKERS * BLOCKS) as u64).max(CONTENT_LEAST);
     let frame_pages = ((1 << share.ilog2()).min(CONTENT_MAX as u64) / core.page_size as u64).max(1) as usize;
     let _memory = engine.memory(Purpose::Work, 2 * PageSet::memory(pages))?;
-    let copy = Copy {
+    let mut copy = Copy {
         shared: Arc::clone(shared),
         job: watch.job().worker(),
-        sink: Sink::new(engine.disk(), destination, mode, &format::begin_frame(&begin)?)?,
+        sink: Sink::new(destination, mode, &format::begin_frame(&begin)?)?,
         backup_id: begin.backup_id,
         page_size: core.page_size,
         frame_pages,
@@ -321,20 +323,20 @@ impl Drop for LogCopied<'_> {
 }
 
 impl Copy {
-    /// Refuses a destination with less room than is needed.
-    fn check_room(&self, engine: &Engine, watch: &mut Watch<'_>) -> Result<()> {
+    /// Refuses a destination with less room than is needed, and tells it how much is to come.
+    fn check_room(&mut self, engine: &Engine, watch: &mut Watch<'_>) -> Result<()> {
         let pages = {
             let candidates = self.candidates.lock();
             self.count_in_use(candidates.set.as_ref())?
         };
         watch.look()?;
-        // What is compressed takes nobody knows how much.
-        if self.level.is_some() || (self.since.is_some() && self.candidates.lock().set.is_none()) {
-            return Ok(());
-        }
         let frames = pages.div_ceil(self.frame_pages as u64);
-        let needed = pages * self.page_size as u64 + frames * HEAD as u64;
-        self.sink.check_room(&**engine.disk(), needed)
+        let most = pages * self.page_size as u64 + frames * HEAD as u64;
+        // What is compressed takes nobody knows how much.
+        if self.level.is_none() && (self.since.is_none() || self.candidates.lock().set.is_some()) {
+            self.sink.check_room(most)?;
+        }
+        self.sink.expect(engine, most)
     }
 
     /// Copies pages and log; gives the backup's end.

@@ -4,9 +4,11 @@
 //! 1. What goes is a whole chain: a full backup with everything that adds to it, newest first, and of each the manifest first. A backup
 //!    that is left has all that it adds to, whatever moment that ends at; nothing goes while the manifest of one cannot be read.
 //! 2. Nothing goes but complete backups of this very copy of the database, and what a backup of it has left that was broken off.
-//! 3. One backup of a database goes into a folder at a time: the lock `STEM.lock` there says so.
+//! 3. One backup of a database goes into a folder at a time: the lock `STEM.lock` there says so. So where files are objects, which nobody can
+//!    lock, data without a manifest was broken off.
 
-use super::sink::{DATA, Destination, remove_by_steps};
+use super::place::BackupPlace;
+use super::sink::{DATA, Destination, MANIFEST, data_place, remove_by_steps};
 use super::source::{BackupFile, Source};
 use super::{BackupOptions, Manifest, failed};
 use crate::archive;
@@ -15,23 +17,23 @@ use crate::jobs::{Unit, Watch};
 use crate::stat::{StatOptions, StatReport};
 use crate::{Error, Result};
 use gannet_base::{Lsn, clock};
-use gannet_io::{Disk, OpenOptions};
+use gannet_io::OpenOptions;
 use std::path::{Path, PathBuf};
 
 /// Which backup another one adds to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Since {
     /// The latest one of this database in the folder.
     Latest,
-    /// The one of this name in the folder, or at this path.
-    Path(PathBuf),
+    /// The one of this name in the folder, or at this place.
+    Path(BackupPlace),
 }
 
 /// A backup that is to be one of several in a folder.
 #[derive(Clone, Debug)]
 pub struct BackupPlan {
     /// The folder, which is there.
-    pub folder: PathBuf,
+    pub folder: BackupPlace,
     /// The backup that it adds to; `None` for a full one.
     pub since: Option<Since>,
     /// See [`BackupOptions::compress`].
@@ -65,40 +67,37 @@ impl Database {
     /// # Errors
     /// As [`Database::backup`], and [`Error::Backup`] where there is no backup to add to.
     pub fn backup_into(&self, plan: &BackupPlan, watch: &mut Watch<'_>) -> Result<Taken> {
-        let disk = self.engine().disk();
+        let disk = &plan.folder.disk;
         let list = |error: gannet_io::Error| match error.kind() {
-            gannet_io::ErrorKind::NotFound => {
-                Error::Backup(format!("there is no folder {:?} to put a backup into", plan.folder))
-            }
+            gannet_io::ErrorKind::NotFound => super::sink::no_folder(&plan.folder),
             _ => failed(&error.into()),
         };
-        disk.list(&plan.folder).map_err(list)?;
+        disk.list(&plan.folder.path).map_err(list)?;
         if plan.keep == Some(0) {
             return Err(Error::Invalid("at least one backup is kept".to_owned()));
         }
         let stem = self.path().file_stem().unwrap_or_default().to_string_lossy().into_owned();
         // Two at a time would remove what the other one adds to.
-        let _alone =
-            disk.lock(&plan.folder.join(format!("{stem}.lock"))).map_err(|error| match error.kind() {
-                gannet_io::ErrorKind::Locked => Error::Backup(format!(
-                    "another backup of {stem} into {:?} is under way: {}",
-                    plan.folder,
-                    error.detail()
-                )),
-                _ => failed(&error.into()),
-            })?;
+        let lock = plan.folder.join(format!("{stem}.lock"));
+        let _alone = disk.lock(&lock.path).map_err(|error| match error.kind() {
+            gannet_io::ErrorKind::Locked => Error::Backup(format!(
+                "another backup of {stem} into {:?} is under way: {}",
+                plan.folder,
+                error.detail()
+            )),
+            _ => failed(&error.into()),
+        })?;
         let since = match &plan.since {
             None => None,
             Some(Since::Latest) => Some(self.latest(&plan.folder)?.manifest),
-            Some(Since::Path(path)) => {
-                let here = plan.folder.join(path);
-                let place = if BackupFile::find(&**disk, &here).is_ok() { &here } else { path };
-                Some(BackupFile::find(&**disk, place)?.manifest)
+            Some(Since::Path(place)) => {
+                let here = plan.folder.join(&place.path);
+                let found = BackupFile::find(&here).or_else(|_| BackupFile::find(place))?;
+                Some(found.manifest)
             }
         };
         let kind = if since.is_some() { "incr" } else { "full" };
-        let name =
-            free_name(&**disk, &plan.folder, &format!("{stem}-{}", time_name(clock::unix_micros())), kind)?;
+        let name = free_name(&plan.folder, &format!("{stem}-{}", time_name(clock::unix_micros())), kind)?;
         let destination = Destination::Folder { folder: plan.folder.clone(), name: name.clone() };
         let options = BackupOptions { destination, since, compress: plan.compress };
         let (manifest, statistics) = self.backup_counted(options, plan.statistics.as_ref(), watch)?;
@@ -123,9 +122,9 @@ impl Database {
     }
 
     /// Removes log from an archive that the oldest backup of this copy of the database in the folder does not need.
-    fn prune_archive(&self, folder: &Path, archive: &Path, watch: &mut Watch<'_>) -> Result<u64> {
+    fn prune_archive(&self, folder: &BackupPlace, archive: &Path, watch: &mut Watch<'_>) -> Result<u64> {
         let mut unread = None;
-        let all = BackupFile::all(&**self.engine().disk(), folder, &mut |error| unread = Some(error))?;
+        let all = BackupFile::all(folder, &mut |error| unread = Some(error))?;
         // What one needs that cannot be read is not known.
         if let Some(error) = unread {
             return Err(error);
@@ -138,8 +137,8 @@ impl Database {
     }
 
     /// The latest backup of this database in a folder.
-    fn latest(&self, folder: &Path) -> Result<BackupFile> {
-        let all = BackupFile::all(&**self.engine().disk(), folder, &mut |_| ())?;
+    fn latest(&self, folder: &BackupPlace) -> Result<BackupFile> {
+        let all = BackupFile::all(folder, &mut |_| ())?;
         all.into_iter().rfind(|one| self.is_past(&one.manifest)).ok_or_else(|| {
             Error::Backup(format!(
                 "there is no backup of this copy of the database in {folder:?}: take a full one first"
@@ -149,8 +148,8 @@ impl Database {
 }
 
 /// A name that no backup in the folder has: two may begin within one second.
-fn free_name(disk: &dyn Disk, folder: &Path, stem: &str, kind: &str) -> Result<String> {
-    let names = disk.list(folder).map_err(|error| failed(&error.into()))?;
+fn free_name(folder: &BackupPlace, stem: &str, kind: &str) -> Result<String> {
+    let names = folder.disk.list(&folder.path).map_err(|error| failed(&error.into()))?;
     for number in 1.. {
         let name = if number == 1 { format!("{stem}-{kind}") } else { format!("{stem}.{number}-{kind}") };
         if !names.iter().any(|other| other.strip_suffix(DATA) == Some(&name)) {
@@ -197,12 +196,12 @@ fn is_time(rest: &str) -> bool {
 /// Removes the oldest chains of the database of `latest`, so that `keep` full backups are left, and what was broken off. Gives their names.
 fn retain(
     db: &Database,
-    folder: &Path,
+    folder: &BackupPlace,
     latest: &Manifest,
     keep: usize,
     watch: &mut Watch<'_>,
 ) -> Result<Vec<String>> {
-    let disk = &**db.engine().disk();
+    let disk = &*folder.disk;
     watch.job().phase("removes older backups", Unit::Bytes, 0);
     let mut permit = None;
     let mut before = || {
@@ -212,7 +211,7 @@ fn retain(
         Ok(())
     };
     let mut unread = None;
-    let all = BackupFile::all(disk, folder, &mut |error| unread = Some(error))?;
+    let all = BackupFile::all(folder, &mut |error| unread = Some(error))?;
     // What it adds to is not known.
     if let Some(error) = unread {
         return Err(error);
@@ -253,14 +252,14 @@ fn retain(
     // What others add to goes last.
     for id in doomed.iter().rev() {
         for one in own.iter().filter(|one| one.manifest.begin.backup_id == *id) {
-            disk.remove(&one.manifest())?;
-            disk.sync_dir(folder)?;
-            remove_by_steps(disk, &one.data(), &mut before)?;
+            disk.remove(&one.manifest().path)?;
+            disk.sync_dir(&folder.path)?;
+            remove_by_steps(&one.data(), &mut before)?;
             removed.push(one.name.clone());
         }
     }
-    removed.extend(remove_leftovers(disk, folder, latest, &mut before)?);
-    disk.sync_dir(folder)?;
+    removed.extend(remove_leftovers(folder, latest, &mut before)?);
+    disk.sync_dir(&folder.path)?;
     Ok(removed)
 }
 
@@ -279,54 +278,71 @@ fn root_of(latest: &Manifest, own: &[&BackupFile]) -> u64 {
 
 /// Removes data of this database's backups without a manifest that nobody is writing.
 fn remove_leftovers(
-    disk: &dyn Disk,
-    folder: &Path,
+    folder: &BackupPlace,
     latest: &Manifest,
     before: &mut dyn FnMut() -> Result<()>,
 ) -> Result<Vec<String>> {
     let stem = Path::new(&latest.begin.name).file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let names = disk.list(folder)?;
+    let disk = &*folder.disk;
+    let names = disk.list(&folder.path)?;
     let mut removed = Vec::new();
     for name in names.iter().filter_map(|name| name.strip_suffix(DATA)) {
         let ours = name.strip_prefix(&stem).and_then(|rest| rest.strip_prefix('-')).is_some_and(is_time);
-        let has_manifest = names.iter().any(|other| other.strip_suffix(super::sink::MANIFEST) == Some(name));
+        let has_manifest = names.iter().any(|other| other.strip_suffix(MANIFEST) == Some(name));
         if !ours || has_manifest {
             continue;
         }
-        let path = super::sink::data_path(folder, name);
-        let Ok(file) = disk.open(&path, &OpenOptions::read_write()) else { continue };
-        if let Ok(lock) = file.lock() {
-            remove_by_steps(disk, &path, before)?;
-            drop(lock);
-            removed.push(name.to_owned());
-        }
+        let place = data_place(folder, name);
+        let opened = match disk.holds_objects() {
+            true => None,
+            false => match disk.open(&place.path, &OpenOptions::read_write()) {
+                Ok(file) => Some(file),
+                Err(_) => continue,
+            },
+        };
+        let Ok(_lock) = opened.as_ref().map(|file| file.lock()).transpose() else { continue };
+        remove_by_steps(&place, before)?;
+        removed.push(name.to_owned());
     }
     Ok(removed)
 }
 
 impl Source {
-    /// What paths mean: one of a folder is the latest backup there; one of a backup is that with all that it adds to, which lie beside
+    /// What places mean: one of a folder is the latest backup there; one of a backup is that with all that it adds to, which lie beside
     /// it; several are what they say, oldest first.
     ///
     /// # Errors
     /// [`Error::Backup`] where there is no such backup, or a part of one only.
-    pub fn find(disk: &dyn Disk, paths: &[PathBuf]) -> Result<Source> {
-        if let [path] = paths {
+    pub fn find(places: &[BackupPlace]) -> Result<Source> {
+        if let [place] = places {
             let mut complaint = None;
-            let in_folder = disk.list(path).is_ok();
-            let found = if in_folder {
-                let all = BackupFile::all(disk, path, &mut |error| complaint = Some(error))?;
+            let found = if is_folder(place)? {
+                let all = BackupFile::all(place, &mut |error| complaint = Some(error))?;
                 all.into_iter().max_by_key(|one| one.manifest.begin.started_unix_us).ok_or_else(|| {
                     complaint
-                        .unwrap_or_else(|| Error::Backup(format!("there is no complete backup in {path:?}")))
+                        .unwrap_or_else(|| Error::Backup(format!("there is no complete backup in {place:?}")))
                 })?
             } else {
-                BackupFile::find(disk, path)?
+                BackupFile::find(place)?
             };
-            return Ok(Source::Files(found.chain(disk)?));
+            return Ok(Source::Files(found.chain()?));
         }
-        let files = paths.iter().map(|path| BackupFile::find(disk, path)).collect::<Result<_>>()?;
+        let files = places.iter().map(BackupFile::find).collect::<Result<_>>()?;
         Ok(Source::Files(files))
+    }
+}
+
+/// Whether a place is a folder, and not a backup. In an object store that is one which has something in it.
+fn is_folder(place: &BackupPlace) -> Result<bool> {
+    let listed = place.disk.list(&place.path);
+    if !place.disk.holds_objects() {
+        return Ok(listed.is_ok());
+    }
+    match listed {
+        Ok(names) => Ok(!names.is_empty()),
+        // What lies behind a file's name is not there either.
+        Err(error) if error.kind() == gannet_io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -3,22 +3,24 @@
 //! # Invariants
 //! 1. In a folder a backup is two files, `NAME.gntbackup` with the frames and `NAME.json` with the manifest. The manifest is there only
 //!    when all of the other file is durable: a file without one is a part of a backup that was broken off, or is being
-//!    made; whoever makes it holds its lock.
+//!    made; whoever makes it holds its lock, or, where files are objects, has reserved its name.
 //! 2. Nothing that is there is overwritten.
 
 use super::manifest::Manifest;
+use super::place::BackupPlace;
 use super::{failed, format};
 use crate::block::Block;
+use crate::engine::Engine;
+use crate::work::WorkMemory;
 use crate::{Error, Result};
+use gannet_base::memory::Purpose;
 use gannet_base::sync::Mutex;
 use gannet_base::units::format_size;
-use gannet_io::{
-    AlignedBuffer, Class, Direction, Disk, Durability, ErrorKind, File, ModeRequest, OpenOptions,
-};
+use gannet_io::{AlignedBuffer, Class, Direction, Durability, ErrorKind, File, ModeRequest, OpenOptions};
 use std::any::Any;
 use std::fmt;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -34,7 +36,7 @@ pub enum Destination {
     /// Two files of this name in a folder, which is there.
     Folder {
         /// The folder.
-        folder: PathBuf,
+        folder: BackupPlace,
         /// The backup's name.
         name: String,
     },
@@ -66,25 +68,21 @@ enum Place {
 }
 
 struct Files {
-    disk: Arc<dyn Disk>,
-    folder: PathBuf,
+    folder: BackupPlace,
     name: String,
     mode: ModeRequest,
     data: Arc<dyn File>,
+    /// Of what the file itself holds.
+    memory: Option<WorkMemory>,
     complete: bool,
     _lock: Box<dyn Any + Send + Sync>,
 }
 
 impl Sink {
     /// Begins a backup at its destination, with its first frame.
-    pub(crate) fn new(
-        disk: &Arc<dyn Disk>,
-        destination: Destination,
-        mode: ModeRequest,
-        begin: &[u8],
-    ) -> Result<Self> {
+    pub(crate) fn new(destination: Destination, mode: ModeRequest, begin: &[u8]) -> Result<Self> {
         let place = match destination {
-            Destination::Folder { folder, name } => Place::Files(Files::create(disk, folder, name, mode)?),
+            Destination::Folder { folder, name } => Place::Files(Files::create(folder, name, mode)?),
             Destination::Stream(stream) => Place::Stream(Mutex::new(stream)),
         };
         let sink = Sink { frames: AtomicU64::new(1), next: AtomicU64::new(begin.len() as u64), place };
@@ -93,18 +91,26 @@ impl Sink {
     }
 
     /// Refuses a folder where fewer bytes than these are free.
-    pub(crate) fn check_room(&self, disk: &dyn Disk, needed: u64) -> Result<()> {
-        let Place::Files(files) = &self.place else { return Ok(()) };
-        let free = disk.free_bytes(&files.folder).map_err(|error| failed(&error.into()))?;
+    pub(crate) fn check_room(&self, needed: u64) -> Result<()> {
+        let Place::Files(Files { folder, .. }) = &self.place else { return Ok(()) };
+        let free = folder.disk.free_bytes(&folder.path).map_err(|error| failed(&error.into()))?;
         if free.is_none_or(|free| free >= needed) {
             return Ok(());
         }
         Err(Error::Backup(format!(
             "the backup needs {}, and {:?} has {} free",
             format_size(needed),
-            files.folder,
+            folder,
             format_size(free.unwrap_or_default())
         )))
+    }
+
+    /// Takes the memory that a file of about this length needs.
+    pub(crate) fn expect(&mut self, engine: &Engine, len: u64) -> Result<()> {
+        let Place::Files(files) = &mut self.place else { return Ok(()) };
+        let bytes = files.data.expect(len, engine.work_limit());
+        files.memory = Some(engine.memory(Purpose::Io, bytes)?);
+        Ok(())
     }
 
     /// The number of the next frame.
@@ -118,6 +124,12 @@ impl Sink {
         match &self.place {
             Place::Files(files) => {
                 let at = self.next.fetch_add(len as u64, Ordering::Relaxed);
+                if files.folder.disk.holds_objects() {
+                    // Whoever gives more than is taken waits here, and has his permit meanwhile.
+                    let bytes = &block.bytes()[..len];
+                    let written = files.data.write_at(Class::Maintenance, at, bytes, Durability::Cached);
+                    return written.map_err(|error| failed(&error.into()));
+                }
                 let direction = Direction::Write(Durability::Cached);
                 block.start(&files.data, direction, Class::Maintenance, at, len);
                 Ok(())
@@ -168,46 +180,56 @@ impl Sink {
 }
 
 impl Files {
-    fn create(disk: &Arc<dyn Disk>, folder: PathBuf, name: String, mode: ModeRequest) -> Result<Self> {
-        let (data_path, manifest) = (data_path(&folder, &name), manifest_path(&folder, &name));
-        for path in [&data_path, &manifest] {
-            if disk.exists(path).map_err(|error| failed(&error.into()))? {
-                return Err(Error::Backup(format!("{path:?} exists already: a backup overwrites nothing")));
+    fn create(folder: BackupPlace, name: String, mode: ModeRequest) -> Result<Self> {
+        let data_place = data_place(&folder, &name);
+        let disk = &folder.disk;
+        for place in [&data_place, &manifest_place(&folder, &name)] {
+            if disk.exists(&place.path).map_err(|error| failed(&error.into()))? {
+                return Err(exists_already(&place.path));
             }
         }
-        let made = disk.open(&data_path, &OpenOptions::create_new().mode(mode)).map_err(|error| {
-            if error.kind() == ErrorKind::NotFound {
-                return Error::Backup(format!("there is no folder {folder:?} to put a backup into"));
-            }
-            failed(&error.into())
+        let options = OpenOptions::create_new().mode(mode);
+        let made = disk.open(&data_place.path, &options).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => no_folder(&folder),
+            // Somebody else was quicker.
+            ErrorKind::AlreadyExists => exists_already(&data_place.path),
+            _ => failed(&error.into()),
         })?;
         let lock = made.lock().map_err(|error| failed(&error.into()))?;
-        Ok(Files { disk: Arc::clone(disk), folder, name, mode, data: made, complete: false, _lock: lock })
+        Ok(Files { folder, name, mode, data: made, memory: None, complete: false, _lock: lock })
     }
 
     fn finish(&mut self, manifest: &Manifest) -> Result<()> {
+        let disk = &*self.folder.disk;
         self.data.sync(Class::Maintenance)?;
-        self.disk.sync_dir(&self.folder)?;
-        let text = manifest.encode();
-        let path = manifest_path(&self.folder, &self.name);
-        let mut new = path.clone().into_os_string();
-        new.push(".new");
-        let new = PathBuf::from(new);
-        write_text(&*self.disk, &new, &text, self.mode)?;
-        self.disk.rename(&new, &path)?;
-        self.disk.sync_dir(&self.folder)?;
+        disk.sync_dir(&self.folder.path)?;
+        let place = manifest_place(&self.folder, &self.name);
+        disk.publish(&place.path, manifest.encode().as_bytes(), self.mode)?;
+        // Without locks, somebody may have taken it for one that was broken off.
+        if disk.holds_objects() && !disk.exists(&data_place(&self.folder, &self.name).path)? {
+            return Err(Error::Backup("what was written was removed meanwhile".to_owned()));
+        }
         self.complete = true;
         Ok(())
     }
+}
+
+pub(crate) fn no_folder(folder: &BackupPlace) -> Error {
+    Error::Backup(format!("there is no folder {folder:?} to put a backup into"))
+}
+
+fn exists_already(path: &Path) -> Error {
+    Error::Backup(format!("{path:?} exists already: a backup overwrites nothing"))
 }
 
 impl Drop for Files {
     /// What is not complete goes, as far as it can be removed: without its manifest it does not count in any case.
     fn drop(&mut self) {
         if !self.complete {
-            let _ = self.disk.remove(&manifest_path(&self.folder, &self.name));
-            let _ = remove_by_steps(&*self.disk, &data_path(&self.folder, &self.name), &mut || Ok(()));
-            let _ = self.disk.sync_dir(&self.folder);
+            let disk = &*self.folder.disk;
+            let _ = disk.remove(&manifest_place(&self.folder, &self.name).path);
+            let _ = remove_by_steps(&data_place(&self.folder, &self.name), &mut || Ok(()));
+            let _ = disk.sync_dir(&self.folder.path);
         }
     }
 }
@@ -217,40 +239,27 @@ impl Drop for Files {
 ///
 /// # Errors
 /// Those of `before`, and of the file; what is left of it is shorter then.
-pub(crate) fn remove_by_steps(
-    disk: &dyn Disk,
-    path: &Path,
-    before: &mut dyn FnMut() -> Result<()>,
-) -> Result<()> {
-    let file = disk.open(path, &OpenOptions::read_write())?;
-    let mut left = file.len()?;
-    while left > REMOVED_AT_ONCE {
-        before()?;
-        left -= REMOVED_AT_ONCE;
-        file.set_len(left)?;
+pub(crate) fn remove_by_steps(place: &BackupPlace, before: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+    let BackupPlace { disk, path } = place;
+    if !disk.holds_objects() {
+        let file = disk.open(path, &OpenOptions::read_write())?;
+        let mut left = file.len()?;
+        while left > REMOVED_AT_ONCE {
+            before()?;
+            left -= REMOVED_AT_ONCE;
+            file.set_len(left)?;
+        }
     }
     before()?;
     Ok(disk.remove(path)?)
 }
 
-pub(crate) fn data_path(folder: &Path, name: &str) -> PathBuf {
+pub(crate) fn data_place(folder: &BackupPlace, name: &str) -> BackupPlace {
     folder.join(format!("{name}{DATA}"))
 }
 
-pub(crate) fn manifest_path(folder: &Path, name: &str) -> PathBuf {
+pub(crate) fn manifest_place(folder: &BackupPlace, name: &str) -> BackupPlace {
     folder.join(format!("{name}{MANIFEST}"))
-}
-
-/// Writes a short text, of a multiple of a block, durably, in place of what an attempt before has left.
-pub(crate) fn write_text(disk: &dyn Disk, path: &Path, text: &str, mode: ModeRequest) -> Result<()> {
-    let mut options = OpenOptions::read_write().mode(mode);
-    options.create = true;
-    let file = disk.open(path, &options)?;
-    let mut buffer = AlignedBuffer::zeroed(text.len());
-    buffer.copy_from_slice(text.as_bytes());
-    file.set_len(0)?;
-    file.write_at(Class::Maintenance, 0, &buffer, Durability::Cached)?;
-    Ok(file.sync(Class::Maintenance)?)
 }
 
 fn stream_failed(error: &std::io::Error) -> Error {

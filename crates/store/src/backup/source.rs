@@ -7,16 +7,17 @@
 
 use super::format::{self, FrameKind, HEAD, Head};
 use super::manifest::{Begin, Manifest};
-use super::sink::{DATA, MANIFEST, data_path, manifest_path};
+use super::place::BackupPlace;
+use super::sink::{DATA, MANIFEST, data_place, manifest_place};
 use crate::block::Block;
 use crate::engine::Engine;
+use crate::work::WorkMemory;
 use crate::{Error, Result};
 use gannet_base::memory::Purpose;
 use gannet_io::{AlignedBuffer, Class, Direction, Disk, File, ModeRequest, OpenOptions};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::io::Read;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Reads of a file ahead of their use, and their length in bytes.
@@ -43,10 +44,10 @@ impl fmt::Debug for Source {
 }
 
 /// A complete backup in a folder.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct BackupFile {
     /// The folder.
-    pub folder: PathBuf,
+    pub folder: BackupPlace,
     /// The backup's name.
     pub name: String,
     /// What it says of itself.
@@ -58,17 +59,17 @@ impl BackupFile {
     ///
     /// # Errors
     /// [`Error::Backup`] where there is none, or a part of one only; what is wrong with its manifest.
-    pub fn find(disk: &dyn Disk, path: &Path) -> Result<Self> {
-        let whole = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    pub fn find(place: &BackupPlace) -> Result<Self> {
+        let whole = place.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let name = whole.strip_suffix(DATA).or(whole.strip_suffix(MANIFEST)).unwrap_or(&whole);
-        let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        Self::read(disk, folder, name)
+        Self::read(&place.parent(), name)
     }
 
-    fn read(disk: &dyn Disk, folder: &Path, name: &str) -> Result<Self> {
-        let (data, path) = (data_path(folder, name), manifest_path(folder, name));
-        if !disk.exists(&path)? {
-            return Err(Error::Backup(if disk.exists(&data)? {
+    fn read(folder: &BackupPlace, name: &str) -> Result<Self> {
+        let disk = &folder.disk;
+        let (data, place) = (data_place(folder, name), manifest_place(folder, name));
+        if !disk.exists(&place.path)? {
+            return Err(Error::Backup(if disk.exists(&data.path)? {
                 format!(
                     "{data:?} has no manifest: the backup is being made, or was broken off, and is not complete"
                 )
@@ -76,21 +77,26 @@ impl BackupFile {
                 format!("there is no backup {:?}", folder.join(name))
             }));
         }
-        let manifest = Manifest::decode(&read_text(disk, &path)?)
-            .map_err(|error| Error::Backup(format!("{path:?}: {error}")))?;
-        if !disk.exists(&data)? {
-            return Err(Error::Backup(format!("{data:?} is gone: of the backup there is the manifest only")));
+        let manifest = read_manifest(&place)?;
+        if !disk.exists(&data.path)? {
+            return Err(data_is_gone(&data));
         }
-        Ok(BackupFile { folder: folder.to_owned(), name: name.to_owned(), manifest })
+        Ok(BackupFile { folder: folder.clone(), name: name.to_owned(), manifest })
     }
 
     /// All complete backups in a folder, oldest first. What cannot be read is told to `complain`.
-    pub fn all(disk: &dyn Disk, folder: &Path, complain: &mut dyn FnMut(Error)) -> Result<Vec<Self>> {
+    pub fn all(folder: &BackupPlace, complain: &mut dyn FnMut(Error)) -> Result<Vec<Self>> {
+        let names: BTreeSet<_> = folder.disk.list(&folder.path)?.into_iter().collect();
         let mut found = Vec::new();
-        for name in disk.list(folder)? {
-            let Some(name) = name.strip_suffix(MANIFEST) else { continue };
-            match Self::read(disk, folder, name) {
-                Ok(backup) => found.push(backup),
+        for name in names.iter().filter_map(|name| name.strip_suffix(MANIFEST)) {
+            let manifest = match names.contains(&format!("{name}{DATA}")) {
+                true => read_manifest(&manifest_place(folder, name)),
+                false => Err(data_is_gone(&data_place(folder, name))),
+            };
+            match manifest {
+                Ok(manifest) => {
+                    found.push(BackupFile { folder: folder.clone(), name: name.to_owned(), manifest });
+                }
                 Err(error) => complain(error),
             }
         }
@@ -99,11 +105,14 @@ impl BackupFile {
     }
 
     /// The backup with all that it adds to, oldest first, as far as they are in its folder.
-    pub fn chain(self, disk: &dyn Disk) -> Result<Vec<Self>> {
+    pub fn chain(self) -> Result<Vec<Self>> {
         let mut chain = VecDeque::from([self]);
+        if chain[0].manifest.begin.parent.is_none() {
+            return Ok(chain.into());
+        }
+        let all = Self::all(&chain[0].folder, &mut |_| ())?;
         while let Some(parent) = chain[0].manifest.begin.parent {
-            let all = Self::all(disk, &chain[0].folder, &mut |_| ())?;
-            let found = all.into_iter().find(|one| one.manifest.begin.backup_id == parent.backup_id);
+            let found = all.iter().find(|one| one.manifest.begin.backup_id == parent.backup_id);
             let found = found.ok_or_else(|| {
                 Error::Backup(format!(
                     "{} adds to backup {:016x}, which is not in {:?}",
@@ -115,24 +124,24 @@ impl BackupFile {
             if chain.iter().any(|one| one.manifest.begin.backup_id == found.manifest.begin.backup_id) {
                 return Err(Error::Backup(format!("{} adds to itself", found.path())));
             }
-            chain.push_front(found);
+            chain.push_front(found.clone());
         }
         Ok(chain.into())
     }
 
     /// Where it is, for messages.
     pub fn path(&self) -> String {
-        self.folder.join(&self.name).display().to_string()
+        self.folder.join(&self.name).path.display().to_string()
     }
 
     /// The file with its frames.
-    pub fn data(&self) -> PathBuf {
-        data_path(&self.folder, &self.name)
+    pub fn data(&self) -> BackupPlace {
+        data_place(&self.folder, &self.name)
     }
 
     /// The file with its manifest.
-    pub fn manifest(&self) -> PathBuf {
-        manifest_path(&self.folder, &self.name)
+    pub fn manifest(&self) -> BackupPlace {
+        manifest_place(&self.folder, &self.name)
     }
 }
 
@@ -280,12 +289,13 @@ impl Feed {
 
     fn open_next(&mut self) -> Result<bool> {
         let Some(file) = self.rest.pop() else { return Ok(false) };
-        let path = file.data();
-        self.name = format!("{path:?}");
+        let data = file.data();
+        self.name = format!("{data:?}");
         self.before += std::mem::take(&mut self.bytes);
         let options = OpenOptions::read().mode(self.mode);
-        let opened = self.engine.disk().open(&path, &options).map_err(|error| self.damaged(error))?;
-        self.opened = Some(Box::new(AheadFile::new(&self.engine, opened, file.manifest.bytes)?));
+        let opened = data.disk.open(&data.path, &options).map_err(|error| self.damaged(error))?;
+        let ahead = AheadFile::new(&self.engine, (&*data.disk, opened), file.manifest.bytes)?;
+        self.opened = Some(Box::new(ahead));
         self.expected = Some(file.manifest);
         Ok(true)
     }
@@ -408,10 +418,12 @@ struct AheadFile {
     /// How much of the first one was used.
     used: usize,
     waited: bool,
+    /// What an object store's answers take on their way into the blocks.
+    _answers: WorkMemory,
 }
 
 impl AheadFile {
-    fn new(engine: &Engine, file: Arc<dyn File>, len: u64) -> Result<Self> {
+    fn new(engine: &Engine, (disk, file): (&dyn Disk, Arc<dyn File>), len: u64) -> Result<Self> {
         let found = file.len()?;
         if found != len {
             return Err(Error::Backup(format!(
@@ -419,10 +431,14 @@ impl AheadFile {
                 file.path()
             )));
         }
-        let queue = engine.disk().queue(READS_AHEAD)?;
-        let affordable = engine.budget().limit() / 4 / READ_LEN;
-        let mut ahead = AheadFile { file, len, next: 0, reads: VecDeque::new(), used: 0, waited: false };
-        for _ in 0..affordable.clamp(1, READS_AHEAD as u64) {
+        let queue = disk.queue(READS_AHEAD)?;
+        let twice = disk.holds_objects();
+        let affordable = engine.budget().limit() / if twice { 8 } else { 4 } / READ_LEN;
+        let blocks = affordable.clamp(1, READS_AHEAD as u64);
+        let _answers = engine.memory(Purpose::Io, if twice { blocks * READ_LEN } else { 0 })?;
+        let reads = VecDeque::new();
+        let mut ahead = AheadFile { file, len, next: 0, reads, used: 0, waited: false, _answers };
+        for _ in 0..blocks {
             let block = Block::new(&queue, engine.memory(Purpose::Io, READ_LEN)?);
             ahead.begin(block);
         }
@@ -463,12 +479,20 @@ impl Read for AheadFile {
     }
 }
 
+fn data_is_gone(data: &BackupPlace) -> Error {
+    Error::Backup(format!("{data:?} is gone: of the backup there is the manifest only"))
+}
+
+fn read_manifest(place: &BackupPlace) -> Result<Manifest> {
+    Manifest::decode(&read_text(place)?).map_err(|error| Error::Backup(format!("{place:?}: {error}")))
+}
+
 /// A short text file.
-fn read_text(disk: &dyn Disk, path: &Path) -> Result<Vec<u8>> {
-    let file = disk.open(path, &OpenOptions::read())?;
+fn read_text(place: &BackupPlace) -> Result<Vec<u8>> {
+    let file = place.disk.open(&place.path, &OpenOptions::read())?;
     let len = file.len()? as usize;
     if len == 0 || len > format::CONTENT_MAX || !len.is_multiple_of(HEAD) {
-        return Err(Error::Backup(format!("{path:?} is no manifest of a backup: it has {len} bytes")));
+        return Err(Error::Backup(format!("{place:?} is no manifest of a backup: it has {len} bytes")));
     }
     let mut text = AlignedBuffer::zeroed(len);
     file.read_at(Class::Foreground, 0, &mut text)?;

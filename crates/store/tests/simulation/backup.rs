@@ -9,10 +9,11 @@ use gannet_base::{clock, sync::Mutex};
 use gannet_io::Disk;
 use gannet_io::sim::SimDisk;
 use gannet_store::{
-    BackupFile, BackupPlan, Error, Isolation, JobKind, JobOrder, JobReport, OpenOptions, Since, Source,
-    StatOptions, Taken, TransactionOptions, Watch,
+    BackupFile, BackupPlace, BackupPlan, Error, Isolation, JobKind, JobOrder, JobReport, OpenOptions, Since,
+    Source, StatOptions, Taken, TransactionOptions, Watch,
 };
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 const FOLDER: &str = "backups";
@@ -65,7 +66,7 @@ fn take(world: &World, random: &mut Generator) -> Result<Option<Taken>, Stop> {
     let made = world.disk.create_dir(folder).and_then(|()| world.disk.sync_dir(Path::new("")));
     made.map_err(|error| sort(world, "a folder for backups", error.into()))?;
     let plan = BackupPlan {
-        folder: folder.to_owned(),
+        folder: BackupPlace::new(Arc::new(world.disk.clone()), folder),
         since: (!random.one_in(3)).then_some(Since::Latest),
         compress: random.one_in(4).then_some(1),
         archive: None,
@@ -120,7 +121,7 @@ fn restore(world: &World, backup: BackupFile, look: Look) -> Option<()> {
 
 /// What is in a backup.
 fn restored(world: &World, backup: BackupFile) -> Result<session::State, Error> {
-    let chain = backup.chain(&world.disk)?;
+    let chain = backup.chain()?;
     clear(&world.disk);
     let engine = life::engine(&world.plan, &world.disk);
     let job = engine.jobs().begin(JobOrder::new(JobKind::Restore));
@@ -157,12 +158,13 @@ pub(crate) fn verify(world: &World) {
         return;
     }
     let engine = life::engine(&world.plan, &world.disk);
-    let found = BackupFile::all(&world.disk, Path::new(FOLDER), &mut |error| panic!("a backup: {error}"));
+    let place = BackupPlace::new(Arc::new(world.disk.clone()), FOLDER);
+    let found = BackupFile::all(&place, &mut |error| panic!("a backup: {error}"));
     for backup in found.expect("the folder") {
         let what = backup.manifest.to_string();
         let job = engine.jobs().begin(JobOrder::new(JobKind::Verify));
         let mut tell = |_: &JobReport| Ok(());
-        let proven = backup.chain(&world.disk).and_then(|chain| {
+        let proven = backup.chain().and_then(|chain| {
             engine.verify(Source::Files(chain), world.plan.open.mode, &mut Watch::new(&job, &mut tell))
         });
         job.end(proven).unwrap_or_else(|error| panic!("{what}: {error}"));

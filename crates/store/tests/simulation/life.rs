@@ -10,8 +10,8 @@ use gannet_base::{clock, sync::Mutex, thread};
 use gannet_io::sim::{Faults, SimDisk};
 use gannet_io::{Disk, OpenOptions as FileOptions};
 use gannet_store::{
-    BackupFile, BackupOptions, Database, Destination, Durability, Engine, Error, Isolation, JobKind,
-    JobOrder, OpenOptions, RecoveryTarget, RestartPhase, Source, TransactionOptions, Watch,
+    BackupFile, BackupOptions, BackupPlace, Database, Destination, Durability, Engine, Error, Isolation,
+    JobKind, JobOrder, OpenOptions, RecoveryTarget, RestartPhase, Source, TransactionOptions, Watch,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -161,7 +161,8 @@ fn back_up(world: &World) {
     }
     world.disk.create_dir(Path::new(BACKUPS)).expect("a folder");
     world.disk.sync_dir(Path::new(".")).expect("a sync");
-    let destination = Destination::Folder { folder: BACKUPS.into(), name: "first".to_owned() };
+    let folder = BackupPlace::new(Arc::new(world.disk.clone()), BACKUPS);
+    let destination = Destination::Folder { folder, name: "first".to_owned() };
     let options = BackupOptions { destination, since: None, compress: None };
     let job = world.db.jobs().begin(JobOrder::new(JobKind::Backup));
     job.end(world.db.backup(options, &mut Watch::new(&job, &mut |_| Ok(())))).expect("a backup");
@@ -184,7 +185,8 @@ fn await_archived(db: &Database) {
 fn restore(plan: &Plan, disk: &SimDisk, oracle: &Arc<Mutex<Oracle>>, summary: &mut Summary) {
     let engine = engine(plan, disk);
     let archive = plan.open.archive.as_deref().expect("asked before");
-    let backup = BackupFile::find(disk, &Path::new(BACKUPS).join("first")).expect("a backup");
+    let backup = BackupPlace::new(Arc::new(disk.clone()), Path::new(BACKUPS).join("first"));
+    let backup = BackupFile::find(&backup).expect("a backup");
     let job = engine.jobs().begin(JobOrder::new(JobKind::Restore));
     let mut tell = |_: &_| Ok(());
     let watch = &mut Watch::new(&job, &mut tell);

@@ -9,7 +9,7 @@ use sqlparser::tokenizer::Token;
 /// BACKUP DATABASE
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackupDatabase {
-    /// The folder it goes to.
+    /// The folder it goes to, or its URL.
     pub folder: String,
     /// SINCE: the backup that it adds to; within, `None` for LATEST.
     pub since: Option<Option<String>>,

@@ -1,0 +1,257 @@
+//! The disk. See the head of the crate for what it guarantees.
+
+use crate::error::{cancelled, of_store, words};
+use crate::file::ObjectFile;
+use crate::lease::Lease;
+use crate::local::{self, Local};
+use crate::queue::ObjectQueue;
+use crate::runtime::{Ended, Runtime};
+use crate::upload::Upload;
+use crate::{Settings, lease};
+use gannet_base::sync::Mutex;
+use gannet_io::stats::Stats;
+use gannet_io::{Disk, Error, ErrorKind, File, ModeRequest, OpenOptions, Queue, Result};
+use object_store::local::LocalFileSystem;
+use object_store::path::Path as Key;
+use object_store::{GetOptions, ObjectStore, ObjectStoreExt, PutMode, UpdateVersion};
+use std::any::Any;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long it is tried to take back what was broken off.
+pub(crate) const CLEANED_WITHIN: Duration = Duration::from_secs(15);
+
+/// A store as a disk. Names of files begin with the store's URL; what is behind that is the object's key.
+#[derive(Debug)]
+pub struct ObjectDisk(Arc<Shared>);
+
+/// What a disk shares with its files, queues and locks.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) store: Arc<dyn ObjectStore>,
+    pub(crate) runtime: Runtime,
+    pub(crate) settings: Settings,
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) local: Option<Local>,
+    base: String,
+    /// Why a lock that was taken here is none any more: nothing is done since.
+    pub(crate) lost: Arc<Mutex<Option<String>>>,
+}
+
+impl Shared {
+    /// The object's key.
+    pub(crate) fn key(&self, operation: &'static str, path: &Path) -> Result<Key> {
+        let invalid = |what: String| Error::new(ErrorKind::Invalid, operation, path, what);
+        let rest = path.to_str().and_then(|text| text.strip_prefix(&self.base));
+        let rest = rest.ok_or_else(|| invalid(format!("it is not on {}", self.base)))?;
+        Key::parse(rest).map_err(|error| invalid(words(&error)))
+    }
+
+    /// Runs an operation of the store, and waits for it.
+    pub(crate) fn run<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        path: &Path,
+        work: impl Future<Output = object_store::Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        self.check_lock(operation, path)?;
+        match self.runtime.run(&self.settings.cancelled, work) {
+            Ok(done) => done.map_err(|error| of_store(operation, path, &error)),
+            Err(ended) => Err(given_up(ended, operation, path)),
+        }
+    }
+
+    /// Fails where a lock was lost.
+    pub(crate) fn check_lock(&self, operation: &'static str, path: &Path) -> Result<()> {
+        match &*self.lost.lock() {
+            None => Ok(()),
+            Some(why) => Err(Error::new(ErrorKind::Locked, operation, path, why.clone())),
+        }
+    }
+
+    /// Makes an object with these bytes, if there is none.
+    pub(crate) fn create(&self, operation: &'static str, path: &Path, bytes: Vec<u8>) -> Result<()> {
+        let (store, key) = (Arc::clone(&self.store), self.key(operation, path)?);
+        self.run(operation, path, async move { put_own(&*store, &key, bytes, PutMode::Create).await })?;
+        self.local.as_ref().map_or(Ok(()), |local| local.seal(path))
+    }
+}
+
+pub(crate) fn given_up(ended: Ended, operation: &'static str, path: &Path) -> Error {
+    match ended {
+        Ended::Cancelled => cancelled(operation, path),
+        Ended::Overdue => Error::new(ErrorKind::Device, operation, path, "the store does not answer"),
+    }
+}
+
+/// Puts an object on a condition. An answer may be lost, and then the request is repeated, and meets what it has done itself: that is
+/// recognised by its bytes, which therefore nobody else writes.
+pub(crate) async fn put_own(
+    store: &dyn ObjectStore,
+    key: &Key,
+    bytes: Vec<u8>,
+    mode: PutMode,
+) -> object_store::Result<UpdateVersion> {
+    use object_store::Error as E;
+    match store.put_opts(key, bytes.clone().into(), mode.into()).await {
+        Ok(put) => Ok(UpdateVersion { e_tag: put.e_tag, version: put.version }),
+        Err(error @ (E::AlreadyExists { .. } | E::Precondition { .. })) => {
+            let Ok(found) = store.get_opts(key, GetOptions::default()).await else { return Err(error) };
+            let meta = found.meta.clone();
+            match found.bytes().await {
+                Ok(there) if there == bytes => Ok(UpdateVersion { e_tag: meta.e_tag, version: meta.version }),
+                _ => Err(error),
+            }
+        }
+        Err(error) => Err(error),
+    }
+}
+
+impl ObjectDisk {
+    /// A store, the names of whose files begin with `base`, such as `s3://bucket`.
+    pub fn new(base: &str, store: Arc<dyn ObjectStore>, settings: Settings) -> Result<Self> {
+        Self::with(base, store, None, settings)
+    }
+
+    /// The file system of this machine; names of files begin with `file://`.
+    pub fn local(settings: Settings) -> Result<Self> {
+        let store = Arc::new(LocalFileSystem::new().with_fsync(true));
+        Self::with(local::BASE, store, Some(Local::default()), settings)
+    }
+
+    fn with(
+        base: &str,
+        store: Arc<dyn ObjectStore>,
+        local: Option<Local>,
+        settings: Settings,
+    ) -> Result<Self> {
+        let runtime =
+            Runtime::new().map_err(|error| Error::from_os("use", Path::new(base), "no runtime", error))?;
+        Ok(ObjectDisk(Arc::new(Shared {
+            store,
+            runtime,
+            settings,
+            stats: Arc::default(),
+            local,
+            base: base.to_owned(),
+            lost: Arc::default(),
+        })))
+    }
+}
+
+/// The error of what objects cannot do.
+pub(crate) fn not_of_objects(operation: &'static str, path: &Path) -> Error {
+    let what = "objects are written once, and never changed";
+    Error::new(ErrorKind::Invalid, operation, path, what)
+}
+
+impl Disk for ObjectDisk {
+    fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn File>> {
+        if !options.write {
+            return Ok(Arc::new(ObjectFile::open(&self.0, path, options.mode)?));
+        }
+        if !options.create_new {
+            return Err(not_of_objects("open for changes", path));
+        }
+        if let (Some(local), Some(folder)) = (&self.0.local, path.parent()) {
+            local.check_folder(folder)?;
+        }
+        let upload = Upload::begin(&self.0, path)?;
+        Ok(Arc::new(ObjectFile::upload(&self.0, path, options.mode, upload)))
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        let (store, key) = (Arc::clone(&self.0.store), self.0.key("look for", path)?);
+        match self.0.run("look for", path, async move { store.head(&key).await }) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn list(&self, folder: &Path) -> Result<Vec<String>> {
+        if let Some(local) = &self.0.local {
+            local.check_folder(folder)?;
+        }
+        let (store, key) = (Arc::clone(&self.0.store), self.0.key("list", folder)?);
+        let listed = self.0.run("list", folder, async move { store.list_with_delimiter(Some(&key)).await });
+        let objects = listed.map_err(|error| match error.kind() {
+            // Of a prefix that nothing has, nothing is listed.
+            ErrorKind::NotFound => {
+                let what = format!("there is no such bucket, make it first: {}", error.detail());
+                Error::new(ErrorKind::Device, "list", folder, what)
+            }
+            _ => error,
+        })?;
+        let names = objects.objects.iter().filter_map(|found| found.location.filename());
+        Ok(names.map(str::to_owned).collect())
+    }
+
+    /// There are no folders, but as parts of names.
+    fn create_dir(&self, _folder: &Path) -> Result<()> {
+        Ok(())
+    }
+
+    fn remove_dir(&self, _folder: &Path) -> Result<()> {
+        Ok(())
+    }
+
+    /// Also for whoever has given up, and then for some seconds only: it takes back what was broken off.
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.0.check_lock("remove", path)?;
+        if let Some(local) = &self.0.local {
+            local.remove_staged(path)?;
+        }
+        let (store, key) = (Arc::clone(&self.0.store), self.0.key("remove", path)?);
+        let work = async move { store.delete(&key).await };
+        match (self.0.settings.cancelled)() {
+            false => self.0.run("remove", path, work),
+            true => match self.0.runtime.run_within(CLEANED_WITHIN, work) {
+                Ok(done) => done.map_err(|error| of_store("remove", path, &error)),
+                Err(ended) => Err(given_up(ended, "remove", path)),
+            },
+        }
+    }
+
+    fn rename(&self, from: &Path, _to: &Path) -> Result<()> {
+        Err(not_of_objects("rename", from))
+    }
+
+    /// What was acknowledged is durable, but for what was removed from the local file system.
+    fn sync_dir(&self, folder: &Path) -> Result<()> {
+        self.0.local.as_ref().map_or(Ok(()), |local| local.sync_dir(folder))
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Any + Send + Sync>> {
+        match &self.0.local {
+            Some(local) => local.lock(path),
+            None => Ok(Box::new(Lease::take(&self.0, path, lease::who())?)),
+        }
+    }
+
+    fn resolve(&self, path: &Path) -> Result<PathBuf> {
+        Ok(path.to_owned())
+    }
+
+    fn free_bytes(&self, folder: &Path) -> Result<Option<u64>> {
+        self.0.local.as_ref().map_or(Ok(None), |local| local.free_bytes(folder))
+    }
+
+    fn holds_objects(&self) -> bool {
+        true
+    }
+
+    fn publish(&self, path: &Path, bytes: &[u8], _mode: ModeRequest) -> Result<()> {
+        self.0.create("publish", path, bytes.to_vec())
+    }
+
+    fn queue(&self, depth: usize) -> Result<Arc<dyn Queue>> {
+        Ok(Arc::new(ObjectQueue::new(&self.0, depth)))
+    }
+
+    fn stats(&self) -> &Stats {
+        &self.0.stats
+    }
+}

@@ -1,0 +1,177 @@
+//! Locks in a store that has none: an object that its holder renews.
+//!
+//! # Invariants
+//! 1. The object is made on the condition that there is none, and replaced on the condition that it is as it was when it was read last: of
+//!    several who want it one gets it.
+//! 2. Its holder renews it every [`Settings::renewed_every`](crate::Settings), with other bytes each time. Who finds it unchanged for
+//!    [`Settings::free_after`](crate::Settings) takes it over: so it matters only how long something takes, not what anybody's clock shows.
+//! 3. Who finds that it is not his any more, or cannot renew it for that long, does nothing more on that disk. Somebody who is stopped
+//!    for longer, and goes on at once with a request under way, is not kept from that; whoever relies on the lock looks afterwards whether
+//!    what he wrote is still there.
+
+use crate::disk::{CLEANED_WITHIN, Shared, put_own};
+use crate::error::{of_store, words};
+use gannet_base::clock::{self, Instant};
+use gannet_base::random;
+use gannet_base::sync::Mutex;
+use gannet_io::{Error, ErrorKind, Result};
+use object_store::path::Path as Key;
+use object_store::{GetOptions, ObjectStore, ObjectStoreExt, PutMode, UpdateVersion};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::AbortHandle;
+
+/// A lock that is held.
+pub(crate) struct Lease {
+    shared: Arc<Shared>,
+    path: PathBuf,
+    renewal: AbortHandle,
+}
+
+/// Who holds a lock here, for people.
+pub(crate) fn who() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = if host.trim().is_empty() { "a machine" } else { host.trim() };
+    format!("process {} of {host}", std::process::id())
+}
+
+/// What stands in the object: who holds it, and what tells this lock, and this time, from all others.
+struct Text {
+    who: String,
+    number: u64,
+    renewals: u64,
+}
+
+impl Text {
+    fn next(&mut self) -> Vec<u8> {
+        self.renewals += 1;
+        format!("{}\n{:016x} {}\n", self.who, self.number, self.renewals).into_bytes()
+    }
+}
+
+impl Lease {
+    /// Takes the lock; waits where somebody has it, until it is known whether he is still there.
+    pub(crate) fn take(shared: &Arc<Shared>, path: &Path, who: String) -> Result<Self> {
+        let key = shared.key("lock", path)?;
+        let mut text = Text { who, number: random::next_u64(), renewals: 0 };
+        let mut known: Option<(UpdateVersion, Instant)> = None;
+        loop {
+            let mode = match &known {
+                Some((version, since)) if since.elapsed() >= shared.settings.free_after => {
+                    PutMode::Update(version.clone())
+                }
+                _ => PutMode::Create,
+            };
+            let (store, place, bytes) = (Arc::clone(&shared.store), key.clone(), text.next());
+            let put = async move { Ok(put_own(&*store, &place, bytes, mode).await) };
+            match shared.run("lock", path, put)? {
+                Ok(version) => return Ok(Self::hold(shared, path, key, text, version)),
+                Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
+                }
+                Err(error) => return Err(of_store("lock", path, &error)),
+            }
+            let (store, place) = (Arc::clone(&shared.store), key.clone());
+            let look = async move {
+                let found = store.get_opts(&place, GetOptions::default()).await?;
+                let version =
+                    UpdateVersion { e_tag: found.meta.e_tag.clone(), version: found.meta.version.clone() };
+                Ok((version, found.bytes().await?))
+            };
+            match shared.run("lock", path, look) {
+                Ok((version, bytes)) => match &known {
+                    Some((seen, _)) if *seen != version => {
+                        let text = String::from_utf8_lossy(&bytes);
+                        let holder = text.lines().next().unwrap_or_default();
+                        let what = format!("by {holder}");
+                        return Err(Error::new(ErrorKind::Locked, "lock", path, what));
+                    }
+                    Some(_) => {}
+                    None => known = Some((version, clock::now())),
+                },
+                // It was given back meanwhile.
+                Err(error) if error.kind() == ErrorKind::NotFound => known = None,
+                Err(error) => return Err(error),
+            }
+            if known.is_some() {
+                let pause = shared.settings.renewed_every.min(shared.settings.free_after) / 4;
+                let waited = async move {
+                    tokio::time::sleep(pause).await;
+                    Ok(())
+                };
+                shared.run("lock", path, waited)?;
+            }
+        }
+    }
+
+    fn hold(shared: &Arc<Shared>, path: &Path, key: Key, text: Text, version: UpdateVersion) -> Self {
+        let renewal = Renewal {
+            store: Arc::clone(&shared.store),
+            key,
+            text,
+            version,
+            every: shared.settings.renewed_every,
+            free_after: shared.settings.free_after,
+            lost: Arc::clone(&shared.lost),
+            path: path.to_owned(),
+        };
+        let renewal = shared.runtime.spawn(renewal.run());
+        Lease { shared: Arc::clone(shared), path: path.to_owned(), renewal }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.renewal.abort();
+        if self.shared.lost.lock().is_some() {
+            return;
+        }
+        let Ok(key) = self.shared.key("unlock", &self.path) else { return };
+        let store = Arc::clone(&self.shared.store);
+        // What stays is taken over by the next one.
+        let _ = self.shared.runtime.run_within(CLEANED_WITHIN, async move { store.delete(&key).await });
+    }
+}
+
+/// What renews a lock.
+struct Renewal {
+    store: Arc<dyn ObjectStore>,
+    key: Key,
+    text: Text,
+    version: UpdateVersion,
+    every: Duration,
+    free_after: Duration,
+    lost: Arc<Mutex<Option<String>>>,
+    path: PathBuf,
+}
+
+impl Renewal {
+    async fn run(mut self) {
+        let mut renewed = clock::now();
+        loop {
+            tokio::time::sleep(self.every).await;
+            let begin = clock::now();
+            let mode = PutMode::Update(self.version.clone());
+            let put = put_own(&*self.store, &self.key, self.text.next(), mode);
+            let left = self.free_after.saturating_sub(renewed.elapsed());
+            let why = match tokio::time::timeout(left, put).await {
+                Ok(Ok(version)) => {
+                    (self.version, renewed) = (version, begin);
+                    continue;
+                }
+                Ok(Err(
+                    error @ (object_store::Error::NotFound { .. }
+                    | object_store::Error::Precondition { .. }
+                    | object_store::Error::AlreadyExists { .. }),
+                )) => {
+                    format!("somebody else has taken the lock over: {}", words(&error))
+                }
+                Ok(Err(_)) if renewed.elapsed() + self.every < self.free_after => continue,
+                Ok(Err(error)) => format!("it could not be renewed: {}", words(&error)),
+                Err(_) => "it could not be renewed: the store does not answer".to_owned(),
+            };
+            *self.lost.lock() = Some(format!("the lock {:?} was lost: {why}", self.path));
+            return;
+        }
+    }
+}

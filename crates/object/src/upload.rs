@@ -1,0 +1,277 @@
+//! An object that is being written: parts are gathered from positioned writes that come nearly in order, and uploaded as they fill.
+//!
+//! # Invariants
+//! 1. Parts are handed to the store in order, each of them once, when all of its bytes are there; all have one length but the last.
+//! 2. At most `parts_max` parts are in memory, gathered or under way. The first one that is not complete always has its place, or
+//!    gets the next that becomes free: whoever writes to it waits for the store only, and not for other writers. So they all come on.
+//! 3. The object is complete when the store has acknowledged that. What ends otherwise is given up, and taken back from the store.
+
+use crate::disk::{CLEANED_WITHIN, Shared, given_up};
+use crate::error::{cancelled, of_store};
+use crate::runtime::LOOK_EVERY;
+use gannet_base::random;
+use gannet_base::sync::{Condvar, Mutex, MutexGuard};
+use gannet_io::{Error, ErrorKind, Result};
+use object_store::{MultipartUpload, ObjectStoreExt};
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::AbortHandle;
+
+/// Bytes of a part, where nothing calls for more or less.
+const PART: usize = 8 << 20;
+/// Stores want no shorter ones.
+const PART_LEAST: usize = 5 << 20;
+/// Parts in memory, at least and at most.
+const PARTS: (u64, u64) = (2, 4);
+/// Parts that an object may have at most, in the store with the fewest.
+const PARTS_OF_OBJECT: u64 = 10_000;
+/// Completing an object of thousands of parts takes a store some time, and so does syncing it.
+const COMPLETED_WITHIN: Duration = Duration::from_secs(15 * 60);
+
+/// Bytes of a part that is being gathered.
+#[derive(Debug)]
+struct Part {
+    bytes: Vec<u8>,
+    filled: usize,
+}
+
+impl Part {
+    fn new(len: usize) -> Self {
+        Part { bytes: vec![0; len], filled: 0 }
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    part_len: usize,
+    parts_max: usize,
+    /// Those that follow `handed` others.
+    gathered: VecDeque<Part>,
+    handed: u64,
+    under_way: usize,
+    tasks: Vec<AbortHandle>,
+    /// Behind the last byte that was written.
+    end: u64,
+    failure: Option<Error>,
+    /// `None` when it is complete, or was given up.
+    upload: Option<Box<dyn MultipartUpload>>,
+    complete: bool,
+}
+
+/// See the module's head.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    path: PathBuf,
+    state: Arc<(Mutex<State>, Condvar)>,
+}
+
+impl Upload {
+    /// Reserves the name, and begins.
+    pub(crate) fn begin(shared: &Shared, path: &Path) -> Result<Self> {
+        let placeholder = format!("being written: {:016x}{:016x}", random::next_u64(), random::next_u64());
+        shared.create("create", path, placeholder.into_bytes())?;
+        let begun = Self::begin_reserved(shared, path);
+        if begun.is_err() {
+            let (store, key) = (Arc::clone(&shared.store), shared.key("create", path)?);
+            // It says why it is not there for whoever finds it.
+            let _ = shared.runtime.run_within(CLEANED_WITHIN, async move { store.delete(&key).await });
+        }
+        begun
+    }
+
+    fn begin_reserved(shared: &Shared, path: &Path) -> Result<Self> {
+        let (store, key) = (Arc::clone(&shared.store), shared.key("create", path)?);
+        let upload = shared.run("create", path, async move { store.put_multipart(&key).await })?;
+        let state = State {
+            part_len: PART,
+            parts_max: PARTS.0 as usize,
+            gathered: VecDeque::new(),
+            handed: 0,
+            under_way: 0,
+            tasks: Vec::new(),
+            end: 0,
+            failure: None,
+            upload: Some(upload),
+            complete: false,
+        };
+        let upload = Upload { path: path.to_owned(), state: Arc::new((Mutex::new(state), Condvar::new())) };
+        // It is given up where others cannot be kept from it.
+        if let Some(Err(error)) = shared.local.as_ref().map(|local| local.seal(path)) {
+            upload.give_up(shared);
+            return Err(error);
+        }
+        Ok(upload)
+    }
+
+    /// See [`gannet_io::File::expect`].
+    pub(crate) fn expect(&self, len: u64, memory: u64) -> u64 {
+        let mut state = self.state.0.lock();
+        if state.handed == 0 && state.gathered.len() <= 1 {
+            // With the log, of which nobody knows how long it will be.
+            let parts = PARTS_OF_OBJECT * 2 / 3;
+            let needed = len.div_ceil(parts).next_multiple_of(1 << 20) as usize;
+            let usual = if memory < PARTS.0 * PART as u64 { PART_LEAST } else { PART };
+            let part_len = usual.max(needed);
+            // What was written fills no part yet.
+            if state.end <= part_len as u64 {
+                state.part_len = part_len;
+                state.parts_max = (memory / part_len as u64).clamp(PARTS.0, PARTS.1) as usize;
+                if let Some(part) = state.gathered.front_mut() {
+                    part.bytes.resize(part_len, 0);
+                }
+            }
+        }
+        (state.part_len * state.parts_max) as u64
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.state.0.lock().end
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.state.0.lock().failure.is_some()
+    }
+
+    /// Waits until something has changed, but not for long.
+    fn wait(&self, shared: &Shared, state: &mut MutexGuard<'_, State>) -> Result<()> {
+        if (shared.settings.cancelled)() {
+            return Err(cancelled("write", &self.path));
+        }
+        self.state.1.wait_for(state, LOOK_EVERY);
+        Ok(())
+    }
+
+    fn check(&self, state: &State) -> Result<()> {
+        match &state.failure {
+            Some(failure) => Err(failure.duplicate()),
+            None if state.upload.is_none() => Err(self.invalid("it is complete")),
+            None => Ok(()),
+        }
+    }
+
+    fn invalid(&self, what: &str) -> Error {
+        Error::new(ErrorKind::Invalid, "write", &self.path, what)
+    }
+
+    pub(crate) fn write(&self, shared: &Shared, offset: u64, buffer: &[u8]) -> Result<()> {
+        let (mut at, mut rest) = (offset, buffer);
+        let mut state = self.state.0.lock();
+        while !rest.is_empty() {
+            self.check(&state)?;
+            let len = state.part_len as u64;
+            let (index, from) = (at / len, (at % len) as usize);
+            let Some(ahead) = index.checked_sub(state.handed) else {
+                return Err(self.invalid("a part that was uploaded is written again"));
+            };
+            if !state.make_room(ahead as usize) {
+                self.wait(shared, &mut state)?;
+                continue;
+            }
+            let part = &mut state.gathered[ahead as usize];
+            let more = rest.len().min(part.bytes.len() - from);
+            part.bytes[from..from + more].copy_from_slice(&rest[..more]);
+            part.filled += more;
+            (at, rest) = (at + more as u64, &rest[more..]);
+            state.end = state.end.max(at);
+            while state.gathered.front().is_some_and(|part| part.filled >= part.bytes.len()) {
+                self.hand_over(shared, &mut state)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the first part to the store.
+    fn hand_over(&self, shared: &Shared, state: &mut State) -> Result<()> {
+        if state.handed == PARTS_OF_OBJECT {
+            let what =
+                "it becomes longer than an object can be: compress the backup, or take it into a folder";
+            return Err(state.failure.insert(self.invalid(what)).duplicate());
+        }
+        shared.check_lock("write", &self.path).map_err(|error| state.failure.insert(error).duplicate())?;
+        let (Some(part), Some(upload)) = (state.gathered.pop_front(), &mut state.upload) else {
+            return Err(self.invalid("there is no part to be uploaded"));
+        };
+        let work = upload.put_part(part.bytes.into());
+        state.handed += 1;
+        state.under_way += 1;
+        let (done, path) = (Arc::clone(&self.state), self.path.clone());
+        let task = shared.runtime.spawn(async move {
+            let result = work.await;
+            let mut state = done.0.lock();
+            state.under_way -= 1;
+            if let Err(error) = result {
+                state.failure.get_or_insert_with(|| of_store("write", &path, &error));
+            }
+            done.1.notify_all();
+        });
+        state.tasks.retain(|task| !task.is_finished());
+        state.tasks.push(task);
+        Ok(())
+    }
+
+    /// Uploads the rest, and completes the object.
+    pub(crate) fn finish(&self, shared: &Shared) -> Result<()> {
+        let mut state = self.state.0.lock();
+        if state.complete {
+            return Ok(());
+        }
+        self.check(&state)?;
+        let last = state.end - state.handed * state.part_len as u64;
+        match state.gathered.front_mut() {
+            Some(part) if part.filled as u64 != last => return Err(self.invalid("parts of it are missing")),
+            Some(part) => {
+                part.bytes.truncate(last as usize);
+                self.hand_over(shared, &mut state)?;
+            }
+            None => {}
+        }
+        while state.under_way > 0 && state.failure.is_none() {
+            self.wait(shared, &mut state)?;
+        }
+        self.check(&state)?;
+        shared.check_lock("complete", &self.path)?;
+        let Some(mut upload) = state.upload.take() else { return Err(self.invalid("it is complete")) };
+        drop(state);
+        // An object of which nobody knows whether it is complete is of no use: whoever gives up now is heard afterwards.
+        let work = async move { (upload.complete().await, upload) };
+        let completed = shared.runtime.run_within(COMPLETED_WITHIN, work);
+        let mut state = self.state.0.lock();
+        let result = match completed {
+            Ok((Ok(_), _)) => {
+                state.complete = true;
+                return Ok(());
+            }
+            Ok((Err(error), upload)) => {
+                state.upload = Some(upload);
+                of_store("complete", &self.path, &error)
+            }
+            Err(ended) => given_up(ended, "complete", &self.path),
+        };
+        Err(state.failure.insert(result).duplicate())
+    }
+
+    /// Takes back what was uploaded of an object that is not complete. Its placeholder stays, for whoever wanted it to remove.
+    pub(crate) fn give_up(&self, shared: &Shared) {
+        let mut state = self.state.0.lock();
+        state.tasks.drain(..).for_each(|task| task.abort());
+        let Some(mut upload) = state.upload.take() else { return };
+        drop(state);
+        // What cannot be taken back now is up to the store's own rules (docs/operations.md).
+        let _ = shared.runtime.run_within(CLEANED_WITHIN, async move { upload.abort().await });
+    }
+}
+
+impl State {
+    /// Makes a place for the part that is so far behind the first one; false when there is no room for it.
+    fn make_room(&mut self, ahead: usize) -> bool {
+        if ahead >= self.gathered.len() && ahead + 1 + self.under_way > self.parts_max {
+            return false;
+        }
+        while self.gathered.len() <= ahead {
+            self.gathered.push_back(Part::new(self.part_len));
+        }
+        true
+    }
+}

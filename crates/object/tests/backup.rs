@@ -1,0 +1,273 @@
+//! Backups that go to object stores and come back, from a simulated disk; and what is left where something fails on the way.
+
+mod faulty;
+
+use faulty::Faulty;
+use gannet_io::ModeRequest;
+use gannet_io::sim::SimDisk;
+use gannet_object::{ObjectDisk, Settings};
+use gannet_store::{
+    BackupFile, BackupPlace, BackupPlan, CreateOptions, Database, Engine, EngineOptions, Error, JobKind,
+    JobOrder, OpenOptions, Since, Source, Taken, TransactionOptions, VerifyReport, Watch,
+};
+use object_store::memory::InMemory;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+const BASE: &str = "mem://bucket";
+/// Rows of a little more than a quarter of a page.
+const ROW: usize = 1200;
+
+fn engine(disk: &SimDisk) -> Engine {
+    let options = EngineOptions { memory: 24 << 20, ..EngineOptions::default() };
+    Engine::with_disk(Arc::new(disk.clone()), &options).unwrap()
+}
+
+/// A database with rows of these numbers.
+fn shop(disk: &SimDisk, rows: std::ops::Range<u64>) -> Database {
+    let options = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
+    let db = engine(disk).create(Path::new("shop.gnt"), &options, &OpenOptions::default()).unwrap();
+    let mut txn = db.begin(TransactionOptions::default());
+    txn.create_tree("rows").unwrap();
+    txn.commit().unwrap();
+    add(&db, rows);
+    db
+}
+
+fn add(db: &Database, rows: std::ops::Range<u64>) {
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.tree("rows").unwrap().unwrap();
+    for number in rows {
+        txn.put(&tree, &number.to_be_bytes(), &[number as u8; ROW]).unwrap();
+    }
+    txn.commit().unwrap();
+}
+
+/// How many rows there are, all of them those that were added first.
+fn rows(db: &Database) -> u64 {
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.tree("rows").unwrap().unwrap();
+    let mut count: u64 = 0;
+    while let Some(value) = txn.get(&tree, &count.to_be_bytes()).unwrap() {
+        assert_eq!(value, [count as u8; ROW]);
+        count += 1;
+    }
+    count
+}
+
+fn place(store: &Arc<Faulty>) -> BackupPlace {
+    place_of(store, Settings::new(Arc::new(|| false)))
+}
+
+fn place_of(store: &Arc<Faulty>, settings: Settings) -> BackupPlace {
+    let disk = ObjectDisk::new(BASE, Arc::clone(store) as _, settings).unwrap();
+    BackupPlace::new(Arc::new(disk), format!("{BASE}/backups"))
+}
+
+fn plan(folder: &BackupPlace, since: Option<Since>, keep: Option<u32>) -> BackupPlan {
+    BackupPlan { folder: folder.clone(), since, compress: None, keep, archive: None, statistics: None }
+}
+
+fn backup(db: &Database, plan: &BackupPlan) -> Result<Taken, Error> {
+    let job = db.jobs().begin(JobOrder::new(JobKind::Backup));
+    job.end(db.backup_into(plan, &mut Watch::new(&job, &mut |_| Ok(()))))
+}
+
+fn verify(place: &BackupPlace) -> Result<VerifyReport, Error> {
+    let engine = engine(&SimDisk::new(1));
+    let source = Source::find(std::slice::from_ref(place))?;
+    let job = engine.jobs().begin(JobOrder::new(JobKind::Verify));
+    job.end(engine.verify(source, ModeRequest::Auto, &mut Watch::new(&job, &mut |_| Ok(()))))
+}
+
+/// Rows of what is restored; on an empty disk, where nothing is left if that fails.
+fn restored(places: &[BackupPlace]) -> Result<u64, Error> {
+    let disk = SimDisk::new(1);
+    let engine = engine(&disk);
+    let job = engine.jobs().begin(JobOrder::new(JobKind::Restore));
+    let (open, to) = (OpenOptions::default(), Path::new("copy.gnt"));
+    let outcome = Source::find(places)
+        .and_then(|source| engine.restore(source, to, &open, &mut Watch::new(&job, &mut |_| Ok(()))));
+    if job.end(outcome).inspect_err(|_| assert!(engine.open(to, &open).is_err())).is_err() {
+        return Err(Error::Backup("not restored".to_owned()));
+    }
+    Ok(rows(&engine.open(to, &open)?))
+}
+
+/// What goes for any store: a chain, its parts, and what of it is kept.
+fn chains_come_back(folder: &BackupPlace) {
+    let disk = SimDisk::new(1);
+    let db = shop(&disk, 0..6000);
+    let full = backup(&db, &plan(folder, None, None)).unwrap();
+    add(&db, 6000..6100);
+    let one = backup(&db, &plan(folder, Some(Since::Latest), None)).unwrap();
+    add(&db, 6100..6200);
+    let name = BackupPlace::new(Arc::clone(&folder.disk), one.backup.name.clone());
+    let two = backup(&db, &plan(folder, Some(Since::Path(name)), None)).unwrap();
+    assert!(full.backup.manifest.bytes > 12 << 20 && two.backup.manifest.bytes < 4 << 20);
+    let report = verify(folder).unwrap();
+    assert_eq!(report.manifests.len(), 3);
+    assert_eq!(restored(std::slice::from_ref(folder)).unwrap(), 6200);
+    assert_eq!(restored(&[one.backup.data()]).unwrap(), 6100);
+    assert_eq!(restored(&[full.backup.manifest(), folder.join(&one.backup.name)]).unwrap(), 6100);
+    assert_eq!(restored(&[folder.join(&full.backup.name)]).unwrap(), 6000);
+    // What was broken off goes with older chains, and what is somebody else's stays.
+    let old = "shop-20200101T000000Z-full.gntbackup";
+    folder.disk.publish(&folder.join(old).path, b"being written", ModeRequest::Auto).unwrap();
+    folder.disk.publish(&folder.join("notes.txt").path, b"mine", ModeRequest::Auto).unwrap();
+    let kept = backup(&db, &plan(folder, None, Some(1))).unwrap();
+    assert_eq!((kept.removed.len(), kept.complaint.as_deref()), (4, None));
+    let mut left = folder.disk.list(&folder.path).unwrap();
+    left.retain(|name| name != "shop.lock");
+    left.sort();
+    let name = kept.backup.name;
+    assert_eq!(left, ["notes.txt".to_owned(), format!("{name}.gntbackup"), format!("{name}.json")]);
+    assert_eq!(restored(std::slice::from_ref(folder)).unwrap(), 6200);
+    let compressed = BackupPlan { compress: Some(1), ..plan(folder, Some(Since::Latest), Some(1)) };
+    let last = backup(&db, &compressed).unwrap();
+    assert!(last.backup.manifest.is_incremental() && last.removed.is_empty());
+    assert_eq!(restored(std::slice::from_ref(folder)).unwrap(), 6200);
+}
+
+#[test]
+fn chains_go_to_objects_and_come_back() {
+    let store = Arc::new(Faulty::new(Arc::new(InMemory::new())));
+    chains_come_back(&place(&store));
+    assert!(store.parts() > 8 && store.aborted() == 0);
+}
+
+#[test]
+fn chains_go_to_files_by_their_url_and_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("file://{}", folder.path().display());
+    let (disk, path) = gannet_object::open(&url, Settings::new(Arc::new(|| false))).unwrap();
+    chains_come_back(&BackupPlace::new(disk, path));
+}
+
+#[test]
+fn whichever_call_fails_no_part_of_a_backup_passes_for_one() {
+    let disk = SimDisk::new(1);
+    let db = shop(&disk, 0..5000);
+    for (stays_down, after) in [(false, false), (true, false), (false, true)] {
+        for call in 1.. {
+            let inner = Arc::new(InMemory::new());
+            let store = Arc::new(Faulty::new(Arc::clone(&inner) as _));
+            store.fail_at(call, stays_down, after);
+            let outcome = backup(&db, &plan(&place(&store), None, Some(1)));
+            let has_failed = store.has_failed();
+            let what = format!("call {call}, {stays_down}, {after}: {outcome:?}");
+            // What others find there.
+            let folder = place(&Arc::new(Faulty::new(inner)));
+            let found = BackupFile::all(&folder, &mut |_| ()).unwrap();
+            match &outcome {
+                Ok(taken) => assert_eq!(found.len(), 1, "{what} {taken:?}"),
+                Err(error) => {
+                    let Error::Backup(said) = error else { panic!("{what}") };
+                    assert!(said.contains(BASE) && said.contains("a planned failure"), "{what}");
+                }
+            }
+            // Where nobody knows, it is whole all the same.
+            if !found.is_empty() {
+                verify(&folder).unwrap_or_else(|error| panic!("{what}: {error}"));
+            }
+            if !has_failed {
+                assert!(outcome.is_ok() && call > 10, "{what}");
+                break;
+            }
+            if !stays_down && outcome.is_err() {
+                // And all of it was taken back, but for what the failure itself has left.
+                assert!(folder.disk.list(&folder.path).unwrap().len() <= 1, "{what}");
+            }
+        }
+    }
+    assert_eq!(rows(&db), 5000);
+}
+
+#[test]
+fn whichever_read_fails_nothing_is_restored_and_the_message_names_the_object() {
+    let disk = SimDisk::new(1);
+    let db = shop(&disk, 0..3000);
+    let store = Arc::new(Faulty::new(Arc::new(InMemory::new())));
+    backup(&db, &plan(&place(&store), None, None)).unwrap();
+    for call in 1.. {
+        store.fail_at(call, true, false);
+        let outcome = verify(&place(&store));
+        if !store.has_failed() {
+            outcome.unwrap();
+            assert!(call > 4);
+            break;
+        }
+        let error = outcome.unwrap_err().to_string();
+        assert!(error.contains(BASE) && error.contains("a planned failure"), "{call}: {error}");
+        store.fail_at(call, true, false);
+        restored(&[place(&store)]).unwrap_err();
+    }
+}
+
+#[test]
+fn what_was_cut_or_is_gone_is_said_so() {
+    let disk = SimDisk::new(1);
+    let db = shop(&disk, 0..1000);
+    let store = Arc::new(Faulty::new(Arc::new(InMemory::new())));
+    let folder = place(&store);
+    let taken = backup(&db, &plan(&folder, None, None)).unwrap();
+    let key = format!("backups/{}.gntbackup", taken.backup.name);
+    let whole = store.read(&key);
+    let complaint = || verify(&folder).unwrap_err().to_string();
+    store.overwrite(&key, &whole[..whole.len() - 4096]);
+    assert!(complaint().contains("cut or replaced") && complaint().contains(&key), "{}", complaint());
+    let mut flipped = whole.clone();
+    flipped[whole.len() / 2] ^= 1;
+    store.overwrite(&key, &flipped);
+    assert!(complaint().contains("the backup is damaged"), "{}", complaint());
+    folder.disk.remove(&taken.backup.data().path).unwrap();
+    assert!(complaint().contains("is gone"), "{}", complaint());
+    folder.disk.remove(&taken.backup.manifest().path).unwrap();
+    assert!(complaint().contains("there is no backup \"mem://bucket/backups\""), "{}", complaint());
+}
+
+#[test]
+fn a_backup_that_is_cancelled_while_the_store_hangs_ends_and_leaves_nothing() {
+    let disk = SimDisk::new(1);
+    let db = shop(&disk, 0..12_000);
+    let store = Arc::new(Faulty::new(Arc::new(InMemory::new())));
+    store.hang_parts();
+    let flag = Arc::new(AtomicBool::new(false));
+    let cancelled = Arc::clone(&flag);
+    let settings = Settings::new(Arc::new(move || cancelled.load(Ordering::Relaxed)));
+    let folder = place_of(&store, settings);
+    let canceller = std::thread::spawn({
+        let store = Arc::clone(&store);
+        move || {
+            let begin = Instant::now();
+            while store.parts() == 0 && begin.elapsed() < Duration::from_secs(60) {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            std::thread::sleep(Duration::from_millis(200));
+            flag.store(true, Ordering::Relaxed);
+            Instant::now()
+        }
+    });
+    let error = backup(&db, &plan(&folder, None, None)).unwrap_err();
+    assert!(error.to_string().contains("cancelled"), "{error}");
+    assert!(canceller.join().unwrap().elapsed() < Duration::from_secs(5));
+    drop(folder);
+    assert_eq!((store.aborted(), store.names()), (1, Vec::<String>::new()));
+    assert_eq!(rows(&db), 12_000);
+}
+
+#[test]
+fn two_backups_of_a_database_do_not_go_to_one_place_at_a_time() {
+    let disk = SimDisk::new(1);
+    let db = shop(&disk, 0..100);
+    let store = Arc::new(Faulty::new(Arc::new(InMemory::new())));
+    let quick = Settings { renewed_every: Duration::from_millis(100), ..Settings::new(Arc::new(|| false)) };
+    let (folder, other) = (place_of(&store, quick.clone()), place_of(&store, quick));
+    let held = other.disk.lock(&other.join("shop.lock").path).unwrap();
+    let error = backup(&db, &plan(&folder, None, None)).unwrap_err();
+    assert!(error.to_string().contains("another backup of shop into \"mem://bucket/backups\""), "{error}");
+    drop(held);
+    backup(&db, &plan(&folder, None, None)).unwrap();
+}

@@ -1,0 +1,268 @@
+//! Disks over object stores: what is written, reserved, locked, and given up.
+
+mod faulty;
+
+use faulty::Faulty;
+use gannet_io::{Class, Disk, Durability, ErrorKind, ModeRequest, OpenOptions};
+use gannet_object::{ObjectDisk, Settings, is_url, open};
+use object_store::local::LocalFileSystem;
+use object_store::memory::InMemory;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+const BASE: &str = "mem://bucket";
+const MIB: usize = 1 << 20;
+
+fn settings() -> Settings {
+    Settings::new(Arc::new(|| false))
+}
+
+fn disk(store: &Arc<Faulty>) -> ObjectDisk {
+    ObjectDisk::new(BASE, Arc::clone(store) as _, settings()).unwrap()
+}
+
+fn in_memory() -> Arc<Faulty> {
+    Arc::new(Faulty::new(Arc::new(InMemory::new())))
+}
+
+fn path(name: &str) -> std::path::PathBuf {
+    Path::new(BASE).join("folder").join(name)
+}
+
+/// Bytes that differ from place to place.
+fn bytes(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at / 251) as u8 ^ at as u8).collect()
+}
+
+fn contents(disk: &dyn Disk, path: &Path) -> Vec<u8> {
+    let file = disk.open(path, &OpenOptions::read()).unwrap();
+    let mut all = vec![0; file.len().unwrap() as usize];
+    file.read_at(Class::Maintenance, 0, &mut all).unwrap();
+    all
+}
+
+#[test]
+fn parts_are_gathered_from_writes_of_several_threads_and_seen_when_synced() {
+    let store = in_memory();
+    let disk = disk(&store);
+    let file = disk.open(&path("a"), &OpenOptions::create_new()).unwrap();
+    let memory = file.expect(20 * MIB as u64, 12 * MIB as u64);
+    assert_eq!(memory, 10 * MIB as u64);
+    let all = bytes(17 * MIB + 4096);
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(300_000, Ordering::Relaxed);
+                    if at >= all.len() {
+                        return;
+                    }
+                    let piece = &all[at..(at + 300_000).min(all.len())];
+                    file.write_at(Class::Maintenance, at as u64, piece, Durability::Cached).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(file.len().unwrap(), all.len() as u64);
+    // Its name is taken, and nothing of it is seen.
+    assert!(disk.exists(&path("a")).unwrap() && contents(&disk, &path("a")).len() < 100);
+    assert_eq!(
+        disk.open(&path("a"), &OpenOptions::create_new()).unwrap_err().kind(),
+        ErrorKind::AlreadyExists
+    );
+    file.sync(Class::Maintenance).unwrap();
+    assert!(contents(&disk, &path("a")) == all);
+    assert_eq!(store.parts(), 4);
+    let error = file.write_at(Class::Maintenance, 0, &[1], Durability::Cached).unwrap_err();
+    assert!(error.to_string().contains("mem://bucket/folder/a"), "{error}");
+    drop(file);
+    assert_eq!(store.aborted(), 0);
+    assert_eq!(disk.list(&Path::new(BASE).join("folder")).unwrap(), ["a"]);
+    disk.remove(&path("a")).unwrap();
+    assert!(disk.list(&Path::new(BASE).join("folder")).unwrap().is_empty());
+}
+
+#[test]
+fn parts_are_as_long_as_their_number_needs() {
+    let store = in_memory();
+    let disk = disk(&store);
+    for (index, (len, memory, part, parts)) in [
+        (1 << 20, 64 << 20, 8, 4),
+        (1 << 30, 20 << 20, 8, 2),
+        (1 << 30, 0, 5, 2),
+        (400 << 30, 1 << 30, 62, 4),
+        (4 << 40, 0, 630, 2),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let file = disk.open(&path(&index.to_string()), &OpenOptions::create_new()).unwrap();
+        assert_eq!(file.expect(len, memory), (part * parts) << 20, "{len} {memory}");
+    }
+    assert_eq!(store.aborted(), 5);
+}
+
+#[test]
+fn holes_and_what_is_broken_off_are_no_objects() {
+    let store = in_memory();
+    let disk = disk(&store);
+    let file = disk.open(&path("a"), &OpenOptions::create_new()).unwrap();
+    file.write_at(Class::Maintenance, 100, &[1; 100], Durability::Cached).unwrap();
+    let error = file.sync(Class::Maintenance).unwrap_err();
+    assert!(error.to_string().contains("parts of it are missing"), "{error}");
+    drop(file);
+    assert_eq!(store.aborted(), 1);
+    assert!(contents(&disk, &path("a")).starts_with(b"being written"));
+}
+
+#[test]
+fn short_files_are_published_once() {
+    let store = in_memory();
+    let disk = disk(&store);
+    disk.publish(&path("a.json"), b"text", ModeRequest::Auto).unwrap();
+    let error = disk.publish(&path("a.json"), b"other", ModeRequest::Auto).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}");
+    // An answer that was lost.
+    disk.publish(&path("a.json"), b"text", ModeRequest::Auto).unwrap();
+    assert_eq!(contents(&disk, &path("a.json")), b"text");
+}
+
+#[test]
+fn an_object_that_was_replaced_is_not_read_on() {
+    let store = in_memory();
+    let disk = disk(&store);
+    disk.publish(&path("a"), &bytes(5000), ModeRequest::Auto).unwrap();
+    let file = disk.open(&path("a"), &OpenOptions::read()).unwrap();
+    let mut some = [0; 100];
+    assert_eq!(file.read_at(Class::Maintenance, 4950, &mut some).unwrap_err().kind(), ErrorKind::ShortRead);
+    file.read_at(Class::Maintenance, 4900, &mut some).unwrap();
+    assert!(some[..] == bytes(5000)[4900..]);
+    disk.remove(&path("a")).unwrap();
+    let error = file.read_at(Class::Maintenance, 0, &mut some).unwrap_err();
+    assert!(
+        error.kind() == ErrorKind::NotFound && error.to_string().contains("removed meanwhile"),
+        "{error}"
+    );
+    disk.publish(&path("a"), &bytes(6000), ModeRequest::Auto).unwrap();
+    let error = file.read_at(Class::Maintenance, 0, &mut some).unwrap_err();
+    assert!(error.to_string().contains("replaced by somebody else"), "{error}");
+}
+
+#[test]
+fn who_gives_up_does_not_wait_for_a_store_that_hangs() {
+    let store = in_memory();
+    let flag = Arc::new(AtomicBool::new(false));
+    let cancelled = Arc::clone(&flag);
+    let settings = Settings::new(Arc::new(move || cancelled.load(Ordering::Relaxed)));
+    let disk = ObjectDisk::new(BASE, Arc::clone(&store) as _, settings).unwrap();
+    let file = disk.open(&path("a"), &OpenOptions::create_new()).unwrap();
+    store.hang_parts();
+    let begin = Instant::now();
+    let canceller = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        flag.store(true, Ordering::Relaxed);
+    });
+    let error = (0..)
+        .find_map(|at| file.write_at(Class::Maintenance, at * 4096, &[1; 4096], Durability::Cached).err())
+        .unwrap();
+    assert!(error.to_string().contains("cancelled"), "{error}");
+    canceller.join().unwrap();
+    // What was begun is taken back all the same.
+    disk.remove(&path("a")).unwrap();
+    drop(file);
+    assert!(begin.elapsed() < Duration::from_secs(5));
+    assert_eq!((store.aborted(), store.names()), (1, Vec::new()));
+}
+
+#[test]
+fn a_lock_excludes_others_and_is_free_when_its_holder_is_gone() {
+    let store = in_memory();
+    let quick = Settings {
+        renewed_every: Duration::from_millis(50),
+        free_after: Duration::from_millis(400),
+        ..settings()
+    };
+    let disk = || ObjectDisk::new(BASE, Arc::clone(&store) as _, quick.clone()).unwrap();
+    let (first, second) = (disk(), disk());
+    let held = first.lock(&path("shop.lock")).unwrap();
+    let error = second.lock(&path("shop.lock")).unwrap_err();
+    assert!(error.kind() == ErrorKind::Locked && error.detail().contains("process"), "{error}");
+    drop(held);
+    drop(second.lock(&path("shop.lock")).unwrap());
+    assert!(store.names().is_empty());
+    // Of one that is gone it stays, and nobody renews it.
+    first.publish(&path("shop.lock"), b"process 1 of elsewhere\n0 1\n", ModeRequest::Auto).unwrap();
+    let begin = Instant::now();
+    let held = second.lock(&path("shop.lock")).unwrap();
+    assert!(begin.elapsed() >= quick.free_after);
+    // Somebody who could not be told from one that is gone finds that he has lost it, and does nothing more.
+    store.overwrite("folder/shop.lock", b"process 2 of elsewhere\n0 1\n");
+    std::thread::sleep(Duration::from_millis(300));
+    let error = second.publish(&path("a"), b"text", ModeRequest::Auto).unwrap_err();
+    assert!(
+        error.kind() == ErrorKind::Locked && error.to_string().contains("taken the lock over"),
+        "{error}"
+    );
+    drop(held);
+    assert_eq!(store.names(), ["folder/shop.lock"]);
+}
+
+#[test]
+fn files_of_this_machine_are_synced_for_this_user_alone_and_leave_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("file://{}", folder.path().display());
+    let (disk, place) = open(&url, settings()).unwrap();
+    let (file_path, real) = (place.join("a.gntbackup"), folder.path().join("a.gntbackup"));
+    let permissions = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let file = disk.open(&file_path, &OpenOptions::create_new()).unwrap();
+    file.expect(1 << 30, 0);
+    let all = bytes(6 * MIB);
+    file.write_at(Class::Maintenance, 0, &all, Durability::Cached).unwrap();
+    let staged = folder.path().join("a.gntbackup#1");
+    assert_eq!((permissions(&staged), permissions(&real)), (0o600, 0o600));
+    assert_eq!(disk.list(&place).unwrap(), ["a.gntbackup"]);
+    file.sync(Class::Maintenance).unwrap();
+    assert!(contents(&*disk, &file_path) == all && permissions(&real) == 0o600 && !staged.exists());
+    disk.publish(&place.join("a.json"), b"text", ModeRequest::Auto).unwrap();
+    assert_eq!(permissions(&folder.path().join("a.json")), 0o600);
+    // What a crash leaves beside a file goes with it.
+    std::fs::write(&staged, "left").unwrap();
+    disk.remove(&file_path).unwrap();
+    assert!(!staged.exists() && !real.exists() && folder.path().join("a.json").exists());
+    // The lock is that of whoever takes a backup into the folder by its path.
+    let held = disk.lock(&place.join("a.lock")).unwrap();
+    let error = gannet_io::RealDisk::default().lock(&folder.path().join("a.lock")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Locked);
+    drop(held);
+    assert!(disk.free_bytes(&place).unwrap().is_some());
+    let missing = place.join("missing");
+    assert_eq!(disk.list(&missing).unwrap_err().kind(), ErrorKind::NotFound);
+    let made = disk.open(&missing.join("a"), &OpenOptions::create_new());
+    assert_eq!(made.unwrap_err().kind(), ErrorKind::NotFound);
+    assert!(!folder.path().join("missing").exists());
+}
+
+#[test]
+fn paths_are_no_urls() {
+    for url in ["file:///x", "s3://bucket", "gs://b/c", "az://c", "http+x://y"] {
+        assert!(is_url(url), "{url}");
+    }
+    for path in ["/x", "x", "./s3:/x", "", "://x", "a b://c", "-"] {
+        assert!(!is_url(path), "{path}");
+    }
+    let error = open("ftp://host/x", settings()).unwrap_err();
+    assert!(error.kind() == ErrorKind::Invalid && error.to_string().contains("ftp://host/x"), "{error}");
+}
+
+#[test]
+fn a_store_underneath_may_be_any() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = LocalFileSystem::new_with_prefix(folder.path()).unwrap();
+    let disk = ObjectDisk::new(BASE, Arc::new(store), settings()).unwrap();
+    disk.publish(&path("a"), b"text", ModeRequest::Auto).unwrap();
+    assert_eq!(std::fs::read(folder.path().join("folder/a")).unwrap(), b"text");
+}
