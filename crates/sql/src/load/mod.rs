@@ -525,10 +525,8 @@ impl Loader<'_, '_> {
         let total =
             files.iter().filter_map(|(_, input)| input.len()).sum::<u64>() + of(&schema) + of(&indexes);
         self.watch.job().phase("loads", Unit::Bytes, total);
-        if let Some(indexes) = &indexes {
-            if let Some(text) = indexes.all()? {
-                self.find_keys(&text);
-            }
+        if let Some(text) = indexes.as_ref().map(Input::all).transpose()?.flatten() {
+            self.find_keys(&text);
         }
         schema.map_or(Ok(()), |input| self.script(input))?;
         for (table, mut input) in files {
