@@ -11,17 +11,17 @@ use anyhow::{Context, Result, anyhow, bail};
 use gannet_base::units::format_size;
 use gannet_server::frontend::{Column, Connection, Failure, Receiver, Report};
 use gannet_sql::load::{Destination, Embedded, More, Options, Origin, Outcome, load};
-use gannet_sql::session::Reason;
+use gannet_sql::session::{Reason, TransactionStatus};
 use gannet_sql::{Database, Error, SqlState};
 use gannet_store::{JobKind, JobOrder, JobReport, OpenOptions, Watch};
 use serde_json::json;
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-/// How often it is looked for Ctrl-C while a statement runs.
+/// How often it is looked for Ctrl-C while a statement runs, or nothing comes of a stream.
 const LISTEN_EVERY: Duration = Duration::from_millis(20);
 
 pub(crate) fn run(arguments: &Load) -> Result<()> {
@@ -79,7 +79,7 @@ pub(crate) fn run(arguments: &Load) -> Result<()> {
 
 fn origin(source: &Path) -> Result<Origin> {
     if source == Path::new("-") {
-        return Ok(Origin::Stream(Box::new(io::stdin())));
+        return Ok(Origin::Stream(Box::new(Stream::begin(io::stdin()))));
     }
     let kind = std::fs::metadata(source).with_context(|| format!("cannot read {source:?}"))?;
     Ok(if kind.is_dir() {
@@ -89,8 +89,66 @@ fn origin(source: &Path) -> Result<Origin> {
     } else {
         // A pipe with a name.
         let stream = std::fs::File::open(source).with_context(|| format!("cannot read {source:?}"))?;
-        Origin::Stream(Box::new(stream))
+        Origin::Stream(Box::new(Stream::begin(stream)))
     })
+}
+
+/// Bytes of a stream that are read at a time.
+const STREAM_BLOCK: usize = 256 << 10;
+
+/// A stream that a thread of its own reads: Ctrl-C ends the waiting for it, however long nothing comes.
+struct Stream {
+    blocks: mpsc::Receiver<io::Result<Vec<u8>>>,
+    block: io::Cursor<Vec<u8>>,
+}
+
+impl Stream {
+    fn begin(mut source: impl io::Read + Send + 'static) -> Self {
+        // One is read while another one is taken.
+        let (send, blocks) = mpsc::sync_channel(1);
+        // It is not waited for: it may never come back.
+        std::thread::spawn(move || {
+            loop {
+                let mut block = vec![0; STREAM_BLOCK];
+                let read = match source.read(&mut block) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    read => read,
+                };
+                let is_last = !matches!(read, Ok(1..));
+                let read = read.map(|count| {
+                    block.truncate(count);
+                    block
+                });
+                if send.send(read).is_err() || is_last {
+                    return;
+                }
+            }
+        });
+        Stream { blocks, block: io::Cursor::default() }
+    }
+}
+
+impl io::Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let count = self.block.read(buffer)?;
+            if count > 0 || buffer.is_empty() {
+                return Ok(count);
+            }
+            match self.blocks.recv_timeout(LISTEN_EVERY) {
+                Ok(block) => {
+                    let block = block?;
+                    if block.is_empty() {
+                        return Ok(0);
+                    }
+                    self.block = io::Cursor::new(block);
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => interrupt::check().map_err(io::Error::other)?,
+                // It was read to its end.
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(0),
+            }
+        }
+    }
 }
 
 fn create(arguments: &Load) -> Result<()> {
@@ -225,18 +283,18 @@ impl Destination for Remote {
             None => done.map(|()| sender.rows).map_err(failure),
         }
     }
+
+    fn is_idle(&self) -> bool {
+        self.0.status() == TransactionStatus::Idle
+    }
 }
 
-/// States that the load goes by; others are of no other consequence than being an error.
-const STATES: [SqlState; 3] =
-    [SqlState::UNDEFINED_OBJECT, SqlState::UNIQUE_VIOLATION, SqlState::QUERY_CANCELED];
-
+/// What the server says, as far as it knows the state; whether the load can go on is a matter of its class.
 fn failure(failure: Failure) -> Error {
     match failure {
         Failure::Server(report) => {
-            let known = STATES.into_iter().find(|state| state.0 == report.state);
-            let mut error =
-                Error::new(known.unwrap_or(SqlState::FEATURE_NOT_SUPPORTED), report.message.clone());
+            let state = SqlState::of(&report.state).unwrap_or(SqlState::INTERNAL_ERROR);
+            let mut error = Error::new(state, report.message.clone());
             if let Some(detail) = report.detail.clone() {
                 error = error.detail(detail);
             }
@@ -282,5 +340,24 @@ impl Receiver for Sender<'_> {
             self.failure = Some(error);
             told
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_at_the_server_is_no_bad_row() {
+        let state = |code: &str| {
+            let report = Report { state: code.to_owned(), ..Report::default() };
+            failure(Failure::Server(Box::new(report))).state()
+        };
+        assert_eq!(state("53100"), SqlState::DISK_FULL);
+        assert_eq!(state("23505"), SqlState::UNIQUE_VIOLATION);
+        // Those that are not known have a class.
+        assert!(state("53400").0.starts_with("53"));
+        assert!(state("22P06").0.starts_with("22"));
+        assert_eq!(state("?"), SqlState::INTERNAL_ERROR);
     }
 }

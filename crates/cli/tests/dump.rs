@@ -217,3 +217,32 @@ fn ctrl_c_leaves_nothing_that_passes_for_complete() {
     }
     assert!(!names(folder).iter().any(|name| name.ends_with(".partial")), "{:?}", names(folder));
 }
+
+/// Nothing comes of it, and nobody closes it.
+#[test]
+fn ctrl_c_ends_a_load_from_a_pipe_that_stalls() {
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let folder = folder.path();
+    for begun in ["", "create table t (a int);\ncopy t from stdin;\n1\n"] {
+        let file = format!("{}.gnt", begun.len());
+        let mut loading = gannet(folder, &["load", "-", &file, "--create"]);
+        let mut loading =
+            loading.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut pipe = loading.stdin.take().unwrap();
+        std::io::Write::write_all(&mut pipe, begun.as_bytes()).unwrap();
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        assert!(loading.try_wait().unwrap().is_none());
+        let asked = std::time::Instant::now();
+        let _ = Command::new("kill").args(["-INT", &loading.id().to_string()]).status();
+        let status = loop {
+            if let Some(status) = loading.try_wait().unwrap() {
+                break status;
+            }
+            assert!(asked.elapsed().as_secs() < 20, "it waits for the pipe");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        };
+        assert_eq!(status.code(), Some(130));
+        drop(pipe);
+        ends(folder, &["check", &file], 0);
+    }
+}

@@ -25,10 +25,21 @@ impl fmt::Display for SqlState {
     }
 }
 
+impl SqlState {
+    /// The state of this code, as another server tells it; where it is not known here, one of the same class.
+    pub fn of(code: &str) -> Option<SqlState> {
+        let class = code.get(..2)?;
+        let exact = SqlState::ALL.iter().find(|state| state.0 == code);
+        exact.or_else(|| SqlState::ALL.iter().find(|state| state.0.starts_with(class))).copied()
+    }
+}
+
 macro_rules! states {
     ($($name:ident = $code:literal, $what:literal;)*) => {
         impl SqlState {
             $(#[doc = $what] pub const $name: SqlState = SqlState($code);)*
+
+            const ALL: &[SqlState] = &[$(SqlState::$name),*];
         }
     };
 }
@@ -221,6 +232,13 @@ impl Error {
     #[must_use]
     pub fn at(mut self, position: usize) -> Self {
         self.0.position.get_or_insert(position);
+        self
+    }
+
+    /// Takes the place away: it is one in another text than the client's.
+    #[must_use]
+    pub(crate) fn without_position(mut self) -> Self {
+        self.0.position = None;
         self
     }
 

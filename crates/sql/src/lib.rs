@@ -30,6 +30,7 @@ pub mod load;
 pub mod logical;
 pub mod physical;
 pub mod plan;
+mod room;
 pub mod session;
 pub mod splitter;
 pub mod stat;

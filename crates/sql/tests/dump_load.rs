@@ -462,11 +462,7 @@ fn a_table_that_is_not_there_is_one_bad_statement() {
     let skip = load::Options { skip: true, ..load::Options::default() };
     let outcome = loaded(&database, site.file("t.sql", script), &skip).unwrap();
     assert_eq!((outcome.bad_statements, outcome.bad_rows, outcome.tables, outcome.rows), (2, 0, 1, 1));
-    assert!(
-        outcome.problems[1].contains("t.sql:2: relation \"public.t\" does not exist"),
-        "{:?}",
-        outcome.problems
-    );
+    assert!(outcome.problems[1].contains("t.sql:2: relation \"t\" does not exist"), "{:?}", outcome.problems);
 }
 
 #[test]
@@ -525,4 +521,345 @@ fn indexes_are_built_of_the_entries_that_rows_were_made_with() {
     assert!(run(&database, "check database").is_empty());
     assert_eq!(run(&database, "select count(*) from k where a is null and t = E'a\\tb\\\\'")[0][0], "715");
     assert_eq!(run(&database, "select count(*) from n where a = 3 and t is null")[0][0], "715");
+}
+
+#[test]
+fn a_database_without_tables_is_dumped() {
+    let site = Site::new();
+    for (name, script) in [("fresh.gnt", ""), ("sequence.gnt", "create sequence s start 7")] {
+        let database = site.database(name, script);
+        let text = dumped(&database, &dump::Options { jobs: 2, ..dump::Options::default() });
+        assert!(text.ends_with("-- Gannet dump complete: 0 tables, 0 rows\n"), "{text}");
+        let folder = site.path(&format!("{name}.csv"));
+        let csv = dump::Options { format: Format::Csv, ..dump::Options::default() };
+        job(&database, JobKind::Dump, |watch| {
+            dump(database.store(), &csv, Target::Path(folder.clone()), watch)
+        })
+        .unwrap();
+        let path = std::path::absolute(site.path(&format!("{name}.sql"))).unwrap();
+        run(&database, &format!("DUMP DATABASE TO '{}'", path.display()));
+        let again = site.database(&format!("again.{name}"), "");
+        loaded(&again, site.file("dump.sql", &text), &load::Options::default()).unwrap();
+        assert_eq!(dumped(&again, &dump::Options::default()), text);
+        loaded(&site.database(&format!("csv.{name}"), ""), Origin::Folder(folder), &load::Options::default())
+            .unwrap();
+    }
+}
+
+#[test]
+fn a_row_whose_end_cannot_be_told_takes_no_others_with_it() {
+    let site = Site::new();
+    let database = site.database("t.gnt", "");
+    let skip = load::Options { skip: true, jobs: 2, ..load::Options::default() };
+    for (table, options, bad) in [
+        // A raw carriage return; an end mark that is none.
+        ("raw", "", "11\tx\ry"),
+        ("mark", "", "\\.11"),
+        ("quoted", " with (format csv, delimiter E'\\t')", "11\tx\ry"),
+        ("crlf", "", "11\tx\ry\r"),
+    ] {
+        let ends = if table == "crlf" { "\r\n" } else { "\n" };
+        let mut script =
+            format!("create table {table} (a int, b text);\ncopy {table} from stdin{options};\n");
+        for number in 1..=10_000 {
+            if number == 11 {
+                script.push_str(&format!("{bad}\n"));
+            } else {
+                script.push_str(&format!("{number}\tb{ends}"));
+            }
+        }
+        script.push_str("\\.\n");
+        let outcome = loaded(&database, site.file("bad.sql", &script), &skip).unwrap();
+        assert_eq!((outcome.rows, outcome.bad_rows), (9999, 1), "{table}: {:?}", outcome.problems);
+        assert!(outcome.problems[0].contains("bad.sql:13: "), "{:?}", outcome.problems);
+        assert_eq!(
+            run(&database, &format!("select count(*), max(a), max(b) from {table}")),
+            [["9999", "10000", "b"]]
+        );
+        // Where nothing is to be skipped, the line is named.
+        let script = script.replace(&format!("create table {table}"), &format!("create table {table}_stop"));
+        let script = script.replace(&format!("copy {table}"), &format!("copy {table}_stop"));
+        let error = loaded(&database, site.file("bad.sql", &script), &load::Options::default()).unwrap_err();
+        assert!(error.to_string().contains("bad.sql:1"), "{error}");
+    }
+}
+
+#[test]
+fn transactions_of_a_script_lose_nothing_and_commit_nothing_that_was_taken_back() {
+    let site = Site::new();
+    for begin in ["BEGIN WORK;", "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE;", "/* here */ begin;"] {
+        let database = site.database(&format!("{}.gnt", begin.len()), "");
+        let script = format!(
+            "{begin}\ncreate table t (a int);\ncopy t from stdin;\n1\n2\n\\.\nCOMMIT WORK AND CHAIN;\nEND;\n"
+        );
+        loaded(&database, site.file("t.sql", &script), &load::Options::default()).unwrap();
+        assert_eq!(run(&database, "select count(*) from t"), [["2"]]);
+        let script = format!("{begin}\ninsert into t values (3);\nROLLBACK;\n");
+        let error = loaded(&database, site.file("back.sql", &script), &load::Options::default());
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("back.sql:3: ROLLBACK cannot be loaded"), "{error}");
+        assert!(error.contains("what stands before it is done"), "{error}");
+    }
+}
+
+/// Somebody whose session stays in a transaction, whatever it was that began it.
+struct Open(Embedded);
+
+impl load::Destination for Open {
+    fn run(&mut self, sql: &str) -> Result<()> {
+        load::Destination::run(&mut self.0, sql)
+    }
+
+    fn copy(&mut self, sql: &str, more: load::More<'_>) -> Result<u64> {
+        self.0.copy(sql, more)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.0.is_idle()
+    }
+}
+
+#[test]
+fn a_transaction_that_is_open_at_the_end_is_no_success() {
+    let site = Site::new();
+    let database = site.database("t.gnt", "create table t (a int)");
+    let disk = Arc::clone(database.store().engine().disk());
+    let mut destination = Open(Embedded(database.session("gannet").unwrap()));
+    load::Destination::run(&mut destination, "begin").unwrap();
+    let origin = site.file("t.sql", "insert into t values (1);\n");
+    let error = job(&database, JobKind::Load, |watch| {
+        load(origin, &disk, &mut destination, &load::Options::default(), watch)
+    });
+    assert!(error.unwrap_err().to_string().contains("a transaction is open at the end"));
+}
+
+#[test]
+fn what_is_dropped_and_made_again_has_its_keys_and_indexes() {
+    let site = Site::new();
+    let database = site.database("t.gnt", "");
+    let make = "CREATE TABLE t (a int NOT NULL, b int);\nCOPY t FROM stdin;\n1\t2\n\\.\n";
+    let keys = "ALTER TABLE t ADD CONSTRAINT p PRIMARY KEY (a);\nCREATE INDEX i ON t (b);\n";
+    let script = format!(
+        "{make}DROP TABLE IF EXISTS t;\n{make}{keys}DROP INDEX i;\nCREATE INDEX i ON t (b);\nDROP TABLE t;\n\
+         CREATE TABLE t (a int NOT NULL, b int);\n{keys}"
+    );
+    let outcome = loaded(&database, site.file("t.sql", &script), &load::Options::default()).unwrap();
+    assert_eq!(outcome.bad_statements, 0);
+    let table = database.catalog().table("t").cloned().unwrap();
+    let mut names: Vec<_> = table.indexes.iter().map(|index| (index.name.as_str(), index.primary)).collect();
+    names.sort_unstable();
+    assert_eq!(names, [("i", false), ("p", true)]);
+}
+
+#[test]
+fn two_dumps_do_not_write_to_one_place() {
+    let site = Site::new();
+    let database = site.database("first.gnt", "create table t (a int); insert into t values (1)");
+    let disk = Arc::clone(site.engine.disk());
+    for format in [Format::Sql, Format::Csv] {
+        let path = site.path(&format!("{format:?}"));
+        let mode = gannet_io::ModeRequest::Auto;
+        let first = dump::Writer::begin(Arc::clone(&disk), Target::Path(path.clone()), format, mode).unwrap();
+        let options = dump::Options { format, ..dump::Options::default() };
+        let second = job(&database, JobKind::Dump, |watch| {
+            dump(database.store(), &options, Target::Path(path.clone()), watch)
+        });
+        let error = second.unwrap_err().to_string();
+        assert!(error.contains("another dump is writing"), "{error}");
+        first.finish().unwrap();
+        assert!(path.exists());
+        let left: Vec<_> = std::fs::read_dir(site.folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| name.contains(".partial"))
+            .collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+/// With the default memory, as many threads as a machine has, and values of which some fit into it, but not one for each thread.
+#[test]
+fn long_values_wait_for_each_other_instead_of_failing() {
+    let site = Site::with_memory(256 << 20);
+    let sum = "select count(*), sum(length(t)), sum(length(b)), sum(a) from long";
+    let first = site.database("first.gnt", "create table long (a int primary key, t text, b bytea)");
+    for number in 0..12 {
+        let value = match number % 3 {
+            0 => "'x', decode(repeat('5c00', 3000000), 'hex')",
+            1 => "repeat(E'long\\n', 2400000), null",
+            _ => "'short', '\\x00'",
+        };
+        run(&first, &format!("insert into long values ({number}, {value})"));
+    }
+    let expected = run(&first, sum);
+    let path = site.path("long.sql");
+    let options = dump::Options { jobs: 8, ..dump::Options::default() };
+    job(&first, JobKind::Dump, |watch| dump(first.store(), &options, Target::Path(path.clone()), watch))
+        .unwrap();
+    let used = site.engine.budget().used_for(gannet_base::memory::Purpose::Work);
+    for (name, origin) in [
+        ("file.gnt", Origin::File(path.clone())),
+        ("stream.gnt", Origin::Stream(Box::new(std::fs::File::open(&path).unwrap()))),
+    ] {
+        let second = site.database(name, "");
+        let options = load::Options { jobs: 8, ..load::Options::default() };
+        let outcome = loaded(&second, origin, &options).unwrap();
+        assert_eq!((outcome.rows, outcome.built), (12, 1));
+        assert_eq!(run(&second, sum), expected);
+        second.close().unwrap();
+        assert_eq!(site.engine.budget().used_for(gannet_base::memory::Purpose::Work), used);
+    }
+}
+
+#[test]
+fn a_whole_dump_is_not_taken_for_one_that_was_cut_off() {
+    let site = Site::new();
+    // No rows of COPY near the end; at any place, one of the two has the middle of a character.
+    for blanks in ["", " "] {
+        let mut text = format!("-- Gannet dump, format 1\n\ncreate table t (a int);\n{blanks}");
+        let filler = format!("-- {}\n", "\u{20ac}".repeat(100_000));
+        while text.len() < 66 << 20 {
+            text.push_str(&filler);
+        }
+        text.push_str("insert into t values (1);\n-- Gannet dump complete: 1 tables, 1 rows\n");
+        let database = site.database(&format!("t{}.gnt", blanks.len()), "");
+        loaded(&database, site.file("long.sql", &text), &load::Options::default()).unwrap();
+        assert_eq!(run(&database, "select count(*) from t"), [["1"]]);
+        let cut = site.file("cut.sql", &text[..text.len() - 60]);
+        let error = loaded(&database, cut, &load::Options::default()).unwrap_err().to_string();
+        assert!(error.contains("is cut off"), "{error}");
+    }
+    // What is no UTF-8 is named so.
+    let path = site.path("latin1.sql");
+    std::fs::write(
+        &path,
+        b"-- Gannet dump, format 1\n\n-- \xfc\n-- Gannet dump complete: 0 tables, 0 rows\n",
+    )
+    .unwrap();
+    let database = site.database("latin1.gnt", "");
+    let error = loaded(&database, Origin::File(path), &load::Options::default()).unwrap_err().to_string();
+    assert!(error.contains("latin1.sql:3: it is no UTF-8"), "{error}");
+}
+
+#[test]
+fn the_text_of_a_value_is_not_taken_for_an_index() {
+    let site = Site::new();
+    let database = site.database("t.gnt", "");
+    let script = "CREATE TABLE t (a text);\nCOPY t FROM stdin;\nx\n\\.\n\
+                  INSERT INTO t VALUES ('\n\\.\nCREATE INDEX i ON t (a);\n');\n";
+    loaded(&database, site.file("t.sql", script), &load::Options::default()).unwrap();
+    assert!(database.catalog().table("t").unwrap().indexes.is_empty());
+    assert_eq!(run(&database, "select count(*) from t"), [["2"]]);
+}
+
+#[test]
+fn sequences_of_identity_columns_keep_names_that_would_not_be_given_to_them() {
+    let site = Site::new();
+    let long = "a_table_with_a_name_of_many_many_letters";
+    let first = site.database(
+        "first.gnt",
+        &format!(
+            "create table {long} (and_a_column_that_has_as_many_as_it int generated by default as identity, x int);
+             create sequence t_id_seq;
+             create table t (id int generated by default as identity (maxvalue 9 start with 5 increment by -1 minvalue -9999), x int);
+             create table z (id bigint generated by default as identity (sequence name public.\"Mine\"), x int);
+             create table b (id bigint generated by default as identity, x int);
+             create table a (id bigint generated by default as identity, y int default nextval('public.z_late'));"
+        )
+        .replace(" default nextval('public.z_late')", " default nextval('\"Mine\"')"),
+    );
+    // Two names changed for each other.
+    run(
+        &first,
+        "alter sequence a_id_seq rename to other; alter sequence b_id_seq rename to a_id_seq; alter sequence other rename to b_id_seq",
+    );
+    run(
+        &first,
+        &format!(
+            "insert into {long} (x) values (1), (2); insert into t (x) values (1); insert into z (x) values (1)"
+        ),
+    );
+    let text = dumped(&first, &dump::Options::default());
+    let second = site.database("second.gnt", "");
+    loaded(&second, site.file("dump.sql", &text), &load::Options::default()).unwrap();
+    // Where sequences stand is said in the order in which they were made.
+    let sorted = |text: &str| {
+        let mut lines: Vec<_> = folded(text).lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(&dumped(&second, &dump::Options::default())), sorted(&text));
+    run(&second, "insert into t (x) values (2); insert into z (x) values (2)");
+    assert_eq!(run(&second, "insert into a (id) values (1) returning y - currval('\"Mine\"')"), [["0"]]);
+    // As pg_dump says it.
+    let cut = "a_table_with_a_name_of_many_m_and_a_column_that_has_as_many_seq";
+    let script = format!(
+        "CREATE TABLE public.{long} (\n    and_a_column_that_has_as_many_as_it integer NOT NULL\n);\n\
+         ALTER TABLE public.{long} ALTER COLUMN and_a_column_that_has_as_many_as_it ADD GENERATED ALWAYS AS IDENTITY (\n    \
+         SEQUENCE NAME public.{cut}\n    START WITH 7\n    INCREMENT BY 1\n    NO MINVALUE\n    NO MAXVALUE\n    CACHE 1\n);\n\
+         SELECT pg_catalog.setval('public.{cut}', 9, true);\n"
+    );
+    let third = site.database("third.gnt", "");
+    loaded(&third, site.file("pg.sql", &script), &load::Options::default()).unwrap();
+    let id = run(
+        &third,
+        &format!("insert into {long} values (default) returning 1, and_a_column_that_has_as_many_as_it"),
+    );
+    assert_eq!(id, [["1", "10"]]);
+    let taken = third.session("gannet").unwrap().run(
+        &format!("create table n (id int generated by default as identity (sequence name {cut}))"),
+        &mut Rows::default(),
+    );
+    assert!(taken.unwrap_err().to_string().contains("already exists"));
+}
+
+#[test]
+fn rows_are_cut_by_the_quotes_that_were_asked_for() {
+    let site = Site::new();
+    for skip in [false, true] {
+        let database = site.database(&format!("{skip}.gnt"), "");
+        let script = "create table t (a int, b text);\n\
+             copy t from stdin with (format csv, quote '''', escape '^');\n1,a\"b\n2,'x\n\\.\n^'\n^^'\n3,\"\n\\.\n\
+             alter table t rename column b to owner;\nalter table t rename column owner to c;\n";
+        let options = load::Options { skip, jobs: 2, ..load::Options::default() };
+        let outcome = loaded(&database, site.file("t.sql", script), &options).unwrap();
+        assert_eq!((outcome.rows, outcome.bad_rows), (3, 0), "{:?}", outcome.problems);
+        assert_eq!(
+            run(&database, "select a, c from t order by a"),
+            [["1", "a\"b"], ["2", "x\n\\.\n'\n^"], ["3", "\""]]
+        );
+    }
+}
+
+#[test]
+fn tables_without_columns_and_with_many_come_back() {
+    let site = Site::new();
+    let columns: Vec<_> = (0..100).map(|number| format!("c{number} int default {number}")).collect();
+    let first = site.database(
+        "first.gnt",
+        &format!(
+            "create table z (a int); insert into z values (1), (2), (3); alter table z drop column a;
+             create table wide ({}); insert into wide (c1) values (7), (8);",
+            columns.join(", ")
+        ),
+    );
+    let text = dumped(&first, &dump::Options::default());
+    for skip in [false, true] {
+        let second = site.database(&format!("second{skip}.gnt"), "");
+        let options = load::Options { skip, ..load::Options::default() };
+        let outcome = loaded(&second, site.file("dump.sql", &text), &options).unwrap();
+        assert_eq!((outcome.rows, outcome.tables), (5, 2));
+        assert_eq!(dumped(&second, &dump::Options::default()), text);
+        // As ordinary rows, too.
+        let more = "COPY public.z FROM stdin;\n\n\n\\.\n";
+        assert_eq!(loaded(&second, site.file("more.sql", more), &options).unwrap().rows, 2);
+        assert_eq!(run(&second, "select count(*) from z"), [["5"]]);
+    }
+    let folder = site.path("csv");
+    let csv = dump::Options { format: Format::Csv, ..dump::Options::default() };
+    job(&first, JobKind::Dump, |watch| dump(first.store(), &csv, Target::Path(folder.clone()), watch))
+        .unwrap();
+    let third = site.database("third.gnt", "");
+    loaded(&third, Origin::Folder(folder), &load::Options::default()).unwrap();
+    assert_eq!(dumped(&third, &dump::Options::default()), text);
 }

@@ -18,6 +18,7 @@
 //! | `x ISNULL` | `x IS NULL` |
 //! | `DROP INDEX CONCURRENTLY` | `DROP INDEX` |
 //! | `((SELECT 1) UNION (SELECT 2))`, `(VALUES (1))` | with `WITH "`[`QUERY`]`" AS (VALUES (NULL))` behind the parenthesis |
+//! | `AS IDENTITY (START 5 SEQUENCE NAME s)` | `AS IDENTITY (CACHE $)`, where `$` is [`IDENTITY`] and the options' text, as they come in any order |
 //! | `IN ((SELECT 1), 2)` | `IN ("`[`LIST`]`", (SELECT 1), 2)` |
 
 use super::parentheses::{Mark, marks};
@@ -40,6 +41,17 @@ const QUERY: &str = "\0query";
 
 /// The item that tells the parser of a list.
 const LIST: &str = "\0list";
+
+/// What the options of an identity column begin with.
+const IDENTITY: &str = "\0identity ";
+
+/// The options of an identity column, as they were written.
+pub(crate) fn identity_text(options: &[ast::SequenceOptions]) -> Option<String> {
+    match options {
+        [ast::SequenceOptions::Cache(text)] => text.to_string().strip_prefix(IDENTITY).map(str::to_owned),
+        _ => None,
+    }
+}
 
 /// The WITH of a query, if it was written.
 pub(super) fn with_clause(query: &ast::Query) -> Option<&ast::With> {
@@ -509,6 +521,13 @@ impl Writer {
         let lexeme = &lexemes[at];
         self.parentheses(at, lexeme);
         self.close(at, lexeme);
+        if let Some(end) = identity_end(lexemes, at) {
+            let options: Vec<_> = lexemes[at + 1..end].iter().map(written).collect();
+            self.out.push(lexeme.located());
+            self.put(Token::make_keyword("CACHE"), lexeme);
+            self.put(Token::Placeholder(format!("{IDENTITY}{}", options.join(" "))), lexeme);
+            return Ok(end);
+        }
         let named = at > 0 && is_name(&lexemes[at - 1]);
         if !matches!(lexeme.token, Token::Word(_)) || named {
             self.out.push(lexeme.located());
@@ -706,6 +725,26 @@ fn follows_list(lexemes: &[Lexeme], at: usize) -> bool {
         }
     }
     false
+}
+
+/// Where the options of an identity column end that begin at this parenthesis, if there are some.
+fn identity_end(lexemes: &[Lexeme], at: usize) -> Option<usize> {
+    let before = |back: usize| at.checked_sub(back).map(|at| &lexemes[at]);
+    let is_identity = lexemes[at].token == Token::LParen
+        && before(1)?.is_word("identity")
+        && before(2)?.keyword() == K::AS
+        && matches!(before(3)?.keyword(), K::DEFAULT | K::ALWAYS);
+    closing(lexemes, at).filter(|end| is_identity && *end > at + 1)
+}
+
+/// A token as text.
+fn written(lexeme: &Lexeme) -> String {
+    match &lexeme.token {
+        Token::Word(word) if word.quote_style.is_some() => {
+            format!("\"{}\"", word.value.replace('"', "\"\""))
+        }
+        token => token.to_string(),
+    }
 }
 
 /// Whether what follows is a name, whatever word it is.

@@ -41,6 +41,7 @@ mod tokens;
 pub mod utility;
 mod weight;
 
+pub(crate) use bridge::identity_text;
 pub use datatype::bind_type;
 pub use parse::{Statements, parse};
 pub use utility::Utility;

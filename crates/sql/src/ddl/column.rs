@@ -214,7 +214,10 @@ impl ColumnSpec {
         let (oid, table_name) = table;
         let default = match &self.sequence {
             Some(options) => {
-                let name = names::sequence(context.catalog, table_name, &self.name);
+                let name = match &options.name {
+                    Some(name) => sequence::unused_name(context, name)?,
+                    None => names::sequence(context.catalog, table_name, &self.name),
+                };
                 let mut sequence = sequence::define(context, name, options, owner)?;
                 sequence.owned_by = Some((oid, number));
                 sequence.identity = self.identity;

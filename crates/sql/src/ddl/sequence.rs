@@ -1,7 +1,8 @@
 //! CREATE SEQUENCE, ALTER SEQUENCE. Where a sequence stands is kept by [`Numbers`](crate::catalog::Numbers).
 
 use super::{DdlContext, no_relation, not_a, object_name, text};
-use crate::bind::utility::{AlterSequence, CopyRelation, SequenceOptions as Options};
+use crate::bind;
+use crate::bind::utility::{AlterSequence, CopyRelation, SequenceOptions as Options, identity_options};
 use crate::catalog::{ColumnNumber, Oid, Relation, Sequence, Table};
 use crate::{Error, Result, SqlState, Type};
 use sqlparser::ast;
@@ -9,42 +10,11 @@ use std::sync::Arc;
 
 /// The options of an identity column, which come from the syntax tree.
 pub(super) fn options_of_ast(options: &[ast::SequenceOptions]) -> Result<Options> {
-    let mut result = Options::default();
-    for option in options {
-        match option {
-            ast::SequenceOptions::IncrementBy(value, _) => set(&mut result.increment, number(value)?)?,
-            ast::SequenceOptions::MinValue(value) => {
-                set(&mut result.minimum, value.as_ref().map(number).transpose()?)?;
-            }
-            ast::SequenceOptions::MaxValue(value) => {
-                set(&mut result.maximum, value.as_ref().map(number).transpose()?)?;
-            }
-            ast::SequenceOptions::StartWith(value, _) => set(&mut result.start, number(value)?)?,
-            ast::SequenceOptions::Cache(value) => set(&mut result.cache, number(value)?)?,
-            ast::SequenceOptions::Cycle(no) => set(&mut result.cycle, !no)?,
-        }
+    match bind::identity_text(options) {
+        Some(text) => identity_options(&text),
+        None if options.is_empty() => Ok(Options::default()),
+        None => Err(Error::internal("options of an identity column that nobody has read")),
     }
-    Ok(result)
-}
-
-/// Sets an option that may be given once.
-fn set<T>(option: &mut Option<T>, value: T) -> Result<()> {
-    if option.replace(value).is_some() {
-        return Err(Error::new(SqlState::SYNTAX_ERROR, "conflicting or redundant options"));
-    }
-    Ok(())
-}
-
-fn number(expr: &ast::Expr) -> Result<i64> {
-    let text = expr.to_string().replace(' ', "");
-    text.parse().map_err(|_| {
-        if text.trim_start_matches(['-', '+']).bytes().all(|b| b.is_ascii_digit()) {
-            let message = format!("value \"{text}\" is out of range for type bigint");
-            Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message)
-        } else {
-            Error::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{text}\""))
-        }
-    })
 }
 
 fn invalid(message: String) -> Error {
@@ -180,6 +150,19 @@ pub(super) fn define(
     Ok(sequence)
 }
 
+/// The name of a sequence to come, which nothing else may have.
+pub(super) fn unused_name(context: &DdlContext<'_>, name: &CopyRelation) -> Result<String> {
+    let name = context.new_name(&object_name(name))?;
+    if context.catalog.names.contains_key(&name) {
+        return Err(already_there(&name));
+    }
+    Ok(name)
+}
+
+fn already_there(name: &str) -> Error {
+    Error::new(SqlState::DUPLICATE_TABLE, format!("relation \"{name}\" already exists"))
+}
+
 /// CREATE SEQUENCE
 pub(super) fn create(
     context: &mut DdlContext<'_>,
@@ -190,12 +173,12 @@ pub(super) fn create(
     const DONE: &str = "CREATE SEQUENCE";
     let name = context.new_name(&object_name(name))?;
     if context.catalog.names.contains_key(&name) {
-        let message = format!("relation \"{name}\" already exists");
         if if_not_exists {
-            context.notice("NOTICE", SqlState::DUPLICATE_TABLE, format!("{message}, skipping"));
+            let message = format!("relation \"{name}\" already exists, skipping");
+            context.notice("NOTICE", SqlState::DUPLICATE_TABLE, message);
             return Ok(DONE);
         }
-        return Err(Error::new(SqlState::DUPLICATE_TABLE, message));
+        return Err(already_there(&name));
     }
     let owner = context.role()?.oid;
     let mut sequence = define(context, name, options, owner)?;

@@ -29,7 +29,8 @@ pub use writer::{Manifest, ManifestTable, Target, Writer};
 use crate::catalog::{Catalog, Sequence, storage, stored_position};
 use crate::{Error, Result, SqlState};
 use gannet_io::ModeRequest;
-use gannet_store::{Database, Isolation, LongValues, TransactionOptions, Unit, View, Watch, WorkMemory};
+use gannet_store::{Database, Isolation, TransactionOptions, Unit, View, Watch};
+use scanner::Charged;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,16 +88,6 @@ pub struct Figures {
     pub bytes: u64,
 }
 
-/// Long values are charged to the budget while they are read.
-#[derive(Debug)]
-struct Charged(gannet_store::Engine);
-
-impl LongValues for Charged {
-    fn expect(&self, bytes: u64) -> gannet_store::Result<Option<WorkMemory>> {
-        self.0.work_memory(bytes).map(Some)
-    }
-}
-
 /// Dumps a database as a job of it.
 ///
 /// # Errors
@@ -126,7 +117,8 @@ pub(crate) fn dump_with(
         snapshot_limit: options.snapshot_limit,
         ..TransactionOptions::default()
     };
-    let view = store.begin_watched(level, Arc::new(Charged(store.engine().clone()))).view();
+    let charged = Charged::new(store.engine());
+    let view = store.begin_watched(level, Arc::<Charged>::clone(&charged)).view();
     if !storage::is_sql(&view)? {
         let message = "the database has no tables: it is a map of keys";
         return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
@@ -140,7 +132,7 @@ pub(crate) fn dump_with(
     if options.data {
         let total = script.tables.iter().map(|table| table.bytes).sum();
         watch.job().phase("writes rows", Unit::Bytes, total);
-        scanner::write_tables(store, &view, &catalog, &script, options, &mut writer, watch)?;
+        scanner::write_tables(store, (&view, &charged), &catalog, &script, options, &mut writer, watch)?;
     }
     writer.after(&script, options.data, options.schema)?;
     watch.look()?;

@@ -6,11 +6,14 @@ use super::script::{Script, TableRows};
 use super::writer::Writer;
 use super::{Format, Options};
 use crate::catalog::{Catalog, Table};
+use crate::room::{Room, Taken};
 use crate::types::text::TextStyle;
 use crate::{Error, Result, SqlState};
-use gannet_store::{Database, Engine, Job, Scan, Tree, View, Watch, WorkMemory, thread_reads};
+use gannet_store::{Database, Engine, Job, LongValues, Scan, Tree, View, Watch, WorkMemory, thread_reads};
 use std::ops::Bound;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Bytes of rows in a batch, about.
 const BATCH_BYTES: usize = 256 << 10;
@@ -18,6 +21,48 @@ const BATCH_BYTES: usize = 256 << 10;
 const BATCHES: usize = 3;
 /// Bytes that a batch takes, its text included, about.
 const BATCH_MEMORY: u64 = 1 << 20;
+/// Bytes that a long row takes for each of its own: once as it is stored, and as text, of which bytea has two for each, in a buffer that grows.
+const LONG_ROW: u64 = 4;
+/// How long it is waited before it is tried again whether there is room for a long row.
+const TRY_AGAIN: Duration = Duration::from_millis(1);
+
+/// Charges long values before they are read, and what is made of them: so a row that has to wait for others has not been read yet.
+#[derive(Debug)]
+pub(super) struct Charged {
+    engine: Engine,
+    room: Arc<Room>,
+    /// What the row was charged as that was read last, its buffer in the store aside.
+    taken: Mutex<Option<Taken>>,
+    /// The last read has failed for no other reason than that there is no room until others are through.
+    waits: AtomicBool,
+}
+
+impl Charged {
+    pub(super) fn new(engine: &Engine) -> Arc<Self> {
+        let (room, taken, waits) = (Room::new(engine), Mutex::default(), AtomicBool::new(false));
+        Arc::new(Charged { engine: engine.clone(), room, taken, waits })
+    }
+}
+
+impl LongValues for Charged {
+    fn expect(&self, bytes: u64) -> gannet_store::Result<Option<WorkMemory>> {
+        if bytes <= BATCH_BYTES as u64 {
+            return self.engine.work_memory(bytes).map(Some);
+        }
+        *locked(&self.taken) = None;
+        let taken = self.room.try_take(LONG_ROW * bytes)?;
+        match taken.map(|taken| (taken.is_alone(), self.engine.work_memory(bytes), taken)) {
+            None | Some((false, Err(gannet_store::Error::Memory(_)), _)) => {
+                self.waits.store(true, Ordering::Relaxed);
+                Err(gannet_store::Error::Cancelled)
+            }
+            Some((_, own, taken)) => {
+                *locked(&self.taken) = Some(taken);
+                own.map(Some)
+            }
+        }
+    }
+}
 
 /// Rows as they are stored.
 #[derive(Debug, Default)]
@@ -26,7 +71,16 @@ pub(super) struct Rows {
     /// Lengths of keys and values, one behind the other in `bytes`.
     lengths: Vec<(u32, u32)>,
     /// What a long row is charged as.
-    memory: Option<WorkMemory>,
+    memory: Option<Taken>,
+}
+
+impl Rows {
+    /// The key of the last one.
+    fn last_key(&self) -> Option<&[u8]> {
+        let &(key, value) = self.lengths.last()?;
+        let start = self.bytes.len() - (key as usize + value as usize);
+        Some(&self.bytes[start..start + key as usize])
+    }
 }
 
 /// Rows as text.
@@ -36,7 +90,7 @@ pub(super) struct Text {
     rows: u64,
     /// Bytes that the rows were before.
     stored: u64,
-    _memory: Option<WorkMemory>,
+    _memory: Option<Taken>,
 }
 
 /// Buffers that were used, for the batches to come: taking memory from the system costs as much as filling it.
@@ -88,9 +142,9 @@ pub(super) fn table_tree(view: &View, table: &Table) -> Result<Tree> {
 
 /// What all threads look at.
 pub(super) struct Shared<'s> {
-    engine: &'s Engine,
     pub(super) job: &'s Job,
     view: &'s View,
+    charged: &'s Charged,
     page_size: u64,
     script: &'s Script,
     tables: Vec<&'s Table>,
@@ -105,6 +159,8 @@ pub(super) struct Scanning {
     table: usize,
     /// Of that table, once it was begun.
     scan: Option<Box<Scan>>,
+    /// The key of the last row that was taken of it.
+    last: Option<Vec<u8>>,
 }
 
 /// What is written, and how far.
@@ -118,24 +174,27 @@ pub(super) struct Writing<'w, 't> {
     stored: u64,
 }
 
-/// Writes the rows of all tables of the script.
+/// Writes the rows of all tables of the script, if there are any. What the view reads is charged by `charged`.
 pub(super) fn write_tables(
     store: &Database,
-    view: &View,
+    (view, charged): (&View, &Charged),
     catalog: &Catalog,
     script: &Script,
     options: &Options,
     writer: &mut Writer<'_>,
     watch: &mut Watch<'_>,
 ) -> Result<()> {
+    if script.tables.is_empty() {
+        return Ok(());
+    }
     let (_memory, jobs) = memory(store.engine(), options.jobs)?;
     let find = |rows: &TableRows| {
         catalog.table(&rows.name).map(AsRef::as_ref).ok_or_else(|| Error::internal("a table vanished"))
     };
     let shared = Shared {
-        engine: store.engine(),
         job: watch.job(),
         view,
+        charged,
         page_size: store.page_size() as u64,
         script,
         tables: script.tables.iter().map(find).collect::<Result<_>>()?,
@@ -179,9 +238,9 @@ impl<'w, 't> Shared<'_> {
         scanning.table == self.tables.len()
     }
 
-    /// Scans one batch, and what else is to be said before or behind it.
+    /// Scans one batch, and what else is to be said before or behind it. Where a long row has to wait for others, the batch ends before it.
     fn scan(&self, scanning: &mut Scanning, items: &mut Vec<Item>) -> Result<()> {
-        let Scanning { table, scan: begun } = scanning;
+        let Scanning { table, scan: begun, last } = scanning;
         let Some(of) = self.tables.get(*table) else { return Ok(()) };
         let scan = match begun {
             Some(scan) => scan,
@@ -190,26 +249,40 @@ impl<'w, 't> Shared<'_> {
                 let tree = table_tree(self.view, of)?;
                 let mut scan = self.view.scan(&tree, (Bound::Unbounded, Bound::Unbounded))?;
                 scan.give_way();
+                *last = None;
                 begun.insert(Box::new(scan))
             }
         };
         let before = thread_reads();
         let mut rows = self.spare.take_rows();
         let is_over = loop {
-            let Some((key, value)) = scan.next()? else { break true };
-            let len = key.len() + value.len();
-            if len > BATCH_BYTES {
-                // Its text has up to four times the bytes: of bytea two digits each, of strings backslashes.
-                rows.memory = Some(self.engine.work_memory(4 * len as u64)?);
-            }
+            let (key, value) = match scan.next() {
+                Ok(Some(row)) => row,
+                Ok(None) => break true,
+                Err(_) if self.charged.waits.swap(false, Ordering::Relaxed) => {
+                    // To the row that was not read.
+                    let behind = rows.last_key().or(last.as_deref()).map(|key| [key, &[0]].concat());
+                    scan.seek(&behind.unwrap_or_default());
+                    scan.give_way();
+                    if rows.lengths.is_empty() {
+                        std::thread::sleep(TRY_AGAIN);
+                    }
+                    break false;
+                }
+                Err(error) => return Err(error.into()),
+            };
             rows.bytes.extend_from_slice(key);
             rows.bytes.extend_from_slice(value);
             rows.lengths.push((key.len() as u32, value.len() as u32));
             if rows.bytes.len() >= BATCH_BYTES {
                 scan.forget_long();
+                rows.memory = locked(&self.charged.taken).take();
                 break false;
             }
         };
+        if let Some(key) = rows.last_key() {
+            *last = Some(key.to_vec());
+        }
         let read = thread_reads().since(before);
         self.job.count_read((read.serial_reads + read.batched_reads) * self.page_size);
         if !rows.lengths.is_empty() {
@@ -234,9 +307,13 @@ impl<'w, 't> Shared<'_> {
             rest = behind;
         }
         let (count, stored) = (rows.lengths.len() as u64, rows.bytes.len() as u64);
-        let _memory = rows.memory.take();
-        if _memory.is_none() {
-            self.spare.give_rows(rows);
+        let mut _memory = rows.memory.take();
+        match &mut _memory {
+            None => self.spare.give_rows(rows),
+            Some(memory) => {
+                drop(rows);
+                memory.shrink_to(text.capacity() as u64);
+            }
         }
         Ok(Text { text, rows: count, stored, _memory })
     }

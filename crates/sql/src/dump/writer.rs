@@ -2,8 +2,9 @@
 //!
 //! # What it guarantees
 //! 1. Nothing that is there is overwritten.
-//! 2. A dump has its name only once it is complete and durable; until then it is called `NAME.partial`. What could not be completed is
-//!    removed, and what a crash has left of an earlier run is replaced.
+//! 2. A dump has its name only once it is complete and durable; until then it is called `NAME.partial`, and `NAME.partial.lock` is held by who
+//!    writes it, so that there is one at a time. What could not be completed is removed, and what a crash has left of an earlier run is
+//!    replaced.
 //! 3. The last line of a dump in SQL says that it is complete, as a stream has no name; a folder has `manifest.json` for that, which
 //!    is written last.
 
@@ -14,6 +15,7 @@ use super::{Figures, Format};
 use crate::{Error, Result, SqlState};
 use gannet_io::{Disk, ErrorKind, ModeRequest};
 use serde::{Deserialize, Serialize};
+use std::any::Any;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -79,6 +81,8 @@ pub struct Writer<'t> {
     mode: ModeRequest,
     format: Format,
     place: Place<'t>,
+    /// Nobody else writes there as long as it is held.
+    lock: Option<Lock>,
     output: Option<Output>,
     /// Files in the folder.
     files: Vec<PathBuf>,
@@ -100,10 +104,50 @@ enum Place<'t> {
     Stream(&'t mut (dyn Write + Send)),
 }
 
-fn partial_name(path: &Path) -> PathBuf {
+/// The right to write what is called `NAME.partial`.
+struct Lock {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    held: Option<Box<dyn Any + Send + Sync>>,
+}
+
+impl Lock {
+    fn take(disk: &Arc<dyn Disk>, partial: &Path) -> Result<Self> {
+        let path = with_suffix(partial, ".lock");
+        let held = disk.lock(&path).map_err(|error| {
+            let is_held = error.kind() == ErrorKind::Locked;
+            let error = failed(error);
+            if is_held {
+                let message = format!("another dump is writing {partial:?}: {error}");
+                return Error::new(SqlState::OBJECT_IN_USE, message)
+                    .hint("Wait for it, or give another name");
+            }
+            error
+        })?;
+        Ok(Lock { disk: Arc::clone(disk), path, held: Some(held) })
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // While it is held: whoever takes it next makes a file of his own. One that cannot be removed says nothing.
+        let _ = self.disk.remove(&self.path);
+        self.held = None;
+    }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(".partial");
+    name.push(suffix);
     PathBuf::from(name)
+}
+
+fn there_already(disk: &dyn Disk, path: &Path) -> Result<()> {
+    if disk.exists(path).map_err(failed)? {
+        let message = format!("{path:?} exists, and is not overwritten");
+        return Err(Error::new(SqlState::DUPLICATE_OBJECT, message));
+    }
+    Ok(())
 }
 
 fn parent(path: &Path) -> &Path {
@@ -131,6 +175,7 @@ impl<'t> Writer<'t> {
     /// # Errors
     /// Where there is something already, or nothing can be made.
     pub fn begin(disk: Arc<dyn Disk>, target: Target<'t>, format: Format, mode: ModeRequest) -> Result<Self> {
+        let mut lock = None;
         let place = match target {
             Target::Stream(_) if format == Format::Csv => {
                 let message = "csv has a file for each table: it needs a folder, or --format sql";
@@ -138,11 +183,11 @@ impl<'t> Writer<'t> {
             }
             Target::Stream(stream) => Place::Stream(stream),
             Target::Path(path) => {
-                if disk.exists(&path).map_err(failed)? {
-                    let message = format!("{path:?} exists, and is not overwritten");
-                    return Err(Error::new(SqlState::DUPLICATE_OBJECT, message));
-                }
-                let partial = partial_name(&path);
+                there_already(&*disk, &path)?;
+                let partial = with_suffix(&path, ".partial");
+                lock = Some(Lock::take(&disk, &partial)?);
+                // Whoever held it may have completed it.
+                there_already(&*disk, &path)?;
                 match format {
                     Format::Sql => Place::File { partial, path },
                     Format::Csv => Place::Folder { partial, path },
@@ -156,6 +201,7 @@ impl<'t> Writer<'t> {
             mode,
             format,
             place,
+            lock,
             output: None,
             files,
             manifest,
@@ -343,6 +389,7 @@ impl<'t> Writer<'t> {
         }
         disk.rename(partial, path).map_err(failed)?;
         self.complete = true;
+        self.lock = None;
         disk.sync_dir(parent(path)).map_err(failed)?;
         Ok(self.figures)
     }

@@ -1,7 +1,7 @@
 //! A session of this process as the place that is loaded to.
 
 use super::{Destination, More};
-use crate::session::{Client, CommandTag, CopyFormat, Notice, OutputColumn, Session};
+use crate::session::{Client, CommandTag, CopyFormat, Notice, OutputColumn, Session, TransactionStatus};
 use crate::types::text::TextStyle;
 use crate::{Result, Value};
 
@@ -18,6 +18,10 @@ impl Destination for Embedded {
         let mut giver = Giver { more: Some(more), rows: 0 };
         self.0.run(sql, &mut giver)?;
         Ok(giver.rows)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.0.status() == TransactionStatus::Idle
     }
 
     fn session(&mut self) -> Option<&mut Session> {

@@ -1,9 +1,12 @@
 //! A dump as it is read: a file by large requests past the OS cache, or a stream; its lines, and the data of COPY in pieces of whole rows.
 
 use crate::dump::failed;
+use crate::room::{Room, Taken};
+use crate::session::CopyOptions;
 use crate::{Error, Result, SqlState};
 use gannet_io::{AlignedBuffer, Class, Disk, File, Mode, ModeRequest, OpenOptions};
-use memchr::{memchr, memchr_iter, memchr2};
+use gannet_store::WorkMemory;
+use memchr::{memchr, memchr_iter, memchr3, memmem};
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,8 +17,16 @@ const REQUEST: usize = 1 << 20;
 const PIECE: usize = 512 << 10;
 /// Longest row, or line, in bytes.
 const LONGEST: usize = 1 << 30;
-/// How far from the end of a file it is looked for what stands behind the last rows.
+/// How far from the end of a file it is looked for the end of the last rows, and for the last line.
 const END_WITHIN: u64 = 64 << 20;
+/// Longest text that is taken as what stands behind the last rows.
+const LONGEST_END: u64 = 16 << 20;
+/// What ends the rows of a COPY.
+const MARKS: [&[u8]; 2] = [b"\n\\.\n", b"\n\\.\r\n"];
+/// Bytes of a buffer, and of a piece, that are small: nothing is charged for them alone.
+const SMALL: usize = 4 << 20;
+/// Bytes that a long piece takes for each of its own: as text, in the reader, as fields, and as rows.
+const LONG_PIECE: u64 = 4;
 
 enum Source {
     File { file: Arc<dyn File>, disk: Arc<dyn Disk>, len: u64, at: u64, block: AlignedBuffer },
@@ -28,6 +39,8 @@ pub(super) struct Piece {
     pub(super) bytes: Vec<u8>,
     /// The line that it begins on, from 1.
     pub(super) line: u64,
+    /// What a long one is charged as, with what is made of it.
+    pub(super) memory: Option<Taken>,
 }
 
 /// A place to come back to.
@@ -49,6 +62,9 @@ pub(super) struct Input {
     /// Bytes read.
     read: u64,
     complete: bool,
+    /// Where memory for what is long is charged, if it is, and what the buffer is charged as.
+    room: Option<Arc<Room>>,
+    memory: Option<WorkMemory>,
 }
 
 impl Input {
@@ -67,7 +83,22 @@ impl Input {
     }
 
     fn new(name: String, source: Source) -> Self {
-        Input { name, source, buffer: Vec::new(), start: 0, line: 0, read: 0, complete: false }
+        Input {
+            name,
+            source,
+            buffer: Vec::new(),
+            start: 0,
+            line: 0,
+            read: 0,
+            complete: false,
+            room: None,
+            memory: None,
+        }
+    }
+
+    /// From now on what is long is charged, and waits for others under way where there is no room.
+    pub(super) fn charge_to(&mut self, room: Option<&Arc<Room>>) {
+        self.room = room.cloned();
     }
 
     /// What it is called.
@@ -126,6 +157,7 @@ impl Input {
             let message = format!("a line of more than {LONGEST} bytes");
             return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, self.at_line(self.line + 1, &message)));
         }
+        self.make_room()?;
         let count = match &mut self.source {
             Source::File { file, disk, len, at, block } => {
                 let count = read_block(&**disk, &**file, *len, *at, block)?;
@@ -144,6 +176,30 @@ impl Input {
         self.read += count as u64;
         self.complete = count == 0;
         Ok(count > 0)
+    }
+
+    /// Makes the buffer longer, if need be; a long one is charged.
+    fn make_room(&mut self) -> Result<()> {
+        let wanted = self.buffer.len() + REQUEST;
+        if wanted <= self.buffer.capacity() {
+            return Ok(());
+        }
+        let capacity = wanted.max(self.buffer.capacity() / 2 * 3);
+        if let Some(room) = self.room.as_ref().filter(|_| capacity > SMALL) {
+            let held = self.memory.as_ref().map_or(0, WorkMemory::bytes);
+            room.grow(&mut self.memory, (capacity as u64).saturating_sub(held))?;
+        }
+        self.buffer.reserve_exact(capacity - self.buffer.len());
+        Ok(())
+    }
+
+    /// Gives back the memory of a long buffer.
+    fn forget_long(&mut self) {
+        if self.memory.is_some() && self.buffer.len() - self.start <= SMALL / 2 {
+            self.buffer = self.buffer.split_off(self.start);
+            self.start = 0;
+            self.memory = None;
+        }
     }
 
     /// The next line, with its line feed; `None` at the end.
@@ -180,14 +236,14 @@ impl Input {
     }
 
     /// The next piece of COPY data; `None` at its end. In a script the data ends with a line `\.`, which is taken as well.
-    pub(super) fn data(&mut self, csv: bool, in_script: bool) -> Result<Option<Piece>> {
+    pub(super) fn data(&mut self, options: &CopyOptions, in_script: bool) -> Result<Option<Piece>> {
         let mut wanted = PIECE;
         loop {
             while self.buffer.len() - self.start < wanted && self.more()? {}
             let there = self.buffer.len() - self.start;
             let rest = &self.buffer[self.start..][..there.min(wanted)];
             let is_last = self.complete && rest.len() == there;
-            let cut = cut(rest, csv, in_script, is_last);
+            let cut = cut(rest, options, in_script, is_last);
             let (len, marked) = match cut {
                 Cut::Rows(len) => (len, 0),
                 Cut::End { rows, end } => (rows, end - rows),
@@ -207,47 +263,95 @@ impl Input {
             if len == 0 {
                 self.start += marked;
                 self.line += u64::from(marked > 0);
+                self.forget_long();
                 return Ok(None);
             }
+            let memory = match &self.room {
+                Some(room) if len > PIECE + PIECE / 2 => Some(room.take(LONG_PIECE * len as u64)?),
+                _ => None,
+            };
             let bytes = rest[..len].to_vec();
             let line = self.line + 1;
             self.line += memchr_iter(b'\n', &bytes).count() as u64;
             self.start += len;
-            return Ok(Some(Piece { bytes, line }));
+            return Ok(Some(Piece { bytes, line, memory }));
         }
     }
 
-    /// What stands behind the last rows of the file, or its end where that is too much; nothing for a stream.
-    pub(super) fn end_of_file(&self) -> Result<String> {
-        const MARK: &[u8] = b"\n\\.\n";
-        let Source::File { file, disk, len, .. } = &self.source else { return Ok(String::new()) };
+    /// What stands behind the last rows of the file. `None`: it has no rows, none were found near its end, or it is no UTF-8.
+    pub(super) fn end_of_file(&self) -> Result<Option<String>> {
+        match self.last_of(&MARKS)? {
+            Some((found, mark)) => self.text_from(found + MARKS[mark].len() as u64),
+            None => Ok(None),
+        }
+    }
+
+    /// All of the file, unless it is long, or no UTF-8.
+    pub(super) fn all(&self) -> Result<Option<String>> {
+        self.text_from(0)
+    }
+
+    /// Whether a line that begins so stands behind the last rows of the file, near its end.
+    pub(super) fn ends_with_line(&self, beginning: &str) -> Result<bool> {
+        let line = format!("\n{beginning}");
+        Ok(matches!(self.last_of(&[MARKS[0], MARKS[1], line.as_bytes()])?, Some((_, 2))))
+    }
+
+    /// Which of these texts, none of which is longer than a few hundred bytes, comes last near the end of the file, and where.
+    fn last_of(&self, texts: &[&[u8]]) -> Result<Option<(u64, usize)>> {
+        let Source::File { len, .. } = &self.source else { return Ok(None) };
+        let longest = texts.iter().map(|text| text.len()).max().unwrap_or(0);
         let mut block = AlignedBuffer::zeroed(REQUEST);
-        let mut text: Vec<u8> = Vec::new();
+        let mut bytes = Vec::new();
         let mut at = *len / REQUEST as u64 * REQUEST as u64;
         loop {
-            let mut longer = Vec::new();
-            loop {
-                let here = at + longer.len() as u64;
-                let count = read_block(&**disk, &**file, *len, here, &mut block)?.min(REQUEST - longer.len());
-                longer.extend_from_slice(&block[..count]);
-                if count == 0 {
-                    break;
-                }
-            }
-            let count = longer.len();
-            longer.extend_from_slice(&text);
-            text = longer;
-            // The mark may lie on both sides of the cut.
-            let near = &text[..text.len().min(count + MARK.len())];
-            if let Some(found) = near.windows(MARK.len()).rposition(|window| window == MARK) {
-                text.drain(..found + MARK.len());
-                return Ok(String::from_utf8(text).unwrap_or_default());
-            }
-            if at == 0 || *len - at > END_WITHIN {
-                return Ok(String::from_utf8(text).unwrap_or_default());
+            // What is looked for may lie on both sides of the place between two requests.
+            bytes.truncate(longest);
+            let behind = std::mem::take(&mut bytes);
+            self.read_request(at, &mut block, &mut bytes)?;
+            bytes.extend_from_slice(&behind);
+            let found = texts.iter().enumerate().filter_map(|(number, text)| {
+                memmem::rfind(&bytes, text).map(|found| (at + found as u64, number))
+            });
+            let found = found.max();
+            if found.is_some() || at == 0 || *len - at > END_WITHIN {
+                return Ok(found);
             }
             at -= REQUEST as u64;
         }
+    }
+
+    /// The file from here on.
+    fn text_from(&self, offset: u64) -> Result<Option<String>> {
+        let Source::File { len, .. } = &self.source else { return Ok(None) };
+        if *len - offset > LONGEST_END {
+            return Ok(None);
+        }
+        let mut block = AlignedBuffer::zeroed(REQUEST);
+        let mut bytes = Vec::new();
+        let mut at = offset / REQUEST as u64 * REQUEST as u64;
+        let skipped = (offset - at) as usize;
+        while at < *len {
+            self.read_request(at, &mut block, &mut bytes)?;
+            at += REQUEST as u64;
+        }
+        bytes.drain(..skipped);
+        Ok(String::from_utf8(bytes).ok())
+    }
+
+    /// Appends what the file has at an offset, which is a multiple of a request's bytes: so many, or up to its end.
+    fn read_request(&self, at: u64, block: &mut AlignedBuffer, bytes: &mut Vec<u8>) -> Result<()> {
+        let Source::File { file, disk, len, .. } = &self.source else { return Ok(()) };
+        let mut done = 0;
+        while done < REQUEST {
+            let count = read_block(&**disk, &**file, *len, at + done as u64, block)?.min(REQUEST - done);
+            if count == 0 {
+                break;
+            }
+            bytes.extend_from_slice(&block[..count]);
+            done += count;
+        }
+        Ok(())
     }
 }
 
@@ -287,9 +391,9 @@ enum Cut {
 }
 
 /// Finds the last end of a row, or the end of the data.
-fn cut(bytes: &[u8], csv: bool, in_script: bool, complete: bool) -> Cut {
+fn cut(bytes: &[u8], options: &CopyOptions, in_script: bool, complete: bool) -> Cut {
     let mut last = 0;
-    for end in RowEnds::new(bytes, csv) {
+    for end in RowEnds::new(bytes, options) {
         let line = &bytes[last..end];
         if in_script && matches!(line, b"\\.\n" | b"\\.\r\n") {
             return Cut::End { rows: last, end };
@@ -308,12 +412,33 @@ fn cut(bytes: &[u8], csv: bool, in_script: bool, complete: bool) -> Cut {
 pub(super) struct RowEnds<'b> {
     bytes: &'b [u8],
     at: usize,
-    csv: bool,
+    /// For csv, what is put around fields, and before a quote within them.
+    quotes: Option<(u8, u8)>,
 }
 
 impl<'b> RowEnds<'b> {
-    pub(super) fn new(bytes: &'b [u8], csv: bool) -> Self {
-        RowEnds { bytes, at: 0, csv }
+    pub(super) fn new(bytes: &'b [u8], options: &CopyOptions) -> Self {
+        let quotes = options.csv.then_some((options.quote, options.escape));
+        RowEnds { bytes, at: 0, quotes }
+    }
+
+    /// The end of a row of csv.
+    fn quoted(&mut self, quote: u8, escape: u8) -> Option<usize> {
+        let mut is_quoted = false;
+        loop {
+            let found = self.at + memchr3(b'\n', quote, escape, &self.bytes[self.at..])?;
+            let byte = self.bytes[found];
+            self.at = found + 1;
+            if is_quoted && byte == escape && escape != quote {
+                let following = self.bytes.get(self.at);
+                self.at += usize::from(following.is_some_and(|next| *next == quote || *next == escape));
+            } else if byte == quote {
+                // A doubled one ends and begins quotes again, which comes to the same.
+                is_quoted = !is_quoted;
+            } else if byte == b'\n' && !is_quoted {
+                return Some(self.at);
+            }
+        }
     }
 }
 
@@ -321,21 +446,12 @@ impl Iterator for RowEnds<'_> {
     type Item = usize;
 
     fn next(&mut self) -> Option<usize> {
-        let mut quoted = false;
+        if let Some((quote, escape)) = self.quotes {
+            return self.quoted(quote, escape);
+        }
         let start = self.at;
         loop {
-            let rest = &self.bytes[self.at..];
-            if self.csv {
-                let found = memchr2(b'\n', b'"', rest)?;
-                self.at += found + 1;
-                if rest[found] == b'"' {
-                    quoted = !quoted;
-                } else if !quoted {
-                    return Some(self.at);
-                }
-                continue;
-            }
-            self.at += memchr(b'\n', rest)? + 1;
+            self.at += memchr(b'\n', &self.bytes[self.at..])? + 1;
             let line = &self.bytes[start..self.at - 1];
             let backslashes = line.iter().rev().take_while(|byte| **byte == b'\\').count();
             if backslashes.is_multiple_of(2) {
@@ -351,10 +467,15 @@ mod tests {
 
     #[test]
     fn rows_end_at_line_feeds_that_are_no_data() {
-        let ends = |text: &str, csv| RowEnds::new(text.as_bytes(), csv).collect::<Vec<_>>();
+        let ends =
+            |text: &str, csv| RowEnds::new(text.as_bytes(), &CopyOptions::new(csv)).collect::<Vec<_>>();
         assert_eq!(ends("a\nb\\\nc\nd\\\\\ne", false), [2, 7, 11]);
         assert_eq!(ends("a,\"b\nc\"\"\n\"\nd\ne", true), [11, 13]);
         assert!(ends("a\\\nb", false).is_empty());
+        // Quotes and escapes as they were asked for.
+        let options = CopyOptions { quote: b'\'', escape: b'^', ..CopyOptions::new(true) };
+        let ends: Vec<_> = RowEnds::new(b"a\"\n'^'\n'\n'^^'\nb", &options).collect();
+        assert_eq!(ends, [3, 9, 14]);
     }
 
     #[test]
@@ -362,7 +483,7 @@ mod tests {
         let read = |text: &'static str, in_script| {
             let mut input = Input::stream("x", Box::new(text.as_bytes()));
             let mut rows = String::new();
-            while let Some(piece) = input.data(false, in_script)? {
+            while let Some(piece) = input.data(&CopyOptions::new(false), in_script)? {
                 rows.push_str(&String::from_utf8(piece.bytes).unwrap());
             }
             let line = input.line();

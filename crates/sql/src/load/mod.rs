@@ -1,14 +1,17 @@
 //! Load: definitions and rows from text: dumps of ours, plain ones of `pg_dump`, folders of csv.
 //!
 //! # What it guarantees
-//! 1. The rows of a table are loaded as one transaction, and each statement is one of its own: what ends the load leaves no half of a table.
+//! 1. The rows of a table are loaded as one transaction, and each statement is one of its own, whatever the script says of transactions: what
+//!    ends the load leaves no half of a table. What a script takes back by ROLLBACK cannot be loaded, and is refused.
 //! 2. A dump that was cut off is refused, before anything is loaded where it is a file.
-//! 3. What is bad is named by file and line; what is skipped or passed over is counted. Nothing else is left out.
-//! 4. When it ends, everything is durable.
+//! 3. What is bad is named by file and line; what is skipped or passed over is counted. Nothing else is left out: where the lines of a piece
+//!    cannot be told apart as one text, each row is read alone.
+//! 4. When it ends, everything is durable, and no transaction is open.
+//! 5. Rows that are long are charged to the budget before they are queued, and wait for those under way where there is no room for all.
 //!
 //! # Way
-//! Statements run one after the other. Primary keys, which stand behind the rows, are looked for at the end of a file and made with their tables, so
-//! that rows go where they belong at once; so are indexes that are not unique, where this process builds them, so that whoever makes the rows
+//! Statements run one after the other. Primary keys, which stand behind the rows, are looked for at the end of a file and made before the rows of
+//! their tables, so that these go where they belong at once; when their turn comes they are there. So are indexes that are not unique, where this process builds them, so that whoever makes the rows
 //! makes their entries, too. Rows for an empty table fill its tree from the bottom up (`rows`, `ddl`); where a rule
 //! of the table is broken by them, they are gone through once more as ordinary rows, which tells the line. So are rows for other tables.
 
@@ -23,6 +26,7 @@ pub use embedded::Embedded;
 use crate::bind::utility::{CopyTarget, Utility};
 use crate::bind::{self, Kind};
 use crate::dump::{FIRST_LINE, INDEXES, LAST_LINE, MANIFEST, MANIFEST_FORMAT, Manifest, SCHEMA, failed};
+use crate::room::Room;
 use crate::session::{CopyOptions, Fields, Header, Reader, Session, read_options};
 use crate::splitter::{Piece, Splitter};
 use crate::system::definition::quote_identifier;
@@ -110,6 +114,8 @@ pub trait Destination {
     fn run(&mut self, sql: &str) -> Result<()>;
     /// Runs a COPY FROM STDIN; gives the rows. The error's context tells the line (`COPY t, line 3`).
     fn copy(&mut self, sql: &str, more: More<'_>) -> Result<u64>;
+    /// Whether no transaction is open.
+    fn is_idle(&self) -> bool;
     /// The session, where it is one of this process.
     fn session(&mut self) -> Option<&mut Session> {
         None
@@ -136,12 +142,15 @@ pub fn load(
     options: &Options,
     watch: &mut Watch<'_>,
 ) -> Result<Outcome> {
+    let room = destination.session().map(|session| Room::new(&session.state().engine));
     let mut loader = Loader {
         destination,
+        room,
         options,
         watch,
         outcome: Outcome::default(),
         early: HashMap::new(),
+        created: HashSet::new(),
         done: HashSet::new(),
         before: 0,
     };
@@ -157,17 +166,27 @@ pub fn load(
             loader.script(input)?;
         }
     }
+    if !loader.destination.is_idle() {
+        // What it fails with changes nothing: the session ends, and with it the transaction.
+        let _ = loader.destination.run("ROLLBACK");
+        let message = "a transaction is open at the end: what was done in it is rolled back";
+        return Err(Error::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
+    }
     Ok(loader.outcome)
 }
 
 struct Loader<'l, 'w> {
     destination: &'l mut dyn Destination,
+    /// Memory for what is long, where rows are made by this process.
+    room: Option<Arc<Room>>,
     options: &'l Options,
     watch: &'l mut Watch<'w>,
     outcome: Outcome,
-    /// Statements that make primary keys and indexes, by their tables, to be run with these.
+    /// Statements that make primary keys and indexes, by their tables, to be run before the rows of these.
     early: HashMap<String, Vec<String>>,
-    /// Those that were.
+    /// Tables that statements have made, as they are written there.
+    created: HashSet<String>,
+    /// Statements that were run early, and whose turn has not come yet.
     done: HashSet<String>,
     /// Bytes of the files before this one.
     before: u64,
@@ -209,7 +228,7 @@ impl Loader<'_, '_> {
     /// A row is bad.
     fn row_failed(&mut self, file: &str, bad: Bad) -> Result<()> {
         let error = row_error(file, &bad);
-        if is_the_end(&error) || !self.options.skip {
+        if !is_of_row(&error) || !self.options.skip {
             return Err(error);
         }
         self.outcome.bad_rows += 1;
@@ -221,8 +240,10 @@ impl Loader<'_, '_> {
 
     /// Loads a script.
     fn script(&mut self, mut input: Input) -> Result<()> {
-        let end = input.end_of_file()?;
-        self.find_keys(&end);
+        if let Some(end) = input.end_of_file()? {
+            self.find_keys(&end);
+        }
+        input.charge_to(self.room.as_ref());
         let is_file = input.len().is_some();
         let mut last_line = None;
         let mut splitter = Splitter::default();
@@ -232,16 +253,17 @@ impl Loader<'_, '_> {
                 start = input.line() + 1;
             }
             let Some(line) = input.next_line()? else { break };
-            if let Some(expected) = last_line_of(line) {
-                if is_file && !end.contains(expected) {
-                    return Err(cut_off(&input));
-                }
-                last_line = last_line.or(Some(expected));
-            }
+            let begins = last_line_of(line);
+            last_line = last_line.or(begins);
             if last_line.is_some_and(|expected| line.starts_with(expected)) {
                 last_line = None;
             }
             splitter.feed(line);
+            if let Some(expected) = begins.filter(|_| is_file)
+                && !input.ends_with_line(expected)?
+            {
+                return Err(cut_off(&input));
+            }
             while let Some(piece) = splitter.next_piece() {
                 self.piece(piece, start, &mut input)?;
                 start = input.line();
@@ -261,7 +283,7 @@ impl Loader<'_, '_> {
         Ok(())
     }
 
-    /// Looks for what is better made with its table, in front of the rows.
+    /// Looks for what is better made before the rows of its table.
     fn find_keys(&mut self, script: &str) {
         // Rows that come one by one are quicker without indexes.
         let builds = self.destination.session().is_some();
@@ -280,6 +302,25 @@ impl Loader<'_, '_> {
                 }
             }
         }
+        if splitter.missing().is_some() {
+            // It began within a string: what looked like statements may be text.
+            self.early.clear();
+        }
+    }
+
+    /// Makes what is better made before the rows of a table, if it was made here, and has no rows yet.
+    fn run_early(&mut self, copy: &str) -> Result<()> {
+        let words = statement::words(copy);
+        let Some(table) = words.get(1).filter(|table| self.created.contains(*table)) else { return Ok(()) };
+        for statement in self.early.remove(table).into_iter().flatten() {
+            self.watch.look()?;
+            // Where it cannot be made it is run again when its turn comes, and says so.
+            if self.destination.run(&statement).is_ok() {
+                self.outcome.statements += 1;
+                self.done.insert(statement);
+            }
+        }
+        Ok(())
     }
 
     fn piece(&mut self, piece: Piece, line: u64, input: &mut Input) -> Result<()> {
@@ -295,9 +336,6 @@ impl Loader<'_, '_> {
                 return self.statement_failed(input, line, error);
             }
         };
-        if self.done.contains(text.trim()) {
-            return Ok(());
-        }
         match statement::judge(&text) {
             Judged::Nothing => Ok(()),
             Judged::PassedOver(kind) => {
@@ -305,11 +343,19 @@ impl Loader<'_, '_> {
                 Ok(())
             }
             Judged::Copy => self.copy(text, line, input),
-            Judged::Instead(statements, told) => {
-                if let Some(kind) = told {
-                    *self.outcome.passed_over.entry(kind).or_default() += 1;
-                }
-                statements.iter().try_for_each(|text| self.run(text, line, input))
+            Judged::Instead(text, told) => {
+                *self.outcome.passed_over.entry(told).or_default() += 1;
+                self.run(&text, line, input)
+            }
+            Judged::Refused(kind) => {
+                let message = format!("{kind} cannot be loaded");
+                let detail = "A load commits each statement by itself: what stands before it is done";
+                let error = Error::new(SqlState::FEATURE_NOT_SUPPORTED, message).detail(detail);
+                self.statement_failed(
+                    input,
+                    line,
+                    error.hint("`gannet sql` runs scripts with their transactions"),
+                )
             }
             Judged::Run => self.run(&text, line, input),
         }
@@ -321,25 +367,21 @@ impl Loader<'_, '_> {
             self.watch.job().note(shown);
             self.watch.look()?;
         }
+        let was_early = self.done.remove(text.trim());
         match self.destination.run(text) {
             Ok(()) => self.outcome.statements += 1,
+            // It was counted then. (What was made anew since, without it, has it now.)
+            Err(error) if was_early && is_there(&error) => {}
             Err(error) if is_unknown_setting(text, &error) => {
                 *self.outcome.passed_over.entry("SET of a setting that is not here").or_default() += 1;
-                return Ok(());
             }
             Err(error) => {
                 self.watch.look()?;
                 return self.statement_failed(input, line, error);
             }
         }
-        let words = statement::words(text);
-        let early = statement::created_table(&words).and_then(|table| self.early.remove(table));
-        for statement in early.into_iter().flatten() {
-            // Where it cannot be made it is run again when its turn comes, and says so.
-            if self.destination.run(&statement).is_ok() {
-                self.outcome.statements += 1;
-                self.done.insert(statement);
-            }
+        if let Some(table) = statement::created_table(&statement::words(text)) {
+            self.created.insert(table.to_owned());
         }
         Ok(())
     }
@@ -366,7 +408,7 @@ impl Loader<'_, '_> {
             Ok(parsed) => parsed,
             Err(error) => {
                 self.statement_failed(input, line, error)?;
-                while input.data(false, true)?.is_some() {}
+                while input.data(&CopyOptions::new(false), true)?.is_some() {}
                 return Ok(());
             }
         };
@@ -377,6 +419,7 @@ impl Loader<'_, '_> {
 
     /// Loads the data; gives the rows that were there, bad ones included.
     fn rows(&mut self, data: &CopyData<'_>, input: &mut Input) -> Result<u64> {
+        self.run_early(&data.sql)?;
         self.watch.job().note(&data.table);
         let before = (self.outcome.rows, self.outcome.bad_rows, self.outcome.problems.len());
         let mark = input.mark();
@@ -417,10 +460,10 @@ impl Loader<'_, '_> {
             let changed = || Error::new(SqlState::OBJECT_IN_USE, "the table has changed meanwhile");
             let places = places(table, &data.columns).ok_or_else(changed)?;
             let of = rows::Data {
-                engine: &engine,
                 options: &data.options,
                 places: &places,
                 in_script: data.in_script,
+                skip: options.skip,
                 before,
             };
             let mut bad = |bad: Bad| {
@@ -482,12 +525,12 @@ impl Loader<'_, '_> {
         let total =
             files.iter().filter_map(|(_, input)| input.len()).sum::<u64>() + of(&schema) + of(&indexes);
         self.watch.job().phase("loads", Unit::Bytes, total);
-        if let Some(indexes) = &indexes {
-            let end = indexes.end_of_file()?;
-            self.find_keys(&end);
+        if let Some(text) = indexes.as_ref().map(Input::all).transpose()?.flatten() {
+            self.find_keys(&text);
         }
         schema.map_or(Ok(()), |input| self.script(input))?;
         for (table, mut input) in files {
+            input.charge_to(self.room.as_ref());
             let columns = read_header(&mut input)?;
             let names: Vec<_> = columns.iter().map(|name| quote_identifier(name)).collect();
             let of = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
@@ -623,6 +666,18 @@ fn is_violation(error: &Error) -> bool {
 fn is_the_end(error: &Error) -> bool {
     let state = error.state().0;
     ["53", "57", "58", "XX", "08"].iter().any(|class| state.starts_with(class))
+}
+
+/// A matter of the row: what its text says, or what the table's rules say of it.
+fn is_of_row(error: &Error) -> bool {
+    let state = error.state().0;
+    ["0A", "22", "23", "54"].iter().any(|class| state.starts_with(class))
+}
+
+/// What is to be made is there already.
+fn is_there(error: &Error) -> bool {
+    let there = [SqlState::DUPLICATE_TABLE, SqlState::DUPLICATE_OBJECT, SqlState::INVALID_TABLE_DEFINITION];
+    there.contains(&error.state())
 }
 
 fn is_unknown_setting(text: &str, error: &Error) -> bool {

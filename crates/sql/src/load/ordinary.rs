@@ -3,7 +3,6 @@
 use super::input::{Input, RowEnds};
 use super::{Bad, CopyData, Loader};
 use crate::session::Header;
-use crate::system::definition::quote_identifier;
 use crate::{Error, Result};
 
 /// Rows that are tried together where bad ones are to be skipped.
@@ -29,7 +28,7 @@ impl Loader<'_, '_> {
         let mut failure = None;
         let mut more = |out: &mut Vec<u8>| {
             let piece =
-                watch.look().map_err(Error::from).and_then(|()| input.data(data.options.csv, data.in_script));
+                watch.look().map_err(Error::from).and_then(|()| input.data(&data.options, data.in_script));
             let piece = piece.inspect_err(|error| failure = Some(error.clone()))?;
             watch.job().set_done(before + input.taken());
             Ok(piece.inspect(|piece| out.extend_from_slice(&piece.bytes)).is_some())
@@ -51,11 +50,10 @@ impl Loader<'_, '_> {
 
     /// Some rows at a time; where one is bad, each alone.
     fn by_parts(&mut self, data: &CopyData<'_>, input: &mut Input) -> Result<Option<u64>> {
-        // A table that is not there is one thing that is wrong, not one for each row.
-        let sql = format!("SELECT 1 FROM public.{} LIMIT 0", quote_identifier(&data.table));
-        if let Err(error) = self.destination.run(&sql) {
+        // A table or column that is not there is one thing that is wrong, not one for each row.
+        if let Err(error) = self.destination.copy(&data.sql, &mut |_| Ok(false)) {
             self.statement_failed(input, data.line, error)?;
-            while input.data(data.options.csv, data.in_script)?.is_some() {}
+            while input.data(&data.options, data.in_script)?.is_some() {}
             return Ok(None);
         }
         self.destination.run("BEGIN")?;
@@ -74,9 +72,9 @@ impl Loader<'_, '_> {
 
     fn try_parts(&mut self, data: &CopyData<'_>, input: &mut Input) -> Result<u64> {
         let mut rows = 0;
-        while let Some(piece) = input.data(data.options.csv, data.in_script)? {
+        while let Some(piece) = input.data(&data.options, data.in_script)? {
             self.watch.look()?;
-            let mut ends: Vec<usize> = RowEnds::new(&piece.bytes, data.options.csv).collect();
+            let mut ends: Vec<usize> = RowEnds::new(&piece.bytes, &data.options).collect();
             if ends.last() != Some(&piece.bytes.len()) {
                 ends.push(piece.bytes.len());
             }
@@ -84,7 +82,7 @@ impl Loader<'_, '_> {
             for part in ends.chunks(TOGETHER) {
                 let end = part.last().copied().unwrap_or(start);
                 let bytes = &piece.bytes[start..end];
-                match self.try_part(data, bytes)? {
+                match self.try_part(data, bytes, line)? {
                     Ok(count) => {
                         rows += count;
                         line += lines(bytes);
@@ -92,7 +90,7 @@ impl Loader<'_, '_> {
                     Err(_) => {
                         for &row_end in part {
                             let row = &piece.bytes[start..row_end];
-                            match self.try_part(data, row)? {
+                            match self.try_part(data, row, line)? {
                                 Ok(count) => rows += count,
                                 Err(error) => {
                                     let (_, column) = place_of(&error);
@@ -111,8 +109,8 @@ impl Loader<'_, '_> {
         Ok(rows)
     }
 
-    /// Rows, all or none: the inner result is theirs.
-    fn try_part(&mut self, data: &CopyData<'_>, bytes: &[u8]) -> Result<Result<u64>> {
+    /// Rows from this line on, all or none: the inner result is theirs.
+    fn try_part(&mut self, data: &CopyData<'_>, bytes: &[u8], line: u64) -> Result<Result<u64>> {
         self.destination.run("SAVEPOINT part")?;
         let mut given = false;
         let mut more = |out: &mut Vec<u8>| {
@@ -125,7 +123,10 @@ impl Loader<'_, '_> {
         let copied = self.destination.copy(&data.sql, &mut more);
         match &copied {
             Ok(_) => self.destination.run("RELEASE SAVEPOINT part")?,
-            Err(error) if super::is_the_end(error) => return Err(error.clone()),
+            Err(error) if !super::is_of_row(error) => {
+                let bad = Bad { line, column: None, error: error.clone() };
+                return Err(super::row_error(data.file, &bad));
+            }
             Err(_) => self.destination.run("ROLLBACK TO SAVEPOINT part")?,
         }
         Ok(copied)

@@ -4,6 +4,7 @@ use super::Bad;
 use super::input::{Input, Piece, RowEnds};
 use crate::catalog::Table;
 use crate::ddl::{Encoded, Entries, Take};
+use crate::room::Taken;
 use crate::session::{CopyOptions, Fields, Header, Reader};
 use crate::types::Value;
 use crate::types::text::{self, TextStyle};
@@ -16,7 +17,7 @@ use std::time::Duration;
 
 /// Pieces under way for each thread that makes rows.
 const PIECES: usize = 3;
-/// Bytes that a piece takes, as text and as rows, about.
+/// Bytes that a piece takes, as text and as rows, about. Long ones come with memory of their own.
 const PIECE_MEMORY: u64 = 2 << 20;
 /// How often it is looked whether the load is to end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -43,12 +44,13 @@ impl Share {
 /// The data of a COPY.
 #[derive(Debug)]
 pub(super) struct Data<'d> {
-    pub(super) engine: &'d Engine,
     pub(super) options: &'d CopyOptions,
     /// Where the fields go, by position in the table: all of its columns, in any order.
     pub(super) places: &'d [usize],
     /// It ends with a mark.
     pub(super) in_script: bool,
+    /// Bad rows are left out; else the first one is all that matters.
+    pub(super) skip: bool,
     /// Bytes of input before this file.
     pub(super) before: u64,
 }
@@ -60,11 +62,11 @@ struct Made {
     /// Bytes of input taken when the piece was read.
     taken: u64,
     /// What a long piece is charged as.
-    _memory: Option<WorkMemory>,
+    _memory: Option<Taken>,
 }
 
 enum Step {
-    Piece(Receiver<Result<Made>>),
+    Piece(Receiver<Made>),
     Failed(Error),
 }
 
@@ -79,7 +81,7 @@ pub(super) fn feed(
     watch: &mut Watch<'_>,
 ) -> Result<u64> {
     let (steps, to_take) = sync_channel(share.pieces / 2);
-    let (work, to_make) = sync_channel::<(Piece, SyncSender<Result<Made>>, u64)>(share.pieces / 2);
+    let (work, to_make) = sync_channel::<(Piece, SyncSender<Made>, u64)>(share.pieces / 2);
     let to_make = Mutex::new(to_make);
     let maker = Maker { table, data, style };
     let (maker, to_make) = (&maker, &to_make);
@@ -90,13 +92,13 @@ pub(super) fn feed(
                     let next = to_make.lock().unwrap_or_else(std::sync::PoisonError::into_inner).recv();
                     let Ok((piece, done, taken)) = next else { return };
                     // Nobody may want it any more.
-                    let _ = done.send(maker.make(&piece, taken));
+                    let _ = done.send(maker.make(piece, taken));
                 }
             });
         }
         scope.spawn(move || {
             loop {
-                let piece = match input.data(data.options.csv, data.in_script) {
+                let piece = match input.data(data.options, data.in_script) {
                     Ok(Some(piece)) => piece,
                     Ok(None) => return,
                     Err(error) => {
@@ -142,15 +144,35 @@ fn take_all(
     }
 }
 
-fn wait(made: &Receiver<Result<Made>>, watch: &mut Watch<'_>) -> Result<Made> {
+fn wait(made: &Receiver<Made>, watch: &mut Watch<'_>) -> Result<Made> {
     loop {
         match made.recv_timeout(LOOK_EVERY) {
-            Ok(made) => return made,
+            Ok(made) => return Ok(made),
             Err(RecvTimeoutError::Timeout) => watch.look()?,
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(Error::internal("a thread of the load has ended by itself"));
             }
         }
+    }
+}
+
+/// How much there was of rows.
+#[derive(Clone, Copy)]
+struct Extent {
+    bytes: usize,
+    rows: usize,
+}
+
+impl Extent {
+    fn of(rows: &Encoded) -> Self {
+        Extent { bytes: rows.bytes.len(), rows: rows.lengths.len() }
+    }
+
+    /// Takes back what came since.
+    fn restore(self, rows: &mut Encoded) {
+        rows.bytes.truncate(self.bytes);
+        rows.lengths.truncate(self.rows);
+        rows.indexes.iter_mut().for_each(|entries| entries.truncate(self.rows));
     }
 }
 
@@ -165,22 +187,19 @@ struct Maker<'m> {
 }
 
 impl Maker<'_> {
-    fn make(&self, piece: &Piece, taken: u64) -> Result<Made> {
-        // As text, in the reader, as fields, and as rows.
-        let bytes = 4 * piece.bytes.len() as u64;
-        let memory = || self.data.engine.work_memory(bytes);
-        let _memory = (bytes > PIECE_MEMORY + PIECE_MEMORY / 2).then(memory).transpose()?;
-        let mut made = Made { rows: Encoded::default(), bad: Vec::new(), taken, _memory };
-        made.rows.bytes.reserve(piece.bytes.len());
+    fn make(&self, piece: Piece, taken: u64) -> Made {
+        let Piece { bytes, line, memory } = piece;
+        let mut made = Made { rows: Encoded::default(), bad: Vec::new(), taken, _memory: memory };
+        made.rows.bytes.reserve(bytes.len());
         let indexes = self.table.indexes.iter().filter(|index| !index.primary).count();
         made.rows.indexes.resize_with(indexes, Entries::default);
         // How its lines end is to be found out where there are carriage returns.
-        if self.is_plain() && memchr(b'\r', &piece.bytes).is_none() {
-            self.read_plain(piece, &mut made);
+        if self.is_plain() && memchr(b'\r', &bytes).is_none() {
+            self.read_plain(&bytes, line, &mut made);
         } else {
-            self.read_any(&piece.bytes, piece.line, &mut made);
+            self.read_any(&bytes, line, &mut made);
         }
-        Ok(made)
+        made
     }
 
     /// Whether rows are as dumps of ours and of `pg_dump` have them.
@@ -190,8 +209,7 @@ impl Maker<'_> {
     }
 
     /// Reads lines whose fields can be taken as they stand there, and others by the way.
-    fn read_plain(&self, piece: &Piece, made: &mut Made) {
-        let (mut rest, mut line) = (&piece.bytes[..], piece.line);
+    fn read_plain(&self, mut rest: &[u8], mut line: u64, made: &mut Made) {
         let (mut fields, mut row) = (Vec::new(), Vec::new());
         while !rest.is_empty() {
             let end = memchr(b'\n', rest);
@@ -200,7 +218,7 @@ impl Maker<'_> {
                 self.take_row(fields.len(), &|index| Ok(fields[index]), line, &mut row, made);
                 end.map_or(rest.len(), |end| end + 1)
             } else {
-                let len = RowEnds::new(rest, false).next().unwrap_or(rest.len());
+                let len = RowEnds::new(rest, self.data.options).next().unwrap_or(rest.len());
                 self.read_any(&rest[..len], line, made);
                 len
             };
@@ -209,8 +227,36 @@ impl Maker<'_> {
         }
     }
 
-    /// Reads whatever COPY knows; the first line is the one of this number.
+    /// Reads whatever COPY knows; the first line is the one of this number. Where the reader cannot tell the lines apart any more and bad rows
+    /// are to be skipped, each row is read alone: none is lost because of another one.
     fn read_any(&self, bytes: &[u8], first: u64, made: &mut Made) {
+        let (before, bad) = (Extent::of(&made.rows), made.bad.len());
+        let Err(failed) = self.read_all(bytes, first, made) else { return };
+        let first_end = RowEnds::new(bytes, self.data.options).next();
+        let is_one = first_end.is_none_or(|end| end == bytes.len());
+        if self.data.skip {
+            before.restore(&mut made.rows);
+            made.bad.truncate(bad);
+        }
+        if is_one || !self.data.skip {
+            let line = if self.data.skip { first } else { failed.line };
+            made.bad.push(Bad { line, ..failed });
+            return;
+        }
+        let (mut start, mut line) = (0, first);
+        let ends = RowEnds::new(bytes, self.data.options).chain([bytes.len()]);
+        for end in ends {
+            let row = &bytes[start..end];
+            if !row.is_empty() {
+                self.read_any(row, line, made);
+            }
+            line += memchr_iter(b'\n', row).count() as u64;
+            start = end;
+        }
+    }
+
+    /// Reads rows up to the first one whose end cannot be told, which is the error.
+    fn read_all(&self, bytes: &[u8], first: u64, made: &mut Made) -> std::result::Result<(), Bad> {
         let mut reader = Reader::new(self.data.options.clone());
         let mut given = false;
         let mut more = |buffer: &mut Vec<u8>| {
@@ -226,24 +272,18 @@ impl Maker<'_> {
             let next = reader.next(&mut more, &mut fields);
             let line = first + reader.line() - 1;
             match next {
-                Ok(false) => return,
+                Ok(false) => return Ok(()),
                 Ok(true) => self.take_row(fields.len(), &|index| fields.get(index), line, &mut row, made),
-                // The lines behind it cannot be told apart any more.
-                Err(error) => {
-                    made.bad.push(Bad { line, column: None, error });
-                    return;
-                }
+                Err(error) => return Err(Bad { line, column: None, error }),
             }
         }
     }
 
     /// Takes a row, or notes why it is bad.
     fn take_row(&self, count: usize, get: Get<'_>, line: u64, row: &mut Vec<Value>, made: &mut Made) {
-        let (len, rows) = (made.rows.bytes.len(), made.rows.lengths.len());
+        let before = Extent::of(&made.rows);
         if let Err((column, error)) = self.row(count, get, row, &mut made.rows) {
-            made.rows.bytes.truncate(len);
-            made.rows.lengths.truncate(rows);
-            made.rows.indexes.iter_mut().for_each(|entries| entries.truncate(rows));
+            before.restore(&mut made.rows);
             made.bad.push(Bad { line, column, error });
         }
     }
@@ -258,7 +298,9 @@ impl Maker<'_> {
     ) -> std::result::Result<(), (Option<String>, Error)> {
         let (table, places) = (self.table, self.data.places);
         let whole = |message: String| (None, Error::new(SqlState::BAD_COPY_FILE_FORMAT, message));
-        if count > places.len() {
+        // An empty line is a row of a table without columns.
+        let is_empty = places.is_empty() && count == 1 && matches!(get(0), Ok(None | Some("")));
+        if count > places.len() && !is_empty {
             return Err(whole("extra data after last expected column".to_owned()));
         }
         row.clear();

@@ -5,37 +5,62 @@
 pub(super) enum Judged {
     /// It is run as it is.
     Run,
-    /// Instead of it these are run, one after the other; what is to be said about that.
-    Instead(Vec<String>, Option<&'static str>),
+    /// Instead of it this is run; what is to be said about that.
+    Instead(String, &'static str),
     /// Data follows.
     Copy,
+    /// It cannot be loaded; what it is.
+    Refused(&'static str),
     /// It does not matter here; its kind.
     PassedOver(&'static str),
     /// It does not matter anywhere here, and is not worth a word.
     Nothing,
 }
 
-/// Words that are looked at.
+/// Words that are looked at, but for COPY, whose columns may be many.
 const MOST_WORDS: usize = 64;
 
 /// The first words of a statement, in upper case but for quoted names; parentheses, commas and semicolons stand alone.
 pub(super) fn words(text: &str) -> Vec<String> {
-    let mut words = Vec::new();
-    let mut rest = text.trim_start();
-    while let Some(first) = rest.chars().next().filter(|_| words.len() < MOST_WORDS) {
-        let end = match first {
-            '(' | ')' | ',' | ';' => 1,
-            '-' if rest.starts_with("--") => {
-                rest = rest.find('\n').map_or("", |at| &rest[at..]).trim_start();
+    let upper = |(_, word): (usize, &str)| {
+        if word.contains(['"', '\'']) { word.to_owned() } else { word.to_uppercase() }
+    };
+    let mut words = Words { text, at: 0 }.map(upper);
+    let mut taken: Vec<String> = words.by_ref().take(MOST_WORDS).collect();
+    if taken.first().is_some_and(|first| first == "COPY") {
+        taken.extend(words);
+    }
+    taken
+}
+
+/// The words of a statement as they are written, and where; comments are passed over.
+struct Words<'t> {
+    text: &'t str,
+    at: usize,
+}
+
+impl<'t> Iterator for Words<'t> {
+    type Item = (usize, &'t str);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let rest = self.text[self.at..].trim_start();
+            self.at = self.text.len() - rest.len();
+            let first = rest.chars().next()?;
+            if rest.starts_with("--") {
+                self.at += rest.find('\n').unwrap_or(rest.len());
                 continue;
             }
-            _ => word_end(rest),
-        };
-        let word = &rest[..end];
-        words.push(if word.contains(['"', '\'']) { word.to_owned() } else { word.to_uppercase() });
-        rest = rest[end..].trim_start();
+            if rest.starts_with("/*") {
+                self.at += rest.find("*/").map_or(rest.len(), |end| end + 2);
+                continue;
+            }
+            let len = if "(),;".contains(first) { 1 } else { word_end(rest) };
+            let start = self.at;
+            self.at += len;
+            return Some((start, &rest[..len]));
+        }
     }
-    words
 }
 
 /// Where the first word ends: a name with a dot and quotes is one.
@@ -64,8 +89,8 @@ pub(super) fn judge(text: &str) -> Judged {
             Judged::Nothing
         }
         ["ALTER", "DEFAULT", "PRIVILEGES", ..] => Judged::PassedOver("ALTER DEFAULT PRIVILEGES"),
-        ["ALTER", "TABLE", ..] if has(["ADD", "GENERATED"]) => identity(text, &words),
-        ["ALTER", ..] if has(["OWNER", "TO"]) => Judged::PassedOver("OWNER TO"),
+        ["ALTER", "TABLE", ..] if has(["GENERATED", "ALWAYS"]) => by_default(text),
+        ["ALTER", ..] if has(["OWNER", "TO"]) && !is_renamed(&words) => Judged::PassedOver("OWNER TO"),
         ["ALTER", "TABLE", ..] if has(["CLUSTER", "ON"]) => Judged::PassedOver("CLUSTER ON"),
         ["ALTER", "TABLE", ..] if has(["REPLICA", "IDENTITY"]) => Judged::PassedOver("REPLICA IDENTITY"),
         ["ALTER", "TABLE", ..] if has(["SET", "STATISTICS"]) => Judged::PassedOver("SET STATISTICS"),
@@ -80,62 +105,32 @@ pub(super) fn judge(text: &str) -> Judged {
         ["CREATE", "SCHEMA", "PUBLIC", ..] | ["CREATE", "SCHEMA", "IF", "NOT", "EXISTS", "PUBLIC", ..] => {
             Judged::PassedOver("CREATE SCHEMA public")
         }
-        ["BEGIN" | "COMMIT" | "END", ";"]
-        | ["BEGIN" | "COMMIT", "TRANSACTION", ..]
-        | ["START", "TRANSACTION", ..] => Judged::PassedOver("transaction"),
+        ["COMMIT", "PREPARED", ..] => Judged::Refused("COMMIT PREPARED"),
+        ["PREPARE", "TRANSACTION", ..] => Judged::Refused("PREPARE TRANSACTION"),
+        ["ROLLBACK", ..] => Judged::Refused("ROLLBACK"),
+        ["ABORT", ..] => Judged::Refused("ABORT"),
+        ["SAVEPOINT", ..] => Judged::Refused("SAVEPOINT"),
+        ["RELEASE", ..] => Judged::Refused("RELEASE SAVEPOINT"),
+        // Whatever follows: what a statement does is durable before the next one.
+        ["BEGIN" | "COMMIT" | "END", ..] | ["START", "TRANSACTION", ..] => Judged::PassedOver("transaction"),
         _ => Judged::Run,
     }
 }
 
-/// `ALTER TABLE t ALTER COLUMN c ADD GENERATED ... AS IDENTITY (SEQUENCE NAME s ...)` as it is understood here: options in their order, and
-/// the name given afterwards.
-fn identity(text: &str, words: &[&str]) -> Judged {
-    let place = |word: &str| words.iter().position(|found| *found == word);
-    let (Some(add), Some(column)) = (place("ADD"), place("COLUMN")) else { return Judged::Run };
-    let Some(open) = words.iter().position(|word| *word == "(") else { return Judged::Run };
-    let always = words.get(add + 2) == Some(&"ALWAYS");
-    let options = &words[open + 1..];
-    let behind = |pattern: &[&str]| {
-        let at = options.windows(pattern.len()).position(|found| found == pattern)?;
-        options.get(at + pattern.len()).copied()
-    };
-    let mut ordered = String::new();
-    for (name, patterns) in [
-        ("INCREMENT BY", [&["INCREMENT", "BY"][..], &["INCREMENT"]]),
-        ("MINVALUE", [&["MINVALUE"], &["MINVALUE"]]),
-        ("MAXVALUE", [&["MAXVALUE"], &["MAXVALUE"]]),
-        ("START WITH", [&["START", "WITH"], &["START"]]),
-    ] {
-        let value = patterns.iter().find_map(|pattern| behind(pattern));
-        // NO MINVALUE is followed by another word.
-        if let Some(value) = value.filter(|value| value.parse::<i64>().is_ok()) {
-            ordered += &format!(" {name} {value}");
-        }
-    }
-    let no_cycle = options.windows(2).any(|pair| pair == ["NO", "CYCLE"]);
-    if options.contains(&"CYCLE") && !no_cycle {
-        ordered += " CYCLE";
-    }
-    // As they were written, whose words may be in lower case.
-    let head_end = text.to_uppercase().find(" ADD ").filter(|at| text.is_char_boundary(*at));
-    let Some(head_end) = head_end else { return Judged::Run };
-    let head = &text[..head_end];
-    let mut statements = vec![match ordered.trim() {
-        "" => format!("{head} ADD GENERATED BY DEFAULT AS IDENTITY;"),
-        ordered => format!("{head} ADD GENERATED BY DEFAULT AS IDENTITY ({ordered});"),
-    }];
-    let table = words.iter().skip(2).find(|word| !matches!(**word, "ONLY" | "IF" | "EXISTS"));
-    if let (Some(name), Some(table), Some(column)) =
-        (behind(&["SEQUENCE", "NAME"]), table, words.get(column + 1))
-    {
-        let last = |name: &str| name.rsplit('.').next().unwrap_or(name).trim_matches('"').to_owned();
-        let plain = |name: &str| if name.contains('"') { last(name) } else { last(name).to_lowercase() };
-        let (usual, wanted) = (format!("{}_{}_seq", plain(table), plain(column)), plain(name));
-        if usual != wanted {
-            statements.push(format!("ALTER SEQUENCE public.\"{usual}\" RENAME TO \"{wanted}\";"));
-        }
-    }
-    Judged::Instead(statements, always.then_some("GENERATED ALWAYS taken as BY DEFAULT"))
+/// Whether it is `ALTER ... RENAME ...`, in which any word may be a name.
+fn is_renamed(words: &[&str]) -> bool {
+    // Before it stand at least ALTER, what is altered, and its name.
+    words.iter().skip(3).any(|word| *word == "RENAME")
+}
+
+/// The statement with `GENERATED BY DEFAULT` for its `GENERATED ALWAYS`.
+fn by_default(text: &str) -> Judged {
+    let words: Vec<_> = Words { text, at: 0 }.collect();
+    let is = |(_, word): (usize, &str), expected| word.eq_ignore_ascii_case(expected);
+    let always = words.windows(2).find(|pair| is(pair[0], "GENERATED") && is(pair[1], "ALWAYS"));
+    let Some(&(at, always)) = always.map(|pair| &pair[1]) else { return Judged::Run };
+    let text = format!("{}BY DEFAULT{}", &text[..at], &text[at + always.len()..]);
+    Judged::Instead(text, "GENERATED ALWAYS taken as BY DEFAULT")
 }
 
 /// Of `CREATE TABLE t (...)` the table, as it is written.
@@ -197,18 +192,44 @@ mod tests {
     }
 
     #[test]
-    fn identity_is_said_in_our_words() {
-        let text = "ALTER TABLE public.u ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (\n    SEQUENCE NAME public.other\n    \
-                    START WITH 5\n    INCREMENT BY -1\n    NO MINVALUE\n    MAXVALUE 9\n    CACHE 1\n);";
-        let Judged::Instead(statements, told) = judge(text) else { panic!("{:?}", judge(text)) };
-        assert_eq!(
-            statements,
-            [
-                "ALTER TABLE public.u ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (INCREMENT BY -1 MAXVALUE 9 START WITH 5);",
-                "ALTER SEQUENCE public.\"u_id_seq\" RENAME TO \"other\";"
-            ]
-        );
-        assert!(told.is_some());
+    fn every_form_of_a_transaction_is_judged() {
+        for text in [
+            "BEGIN;",
+            "begin work;",
+            "BEGIN TRANSACTION READ WRITE;",
+            "BEGIN ISOLATION LEVEL SERIALIZABLE;",
+            "/* all of it */ START TRANSACTION;",
+            "COMMIT;",
+            "commit work and chain;",
+            "END;",
+            "END TRANSACTION;",
+        ] {
+            assert_eq!(judge(text), Judged::PassedOver("transaction"), "{text}");
+        }
+        for text in ["rollback;", "ROLLBACK TO SAVEPOINT a;", "ABORT;", "SAVEPOINT a;", "RELEASE a;"] {
+            assert!(matches!(judge(text), Judged::Refused(_)), "{text}");
+        }
+        assert_eq!(judge("COMMIT PREPARED 'a';"), Judged::Refused("COMMIT PREPARED"));
+    }
+
+    #[test]
+    fn a_column_called_owner_is_renamed() {
+        assert_eq!(judge("ALTER TABLE t RENAME COLUMN owner TO x;"), Judged::Run);
+        assert_eq!(judge("ALTER TABLE rename OWNER TO x;"), Judged::PassedOver("OWNER TO"));
+    }
+
+    #[test]
+    fn copy_of_many_columns_is_copy() {
+        let columns: Vec<_> = (0..100).map(|number| format!("c{number}")).collect();
+        assert_eq!(judge(&format!("COPY t ({}) FROM stdin;", columns.join(", "))), Judged::Copy);
+    }
+
+    #[test]
+    fn always_is_by_default_here() {
+        // Upper case of the first letter has another length.
+        let text = "ALTER TABLE public.\u{131}\u{131} ALTER COLUMN id add generated always AS IDENTITY (\n    START WITH 5\n);";
+        let expected = text.replace("always", "BY DEFAULT");
+        assert_eq!(judge(text), Judged::Instead(expected, "GENERATED ALWAYS taken as BY DEFAULT"));
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub use copy::{Copy, CopyOption, CopyRelation, CopyTarget, CopyValue};
 pub use jobs::{BackupDatabase, DumpDatabase};
 use reader::Reader;
 pub use role::RoleOptions;
+pub(crate) use sequence::identity_options;
 pub use sequence::{AlterSequence, SequenceOptions};
 use sqlparser::ast;
 use sqlparser::keywords::Keyword as K;

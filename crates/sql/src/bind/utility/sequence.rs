@@ -1,7 +1,8 @@
 //! CREATE and ALTER SEQUENCE, whose options come in any order.
 
 use super::super::bind_type;
-use super::super::parse::with_parser;
+use super::super::parse::{Source, with_parser};
+use super::super::tokens::tokenize;
 use super::reader::Reader;
 use super::{CopyRelation, Utility};
 use crate::{Error, Result, SqlState, Type};
@@ -11,6 +12,8 @@ use sqlparser::tokenizer::Token;
 /// Options of a sequence; `None` where nothing was said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SequenceOptions {
+    /// SEQUENCE NAME, which an identity column's options may have.
+    pub name: Option<CopyRelation>,
     /// AS
     pub ty: Option<Type>,
     /// INCREMENT
@@ -75,6 +78,30 @@ fn options(reader: &mut Reader<'_>) -> Result<SequenceOptions> {
     while !reader.at_end() {
         let position = reader.position();
         option(reader, &mut options).map_err(|error| error.at(position))?;
+    }
+    Ok(options)
+}
+
+/// The options of an identity column, as [`bridge`](super::super::bridge) has put them together.
+pub(crate) fn identity_options(text: &str) -> Result<SequenceOptions> {
+    let lexemes = tokenize(text)?;
+    let mut reader = Reader::new(Source { sql: text, lexemes: &lexemes });
+    let mut options = SequenceOptions::default();
+    let mut read = || {
+        while !reader.at_end() {
+            if reader.accept_words(&["sequence", "name"]) {
+                set(&mut options.name, reader.relation()?)?;
+            } else {
+                option(&mut reader, &mut options)?;
+            }
+        }
+        Ok(())
+    };
+    // Places in this text are none that the client knows.
+    read().map_err(|error: Error| error.without_position())?;
+    if options.ty.is_some() || options.owned_by.is_some() {
+        let message = "the sequence of an identity column has the column's type and owner";
+        return Err(Error::new(SqlState::SYNTAX_ERROR, message));
     }
     Ok(options)
 }

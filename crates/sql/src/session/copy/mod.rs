@@ -510,12 +510,12 @@ fn targets(table: &Table, columns: &[String]) -> Result<Vec<Target>> {
 fn plan_insert(session: &mut Session, table: &Table, targets: &[Target]) -> Result<Prepared> {
     let names: Vec<String> = targets.iter().map(|target| quoted(&target.name)).collect();
     let values: Vec<String> = (1..=targets.len()).map(|number| format!("${number}")).collect();
-    let sql = format!(
-        "insert into public.{} ({}) values ({})",
-        quoted(&table.name),
-        names.join(", "),
-        values.join(", ")
-    );
+    let into = format!("insert into public.{}", quoted(&table.name));
+    let sql = if targets.is_empty() {
+        format!("{into} default values")
+    } else {
+        format!("{into} ({}) values ({})", names.join(", "), values.join(", "))
+    };
     let types: Vec<Type> = targets.iter().map(|target| target.ty).collect();
     let prepared = session.plan(&Arc::new(parse_one(&sql)?), &types)?;
     let mut copy = Prepared {
@@ -538,6 +538,12 @@ fn plan_insert(session: &mut Session, table: &Table, targets: &[Target]) -> Resu
 
 /// Puts the COPY's rows in place of the row of parameters, under what INSERT makes of each of them.
 fn replace_source(plan: &mut Plan, columns: &[PlanColumn]) -> bool {
+    let source = || Node::FunctionScan {
+        function: &SOURCE,
+        arguments: Vec::new(),
+        types: Vec::new(),
+        ordinality: false,
+    };
     match &mut plan.node {
         Node::Values(rows) => {
             let [row] = rows.as_mut_slice() else { return false };
@@ -545,14 +551,13 @@ fn replace_source(plan: &mut Plan, columns: &[PlanColumn]) -> bool {
             if !exprs.iter_mut().all(take_from_row) {
                 return false;
             }
-            let function = Node::FunctionScan {
-                function: &SOURCE,
-                arguments: Vec::new(),
-                types: Vec::new(),
-                ordinality: false,
-            };
-            let source = Plan { node: function, columns: columns.to_vec(), ..plan.clone() };
+            let source = Plan { node: source(), columns: columns.to_vec(), ..plan.clone() };
             plan.node = Node::Project { input: Box::new(source), exprs };
+            true
+        }
+        // Of a table without columns.
+        Node::One if columns.is_empty() => {
+            plan.node = source();
             true
         }
         Node::Insert { input, .. } | Node::Project { input, .. } | Node::Filter { input, .. } => {
@@ -719,7 +724,11 @@ impl Reading<'_> {
     fn row(&self) -> Result<Vec<Value>> {
         let whole =
             |message: String| Error::new(SqlState::BAD_COPY_FILE_FORMAT, message).context(self.place());
-        if self.fields.len() > self.targets.len() {
+        // An empty line is a row of a table without columns.
+        let is_empty = self.targets.is_empty()
+            && self.fields.len() == 1
+            && matches!(self.fields.get(0), Ok(None | Some("")));
+        if self.fields.len() > self.targets.len() && !is_empty {
             return Err(whole("extra data after last expected column".to_owned()));
         }
         let mut row = Vec::with_capacity(self.targets.len());
