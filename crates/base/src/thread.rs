@@ -4,6 +4,7 @@
 use crate::sim;
 use crate::sync::Mutex;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A thread that ended by a panic, with the panic's message.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -81,6 +82,19 @@ pub fn stand_by() {
             step_back();
         }
     }
+}
+
+/// How long the processors of this machine have had nothing to do so far, all together, in steps of 10 ms; `None` where that is not told, and
+/// in a simulation.
+pub fn idle_time() -> Option<Duration> {
+    if sim::active() {
+        return None;
+    }
+    let text = std::fs::read_to_string("/proc/stat").ok()?;
+    // Idle, and idle while somebody waits for a device.
+    let mut ticks = text.lines().next()?.split_ascii_whitespace().skip(4).map(str::parse::<u64>);
+    let (idle, waiting) = (ticks.next()?.ok()?, ticks.next()?.ok()?);
+    Some(Duration::from_millis(10 * (idle + waiting)))
 }
 
 /// Lets another thread run.

@@ -20,6 +20,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How often an object is put whose answer may have been lost, and the pause before it is put again; before each further time it is longer by as
+/// much.
+const PUT_ATTEMPTS: u32 = 3;
+const PUT_PAUSE: Duration = Duration::from_millis(200);
 /// How long it is tried to take back what was broken off.
 pub(crate) const CLEANED_WITHIN: Duration = Duration::from_secs(15);
 
@@ -87,7 +91,8 @@ pub(crate) fn given_up(ended: Ended, operation: &'static str, path: &Path) -> Er
 }
 
 /// Puts an object on a condition. An answer may be lost, and then the request is repeated, and meets what it has done itself: that is
-/// recognised by its bytes, which therefore nobody else writes.
+/// recognised by its bytes, which therefore nobody else writes. (The crate repeats no request of which it does not know whether it was
+/// carried out.)
 pub(crate) async fn put_own(
     store: &dyn ObjectStore,
     key: &Key,
@@ -95,18 +100,33 @@ pub(crate) async fn put_own(
     mode: PutMode,
 ) -> object_store::Result<UpdateVersion> {
     use object_store::Error as E;
-    match store.put_opts(key, bytes.clone().into(), mode.into()).await {
-        Ok(put) => Ok(UpdateVersion { e_tag: put.e_tag, version: put.version }),
-        Err(error @ (E::AlreadyExists { .. } | E::Precondition { .. })) => {
-            let Ok(found) = store.get_opts(key, GetOptions::default()).await else { return Err(error) };
-            let meta = found.meta.clone();
-            match found.bytes().await {
-                Ok(there) if there == bytes => Ok(UpdateVersion { e_tag: meta.e_tag, version: meta.version }),
-                _ => Err(error),
-            }
+    let mut attempt = 1;
+    loop {
+        let error = match store.put_opts(key, bytes.clone().into(), mode.clone().into()).await {
+            Ok(put) => return Ok(UpdateVersion { e_tag: put.e_tag, version: put.version }),
+            Err(error) => error,
+        };
+        if let Ok((there, version)) = read_back(store, key).await
+            && there == bytes
+        {
+            return Ok(version);
         }
-        Err(error) => Err(error),
+        if attempt == PUT_ATTEMPTS || !matches!(error, E::Generic { .. }) {
+            return Err(error);
+        }
+        tokio::time::sleep(PUT_PAUSE * attempt).await;
+        attempt += 1;
     }
+}
+
+/// What an object holds, and its version.
+pub(crate) async fn read_back(
+    store: &dyn ObjectStore,
+    key: &Key,
+) -> object_store::Result<(Vec<u8>, UpdateVersion)> {
+    let found = store.get_opts(key, GetOptions::default()).await?;
+    let version = UpdateVersion { e_tag: found.meta.e_tag.clone(), version: found.meta.version.clone() };
+    Ok((found.bytes().await?.to_vec(), version))
 }
 
 impl ObjectDisk {

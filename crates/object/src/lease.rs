@@ -9,14 +9,14 @@
 //!    for longer, and goes on at once with a request under way, is not kept from that; whoever relies on the lock looks afterwards whether
 //!    what he wrote is still there.
 
-use crate::disk::{CLEANED_WITHIN, Shared, put_own};
+use crate::disk::{CLEANED_WITHIN, Shared, put_own, read_back};
 use crate::error::{of_store, words};
 use gannet_base::clock::{self, Instant};
 use gannet_base::random;
 use gannet_base::sync::Mutex;
 use gannet_io::{Error, ErrorKind, Result};
 use object_store::path::Path as Key;
-use object_store::{GetOptions, ObjectStore, ObjectStoreExt, PutMode, UpdateVersion};
+use object_store::{ObjectStore, ObjectStoreExt, PutMode, UpdateVersion};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,6 +44,13 @@ struct Text {
 }
 
 impl Text {
+    /// Whether these bytes are of this lock, of whatever time.
+    fn is_own(&self, bytes: &[u8]) -> bool {
+        let text = String::from_utf8_lossy(bytes);
+        let number = text.lines().nth(1).and_then(|line| line.split(' ').next());
+        number == Some(&format!("{:016x}", self.number))
+    }
+
     fn next(&mut self) -> Vec<u8> {
         self.renewals += 1;
         format!("{}\n{:016x} {}\n", self.who, self.number, self.renewals).into_bytes()
@@ -72,14 +79,9 @@ impl Lease {
                 Err(error) => return Err(of_store("lock", path, &error)),
             }
             let (store, place) = (Arc::clone(&shared.store), key.clone());
-            let look = async move {
-                let found = store.get_opts(&place, GetOptions::default()).await?;
-                let version =
-                    UpdateVersion { e_tag: found.meta.e_tag.clone(), version: found.meta.version.clone() };
-                Ok((version, found.bytes().await?))
-            };
+            let look = async move { read_back(&*store, &place).await };
             match shared.run("lock", path, look) {
-                Ok((version, bytes)) => match &known {
+                Ok((bytes, version)) => match &known {
                     Some((seen, _)) if *seen != version => {
                         let text = String::from_utf8_lossy(&bytes);
                         let holder = text.lines().next().unwrap_or_default();
@@ -153,7 +155,8 @@ impl Renewal {
             let begin = clock::now();
             let mode = PutMode::Update(self.version.clone());
             let put = put_own(&*self.store, &self.key, self.text.next(), mode);
-            let left = self.free_after.saturating_sub(renewed.elapsed());
+            // One that stalls leaves time for others.
+            let left = self.free_after.saturating_sub(renewed.elapsed()).min(self.every);
             let why = match tokio::time::timeout(left, put).await {
                 Ok(Ok(version)) => {
                     (self.version, renewed) = (version, begin);
@@ -163,15 +166,27 @@ impl Renewal {
                     error @ (object_store::Error::NotFound { .. }
                     | object_store::Error::Precondition { .. }
                     | object_store::Error::AlreadyExists { .. }),
-                )) => {
-                    format!("somebody else has taken the lock over: {}", words(&error))
-                }
+                )) => match self.own_version().await {
+                    // An answer was lost to a renewal before.
+                    Some(version) => {
+                        (self.version, renewed) = (version, begin);
+                        continue;
+                    }
+                    None => format!("somebody else has taken the lock over: {}", words(&error)),
+                },
                 Ok(Err(_)) if renewed.elapsed() + self.every < self.free_after => continue,
                 Ok(Err(error)) => format!("it could not be renewed: {}", words(&error)),
+                Err(_) if renewed.elapsed() + self.every < self.free_after => continue,
                 Err(_) => "it could not be renewed: the store does not answer".to_owned(),
             };
             *self.lost.lock() = Some(format!("the lock {:?} was lost: {why}", self.path));
             return;
         }
+    }
+
+    /// The object's version, if what stands in it is of this lock.
+    async fn own_version(&self) -> Option<UpdateVersion> {
+        let (bytes, version) = read_back(&*self.store, &self.key).await.ok()?;
+        self.text.is_own(&bytes).then_some(version)
     }
 }

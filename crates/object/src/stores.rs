@@ -57,8 +57,8 @@ mod network {
     use object_store::{BackoffConfig, RetryConfig};
     use std::time::Duration;
 
-    /// A request that fails is tried again for so long.
-    const TRIED_FOR: Duration = Duration::from_secs(60);
+    /// A request that fails is tried again for so long: several times as long as one may take, so that one that stalls is tried again.
+    const TRIED_FOR: Duration = Duration::from_secs(300);
 
     pub(super) fn retry() -> RetryConfig {
         // Where somebody has chosen another one before, that is as good.

@@ -198,13 +198,8 @@ impl Upload {
         state.under_way += 1;
         let (done, path) = (Arc::clone(&self.state), self.path.clone());
         let task = shared.runtime.spawn(async move {
-            let result = work.await;
-            let mut state = done.0.lock();
-            state.under_way -= 1;
-            if let Err(error) = result {
-                state.failure.get_or_insert_with(|| of_store("write", &path, &error));
-            }
-            done.1.notify_all();
+            let mut ended = PartEnded { done, path, result: None };
+            ended.result = Some(work.await);
         });
         state.tasks.retain(|task| !task.is_finished());
         state.tasks.push(task);
@@ -260,6 +255,35 @@ impl Upload {
         drop(state);
         // What cannot be taken back now is up to the store's own rules (docs/operations.md).
         let _ = shared.runtime.run_within(CLEANED_WITHIN, async move { upload.abort().await });
+    }
+}
+
+/// Tells that a part's upload has ended, however.
+struct PartEnded {
+    done: Arc<(Mutex<State>, Condvar)>,
+    path: PathBuf,
+    /// `None`: it has broken off.
+    result: Option<object_store::Result<()>>,
+}
+
+impl Drop for PartEnded {
+    fn drop(&mut self) {
+        let failure = match self.result.take() {
+            Some(Ok(())) => None,
+            Some(Err(error)) => Some(of_store("write", &self.path, &error)),
+            None => Some(Error::new(
+                ErrorKind::Device,
+                "write",
+                &self.path,
+                "the upload of a part was broken off",
+            )),
+        };
+        let mut state = self.done.0.lock();
+        state.under_way -= 1;
+        if let Some(failure) = failure {
+            state.failure.get_or_insert(failure);
+        }
+        self.done.1.notify_all();
     }
 }
 

@@ -9,7 +9,6 @@
 //! 4. Its threads have ended when [`Fetch::end`] comes back, or the [`Fetch`] is gone.
 
 use crate::core::Core;
-use crate::jobs;
 use crate::pool::{self, Access, BACKGROUND_QUEUES};
 use crate::{Error, Result};
 use gannet_base::PageId;
@@ -45,13 +44,6 @@ pub(crate) trait Source: Send + Sync {
 /// The calling thread gets out of others' way from now on: of the processor's, and of those who read pages.
 pub(crate) fn step_back() {
     thread::step_back();
-    pool::reads::in_background();
-}
-
-/// The calling thread works for a job from now on: only while nobody else wants the processor, and what it reads counts as a job's.
-pub fn stand_by() {
-    thread::stand_by();
-    jobs::reserve::stands_by();
     pool::reads::in_background();
 }
 

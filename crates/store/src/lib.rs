@@ -77,7 +77,6 @@ pub use database::{
 };
 pub use engine::{CreateOptions, Engine, EngineOptions, OpenOptions};
 pub use error::{Error, Result};
-pub use fetch::stand_by;
 pub use jobs::{
     ClassBytes, Job, JobKind, JobOrder, JobReport, JobState, Jobs, Pace, Permit, Reserve, Tell, Unit, Watch,
 };

@@ -87,7 +87,7 @@ pub(super) fn run_line<'w, 't>(
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(move || {
-                gannet_store::stand_by();
+                line.reserve.stand_by();
                 line.work();
             });
         }

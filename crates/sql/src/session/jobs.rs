@@ -134,11 +134,8 @@ impl Session {
         mut order: JobOrder,
         work: impl FnOnce(&Database, &mut Watch<'_>) -> Result<T>,
     ) -> Result<(T, JobReport)> {
+        self.check_superuser(running.statement)?;
         let statement = running.statement;
-        if !self.is_superuser() {
-            let message = format!("must be superuser to do {statement}");
-            return Err(Error::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
-        }
         if !running.alone || self.transaction.as_ref().is_some_and(|open| open.explicit) {
             let message = format!("{statement} cannot run inside a transaction block");
             return Err(Error::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
@@ -165,6 +162,14 @@ impl Session {
             interrupt.check()?;
         }
         Ok((outcome?, job.report()))
+    }
+
+    fn check_superuser(&self, statement: &str) -> Result<()> {
+        if self.is_superuser() {
+            return Ok(());
+        }
+        let message = format!("must be superuser to do {statement}");
+        Err(Error::new(SqlState::INSUFFICIENT_PRIVILEGE, message))
     }
 
     pub(super) fn check_database(
@@ -207,6 +212,8 @@ impl Session {
     ) -> Result<CommandTag> {
         let verbose = backup.verbose;
         let mut running = Running { statement: "BACKUP DATABASE", verbose, alone, client };
+        // Before anything is looked for at its word.
+        self.check_superuser(running.statement)?;
         let is_url = gannet_object::is_url(&backup.folder);
         if !is_url && !PathBuf::from(&backup.folder).is_absolute() {
             let message = "relative path not allowed for BACKUP DATABASE to a folder of the server";

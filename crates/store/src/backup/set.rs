@@ -138,12 +138,24 @@ impl Database {
 
     /// The latest backup of this database in a folder.
     fn latest(&self, folder: &BackupPlace) -> Result<BackupFile> {
-        let all = BackupFile::all(folder, &mut |_| ())?;
+        let all = all_or_none(folder)?;
         all.into_iter().rfind(|one| self.is_past(&one.manifest)).ok_or_else(|| {
             Error::Backup(format!(
                 "there is no backup of this copy of the database in {folder:?}: take a full one first"
             ))
         })
+    }
+}
+
+/// All backups in a folder. One that cannot be read may be the latest: then nobody knows which that is.
+fn all_or_none(folder: &BackupPlace) -> Result<Vec<BackupFile>> {
+    let mut unread = None;
+    let all = BackupFile::all(folder, &mut |error| unread = Some(error))?;
+    match unread {
+        None => Ok(all),
+        Some(error) => Err(Error::Backup(format!(
+            "{error}; which backup in {folder:?} is the latest is not known therefore: name the one that is meant, or move that away"
+        ))),
     }
 }
 
@@ -315,13 +327,11 @@ impl Source {
     /// [`Error::Backup`] where there is no such backup, or a part of one only.
     pub fn find(places: &[BackupPlace]) -> Result<Source> {
         if let [place] = places {
-            let mut complaint = None;
             let found = if is_folder(place)? {
-                let all = BackupFile::all(place, &mut |error| complaint = Some(error))?;
-                all.into_iter().max_by_key(|one| one.manifest.begin.started_unix_us).ok_or_else(|| {
-                    complaint
-                        .unwrap_or_else(|| Error::Backup(format!("there is no complete backup in {place:?}")))
-                })?
+                let all = all_or_none(place)?;
+                all.into_iter()
+                    .max_by_key(|one| one.manifest.begin.started_unix_us)
+                    .ok_or_else(|| Error::Backup(format!("there is no complete backup in {place:?}")))?
             } else {
                 BackupFile::find(place)?
             };

@@ -110,12 +110,16 @@ impl BackupFile {
         if chain[0].manifest.begin.parent.is_none() {
             return Ok(chain.into());
         }
-        let all = Self::all(&chain[0].folder, &mut |_| ())?;
+        let mut unread = None;
+        let all = Self::all(&chain[0].folder, &mut |error| unread = Some(error))?;
         while let Some(parent) = chain[0].manifest.begin.parent {
             let found = all.iter().find(|one| one.manifest.begin.backup_id == parent.backup_id);
             let found = found.ok_or_else(|| {
+                let but = unread
+                    .take()
+                    .map_or_else(String::new, |error| format!(", unless it is this one: {error}"));
                 Error::Backup(format!(
-                    "{} adds to backup {:016x}, which is not in {:?}",
+                    "{} adds to backup {:016x}, which is not in {:?}{but}",
                     chain[0].path(),
                     parent.backup_id,
                     chain[0].folder

@@ -30,6 +30,7 @@ struct Ended {
     left: Arc<(Mutex<usize>, Condvar)>,
     stop: Stop,
     reserve: Reserve,
+    is_reserve: bool,
 }
 
 impl Drop for Ended {
@@ -39,8 +40,8 @@ impl Drop for Ended {
         }
         let mut left = self.left.0.lock();
         *left -= 1;
-        if *left == 1 {
-            // Where there is a reserve, it is what is left.
+        // Where there is a reserve, it is what is left; where it has ended, there is nothing left to do for the others.
+        if *left == 1 || self.is_reserve || self.stop.is_set() {
             self.reserve.dismiss();
         }
         drop(left);
@@ -76,13 +77,15 @@ pub(crate) fn run_crew<B: FnOnce() -> Result<()> + Send + 'static>(
         .into_iter()
         .enumerate()
         .map(|(number, body)| {
-            let ended = Ended { left: Arc::clone(&left), stop: stop.clone(), reserve: reserve.clone() };
+            let is_reserve = how == Crew::StandsBy && number == 0;
+            let ended =
+                Ended { left: Arc::clone(&left), stop: stop.clone(), reserve: reserve.clone(), is_reserve };
             let (stop, reserve) = (stop.clone(), reserve.clone());
             let failure = Arc::clone(&failure);
             thread::spawn(name, move || {
                 match how {
-                    Crew::StandsBy if number == 0 => reserve.enlist(),
-                    Crew::StandsBy => fetch::stand_by(),
+                    Crew::StandsBy if is_reserve => reserve.enlist(),
+                    Crew::StandsBy => reserve.stand_by(),
                     Crew::StepsBack => fetch::step_back(),
                 }
                 if let Err(error) = body() {
@@ -97,6 +100,9 @@ pub(crate) fn run_crew<B: FnOnce() -> Result<()> + Send + 'static>(
     loop {
         if outcome.is_ok() {
             outcome = watch.look().inspect_err(|_| stop.set());
+        }
+        if stop.is_set() {
+            reserve.dismiss();
         }
         let mut left_now = left.0.lock();
         if *left_now > 0 {

@@ -11,7 +11,7 @@
 
 mod crew;
 mod pacer;
-pub(crate) mod reserve;
+mod reserve;
 
 use crate::pool::reads::Background;
 use crate::{Error, Result};

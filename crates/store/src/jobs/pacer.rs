@@ -251,35 +251,42 @@ impl Pacer {
         if let Role::Reserve(reserve) = &role
             && !reserve.is_dismissed()
         {
-            let permit = if may_wait { self.take_as_reserve(reserve, give_up) } else { None };
+            let permit = if may_wait { self.take_as_reserve(reserve, pace, give_up) } else { None };
             if permit.is_some() || !may_wait || give_up() {
                 // It waits for need, and is not held back for others.
                 return (permit, Duration::ZERO);
             }
         }
-        let stands_by = matches!(role, Role::StandsBy);
         let mut now = begun;
         let mut state = self.state.lock();
         loop {
             self.look(&mut state, pace, now);
-            if stands_by && state.pieces.in_reserve() {
+            if let Role::StandsBy(reserve) = &role
+                && state.pieces.in_reserve()
+                && !reserve.is_dismissed()
+            {
                 drop(state);
                 if !may_wait || give_up() {
                     return (None, now - begun);
                 }
-                let soon = reserve::tries();
+                let went_well = reserve.tries();
                 now = clock::now();
                 state = self.state.lock();
-                state.pieces.tried(soon, now);
+                if !reserve.is_dismissed() {
+                    state.pieces.tried(went_well, now);
+                }
                 continue;
             }
             let wait = if pace == Pace::Full { None } else { state.wait(now) };
             let Some(wait) = wait else {
                 state.held += 1;
-                if stands_by {
+                let of = match role {
+                    Role::StandsBy(_) => Holder::StandsBy,
+                    Role::Ordinary | Role::Reserve(_) => Holder::Ordinary,
+                };
+                if of == Holder::StandsBy {
                     state.pieces.begin(now);
                 }
-                let of = if stands_by { Holder::StandsBy } else { Holder::Ordinary };
                 drop(state);
                 return (Some(Permit { pacer: Arc::clone(self), began: now, of }), now - begun);
             };
@@ -293,11 +300,25 @@ impl Pacer {
     }
 
     /// Takes a permit for the reserve, once it is needed; `None` when it is dismissed, or the job is to give up.
-    fn take_as_reserve(self: &Arc<Self>, reserve: &Reserve, give_up: &dyn Fn() -> bool) -> Option<Permit> {
+    fn take_as_reserve(
+        self: &Arc<Self>,
+        reserve: &Reserve,
+        pace: Pace,
+        give_up: &dyn Fn() -> bool,
+    ) -> Option<Permit> {
         loop {
             let now = clock::now();
             let mut state = self.state.lock();
-            if state.probe == Probe::No && state.pieces.needs_reserve(now) {
+            self.look(&mut state, pace, now);
+            if state.pieces.are_stuck(now) {
+                drop(state);
+                let is_crowded = reserve.is_crowded();
+                state = self.state.lock();
+                if is_crowded {
+                    state.pieces.are_starved(clock::now());
+                }
+            }
+            if state.probe == Probe::No && state.pieces.needs_reserve(clock::now()) {
                 drop(state);
                 return Some(Permit {
                     pacer: Arc::clone(self),
@@ -530,5 +551,27 @@ mod tests {
         assert_eq!(pacer.in_force(Pace::Full), Pace::Full);
         pacer.set_target(None);
         assert_eq!(pacer.in_force(Pace::Auto), Pace::Auto);
+    }
+
+    #[test]
+    fn who_stands_by_is_not_kept_back_when_his_reserve_has_nothing_to_do_any_more() {
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(2));
+        let pacer = Pacer::new(&disk);
+        {
+            let (mut state, now) = (pacer.state.lock(), clock::now());
+            state.pieces.begin(now);
+            state.pieces.are_starved(now + Duration::from_secs(1));
+            assert!(state.pieces.in_reserve());
+        }
+        let reserve = Reserve::default();
+        let waits = {
+            let (pacer, reserve) = (Arc::clone(&pacer), reserve.clone());
+            gannet_base::thread::spawn("stands-by", move || {
+                reserve.stand_by();
+                pacer.take(Pace::Full, true, &|| false).0.is_some()
+            })
+        };
+        reserve.dismiss();
+        assert!(waits.join().unwrap());
     }
 }

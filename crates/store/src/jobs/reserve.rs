@@ -3,7 +3,7 @@
 //! Threads of jobs mostly stand by: they run where a processor has nothing else to do (`fetch::stand_by`). Where that is never so, the system
 //! leaves them a few thousandths of it, in which a job would take days, and what it keeps back for itself, such as log or old versions,
 //! grows meanwhile. So each crew that stands by has one thread more, the *reserve*, that does not. When of those who stand by nobody has
-//! begun or ended a piece of work for longer than [`STARVED`], they begin nothing any more, so that nothing waits in their hands, and the
+//! begun or ended a piece of work for longer than [`STARVED`], though nothing but a processor was missing, they begin nothing any more, so that nothing waits in their hands, and the
 //! reserve works in their place, and rests after each piece for [`REST`] times as long as that had a processor, or, if that is more, for a
 //! part of the time that it took.
 //! Those who stand by try now and then what they get of a processor, and begin again when that was enough for some time: for longer each
@@ -11,12 +11,16 @@
 
 use gannet_base::clock::{self, Instant};
 use gannet_base::sync::{Condvar, Mutex};
+use gannet_base::thread;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Pieces of work that take longer than this have found no processor, or a slow device.
 const STARVED: Duration = Duration::from_millis(500);
+/// For how long it is looked whether processors are idle, and for which part of the time one has to be.
+const CROWDED_FOR: Duration = Duration::from_millis(200);
+const IDLE_PART: u32 = 20;
 /// How many times as long as its last piece of work had a processor the reserve rests, and how long at most.
 const REST: u32 = 4;
 const REST_MOST: Duration = Duration::from_millis(200);
@@ -38,7 +42,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(25);
 pub(super) enum Role {
     #[default]
     Ordinary,
-    StandsBy,
+    /// With the reserve of its crew.
+    StandsBy(Reserve),
     Reserve(Reserve),
 }
 
@@ -51,16 +56,19 @@ pub(super) fn role() -> Role {
     ROLE.with_borrow(Clone::clone)
 }
 
-/// The calling thread stands by from now on.
-pub(crate) fn stands_by() {
-    ROLE.set(Role::StandsBy);
-}
-
-/// The thread that does the work of those that stand by where they find no processor. Clones are the same.
+/// The thread that does the work of those that stand by where they find no processor, and what these know of it. Clones are the same.
 #[derive(Clone, Debug, Default)]
 pub struct Reserve(Arc<(Mutex<bool>, Condvar)>);
 
 impl Reserve {
+    /// The calling thread works for a job from now on, and has this reserve: it runs only while nobody else wants the processor, and what it
+    /// reads counts as a job's.
+    pub fn stand_by(&self) {
+        thread::stand_by();
+        crate::pool::reads::in_background();
+        ROLE.set(Role::StandsBy(self.clone()));
+    }
+
     /// From now on the calling thread gets permits only while those who stand by are starved, until it is dismissed. It must have nothing
     /// of the job's in hand when it asks for one.
     pub fn enlist(&self) {
@@ -68,7 +76,7 @@ impl Reserve {
         ROLE.set(Role::Reserve(self.clone()));
     }
 
-    /// The others have ended: it is a thread as any other.
+    /// The others have ended, or it has, or all are to end: who is left is a thread as any other, and waits for nobody in the crew.
     pub fn dismiss(&self) {
         *self.0.0.lock() = true;
         self.0.1.notify_all();
@@ -76,11 +84,34 @@ impl Reserve {
 
     /// Waits a little; true when it is dismissed.
     pub(super) fn wait(&self) -> bool {
+        self.wait_for(LOOK_EVERY)
+    }
+
+    fn wait_for(&self, limit: Duration) -> bool {
         let mut dismissed = self.0.0.lock();
         if !*dismissed {
-            self.0.1.wait_for(&mut dismissed, LOOK_EVERY);
+            self.0.1.wait_for(&mut dismissed, limit);
         }
         *dismissed
+    }
+
+    /// Whether nobody who stands by would get a processor, as far as that can be told: then it is not the device, or the destination, that they
+    /// wait for. That takes a while.
+    pub(super) fn is_crowded(&self) -> bool {
+        let (begun, idle) = (clock::now(), thread::idle_time());
+        if self.wait_for(CROWDED_FOR) {
+            return false;
+        }
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u32;
+        match idle.zip(thread::idle_time()) {
+            Some((before, after)) => after.saturating_sub(before) < begun.elapsed() * processors / IDLE_PART,
+            None => true,
+        }
+    }
+
+    /// Waits, and says whether a processor is idle then; at once when the reserve is dismissed.
+    pub(super) fn tries(&self) -> bool {
+        !self.wait_for(TRY_EVERY) && clock::spin(TRY) <= TRY_MOST
     }
 
     pub(super) fn is_dismissed(&self) -> bool {
@@ -134,13 +165,22 @@ impl Pieces {
         self.in_reserve
     }
 
-    /// Whether the reserve is to begin a piece.
-    pub(super) fn needs_reserve(&mut self, now: Instant) -> bool {
-        if !self.in_reserve && self.under_way > 0 && now - self.changed > STARVED {
+    /// Whether those who stand by get nothing done.
+    pub(super) fn are_stuck(&self, now: Instant) -> bool {
+        !self.in_reserve && self.under_way > 0 && now - self.changed > STARVED
+    }
+
+    /// It is because they find no processor.
+    pub(super) fn are_starved(&mut self, now: Instant) {
+        if self.are_stuck(now) {
             (self.in_reserve, self.calm_since) = (true, None);
             let relapsed = self.left.is_some_and(|left| now - left < CALM_MOST);
             self.calm = if relapsed { (self.calm * 2).min(CALM_MOST) } else { CALM };
         }
+    }
+
+    /// Whether the reserve is to begin a piece.
+    pub(super) fn needs_reserve(&self, now: Instant) -> bool {
         self.in_reserve && now >= self.rest_until
     }
 
@@ -160,12 +200,6 @@ impl Pieces {
     }
 }
 
-/// Sleeps, and says whether a processor is idle then.
-pub(super) fn tries() -> bool {
-    clock::sleep(TRY_EVERY);
-    clock::spin(TRY) <= TRY_MOST
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,10 +212,11 @@ mod tests {
     fn the_reserve_works_in_place_of_the_starved_until_they_get_a_processor() {
         let start = clock::now();
         let mut pieces = Pieces::new(start);
-        assert!(!pieces.needs_reserve(start + ms(1000)), "nobody is at anything");
+        assert!(!pieces.are_stuck(start + ms(1000)), "nobody is at anything");
         pieces.begin(start);
         pieces.begin(start + ms(100));
-        assert!(!pieces.needs_reserve(start + ms(590)));
+        assert!(!pieces.are_stuck(start + ms(590)) && pieces.are_stuck(start + ms(610)));
+        pieces.are_starved(start + ms(610));
         assert!(pieces.needs_reserve(start + ms(610)) && pieces.in_reserve());
         pieces.end_of_reserve(ms(10), ms(5), start + ms(620));
         assert!(!pieces.needs_reserve(start + ms(630)), "it rests");
@@ -206,7 +241,8 @@ mod tests {
             now = now + ms(pause);
             pieces.begin(now);
             now = now + ms(600);
-            assert!(pieces.needs_reserve(now));
+            pieces.are_starved(now);
+            assert!(pieces.in_reserve());
             pieces.end(now);
             let begun = now;
             while pieces.in_reserve() {
@@ -224,6 +260,7 @@ mod tests {
         let mut pieces = Pieces::new(start);
         pieces.begin(start);
         let end = start + Duration::from_secs(10);
+        pieces.are_starved(end);
         assert!(pieces.needs_reserve(end));
         pieces.end_of_reserve(end - start, end - start, end);
         assert!(!pieces.needs_reserve(end + ms(1)) && pieces.needs_reserve(end + REST_MOST));

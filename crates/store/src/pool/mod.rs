@@ -191,6 +191,8 @@ pub(crate) struct Pool {
     free: Mutex<VecDeque<u32>>,
     /// Frames whose memory was given back: in no list, and never chosen for eviction, as they hold no page.
     retired: Mutex<Vec<u32>>,
+    /// Held by who gives memory back.
+    giving: Mutex<()>,
     /// Frames whose memory was lent out and could not be taken back yet.
     owed: Mutex<usize>,
     /// Frames from this number on have never been used.
@@ -255,6 +257,7 @@ impl Pool {
             volumes: volume::Volumes::default(),
             free: Mutex::new(allocate(frames, |index| (frames - 1 - index) as u32)?.into_vec().into()),
             retired: Mutex::default(),
+            giving: Mutex::default(),
             owed: Mutex::default(),
             unused_from: AtomicUsize::new(0),
             populated: AtomicUsize::new(0),
@@ -326,9 +329,11 @@ impl Pool {
     /// Gives the memory of up to `count` frames back to the budget, keeping at least [`MIN_FRAMES`]; waits for dirty
     /// ones to be written. Gives how many it were: fewer where no more came free.
     pub(crate) fn give_memory(&self, count: usize) -> Result<usize> {
+        // What one has taken counts as active until he has given it.
+        let _turn = self.giving.lock();
         let mut given = 0;
-        while given < count && self.active_frames() > MIN_FRAMES {
-            let most = (count - given).min(GIVEN_AT_ONCE).min(self.active_frames() - MIN_FRAMES);
+        while given < count {
+            let most = (count - given).min(GIVEN_AT_ONCE);
             match self.give_frames(most) {
                 Ok(0) => break,
                 Ok(more) => given += more,
@@ -344,6 +349,7 @@ impl Pool {
 
     /// Gives the memory of up to `count` frames back to the system. Gives how many it were: fewer where no more came free.
     fn give_frames(&self, count: usize) -> Result<usize> {
+        let count = count.min(self.active_frames().saturating_sub(MIN_FRAMES));
         let mut given: Vec<u32> = Vec::with_capacity(count);
         while given.len() < count {
             let unused = self.free.lock().pop_front();
