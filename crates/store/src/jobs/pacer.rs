@@ -220,7 +220,9 @@ impl Pacer {
         if self.jobs.fetch_add(1, Ordering::AcqRel) == 0 {
             let mut state = self.state.lock();
             // Nothing is known of now; what was seen is of other times.
-            (state.before, state.looked) = (ended(self.disk.stats()), clock::now());
+            let now = clock::now();
+            (state.before, state.looked) = (ended(self.disk.stats()), now);
+            state.pieces.forget(now);
             (state.beside, state.alone) = (Sums::default(), Sums::default());
             (state.seen, state.probed, state.probes, state.probe) = (None, None, 0, Probe::No);
             state.window = f64::INFINITY;
@@ -322,7 +324,7 @@ impl Pacer {
                 drop(state);
                 return Some(Permit {
                     pacer: Arc::clone(self),
-                    began: now,
+                    began: clock::now(),
                     of: Holder::Reserve(clock::thread_cpu()),
                 });
             }

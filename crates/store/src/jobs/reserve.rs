@@ -1,11 +1,11 @@
 //! Who works when processors are never idle.
 //!
-//! Threads of jobs mostly stand by: they run where a processor has nothing else to do (`fetch::stand_by`). Where that is never so, the system
-//! leaves them a few thousandths of it, in which a job would take days, and what it keeps back for itself, such as log or old versions,
-//! grows meanwhile. So each crew that stands by has one thread more, the *reserve*, that does not. When of those who stand by nobody has
-//! begun or ended a piece of work for longer than [`STARVED`], though nothing but a processor was missing, they begin nothing any more, so that nothing waits in their hands, and the
-//! reserve works in their place, and rests after each piece for [`REST`] times as long as that had a processor, or, if that is more, for a
-//! part of the time that it took.
+//! Threads of jobs mostly stand by ([`Reserve::stand_by`]): they run where a processor has nothing else to do. Where that is never so, the
+//! system leaves them a few thousandths of it, in which a job would take days, and what it keeps back for itself, such as log or old
+//! versions, grows meanwhile. So each crew that stands by has one thread more, the *reserve*, that does not. When of those who stand by
+//! nobody has begun or ended a piece of work for longer than [`STARVED`], though nothing but a processor was missing, they begin nothing any
+//! more, so that nothing waits in their hands, and the reserve works in their place, and rests after each piece for [`REST`] times as long
+//! as that had a processor, or, if that is more, for a part of the time that it took.
 //! Those who stand by try now and then what they get of a processor, and begin again when that was enough for some time: for longer each
 //! time that it was not for long. A piece that is begun too early may be in a starved thread's hands for seconds.
 
@@ -95,8 +95,8 @@ impl Reserve {
         *dismissed
     }
 
-    /// Whether nobody who stands by would get a processor, as far as that can be told: then it is not the device, or the destination, that they
-    /// wait for. That takes a while.
+    /// Whether nobody who stands by would get a processor, as far as that can be told: then it is not the device, or the destination, that
+    /// they wait for. That takes a while.
     pub(super) fn is_crowded(&self) -> bool {
         let (begun, idle) = (clock::now(), thread::idle_time());
         if self.wait_for(CROWDED_FOR) {
@@ -148,6 +148,11 @@ impl Pieces {
             left: None,
             rest_until: now,
         }
+    }
+
+    /// Nothing is known any more of who finds a processor. What is under way stays.
+    pub(super) fn forget(&mut self, now: Instant) {
+        *self = Pieces { under_way: self.under_way, ..Pieces::new(now) };
     }
 
     /// Somebody who stands by begins a piece.
