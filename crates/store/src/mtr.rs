@@ -153,7 +153,7 @@ impl<'c> Mtr<'c> {
         let page = &mut self.pages[part.0];
         self.changed[part.0] = true;
         self.any_change = true;
-        page.mark_dirty(self.core.log.end());
+        page.mark_dirty(self.core.log.end(), init);
         let bytes = self.group.change(page.id(), page::lsn(page), kind, init, encode);
         // Going forward and redo are the same function on the same bytes; only a bug makes it fail here.
         if let Err(message) = apply_published(kind, init, bytes, page) {

@@ -19,6 +19,8 @@ pub enum Mutation {
     RingNotDurable,
     /// A slot of the ring is written again before the pages in it are durable at home.
     SlotReusedEarly,
+    /// A page of which the log had whole contents once goes home without the ring from then on.
+    OnceWholeForEver,
     /// The ring is emptied after a crash without a look at the pages it names.
     RingNotHealed,
     /// The ring is emptied before what it has healed is durable.
@@ -80,10 +82,11 @@ mod switch {
 
     impl Mutation {
         /// Every one.
-        pub const ALL: [Mutation; 29] = [
+        pub const ALL: [Mutation; 30] = [
             Mutation::RetireWithoutSync,
             Mutation::HomeBeforeRing,
             Mutation::RingNotDurable,
+            Mutation::OnceWholeForEver,
             Mutation::SlotReusedEarly,
             Mutation::RingNotHealed,
             Mutation::HealedNotSynced,

@@ -5,7 +5,9 @@
 //! 2. Torn pages are healed: a batch of pages is first written, durably, to a slot of the *double-write ring*, then
 //!    home. A slot is used again only after the data file was synced behind the batch. After a crash every page named
 //!    by a slot not known to be retired is verified, and restored from the slot where its home is torn. Where the
-//!    device makes writes of a page whole or not at all, the ring is left out.
+//!    device makes writes of a page whole or not at all, the ring is left out. So it is for a page of which the log has
+//!    whole contents (a page's first ones, or an image) behind its rec_lsn: by 3 they are there until its home is durable,
+//!    and redo begins with them, whatever is at home.
 //! 3. The checkpoint (`redo_from` in the file header) never passes a page change that is not durable in the data
 //!    file: it is at most the smallest rec_lsn of the dirty frames and of the batches not yet synced.
 //! 4. Two writes of one page are never in flight together: a frame being written is not picked again.
@@ -16,7 +18,8 @@
 //! # Why a crash at any point is harmless
 //! - before the slot is complete: the slot's checksum does not verify; no home was touched.
 //! - while pages go home: the slot is complete and durable; torn homes are healed from it before anything else
-//!   happens. A home that was not written at all is brought up to date from the log.
+//!   happens. A home that was not written at all is brought up to date from the log, and a torn one that no slot holds is made
+//!   of it. One that an older slot holds is restored to that state first: redo goes on from there to the whole contents.
 //! - before the sync of the data file: as before; the slot is still there, since slots are reused only after a sync.
 //! - after it: the slot is stale, but says so: every slot written later names the last retired one, and a valid home
 //!   is never touched.
@@ -26,7 +29,7 @@
 //!   emptied, and only then used again. First the ring is synced, because a process that was killed leaves what it was
 //!   writing: a slot that reads well and is not durable.
 //!
-//! The term and the idea are InnoDB's (Heikki Tuuri).
+//! The term and the idea are InnoDB's (Heikki Tuuri); that whole contents in the log heal as well is how PostgreSQL does it for all pages.
 
 use crate::batch::submit_and_wait;
 use crate::core::Core;
@@ -45,6 +48,8 @@ use std::time::Duration;
 
 /// How long the writer sleeps when nothing asks for it.
 const IDLE_PAUSE: Duration = Duration::from_millis(50);
+/// Batches after which the data file is synced, however few slots they have taken: a sync is not to last for long.
+const UNSYNCED: usize = 64;
 /// The checkpoint moves in steps of this part of `wal_limit`: pages become due, and are looked for, together.
 const STEP_SHARE: u64 = 32;
 
@@ -63,7 +68,7 @@ struct Requests {
 /// A batch that has not been made durable in the data file.
 #[derive(Debug)]
 struct Pending {
-    sequence: u64,
+    number: u64,
     rec_lsn: Lsn,
     /// Every page of it was written home. One that failed halfway stays in the list for ever, and so does the checkpoint.
     home: bool,
@@ -97,6 +102,9 @@ pub(crate) struct PageWriter {
     /// Held by whoever writes a batch: the thread, or a checkpoint at shutdown.
     buffer: Mutex<Buffer>,
     pending: Mutex<Vec<Pending>>,
+    /// Batches begun.
+    batches: AtomicU64,
+    /// The last slot of the ring that was written, and the last one whose pages are durable at home.
     sequence: AtomicU64,
     retired: AtomicU64,
     /// Redo floor while restart is not finished: the checkpoint stays below it.
@@ -128,6 +136,7 @@ impl PageWriter {
             progress: Condvar::new(),
             buffer: Mutex::new(Buffer { bytes: AlignedBuffer::zeroed(len), _charge: charge }),
             pending: Mutex::default(),
+            batches: AtomicU64::new(0),
             sequence: AtomicU64::new(0),
             retired: AtomicU64::new(0),
             floor: AtomicU64::new(u64::MAX),
@@ -263,39 +272,44 @@ impl PageWriter {
 
     fn write_pages(&self, buffer: &mut Buffer, pages: &[(u32, PageId)]) -> Result<usize> {
         self.core.poison.check()?;
-        let sequence = self.sequence.load(Ordering::Relaxed) + 1;
+        let number = self.batches.fetch_add(1, Ordering::Relaxed) + 1;
         let size = self.core.page_size;
         let mut taken: Vec<(u32, PageId)> = Vec::with_capacity(pages.len());
+        // How many of them, from the first one on, go to the ring.
+        let mut ringed = 0;
         let mut states = Vec::with_capacity(pages.len());
         let mut highest = Lsn::ZERO;
-        self.pending.lock().push(Pending {
-            sequence,
-            rec_lsn: Lsn(u64::MAX),
-            home: false,
-            pages: Vec::new(),
-        });
+        self.pending.lock().push(Pending { number, rec_lsn: Lsn(u64::MAX), home: false, pages: Vec::new() });
         let with_entry = |change: &mut dyn FnMut(&mut Pending)| {
             let mut pending = self.pending.lock();
-            change(pending.iter_mut().find(|p| p.sequence == sequence).expect("pushed above"));
+            change(pending.iter_mut().find(|p| p.number == number).expect("pushed above"));
         };
-        for &(frame, id) in pages {
+        // One that becomes whole meanwhile comes by twice: then it is being written already.
+        let is_whole = |page: &&(u32, PageId)| self.core.pool.is_whole_in_log(page.0);
+        for &(frame, id) in pages.iter().filter(|page| !is_whole(page)).chain(pages.iter().filter(is_whole)) {
             let at = SLOT_HEADER + taken.len() * size;
             let out = &mut buffer.bytes[at..at + size];
             let mut register =
                 |rec_lsn: Lsn| with_entry(&mut |entry| entry.rec_lsn = entry.rec_lsn.min(rec_lsn));
-            if let Some(lsn) = self.core.pool.copy_for_write(&self.core.volume, frame, id, out, &mut register)
-            {
+            let copied = self.core.pool.copy_for_write(&self.core.volume, frame, id, out, &mut register);
+            if let Some((lsn, is_whole)) = copied {
                 highest = highest.max(lsn);
                 page::seal(&mut buffer.bytes[at..at + size], id, self.core.volume.salt);
                 taken.push((frame, id));
                 states.push((id, lsn));
+                if !is_whole {
+                    ringed = taken.len();
+                }
             }
         }
         if taken.is_empty() {
-            self.pending.lock().retain(|p| p.sequence != sequence);
+            self.pending.lock().retain(|p| p.number != number);
             return Ok(0);
         }
-        self.take_slot(sequence)?;
+        if self.pending.lock().len() > UNSYNCED {
+            self.sync_data()?;
+        }
+        let slot = if ringed > 0 { Some(self.take_slot()?) } else { None };
         // A change that could not be logged must not get home: the check comes after the copies.
         self.core.poison.check()?;
         if planted(Mutation::HomeNotedEarly) {
@@ -307,7 +321,9 @@ impl PageWriter {
         if planted(Mutation::HomeBeforeRing) {
             self.write_home(&mut buffer.bytes, &taken)?;
         }
-        self.write_slot(&mut buffer.bytes, sequence, &taken)?;
+        if let Some(sequence) = slot {
+            self.write_slot(&mut buffer.bytes, sequence, &taken[..ringed])?;
+        }
         self.write_home(&mut buffer.bytes, &taken)?;
         with_entry(&mut |entry| (entry.home, entry.pages) = (true, std::mem::take(&mut states)));
         for &(frame, _) in &taken {
@@ -317,14 +333,15 @@ impl PageWriter {
         Ok(taken.len())
     }
 
-    /// Makes sure that the slot of the next batch is free, and begins it.
-    fn take_slot(&self, sequence: u64) -> Result<()> {
+    /// Makes sure that the next slot is free, and gives its number.
+    fn take_slot(&self) -> Result<u64> {
+        let sequence = self.sequence.load(Ordering::Relaxed) + 1;
         let is_taken = sequence > self.retired.load(Ordering::Relaxed) + SLOTS;
         if is_taken && !planted(Mutation::SlotReusedEarly) {
             self.sync_data()?;
         }
         self.sequence.store(sequence, Ordering::Relaxed);
-        Ok(())
+        Ok(sequence)
     }
 
     fn write_slot(&self, bytes: &mut [u8], sequence: u64, pages: &[(u32, PageId)]) -> Result<()> {
@@ -379,18 +396,17 @@ impl PageWriter {
 
     /// Makes every batch written so far durable and retires their slots.
     fn sync_data(&self) -> Result<()> {
-        let written = self.sequence.load(Ordering::Relaxed);
         if !planted(Mutation::RetireWithoutSync) {
             self.core.volume.file.sync(Class::Deadline)?;
         }
-        self.retired.store(written, Ordering::Relaxed);
+        // Nobody else has begun a slot or a batch meanwhile: the buffer is ours.
+        self.retired.store(self.sequence.load(Ordering::Relaxed), Ordering::Relaxed);
         let mut homes = Vec::new();
         self.pending.lock().retain_mut(|batch| {
-            let is_done = batch.sequence <= written && batch.home;
-            if is_done {
+            if batch.home {
                 homes.append(&mut batch.pages);
             }
-            !is_done
+            !batch.home
         });
         // Of a page that is in several batches the newest state counts.
         homes.sort_unstable_by_key(|&(id, lsn)| (id, std::cmp::Reverse(lsn)));

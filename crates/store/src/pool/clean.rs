@@ -121,8 +121,14 @@ impl Pool {
         self.tell_at.store(evicted + self.ahead() as u64 / 2, Ordering::Relaxed);
     }
 
+    /// Whether the log has whole contents of a frame's page. As long as that is dirty, this does not become false again.
+    pub(crate) fn is_whole_in_log(&self, index: u32) -> bool {
+        self.frames[index as usize].whole_in_log.load(Ordering::Relaxed)
+    }
+
     /// Copies a dirty page out for writing and marks the frame as being written. `register` is told the page's
-    /// rec_lsn before the frame forgets it. `None` when the frame is busy or no longer that dirty page.
+    /// rec_lsn before the frame forgets it. Gives its LSN, and whether the log has whole contents of it behind its rec_lsn. `None` when
+    /// the frame is busy or no longer that dirty page.
     pub(crate) fn copy_for_write(
         &self,
         volume: &Volume,
@@ -130,7 +136,7 @@ impl Pool {
         id: PageId,
         out: &mut [u8],
         register: &mut dyn FnMut(Lsn),
-    ) -> Option<Lsn> {
+    ) -> Option<(Lsn, bool)> {
         let frame = &self.frames[index as usize];
         if !frame.latch.try_shared() {
             return None;
@@ -140,19 +146,19 @@ impl Pool {
             && frame.state() == State::Valid
             && rec_lsn != 0
             && !frame.writing.load(Ordering::Acquire);
-        let mut lsn = None;
+        let mut copied = None;
         if ours {
             // SAFETY: the frame is latched shared.
             let bytes = unsafe { self.bytes(index) };
             out.copy_from_slice(bytes);
-            lsn = Some(page::lsn(out));
+            copied = Some((page::lsn(out), frame.whole_in_log.load(Ordering::Relaxed)));
             register(Lsn(rec_lsn));
             frame.writing.store(true, Ordering::Release);
             frame.rec_lsn.store(0, Ordering::Release);
             frame.changes.store(0, Ordering::Relaxed);
         }
         frame.latch.release_shared();
-        lsn
+        copied
     }
 
     /// The write of a frame has reached its home: the frame may be evicted again (unless changed meanwhile).

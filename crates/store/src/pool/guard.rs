@@ -3,6 +3,7 @@
 
 use super::Pool;
 use super::latch::Version;
+use crate::mutation::{Mutation, planted};
 use crate::node::RacyNode;
 use gannet_base::{Lsn, PageId};
 use std::mem::ManuallyDrop;
@@ -56,10 +57,14 @@ impl ExclusivePage<'_> {
         self.id
     }
 
-    /// The page is about to change by a record that starts at or behind `log_end`.
-    pub(crate) fn mark_dirty(&self, log_end: Lsn) {
+    /// The page is about to change by a record that starts at or behind `log_end`; `whole`: which has its whole contents.
+    pub(crate) fn mark_dirty(&self, log_end: Lsn, whole: bool) {
         let frame = &self.pool.frames[self.index as usize];
-        if frame.rec_lsn.load(Ordering::Relaxed) == 0 {
+        let is_first = frame.rec_lsn.load(Ordering::Relaxed) == 0;
+        if whole || (is_first && !planted(Mutation::OnceWholeForEver)) {
+            frame.whole_in_log.store(whole, Ordering::Relaxed);
+        }
+        if is_first {
             frame.rec_lsn.store(log_end.0.max(1), Ordering::Release);
         }
         // Under the exclusive latch nobody else counts.

@@ -171,6 +171,7 @@ impl Pool {
         match self.check_and_redo(volume, key.page(), bytes) {
             Ok(redone) => {
                 if let Some((redo, rec_lsn)) = redone.filter(|(redo, _)| redo.writes()) {
+                    frame.whole_in_log.store(false, Ordering::Relaxed);
                     frame.rec_lsn.store(rec_lsn.0.max(1), Ordering::Release);
                     redo.redone(key.page());
                 }

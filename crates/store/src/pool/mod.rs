@@ -90,6 +90,8 @@ struct Frame {
     latch: Latch,
     /// 0 when clean.
     rec_lsn: AtomicU64,
+    /// While dirty: the log has whole contents of the page behind `rec_lsn`.
+    whole_in_log: AtomicBool,
     /// Changes since the page was copied to be written.
     changes: AtomicU32,
     state: AtomicU8,
@@ -243,6 +245,7 @@ impl Pool {
         let frame = |_| Frame {
             latch: Latch::default(),
             rec_lsn: AtomicU64::new(0),
+            whole_in_log: AtomicBool::new(false),
             changes: AtomicU32::new(0),
             state: AtomicU8::new(State::Free as u8),
             referenced: AtomicBool::new(false),
