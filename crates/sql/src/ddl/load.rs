@@ -7,17 +7,23 @@
 //!    within the memory budget and merged with those before.
 //! 3. Every rule of the table is kept but NOT NULL, which who encodes the rows sees to.
 //!
-//! Who encodes the rows makes the entries of its indexes, too: the table is not read again for them.
+//! Who encodes the rows makes the entries of its indexes, too: the table is not read again for them. A thread of its own sorts them, beside
+//! the session's, which builds the table.
 
 use super::build::{self, Pushed};
 use super::sort::Sorter;
 use super::{DdlContext, object_name, validate};
 use crate::bind::utility::CopyRelation;
 use crate::catalog::{Storage, Table, TableKey};
+use crate::room::Taken;
 use crate::{Error, Result, SqlState};
 use gannet_store::Tree;
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Pieces of rows that wait until the entries of their indexes are taken, or are at it.
+pub(crate) const SORTED_BEHIND: usize = 3;
 
 /// Rows as they are stored.
 #[derive(Debug, Default)]
@@ -28,6 +34,37 @@ pub(crate) struct Encoded {
     pub(crate) lengths: Vec<(u32, u32)>,
     /// Their entries, for each index that is not the primary one.
     pub(crate) indexes: Vec<Entries>,
+    /// What all of it is charged as, where it is long.
+    memory: Option<Taken>,
+    /// Where the buffers go when nobody needs the rows any more.
+    spare: Option<Spare>,
+}
+
+impl Drop for Encoded {
+    fn drop(&mut self) {
+        if let (Some(spare), None) = (self.spare.take(), &self.memory) {
+            let mut rows = std::mem::take(self);
+            rows.bytes.clear();
+            rows.lengths.clear();
+            rows.indexes.iter_mut().for_each(|entries| entries.truncate(0));
+            spare.0.lock().unwrap_or_else(PoisonError::into_inner).push(rows);
+        }
+    }
+}
+
+/// Buffers of rows that nobody needs any more, for those to come: taking memory from the system costs as much as filling it. Clones are
+/// the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Spare(Arc<Mutex<Vec<Encoded>>>);
+
+impl Spare {
+    /// No rows yet, of a table with so many indexes besides the primary one; what they are charged as where they are long.
+    pub(crate) fn rows(&self, indexes: usize, memory: Option<Taken>) -> Encoded {
+        let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
+        rows.indexes.resize_with(indexes, Entries::default);
+        (rows.memory, rows.spare) = (memory, Some(self.clone()));
+        rows
+    }
 }
 
 /// Entries of an index, one for each row.
@@ -50,7 +87,7 @@ impl Entries {
 }
 
 /// Takes rows.
-pub(crate) type Take<'t> = &'t mut dyn FnMut(&Encoded) -> Result<()>;
+pub(crate) type Take<'t> = &'t mut dyn FnMut(Encoded) -> Result<()>;
 /// Gives rows of a table.
 pub(crate) type Produce<'p> = &'p mut dyn FnMut(&Arc<Table>, Take<'_>) -> Result<()>;
 
@@ -71,8 +108,8 @@ pub(crate) fn fill(context: &mut DdlContext<'_>, name: &str, produce: Produce<'_
     // No row of an earlier layout is left.
     table.layouts.drain(..table.layouts.len().saturating_sub(1));
     table.storage = context.new_storage("t")?;
-    let mut indexes = IndexSorters::new(context, &table)?;
-    if let Some(sorted) = fill_rows(context, &table, &mut indexes, produce)? {
+    let (sorters, sorted) = fill_sorting(context, &table, produce)?;
+    if let Some(sorted) = sorted {
         context.drop_storage(&table.storage)?;
         table.storage = sorted;
     }
@@ -80,60 +117,85 @@ pub(crate) fn fill(context: &mut DdlContext<'_>, name: &str, produce: Produce<'_
         table.indexes[index].storage =
             if table.indexes[index].primary { table.storage.clone() } else { context.new_storage("i")? };
     }
-    build::fill_indexes(context, &table, indexes.sorters)?;
+    build::fill_indexes(context, &table, sorters)?;
     build::drop_trees(context, &old)?;
     let table = context.put_table(table)?;
     table.checks.iter().try_for_each(|check| validate::check(context, &table, check))?;
     Ok(true)
 }
 
-/// The entries of a table's indexes.
-struct IndexSorters {
-    /// By position of the index in the table.
-    sorters: Vec<(usize, Sorter)>,
-    /// How far each index's bytes of the rows at hand are taken.
-    taken: Vec<usize>,
-    key: Vec<u8>,
+/// Rows whose entries are to be sorted, and their numbers where these are missing at the end of each key.
+struct ToSort {
+    rows: Encoded,
+    row_ids: Vec<[u8; ROW_ID]>,
 }
 
-impl IndexSorters {
-    fn new(context: &DdlContext<'_>, table: &Table) -> Result<Self> {
-        let positions = (0..table.indexes.len()).filter(|&index| !table.indexes[index].primary);
-        let sorter = |index| Ok((index, Sorter::new(&context.session.engine)?));
-        let sorters: Vec<_> = positions.map(sorter).collect::<Result<_>>()?;
-        Ok(IndexSorters { taken: vec![0; sorters.len()], sorters, key: Vec::new() })
-    }
+const ROW_ID: usize = size_of::<u64>();
 
-    /// Takes the entries of one of the rows, which come one after the other. `is_whole`: their keys are complete.
-    fn take(&mut self, rows: &Encoded, number: usize, row_key: &[u8], is_whole: bool) -> Result<()> {
-        for (((_, sorter), taken), entries) in self.sorters.iter_mut().zip(&mut self.taken).zip(&rows.indexes)
-        {
-            if number == 0 {
-                *taken = 0;
-            }
-            let (len, conflicts) = entries.lengths[number];
-            let key = &entries.bytes[*taken..][..len as usize];
-            *taken += len as usize;
-            match (conflicts, is_whole) {
-                (true, _) => sorter.push(key, row_key)?,
-                (false, true) => sorter.push(key, &[])?,
-                (false, false) => {
-                    self.key.clear();
-                    self.key.extend_from_slice(key);
-                    self.key.extend_from_slice(row_key);
-                    sorter.push(&self.key, &[])?;
+/// A table's indexes that are not the primary one, by position, and their entries.
+type Sorters = Vec<(usize, Sorter)>;
+
+/// Fills the table's tree, and sorts the entries of its indexes meanwhile.
+fn fill_sorting(
+    context: &DdlContext<'_>,
+    table: &Table,
+    produce: Produce<'_>,
+) -> Result<(Sorters, Option<Storage>)> {
+    let positions = (0..table.indexes.len()).filter(|&index| !table.indexes[index].primary);
+    let sorter = |index| Ok((index, Sorter::new(&context.session.engine)?));
+    let sorters: Sorters = positions.map(sorter).collect::<Result<_>>()?;
+    if sorters.is_empty() {
+        let filled = fill_rows(context, table, &mut |_| Ok(()), produce)?;
+        return Ok((sorters, filled));
+    }
+    std::thread::scope(|scope| {
+        let (send, to_sort) = sync_channel(SORTED_BEHIND - 1);
+        let sorting = scope.spawn(move || sort_all(&to_sort, sorters));
+        let mut hand_on = |sort| {
+            send.send(sort).map_err(|_| Error::internal("the thread that sorts entries of indexes has ended"))
+        };
+        let filled = fill_rows(context, table, &mut hand_on, produce);
+        drop(send);
+        let panicked = |_| Err(Error::internal("a thread that sorts entries of indexes has ended by itself"));
+        // Where it has failed, that is why the other one could not go on.
+        let sorters = sorting.join().unwrap_or_else(panicked)?;
+        Ok((sorters, filled?))
+    })
+}
+
+/// Sorts the entries of rows, until nobody sends any.
+fn sort_all(to_sort: &Receiver<ToSort>, mut sorters: Sorters) -> Result<Sorters> {
+    let mut whole = Vec::new();
+    for ToSort { rows, row_ids } in to_sort {
+        for ((_, sorter), entries) in sorters.iter_mut().zip(&rows.indexes) {
+            let (mut rest, mut rest_of_rows) = (&entries.bytes[..], &rows.bytes[..]);
+            let lengths = entries.lengths.iter().zip(&rows.lengths).enumerate();
+            for (place, (&(len, conflicts), &(key, value))) in lengths {
+                let (entry, behind) = rest.split_at(len as usize);
+                let (row, rows_behind) = rest_of_rows.split_at((key + value) as usize);
+                (rest, rest_of_rows) = (behind, rows_behind);
+                let row_key = row_ids.get(place).map_or(&row[..key as usize], |id| &id[..]);
+                match (conflicts, row_ids.is_empty()) {
+                    (true, _) => sorter.push(entry, row_key)?,
+                    (false, true) => sorter.push(entry, &[])?,
+                    (false, false) => {
+                        whole.clear();
+                        whole.extend_from_slice(entry);
+                        whole.extend_from_slice(row_key);
+                        sorter.push(&whole, &[])?;
+                    }
                 }
             }
         }
-        Ok(())
     }
+    Ok(sorters)
 }
 
-/// Fills the table's tree. Where rows came out of order, gives another one with all of them.
+/// Fills the table's tree, and hands on what is to be sorted. Where rows came out of order, gives another tree with all of them.
 fn fill_rows(
     context: &DdlContext<'_>,
     table: &Table,
-    indexes: &mut IndexSorters,
+    hand_on: &mut dyn FnMut(ToSort) -> Result<()>,
     produce: Produce<'_>,
 ) -> Result<Option<Storage>> {
     let tree = context.tree(&table.storage)?;
@@ -141,20 +203,20 @@ fn fill_rows(
     let shared = Arc::new(table.clone());
     let mut disordered: Option<Sorter> = None;
     build::fill(context, &tree, |filling| {
-        let mut take = |rows: &Encoded| -> Result<()> {
+        let mut take = |rows: Encoded| -> Result<()> {
             context.check()?;
             let mut rest = &rows.bytes[..];
-            let is_whole = table.key != TableKey::RowId;
+            let mut row_ids = Vec::new();
+            if table.key == TableKey::RowId {
+                for _ in &rows.lengths {
+                    row_ids.push(context.numbers.row_id(table)?.to_be_bytes());
+                }
+            }
             for (place, &(key, row)) in rows.lengths.iter().enumerate() {
-                let (mut key, behind) = rest.split_at(key as usize);
+                let (key, behind) = rest.split_at(key as usize);
                 let (row, behind) = behind.split_at(row as usize);
                 rest = behind;
-                let number;
-                if !is_whole {
-                    number = context.numbers.row_id(table)?.to_be_bytes();
-                    key = &number;
-                }
-                indexes.take(rows, place, key, is_whole)?;
+                let key = row_ids.get(place).map_or(key, |id| &id[..]);
                 if let Some(sorter) = &mut disordered {
                     sorter.push(key, row)?;
                     continue;
@@ -167,7 +229,7 @@ fn fill_rows(
                     }
                 }
             }
-            Ok(())
+            hand_on(ToSort { rows, row_ids })
         };
         produce(&shared, &mut take)
     })?;

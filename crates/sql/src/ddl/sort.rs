@@ -3,13 +3,12 @@
 //!
 //! # Way
 //! Entries are gathered in one block of memory. When it is as large as the engine lets an operation be, it is sorted and written to a
-//! temporary file as a *run*; in the end the runs are merged, at most [`FAN_IN`] at a time.
+//! temporary file as a *run*; in the end the runs are merged, at most [`FAN_IN`] at a time, by a tree of losers (D. E. Knuth, "The Art
+//! of Computer Programming", volume 3, section 5.4.1).
 //! An entry of a run is the length of its key and of its value, 4 bytes each, and then the two.
 
 use crate::{Error, Result};
 use gannet_store::{Engine, TempFile, TempReader, WorkMemory};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 /// Runs merged at once.
 const FAN_IN: usize = 32;
@@ -115,9 +114,8 @@ impl Sorter {
         let mut writer = file.writer()?;
         let from = writer.position();
         for entry in &self.entries {
-            let key = &self.bytes[entry.start..][..entry.key as usize];
-            let value = &self.bytes[entry.start + key.len()..][..entry.value as usize];
-            write_entry(&mut writer, key, value)?;
+            let bytes = &self.bytes[entry.start..][..(entry.key + entry.value) as usize];
+            write_entry(&mut writer, entry.key, bytes)?;
         }
         let to = writer.position();
         self.file = Some(writer.finish()?);
@@ -160,11 +158,13 @@ fn prefix(key: &[u8]) -> u64 {
     }
 }
 
-fn write_entry(writer: &mut gannet_store::TempWriter, key: &[u8], value: &[u8]) -> Result<()> {
-    writer.write_all(&(key.len() as u32).to_le_bytes())?;
-    writer.write_all(&(value.len() as u32).to_le_bytes())?;
-    writer.write_all(key)?;
-    writer.write_all(value)?;
+/// Writes an entry of key and value, one behind the other.
+fn write_entry(writer: &mut gannet_store::TempWriter, key: u32, bytes: &[u8]) -> Result<()> {
+    let mut lengths = [0; 8];
+    lengths[..4].copy_from_slice(&key.to_le_bytes());
+    lengths[4..].copy_from_slice(&(bytes.len() as u32 - key).to_le_bytes());
+    writer.write_all(&lengths)?;
+    writer.write_all(bytes)?;
     Ok(())
 }
 
@@ -175,8 +175,8 @@ fn merge_pass(engine: &Engine, file: &TempFile, runs: &[Run]) -> Result<(TempFil
     for group in runs.chunks(FAN_IN) {
         let from = writer.position();
         let mut merge = Merge::new_on(file, group)?;
-        while let Some((key, value)) = merge.next()? {
-            write_entry(&mut writer, key, value)?;
+        while let Some(head) = merge.next()? {
+            write_entry(&mut writer, head.key as u32, &head.bytes)?;
         }
         longer.push(Run { from, to: writer.position() });
     }
@@ -203,25 +203,49 @@ impl Sorted {
                 let bytes = &sorter.bytes[entry.start..][..(entry.key + entry.value) as usize];
                 Ok(Some(bytes.split_at(entry.key as usize)))
             }
-            Source::Runs(merge) => merge.next(),
+            Source::Runs(merge) => Ok(merge.next()?.map(|head| head.bytes.split_at(head.key))),
         }
     }
 }
 
-/// An entry at the head of a run.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// The first entry that is left of a run.
+#[derive(Debug)]
 struct Head {
-    key: Vec<u8>,
-    /// Of equal keys the one of the earlier run comes first.
-    run: usize,
-    value: Vec<u8>,
+    prefix: u64,
+    /// Key and value; of a run that has ended nothing counts.
+    bytes: Vec<u8>,
+    /// Length of the key.
+    key: usize,
+    reader: TempReader,
+    is_over: bool,
+}
+
+impl Head {
+    /// Takes the next entry.
+    fn advance(&mut self) -> Result<()> {
+        if self.reader.remaining() == 0 {
+            self.is_over = true;
+            return Ok(());
+        }
+        let mut lengths = [0; 8];
+        self.reader.read_exact(&mut lengths)?;
+        let length = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("4 bytes")) as usize;
+        self.key = length(&lengths[..4]);
+        self.bytes.resize(self.key + length(&lengths[4..]), 0);
+        self.reader.read_exact(&mut self.bytes)?;
+        self.prefix = prefix(&self.bytes[..self.key]);
+        Ok(())
+    }
 }
 
 #[derive(Debug)]
 struct Merge {
-    readers: Vec<TempReader>,
-    heads: BinaryHeap<Reverse<Head>>,
-    current: Option<Head>,
+    heads: Vec<Head>,
+    /// The tree of losers. A run's match is at the place half of its number and that of runs; each one's winner goes on to the place half
+    /// of that. Here are the losers, and in front the one who has lost against nobody.
+    losers: Vec<usize>,
+    /// The first one's entry was given.
+    is_given: bool,
     /// Keeps the file as long as it is read.
     _file: Option<TempFile>,
 }
@@ -234,39 +258,59 @@ impl Merge {
     }
 
     fn new_on(file: &TempFile, runs: &[Run]) -> Result<Self> {
-        let readers =
-            runs.iter().map(|run| file.reader(run.from, run.to)).collect::<gannet_store::Result<_>>()?;
-        let mut merge = Merge { readers, heads: BinaryHeap::new(), current: None, _file: None };
-        for run in 0..merge.readers.len() {
-            let head = Head { key: Vec::new(), run, value: Vec::new() };
-            merge.advance(head)?;
+        let head = |run: &Run| -> Result<Head> {
+            let reader = file.reader(run.from, run.to)?;
+            let mut head = Head { prefix: 0, bytes: Vec::new(), key: 0, reader, is_over: false };
+            head.advance()?;
+            Ok(head)
+        };
+        let heads: Vec<Head> = runs.iter().map(head).collect::<Result<_>>()?;
+        let mut merge = Merge { losers: vec![0; heads.len()], heads, is_given: false, _file: None };
+        if let Some(first) = merge.winner_below(1) {
+            merge.losers[0] = first;
         }
         Ok(merge)
     }
 
-    /// Puts the next entry of a run into the heap, with the buffers of the one before.
-    fn advance(&mut self, mut head: Head) -> Result<()> {
-        let reader = &mut self.readers[head.run];
-        if reader.remaining() == 0 {
-            return Ok(());
+    /// Has the matches from a place downwards, and gives who wins the last one.
+    fn winner_below(&mut self, place: usize) -> Option<usize> {
+        let runs = self.heads.len();
+        if place >= runs {
+            return (place < 2 * runs).then(|| place - runs);
         }
-        let mut lengths = [0; 8];
-        reader.read_exact(&mut lengths)?;
-        let length = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("4 bytes")) as usize;
-        head.key.resize(length(&lengths[..4]), 0);
-        reader.read_exact(&mut head.key)?;
-        head.value.resize(length(&lengths[4..]), 0);
-        reader.read_exact(&mut head.value)?;
-        self.heads.push(Reverse(head));
-        Ok(())
+        let (a, b) = (self.winner_below(2 * place)?, self.winner_below(2 * place + 1)?);
+        let (winner, loser) = if self.comes_first(a, b) { (a, b) } else { (b, a) };
+        self.losers[place] = loser;
+        Some(winner)
     }
 
-    fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        if let Some(head) = self.current.take() {
-            self.advance(head)?;
+    /// Whether the entry of one run comes before that of another one. Of equal keys the one of the earlier run does.
+    fn comes_first(&self, a: usize, b: usize) -> bool {
+        let (one, other) = (&self.heads[a], &self.heads[b]);
+        if one.is_over || other.is_over {
+            return !one.is_over;
         }
-        self.current = self.heads.pop().map(|Reverse(head)| head);
-        Ok(self.current.as_ref().map(|head| (head.key.as_slice(), head.value.as_slice())))
+        one.prefix
+            .cmp(&other.prefix)
+            .then_with(|| one.bytes[..one.key].cmp(&other.bytes[..other.key]))
+            .then(a.cmp(&b))
+            .is_lt()
+    }
+
+    fn next(&mut self) -> Result<Option<&Head>> {
+        let Some(&(mut first)) = self.losers.first() else { return Ok(None) };
+        if std::mem::replace(&mut self.is_given, true) {
+            self.heads[first].advance()?;
+            let mut place = (first + self.heads.len()) / 2;
+            while place > 0 {
+                if self.comes_first(self.losers[place], first) {
+                    std::mem::swap(&mut self.losers[place], &mut first);
+                }
+                place /= 2;
+            }
+            self.losers[0] = first;
+        }
+        Ok(Some(&self.heads[first]).filter(|head| !head.is_over))
     }
 }
 
@@ -298,5 +342,31 @@ mod tests {
         assert_eq!(engine.temp_stats().open_files, 1);
         drop(sorted);
         assert_eq!(engine.temp_stats().open_files, 0);
+    }
+
+    #[test]
+    fn equal_keys_stay_in_their_order_and_long_ones_are_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = EngineOptions { memory: 8 << 20, temp_folder: Some(folder.path().to_owned()) };
+        let engine = Engine::new(&options).unwrap();
+        let mut sorter = Sorter::new(&engine).unwrap();
+        let mut wanted = Vec::new();
+        for number in 0..150_000_u64 {
+            // The first eight bytes of most are alike, and some keys begin another one.
+            let key = match number % 3 {
+                0 => b"customer".to_vec(),
+                1 => format!("customer {}", number * 7919 % 1000).into_bytes(),
+                _ => vec![(number % 7) as u8; (number % 12) as usize],
+            };
+            sorter.push(&key, &number.to_be_bytes()).unwrap();
+            wanted.push((key, number.to_be_bytes().to_vec()));
+        }
+        wanted.sort();
+        assert!(sorter.runs.len() > 2, "{} runs", sorter.runs.len());
+        let mut sorted = sorter.finish().unwrap();
+        for (key, value) in &wanted {
+            assert_eq!(sorted.next().unwrap(), Some((&key[..], &value[..])));
+        }
+        assert!(sorted.next().unwrap().is_none() && sorted.next().unwrap().is_none());
     }
 }

@@ -236,7 +236,13 @@ impl Input {
     }
 
     /// The next piece of COPY data; `None` at its end. In a script the data ends with a line `\.`, which is taken as well.
-    pub(super) fn data(&mut self, options: &CopyOptions, in_script: bool) -> Result<Option<Piece>> {
+    /// `bytes` is the buffer that it goes to.
+    pub(super) fn data(
+        &mut self,
+        options: &CopyOptions,
+        in_script: bool,
+        mut bytes: Vec<u8>,
+    ) -> Result<Option<Piece>> {
         let mut wanted = PIECE;
         loop {
             while self.buffer.len() - self.start < wanted && self.more()? {}
@@ -270,7 +276,8 @@ impl Input {
                 Some(room) if len > PIECE + PIECE / 2 => Some(room.take(LONG_PIECE * len as u64)?),
                 _ => None,
             };
-            let bytes = rest[..len].to_vec();
+            bytes.clear();
+            bytes.extend_from_slice(&rest[..len]);
             let line = self.line + 1;
             self.line += memchr_iter(b'\n', &bytes).count() as u64;
             self.start += len;
@@ -483,7 +490,7 @@ mod tests {
         let read = |text: &'static str, in_script| {
             let mut input = Input::stream("x", Box::new(text.as_bytes()));
             let mut rows = String::new();
-            while let Some(piece) = input.data(&CopyOptions::new(false), in_script)? {
+            while let Some(piece) = input.data(&CopyOptions::new(false), in_script, Vec::new())? {
                 rows.push_str(&String::from_utf8(piece.bytes).unwrap());
             }
             let line = input.line();

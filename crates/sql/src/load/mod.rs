@@ -408,7 +408,7 @@ impl Loader<'_, '_> {
             Ok(parsed) => parsed,
             Err(error) => {
                 self.statement_failed(input, line, error)?;
-                while input.data(&CopyOptions::new(false), true)?.is_some() {}
+                while input.data(&CopyOptions::new(false), true, Vec::new())?.is_some() {}
                 return Ok(());
             }
         };

@@ -27,8 +27,10 @@ impl Loader<'_, '_> {
         let (watch, before) = (&mut *self.watch, self.before);
         let mut failure = None;
         let mut more = |out: &mut Vec<u8>| {
-            let piece =
-                watch.look().map_err(Error::from).and_then(|()| input.data(&data.options, data.in_script));
+            let piece = watch
+                .look()
+                .map_err(Error::from)
+                .and_then(|()| input.data(&data.options, data.in_script, Vec::new()));
             let piece = piece.inspect_err(|error| failure = Some(error.clone()))?;
             watch.job().set_done(before + input.taken());
             Ok(piece.inspect(|piece| out.extend_from_slice(&piece.bytes)).is_some())
@@ -53,7 +55,7 @@ impl Loader<'_, '_> {
         // A table or column that is not there is one thing that is wrong, not one for each row.
         if let Err(error) = self.destination.copy(&data.sql, &mut |_| Ok(false)) {
             self.statement_failed(input, data.line, error)?;
-            while input.data(&data.options, data.in_script)?.is_some() {}
+            while input.data(&data.options, data.in_script, Vec::new())?.is_some() {}
             return Ok(None);
         }
         self.destination.run("BEGIN")?;
@@ -72,7 +74,7 @@ impl Loader<'_, '_> {
 
     fn try_parts(&mut self, data: &CopyData<'_>, input: &mut Input) -> Result<u64> {
         let mut rows = 0;
-        while let Some(piece) = input.data(&data.options, data.in_script)? {
+        while let Some(piece) = input.data(&data.options, data.in_script, Vec::new())? {
             self.watch.look()?;
             let mut ends: Vec<usize> = RowEnds::new(&piece.bytes, &data.options).collect();
             if ends.last() != Some(&piece.bytes.len()) {

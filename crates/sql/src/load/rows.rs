@@ -3,16 +3,15 @@
 use super::Bad;
 use super::input::{Input, Piece, RowEnds};
 use crate::catalog::Table;
-use crate::ddl::{Encoded, Entries, Take};
-use crate::room::Taken;
+use crate::ddl::{Encoded, SORTED_BEHIND, Spare, Take};
 use crate::session::{CopyOptions, Fields, Header, Reader};
 use crate::types::Value;
 use crate::types::text::{self, TextStyle};
 use crate::{Error, Result, SqlState};
 use gannet_store::{Engine, Watch, WorkMemory};
 use memchr::{memchr, memchr_iter, memchr2_iter};
-use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Pieces under way for each thread that makes rows.
@@ -27,6 +26,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 pub(super) struct Share {
     /// Threads that make rows.
     jobs: usize,
+    /// Pieces on their way to be made, and then to be taken.
     pieces: usize,
     _memory: WorkMemory,
 }
@@ -36,7 +36,7 @@ impl Share {
     pub(super) fn take(engine: &Engine, jobs: usize) -> Result<Self> {
         let most = usize::try_from(engine.work_limit() / PIECE_MEMORY).unwrap_or(usize::MAX);
         let pieces = (PIECES * jobs.max(1)).min(most).max(2);
-        let _memory = engine.work_memory(pieces as u64 * PIECE_MEMORY)?;
+        let _memory = engine.work_memory((pieces + SORTED_BEHIND) as u64 * PIECE_MEMORY)?;
         Ok(Share { jobs: jobs.clamp(1, pieces), pieces, _memory })
     }
 }
@@ -61,8 +61,6 @@ struct Made {
     bad: Vec<Bad>,
     /// Bytes of input taken when the piece was read.
     taken: u64,
-    /// What a long piece is charged as.
-    _memory: Option<Taken>,
 }
 
 enum Step {
@@ -83,13 +81,13 @@ pub(super) fn feed(
     let (steps, to_take) = sync_channel(share.pieces / 2);
     let (work, to_make) = sync_channel::<(Piece, SyncSender<Made>, u64)>(share.pieces / 2);
     let to_make = Mutex::new(to_make);
-    let maker = Maker { table, data, style };
+    let maker = Maker { table, data, style, spare: Spare::default(), texts: Mutex::default() };
     let (maker, to_make) = (&maker, &to_make);
     std::thread::scope(move |scope| {
         for _ in 0..share.jobs {
             scope.spawn(move || {
                 loop {
-                    let next = to_make.lock().unwrap_or_else(std::sync::PoisonError::into_inner).recv();
+                    let next = to_make.lock().unwrap_or_else(PoisonError::into_inner).recv();
                     let Ok((piece, done, taken)) = next else { return };
                     // Nobody may want it any more.
                     let _ = done.send(maker.make(piece, taken));
@@ -98,7 +96,7 @@ pub(super) fn feed(
         }
         scope.spawn(move || {
             loop {
-                let piece = match input.data(data.options, data.in_script) {
+                let piece = match input.data(data.options, data.in_script, maker.take_text()) {
                     Ok(Some(piece)) => piece,
                     Ok(None) => return,
                     Err(error) => {
@@ -137,8 +135,8 @@ fn take_all(
             Err(RecvTimeoutError::Disconnected) => return Ok(rows),
         };
         made.bad.into_iter().try_for_each(&mut *bad)?;
-        take(&made.rows)?;
         rows += made.rows.lengths.len() as u64;
+        take(made.rows)?;
         watch.job().set_done(made.taken);
         watch.look()?;
     }
@@ -184,20 +182,31 @@ struct Maker<'m> {
     table: &'m Table,
     data: &'m Data<'m>,
     style: &'m TextStyle,
+    spare: Spare,
+    /// Buffers that pieces were in.
+    texts: Mutex<Vec<Vec<u8>>>,
 }
 
 impl Maker<'_> {
+    /// A buffer for a piece.
+    fn take_text(&self) -> Vec<u8> {
+        self.texts.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
     fn make(&self, piece: Piece, taken: u64) -> Made {
         let Piece { bytes, line, memory } = piece;
-        let mut made = Made { rows: Encoded::default(), bad: Vec::new(), taken, _memory: memory };
-        made.rows.bytes.reserve(bytes.len());
+        let is_long = memory.is_some();
         let indexes = self.table.indexes.iter().filter(|index| !index.primary).count();
-        made.rows.indexes.resize_with(indexes, Entries::default);
+        let mut made = Made { rows: self.spare.rows(indexes, memory), bad: Vec::new(), taken };
+        made.rows.bytes.reserve(bytes.len());
         // How its lines end is to be found out where there are carriage returns.
         if self.is_plain() && memchr(b'\r', &bytes).is_none() {
             self.read_plain(&bytes, line, &mut made);
         } else {
             self.read_any(&bytes, line, &mut made);
+        }
+        if !is_long {
+            self.texts.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
         }
         made
     }
@@ -303,7 +312,7 @@ impl Maker<'_> {
         if count > places.len() && !is_empty {
             return Err(whole("extra data after last expected column".to_owned()));
         }
-        row.clear();
+        // Each of them is given another value.
         row.resize(places.len(), Value::Null);
         for (index, &place) in places.iter().enumerate() {
             let column = &table.columns[place];
