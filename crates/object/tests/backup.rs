@@ -7,14 +7,14 @@ use gannet_io::sim::SimDisk;
 use gannet_io::{Class, Disk, Durability, ModeRequest, OpenOptions as FileOptions, RealDisk};
 use gannet_object::{ObjectDisk, Settings};
 use gannet_store::{
-    BackupFile, BackupPlace, BackupPlan, CreateOptions, Database, Engine, EngineOptions, Error, JobKind,
-    JobOrder, OpenOptions, Since, Source, Taken, TransactionOptions, VerifyReport, Watch,
+    BackupFile, BackupPlace, BackupPlan, CreateOptions, Database, Ending, Engine, EngineOptions, Error,
+    JobKind, JobOrder, JobState, OpenOptions, Since, Source, Taken, TransactionOptions, VerifyReport, Watch,
 };
 use object_store::memory::InMemory;
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 const BASE: &str = "mem://bucket";
@@ -361,6 +361,42 @@ fn who_gives_up_is_heard_whichever_call_hangs_and_is_told_what_may_be_left() {
     }
     assert!(told > 10, "{told}");
     assert_eq!(rows(&db), 5000);
+}
+
+#[test]
+fn a_job_that_is_cancelled_by_its_number_does_not_wait_for_its_store() {
+    let disk = SimDisk::new(1);
+    let db = shop(&disk, 0..500);
+    let store = Arc::new(Faulty::new(Arc::new(InMemory::new())));
+    let slot: Arc<OnceLock<Ending>> = Arc::default();
+    let asked = Arc::clone(&slot);
+    let cancelled = Arc::new(move || asked.get().is_some_and(Ending::is_asked_for));
+    let cleaned_within = Duration::from_millis(200);
+    let folder = place_of(&store, Settings { cleaned_within, ..Settings::new(cancelled) });
+    let job = db.jobs().begin(JobOrder::new(JobKind::Backup));
+    slot.set(job.ending()).unwrap();
+    // The name is reserved, and then nothing is answered any more.
+    let hung = 8;
+    store.hang_from(hung);
+    let number = job.report().id;
+    let (error, cancelled_at) = std::thread::scope(|scope| {
+        let canceller = scope.spawn(|| {
+            while store.calls() < hung {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            assert!(db.jobs().cancel(number));
+            Instant::now()
+        });
+        let mut tell = |_: &_| Ok(());
+        let watch = &mut Watch::new(&job, &mut tell);
+        let error = job.end(db.backup_into(&plan(&folder, None, None), watch)).unwrap_err();
+        (error, canceller.join().unwrap())
+    });
+    assert!(cancelled_at.elapsed() < Duration::from_secs(3), "{:?}", cancelled_at.elapsed());
+    let said = error.to_string();
+    assert!(said.starts_with("cancelled; ") && said.contains("may be left there"), "{said}");
+    assert!(store.names().iter().all(|name| said.contains(name)), "{said}: {:?}", store.names());
+    assert_eq!((job.report().state, job.report().note), (JobState::Cancelled, said));
 }
 
 #[test]

@@ -929,8 +929,8 @@ fn what_lies_beside_a_backup_that_was_broken_off_goes_when_it_is_nobodys() {
         BackupPlan { folder, since: None, compress: None, keep: None, archive: None, statistics: None };
     let job = db.jobs().begin(JobOrder::new(JobKind::Backup));
     let taken = job.end(db.backup_into(&plan, &mut Watch::new(&job, &mut |_| Ok(())))).unwrap();
-    assert!(!unpublished.iter().any(|name| has(name)), "{:?}", names());
-    assert!(killed.iter().all(|name| has(name)) && theirs.iter().all(|name| has(name)), "{:?}", names());
+    assert!(!unpublished.iter().any(has), "{:?}", names());
+    assert!(killed.iter().all(has) && theirs.iter().all(has), "{:?}", names());
     assert!(has(&"b-20200104T000000Z-full.gntbackup"));
     let kept = keeping(&db, None, 9);
     assert_eq!(kept.complaint, None);
@@ -947,5 +947,5 @@ fn what_lies_beside_a_backup_that_was_broken_off_goes_when_it_is_nobodys() {
     drop(held);
     let last = keeping(&db, None, 9);
     assert_eq!(last.removed, ["b-20200106T000000Z-full"]);
-    assert!(!theirs[..3].iter().any(|name| has(name)) && theirs[3..].iter().all(|name| has(name)));
+    assert!(!theirs[..3].iter().any(has) && theirs[3..].iter().all(has));
 }
