@@ -100,8 +100,15 @@ where
         // Ctrl-C that came too late for it changes nothing.
         Ok(done) => Ok((done, job.report())),
         Err(error) => {
+            let error = error.into();
+            if let (Err(_), Some(gannet_store::Error::Backup(said))) =
+                (interrupt::check(), error.downcast_ref())
+            {
+                // What may be left somewhere, for one.
+                crate::complain(said);
+            }
             interrupt::check()?;
-            Err(error.into())
+            Err(error)
         }
     }
 }

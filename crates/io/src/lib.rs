@@ -238,6 +238,11 @@ pub trait Disk: Send + Sync + fmt::Debug {
         self.sync_dir(folder.unwrap_or(Path::new(".")))
     }
 
+    /// What of files that were broken off may still be there, in words, as it could not be removed in time. Each is told once.
+    fn take_left(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// A queue that keeps up to `depth` requests in flight.
     fn queue(&self, depth: usize) -> Result<Arc<dyn Queue>>;
 

@@ -8,6 +8,7 @@ use crate::queue::ObjectQueue;
 use crate::runtime::{Ended, Runtime};
 use crate::upload::Upload;
 use crate::{Settings, lease};
+use gannet_base::clock::{self, Instant};
 use gannet_base::sync::Mutex;
 use gannet_io::stats::Stats;
 use gannet_io::{Disk, Error, ErrorKind, File, ModeRequest, OpenOptions, Queue, Result};
@@ -24,8 +25,10 @@ use std::time::Duration;
 /// much.
 const PUT_ATTEMPTS: u32 = 3;
 const PUT_PAUSE: Duration = Duration::from_millis(200);
-/// How long it is tried to take back what was broken off.
-pub(crate) const CLEANED_WITHIN: Duration = Duration::from_secs(15);
+/// How long it is tried to take back something that was broken off.
+const CLEANED_WITHIN: Duration = Duration::from_secs(15);
+/// The same where somebody has given up and waits for that: of the time for everything together, one thing gets this fraction at most.
+const ONE_OF_CLEANED: u32 = 2;
 
 /// A store as a disk. Names of files begin with the store's URL; what is behind that is the object's key.
 #[derive(Debug)]
@@ -42,6 +45,10 @@ pub(crate) struct Shared {
     base: String,
     /// Why a lock that was taken here is none any more: nothing is done since.
     pub(crate) lost: Arc<Mutex<Option<String>>>,
+    /// Since when everything is being taken back, as somebody has given up.
+    cleaned_since: Mutex<Option<Instant>>,
+    /// What could not be taken back, for [`Disk::take_left`].
+    left: Mutex<Vec<String>>,
 }
 
 impl Shared {
@@ -65,6 +72,50 @@ impl Shared {
             Ok(done) => done.map_err(|error| of_store(operation, path, &error)),
             Err(ended) => Err(given_up(ended, operation, path)),
         }
+    }
+
+    /// Takes something back that was broken off, called so, also for whoever has given up; but not for long. What is not there any more
+    /// is as good.
+    pub(crate) fn take_back(
+        &self,
+        operation: &'static str,
+        path: &Path,
+        what: impl FnOnce() -> String,
+        work: impl Future<Output = object_store::Result<()>> + Send + 'static,
+    ) -> Result<()> {
+        // Whoever gives up while this is under way does not wait for longer than one who has done so before.
+        let patience: (&dyn Fn() -> bool, _) = (&|| self.has_given_up(), self.one_cleaned_within());
+        let done = match self.runtime.run_to_end(self.cleaning_time(), patience, work) {
+            Ok(Err(object_store::Error::NotFound { .. })) => Ok(()),
+            Ok(done) => done.map_err(|error| of_store(operation, path, &error)),
+            Err(ended) => Err(given_up(ended, operation, path)),
+        };
+        if done.is_err() {
+            self.left.lock().push(what());
+        }
+        done
+    }
+
+    /// Whether somebody has given up; from when on there is little time to take back what was broken off.
+    fn has_given_up(&self) -> bool {
+        let has = (self.settings.cancelled)();
+        if has {
+            self.cleaned_since.lock().get_or_insert_with(clock::now);
+        }
+        has
+    }
+
+    /// How long something may take that is taken back now.
+    fn cleaning_time(&self) -> Duration {
+        if !self.has_given_up() {
+            return CLEANED_WITHIN;
+        }
+        let since = self.cleaned_since.lock().map_or(Duration::ZERO, |since| since.elapsed());
+        self.settings.cleaned_within.saturating_sub(since).min(self.one_cleaned_within())
+    }
+
+    fn one_cleaned_within(&self) -> Duration {
+        self.settings.cleaned_within / ONE_OF_CLEANED
     }
 
     /// Fails where a lock was lost.
@@ -157,6 +208,8 @@ impl ObjectDisk {
             local,
             base: base.to_owned(),
             lost: Arc::default(),
+            cleaned_since: Mutex::default(),
+            left: Mutex::default(),
         })))
     }
 }
@@ -225,14 +278,17 @@ impl Disk for ObjectDisk {
             local.remove_staged(path)?;
         }
         let (store, key) = (Arc::clone(&self.0.store), self.0.key("remove", path)?);
-        let work = async move { store.delete(&key).await };
-        match (self.0.settings.cancelled)() {
-            false => self.0.run("remove", path, work),
-            true => match self.0.runtime.run_within(CLEANED_WITHIN, work) {
-                Ok(done) => done.map_err(|error| of_store("remove", path, &error)),
-                Err(ended) => Err(given_up(ended, "remove", path)),
-            },
+        let work = || {
+            let (store, key) = (Arc::clone(&store), key.clone());
+            async move { store.delete(&key).await }
+        };
+        if !(self.0.settings.cancelled)() {
+            let removed = self.0.run("remove", path, work());
+            if removed.is_ok() || !(self.0.settings.cancelled)() {
+                return removed;
+            }
         }
+        self.0.take_back("remove", path, || path.display().to_string(), work())
     }
 
     fn rename(&self, from: &Path, _to: &Path) -> Result<()> {
@@ -265,6 +321,10 @@ impl Disk for ObjectDisk {
 
     fn publish(&self, path: &Path, bytes: &[u8], _mode: ModeRequest) -> Result<()> {
         self.0.create("publish", path, bytes.to_vec())
+    }
+
+    fn take_left(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.left.lock())
     }
 
     fn queue(&self, depth: usize) -> Result<Arc<dyn Queue>> {

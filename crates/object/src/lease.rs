@@ -9,7 +9,7 @@
 //!    for longer, and goes on at once with a request under way, is not kept from that; whoever relies on the lock looks afterwards whether
 //!    what he wrote is still there.
 
-use crate::disk::{CLEANED_WITHIN, Shared, put_own, read_back};
+use crate::disk::{Shared, put_own, read_back};
 use crate::error::{of_store, words};
 use gannet_base::clock::{self, Instant};
 use gannet_base::random;
@@ -131,7 +131,8 @@ impl Drop for Lease {
         let Ok(key) = self.shared.key("unlock", &self.path) else { return };
         let store = Arc::clone(&self.shared.store);
         // What stays is taken over by the next one.
-        let _ = self.shared.runtime.run_within(CLEANED_WITHIN, async move { store.delete(&key).await });
+        let what = || format!("the lock {}", self.path.display());
+        let _ = self.shared.take_back("unlock", &self.path, what, async move { store.delete(&key).await });
     }
 }
 

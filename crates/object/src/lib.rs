@@ -11,7 +11,9 @@
 //! 3. What a store has acknowledged is durable. Of the local file system that is true because each file and its folder are synced.
 //! 4. Memory for a file that is written is bounded, and said in advance ([`File::expect`](gannet_io::File::expect)): who writes faster than
 //!    the store takes it waits.
-//! 5. Nothing is waited for without end: a request that fails is tried again for a time, and whoever gives up is heard within a tenth of a second.
+//! 5. Nothing is waited for without end: a request that fails is tried again for a time, and whoever gives up is heard within a tenth of a
+//!    second, or within about one where an object is just being completed. What is to be taken back then takes five seconds in all; what stays
+//!    is said ([`Disk::take_left`]).
 //! 6. Files are for this user alone on the local file system; elsewhere, for whoever the store lets in.
 //!
 //! # How
@@ -51,21 +53,29 @@ pub struct Settings {
     pub renewed_every: Duration,
     /// A lock that was not renewed for so long has no holder any more. Default 60 s.
     pub free_after: Duration,
+    /// Once somebody has given up, it is tried for so long, in all, to take back what was broken off. Default 5 s.
+    pub cleaned_within: Duration,
 }
 
 impl Settings {
     /// The defaults.
     pub fn new(cancelled: Cancelled) -> Self {
-        Settings { cancelled, renewed_every: Duration::from_secs(15), free_after: Duration::from_secs(60) }
+        Settings {
+            cancelled,
+            renewed_every: Duration::from_secs(15),
+            free_after: Duration::from_secs(60),
+            cleaned_within: Duration::from_secs(5),
+        }
     }
 }
 
 impl std::fmt::Debug for Settings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Settings { cancelled: _, renewed_every, free_after } = self;
+        let Settings { cancelled: _, renewed_every, free_after, cleaned_within } = self;
         f.debug_struct("Settings")
             .field("renewed_every", renewed_every)
             .field("free_after", free_after)
+            .field("cleaned_within", cleaned_within)
             .finish_non_exhaustive()
     }
 }

@@ -6,7 +6,7 @@
 //!    gets the next that becomes free: whoever writes to it waits for the store only, and not for other writers. So they all come on.
 //! 3. The object is complete when the store has acknowledged that. What ends otherwise is given up, and taken back from the store.
 
-use crate::disk::{CLEANED_WITHIN, Shared, given_up};
+use crate::disk::{Shared, given_up};
 use crate::error::{cancelled, of_store};
 use crate::runtime::LOOK_EVERY;
 use gannet_base::random;
@@ -29,6 +29,11 @@ const PARTS: (u64, u64) = (2, 4);
 const PARTS_OF_OBJECT: u64 = 10_000;
 /// Completing an object of thousands of parts takes a store some time, and so does syncing it.
 const COMPLETED_WITHIN: Duration = Duration::from_secs(15 * 60);
+/// An object of which nobody knows whether it is complete is of no use: whoever gives up while it is being completed is heard so much later.
+const COMPLETED_AFTER: Duration = Duration::from_secs(1);
+
+/// What the store knows an upload by. It is in use as long as the object is being completed.
+type Handle = Arc<tokio::sync::Mutex<Box<dyn MultipartUpload>>>;
 
 /// Bytes of a part that is being gathered.
 #[derive(Debug)]
@@ -56,7 +61,9 @@ struct State {
     end: u64,
     failure: Option<Error>,
     /// `None` when it is complete, or was given up.
-    upload: Option<Box<dyn MultipartUpload>>,
+    upload: Option<Handle>,
+    /// It takes no more.
+    ended: bool,
     complete: bool,
 }
 
@@ -75,8 +82,9 @@ impl Upload {
         let begun = Self::begin_reserved(shared, path);
         if begun.is_err() {
             let (store, key) = (Arc::clone(&shared.store), shared.key("create", path)?);
-            // It says why it is not there for whoever finds it.
-            let _ = shared.runtime.run_within(CLEANED_WITHIN, async move { store.delete(&key).await });
+            // What stays says of itself what it is.
+            let what = || path.display().to_string();
+            let _ = shared.take_back("create", path, what, async move { store.delete(&key).await });
         }
         begun
     }
@@ -93,7 +101,8 @@ impl Upload {
             tasks: Vec::new(),
             end: 0,
             failure: None,
-            upload: Some(upload),
+            upload: Some(Arc::new(tokio::sync::Mutex::new(upload))),
+            ended: false,
             complete: false,
         };
         let upload = Upload { path: path.to_owned(), state: Arc::new((Mutex::new(state), Condvar::new())) };
@@ -146,7 +155,7 @@ impl Upload {
     fn check(&self, state: &State) -> Result<()> {
         match &state.failure {
             Some(failure) => Err(failure.duplicate()),
-            None if state.upload.is_none() => Err(self.invalid("it is complete")),
+            None if state.ended => Err(self.invalid("it is complete")),
             None => Ok(()),
         }
     }
@@ -190,10 +199,12 @@ impl Upload {
             return Err(state.failure.insert(self.invalid(what)).duplicate());
         }
         shared.check_lock("write", &self.path).map_err(|error| state.failure.insert(error).duplicate())?;
-        let (Some(part), Some(upload)) = (state.gathered.pop_front(), &mut state.upload) else {
+        let upload = state.upload.as_ref().and_then(|upload| upload.try_lock().ok());
+        let (Some(part), Some(mut upload)) = (state.gathered.pop_front(), upload) else {
             return Err(self.invalid("there is no part to be uploaded"));
         };
         let work = upload.put_part(part.bytes.into());
+        drop(upload);
         state.handed += 1;
         state.under_way += 1;
         let (done, path) = (Arc::clone(&self.state), self.path.clone());
@@ -227,21 +238,19 @@ impl Upload {
         }
         self.check(&state)?;
         shared.check_lock("complete", &self.path)?;
-        let Some(mut upload) = state.upload.take() else { return Err(self.invalid("it is complete")) };
+        state.ended = true;
+        let Some(upload) = state.upload.clone() else { return Err(self.invalid("it is complete")) };
         drop(state);
-        // An object of which nobody knows whether it is complete is of no use: whoever gives up now is heard afterwards.
-        let work = async move { (upload.complete().await, upload) };
-        let completed = shared.runtime.run_within(COMPLETED_WITHIN, work);
+        let work = async move { upload.lock().await.complete().await };
+        let patience = (&*shared.settings.cancelled as &dyn Fn() -> bool, COMPLETED_AFTER);
+        let completed = shared.runtime.run_to_end(COMPLETED_WITHIN, patience, work);
         let mut state = self.state.0.lock();
         let result = match completed {
-            Ok((Ok(_), _)) => {
-                state.complete = true;
+            Ok(Ok(_)) => {
+                (state.complete, state.upload) = (true, None);
                 return Ok(());
             }
-            Ok((Err(error), upload)) => {
-                state.upload = Some(upload);
-                of_store("complete", &self.path, &error)
-            }
+            Ok(Err(error)) => of_store("complete", &self.path, &error),
             Err(ended) => given_up(ended, "complete", &self.path),
         };
         Err(state.failure.insert(result).duplicate())
@@ -251,10 +260,13 @@ impl Upload {
     pub(crate) fn give_up(&self, shared: &Shared) {
         let mut state = self.state.0.lock();
         state.tasks.drain(..).for_each(|task| task.abort());
-        let Some(mut upload) = state.upload.take() else { return };
+        state.ended = true;
+        let Some(upload) = state.upload.take() else { return };
         drop(state);
         // What cannot be taken back now is up to the store's own rules (docs/operations.md).
-        let _ = shared.runtime.run_within(CLEANED_WITHIN, async move { upload.abort().await });
+        let what = || format!("parts of {}", self.path.display());
+        let work = async move { upload.lock().await.abort().await };
+        let _ = shared.take_back("give up", &self.path, what, work);
     }
 }
 

@@ -3,17 +3,18 @@
 mod faulty;
 
 use faulty::Faulty;
-use gannet_io::ModeRequest;
 use gannet_io::sim::SimDisk;
+use gannet_io::{Class, Disk, Durability, ModeRequest, OpenOptions as FileOptions, RealDisk};
 use gannet_object::{ObjectDisk, Settings};
 use gannet_store::{
-    BackupFile, BackupPlace, BackupPlan, CreateOptions, Database, Engine, EngineOptions, Error, JobKind,
-    JobOrder, OpenOptions, Since, Source, Taken, TransactionOptions, VerifyReport, Watch,
+    BackupFile, BackupPlace, BackupPlan, CreateOptions, Database, Ending, Engine, EngineOptions, Error,
+    JobKind, JobOrder, JobState, OpenOptions, Since, Source, Taken, TransactionOptions, VerifyReport, Watch,
 };
 use object_store::memory::InMemory;
+use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 const BASE: &str = "mem://bucket";
@@ -21,14 +22,22 @@ const BASE: &str = "mem://bucket";
 const ROW: usize = 1200;
 
 fn engine(disk: &SimDisk) -> Engine {
+    engine_on(Arc::new(disk.clone()))
+}
+
+fn engine_on(disk: Arc<dyn Disk>) -> Engine {
     let options = EngineOptions { memory: 24 << 20, ..EngineOptions::default() };
-    Engine::with_disk(Arc::new(disk.clone()), &options).unwrap()
+    Engine::with_disk(disk, &options).unwrap()
 }
 
 /// A database with rows of these numbers.
 fn shop(disk: &SimDisk, rows: std::ops::Range<u64>) -> Database {
+    shop_in(&engine(disk), Path::new("shop.gnt"), rows)
+}
+
+fn shop_in(engine: &Engine, path: &Path, rows: std::ops::Range<u64>) -> Database {
     let options = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
-    let db = engine(disk).create(Path::new("shop.gnt"), &options, &OpenOptions::default()).unwrap();
+    let db = engine.create(path, &options, &OpenOptions::default()).unwrap();
     let mut txn = db.begin(TransactionOptions::default());
     txn.create_tree("rows").unwrap();
     txn.commit().unwrap();
@@ -147,6 +156,35 @@ fn chains_go_to_files_by_their_url_and_come_back() {
 }
 
 #[test]
+fn what_a_killed_backup_to_a_url_leaves_goes_with_the_next_one_to_the_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("file://{}", folder.path().display());
+    let names = || {
+        let files = std::fs::read_dir(folder.path()).unwrap();
+        files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect::<BTreeSet<_>>()
+    };
+    let (disk, home): (Arc<dyn Disk>, _) = (Arc::new(RealDisk::default()), tempfile::tempdir().unwrap());
+    let real = BackupPlace::new(Arc::clone(&disk), folder.path());
+    let db = shop_in(&engine_on(disk), &home.path().join("shop.gnt"), 0..500);
+    {
+        let (disk, path) = gannet_object::open(&url, Settings::new(Arc::new(|| false))).unwrap();
+        let path = path.join("shop-20200101T000000Z-full.gntbackup");
+        let file = disk.open(&path, &FileOptions::create_new()).unwrap();
+        file.write_at(Class::Maintenance, 0, &[1; 4096], Durability::Cached).unwrap();
+        // Nobody takes it back.
+        std::mem::forget(file);
+    }
+    let staged = "shop-20200101T000000Z-full.gntbackup#1";
+    assert!(names().contains(staged), "{:?}", names());
+    let kept = backup(&db, &plan(&real, None, Some(1))).unwrap();
+    assert_eq!((kept.removed, kept.complaint), (vec!["shop-20200101T000000Z-full".to_owned()], None));
+    let name = kept.backup.name;
+    let mut left = names();
+    left.remove("shop.lock");
+    assert_eq!(left, BTreeSet::from([format!("{name}.gntbackup"), format!("{name}.json")]));
+}
+
+#[test]
 fn whichever_call_fails_no_part_of_a_backup_passes_for_one() {
     let disk = SimDisk::new(1);
     let db = shop(&disk, 0..5000);
@@ -256,6 +294,109 @@ fn a_backup_that_is_cancelled_while_the_store_hangs_ends_and_leaves_nothing() {
     drop(folder);
     assert_eq!((store.aborted(), store.names()), (1, Vec::<String>::new()));
     assert_eq!(rows(&db), 12_000);
+}
+
+#[test]
+fn a_backup_whose_puts_are_carried_out_and_not_acknowledged_is_complete() {
+    let disk = SimDisk::new(1);
+    let db = shop(&disk, 0..5000);
+    let store = Arc::new(Faulty::new(Arc::new(InMemory::new())));
+    let quick = Settings { renewed_every: Duration::from_millis(20), ..Settings::new(Arc::new(|| false)) };
+    let folder = place_of(&store, quick);
+    store.lose_answers_of_puts(true);
+    backup(&db, &plan(&folder, None, Some(1))).unwrap();
+    add(&db, 5000..5100);
+    backup(&db, &plan(&folder, Some(Since::Latest), Some(1))).unwrap();
+    store.lose_answers_of_puts(false);
+    assert_eq!(verify(&folder).unwrap().manifests.len(), 2);
+    assert_eq!(restored(std::slice::from_ref(&folder)).unwrap(), 5100);
+    assert!(!store.names().iter().any(|name| name.ends_with(".lock")), "{:?}", store.names());
+}
+
+#[test]
+fn who_gives_up_is_heard_whichever_call_hangs_and_is_told_what_may_be_left() {
+    let disk = SimDisk::new(1);
+    let db = shop(&disk, 0..5000);
+    let mut told = 0;
+    for call in 1.. {
+        let store = Arc::new(Faulty::new(Arc::new(InMemory::new())));
+        let flag = Arc::new(AtomicBool::new(false));
+        let cancelled = Arc::clone(&flag);
+        let cancelled = Arc::new(move || cancelled.load(Ordering::Relaxed));
+        let cleaned_within = Duration::from_millis(200);
+        let folder = place_of(&store, Settings { cleaned_within, ..Settings::new(cancelled) });
+        store.hang_from(call);
+        let over = AtomicBool::new(false);
+        let (outcome, late) = std::thread::scope(|scope| {
+            let canceller = scope.spawn(|| {
+                while store.calls() < call && !over.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                std::thread::sleep(Duration::from_millis(30));
+                flag.store(true, Ordering::Relaxed);
+                Instant::now()
+            });
+            let outcome = backup(&db, &plan(&folder, None, Some(1)));
+            over.store(true, Ordering::Relaxed);
+            let ended = Instant::now();
+            (outcome, ended.saturating_duration_since(canceller.join().unwrap()))
+        });
+        // A second for completing the object, the time for cleaning up, and some for a busy machine.
+        assert!(late < Duration::from_millis(1000 + 200 + 1000), "{call}: {late:?}");
+        let has_hung = store.calls() >= call;
+        store.hang_from(0);
+        if !has_hung {
+            outcome.unwrap();
+            assert!(call > 10, "{call}");
+            break;
+        }
+        if let Err(error) = outcome {
+            let said = error.to_string();
+            assert!(said.contains("cancelled"), "{call}: {said}");
+            for name in store.names() {
+                assert!(said.contains("may be left there") && said.contains(&name), "{call}: {name}: {said}");
+                told += 1;
+            }
+        }
+    }
+    assert!(told > 10, "{told}");
+    assert_eq!(rows(&db), 5000);
+}
+
+#[test]
+fn a_job_that_is_cancelled_by_its_number_does_not_wait_for_its_store() {
+    let disk = SimDisk::new(1);
+    let db = shop(&disk, 0..500);
+    let store = Arc::new(Faulty::new(Arc::new(InMemory::new())));
+    let slot: Arc<OnceLock<Ending>> = Arc::default();
+    let asked = Arc::clone(&slot);
+    let cancelled = Arc::new(move || asked.get().is_some_and(Ending::is_asked_for));
+    let cleaned_within = Duration::from_millis(200);
+    let folder = place_of(&store, Settings { cleaned_within, ..Settings::new(cancelled) });
+    let job = db.jobs().begin(JobOrder::new(JobKind::Backup));
+    slot.set(job.ending()).unwrap();
+    // The name is reserved, and then nothing is answered any more.
+    let hung = 8;
+    store.hang_from(hung);
+    let number = job.report().id;
+    let (error, cancelled_at) = std::thread::scope(|scope| {
+        let canceller = scope.spawn(|| {
+            while store.calls() < hung {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            assert!(db.jobs().cancel(number));
+            Instant::now()
+        });
+        let mut tell = |_: &_| Ok(());
+        let watch = &mut Watch::new(&job, &mut tell);
+        let error = job.end(db.backup_into(&plan(&folder, None, None), watch)).unwrap_err();
+        (error, canceller.join().unwrap())
+    });
+    assert!(cancelled_at.elapsed() < Duration::from_secs(3), "{:?}", cancelled_at.elapsed());
+    let said = error.to_string();
+    assert!(said.starts_with("cancelled; ") && said.contains("may be left there"), "{said}");
+    assert!(store.names().iter().all(|name| said.contains(name)), "{said}: {:?}", store.names());
+    assert_eq!((job.report().state, job.report().note), (JobState::Cancelled, said));
 }
 
 #[test]

@@ -179,6 +179,82 @@ fn who_gives_up_does_not_wait_for_a_store_that_hangs() {
 }
 
 #[test]
+fn who_gives_up_while_an_object_is_completed_does_not_wait_for_that() {
+    let store = in_memory();
+    let flag = Arc::new(AtomicBool::new(false));
+    let cancelled = Arc::clone(&flag);
+    let settings = Settings::new(Arc::new(move || cancelled.load(Ordering::Relaxed)));
+    let disk = ObjectDisk::new(BASE, Arc::clone(&store) as _, settings).unwrap();
+    let file = disk.open(&path("a"), &OpenOptions::create_new()).unwrap();
+    file.write_at(Class::Maintenance, 0, &[1; 4096], Durability::Cached).unwrap();
+    store.hang_complete();
+    let canceller = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(200));
+        flag.store(true, Ordering::Relaxed);
+        Instant::now()
+    });
+    let error = file.sync(Class::Maintenance).unwrap_err();
+    assert!(error.to_string().contains("cancelled"), "{error}");
+    assert!(canceller.join().unwrap().elapsed() < Duration::from_secs(3));
+    // Nobody knows whether it was completed: both are taken back.
+    disk.remove(&path("a")).unwrap();
+    drop(file);
+    assert_eq!((store.aborted(), store.names(), disk.take_left()), (1, Vec::new(), Vec::new()));
+}
+
+#[test]
+fn what_was_put_counts_where_its_answer_is_lost() {
+    let store = in_memory();
+    let disk = disk(&store);
+    store.overwrite("folder/theirs", b"theirs");
+    store.lose_answers_of_puts(true);
+    disk.publish(&path("mine"), b"text", ModeRequest::Auto).unwrap();
+    let file = disk.open(&path("file"), &OpenOptions::create_new()).unwrap();
+    file.write_at(Class::Maintenance, 0, &bytes(5000), Durability::Cached).unwrap();
+    file.sync(Class::Maintenance).unwrap();
+    // What somebody else has put there is not taken for one's own, and stays.
+    disk.publish(&path("theirs"), b"text", ModeRequest::Auto).unwrap_err();
+    disk.open(&path("theirs"), &OpenOptions::create_new()).unwrap_err();
+    store.lose_answers_of_puts(false);
+    assert_eq!(contents(&disk, &path("mine")), b"text");
+    assert!(contents(&disk, &path("file")) == bytes(5000));
+    assert_eq!(store.read("folder/theirs"), b"theirs");
+}
+
+#[test]
+fn a_lock_is_not_lost_with_the_answers_to_who_renews_it() {
+    let millis = Duration::from_millis;
+    let store = in_memory();
+    let disk = |free_after| {
+        let quick = Settings { renewed_every: millis(100), free_after, ..settings() };
+        ObjectDisk::new(BASE, Arc::clone(&store) as _, quick).unwrap()
+    };
+    let (first, second) = (disk(millis(800)), disk(millis(800)));
+    // Every renewal is carried out, and none of them is acknowledged: for longer than a lock is held that nobody renews.
+    store.lose_answers_of_puts(true);
+    let held = first.lock(&path("shop.lock")).unwrap();
+    std::thread::sleep(millis(1600));
+    first.publish(&path("a"), b"text", ModeRequest::Auto).unwrap();
+    store.lose_answers_of_puts(false);
+    assert_eq!(second.lock(&path("shop.lock")).unwrap_err().kind(), ErrorKind::Locked);
+    drop(held);
+    // For a time no answer at all comes through: then the lock has another version than its holder knows, and is his own all the same.
+    let third = disk(Duration::from_secs(20));
+    let held = third.lock(&path("shop.lock")).unwrap();
+    let before = store.read("folder/shop.lock");
+    store.fail_at(1, true, true);
+    std::thread::sleep(millis(350));
+    store.fail_at(0, false, false);
+    let meanwhile = store.read("folder/shop.lock");
+    assert!(meanwhile != before, "it was renewed, and nobody was told");
+    std::thread::sleep(millis(700));
+    assert!(store.read("folder/shop.lock") != meanwhile, "it is renewed");
+    third.publish(&path("b"), b"text", ModeRequest::Auto).unwrap();
+    drop(held);
+    assert_eq!(store.names(), ["folder/a", "folder/b"]);
+}
+
+#[test]
 fn a_lock_excludes_others_and_is_free_when_its_holder_is_gone() {
     let store = in_memory();
     let quick = Settings {

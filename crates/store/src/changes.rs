@@ -40,6 +40,9 @@ use gannet_io::{AlignedBuffer, Class, Disk, Durability, File, ModeRequest, OpenO
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+#[cfg(test)]
+mod tests;
+
 const MAGIC: &[u8; 8] = b"GNTCHNGS";
 const VERSION: u32 = 1;
 const MAGIC_AT: usize = 8;

@@ -78,7 +78,8 @@ pub use database::{
 pub use engine::{CreateOptions, Engine, EngineOptions, OpenOptions};
 pub use error::{Error, Result};
 pub use jobs::{
-    ClassBytes, Job, JobKind, JobOrder, JobReport, JobState, Jobs, Pace, Permit, Reserve, Tell, Unit, Watch,
+    ClassBytes, Ending, Job, JobKind, JobOrder, JobReport, JobState, Jobs, Pace, Permit, Reserve, Tell, Unit,
+    Watch,
 };
 pub use outlook::{Alarm, Gauge, Outlook, Severity};
 pub use pool::reads::{ThreadReads, thread_reads};

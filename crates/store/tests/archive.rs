@@ -1,6 +1,6 @@
 //! The archive: followed while others write, restored to moments in it, and everything that can be wrong with it.
 
-use gannet_base::clock;
+use gannet_base::{checksum, clock};
 use gannet_io::sim::{Chance, Faults, Settings, SimDisk};
 use gannet_io::{AlignedBuffer, Class, Disk, Durability, ModeRequest, OpenOptions as FileOptions};
 use gannet_store::{
@@ -597,4 +597,133 @@ fn on_a_full_disk_log_that_waits_to_be_archived_makes_room_for_users() {
     let alarms = db.outlook().alarms;
     assert!(alarms.iter().any(|alarm| alarm.name == "archive"), "{alarms:?}");
     db.close().unwrap();
+}
+
+/// Writes bytes over those of a file.
+fn overwrite(disk: &SimDisk, path: &Path, offset: usize, bytes: &[u8]) {
+    let file = disk.open(path, &FileOptions::read_write()).unwrap();
+    let mut buffer = AlignedBuffer::zeroed(bytes.len());
+    buffer.copy_from_slice(bytes);
+    file.write_at(Class::Foreground, offset as u64, &buffer, Durability::Durable).unwrap();
+}
+
+/// Has the head of a frame say that so many bytes are stored behind it, with a checksum that belongs to that.
+fn claim_stored(disk: &SimDisk, path: &Path, at: usize, len: u32) {
+    let mut head = disk.contents(path).unwrap()[at..at + 4096].to_vec();
+    let backup = u64::from_le_bytes(head[24..32].try_into().unwrap());
+    head[48..52].copy_from_slice(&len.to_le_bytes());
+    head[52..56].copy_from_slice(&len.to_le_bytes());
+    let sum = checksum::seeded(backup, &head[8..]);
+    head[..8].copy_from_slice(&sum.to_le_bytes());
+    overwrite(disk, path, at, &head);
+}
+
+#[test]
+fn a_frame_that_claims_to_be_longer_than_its_part_is_named_and_nothing_is_read_beyond() {
+    let disk = SimDisk::new(15);
+    let db = create(&disk);
+    backup(&db, "b", None);
+    put(&db, 0..2500);
+    await_archived(&db);
+    db.close().unwrap();
+    let names = parts(&disk);
+    assert!(names.len() > 5);
+    let path = |index: usize| Path::new(ARCHIVE).join(&names[index]);
+    // More than the file has, the most that a frame may have, and more than that.
+    for len in [4097, 1 << 20, (1 << 20) + 1, u32::MAX] {
+        // The last frame says what is in the part, and saves a look at it: without one the part is gone through.
+        let ends = disk.peek_crash(None, 1);
+        for index in 0..names.len() - 1 {
+            let end = ends.contents(&path(index)).unwrap().len() - 8192;
+            claim_stored(&ends, &path(index), end, len);
+        }
+        assert_eq!(verify(&ends).unwrap().records, verify(&disk).unwrap().records, "{len}");
+        assert_eq!(count_at(&ends, &["b"], "r.gnt", RecoveryTarget::End), 2500);
+        // One of the log is missed, and named.
+        let log = disk.peek_crash(None, 2);
+        claim_stored(&log, &path(2), 8192, len);
+        let why = if len > 1 << 20 { "the lengths in a frame's head make no sense" } else { "checksum" };
+        let error = verify(&log).unwrap_err().to_string();
+        assert!(error.contains(&names[2]) && error.contains("offset 8192"), "{len}: {error}");
+        assert!(error.contains(why) || error.contains("it is cut off"), "{len}: {error}");
+        let error = restore(&log, &["b"], "r.gnt", RecoveryTarget::End).unwrap_err().to_string();
+        assert!(error.contains(&names[2]) && !log.exists(Path::new("r.gnt")).unwrap(), "{len}: {error}");
+    }
+    // Where its end is all that there is of the archive's last part, that is so as well.
+    let last = disk.peek_crash(None, 3);
+    for name in &names[3..] {
+        last.remove(&Path::new(ARCHIVE).join(name)).unwrap();
+    }
+    last.remove(&Path::new(ARCHIVE).join("archive.position")).unwrap();
+    let whole = verify(&last).unwrap();
+    let end = last.contents(&path(2)).unwrap().len() - 8192;
+    claim_stored(&last, &path(2), end, 1 << 20);
+    assert_eq!(verify(&last).unwrap(), whole);
+}
+
+#[test]
+fn a_block_of_the_log_that_reads_as_zeros_is_named_and_not_archived() {
+    let disk = SimDisk::new(16);
+    let db = create(&disk);
+    put(&db, 0..100);
+    await_archived(&db);
+    fail_archive(&disk, Faults { write_error: Chance::OneIn(1), ..Faults::default() });
+    put(&db, 100..1300);
+    let archived = await_report(&db, |report| report.state == ArchiveState::Failing).archived_lsn;
+    // Behind the header of a segment, so that the record that is missing is known.
+    let number = archived / SEGMENT + 1;
+    assert!(db.stats().durable_lsn.0 > (number + 1) * SEGMENT, "that segment is full");
+    let path = format!("{FILE}-wal/{number:016x}.log");
+    overwrite(&disk, Path::new(&path), 4096, &[0; 4096]);
+    fail_archive(&disk, Faults::default());
+    let lost = number * SEGMENT + 4096;
+    let is_named = |report: &ArchiveReport| {
+        let error = report.error.clone().unwrap_or_default();
+        error.contains(&format!("the record at lsn {lost} is not there"))
+    };
+    let report = await_report(&db, is_named);
+    assert!(report.state == ArchiveState::Failing && report.archived_lsn <= lost, "{report:?}");
+    let alarm = db.outlook().alarms.into_iter().find(|alarm| alarm.name == "archive").unwrap();
+    assert!(alarm.what.contains("is not there"), "{alarm:?}");
+    // The database does not need that block, and goes on.
+    put(&db, 1300..1310);
+    assert_eq!(count(&db), 1310);
+    assert!(verify(&disk).unwrap().to <= lost);
+    db.close().unwrap();
+}
+
+#[test]
+fn a_log_that_the_disk_has_not_kept_is_not_taken_for_an_earlier_target() {
+    let disk = SimDisk::new(17);
+    let db = create(&disk);
+    put(&db, 0..100);
+    backup(&db, "b", None);
+    put(&db, 100..2000);
+    await_archived(&db);
+    db.close().unwrap();
+    let mut short = 0;
+    for seed in 0..24 {
+        let disk = disk.peek_crash(None, seed);
+        // What is written is acknowledged, synced, and gone.
+        let faults =
+            Faults { lost_write: Chance::OneIn(4), only: Some(".log".to_owned()), ..Faults::default() };
+        disk.set_faults(faults);
+        let restored = restore(&disk, &["b"], "r.gnt", RecoveryTarget::End);
+        disk.set_faults(Faults::default());
+        match restored {
+            Ok(_) => {
+                let db = engine(&disk).open(Path::new("r.gnt"), &OpenOptions::default()).unwrap();
+                assert_eq!(count(&db), 2000, "{seed}");
+            }
+            Err(error) => {
+                let said = error.to_string();
+                assert!(
+                    matches!(error, Error::Backup(_)) && said.contains("was restored, and"),
+                    "{seed}: {said}"
+                );
+                short += u32::from(said.contains("its log can be read up to lsn"));
+            }
+        }
+    }
+    assert!(short > 0, "the end was never lost");
 }

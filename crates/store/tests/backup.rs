@@ -1,7 +1,7 @@
 //! Backups: taken while others write, restored elsewhere, compared with what was committed; and everything that can be wrong with them.
 
 use gannet_base::sync::Mutex;
-use gannet_base::{clock, thread};
+use gannet_base::{checksum, clock, thread};
 use gannet_io::sim::{Settings, SimDisk};
 use gannet_io::stats::Operation;
 use gannet_io::{
@@ -12,6 +12,7 @@ use gannet_store::{
     EngineOptions, Error, JobKind, JobOrder, Manifest, OpenOptions, RestoreReport, Since, Source, Taken,
     TransactionOptions, VerifyReport, Watch,
 };
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -709,4 +710,242 @@ fn nothing_goes_that_another_backup_needs_or_may_need() {
     let fourth = keeping(&db, None, 1);
     let complaint = fourth.complaint.unwrap();
     assert!(complaint.contains("of-fork.json") && fourth.removed.is_empty(), "{complaint}");
+}
+
+#[test]
+fn which_backup_is_the_latest_is_not_guessed_where_one_cannot_be_read() {
+    let disk = SimDisk::new(32);
+    disk.create_dir(Path::new("backups")).unwrap();
+    let db = bank(&disk);
+    let folder = place(&disk, "backups");
+    let found = || match Source::find(std::slice::from_ref(&folder)) {
+        Ok(Source::Files(files)) => Ok(files.last().unwrap().name.clone()),
+        Ok(Source::Stream(_)) => panic!("a folder is no stream"),
+        Err(error) => Err(error),
+    };
+    let path = |name: &str, ending: &str| format!("backups/{name}.{ending}");
+    let since_latest = || {
+        let (folder, since) = (folder.clone(), Some(Since::Latest));
+        let plan = BackupPlan { folder, since, compress: None, keep: None, archive: None, statistics: None };
+        let job = db.jobs().begin(JobOrder::new(JobKind::Backup));
+        job.end(db.backup_into(&plan, &mut Watch::new(&job, &mut |_| Ok(()))))
+    };
+    let refused = |unread: &str| {
+        let before = disk.list(&folder.path).unwrap().len();
+        for error in [found().unwrap_err(), since_latest().unwrap_err()] {
+            let Error::Backup(said) = error else { panic!("{error:?}") };
+            assert!(said.contains(unread) && said.contains("is not known therefore"), "{said}");
+        }
+        assert_eq!(disk.list(&folder.path).unwrap().len(), before, "nothing was begun");
+    };
+    let first = keeping(&db, None, 9).backup.name;
+    transfer(&db, 1);
+    let second = since_latest().unwrap().backup.name;
+    assert_eq!(found().unwrap(), second);
+    // One whose data is gone may have been the latest, and so may one whose manifest is damaged, or is empty.
+    disk.remove(Path::new(&path(&second, "gntbackup"))).unwrap();
+    refused(&path(&second, "gntbackup"));
+    disk.remove(Path::new(&path(&second, "json"))).unwrap();
+    assert_eq!(found().unwrap(), first);
+    let third = since_latest().unwrap().backup;
+    assert_eq!(third.manifest.begin.parent, Some(file(&disk, &first).manifest.as_parent()));
+    let manifest = path(&third.name, "json");
+    disk.corrupt(Path::new(&manifest), 10, 4, 1).unwrap();
+    refused(&manifest);
+    disk.open(Path::new(&manifest), &FileOptions::read_write()).unwrap().set_len(0).unwrap();
+    refused(&manifest);
+    // Whoever names one gets it.
+    restore(&disk, Source::find(&[folder.join(&first)]).unwrap(), COPY).unwrap();
+    assert_eq!(audit(&open(&disk, COPY)), 0);
+    // Moved away, as the message says.
+    disk.remove(Path::new(&manifest)).unwrap();
+    assert_eq!(found().unwrap(), first);
+}
+
+/// Bytes of the heads of frames, and what frames are a multiple of.
+const HEAD: usize = 4096;
+
+/// The text of a manifest, or of a first frame, with one of its numbers changed.
+fn with_number(line: &str, field: &str, value: &serde_json::Value) -> String {
+    let mut fields: serde_json::Value = serde_json::from_str(line).unwrap();
+    let place = fields.get_mut(field).unwrap_or_else(|| panic!("there is no field {field}"));
+    *place = value.clone();
+    fields.to_string()
+}
+
+/// Puts a text into a frame, with lengths and checksums that belong to it.
+fn put_text(frame: &mut [u8], text: &[u8]) {
+    assert!(text.len() <= frame.len() - HEAD);
+    let backup = u64::from_le_bytes(frame[24..32].try_into().unwrap());
+    frame[HEAD..].fill(0);
+    frame[HEAD..HEAD + text.len()].copy_from_slice(text);
+    frame[48..52].copy_from_slice(&(text.len() as u32).to_le_bytes());
+    frame[52..56].copy_from_slice(&(text.len() as u32).to_le_bytes());
+    frame[56..64].copy_from_slice(&checksum::seeded(backup, text).to_le_bytes());
+    let sum = checksum::seeded(backup, &frame[8..HEAD]);
+    frame[..8].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// A line with its checksum, as long as that of a manifest.
+fn sealed(line: &str) -> Vec<u8> {
+    let mut text = format!("{line}\n{:016x}", checksum::seeded(0, line.as_bytes())).into_bytes();
+    text.resize((text.len() + 1).next_multiple_of(HEAD) - 1, b' ');
+    text.push(b'\n');
+    text
+}
+
+/// The files of a backup in which a number is another one, wherever it stands, as somebody would make them who wants to do harm.
+fn forged(data: &[u8], manifest: &[u8], field: &str, value: &serde_json::Value) -> (Vec<u8>, Vec<u8>) {
+    let line = std::str::from_utf8(manifest).unwrap().lines().next().unwrap();
+    let manifest = sealed(&with_number(line, field, value));
+    let mut data = data.to_vec();
+    let last = data.len() - HEAD - manifest.len();
+    put_text(&mut data[last..], &manifest);
+    let len = u32::from_le_bytes(data[52..56].try_into().unwrap()) as usize;
+    let begin = std::str::from_utf8(&data[HEAD..HEAD + len]).unwrap().to_owned();
+    if begin.contains(&format!("\"{field}\":")) {
+        put_text(&mut data[..2 * HEAD], with_number(&begin, field, value).as_bytes());
+    }
+    (data, manifest)
+}
+
+fn overwritten(disk: &SimDisk, path: &str, bytes: &[u8]) {
+    let file = disk.open(Path::new(path), &FileOptions::read_write()).unwrap();
+    let mut buffer = AlignedBuffer::zeroed(bytes.len());
+    buffer.copy_from_slice(bytes);
+    file.set_len(0).unwrap();
+    file.write_at(Class::Foreground, 0, &buffer, IoDurability::Durable).unwrap();
+}
+
+#[test]
+fn absurd_numbers_in_a_manifest_are_refused_before_anything_is_made_of_them() {
+    let disk = SimDisk::new(33);
+    disk.create_dir(Path::new("backups")).unwrap();
+    let db = bank(&disk);
+    (1..20).for_each(|count| transfer(&db, count));
+    backup(&db, options(folder(&db, "full"), None)).unwrap();
+    db.close().unwrap();
+    let (data_path, manifest_path) = ("backups/full.gntbackup", "backups/full.json");
+    let data = disk.contents(Path::new(data_path)).unwrap();
+    let manifest = disk.contents(Path::new(manifest_path)).unwrap();
+    let whole = file(&disk, "full").manifest;
+    let refused = |error: Error, what: &str| {
+        let clear =
+            matches!(&error, Error::Backup(_) | Error::Damaged(_) | Error::Format(_) | Error::Invalid(_));
+        assert!(clear, "{what}: {error:?}");
+        let none = ["none.gnt", "none.gnt-wal"].iter().all(|name| !disk.exists(Path::new(name)).unwrap());
+        assert!(none, "{what}: something is left: {error}");
+    };
+    let of_file = whole.file_bytes / (4096 * 16);
+    for (field, values) in [
+        ("groups", vec![of_file + 1, 1 << 40, u64::MAX]),
+        ("file_bytes", vec![0, 4095, whole.file_bytes + 1, 1 << 60, u64::MAX - 4095, u64::MAX]),
+        ("page_size", vec![0, 1, 1 << 20]),
+        ("segment_size", vec![0, 1, 1 << 40, u64::MAX]),
+        ("pages", vec![u64::MAX]),
+        ("unwritten", vec![u64::MAX]),
+        ("frames", vec![0, 1, 1 << 40, u64::MAX]),
+        ("bytes", vec![0, whole.bytes + 4096, u64::MAX]),
+        ("log_bytes", vec![u64::MAX]),
+        ("start_lsn", vec![whole.end_lsn + 8, u64::MAX]),
+        ("end_lsn", vec![0, 1 << 62, u64::MAX]),
+        ("next_txn", vec![u64::MAX]),
+    ] {
+        for value in values {
+            let what = format!("{field} {value}");
+            let (data, manifest) = forged(&data, &manifest, field, &value.into());
+            overwritten(&disk, data_path, &data);
+            overwritten(&disk, manifest_path, &manifest);
+            let found = || BackupFile::find(&place(&disk, manifest_path));
+            match found() {
+                Err(error) => refused(error, &what),
+                Ok(found) => {
+                    let source = || Source::Files(vec![found.clone()]);
+                    refused(restore(&disk, source(), "none.gnt").unwrap_err(), &what);
+                    refused(verify(&disk, source()).unwrap_err(), &what);
+                }
+            }
+            // The same where there is no manifest beside.
+            let stream = || Source::Stream(Box::new(std::io::Cursor::new(data.clone())));
+            refused(restore(&disk, stream(), "none.gnt").unwrap_err(), &what);
+            refused(verify(&disk, stream()).unwrap_err(), &what);
+        }
+    }
+    // What was forged with the number that was there is whole.
+    let (data, manifest) = forged(&data, &manifest, "groups", &whole.begin.groups.into());
+    overwritten(&disk, data_path, &data);
+    overwritten(&disk, manifest_path, &manifest);
+    restore(&disk, Source::Files(vec![file(&disk, "full")]), COPY).unwrap();
+    assert_eq!(audit(&open(&disk, COPY)), 19);
+}
+
+#[test]
+fn what_lies_beside_a_backup_that_was_broken_off_goes_when_it_is_nobodys() {
+    let disk = SimDisk::new(34);
+    disk.create_dir(Path::new("backups")).unwrap();
+    let db = bank(&disk);
+    let make = |name: &str| {
+        let file = disk.open(&Path::new("backups").join(name), &FileOptions::create_new()).unwrap();
+        file.write_at(Class::Foreground, 0, &AlignedBuffer::zeroed(4096), IoDurability::Cached).unwrap();
+        file
+    };
+    let whole = keeping(&db, None, 9).backup.name;
+    // What a backup to the folder's URL leaves when it is killed, with the object that has its name and without it; by whose path, too.
+    let killed = [
+        "b-20200101T000000Z-full.gntbackup",
+        "b-20200101T000000Z-full.gntbackup#1",
+        "b-20200102T000000Z-incr.gntbackup#27",
+        "b-20200102T000000Z-incr.json#1",
+        "b-20200103T000000Z.2-full.json#3",
+        &format!("{whole}.json#1"),
+    ];
+    let unpublished = [
+        "b-20200104T000000Z-full.json.new",
+        "b-20200105T000000Z-full.json.new",
+        &format!("{whole}.json.new"),
+    ];
+    make("b-20200104T000000Z-full.gntbackup");
+    killed.iter().chain(&unpublished).for_each(|name| drop(make(name)));
+    // Somebody writes one that he has given a name as these, by himself, and others have files of their own.
+    let theirs = [
+        "b-20200106T000000Z-full.gntbackup",
+        "b-20200106T000000Z-full.gntbackup#1",
+        "b-20200106T000000Z-full.json.new",
+        "b-20200101T000000Z-full.gntbackup#x",
+        "b-20200101T000000Z-full.gntbackup#",
+        "b-20200101T000000Z-full.notes#1",
+        "b-notes.gntbackup#1",
+        "b-notes.json.new",
+        "c-20200101T000000Z-full.gntbackup#1",
+        "c-20200101T000000Z-full.json.new",
+    ];
+    let files: Vec<_> = theirs.iter().map(|name| make(name)).collect();
+    let held = files[0].lock().unwrap();
+    let names = || -> BTreeSet<String> { disk.list(Path::new("backups")).unwrap().into_iter().collect() };
+    let has = |name: &&str| names().contains(*name);
+    // Whoever removes nothing else removes manifests that never got their names.
+    let folder = place(&disk, "backups");
+    let plan =
+        BackupPlan { folder, since: None, compress: None, keep: None, archive: None, statistics: None };
+    let job = db.jobs().begin(JobOrder::new(JobKind::Backup));
+    let taken = job.end(db.backup_into(&plan, &mut Watch::new(&job, &mut |_| Ok(())))).unwrap();
+    assert!(!unpublished.iter().any(has), "{:?}", names());
+    assert!(killed.iter().all(has) && theirs.iter().all(has), "{:?}", names());
+    assert!(has(&"b-20200104T000000Z-full.gntbackup"));
+    let kept = keeping(&db, None, 9);
+    assert_eq!(kept.complaint, None);
+    assert_eq!(
+        kept.removed,
+        ["b-20200101T000000Z-full", "b-20200104T000000Z-full"],
+        "what was broken off is told"
+    );
+    let mut left: BTreeSet<String> = theirs.iter().map(|name| (*name).to_owned()).collect();
+    for name in [&whole, &taken.backup.name, &kept.backup.name] {
+        left.extend([format!("{name}.gntbackup"), format!("{name}.json")]);
+    }
+    assert_eq!(names(), left);
+    drop(held);
+    let last = keeping(&db, None, 9);
+    assert_eq!(last.removed, ["b-20200106T000000Z-full"]);
+    assert!(!theirs[..3].iter().any(has) && theirs[3..].iter().all(has));
 }

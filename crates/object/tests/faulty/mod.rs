@@ -1,8 +1,8 @@
 //! A store that fails at a call of one's choice, or hangs.
 
 use async_trait::async_trait;
-use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
+use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::Path as Key;
 use object_store::{
     CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt,
@@ -28,7 +28,12 @@ struct Counts {
     /// The answer is lost, not the request.
     after: AtomicBool,
     failed: AtomicU64,
+    /// Every put is carried out, and nobody is told.
+    loses_puts: AtomicBool,
+    /// From this call on nothing is answered, and nothing done; 0 for none.
+    hangs_from: AtomicU64,
     hang_parts: AtomicBool,
+    hang_complete: AtomicBool,
     parts: AtomicU64,
     aborted: AtomicU64,
 }
@@ -44,11 +49,17 @@ impl Counts {
     }
 
     async fn run<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
-        if !self.fails() {
+        let fails = self.fails();
+        let hangs_from = self.hangs_from.load(Ordering::Relaxed);
+        if hangs_from != 0 && self.calls.load(Ordering::Relaxed) >= hangs_from {
+            return std::future::pending().await;
+        }
+        if !fails {
             return work.await;
         }
         if self.after.load(Ordering::Relaxed) {
-            work.await?;
+            // Whatever it was: the answer is lost.
+            let _ = work.await;
         }
         Err(planned())
     }
@@ -75,6 +86,27 @@ impl Faulty {
 
     pub(crate) fn has_failed(&self) -> bool {
         self.counts.failed.load(Ordering::Relaxed) > 0
+    }
+
+    /// From now on every put is carried out, and its answer lost.
+    pub(crate) fn lose_answers_of_puts(&self, loses: bool) {
+        self.counts.loses_puts.store(loses, Ordering::Relaxed);
+    }
+
+    /// From the call of this number on the store does not answer; 0: it does.
+    pub(crate) fn hang_from(&self, call: u64) {
+        self.counts.calls.store(0, Ordering::Relaxed);
+        self.counts.hangs_from.store(call, Ordering::Relaxed);
+    }
+
+    /// From now on there is no answer to whoever completes an object.
+    pub(crate) fn hang_complete(&self) {
+        self.counts.hang_complete.store(true, Ordering::Relaxed);
+    }
+
+    /// Calls since somebody has last planned something.
+    pub(crate) fn calls(&self) -> u64 {
+        self.counts.calls.load(Ordering::Relaxed)
     }
 
     pub(crate) fn hang_parts(&self) {
@@ -117,7 +149,8 @@ impl std::fmt::Display for Faulty {
 #[async_trait]
 impl ObjectStore for Faulty {
     async fn put_opts(&self, key: &Key, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
-        self.counts.run(self.inner.put_opts(key, payload, options)).await
+        let put = self.counts.run(self.inner.put_opts(key, payload, options)).await;
+        if self.counts.loses_puts.load(Ordering::Relaxed) { Err(planned()) } else { put }
     }
 
     async fn put_multipart_opts(
@@ -134,10 +167,13 @@ impl ObjectStore for Faulty {
     }
 
     fn delete_stream(&self, keys: BoxStream<'static, Result<Key>>) -> BoxStream<'static, Result<Key>> {
-        if self.counts.fails() && !self.counts.after.load(Ordering::Relaxed) {
-            return futures_util::stream::once(async { Err(planned()) }).boxed();
-        }
-        self.inner.delete_stream(keys)
+        let (counts, inner) = (Arc::clone(&self.counts), Arc::clone(&self.inner));
+        let work = async move {
+            let deleting = async move { inner.delete_stream(keys).try_collect::<Vec<_>>().await };
+            counts.run(deleting).await
+        };
+        let deleted = futures_util::stream::once(work);
+        deleted.map_ok(|keys| futures_util::stream::iter(keys).map(Ok)).try_flatten().boxed()
     }
 
     fn list(&self, prefix: Option<&Key>) -> BoxStream<'static, Result<ObjectMeta>> {
@@ -173,10 +209,17 @@ impl MultipartUpload for FaultyUpload {
     }
 
     async fn complete(&mut self) -> Result<PutResult> {
+        if self.counts.hang_complete.load(Ordering::Relaxed) {
+            return std::future::pending().await;
+        }
         self.counts.run(self.inner.complete()).await
     }
 
     async fn abort(&mut self) -> Result<()> {
+        let hangs_from = self.counts.hangs_from.load(Ordering::Relaxed);
+        if hangs_from != 0 && self.counts.calls.load(Ordering::Relaxed) >= hangs_from {
+            return std::future::pending().await;
+        }
         self.counts.aborted.fetch_add(1, Ordering::Relaxed);
         self.inner.abort().await
     }

@@ -16,11 +16,12 @@ use crate::{Error, Result, SqlState, Type, Value};
 use gannet_base::clock;
 use gannet_base::units::format_size;
 use gannet_store::{
-    BackupPlace, BackupPlan, Figure, JobKind, JobOrder, JobReport, Since, TreeContents, Unit, View, Watch,
+    BackupPlace, BackupPlan, Ending, Figure, JobKind, JobOrder, JobReport, Since, TreeContents, Unit, View,
+    Watch,
 };
 use serde_json::json;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// How often a client is told of the progress.
@@ -157,9 +158,12 @@ impl Session {
             Ok(())
         };
         let outcome = job.end(work(&database, &mut Watch::new(&job, &mut tell)));
-        if outcome.is_err() {
+        if let Err(error) = &outcome {
             // What an interrupt has broken off fails in words of its own.
-            interrupt.check()?;
+            interrupt.check().map_err(|why| match error.state() {
+                SqlState::QUERY_CANCELED => why,
+                _ => why.detail(error.fields().message.to_string()),
+            })?;
         }
         Ok((outcome?, job.report()))
     }
@@ -219,12 +223,13 @@ impl Session {
             let message = "relative path not allowed for BACKUP DATABASE to a folder of the server";
             return Err(Error::new(SqlState::INVALID_NAME, message));
         }
-        let folder = self.backup_place(&backup.folder)?;
+        let ending = Arc::default();
+        let folder = self.backup_place(&backup.folder, &ending)?;
         let compress = backup.compress.map(|level| i32::try_from(level).unwrap_or(i32::MAX));
         let since = match &backup.since {
             None => None,
             Some(None) => Some(Since::Latest),
-            Some(Some(path)) => Some(Since::Path(self.backup_place(path)?)),
+            Some(Some(path)) => Some(Since::Path(self.backup_place(path, &ending)?)),
         };
         let mut order = JobOrder::new(JobKind::Backup);
         order.about = format!("to {}", backup.folder);
@@ -249,6 +254,7 @@ impl Session {
         let mut plan = BackupPlan { folder, since, compress, keep: backup.keep, archive, statistics: None };
         let with_statistics = backup.statistics;
         let ((taken, mut statistics), job) = self.run_job(&mut running, order, |database, watch| {
+            ending.get_or_init(|| watch.job().ending());
             let request = StatRequest { records: true, table: None };
             let prepared = with_statistics.then(|| Prepared::new(database.store(), &request)).transpose()?;
             plan.statistics = prepared.as_ref().map(|prepared| prepared.options().clone());
@@ -292,13 +298,15 @@ impl Session {
         Ok(CommandTag { command: "BACKUP DATABASE", rows: Some(1) })
     }
 
-    /// Where backups are: a folder of the server, or what a URL says. What is asked of a store ends with the statement.
-    fn backup_place(&self, text: &str) -> Result<BackupPlace> {
+    /// Where backups are: a folder of the server, or what a URL says. What is asked of a store ends with the statement, or with its job, once
+    /// there is one.
+    fn backup_place(&self, text: &str, ending: &Arc<OnceLock<Ending>>) -> Result<BackupPlace> {
         if !gannet_object::is_url(text) {
             return Ok(BackupPlace::new(Arc::clone(self.database.store().engine().disk()), text));
         }
-        let interrupt = self.interrupt();
-        let settings = gannet_object::Settings::new(Arc::new(move || interrupt.check().is_err()));
+        let (interrupt, ending) = (self.interrupt(), Arc::clone(ending));
+        let is_ending = move || interrupt.check().is_err() || ending.get().is_some_and(Ending::is_asked_for);
+        let settings = gannet_object::Settings::new(Arc::new(is_ending));
         let (disk, path) = gannet_object::open(text, settings)
             .map_err(|error| Error::new(SqlState::INVALID_PARAMETER_VALUE, error.to_string()))?;
         Ok(BackupPlace::new(disk, path))

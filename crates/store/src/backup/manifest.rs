@@ -13,6 +13,10 @@ use std::fmt;
 
 /// Version of backups that this release writes and reads.
 pub(crate) const BACKUP_VERSION: u32 = 1;
+/// Pages are numbered below this: what is beyond makes no sense on any device.
+pub(crate) const PAGES_MAX: u64 = 1 << 44;
+/// Positions in the log, and numbers of transactions, are below this: nobody lives to see more of them.
+const COUNT_MAX: u64 = 1 << 62;
 
 /// What is known when a backup begins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,6 +123,14 @@ impl Begin {
         if !segment.is_power_of_two() || !(1 << 18..=1 << 30).contains(&segment) {
             return Err(Error::Damaged(format!("the backup says that a log segment has {segment} bytes")));
         }
+        let group_pages = space::extents_per_group(self.page_size as usize) * EXTENT_PAGES;
+        for (what, number, limit) in [
+            ("space maps", self.groups, PAGES_MAX / group_pages),
+            ("a first lsn", self.start_lsn, COUNT_MAX),
+            ("a transaction number", self.next_txn, COUNT_MAX),
+        ] {
+            check_number(what, number, limit)?;
+        }
         Ok(())
     }
 
@@ -159,15 +171,42 @@ impl Manifest {
         let manifest: Manifest =
             serde_json::from_str(line).map_err(|error| damaged(&format!("cannot be read: {error}")))?;
         manifest.begin.check()?;
-        let page_size = u64::from(manifest.begin.page_size);
-        let group_bytes = space::extents_per_group(page_size as usize) * EXTENT_PAGES * page_size;
-        if manifest.begin.groups > manifest.file_bytes.div_ceil(group_bytes) {
-            let (groups, bytes) = (manifest.begin.groups, manifest.file_bytes);
-            return Err(damaged(&format!(
-                "contradicts itself: {groups} space maps, and a file of {bytes} bytes"
-            )));
-        }
+        manifest.check()?;
         Ok(manifest)
+    }
+
+    /// Refuses numbers that make no sense: what they say is believed afterwards, and memory taken for it.
+    fn check(&self) -> Result<()> {
+        let Begin { page_size, groups, start_lsn, .. } = self.begin;
+        for (what, number, limit) in [
+            ("pages", self.pages, PAGES_MAX),
+            ("unwritten pages", self.unwritten, PAGES_MAX),
+            ("bytes of log", self.log_bytes, COUNT_MAX),
+            ("a last lsn", self.end_lsn, COUNT_MAX),
+            ("pages of the file", self.file_bytes / u64::from(page_size), PAGES_MAX),
+        ] {
+            check_number(what, number, limit)?;
+        }
+        let contradicts =
+            |what: String| Error::Damaged(format!("a backup's manifest contradicts itself: {what}"));
+        let file_bytes = self.file_bytes;
+        if file_bytes == 0 || !file_bytes.is_multiple_of(u64::from(page_size)) {
+            return Err(contradicts(format!("pages of {page_size} bytes, and a file of {file_bytes} bytes")));
+        }
+        let group_bytes = space::extents_per_group(page_size as usize) * EXTENT_PAGES * u64::from(page_size);
+        if groups > file_bytes.div_ceil(group_bytes) {
+            return Err(contradicts(format!("{groups} space maps, and a file of {file_bytes} bytes")));
+        }
+        if start_lsn > self.end_lsn {
+            let end = self.end_lsn;
+            return Err(contradicts(format!("it begins at lsn {start_lsn}, and ends at lsn {end}")));
+        }
+        // The first frame and the last one.
+        let (frames, bytes) = (self.frames, self.bytes);
+        if frames < 2 || frames > bytes / HEAD as u64 {
+            return Err(contradicts(format!("{frames} frames, and {bytes} bytes")));
+        }
+        Ok(())
     }
 
     /// Whether it adds to another one.
@@ -186,6 +225,14 @@ impl fmt::Display for Manifest {
         let kind = if self.is_incremental() { "incremental" } else { "full" };
         write!(f, "{kind} backup {:016x} of {}", self.begin.backup_id, self.begin.name)
     }
+}
+
+/// Refuses a number beyond any that there can be.
+fn check_number(what: &str, number: u64, limit: u64) -> Result<()> {
+    if number <= limit {
+        return Ok(());
+    }
+    Err(Error::Damaged(format!("the backup says numbers that make no sense: {what}, {number}")))
 }
 
 /// A line of text with a second one behind it, which has the checksum, and blanks up to a multiple of 4096 bytes.

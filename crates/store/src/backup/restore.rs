@@ -10,7 +10,7 @@
 //! comes. The log is that of the newest one; what it has is applied when the database is opened.
 
 use super::format::{Codec, FrameKind, HEAD, Head, STORED_MAX};
-use super::manifest::{Begin, Manifest};
+use super::manifest::{Begin, Manifest, PAGES_MAX};
 use super::source::{BackupFile, Feed, Item, Source};
 use crate::archive::{Added, Extension};
 use crate::block::{Block, FileRange};
@@ -41,8 +41,6 @@ const BLOCKS: usize = 2;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Bytes that a file has behind the last page that an archived log names: as a file has that grows.
 const GROWS_BY: u64 = 2 << 20;
-/// Pages are numbered below this: what is beyond makes no sense on any device.
-const PAGES_MAX: u64 = 1 << 44;
 
 /// What was restored.
 #[derive(Clone, Debug)]
@@ -69,6 +67,8 @@ struct State {
     /// What the newest backup says of itself.
     newest: Option<Manifest>,
     segments: BTreeMap<u64, Arc<dyn File>>,
+    /// Behind the last byte of log that is there, in whole blocks.
+    log_end: u64,
 }
 
 /// A restore under way.
@@ -131,6 +131,14 @@ pub(crate) fn run(
     let closed = database.close();
     outcome?;
     closed?;
+    // The log was whole when it was written: where it reads as if it ended earlier, what is behind would be missed by nobody.
+    let reached = manifest.begin.start_lsn + restart.log_bytes;
+    if reached < end_lsn {
+        return Err(Error::Backup(format!(
+            "{path:?} was restored, and is not as it was at lsn {end_lsn}: its log can be read up to lsn {reached} only. The disk has not kept \
+             what was written: restore it to another one"
+        )));
+    }
     if let Some(damage) = restart.damaged_pages.first() {
         return Err(Error::Backup(format!("{path:?} was restored, and is damaged: {damage}")));
     }
@@ -184,6 +192,7 @@ fn write_all(
         is_newest: false,
         newest: None,
         segments: BTreeMap::new(),
+        log_end: 0,
     };
     let restore = Arc::new(Restore {
         state: Mutex::new(state),
@@ -299,6 +308,7 @@ impl Restore {
             for number in std::mem::take(&mut state.segments).into_keys() {
                 self.disk.remove(&self.segment_path(number))?;
             }
+            state.log_end = 0;
             state.begin = Some(begin);
         }
         Ok(())
@@ -355,6 +365,7 @@ impl Restore {
         if !fits || !(content.len() as u64).is_multiple_of(BLOCK) {
             return Err(damaged("a piece of the log lies in no segment".to_owned()));
         }
+        state.log_end = state.log_end.max(head.first + content.len() as u64);
         let file = self.segment(state, number, size)?;
         let mut buffer = AlignedBuffer::zeroed(content.len());
         buffer.copy_from_slice(content);
@@ -375,8 +386,17 @@ impl Restore {
 
     /// What the newest backup says of itself, and where its log ends.
     fn take_newest(&self) -> Result<(Manifest, Added)> {
-        let newest = self.state.lock().newest.take();
+        let (newest, log_end) = {
+            let mut state = self.state.lock();
+            (state.newest.take(), state.log_end)
+        };
         let manifest = newest.ok_or_else(|| Error::Backup("the source holds no backup".to_owned()))?;
+        if log_end < manifest.end_lsn {
+            return Err(Error::Backup(format!(
+                "{manifest} is damaged: the log in it ends at lsn {log_end}, before its end, which is lsn {}",
+                manifest.end_lsn
+            )));
+        }
         let pages = manifest.file_bytes / u64::from(manifest.begin.page_size);
         let end = Added { end: manifest.end_lsn, incarnation: manifest.incarnation, pages };
         Ok((manifest, end))

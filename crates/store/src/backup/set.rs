@@ -5,10 +5,11 @@
 //!    that is left has all that it adds to, whatever moment that ends at; nothing goes while the manifest of one cannot be read.
 //! 2. Nothing goes but complete backups of this very copy of the database, and what a backup of it has left that was broken off.
 //! 3. One backup of a database goes into a folder at a time: the lock `STEM.lock` there says so. So where files are objects, which nobody can
-//!    lock, data without a manifest was broken off.
+//!    lock, data without a manifest was broken off. A folder that is used by its path and by a `file://` URL has the same lock both times: by
+//!    its path also that goes which a backup to the URL has left (`NAME#1`), which is not listed there.
 
 use super::place::BackupPlace;
-use super::sink::{DATA, Destination, MANIFEST, data_place, remove_by_steps};
+use super::sink::{Before, DATA, Destination, MANIFEST, UNPUBLISHED, data_place, remove_by_steps};
 use super::source::{BackupFile, Source};
 use super::{BackupOptions, Manifest, failed};
 use crate::archive;
@@ -18,6 +19,7 @@ use crate::stat::{StatOptions, StatReport};
 use crate::{Error, Result};
 use gannet_base::{Lsn, clock};
 use gannet_io::OpenOptions;
+use std::any::Any;
 use std::path::{Path, PathBuf};
 
 /// Which backup another one adds to.
@@ -65,8 +67,25 @@ impl Database {
     /// Takes a backup into a folder, as a part of a job; its name is made of the database's, the time, and what kind it is.
     ///
     /// # Errors
-    /// As [`Database::backup`], and [`Error::Backup`] where there is no backup to add to.
+    /// As [`Database::backup`], and [`Error::Backup`] where there is no backup to add to. Where the folder's disk does not answer when what was
+    /// broken off is to be removed, the message says what may be left there.
     pub fn backup_into(&self, plan: &BackupPlan, watch: &mut Watch<'_>) -> Result<Taken> {
+        self.take_into(plan, watch).map_err(|error| {
+            // What was let go of says so in its own words.
+            let let_go = watch.job().check().is_err() && matches!(error, Error::Backup(_));
+            let error = if let_go { Error::Cancelled } else { error };
+            let left = plan.folder.disk.take_left();
+            match left.is_empty() {
+                true => error,
+                false => Error::Backup(format!(
+                    "{error}; it could not be removed what was broken off, and this may be left there: {}",
+                    left.join(", ")
+                )),
+            }
+        })
+    }
+
+    fn take_into(&self, plan: &BackupPlan, watch: &mut Watch<'_>) -> Result<Taken> {
         let disk = &plan.folder.disk;
         let list = |error: gannet_io::Error| match error.kind() {
             gannet_io::ErrorKind::NotFound => super::sink::no_folder(&plan.folder),
@@ -87,6 +106,7 @@ impl Database {
             )),
             _ => failed(&error.into()),
         })?;
+        remove_unpublished(&plan.folder, &stem)?;
         let since = match &plan.since {
             None => None,
             Some(Since::Latest) => Some(self.latest(&plan.folder)?.manifest),
@@ -215,12 +235,11 @@ fn retain(
 ) -> Result<Vec<String>> {
     let disk = &*folder.disk;
     watch.job().phase("removes older backups", Unit::Bytes, 0);
-    let mut permit = None;
+    let is_far = disk.holds_objects();
     let mut before = || {
-        permit = None;
         watch.look()?;
-        permit = Some(watch.job().permit()?);
-        Ok(())
+        // What a network does holds nobody back here: it is waited for without a permit, which others may use.
+        if is_far { Ok(None) } else { watch.job().permit().map(Some) }
     };
     let mut unread = None;
     let all = BackupFile::all(folder, &mut |error| unread = Some(error))?;
@@ -264,13 +283,17 @@ fn retain(
     // What others add to goes last.
     for id in doomed.iter().rev() {
         for one in own.iter().filter(|one| one.manifest.begin.backup_id == *id) {
-            disk.remove(&one.manifest().path)?;
-            disk.sync_dir(&folder.path)?;
+            {
+                let _permit = before()?;
+                disk.remove(&one.manifest().path)?;
+                disk.sync_dir(&folder.path)?;
+            }
             remove_by_steps(&one.data(), &mut before)?;
             removed.push(one.name.clone());
         }
     }
-    removed.extend(remove_leftovers(folder, latest, &mut before)?);
+    let stem = Path::new(&latest.begin.name).file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    removed.extend(remove_leftovers(folder, &stem, &mut before)?);
     disk.sync_dir(&folder.path)?;
     Ok(removed)
 }
@@ -288,35 +311,67 @@ fn root_of(latest: &Manifest, own: &[&BackupFile]) -> u64 {
     at.begin.backup_id
 }
 
-/// Removes data of this database's backups without a manifest that nobody is writing.
-fn remove_leftovers(
-    folder: &BackupPlace,
-    latest: &Manifest,
-    before: &mut dyn FnMut() -> Result<()>,
-) -> Result<Vec<String>> {
-    let stem = Path::new(&latest.begin.name).file_stem().unwrap_or_default().to_string_lossy().into_owned();
+/// Whether a backup's name is one that [`Database::backup_into`] gives to a database of this stem.
+fn is_of(stem: &str, name: &str) -> bool {
+    name.strip_prefix(stem).and_then(|rest| rest.strip_prefix('-')).is_some_and(is_time)
+}
+
+/// Holds a backup of which the manifest is missing, or anything else, as nobody writes it; `None` where somebody does, or nobody knows. Where
+/// files are objects, and where there is no data, the lock of the folder's user says so.
+fn claim(folder: &BackupPlace, name: &str) -> Option<Box<dyn Any + Send + Sync>> {
+    let (disk, place) = (&*folder.disk, data_place(folder, name));
+    if disk.holds_objects() || !disk.exists(&place.path).ok()? {
+        return Some(Box::new(()));
+    }
+    let file = disk.open(&place.path, &OpenOptions::read_write()).ok()?;
+    let lock = file.lock().ok()?;
+    Some(Box::new((file, lock)))
+}
+
+/// Removes data of this database's backups without a manifest that nobody is writing, and what lies beside.
+fn remove_leftovers(folder: &BackupPlace, stem: &str, before: Before<'_>) -> Result<Vec<String>> {
     let disk = &*folder.disk;
     let names = disk.list(&folder.path)?;
+    // What uploads to a `file://` URL write before it has its name; on other disks it is not listed.
+    for staged in names.iter() {
+        let Some((file, _)) = staged.rsplit_once('#').filter(|(_, number)| is_number(number)) else {
+            continue;
+        };
+        let name = file.strip_suffix(DATA).or(file.strip_suffix(MANIFEST));
+        let Some(name) = name.filter(|name| is_of(stem, name)) else { continue };
+        let Some(_nobodys) = claim(folder, name) else { continue };
+        remove_by_steps(&folder.join(staged), before)?;
+    }
     let mut removed = Vec::new();
     for name in names.iter().filter_map(|name| name.strip_suffix(DATA)) {
-        let ours = name.strip_prefix(&stem).and_then(|rest| rest.strip_prefix('-')).is_some_and(is_time);
         let has_manifest = names.iter().any(|other| other.strip_suffix(MANIFEST) == Some(name));
-        if !ours || has_manifest {
+        if !is_of(stem, name) || has_manifest {
             continue;
         }
-        let place = data_place(folder, name);
-        let opened = match disk.holds_objects() {
-            true => None,
-            false => match disk.open(&place.path, &OpenOptions::read_write()) {
-                Ok(file) => Some(file),
-                Err(_) => continue,
-            },
-        };
-        let Ok(_lock) = opened.as_ref().map(|file| file.lock()).transpose() else { continue };
-        remove_by_steps(&place, before)?;
+        let Some(_nobodys) = claim(folder, name) else { continue };
+        remove_by_steps(&data_place(folder, name), before)?;
         removed.push(name.to_owned());
     }
     Ok(removed)
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Removes manifests of this database's backups that never got their names, and that nobody is writing.
+fn remove_unpublished(folder: &BackupPlace, stem: &str) -> Result<()> {
+    let disk = &*folder.disk;
+    if disk.holds_objects() {
+        return Ok(());
+    }
+    for file in disk.list(&folder.path).map_err(|error| failed(&error.into()))? {
+        let name = file.strip_suffix(UNPUBLISHED).and_then(|file| file.strip_suffix(MANIFEST));
+        let Some(name) = name.filter(|name| is_of(stem, name)) else { continue };
+        let Some(_nobodys) = claim(folder, name) else { continue };
+        disk.remove(&folder.join(&file).path).map_err(|error| failed(&error.into()))?;
+    }
+    Ok(())
 }
 
 impl Source {

@@ -11,6 +11,7 @@ use super::place::BackupPlace;
 use super::{failed, format};
 use crate::block::Block;
 use crate::engine::Engine;
+use crate::jobs::Permit;
 use crate::work::WorkMemory;
 use crate::{Error, Result};
 use gannet_base::memory::Purpose;
@@ -30,6 +31,8 @@ pub(crate) const DATA: &str = ".gntbackup";
 const REMOVED_AT_ONCE: u64 = 16 << 20;
 /// Ending of its manifest.
 pub(crate) const MANIFEST: &str = ".json";
+/// What follows the name of a manifest that has not its name yet.
+pub(crate) const UNPUBLISHED: &str = ".new";
 
 /// Where a backup goes.
 pub enum Destination {
@@ -74,6 +77,8 @@ struct Files {
     data: Arc<dyn File>,
     /// Of what the file itself holds.
     memory: Option<WorkMemory>,
+    /// The manifest may be there.
+    published: bool,
     complete: bool,
     _lock: Box<dyn Any + Send + Sync>,
 }
@@ -196,7 +201,16 @@ impl Files {
             _ => failed(&error.into()),
         })?;
         let lock = made.lock().map_err(|error| failed(&error.into()))?;
-        Ok(Files { folder, name, mode, data: made, memory: None, complete: false, _lock: lock })
+        Ok(Files {
+            folder,
+            name,
+            mode,
+            data: made,
+            memory: None,
+            published: false,
+            complete: false,
+            _lock: lock,
+        })
     }
 
     fn finish(&mut self, manifest: &Manifest) -> Result<()> {
@@ -204,6 +218,7 @@ impl Files {
         self.data.sync(Class::Maintenance)?;
         disk.sync_dir(&self.folder.path)?;
         let place = manifest_place(&self.folder, &self.name);
+        self.published = true;
         disk.publish(&place.path, manifest.encode().as_bytes(), self.mode)?;
         // Without locks, somebody may have taken it for one that was broken off.
         if disk.holds_objects() && !disk.exists(&data_place(&self.folder, &self.name).path)? {
@@ -227,30 +242,39 @@ impl Drop for Files {
     fn drop(&mut self) {
         if !self.complete {
             let disk = &*self.folder.disk;
-            let _ = disk.remove(&manifest_place(&self.folder, &self.name).path);
-            let _ = remove_by_steps(&data_place(&self.folder, &self.name), &mut || Ok(()));
+            if self.published {
+                let manifest = manifest_place(&self.folder, &self.name);
+                let _ = disk.remove(&manifest.path);
+                if !disk.holds_objects() {
+                    let _ = disk.remove(&unpublished(&manifest).path);
+                }
+            }
+            let _ = remove_by_steps(&data_place(&self.folder, &self.name), &mut || Ok(None));
             let _ = disk.sync_dir(&self.folder.path);
         }
     }
 }
+
+/// What is asked before each step of a removal: the permit that the step is to have, if any, or why nothing more is removed.
+pub(crate) type Before<'b> = &'b mut dyn FnMut() -> Result<Option<Permit>>;
 
 /// Removes a file from its end on, by steps, each of them after `before`. A file system that discards what it frees stops everybody's syncs
 /// meanwhile: of a file of a GiB that is removed at once, for most of a second.
 ///
 /// # Errors
 /// Those of `before`, and of the file; what is left of it is shorter then.
-pub(crate) fn remove_by_steps(place: &BackupPlace, before: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+pub(crate) fn remove_by_steps(place: &BackupPlace, before: Before<'_>) -> Result<()> {
     let BackupPlace { disk, path } = place;
     if !disk.holds_objects() {
         let file = disk.open(path, &OpenOptions::read_write())?;
         let mut left = file.len()?;
         while left > REMOVED_AT_ONCE {
-            before()?;
+            let _permit = before()?;
             left -= REMOVED_AT_ONCE;
             file.set_len(left)?;
         }
     }
-    before()?;
+    let _permit = before()?;
     Ok(disk.remove(path)?)
 }
 
@@ -260,6 +284,13 @@ pub(crate) fn data_place(folder: &BackupPlace, name: &str) -> BackupPlace {
 
 pub(crate) fn manifest_place(folder: &BackupPlace, name: &str) -> BackupPlace {
     folder.join(format!("{name}{MANIFEST}"))
+}
+
+/// A manifest that has not its name yet ([`gannet_io::Disk::publish`]).
+pub(crate) fn unpublished(manifest: &BackupPlace) -> BackupPlace {
+    let mut path = manifest.path.clone().into_os_string();
+    path.push(UNPUBLISHED);
+    BackupPlace::new(Arc::clone(&manifest.disk), path)
 }
 
 fn stream_failed(error: &std::io::Error) -> Error {

@@ -208,6 +208,8 @@ pub(super) struct Feed {
     previous: Option<Begin>,
     seen: Vec<u64>,
     frames: u64,
+    /// Where the current one begins in the file, or the stream.
+    begun: u64,
     /// Bytes read of the file, or the stream; and of all before.
     bytes: u64,
     before: u64,
@@ -245,6 +247,7 @@ impl Feed {
             previous: None,
             seen: Vec::new(),
             frames: 0,
+            begun: 0,
             bytes: 0,
             before: 0,
         })
@@ -345,6 +348,7 @@ impl Feed {
             self.current = Some(begin.clone());
             self.seen = vec![1];
             self.frames = 1;
+            self.begun = self.bytes;
             return Ok(Item::Begin(begin));
         }
         let Some(begin) = &self.current else {
@@ -369,6 +373,11 @@ impl Feed {
         if self.frames != manifest.frames || head.number + 1 != manifest.frames {
             let (have, all) = (self.frames, manifest.frames);
             return Err(self.damaged(format_args!("{have} frames of {all} are there")));
+        }
+        let bytes = self.bytes - self.begun + (HEAD + head.padded_len()) as u64;
+        if bytes != manifest.bytes {
+            let said = manifest.bytes;
+            return Err(self.damaged(format_args!("it has {bytes} bytes, and its end says {said}")));
         }
         self.previous = self.current.take();
         Ok(Item::End(Box::new(manifest)))

@@ -384,6 +384,11 @@ impl Job {
         self.inner.check()
     }
 
+    /// Tells whoever waits for something outside of the store whether the job was cancelled.
+    pub fn ending(&self) -> Ending {
+        Ending(Arc::clone(&self.inner))
+    }
+
     /// Ends the job as soon as possible.
     pub fn cancel(&self) {
         self.inner.cancelled.store(true, Ordering::Relaxed);
@@ -455,6 +460,17 @@ impl Job {
             Err(error) => (JobState::Failed, error.to_string()),
         });
         outcome
+    }
+}
+
+/// Whether a job was cancelled, by whomever. Clones are the same.
+#[derive(Clone, Debug)]
+pub struct Ending(Arc<Inner>);
+
+impl Ending {
+    /// Whether the job is to end.
+    pub fn is_asked_for(&self) -> bool {
+        self.0.cancelled.load(Ordering::Relaxed)
     }
 }
 
