@@ -126,7 +126,7 @@ for step in sys.argv[1].split("."): v = v[int(step) if step.isdigit() else step]
 print(v)' "$1"
 }
 
-median() { printf '%s\n' "$@" | sort -g | awk '{v[NR]=$1} END {print NR % 2 ? v[(NR+1)/2] : (v[NR/2]+v[NR/2+1])/2}'; }
+median() { printf '%s\n' "$@" | sort -g | awk '{v[NR]=$1} END {if (NR % 2) print v[(NR+1)/2]; else printf "%.12g\n", (v[NR/2]+v[NR/2+1])/2}'; }
 
 ratio() { awk -v a="$1" -v b="$2" 'BEGIN {printf "%.2f", b == 0 ? 0 : a / b}'; }
 

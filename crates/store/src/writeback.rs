@@ -7,7 +7,8 @@
 //!    by a slot not known to be retired is verified, and restored from the slot where its home is torn. Where the
 //!    device makes writes of a page whole or not at all, the ring is left out. So it is for a page of which the log has
 //!    whole contents (a page's first ones, or an image) behind its rec_lsn: by 3 they are there until its home is durable,
-//!    and redo begins with them, whatever is at home.
+//!    and redo begins with them, whatever is at home. But a page that a slot may still heal goes there again: what a slot
+//!    holds is never older than what has come home.
 //! 3. The checkpoint (`redo_from` in the file header) never passes a page change that is not durable in the data
 //!    file: it is at most the smallest rec_lsn of the dirty frames and of the batches not yet synced.
 //! 4. Two writes of one page are never in flight together: a frame being written is not picked again.
@@ -42,6 +43,7 @@ use gannet_base::memory::Charge;
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::{Lsn, PageId};
 use gannet_io::{AlignedBuffer, Class, Direction, Durability, File, IoSlice, Queue, Request};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -86,6 +88,8 @@ pub(crate) trait Checkpoint: Send + Sync + std::fmt::Debug {
 struct Buffer {
     /// Slot header and pages.
     bytes: AlignedBuffer,
+    /// Pages in slots that no durable slot says to be retired, each with the newest of them.
+    in_ring: HashMap<PageId, u64>,
     _charge: Charge,
 }
 
@@ -134,7 +138,11 @@ impl PageWriter {
             requests: Mutex::default(),
             wake: Condvar::new(),
             progress: Condvar::new(),
-            buffer: Mutex::new(Buffer { bytes: AlignedBuffer::zeroed(len), _charge: charge }),
+            buffer: Mutex::new(Buffer {
+                bytes: AlignedBuffer::zeroed(len),
+                in_ring: HashMap::new(),
+                _charge: charge,
+            }),
             pending: Mutex::default(),
             batches: AtomicU64::new(0),
             sequence: AtomicU64::new(0),
@@ -284,20 +292,23 @@ impl PageWriter {
             let mut pending = self.pending.lock();
             change(pending.iter_mut().find(|p| p.number == number).expect("pushed above"));
         };
+        let Buffer { bytes, in_ring, .. } = buffer;
         // One that becomes whole meanwhile comes by twice: then it is being written already.
-        let is_whole = |page: &&(u32, PageId)| self.core.pool.is_whole_in_log(page.0);
+        let is_whole = |&&(frame, id): &&(u32, PageId)| {
+            self.core.pool.is_whole_in_log(frame) && !in_ring.contains_key(&id)
+        };
         for &(frame, id) in pages.iter().filter(|page| !is_whole(page)).chain(pages.iter().filter(is_whole)) {
             let at = SLOT_HEADER + taken.len() * size;
-            let out = &mut buffer.bytes[at..at + size];
+            let out = &mut bytes[at..at + size];
             let mut register =
                 |rec_lsn: Lsn| with_entry(&mut |entry| entry.rec_lsn = entry.rec_lsn.min(rec_lsn));
             let copied = self.core.pool.copy_for_write(&self.core.volume, frame, id, out, &mut register);
             if let Some((lsn, is_whole)) = copied {
                 highest = highest.max(lsn);
-                page::seal(&mut buffer.bytes[at..at + size], id, self.core.volume.salt);
+                page::seal(&mut bytes[at..at + size], id, self.core.volume.salt);
                 taken.push((frame, id));
                 states.push((id, lsn));
-                if !is_whole {
+                if !is_whole || in_ring.contains_key(&id) {
                     ringed = taken.len();
                 }
             }
@@ -319,12 +330,14 @@ impl PageWriter {
             self.core.log.flush_to(highest)?;
         }
         if planted(Mutation::HomeBeforeRing) {
-            self.write_home(&mut buffer.bytes, &taken)?;
+            self.write_home(bytes, &taken)?;
         }
         if let Some(sequence) = slot {
-            self.write_slot(&mut buffer.bytes, sequence, &taken[..ringed])?;
+            let retired = self.write_slot(bytes, sequence, &taken[..ringed])?;
+            in_ring.retain(|_, slot| *slot > retired);
+            in_ring.extend(taken[..ringed].iter().map(|&(_, id)| (id, sequence)));
         }
-        self.write_home(&mut buffer.bytes, &taken)?;
+        self.write_home(bytes, &taken)?;
         with_entry(&mut |entry| (entry.home, entry.pages) = (true, std::mem::take(&mut states)));
         for &(frame, _) in &taken {
             self.core.pool.finish_write(frame);
@@ -344,9 +357,10 @@ impl PageWriter {
         Ok(sequence)
     }
 
-    fn write_slot(&self, bytes: &mut [u8], sequence: u64, pages: &[(u32, PageId)]) -> Result<()> {
-        let Some(ring) = &self.ring else { return Ok(()) };
+    /// Writes a slot; gives the last one that it says to be retired.
+    fn write_slot(&self, bytes: &mut [u8], sequence: u64, pages: &[(u32, PageId)]) -> Result<u64> {
         let retired = self.retired.load(Ordering::Relaxed);
+        let Some(ring) = &self.ring else { return Ok(retired) };
         let list = pages
             .iter()
             .enumerate()
@@ -358,7 +372,7 @@ impl PageWriter {
         let durability =
             if planted(Mutation::RingNotDurable) { Durability::Cached } else { Durability::Durable };
         ring.write_at(Class::Deadline, offset, &bytes[..len], durability)?;
-        Ok(())
+        Ok(retired)
     }
 
     fn write_home(&self, bytes: &mut AlignedBuffer, pages: &[(u32, PageId)]) -> Result<()> {

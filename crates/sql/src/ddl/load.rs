@@ -19,11 +19,12 @@ use crate::room::Taken;
 use crate::{Error, Result, SqlState};
 use gannet_store::Tree;
 use std::ops::Bound;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Pieces of rows that wait until the entries of their indexes are taken, or are at it.
-pub(crate) const SORTED_BEHIND: usize = 3;
+/// Bytes of buffers that are kept of a piece.
+const KEPT: usize = 2 << 20;
 
 /// Rows as they are stored.
 #[derive(Debug, Default)]
@@ -40,9 +41,22 @@ pub(crate) struct Encoded {
     spare: Option<Spare>,
 }
 
+impl Encoded {
+    /// Bytes of memory that it has, about.
+    fn capacity(&self) -> usize {
+        let of = |entries: &Entries| {
+            entries.bytes.capacity() + entries.lengths.capacity() * size_of::<(u32, bool)>()
+        };
+        let indexes: usize = self.indexes.iter().map(of).sum();
+        self.bytes.capacity() + self.lengths.capacity() * size_of::<(u32, u32)>() + indexes
+    }
+}
+
 impl Drop for Encoded {
     fn drop(&mut self) {
-        if let (Some(spare), None) = (self.spare.take(), &self.memory) {
+        if let (Some(spare), None) = (self.spare.take(), &self.memory)
+            && self.capacity() <= KEPT
+        {
             let mut rows = std::mem::take(self);
             rows.bytes.clear();
             rows.lengths.clear();
@@ -91,8 +105,14 @@ pub(crate) type Take<'t> = &'t mut dyn FnMut(Encoded) -> Result<()>;
 /// Gives rows of a table.
 pub(crate) type Produce<'p> = &'p mut dyn FnMut(&Arc<Table>, Take<'_>) -> Result<()>;
 
-/// Fills an empty table of schema `public`; false when it is not empty, or has references, and nothing was done.
-pub(crate) fn fill(context: &mut DdlContext<'_>, name: &str, produce: Produce<'_>) -> Result<bool> {
+/// Fills an empty table of schema `public`; false when it is not empty, or has references, and nothing was done. So many pieces may be
+/// behind, whose entries of indexes a thread sorts meanwhile; 0: the session does that, too.
+pub(crate) fn fill(
+    context: &mut DdlContext<'_>,
+    name: &str,
+    sorted_behind: usize,
+    produce: Produce<'_>,
+) -> Result<bool> {
     let relation = CopyRelation { schema: Some("public".to_owned()), name: name.to_owned(), position: 0 };
     let table = context.claim_named_table(&object_name(&relation), false)?;
     let old = table.ok_or_else(|| Error::internal("a table that may be missing"))?;
@@ -108,7 +128,7 @@ pub(crate) fn fill(context: &mut DdlContext<'_>, name: &str, produce: Produce<'_
     // No row of an earlier layout is left.
     table.layouts.drain(..table.layouts.len().saturating_sub(1));
     table.storage = context.new_storage("t")?;
-    let (sorters, sorted) = fill_sorting(context, &table, produce)?;
+    let (sorters, sorted) = fill_sorting(context, &table, sorted_behind, produce)?;
     if let Some(sorted) = sorted {
         context.drop_storage(&table.storage)?;
         table.storage = sorted;
@@ -139,56 +159,73 @@ type Sorters = Vec<(usize, Sorter)>;
 fn fill_sorting(
     context: &DdlContext<'_>,
     table: &Table,
+    sorted_behind: usize,
     produce: Produce<'_>,
 ) -> Result<(Sorters, Option<Storage>)> {
     let positions = (0..table.indexes.len()).filter(|&index| !table.indexes[index].primary);
     let sorter = |index| Ok((index, Sorter::new(&context.session.engine)?));
-    let sorters: Sorters = positions.map(sorter).collect::<Result<_>>()?;
-    if sorters.is_empty() {
-        let filled = fill_rows(context, table, &mut |_| Ok(()), produce)?;
+    let mut sorters: Sorters = positions.map(sorter).collect::<Result<_>>()?;
+    if sorters.is_empty() || sorted_behind == 0 {
+        let filled = fill_rows(context, table, &mut |piece| sort(&piece, &mut sorters), produce)?;
         return Ok((sorters, filled));
     }
+    let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let (send, to_sort) = sync_channel(SORTED_BEHIND - 1);
-        let sorting = scope.spawn(move || sort_all(&to_sort, sorters));
-        let mut hand_on = |sort| {
-            send.send(sort).map_err(|_| Error::internal("the thread that sorts entries of indexes has ended"))
+        let (send, to_sort) = sync_channel::<ToSort>(sorted_behind - 1);
+        let is_over = &is_over;
+        let sorting = scope.spawn(move || {
+            for piece in to_sort {
+                if is_over.load(Ordering::Relaxed) {
+                    break;
+                }
+                sort(&piece, &mut sorters)?;
+            }
+            Ok(sorters)
+        });
+        let mut has_ended = false;
+        let mut hand_on = |piece| {
+            send.send(piece).map_err(|_| {
+                has_ended = true;
+                Error::internal("the thread that sorts entries of indexes has ended")
+            })
         };
         let filled = fill_rows(context, table, &mut hand_on, produce);
+        is_over.store(filled.is_err(), Ordering::Relaxed);
         drop(send);
         let panicked = |_| Err(Error::internal("a thread that sorts entries of indexes has ended by itself"));
-        // Where it has failed, that is why the other one could not go on.
-        let sorters = sorting.join().unwrap_or_else(panicked)?;
-        Ok((sorters, filled?))
+        let sorted = sorting.join().unwrap_or_else(panicked);
+        match filled {
+            // Why it has ended is why this one could not go on.
+            Err(error) => Err(sorted.err().filter(|_| has_ended).unwrap_or(error)),
+            Ok(filled) => Ok((sorted?, filled)),
+        }
     })
 }
 
-/// Sorts the entries of rows, until nobody sends any.
-fn sort_all(to_sort: &Receiver<ToSort>, mut sorters: Sorters) -> Result<Sorters> {
+/// Gives the entries of rows to those that sort them.
+fn sort(ToSort { rows, row_ids }: &ToSort, sorters: &mut Sorters) -> Result<()> {
     let mut whole = Vec::new();
-    for ToSort { rows, row_ids } in to_sort {
-        for ((_, sorter), entries) in sorters.iter_mut().zip(&rows.indexes) {
-            let (mut rest, mut rest_of_rows) = (&entries.bytes[..], &rows.bytes[..]);
-            let lengths = entries.lengths.iter().zip(&rows.lengths).enumerate();
-            for (place, (&(len, conflicts), &(key, value))) in lengths {
-                let (entry, behind) = rest.split_at(len as usize);
-                let (row, rows_behind) = rest_of_rows.split_at((key + value) as usize);
-                (rest, rest_of_rows) = (behind, rows_behind);
-                let row_key = row_ids.get(place).map_or(&row[..key as usize], |id| &id[..]);
-                match (conflicts, row_ids.is_empty()) {
-                    (true, _) => sorter.push(entry, row_key)?,
-                    (false, true) => sorter.push(entry, &[])?,
-                    (false, false) => {
-                        whole.clear();
-                        whole.extend_from_slice(entry);
-                        whole.extend_from_slice(row_key);
-                        sorter.push(&whole, &[])?;
-                    }
+    for ((_, sorter), entries) in sorters.iter_mut().zip(&rows.indexes) {
+        let (mut rest, mut rest_of_rows) = (&entries.bytes[..], &rows.bytes[..]);
+        let lengths = entries.lengths.iter().zip(&rows.lengths).enumerate();
+        for (place, (&(len, conflicts), &(key, value))) in lengths {
+            let (entry, behind) = rest.split_at(len as usize);
+            let (row, rows_behind) = rest_of_rows.split_at((key + value) as usize);
+            (rest, rest_of_rows) = (behind, rows_behind);
+            let row_key = row_ids.get(place).map_or(&row[..key as usize], |id| &id[..]);
+            match (conflicts, row_ids.is_empty()) {
+                (true, _) => sorter.push(entry, row_key)?,
+                (false, true) => sorter.push(entry, &[])?,
+                (false, false) => {
+                    whole.clear();
+                    whole.extend_from_slice(entry);
+                    whole.extend_from_slice(row_key);
+                    sorter.push(&whole, &[])?;
                 }
             }
         }
     }
-    Ok(sorters)
+    Ok(())
 }
 
 /// Fills the table's tree, and hands on what is to be sorted. Where rows came out of order, gives another tree with all of them.

@@ -6,8 +6,8 @@
 //! 3. However busy others keep the processors, the dump goes on: it shows one moment, and what users change meanwhile is kept for it.
 //!
 //! # Way
-//! Any thread does whatever there is to do: it writes the first batch, if that is text; else makes text of the first one that is none yet; else
-//! scans one more. The threads run where a processor is idle; where none ever is, the job's reserve works ([`Reserve`]).
+//! Any thread does whatever there is to do: it makes text of the first batch that is none yet, which asks nothing of the device; else writes the
+//! first one; else scans one more. The threads run where a processor is idle; where none ever is, the job's reserve works ([`Reserve`]).
 
 use super::scanner::{Rows, Scanning, Shared, Text, Writing, locked};
 use crate::{Error, Result};
@@ -114,13 +114,16 @@ impl<'w, 't> Line<'_, '_, 'w, 't> {
     /// Works until everything is done.
     fn work(&self) {
         let _watched = Watched(self);
-        while self.await_piece() {
-            let _permit = match self.shared.job.permit() {
+        while let Some(needs_device) = self.await_piece() {
+            let job = self.shared.job;
+            let permit = if needs_device { job.permit() } else { job.processor_permit() };
+            let _permit = match permit {
                 Ok(permit) => permit,
                 Err(error) => return self.end(Some(error.into())),
             };
             // Others may have been faster.
-            let Some(piece) = locked(&self.state).next_piece(self.shared, self.most) else { continue };
+            let next = locked(&self.state).next_piece(needs_device, self.shared, self.most);
+            let Some(piece) = next else { continue };
             match self.shared.work(piece) {
                 Ok(piece) => self.put_back(piece),
                 Err(error) => return self.end(Some(error)),
@@ -128,13 +131,13 @@ impl<'w, 't> Line<'_, '_, 'w, 't> {
         }
     }
 
-    /// Waits for something to do; false: there is nothing any more.
-    fn await_piece(&self) -> bool {
+    /// Waits for something to do, and says whether that is something to ask of the device; `None`: there is nothing any more.
+    fn await_piece(&self) -> Option<bool> {
         let mut state = locked(&self.state);
         while !state.over && !state.has_piece(self.shared, self.most) {
             state = self.turned.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        !state.over
+        (!state.over).then(|| state.first_stored().is_none())
     }
 
     fn put_back(&self, piece: Piece<'w, 't>) {
@@ -217,17 +220,18 @@ impl<'w, 't> State<'w, 't> {
         self.may_write() || self.first_stored().is_some() || self.may_scan(shared, most)
     }
 
-    /// Takes what is to be done first.
-    fn next_piece(&mut self, shared: &Shared<'_>, most: usize) -> Option<Piece<'w, 't>> {
+    /// Takes what is to be done first: of what asks for the device, or of the rest.
+    fn next_piece(&mut self, needs_device: bool, shared: &Shared<'_>, most: usize) -> Option<Piece<'w, 't>> {
+        if !needs_device {
+            let place = self.first_stored()?;
+            let rows = std::mem::replace(&mut self.line[place], Item::Making);
+            return Some(Piece::Make(self.first + place as u64, rows));
+        }
         if self.may_write()
             && let Some(writing) = self.writing.take()
         {
             self.first += 1;
             return Some(Piece::Write(writing, self.line.pop_front()));
-        }
-        if let Some(place) = self.first_stored() {
-            let rows = std::mem::replace(&mut self.line[place], Item::Making);
-            return Some(Piece::Make(self.first + place as u64, rows));
         }
         if !self.may_scan(shared, most) {
             return None;

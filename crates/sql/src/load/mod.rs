@@ -455,8 +455,11 @@ impl Loader<'_, '_> {
             return Ok(false);
         }
         let engine = session.state().engine.clone();
-        let share = rows::Share::take(&engine, options.jobs)?;
-        let filled = session.fill_table(&data.table, |table, style, take| {
+        let is_indexed = table.indexes.iter().any(|index| !index.primary);
+        let share = rows::Share::take(&engine, options.jobs, is_indexed)?;
+        let sorted_behind = share.sorted_behind;
+        let mut share = Some(share);
+        let filled = session.fill_table(&data.table, sorted_behind, |table, style, take| {
             let changed = || Error::new(SqlState::OBJECT_IN_USE, "the table has changed meanwhile");
             let places = places(table, &data.columns).ok_or_else(changed)?;
             let of = rows::Data {
@@ -473,7 +476,8 @@ impl Loader<'_, '_> {
                 }
                 Err(Error::new(BAD_ROW, row_error(data.file, &bad).to_string()))
             };
-            built = rows::feed(input, &of, table, style, &share, (take, &mut bad), watch)?;
+            let share = share.take().ok_or_else(|| Error::internal("a table is filled twice"))?;
+            built = rows::feed(input, &of, table, style, share, (take, &mut bad), watch)?;
             Ok(())
         });
         if !filled.map_err(|error| self.explain_build(data, error))? {

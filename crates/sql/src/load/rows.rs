@@ -3,7 +3,7 @@
 use super::Bad;
 use super::input::{Input, Piece, RowEnds};
 use crate::catalog::Table;
-use crate::ddl::{Encoded, SORTED_BEHIND, Spare, Take};
+use crate::ddl::{Encoded, Spare, Take};
 use crate::session::{CopyOptions, Fields, Header, Reader};
 use crate::types::Value;
 use crate::types::text::{self, TextStyle};
@@ -16,6 +16,8 @@ use std::time::Duration;
 
 /// Pieces under way for each thread that makes rows.
 const PIECES: usize = 3;
+/// Pieces, where there is memory for them, whose entries of indexes are sorted beside the building of the table.
+const SORTED_BEHIND: usize = 3;
 /// Bytes that a piece takes, as text and as rows, about. Long ones come with memory of their own.
 const PIECE_MEMORY: u64 = 2 << 20;
 /// How often it is looked whether the load is to end.
@@ -28,16 +30,20 @@ pub(super) struct Share {
     jobs: usize,
     /// Pieces on their way to be made, and then to be taken.
     pieces: usize,
+    /// Pieces that are taken, and wait until the entries of their indexes are sorted, or are at it.
+    pub(super) sorted_behind: usize,
     _memory: WorkMemory,
 }
 
 impl Share {
-    /// For so many threads, or for fewer where memory is short: what builds the table needs some, too.
-    pub(super) fn take(engine: &Engine, jobs: usize) -> Result<Self> {
+    /// For so many threads, or for fewer where memory is short: what builds the table needs some, too. `is_indexed`: it has other indexes than
+    /// the primary one.
+    pub(super) fn take(engine: &Engine, jobs: usize, is_indexed: bool) -> Result<Self> {
         let most = usize::try_from(engine.work_limit() / PIECE_MEMORY).unwrap_or(usize::MAX);
         let pieces = (PIECES * jobs.max(1)).min(most).max(2);
-        let _memory = engine.work_memory((pieces + SORTED_BEHIND) as u64 * PIECE_MEMORY)?;
-        Ok(Share { jobs: jobs.clamp(1, pieces), pieces, _memory })
+        let sorted_behind = if is_indexed { SORTED_BEHIND.min(most.saturating_sub(pieces)) } else { 0 };
+        let _memory = engine.work_memory((pieces + sorted_behind) as u64 * PIECE_MEMORY)?;
+        Ok(Share { jobs: jobs.clamp(1, pieces), pieces, sorted_behind, _memory })
     }
 }
 
@@ -74,7 +80,7 @@ pub(super) fn feed(
     data: &Data<'_>,
     table: &Table,
     style: &TextStyle,
-    share: &Share,
+    share: Share,
     (take, bad): (Take<'_>, &mut dyn FnMut(Bad) -> Result<()>),
     watch: &mut Watch<'_>,
 ) -> Result<u64> {

@@ -21,6 +21,7 @@ use gannet_base::sync::Mutex;
 use gannet_io::stats::{Operation, Snapshot};
 use gannet_io::{Class, Disk};
 pub(crate) use pacer::Pacer;
+use pacer::Work;
 pub use pacer::{Pace, Permit};
 pub use reserve::Reserve;
 use serde::{Deserialize, Serialize};
@@ -422,7 +423,12 @@ impl Job {
     /// Leave to do a piece of work, as short as a request of the device: waits as long as others are to go first. Fails with
     /// [`Error::Cancelled`] once the job was cancelled.
     pub fn permit(&self) -> Result<Permit> {
-        self.inner.permit(&self.jobs.pacer)
+        self.inner.permit(&self.jobs.pacer, Work::Device)
+    }
+
+    /// The same for a piece of work that asks nothing of the device: only the processors' other users go first.
+    pub fn processor_permit(&self) -> Result<Permit> {
+        self.inner.permit(&self.jobs.pacer, Work::Processor)
     }
 
     /// Bytes to be asked of the device by one request, at most.
@@ -503,9 +509,10 @@ impl Inner {
         if self.cancelled.load(Ordering::Relaxed) { Err(Error::Cancelled) } else { Ok(()) }
     }
 
-    fn permit(&self, pacer: &Arc<Pacer>) -> Result<Permit> {
+    fn permit(&self, pacer: &Arc<Pacer>, work: Work) -> Result<Permit> {
         self.check()?;
-        let (permit, waited) = pacer.take(self.order.pace, true, &|| self.cancelled.load(Ordering::Relaxed));
+        let (permit, waited) =
+            pacer.take(self.order.pace, work, true, &|| self.cancelled.load(Ordering::Relaxed));
         self.paced_nanos.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
         permit.ok_or(Error::Cancelled)
     }
@@ -526,13 +533,13 @@ impl Worker {
 
     /// See [`Job::permit`]. Nobody may wait for a permit who has one.
     pub(crate) fn permit(&self) -> Result<Permit> {
-        self.inner.permit(&self.pacer)
+        self.inner.permit(&self.pacer, Work::Device)
     }
 
     /// The same without waiting: `None` when others are to go first.
     pub(crate) fn try_permit(&self) -> Result<Option<Permit>> {
         self.inner.check()?;
-        Ok(self.pacer.take(self.inner.order.pace, false, &|| false).0)
+        Ok(self.pacer.take(self.inner.order.pace, Work::Device, false, &|| false).0)
     }
 
     /// Bytes to be asked of the device by one request, at most.

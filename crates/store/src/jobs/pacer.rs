@@ -3,7 +3,8 @@
 //! A job takes a [`Permit`] for each piece of work that it asks of the device or of the processors, and holds it until the piece is
 //! done. How many permits there are at a time is the *window* of all jobs of an engine together, as the window of a connection bounds what
 //! it has under way: where the device is slow, jobs are as slow by themselves. Below 1 the window is the part of the time that jobs
-//! work: after each piece they rest. Where nobody else is there, nothing holds jobs back.
+//! work: after each piece they rest. Where nobody else is there, nothing holds jobs back. Permits for what asks for a processor alone do not
+//! count: whoever stands by has to wait for one anyway.
 //!
 //! The device says how others fare: what their requests (classes commit and foreground) take now, against what they take while
 //! jobs pause. Jobs pause for that now and then, when somebody is there. As long as others are as fast as they should be, the
@@ -148,7 +149,16 @@ pub(crate) struct Pacer {
 pub struct Permit {
     pacer: Arc<Pacer>,
     began: Instant,
+    work: Work,
     of: Holder,
+}
+
+/// What a piece of work asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Work {
+    /// The device, and a processor now and then.
+    Device,
+    Processor,
 }
 
 /// Who has a permit.
@@ -171,6 +181,9 @@ impl Drop for Permit {
             }
             Holder::StandsBy => state.pieces.end(now),
             Holder::Ordinary => {}
+        }
+        if self.work == Work::Processor {
+            return;
         }
         state.give_back(self.began, now);
         drop(state);
@@ -244,6 +257,7 @@ impl Pacer {
     pub(super) fn take(
         self: &Arc<Self>,
         pace: Pace,
+        work: Work,
         may_wait: bool,
         give_up: &dyn Fn() -> bool,
     ) -> (Option<Permit>, Duration) {
@@ -253,7 +267,7 @@ impl Pacer {
         if let Role::Reserve(reserve) = &role
             && !reserve.is_dismissed()
         {
-            let permit = if may_wait { self.take_as_reserve(reserve, pace, give_up) } else { None };
+            let permit = if may_wait { self.take_as_reserve(reserve, pace, work, give_up) } else { None };
             if permit.is_some() || !may_wait || give_up() {
                 // It waits for need, and is not held back for others.
                 return (permit, Duration::ZERO);
@@ -279,9 +293,10 @@ impl Pacer {
                 }
                 continue;
             }
-            let wait = if pace == Pace::Full { None } else { state.wait(now) };
+            let is_free = pace == Pace::Full || work == Work::Processor;
+            let wait = if is_free { None } else { state.wait(now) };
             let Some(wait) = wait else {
-                state.held += 1;
+                state.held += usize::from(work == Work::Device);
                 let of = match role {
                     Role::StandsBy(_) => Holder::StandsBy,
                     Role::Ordinary | Role::Reserve(_) => Holder::Ordinary,
@@ -290,7 +305,7 @@ impl Pacer {
                     state.pieces.begin(now);
                 }
                 drop(state);
-                return (Some(Permit { pacer: Arc::clone(self), began: now, of }), now - begun);
+                return (Some(Permit { pacer: Arc::clone(self), began: now, work, of }), now - begun);
             };
             state.wanted = true;
             if !may_wait || give_up() {
@@ -306,6 +321,7 @@ impl Pacer {
         self: &Arc<Self>,
         reserve: &Reserve,
         pace: Pace,
+        work: Work,
         give_up: &dyn Fn() -> bool,
     ) -> Option<Permit> {
         loop {
@@ -325,6 +341,7 @@ impl Pacer {
                 return Some(Permit {
                     pacer: Arc::clone(self),
                     began: clock::now(),
+                    work,
                     of: Holder::Reserve(clock::thread_cpu()),
                 });
             }
@@ -570,7 +587,7 @@ mod tests {
             let (pacer, reserve) = (Arc::clone(&pacer), reserve.clone());
             gannet_base::thread::spawn("stands-by", move || {
                 reserve.stand_by();
-                pacer.take(Pace::Full, true, &|| false).0.is_some()
+                pacer.take(Pace::Full, Work::Device, true, &|| false).0.is_some()
             })
         };
         reserve.dismiss();

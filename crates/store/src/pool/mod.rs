@@ -512,6 +512,15 @@ impl Pool {
     /// A page whose earlier contents do not matter: zeroed, latched exclusively, nothing read.
     pub(crate) fn create(&self, volume: &Volume, id: PageId) -> Result<ExclusivePage<'_>> {
         let key = FrameKey::new(volume.slot, id);
+        if volume.redo().is_some_and(|redo| redo.knows(id)) {
+            // If nothing comes of it, what a crash has left at home is to be mended all the same. Where it cannot be, that does not matter
+            // here.
+            match self.exclusive(volume, id) {
+                Ok(page) => page.release_unchanged(),
+                Err(Error::Damaged(_) | Error::NeverWritten(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
         loop {
             if self.table.find(key).is_none() {
                 let index = self.take_frame(Access::Normal)?;
