@@ -5,8 +5,14 @@ use std::io;
 use std::path::Path;
 use std::ptr::NonNull;
 
+/// Huge pages on x86-64 and most of aarch64.
+const HUGE: usize = 2 << 20;
+/// Parts of an arena that the system may have to tell apart, at most: it knows 65530 of a whole process.
+const PARTS: usize = 8192;
+
 /// A large, zero-initialised, page-aligned piece of address space. Memory is taken from the system when a byte is
-/// first touched and can be given back piecewise with [`Arena::release`].
+/// first touched and can be given back piecewise with [`Arena::release`]. What was given back stays so until it is touched again: the
+/// system makes no huge pages of what is around it any more, whose holes it would fill.
 pub struct Arena {
     start: NonNull<u8>,
     len: usize,
@@ -82,10 +88,62 @@ impl Arena {
     /// Nobody may hold a reference into the range, and no I/O on it may be in flight.
     pub unsafe fn release(&self, offset: usize, len: usize) {
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "a range inside the arena");
+        #[cfg(target_os = "linux")]
+        if self.huge {
+            let part = HUGE * self.len.div_ceil(HUGE * PARTS);
+            // The arena itself need not begin where a huge page could.
+            let lead = self.as_ptr() as usize % HUGE;
+            let from = ((offset + lead) / part * part).saturating_sub(lead);
+            let to = ((offset + len + lead).next_multiple_of(part) - lead).min(self.len);
+            // SAFETY: the range lies inside the mapping; the advice changes no contents.
+            unsafe {
+                libc::madvise(self.as_ptr().add(from).cast(), to - from, libc::MADV_NOHUGEPAGE);
+            }
+        }
         // SAFETY: the range lies inside the mapping; the caller vouches that nobody uses it.
         unsafe {
             libc::madvise(self.as_ptr().add(offset).cast(), len, libc::MADV_DONTNEED);
         }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// Whether the system may make a huge page of what is at an address, by its list of this process's memory.
+    fn may_be_huge(address: usize) -> bool {
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut is_there = false;
+        for line in smaps.lines() {
+            if let Some((range, _)) = line.split_once(' ')
+                && let Some((from, to)) = range.split_once('-')
+                && let (Ok(from), Ok(to)) = (usize::from_str_radix(from, 16), usize::from_str_radix(to, 16))
+            {
+                is_there = (from..to).contains(&address);
+            } else if is_there && let Some(flags) = line.strip_prefix("VmFlags:") {
+                return flags.split_whitespace().any(|flag| flag == "hg");
+            }
+        }
+        panic!("{address:x} is not mapped");
+    }
+
+    #[test]
+    fn the_system_does_not_fill_what_was_given_back() {
+        let arena = Arena::new(64 << 20).unwrap();
+        if !arena.huge_pages() {
+            return;
+        }
+        let at = |offset: usize| arena.as_ptr() as usize + offset;
+        arena.populate(0, 64 << 20);
+        assert!(may_be_huge(at(0)) && may_be_huge(at(33 << 20)));
+        // SAFETY: nobody has a reference into the arena.
+        unsafe { arena.release(33 << 20, 8192) };
+        assert!(!may_be_huge(at((33 << 20) - 4096)) && !may_be_huge(at(33 << 20)));
+        assert!(may_be_huge(at(0)) && may_be_huge(at(40 << 20)), "others are as they were");
+        // SAFETY: as above.
+        unsafe { arena.release(0, 64 << 20) };
+        assert!(!may_be_huge(at(0)) && !may_be_huge(at((64 << 20) - 1)));
     }
 }
 

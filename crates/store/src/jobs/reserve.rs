@@ -22,7 +22,7 @@ const STARVED: Duration = Duration::from_millis(500);
 const CROWDED_FOR: Duration = Duration::from_millis(200);
 const IDLE_PART: u32 = 20;
 /// How many times as long as its last piece of work had a processor the reserve rests, and how long at most.
-const REST: u32 = 8;
+const REST: u32 = 4;
 const REST_MOST: Duration = Duration::from_millis(200);
 /// How many times less than a piece has taken it rests at least: that was mostly waiting.
 const REST_LEAST: u32 = 4;
@@ -227,7 +227,7 @@ mod tests {
         assert!(!pieces.needs_reserve(start + ms(630)), "it rests");
         pieces.end(start + ms(640));
         pieces.end(start + ms(640));
-        assert!(pieces.needs_reserve(start + ms(661)), "nobody who stands by begins anything meanwhile");
+        assert!(pieces.needs_reserve(start + ms(641)), "nobody who stands by begins anything meanwhile");
         pieces.tried(true, start + ms(700));
         pieces.tried(false, start + ms(800));
         pieces.tried(true, start + ms(850));
