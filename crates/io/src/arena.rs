@@ -82,7 +82,8 @@ impl Arena {
         }
     }
 
-    /// Gives the memory of `offset..offset + len` back to the system; it reads as zero afterwards.
+    /// Gives the memory of `offset..offset + len` back to the system, as far as it is of whole pages of the system; that reads as zero
+    /// afterwards.
     ///
     /// # Safety
     /// Nobody may hold a reference into the range, and no I/O on it may be in flight.
@@ -100,11 +101,24 @@ impl Arena {
                 libc::madvise(self.as_ptr().add(from).cast(), to - from, libc::MADV_NOHUGEPAGE);
             }
         }
+        // The system would take the rest of the last page as well.
+        let page = system_page();
+        let (from, to) = (offset.next_multiple_of(page), (offset + len) / page * page);
+        if from >= to {
+            return;
+        }
         // SAFETY: the range lies inside the mapping; the caller vouches that nobody uses it.
         unsafe {
-            libc::madvise(self.as_ptr().add(offset).cast(), len, libc::MADV_DONTNEED);
+            libc::madvise(self.as_ptr().add(from).cast(), to - from, libc::MADV_DONTNEED);
         }
     }
+}
+
+/// Bytes of a page of the system's memory.
+fn system_page() -> usize {
+    // SAFETY: a plain question to the system.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).ok().filter(|bytes| bytes.is_power_of_two()).unwrap_or(64 << 10)
 }
 
 #[cfg(all(test, target_os = "linux"))]

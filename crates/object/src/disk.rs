@@ -83,17 +83,23 @@ impl Shared {
         what: impl FnOnce() -> String,
         work: impl Future<Output = object_store::Result<()>> + Send + 'static,
     ) -> Result<()> {
+        self.try_take_back(operation, path, work).inspect_err(|_| self.left.lock().push(what()))
+    }
+
+    /// The same for what somebody else sees to where it fails.
+    pub(crate) fn try_take_back(
+        &self,
+        operation: &'static str,
+        path: &Path,
+        work: impl Future<Output = object_store::Result<()>> + Send + 'static,
+    ) -> Result<()> {
         // Whoever gives up while this is under way does not wait for longer than one who has done so before.
         let patience: (&dyn Fn() -> bool, _) = (&|| self.has_given_up(), self.one_cleaned_within());
-        let done = match self.runtime.run_to_end(self.cleaning_time(), patience, work) {
+        match self.runtime.run_to_end(self.cleaning_time(), patience, work) {
             Ok(Err(object_store::Error::NotFound { .. })) => Ok(()),
             Ok(done) => done.map_err(|error| of_store(operation, path, &error)),
             Err(ended) => Err(given_up(ended, operation, path)),
-        };
-        if done.is_err() {
-            self.left.lock().push(what());
         }
-        done
     }
 
     /// Whether somebody has given up; from when on there is little time to take back what was broken off.

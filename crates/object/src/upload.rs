@@ -266,6 +266,11 @@ impl Upload {
         // What cannot be taken back now is up to the store's own rules (docs/operations.md).
         let what = || format!("parts of {}", self.path.display());
         let work = async move { upload.lock().await.abort().await };
+        if shared.local.is_some() {
+            // It may be gone with the name already, and what stays goes with the next backup that removes older ones.
+            let _ = shared.try_take_back("give up", &self.path, work);
+            return;
+        }
         let _ = shared.take_back("give up", &self.path, what, work);
     }
 }

@@ -335,6 +335,28 @@ fn paths_are_no_urls() {
 }
 
 #[test]
+fn nothing_is_said_to_be_left_of_a_file_that_is_gone() {
+    for is_cancelled in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let cancelled = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&cancelled);
+        let settings = Settings::new(Arc::new(move || asked.load(Ordering::Relaxed)));
+        let (disk, place) = open(&format!("file://{}", folder.path().display()), settings).unwrap();
+        let path = place.join("a.gntbackup");
+        let file = disk.open(&path, &OpenOptions::create_new()).unwrap();
+        file.expect(1 << 30, 0);
+        file.write_at(Class::Maintenance, 0, &bytes(6 * MIB), Durability::Cached).unwrap();
+        assert!(folder.path().join("a.gntbackup#1").exists());
+        cancelled.store(is_cancelled, Ordering::Relaxed);
+        // The name goes first, and what it was to have with it.
+        disk.remove(&path).unwrap();
+        drop(file);
+        assert_eq!(disk.take_left(), Vec::<String>::new());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}
+
+#[test]
 fn a_store_underneath_may_be_any() {
     let folder = tempfile::tempdir().unwrap();
     let store = LocalFileSystem::new_with_prefix(folder.path()).unwrap();

@@ -918,6 +918,11 @@ fn what_lies_beside_a_backup_that_was_broken_off_goes_when_it_is_nobodys() {
         "b-notes.json.new",
         "c-20200101T000000Z-full.gntbackup#1",
         "c-20200101T000000Z-full.json.new",
+        // Those of a database that was restored under the name of a backup, and what somebody else calls so.
+        "b-20200107T000000Z-full-20200108T000000Z-full.gntbackup",
+        "b-20200107T000000Z-full-20200108T000000Z-full.json.new",
+        "b-20200107T000000Z-other.gntbackup#1",
+        "b-20200107T0000.json.new",
     ];
     let files: Vec<_> = theirs.iter().map(|name| make(name)).collect();
     let held = files[0].lock().unwrap();

@@ -9,7 +9,9 @@
 //!    its path also that goes which a backup to the URL has left (`NAME#1`), which is not listed there.
 
 use super::place::BackupPlace;
-use super::sink::{Before, DATA, Destination, MANIFEST, UNPUBLISHED, data_place, remove_by_steps};
+use super::sink::{
+    Before, DATA, Destination, MANIFEST, UNPUBLISHED, data_place, manifest_place, remove_by_steps,
+};
 use super::source::{BackupFile, Source};
 use super::{BackupOptions, Manifest, failed};
 use crate::archive;
@@ -18,7 +20,7 @@ use crate::jobs::{Unit, Watch};
 use crate::stat::{StatOptions, StatReport};
 use crate::{Error, Result};
 use gannet_base::{Lsn, clock};
-use gannet_io::OpenOptions;
+use gannet_io::{Disk, OpenOptions};
 use std::any::Any;
 use std::path::{Path, PathBuf};
 
@@ -219,10 +221,17 @@ fn civil(seconds: u64) -> (u64, u64, u64, u64, u64, u64) {
     (year, month, day, second / 3600, second / 60 % 60, second % 60)
 }
 
-/// Whether a name goes on with a time.
-fn is_time(rest: &str) -> bool {
-    let bytes = rest.as_bytes();
-    bytes.len() > 8 && bytes[..8].iter().all(u8::is_ascii_digit) && bytes[8] == b'T'
+/// Whether this is what [`free_name`] makes of a time, behind the database's name.
+fn is_time_and_kind(rest: &str) -> bool {
+    let Some((time, kind)) = rest.rsplit_once('-') else { return false };
+    let (time, number) = time.split_once('.').unwrap_or((time, "1"));
+    let is_time = time.len() == 16
+        && time.bytes().enumerate().all(|(at, byte)| match at {
+            8 => byte == b'T',
+            15 => byte == b'Z',
+            _ => byte.is_ascii_digit(),
+        });
+    is_time && is_number(number) && matches!(kind, "full" | "incr")
 }
 
 /// Removes the oldest chains of the database of `latest`, so that `keep` full backups are left, and what was broken off. Gives their names.
@@ -313,7 +322,7 @@ fn root_of(latest: &Manifest, own: &[&BackupFile]) -> u64 {
 
 /// Whether a backup's name is one that [`Database::backup_into`] gives to a database of this stem.
 fn is_of(stem: &str, name: &str) -> bool {
-    name.strip_prefix(stem).and_then(|rest| rest.strip_prefix('-')).is_some_and(is_time)
+    name.strip_prefix(stem).and_then(|rest| rest.strip_prefix('-')).is_some_and(is_time_and_kind)
 }
 
 /// Holds a backup of which the manifest is missing, or anything else, as nobody writes it; `None` where somebody does, or nobody knows. Where
@@ -340,7 +349,9 @@ fn remove_leftovers(folder: &BackupPlace, stem: &str, before: Before<'_>) -> Res
         let name = file.strip_suffix(DATA).or(file.strip_suffix(MANIFEST));
         let Some(name) = name.filter(|name| is_of(stem, name)) else { continue };
         let Some(_nobodys) = claim(folder, name) else { continue };
-        remove_by_steps(&folder.join(staged), before)?;
+        let _permit = before()?;
+        // At once: somebody who writes it after all is to notice.
+        remove_if_there(disk, &folder.join(staged))?;
     }
     let mut removed = Vec::new();
     for name in names.iter().filter_map(|name| name.strip_suffix(DATA)) {
@@ -349,6 +360,10 @@ fn remove_leftovers(folder: &BackupPlace, stem: &str, before: Before<'_>) -> Res
             continue;
         }
         let Some(_nobodys) = claim(folder, name) else { continue };
+        // The list may be minutes old.
+        if disk.exists(&manifest_place(folder, name).path)? {
+            continue;
+        }
         remove_by_steps(&data_place(folder, name), before)?;
         removed.push(name.to_owned());
     }
@@ -369,9 +384,16 @@ fn remove_unpublished(folder: &BackupPlace, stem: &str) -> Result<()> {
         let name = file.strip_suffix(UNPUBLISHED).and_then(|file| file.strip_suffix(MANIFEST));
         let Some(name) = name.filter(|name| is_of(stem, name)) else { continue };
         let Some(_nobodys) = claim(folder, name) else { continue };
-        disk.remove(&folder.join(&file).path).map_err(|error| failed(&error.into()))?;
+        remove_if_there(disk, &folder.join(&file)).map_err(|error| failed(&error))?;
     }
     Ok(())
+}
+
+fn remove_if_there(disk: &dyn Disk, place: &BackupPlace) -> Result<()> {
+    match disk.remove(&place.path) {
+        Err(error) if error.kind() != gannet_io::ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 impl Source {

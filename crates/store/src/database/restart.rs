@@ -24,6 +24,8 @@ impl Database {
         begun: Instant,
         report: RestartReport,
     ) -> Result<()> {
+        // The page writer moves it.
+        let redo_from = self.keeper.meta.lock().redo_from;
         let writer = Arc::clone(&self.shared.writer);
         if !self.options.salvage {
             // Redo makes pages dirty: only from here on is there somebody to write them.
@@ -32,7 +34,6 @@ impl Database {
         self.load_trees()?;
         let register = |&(id, undo): &(TxnId, u64)| self.shared.registry.insert_loser(id, undo);
         let losers: Vec<_> = aftermath.losers.iter().map(register).collect();
-        let redo_from = self.keeper.meta.lock().redo_from;
         self.shared.restart.begin(RestartReport {
             losers: losers.len() as u64,
             log_bytes: aftermath.end.0.saturating_sub(redo_from.0),
