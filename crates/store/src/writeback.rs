@@ -293,11 +293,14 @@ impl PageWriter {
             change(pending.iter_mut().find(|p| p.number == number).expect("pushed above"));
         };
         let Buffer { bytes, in_ring, .. } = buffer;
-        // One that becomes whole meanwhile comes by twice: then it is being written already.
+        // One that becomes whole meanwhile comes by twice: then it is being written already, and there may be no room behind the last one.
         let is_whole = |&&(frame, id): &&(u32, PageId)| {
             self.core.pool.is_whole_in_log(frame) && !in_ring.contains_key(&id)
         };
         for &(frame, id) in pages.iter().filter(|page| !is_whole(page)).chain(pages.iter().filter(is_whole)) {
+            if taken.len() == pages.len() {
+                break;
+            }
             let at = SLOT_HEADER + taken.len() * size;
             let out = &mut bytes[at..at + size];
             let mut register =
