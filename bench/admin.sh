@@ -61,7 +61,7 @@ users() {
     local lab until
     clean
     # A function in the background would be a shell of its own, which a signal ends in place of the driver.
-    "$LAB" tpcc run --url "$OURS" --warehouses $WAREHOUSES --sessions $SESSIONS --seconds 600 --seed "$3" ${4:+--rate "$4"} \
+    "$LAB" tpcc run --url "$OURS" --warehouses $WAREHOUSES --sessions $SESSIONS --seconds 7200 --seed "$3" ${4:+--rate "$4"} \
         >"$SOCKETS/users.json" &
     lab=$!
     sleep 1

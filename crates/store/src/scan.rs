@@ -12,11 +12,11 @@ mod ahead;
 
 use crate::Result;
 use crate::node::NodeRef;
-use crate::pool::{Access, ScanRing};
+use crate::pool::{Access, ScanRing, reads};
 use crate::transaction::Tree;
 use crate::tree::{BTree, Target};
 use crate::txn::active::ActiveTxn;
-use crate::versions::{Contents, Seen};
+use crate::versions::{Contents, Reader, Seen, undo_frames};
 use crate::view::{View, fetch_owned, long_value};
 use crate::work::WorkMemory;
 pub(crate) use ahead::widest_window;
@@ -29,6 +29,9 @@ use std::sync::Arc;
 
 /// Leaves read before a scan uses frames of its own.
 const RING_AFTER: usize = 32;
+/// Pages of undo that were waited for one by one with a leaf, from which on those of the next leaf are read ahead.
+const OLD_AFTER: u64 = 3;
+
 /// A range of keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Bounds {
@@ -124,7 +127,11 @@ pub struct Scan {
     /// What it reads ahead as.
     class: Class,
     ahead: Ahead,
+    /// Pages that were waited for to see older versions of the leaf's rows.
+    old_waited: u64,
     ring: ScanRing,
+    /// The frames for undo, once it uses frames of its own.
+    undo_ring: ScanRing,
     key: Vec<u8>,
     value: Vec<u8>,
     /// What `value` is charged as, where that is a long one.
@@ -151,7 +158,9 @@ impl Scan {
             looks_ahead: true,
             class: Class::Prefetch,
             ahead: Ahead::default(),
+            old_waited: 0,
             ring: ScanRing::new(ring_frames(widest)),
+            undo_ring: ScanRing::new(undo_frames(&core.pool)),
             key: Vec::new(),
             value: Vec::new(),
             long: None,
@@ -373,7 +382,20 @@ impl Scan {
         };
         self.leaf.clear();
         self.leaf.extend_from_slice(&page);
+        drop(page);
+        let waited = std::mem::take(&mut self.old_waited);
+        if waited >= OLD_AFTER && self.looks_ahead {
+            // As long as there was something to read not long ago, the next leaf is looked at in the same way.
+            let reader = Reader { undo: self.undo_access(), ..self.view.reader(true) };
+            let read = shared.fetch_old(reader, NodeRef::new(&self.leaf), self.class)?;
+            self.old_waited = waited / 2 + read as u64;
+        }
         Ok(())
+    }
+
+    /// Undo that a long scan reads does not push out what others use, either.
+    fn undo_access(&self) -> Access<'_> {
+        if self.leaves_read > RING_AFTER { Access::Ring(&self.undo_ring) } else { Access::Normal }
     }
 
     /// Puts what the view sees of an entry into `value`; false when it sees nothing.
@@ -387,7 +409,9 @@ impl Scan {
             return Ok(true);
         }
         let (shared, reader) = (self.view.shared(), self.view.reader(true));
-        let seen = shared.look(reader, payload)?;
+        let before = reads::serial_reads();
+        let seen = shared.look(Reader { undo: self.undo_access(), ..reader }, payload)?;
+        self.old_waited += reads::serial_reads() - before;
         reader.check_running()?;
         match seen {
             Seen::Absent => return Ok(false),

@@ -146,15 +146,9 @@ impl UndoRecord {
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let len = usize::from(u16::from_le_bytes(*bytes.first_chunk()?));
-        let bytes = bytes.get(..len)?;
-        let kind = UndoKind::from_number(*bytes.get(KIND_AT)?)?;
-        let (header, rest) = bytes.split_at_checked(kind.header_len())?;
+        let (kind, header, rest) = split(bytes)?;
         let (key, value) = rest.split_at_checked(usize::from(get_u16(header, KEY_LEN_AT)))?;
-        let (previous_writer, previous_undo) = match kind.header_len() {
-            SHORT_HEADER => (TxnId::NONE, UndoPtr::NONE),
-            _ => (TxnId(get_u64(header, PREVIOUS_WRITER_AT)), UndoPtr(get_u64(header, PREVIOUS_UNDO_AT))),
-        };
+        let (previous_writer, previous_undo) = previous_of(kind, header);
         Some(UndoRecord {
             kind,
             done: header[DONE_AT] != 0,
@@ -168,6 +162,23 @@ impl UndoRecord {
             key: key.to_vec(),
             value: value.to_vec(),
         })
+    }
+}
+
+/// Kind, header, and what follows it, of the record at the front of `bytes`.
+fn split(bytes: &[u8]) -> Option<(UndoKind, &[u8], &[u8])> {
+    let len = usize::from(u16::from_le_bytes(*bytes.first_chunk()?));
+    let bytes = bytes.get(..len)?;
+    let kind = UndoKind::from_number(*bytes.get(KIND_AT)?)?;
+    let (header, rest) = bytes.split_at_checked(kind.header_len())?;
+    Some((kind, header, rest))
+}
+
+/// Who wrote the version before, and its undo.
+fn previous_of(kind: UndoKind, header: &[u8]) -> (TxnId, UndoPtr) {
+    match kind.header_len() {
+        SHORT_HEADER => (TxnId::NONE, UndoPtr::NONE),
+        _ => (TxnId(get_u64(header, PREVIOUS_WRITER_AT)), UndoPtr(get_u64(header, PREVIOUS_UNDO_AT))),
     }
 }
 
@@ -190,9 +201,23 @@ pub(crate) fn read(core: &Core, at: UndoPtr) -> Result<UndoRecord> {
 
 /// The same for somebody who may not need the page again.
 pub(crate) fn read_by(core: &Core, at: UndoPtr, access: Access<'_>) -> Result<UndoRecord> {
+    read_as(core, at, access, UndoRecord::decode)
+}
+
+/// Who wrote the version before the change at `at`, and its undo; none where there was none.
+pub(crate) fn before(core: &Core, at: UndoPtr, access: Access<'_>) -> Result<(TxnId, UndoPtr)> {
+    read_as(core, at, access, |bytes| split(bytes).map(|(kind, header, _)| previous_of(kind, header)))
+}
+
+fn read_as<T>(
+    core: &Core,
+    at: UndoPtr,
+    access: Access<'_>,
+    decode: impl FnOnce(&[u8]) -> Option<T>,
+) -> Result<T> {
     let page = core.pool.shared(&core.volume, at.page(), access)?;
     check_page(&page, at.page())?;
-    let record = page.get(at.offset()..end_of(&page)).and_then(UndoRecord::decode);
+    let record = page.get(at.offset()..end_of(&page)).and_then(decode);
     record.ok_or_else(|| Error::damaged_page(at.page(), format_args!("no undo record at {}", at.offset())))
 }
 

@@ -1,6 +1,8 @@
 //! Versions: what a snapshot sees of an entry, and what a writer finds.
 
 use crate::entry::{self, Entry, OVERFLOW, REFERENCE_LEN, TOMBSTONE, UndoPtr};
+use crate::node::NodeRef;
+use crate::pool::{Access, Pool};
 use crate::shared::Shared;
 use crate::tree::{BTree, TreeRoot};
 use crate::txn::active::ActiveTxn;
@@ -9,7 +11,8 @@ use crate::txn::status::Status;
 use crate::undo::{self, UndoKind};
 use crate::view::LongValues;
 use crate::{Error, Result};
-use gannet_base::TxnId;
+use gannet_base::{PageId, TxnId};
+use gannet_io::Class;
 use std::borrow::Cow;
 
 /// Longest way through old versions that an updater shortens.
@@ -33,12 +36,14 @@ pub(crate) struct Reader<'a> {
     pub(crate) copied: bool,
     /// Who is told of long values before they are read.
     pub(crate) long_values: Option<&'a dyn LongValues>,
+    /// How undo is read that leads to what it sees.
+    pub(crate) undo: Access<'a>,
 }
 
 impl<'a> Reader<'a> {
     /// One that sees everything of its own.
     pub(crate) fn new(snapshot: &'a Snapshot, own: Option<&'a ActiveTxn>) -> Self {
-        Reader { snapshot, own, upto: ALL_OWN, copied: false, long_values: None }
+        Reader { snapshot, own, upto: ALL_OWN, copied: false, long_values: None, undo: Access::Normal }
     }
 
     pub(crate) fn own_id(&self) -> TxnId {
@@ -197,7 +202,7 @@ impl Shared {
             if seen {
                 return Ok(Seen::of(flags, value));
             }
-            let record = undo::read(&self.core, undo)?;
+            let record = undo::read_by(&self.core, undo, reader.undo)?;
             if is_own && record.sequence < reader.upto {
                 return Ok(Seen::of(flags, value));
             }
@@ -210,6 +215,48 @@ impl Shared {
                 value = Cow::Owned(record.value);
             }
         }
+    }
+
+    /// Reads ahead the undo behind which a reader finds what it sees of a leaf's entries: for all of them at a time, version by version,
+    /// where [`Shared::look`] would wait for one page after the other. Gives how many pages had to be read.
+    pub(crate) fn fetch_old(&self, reader: Reader<'_>, leaf: NodeRef<'_>, class: Class) -> Result<usize> {
+        let hidden = |writer: TxnId, undo: UndoPtr| {
+            let other = !writer.is_none() && !undo.is_none() && writer != reader.own_id();
+            Ok::<bool, Error>(other && !self.sees_other(reader, writer)?)
+        };
+        let mut wanted = Vec::new();
+        for slot in 0..leaf.count() {
+            match leaf.payload(slot) {
+                // Settled: everybody sees it.
+                [0, ..] => {}
+                payload => {
+                    let entry = decode(payload)?;
+                    if hidden(entry.writer, entry.undo)? {
+                        wanted.push(entry.undo);
+                    }
+                }
+            }
+        }
+        let core = &self.core;
+        // More than this would push out again what came first.
+        let most = undo_frames(&core.pool);
+        let mut started = 0;
+        while wanted.len() > 1 && started < most {
+            let mut pages: Vec<PageId> = wanted.iter().map(|undo| undo.page()).collect();
+            pages.sort_unstable();
+            pages.dedup();
+            pages.truncate(most - started);
+            started += core.pool.prefetch(&core.volume, &pages, class, reader.undo);
+            let mut next = Vec::new();
+            for undo in wanted {
+                let (writer, undo) = undo::before(core, undo, reader.undo)?;
+                if hidden(writer, undo)? {
+                    next.push(undo);
+                }
+            }
+            wanted = next;
+        }
+        Ok(started)
     }
 
     /// The number of the newest change of an entry that is no mere lock, if the transaction itself made it.
@@ -319,6 +366,11 @@ impl Shared {
         }
         Ok(undo)
     }
+}
+
+/// Frames for the undo that one scan reads: enough for what lies behind the rows of a leaf, and for some that the next ones ask for again.
+pub(crate) fn undo_frames(pool: &Pool) -> usize {
+    (pool.frame_count() / 16).clamp(8, 4096)
 }
 
 /// Reads an entry's payload.

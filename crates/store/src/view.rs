@@ -143,6 +143,7 @@ impl View {
             upto: self.upto,
             copied,
             long_values: self.handle.long_values.as_deref(),
+            undo: Access::Normal,
         }
     }
 

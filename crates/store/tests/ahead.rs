@@ -156,3 +156,45 @@ fn a_tree_filled_in_random_order_is_read_in_long_pieces() {
         db.close().unwrap();
     }
 }
+
+#[test]
+fn a_reader_of_old_versions_waits_for_no_undo_that_it_could_have_asked_for() {
+    let disk = SimDisk::new(1);
+    let create = CreateOptions { page_size: 4096, segment_size: 1 << 20 };
+    let db = engine(&disk).create(Path::new("a.gnt"), &create, &OpenOptions::default()).unwrap();
+    let write = |txn: &mut gannet_store::Transaction, tree: &Tree, i: u64, round: u8| {
+        txn.put(tree, &i.to_be_bytes(), &[round; 300]).unwrap();
+    };
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    for i in 0..ROWS {
+        write(&mut txn, &tree, i, 0);
+    }
+    txn.commit().unwrap();
+    let old = db.begin(TransactionOptions::default()).view();
+    // Neighbours in the tree are none in the undo.
+    for round in 1..=4 {
+        for part in 0..20 {
+            let mut txn = db.begin(TransactionOptions::default());
+            for n in (part * ROWS / 20)..((part + 1) * ROWS / 20) {
+                write(&mut txn, &tree, n * 7919 % ROWS, round);
+            }
+            txn.commit().unwrap();
+        }
+    }
+    for forward in [true, false] {
+        let before = thread_reads();
+        let mut scan = old.scan(&tree, ALL).unwrap();
+        let mut rows = 0;
+        while let Some((_, value)) = if forward { scan.next().unwrap() } else { scan.previous().unwrap() } {
+            assert_eq!(value, [0; 300]);
+            rows += 1;
+        }
+        assert_eq!(rows, ROWS);
+        let reads = thread_reads().since(before);
+        assert!(reads.batched_reads > ROWS / 4, "{reads:?}");
+        assert!(reads.serial_reads * 50 < reads.batched_reads, "{reads:?}");
+    }
+    drop(old);
+    db.close().unwrap();
+}

@@ -18,15 +18,18 @@ pub(crate) fn run(folder: &Path, arguments: &[&str]) -> Output {
     gannet(folder, arguments).stdin(Stdio::null()).output().unwrap()
 }
 
-/// Standard output and standard error of a command that must have ended with this status.
+/// Standard output of a command that must have ended with this status, and what it complained of: its standard error without the
+/// lines of progress, which work gets that takes its time on a slow machine.
 #[track_caller]
 pub(crate) fn texts(arguments: &[&str], output: Output, status: i32) -> (String, String) {
     assert_eq!(output.status.code(), Some(status), "{arguments:?}: {output:?}");
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    (text(output.stdout), text(output.stderr))
+    let progress = |line: &str| !line.starts_with("gannet: ") && line.contains(" at ") && line.contains("/s");
+    let complaints = text(output.stderr).split_inclusive('\n').filter(|line| !progress(line)).collect();
+    (text(output.stdout), complaints)
 }
 
-/// Runs a command that must end with this status; gives standard output and standard error.
+/// Runs a command that must end with this status; gives standard output and complaints.
 #[track_caller]
 pub(crate) fn ends(folder: &Path, arguments: &[&str], status: i32) -> (String, String) {
     texts(arguments, run(folder, arguments), status)

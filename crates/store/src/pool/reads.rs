@@ -88,6 +88,11 @@ pub(super) fn hit() {
     HITS.set(HITS.get() + 1);
 }
 
+/// How many pages the calling thread has read and waited for, each alone. Only grows.
+pub(crate) fn serial_reads() -> u64 {
+    SERIAL.get()
+}
+
 pub(super) fn serial() {
     SERIAL.set(SERIAL.get() + 1);
 }
