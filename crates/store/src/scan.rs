@@ -24,13 +24,14 @@ use ahead::{Ahead, Course, ring_frames};
 use gannet_base::memory::{Charge, Purpose};
 use gannet_io::Class;
 use std::borrow::Cow;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::sync::Arc;
 
 /// Leaves read before a scan uses frames of its own.
 const RING_AFTER: usize = 32;
-/// Pages of undo that were waited for one by one with a leaf, from which on those of the next leaf are read ahead.
+/// Pages of undo that were waited for one by one, from which on they are read ahead, and for how many rows at a time.
 const OLD_AFTER: u64 = 3;
+const OLD_ROWS: usize = 32;
 
 /// A range of keys.
 #[derive(Clone, Debug)]
@@ -127,8 +128,10 @@ pub struct Scan {
     /// What it reads ahead as.
     class: Class,
     ahead: Ahead,
-    /// Pages that were waited for to see older versions of the leaf's rows.
+    /// Pages that were waited for, or read ahead, to see older versions of rows, in which older leaves fade.
     old_waited: u64,
+    /// Slots of the leaf for which that was read ahead.
+    old_fetched: Range<usize>,
     ring: ScanRing,
     /// The frames for undo, once it uses frames of its own.
     undo_ring: ScanRing,
@@ -159,6 +162,7 @@ impl Scan {
             class: Class::Prefetch,
             ahead: Ahead::default(),
             old_waited: 0,
+            old_fetched: 0..0,
             ring: ScanRing::new(ring_frames(widest)),
             undo_ring: ScanRing::new(undo_frames(&core.pool)),
             key: Vec::new(),
@@ -186,7 +190,7 @@ impl Scan {
         self.bounds = bounds;
         self.position = Position::Fresh;
         self.leaf.clear();
-        self.ahead = Ahead::default();
+        (self.ahead, self.old_waited) = (Ahead::default(), 0);
         self.leaves_read = RING_AFTER + 1;
     }
 
@@ -206,7 +210,7 @@ impl Scan {
     pub fn seek(&mut self, key: &[u8]) {
         self.forget_long();
         self.leaf.clear();
-        self.ahead = Ahead::default();
+        (self.ahead, self.old_waited) = (Ahead::default(), 0);
         self.leaves_read = 0;
         self.position = Position::Before(key.to_vec());
     }
@@ -322,7 +326,7 @@ impl Scan {
             return Ok(false);
         }
         if self.direction != direction {
-            self.ahead = Ahead::default();
+            (self.ahead, self.old_waited) = (Ahead::default(), 0);
             self.leaves_read = 0;
         }
         self.direction = direction;
@@ -382,15 +386,26 @@ impl Scan {
         };
         self.leaf.clear();
         self.leaf.extend_from_slice(&page);
-        drop(page);
-        let waited = std::mem::take(&mut self.old_waited);
-        if waited >= OLD_AFTER && self.looks_ahead {
-            // As long as there was something to read not long ago, the next leaf is looked at in the same way.
-            let reader = Reader { undo: self.undo_access(), ..self.view.reader(true) };
-            let read = shared.fetch_old(reader, NodeRef::new(&self.leaf), self.class)?;
-            self.old_waited = waited / 2 + read as u64;
-        }
+        self.old_waited /= 2;
+        self.old_fetched = 0..0;
         Ok(())
+    }
+
+    /// Reads ahead what the rows from `slot` on need of undo, once rows had to wait for theirs; how much that was fades with each leaf.
+    fn fetch_old(&mut self, slot: usize) {
+        if self.old_waited < OLD_AFTER || !self.looks_ahead || self.old_fetched.contains(&slot) {
+            return;
+        }
+        let leaf = NodeRef::new(&self.leaf);
+        let slots = match self.direction {
+            Direction::Forward => slot..leaf.count().min(slot + OLD_ROWS),
+            Direction::Backward => (slot + 1).saturating_sub(OLD_ROWS)..slot + 1,
+        };
+        self.old_fetched = slots.clone();
+        // Somebody waits for it right away.
+        let class = if self.class == Class::Maintenance { self.class } else { Class::Foreground };
+        let reader = Reader { undo: self.undo_access(), ..self.view.reader(true) };
+        self.old_waited += self.view.shared().fetch_old(reader, leaf, slots, class) as u64;
     }
 
     /// Undo that a long scan reads does not push out what others use, either.
@@ -408,6 +423,8 @@ impl Scan {
             self.value.extend_from_slice(value);
             return Ok(true);
         }
+        self.fetch_old(slot);
+        let payload = NodeRef::new(&self.leaf).payload(slot);
         let (shared, reader) = (self.view.shared(), self.view.reader(true));
         let before = reads::serial_reads();
         let seen = shared.look(Reader { undo: self.undo_access(), ..reader }, payload)?;

@@ -14,9 +14,13 @@ use crate::{Error, Result};
 use gannet_base::{PageId, TxnId};
 use gannet_io::Class;
 use std::borrow::Cow;
+use std::ops::Range;
 
 /// Longest way through old versions that an updater shortens.
 const LINK_PAST: usize = 4;
+
+/// Versions of a row that are read ahead: who is further behind waits for each of the others.
+const FETCHED_VERSIONS: usize = 32;
 
 /// Stands where the dropping transaction would, for a tree whose creation was rolled back.
 pub(crate) const NEVER_CREATED: TxnId = TxnId(u64::MAX);
@@ -217,46 +221,44 @@ impl Shared {
         }
     }
 
-    /// Reads ahead the undo behind which a reader finds what it sees of a leaf's entries: for all of them at a time, version by version,
-    /// where [`Shared::look`] would wait for one page after the other. Gives how many pages had to be read.
-    pub(crate) fn fetch_old(&self, reader: Reader<'_>, leaf: NodeRef<'_>, class: Class) -> Result<usize> {
+    /// Reads ahead the undo behind which a reader finds what it sees of some entries of a leaf: for all of them at a time, version by
+    /// version, where [`Shared::look`] would wait for one page after the other. Gives how many pages had to be read. What cannot be read
+    /// is for `look` to tell, where the row is wanted.
+    pub(crate) fn fetch_old(
+        &self,
+        reader: Reader<'_>,
+        leaf: NodeRef<'_>,
+        slots: Range<usize>,
+        class: Class,
+    ) -> usize {
         let hidden = |writer: TxnId, undo: UndoPtr| {
             let other = !writer.is_none() && !undo.is_none() && writer != reader.own_id();
-            Ok::<bool, Error>(other && !self.sees_other(reader, writer)?)
+            other && self.sees_other(reader, writer).is_ok_and(|sees| !sees)
         };
-        let mut wanted = Vec::new();
-        for slot in 0..leaf.count() {
-            match leaf.payload(slot) {
-                // Settled: everybody sees it.
-                [0, ..] => {}
-                payload => {
-                    let entry = decode(payload)?;
-                    if hidden(entry.writer, entry.undo)? {
-                        wanted.push(entry.undo);
-                    }
-                }
-            }
-        }
+        let entries = slots.filter_map(|slot| Entry::decode(leaf.payload(slot)));
+        let mut wanted: Vec<_> =
+            entries.filter(|entry| hidden(entry.writer, entry.undo)).map(|entry| entry.undo).collect();
         let core = &self.core;
         // More than this would push out again what came first.
         let most = undo_frames(&core.pool);
         let mut started = 0;
-        while wanted.len() > 1 && started < most {
+        for _ in 0..FETCHED_VERSIONS {
             let mut pages: Vec<PageId> = wanted.iter().map(|undo| undo.page()).collect();
             pages.sort_unstable();
             pages.dedup();
-            pages.truncate(most - started);
-            started += core.pool.prefetch(&core.volume, &pages, class, reader.undo);
-            let mut next = Vec::new();
-            for undo in wanted {
-                let (writer, undo) = undo::before(core, undo, reader.undo)?;
-                if hidden(writer, undo)? {
-                    next.push(undo);
-                }
+            if pages.len() < 2 || started + pages.len() > most {
+                break;
             }
-            wanted = next;
+            started += core.pool.prefetch(&core.volume, &pages, class, reader.undo);
+            wanted.retain_mut(|at| match undo::before(core, *at, reader.undo) {
+                Ok((writer, undo)) => {
+                    *at = undo;
+                    hidden(writer, undo)
+                }
+                Err(_) => false,
+            });
         }
-        Ok(started)
+        started
     }
 
     /// The number of the newest change of an entry that is no mere lock, if the transaction itself made it.
@@ -368,7 +370,7 @@ impl Shared {
     }
 }
 
-/// Frames for the undo that one scan reads: enough for what lies behind the rows of a leaf, and for some that the next ones ask for again.
+/// Frames for the undo that a long scan reads: for what lies behind the rows that it looks at, and for some that the next ones ask for again.
 pub(crate) fn undo_frames(pool: &Pool) -> usize {
     (pool.frame_count() / 16).clamp(8, 4096)
 }

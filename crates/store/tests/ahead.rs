@@ -182,18 +182,27 @@ fn a_reader_of_old_versions_waits_for_no_undo_that_it_could_have_asked_for() {
             txn.commit().unwrap();
         }
     }
-    for forward in [true, false] {
+    let read = |forward: bool, looks_ahead: bool| {
         let before = thread_reads();
         let mut scan = old.scan(&tree, ALL).unwrap();
+        scan.look_ahead(looks_ahead);
         let mut rows = 0;
         while let Some((_, value)) = if forward { scan.next().unwrap() } else { scan.previous().unwrap() } {
             assert_eq!(value, [0; 300]);
             rows += 1;
         }
         assert_eq!(rows, ROWS);
-        let reads = thread_reads().since(before);
-        assert!(reads.batched_reads > ROWS / 4, "{reads:?}");
-        assert!(reads.serial_reads * 50 < reads.batched_reads, "{reads:?}");
+        thread_reads().since(before)
+    };
+    for forward in [true, false] {
+        let reads = read(forward, true);
+        assert!(reads.batched_reads > ROWS / 4 && reads.serial_reads * 50 < reads.batched_reads, "{reads:?}");
+        // Nor does it read anything in vain.
+        let quiet = read(forward, false);
+        assert!(
+            reads.batched_reads + reads.serial_reads < quiet.serial_reads * 5 / 4,
+            "{reads:?}, {quiet:?}"
+        );
     }
     drop(old);
     db.close().unwrap();

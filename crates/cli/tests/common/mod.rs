@@ -24,7 +24,11 @@ pub(crate) fn run(folder: &Path, arguments: &[&str]) -> Output {
 pub(crate) fn texts(arguments: &[&str], output: Output, status: i32) -> (String, String) {
     assert_eq!(output.status.code(), Some(status), "{arguments:?}: {output:?}");
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    let progress = |line: &str| !line.starts_with("gannet: ") && line.contains(" at ") && line.contains("/s");
+    let is_rate = |text: &str| {
+        let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
+        unit.starts_with("/s") || unit.starts_with(" MB/s")
+    };
+    let progress = |line: &str| !line.starts_with("gannet: ") && line.split(" at ").skip(1).any(is_rate);
     let complaints = text(output.stderr).split_inclusive('\n').filter(|line| !progress(line)).collect();
     (text(output.stdout), complaints)
 }
