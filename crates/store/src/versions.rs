@@ -127,7 +127,7 @@ impl Shared {
 
     /// The same for what may have changed since; `None` when the writer was reverted.
     fn known_fate(&self, writer: TxnId) -> Result<Option<Fate>> {
-        if writer.is_none() || writer < self.registry.horizon() {
+        if writer.is_none() || writer < self.registry.known_horizon() {
             return Ok(Some(Fate::Committed(None)));
         }
         match self.registry.status(writer) {

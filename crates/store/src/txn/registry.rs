@@ -137,6 +137,8 @@ pub(crate) struct Registry {
     commits: Mutex<Commits>,
     active: RwLock<Active>,
     live: Mutex<Live>,
+    /// Of the horizons that were computed the last one: see there.
+    known_horizon: AtomicU64,
     visible: AtomicU64,
     oldest_active: AtomicU64,
     cache: StatusCache,
@@ -173,6 +175,7 @@ impl Registry {
                 durable: Lsn::ZERO,
             }),
             active: RwLock::new(Active { next: next_txn.0, table: BTreeMap::new() }),
+            known_horizon: AtomicU64::new(0),
             live: Mutex::new(Live {
                 groups: BTreeMap::new(),
                 slots: Vec::new(),
@@ -476,7 +479,14 @@ impl Registry {
         assert!(horizon >= live.horizon, "the horizon fell from {} to {horizon}", live.horizon);
         live.begun = true;
         live.horizon = horizon;
+        self.known_horizon.store(horizon, Ordering::Release);
         TxnId(horizon)
+    }
+
+    /// The horizon as it was known last, maybe a lower one than it is now: without the lock that every snapshot takes, in which a thread
+    /// that stands by may lose its processor.
+    pub(crate) fn known_horizon(&self) -> TxnId {
+        TxnId(self.known_horizon.load(Ordering::Acquire))
     }
 
     /// A version that was superseded by a commit of at most this csn is garbage.
