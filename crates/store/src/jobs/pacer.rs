@@ -285,11 +285,17 @@ impl Pacer {
                 if !may_wait || give_up() {
                     return (None, now - begun);
                 }
-                let went_well = reserve.tries();
+                let dismissed = reserve.wait_to_try();
                 now = clock::now();
                 state = self.state.lock();
-                if !reserve.is_dismissed() {
-                    state.pieces.tried(went_well, now);
+                if !dismissed && state.pieces.may_try(now) {
+                    drop(state);
+                    let went_well = Reserve::finds_processor();
+                    now = clock::now();
+                    state = self.state.lock();
+                    if !reserve.is_dismissed() {
+                        state.pieces.tried(went_well, now);
+                    }
                 }
                 continue;
             }
@@ -336,7 +342,8 @@ impl Pacer {
                     state.pieces.are_starved(clock::now());
                 }
             }
-            if state.probe == Probe::No && state.pieces.needs_reserve(clock::now()) {
+            let wait = state.pieces.until_needed(clock::now());
+            if state.probe == Probe::No && wait.is_zero() {
                 drop(state);
                 return Some(Permit {
                     pacer: Arc::clone(self),
@@ -346,7 +353,9 @@ impl Pacer {
                 });
             }
             drop(state);
-            if give_up() || reserve.wait() {
+            // While it is probed how others fare alone, nothing is begun.
+            let wait = if wait.is_zero() { SETTLE } else { wait };
+            if give_up() || reserve.wait(wait) {
                 return None;
             }
         }

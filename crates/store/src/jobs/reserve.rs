@@ -4,10 +4,10 @@
 //! system leaves them a few thousandths of it, in which a job would take days, and what it keeps back for itself, such as log or old
 //! versions, grows meanwhile. So each crew that stands by has one thread more, the *reserve*, that does not. When of those who stand by
 //! nobody has begun or ended a piece of work for longer than [`STARVED`], though nothing but a processor was missing, they begin nothing any
-//! more, so that nothing waits in their hands, and the reserve works in their place, and rests after each piece for [`REST`] times as long
-//! as that had a processor, or, if that is more, for a part of the time that it took.
-//! Those who stand by try now and then what they get of a processor, and begin again when that was enough for some time: for longer each
-//! time that it was not for long. A piece that is begun too early may be in a starved thread's hands for seconds.
+//! more, so that nothing waits in their hands, and the reserve works in their place: for about one part in [`SHARE`] of the time, what it
+//! waited for a processor or a device included, with a short rest after each piece in any case, and never a long one.
+//! One of those who stand by tries now and then what it gets of a processor, and they begin again when that was enough for some time: for
+//! longer each time that it was not for long. A piece that is begun too early may be in a starved thread's hands for seconds.
 
 use gannet_base::clock::{self, Instant};
 use gannet_base::sync::{Condvar, Mutex};
@@ -21,16 +21,19 @@ const STARVED: Duration = Duration::from_millis(500);
 /// For how long it is looked whether processors are idle, and for which part of the time one has to be.
 const CROWDED_FOR: Duration = Duration::from_millis(200);
 const IDLE_PART: u32 = 20;
-/// How many times as long as its last piece of work had a processor the reserve rests, and how long at most.
-const REST: u32 = 4;
+/// From the begin of a piece of work to that of the next one the reserve lets this many times as long pass as the piece had a processor,
+/// and rests for the rest of that, this long at most.
+const SHARE: u32 = 5;
 const REST_MOST: Duration = Duration::from_millis(200);
 /// How many times less than a piece has taken it rests at least: that was mostly waiting.
-const REST_LEAST: u32 = 4;
-/// How often a thread that is not to work tries whether it gets a processor, for how long it has to have one then, and how long that may
+const REST_LEAST: u32 = 16;
+/// How often somebody who is not to work tries whether a processor is idle, for how long it has to have one then, and how long that may
 /// take: a piece of work is to be done in less than [`STARVED`].
 const TRY_EVERY: Duration = Duration::from_millis(50);
 const TRY: Duration = Duration::from_millis(2);
 const TRY_MOST: Duration = Duration::from_millis(20);
+/// A try that takes longer finds no processor: another thread tries.
+const TRY_LOST: Duration = Duration::from_secs(2);
 /// For how long that has to go well, at least and at most; it is doubled where it had gone well no longer ago than the most.
 const CALM: Duration = Duration::from_millis(200);
 const CALM_MOST: Duration = Duration::from_secs(30);
@@ -82,9 +85,14 @@ impl Reserve {
         self.0.1.notify_all();
     }
 
-    /// Waits a little; true when it is dismissed.
-    pub(super) fn wait(&self) -> bool {
-        self.wait_for(LOOK_EVERY)
+    /// Waits a little, and no longer than this; true when it is dismissed.
+    pub(super) fn wait(&self, most: Duration) -> bool {
+        self.wait_for(most.min(LOOK_EVERY))
+    }
+
+    /// Waits until somebody may try again; true when it is dismissed.
+    pub(super) fn wait_to_try(&self) -> bool {
+        self.wait_for(TRY_EVERY)
     }
 
     fn wait_for(&self, limit: Duration) -> bool {
@@ -109,9 +117,9 @@ impl Reserve {
         }
     }
 
-    /// Waits, and says whether a processor is idle then; at once when the reserve is dismissed.
-    pub(super) fn tries(&self) -> bool {
-        !self.wait_for(TRY_EVERY) && clock::spin(TRY) <= TRY_MOST
+    /// Whether a processor is idle, as far as one thread can tell.
+    pub(super) fn finds_processor() -> bool {
+        clock::spin(TRY) <= TRY_MOST
     }
 
     pub(super) fn is_dismissed(&self) -> bool {
@@ -128,6 +136,8 @@ pub(super) struct Pieces {
     changed: Instant,
     /// The reserve works in their place.
     in_reserve: bool,
+    /// Nobody tries before.
+    next_try: Instant,
     /// Since when each try has gone well.
     calm_since: Option<Instant>,
     /// For how long it has to, and when it had last.
@@ -143,6 +153,7 @@ impl Pieces {
             under_way: 0,
             changed: now,
             in_reserve: false,
+            next_try: now,
             calm_since: None,
             calm: CALM,
             left: None,
@@ -184,13 +195,27 @@ impl Pieces {
         }
     }
 
-    /// Whether the reserve is to begin a piece.
-    pub(super) fn needs_reserve(&self, now: Instant) -> bool {
-        self.in_reserve && now >= self.rest_until
+    /// How long the reserve waits before it begins a piece, or looks again whether it is to begin one; nothing when it is to now.
+    pub(super) fn until_needed(&self, now: Instant) -> Duration {
+        match self.in_reserve {
+            true => self.rest_until.max(now) - now,
+            false => LOOK_EVERY,
+        }
+    }
+
+    /// Whether it is for the caller to try whether a processor is idle: one after the other does.
+    pub(super) fn may_try(&mut self, now: Instant) -> bool {
+        let may = self.in_reserve && now >= self.next_try;
+        if may {
+            // Unless it ends before.
+            self.next_try = now + TRY_LOST;
+        }
+        may
     }
 
     /// Somebody who stands by has tried whether a processor is idle.
     pub(super) fn tried(&mut self, went_well: bool, now: Instant) {
+        self.next_try = now + TRY_EVERY;
         if !went_well {
             self.calm_since = None;
         } else if self.in_reserve && now - *self.calm_since.get_or_insert(now) >= self.calm {
@@ -201,7 +226,8 @@ impl Pieces {
 
     /// The reserve has done a piece, which took so long, and for which it had a processor for so long.
     pub(super) fn end_of_reserve(&mut self, took: Duration, cpu: Duration, now: Instant) {
-        self.rest_until = now + (took / REST_LEAST).max(cpu * REST).min(REST_MOST);
+        let rest = (cpu * SHARE).saturating_sub(took).max(took / REST_LEAST);
+        self.rest_until = now + rest.min(REST_MOST);
     }
 }
 
@@ -222,19 +248,23 @@ mod tests {
         pieces.begin(start + ms(100));
         assert!(!pieces.are_stuck(start + ms(590)) && pieces.are_stuck(start + ms(610)));
         pieces.are_starved(start + ms(610));
-        assert!(pieces.needs_reserve(start + ms(610)) && pieces.in_reserve());
+        assert!(pieces.until_needed(start + ms(610)) == ms(0) && pieces.in_reserve());
         pieces.end_of_reserve(ms(10), ms(5), start + ms(620));
-        assert!(!pieces.needs_reserve(start + ms(630)), "it rests");
+        assert_eq!(pieces.until_needed(start + ms(630)), ms(5), "it rests");
         pieces.end(start + ms(640));
         pieces.end(start + ms(640));
-        assert!(pieces.needs_reserve(start + ms(641)), "nobody who stands by begins anything meanwhile");
+        assert_eq!(
+            pieces.until_needed(start + ms(641)),
+            ms(0),
+            "nobody who stands by begins anything meanwhile"
+        );
         pieces.tried(true, start + ms(700));
         pieces.tried(false, start + ms(800));
         pieces.tried(true, start + ms(850));
         pieces.tried(true, start + ms(1000));
         assert!(pieces.in_reserve());
         pieces.tried(true, start + ms(1050));
-        assert!(!pieces.in_reserve() && !pieces.needs_reserve(start + ms(2000)));
+        assert!(!pieces.in_reserve() && pieces.until_needed(start + ms(2000)) > ms(0));
     }
 
     #[test]
@@ -266,8 +296,40 @@ mod tests {
         pieces.begin(start);
         let end = start + Duration::from_secs(10);
         pieces.are_starved(end);
-        assert!(pieces.needs_reserve(end));
+        assert_eq!(pieces.until_needed(end), ms(0));
         pieces.end_of_reserve(end - start, end - start, end);
-        assert!(!pieces.needs_reserve(end + ms(1)) && pieces.needs_reserve(end + REST_MOST));
+        assert_eq!(pieces.until_needed(end), REST_MOST);
+    }
+
+    #[test]
+    fn what_it_waited_for_is_part_of_its_rest() {
+        let start = clock::now();
+        let mut pieces = Pieces::new(start);
+        pieces.begin(start);
+        pieces.are_starved(start + ms(600));
+        for (took, cpu, rest) in
+            [(ms(20), ms(5), ms(5)), (ms(64), ms(5), ms(4)), (ms(25), ms(5), ms(25) / REST_LEAST)]
+        {
+            pieces.end_of_reserve(took, cpu, start + ms(700));
+            assert_eq!(
+                pieces.until_needed(start + ms(700)),
+                rest,
+                "after {took:?}, {cpu:?} of them with a processor"
+            );
+        }
+    }
+
+    #[test]
+    fn one_tries_after_the_other() {
+        let start = clock::now();
+        let mut pieces = Pieces::new(start);
+        assert!(!pieces.may_try(start), "all of them may work");
+        pieces.begin(start);
+        pieces.are_starved(start + ms(600));
+        assert!(pieces.may_try(start + ms(601)) && !pieces.may_try(start + ms(602)));
+        pieces.tried(false, start + ms(640));
+        assert!(!pieces.may_try(start + ms(689)) && pieces.may_try(start + ms(690)));
+        assert!(!pieces.may_try(start + ms(690) + TRY_EVERY), "the other one has not ended");
+        assert!(pieces.may_try(start + ms(690) + TRY_LOST));
     }
 }
