@@ -124,6 +124,22 @@ impl Shared {
         self.settings.cleaned_within / ONE_OF_CLEANED
     }
 
+    /// Takes back an object whose making has failed, if it was given up: it may have been made all the same. One that says of itself that it is another's
+    /// stays.
+    pub(crate) fn forget_own(
+        &self,
+        operation: &'static str,
+        path: &Path,
+        is_own: impl Fn(&[u8]) -> bool + Send + 'static,
+    ) {
+        let Ok(key) = self.key(operation, path) else { return };
+        if self.has_given_up() {
+            let store = Arc::clone(&self.store);
+            let work = async move { delete_own(&*store, &key, is_own).await };
+            let _ = self.take_back(operation, path, || path.display().to_string(), work);
+        }
+    }
+
     /// Fails where a lock was lost.
     pub(crate) fn check_lock(&self, operation: &'static str, path: &Path) -> Result<()> {
         match &*self.lost.lock() {
@@ -174,6 +190,16 @@ pub(crate) async fn put_own(
         tokio::time::sleep(PUT_PAUSE * attempt).await;
         attempt += 1;
     }
+}
+
+/// Deletes an object, if what stands in it says that it is one's own.
+pub(crate) async fn delete_own(
+    store: &dyn ObjectStore,
+    key: &Key,
+    is_own: impl Fn(&[u8]) -> bool,
+) -> object_store::Result<()> {
+    let (bytes, _) = read_back(store, key).await?;
+    if is_own(&bytes) { store.delete(key).await } else { Ok(()) }
 }
 
 /// What an object holds, and its version.
@@ -327,6 +353,10 @@ impl Disk for ObjectDisk {
 
     fn publish(&self, path: &Path, bytes: &[u8], _mode: ModeRequest) -> Result<()> {
         self.0.create("publish", path, bytes.to_vec())
+    }
+
+    fn leave(&self, path: &Path) {
+        self.0.left.lock().push(path.display().to_string());
     }
 
     fn take_left(&self) -> Vec<String> {

@@ -9,14 +9,14 @@
 //!    for longer, and goes on at once with a request under way, is not kept from that; whoever relies on the lock looks afterwards whether
 //!    what he wrote is still there.
 
-use crate::disk::{Shared, put_own, read_back};
+use crate::disk::{Shared, delete_own, put_own, read_back};
 use crate::error::{of_store, words};
 use gannet_base::clock::{self, Instant};
 use gannet_base::random;
 use gannet_base::sync::Mutex;
 use gannet_io::{Error, ErrorKind, Result};
 use object_store::path::Path as Key;
-use object_store::{ObjectStore, ObjectStoreExt, PutMode, UpdateVersion};
+use object_store::{ObjectStore, PutMode, UpdateVersion};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +26,7 @@ use tokio::task::AbortHandle;
 pub(crate) struct Lease {
     shared: Arc<Shared>,
     path: PathBuf,
+    number: u64,
     renewal: AbortHandle,
 }
 
@@ -44,17 +45,16 @@ struct Text {
 }
 
 impl Text {
-    /// Whether these bytes are of this lock, of whatever time.
-    fn is_own(&self, bytes: &[u8]) -> bool {
-        let text = String::from_utf8_lossy(bytes);
-        let number = text.lines().nth(1).and_then(|line| line.split(' ').next());
-        number == Some(&format!("{:016x}", self.number))
-    }
-
     fn next(&mut self) -> Vec<u8> {
         self.renewals += 1;
         format!("{}\n{:016x} {}\n", self.who, self.number, self.renewals).into_bytes()
     }
+}
+
+/// Whether these bytes are of the lock with this number, of whatever time.
+fn is_of(number: u64, bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes);
+    text.lines().nth(1).and_then(|line| line.split(' ').next()) == Some(&format!("{number:016x}"))
 }
 
 impl Lease {
@@ -72,7 +72,11 @@ impl Lease {
             };
             let (store, place, bytes) = (Arc::clone(&shared.store), key.clone(), text.next());
             let put = async move { Ok(put_own(&*store, &place, bytes, mode).await) };
-            match shared.run("lock", path, put)? {
+            let number = text.number;
+            let put = shared.run("lock", path, put).inspect_err(|_| {
+                shared.forget_own("lock", path, move |there| is_of(number, there));
+            });
+            match put? {
                 Ok(version) => return Ok(Self::hold(shared, path, key, text, version)),
                 Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
                 }
@@ -107,6 +111,7 @@ impl Lease {
     }
 
     fn hold(shared: &Arc<Shared>, path: &Path, key: Key, text: Text, version: UpdateVersion) -> Self {
+        let number = text.number;
         let renewal = Renewal {
             store: Arc::clone(&shared.store),
             key,
@@ -118,7 +123,7 @@ impl Lease {
             path: path.to_owned(),
         };
         let renewal = shared.runtime.spawn(renewal.run());
-        Lease { shared: Arc::clone(shared), path: path.to_owned(), renewal }
+        Lease { shared: Arc::clone(shared), path: path.to_owned(), number, renewal }
     }
 }
 
@@ -129,10 +134,12 @@ impl Drop for Lease {
             return;
         }
         let Ok(key) = self.shared.key("unlock", &self.path) else { return };
-        let store = Arc::clone(&self.shared.store);
-        // What stays is taken over by the next one.
+        let (store, number) = (Arc::clone(&self.shared.store), self.number);
+        // What stays is taken over by the next one. Who was stopped for long looks before he deletes
+        // what another one may have taken over.
         let what = || format!("the lock {}", self.path.display());
-        let _ = self.shared.take_back("unlock", &self.path, what, async move { store.delete(&key).await });
+        let work = async move { delete_own(&*store, &key, |there| is_of(number, there)).await };
+        let _ = self.shared.take_back("unlock", &self.path, what, work);
     }
 }
 
@@ -188,6 +195,6 @@ impl Renewal {
     /// The object's version, if what stands in it is of this lock.
     async fn own_version(&self) -> Option<UpdateVersion> {
         let (bytes, version) = read_back(&*self.store, &self.key).await.ok()?;
-        self.text.is_own(&bytes).then_some(version)
+        is_of(self.text.number, &bytes).then_some(version)
     }
 }

@@ -78,7 +78,10 @@ impl Upload {
     /// Reserves the name, and begins.
     pub(crate) fn begin(shared: &Shared, path: &Path) -> Result<Self> {
         let placeholder = format!("being written: {:016x}{:016x}", random::next_u64(), random::next_u64());
-        shared.create("create", path, placeholder.into_bytes())?;
+        let own = placeholder.clone().into_bytes();
+        shared.create("create", path, placeholder.into_bytes()).inspect_err(|_| {
+            shared.forget_own("create", path, move |there| there == own);
+        })?;
         let begun = Self::begin_reserved(shared, path);
         if begun.is_err() {
             let (store, key) = (Arc::clone(&shared.store), shared.key("create", path)?);

@@ -288,6 +288,47 @@ fn a_lock_excludes_others_and_is_free_when_its_holder_is_gone() {
 }
 
 #[test]
+fn who_was_stopped_for_long_does_not_give_away_the_lock_of_another_one() {
+    let store = in_memory();
+    let disk = disk(&store);
+    let held = disk.lock(&path("shop.lock")).unwrap();
+    // Before it could notice.
+    store.overwrite("folder/shop.lock", b"process 2 of elsewhere\n0 1\n");
+    drop(held);
+    assert_eq!(store.read("folder/shop.lock"), b"process 2 of elsewhere\n0 1\n");
+}
+
+/// The request is carried out while somebody gives up: what it has made is taken back, and what another one has made stays.
+#[test]
+fn what_was_made_for_somebody_who_has_given_up_goes() {
+    for theirs in [false, true] {
+        for lock in [false, true] {
+            let store = in_memory();
+            if theirs {
+                store.overwrite("folder/a", b"process 2 of elsewhere\n0 1\n");
+            }
+            let flag = Arc::new(AtomicBool::new(false));
+            let cancelled = Arc::clone(&flag);
+            let settings = Settings::new(Arc::new(move || cancelled.load(Ordering::Relaxed)));
+            let disk = ObjectDisk::new(BASE, Arc::clone(&store) as _, settings).unwrap();
+            store.hang_puts_after_they_are_done(true);
+            let canceller = std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(200));
+                flag.store(true, Ordering::Relaxed);
+            });
+            let error = match lock {
+                true => disk.lock(&path("a")).map(drop).unwrap_err(),
+                false => disk.open(&path("a"), &OpenOptions::create_new()).map(drop).unwrap_err(),
+            };
+            canceller.join().unwrap();
+            assert!(error.to_string().contains("cancelled"), "{error}");
+            assert_eq!(store.names().len(), usize::from(theirs));
+            assert_eq!(disk.take_left(), Vec::<String>::new());
+        }
+    }
+}
+
+#[test]
 fn files_of_this_machine_are_synced_for_this_user_alone_and_leave_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("file://{}", folder.path().display());

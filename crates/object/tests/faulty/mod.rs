@@ -30,6 +30,8 @@ struct Counts {
     failed: AtomicU64,
     /// Every put is carried out, and nobody is told.
     loses_puts: AtomicBool,
+    /// Every put is carried out, and does not come back.
+    hangs_puts: AtomicBool,
     /// From this call on nothing is answered, and nothing done; 0 for none.
     hangs_from: AtomicU64,
     hang_parts: AtomicBool,
@@ -127,6 +129,10 @@ impl Faulty {
         block_on(all.collect())
     }
 
+    pub(crate) fn hang_puts_after_they_are_done(&self, hang: bool) {
+        self.counts.hangs_puts.store(hang, Ordering::Relaxed);
+    }
+
     pub(crate) fn overwrite(&self, key: &str, bytes: &[u8]) {
         block_on(self.inner.put(&Key::from(key), bytes.to_vec().into())).unwrap();
     }
@@ -150,6 +156,9 @@ impl std::fmt::Display for Faulty {
 impl ObjectStore for Faulty {
     async fn put_opts(&self, key: &Key, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
         let put = self.counts.run(self.inner.put_opts(key, payload, options)).await;
+        if self.counts.hangs_puts.load(Ordering::Relaxed) {
+            return std::future::pending().await;
+        }
         if self.counts.loses_puts.load(Ordering::Relaxed) { Err(planned()) } else { put }
     }
 
