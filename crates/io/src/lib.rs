@@ -238,6 +238,9 @@ pub trait Disk: Send + Sync + fmt::Debug {
         self.sync_dir(folder.unwrap_or(Path::new(".")))
     }
 
+    /// Tells that this stays of what was broken off, for [`Disk::take_left`], where that is kept.
+    fn leave(&self, _path: &Path) {}
+
     /// What of files that were broken off may still be there, in words, as it could not be removed in time. Each is told once.
     fn take_left(&self) -> Vec<String> {
         Vec::new()

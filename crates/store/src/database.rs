@@ -26,6 +26,7 @@
 mod compact;
 pub(crate) mod create;
 mod open;
+mod rename;
 mod report;
 mod restart;
 mod stat;

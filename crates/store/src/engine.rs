@@ -276,6 +276,33 @@ impl Engine {
         Database::is_missing(self.disk(), path)
     }
 
+    /// Makes sure that a database can get this name: removes what an interrupted creation has left there.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where there is something else: a database, another file, a symbolic link, or the log of a database.
+    pub fn clear_name(&self, path: &Path) -> Result<()> {
+        Database::clear_name(self.disk(), path)
+    }
+
+    /// Gives a database that is closed another name, on the same file system. Its folder goes: a closed database needs nothing of it. So do, with
+    /// that, a list of changed pages that incremental backups use, without which the next one reads all pages, and log that was not archived yet.
+    ///
+    /// # Errors
+    /// [`Error::InUse`] where somebody has it open, [`Error::Invalid`] where it was not closed in good order, where the new name is not
+    /// free ([`Engine::clear_name`]), and where its folder has files of others.
+    pub fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        Database::rename(self.disk(), from, to)
+    }
+
+    /// Removes a database that nobody has open, or what an interrupted creation has left, with its folder.
+    ///
+    /// # Errors
+    /// [`Error::InUse`] where somebody has it open; where it is no database, what opening it says; [`Error::Invalid`] where its folder
+    /// has files of others.
+    pub fn remove(&self, path: &Path) -> Result<()> {
+        Database::remove(self.disk(), path)
+    }
+
     /// Creates a database, where [`Engine::is_missing`]. Its log lies beside it, in a folder with `-wal` appended.
     pub fn create(&self, path: &Path, create: &CreateOptions, open: &OpenOptions) -> Result<Database> {
         Database::create(self, path, create, open)

@@ -1,12 +1,14 @@
 //! One data file under several names: one database, one log.
 #![cfg(unix)]
 
+use gannet_io::{Disk, sim::SimDisk};
 use gannet_store::{
     CreateOptions, Database, Engine, EngineOptions, Error, OpenOptions, Result, TransactionOptions,
 };
 use std::ops::Bound;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::Arc;
 
 fn engine() -> Engine {
     Engine::new(&EngineOptions { memory: 8 << 20, ..EngineOptions::default() }).unwrap()
@@ -285,4 +287,202 @@ fn a_creation_that_was_interrupted_on_the_real_disk_can_be_done_again() {
     let db = open(&link).unwrap();
     assert_eq!(rows(&db), 0);
     db.close().unwrap();
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_closed_database_gets_another_name_and_takes_nothing_of_its_folder_along() {
+    let folder = tempfile::tempdir().unwrap();
+    let [first, second, third] = ["a.gnt", "b.gnt", "c.gnt"].map(|name| folder.path().join(name));
+    let db = create(&first);
+    add(&db, 3);
+    let engine = engine();
+    assert!(matches!(engine.rename(&first, &second), Err(Error::InUse(_))));
+    copy_crashed(folder.path(), &db);
+    db.close().unwrap();
+    engine.rename(&first, &second).unwrap();
+    assert_eq!(names(folder.path()), ["b.gnt", "crashed.gnt", "crashed.gnt-wal"]);
+    // As it is where the process was killed on the way.
+    engine.rename(&second, &third).unwrap();
+    let db = open(&third).unwrap();
+    assert_eq!(rows(&db), 3);
+    add(&db, 1);
+    db.close().unwrap();
+    assert_eq!(names(folder.path()), ["c.gnt", "c.gnt-wal", "crashed.gnt", "crashed.gnt-wal"]);
+    // What is there keeps its name, and what needs its log does, too.
+    let said = |result: Result<()>| result.unwrap_err().to_string();
+    let error = said(engine.rename(&third, &folder.path().join("crashed.gnt")));
+    assert!(error.contains("crashed.gnt\" exists already"), "{error}");
+    let error = said(engine.rename(&folder.path().join("crashed.gnt"), &first));
+    assert!(error.contains("was not closed in good order"), "{error}");
+    std::fs::create_dir(folder.path().join("a.gnt-wal")).unwrap();
+    std::fs::write(folder.path().join("a.gnt-wal/0000000000000001.log"), b"of another").unwrap();
+    let error = said(engine.rename(&third, &first));
+    assert!(error.contains("holds the log of another database"), "{error}");
+    assert_eq!(said(engine.clear_name(&first)), error);
+    assert_eq!(rows(&open(&third).unwrap()), 4);
+}
+
+/// The database as a crash of the process would leave it, by the name `crashed.gnt`.
+fn copy_crashed(folder: &Path, db: &Database) {
+    let log = folder.join("crashed.gnt-wal");
+    std::fs::create_dir(&log).unwrap();
+    for name in names(&folder.join("a.gnt-wal")).iter().filter(|name| *name != "lock") {
+        std::fs::copy(folder.join("a.gnt-wal").join(name), log.join(name)).unwrap();
+    }
+    std::fs::copy(db.path(), folder.join("crashed.gnt")).unwrap();
+}
+
+#[test]
+fn what_is_removed_is_a_database_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.gnt");
+    let engine = engine();
+    let db = create(&path);
+    add(&db, 3);
+    assert!(matches!(engine.remove(&path), Err(Error::InUse(_))));
+    copy_crashed(folder.path(), &db);
+    db.close().unwrap();
+    // A file of somebody else, in the folder or in its place.
+    std::fs::write(folder.path().join("a.gnt-wal/notes"), b"mine").unwrap();
+    let error = engine.remove(&path).unwrap_err().to_string();
+    assert!(error.contains("something that no database has made: \"notes\""), "{error}");
+    assert_eq!(rows(&open(&path).unwrap()), 3);
+    std::fs::remove_file(folder.path().join("a.gnt-wal/notes")).unwrap();
+    let other = folder.path().join("other");
+    std::fs::write(&other, b"no database").unwrap();
+    assert!(matches!(engine.remove(&other), Err(Error::Format(_))));
+    std::os::unix::fs::symlink("a.gnt", folder.path().join("link")).unwrap();
+    let error = engine.remove(&folder.path().join("link")).unwrap_err().to_string();
+    assert!(error.contains("is a symbolic link to"), "{error}");
+    engine.remove(&path).unwrap();
+    engine.remove(&folder.path().join("crashed.gnt")).unwrap();
+    assert_eq!(names(folder.path()), ["link", "other"]);
+}
+
+#[test]
+fn a_name_is_cleared_of_what_an_interrupted_creation_has_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.gnt");
+    let engine = engine();
+    engine.clear_name(&path).unwrap();
+    std::fs::create_dir(folder.path().join("a.gnt-wal")).unwrap();
+    std::fs::write(folder.path().join("a.gnt-wal/lock"), b"").unwrap();
+    std::fs::write(&path, b"").unwrap();
+    assert!(engine.is_missing(&path).unwrap());
+    engine.clear_name(&path).unwrap();
+    assert_eq!(names(folder.path()), Vec::<String>::new());
+    create(&path).close().unwrap();
+    let error = engine.clear_name(&path).unwrap_err().to_string();
+    assert!(error.contains("exists already"), "{error}");
+}
+
+/// A closed database, `a.gnt`, on a disk of its own.
+fn closed_on_a_disk() -> SimDisk {
+    let disk = SimDisk::new(1);
+    let db = on(&disk)
+        .create(
+            Path::new("a.gnt"),
+            &CreateOptions { page_size: 4096, segment_size: 1 << 18 },
+            &OpenOptions::default(),
+        )
+        .unwrap();
+    let mut txn = db.begin(TransactionOptions::default());
+    txn.create_tree("t").unwrap();
+    txn.commit().unwrap();
+    add(&db, 3);
+    db.close().unwrap();
+    disk.crash_image(1)
+}
+
+fn on(disk: &SimDisk) -> Engine {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    Engine::with_disk(disk, &EngineOptions { memory: 8 << 20, ..EngineOptions::default() }).unwrap()
+}
+
+/// What a power cut at each of its requests leaves of some work.
+fn cut(image: &SimDisk, work: impl Fn(&Engine) -> Result<()>, look: impl Fn(&SimDisk, u64)) {
+    let whole = {
+        let disk = image.crash_image(2);
+        let begun = disk.io_count();
+        work(&on(&disk)).unwrap();
+        disk.io_count() - begun
+    };
+    assert!(whole > 5, "{whole} requests");
+    for at in 1..=whole + 1 {
+        for seed in 0..4 {
+            let disk = image.crash_image(seed);
+            disk.crash_after(at);
+            let done = work(&on(&disk)).is_ok();
+            assert_eq!(done, at > whole, "at {at} of {whole}");
+            disk.power_off();
+            look(&disk.crash_image(at * 31 + seed), at);
+        }
+    }
+}
+
+#[test]
+fn a_power_cut_at_any_point_of_a_renaming_leaves_the_database_by_one_of_its_names() {
+    let [from, to] = ["a.gnt", "b.gnt"].map(Path::new);
+    let mut found = [0; 2];
+    let found_by = std::cell::RefCell::new(&mut found);
+    cut(
+        &closed_on_a_disk(),
+        |engine| engine.rename(from, to),
+        |disk, at| {
+            let engine = on(disk);
+            let is_done = disk.exists(to).unwrap();
+            assert_ne!(is_done, disk.exists(from).unwrap(), "at {at}");
+            if !is_done {
+                engine.rename(from, to).unwrap_or_else(|error| panic!("at {at}: {error}"));
+            }
+            assert_eq!(rows(&engine.open(to, &OpenOptions::default()).unwrap()), 3);
+            found_by.borrow_mut()[usize::from(is_done)] += 1;
+        },
+    );
+    assert!(found[0] > 5 && found[1] > 3, "by its old name, and by its new one: {found:?}");
+}
+
+#[test]
+fn a_power_cut_at_any_point_of_a_removal_leaves_what_can_be_removed() {
+    let path = Path::new("a.gnt");
+    cut(
+        &closed_on_a_disk(),
+        |engine| engine.remove(path),
+        |disk, at| {
+            if disk.exists(path).unwrap() {
+                on(disk).remove(path).unwrap_or_else(|error| panic!("at {at}: {error}"));
+            }
+            assert_eq!(disk.list(Path::new("")).unwrap(), Vec::<String>::new(), "at {at}");
+        },
+    );
+}
+
+#[test]
+fn a_power_cut_while_an_empty_leftover_is_cleared_leaves_what_can_be_cleared() {
+    let path = Path::new("a.gnt");
+    let disk = SimDisk::new(1);
+    disk.create_dir(Path::new("a.gnt-wal")).unwrap();
+    for name in ["a.gnt-wal/lock", "a.gnt"] {
+        disk.open(Path::new(name), &gannet_io::OpenOptions::create_new()).unwrap();
+    }
+    disk.sync_dir(Path::new("a.gnt-wal")).unwrap();
+    disk.sync_dir(Path::new(".")).unwrap();
+    cut(
+        &disk.crash_image(1),
+        |engine| engine.clear_name(path),
+        |disk, at| {
+            let engine = on(disk);
+            assert!(engine.is_missing(path).unwrap(), "at {at}");
+            engine.clear_name(path).unwrap_or_else(|error| panic!("at {at}: {error}"));
+            let create = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
+            engine.create(path, &create, &OpenOptions::default()).unwrap().close().unwrap();
+        },
+    );
 }

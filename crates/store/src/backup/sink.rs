@@ -238,15 +238,19 @@ fn exists_already(path: &Path) -> Error {
 }
 
 impl Drop for Files {
-    /// What is not complete goes, as far as it can be removed: without its manifest it does not count in any case.
+    /// What is not complete goes, as far as it can be removed: without its manifest it does not count in any case. With a manifest that cannot be
+    /// removed it is a whole backup, and stays: a manifest without its data would be one that cannot be read.
     fn drop(&mut self) {
         if !self.complete {
             let disk = &*self.folder.disk;
             if self.published {
                 let manifest = manifest_place(&self.folder, &self.name);
-                let _ = disk.remove(&manifest.path);
+                let removed = disk.remove(&manifest.path);
                 if !disk.holds_objects() {
                     let _ = disk.remove(&unpublished(&manifest).path);
+                }
+                if removed.is_err_and(|error| error.kind() != ErrorKind::NotFound) {
+                    return disk.leave(&data_place(&self.folder, &self.name).path);
                 }
             }
             let _ = remove_by_steps(&data_place(&self.folder, &self.name), &mut || Ok(None));

@@ -122,7 +122,19 @@ impl Database {
     }
 }
 
-fn exists_already(path: &Path) -> Error {
+/// Refuses a symbolic link: names are of files and their folders.
+pub(super) fn no_link(disk: &Arc<dyn Disk>, path: &Path, way_out: &str) -> Result<()> {
+    let target = disk.resolve(path)?;
+    if target != path {
+        let is_there = if disk.exists(&target)? { "" } else { ", which does not exist" };
+        return Err(Error::Invalid(format!(
+            "{path:?} is a symbolic link to {target:?}{is_there}: {way_out}"
+        )));
+    }
+    Ok(())
+}
+
+pub(super) fn exists_already(path: &Path) -> Error {
     Error::Invalid(format!("{path:?} exists already"))
 }
 
@@ -225,13 +237,7 @@ impl<'a> Attempt<'a> {
 
     /// Makes folder and file, or takes over those of an interrupted creation, and locks them.
     pub(crate) fn start(&mut self, open: &OpenOptions) -> Result<(Arc<dyn File>, FileLock)> {
-        let target = self.disk.resolve(self.path)?;
-        if target != self.path {
-            return Err(Error::Invalid(format!(
-                "{:?} is a symbolic link to {target:?}, which does not exist: create the database under that name",
-                self.path
-            )));
-        }
+        no_link(self.disk, self.path, "create the database under that name")?;
         let exists = self.disk.exists(self.path)?;
         let lock = self.begin()?;
         let (file, file_lock) = if exists { self.take_over(open)? } else { self.make_file(open)? };
@@ -330,7 +336,7 @@ impl Drop for Attempt<'_> {
     }
 }
 
-fn parent_of(path: &Path) -> &Path {
+pub(super) fn parent_of(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

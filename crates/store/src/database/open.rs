@@ -442,7 +442,12 @@ impl Drop for NewFolder<'_> {
 }
 
 /// Takes the lock and reads the header. It is looked at before anything is made: a foreign file stays without company.
-fn lock_header(disk: &dyn Disk, file: &dyn File, path: &Path, folder: &Path) -> Result<(Meta, FileLock)> {
+pub(super) fn lock_header(
+    disk: &dyn Disk,
+    file: &dyn File,
+    path: &Path,
+    folder: &Path,
+) -> Result<(Meta, FileLock)> {
     let first = Meta::read(file);
     // No header: perhaps not yet, if somebody is creating the database. That one has a lock then.
     let had_folder = disk.exists(folder)?;
