@@ -17,7 +17,8 @@ use crate::bind::utility::CopyRelation;
 use crate::catalog::{Storage, Table, TableKey};
 use crate::room::Taken;
 use crate::{Error, Result, SqlState};
-use gannet_store::Tree;
+use gannet_base::memory::Purpose;
+use gannet_store::{Engine, Tree, WorkMemory};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -35,8 +36,9 @@ pub(crate) struct Encoded {
     pub(crate) lengths: Vec<(u32, u32)>,
     /// Their entries, for each index that is not the primary one.
     pub(crate) indexes: Vec<Entries>,
-    /// What all of it is charged as, where it is long.
+    /// What all of it is charged as, where it is long, and what else it has taken.
     memory: Option<Taken>,
+    more: Option<WorkMemory>,
     /// Where the buffers go when nobody needs the rows any more.
     spare: Option<Spare>,
 }
@@ -50,6 +52,13 @@ impl Encoded {
         let indexes: usize = self.indexes.iter().map(of).sum();
         self.bytes.capacity() + self.lengths.capacity() * size_of::<(u32, u32)>() + indexes
     }
+
+    /// Charges what it has beyond so many bytes.
+    pub(crate) fn charge(&mut self, engine: &Engine, beyond: u64) -> Result<()> {
+        let more = (self.capacity() as u64).saturating_sub(beyond);
+        self.more = if more > 0 { Some(engine.memory(Purpose::Work, more)?) } else { None };
+        Ok(())
+    }
 }
 
 impl Drop for Encoded {
@@ -58,6 +67,7 @@ impl Drop for Encoded {
             && self.capacity() <= KEPT
         {
             let mut rows = std::mem::take(self);
+            rows.more = None;
             rows.bytes.clear();
             rows.lengths.clear();
             rows.indexes.iter_mut().for_each(|entries| entries.truncate(0));
@@ -310,4 +320,34 @@ fn duplicate(table: &Table) -> Error {
     let name = table.primary().map_or(table.name.as_str(), |index| index.name.as_str());
     let message = format!("duplicate key value violates unique constraint \"{name}\"");
     Error::new(SqlState::UNIQUE_VIOLATION, message).table("public", &table.name).constraint(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gannet_store::EngineOptions;
+
+    #[test]
+    fn what_rows_take_beyond_their_share_is_charged_until_nobody_needs_them() {
+        let engine = Engine::new(&EngineOptions { memory: 16 << 20, ..EngineOptions::default() }).unwrap();
+        let spare = Spare::default();
+        let before = engine.budget().used();
+        let mut rows = spare.rows(1, None);
+        rows.bytes.reserve_exact(1 << 20);
+        rows.charge(&engine, 2 << 20).unwrap();
+        assert_eq!(engine.budget().used(), before, "it is within its share");
+        rows.indexes[0].bytes.reserve_exact(3 << 19);
+        rows.charge(&engine, 2 << 20).unwrap();
+        assert_eq!(engine.budget().used(), before + (1 << 19));
+        rows.charge(&engine, 0).unwrap();
+        assert_eq!(engine.budget().used(), before + (5 << 19));
+        drop(rows);
+        assert_eq!(engine.budget().used(), before);
+        let error = {
+            let mut rows = spare.rows(0, None);
+            rows.bytes.reserve_exact(32 << 20);
+            rows.charge(&engine, 0).unwrap_err().to_string()
+        };
+        assert!(error.contains("memory"), "{error}");
+    }
 }

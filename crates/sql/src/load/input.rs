@@ -15,6 +15,8 @@ use std::sync::Arc;
 const REQUEST: usize = 1 << 20;
 /// Bytes of a piece of data, about.
 const PIECE: usize = 512 << 10;
+/// Rows of a piece, at most: what is made of each takes some bytes however short it is.
+pub(super) const PIECE_ROWS: usize = 16 << 10;
 /// Longest row, or line, in bytes.
 const LONGEST: usize = 1 << 30;
 /// How far from the end of a file it is looked for the end of the last rows, and for the last line.
@@ -397,10 +399,13 @@ enum Cut {
     Open,
 }
 
-/// Finds the last end of a row, or the end of the data.
+/// Finds the last end of a row, or of as many as a piece has, or the end of the data.
 fn cut(bytes: &[u8], options: &CopyOptions, in_script: bool, complete: bool) -> Cut {
     let mut last = 0;
-    for end in RowEnds::new(bytes, options) {
+    for (count, end) in RowEnds::new(bytes, options).enumerate() {
+        if count == PIECE_ROWS {
+            return Cut::Rows(last);
+        }
         let line = &bytes[last..end];
         if in_script && matches!(line, b"\\.\n" | b"\\.\r\n") {
             return Cut::End { rows: last, end };
@@ -483,6 +488,18 @@ mod tests {
         let options = CopyOptions { quote: b'\'', escape: b'^', ..CopyOptions::new(true) };
         let ends: Vec<_> = RowEnds::new(b"a\"\n'^'\n'\n'^^'\nb", &options).collect();
         assert_eq!(ends, [3, 9, 14]);
+    }
+
+    #[test]
+    fn short_rows_come_in_pieces_of_few_enough() {
+        let text = "1\n".repeat(2 * PIECE_ROWS + 3) + "\\.\nselect 1;\n";
+        let mut input = Input::stream("x", Box::new(std::io::Cursor::new(text)));
+        let mut pieces = Vec::new();
+        while let Some(piece) = input.data(&CopyOptions::new(false), true, Vec::new()).unwrap() {
+            pieces.push((piece.line as usize, piece.bytes.len() / 2));
+        }
+        assert_eq!(pieces, [(1, PIECE_ROWS), (PIECE_ROWS + 1, PIECE_ROWS), (2 * PIECE_ROWS + 1, 3)]);
+        assert_eq!(input.next_line().unwrap(), Some("select 1;\n"));
     }
 
     #[test]

@@ -477,7 +477,7 @@ impl Loader<'_, '_> {
                 Err(Error::new(BAD_ROW, row_error(data.file, &bad).to_string()))
             };
             let share = share.take().ok_or_else(|| Error::internal("a table is filled twice"))?;
-            built = rows::feed(input, &of, table, style, share, (take, &mut bad), watch)?;
+            built = rows::feed(input, &of, table, style, (&engine, share), (take, &mut bad), watch)?;
             Ok(())
         });
         if !filled.map_err(|error| self.explain_build(data, error))? {

@@ -18,7 +18,8 @@ use std::time::Duration;
 const PIECES: usize = 3;
 /// Pieces, where there is memory for them, whose entries of indexes are sorted beside the building of the table.
 const SORTED_BEHIND: usize = 3;
-/// Bytes that a piece takes, as text and as rows, about. Long ones come with memory of their own.
+/// Bytes that a piece takes, as text and as rows, about. Long ones come with memory of their own; for others that take more, as where there
+/// are many indexes, that is charged once it is known: there are few such pieces at a time.
 const PIECE_MEMORY: u64 = 2 << 20;
 /// How often it is looked whether the load is to end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -65,6 +66,8 @@ pub(super) struct Data<'d> {
 struct Made {
     rows: Encoded,
     bad: Vec<Bad>,
+    /// There is no memory for it.
+    failed: Option<Error>,
     /// Bytes of input taken when the piece was read.
     taken: u64,
 }
@@ -80,14 +83,14 @@ pub(super) fn feed(
     data: &Data<'_>,
     table: &Table,
     style: &TextStyle,
-    share: Share,
+    (engine, share): (&Engine, Share),
     (take, bad): (Take<'_>, &mut dyn FnMut(Bad) -> Result<()>),
     watch: &mut Watch<'_>,
 ) -> Result<u64> {
     let (steps, to_take) = sync_channel(share.pieces / 2);
     let (work, to_make) = sync_channel::<(Piece, SyncSender<Made>, u64)>(share.pieces / 2);
     let to_make = Mutex::new(to_make);
-    let maker = Maker { table, data, style, spare: Spare::default(), texts: Mutex::default() };
+    let maker = Maker { table, data, style, engine, spare: Spare::default(), texts: Mutex::default() };
     let (maker, to_make) = (&maker, &to_make);
     std::thread::scope(move |scope| {
         for _ in 0..share.jobs {
@@ -140,6 +143,7 @@ fn take_all(
             }
             Err(RecvTimeoutError::Disconnected) => return Ok(rows),
         };
+        made.failed.map_or(Ok(()), Err)?;
         made.bad.into_iter().try_for_each(&mut *bad)?;
         rows += made.rows.lengths.len() as u64;
         take(made.rows)?;
@@ -188,6 +192,7 @@ struct Maker<'m> {
     table: &'m Table,
     data: &'m Data<'m>,
     style: &'m TextStyle,
+    engine: &'m Engine,
     spare: Spare,
     /// Buffers that pieces were in.
     texts: Mutex<Vec<Vec<u8>>>,
@@ -203,7 +208,7 @@ impl Maker<'_> {
         let Piece { bytes, line, memory } = piece;
         let is_long = memory.is_some();
         let indexes = self.table.indexes.iter().filter(|index| !index.primary).count();
-        let mut made = Made { rows: self.spare.rows(indexes, memory), bad: Vec::new(), taken };
+        let mut made = Made { rows: self.spare.rows(indexes, memory), bad: Vec::new(), failed: None, taken };
         made.rows.bytes.reserve(bytes.len());
         // How its lines end is to be found out where there are carriage returns.
         if self.is_plain() && memchr(b'\r', &bytes).is_none() {
@@ -212,6 +217,8 @@ impl Maker<'_> {
             self.read_any(&bytes, line, &mut made);
         }
         if !is_long {
+            made.failed =
+                made.rows.charge(self.engine, PIECE_MEMORY.saturating_sub(bytes.capacity() as u64)).err();
             self.texts.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
         }
         made
