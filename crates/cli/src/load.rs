@@ -15,6 +15,7 @@ use gannet_sql::session::{Reason, TransactionStatus};
 use gannet_sql::{Database, Error, SqlState};
 use gannet_store::{JobKind, JobOrder, JobReport, OpenOptions, Watch};
 use serde_json::json;
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,21 +36,41 @@ pub(crate) fn run(arguments: &Load) -> Result<()> {
     let name = arguments.database.to_string_lossy();
     let order =
         JobOrder { about: format!("from {}", arguments.source.display()), ..JobOrder::new(JobKind::Load) };
-    if arguments.create {
-        create(arguments)?;
-    }
-    let place = Place::find(&arguments.database, arguments.opening, "load")?;
+    let partial = if arguments.create { Some(create(arguments)?) } else { None };
+    let place = Place::find(partial.as_ref().unwrap_or(&arguments.database), arguments.opening, "load")?;
     let by_server = place.is_server();
-    let failed = || format!("cannot load {:?} into {name:?}", arguments.source);
+    let failed = || match &partial {
+        Some(partial) => format!(
+            "cannot load {:?} into {name:?}; what was loaded until then is in {partial:?}, which the next load --create replaces",
+            arguments.source
+        ),
+        None => format!("cannot load {:?} into {name:?}", arguments.source),
+    };
     let (outcome, job) = match place {
         Place::File(store) => {
             let database = Database::with(store, Path::new(&arguments.database), &serve::owner())?;
+            let engine = database.store().engine().clone();
             let done = into_file(&database, order, origin, &options);
+            // A close takes only so long: it is to find little that is not written yet, for what gets its name was closed in good order.
+            let written =
+                if partial.is_some() && done.is_ok() { database.store().checkpoint() } else { Ok(()) };
             let closed = database.close();
             let done = done.with_context(failed)?;
+            written.with_context(failed)?;
             closed.with_context(|| format!("cannot close {name:?}"))?;
+            if let Some(partial) = &partial {
+                // Now it is complete.
+                engine.rename(Path::new(partial), Path::new(&arguments.database)).with_context(|| {
+                    format!(
+                        "all of {:?} is loaded into {partial:?}, and is complete, but could not get its name: rename that file when it was opened \
+                         and closed once",
+                        arguments.source
+                    )
+                })?;
+            }
             done
         }
+        Place::Beside(_) if partial.is_some() => bail!("a server has opened {partial:?} meanwhile"),
         Place::Beside(connection) | Place::Address(connection) => {
             let engine = arguments.opening.engine()?;
             let disk = Arc::clone(engine.disk());
@@ -151,7 +172,8 @@ impl io::Read for Stream {
     }
 }
 
-fn create(arguments: &Load) -> Result<()> {
+/// Makes the database that is loaded into, by the name that it has until the load is complete.
+fn create(arguments: &Load) -> Result<OsString> {
     let path = Path::new(&arguments.database);
     if arguments.database.to_str().is_some_and(gannet_server::frontend::Address::is_address) {
         bail!("--create makes a database file, not one on a server");
@@ -160,11 +182,21 @@ fn create(arguments: &Load) -> Result<()> {
     if !engine.is_missing(path)? {
         bail!("{path:?} exists: without --create it is loaded into");
     }
+    engine.clear_name(path)?;
+    let mut name = arguments.database.clone();
+    name.push(".partial");
+    let partial = Path::new(&name);
+    if !engine.is_missing(partial)? {
+        engine.remove(partial).with_context(|| {
+            format!("cannot replace {partial:?}, as the load would be called until it is complete")
+        })?;
+    }
     let create = create_options(engine.budget().limit(), arguments.page_size);
     let open = OpenOptions { mode: arguments.opening.io, ..OpenOptions::default() };
-    Database::create(&engine, path, &create, &open, &serve::owner())
+    Database::create(&engine, partial, &create, &open, &serve::owner())
         .and_then(Database::close)
-        .with_context(|| format!("cannot create {path:?}"))
+        .with_context(|| format!("cannot create {partial:?}"))?;
+    Ok(name)
 }
 
 fn into_file(

@@ -196,26 +196,88 @@ fn ctrl_c_leaves_nothing_that_passes_for_complete() {
         std::thread::sleep(std::time::Duration::from_millis(4 * wait));
         let _ = Command::new("kill").args(["-INT", &loading.id().to_string()]).status();
         let status = loading.wait().unwrap();
-        if !folder.join(&file).exists() {
-            continue;
-        }
-        let count = |table: &str| {
-            let sql = format!("select count(*) from {table}");
-            let output = run(folder, &["sql", &file, "--format", "csv", "-c", &sql]);
+        // It has its name when all of it is there, and only then.
+        assert_eq!(folder.join(&file).exists(), status.success(), "{status}");
+        let partial = format!("{file}.partial");
+        assert!(!status.success() || !folder.join(&partial).exists());
+        let count = |file: &str| {
+            let output = run(folder, &["sql", file, "--format", "csv", "-c", "select count(*) from orders"]);
             String::from_utf8(output.stdout)
                 .unwrap()
                 .lines()
                 .nth(1)
                 .and_then(|count| count.parse::<u64>().ok())
         };
-        // A table is there with all of its rows, or with none of them.
-        assert!(matches!(count("orders"), None | Some(0 | 30_000)), "{status}");
-        if status.success() {
-            assert_eq!(count("orders"), Some(30_000));
+        if folder.join(&partial).exists() && run(folder, &["check", &partial]).status.success() {
+            // A table is there with all of its rows, or with none of them.
+            assert!(matches!(count(&partial), None | Some(0 | 30_000)), "{status}");
         }
+        if !status.success() {
+            ends(folder, &["load", "whole.sql", &file, "--create"], 0);
+        }
+        assert_eq!(count(&file), Some(30_000));
         ends(folder, &["check", &file], 0);
     }
     assert!(!names(folder).iter().any(|name| name.ends_with(".partial")), "{:?}", names(folder));
+}
+
+/// What was loaded until then can be looked at, and is replaced by the next attempt; somebody else's file is not.
+#[test]
+fn a_load_that_fails_leaves_no_database_of_that_name() {
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let folder = folder.path();
+    let rows = |last: &str| {
+        format!(
+            "create table a (n int);\ncopy a from stdin;\n1\n\\.\ncreate table b (n int);\ncopy b from stdin;\n2\n{last}\n\\.\n"
+        )
+    };
+    std::fs::write(folder.join("bad.sql"), rows("x")).unwrap();
+    let load = ["load", "bad.sql", "new.gnt", "--create"];
+    let (_, complaint) = ends(folder, &load, 1);
+    assert!(complaint.contains("bad.sql:8: column n: invalid input syntax for type integer"), "{complaint}");
+    assert!(
+        complaint.contains(
+            "what was loaded until then is in \"new.gnt.partial\", which the next load --create replaces"
+        ),
+        "{complaint}"
+    );
+    assert!(!folder.join("new.gnt").exists());
+    let count = |file: &str| {
+        ends(
+            folder,
+            &[
+                "sql",
+                file,
+                "--format",
+                "csv",
+                "-c",
+                "select count(*) from a union all select count(*) from b",
+            ],
+            0,
+        )
+        .0
+    };
+    assert_eq!(count("new.gnt.partial").lines().skip(1).collect::<Vec<_>>(), ["1", "0"]);
+    // One that somebody has open is not replaced.
+    let server = Served::start(folder, &["new.gnt.partial"]);
+    let (_, complaint) = ends(folder, &load, 1);
+    assert!(
+        complaint.contains("cannot replace \"new.gnt.partial\"") && complaint.contains("is in use"),
+        "{complaint}"
+    );
+    drop(server);
+    std::fs::write(folder.join("bad.sql"), rows("3")).unwrap();
+    ends(folder, &load, 0);
+    assert_eq!(count("new.gnt").lines().skip(1).collect::<Vec<_>>(), ["1", "2"]);
+    assert_eq!(names(folder), ["bad.sql", "new.gnt", "new.gnt-wal"]);
+    // Bad rows that are skipped are no reason not to complete it.
+    std::fs::write(folder.join("bad.sql"), rows("x")).unwrap();
+    ends(folder, &["load", "bad.sql", "skipped.gnt", "--create", "--on-error", "skip"], 1);
+    assert_eq!(count("skipped.gnt").lines().skip(1).collect::<Vec<_>>(), ["1", "1"]);
+    std::fs::write(folder.join("other.gnt.partial"), "mine").unwrap();
+    let (_, complaint) = ends(folder, &["load", "bad.sql", "other.gnt", "--create"], 1);
+    assert!(complaint.contains("cannot replace \"other.gnt.partial\""), "{complaint}");
+    assert_eq!(std::fs::read_to_string(folder.join("other.gnt.partial")).unwrap(), "mine");
 }
 
 /// Nothing comes of it, and nobody closes it.
@@ -243,6 +305,7 @@ fn ctrl_c_ends_a_load_from_a_pipe_that_stalls() {
         };
         assert_eq!(status.code(), Some(130));
         drop(pipe);
-        ends(folder, &["check", &file], 0);
+        assert!(!folder.join(&file).exists());
+        ends(folder, &["check", &format!("{file}.partial")], 0);
     }
 }
