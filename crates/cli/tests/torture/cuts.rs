@@ -125,7 +125,7 @@ impl Bench {
                 let (shared, address) = (&shared, &address);
                 scope.spawn(move || shared.work(address, client));
             }
-            scope.spawn(|| shared.keep_house(&address, &phase, seed));
+            scope.spawn(|| shared.keep_house(&address, &load::CHORES, &phase, seed));
             std::thread::sleep(work);
             let ended = match killed {
                 true => {

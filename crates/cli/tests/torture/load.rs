@@ -36,6 +36,9 @@ pub(crate) const GROUND: (u64, u64) = (9000, 1000);
 const SIDE_PERIOD: u64 = 16;
 /// Looks at the whole file beside the load; a row for each thing that is not sound.
 const CHECK: &str = "check database";
+/// What is asked for beside the load, and its number as a phase.
+pub(crate) const CHORES: [(&str, u8); 6] =
+    [("checkpoint", 1), ("checkpoint", 1), ("vacuum", 2), ("vacuum", 2), (CHECK, 3), ("compact database", 4)];
 
 /// One transaction of a client.
 #[derive(Debug)]
@@ -303,16 +306,12 @@ impl Shared {
         Ok(true)
     }
 
-    /// Asks for checkpoints, sweeps and checks, and says which of them is going on: 0 for none, 1, 2 or 3.
-    pub(crate) fn keep_house(&self, address: &Address, phase: &AtomicU8, seed: u64) {
+    /// Asks for chores, and says which of them is going on: 0 for none, or its number.
+    pub(crate) fn keep_house(&self, address: &Address, chores: &[(&str, u8)], phase: &AtomicU8, seed: u64) {
         let mut random = Generator::new(seed);
         let Ok(mut client) = Client::connect(address) else { return };
         while !self.is_stopped() {
-            let (sql, number) = match random.below(5) {
-                0 => (CHECK, 3),
-                1 | 2 => ("checkpoint", 1),
-                _ => ("vacuum", 2),
-            };
+            let (sql, number) = chores[random.below(chores.len() as u64) as usize];
             phase.store(number, Ordering::Relaxed);
             let done = client.query(sql);
             phase.store(0, Ordering::Relaxed);

@@ -3,6 +3,7 @@
 //!
 //! - `cargo test -p gannet --test torture` runs a little of each; the seed is fresh, and printed.
 //! - `TORTURE_ROUNDS=n` kills the server in n rounds.
+//! - `TORTURE_TOOLS=n` ends n commands of the administrator.
 //! - `TORTURE_CUTS=n` looks at n cuts of each recorded run, `TORTURE_RUNS=m` records m runs.
 //! - `TORTURE_CUT=folder:cut` looks again at a cut that showed a loss, see [`cuts`].
 //! - `TORTURE_SEED=n` draws the same times and loads again. What a server does in them is not a function of the seed.
@@ -14,6 +15,7 @@ mod ledger;
 mod load;
 mod server;
 mod site;
+mod tools;
 mod trouble;
 mod verify;
 mod volume;
@@ -22,6 +24,7 @@ use cuts::{Bench, Cut};
 use kills::Torture;
 use site::Device;
 use std::path::Path;
+use tools::Tools;
 use volume::Volume;
 
 fn number(name: &str) -> Option<u64> {
@@ -48,6 +51,18 @@ fn whatever_the_server_is_doing_when_it_is_killed_nothing_acknowledged_is_lost()
     }
     torture.check().unwrap_or_else(|what| panic!("seed {seed}, after the last round: {what}"));
     println!("{}", torture.tally);
+}
+
+#[test]
+fn whatever_a_command_is_doing_when_it_is_ended_the_database_is_untouched_and_doing_it_again_works() {
+    let (seed, rounds) = (seed(), number("TORTURE_TOOLS").unwrap_or(6));
+    println!("TORTURE_SEED={seed} TORTURE_TOOLS={rounds}");
+    let mut tools = Tools::new(seed).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+    for round in 1..=rounds {
+        tools.round().unwrap_or_else(|what| panic!("seed {seed}, round {round}: {what}"));
+    }
+    tools.check().unwrap_or_else(|what| panic!("seed {seed}, after the last round: {what}"));
+    println!("{}", tools.tally);
 }
 
 #[test]

@@ -19,6 +19,8 @@ pub(crate) struct Options {
     pub(crate) database: PathBuf,
     /// Where its writes are recorded.
     pub(crate) record: Option<PathBuf>,
+    /// Where its log is archived.
+    pub(crate) archive: Option<PathBuf>,
 }
 
 /// What a server has said, and whether it has ended.
@@ -57,6 +59,9 @@ impl Server {
         let mut command = command();
         command.arg("serve").arg(&options.database).args(["--listen", "none"]).current_dir(folder);
         command.env("GANNET_WAL_LIMIT", "4MiB").env("GANNET_PORT", PORT.to_string());
+        if let Some(archive) = &options.archive {
+            command.arg("--archive").arg(archive);
+        }
         if let Some(record) = &options.record {
             // A replay knows the files of one folder.
             command.env("GANNET_IO_RECORD", record).env("GANNET_TEMP_FOLDER", folder);

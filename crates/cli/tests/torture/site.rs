@@ -54,7 +54,7 @@ impl Site {
     }
 
     pub(crate) fn options(&self, record: Option<PathBuf>) -> Options {
-        Options { database: self.database(), record }
+        Options { database: self.database(), record, archive: None }
     }
 
     /// The traces of a run, in order.

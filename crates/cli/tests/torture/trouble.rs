@@ -35,7 +35,7 @@ struct Scene {
 
 impl Scene {
     fn new(volume: Volume, seed: u64, judge: fn(&Report) -> Verdict) -> Result<(Self, Server), String> {
-        let options = Options { database: volume.path().join("trouble.gnt"), record: None };
+        let options = Options { database: volume.path().join("trouble.gnt"), record: None, archive: None };
         let server = Server::serving(&options)?;
         load::set_up(&mut connect(&server.address())?).map_err(|failure| failure.to_string())?;
         let shared = Shared::new(load::new_ledger(), None, judge);
