@@ -10,6 +10,7 @@
 //!    node stays one, or they fail.
 
 use crate::entry;
+use crate::log::RecordView;
 use crate::node::{NodeOp, NodeRef};
 use crate::page::{self, HEADER_LEN, PageKind, put_u16};
 use gannet_base::{TreeId, TxnId};
@@ -40,6 +41,13 @@ pub(crate) fn encode_format(out: &mut Vec<u8>, kind: PageKind, tree: TreeId, con
     out.push(kind as u8);
     out.extend_from_slice(&tree.0.to_le_bytes());
     out.extend_from_slice(content);
+}
+
+/// Whether contents that a record gives to pages are not in it.
+pub(crate) fn is_beside_log(record: &RecordView<'_>) -> bool {
+    record
+        .changes()
+        .any(|change| change.kind == FORMAT && change.bytes.first() == Some(&(PageKind::Unfilled as u8)))
 }
 
 /// Applies a change to a page. The page's LSN is the caller's business. Fails, with the page possibly half changed,

@@ -5,7 +5,7 @@ use crate::pool::{Pool, Volume};
 use crate::space::Space;
 use crate::{Error, Result};
 use gannet_base::memory::Budget;
-use gannet_base::sync::Mutex;
+use gannet_base::sync::{Mutex, RwLock, RwLockReadGuard};
 use gannet_base::{Lsn, clock};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -134,6 +134,28 @@ fn pause(used: u64, limit: u64) -> Duration {
     PAUSE_AT_LIMIT.mul_f64(share.min(1.0).powi(2) * doubled.min(DOUBLES_MOST).exp2())
 }
 
+/// Whether somebody takes the log for all that happens to pages: a backup that is being taken, or an archive that there is or was. Otherwise
+/// new trees are filled beside it.
+#[derive(Debug, Default)]
+pub(crate) struct WholeLog(RwLock<usize>);
+
+impl WholeLog {
+    /// From now on, until [`WholeLog::release`], the log has the contents of every page that changes behind its end.
+    pub(crate) fn require(&self) {
+        // Who fills a page beside it is through with that.
+        *self.0.write() += 1;
+    }
+
+    pub(crate) fn release(&self) {
+        *self.0.write() -= 1;
+    }
+
+    /// While this is held, pages may be filled beside the log; `None` where they may not. Taken before any latch.
+    pub(crate) fn beside(&self) -> Option<RwLockReadGuard<'_, usize>> {
+        Some(self.0.read()).filter(|required| **required == 0)
+    }
+}
+
 /// See the module's head.
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -155,6 +177,7 @@ pub(crate) struct Core {
     closed: AtomicBool,
     stopping: AtomicBool,
     pub(crate) backlog: Backlog,
+    pub(crate) whole_log: WholeLog,
     /// Bytes of log that were left when [`Core::await_log_room`] last waited in vain.
     waited_at_room: AtomicU64,
     /// The time that was noted in the log last.
@@ -189,6 +212,7 @@ impl Core {
             closed: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             backlog: Backlog::default(),
+            whole_log: WholeLog::default(),
             waited_at_room: AtomicU64::new(u64::MAX),
             time_noted: AtomicU64::new(0),
         }

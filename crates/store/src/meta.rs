@@ -52,8 +52,10 @@ const END: usize = CUT_AT + 8;
 
 /// Feature: what the log says below [`Meta::homes_from`] of pages that came home is of another copy of the file.
 const RESTORED: u64 = 1;
+/// Feature: see [`Meta::archived`].
+const ARCHIVED: u64 = 2;
 /// Features that this release knows.
-const FEATURES: u64 = RESTORED;
+const FEATURES: u64 = RESTORED | ARCHIVED;
 
 /// Set beside [`Meta::log_crc`], so that it can be told from a field that was never written.
 const LOG_CRC_KNOWN: u64 = 1 << 32;
@@ -117,6 +119,8 @@ pub(crate) struct Meta {
     /// Where the log was when pages that had been in use were last cut off the file: of a page that reads as zeros, what the log says of
     /// changes up to here is gone with the page that was in its place.
     pub(crate) cut_at: Lsn,
+    /// This copy was opened with an archive once: from then on its log has the contents of all pages, as the archive may go on at any time.
+    pub(crate) archived: bool,
     /// Roots of the store's own trees: catalog, transaction status, undo directory.
     pub(crate) roots: [PageId; 3],
 }
@@ -171,7 +175,8 @@ impl Meta {
 
     /// Once redo begins behind what is of another copy, nothing of that is looked at.
     fn features(&self) -> u64 {
-        if self.homes_from > self.redo_from { RESTORED } else { 0 }
+        let restored = if self.homes_from > self.redo_from { RESTORED } else { 0 };
+        restored | if self.archived { ARCHIVED } else { 0 }
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
@@ -202,6 +207,7 @@ impl Meta {
                 .collect(),
             homes_from: Lsn(get_u64(bytes, HOMES_FROM_AT)),
             cut_at: Lsn(get_u64(bytes, CUT_AT)),
+            archived: get_u64(bytes, FEATURES_AT) & ARCHIVED != 0,
             roots: std::array::from_fn(|i| PageId(get_u64(bytes, ROOTS_AT + i * 8))),
         })
     }

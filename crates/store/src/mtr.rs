@@ -149,6 +149,12 @@ impl<'c> Mtr<'c> {
         self.change(part, FORMAT, true, |out| change::encode_format(out, kind, tree, content));
     }
 
+    /// Gives a page contents of which the log gets to know only that they are at home: see [`crate::tree::BulkLoader`].
+    pub(crate) fn fill(&mut self, part: Part, tree: TreeId, contents: &[u8]) {
+        self.format(part, PageKind::Unfilled, tree, &[]);
+        self.pages[part.0].publish(contents);
+    }
+
     fn change(&mut self, part: Part, kind: u8, init: bool, encode: impl FnOnce(&mut Vec<u8>)) {
         let page = &mut self.pages[part.0];
         self.changed[part.0] = true;

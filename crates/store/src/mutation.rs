@@ -71,6 +71,8 @@ pub enum Mutation {
     ArchiveGapNotNamed,
     /// A restore that goes on with an archive believes what its log says of pages that came home.
     ArchivedHomesBelieved,
+    /// A tree that was filled beside the log is taken for complete before its pages are durable at home.
+    FilledNotHome,
 }
 
 #[cfg(feature = "mutations")]
@@ -82,7 +84,7 @@ mod switch {
 
     impl Mutation {
         /// Every one.
-        pub const ALL: [Mutation; 30] = [
+        pub const ALL: [Mutation; 31] = [
             Mutation::RetireWithoutSync,
             Mutation::HomeBeforeRing,
             Mutation::RingNotDurable,
@@ -113,6 +115,7 @@ mod switch {
             Mutation::ChangesForgotten,
             Mutation::ArchiveGapNotNamed,
             Mutation::ArchivedHomesBelieved,
+            Mutation::FilledNotHome,
         ];
     }
 

@@ -357,7 +357,7 @@ impl Database {
         }
         if let Some((from, to)) = report.gap.filter(|_| report.gap_is_open) {
             let what = format!(
-                "the archive {:?} lacks the log from lsn {from} to {to}, which was let go of before it could be archived",
+                "the archive {:?} lacks the log from lsn {from} to {to}, which was let go of before it could be archived, or is from before it was begun",
                 report.destination
             );
             let advice = "take a backup: what is archived from now on can be added to that one, and not to those from before";

@@ -32,6 +32,9 @@ pub enum PageKind {
     Overflow = 5,
     /// The list of pages that hold a long value.
     OverflowIndex = 6,
+    /// What the log says of a leaf that was filled beside it (`tree::bulk`): its contents have to be at home. Only redo makes such a page,
+    /// where they are not.
+    Unfilled = 7,
 }
 
 impl PageKind {
@@ -44,6 +47,7 @@ impl PageKind {
             4 => PageKind::Undo,
             5 => PageKind::Overflow,
             6 => PageKind::OverflowIndex,
+            7 => PageKind::Unfilled,
             _ => return None,
         })
     }

@@ -41,9 +41,10 @@ use crate::ring::{self, SLOT_HEADER, SLOTS, batch_pages, slot_bytes};
 use crate::{Error, Result};
 use gannet_base::memory::Charge;
 use gannet_base::sync::{Condvar, Mutex};
-use gannet_base::{Lsn, PageId};
+use gannet_base::{Lsn, PageId, TreeId};
 use gannet_io::{AlignedBuffer, Class, Direction, Durability, File, IoSlice, Queue, Request};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -65,6 +66,8 @@ struct Requests {
     clean_frames: bool,
     /// Write everything and move the checkpoint to the log's end: the disk is full, and old segments are the way out.
     short_log: bool,
+    /// Write these pages: they are as they will stay.
+    complete: Vec<Range<u64>>,
 }
 
 /// A batch that has not been made durable in the data file.
@@ -214,6 +217,14 @@ impl PageWriter {
         let mut chosen = Vec::new();
         self.core.pool.next_victims(&self.core.volume, request.clean_frames, &mut chosen);
         self.core.pool.take_changed_often(&self.core.volume, &mut chosen);
+        for page in request.complete.iter().cloned().flatten() {
+            chosen.extend(
+                self.core
+                    .pool
+                    .dirty_frame(&self.core.volume, PageId(page))
+                    .map(|frame| (frame, PageId(page))),
+            );
+        }
         let window = request.short_log || self.is_window_due();
         if window {
             let end = self.core.log.end();
@@ -511,6 +522,33 @@ impl PageWriter {
 }
 
 impl PageWriter {
+    /// The thread is to write these pages, which are as they will stay, soon.
+    pub(crate) fn write_soon(&self, pages: Range<u64>) {
+        self.requests.lock().complete.push(pages);
+        self.wake.notify_all();
+    }
+
+    /// Writes every page of a tree that is dirty now, and makes all of them durable at home. `go_on` is asked before each batch.
+    pub(crate) fn bring_home(&self, tree: TreeId, go_on: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        loop {
+            let mut due = Vec::new();
+            self.core.pool.dirty_frames_of(&self.core.volume, tree, &mut due);
+            if due.is_empty() {
+                break;
+            }
+            due.sort_unstable_by_key(|&(_, id)| id);
+            for batch in due.chunks(batch_pages(self.core.page_size)) {
+                go_on()?;
+                self.write_batch(batch)?;
+            }
+            gannet_base::thread::yield_now();
+        }
+        // Those that were being written are home when whoever did so lets go of the buffer.
+        let _writing = self.buffer.lock();
+        self.core.poison.check()?;
+        self.sync_data().inspect_err(|error| self.core.poison.set_by(error))
+    }
+
     /// Has `work` done while no page goes home and the checkpoint stays where it is.
     pub(crate) fn while_still<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let _writing = self.buffer.lock();
@@ -521,7 +559,7 @@ impl PageWriter {
 
 impl Requests {
     fn any(&self) -> bool {
-        self.look_ahead || self.clean_frames || self.short_log
+        self.look_ahead || self.clean_frames || self.short_log || !self.complete.is_empty()
     }
 }
 
@@ -561,7 +599,6 @@ mod tests {
     use crate::mtr::Mtr;
     use crate::page::PageKind;
     use crate::pool::Access;
-    use gannet_base::TreeId;
     use gannet_io::sim::{CrashPolicy, SimDisk};
     use std::path::Path;
 

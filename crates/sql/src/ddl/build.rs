@@ -145,13 +145,13 @@ pub(super) struct Filling<'t> {
     loader: BulkLoader<'t>,
     previous: Option<Vec<u8>>,
     /// What is too long for a page of its own is put in afterwards, one by one.
-    long: Sorter,
-    long_entries: u64,
+    long: Option<Sorter>,
+    engine: Engine,
 }
 
 impl<'t> Filling<'t> {
-    fn new(loader: BulkLoader<'t>, engine: &Engine) -> Result<Self> {
-        Ok(Filling { loader, previous: None, long: Sorter::new(engine)?, long_entries: 0 })
+    fn new(loader: BulkLoader<'t>, engine: &Engine) -> Self {
+        Filling { loader, previous: None, long: None, engine: engine.clone() }
     }
 
     /// Adds the entries as they come; gives the first one whose key was there already. `check` is asked now and then.
@@ -176,7 +176,7 @@ impl<'t> Filling<'t> {
     /// Completes the tree; gives what is to be put in afterwards.
     fn finish(self) -> Result<Long> {
         self.loader.finish()?;
-        Ok(Long { entries: self.long, count: self.long_entries })
+        Ok(Long(self.long))
     }
 
     /// Adds an entry, unless its key is not above all before.
@@ -189,8 +189,11 @@ impl<'t> Filling<'t> {
         match self.loader.push(key, value) {
             Ok(()) => {}
             Err(gannet_store::Error::Invalid(_)) => {
-                self.long.push(key, value)?;
-                self.long_entries += 1;
+                let long = match &mut self.long {
+                    Some(long) => long,
+                    None => self.long.insert(Sorter::new(&self.engine)?),
+                };
+                long.push(key, value)?;
             }
             Err(error) => return Err(error.into()),
         }
@@ -202,15 +205,12 @@ impl<'t> Filling<'t> {
 }
 
 /// Entries that are too long for bulk load.
-struct Long {
-    entries: Sorter,
-    count: u64,
-}
+struct Long(Option<Sorter>);
 
 impl Long {
     fn put(self, context: &DdlContext<'_>, tree: &Tree) -> Result<()> {
-        if self.count > 0 {
-            let mut entries = self.entries.finish()?;
+        if let Some(entries) = self.0 {
+            let mut entries = entries.finish()?;
             while let Some((key, value)) = entries.next()? {
                 put_long(context, tree, key, value)?;
             }
@@ -227,7 +227,7 @@ pub(super) fn fill<R>(
 ) -> Result<R> {
     let (result, long) = {
         let mut transaction = context.transaction.borrow_mut();
-        let mut filling = Filling::new(transaction.bulk_loader(tree)?, &context.session.engine)?;
+        let mut filling = Filling::new(transaction.bulk_loader(tree)?, &context.session.engine);
         let result = work(&mut filling)?;
         (result, filling.finish()?)
     };
@@ -293,7 +293,7 @@ fn fill_together(
     let filled: Vec<Result<Filled>> = std::thread::scope(|scope| {
         let fill = |((_, sorter), loader): ((usize, Sorter), _)| {
             scope.spawn(move || {
-                let mut filling = Filling::new(loader, engine)?;
+                let mut filling = Filling::new(loader, engine);
                 let twice = filling.push_all(sorter.finish()?, check)?;
                 Ok((twice, filling.finish()?))
             })

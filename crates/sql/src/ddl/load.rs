@@ -24,6 +24,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// Fraction of the budget that entries of a table's indexes take together, as long as they are gathered.
+const SORT_SHARE: u64 = 2;
 /// Bytes of buffers that are kept of a piece.
 const KEPT: usize = 2 << 20;
 
@@ -172,9 +174,13 @@ fn fill_sorting(
     sorted_behind: usize,
     produce: Produce<'_>,
 ) -> Result<(Sorters, Option<Storage>)> {
-    let positions = (0..table.indexes.len()).filter(|&index| !table.indexes[index].primary);
-    let sorter = |index| Ok((index, Sorter::new(&context.session.engine)?));
-    let mut sorters: Sorters = positions.map(sorter).collect::<Result<_>>()?;
+    let positions: Vec<usize> =
+        (0..table.indexes.len()).filter(|&index| !table.indexes[index].primary).collect();
+    let engine = &context.session.engine;
+    // The session is the process's only one, and pages that were filled are not needed again.
+    let limit = engine.budget().limit() / SORT_SHARE / positions.len().max(1) as u64;
+    let sorter = |&index: &usize| Ok((index, Sorter::within(engine, limit)?));
+    let mut sorters: Sorters = positions.iter().map(sorter).collect::<Result<_>>()?;
     if sorters.is_empty() || sorted_behind == 0 {
         let filled = fill_rows(context, table, &mut |piece| sort(&piece, &mut sorters), produce)?;
         return Ok((sorters, filled));

@@ -2,20 +2,30 @@
 //! the order of the tree, so nothing is decoded.
 //!
 //! # Way
-//! Entries are gathered in one block of memory. When it is as large as the engine lets an operation be, it is sorted and written to a
-//! temporary file as a *run*; in the end the runs are merged, at most [`FAN_IN`] at a time, by a tree of losers (D. E. Knuth, "The Art
-//! of Computer Programming", volume 3, section 5.4.1).
+//! Entries are gathered in a block of memory that a processor's cache has room for, more or less. When that is full it is sorted, and becomes a
+//! *run*, as long as the sorter may take that much memory; when it may not, the runs in memory are merged into one in a temporary file.
+//! In the end all runs are merged, at most [`FAN_IN`] at a time, by a tree of losers (D. E. Knuth, "The Art of Computer Programming", volume
+//! 3, section 5.4.1).
 //! An entry of a run is the length of its key and of its value, 4 bytes each, and then the two.
 
 use crate::{Error, Result};
+use gannet_base::memory::Purpose;
 use gannet_store::{Engine, TempFile, TempReader, WorkMemory};
+use std::ops::Range;
 
-/// Runs merged at once.
+/// Runs of a file merged at once.
 const FAN_IN: usize = 32;
 /// Bytes by which the memory grows.
-const STEP: u64 = 1 << 20;
-/// Bytes that an entry takes besides key and value.
+const STEP: u64 = 256 << 10;
+/// Bytes of the block, but for what would be too many runs in memory, or too large a part of it.
+const BLOCK: u64 = 4 << 20;
+const RUNS_IN_MEMORY: u64 = 64;
+const BLOCK_SHARE: u64 = 4;
+/// The least that it may take.
+const LEAST: u64 = 1 << 20;
+/// Bytes that an entry takes besides key and value: in the block, and in a run.
 const OVERHEAD: usize = size_of::<Entry>();
+const LENGTHS: usize = 8;
 
 /// Where an entry is in the block.
 #[derive(Clone, Copy, Debug)]
@@ -27,11 +37,12 @@ struct Entry {
     value: u32,
 }
 
-/// Where a run is in its file.
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    from: u64,
-    to: u64,
+/// A run.
+#[derive(Debug)]
+enum Run {
+    /// In the file.
+    File(Range<u64>),
+    Memory(Vec<u8>),
 }
 
 /// Takes entries in any order.
@@ -39,22 +50,36 @@ struct Run {
 pub(super) struct Sorter {
     engine: Engine,
     memory: WorkMemory,
+    /// Bytes that it may take; where it says nothing, the share of an operation among others.
+    limit: Option<u64>,
+    /// The block, and where the entries are in it.
     bytes: Vec<u8>,
     entries: Vec<Entry>,
     file: Option<TempFile>,
+    /// Those in the file come first, as they have what came first.
     runs: Vec<Run>,
 }
 
 impl Sorter {
     pub(super) fn new(engine: &Engine) -> Result<Self> {
-        Ok(Sorter {
+        Ok(Self::with(engine, engine.work_memory(0)?, None))
+    }
+
+    /// One that may take so many bytes, for what is the process's only work.
+    pub(super) fn within(engine: &Engine, limit: u64) -> Result<Self> {
+        Ok(Self::with(engine, engine.memory(Purpose::Work, 0)?, Some(limit)))
+    }
+
+    fn with(engine: &Engine, memory: WorkMemory, limit: Option<u64>) -> Self {
+        Sorter {
             engine: engine.clone(),
-            memory: engine.work_memory(0)?,
+            memory,
+            limit,
             bytes: Vec::new(),
             entries: Vec::new(),
             file: None,
             runs: Vec::new(),
-        })
+        }
     }
 
     /// Adds an entry.
@@ -70,58 +95,134 @@ impl Sorter {
         Ok(())
     }
 
-    /// Has memory for one more entry, if need be by writing the others to the file.
+    /// Bytes that it may take now.
+    fn limit(&self) -> u64 {
+        self.limit.unwrap_or_else(|| self.engine.work_limit()).max(LEAST)
+    }
+
+    /// Has room in the block for one more entry, if need be by making a run of the others.
     fn make_room(&mut self, len: usize) -> Result<()> {
-        let bytes = (self.bytes.len() + len).next_power_of_two();
-        let entries = (self.entries.len() + 1).next_power_of_two() * OVERHEAD;
-        if self.bytes.len() + len <= self.bytes.capacity() && self.entries.len() < self.entries.capacity() {
+        let (bytes, entries) = (self.bytes.len() + len, self.entries.len() + 1);
+        if bytes <= self.bytes.capacity() && entries <= self.entries.capacity() {
             return Ok(());
         }
-        let needed = ((bytes + entries) as u64).next_multiple_of(STEP);
-        let held = self.memory.bytes();
-        let allowed = needed <= self.engine.work_limit().max(STEP) || self.entries.is_empty();
-        if needed > held && (!allowed || self.memory.grow(needed - held).is_err()) {
-            if self.entries.is_empty() {
-                return Err(Error::from(self.memory.grow(needed - held).err().unwrap_or_else(|| {
-                    gannet_store::Error::Invalid("the memory budget has no room for one row".to_owned())
-                })));
+        let block = self.block_bytes();
+        let grown = |needed: usize, capacity: usize| match needed > capacity {
+            true => needed.max(2 * capacity),
+            false => capacity,
+        };
+        let (bytes, entries) = (grown(bytes, self.bytes.capacity()), grown(entries, self.entries.capacity()));
+        let needed = ((bytes + entries * OVERHEAD) as u64).next_multiple_of(STEP);
+        let limit = self.limit();
+        // One entry is taken however long it is.
+        if needed <= BLOCK.max(limit / RUNS_IN_MEMORY).min(limit / BLOCK_SHARE) || self.entries.is_empty() {
+            match self.memory.grow(needed.saturating_sub(block)) {
+                Ok(()) => {
+                    self.bytes.reserve_exact(bytes - self.bytes.len());
+                    self.entries.reserve_exact(entries - self.entries.len());
+                    return Ok(());
+                }
+                Err(error) if self.entries.is_empty() && self.in_memory() == 0 => return Err(error.into()),
+                Err(_) if self.entries.is_empty() => {
+                    self.spill()?;
+                    return self.make_room(len);
+                }
+                Err(_) => {}
             }
-            self.spill()?;
-            // What is there may be enough now; else one entry is longer than all of it.
-            return self.make_room(len);
         }
-        self.bytes.reserve_exact(bytes.saturating_sub(self.bytes.len()));
-        self.entries.reserve_exact((entries / OVERHEAD).saturating_sub(self.entries.len()));
-        Ok(())
+        self.end_block()?;
+        // What is there may be enough now; else one entry is longer than all of it.
+        self.make_room(len)
+    }
+
+    /// Bytes charged for the block.
+    fn block_bytes(&self) -> u64 {
+        self.memory.bytes() - self.in_memory()
+    }
+
+    /// Bytes of the runs in memory.
+    fn in_memory(&self) -> u64 {
+        self.runs.iter().map(|run| if let Run::Memory(bytes) = run { bytes.len() as u64 } else { 0 }).sum()
     }
 
     fn sort(&mut self) {
+        // Numbers are compared without a branch.
+        self.entries.sort_unstable_by_key(|entry| entry.prefix);
         let bytes = &self.bytes;
         let key = |entry: &Entry| &bytes[entry.start..][..entry.key as usize];
         // Of equal keys the first stays the first.
-        self.entries.sort_unstable_by(|a, b| {
-            a.prefix.cmp(&b.prefix).then_with(|| key(a).cmp(key(b))).then(a.start.cmp(&b.start))
-        });
+        for alike in self.entries.chunk_by_mut(|a, b| a.prefix == b.prefix).filter(|alike| alike.len() > 1) {
+            alike.sort_unstable_by(|a, b| key(a).cmp(key(b)).then(a.start.cmp(&b.start)));
+        }
     }
 
-    /// Writes what is in memory as a run.
-    fn spill(&mut self) -> Result<()> {
+    /// Makes a run of what is in the block.
+    fn end_block(&mut self) -> Result<()> {
         self.sort();
+        let len = self.bytes.len() + self.entries.len() * LENGTHS;
+        let has_room = self.memory.bytes() + len as u64 <= self.limit();
+        if !(has_room && self.memory.grow(len as u64).is_ok()) {
+            self.spill()?;
+            if self.memory.grow(len as u64).is_err() {
+                let written = self.write(|sorter, write| {
+                    sorter.entries.iter().try_for_each(|entry| write(entry.key, sorter.entry(entry)))
+                });
+                self.entries.clear();
+                self.bytes.clear();
+                return written;
+            }
+        }
+        let mut run = Vec::with_capacity(len);
+        for entry in &self.entries {
+            run.extend_from_slice(&lengths(entry.key, self.entry(entry)));
+            run.extend_from_slice(self.entry(entry));
+        }
+        self.runs.push(Run::Memory(run));
+        self.entries.clear();
+        self.bytes.clear();
+        Ok(())
+    }
+
+    /// Key and value of an entry of the block.
+    fn entry(&self, entry: &Entry) -> &[u8] {
+        &self.bytes[entry.start..][..(entry.key + entry.value) as usize]
+    }
+
+    /// Makes one run in the file of those in memory.
+    fn spill(&mut self) -> Result<()> {
+        let first = self.runs.iter().position(|run| matches!(run, Run::Memory(_))).unwrap_or(self.runs.len());
+        let in_memory = self.runs.split_off(first);
+        if in_memory.is_empty() {
+            return Ok(());
+        }
+        let block = self.memory.bytes() - in_memory.iter().map(Run::bytes).sum::<u64>();
+        let mut merge = Merge::of(None, in_memory)?;
+        self.write(|_, write| {
+            while let Some(head) = merge.next()? {
+                write(head.key as u32, head.entry())?;
+            }
+            Ok(())
+        })?;
+        drop(merge);
+        self.memory.shrink_to(block);
+        Ok(())
+    }
+
+    /// Writes a run to the file.
+    fn write(
+        &mut self,
+        work: impl FnOnce(&Self, &mut dyn FnMut(u32, &[u8]) -> Result<()>) -> Result<()>,
+    ) -> Result<()> {
         let file = match self.file.take() {
             Some(file) => file,
             None => self.engine.temp_file()?,
         };
         let mut writer = file.writer()?;
         let from = writer.position();
-        for entry in &self.entries {
-            let bytes = &self.bytes[entry.start..][..(entry.key + entry.value) as usize];
-            write_entry(&mut writer, entry.key, bytes)?;
-        }
+        work(self, &mut |key, bytes| write_entry(&mut writer, key, bytes))?;
         let to = writer.position();
         self.file = Some(writer.finish()?);
-        self.runs.push(Run { from, to });
-        self.entries.clear();
-        self.bytes.clear();
+        self.runs.push(Run::File(from..to));
         Ok(())
     }
 
@@ -129,20 +230,31 @@ impl Sorter {
     pub(super) fn finish(mut self) -> Result<Sorted> {
         if self.runs.is_empty() {
             self.sort();
-            return Ok(Sorted(Source::Memory { sorter: self, next: 0 }));
+            return Ok(Sorted(Source::Memory { sorter: Box::new(self), next: 0 }));
         }
         if !self.entries.is_empty() {
-            self.spill()?;
+            self.end_block()?;
         }
-        // The memory is for the readers now.
-        self.bytes = Vec::new();
-        self.entries = Vec::new();
-        self.memory.shrink_to(0);
-        let mut file = self.file.take().expect("runs are in a file");
-        while self.runs.len() > FAN_IN {
-            (file, self.runs) = merge_pass(&self.engine, &file, &self.runs)?;
+        (self.bytes, self.entries) = (Vec::new(), Vec::new());
+        self.memory.shrink_to(self.in_memory());
+        let Sorter { engine, memory, mut file, mut runs, .. } = self;
+        let first = runs.iter().position(|run| matches!(run, Run::Memory(_))).unwrap_or(runs.len());
+        let in_memory = runs.split_off(first);
+        while runs.len() > FAN_IN {
+            let longer = merge_pass(&engine, file.take(), runs)?;
+            (file, runs) = (Some(longer.0), longer.1);
         }
-        Ok(Sorted(Source::Runs(Merge::new(file, &self.runs)?)))
+        runs.extend(in_memory);
+        let mut merge = Merge::of(file.as_ref(), runs)?;
+        merge.kept = Some((file, memory));
+        Ok(Sorted(Source::Runs(Box::new(merge))))
+    }
+}
+
+impl Run {
+    /// Bytes of it in memory.
+    fn bytes(&self) -> u64 {
+        if let Run::Memory(bytes) = self { bytes.len() as u64 } else { 0 }
     }
 }
 
@@ -158,29 +270,37 @@ fn prefix(key: &[u8]) -> u64 {
     }
 }
 
-/// Writes an entry of key and value, one behind the other.
-fn write_entry(writer: &mut gannet_store::TempWriter, key: u32, bytes: &[u8]) -> Result<()> {
-    let mut lengths = [0; 8];
+/// What stands before an entry of key and value, one behind the other.
+fn lengths(key: u32, entry: &[u8]) -> [u8; LENGTHS] {
+    let mut lengths = [0; LENGTHS];
     lengths[..4].copy_from_slice(&key.to_le_bytes());
-    lengths[4..].copy_from_slice(&(bytes.len() as u32 - key).to_le_bytes());
-    writer.write_all(&lengths)?;
-    writer.write_all(bytes)?;
+    lengths[4..].copy_from_slice(&(entry.len() as u32 - key).to_le_bytes());
+    lengths
+}
+
+fn write_entry(writer: &mut gannet_store::TempWriter, key: u32, entry: &[u8]) -> Result<()> {
+    writer.write_all(&lengths(key, entry))?;
+    writer.write_all(entry)?;
     Ok(())
 }
 
-/// Merges groups of runs into longer ones.
-fn merge_pass(engine: &Engine, file: &TempFile, runs: &[Run]) -> Result<(TempFile, Vec<Run>)> {
+/// Merges groups of runs, which are in the file, into longer ones in another one.
+fn merge_pass(engine: &Engine, file: Option<TempFile>, runs: Vec<Run>) -> Result<(TempFile, Vec<Run>)> {
     let mut writer = engine.temp_file()?.writer()?;
     let mut longer = Vec::new();
-    for group in runs.chunks(FAN_IN) {
-        let from = writer.position();
-        let mut merge = Merge::new_on(file, group)?;
-        while let Some(head) = merge.next()? {
-            write_entry(&mut writer, head.key as u32, &head.bytes)?;
+    let mut runs = runs.into_iter();
+    loop {
+        let group: Vec<_> = runs.by_ref().take(FAN_IN).collect();
+        if group.is_empty() {
+            return Ok((writer.finish()?, longer));
         }
-        longer.push(Run { from, to: writer.position() });
+        let from = writer.position();
+        let mut merge = Merge::of(file.as_ref(), group)?;
+        while let Some(head) = merge.next()? {
+            write_entry(&mut writer, head.key as u32, head.entry())?;
+        }
+        longer.push(Run::File(from..writer.position()));
     }
-    Ok((writer.finish()?, longer))
 }
 
 /// Entries in the order of their keys.
@@ -189,8 +309,8 @@ pub(super) struct Sorted(Source);
 
 #[derive(Debug)]
 enum Source {
-    Memory { sorter: Sorter, next: usize },
-    Runs(Merge),
+    Memory { sorter: Box<Sorter>, next: usize },
+    Runs(Box<Merge>),
 }
 
 impl Sorted {
@@ -200,40 +320,69 @@ impl Sorted {
             Source::Memory { sorter, next } => {
                 let Some(entry) = sorter.entries.get(*next) else { return Ok(None) };
                 *next += 1;
-                let bytes = &sorter.bytes[entry.start..][..(entry.key + entry.value) as usize];
-                Ok(Some(bytes.split_at(entry.key as usize)))
+                Ok(Some(sorter.entry(entry).split_at(entry.key as usize)))
             }
-            Source::Runs(merge) => Ok(merge.next()?.map(|head| head.bytes.split_at(head.key))),
+            Source::Runs(merge) => Ok(merge.next()?.map(|head| head.entry().split_at(head.key))),
         }
     }
+}
+
+/// Where the entries of a run come from.
+#[derive(Debug)]
+enum Rest {
+    /// What is not read yet, and the entry that was read last.
+    File(Box<TempReader>, Vec<u8>),
+    /// All of it, and where that entry is.
+    Memory(Vec<u8>, Range<usize>),
 }
 
 /// The first entry that is left of a run.
 #[derive(Debug)]
 struct Head {
     prefix: u64,
-    /// Key and value; of a run that has ended nothing counts.
-    bytes: Vec<u8>,
     /// Length of the key.
     key: usize,
-    reader: TempReader,
+    rest: Rest,
+    /// It has ended: nothing else counts.
     is_over: bool,
 }
 
 impl Head {
+    /// Key and value.
+    fn entry(&self) -> &[u8] {
+        match &self.rest {
+            Rest::File(_, entry) => entry,
+            Rest::Memory(bytes, place) => &bytes[place.clone()],
+        }
+    }
+
+    fn key(&self) -> &[u8] {
+        &self.entry()[..self.key]
+    }
+
     /// Takes the next entry.
     fn advance(&mut self) -> Result<()> {
-        if self.reader.remaining() == 0 {
-            self.is_over = true;
-            return Ok(());
-        }
-        let mut lengths = [0; 8];
-        self.reader.read_exact(&mut lengths)?;
         let length = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("4 bytes")) as usize;
-        self.key = length(&lengths[..4]);
-        self.bytes.resize(self.key + length(&lengths[4..]), 0);
-        self.reader.read_exact(&mut self.bytes)?;
-        self.prefix = prefix(&self.bytes[..self.key]);
+        match &mut self.rest {
+            Rest::File(reader, _) if reader.remaining() == 0 => self.is_over = true,
+            Rest::File(reader, entry) => {
+                let mut lengths = [0; LENGTHS];
+                reader.read_exact(&mut lengths)?;
+                self.key = length(&lengths[..4]);
+                entry.resize(self.key + length(&lengths[4..]), 0);
+                reader.read_exact(entry)?;
+            }
+            Rest::Memory(bytes, place) if place.end == bytes.len() => self.is_over = true,
+            Rest::Memory(bytes, place) => {
+                let lengths = &bytes[place.end..place.end + LENGTHS];
+                self.key = length(&lengths[..4]);
+                let start = place.end + LENGTHS;
+                *place = start..start + self.key + length(&lengths[4..]);
+            }
+        }
+        if !self.is_over {
+            self.prefix = prefix(self.key());
+        }
         Ok(())
     }
 }
@@ -246,26 +395,26 @@ struct Merge {
     losers: Vec<usize>,
     /// The first one's entry was given.
     is_given: bool,
-    /// Keeps the file as long as it is read.
-    _file: Option<TempFile>,
+    /// Keeps the file as long as it is read, and what is charged for runs in memory.
+    kept: Option<(Option<TempFile>, WorkMemory)>,
 }
 
 impl Merge {
-    fn new(file: TempFile, runs: &[Run]) -> Result<Self> {
-        let mut merge = Merge::new_on(&file, runs)?;
-        merge._file = Some(file);
-        Ok(merge)
-    }
-
-    fn new_on(file: &TempFile, runs: &[Run]) -> Result<Self> {
-        let head = |run: &Run| -> Result<Head> {
-            let reader = file.reader(run.from, run.to)?;
-            let mut head = Head { prefix: 0, bytes: Vec::new(), key: 0, reader, is_over: false };
+    fn of(file: Option<&TempFile>, runs: Vec<Run>) -> Result<Self> {
+        let head = |run: Run| -> Result<Head> {
+            let rest = match run {
+                Run::File(range) => {
+                    let file = file.ok_or_else(|| Error::internal("runs are in a file"))?;
+                    Rest::File(Box::new(file.reader(range.start, range.end)?), Vec::new())
+                }
+                Run::Memory(bytes) => Rest::Memory(bytes, 0..0),
+            };
+            let mut head = Head { prefix: 0, key: 0, rest, is_over: false };
             head.advance()?;
             Ok(head)
         };
-        let heads: Vec<Head> = runs.iter().map(head).collect::<Result<_>>()?;
-        let mut merge = Merge { losers: vec![0; heads.len()], heads, is_given: false, _file: None };
+        let heads: Vec<Head> = runs.into_iter().map(head).collect::<Result<_>>()?;
+        let mut merge = Merge { losers: vec![0; heads.len()], heads, is_given: false, kept: None };
         if let Some(first) = merge.winner_below(1) {
             merge.losers[0] = first;
         }
@@ -290,11 +439,7 @@ impl Merge {
         if one.is_over || other.is_over {
             return !one.is_over;
         }
-        one.prefix
-            .cmp(&other.prefix)
-            .then_with(|| one.bytes[..one.key].cmp(&other.bytes[..other.key]))
-            .then(a.cmp(&b))
-            .is_lt()
+        one.prefix.cmp(&other.prefix).then_with(|| one.key().cmp(other.key())).then(a.cmp(&b)).is_lt()
     }
 
     fn next(&mut self) -> Result<Option<&Head>> {
@@ -319,6 +464,10 @@ mod tests {
     use super::*;
     use gannet_store::EngineOptions;
 
+    fn in_file(sorter: &Sorter) -> usize {
+        sorter.runs.iter().filter(|run| matches!(run, Run::File(_))).count()
+    }
+
     #[test]
     fn more_entries_than_memory_come_back_in_order() {
         let folder = tempfile::tempdir().unwrap();
@@ -331,7 +480,7 @@ mod tests {
             let scattered = number * 7919 % count;
             sorter.push(&scattered.to_be_bytes(), &vec![7; (scattered % 200) as usize]).unwrap();
         }
-        assert!(sorter.runs.len() > 2, "{} runs", sorter.runs.len());
+        assert!(in_file(&sorter) > 2 && sorter.in_memory() > 0, "{:?}", sorter.runs.len());
         let mut sorted = sorter.finish().unwrap();
         for number in 0..count {
             let (key, value) = sorted.next().unwrap().unwrap();
@@ -362,7 +511,7 @@ mod tests {
             wanted.push((key, number.to_be_bytes().to_vec()));
         }
         wanted.sort();
-        assert!(sorter.runs.len() > 2, "{} runs", sorter.runs.len());
+        assert!(in_file(&sorter) > 0 && sorter.in_memory() > 0, "{:?}", sorter.runs.len());
         let mut sorted = sorter.finish().unwrap();
         for (key, value) in &wanted {
             assert_eq!(sorted.next().unwrap(), Some((&key[..], &value[..])));

@@ -13,6 +13,7 @@ use super::reader::{self, Ended, Reader, Said, Why};
 use super::writer::PartWriter;
 use super::{ArchiveState, SYNC_BYTES, SYNC_EVERY, Status};
 use crate::backup::format::{CONTENT_MAX, HEAD};
+use crate::change;
 use crate::log::{BLOCK, Log, LogHold, Met, Note, Step, Walk};
 use crate::meta::{Life, Meta};
 use crate::mutation::{Mutation, planted};
@@ -464,7 +465,7 @@ impl Follower {
 }
 
 impl Session {
-    /// Copies the log up to `to`, which is durable, the end of a record; false where it was let go of.
+    /// Copies the log up to `to`, which is durable, the end of a record; false where it was let go of, or does not have everything.
     fn copy_to(&mut self, log: &Log, hold: &LogHold, to: u64) -> Result<bool> {
         let to = to.min(log.durable().0);
         while self.walk.at() < to {
@@ -474,6 +475,7 @@ impl Session {
             }
             let part = self.part.as_mut().expect("begun above");
             let before = part.bytes();
+            let mut is_over = false;
             let blank = self.walk.body_end().min(to).saturating_sub(at).min(CONTENT_MAX as u64);
             if blank > 0 {
                 part.put_blank(at, &mut self.frame, blank)?;
@@ -493,9 +495,11 @@ impl Session {
                 let skipped = (at - from) as usize;
                 self.frame[HEAD..HEAD + len].copy_from_slice(&blocks[skipped..skipped + len]);
                 let notes = &mut |met: &Met<'_>| {
-                    if let Met::Record(record) = met
-                        && let Some(note) = Note::of(record)
-                    {
+                    let Met::Record(record) = met else { return Ok(Step::On) };
+                    if change::is_beside_log(record) {
+                        return Ok(Step::Stop);
+                    }
+                    if let Some(note) = Note::of(record) {
                         part.note(&note);
                     }
                     Ok(Step::On)
@@ -503,10 +507,18 @@ impl Session {
                 self.walk
                     .take(&self.frame[HEAD..HEAD + len], notes)
                     .map_err(|what| Error::Damaged(format!("log: {what}")))?;
-                part.put(at, &mut self.frame, len)?;
+                // There was no archive yet when pages were filled beside the log: what is behind that begins anew.
+                is_over = self.walk.is_stopped();
+                let len = if is_over { self.walk.whole().saturating_sub(at) as usize } else { len };
+                if len > 0 {
+                    part.put(at, &mut self.frame, len)?;
+                }
             }
             self.unsynced += part.bytes() - before;
             self.written += part.bytes() - before;
+            if is_over {
+                return Ok(false);
+            }
             if self.walk.at().is_multiple_of(self.segment_size) {
                 if !self.walk.is_between() {
                     // Bytes that were durable read as if nothing had been written there.

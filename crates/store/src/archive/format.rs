@@ -88,7 +88,7 @@ pub(super) struct PartBegin {
     pub(super) first: u64,
     /// Checksum of the record before, where that is known.
     pub(super) previous_crc: Option<u32>,
-    /// The log from here to `first` is in no part: it was let go of before it could be archived.
+    /// The log from here to `first` is in no part: it was let go of before it could be archived, or lacks contents of pages.
     pub(super) gap_from: Option<u64>,
     /// Times that the database was open, newest last: this one wrote the part.
     pub(super) lives: Vec<OpenTime>,

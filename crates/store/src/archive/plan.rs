@@ -272,8 +272,8 @@ impl Reach<'_> {
         let (whole, path) = (self.whole, &self.folder.path);
         match self.why {
             Why::Gap(to) => format!(
-                "the archive {path:?} has a gap from lsn {whole} to {to}: that log was let go of before it could be archived. What is \
-                 behind can be restored from a backup that was taken behind it; what is before, with the target lsn {whole}"
+                "the archive {path:?} has a gap from lsn {whole} to {to}: that log was let go of before it could be archived, or is from before \
+                 it was begun. What is behind can be restored from a backup that was taken behind it; what is before, with the target lsn {whole}"
             ),
             Why::Missing(to, what) => format!(
                 "of the archive {path:?} the log from lsn {whole} to {to} is missing or damaged ({what}): put the part back, or restore up to \

@@ -150,6 +150,7 @@ impl Begin {
             segment_size: self.segment_size,
             lives: Vec::new(),
             homes_from: Lsn::ZERO,
+            archived: false,
             // None was cut off while it was taken, and what had been before is zeros now.
             cut_at: Lsn(self.start_lsn),
             roots: self.roots.map(PageId),

@@ -184,6 +184,8 @@ fn run(
     if let Some(parent) = &since {
         check_parent(parent, meta)?;
     }
+    // Before its start: what comes behind that is in the log it copies.
+    let _whole_log = Requirement::new(shared);
     let hold = core.log.hold();
     let begin = Begin {
         version: BACKUP_VERSION,
@@ -271,6 +273,22 @@ fn run(
     };
     let bytes_read = copy.bytes_read.into_inner();
     Ok((copy.sink.finish(manifest)?, bytes_read))
+}
+
+/// All of the log is needed, as long as this lives.
+struct Requirement<'s>(&'s Shared);
+
+impl<'s> Requirement<'s> {
+    fn new(shared: &'s Shared) -> Self {
+        shared.core.whole_log.require();
+        Requirement(shared)
+    }
+}
+
+impl Drop for Requirement<'_> {
+    fn drop(&mut self) {
+        self.0.core.whole_log.release();
+    }
 }
 
 /// The pages that a backup which adds to another one has to look at; nothing for a full one.

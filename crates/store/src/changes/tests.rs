@@ -128,6 +128,7 @@ impl Fixture {
             segment_size: SEGMENT,
             lives: vec![Life { id: 5, from: Lsn::ZERO }],
             homes_from: Lsn::ZERO,
+            archived: false,
             cut_at: Lsn::ZERO,
             roots: [PageId(3), PageId(4), PageId(5)],
         };

@@ -40,7 +40,7 @@ impl Check {
         let kind = page::kind(&bytes);
         let fits = match kind {
             Some(PageKind::SpaceMap) => owner == SYSTEM && self.is_map(id),
-            Some(PageKind::Node) => owner != SYSTEM,
+            Some(PageKind::Node | PageKind::Unfilled) => owner != SYSTEM,
             Some(PageKind::Overflow | PageKind::OverflowIndex) => self.may_have_long_values(owner),
             Some(PageKind::Meta | PageKind::Undo) | None => false,
         };
@@ -79,7 +79,9 @@ impl Check {
         drop(page);
         let fits = match kind {
             Some(PageKind::SpaceMap) => before == SYSTEM,
-            Some(PageKind::Node | PageKind::Overflow | PageKind::OverflowIndex) => tree == before,
+            Some(PageKind::Node | PageKind::Overflow | PageKind::OverflowIndex | PageKind::Unfilled) => {
+                tree == before
+            }
             Some(PageKind::Meta | PageKind::Undo) | None => false,
         };
         let gone = !matches!(self.owner(id), Ok(Some(owner)) if owner == before);

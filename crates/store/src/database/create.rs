@@ -86,6 +86,7 @@ impl Database {
             lives: Vec::new(),
             homes_from: Lsn::ZERO,
             cut_at: Lsn::ZERO,
+            archived: open.archive.is_some(),
             roots: [PageId(3), PageId(4), PageId(5)],
         };
         meta::write_mark(&*file, page_size, meta.database_id)?;

@@ -163,6 +163,7 @@ impl Database {
         let newest = recovery.as_ref().map_or(0, |r| r.incarnation);
         meta.incarnation = meta.incarnation.max(newest) + u32::from(!planted(Mutation::IncarnationKept));
         meta.clean = false;
+        meta.archived |= archive.is_some();
         meta.log_crc = None;
         meta.begin_life(recovery.as_ref().map_or(meta.log_end, |recovery| recovery.end));
         let (log, unarchived) = match log {
@@ -270,6 +271,9 @@ impl Database {
             wal_limit(&meta, options),
         ));
         core.space.set_cut_at(meta.cut_at);
+        if meta.archived {
+            core.whole_log.require();
+        }
         if options.salvage {
             let lost = report.lost.as_deref().unwrap_or("nothing of its log is lost");
             core.set_read_only(format!("it is being salvaged ({lost})"));

@@ -199,6 +199,8 @@ impl Records {
         match kind {
             Some(PageKind::Node) => self.node(id, tree, bytes, own),
             Some(PageKind::Overflow) => own.entry(tree).or_default().long_pages += 1,
+            // A crash has cut short what was to fill it.
+            Some(PageKind::Unfilled) => own.entry(tree).or_default().unwritten_pages += 1,
             Some(PageKind::OverflowIndex) if overflow::decode_index(&bytes).is_some() => {
                 own.entry(tree).or_default().long_pages += 1;
             }
@@ -217,7 +219,7 @@ impl Records {
         let fits = page::tree(&page) == tree
             && matches!(
                 page::kind(&page),
-                Some(PageKind::Node | PageKind::Overflow | PageKind::OverflowIndex)
+                Some(PageKind::Node | PageKind::Overflow | PageKind::OverflowIndex | PageKind::Unfilled)
             );
         drop(page);
         if !fits && owner() == Some(tree) {

@@ -117,7 +117,11 @@ impl Transaction {
 
     fn loader<'t>(&'t self, tree: &'t Tree) -> BulkLoader<'t> {
         let core = &*self.shared.core;
-        let inner = crate::tree::BulkLoader::new(BTree::new(core, &tree.root), &self.handle.cancel);
+        let inner = crate::tree::BulkLoader::new(
+            BTree::new(core, &tree.root),
+            &self.shared.writer,
+            &self.handle.cancel,
+        );
         BulkLoader { inner, payload: Vec::new(), page_size: core.page_size }
     }
 

@@ -3,14 +3,27 @@
 //! Leaves are filled and written once, as page images, into extents of their own; each finished node hands its first
 //! key and its number up to the level above. Until the very end the tree's root stays an empty leaf, so a crash or
 //! an error in the middle leaves an empty tree whose other pages go when the tree does.
+//!
+//! # Beside the log
+//! But for the first few, the log gets nothing of a leaf's contents, only that the page is to be filled ([`PageKind::Unfilled`]), unless
+//! somebody needs the whole log ([`WholeLog`](crate::core::WholeLog)). PostgreSQL does so with `wal_level = minimal`.
+//! 1. Nobody changes such a leaf, or sees it, before the root leads to it. The root's record is logged when all of the tree's pages are durable
+//!    at home. So whatever the log goes on with, it finds them there.
+//! 2. A page's LSN is that of the record that says it is to be filled. What is at home with that LSN, or a later one, is left alone by redo;
+//!    what is not becomes a page that says so, and that no tree has, unless the device has lost what it had acknowledged.
+//! 3. A backup's start is behind all such records, and while it is taken there are no more; it copies the leaves as they are. Since a database
+//!    was opened with an archive there are none, either; what the log has of them from before is a gap in the archive.
 
 use super::smo::{ANYWHERE, separator};
 use super::{BTree, put_image};
 use crate::mtr::Mtr;
+use crate::mutation::{Mutation, planted};
 use crate::node::{NodeMut, NodeRef, max_inline_payload, max_key_len};
 use crate::space::EXTENT_PAGES;
+use crate::writeback::PageWriter;
 use crate::{Error, Result};
 use gannet_base::PageId;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Share of a leaf that is filled, in percent: a little is left for updates that grow a row.
@@ -20,6 +33,10 @@ const INNER_FILL: usize = 90;
 /// Header and a slot's fixed bytes, as the node module lays them out; an estimate on the safe side.
 const NODE_OVERHEAD: usize = 64;
 const ENTRY_OVERHEAD: usize = 10;
+/// So many leaves are logged: to wait until they are durable at home would take longer. The trees of the simulation are small.
+const LOGGED_LEAVES: u64 = if cfg!(feature = "invariants") { 2 } else { EXTENT_PAGES };
+/// So many bytes of leaves that are complete are written home at a time.
+const WRITTEN_TOGETHER: u64 = 4 << 20;
 
 #[derive(Debug, Default)]
 struct Level {
@@ -91,19 +108,30 @@ pub(crate) struct BulkLoader<'c> {
     extent: (PageId, PageId),
     last_page: PageId,
     last_inner: PageId,
+    /// Leaves that were written.
+    leaves: u64,
+    /// Some of them beside the log.
+    beside_log: bool,
+    /// Extents whose pages are complete, and not written home yet.
+    complete: Vec<Range<u64>>,
+    home: &'c PageWriter,
     /// It is to end.
     cancel: &'c AtomicBool,
 }
 
 impl<'c> BulkLoader<'c> {
     /// A loader for `tree`, which must be empty and used by nobody else. It fails once `cancel` is set.
-    pub(crate) fn new(tree: BTree<'c>, cancel: &'c AtomicBool) -> Self {
+    pub(crate) fn new(tree: BTree<'c>, home: &'c PageWriter, cancel: &'c AtomicBool) -> Self {
         BulkLoader {
             tree,
             levels: vec![Level::default()],
             extent: (ANYWHERE, ANYWHERE),
             last_page: tree.tree.root(),
             last_inner: tree.tree.root(),
+            leaves: 0,
+            beside_log: false,
+            complete: Vec::new(),
+            home,
             cancel,
         }
     }
@@ -165,24 +193,54 @@ impl<'c> BulkLoader<'c> {
     fn write(&mut self, level: usize, page: &[u8]) -> Result<PageId> {
         let (core, tree) = (self.tree.core, self.tree.tree.id);
         core.throttle(&|| self.cancel.load(Ordering::Relaxed))?;
+        let is_leaf = level == 0;
+        let may_beside = is_leaf && self.leaves >= LOGGED_LEAVES;
+        let beside = if may_beside { core.whole_log.beside() } else { None };
         let mut mtr = Mtr::new(core);
-        let (id, part) = if level == 0 {
-            if self.extent.0 == self.extent.1 {
-                let first = mtr.allocations().allocate_extent(tree, self.last_page)?;
-                self.extent = (first, PageId(first.0 + EXTENT_PAGES));
-            }
-            let id = self.extent.0;
-            self.extent.0 = PageId(id.0 + 1);
-            self.last_page = id;
+        let (id, part) = if is_leaf {
+            let id = self.next_leaf(&mut mtr)?;
             (id, mtr.add(core.pool.create(&core.volume, id)?))
         } else {
             let (id, part) = mtr.allocate(tree, &[self.last_inner])?;
             self.last_inner = id;
             (id, part)
         };
-        put_image(&mut mtr, part, page);
+        if beside.is_some() {
+            mtr.fill(part, tree, page);
+            self.beside_log = true;
+        } else {
+            put_image(&mut mtr, part, page);
+        }
         mtr.commit()?;
+        self.leaves += u64::from(is_leaf);
         Ok(id)
+    }
+
+    /// The page of the next leaf.
+    fn next_leaf(&mut self, mtr: &mut Mtr<'_>) -> Result<PageId> {
+        if self.extent.0 == self.extent.1 {
+            let first = mtr.allocations().allocate_extent(self.tree.tree.id, self.last_page)?;
+            if self.beside_log {
+                self.write_complete(self.last_page.0 + 1 - EXTENT_PAGES..self.last_page.0 + 1);
+            }
+            self.extent = (first, PageId(first.0 + EXTENT_PAGES));
+        }
+        let id = self.extent.0;
+        self.extent.0 = PageId(id.0 + 1);
+        self.last_page = id;
+        Ok(id)
+    }
+
+    /// Has an extent written home, with others: nothing more will come to its pages.
+    fn write_complete(&mut self, extent: Range<u64>) {
+        match self.complete.last_mut() {
+            Some(last) if last.end == extent.start => last.end = extent.end,
+            _ => self.complete.push(extent),
+        }
+        let pages: u64 = self.complete.iter().map(|extents| extents.end - extents.start).sum();
+        if pages * self.tree.core.page_size as u64 >= WRITTEN_TOGETHER {
+            self.complete.drain(..).for_each(|extents| self.home.write_soon(extents));
+        }
     }
 
     /// A node is filled with the prefix cut off that its keys have in common. Its upper fence may have less of that in common (the next key
@@ -223,6 +281,11 @@ impl<'c> BulkLoader<'c> {
         let page = self.build(level, None);
         debug_assert_eq!(usize::from(NodeRef::new(&page).level()), level);
         let core = self.tree.core;
+        if self.beside_log && !planted(Mutation::FilledNotHome) {
+            let cancel = self.cancel;
+            let check = || if cancel.load(Ordering::Relaxed) { Err(Error::Cancelled) } else { Ok(()) };
+            self.home.bring_home(self.tree.tree.id, &mut { check })?;
+        }
         let mut mtr = Mtr::new(core);
         let root = mtr.latch(self.tree.tree.root())?;
         // Pages of the last extent that were not needed go back.
