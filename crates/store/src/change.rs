@@ -1,5 +1,5 @@
 //! Page changes: what a log record may do to one page, and the one function that does it, going forward and in redo
-//! alike.
+//! alike. Only what bulk load puts into a page beside the log is in no record ([`crate::mtr::Mtr::fill`]).
 //!
 //! # Invariants
 //! 1. A change touches one page and reads no other.

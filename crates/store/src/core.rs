@@ -150,7 +150,8 @@ impl WholeLog {
         *self.0.write() -= 1;
     }
 
-    /// While this is held, pages may be filled beside the log; `None` where they may not. Taken before any latch.
+    /// While this is held, pages may be filled beside the log; `None` where they may not. Whoever has it waits for nothing but the log, so it may
+    /// be taken with pages latched.
     pub(crate) fn beside(&self) -> Option<RwLockReadGuard<'_, usize>> {
         Some(self.0.read()).filter(|required| **required == 0)
     }

@@ -54,8 +54,10 @@ const END: usize = CUT_AT + 8;
 const RESTORED: u64 = 1;
 /// Feature: see [`Meta::archived`].
 const ARCHIVED: u64 = 2;
+/// Feature: the log may lack contents of leaves that are at home (`tree::bulk`), and say of them that they are unfilled.
+const BESIDE_LOG: u64 = 4;
 /// Features that this release knows.
-const FEATURES: u64 = RESTORED | ARCHIVED;
+const FEATURES: u64 = RESTORED | ARCHIVED | BESIDE_LOG;
 
 /// Set beside [`Meta::log_crc`], so that it can be told from a field that was never written.
 const LOG_CRC_KNOWN: u64 = 1 << 32;
@@ -176,7 +178,9 @@ impl Meta {
     /// Once redo begins behind what is of another copy, nothing of that is looked at.
     fn features(&self) -> u64 {
         let restored = if self.homes_from > self.redo_from { RESTORED } else { 0 };
-        restored | if self.archived { ARCHIVED } else { 0 }
+        // A file that is complete without its log can be read by whoever does not know of that.
+        let beside_log = if self.clean || self.archived { 0 } else { BESIDE_LOG };
+        restored | beside_log | if self.archived { ARCHIVED } else { 0 }
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {

@@ -7,7 +7,8 @@
 //!    by a slot not known to be retired is verified, and restored from the slot where its home is torn. Where the
 //!    device makes writes of a page whole or not at all, the ring is left out. So it is for a page of which the log has
 //!    whole contents (a page's first ones, or an image) behind its rec_lsn: by 3 they are there until its home is durable,
-//!    and redo begins with them, whatever is at home. But a page that a slot may still heal goes there again: what a slot
+//!    and redo begins with them, whatever is at home; and for a leaf that is filled beside the log, to which nothing leads before it is durable
+//!    at home. But a page that a slot may still heal goes there again: what a slot
 //!    holds is never older than what has come home.
 //! 3. The checkpoint (`redo_from` in the file header) never passes a page change that is not durable in the data
 //!    file: it is at most the smallest rec_lsn of the dirty frames and of the batches not yet synced.
@@ -41,7 +42,7 @@ use crate::ring::{self, SLOT_HEADER, SLOTS, batch_pages, slot_bytes};
 use crate::{Error, Result};
 use gannet_base::memory::Charge;
 use gannet_base::sync::{Condvar, Mutex};
-use gannet_base::{Lsn, PageId, TreeId};
+use gannet_base::{Lsn, PageId};
 use gannet_io::{AlignedBuffer, Class, Direction, Durability, File, IoSlice, Queue, Request};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -528,25 +529,34 @@ impl PageWriter {
         self.wake.notify_all();
     }
 
-    /// Writes every page of a tree that is dirty now, and makes all of them durable at home. `go_on` is asked before each batch.
-    pub(crate) fn bring_home(&self, tree: TreeId, go_on: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+    /// Writes these pages, and makes all of them durable at home; nobody is to change them meanwhile. `go_on` is asked before each batch.
+    pub(crate) fn bring_home(
+        &self,
+        pages: &[Range<u64>],
+        go_on: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
         loop {
             let mut due = Vec::new();
-            self.core.pool.dirty_frames_of(&self.core.volume, tree, &mut due);
-            if due.is_empty() {
-                break;
+            {
+                // Whoever has the buffer leaves nothing on its way: else a page would seem to be, of which that is what was there before.
+                let _writing = self.buffer.lock();
+                self.core.poison.check()?;
+                let pages = pages.iter().cloned().flatten().map(PageId);
+                due.extend(
+                    pages.filter_map(|id| Some((self.core.pool.dirty_frame(&self.core.volume, id)?, id))),
+                );
+                if due.is_empty() {
+                    return self.sync_data().inspect_err(|error| self.core.poison.set_by(error));
+                }
             }
             due.sort_unstable_by_key(|&(_, id)| id);
             for batch in due.chunks(batch_pages(self.core.page_size)) {
                 go_on()?;
                 self.write_batch(batch)?;
+                self.core.pool.announce_clean();
             }
             gannet_base::thread::yield_now();
         }
-        // Those that were being written are home when whoever did so lets go of the buffer.
-        let _writing = self.buffer.lock();
-        self.core.poison.check()?;
-        self.sync_data().inspect_err(|error| self.core.poison.set_by(error))
     }
 
     /// Has `work` done while no page goes home and the checkpoint stays where it is.
@@ -599,6 +609,7 @@ mod tests {
     use crate::mtr::Mtr;
     use crate::page::PageKind;
     use crate::pool::Access;
+    use gannet_base::TreeId;
     use gannet_io::sim::{CrashPolicy, SimDisk};
     use std::path::Path;
 
@@ -609,6 +620,43 @@ mod tests {
     fn engine(disk: &SimDisk) -> Engine {
         let options = EngineOptions { memory: 8 << 20, ..EngineOptions::default() };
         Engine::with_disk(Arc::new(disk.clone()), &options).unwrap()
+    }
+
+    #[test]
+    fn what_is_brought_home_is_what_the_page_has_now() {
+        let disk = SimDisk::new(2);
+        let create = CreateOptions { page_size: SIZE, segment_size: 1 << 18 };
+        let db = engine(&disk).create(Path::new(FILE), &create, &OpenOptions::default()).unwrap();
+        let core = &db.shared.core;
+        let mut mtr = Mtr::new(core);
+        let (id, part) = mtr.allocate(OWNER, &[PageId::NONE]).unwrap();
+        mtr.format(part, PageKind::Overflow, OWNER, &[1; 100]);
+        mtr.commit().unwrap();
+        // These contents are on their way when the page gets others, of which the log knows nothing.
+        let frame = core.pool.dirty_frame(&core.volume, id).unwrap();
+        let mut before = vec![0; SIZE];
+        core.pool.copy_for_write(&core.volume, frame, id, &mut before, &mut |_| {}).unwrap();
+        let mut contents = vec![0; SIZE];
+        page::init(&mut contents, PageKind::Overflow, OWNER);
+        contents[SIZE - 100..].fill(2);
+        let mut mtr = Mtr::new(core);
+        let part = mtr.latch(id).unwrap();
+        mtr.fill(part, OWNER, &contents);
+        mtr.commit().unwrap();
+        std::thread::scope(|scope| {
+            let bringing = scope.spawn(|| db.shared.writer.bring_home(&[id.0..id.0 + 1], &mut || Ok(())));
+            gannet_base::clock::sleep(Duration::from_millis(30));
+            assert!(!bringing.is_finished(), "it is not at home");
+            core.pool.finish_write(frame);
+            bringing.join().unwrap().unwrap();
+        });
+        assert!(core.pool.dirty_frame(&core.volume, id).is_none());
+        let home = disk.peek_crash(Some(CrashPolicy::KeepNone), 1).contents(Path::new(FILE)).unwrap();
+        let home = &home[id.0 as usize * SIZE..][..SIZE];
+        assert!(
+            page::verify(home, id, core.volume.salt) == page::Verdict::Valid
+                && home[SIZE - 100..] == [2; 100]
+        );
     }
 
     #[test]

@@ -186,16 +186,14 @@ impl<'t> Filling<'t> {
             Some(Ordering::Equal) => return Ok(Pushed::Twice),
             None | Some(Ordering::Greater) => {}
         }
-        match self.loader.push(key, value) {
-            Ok(()) => {}
-            Err(gannet_store::Error::Invalid(_)) => {
-                let long = match &mut self.long {
-                    Some(long) => long,
-                    None => self.long.insert(Sorter::new(&self.engine)?),
-                };
-                long.push(key, value)?;
-            }
-            Err(error) => return Err(error.into()),
+        if self.loader.takes(key, value) {
+            self.loader.push(key, value)?;
+        } else {
+            let long = match &mut self.long {
+                Some(long) => long,
+                None => self.long.insert(Sorter::new(&self.engine)?),
+            };
+            long.push(key, value)?;
         }
         let previous = self.previous.get_or_insert_default();
         previous.clear();

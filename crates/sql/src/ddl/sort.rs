@@ -9,7 +9,6 @@
 //! An entry of a run is the length of its key and of its value, 4 bytes each, and then the two.
 
 use crate::{Error, Result};
-use gannet_base::memory::Purpose;
 use gannet_store::{Engine, TempFile, TempReader, WorkMemory};
 use std::ops::Range;
 
@@ -23,6 +22,8 @@ const RUNS_IN_MEMORY: u64 = 64;
 const BLOCK_SHARE: u64 = 4;
 /// The least that it may take.
 const LEAST: u64 = 1 << 20;
+/// As long as there are runs in memory, so much is kept for whoever writes them to a file when there is no memory for anything.
+const WRITER: u64 = 256 << 10;
 /// Bytes that an entry takes besides key and value: in the block, and in a run.
 const OVERHEAD: usize = size_of::<Entry>();
 const LENGTHS: usize = 8;
@@ -55,6 +56,8 @@ pub(super) struct Sorter {
     /// The block, and where the entries are in it.
     bytes: Vec<u8>,
     entries: Vec<Entry>,
+    /// Bytes charged for a writer.
+    for_writer: u64,
     file: Option<TempFile>,
     /// Those in the file come first, as they have what came first.
     runs: Vec<Run>,
@@ -67,7 +70,7 @@ impl Sorter {
 
     /// One that may take so many bytes, for what is the process's only work.
     pub(super) fn within(engine: &Engine, limit: u64) -> Result<Self> {
-        Ok(Self::with(engine, engine.memory(Purpose::Work, 0)?, Some(limit)))
+        Ok(Self::with(engine, engine.work_memory(0)?, Some(limit)))
     }
 
     fn with(engine: &Engine, memory: WorkMemory, limit: Option<u64>) -> Self {
@@ -77,6 +80,7 @@ impl Sorter {
             limit,
             bytes: Vec::new(),
             entries: Vec::new(),
+            for_writer: 0,
             file: None,
             runs: Vec::new(),
         }
@@ -137,12 +141,12 @@ impl Sorter {
 
     /// Bytes charged for the block.
     fn block_bytes(&self) -> u64 {
-        self.memory.bytes() - self.in_memory()
+        self.memory.bytes() - self.in_memory() - self.for_writer
     }
 
     /// Bytes of the runs in memory.
     fn in_memory(&self) -> u64 {
-        self.runs.iter().map(|run| if let Run::Memory(bytes) = run { bytes.len() as u64 } else { 0 }).sum()
+        self.runs.iter().map(Run::bytes).sum()
     }
 
     fn sort(&mut self) {
@@ -160,27 +164,44 @@ impl Sorter {
     fn end_block(&mut self) -> Result<()> {
         self.sort();
         let len = self.bytes.len() + self.entries.len() * LENGTHS;
-        let has_room = self.memory.bytes() + len as u64 <= self.limit();
-        if !(has_room && self.memory.grow(len as u64).is_ok()) {
+        let mut done = self.keep_block(len);
+        if !done {
             self.spill()?;
-            if self.memory.grow(len as u64).is_err() {
-                let written = self.write(|sorter, write| {
-                    sorter.entries.iter().try_for_each(|entry| write(entry.key, sorter.entry(entry)))
-                });
-                self.entries.clear();
-                self.bytes.clear();
-                return written;
-            }
+            done = self.keep_block(len);
         }
+        if !done {
+            self.write(|sorter, write| {
+                sorter.entries.iter().try_for_each(|entry| write(entry.key, sorter.entry(entry)))
+            })?;
+        }
+        self.entries.clear();
+        self.bytes.clear();
+        if self.block_bytes() > BLOCK.max(self.limit() / RUNS_IN_MEMORY) {
+            // One entry was longer than a block.
+            self.free_block();
+        }
+        Ok(())
+    }
+
+    /// Makes a run in memory of what is in the block, which takes so many bytes; false where there is no room for it.
+    fn keep_block(&mut self, len: usize) -> bool {
+        let more = len as u64 + WRITER - self.for_writer;
+        if self.memory.bytes() + more > self.limit() || self.memory.grow(more).is_err() {
+            return false;
+        }
+        self.for_writer = WRITER;
         let mut run = Vec::with_capacity(len);
         for entry in &self.entries {
             run.extend_from_slice(&lengths(entry.key, self.entry(entry)));
             run.extend_from_slice(self.entry(entry));
         }
         self.runs.push(Run::Memory(run));
-        self.entries.clear();
-        self.bytes.clear();
-        Ok(())
+        true
+    }
+
+    fn free_block(&mut self) {
+        (self.bytes, self.entries) = (Vec::new(), Vec::new());
+        self.memory.shrink_to(self.in_memory() + self.for_writer);
     }
 
     /// Key and value of an entry of the block.
@@ -195,7 +216,11 @@ impl Sorter {
         if in_memory.is_empty() {
             return Ok(());
         }
-        let block = self.memory.bytes() - in_memory.iter().map(Run::bytes).sum::<u64>();
+        let held = in_memory.iter().map(Run::bytes).sum::<u64>();
+        let block = self.memory.bytes() - held - self.for_writer;
+        // The writer takes it.
+        self.memory.shrink_to(block + held);
+        self.for_writer = 0;
         let mut merge = Merge::of(None, in_memory)?;
         self.write(|_, write| {
             while let Some(head) = merge.next()? {
@@ -235,7 +260,12 @@ impl Sorter {
         if !self.entries.is_empty() {
             self.end_block()?;
         }
-        (self.bytes, self.entries) = (Vec::new(), Vec::new());
+        self.free_block();
+        let is_in_file = self.file.is_some();
+        if is_in_file && self.in_memory() > self.limit() / 2 {
+            // Readers of the file need memory, too.
+            self.spill()?;
+        }
         self.memory.shrink_to(self.in_memory());
         let Sorter { engine, memory, mut file, mut runs, .. } = self;
         let first = runs.iter().position(|run| matches!(run, Run::Memory(_))).unwrap_or(runs.len());

@@ -55,6 +55,7 @@ impl Check {
                 }
             }
             Some(PageKind::Overflow) => self.sums.state(id, Fact::Piece(owner), scratch),
+            Some(PageKind::Unfilled) => self.sums.state(id, Fact::Unwritten(owner), scratch),
             Some(PageKind::OverflowIndex) => self.index(id, owner, &bytes, scratch),
             _ => {}
         }

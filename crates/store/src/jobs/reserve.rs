@@ -4,8 +4,8 @@
 //! system leaves them a few thousandths of it, in which a job would take days, and what it keeps back for itself, such as log or old
 //! versions, grows meanwhile. So each crew that stands by has one thread more, the *reserve*, that does not. When of those who stand by
 //! nobody has begun or ended a piece of work for longer than [`STARVED`], though nothing but a processor was missing, they begin nothing any
-//! more, so that nothing waits in their hands, and the reserve works in their place: for about one part in [`SHARE`] of the time, what it
-//! waited for a processor or a device included, with a short rest after each piece in any case, and never a long one.
+//! more, so that nothing waits in their hands, and the reserve works in their place, and rests after each piece for [`REST`] times as
+//! long as that had a processor, or, if that is more, for a part of the time that it took, in which it may have kept the device from others.
 //! One of those who stand by tries now and then what it gets of a processor, and they begin again when that was enough for some time: for
 //! longer each time that it was not for long. A piece that is begun too early may be in a starved thread's hands for seconds.
 
@@ -21,12 +21,11 @@ const STARVED: Duration = Duration::from_millis(500);
 /// For how long it is looked whether processors are idle, and for which part of the time one has to be.
 const CROWDED_FOR: Duration = Duration::from_millis(200);
 const IDLE_PART: u32 = 20;
-/// From the begin of a piece of work to that of the next one the reserve lets this many times as long pass as the piece had a processor,
-/// and rests for the rest of that, this long at most.
-const SHARE: u32 = 5;
+/// How many times as long as its last piece of work had a processor the reserve rests, and how long at most.
+const REST: u32 = 4;
 const REST_MOST: Duration = Duration::from_millis(200);
-/// How many times less than a piece has taken it rests at least: that was mostly waiting.
-const REST_LEAST: u32 = 16;
+/// For which part of the time that a piece has taken it rests at least: much of that was waiting, but for what others wait for, too.
+const REST_LEAST: u32 = 2;
 /// How often somebody who is not to work tries whether a processor is idle, for how long it has to have one then, and how long that may
 /// take: a piece of work is to be done in less than [`STARVED`].
 const TRY_EVERY: Duration = Duration::from_millis(50);
@@ -226,8 +225,7 @@ impl Pieces {
 
     /// The reserve has done a piece, which took so long, and for which it had a processor for so long.
     pub(super) fn end_of_reserve(&mut self, took: Duration, cpu: Duration, now: Instant) {
-        let rest = (cpu * SHARE).saturating_sub(took).max(took / REST_LEAST);
-        self.rest_until = now + rest.min(REST_MOST);
+        self.rest_until = now + (cpu * REST).max(took / REST_LEAST).min(REST_MOST);
     }
 }
 
@@ -250,7 +248,7 @@ mod tests {
         pieces.are_starved(start + ms(610));
         assert!(pieces.until_needed(start + ms(610)) == ms(0) && pieces.in_reserve());
         pieces.end_of_reserve(ms(10), ms(5), start + ms(620));
-        assert_eq!(pieces.until_needed(start + ms(630)), ms(5), "it rests");
+        assert_eq!(pieces.until_needed(start + ms(630)), ms(10), "it rests");
         pieces.end(start + ms(640));
         pieces.end(start + ms(640));
         assert_eq!(
@@ -302,13 +300,13 @@ mod tests {
     }
 
     #[test]
-    fn what_it_waited_for_is_part_of_its_rest() {
+    fn it_rests_by_what_it_had_of_a_processor_and_by_what_it_waited() {
         let start = clock::now();
         let mut pieces = Pieces::new(start);
         pieces.begin(start);
         pieces.are_starved(start + ms(600));
         for (took, cpu, rest) in
-            [(ms(20), ms(5), ms(5)), (ms(64), ms(5), ms(4)), (ms(25), ms(5), ms(25) / REST_LEAST)]
+            [(ms(20), ms(5), 4 * ms(5)), (ms(64), ms(5), ms(32)), (ms(900), ms(5), REST_MOST)]
         {
             pieces.end_of_reserve(took, cpu, start + ms(700));
             assert_eq!(

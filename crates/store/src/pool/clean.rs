@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "copies the bytes of a frame that is latched shared")]
 
 use super::{Frame, FrameKey, MIN_FRAMES, Pool, State, Volume, page};
-use gannet_base::{Lsn, PageId, TreeId};
+use gannet_base::{Lsn, PageId};
 use std::sync::atomic::Ordering;
 
 /// One of so many frames is kept clean ahead of the eviction hand.
@@ -23,29 +23,11 @@ impl Pool {
         }
     }
 
-    /// The frame of a page, if it is dirty and not being written. One that is on its way may be missed.
+    /// The frame of a page, if it is dirty.
     pub(crate) fn dirty_frame(&self, volume: &Volume, id: PageId) -> Option<u32> {
-        let index = self.table.find(FrameKey::new(volume.slot, id))?;
-        let frame = &self.frames[index as usize];
-        let is_due = frame.rec_lsn.load(Ordering::Acquire) != 0 && !frame.writing.load(Ordering::Acquire);
-        is_due.then_some(index)
-    }
-
-    /// Frames that are dirty and not being written, and whose pages are of a tree, or latched by somebody: (frame, page).
-    pub(crate) fn dirty_frames_of(&self, volume: &Volume, tree: TreeId, out: &mut Vec<(u32, PageId)>) {
-        let mut dirty = Vec::new();
-        self.dirty_frames(volume, &mut dirty);
-        let is_of_tree = |index: u32| {
-            let frame = &self.frames[index as usize];
-            if !frame.latch.try_shared() {
-                return true;
-            }
-            // SAFETY: the frame is latched shared.
-            let is_of_tree = page::tree(unsafe { self.bytes(index) }) == tree;
-            frame.latch.release_shared();
-            is_of_tree
-        };
-        out.extend(dirty.iter().filter(|(index, ..)| is_of_tree(*index)).map(|&(index, id, _)| (index, id)));
+        let key = FrameKey::new(volume.slot, id);
+        let index = self.table.find_locked(key, &self.table.lock(key))?;
+        (self.frames[index as usize].rec_lsn.load(Ordering::Acquire) != 0).then_some(index)
     }
 
     /// Smallest rec_lsn of the volume's dirty frames.

@@ -87,7 +87,7 @@ impl Transaction {
     }
 
     /// Fills a tree that this transaction has created, and that is still empty, from `entries` in ascending order of
-    /// their keys, each once. Far faster than inserting: pages are filled and logged once. Values have to fit a page.
+    /// their keys, each once. Far faster than inserting: pages are filled once, and logged only where somebody needs that. Values have to fit a page.
     pub fn bulk_load<'e>(
         &mut self,
         tree: &Tree,
@@ -161,9 +161,18 @@ pub struct BulkLoader<'t> {
 }
 
 impl BulkLoader<'_> {
-    /// Adds an entry behind all before it.
+    /// Whether an entry is short enough.
+    pub fn takes(&self, key: &[u8], value: &[u8]) -> bool {
+        key.len() + value.len() <= self.longest() && self.inner.takes(key.len(), 1 + value.len())
+    }
+
+    fn longest(&self) -> usize {
+        max_entry_len(self.page_size) - 1 - entry::HEADER_LEN
+    }
+
+    /// Adds an entry behind all before it. After an error the loader is of no use any more.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let longest = max_entry_len(self.page_size) - 1 - entry::HEADER_LEN;
+        let longest = self.longest();
         if key.len() + value.len() > longest {
             return Err(Error::Invalid(format!(
                 "a row of {} bytes is too long for bulk load: with this page size at most {longest} bytes fit",

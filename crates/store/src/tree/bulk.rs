@@ -1,13 +1,13 @@
 //! Building a tree bottom-up from sorted input.
 //!
-//! Leaves are filled and written once, as page images, into extents of their own; each finished node hands its first
+//! Leaves are filled once, in extents of their own; each finished node hands its first
 //! key and its number up to the level above. Until the very end the tree's root stays an empty leaf, so a crash or
 //! an error in the middle leaves an empty tree whose other pages go when the tree does.
 //!
 //! # Beside the log
 //! But for the first few, the log gets nothing of a leaf's contents, only that the page is to be filled ([`PageKind::Unfilled`]), unless
 //! somebody needs the whole log ([`WholeLog`](crate::core::WholeLog)). PostgreSQL does so with `wal_level = minimal`.
-//! 1. Nobody changes such a leaf, or sees it, before the root leads to it. The root's record is logged when all of the tree's pages are durable
+//! 1. Nobody changes such a leaf, or sees it, before the root leads to it. The root's record is logged when all such leaves are durable
 //!    at home. So whatever the log goes on with, it finds them there.
 //! 2. A page's LSN is that of the record that says it is to be filled. What is at home with that LSN, or a later one, is left alone by redo;
 //!    what is not becomes a page that says so, and that no tree has, unless the device has lost what it had acknowledged.
@@ -110,10 +110,9 @@ pub(crate) struct BulkLoader<'c> {
     last_inner: PageId,
     /// Leaves that were written.
     leaves: u64,
-    /// Some of them beside the log.
-    beside_log: bool,
-    /// Extents whose pages are complete, and not written home yet.
-    complete: Vec<Range<u64>>,
+    /// Extents in which some of them were filled beside the log, and how many of these, from the end on, nobody was asked to write home yet.
+    beside_log: Vec<Range<u64>>,
+    complete: u64,
     home: &'c PageWriter,
     /// It is to end.
     cancel: &'c AtomicBool,
@@ -129,17 +128,22 @@ impl<'c> BulkLoader<'c> {
             last_page: tree.tree.root(),
             last_inner: tree.tree.root(),
             leaves: 0,
-            beside_log: false,
-            complete: Vec::new(),
+            beside_log: Vec::new(),
+            complete: 0,
             home,
             cancel,
         }
     }
 
+    /// Whether an entry of such a key and payload fits.
+    pub(crate) fn takes(&self, key: usize, payload: usize) -> bool {
+        let page_size = self.tree.core.page_size;
+        key <= max_key_len(page_size) && payload <= max_inline_payload(page_size, key)
+    }
+
     /// Adds an entry; its key must be above all before it.
     pub(crate) fn push(&mut self, key: &[u8], payload: &[u8]) -> Result<()> {
-        let page_size = self.tree.core.page_size;
-        if key.len() > max_key_len(page_size) || payload.len() > max_inline_payload(page_size, key.len()) {
+        if !self.takes(key.len(), payload.len()) {
             return Err(Error::Invalid(format!("a key of {} bytes does not fit a page", key.len())));
         }
         let leaf = &self.levels[0];
@@ -194,8 +198,6 @@ impl<'c> BulkLoader<'c> {
         let (core, tree) = (self.tree.core, self.tree.tree.id);
         core.throttle(&|| self.cancel.load(Ordering::Relaxed))?;
         let is_leaf = level == 0;
-        let may_beside = is_leaf && self.leaves >= LOGGED_LEAVES;
-        let beside = if may_beside { core.whole_log.beside() } else { None };
         let mut mtr = Mtr::new(core);
         let (id, part) = if is_leaf {
             let id = self.next_leaf(&mut mtr)?;
@@ -205,13 +207,19 @@ impl<'c> BulkLoader<'c> {
             self.last_inner = id;
             (id, part)
         };
-        if beside.is_some() {
-            mtr.fill(part, tree, page);
-            self.beside_log = true;
-        } else {
-            put_image(&mut mtr, part, page);
+        // Nobody waits for anything while he keeps others from this.
+        let may_beside = is_leaf && self.leaves >= LOGGED_LEAVES;
+        match if may_beside { core.whole_log.beside() } else { None } {
+            Some(_beside) => {
+                mtr.fill(part, tree, page);
+                mtr.commit()?;
+                self.was_filled_beside(id);
+            }
+            None => {
+                put_image(&mut mtr, part, page);
+                mtr.commit()?;
+            }
         }
-        mtr.commit()?;
         self.leaves += u64::from(is_leaf);
         Ok(id)
     }
@@ -220,9 +228,7 @@ impl<'c> BulkLoader<'c> {
     fn next_leaf(&mut self, mtr: &mut Mtr<'_>) -> Result<PageId> {
         if self.extent.0 == self.extent.1 {
             let first = mtr.allocations().allocate_extent(self.tree.tree.id, self.last_page)?;
-            if self.beside_log {
-                self.write_complete(self.last_page.0 + 1 - EXTENT_PAGES..self.last_page.0 + 1);
-            }
+            self.write_complete();
             self.extent = (first, PageId(first.0 + EXTENT_PAGES));
         }
         let id = self.extent.0;
@@ -231,15 +237,29 @@ impl<'c> BulkLoader<'c> {
         Ok(id)
     }
 
-    /// Has an extent written home, with others: nothing more will come to its pages.
-    fn write_complete(&mut self, extent: Range<u64>) {
-        match self.complete.last_mut() {
-            Some(last) if last.end == extent.start => last.end = extent.end,
-            _ => self.complete.push(extent),
+    /// Remembers the extent of a leaf that has to be at home in the end.
+    fn was_filled_beside(&mut self, id: PageId) {
+        let start = id.0 / EXTENT_PAGES * EXTENT_PAGES;
+        match self.beside_log.last_mut() {
+            Some(last) if last.contains(&id.0) => return,
+            Some(last) if last.end == start => last.end += EXTENT_PAGES,
+            _ => self.beside_log.push(start..start + EXTENT_PAGES),
         }
-        let pages: u64 = self.complete.iter().map(|extents| extents.end - extents.start).sum();
-        if pages * self.tree.core.page_size as u64 >= WRITTEN_TOGETHER {
-            self.complete.drain(..).for_each(|extents| self.home.write_soon(extents));
+        self.complete += EXTENT_PAGES;
+    }
+
+    /// Has extents written home, many at a time: nothing more will come to their pages.
+    fn write_complete(&mut self) {
+        if self.complete * (self.tree.core.page_size as u64) < WRITTEN_TOGETHER {
+            return;
+        }
+        for extents in self.beside_log.iter().rev() {
+            let pages = self.complete.min(extents.end - extents.start);
+            self.home.write_soon(extents.end - pages..extents.end);
+            self.complete -= pages;
+            if self.complete == 0 {
+                break;
+            }
         }
     }
 
@@ -281,10 +301,10 @@ impl<'c> BulkLoader<'c> {
         let page = self.build(level, None);
         debug_assert_eq!(usize::from(NodeRef::new(&page).level()), level);
         let core = self.tree.core;
-        if self.beside_log && !planted(Mutation::FilledNotHome) {
+        if !self.beside_log.is_empty() && !planted(Mutation::FilledNotHome) {
             let cancel = self.cancel;
             let check = || if cancel.load(Ordering::Relaxed) { Err(Error::Cancelled) } else { Ok(()) };
-            self.home.bring_home(self.tree.tree.id, &mut { check })?;
+            self.home.bring_home(&self.beside_log, &mut { check })?;
         }
         let mut mtr = Mtr::new(core);
         let root = mtr.latch(self.tree.tree.root())?;
