@@ -643,8 +643,10 @@ mod tests {
         let part = mtr.latch(id).unwrap();
         mtr.fill(part, OWNER, &contents);
         mtr.commit().unwrap();
+        let pages = id.0..id.0 + 1;
         std::thread::scope(|scope| {
-            let bringing = scope.spawn(|| db.shared.writer.bring_home(&[id.0..id.0 + 1], &mut || Ok(())));
+            let bringing =
+                scope.spawn(|| db.shared.writer.bring_home(std::slice::from_ref(&pages), &mut || Ok(())));
             gannet_base::clock::sleep(Duration::from_millis(30));
             assert!(!bringing.is_finished(), "it is not at home");
             core.pool.finish_write(frame);
