@@ -149,7 +149,7 @@ impl<'c> Mtr<'c> {
         self.change(part, FORMAT, true, |out| change::encode_format(out, kind, tree, content));
     }
 
-    /// Gives a page contents of which the log gets to know only that they are at home: see [`crate::tree::BulkLoader`].
+    /// Gives a page contents that the log does not get, only that the page is to be filled: see `tree::bulk`.
     pub(crate) fn fill(&mut self, part: Part, tree: TreeId, contents: &[u8]) {
         self.format(part, PageKind::Unfilled, tree, &[]);
         self.pages[part.0].publish(contents);

@@ -177,7 +177,7 @@ fn fill_sorting(
     let positions: Vec<usize> =
         (0..table.indexes.len()).filter(|&index| !table.indexes[index].primary).collect();
     let engine = &context.session.engine;
-    // The session is the process's only one, and pages that were filled are not needed again.
+    // Who loads embedded mostly does nothing else, and pages that were filled are not needed again.
     let limit = engine.budget().limit() / SORT_SHARE / positions.len().max(1) as u64;
     let sorter = |&index: &usize| Ok((index, Sorter::within(engine, limit)?));
     let mut sorters: Sorters = positions.iter().map(sorter).collect::<Result<_>>()?;

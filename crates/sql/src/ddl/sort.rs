@@ -68,7 +68,7 @@ impl Sorter {
         Ok(Self::with(engine, engine.work_memory(0)?, None))
     }
 
-    /// One that may take so many bytes, for what is the process's only work.
+    /// One that may take so many bytes, however many others there are.
     pub(super) fn within(engine: &Engine, limit: u64) -> Result<Self> {
         Ok(Self::with(engine, engine.work_memory(0)?, Some(limit)))
     }

@@ -18,7 +18,8 @@
 //! The header also says where the log was at the last cut: of a page that reads as zeros, changes up to there that the log still has are no write that was lost.
 //!
 //! If the file has to grow between 2 and 5, the end moves back accordingly, and less is cut off. Growth later gives zeros, or, where a crash did not keep the
-//! cut, old bytes of free pages: either is what any free page may have. Whatever is put there begins with its first contents in the log.
+//! cut, old bytes of free pages: either is what any free page may have. Whatever is put there begins with its first contents in the log,
+//! or is durable at home before anything leads to it.
 //!
 //! The double-write ring may still hold a page behind the end. Healing leaves out homes behind the end of the file. If the file has grown again by then, what is
 //! healed is a free page, or one whose first contents are in the log behind the redo position; had it come home since, the slot would be known to be retired.

@@ -128,7 +128,8 @@ impl Pool {
         self.tell_at.store(evicted + self.ahead() as u64 / 2, Ordering::Relaxed);
     }
 
-    /// Whether the log has whole contents of a frame's page. As long as that is dirty, this does not become false again.
+    /// Whether the log has whole contents of a frame's page, or nothing leads to it yet. As long as that is dirty, this does not become false
+    /// again.
     pub(crate) fn is_whole_in_log(&self, index: u32) -> bool {
         self.frames[index as usize].whole_in_log.load(Ordering::Relaxed)
     }

@@ -90,7 +90,7 @@ struct Frame {
     latch: Latch,
     /// 0 when clean.
     rec_lsn: AtomicU64,
-    /// While dirty: the log has whole contents of the page behind `rec_lsn`.
+    /// While dirty: the log has whole contents of the page behind `rec_lsn`, or nothing leads to the page before it is durable at home.
     whole_in_log: AtomicBool,
     /// Changes since the page was copied to be written.
     changes: AtomicU32,

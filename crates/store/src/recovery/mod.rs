@@ -5,9 +5,8 @@
 //!    order, before anybody sees it. Nothing but the log is read for it.
 //! 2. Redo is idempotent: a page that got there already is left alone. So a crash during restart is just another
 //!    crash, and the checkpoint stays where it is until every page of the table was looked at.
-//! 3. A page that is torn or was never written is rebuilt where its history begins with its first contents (of a leaf that was being filled
-//!    beside the log, as one that is unfilled); otherwise it
-//!    is reported as damaged, alone.
+//! 3. A page that is torn or was never written is rebuilt where its history begins with its first contents (a leaf that was being filled
+//!    beside the log, as one that is unfilled); otherwise it is reported as damaged, alone.
 //!
 //! # Where changes come from
 //! A page's history is walked from record to record, newest first, as each names the one before. That is right for the few
