@@ -256,10 +256,15 @@ fn what_was_cut_or_is_gone_is_said_so() {
     let complaint = || verify(&folder).unwrap_err().to_string();
     store.overwrite(&key, &whole[..whole.len() - 4096]);
     assert!(complaint().contains("cut or replaced") && complaint().contains(&key), "{}", complaint());
-    let mut flipped = whole.clone();
-    flipped[whole.len() / 2] ^= 1;
-    store.overwrite(&key, &flipped);
-    assert!(complaint().contains("the backup is damaged"), "{}", complaint());
+    // Frames begin at multiples of 4096 bytes: their heads and what they hold are hit.
+    for at in (0..whole.len()).step_by(whole.len() / 4096 / 20 * 4096).flat_map(|at| [at + 9, at + 2000]) {
+        let Some(byte) = whole.get(at).filter(|&&byte| byte != 0) else { continue };
+        let mut flipped = whole.clone();
+        flipped[at] = byte ^ 1;
+        store.overwrite(&key, &flipped);
+        let said = complaint();
+        assert!(said.contains("the backup is damaged") && said.contains(&key), "{at}: {said}");
+    }
     folder.disk.remove(&taken.backup.data().path).unwrap();
     assert!(complaint().contains("is gone"), "{}", complaint());
     folder.disk.remove(&taken.backup.manifest().path).unwrap();

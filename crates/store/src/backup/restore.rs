@@ -9,9 +9,9 @@
 //! Of backups in folders the newest is read first, and a page that it has is not written again from an older one. A stream is read as it
 //! comes. The log is that of the newest one; what it has is applied when the database is opened.
 
-use super::format::{Codec, FrameKind, HEAD, Head, STORED_MAX};
+use super::format::{Codec, FrameKind, HEAD, STORED_MAX};
 use super::manifest::{Begin, Manifest, PAGES_MAX};
-use super::source::{BackupFile, Feed, Item, Source};
+use super::source::{BackupFile, Feed, Frame, Item, Source};
 use crate::archive::{Added, Extension};
 use crate::block::{Block, FileRange};
 use crate::database::{Attempt, Database};
@@ -238,8 +238,8 @@ impl Restore {
             let block = &mut blocks[turn];
             block.wait()?;
             let _permit = self.job.permit()?;
-            let Some(head) = self.next(block)? else { break };
-            let mut done = self.pages(&head, block, &mut scratch);
+            let Some(frame) = self.next(block)? else { break };
+            let mut done = self.pages(&frame, block, &mut scratch);
             if self.done.is_none() {
                 // What a later backup has of the same page is to be written behind this.
                 done = done.and_then(|()| block.wait());
@@ -252,7 +252,7 @@ impl Restore {
     }
 
     /// The next frame of pages; what else comes is seen to here, in its order.
-    fn next(&self, block: &mut Block) -> Result<Option<Head>> {
+    fn next(&self, block: &mut Block) -> Result<Option<Frame>> {
         let mut state = self.state.lock();
         while !self.stop.is_set() {
             if state.between {
@@ -275,15 +275,14 @@ impl Restore {
                 }
                 Some(Item::End(manifest)) if state.is_newest => state.newest = Some(*manifest),
                 Some(Item::End(_)) => {}
-                Some(Item::Frame(head)) => {
-                    let bytes = (HEAD + head.padded_len()) as u64;
-                    self.job.count_read(bytes);
-                    match head.kind {
-                        FrameKind::Log if state.is_newest => self.log(&mut state, &head, block.bytes())?,
+                Some(Item::Frame(frame)) => {
+                    self.job.count_read(frame.len() as u64);
+                    match frame.head.kind {
+                        FrameKind::Log if state.is_newest => self.log(&mut state, &frame, block.bytes())?,
                         FrameKind::Log => {}
                         _ => {
                             state.at_work += 1;
-                            return Ok(Some(head));
+                            return Ok(Some(frame));
                         }
                     }
                 }
@@ -315,14 +314,12 @@ impl Restore {
     }
 
     /// Writes the pages of a frame that no newer backup had. They may still be on their way when this returns.
-    fn pages(&self, head: &Head, block: &mut Block, scratch: &mut Vec<u8>) -> Result<()> {
+    fn pages(&self, frame: &Frame, block: &mut Block, scratch: &mut Vec<u8>) -> Result<()> {
         let (page_size, database_id) = *self.known.get().expect("known with the first frame");
-        let bytes = block.bytes();
-        let stored = &bytes[HEAD..HEAD + head.stored_len as usize];
-        let damaged = |what: String| Error::Backup(format!("the backup is damaged: {what}"));
-        let content = head.content(stored, scratch).map_err(damaged)?;
+        let (head, bytes) = (&frame.head, block.bytes());
+        let content = frame.content(bytes, scratch)?;
         if content.len() != head.pages.len() * page_size {
-            return Err(damaged("a frame has not the pages that it lists".to_owned()));
+            return Err(frame.damaged("the frame has not the pages that it lists"));
         }
         if head.codec == Codec::Zstd {
             bytes[HEAD..HEAD + scratch.len()].copy_from_slice(scratch);
@@ -331,7 +328,7 @@ impl Restore {
         for (index, &page) in head.pages.iter().enumerate() {
             let place = HEAD + index * page_size;
             if page::verify(&bytes[place..place + page_size], page, database_id) != Verdict::Valid {
-                return Err(damaged(format!("{page} in it is not whole")));
+                return Err(frame.damaged(format_args!("{page} in it is not whole")));
             }
             // What the file had given back by the time of the newest backup is not written again.
             let wanted = page.0 < self.pages && self.done.as_ref().is_none_or(|done| done.add(page));
@@ -354,16 +351,14 @@ impl Restore {
     }
 
     /// Writes a part of the log to its place.
-    fn log(&self, state: &mut State, head: &Head, frame: &[u8]) -> Result<()> {
-        let mut scratch = Vec::new();
-        let stored = &frame[HEAD..HEAD + head.stored_len as usize];
-        let damaged = |what: String| Error::Backup(format!("the backup is damaged: {what}"));
-        let content = head.content(stored, &mut scratch).map_err(damaged)?;
+    fn log(&self, state: &mut State, frame: &Frame, buffer: &[u8]) -> Result<()> {
+        let (head, mut scratch) = (&frame.head, Vec::new());
+        let content = frame.content(buffer, &mut scratch)?;
         let size = state.begin.as_ref().map_or(0, |begin| begin.segment_size);
         let (number, offset) = (head.first / size, head.first % size);
         let fits = offset + content.len() as u64 <= size && offset.is_multiple_of(BLOCK);
         if !fits || !(content.len() as u64).is_multiple_of(BLOCK) {
-            return Err(damaged("a piece of the log lies in no segment".to_owned()));
+            return Err(frame.damaged("a piece of the log lies in no segment"));
         }
         state.log_end = state.log_end.max(head.first + content.len() as u64);
         let file = self.segment(state, number, size)?;

@@ -199,7 +199,7 @@ pub(super) struct Feed {
     engine: Engine,
     mode: ModeRequest,
     /// What a file is called in messages.
-    name: String,
+    name: Arc<str>,
     /// Newest first, for files: then a backup does not add to the one read before it.
     backwards: bool,
     /// What the file's manifest says; a stream has none.
@@ -220,9 +220,39 @@ pub(super) enum Item {
     /// A backup begins.
     Begin(Begin),
     /// A frame of pages or log, which is in the buffer.
-    Frame(Head),
+    Frame(Frame),
     /// A backup is over.
     End(Box<Manifest>),
+}
+
+/// A frame that is in a buffer, behind the place for its head.
+pub(super) struct Frame {
+    pub(super) head: Head,
+    /// Where it was read from.
+    name: Arc<str>,
+    offset: u64,
+}
+
+impl Frame {
+    /// Bytes of the whole frame.
+    pub(super) fn len(&self) -> usize {
+        HEAD + self.head.padded_len()
+    }
+
+    /// What it holds, of `buffer` or, where that has to be decompressed, of `scratch`.
+    pub(super) fn content<'a>(&self, buffer: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        let stored = &buffer[HEAD..HEAD + self.head.stored_len as usize];
+        self.head.content(stored, scratch).map_err(|what| self.damaged(what))
+    }
+
+    /// Says what is wrong with it, and where it is.
+    pub(super) fn damaged(&self, what: impl fmt::Display) -> Error {
+        damaged(&self.name, self.offset, what)
+    }
+}
+
+fn damaged(name: &str, offset: u64, what: impl fmt::Display) -> Error {
+    Error::Backup(format!("{name}, offset {offset}: the backup is damaged: {what}"))
 }
 
 impl Feed {
@@ -240,7 +270,7 @@ impl Feed {
             opened,
             engine: engine.clone(),
             mode,
-            name: "the stream".to_owned(),
+            name: "the stream".into(),
             backwards,
             expected: None,
             current: None,
@@ -268,8 +298,12 @@ impl Feed {
         self.before + self.bytes
     }
 
-    fn damaged(&self, what: impl fmt::Display) -> Error {
+    fn refused(&self, what: impl fmt::Display) -> Error {
         Error::Backup(format!("{}, offset {}: {what}", self.name, self.bytes))
+    }
+
+    fn damaged(&self, what: impl fmt::Display) -> Error {
+        damaged(&self.name, self.bytes, what)
     }
 
     /// What comes next; the content of a frame is put behind the place for its head. `None` when there is nothing more.
@@ -279,14 +313,14 @@ impl Feed {
         }
         let Some(head) = self.read_head(buffer)? else {
             if self.current.is_some() {
-                return Err(self.damaged("the backup is cut off: its end is missing"));
+                return Err(self.refused("the backup is cut off: its end is missing"));
             }
             self.opened = None;
             return self.next(buffer);
         };
         let len = head.padded_len();
         if HEAD + len > buffer.len() {
-            return Err(self.damaged("a frame is longer than any"));
+            return Err(self.damaged("a frame is longer than any may be"));
         }
         self.read_exact(&mut buffer[HEAD..HEAD + len])?;
         let item = self.take(head, buffer)?;
@@ -297,10 +331,10 @@ impl Feed {
     fn open_next(&mut self) -> Result<bool> {
         let Some(file) = self.rest.pop() else { return Ok(false) };
         let data = file.data();
-        self.name = format!("{data:?}");
+        self.name = format!("{data:?}").into();
         self.before += std::mem::take(&mut self.bytes);
         let options = OpenOptions::read().mode(self.mode);
-        let opened = data.disk.open(&data.path, &options).map_err(|error| self.damaged(error))?;
+        let opened = data.disk.open(&data.path, &options).map_err(|error| self.refused(error))?;
         let ahead = AheadFile::new(&self.engine, (&*data.disk, opened), file.manifest.bytes)?;
         self.opened = Some(Box::new(ahead));
         self.expected = Some(file.manifest);
@@ -314,9 +348,9 @@ impl Feed {
     fn read_exact(&mut self, bytes: &mut [u8]) -> Result<()> {
         self.reader().read_exact(bytes).map_err(|error| match error.kind() {
             std::io::ErrorKind::UnexpectedEof => {
-                self.damaged("the backup is cut off in the middle of a frame")
+                self.refused("the backup is cut off in the middle of a frame")
             }
-            _ => self.damaged(error),
+            _ => self.refused(error),
         })
     }
 
@@ -326,10 +360,10 @@ impl Feed {
         while have < HEAD {
             match self.reader().read(&mut buffer[have..HEAD]) {
                 Ok(0) if have == 0 => return Ok(None),
-                Ok(0) => return Err(self.damaged("the backup is cut off in the middle of a frame's head")),
+                Ok(0) => return Err(self.refused("the backup is cut off in the middle of a frame's head")),
                 Ok(more) => have += more,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.damaged(error)),
+                Err(error) => return Err(self.refused(error)),
             }
         }
         Head::decode(&buffer[..HEAD]).map(Some).map_err(|what| self.damaged(what))
@@ -339,7 +373,7 @@ impl Feed {
         let stored = &buffer[HEAD..HEAD + head.stored_len as usize];
         if head.kind == FrameKind::Begin {
             if self.current.is_some() {
-                return Err(self.damaged("the backup is cut off: another one begins before its end"));
+                return Err(self.refused("the backup is cut off: another one begins before its end"));
             }
             let mut scratch = Vec::new();
             let text = head.content(stored, &mut scratch).map_err(|what| self.damaged(what))?;
@@ -352,14 +386,14 @@ impl Feed {
             return Ok(Item::Begin(begin));
         }
         let Some(begin) = &self.current else {
-            return Err(self.damaged("no backup begins there"));
+            return Err(self.refused("no backup begins there"));
         };
         if head.backup != begin.backup_id {
-            return Err(self.damaged("a frame of another backup"));
+            return Err(self.damaged("a frame of another backup is in it"));
         }
         self.count(head.number)?;
         if head.kind != FrameKind::End {
-            return Ok(Item::Frame(head));
+            return Ok(Item::Frame(Frame { head, name: Arc::clone(&self.name), offset: self.bytes }));
         }
         let mut scratch = Vec::new();
         let text = head.content(stored, &mut scratch).map_err(|what| self.damaged(what))?;
@@ -368,7 +402,7 @@ impl Feed {
             return Err(self.damaged("its end is of another backup than its beginning"));
         }
         if self.expected.as_ref().is_some_and(|expected| *expected != manifest) {
-            return Err(self.damaged("its manifest is another backup's"));
+            return Err(self.refused("its manifest is another backup's"));
         }
         if self.frames != manifest.frames || head.number + 1 != manifest.frames {
             let (have, all) = (self.frames, manifest.frames);
@@ -385,20 +419,20 @@ impl Feed {
 
     fn check_begin(&self, begin: &Begin, head: &Head) -> Result<()> {
         if head.backup != begin.backup_id || head.number != 0 {
-            return Err(self.damaged("a first frame that contradicts itself"));
+            return Err(self.damaged("its first frame contradicts itself"));
         }
         match &self.previous {
             // Files were compared by their manifests.
             _ if self.backwards => match &self.expected {
                 Some(expected) if expected.begin == *begin => Ok(()),
-                _ => Err(self.damaged("its manifest is another backup's")),
+                _ => Err(self.refused("its manifest is another backup's")),
             },
             None if begin.parent.is_none() => Ok(()),
-            None => Err(self.damaged(format_args!(
+            None => Err(self.refused(format_args!(
                 "the backup adds to backup {:016x}, which has to come before it",
                 begin.parent.map_or(0, |parent| parent.backup_id)
             ))),
-            Some(previous) => follows(previous, begin).map_err(|what| self.damaged(what)),
+            Some(previous) => follows(previous, begin).map_err(|what| self.refused(what)),
         }
     }
 
@@ -406,13 +440,13 @@ impl Feed {
         let index = number as usize / 64;
         // They are put one behind the other by a few threads.
         if number > self.frames + OUT_OF_ORDER {
-            return Err(self.damaged("a frame with a number that makes no sense"));
+            return Err(self.damaged("a frame has a number that makes no sense"));
         }
         if index >= self.seen.len() {
             self.seen.resize(index + 1, 0);
         }
         if self.seen[index] & 1 << (number % 64) != 0 {
-            return Err(self.damaged("a frame that was there before"));
+            return Err(self.damaged("a frame is there twice"));
         }
         self.seen[index] |= 1 << (number % 64);
         self.frames += 1;

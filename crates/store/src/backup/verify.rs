@@ -9,10 +9,10 @@
 //!
 //! What it cannot prove: that what is in the pages makes sense. `gannet check` of the restored database does.
 
-use super::format::{FrameKind, HEAD, Head, STORED_MAX};
+use super::format::{FrameKind, HEAD, STORED_MAX};
 use super::manifest::{Begin, Manifest};
 use super::restore::workers_within;
-use super::source::{Feed, Item, Source};
+use super::source::{Feed, Frame, Item, Source};
 use crate::engine::Engine;
 use crate::jobs::{Crew, Stop, Unit, Watch, Worker, run_crew};
 use crate::log::{BLOCK, Met, Step, Walk};
@@ -115,21 +115,21 @@ impl Verify {
     }
 
     fn work(&self) -> Result<()> {
-        let mut frame = vec![0; HEAD + STORED_MAX];
+        let mut buffer = vec![0; HEAD + STORED_MAX];
         let mut scratch = Vec::new();
         loop {
             let _permit = self.job.permit()?;
-            let Some((head, begin, fresh)) = self.next(&mut frame)? else { return Ok(()) };
-            self.look_at(&head, &begin, &fresh, &frame, &mut scratch)?;
+            let Some((frame, begin, fresh)) = self.next(&mut buffer)? else { return Ok(()) };
+            self.look_at(&frame, &begin, &fresh, &buffer, &mut scratch)?;
         }
     }
 
     /// The next frame of pages, with its backup, and which of the pages came for the first time; what else comes is looked at here, in its
     /// order.
-    fn next(&self, frame: &mut [u8]) -> Result<Option<(Head, Begin, Vec<bool>)>> {
+    fn next(&self, buffer: &mut [u8]) -> Result<Option<(Frame, Begin, Vec<bool>)>> {
         let mut state = self.state.lock();
         while !self.stop.is_set() {
-            let item = state.feed.next(frame)?;
+            let item = state.feed.next(buffer)?;
             self.job.set_done(state.feed.done());
             match item {
                 None => break,
@@ -149,18 +149,17 @@ impl Verify {
                     }
                     state.manifests.push(*manifest);
                 }
-                Some(Item::Frame(head)) => {
-                    let bytes = (HEAD + head.padded_len()) as u64;
-                    self.job.count_read(bytes);
+                Some(Item::Frame(frame)) => {
+                    self.job.count_read(frame.len() as u64);
+                    let head = &frame.head;
                     if head.kind != FrameKind::Log {
                         let Some(begin) = state.begin.clone() else { return Ok(None) };
                         let sets = self.sets(&begin)?;
                         let fresh = head.pages.iter().map(|&page| sets.present.add(page)).collect();
-                        return Ok(Some((head, begin, fresh)));
+                        return Ok(Some((frame, begin, fresh)));
                     }
                     let mut scratch = Vec::new();
-                    let stored = &frame[HEAD..HEAD + head.stored_len as usize];
-                    let content = head.content(stored, &mut scratch).map_err(damaged)?;
+                    let content = frame.content(buffer, &mut scratch)?;
                     let is_newest = state.is_newest;
                     let sets = self.sets.get().expect("a backup has begun");
                     if let Some(log) = state.log.as_mut().filter(|_| is_newest) {
@@ -177,21 +176,20 @@ impl Verify {
     /// Verifies the pages of a frame. Of a space map that several backups have, the one that came first counts: of files that is the newest.
     fn look_at(
         &self,
-        head: &Head,
+        frame: &Frame,
         begin: &Begin,
         fresh: &[bool],
-        frame: &[u8],
+        buffer: &[u8],
         scratch: &mut Vec<u8>,
     ) -> Result<()> {
-        let stored = &frame[HEAD..HEAD + head.stored_len as usize];
-        let content = head.content(stored, scratch).map_err(damaged)?;
+        let (head, content) = (&frame.head, frame.content(buffer, scratch)?);
         let (page_size, sets) = (begin.page_size as usize, self.sets(begin)?);
         if content.len() != head.pages.len() * page_size {
-            return Err(damaged("a frame has not the pages that it lists".to_owned()));
+            return Err(frame.damaged("the frame has not the pages that it lists"));
         }
         for ((&id, &fresh), bytes) in head.pages.iter().zip(fresh).zip(content.chunks_exact(page_size)) {
             if page::verify(bytes, id, begin.database_id) != Verdict::Valid {
-                return Err(damaged(format!("{id} in it is not whole")));
+                return Err(frame.damaged(format_args!("{id} in it is not whole")));
             }
             if fresh && page::kind(bytes) == Some(PageKind::SpaceMap) {
                 note_used(sets, id, bytes);
