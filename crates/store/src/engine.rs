@@ -270,6 +270,11 @@ impl Engine {
         self.lender.make_room(bytes)
     }
 
+    /// See [`Lender::take_back`].
+    pub(crate) fn take_back(&self) {
+        self.lender.take_back();
+    }
+
     /// Whether [`Engine::create`] can make a database at `path`, as far as what is there goes: nothing, or what a creation has
     /// left that was interrupted before anybody could use the database.
     pub fn is_missing(&self, path: &Path) -> Result<bool> {

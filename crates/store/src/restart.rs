@@ -227,7 +227,7 @@ impl Shared {
                 self.core.backlog.end_redo();
                 // What it has taken of the budget goes to page frames.
                 drop(redo);
-                self.core.pool.return_memory(0);
+                engine.take_back();
             }
             Ok(_) => {}
             Err(error) => self.stop_writing("the restart could not go on", error),

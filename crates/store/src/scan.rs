@@ -403,7 +403,7 @@ impl Scan {
         };
         self.old_fetched = slots.clone();
         // Somebody waits for it right away.
-        let class = if self.class == Class::Maintenance { self.class } else { Class::Foreground };
+        let class = if self.class == Class::Maintenance { self.class } else { reads::class() };
         let reader = Reader { undo: self.undo_access(), ..self.view.reader(true) };
         self.old_waited += self.view.shared().fetch_old(reader, leaf, slots, class) as u64;
     }

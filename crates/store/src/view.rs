@@ -16,7 +16,7 @@
 
 use crate::entry::REFERENCE_LEN;
 use crate::node::NodeRef;
-use crate::pool::Access;
+use crate::pool::{Access, reads};
 use crate::scan::{Bounds, Scan};
 use crate::shared::Shared;
 use crate::transaction::{Handle, Tree};
@@ -295,7 +295,7 @@ pub(crate) fn multi_fetch<K: AsRef<[u8]>>(
     for batch in keys.chunks(at_once(shared)) {
         if batch.len() > 1 {
             // Foreground: somebody waits for every one of them.
-            start_fetching(shared, root, batch, Class::Foreground)?;
+            start_fetching(shared, root, batch, reads::class())?;
         }
         for key in batch {
             values.push(fetch_owned(shared, reader, root, key.as_ref())?);

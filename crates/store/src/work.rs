@@ -2,10 +2,12 @@
 //!
 //! # What it guarantees
 //! 1. What is held is charged before it is handed out; the budget's limit is never exceeded.
-//! 2. Frames given up for somebody come back when their memory is given back. Where somebody else was quicker to charge it,
-//!    they come with the next memory that is given back.
+//! 2. Frames given up for somebody come back, to those pools that gave them, when the budget has room for them again.
 //! 3. As long as frames have anything to give, a part of the budget is left for those who cannot ask frames for room: cursors,
 //!    sessions, plans. One large sort does not make everybody else's statements fail.
+//!
+//! Who needs a few KiB for a statement does not take them from frames, nor give them back, one by one: frames give some more than is asked
+//! for, and come back once there is room for more than that. In between statements touch a counter and no lock.
 
 use crate::pool::Pool;
 use crate::turns::Turns;
@@ -13,7 +15,7 @@ use crate::{Error, Result};
 use gannet_base::memory::{Budget, Charge, Purpose};
 use gannet_base::sync::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Fraction of the budget that all operations are meant to take together.
 const WORK_SHARE: u64 = 4;
@@ -21,6 +23,9 @@ const WORK_SHARE: u64 = 4;
 const WORK_LEAST: u64 = 1 << 20;
 /// Fraction of the budget that is left for others.
 const LEFT_SHARE: u64 = 32;
+/// Fraction of the budget that frames give on top of what is asked for; they come back when there is room for twice as much besides what
+/// is left for others.
+const MORE_SHARE: u64 = 128;
 
 /// Bytes of a budget that are left for those who cannot ask frames for room.
 pub(crate) fn left_for_others(budget: &Budget) -> u64 {
@@ -35,13 +40,22 @@ pub(crate) struct Lender {
     pub(crate) pools: Arc<Mutex<Vec<Arc<Pool>>>>,
     /// Operations that hold memory.
     holders: Arc<AtomicU64>,
-    /// Frames have not come back yet for which there was no room.
+    /// Those for whom frames made room that is not charged yet: nothing comes back to frames meanwhile.
+    asking: Arc<AtomicUsize>,
+    /// Some frames have not come back.
     owed: Arc<AtomicBool>,
     pub(crate) turns: Turns,
 }
 
-/// Frames given up: of which pool, and how many.
-type Lent = Vec<(Arc<Pool>, usize)>;
+/// Somebody for whom frames make room, until he has charged it.
+#[derive(Debug)]
+struct Asking(Arc<AtomicUsize>);
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Release);
+    }
+}
 
 impl Lender {
     pub(crate) fn new(budget: Budget) -> Self {
@@ -49,6 +63,7 @@ impl Lender {
             budget,
             pools: Arc::default(),
             holders: Arc::default(),
+            asking: Arc::default(),
             owed: Arc::default(),
             turns: Turns::default(),
         }
@@ -67,7 +82,7 @@ impl Lender {
     /// See [`crate::Engine::memory`].
     pub(crate) fn memory(&self, purpose: Purpose, bytes: u64) -> Result<WorkMemory> {
         let lender = self.clone();
-        let mut memory = WorkMemory { lender, purpose, charge: None, lent: Vec::new(), counted: false };
+        let mut memory = WorkMemory { lender, purpose, charge: None, counted: false };
         memory.set(bytes)?;
         Ok(memory)
     }
@@ -81,13 +96,28 @@ impl Lender {
     /// Has page frames give `bytes` of memory to the budget, for something that charges it on its own, until the
     /// returned value is dropped. Gives less where frames have no more to give; the charge then fails.
     pub(crate) fn make_room(&self, bytes: u64) -> Result<Room> {
-        let mut room = Room { lender: self.clone(), lent: Vec::new() };
-        self.lend_frames(bytes, &mut room.lent)?;
+        let mut room = Room { lender: self.clone(), asking: Some(self.ask()), given: Vec::new() };
+        self.have_given(bytes, |pool, frames| room.given.push((Arc::clone(pool), frames)))?;
         Ok(room)
     }
 
+    fn ask(&self) -> Asking {
+        self.asking.fetch_add(1, Ordering::Acquire);
+        Asking(Arc::clone(&self.asking))
+    }
+
+    /// Has the pools lend `bytes`, until there is room for them again; false when they have no more to give.
+    fn lend_frames(&self, bytes: u64) -> Result<bool> {
+        self.have_given(bytes, |pool, frames| self.owe(pool, frames))
+    }
+
+    fn owe(&self, pool: &Pool, frames: usize) {
+        pool.owe(frames);
+        self.owed.store(true, Ordering::Release);
+    }
+
     /// Has the pools give up `bytes`, the largest one first; false when they have no more to give.
-    fn lend_frames(&self, bytes: u64, lent: &mut Lent) -> Result<bool> {
+    fn have_given(&self, bytes: u64, mut told: impl FnMut(&Arc<Pool>, usize)) -> Result<bool> {
         let mut pools = self.pools.lock().clone();
         pools.sort_by_key(|pool| std::cmp::Reverse(pool.charged_bytes()));
         let mut left = bytes;
@@ -95,7 +125,7 @@ impl Lender {
             let given = pool.give_memory((left as usize).div_ceil(pool.page_size()))?;
             left = left.saturating_sub((given * pool.page_size()) as u64);
             if given > 0 {
-                lent.push((pool, given));
+                told(&pool, given);
             }
             if left == 0 {
                 return Ok(true);
@@ -104,18 +134,23 @@ impl Lender {
         Ok(false)
     }
 
-    /// Lets frames come back, and those that could not before.
-    fn take_back(&self, lent: &[(Arc<Pool>, usize)]) {
-        for (pool, frames) in lent {
-            if !pool.return_memory(*frames) {
-                self.owed.store(true, Ordering::Relaxed);
-            }
+    /// Lets frames come back, where there is room for more than a few.
+    pub(crate) fn take_back(&self) {
+        if !self.owed.load(Ordering::Relaxed) {
+            return;
         }
-        if self.owed.load(Ordering::Relaxed) {
-            self.owed.store(false, Ordering::Relaxed);
-            if self.pools.lock().iter().filter(|pool| !pool.return_memory(0)).count() > 0 {
-                self.owed.store(true, Ordering::Relaxed);
-            }
+        let more = self.budget.limit() / MORE_SHARE;
+        let left = left_for_others(&self.budget) + more;
+        let room = self.budget.limit().saturating_sub(self.budget.used());
+        if room < left + more || self.asking.load(Ordering::Acquire) > 0 {
+            return;
+        }
+        // Before it is looked: who lends some meanwhile says so afterwards.
+        self.owed.store(false, Ordering::Relaxed);
+        let pools = self.pools.lock().clone();
+        let unpaid = pools.iter().filter(|pool| !pool.return_memory(left)).count();
+        if unpaid > 0 {
+            self.owed.store(true, Ordering::Release);
         }
     }
 }
@@ -127,7 +162,6 @@ pub struct WorkMemory {
     lender: Lender,
     purpose: Purpose,
     charge: Option<Charge>,
-    lent: Lent,
     counted: bool,
 }
 
@@ -147,27 +181,18 @@ impl WorkMemory {
         let freed = self.bytes().saturating_sub(bytes);
         let Some(charge) = self.charge.as_mut().filter(|_| freed > 0) else { return };
         charge.resize(bytes).expect("shrinking a charge succeeds");
-        let mut left = freed as usize;
-        for (pool, frames) in &mut self.lent {
-            let back = (left / pool.page_size()).min(*frames);
-            self.lender.take_back(&[(Arc::clone(pool), back)]);
-            *frames -= back;
-            left -= back * pool.page_size();
-        }
-        self.lent.retain(|(_, frames)| *frames > 0);
+        self.lender.take_back();
     }
 
     fn set(&mut self, bytes: u64) -> Result<()> {
-        let mut lent = Vec::new();
         let budget = &self.lender.budget;
-        let wanted = budget.used() + bytes.saturating_sub(self.bytes()) + left_for_others(budget);
-        if bytes > self.bytes() && wanted > budget.limit() {
+        let (used, held, limit) = (budget.used(), self.bytes(), budget.limit());
+        let wanted = used + bytes.saturating_sub(held) + left_for_others(budget);
+        let mut asking = None;
+        if bytes > held && wanted > limit {
+            asking = Some(self.lender.ask());
             // For others; where frames have not that much, it is enough if there is room for this one.
-            let missing = (wanted - budget.limit()).min(budget.limit());
-            if let Err(error) = self.lender.lend_frames(missing, &mut lent) {
-                self.lender.take_back(&lent);
-                return Err(error);
-            }
+            self.lender.lend_frames((wanted - limit).min(limit) + limit / MORE_SHARE)?;
         }
         loop {
             let result = match &mut self.charge {
@@ -176,21 +201,16 @@ impl WorkMemory {
                     self.charge = Some(charge);
                 }),
             };
-            let Err(refusal) = result else { break };
+            let Err(refusal) = result else { return Ok(()) };
+            asking.get_or_insert_with(|| self.lender.ask());
             let missing = refusal.requested - (refusal.limit - refusal.used).min(refusal.requested);
-            let outcome = self.lender.lend_frames(missing, &mut lent);
+            let outcome = self.lender.lend_frames(missing);
             if !matches!(outcome, Ok(true)) {
-                self.lender.take_back(&lent);
+                drop(asking);
+                self.lender.take_back();
                 return Err(outcome.err().unwrap_or(Error::Memory(refusal)));
             }
         }
-        for (pool, frames) in lent {
-            match self.lent.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &pool)) {
-                Some((_, count)) => *count += frames,
-                None => self.lent.push((pool, frames)),
-            }
-        }
-        Ok(())
     }
 }
 
@@ -201,7 +221,7 @@ impl Drop for WorkMemory {
         }
         // The charge goes first: the frames take its place in the budget.
         self.charge = None;
-        self.lender.take_back(&self.lent);
+        self.lender.take_back();
     }
 }
 
@@ -209,11 +229,26 @@ impl Drop for WorkMemory {
 #[derive(Debug)]
 pub(crate) struct Room {
     lender: Lender,
-    lent: Lent,
+    asking: Option<Asking>,
+    /// What frames were given up: of which pool, and how many.
+    given: Vec<(Arc<Pool>, usize)>,
+}
+
+impl Room {
+    /// What it was made for is charged by now.
+    pub(crate) fn is_charged(mut self) -> Self {
+        self.asking = None;
+        self.lender.take_back();
+        self
+    }
 }
 
 impl Drop for Room {
     fn drop(&mut self) {
-        self.lender.take_back(&self.lent);
+        self.asking = None;
+        for (pool, frames) in &self.given {
+            self.lender.owe(pool, *frames);
+        }
+        self.lender.take_back();
     }
 }

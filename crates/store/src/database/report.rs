@@ -4,13 +4,12 @@
 
 use super::Database;
 use crate::page::{self, PageKind};
-use crate::pool::Access;
+use crate::pool::{Access, reads};
 use crate::shared::CATALOG;
 use crate::sweep::report::{Garbage, GarbageHolder};
 use crate::txn::locks::Mode;
 use crate::{Result, space};
 use gannet_base::{Lsn, TreeId, TxnId};
-use gannet_io::Class;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -190,7 +189,7 @@ impl Database {
         let maps: Vec<_> =
             (0..core.space.groups()).map(|group| space::map_page(group, core.page_size)).collect();
         for batch in maps.chunks(MAPS_AT_ONCE) {
-            core.pool.prefetch(&core.volume, batch, Class::Foreground, Access::Normal);
+            core.pool.prefetch(&core.volume, batch, reads::class(), Access::Normal);
             for &id in batch {
                 let map = core.pool.shared(&core.volume, id, Access::Normal)?;
                 if page::kind(&map) != Some(PageKind::SpaceMap) {

@@ -211,8 +211,6 @@ pub(crate) struct Pool {
     waiting: AtomicUsize,
     pub(crate) stats: PoolStats,
     charge: Mutex<Charge>,
-    /// Bytes of the budget that frames do not take back.
-    left: u64,
 }
 
 impl std::fmt::Debug for Pool {
@@ -272,7 +270,6 @@ impl Pool {
             waiting: AtomicUsize::new(0),
             stats: PoolStats::default(),
             charge: Mutex::new(charge),
-            left: crate::work::left_for_others(budget),
         }))
     }
 
@@ -379,30 +376,29 @@ impl Pool {
         Ok(given.len())
     }
 
-    /// Takes back the memory of `count` frames that was given. Where the budget has no room for some of them now, they come
-    /// with a later call, and it gives false.
-    pub(crate) fn return_memory(&self, count: usize) -> bool {
-        let mut owed = self.owed.lock();
-        *owed += count;
-        *owed -= self.take_memory(*owed);
-        *owed == 0
+    /// The memory of `count` of the frames that was given comes back one day.
+    pub(crate) fn owe(&self, count: usize) {
+        *self.owed.lock() += count;
     }
 
-    /// Takes memory for up to `count` frames given back before, as far as the budget has room besides what is left for those who
-    /// cannot ask frames for theirs. Gives how many it were.
-    fn take_memory(&self, count: usize) -> usize {
+    /// Takes back memory that is owed, as far as the budget has room besides `left` bytes; false when some does not come now.
+    pub(crate) fn return_memory(&self, left: u64) -> bool {
+        // Somebody is at it. What is owed to them since they looked comes with a later call.
+        let Some(mut owed) = self.owed.try_lock() else { return false };
+        if *owed == 0 {
+            return true;
+        }
         let mut retired = self.retired.lock();
         let mut charge = self.charge.lock();
-        let mut taken = 0;
-        while taken < count && !retired.is_empty() {
+        while *owed > 0 && !retired.is_empty() {
             let bytes = charge.bytes() + self.page_size as u64;
-            if charge.resize_leaving(bytes, self.left).is_err() {
+            if charge.resize_leaving(bytes, left).is_err() {
                 break;
             }
             retired.pop().into_iter().for_each(|index| self.free.lock().push_front(index));
-            taken += 1;
+            *owed -= 1;
         }
-        taken
+        *owed == 0
     }
 
     /// Makes a database's file known; its pages are addressed by the returned slot.

@@ -75,7 +75,7 @@ impl Drop for Background {
 }
 
 /// The class of what the calling thread reads and waits for.
-pub(super) fn class() -> Class {
+pub(crate) fn class() -> Class {
     if is_background() { Class::Maintenance } else { Class::Foreground }
 }
 

@@ -9,9 +9,8 @@ use super::BTree;
 use crate::Result;
 use crate::node::NodeRef;
 use crate::page::{self, PageKind};
-use crate::pool::Access;
+use crate::pool::{Access, reads};
 use gannet_base::PageId;
-use gannet_io::Class;
 
 /// Ways from the root that are gone.
 const WAYS: usize = 8;
@@ -80,7 +79,7 @@ impl BTree<'_> {
             let step = if level > 1 { 1 } else { WAYS_TO_A_LEAF };
             (0..ways).step_by(step).filter_map(child).collect()
         };
-        self.core.pool.prefetch(&self.core.volume, &children, Class::Foreground, Access::Normal);
+        self.core.pool.prefetch(&self.core.volume, &children, reads::class(), Access::Normal);
         let (mut leaves, mut entries, mut leaves_seen) = (0.0, 0, 0);
         for way in 0..ways {
             let to_leaf = way % WAYS_TO_A_LEAF == 0;
