@@ -236,7 +236,7 @@ pub(crate) struct Room {
 
 impl Room {
     /// What it was made for is charged by now.
-    pub(crate) fn is_charged(mut self) -> Self {
+    pub(crate) fn charged(mut self) -> Self {
         self.asking = None;
         self.lender.take_back();
         self

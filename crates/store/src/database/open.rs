@@ -292,7 +292,7 @@ impl Database {
             pool: Arc::clone(&pool),
             volume: Arc::clone(&volume),
             _lock: lock,
-            _log_room: log_room.is_charged(),
+            _log_room: log_room.charged(),
         };
         let restart = Arc::new(Restart::new(redo.clone(), meta.page_size));
         let hot_pages = HotPages::new(disk, in_folder(HOT)?, options.mode);
