@@ -440,4 +440,25 @@ mod tests {
         drop(work);
         assert_eq!(engine.budget().used_for(Purpose::Pool), used);
     }
+
+    #[test]
+    fn room_is_kept_for_whom_it_was_made_until_he_has_charged_it() {
+        let options = EngineOptions { memory: 16 << 20, ..EngineOptions::default() };
+        let engine = Engine::with_disk(Arc::new(SimDisk::new(2)), &options).unwrap();
+        let _pool = engine.pool(4096).unwrap();
+        let pool = || engine.budget().used_for(Purpose::Pool);
+        let frames = pool();
+        let room = engine.make_room(6 << 20).unwrap();
+        let less = pool();
+        assert!(less <= frames - (6 << 20));
+        // Something ends meanwhile, and gives frames their memory back.
+        drop(engine.work_memory(5 << 20).unwrap());
+        assert_eq!(pool(), less);
+        let charge = engine.budget().charge(Purpose::Log, 6 << 20).unwrap();
+        let room = room.charged();
+        drop(engine.work_memory(5 << 20).unwrap());
+        assert_eq!(pool(), less, "what it was made for is there");
+        drop((charge, room));
+        assert_eq!(pool(), frames);
+    }
 }

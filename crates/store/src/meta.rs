@@ -13,6 +13,7 @@
 
 use crate::mutation::{Mutation, planted};
 use crate::page::{self, PageKind, Verdict, get_u32, get_u64, put_u32, put_u64};
+use crate::pool::reads;
 use crate::{Error, Result};
 use gannet_base::{Lsn, PageId, TreeId, checksum, random};
 use gannet_io::{AlignedBuffer, Class, Durability, File};
@@ -281,7 +282,7 @@ impl Meta {
     pub(crate) fn copy(&self, file: &dyn File, back: u64) -> Result<Option<Self>> {
         let offset = self.copy_page(back).0 * self.page_size as u64;
         let mut probe = AlignedBuffer::zeroed(PROBE);
-        file.read_at(Class::Foreground, offset, &mut probe)?;
+        file.read_at(reads::class(), offset, &mut probe)?;
         Meta::whole(file, &probe, offset, file.len()?)
     }
 
@@ -296,7 +297,7 @@ impl Meta {
             return Ok(None);
         }
         let mut page = AlignedBuffer::zeroed(meta.page_size);
-        file.read_at(Class::Foreground, offset, &mut page)?;
+        file.read_at(reads::class(), offset, &mut page)?;
         let valid = page::verify(&page, PageId(offset / size), meta.database_id) == Verdict::Valid;
         Ok(valid.then_some(meta))
     }

@@ -309,6 +309,34 @@ fn frames_that_come_back_leave_some_for_others() {
 }
 
 #[test]
+fn where_memory_is_short_small_statements_move_no_frames() {
+    let engine = simulated(&SimDisk::new(11));
+    let create = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
+    let db = engine.create(Path::new("w.gnt"), &create, &OpenOptions::default()).unwrap();
+    let pool = || engine.budget().used_for(Purpose::Pool);
+    let frames = pool();
+    let hog = engine.work_memory(engine.budget().limit() / 2).unwrap();
+    assert!(pool() < frames, "frames have made room");
+    // The first one may find nothing left for it.
+    drop(engine.work_memory(8 << 10).unwrap());
+    let before = pool();
+    let mut held = Vec::new();
+    for round in 0..1000u64 {
+        let mut memory = engine.work_memory(4 << 10).unwrap();
+        memory.grow(4 << 10).unwrap();
+        memory.shrink_to(1 << 10);
+        held.push(memory);
+        if round % 4 == 3 {
+            held.clear();
+        }
+        assert_eq!(pool(), before, "round {round}");
+    }
+    drop((hog, held));
+    assert_eq!(pool(), frames);
+    db.close().unwrap();
+}
+
+#[test]
 fn a_statement_with_much_memory_leaves_some_for_others_and_for_the_log() {
     let engine = simulated(&SimDisk::new(12));
     let create = CreateOptions { page_size: 4096, segment_size: 1 << 18 };

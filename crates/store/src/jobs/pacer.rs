@@ -7,11 +7,10 @@
 //! count: whoever stands by has to wait for one anyway.
 //!
 //! The device says how others fare: what their requests (classes commit and foreground) take now, against what they take while
-//! jobs pause. Jobs pause for that now and then, when somebody is there. As long as others are as fast as they should be, the
-//! window grows, by a part of itself until it was too large once, then by steps; when they are slowed down, it shrinks by a part
-//! (slow start, additive increase and multiplicative decrease, as in
-//! V. Jacobson, "Congestion avoidance and control", 1988; by latency instead of loss, as in L. Brakmo and L. Peterson, "TCP Vegas",
-//! 1995). Single looks are noise, so sums are compared in which older looks fade.
+//! no job runs, or jobs pause. Jobs pause for that now and then, when somebody is there; and they begin as if somebody were. Each look changes the window by a factor: the more, the
+//! farther others are from as slow as they may be (a window that follows latency, as in D. Wei, C. Jin, S. Low and S. Hegde, "FAST TCP:
+//! motivation, architecture, algorithms, performance", 2006). Single looks are noise, so sums are compared in which older looks fade; and as
+//! noise makes the window larger as often as smaller, by the same factors, it does not move where that settles.
 //!
 //! # Invariants
 //! 1. However others fare, the window is at least [`WINDOW_LEAST`], and where processors are never idle the reserve works (`reserve`):
@@ -28,8 +27,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// How often it is looked how others fare.
+/// How often it is looked how others fare, and after how long for the first time.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+const LOOK_FIRST: Duration = Duration::from_millis(20);
 /// How long jobs pause to see how fast others are without them, how long before that what is under way has to end, and how often.
 const PROBE: Duration = Duration::from_millis(100);
 const SETTLE: Duration = Duration::from_millis(20);
@@ -37,6 +37,8 @@ const PROBE_EVERY: Duration = Duration::from_secs(4);
 /// The same until others were seen without jobs a few times.
 const PROBE_SOON: Duration = Duration::from_secs(1);
 const PROBES_SOON: u32 = 3;
+/// For how long what others take without jobs is known well enough when jobs begin anew.
+const KNOWN: Duration = Duration::from_secs(10);
 /// Others were there if so many of their requests ended between two looks.
 const PRESENT: u64 = 4;
 /// They are expected back for so long after they were seen.
@@ -47,11 +49,10 @@ const SLOWDOWN: f64 = 1.5;
 const WINDOW_LEAST: f64 = 0.25;
 const WINDOW_FIRST: f64 = 1.0;
 const WINDOW_MOST: f64 = 64.0;
-/// What a look adds to the window, and what it leaves of it.
-const MORE: f64 = 0.1;
-/// By how much it grows with a look until others are slowed down for the first time.
-const RISE: f64 = 1.5;
+/// How far the window follows with a look: the power of what others may be slowed by, by what they are, and by how much at most.
+const FOLLOW: f64 = 0.5;
 const LESS: f64 = 0.7;
+const MORE: f64 = 1.0 / LESS;
 /// What a look leaves of the sums before it.
 const FADE: f64 = 0.6;
 /// The longest rest.
@@ -87,10 +88,15 @@ type Ended = [(u64, u64); OTHERS.len()];
 struct Sums([(f64, f64); OTHERS.len()]);
 
 impl Sums {
-    fn add(&mut self, ended: &Ended) {
+    /// Adds this, of which only a part counts.
+    fn add(&mut self, ended: &Ended, part: f64) {
         for (sum, &(requests, nanos)) in self.0.iter_mut().zip(ended) {
-            *sum = (sum.0 * FADE + requests as f64, sum.1 * FADE + nanos as f64);
+            *sum = (sum.0 * FADE + requests as f64 * part, sum.1 * FADE + nanos as f64 * part);
         }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.iter().all(|(requests, _)| *requests == 0.0)
     }
 }
 
@@ -108,8 +114,8 @@ enum Probe {
 struct State {
     /// Permits that may be held; infinite where nobody else is there.
     window: f64,
-    /// Nobody was slowed down since somebody came.
-    rises: bool,
+    /// Nobody has looked since jobs began.
+    is_first: bool,
     /// Permits that are held, but for the reserve's.
     held: usize,
     /// Of these, those of threads that stand by.
@@ -119,6 +125,7 @@ struct State {
     /// Somebody had to wait for a permit since the last look.
     wanted: bool,
     looked: Instant,
+    next_look: Instant,
     before: Ended,
     /// How others fare beside jobs, and without them.
     beside: Sums,
@@ -232,20 +239,26 @@ impl Pacer {
     pub(super) fn enter(&self) {
         if self.jobs.fetch_add(1, Ordering::AcqRel) == 0 {
             let mut state = self.state.lock();
-            // Nothing is known of now; what was seen is of other times.
-            let now = clock::now();
-            (state.before, state.looked) = (ended(self.disk.stats()), now);
-            state.pieces.forget(now);
-            (state.beside, state.alone) = (Sums::default(), Sums::default());
-            (state.seen, state.probed, state.probes, state.probe) = (None, None, 0, Probe::No);
-            state.window = f64::INFINITY;
-            self.crowded.store(false, Ordering::Relaxed);
+            let (ended, now) = (self.ended_since(&mut state), clock::now());
+            state.begin(&ended, now);
+            self.crowded.store(true, Ordering::Relaxed);
         }
     }
 
     /// A job has ended.
     pub(super) fn leave(&self) {
-        self.jobs.fetch_sub(1, Ordering::AcqRel);
+        if self.jobs.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let mut state = self.state.lock();
+            self.ended_since(&mut state);
+            state.looked = clock::now();
+        }
+    }
+
+    /// What of others has ended since this was asked last.
+    fn ended_since(&self, state: &mut State) -> Ended {
+        let after = ended(self.disk.stats());
+        let before = std::mem::replace(&mut state.before, after);
+        std::array::from_fn(|i| (after[i].0 - before[i].0, after[i].1 - before[i].1))
     }
 
     /// Bytes that a job is to ask of the device by one request.
@@ -364,16 +377,14 @@ impl Pacer {
     /// Looks how others fare, where it is time.
     fn look(&self, state: &mut State, pace: Pace, now: Instant) {
         let due = match state.probe {
-            Probe::No => state.looked + LOOK_EVERY,
+            Probe::No => state.next_look,
             Probe::Settles(until) | Probe::Looks(until) => until,
         };
         if now < due {
             return;
         }
-        let after = ended(self.disk.stats());
-        let ended: Ended =
-            std::array::from_fn(|i| (after[i].0 - state.before[i].0, after[i].1 - state.before[i].1));
-        (state.before, state.looked) = (after, now);
+        let ended = self.ended_since(state);
+        (state.looked, state.next_look) = (now, now + LOOK_EVERY);
         state.react(pace, &ended, now);
         self.crowded.store(state.window.is_finite(), Ordering::Relaxed);
     }
@@ -383,12 +394,13 @@ impl State {
     fn new(now: Instant, before: Ended) -> Self {
         State {
             window: f64::INFINITY,
-            rises: true,
+            is_first: false,
             held: 0,
             pieces: Pieces::new(now),
             rest_until: now,
             wanted: false,
             looked: now,
+            next_look: now,
             before,
             beside: Sums::default(),
             alone: Sums::default(),
@@ -397,6 +409,27 @@ impl State {
             probed: None,
             probes: 0,
         }
+    }
+
+    /// A job begins where none was; of others so much has ended since the last one.
+    fn begin(&mut self, ended: &Ended, now: Instant) {
+        self.pieces.forget(now);
+        // As much of it as a pause would have shown.
+        let part = PROBE.as_secs_f64() / (now - self.looked).max(PROBE).as_secs_f64();
+        self.alone.add(ended, part);
+        self.beside = Sums::default();
+        if self.probed.is_some_and(|at| now - at > KNOWN) {
+            (self.probed, self.probes) = (None, 0);
+        }
+        if self.seen.is_some_and(|at| now - at > LINGER) {
+            self.seen = None;
+        }
+        if self.seen.is_none() {
+            self.window = WINDOW_FIRST;
+        }
+        (self.probe, self.rest_until) = (Probe::No, now);
+        (self.looked, self.next_look) = (now, now + LOOK_FIRST);
+        self.is_first = true;
     }
 
     /// A permit that was taken at `began` comes back.
@@ -431,13 +464,18 @@ impl State {
             }
             Probe::Looks(_) => {
                 self.probe = Probe::No;
-                self.alone.add(ended);
+                self.alone.add(ended, 1.0);
                 (self.probed, self.probes) = (Some(now), self.probes + 1);
                 return;
             }
             Probe::No => {}
         }
-        if ended.iter().map(|(requests, _)| requests).sum::<u64>() >= PRESENT {
+        let requests: u64 = ended.iter().map(|(requests, _)| requests).sum();
+        if std::mem::take(&mut self.is_first) && requests > 0 {
+            // It may be what the job itself has others do to begin. The next look tells.
+            return;
+        }
+        if requests >= PRESENT {
             self.seen = Some(now);
         }
         if self.seen.is_none_or(|seen| now - seen > LINGER) {
@@ -445,18 +483,17 @@ impl State {
             return;
         }
         if !self.window.is_finite() {
-            (self.window, self.rises) = (WINDOW_FIRST, true);
+            self.window = WINDOW_FIRST;
             self.beside = Sums::default();
         } else {
-            self.beside.add(ended);
+            self.beside.add(ended, 1.0);
             let limit = if pace == Pace::Auto { SLOWDOWN } else { 1.0 };
-            if self.slowdown(pace) > limit {
-                (self.window, self.rises) = ((self.window * LESS).max(WINDOW_LEAST), false);
-            } else if std::mem::take(&mut self.wanted) {
-                // Larger than it can be used it need not be. For a rise it is to be known how others are without jobs.
-                let known = pace != Pace::Auto || self.probes > 0;
-                let more = if self.rises && known { self.window * RISE } else { self.window + MORE };
-                self.window = more.min(WINDOW_MOST);
+            let change = (limit / self.slowdown(pace)).powf(FOLLOW).clamp(LESS, MORE);
+            // Larger than it can be used it need not be, nor as long as it is not known how others are without jobs.
+            let is_known = pace != Pace::Auto || !self.alone.is_empty();
+            let may_grow = std::mem::take(&mut self.wanted) && is_known;
+            if change < 1.0 || may_grow {
+                self.window = (self.window * change).clamp(WINDOW_LEAST, WINDOW_MOST);
             }
         }
         let every = if self.probes < PROBES_SOON { PROBE_SOON } else { PROBE_EVERY };
@@ -551,6 +588,40 @@ mod tests {
         state.probe = Probe::No;
         state.react(hopeless_pace, &Ended::default(), now + LINGER + LOOK_EVERY);
         assert_eq!(state.window, f64::INFINITY);
+    }
+
+    #[test]
+    fn jobs_begin_as_if_somebody_were_there() {
+        let requests = |count: u64| [(0, 0), (count, count * 100_000), (0, 0)];
+        let start = clock::now();
+        for (first, then, wanted) in [(0, 0, f64::INFINITY), (3, 0, f64::INFINITY), (3, 50, WINDOW_FIRST)] {
+            let mut state = State::new(start, Ended::default());
+            state.begin(&requests(0), start);
+            assert_eq!((state.window, state.next_look), (WINDOW_FIRST, start + LOOK_FIRST));
+            state.react(Pace::Auto, &requests(first), start + LOOK_FIRST);
+            assert_eq!(state.window, if first == 0 { f64::INFINITY } else { WINDOW_FIRST });
+            state.react(Pace::Auto, &requests(then), start + LOOK_FIRST + LOOK_EVERY);
+            assert_eq!(state.window, wanted, "{first} and then {then}");
+        }
+    }
+
+    #[test]
+    fn a_job_goes_on_as_the_one_before_and_others_were_alone_in_between() {
+        let mut state = State::new(clock::now(), Ended::default());
+        let settled = *windows(&mut state, Pace::Auto, 0.2, 100).last().unwrap();
+        let (probes, ended) = (state.probes, state.looked);
+        assert!(settled.is_finite() && probes > PROBES_SOON);
+        // 300 requests, of 80 microseconds each, within three times as long as a pause.
+        let before = state.alone.0[1];
+        state.begin(&[(0, 0), (300, 300 * 80_000), (0, 0)], ended + 3 * PROBE);
+        assert_eq!((state.window, state.probes), (settled, probes));
+        let (requests, nanos) = state.alone.0[1];
+        assert!((requests - (before.0 * FADE + 100.0)).abs() < 1e-6);
+        assert!((nanos - (before.1 * FADE + 100.0 * 80_000.0)).abs() < 1e-3);
+        // A while later nothing of that is worth much.
+        state.looked = ended + 2 * KNOWN;
+        state.begin(&Ended::default(), ended + 2 * KNOWN);
+        assert_eq!((state.window, state.probes, state.seen), (WINDOW_FIRST, 0, None));
     }
 
     #[test]
