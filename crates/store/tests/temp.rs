@@ -302,7 +302,9 @@ fn frames_that_come_back_leave_some_for_others() {
     let others = engine.budget().charge(Purpose::Sessions, free()).unwrap();
     assert_eq!(free(), 0);
     work.shrink_to(before + (2 << 20));
-    assert_eq!(free(), engine.budget().limit() / 32);
+    // And a little more, so that not every small statement moves frames.
+    let (left, more) = (engine.budget().limit() / 32, engine.budget().limit() / 128);
+    assert!((left..left + 2 * more).contains(&free()), "{} of {left}", free());
     drop((work, others));
     assert_eq!(free(), before);
     db.close().unwrap();
