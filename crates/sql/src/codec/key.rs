@@ -171,6 +171,18 @@ pub(super) fn padded(stored: &[u8], modifier: Modifier) -> Result<Value> {
     Ok(Value::Padded(text))
 }
 
+/// Takes a whole number from a key.
+#[inline]
+fn take_whole(form: Form, input: &mut &[u8], mask: u8) -> Result<i64> {
+    Ok(match form {
+        Form::Int2 => i64::from((u16::from_be_bytes(take(input, mask)?) ^ 1 << 15).cast_signed()),
+        Form::Int4 => i64::from((u32::from_be_bytes(take(input, mask)?) ^ 1 << 31).cast_signed()),
+        Form::Int8 => (u64::from_be_bytes(take(input, mask)?) ^ 1 << 63).cast_signed(),
+        Form::Oid => i64::from(u32::from_be_bytes(take(input, mask)?)),
+        _ => return Err(Error::internal(format!("{form:?} is no form of whole numbers"))),
+    })
+}
+
 impl KeyColumn {
     fn form(&self) -> Result<Form> {
         Form::of(self.ty).ok_or_else(|| Error::unsupported(format!("a key of type {}", self.ty.name())))
@@ -266,14 +278,9 @@ impl KeyColumn {
                 [1] => Value::Bool(true),
                 _ => return Err(corrupted("a truth value in a key")),
             },
-            Form::Int2 => {
-                Value::Int(i64::from((u16::from_be_bytes(take(input, mask)?) ^ 1 << 15).cast_signed()))
+            form @ (Form::Int2 | Form::Int4 | Form::Int8 | Form::Oid) => {
+                Value::Int(take_whole(form, input, mask)?)
             }
-            Form::Int4 => {
-                Value::Int(i64::from((u32::from_be_bytes(take(input, mask)?) ^ 1 << 31).cast_signed()))
-            }
-            Form::Int8 => Value::Int((u64::from_be_bytes(take(input, mask)?) ^ 1 << 63).cast_signed()),
-            Form::Oid => Value::Int(i64::from(u32::from_be_bytes(take(input, mask)?))),
             Form::Float4 => Value::Float(f64::from(float4_from_bits(u32::from_be_bytes(take(input, mask)?)))),
             Form::Float8 => Value::Float(float_from_bits(u64::from_be_bytes(take(input, mask)?))),
             Form::Numeric => Value::Numeric(numeric::decode_key(input, mask, fixed_scale(self.modifier))?),
@@ -281,6 +288,20 @@ impl KeyColumn {
             Form::Padded => padded(&decode_string(input, mask)?, self.modifier)?,
             Form::Bytes => Value::Bytes(decode_string(input, mask)?.as_ref().into()),
         })
+    }
+
+    /// Whether it is of a type of whole numbers, dates or times.
+    pub(super) fn is_whole(&self) -> bool {
+        matches!(Form::of(self.ty), Some(Form::Int2 | Form::Int4 | Form::Int8 | Form::Oid))
+    }
+
+    /// As [`KeyColumn::decode`] for such a type; `None` for NULL.
+    #[inline]
+    pub(super) fn decode_whole(&self, input: &mut &[u8]) -> Result<Option<i64>> {
+        if !self.take_present(input)? {
+            return Ok(None);
+        }
+        take_whole(self.form()?, input, self.mask()).map(Some)
     }
 
     /// Passes over the column's value in a key.

@@ -11,7 +11,7 @@ use super::key::{KeyColumn, is_lossless, padded, stored_text};
 use super::{Form, corrupted, numeric, padded_length, unpadded};
 use crate::catalog::{Column, ColumnNumber, Index, Table, TableKey};
 use crate::types::text::{self, TextStyle};
-use crate::types::{Modifier, Value};
+use crate::types::{Modifier, Numeric, Value};
 use crate::{Error, Result};
 use std::ops::Range;
 
@@ -100,7 +100,11 @@ pub enum Field<'r> {
     Padded(&'r str, usize),
     /// bytea, as it is stored.
     Bytes(&'r [u8]),
-    /// Anything else, which may be a string, too.
+    /// A whole number, a date or a time.
+    Int(i64),
+    /// numeric
+    Numeric(Numeric),
+    /// Anything else, which may be one of these, too.
     Value(Value),
 }
 
@@ -242,6 +246,23 @@ impl TableCodec {
                         _ => Field::Text(string()?),
                     }
                 }
+                Place::Variable { place, form: Form::Numeric, .. } => {
+                    let bytes =
+                        body.variable(place).ok_or_else(|| self.damaged("a column ends outside its row"))?;
+                    Field::Numeric(numeric::decode_row(bytes)?)
+                }
+                Place::Fixed {
+                    offset,
+                    form: form @ (Form::Int2 | Form::Int4 | Form::Int8 | Form::Oid),
+                    ..
+                } => {
+                    let whole = decode_whole(form, &body.fixed[offset..]);
+                    Field::Int(whole.ok_or_else(|| self.damaged("a row is too short"))?)
+                }
+                Place::Key(place) if self.key[place].is_whole() => {
+                    let mut rest = self.key_from(key, place)?;
+                    self.key[place].decode_whole(&mut rest)?.map_or(Field::Null, Field::Int)
+                }
                 _ => match self.column(column, key, layout, &body)? {
                     Value::Null => Field::Null,
                     value => Field::Value(value),
@@ -374,6 +395,11 @@ impl TableCodec {
 
     /// A column of a row's key.
     fn key_value(&self, key: &[u8], place: usize) -> Result<Value> {
+        self.key[place].decode(&mut self.key_from(key, place)?)
+    }
+
+    /// A key from this column of it on.
+    fn key_from<'k>(&self, key: &'k [u8], place: usize) -> Result<&'k [u8]> {
         let mut rest = key;
         match self.key_offsets[place] {
             Some(offset) => {
@@ -385,7 +411,7 @@ impl TableCodec {
                 }
             }
         }
-        self.key[place].decode(&mut rest)
+        Ok(rest)
     }
 
     fn damaged(&self, what: &str) -> Error {
@@ -612,6 +638,18 @@ fn encode_fixed(form: Form, value: &Value, out: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
+/// Reads a whole number from its bytes; `None` when they are none.
+#[inline]
+fn decode_whole(form: Form, bytes: &[u8]) -> Option<i64> {
+    Some(match form {
+        Form::Int2 => i64::from(i16::from_le_bytes(*bytes.first_chunk()?)),
+        Form::Int4 => i64::from(i32::from_le_bytes(*bytes.first_chunk()?)),
+        Form::Int8 => i64::from_le_bytes(*bytes.first_chunk()?),
+        Form::Oid => i64::from(u32::from_le_bytes(*bytes.first_chunk()?)),
+        _ => return None,
+    })
+}
+
 /// Reads a value from its bytes; `None` when they are none.
 fn decode_fixed(form: Form, bytes: &[u8]) -> Option<Value> {
     Some(match form {
@@ -620,10 +658,7 @@ fn decode_fixed(form: Form, bytes: &[u8]) -> Option<Value> {
             1 => Value::Bool(true),
             _ => return None,
         },
-        Form::Int2 => Value::Int(i64::from(i16::from_le_bytes(*bytes.first_chunk()?))),
-        Form::Int4 => Value::Int(i64::from(i32::from_le_bytes(*bytes.first_chunk()?))),
-        Form::Int8 => Value::Int(i64::from_le_bytes(*bytes.first_chunk()?)),
-        Form::Oid => Value::Int(i64::from(u32::from_le_bytes(*bytes.first_chunk()?))),
+        Form::Int2 | Form::Int4 | Form::Int8 | Form::Oid => Value::Int(decode_whole(form, bytes)?),
         Form::Float4 => Value::Float(f64::from(f32::from_le_bytes(*bytes.first_chunk()?))),
         Form::Float8 => Value::Float(f64::from_le_bytes(*bytes.first_chunk()?)),
         Form::Numeric | Form::Text | Form::Padded | Form::Bytes => return None,

@@ -47,6 +47,8 @@ impl<'t> RowWriter<'t> {
                 Field::Padded(string, blanks) => self.padded(string, blanks, out),
                 Field::Value(Value::Text(string) | Value::Padded(string)) => self.string(&string, out),
                 Field::Bytes(bytes) => self.bytes(bytes, out),
+                Field::Int(value) => text::write_whole(value, self.types[place], self.style, out),
+                Field::Numeric(value) => value.write(out),
                 Field::Value(Value::Bytes(bytes)) => self.bytes(&bytes, out),
                 // Numbers, truth values and times have nothing in their text that is to be escaped.
                 Field::Value(value) => text::write(&value, self.types[place], self.style, out),
@@ -90,11 +92,21 @@ impl<'t> RowWriter<'t> {
     }
 }
 
+/// Where the first byte of a kind is, of which there are few: many bytes are looked at at a time.
+#[inline]
+fn position(bytes: &[u8], of_kind: impl Fn(u8) -> bool) -> Option<usize> {
+    // Without a way out in between, the compiler makes vector instructions of the loop.
+    let is_among = |chunk: &[u8; 16]| chunk.iter().fold(false, |found, byte| found | of_kind(*byte));
+    let (chunks, _) = bytes.as_chunks();
+    let plain = 16 * chunks.iter().position(is_among).unwrap_or(chunks.len());
+    bytes[plain..].iter().position(|byte| of_kind(*byte)).map(|at| plain + at)
+}
+
 /// Appends a string as format `text` has it.
 fn write_text(string: &str, out: &mut String) {
     let mut rest = string;
     // The eight bytes that have a form of their own are all ASCII.
-    while let Some(at) = rest.bytes().position(|byte| byte == b'\\' || (8..=13).contains(&byte)) {
+    while let Some(at) = position(rest.as_bytes(), |byte| byte == b'\\' || (8..=13).contains(&byte)) {
         out.push_str(&rest[..at]);
         out.push_str(match rest.as_bytes()[at] {
             8 => "\\b",
@@ -113,7 +125,7 @@ fn write_text(string: &str, out: &mut String) {
 /// Appends a string as format `csv` has it.
 fn write_csv(string: &str, alone: bool, out: &mut String) {
     let special = |byte: u8| matches!(byte, b',' | b'"' | b'\n' | b'\r');
-    if !(string.is_empty() || alone && string == "\\." || string.bytes().any(special)) {
+    if !(string.is_empty() || alone && string == "\\." || position(string.as_bytes(), special).is_some()) {
         out.push_str(string);
         return;
     }

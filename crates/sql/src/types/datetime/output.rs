@@ -52,24 +52,33 @@ fn push_infinity(timestamp: i64, out: &mut String) -> bool {
     true
 }
 
-/// A number with at least so many digits.
-fn push_padded(value: i64, width: u32, out: &mut String) {
-    let mut divisor = 10_i64.pow(width - 1);
-    while value / divisor >= 10 {
-        divisor *= 10;
+/// A number with at least so many digits, of which there are no more than eight.
+#[inline]
+fn push_padded(value: i64, width: usize, out: &mut String) {
+    let mut digits = [b'0'; 8];
+    let (mut rest, mut start) = (value.unsigned_abs() as u32, digits.len());
+    while start > digits.len() - width || rest > 0 {
+        start -= 1;
+        digits[start] = b'0' + (rest % 10) as u8;
+        rest /= 10;
     }
-    while divisor > 0 {
-        out.push(char::from(b'0' + (value / divisor % 10) as u8));
-        divisor /= 10;
-    }
+    out.push_str(std::str::from_utf8(&digits[start..]).unwrap_or_default());
+}
+
+/// A number of two digits.
+#[inline]
+fn push_two(value: i64, out: &mut String) {
+    let digit = |value: i64| char::from(b'0' + (value % 10) as u8);
+    out.push(digit(value / 10));
+    out.push(digit(value));
 }
 
 fn push_date(year: i64, month: i64, day: i64, out: &mut String) {
     push_padded(if year > 0 { year } else { 1 - year }, 4, out);
     out.push('-');
-    push_padded(month, 2, out);
+    push_two(month, out);
     out.push('-');
-    push_padded(day, 2, out);
+    push_two(day, out);
 }
 
 fn push_era(year: i64, out: &mut String) {
@@ -80,11 +89,11 @@ fn push_era(year: i64, out: &mut String) {
 
 fn push_time(civil: &Civil, out: &mut String) {
     out.push(' ');
-    push_padded(civil.hour, 2, out);
+    push_two(civil.hour, out);
     out.push(':');
-    push_padded(civil.minute, 2, out);
+    push_two(civil.minute, out);
     out.push(':');
-    push_padded(civil.second, 2, out);
+    push_two(civil.second, out);
     if civil.micros != 0 {
         out.push('.');
         let (mut value, mut width) = (civil.micros, 6);
@@ -99,13 +108,13 @@ fn push_time(civil: &Civil, out: &mut String) {
 fn push_offset(seconds: i64, out: &mut String) {
     out.push(if seconds < 0 { '-' } else { '+' });
     let rest = seconds.abs();
-    push_padded(rest / 3600, 2, out);
+    push_two(rest / 3600, out);
     if rest % 3600 != 0 {
         out.push(':');
-        push_padded(rest / 60 % 60, 2, out);
+        push_two(rest / 60 % 60, out);
         if rest % 60 != 0 {
             out.push(':');
-            push_padded(rest % 60, 2, out);
+            push_two(rest % 60, out);
         }
     }
 }

@@ -216,41 +216,35 @@ impl Numeric {
 
     /// Appends the text.
     pub fn write(&self, out: &mut String) {
-        use fmt::Write;
         // Writing to a string does not fail.
-        let _ = write!(out, "{self}");
+        let _ = self.write_to(out);
+    }
+
+    fn write_to(&self, out: &mut impl fmt::Write) -> fmt::Result {
+        match &self.0 {
+            Repr::Small { digits, scale } => {
+                let mut buffer = itoa::Buffer::new();
+                write_point(out, *digits < 0, buffer.format(digits.unsigned_abs()), usize::from(*scale))
+            }
+            Repr::Big(big) => {
+                let text = big.digits.magnitude().to_string();
+                write_point(out, big.digits.is_negative(), &text, usize::from(big.scale))
+            }
+            Repr::NaN => out.write_str("NaN"),
+            Repr::Infinity => out.write_str("Infinity"),
+            Repr::NegInfinity => out.write_str("-Infinity"),
+        }
     }
 }
 
 impl fmt::Display for Numeric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Repr::Small { digits, scale } => {
-                // The longest: 20 digits.
-                let mut buffer = [0_u8; 20];
-                let mut start = buffer.len();
-                let mut rest = digits.unsigned_abs();
-                while rest > 0 || start == buffer.len() {
-                    start -= 1;
-                    buffer[start] = b'0' + (rest % 10) as u8;
-                    rest /= 10;
-                }
-                let text = std::str::from_utf8(&buffer[start..]).unwrap_or_default();
-                write_point(f, *digits < 0, text, usize::from(*scale))
-            }
-            Repr::Big(big) => {
-                let text = big.digits.magnitude().to_string();
-                write_point(f, big.digits.is_negative(), &text, usize::from(big.scale))
-            }
-            Repr::NaN => f.write_str("NaN"),
-            Repr::Infinity => f.write_str("Infinity"),
-            Repr::NegInfinity => f.write_str("-Infinity"),
-        }
+        self.write_to(f)
     }
 }
 
 /// Digits with a point in front of the last `scale` of them.
-fn write_point(f: &mut fmt::Formatter<'_>, negative: bool, digits: &str, scale: usize) -> fmt::Result {
+fn write_point(f: &mut impl fmt::Write, negative: bool, digits: &str, scale: usize) -> fmt::Result {
     if negative {
         f.write_str("-")?;
     }

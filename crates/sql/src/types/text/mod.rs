@@ -133,15 +133,7 @@ pub fn write(value: &Value, ty: Type, style: &TextStyle, out: &mut String) {
     match value {
         Value::Null => {}
         Value::Bool(value) => out.push(if *value { 't' } else { 'f' }),
-        Value::Int(value) => match ty {
-            Type::Date => datetime::write_date(*value, out),
-            Type::Timestamp => datetime::write_timestamp(*value, out),
-            Type::TimestampTz => datetime::write_timestamptz(*value, &style.zone, out),
-            Type::Regclass | Type::Regtype | Type::Regproc | Type::Regnamespace => {
-                names::write(*value, ty, style, out);
-            }
-            _ => scalars::write_integer(*value, out),
-        },
+        Value::Int(value) => write_whole(*value, ty, style, out),
         Value::Float(value) if ty == Type::Float4 => {
             write_float4(*value as f32, style.extra_float_digits, out);
         }
@@ -154,6 +146,19 @@ pub fn write(value: &Value, ty: Type, style: &TextStyle, out: &mut String) {
             _ => composite::write_array(array, style, out),
         },
         Value::Record(record) => composite::write_record(record, style, out),
+    }
+}
+
+/// Appends what is stored as a whole number: a number, a date, a time, or the number of something that has a name.
+pub fn write_whole(value: i64, ty: Type, style: &TextStyle, out: &mut String) {
+    match ty {
+        Type::Date => datetime::write_date(value, out),
+        Type::Timestamp => datetime::write_timestamp(value, out),
+        Type::TimestampTz => datetime::write_timestamptz(value, &style.zone, out),
+        Type::Regclass | Type::Regtype | Type::Regproc | Type::Regnamespace => {
+            names::write(value, ty, style, out);
+        }
+        _ => scalars::write_integer(value, out),
     }
 }
 

@@ -79,22 +79,7 @@ pub(super) fn read_oid(text: &str, ty: Type) -> Result<i64> {
 }
 
 pub(super) fn write_integer(value: i64, out: &mut String) {
-    // The longest: 19 digits.
-    let mut buffer = [0_u8; 19];
-    let mut start = buffer.len();
-    let mut rest = value.unsigned_abs();
-    loop {
-        start -= 1;
-        buffer[start] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    if value < 0 {
-        out.push('-');
-    }
-    out.push_str(std::str::from_utf8(&buffer[start..]).unwrap_or_default());
+    out.push_str(itoa::Buffer::new().format(value));
 }
 
 /// What stands for no number.
