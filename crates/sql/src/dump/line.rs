@@ -60,7 +60,10 @@ struct State<'w, 't> {
 struct Line<'s, 'l, 'w, 't> {
     shared: &'s Shared<'l>,
     state: Mutex<State<'w, 't>>,
+    /// There may be something to do.
     turned: Condvar,
+    /// There is nothing any more.
+    ended: Condvar,
     most: usize,
     reserve: Reserve,
 }
@@ -81,9 +84,14 @@ pub(super) fn run_line<'w, 't>(
         over: false,
         failure: None,
     };
-    let line =
-        Line { shared, state: Mutex::new(state), turned: Condvar::new(), most, reserve: Reserve::default() };
-    let line = &line;
+    let line = &Line {
+        shared,
+        state: Mutex::new(state),
+        turned: Condvar::new(),
+        ended: Condvar::new(),
+        most,
+        reserve: Reserve::default(),
+    };
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(move || {
@@ -157,6 +165,7 @@ impl<'w, 't> Line<'_, '_, 'w, 't> {
         state.over |= scanned && state.line.is_empty() && state.writing.is_some();
         if state.over {
             self.reserve.dismiss();
+            self.ended.notify_all();
         }
         drop(state);
         self.turned.notify_all();
@@ -170,6 +179,7 @@ impl<'w, 't> Line<'_, '_, 'w, 't> {
         }
         drop(state);
         self.reserve.dismiss();
+        self.ended.notify_all();
         self.turned.notify_all();
     }
 
@@ -194,7 +204,7 @@ impl<'w, 't> Line<'_, '_, 'w, 't> {
         let mut state = state;
         while !state.over {
             let Some(left) = LOOK_EVERY.checked_sub(begun.elapsed()) else { break };
-            state = self.turned.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.ended.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         state
     }

@@ -55,7 +55,7 @@ pub struct Options {
     pub data: bool,
     /// These tables only; all, where there are none.
     pub tables: Vec<String>,
-    /// Threads that make text of rows, besides one for what waits for the device.
+    /// Threads that make text of rows, besides two for what waits for the device.
     pub jobs: usize,
     /// How files are opened.
     pub mode: ModeRequest,

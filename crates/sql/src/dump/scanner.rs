@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Bytes of rows in a batch, about.
 const BATCH_BYTES: usize = 256 << 10;
 /// Batches under way for each thread.
-const BATCHES: usize = 3;
+const BATCHES: usize = 4;
 /// Bytes that a batch takes, its text included, about.
 const BATCH_MEMORY: u64 = 1 << 20;
 /// Bytes that a long row takes for each of its own: once as it is stored, and as text, of which bytea has two for each, in a buffer that grows.
@@ -203,8 +203,8 @@ pub(super) fn write_tables(
         spare: Spare::default(),
     };
     let writing = Writing { writer, table: 0, before: 0, stored: 0 };
-    // One is mostly at the device.
-    run_line(&shared, writing, jobs + 1, BATCHES * jobs, watch)
+    // One waits for what it reads, mostly, and one for what it writes.
+    run_line(&shared, writing, jobs + 2, BATCHES * jobs, watch)
 }
 
 /// Memory for the batches of so many threads, or of fewer where it is short; and how many that are.
