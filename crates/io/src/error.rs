@@ -110,6 +110,11 @@ impl fmt::Display for Error {
     }
 }
 
+/// What renaming to a name that is taken says, where nothing is to be replaced.
+pub(crate) fn is_taken(from: &Path, to: &Path) -> Error {
+    Error::new(ErrorKind::AlreadyExists, "rename", from, format!("{to:?} is there"))
+}
+
 impl std::error::Error for Error {
     /// What lies behind the system's error, which itself is part of the message: who writes the whole chain writes it once.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

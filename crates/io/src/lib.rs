@@ -200,6 +200,15 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Renames a file within one folder, replacing what is there. Durable after [`Disk::sync_dir`].
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
 
+    /// The same, but nothing is replaced: [`ErrorKind::AlreadyExists`] where the name is taken. A disk that cannot look and rename in one step
+    /// looks before.
+    fn rename_new(&self, from: &Path, to: &Path) -> Result<()> {
+        match self.exists(to)? {
+            true => Err(error::is_taken(from, to)),
+            false => self.rename(from, to),
+        }
+    }
+
     /// Makes names created, renamed or removed in `folder` durable.
     fn sync_dir(&self, folder: &Path) -> Result<()>;
 

@@ -2,8 +2,9 @@
 //! or a pool of threads.
 
 use crate::admission::{PREFETCH_DEPTH_DEFAULT, Shared};
-use crate::{Calibration, Disk, Error, File, OpenOptions, Queue, Result, stats};
+use crate::{Calibration, Disk, Error, File, OpenOptions, Queue, Result, error::is_taken, stats};
 use std::any::Any;
+use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -169,6 +170,17 @@ impl Disk for RealDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         std::fs::rename(from, to).map_err(|e| Error::from_os("rename", from, format!("to {to:?}"), e))
+    }
+
+    fn rename_new(&self, from: &Path, to: &Path) -> Result<()> {
+        let renamed = sys::rename_new(from, to).unwrap_or_else(|| match to.symlink_metadata() {
+            Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+            Err(_) => std::fs::rename(from, to),
+        });
+        renamed.map_err(|e| match e.kind() {
+            io::ErrorKind::AlreadyExists => is_taken(from, to),
+            _ => Error::from_os("rename", from, format!("to {to:?}"), e),
+        })
     }
 
     fn sync_dir(&self, folder: &Path) -> Result<()> {

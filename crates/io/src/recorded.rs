@@ -112,6 +112,12 @@ impl Disk for RecordedDisk {
         self.trace.write(&Event::Renamed { from: old, to: new })
     }
 
+    fn rename_new(&self, from: &Path, to: &Path) -> Result<()> {
+        let (old, new) = (text(from)?, text(to)?);
+        self.under.rename_new(from, to)?;
+        self.trace.write(&Event::Renamed { from: old, to: new })
+    }
+
     fn sync_dir(&self, folder: &Path) -> Result<()> {
         let path = text(folder)?;
         self.trace.during(|id| Event::SyncFolder { id, path }, || self.under.sync_dir(folder))

@@ -316,6 +316,12 @@ impl Disk for SimDisk {
         state.change_names("rename", &from, |names, sequence| names.rename(sequence, &from, &to))
     }
 
+    fn rename_new(&self, from: &Path, to: &Path) -> Result<()> {
+        let (from, to) = (names::normal("rename", from)?, names::normal("rename", to)?);
+        let mut state = self.shared.state.lock();
+        state.change_names("rename", &from, |names, sequence| names.rename_new(sequence, &from, &to))
+    }
+
     fn sync_dir(&self, folder: &Path) -> Result<()> {
         let folder = names::normal("sync folder", folder)?;
         let started = self.shared.state.lock().begin_sync_dir(&folder)?;

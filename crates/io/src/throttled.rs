@@ -188,6 +188,10 @@ impl Disk for ThrottledDisk {
         self.under.rename(from, to)
     }
 
+    fn rename_new(&self, from: &Path, to: &Path) -> Result<()> {
+        self.under.rename_new(from, to)
+    }
+
     fn sync_dir(&self, folder: &Path) -> Result<()> {
         let due = clock::now() + self.model.profile.sync_latency;
         let result = self.under.sync_dir(folder);

@@ -423,6 +423,29 @@ fn names_are_listed_renamed_and_removed() {
     assert_eq!(disk.open(&b, &OpenOptions::read()).unwrap_err().kind(), ErrorKind::NotFound);
 }
 
+#[test]
+fn a_new_name_replaces_nothing() {
+    let folder = folder();
+    let disk = disk(Backend::Auto);
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("a"), "a").unwrap();
+    std::fs::write(path("b"), "b").unwrap();
+    std::os::unix::fs::symlink(path("nothing"), path("link")).unwrap();
+    std::fs::create_dir(path("folder")).unwrap();
+    for taken in ["a", "b", "link", "folder"] {
+        let error = disk.rename_new(&path("a"), &path(taken)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{taken}: {error}");
+        assert!(error.to_string().contains(taken), "{error}");
+    }
+    assert_eq!(std::fs::read(path("b")).unwrap(), b"b");
+    disk.rename_new(&path("a"), &path("c")).unwrap();
+    assert_eq!(std::fs::read(path("c")).unwrap(), b"a");
+    // Folders, too.
+    disk.rename_new(&path("folder"), &path("a")).unwrap();
+    assert!(path("a").is_dir() && !path("folder").exists());
+    assert_eq!(disk.rename_new(&path("b"), &path("no/b")).unwrap_err().kind(), ErrorKind::NotFound);
+}
+
 /// What one thread of the stress test waits for.
 #[derive(Default)]
 struct Tally(AtomicUsize);

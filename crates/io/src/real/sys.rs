@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::path::Path;
 
 /// Write through to the device before returning (Linux 4.7).
 pub(crate) const RWF_DSYNC: i32 = 0x02;
@@ -256,6 +257,29 @@ pub(crate) fn free_bytes(folder: &File) -> io::Result<u64> {
     )]
     let bytes = u64::from(found.f_bavail).saturating_mul(found.f_frsize as u64);
     Ok(bytes)
+}
+
+/// Renames a file to a name that nobody has, by `renameat2(2)`; `None` where the system or the file system does not know that.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+pub(crate) fn rename_new(from: &Path, to: &Path) -> Option<io::Result<()>> {
+    use std::ffi::CString;
+    use std::os::unix::ffi::OsStrExt;
+    let name = |path: &Path| CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from);
+    let (from, to) = match (name(from), name(to)) {
+        (Ok(from), Ok(to)) => (from, to),
+        (Err(error), _) | (_, Err(error)) => return Some(Err(error)),
+    };
+    // SAFETY: both are strings that end with a zero and live during the call, which keeps nothing.
+    let renamed = retried(|| unsafe {
+        libc::renameat2(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), libc::RENAME_NOREPLACE)
+    });
+    let unknown = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS));
+    (!renamed.as_ref().is_err_and(unknown)).then_some(renamed)
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub(crate) fn rename_new(_from: &Path, _to: &Path) -> Option<io::Result<()>> {
+    None
 }
 
 /// Bytes of `file` in the OS cache, by `cachestat(2)`, else by `mincore(2)`.

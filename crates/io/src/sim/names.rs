@@ -1,5 +1,6 @@
 //! Names of files and folders: what is seen, what is durable, and the changes in between.
 
+use crate::error::is_taken;
 use crate::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -149,6 +150,13 @@ impl Names {
             self.change(sequence, parent, NameChange::Rename(from.to_owned(), to.to_owned(), inode));
         }
         Ok(())
+    }
+
+    pub(super) fn rename_new(&mut self, sequence: u64, from: &Path, to: &Path) -> Result<()> {
+        match self.live.files.contains_key(to) || self.live.has_folder(to) {
+            true => Err(is_taken(from, to)),
+            false => self.rename(sequence, from, to),
+        }
     }
 
     /// The file of that name.

@@ -118,6 +118,20 @@ fn a_second_lock_is_refused_until_the_first_ends() {
 }
 
 #[test]
+fn a_new_name_replaces_nothing() {
+    let disk = SimDisk::new(1);
+    let (new, folder) = (Path::new("/new"), Path::new("/folder"));
+    drop(disk.open(Path::new(PATH), &OpenOptions::create_new()).unwrap());
+    disk.create_dir(folder).unwrap();
+    for taken in [Path::new(PATH), folder] {
+        assert_eq!(kind(disk.rename_new(Path::new(PATH), taken)), ErrorKind::AlreadyExists);
+    }
+    disk.rename_new(Path::new(PATH), new).unwrap();
+    assert!(disk.exists(new).unwrap() && !disk.exists(Path::new(PATH)).unwrap());
+    assert_eq!(kind(disk.rename_new(Path::new(PATH), Path::new("/other"))), ErrorKind::NotFound);
+}
+
+#[test]
 fn the_lock_of_a_file_goes_with_the_file_not_its_name() {
     let disk = SimDisk::new(1);
     let file = disk.open(Path::new(PATH), &OpenOptions::create_new()).unwrap();

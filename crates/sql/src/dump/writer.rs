@@ -383,11 +383,13 @@ impl<'t> Writer<'t> {
                 (partial, path)
             }
         };
-        if disk.exists(path).map_err(failed)? {
-            let message = format!("{path:?} has come into being meanwhile, and is not overwritten");
-            return Err(Error::new(SqlState::DUPLICATE_OBJECT, message));
-        }
-        disk.rename(partial, path).map_err(failed)?;
+        disk.rename_new(partial, path).map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => {
+                let message = format!("{path:?} has come into being meanwhile, and is not overwritten");
+                Error::new(SqlState::DUPLICATE_OBJECT, message)
+            }
+            _ => failed(error),
+        })?;
         self.complete = true;
         self.lock = None;
         disk.sync_dir(parent(path)).map_err(failed)?;

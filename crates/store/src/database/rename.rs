@@ -13,7 +13,7 @@ use super::{
 use crate::log;
 use crate::meta::{self, Meta};
 use crate::{Error, Result};
-use gannet_io::{Disk, OpenOptions};
+use gannet_io::{Disk, ErrorKind, OpenOptions};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -45,11 +45,11 @@ impl Database {
             )));
         }
         remove_folder(disk, &folder)?;
-        // A renaming would take the place of a file that somebody has made meanwhile.
-        if disk.exists(to)? {
-            return Err(exists_already(to));
-        }
-        disk.rename(from, to)?;
+        // Somebody may have made a file of that name meanwhile.
+        disk.rename_new(from, to).map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => exists_already(to),
+            _ => error.into(),
+        })?;
         disk.sync_dir(parent_of(to))?;
         if parent_of(from) != parent_of(to) {
             disk.sync_dir(parent_of(from))?;
