@@ -93,16 +93,20 @@ pub(super) fn run_line<'w, 't>(
         reserve: Reserve::default(),
     };
     std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(move || {
-                line.reserve.stand_by();
+        let spawn = |enlist: fn(&Reserve)| {
+            let thread = std::thread::Builder::new().name("gannet-dump".to_owned());
+            let work = move || {
+                enlist(&line.reserve);
                 line.work();
-            });
+            };
+            if let Err(error) = thread.spawn_scoped(scope, work) {
+                line.end(Some(Error::internal(format!("cannot start a thread: {error}"))));
+            }
+        };
+        for _ in 0..threads {
+            spawn(Reserve::stand_by);
         }
-        scope.spawn(move || {
-            line.reserve.enlist();
-            line.work();
-        });
+        spawn(Reserve::enlist);
         line.look_after(watch)
     })
 }

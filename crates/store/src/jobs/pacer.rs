@@ -184,7 +184,11 @@ impl Drop for Permit {
         match self.of {
             Holder::Reserve(had) => {
                 let cpu = clock::thread_cpu().saturating_sub(had);
-                return state.pieces.end_of_reserve(now - self.began, cpu, now);
+                let rest = match self.work {
+                    Work::Device => state.rest_after(now - self.began),
+                    Work::Processor => Duration::ZERO,
+                };
+                return state.pieces.end_of_reserve(now - self.began, cpu, rest, now);
             }
             Holder::StandsBy => state.pieces.end(now),
             Holder::Ordinary => {}
@@ -435,9 +439,14 @@ impl State {
     /// A permit that was taken at `began` comes back.
     fn give_back(&mut self, began: Instant, now: Instant) {
         self.held -= 1;
-        if self.window < 1.0 {
-            let rest = (now - began).mul_f64(1.0 / self.window - 1.0).min(REST_MOST);
-            self.rest_until = self.rest_until.max(now + rest);
+        self.rest_until = self.rest_until.max(now + self.rest_after(now - began));
+    }
+
+    /// How long the device is left to others after a piece of work.
+    fn rest_after(&self, took: Duration) -> Duration {
+        match self.window < 1.0 {
+            true => took.mul_f64(1.0 / self.window - 1.0).min(REST_MOST),
+            false => Duration::ZERO,
         }
     }
 

@@ -4,8 +4,8 @@
 //! system leaves them a few thousandths of it, in which a job would take days, and what it keeps back for itself, such as log or old
 //! versions, grows meanwhile. So each crew that stands by has one thread more, the *reserve*, that does not. When of those who stand by
 //! nobody has begun or ended a piece of work for longer than [`STARVED`], though nothing but a processor was missing, they begin nothing any
-//! more, so that nothing waits in their hands, and the reserve works in their place, and rests after each piece for [`REST`] times as
-//! long as that had a processor, or, if that is more, for a part of the time that it took, in which it may have kept the device from others.
+//! more, so that nothing waits in their hands, and the reserve works in their place: for no more than a part of the time ([`REST`]) that a
+//! processor has, what it waits for one included; and after what it asked of the device it rests as others who ask for it do.
 //! One of those who stand by tries now and then what it gets of a processor, and they begin again when that was enough for some time: for
 //! longer each time that it was not for long. A piece that is begun too early may be in a starved thread's hands for seconds.
 
@@ -17,15 +17,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Pieces of work that take longer than this have found no processor, or a slow device.
-const STARVED: Duration = Duration::from_millis(500);
+const STARVED: Duration = Duration::from_millis(100);
 /// For how long it is looked whether processors are idle, and for which part of the time one has to be.
 const CROWDED_FOR: Duration = Duration::from_millis(200);
 const IDLE_PART: u32 = 20;
-/// How many times as long as its last piece of work had a processor the reserve rests, and how long at most.
+/// How many times as long as its last piece of work had a processor the reserve leaves it to others, and how long it rests at most.
 const REST: u32 = 4;
 const REST_MOST: Duration = Duration::from_millis(200);
-/// For which part of the time that a piece has taken it rests at least: much of that was waiting, but for what others wait for, too.
-const REST_LEAST: u32 = 2;
 /// How often somebody who is not to work tries whether a processor is idle, for how long it has to have one then, and how long that may
 /// take: a piece of work is to be done in less than [`STARVED`].
 const TRY_EVERY: Duration = Duration::from_millis(50);
@@ -223,9 +221,10 @@ impl Pieces {
         }
     }
 
-    /// The reserve has done a piece, which took so long, and for which it had a processor for so long.
-    pub(super) fn end_of_reserve(&mut self, took: Duration, cpu: Duration, now: Instant) {
-        self.rest_until = now + (cpu * REST).max(took / REST_LEAST).min(REST_MOST);
+    /// The reserve has done a piece, which took so long, and for which it had a processor for so long; and so long it rests for the device.
+    pub(super) fn end_of_reserve(&mut self, took: Duration, cpu: Duration, device: Duration, now: Instant) {
+        let processor = (cpu * (REST + 1)).saturating_sub(took);
+        self.rest_until = now + processor.max(device).min(REST_MOST);
     }
 }
 
@@ -244,11 +243,11 @@ mod tests {
         assert!(!pieces.are_stuck(start + ms(1000)), "nobody is at anything");
         pieces.begin(start);
         pieces.begin(start + ms(100));
-        assert!(!pieces.are_stuck(start + ms(590)) && pieces.are_stuck(start + ms(610)));
-        pieces.are_starved(start + ms(610));
-        assert!(pieces.until_needed(start + ms(610)) == ms(0) && pieces.in_reserve());
-        pieces.end_of_reserve(ms(10), ms(5), start + ms(620));
-        assert_eq!(pieces.until_needed(start + ms(630)), ms(10), "it rests");
+        assert!(!pieces.are_stuck(start + ms(190)) && pieces.are_stuck(start + ms(210)));
+        pieces.are_starved(start + ms(210));
+        assert!(pieces.until_needed(start + ms(210)) == ms(0) && pieces.in_reserve());
+        pieces.end_of_reserve(ms(10), ms(5), ms(0), start + ms(620));
+        assert_eq!(pieces.until_needed(start + ms(630)), ms(5), "it rests");
         pieces.end(start + ms(640));
         pieces.end(start + ms(640));
         assert_eq!(
@@ -295,20 +294,26 @@ mod tests {
         let end = start + Duration::from_secs(10);
         pieces.are_starved(end);
         assert_eq!(pieces.until_needed(end), ms(0));
-        pieces.end_of_reserve(end - start, end - start, end);
+        pieces.end_of_reserve(end - start, end - start, ms(0), end);
+        assert_eq!(pieces.until_needed(end), REST_MOST);
+        pieces.end_of_reserve(end - start, ms(1), end - start, end);
         assert_eq!(pieces.until_needed(end), REST_MOST);
     }
 
     #[test]
-    fn it_rests_by_what_it_had_of_a_processor_and_by_what_it_waited() {
+    fn waiting_for_a_processor_is_rest_and_what_the_device_did_is_rested_for() {
         let start = clock::now();
         let mut pieces = Pieces::new(start);
         pieces.begin(start);
         pieces.are_starved(start + ms(600));
-        for (took, cpu, rest) in
-            [(ms(20), ms(5), 4 * ms(5)), (ms(64), ms(5), ms(32)), (ms(900), ms(5), REST_MOST)]
-        {
-            pieces.end_of_reserve(took, cpu, start + ms(700));
+        for (took, cpu, device, rest) in [
+            (ms(5), ms(5), ms(0), 4 * ms(5)),
+            (ms(20), ms(5), ms(0), ms(5)),
+            (ms(64), ms(5), ms(0), ms(0)),
+            (ms(64), ms(5), ms(32), ms(32)),
+            (ms(20), ms(5), ms(2), ms(5)),
+        ] {
+            pieces.end_of_reserve(took, cpu, device, start + ms(700));
             assert_eq!(
                 pieces.until_needed(start + ms(700)),
                 rest,
