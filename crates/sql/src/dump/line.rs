@@ -90,7 +90,7 @@ pub(super) fn run_line<'w, 't>(
         turned: Condvar::new(),
         ended: Condvar::new(),
         most,
-        reserve: Reserve::default(),
+        reserve: Reserve::with_snapshot(),
     };
     std::thread::scope(|scope| {
         let spawn = |enlist: fn(&Reserve)| {

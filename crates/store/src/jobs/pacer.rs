@@ -173,8 +173,11 @@ pub(super) enum Work {
 enum Holder {
     Ordinary,
     StandsBy,
-    /// Who had had a processor for so long then.
-    Reserve(Duration),
+    /// Who had had a processor for so long then, and how slow it is to be.
+    Reserve {
+        had: Duration,
+        slowness: u32,
+    },
 }
 
 impl Drop for Permit {
@@ -182,13 +185,13 @@ impl Drop for Permit {
         let now = clock::now();
         let mut state = self.pacer.state.lock();
         match self.of {
-            Holder::Reserve(had) => {
+            Holder::Reserve { had, slowness } => {
                 let cpu = clock::thread_cpu().saturating_sub(had);
                 let rest = match self.work {
                     Work::Device => state.rest_after(now - self.began),
                     Work::Processor => Duration::ZERO,
                 };
-                return state.pieces.end_of_reserve(now - self.began, cpu, rest, now);
+                return state.pieces.end_of_reserve(now - self.began, cpu * slowness, rest, now);
             }
             Holder::StandsBy => state.pieces.end(now),
             Holder::Ordinary => {}
@@ -366,7 +369,7 @@ impl Pacer {
                     pacer: Arc::clone(self),
                     began: clock::now(),
                     work,
-                    of: Holder::Reserve(clock::thread_cpu()),
+                    of: Holder::Reserve { had: clock::thread_cpu(), slowness: reserve.slowness() },
                 });
             }
             drop(state);

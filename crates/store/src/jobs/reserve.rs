@@ -4,8 +4,8 @@
 //! system leaves them a few thousandths of it, in which a job would take days, and what it keeps back for itself, such as log or old
 //! versions, grows meanwhile. So each crew that stands by has one thread more, the *reserve*, that does not. When of those who stand by
 //! nobody has begun or ended a piece of work for longer than [`STARVED`], though nothing but a processor was missing, they begin nothing any
-//! more, so that nothing waits in their hands, and the reserve works in their place: for no more than a part of the time ([`REST`]) that a
-//! processor has, what it waits for one included; and after what it asked of the device it rests as others who ask for it do.
+//! more, so that nothing waits in their hands, and the reserve works in their place: with no more than a part of the processors ([`PART`]),
+//! where what it waits for one counts as rest; and after what it asked of the device it rests as others who ask for it do.
 //! One of those who stand by tries now and then what it gets of a processor, and they begin again when that was enough for some time: for
 //! longer each time that it was not for long. A piece that is begun too early may be in a starved thread's hands for seconds.
 
@@ -21,8 +21,11 @@ const STARVED: Duration = Duration::from_millis(100);
 /// For how long it is looked whether processors are idle, and for which part of the time one has to be.
 const CROWDED_FOR: Duration = Duration::from_millis(200);
 const IDLE_PART: u32 = 20;
-/// How many times as long as its last piece of work had a processor the reserve leaves it to others, and how long it rests at most.
-const REST: u32 = 4;
+/// Which part of what all processors do the reserve may have: of a job for which nothing is kept back, and of one for which old versions are,
+/// the more the longer it takes.
+const PART: u32 = 20;
+const PART_SNAPSHOT: u32 = 10;
+/// How long it rests at most.
 const REST_MOST: Duration = Duration::from_millis(200);
 /// How often somebody who is not to work tries whether a processor is idle, for how long it has to have one then, and how long that may
 /// take: a piece of work is to be done in less than [`STARVED`].
@@ -57,10 +60,29 @@ pub(super) fn role() -> Role {
 }
 
 /// The thread that does the work of those that stand by where they find no processor, and what these know of it. Clones are the same.
-#[derive(Clone, Debug, Default)]
-pub struct Reserve(Arc<(Mutex<bool>, Condvar)>);
+#[derive(Clone, Debug)]
+pub struct Reserve {
+    dismissed: Arc<(Mutex<bool>, Condvar)>,
+    slowness: u32,
+}
+
+impl Default for Reserve {
+    fn default() -> Self {
+        Reserve { dismissed: Arc::default(), slowness: (PART / processors()).max(1) }
+    }
+}
 
 impl Reserve {
+    /// That of a job that sees one moment of the database: what others change meanwhile is kept for it, and so it has more of the processors.
+    pub fn with_snapshot() -> Self {
+        Reserve { slowness: (PART_SNAPSHOT / processors()).max(1), ..Reserve::default() }
+    }
+
+    /// How many times as long as the reserve had a processor it takes at least until it has one again, for the next piece of work.
+    pub(super) fn slowness(&self) -> u32 {
+        self.slowness
+    }
+
     /// The calling thread works for a job from now on, and has this reserve: it runs only while nobody else wants the processor, and what it
     /// reads counts as a job's.
     pub fn stand_by(&self) {
@@ -78,8 +100,8 @@ impl Reserve {
 
     /// The others have ended, or it has, or all are to end: who is left is a thread as any other, and waits for nobody in the crew.
     pub fn dismiss(&self) {
-        *self.0.0.lock() = true;
-        self.0.1.notify_all();
+        *self.dismissed.0.lock() = true;
+        self.dismissed.1.notify_all();
     }
 
     /// Waits a little, and no longer than this; true when it is dismissed.
@@ -93,9 +115,9 @@ impl Reserve {
     }
 
     fn wait_for(&self, limit: Duration) -> bool {
-        let mut dismissed = self.0.0.lock();
+        let mut dismissed = self.dismissed.0.lock();
         if !*dismissed {
-            self.0.1.wait_for(&mut dismissed, limit);
+            self.dismissed.1.wait_for(&mut dismissed, limit);
         }
         *dismissed
     }
@@ -107,9 +129,10 @@ impl Reserve {
         if self.wait_for(CROWDED_FOR) {
             return false;
         }
-        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u32;
         match idle.zip(thread::idle_time()) {
-            Some((before, after)) => after.saturating_sub(before) < begun.elapsed() * processors / IDLE_PART,
+            Some((before, after)) => {
+                after.saturating_sub(before) < begun.elapsed() * processors() / IDLE_PART
+            }
             None => true,
         }
     }
@@ -120,8 +143,12 @@ impl Reserve {
     }
 
     pub(super) fn is_dismissed(&self) -> bool {
-        *self.0.0.lock()
+        *self.dismissed.0.lock()
     }
+}
+
+fn processors() -> u32 {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u32
 }
 
 /// The pieces of work that those who stand by are at, and what the reserve makes of them. All jobs of an engine share it: where one finds no
@@ -221,9 +248,15 @@ impl Pieces {
         }
     }
 
-    /// The reserve has done a piece, which took so long, and for which it had a processor for so long; and so long it rests for the device.
-    pub(super) fn end_of_reserve(&mut self, took: Duration, cpu: Duration, device: Duration, now: Instant) {
-        let processor = (cpu * (REST + 1)).saturating_sub(took);
+    /// The reserve has done a piece, which took so long, and is to take no less than `processor`; and so long it rests for the device.
+    pub(super) fn end_of_reserve(
+        &mut self,
+        took: Duration,
+        processor: Duration,
+        device: Duration,
+        now: Instant,
+    ) {
+        let processor = processor.saturating_sub(took);
         self.rest_until = now + processor.max(device).min(REST_MOST);
     }
 }
@@ -246,7 +279,7 @@ mod tests {
         assert!(!pieces.are_stuck(start + ms(190)) && pieces.are_stuck(start + ms(210)));
         pieces.are_starved(start + ms(210));
         assert!(pieces.until_needed(start + ms(210)) == ms(0) && pieces.in_reserve());
-        pieces.end_of_reserve(ms(10), ms(5), ms(0), start + ms(620));
+        pieces.end_of_reserve(ms(10), ms(25), ms(0), start + ms(620));
         assert_eq!(pieces.until_needed(start + ms(630)), ms(5), "it rests");
         pieces.end(start + ms(640));
         pieces.end(start + ms(640));
@@ -294,7 +327,7 @@ mod tests {
         let end = start + Duration::from_secs(10);
         pieces.are_starved(end);
         assert_eq!(pieces.until_needed(end), ms(0));
-        pieces.end_of_reserve(end - start, end - start, ms(0), end);
+        pieces.end_of_reserve(end - start, 5 * (end - start), ms(0), end);
         assert_eq!(pieces.until_needed(end), REST_MOST);
         pieces.end_of_reserve(end - start, ms(1), end - start, end);
         assert_eq!(pieces.until_needed(end), REST_MOST);
@@ -306,18 +339,18 @@ mod tests {
         let mut pieces = Pieces::new(start);
         pieces.begin(start);
         pieces.are_starved(start + ms(600));
-        for (took, cpu, device, rest) in [
-            (ms(5), ms(5), ms(0), 4 * ms(5)),
-            (ms(20), ms(5), ms(0), ms(5)),
-            (ms(64), ms(5), ms(0), ms(0)),
-            (ms(64), ms(5), ms(32), ms(32)),
-            (ms(20), ms(5), ms(2), ms(5)),
+        for (took, processor, device, rest) in [
+            (ms(5), ms(25), ms(0), ms(20)),
+            (ms(20), ms(25), ms(0), ms(5)),
+            (ms(64), ms(25), ms(0), ms(0)),
+            (ms(64), ms(25), ms(32), ms(32)),
+            (ms(20), ms(25), ms(2), ms(5)),
         ] {
-            pieces.end_of_reserve(took, cpu, device, start + ms(700));
+            pieces.end_of_reserve(took, processor, device, start + ms(700));
             assert_eq!(
                 pieces.until_needed(start + ms(700)),
                 rest,
-                "after {took:?}, {cpu:?} of them with a processor"
+                "after {took:?} of {processor:?}, and {device:?}"
             );
         }
     }
