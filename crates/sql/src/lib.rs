@@ -18,6 +18,7 @@ pub mod bind;
 pub mod catalog;
 pub mod check;
 pub mod codec;
+mod crew;
 pub mod ddl;
 pub mod dump;
 mod error;

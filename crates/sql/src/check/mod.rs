@@ -14,11 +14,14 @@
 mod indexes;
 mod names;
 
-use crate::catalog::storage;
+use crate::catalog::{Catalog, Table, storage};
+use crate::crew::{Crew, take_turns};
 use crate::{Error, Result, SqlState};
 use gannet_base::clock;
-use gannet_store::{CheckReport, Database, LongValues, TransactionOptions, Unit, Watch, WorkMemory};
-use indexes::Comparison;
+use gannet_store::{
+    CheckReport, Database, Job, LongValues, Reserve, TransactionOptions, Unit, View, Watch, WorkMemory,
+};
+use indexes::{Comparison, further_indexes};
 use names::Names;
 pub(crate) use names::part;
 use serde::{Deserialize, Serialize};
@@ -102,7 +105,7 @@ pub fn check(store: &Database, watch: &mut Watch<'_>) -> Result<Outcome> {
     };
     outcome.findings.extend(report.findings.iter().map(|finding| names.tell(finding)));
     if names.has_definitions() {
-        compare(store, &report, &mut outcome, watch)?;
+        outcome = compare(store, &report, outcome, watch)?;
     }
     outcome.figures.findings = outcome.findings.len() as u64;
     outcome.figures.seconds = seconds(start.elapsed());
@@ -131,47 +134,77 @@ fn figures(report: &CheckReport) -> Figures {
     }
 }
 
+/// Tables whose indexes are compared with them, one after the other.
+struct Comparing<'c> {
+    store: &'c Database,
+    report: &'c CheckReport,
+    catalog: Catalog,
+    /// Those to come, the next one last.
+    oids: Vec<u32>,
+    at: Option<Comparison>,
+    /// Trees that were gone through.
+    done: u64,
+    outcome: Outcome,
+}
+
 /// Compares the indexes of all tables, a view for each table: nobody's garbage is kept for longer.
 fn compare(
     store: &Database,
     report: &CheckReport,
-    outcome: &mut Outcome,
+    outcome: Outcome,
     watch: &mut Watch<'_>,
-) -> Result<()> {
-    let begin =
-        || store.begin_watched(TransactionOptions::default(), Arc::new(Charged(store.engine().clone())));
-    let mut catalog = storage::load(&begin().view())?;
-    let oids: Vec<_> = catalog.tables.keys().copied().collect();
-    let trees = |table: &crate::catalog::Table| {
-        let further = table.indexes.iter().filter(|index| !index.primary).count() as u64;
-        if further == 0 { 0 } else { 1 + further }
+) -> Result<Outcome> {
+    let catalog = storage::load(&view(store))?;
+    let trees = |table: &Table| match further_indexes(table).len() as u64 {
+        0 => 0,
+        further => 1 + further,
     };
     let total = catalog.tables.values().map(|table| trees(table)).sum();
     watch.job().phase("compares indexes with tables", Unit::Trees, total);
-    let mut done = 0;
-    for oid in oids {
-        let view = begin().view();
-        catalog = storage::reload(&view, &catalog)?;
-        // Dropped meanwhile, or without an index of its own.
-        let Some(table) = catalog.tables.get(&oid).filter(|table| trees(table) > 0) else { continue };
-        let findings = outcome.findings.len();
-        let mut tell = |passed: u64| {
-            watch.job().set_done((done + passed).min(total));
-            if findings > 0 {
-                watch.job().note(format_args!("{findings} findings"));
+    let oids = catalog.tables.keys().rev().copied().collect();
+    let comparing = Comparing { store, report, catalog, oids, at: None, done: 0, outcome };
+    let crew = Crew::new("gannet-compare", Reserve::with_snapshot());
+    let job = watch.job();
+    let compared = take_turns(&crew, comparing, &|comparing| comparing.step(job), watch)?;
+    Ok(compared.outcome)
+}
+
+fn view(store: &Database) -> View {
+    let charged = Arc::new(Charged(store.engine().clone()));
+    store.begin_watched(TransactionOptions::default(), charged).view()
+}
+
+impl Comparing<'_> {
+    /// Does the next piece; true when there is nothing more.
+    fn step(&mut self, job: &Job) -> Result<bool> {
+        let Some(comparison) = &mut self.at else { return self.begin_next() };
+        let over = match comparison.step(job) {
+            Err(error) if is_damage(&error) => {
+                comparison.note_damage(&error, &self.report.findings);
+                true
             }
-            Ok(watch.look()?)
+            other => other?,
         };
-        let mut comparison = Comparison::new(&view, table, &mut tell);
-        match comparison.run() {
-            Ok(()) => {}
-            Err(error) if is_damage(&error) => comparison.note_damage(&error, &report.findings),
-            Err(error) => return Err(error),
+        job.set_done(self.done + comparison.passed);
+        if over && let Some(comparison) = self.at.take() {
+            self.done += comparison.passed;
+            self.outcome.figures.indexes += comparison.compared_indexes;
+            self.outcome.figures.compared += comparison.compared;
+            self.outcome.findings.extend(comparison.findings);
+            if !self.outcome.findings.is_empty() {
+                job.note(format_args!("{} findings", self.outcome.findings.len()));
+            }
         }
-        outcome.figures.indexes += comparison.compared_indexes;
-        outcome.figures.compared += comparison.compared;
-        outcome.findings.append(&mut comparison.findings);
-        done += trees(table);
+        Ok(false)
     }
-    Ok(())
+
+    fn begin_next(&mut self) -> Result<bool> {
+        let Some(oid) = self.oids.pop() else { return Ok(true) };
+        let view = view(self.store);
+        self.catalog = storage::reload(&view, &self.catalog)?;
+        // Dropped meanwhile, or without an index of its own.
+        let table = self.catalog.tables.get(&oid).cloned();
+        self.at = table.and_then(|table| Comparison::new(view, table));
+        Ok(false)
+    }
 }

@@ -7,17 +7,14 @@
 //!
 //! # Way
 //! Any thread does whatever there is to do: it makes text of the first batch that is none yet, which asks nothing of the device; else writes the
-//! first one; else scans one more. The threads run where a processor is idle; where none ever is, the job's reserve works ([`Reserve`]).
+//! first one; else scans one more. The threads are a [`Crew`].
 
-use super::scanner::{Rows, Scanning, Shared, Text, Writing, locked};
+use super::scanner::{Rows, Scanning, Shared, Text, Writing};
+use crate::crew::{Crew, locked};
 use crate::{Error, Result};
 use gannet_store::{Reserve, Watch};
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
-
-/// How often the caller looks whether it is to end.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+use std::sync::{Condvar, Mutex, PoisonError};
 
 /// A place in the line.
 #[derive(Debug)]
@@ -53,8 +50,6 @@ struct State<'w, 't> {
     line: VecDeque<Item>,
     /// The number of its first place.
     first: u64,
-    over: bool,
-    failure: Option<Error>,
 }
 
 struct Line<'s, 'l, 'w, 't> {
@@ -62,10 +57,8 @@ struct Line<'s, 'l, 'w, 't> {
     state: Mutex<State<'w, 't>>,
     /// There may be something to do.
     turned: Condvar,
-    /// There is nothing any more.
-    ended: Condvar,
     most: usize,
-    reserve: Reserve,
+    crew: Crew,
 }
 
 /// Moves everything through the line, by so many threads, and with no more than `most` batches at a time.
@@ -81,51 +74,15 @@ pub(super) fn run_line<'w, 't>(
         writing: Some(writing),
         line: VecDeque::new(),
         first: 0,
-        over: false,
-        failure: None,
     };
-    let line = &Line {
-        shared,
-        state: Mutex::new(state),
-        turned: Condvar::new(),
-        ended: Condvar::new(),
-        most,
-        reserve: Reserve::with_snapshot(),
-    };
-    std::thread::scope(|scope| {
-        let spawn = |enlist: fn(&Reserve)| {
-            let thread = std::thread::Builder::new().name("gannet-dump".to_owned());
-            let work = move || {
-                enlist(&line.reserve);
-                line.work();
-            };
-            if let Err(error) = thread.spawn_scoped(scope, work) {
-                line.end(Some(Error::internal(format!("cannot start a thread: {error}"))));
-            }
-        };
-        for _ in 0..threads {
-            spawn(Reserve::stand_by);
-        }
-        spawn(Reserve::enlist);
-        line.look_after(watch)
-    })
-}
-
-/// A thread that ends by a panic ends the others, too.
-struct Watched<'a, 's, 'l, 'w, 't>(&'a Line<'s, 'l, 'w, 't>);
-
-impl Drop for Watched<'_, '_, '_, '_, '_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.end(Some(Error::internal("a thread of the dump has ended by itself")));
-        }
-    }
+    let crew = Crew::new("gannet-dump", Reserve::with_snapshot());
+    let line = Line { shared, state: Mutex::new(state), turned: Condvar::new(), most, crew };
+    line.crew.run(threads, &|| line.work(), &|| line.wake(), watch)
 }
 
 impl<'w, 't> Line<'_, '_, 'w, 't> {
     /// Works until everything is done.
     fn work(&self) {
-        let _watched = Watched(self);
         while let Some(needs_device) = self.await_piece() {
             let job = self.shared.job;
             let permit = if needs_device { job.permit() } else { job.processor_permit() };
@@ -146,10 +103,10 @@ impl<'w, 't> Line<'_, '_, 'w, 't> {
     /// Waits for something to do, and says whether that is something to ask of the device; `None`: there is nothing any more.
     fn await_piece(&self) -> Option<bool> {
         let mut state = locked(&self.state);
-        while !state.over && !state.has_piece(self.shared, self.most) {
+        while !self.crew.is_over() && !state.has_piece(self.shared, self.most) {
             state = self.turned.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        (!state.over).then(|| state.first_stored().is_none())
+        (!self.crew.is_over()).then(|| state.first_stored().is_none())
     }
 
     fn put_back(&self, piece: Piece<'w, 't>) {
@@ -166,51 +123,23 @@ impl<'w, 't> Line<'_, '_, 'w, 't> {
             Piece::Write(writing, _) => state.writing = Some(writing),
         }
         let scanned = state.scanning.as_ref().is_some_and(|scanning| self.shared.is_scanned(scanning));
-        state.over |= scanned && state.line.is_empty() && state.writing.is_some();
-        if state.over {
-            self.reserve.dismiss();
-            self.ended.notify_all();
-        }
+        let over = scanned && state.line.is_empty() && state.writing.is_some();
         drop(state);
-        self.turned.notify_all();
+        match over {
+            true => self.end(None),
+            false => self.turned.notify_all(),
+        }
     }
 
     fn end(&self, failure: Option<Error>) {
-        let mut state = locked(&self.state);
-        state.over = true;
-        if let Some(failure) = failure {
-            state.failure.get_or_insert(failure);
-        }
-        drop(state);
-        self.reserve.dismiss();
-        self.ended.notify_all();
+        self.crew.end(failure);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        // Nobody is between looking and waiting then.
+        drop(locked(&self.state));
         self.turned.notify_all();
-    }
-
-    /// Waits for the end, and tells how it goes meanwhile.
-    fn look_after(&self, watch: &mut Watch<'_>) -> Result<()> {
-        let mut state = locked(&self.state);
-        while !state.over {
-            drop(state);
-            if let Err(error) = watch.look() {
-                self.end(Some(error.into()));
-            }
-            state = locked(&self.state);
-            if !state.over {
-                state = self.wait_a_little(state);
-            }
-        }
-        state.failure.take().map_or(Ok(()), Err)
-    }
-
-    fn wait_a_little<'g>(&self, state: MutexGuard<'g, State<'w, 't>>) -> MutexGuard<'g, State<'w, 't>> {
-        let begun = Instant::now();
-        let mut state = state;
-        while !state.over {
-            let Some(left) = LOOK_EVERY.checked_sub(begun.elapsed()) else { break };
-            state = self.ended.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        state
     }
 }
 

@@ -6,13 +6,14 @@ use super::script::{Script, TableRows};
 use super::writer::Writer;
 use super::{Format, Options};
 use crate::catalog::{Catalog, Table};
+use crate::crew::locked;
 use crate::room::{Room, Taken};
 use crate::types::text::TextStyle;
 use crate::{Error, Result, SqlState};
 use gannet_store::{Database, Engine, Job, LongValues, Scan, Tree, View, Watch, WorkMemory, thread_reads};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Bytes of rows in a batch, about.
@@ -126,10 +127,6 @@ impl Spare {
             locked(&self.texts).push(text);
         }
     }
-}
-
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The tree of a table's rows.
