@@ -2,27 +2,17 @@
 
 use crate::arguments::{Dump, DumpFormat};
 use crate::interrupt;
-use crate::job::{self, Place};
+use crate::job::{self, Place, Product, ToStdout, Told};
 use crate::output::printable;
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, bail};
 use gannet_base::units::format_size;
-use gannet_server::frontend::{Column, Connection, Receiver, Report};
-use gannet_sql::dump::{Figures, Format, Options, Script, Target, Writer, dump};
-use gannet_store::{JobKind, JobOrder, JobReport, Unit, Watch};
+use gannet_server::frontend::Connection;
+use gannet_sql::dump::{Figures, Format, Keeper, Options, Target, dump};
+use gannet_store::{JobKind, JobOrder, JobReport};
 use serde_json::json;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
-
-/// How a session writes values, so that they are read as the same ones everywhere; then what it sees is held.
-const SESSION: [&str; 6] = [
-    "SET TimeZone = 'UTC'",
-    "SET DateStyle = 'ISO, MDY'",
-    "SET bytea_output = 'hex'",
-    "SET extra_float_digits = 1",
-    "SET statement_timeout = 0",
-    "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-];
 
 pub(crate) fn run(arguments: &Dump) -> Result<()> {
     interrupt::listen()?;
@@ -48,20 +38,17 @@ pub(crate) fn run(arguments: &Dump) -> Result<()> {
             done
         }
         Place::Beside(mut connection) if !to_stream => {
-            let told = job::by_server(&mut connection, &statement(arguments)?, &mut |_| Ok(()))
-                .with_context(|| format!("the server could not dump {name:?}"))?;
-            let figures = serde_json::from_value(told.detail["figures"].clone())
-                .context("the server said nothing of the dump")?;
-            (figures, told.job)
+            // As a file of its own.
+            let path = job::absolute(&arguments.destination)?;
+            let told = job::by_server(&mut connection, &statement(&path, arguments), &mut |_| Ok(()));
+            figures(told.with_context(failed)?)?
         }
         Place::Beside(connection) | Place::Address(connection) => {
-            let engine = arguments.opening.engine()?;
-            let disk = Arc::clone(engine.disk());
-            let work = |watch: &mut Watch<'_>| -> Result<Figures> {
-                let writer = Writer::begin(disk, target, options.format, options.mode)?;
-                by_connection(connection, &options, writer, watch)
+            let told = match to_stream {
+                true => to_stdout(connection, arguments),
+                false => to_path(connection, arguments, &options),
             };
-            job::here(&engine.jobs(), order, work).with_context(failed)?
+            figures(told.with_context(failed)?)?
         }
     };
     let cached = job::cached(&arguments.database)?.map(|bytes| bytes + cached(&arguments.destination));
@@ -139,9 +126,9 @@ fn tell(
 
 // ---- by a server -----------------------------------------------------------------------------------------------------
 
-/// The statement by which a server of this machine does it, as a job of its own that gives way to its users.
-fn statement(arguments: &Dump) -> Result<String> {
-    let mut text = format!("DUMP DATABASE TO {}", job::absolute(&arguments.destination)?);
+/// The statement by which a server does it, to a file of its machine or to the client.
+fn statement(target: &str, arguments: &Dump) -> String {
+    let mut text = format!("DUMP DATABASE TO {target}");
     if arguments.format == DumpFormat::Csv {
         text += " CSV";
     }
@@ -157,139 +144,44 @@ fn statement(arguments: &Dump) -> Result<String> {
     if let Some(jobs) = arguments.jobs {
         text += &format!(" JOBS {jobs}");
     }
-    Ok(text + " VERBOSE")
+    text + " VERBOSE"
 }
 
-/// Takes everything from one session, in one transaction that sees one moment.
-fn by_connection(
-    mut connection: Connection,
-    options: &Options,
-    mut writer: Writer<'_>,
-    watch: &mut Watch<'_>,
-) -> Result<Figures> {
-    for statement in SESSION {
-        query(&mut connection, statement, &mut Answer::default())?;
-    }
-    let mut answer = Answer::default();
-    query(&mut connection, "SELECT pg_catalog.gannet_definitions()", &mut answer)
-        .context("the server does not say what is defined: it is no Gannet of this release")?;
-    let script: Script = serde_json::from_str(&answer.0).context("definitions of another form")?;
-    let script = script.only(&options.tables)?;
-    if options.schema {
-        writer.before(&script)?;
-    }
-    if options.data {
-        let total = script.tables.iter().map(|table| table.bytes).sum();
-        watch.job().phase("writes rows", Unit::Bytes, total);
-        let format = if options.format == Format::Csv { " WITH (FORMAT csv)" } else { "" };
-        let mut before = 0;
-        for table in &script.tables {
-            watch.job().note(&table.name);
-            writer.begin_table(table)?;
-            let statement = format!("COPY {} TO STDOUT{format}", table.copy_target());
-            let mut taking =
-                Taking { writer: &mut writer, watch, gathered: Vec::new(), rows: 0, failure: None };
-            let done = connection.query(&statement, &mut taking);
-            taking.hand_on();
-            if let Some(failure) = taking.failure {
-                return Err(failure);
-            }
-            done.map_err(|failure| anyhow!("{failure}"))?;
-            before += table.bytes;
-            watch.job().set_done(before);
-            writer.end_table()?;
-        }
-    }
-    writer.after(&script, options.data, options.schema)?;
-    query(&mut connection, "COMMIT", &mut Answer::default())?;
-    watch.look()?;
-    Ok(writer.finish()?)
+fn figures(told: Told) -> Result<(Figures, JobReport)> {
+    let figures = serde_json::from_value(told.detail["figures"].clone())
+        .context("the server said nothing of the dump")?;
+    Ok((figures, told.job))
 }
 
-pub(crate) fn query(connection: &mut Connection, sql: &str, answer: &mut Answer) -> Result<()> {
-    connection.query(sql, answer).map_err(|failure| anyhow!("{failure}"))
+fn to_stdout(mut connection: Connection, arguments: &Dump) -> Result<Told> {
+    if arguments.format == DumpFormat::Csv {
+        bail!("csv has a file for each table: it needs a folder, or --format sql");
+    }
+    let mut product = ToStdout(io::stdout().lock());
+    let told = job::product_of_server(&mut connection, &statement("STDOUT", arguments), &mut product, true)?;
+    product.0.flush()?;
+    Ok(told)
 }
 
-/// The last value of the last row.
-#[derive(Default)]
-pub(crate) struct Answer(pub(crate) String);
-
-impl Receiver for Answer {
-    fn columns(&mut self, _columns: &[Column]) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn row(&mut self, values: &[Option<&str>]) -> io::Result<()> {
-        self.0 = values.last().copied().flatten().unwrap_or_default().to_owned();
-        Ok(())
-    }
-
-    fn complete(&mut self, _tag: &str) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn notice(&mut self, _notice: &Report) {}
+/// Keeps what a server sends, in a file or a folder of this machine.
+fn to_path(mut connection: Connection, arguments: &Dump, options: &Options) -> Result<Told> {
+    let engine = arguments.opening.engine()?;
+    let disk = Arc::clone(engine.disk());
+    let path = arguments.destination.clone();
+    let mut kept = Kept(Keeper::begin(disk, path, options.format, options.mode)?);
+    let told = job::product_of_server(&mut connection, &statement("STDOUT", arguments), &mut kept, true)?;
+    kept.0.finish()?;
+    Ok(told)
 }
 
-/// Lines that are handed on together.
-const GATHERED: usize = 256 << 10;
+struct Kept(Keeper);
 
-/// Takes the rows of a table.
-struct Taking<'a, 'w, 't, 'j> {
-    writer: &'a mut Writer<'w>,
-    watch: &'t mut Watch<'j>,
-    gathered: Vec<u8>,
-    rows: u64,
-    failure: Option<anyhow::Error>,
-}
-
-impl Taking<'_, '_, '_, '_> {
-    fn hand_on(&mut self) {
-        if self.failure.is_none() {
-            self.failure = self.try_hand_on().err();
-        }
+impl Product for Kept {
+    fn file(&mut self, name: &str) -> io::Result<()> {
+        self.0.begin_file(name).map_err(io::Error::other)
     }
 
-    fn try_hand_on(&mut self) -> Result<()> {
-        self.watch.look()?;
-        self.writer.rows(&self.gathered, self.rows)?;
-        self.watch.job().count_written(self.gathered.len() as u64);
-        self.watch.job().advance(self.gathered.len() as u64);
-        self.gathered.clear();
-        self.rows = 0;
-        Ok(())
-    }
-}
-
-impl Receiver for Taking<'_, '_, '_, '_> {
-    fn columns(&mut self, _columns: &[Column]) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn row(&mut self, _values: &[Option<&str>]) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn complete(&mut self, _tag: &str) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn notice(&mut self, _notice: &Report) {}
-
-    fn copy_write(&mut self, data: &[u8]) -> io::Result<()> {
-        self.gathered.extend_from_slice(data);
-        // A message is a line: our server sends them so, as PostgreSQL does.
-        self.rows += 1;
-        if self.gathered.len() >= GATHERED {
-            self.hand_on();
-        }
-        match &self.failure {
-            Some(failure) => Err(io::Error::other(failure.to_string())),
-            None => Ok(()),
-        }
-    }
-
-    fn copy_out(&mut self) -> io::Result<()> {
-        Ok(())
+    fn data(&mut self, data: &[u8]) -> io::Result<()> {
+        self.0.put(data).map_err(io::Error::other)
     }
 }

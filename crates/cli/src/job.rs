@@ -154,6 +154,56 @@ pub(crate) fn by_server(
     statement: &str,
     row: &mut dyn FnMut(&[Option<&str>]) -> io::Result<()>,
 ) -> Result<Told> {
+    let mut shown = Shown::default();
+    listen(connection, statement, &mut Listening::new(row, Some(&mut shown)))
+}
+
+/// Takes what a job of a server makes.
+pub(crate) trait Product {
+    /// What comes from now on belongs to the file of this name.
+    fn file(&mut self, name: &str) -> io::Result<()> {
+        Err(io::Error::other(format!("the server sends a file {name:?} that nobody asked for")))
+    }
+
+    /// Some of it.
+    fn data(&mut self, data: &[u8]) -> io::Result<()>;
+}
+
+/// To standard output.
+pub(crate) struct ToStdout(pub(crate) io::StdoutLock<'static>);
+
+impl Product for ToStdout {
+    fn data(&mut self, data: &[u8]) -> io::Result<()> {
+        self.0.write_all(data)
+    }
+}
+
+/// The same of a statement that sends what it makes instead of rows. Where `shown` is false, somebody else says how far it is.
+pub(crate) fn product_of_server(
+    connection: &mut Connection,
+    statement: &str,
+    product: &mut dyn Product,
+    shown: bool,
+) -> Result<Told> {
+    let mut shown = shown.then(Shown::default);
+    let row = &mut |_: &[Option<&str>]| Ok(());
+    let mut listening = Listening::new(row, shown.as_mut());
+    listening.product = Some(product);
+    listen(connection, statement, &mut listening)
+}
+
+/// What a server answers to a query of one value.
+pub(crate) fn ask(connection: &mut Connection, query: &str) -> Result<String> {
+    let mut answer = String::new();
+    let row = &mut |values: &[Option<&str>]| {
+        answer = values.last().copied().flatten().unwrap_or_default().to_owned();
+        Ok(())
+    };
+    connection.query(query, &mut Listening::new(row, None)).map_err(|failure| anyhow!("{failure}"))?;
+    Ok(answer)
+}
+
+fn listen(connection: &mut Connection, statement: &str, listening: &mut Listening<'_>) -> Result<Told> {
     let ended = Arc::new(AtomicBool::new(false));
     let (canceller, ended_too) = (connection.canceller(), Arc::clone(&ended));
     let listener = std::thread::spawn(move || {
@@ -165,10 +215,12 @@ pub(crate) fn by_server(
             std::thread::sleep(LISTEN_EVERY);
         }
     });
-    let mut listening = Listening { row, told: None, shown: Shown::default() };
-    let done = connection.query(statement, &mut listening);
+    let done = connection.query(statement, listening);
     let told = listening.told.take();
-    drop(listening);
+    // The line of progress ends before anything else is said.
+    if let Some(shown) = listening.shown.take() {
+        *shown = Shown::default();
+    }
     ended.store(true, Ordering::Relaxed);
     let _ = listener.join();
     interrupt::check()?;
@@ -178,8 +230,17 @@ pub(crate) fn by_server(
 
 struct Listening<'r> {
     row: &'r mut dyn FnMut(&[Option<&str>]) -> io::Result<()>,
+    product: Option<&'r mut dyn Product>,
+    /// What could not be begun; a notice cannot say so.
+    failure: Option<io::Error>,
     told: Option<Told>,
-    shown: Shown,
+    shown: Option<&'r mut Shown>,
+}
+
+impl<'r> Listening<'r> {
+    fn new(row: &'r mut dyn FnMut(&[Option<&str>]) -> io::Result<()>, shown: Option<&'r mut Shown>) -> Self {
+        Listening { row, product: None, failure: None, told: None, shown }
+    }
 }
 
 impl Receiver for Listening<'_> {
@@ -199,9 +260,21 @@ impl Receiver for Listening<'_> {
         let detail = notice.detail.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
         let Some(mut detail) = detail else { return };
         if let Ok(progress) = serde_json::from_value(detail["progress"].take()) {
-            self.shown.say(&progress);
+            if let Some(shown) = &mut self.shown {
+                shown.say(&progress);
+            }
+        } else if let (Some(file), Some(product)) = (detail["file"].as_str(), &mut self.product) {
+            self.failure = self.failure.take().or(product.file(file).err());
         } else if let Ok(job) = serde_json::from_value(detail["job"].take()) {
             self.told = Some(Told { job, detail });
+        }
+    }
+
+    fn copy_write(&mut self, data: &[u8]) -> io::Result<()> {
+        match (self.failure.take(), &mut self.product) {
+            (Some(failure), _) => Err(failure),
+            (None, Some(product)) => product.data(data),
+            (None, None) => Ok(()),
         }
     }
 }

@@ -32,6 +32,7 @@ pub(crate) fn run(arguments: &Load) -> Result<()> {
         jobs: threads(arguments.jobs),
         skip: arguments.on_error == OnError::Skip,
         mode: arguments.opening.io,
+        alone: true,
     };
     let name = arguments.database.to_string_lossy();
     let order =
@@ -71,6 +72,13 @@ pub(crate) fn run(arguments: &Load) -> Result<()> {
             done
         }
         Place::Beside(_) if partial.is_some() => bail!("a server has opened {partial:?} meanwhile"),
+        Place::Beside(mut connection) if !matches!(origin, Origin::Stream(_)) => {
+            let told = job::by_server(&mut connection, &statement(arguments)?, &mut |_| Ok(()));
+            let told = told.with_context(failed)?;
+            let outcome = serde_json::from_value(told.detail["outcome"].clone())
+                .context("the server said nothing of the load")?;
+            (outcome, told.job)
+        }
         Place::Beside(connection) | Place::Address(connection) => {
             let engine = arguments.opening.engine()?;
             let disk = Arc::clone(engine.disk());
@@ -299,6 +307,18 @@ fn tell(
 }
 
 // ---- on a server -----------------------------------------------------------------------------------------------------
+
+/// The statement by which a server of this machine does it, as a job of its own.
+fn statement(arguments: &Load) -> Result<String> {
+    let mut text = format!("LOAD DATABASE FROM {}", job::absolute(&arguments.source)?);
+    if arguments.on_error == OnError::Skip {
+        text += " ON ERROR SKIP";
+    }
+    if let Some(jobs) = arguments.jobs {
+        text += &format!(" JOBS {jobs}");
+    }
+    Ok(text + " VERBOSE")
+}
 
 struct Remote(Connection);
 

@@ -2,9 +2,10 @@
 
 mod common;
 
-use common::{Served, ends, gannet, texts};
+use common::{Served, address, ends, gannet, texts};
 use serde_json::Value;
 use std::path::Path;
+use std::process::Output;
 
 /// A database with so many orders, and a folder for backups.
 fn shop(folder: &Path) {
@@ -159,14 +160,87 @@ fn a_server_takes_backups_of_the_file_it_has_open() {
     assert_eq!(said.lines().skip(1).collect::<Vec<_>>(), ["backup done true"; 2]);
     let (_, complaint) = ends(folder, &["backup", "shop.gnt", "elsewhere"], 1);
     assert!(complaint.contains("there is no folder"), "{complaint}");
-    let (_, complaint) = ends(folder, &["backup", "shop.gnt", "-"], 1);
-    assert!(complaint.contains("into folders only"), "{complaint}");
     let relative = ["sql", "shop.gnt", "-c", "backup database to 'backups'"];
     assert!(ends(folder, &relative, 1).1.contains("relative path not allowed"));
     // Killed at once, what it had told is in the backup all the same.
     drop(server);
     ends(folder, &["restore", "backups", "copy.gnt"], 0);
     assert_eq!(orders(folder, "copy.gnt"), 5010);
+}
+
+#[test]
+fn a_server_sends_backups_to_whoever_keeps_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    shop(folder);
+    let server = Served::start(folder, &["shop.gnt"]);
+    let address = address(folder, "shop");
+    let (said, _) = ends(folder, &["backup", &address, "backups", "--statistics"], 0);
+    assert!(said.starts_with("full backup of postgres://") && said.contains("shop-20"), "{said}");
+    assert!(said.contains("by_customer") && said.contains("MB/s: read "), "{said}");
+    let first = names(folder);
+    add(folder, 5001, 5100);
+    let (said, _) =
+        ends(folder, &["backup", &address, "backups", "--since", "latest", "--compress", "--json"], 0);
+    let report: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(report["by_server"], true, "{said}");
+    assert!(report["manifest"]["parent"]["backup_id"].is_string(), "{said}");
+    assert!(report["manifest"].get("all_read").is_none(), "{said}");
+    let (said, _) = ends(folder, &["verify", "backups"], 0);
+    assert!(said.contains("full backup") && said.contains("incremental backup"), "{said}");
+    ends(folder, &["restore", "backups", "copy.gnt"], 0);
+    assert_eq!(orders(folder, "copy.gnt"), 5100);
+    ends(folder, &["check", "copy.gnt"], 0);
+    // Those that the server has taken itself are of the same set, and a chain goes on with either.
+    ends(folder, &["backup", "shop.gnt", "backups", "--since", "latest"], 0);
+    let url = format!("file://{}/backups", folder.display());
+    let (said, _) = ends(folder, &["backup", &address, &url, "--since", "latest"], 0);
+    assert!(said.starts_with("incremental"), "{said}");
+    ends(folder, &["verify", "backups"], 0);
+    let (said, _) = ends(folder, &["backup", &address, "backups", "--keep", "1"], 0);
+    assert!(first.iter().all(|name| said.contains(name)) && names(folder).len() == 1, "{said}");
+    // One stream.
+    let full = format!("backups/{}", names(folder)[0]);
+    for (database, since, status) in
+        [(&address[..], None, 0), ("shop.gnt", Some(&full[..]), 0), ("shop.gnt", Some("latest"), 1)]
+    {
+        let mut arguments = vec!["backup", database, "-"];
+        arguments.extend(since.iter().flat_map(|since| ["--since", *since]));
+        let output = gannet(folder, &arguments).output().unwrap();
+        std::fs::write(folder.join("stream"), &output.stdout).unwrap();
+        let (_, complaint) = texts(&arguments, Output { stdout: Vec::new(), ..output }, status);
+        let words = if status == 1 { "say by its path" } else { " backup of " };
+        assert!(complaint.contains(words), "{complaint}");
+        if since.is_none() {
+            let input = std::fs::File::open(folder.join("stream")).unwrap();
+            let restored = gannet(folder, &["restore", "-", "piped.gnt"]).stdin(input).output().unwrap();
+            texts(&arguments, restored, 0);
+            assert_eq!(orders(folder, "piped.gnt"), 5100);
+        }
+    }
+    // Where nothing came of it, nothing is left.
+    let before = std::fs::read_dir(folder.join("backups")).unwrap().count();
+    std::fs::create_dir(folder.join("other")).unwrap();
+    ends(folder, &["sql", "other.gnt", "--create", "-q", "-c", "select 1"], 0);
+    ends(folder, &["backup", "other.gnt", "other"], 0);
+    let other = std::fs::read_dir(folder.join("other")).unwrap().next().unwrap().unwrap().path();
+    let other = other.to_str().unwrap();
+    for (arguments, words) in [
+        (&["backup", &address, "backups", "--since", other][..], "is of another database"),
+        (&["backup", &address, "other", "--since", "latest"], "take a full one first"),
+        (&["backup", &address, "elsewhere"], "there is no folder"),
+        (&["backup", &address, "backups", "--compress=99"], "99"),
+        (&["backup", &address, "backups", "--keep", "1", "--archive", "logs"], "the server's machine"),
+    ] {
+        let (_, complaint) = ends(folder, arguments, 1);
+        assert!(complaint.contains(words), "{arguments:?}: {complaint}");
+        assert_eq!(complaint.lines().count(), 1, "{complaint}");
+    }
+    assert_eq!(std::fs::read_dir(folder.join("backups")).unwrap().count(), before);
+    let (_, complaint) =
+        ends(folder, &["sql", "shop.gnt", "-c", "backup database to stdout since manifest '{}'"], 1);
+    assert!(complaint.contains("what a backup says of itself cannot be read"), "{complaint}");
+    drop(server);
 }
 
 #[test]

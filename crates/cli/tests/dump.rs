@@ -2,8 +2,9 @@
 
 mod common;
 
-use common::{Served, ends, gannet, run};
+use common::{Served, address, ends, gannet, run};
 use serde_json::Value;
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -136,6 +137,50 @@ fn bad_rows_are_named_and_can_be_skipped() {
 }
 
 #[test]
+fn a_server_sends_dumps_to_whoever_keeps_them() {
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let folder = folder.path();
+    shop(folder, 5000);
+    let (text, _) = ends(folder, &["dump", "shop.gnt", "-"], 0);
+    ends(folder, &["dump", "shop.gnt", "here", "--format", "csv"], 0);
+    let server = Served::start(folder, &["shop.gnt"]);
+    let address = address(folder, "shop");
+    for database in ["shop.gnt", &address] {
+        assert_eq!(ends(folder, &["dump", database, "-"], 0).0, text);
+    }
+    let (said, _) = ends(folder, &["dump", &address, "shop.sql"], 0);
+    assert!(said.contains("through its server: 2 tables, 5003 rows"), "{said}");
+    assert_eq!(std::fs::read_to_string(folder.join("shop.sql")).unwrap(), text);
+    ends(folder, &["dump", &address, "there", "--format", "csv"], 0);
+    assert_eq!(names(&folder.join("here")), names(&folder.join("there")));
+    for name in names(&folder.join("here")) {
+        let read = |place: &str| std::fs::read(folder.join(place).join(&name)).unwrap();
+        assert_eq!(read("here"), read("there"), "{name}");
+    }
+    let (said, _) = ends(folder, &["dump", &address, "-", "--table", "customers", "--data-only"], 0);
+    assert!(said.contains("COPY public.customers") && !said.contains("orders"), "{said}");
+    let jobs = "select job || ' ' || state from gannet_jobs where id is not null";
+    let (said, _) = ends(folder, &["sql", "shop.gnt", "-q", "--format", "csv", "-c", jobs], 0);
+    assert_eq!(said.lines().skip(1).collect::<Vec<_>>(), ["dump done"; 5]);
+    let before = names(folder);
+    for (arguments, words) in [
+        (&["dump", &address, "shop.sql"][..], "exists, and is not overwritten"),
+        (&["dump", &address, "other.sql", "--table", "nothing"], "there is no table \"nothing\""),
+        (&["dump", &address, "other", "--format", "csv", "--table", "nothing"], "there is no table"),
+        (&["dump", &address, "-", "--format", "csv"], "a file for each table"),
+        (&["sql", "shop.gnt", "-c", "dump database to stdout csv"], "VERBOSE"),
+        (&["sql", "shop.gnt", "-c", "load database from '/nowhere/x.sql'"], "the server cannot read"),
+        (&["sql", "shop.gnt", "-c", "load database from 'x.sql'"], "relative path"),
+        (&["sql", "shop.gnt", "-c", "load database from '/dev/null'"], "is no file"),
+    ] {
+        let (_, complaint) = ends(folder, arguments, 1);
+        assert!(complaint.contains(words), "{arguments:?}: {complaint}");
+    }
+    assert_eq!(names(folder), before);
+    drop(server);
+}
+
+#[test]
 fn a_server_that_has_the_file_is_asked() {
     let folder = tempfile::tempdir_in(".").unwrap();
     let folder = folder.path();
@@ -157,6 +202,17 @@ fn a_server_that_has_the_file_is_asked() {
     }
     let (said, _) = ends(folder, &["load", "shop.sql", "new.gnt"], 0);
     assert!(said.contains("through its server: 2 tables, 5003 rows"), "{said}");
+    let asked = |query: &str| ends(folder, &["sql", "new.gnt", "-q", "--format", "csv", "-c", query], 0).0;
+    let jobs = "select job || ' ' || state || ' ' || (bytes_read > 0) from gannet_jobs where job = 'load'";
+    assert_eq!(asked(jobs).lines().last(), Some("load done true"));
+    // From its client, statement by statement.
+    asked("create table more (id bigint)");
+    let script = "COPY more (id) FROM stdin;\n7\n8\n\\.\n";
+    let mut load = gannet(folder, &["load", "-", "new.gnt"]);
+    let mut load = load.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    load.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+    assert!(load.wait().unwrap().success());
+    assert_eq!(asked("select sum(id) from more").lines().last(), Some("15"));
     let bad = "COPY customers (id, name) FROM stdin;\n7\tx\nx\ty\n8\tz\n\\.\n";
     std::fs::write(folder.join("bad.sql"), bad).unwrap();
     let (_, complaint) = ends(folder, &["load", "bad.sql", "new.gnt"], 1);

@@ -141,6 +141,7 @@ states! {
     ADMIN_SHUTDOWN = "57P01", "The server goes down.";
     CANNOT_CONNECT_NOW = "57P03", "The server is not ready.";
     IO_ERROR = "58030", "The device failed.";
+    UNDEFINED_FILE = "58P01", "No such file.";
     DEPENDENT_OBJECTS_STILL_EXIST = "2BP01", "Others depend on the object.";
     PROTOCOL_VIOLATION = "08P01", "A message that the protocol does not allow.";
     INTERNAL_ERROR = "XX000", "A bug.";

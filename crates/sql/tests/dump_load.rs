@@ -659,14 +659,21 @@ fn two_dumps_do_not_write_to_one_place() {
     for format in [Format::Sql, Format::Csv] {
         let path = site.path(&format!("{format:?}"));
         let mode = gannet_io::ModeRequest::Auto;
-        let first = dump::Writer::begin(Arc::clone(&disk), Target::Path(path.clone()), format, mode).unwrap();
+        let mut first = dump::Keeper::begin(Arc::clone(&disk), path.clone(), format, mode).unwrap();
         let options = dump::Options { format, ..dump::Options::default() };
         let second = job(&database, JobKind::Dump, |watch| {
             dump(database.store(), &options, Target::Path(path.clone()), watch)
         });
         let error = second.unwrap_err().to_string();
         assert!(error.contains("another dump is writing"), "{error}");
-        first.finish().unwrap();
+        if format == Format::Csv {
+            for name in ["../t.csv", "t", ".csv", "a/b.csv", "manifest.json.csv"] {
+                assert!(first.begin_file(name).is_err(), "{name}");
+            }
+            first.begin_file("manifest.json").unwrap();
+        }
+        first.put(b"x").unwrap();
+        assert_eq!(first.finish().unwrap(), 1);
         assert!(path.exists());
         let left: Vec<_> = std::fs::read_dir(site.folder.path())
             .unwrap()

@@ -35,7 +35,7 @@ pub(crate) use create::Attempt;
 pub use report::{RowLockReport, SnapshotReport, TransactionReport, WorkReport};
 
 use crate::archive::ArchiveReport;
-use crate::backup::{self, BackupOptions, Manifest};
+use crate::backup::{self, BackupOptions, Lineage, Manifest};
 use crate::changes::Changes;
 use crate::check::{self, CheckReport};
 use crate::core::Core;
@@ -513,9 +513,9 @@ impl Database {
         self.options.mode
     }
 
-    /// Whether a backup was taken of this very copy of the database.
-    pub(crate) fn is_past(&self, backup: &Manifest) -> bool {
-        backup::is_past(backup, &self.keeper.meta.lock())
+    /// What tells backups of this copy of the database from others, given the bytes of its pages in use.
+    pub(crate) fn lineage_of(&self, bytes: u64) -> Lineage {
+        Lineage::new(&self.path, &self.keeper.meta.lock(), bytes)
     }
 
     /// Figures of this moment.

@@ -1,7 +1,7 @@
 //! The engine: what all databases of a process share.
 
 use crate::archive::{self, ArchiveVerifyReport, Extension, RecoveryTarget};
-use crate::backup::{self, RestoreReport, Source, VerifyReport};
+use crate::backup::{self, Manifest, Reception, RestoreReport, Source, Taken, VerifyReport};
 use crate::database::Database;
 use crate::jobs::{Jobs, Pacer, Watch};
 use crate::page::PAGE_SIZES;
@@ -342,6 +342,20 @@ impl Engine {
     ) -> Result<RestoreReport> {
         let archive = Extension { folder: folder.to_owned(), target };
         backup::restore(self, source, path, options, Some(&archive), watch)
+    }
+
+    /// Takes in a backup that is taken elsewhere, as a part of a job, and puts it among those that are there already: each frame is verified as
+    /// it comes. `ask` is told which backup it is to add to, if to any, and gives what [`Destination::Stream`](crate::Destination) gets there.
+    ///
+    /// # Errors
+    /// As [`Database::backup_into`], and [`Error::Backup`] where what comes is cut off, damaged, or another backup than was asked for.
+    pub fn receive_backup(
+        &self,
+        reception: &Reception,
+        ask: &mut dyn FnMut(Option<&Manifest>) -> Result<Box<dyn std::io::Read + Send>>,
+        watch: &mut Watch<'_>,
+    ) -> Result<Taken> {
+        backup::receive(self, reception, ask, watch)
     }
 
     /// Proves an archive without restoring it, as a part of a job; says what it holds.

@@ -171,11 +171,6 @@ impl Meta {
         self.lives.push(Life { id: random::next_u64(), from });
     }
 
-    /// Whether this copy of the file was at `lsn` in that life.
-    pub(crate) fn has_lived(&self, id: u64, lsn: Lsn) -> bool {
-        Life::was_lived(&self.lives, id, lsn)
-    }
-
     /// Once redo begins behind what is of another copy, nothing of that is looked at.
     fn features(&self) -> u64 {
         let restored = if self.homes_from > self.redo_from { RESTORED } else { 0 };

@@ -39,6 +39,12 @@ pub(crate) fn ends(folder: &Path, arguments: &[&str], status: i32) -> (String, S
     texts(arguments, run(folder, arguments), status)
 }
 
+/// The address of the server beside `NAME.gnt`, by its socket.
+pub(crate) fn address(folder: &Path, name: &str) -> String {
+    let socket = std::fs::canonicalize(folder.join(format!("{name}.gnt-socket"))).unwrap();
+    format!("postgres:///{name}?host={}&port=5433", socket.display())
+}
+
 /// A server that is ended with the test.
 pub(crate) struct Served(pub(crate) Child);
 

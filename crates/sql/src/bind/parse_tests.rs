@@ -219,21 +219,41 @@ fn utility_statements() {
     assert_eq!(of("checkpoint"), "Checkpoint");
     assert_eq!(
         of("backup database to '/b' since latest compress 3 keep 7 archive statistics verbose"),
-        "BackupDatabase(BackupDatabase { folder: \"/b\", since: Some(None), compress: Some(3), keep: Some(7), archive: Some(None), \
+        "BackupDatabase(BackupDatabase { target: Place(\"/b\"), since: Some(Latest), compress: Some(3), keep: Some(7), archive: Some(None), \
          statistics: true, verbose: true })"
     );
     assert_eq!(
         of("backup database to '/b' since 'one'"),
-        "BackupDatabase(BackupDatabase { folder: \"/b\", since: Some(Some(\"one\")), compress: None, keep: None, archive: None, \
+        "BackupDatabase(BackupDatabase { target: Place(\"/b\"), since: Some(Named(\"one\")), compress: None, keep: None, archive: None, \
          statistics: false, verbose: false })"
     );
     assert_eq!(
+        of("Backup Database to StdOut since manifest '{}' compress statistics verbose"),
+        "BackupDatabase(BackupDatabase { target: Client, since: Some(Manifest(\"{}\")), compress: Some(1), keep: None, archive: None, \
+         statistics: true, verbose: true })"
+    );
+    // Of a folder's backups a client's stream knows nothing, and the other way round.
+    for wrong in
+        ["to stdout since latest", "to stdout since 'one'", "to stdout keep 3", "to '/b' since manifest '{}'"]
+    {
+        assert_eq!(error(&format!("backup database {wrong}")).0, "42601", "{wrong}");
+    }
+    assert_eq!(
         of("dump database to '/d' csv data only table a, \"B\" jobs 3 verbose"),
-        "DumpDatabase(DumpDatabase { path: \"/d\", csv: true, schema: false, data: true, tables: [\"a\", \"B\"], \
+        "DumpDatabase(DumpDatabase { path: Some(\"/d\"), csv: true, schema: false, data: true, tables: [\"a\", \"B\"], \
          jobs: Some(3), verbose: true })"
     );
+    assert!(of("dump database to stdout").starts_with("DumpDatabase(DumpDatabase { path: None, csv: false"));
     assert_eq!(error("dump database to '/d' schema only data only").0, "42601");
     assert_eq!(error("dump database to '/d' jobs 0").0, "42601");
+    assert_eq!(
+        of("load database from '/d' on error skip jobs 3 verbose"),
+        "LoadDatabase(LoadDatabase { path: \"/d\", skip: true, jobs: Some(3), verbose: true })"
+    );
+    assert!(of("load database from '/d' on error stop").contains("skip: false, jobs: None, verbose: false"));
+    assert_eq!(error("load database from stdin").0, "42601");
+    assert_eq!(of("load 'library'"), "Unsupported(\"LOAD\")");
+    assert_eq!(error("load database from '/d' on error stop on error skip").0, "42601");
     assert_eq!(of("check database verbose"), "CheckDatabase { verbose: true }");
     assert_eq!(error("check table t").0, "42601");
     assert_eq!(of("compact database"), "CompactDatabase { verbose: false }");

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Fraction of the budget that entries of a table's indexes take together, as long as they are gathered.
+/// Fraction of the budget that entries of a table's indexes take together, as long as they are gathered, where nobody else uses it.
 const SORT_SHARE: u64 = 2;
 /// Bytes of buffers that are kept of a piece.
 const KEPT: usize = 2 << 20;
@@ -117,12 +117,20 @@ pub(crate) type Take<'t> = &'t mut dyn FnMut(Encoded) -> Result<()>;
 /// Gives rows of a table.
 pub(crate) type Produce<'p> = &'p mut dyn FnMut(&Arc<Table>, Take<'_>) -> Result<()>;
 
-/// Fills an empty table of schema `public`; false when it is not empty, or has references, and nothing was done. So many pieces may be
-/// behind, whose entries of indexes a thread sorts meanwhile; 0: the session does that, too.
+/// How entries of indexes are sorted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sorting {
+    /// So many pieces of rows may be behind, whose entries a thread sorts meanwhile; 0: the session does that, too.
+    pub(crate) behind: usize,
+    /// Nobody else uses the engine.
+    pub(crate) alone: bool,
+}
+
+/// Fills an empty table of schema `public`; false when it is not empty, or has references, and nothing was done.
 pub(crate) fn fill(
     context: &mut DdlContext<'_>,
     name: &str,
-    sorted_behind: usize,
+    sorting: Sorting,
     produce: Produce<'_>,
 ) -> Result<bool> {
     let relation = CopyRelation { schema: Some("public".to_owned()), name: name.to_owned(), position: 0 };
@@ -140,7 +148,7 @@ pub(crate) fn fill(
     // No row of an earlier layout is left.
     table.layouts.drain(..table.layouts.len().saturating_sub(1));
     table.storage = context.new_storage("t")?;
-    let (sorters, sorted) = fill_sorting(context, &table, sorted_behind, produce)?;
+    let (sorters, sorted) = fill_sorting(context, &table, sorting, produce)?;
     if let Some(sorted) = sorted {
         context.drop_storage(&table.storage)?;
         table.storage = sorted;
@@ -171,23 +179,26 @@ type Sorters = Vec<(usize, Sorter)>;
 fn fill_sorting(
     context: &DdlContext<'_>,
     table: &Table,
-    sorted_behind: usize,
+    Sorting { behind, alone }: Sorting,
     produce: Produce<'_>,
 ) -> Result<(Sorters, Option<Storage>)> {
     let positions: Vec<usize> =
         (0..table.indexes.len()).filter(|&index| !table.indexes[index].primary).collect();
     let engine = &context.session.engine;
-    // Who loads embedded mostly does nothing else, and pages that were filled are not needed again.
+    // Pages that were filled are not needed again.
     let limit = engine.budget().limit() / SORT_SHARE / positions.len().max(1) as u64;
-    let sorter = |&index: &usize| Ok((index, Sorter::within(engine, limit)?));
+    let sorter = |&index: &usize| {
+        let sorter = if alone { Sorter::within(engine, limit)? } else { Sorter::new(engine)? };
+        Ok((index, sorter))
+    };
     let mut sorters: Sorters = positions.iter().map(sorter).collect::<Result<_>>()?;
-    if sorters.is_empty() || sorted_behind == 0 {
+    if sorters.is_empty() || behind == 0 {
         let filled = fill_rows(context, table, &mut |piece| sort(&piece, &mut sorters), produce)?;
         return Ok((sorters, filled));
     }
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let (send, to_sort) = sync_channel::<ToSort>(sorted_behind - 1);
+        let (send, to_sort) = sync_channel::<ToSort>(behind - 1);
         let is_over = &is_over;
         let sorting = scope.spawn(move || {
             for piece in to_sort {

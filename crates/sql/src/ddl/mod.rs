@@ -54,7 +54,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub(crate) use load::{Encoded, Spare, Take, fill};
+pub(crate) use load::{Encoded, Sorting, Spare, Take, fill};
 pub(crate) use text::{columns_mentioned, sequences_mentioned};
 
 /// What a definition statement runs with.

@@ -4,7 +4,7 @@
 //! 1. Everything is as one view shows it, definitions and the rows of all tables, whatever is committed meanwhile. (Sequences are where
 //!    they are when the dump begins; as everywhere, no transaction holds them.)
 //! 2. The text is what PostgreSQL 15's `psql` and `COPY` read, and what [`crate::load`] does.
-//! 3. Where it goes and what is left when it breaks off: see [`writer`](Writer).
+//! 3. Where it goes and what is left when it breaks off: see `writer`.
 //!
 //! # Way
 //! The tables are scanned, one after the other, in the order of their keys, by batches of rows as they are stored; of these, text is made;
@@ -21,19 +21,19 @@ mod script;
 mod writer;
 
 pub(crate) use output::failed;
-pub(crate) use script::script as make_script;
-pub use script::{Part, Script, TableRows};
 pub(crate) use writer::{FIRST_LINE, INDEXES, LAST_LINE, MANIFEST, MANIFEST_FORMAT, SCHEMA};
-pub use writer::{Manifest, ManifestTable, Target, Writer};
+pub use writer::{Files, Keeper, Manifest, ManifestTable, Target};
 
 use crate::catalog::{Catalog, Sequence, storage, stored_position};
 use crate::{Error, Result, SqlState};
 use gannet_io::ModeRequest;
 use gannet_store::{Database, Isolation, TransactionOptions, Unit, View, Watch};
 use scanner::Charged;
+use script::{Script, script as make_script};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
+use writer::Writer;
 
 /// How rows are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -60,8 +60,8 @@ impl Output {
         Ok(())
     }
 
-    /// Completes the file, durably; gives its length. Its name is the caller's affair.
-    pub(super) fn finish(mut self) -> Result<u64> {
+    /// Completes the file, durably. Its name is the caller's affair.
+    pub(super) fn finish(mut self) -> Result<()> {
         if self.filled > 0 {
             let len = self.filled.next_multiple_of(self.file.alignment());
             self.buffer[self.filled..len].fill(0);
@@ -70,6 +70,6 @@ impl Output {
         self.file.set_len(self.written).map_err(failed)?;
         self.file.sync(Class::Maintenance).map_err(failed)?;
         self.file.drop_cache();
-        Ok(self.written)
+        Ok(())
     }
 }

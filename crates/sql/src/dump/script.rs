@@ -9,43 +9,42 @@ use crate::ddl::sequences_mentioned;
 use crate::system::definition::{self, quote_identifier};
 use crate::types::Type;
 use crate::{Error, Result, SqlState};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// A statement, and what it is about.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Part {
     /// The object's name.
-    pub name: String,
+    pub(super) name: String,
     /// The tables that it is part of, or needed by; of a reference, both.
-    pub tables: Vec<String>,
+    pub(super) tables: Vec<String>,
     /// The statement, or several, with their semicolons.
-    pub sql: String,
+    pub(super) sql: String,
 }
 
 /// A table whose rows are dumped.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TableRows {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TableRows {
     /// Its name.
-    pub name: String,
+    pub(super) name: String,
     /// Its columns' names, in order.
-    pub columns: Vec<String>,
+    pub(super) columns: Vec<String>,
     /// Bytes that it takes in the database, about.
-    pub bytes: u64,
+    pub(super) bytes: u64,
 }
 
 /// Everything that is defined, in the order in which it is to be made.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Script {
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Script {
     /// Sequences and tables.
-    pub before: Vec<Part>,
+    pub(super) before: Vec<Part>,
     /// Tables, in the order of their names.
-    pub tables: Vec<TableRows>,
+    pub(super) tables: Vec<TableRows>,
     /// Where sequences stand.
-    pub positions: Vec<Part>,
+    pub(super) positions: Vec<Part>,
     /// Keys, checks, indexes, references, and defaults that need other tables.
-    pub after: Vec<Part>,
+    pub(super) after: Vec<Part>,
 }
 
 impl Script {
@@ -54,7 +53,7 @@ impl Script {
     ///
     /// # Errors
     /// 42P01 for a name that no table has.
-    pub fn only(mut self, tables: &[String]) -> Result<Script> {
+    pub(super) fn only(mut self, tables: &[String]) -> Result<Script> {
         if tables.is_empty() {
             return Ok(self);
         }
@@ -75,12 +74,12 @@ impl Script {
 
 impl TableRows {
     /// `COPY public.t (a, b) FROM stdin;`
-    pub fn copy_statement(&self) -> String {
+    pub(super) fn copy_statement(&self) -> String {
         format!("COPY {} FROM stdin;", self.copy_target())
     }
 
     /// `public.t (a, b)`; `public.t` where there are no columns.
-    pub fn copy_target(&self) -> String {
+    fn copy_target(&self) -> String {
         let name = quote_identifier(&self.name);
         if self.columns.is_empty() {
             return format!("public.{name}");
@@ -91,7 +90,7 @@ impl TableRows {
 }
 
 /// Makes the script. `bytes`: what a table takes in the database; `position`: where a sequence stands, and whether that value was given.
-pub(crate) fn script(
+pub(super) fn script(
     catalog: &Catalog,
     bytes: &mut dyn FnMut(&Table) -> Result<u64>,
     position: &mut dyn FnMut(&Sequence) -> Result<(i64, bool)>,

@@ -16,7 +16,7 @@ use crate::{Error, Result, SqlState};
 use gannet_io::{Disk, ErrorKind, ModeRequest};
 use serde::{Deserialize, Serialize};
 use std::any::Any;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -58,12 +58,20 @@ pub struct ManifestTable {
     pub bytes: u64,
 }
 
+/// Takes files one after the other.
+pub trait Files: Write + Send {
+    /// What is written from now on belongs to the file of this name.
+    fn begin_file(&mut self, name: &str) -> io::Result<()>;
+}
+
 /// Where to.
 pub enum Target<'t> {
     /// A file or folder of this name.
     Path(PathBuf),
     /// Whoever reads it; in SQL only.
     Stream(&'t mut (dyn Write + Send)),
+    /// Whoever takes files; one without a name in SQL.
+    Files(&'t mut dyn Files),
 }
 
 impl std::fmt::Debug for Target<'_> {
@@ -71,12 +79,13 @@ impl std::fmt::Debug for Target<'_> {
         match self {
             Target::Path(path) => f.debug_tuple("Path").field(path).finish(),
             Target::Stream(_) => f.write_str("Stream"),
+            Target::Files(_) => f.write_str("Files"),
         }
     }
 }
 
 /// Takes a dump, part by part.
-pub struct Writer<'t> {
+pub(super) struct Writer<'t> {
     disk: Arc<dyn Disk>,
     mode: ModeRequest,
     format: Format,
@@ -89,6 +98,8 @@ pub struct Writer<'t> {
     manifest: Vec<ManifestTable>,
     table: Option<ManifestTable>,
     figures: Figures,
+    /// Bytes before the file at hand.
+    before: u64,
     complete: bool,
 }
 
@@ -102,6 +113,7 @@ enum Place<'t> {
     File { partial: PathBuf, path: PathBuf },
     Folder { partial: PathBuf, path: PathBuf },
     Stream(&'t mut (dyn Write + Send)),
+    Files(&'t mut dyn Files),
 }
 
 /// The right to write what is called `NAME.partial`.
@@ -174,7 +186,21 @@ impl<'t> Writer<'t> {
     ///
     /// # Errors
     /// Where there is something already, or nothing can be made.
-    pub fn begin(disk: Arc<dyn Disk>, target: Target<'t>, format: Format, mode: ModeRequest) -> Result<Self> {
+    pub(super) fn begin(
+        disk: Arc<dyn Disk>,
+        target: Target<'t>,
+        format: Format,
+        mode: ModeRequest,
+    ) -> Result<Self> {
+        let mut writer = Writer::open(disk, target, format, mode)?;
+        if format == Format::Sql {
+            writer.put(&format!("{FIRST_LINE}\n\n{SETTINGS}\n"))?;
+        }
+        Ok(writer)
+    }
+
+    /// Begins a dump whose text comes from elsewhere.
+    fn open(disk: Arc<dyn Disk>, target: Target<'t>, format: Format, mode: ModeRequest) -> Result<Self> {
         let mut lock = None;
         let place = match target {
             Target::Stream(_) if format == Format::Csv => {
@@ -182,6 +208,7 @@ impl<'t> Writer<'t> {
                 return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));
             }
             Target::Stream(stream) => Place::Stream(stream),
+            Target::Files(files) => Place::Files(files),
             Target::Path(path) => {
                 there_already(&*disk, &path)?;
                 let partial = with_suffix(&path, ".partial");
@@ -207,6 +234,7 @@ impl<'t> Writer<'t> {
             manifest,
             table: None,
             figures,
+            before: 0,
             complete,
         };
         writer.begin_place()?;
@@ -216,7 +244,7 @@ impl<'t> Writer<'t> {
     fn begin_place(&mut self) -> Result<()> {
         let disk = Arc::clone(&self.disk);
         match &self.place {
-            Place::Stream(_) => {}
+            Place::Stream(_) | Place::Files(_) => {}
             Place::File { partial, .. } => {
                 forget(disk.remove(partial))?;
                 self.output = Some(Output::create(&*disk, partial, self.mode)?);
@@ -235,9 +263,6 @@ impl<'t> Writer<'t> {
                 disk.create_dir(partial).map_err(failed)?;
             }
         }
-        if self.format == Format::Sql {
-            self.put(&format!("{FIRST_LINE}\n\n{SETTINGS}\n"))?;
-        }
         Ok(())
     }
 
@@ -249,15 +274,18 @@ impl<'t> Writer<'t> {
         self.figures.bytes += bytes.len() as u64;
         match (&mut self.output, &mut self.place) {
             (Some(output), _) => output.write(bytes),
-            (None, Place::Stream(stream)) => stream.write_all(bytes).map_err(|error| {
-                Error::new(SqlState::IO_ERROR, format!("cannot write to the stream: {error}"))
-            }),
+            (None, Place::Stream(stream)) => stream.write_all(bytes).map_err(stream_failed),
+            (None, Place::Files(files)) => files.write_all(bytes).map_err(stream_failed),
             (None, _) => Err(Error::internal("a dump without a file at hand")),
         }
     }
 
     /// A file of the folder.
     fn begin_file(&mut self, name: &str) -> Result<()> {
+        self.before = self.figures.bytes;
+        if let (Place::Files(files), Format::Csv) = (&mut self.place, self.format) {
+            return files.begin_file(name).map_err(stream_failed);
+        }
         let Place::Folder { partial, .. } = &self.place else { return Ok(()) };
         let path = partial.join(name);
         self.output = Some(Output::create(&*self.disk, &path, self.mode)?);
@@ -265,14 +293,13 @@ impl<'t> Writer<'t> {
         Ok(())
     }
 
+    /// It has come to its end; gives its length.
     fn end_file(&mut self) -> Result<u64> {
         match (&self.place, self.output.take()) {
-            (Place::Folder { .. }, Some(output)) => output.finish(),
-            (_, output) => {
-                self.output = output;
-                Ok(0)
-            }
+            (Place::Folder { .. }, Some(output)) => output.finish()?,
+            (_, output) => self.output = output,
         }
+        Ok(self.figures.bytes - self.before)
     }
 
     fn parts(&mut self, file: &str, parts: &[&[Part]]) -> Result<()> {
@@ -291,19 +318,24 @@ impl<'t> Writer<'t> {
     }
 
     /// What comes before the rows.
-    pub fn before(&mut self, script: &Script) -> Result<()> {
+    pub(super) fn before(&mut self, script: &Script) -> Result<()> {
         self.parts(SCHEMA, &[&script.before])
     }
 
     /// What comes behind the rows; `with_definitions`: keys and indexes, too.
-    pub fn after(&mut self, script: &Script, with_positions: bool, with_definitions: bool) -> Result<()> {
+    pub(super) fn after(
+        &mut self,
+        script: &Script,
+        with_positions: bool,
+        with_definitions: bool,
+    ) -> Result<()> {
         let positions = if with_positions { &script.positions[..] } else { &[] };
         let after = if with_definitions { &script.after[..] } else { &[] };
         self.parts(INDEXES, &[positions, after])
     }
 
     /// The rows of a table begin.
-    pub fn begin_table(&mut self, table: &TableRows) -> Result<()> {
+    pub(super) fn begin_table(&mut self, table: &TableRows) -> Result<()> {
         let file = file_name(&table.name);
         self.begin_file(&file)?;
         match self.format {
@@ -326,7 +358,7 @@ impl<'t> Writer<'t> {
     }
 
     /// Rows, as COPY gives them.
-    pub fn rows(&mut self, text: &[u8], rows: u64) -> Result<()> {
+    pub(super) fn rows(&mut self, text: &[u8], rows: u64) -> Result<()> {
         self.figures.rows += rows;
         if let Some(table) = &mut self.table {
             table.rows += rows;
@@ -335,7 +367,7 @@ impl<'t> Writer<'t> {
     }
 
     /// The rows of the table end.
-    pub fn end_table(&mut self) -> Result<()> {
+    pub(super) fn end_table(&mut self) -> Result<()> {
         if self.format == Format::Sql {
             self.put("\\.\n\n")?;
         }
@@ -345,13 +377,14 @@ impl<'t> Writer<'t> {
         Ok(())
     }
 
-    /// What was written so far.
-    pub fn figures(&self) -> Figures {
-        self.figures
+    /// Everything was written: makes it durable, and gives it its name.
+    pub(super) fn finish(mut self) -> Result<Figures> {
+        self.end_text()?;
+        self.publish()
     }
 
-    /// Everything was written: makes it durable, and gives it its name.
-    pub fn finish(mut self) -> Result<Figures> {
+    /// What says that it is complete.
+    fn end_text(&mut self) -> Result<()> {
         if self.format == Format::Sql {
             let Figures { tables, rows, .. } = self.figures;
             self.put(&format!("{LAST_LINE}: {tables} tables, {rows} rows\n"))?;
@@ -363,13 +396,21 @@ impl<'t> Writer<'t> {
             self.put(&format!("{text}\n"))?;
             self.end_file()?;
         }
+        Ok(())
+    }
+
+    /// Makes it durable, and gives it its name.
+    fn publish(mut self) -> Result<Figures> {
         let disk = Arc::clone(&self.disk);
         let (partial, path) = match &mut self.place {
             Place::Stream(stream) => {
                 self.complete = true;
-                stream.flush().map_err(|error| {
-                    Error::new(SqlState::IO_ERROR, format!("cannot write to the stream: {error}"))
-                })?;
+                stream.flush().map_err(stream_failed)?;
+                return Ok(self.figures);
+            }
+            Place::Files(files) => {
+                self.complete = true;
+                files.flush().map_err(stream_failed)?;
                 return Ok(self.figures);
             }
             Place::File { partial, path } => {
@@ -397,6 +438,56 @@ impl<'t> Writer<'t> {
     }
 }
 
+fn stream_failed(error: io::Error) -> Error {
+    Error::new(SqlState::IO_ERROR, format!("cannot write to the stream: {error}"))
+}
+
+/// Keeps a dump that is made elsewhere: its text comes as it is.
+#[derive(Debug)]
+pub struct Keeper(Writer<'static>);
+
+impl Keeper {
+    /// Begins one at this path.
+    ///
+    /// # Errors
+    /// As [`Writer::begin`].
+    pub fn begin(disk: Arc<dyn Disk>, path: PathBuf, format: Format, mode: ModeRequest) -> Result<Self> {
+        Writer::open(disk, Target::Path(path), format, mode).map(Keeper)
+    }
+
+    /// What comes from now on belongs to the file of this name.
+    ///
+    /// # Errors
+    /// Of a name that no file of a dump has.
+    pub fn begin_file(&mut self, name: &str) -> Result<()> {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-%".contains(&byte);
+        let stem = name.strip_suffix(".csv").or(name.strip_suffix(".sql"));
+        let is_known =
+            name == MANIFEST || stem.is_some_and(|stem| !stem.is_empty() && stem.bytes().all(is_plain));
+        if self.0.format != Format::Csv || !is_known {
+            return Err(Error::new(SqlState::PROTOCOL_VIOLATION, format!("no dump has a file {name:?}")));
+        }
+        self.0.end_file()?;
+        self.0.begin_file(name)
+    }
+
+    /// Some of its text.
+    pub fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.0.put_bytes(bytes)
+    }
+
+    /// All of it has come: makes it durable, and gives it its name. Its bytes.
+    pub fn finish(mut self) -> Result<u64> {
+        if self.0.format == Format::Csv {
+            if self.0.files.last().and_then(|last| last.file_name()).is_none_or(|last| last != MANIFEST) {
+                return Err(Error::new(SqlState::PROTOCOL_VIOLATION, "the dump has come without its end"));
+            }
+            self.0.end_file()?;
+        }
+        self.0.publish().map(|figures| figures.bytes)
+    }
+}
+
 /// What is not there need not be removed.
 fn forget(removed: gannet_io::Result<()>) -> Result<()> {
     match removed {
@@ -413,7 +504,7 @@ impl Drop for Writer<'_> {
         self.output = None;
         // What cannot be removed keeps the name that says what it is.
         match &self.place {
-            Place::Stream(_) => {}
+            Place::Stream(_) | Place::Files(_) => {}
             Place::File { partial, .. } => drop(self.disk.remove(partial)),
             Place::Folder { partial, .. } => {
                 for file in &self.files {

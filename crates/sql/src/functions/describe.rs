@@ -235,29 +235,16 @@ fn viewdef(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     Ok(Value::Null)
 }
 
-/// Everything that is defined, as JSON: what `gannet dump` asks a server for ([`crate::dump::Script`]).
-fn definitions(call: &Call<'_, '_>, _: &[Value]) -> Result<Value> {
-    let context = call.context;
-    let store = context.session.database().store();
-    let pages = store.pages_by_tree()?;
-    let script = crate::dump::make_script(
-        context.catalog,
-        &mut |table| {
-            let tree = context.view.tree(&table.storage.name)?;
-            let pages = tree.and_then(|tree| pages.get(&tree.id()).copied()).unwrap_or(0);
-            Ok(pages * store.page_size() as u64)
-        },
-        &mut |sequence| {
-            let at = context.session.sequence_position(sequence)?;
-            Ok((at.value, at.called))
-        },
-    )?;
-    serde_json::to_string(&script).map(Value::text).map_err(Error::internal)
+/// What tells backups of this copy of the database from others, as JSON: what `gannet backup` asks a server for
+/// ([`gannet_store::Lineage`]).
+fn lineage(call: &Call<'_, '_>, _: &[Value]) -> Result<Value> {
+    let lineage = call.context.session.database().store().lineage()?;
+    serde_json::to_string(&lineage).map(Value::text).map_err(Error::internal)
 }
 
 #[rustfmt::skip]
 pub(super) const FUNCTIONS: &[Function] = functions! {
-    9020 "gannet_definitions" () Text.volatile() = definitions;
+    9020 "gannet_lineage" () Text.volatile() = lineage;
     1643 "pg_get_indexdef" (Oid) Text.stable() = indexdef;
     2507 "pg_get_indexdef" (Oid Int4 Bool) Text.stable() = indexdef;
     1387 "pg_get_constraintdef" (Oid) Text.stable() = constraintdef;

@@ -25,6 +25,7 @@ pub use embedded::Embedded;
 
 use crate::bind::utility::{CopyTarget, Utility};
 use crate::bind::{self, Kind};
+use crate::ddl::Sorting;
 use crate::dump::{FIRST_LINE, INDEXES, LAST_LINE, MANIFEST, MANIFEST_FORMAT, Manifest, SCHEMA, failed};
 use crate::room::Room;
 use crate::session::{CopyOptions, Fields, Header, Reader, Session, read_options};
@@ -34,6 +35,7 @@ use crate::{Error, Result, SqlState};
 use gannet_io::{Disk, ModeRequest};
 use gannet_store::{Unit, Watch};
 use input::Input;
+use serde::{Deserialize, Serialize};
 use statement::Judged;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Read;
@@ -54,11 +56,13 @@ pub struct Options {
     pub skip: bool,
     /// How files are opened.
     pub mode: ModeRequest,
+    /// Nobody else uses the engine: half of its budget is there to sort entries of indexes.
+    pub alone: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { jobs: 1, skip: false, mode: ModeRequest::Auto }
+        Options { jobs: 1, skip: false, mode: ModeRequest::Auto, alone: true }
     }
 }
 
@@ -83,7 +87,7 @@ impl std::fmt::Debug for Origin {
 }
 
 /// What was loaded.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Tables whose rows were, or some of them.
     pub tables: u64,
@@ -102,7 +106,7 @@ pub struct Outcome {
     /// What was wrong, by file and line, as far as it is listed.
     pub problems: Vec<String>,
     /// Statements that do not matter here: what they are, and how many.
-    pub passed_over: BTreeMap<&'static str, u64>,
+    pub passed_over: BTreeMap<String, u64>,
 }
 
 /// Asked for COPY data: appends some, or gives false where there is none any more.
@@ -329,7 +333,7 @@ impl Loader<'_, '_> {
             Piece::Meta(command) => {
                 let name = command.split_whitespace().next().unwrap_or_default();
                 if matches!(name, "restrict" | "unrestrict") {
-                    *self.outcome.passed_over.entry("\\restrict").or_default() += 1;
+                    *self.outcome.passed_over.entry("\\restrict".to_owned()).or_default() += 1;
                     return Ok(());
                 }
                 let error = Error::new(SqlState::SYNTAX_ERROR, format!("\\{name} is a command of the shell"));
@@ -339,12 +343,12 @@ impl Loader<'_, '_> {
         match statement::judge(&text) {
             Judged::Nothing => Ok(()),
             Judged::PassedOver(kind) => {
-                *self.outcome.passed_over.entry(kind).or_default() += 1;
+                *self.outcome.passed_over.entry(kind.to_owned()).or_default() += 1;
                 Ok(())
             }
             Judged::Copy => self.copy(text, line, input),
             Judged::Instead(text, told) => {
-                *self.outcome.passed_over.entry(told).or_default() += 1;
+                *self.outcome.passed_over.entry(told.to_owned()).or_default() += 1;
                 self.run(&text, line, input)
             }
             Judged::Refused(kind) => {
@@ -373,7 +377,8 @@ impl Loader<'_, '_> {
             // It was counted then. (What was made anew since, without it, has it now.)
             Err(error) if was_early && is_there(&error) => {}
             Err(error) if is_unknown_setting(text, &error) => {
-                *self.outcome.passed_over.entry("SET of a setting that is not here").or_default() += 1;
+                let what = "SET of a setting that is not here".to_owned();
+                *self.outcome.passed_over.entry(what).or_default() += 1;
             }
             Err(error) => {
                 self.watch.look()?;
@@ -457,9 +462,9 @@ impl Loader<'_, '_> {
         let engine = session.state().engine.clone();
         let is_indexed = table.indexes.iter().any(|index| !index.primary);
         let share = rows::Share::take(&engine, options.jobs, is_indexed)?;
-        let sorted_behind = share.sorted_behind;
+        let sorting = Sorting { behind: share.sorted_behind, alone: options.alone };
         let mut share = Some(share);
-        let filled = session.fill_table(&data.table, sorted_behind, |table, style, take| {
+        let filled = session.fill_table(&data.table, sorting, |table, style, take| {
             let changed = || Error::new(SqlState::OBJECT_IN_USE, "the table has changed meanwhile");
             let places = places(table, &data.columns).ok_or_else(changed)?;
             let of = rows::Data {

@@ -29,8 +29,9 @@ impl Loader<'_, '_> {
         let mut more = |out: &mut Vec<u8>| {
             let piece = watch
                 .look()
+                .and_then(|()| watch.job().permit())
                 .map_err(Error::from)
-                .and_then(|()| input.data(&data.options, data.in_script, Vec::new()));
+                .and_then(|_permit| input.data(&data.options, data.in_script, Vec::new()));
             let piece = piece.inspect_err(|error| failure = Some(error.clone()))?;
             watch.job().set_done(before + input.taken());
             Ok(piece.inspect(|piece| out.extend_from_slice(&piece.bytes)).is_some())

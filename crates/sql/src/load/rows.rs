@@ -91,7 +91,7 @@ pub(super) fn feed(
     let (work, to_make) = sync_channel::<(Piece, SyncSender<Made>, u64)>(share.pieces / 2);
     let to_make = Mutex::new(to_make);
     let maker = Maker { table, data, style, engine, spare: Spare::default(), texts: Mutex::default() };
-    let (maker, to_make) = (&maker, &to_make);
+    let (maker, to_make, job) = (&maker, &to_make, watch.job());
     std::thread::scope(move |scope| {
         for _ in 0..share.jobs {
             scope.spawn(move || {
@@ -105,7 +105,12 @@ pub(super) fn feed(
         }
         scope.spawn(move || {
             loop {
-                let piece = match input.data(data.options, data.in_script, maker.take_text()) {
+                // Everything behind it goes as fast as this.
+                let piece = job
+                    .permit()
+                    .map_err(Error::from)
+                    .and_then(|_permit| input.data(data.options, data.in_script, maker.take_text()));
+                let piece = match piece {
                     Ok(Some(piece)) => piece,
                     Ok(None) => return,
                     Err(error) => {

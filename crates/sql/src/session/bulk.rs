@@ -3,7 +3,7 @@
 use super::Session;
 use super::turn::StatementTurn;
 use crate::catalog::Table;
-use crate::ddl::{self, DdlContext, Take};
+use crate::ddl::{self, DdlContext, Sorting, Take};
 use crate::types::text::TextStyle;
 use crate::{Error, Result};
 use std::sync::Arc;
@@ -13,24 +13,24 @@ type Produce<'p> = dyn FnMut(&Arc<Table>, &TextStyle, Take<'_>) -> Result<()> + 
 
 impl Session {
     /// Fills a table with the rows that `produce` gives, as one transaction; false when it is not empty, or has references, and nothing was
-    /// done. So many pieces of rows may be behind, whose entries of indexes are sorted meanwhile.
+    /// done.
     pub(crate) fn fill_table(
         &mut self,
         name: &str,
-        sorted_behind: usize,
+        sorting: Sorting,
         mut produce: impl FnMut(&Arc<Table>, &TextStyle, Take<'_>) -> Result<()>,
     ) -> Result<bool> {
         self.interrupt.begin();
         self.state.begin_statement(self.transaction.is_some(), false);
         let mut filled = false;
-        let done = self.try_fill(name, sorted_behind, &mut produce).map(|done| filled = done);
+        let done = self.try_fill(name, sorting, &mut produce).map(|done| filled = done);
         let done = self.judge(done);
         self.interrupt.end();
         self.show_state();
         done.map(|()| filled)
     }
 
-    fn try_fill(&mut self, name: &str, sorted_behind: usize, produce: &mut Produce<'_>) -> Result<bool> {
+    fn try_fill(&mut self, name: &str, sorting: Sorting, produce: &mut Produce<'_>) -> Result<bool> {
         self.ensure_transaction()?;
         let shared = Arc::clone(&self.database.0);
         let open = self.transaction.as_mut().ok_or_else(|| Error::internal("no transaction"))?;
@@ -46,9 +46,10 @@ impl Session {
         };
         let style = self.state.style.clone();
         let mut produce = |table: &Arc<Table>, take: Take<'_>| produce(table, &style, take);
-        let filled = self.state.turn.run(&mut StatementTurn::new(true), || {
-            ddl::fill(&mut context, name, sorted_behind, &mut produce)
-        })?;
+        let filled = self
+            .state
+            .turn
+            .run(&mut StatementTurn::new(true), || ddl::fill(&mut context, name, sorting, &mut produce))?;
         if let Some(private) = &mut open.private {
             private.catalog = catalog;
         }

@@ -1,34 +1,32 @@
-//! Statements that run a job ([`gannet_store::Job`]): BACKUP, CHECK, COMPACT, DUMP, STAT and SWEEP DATABASE. Findings and the like are
+//! Statements that run a job ([`gannet_store::Job`]): CHECK, COMPACT, DUMP, STAT and SWEEP DATABASE, and what
+//! BACKUP and LOAD DATABASE ([`super::backup`], [`super::load`]) share with them. Findings and the like are
 //! rows; with VERBOSE, how far it has come and how it went are INFO messages, whose detail is JSON: `progress` many times, then `job` once, both a
 //! [`JobReport`], and beside `job` what else the job has to say.
 
 use super::client::{Client, CommandTag, Notice, OutputColumn};
+use super::interrupt::Interrupt;
 use super::utility::give;
 use super::{Database, Session, SessionInfo};
-use crate::bind::utility::{BackupDatabase, CopyRelation, DumpDatabase};
+use crate::bind::utility::{CopyRelation, DumpDatabase};
 use crate::catalog::Sequence;
 use crate::check::check;
 use crate::dump::{self, dump_with};
-use crate::stat::{Holder, Object, ObjectKind, Prepared, StatRequest, Statistics, statistics};
+use crate::stat::{Holder, Object, ObjectKind, StatRequest, Statistics, statistics};
 use crate::sweep::{Swept, sweep};
 use crate::types::NO_MODIFIER;
 use crate::{Error, Result, SqlState, Type, Value};
 use gannet_base::clock;
 use gannet_base::units::format_size;
-use gannet_store::{
-    BackupPlace, BackupPlan, Ending, Figure, JobKind, JobOrder, JobReport, Since, TreeContents, Unit, View,
-    Watch,
-};
+use gannet_store::{Figure, Job, JobKind, JobOrder, JobReport, TreeContents, Unit, View, Watch};
 use serde_json::json;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// How often a client is told of the progress.
-const TELL_EVERY: Duration = Duration::from_millis(500);
-/// Threads that make text of rows, where nobody says how many, and however many are asked for.
-const USUAL_DUMP_JOBS: usize = 8;
-const MOST_DUMP_JOBS: u32 = 64;
+pub(super) const TELL_EVERY: Duration = Duration::from_millis(500);
+/// Threads that make text of rows, or rows of text, where nobody says how many, and however many are asked for.
+const USUAL_JOBS: usize = 8;
+const MOST_JOBS: u32 = 64;
 
 /// The columns of a result.
 pub(super) fn columns(columns: &[(&str, Type)]) -> Vec<OutputColumn> {
@@ -84,22 +82,12 @@ pub(super) fn stat_columns() -> Vec<OutputColumn> {
     ])
 }
 
-/// The columns of what BACKUP DATABASE has made.
-pub(super) fn backup_columns() -> Vec<OutputColumn> {
-    let (text, number) = (|name| (name, Type::Text), |name| (name, Type::Int8));
-    columns(&[
-        text("name"),
-        text("kind"),
-        text("backup_id"),
-        number("pages"),
-        number("log_bytes"),
-        number("bytes"),
-        text("removed"),
-    ])
+/// The columns of what DUMP DATABASE has written to a file; to the client it is data instead.
+pub(super) fn columns_of_dump(dump: &DumpDatabase) -> Option<Vec<OutputColumn>> {
+    dump.path.is_some().then(dump_columns)
 }
 
-/// The columns of what DUMP DATABASE has written.
-pub(super) fn dump_columns() -> Vec<OutputColumn> {
+fn dump_columns() -> Vec<OutputColumn> {
     columns(&[("tables", Type::Int8), ("rows", Type::Int8), ("bytes", Type::Int8)])
 }
 
@@ -120,6 +108,8 @@ pub(super) fn sweep_columns() -> Vec<OutputColumn> {
 pub(super) struct Running<'c> {
     /// The statement's name.
     pub(super) statement: &'static str,
+    /// Every role may; else superusers only.
+    pub(super) for_all: bool,
     /// The client is told of the progress.
     pub(super) verbose: bool,
     /// It is the only statement of its message.
@@ -127,15 +117,59 @@ pub(super) struct Running<'c> {
     pub(super) client: &'c mut dyn Client,
 }
 
+/// A job that a statement has begun.
+pub(super) struct Begun {
+    pub(super) job: Job,
+    pub(super) database: Database,
+    interrupt: Interrupt,
+}
+
+impl Begun {
+    /// Ends the job when the statement is to end, whose error says why.
+    pub(super) fn check(&self) -> gannet_store::Result<()> {
+        self.interrupt.check().map_err(|_| gannet_store::Error::Cancelled)
+    }
+
+    /// What came of it, once the job was told.
+    pub(super) fn end<T>(&self, outcome: Result<T>) -> Result<(T, JobReport)> {
+        if let Err(error) = &outcome {
+            // What an interrupt has broken off fails in words of its own.
+            self.interrupt.check().map_err(|why| match error.state() {
+                SqlState::QUERY_CANCELED => why,
+                _ => why.detail(error.fields().message.to_string()),
+            })?;
+        }
+        Ok((outcome?, self.job.report()))
+    }
+}
+
 impl Session {
     /// Runs a job, and tells of it.
     pub(super) fn run_job<T>(
         &mut self,
         running: &mut Running<'_>,
-        mut order: JobOrder,
+        order: JobOrder,
         work: impl FnOnce(&Database, &mut Watch<'_>) -> Result<T>,
     ) -> Result<(T, JobReport)> {
-        self.check_superuser(running.statement)?;
+        let begun = self.begin_job(running, order)?;
+        let mut told = clock::now();
+        let mut tell = |report: &JobReport| {
+            begun.check()?;
+            if running.verbose && told.elapsed() >= TELL_EVERY {
+                told = clock::now();
+                running.client.notice(&progress(report));
+            }
+            Ok(())
+        };
+        let outcome = begun.job.end(work(&begun.database, &mut Watch::new(&begun.job, &mut tell)));
+        begun.end(outcome)
+    }
+
+    /// Begins a job where one may begin.
+    pub(super) fn begin_job(&mut self, running: &Running<'_>, mut order: JobOrder) -> Result<Begun> {
+        if !running.for_all {
+            self.check_superuser(running.statement)?;
+        }
         let statement = running.statement;
         if !running.alone || self.transaction.as_ref().is_some_and(|open| open.explicit) {
             let message = format!("{statement} cannot run inside a transaction block");
@@ -143,32 +177,14 @@ impl Session {
         }
         // It takes views of its own.
         self.rollback()?;
-        let (interrupt, database) = (self.interrupt(), self.database.clone());
         order.owner = u64::try_from(self.state.pid).ok();
         order.reason = format!("{statement} by {}", self.state.user);
+        let (interrupt, database) = (self.interrupt(), self.database.clone());
         let job = database.store().jobs().begin(order);
-        let mut told = clock::now();
-        let mut tell = |report: &JobReport| {
-            // The statement's error says why.
-            interrupt.check().map_err(|_| gannet_store::Error::Cancelled)?;
-            if running.verbose && told.elapsed() >= TELL_EVERY {
-                told = clock::now();
-                running.client.notice(&info(message(report), &json!({ "progress": report })));
-            }
-            Ok(())
-        };
-        let outcome = job.end(work(&database, &mut Watch::new(&job, &mut tell)));
-        if let Err(error) = &outcome {
-            // What an interrupt has broken off fails in words of its own.
-            interrupt.check().map_err(|why| match error.state() {
-                SqlState::QUERY_CANCELED => why,
-                _ => why.detail(error.fields().message.to_string()),
-            })?;
-        }
-        Ok((outcome?, job.report()))
+        Ok(Begun { job, database, interrupt })
     }
 
-    fn check_superuser(&self, statement: &str) -> Result<()> {
+    pub(super) fn check_superuser(&self, statement: &str) -> Result<()> {
         if self.is_superuser() {
             return Ok(());
         }
@@ -182,7 +198,7 @@ impl Session {
         alone: bool,
         client: &mut dyn Client,
     ) -> Result<CommandTag> {
-        let mut running = Running { statement: "CHECK DATABASE", verbose, alone, client };
+        let mut running = Running { statement: "CHECK DATABASE", for_all: false, verbose, alone, client };
         let order = JobOrder::new(JobKind::Check);
         let (outcome, job) =
             self.run_job(&mut running, order, |database, watch| check(database.store(), watch))?;
@@ -208,117 +224,13 @@ impl Session {
         Ok(CommandTag { command: "CHECK DATABASE", rows: Some(outcome.findings.len() as u64) })
     }
 
-    pub(super) fn backup_database(
-        &mut self,
-        backup: &BackupDatabase,
-        alone: bool,
-        client: &mut dyn Client,
-    ) -> Result<CommandTag> {
-        let verbose = backup.verbose;
-        let mut running = Running { statement: "BACKUP DATABASE", verbose, alone, client };
-        // Before anything is looked for at its word.
-        self.check_superuser(running.statement)?;
-        let is_url = gannet_object::is_url(&backup.folder);
-        if !is_url && !PathBuf::from(&backup.folder).is_absolute() {
-            let message = "relative path not allowed for BACKUP DATABASE to a folder of the server";
-            return Err(Error::new(SqlState::INVALID_NAME, message));
-        }
-        let ending = Arc::default();
-        let folder = self.backup_place(&backup.folder, &ending)?;
-        let compress = backup.compress.map(|level| i32::try_from(level).unwrap_or(i32::MAX));
-        let since = match &backup.since {
-            None => None,
-            Some(None) => Some(Since::Latest),
-            Some(Some(path)) => Some(Since::Path(self.backup_place(path, &ending)?)),
-        };
-        let mut order = JobOrder::new(JobKind::Backup);
-        order.about = format!("to {}", backup.folder);
-        let archive = match &backup.archive {
-            None => None,
-            Some(Some(folder)) => {
-                let folder = PathBuf::from(folder);
-                if !folder.is_absolute() {
-                    let message = "relative path not allowed for the ARCHIVE of BACKUP DATABASE";
-                    return Err(Error::new(SqlState::INVALID_NAME, message));
-                }
-                Some(folder)
-            }
-            Some(None) => {
-                let report = self.database.store().archive_report().ok_or_else(|| {
-                    let message = "the database is not archived: there is no log to be removed";
-                    Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
-                })?;
-                Some(report.destination)
-            }
-        };
-        let mut plan = BackupPlan { folder, since, compress, keep: backup.keep, archive, statistics: None };
-        let with_statistics = backup.statistics;
-        let ((taken, mut statistics), job) = self.run_job(&mut running, order, |database, watch| {
-            ending.get_or_init(|| watch.job().ending());
-            let request = StatRequest { records: true, table: None };
-            let prepared = with_statistics.then(|| Prepared::new(database.store(), &request)).transpose()?;
-            plan.statistics = prepared.as_ref().map(|prepared| prepared.options().clone());
-            let mut taken = database.store().backup_into(&plan, watch)?;
-            let report = taken.statistics.take();
-            let statistics = prepared.zip(report).map(|(prepared, report)| prepared.in_words(report));
-            Ok((taken, statistics))
-        })?;
-        if let Some(statistics) = &mut statistics {
-            self.name_holders(statistics);
-        }
-        let manifest = &taken.backup.manifest;
-        let count = |number: u64| Value::Int(number.cast_signed());
-        let row = vec![
-            Value::text(&taken.backup.name),
-            Value::text(if manifest.is_incremental() { "incremental" } else { "full" }),
-            Value::text(format!("{:016x}", manifest.begin.backup_id)),
-            count(manifest.pages),
-            count(manifest.log_bytes),
-            count(manifest.bytes),
-            Value::text(taken.removed.join(" ")),
-        ];
-        give(&backup_columns(), &[row], self, running.client)?;
-        if let Some(complaint) = &taken.complaint {
-            let message = format!("the backup is complete, but {complaint}");
-            running.client.notice(&Notice::warning(SqlState::WARNING, message));
-        }
-        if verbose {
-            let message = format!("{} pages in {:.1} s", manifest.pages, job.seconds);
-            let detail = json!({
-                "job": job,
-                "name": taken.backup.name,
-                "removed": taken.removed,
-                "removed_parts": taken.removed_parts,
-                "complaint": taken.complaint,
-                "manifest": manifest,
-                "statistics": statistics,
-            });
-            running.client.notice(&info(message, &detail));
-        }
-        Ok(CommandTag { command: "BACKUP DATABASE", rows: Some(1) })
-    }
-
-    /// Where backups are: a folder of the server, or what a URL says. What is asked of a store ends with the statement, or with its job, once
-    /// there is one.
-    fn backup_place(&self, text: &str, ending: &Arc<OnceLock<Ending>>) -> Result<BackupPlace> {
-        if !gannet_object::is_url(text) {
-            return Ok(BackupPlace::new(Arc::clone(self.database.store().engine().disk()), text));
-        }
-        let (interrupt, ending) = (self.interrupt(), Arc::clone(ending));
-        let is_ending = move || interrupt.check().is_err() || ending.get().is_some_and(Ending::is_asked_for);
-        let settings = gannet_object::Settings::new(Arc::new(is_ending));
-        let (disk, path) = gannet_object::open(text, settings)
-            .map_err(|error| Error::new(SqlState::INVALID_PARAMETER_VALUE, error.to_string()))?;
-        Ok(BackupPlace::new(disk, path))
-    }
-
     pub(super) fn compact_database(
         &mut self,
         verbose: bool,
         alone: bool,
         client: &mut dyn Client,
     ) -> Result<CommandTag> {
-        let mut running = Running { statement: "COMPACT DATABASE", verbose, alone, client };
+        let mut running = Running { statement: "COMPACT DATABASE", for_all: false, verbose, alone, client };
         let order = JobOrder::new(JobKind::Compact);
         let (report, job) = self
             .run_job(&mut running, order, |database, watch| Ok(database.store().compact_watched(watch)?))?;
@@ -347,42 +259,55 @@ impl Session {
         alone: bool,
         client: &mut dyn Client,
     ) -> Result<CommandTag> {
-        let verbose = dump.verbose;
-        let mut running = Running { statement: "DUMP DATABASE", verbose, alone, client };
-        let path = PathBuf::from(&dump.path);
-        if !path.is_absolute() {
-            let message = "relative path not allowed for DUMP DATABASE to a file of the server";
-            return Err(Error::new(SqlState::INVALID_NAME, message));
-        }
-        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let jobs =
-            dump.jobs.map_or(processors.min(USUAL_DUMP_JOBS), |jobs| jobs.min(MOST_DUMP_JOBS) as usize);
-        let options = dump::Options {
-            format: if dump.csv { dump::Format::Csv } else { dump::Format::Sql },
-            schema: dump.schema,
-            data: dump.data,
-            tables: dump.tables.clone(),
-            jobs,
-            snapshot_limit: Some(self.state.settings().snapshot_limit.unwrap_or_default()),
-            ..dump::Options::default()
-        };
+        // What goes to the client is what it may read anyway.
+        let (verbose, for_all) = (dump.verbose, dump.path.is_none());
+        let mut running = Running { statement: "DUMP DATABASE", for_all, verbose, alone, client };
+        let options = self.dump_options(dump);
         let mut order = JobOrder::new(JobKind::Dump);
-        order.about = format!("to {}", dump.path);
-        let (figures, job) = self.run_job(&mut running, order, |database, watch| {
-            let numbers = &database.0.numbers;
-            let mut position = |_: &View, sequence: &Sequence| {
-                let at = numbers.current(sequence)?;
-                Ok((at.value, at.called))
-            };
-            dump_with(database.store(), &options, dump::Target::Path(path), &mut position, watch)
-        })?;
-        let row = [figures.tables, figures.rows, figures.bytes].map(|count| Value::Int(count.cast_signed()));
-        give(&dump_columns(), &[row.to_vec()], self, running.client)?;
+        order.about = dump.path.as_ref().map_or("to the client".to_owned(), |path| format!("to {path}"));
+        let (figures, job) = match &dump.path {
+            Some(path) => {
+                let path = PathBuf::from(path);
+                if !path.is_absolute() {
+                    let message = "relative path not allowed for DUMP DATABASE to a file of the server";
+                    return Err(Error::new(SqlState::INVALID_NAME, message));
+                }
+                self.run_job(&mut running, order, |database, watch| {
+                    dump_database(database, &options, dump::Target::Path(path), watch)
+                })?
+            }
+            None => {
+                if dump.csv && !verbose {
+                    let message = "csv has a file for each table: VERBOSE tells the client where each begins";
+                    return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));
+                }
+                self.run_job_apart(&mut running, order, move |database, mut to, watch| {
+                    dump_database(database, &options, dump::Target::Files(&mut to), watch)
+                })?
+            }
+        };
+        if dump.path.is_some() {
+            let row =
+                [figures.tables, figures.rows, figures.bytes].map(|count| Value::Int(count.cast_signed()));
+            give(&dump_columns(), &[row.to_vec()], self, running.client)?;
+        }
         if verbose {
             let message = format!("{} rows in {:.1} s", figures.rows, job.seconds);
             running.client.notice(&info(message, &json!({ "job": job, "figures": figures })));
         }
         Ok(CommandTag { command: "DUMP DATABASE", rows: Some(1) })
+    }
+
+    fn dump_options(&self, dump: &DumpDatabase) -> dump::Options {
+        dump::Options {
+            format: if dump.csv { dump::Format::Csv } else { dump::Format::Sql },
+            schema: dump.schema,
+            data: dump.data,
+            tables: dump.tables.clone(),
+            jobs: threads(dump.jobs),
+            snapshot_limit: Some(self.state.settings().snapshot_limit.unwrap_or_default()),
+            ..dump::Options::default()
+        }
     }
 
     pub(super) fn stat_database(
@@ -393,7 +318,7 @@ impl Session {
         alone: bool,
         client: &mut dyn Client,
     ) -> Result<CommandTag> {
-        let mut running = Running { statement: "STAT DATABASE", verbose, alone, client };
+        let mut running = Running { statement: "STAT DATABASE", for_all: false, verbose, alone, client };
         if let Some(schema) =
             table.and_then(|table| table.schema.as_ref()).filter(|schema| *schema != "public")
         {
@@ -418,7 +343,7 @@ impl Session {
     }
 
     /// Which sessions hold the oldest snapshot, and have written.
-    fn name_holders(&self, statistics: &mut Statistics) {
+    pub(super) fn name_holders(&self, statistics: &mut Statistics) {
         let oldest = statistics.transactions.oldest_holder.as_ref().map(|snapshot| snapshot.number);
         for session in self.database.sessions() {
             let holder = holder_of(&session);
@@ -439,7 +364,7 @@ impl Session {
         alone: bool,
         client: &mut dyn Client,
     ) -> Result<CommandTag> {
-        let mut running = Running { statement: "SWEEP DATABASE", verbose, alone, client };
+        let mut running = Running { statement: "SWEEP DATABASE", for_all: false, verbose, alone, client };
         let order = JobOrder::new(JobKind::Sweep);
         let (mut swept, job) =
             self.run_job(&mut running, order, |database, watch| sweep(database.store(), show, watch))?;
@@ -459,6 +384,26 @@ impl Session {
         }
         Ok(CommandTag { command: "SWEEP DATABASE", rows: Some(rows.len() as u64) })
     }
+}
+
+/// Threads that make text of rows, or rows of text.
+pub(super) fn threads(asked: Option<u32>) -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    asked.map_or(processors.min(USUAL_JOBS), |jobs| jobs.min(MOST_JOBS) as usize)
+}
+
+fn dump_database(
+    database: &Database,
+    options: &dump::Options,
+    target: dump::Target<'_>,
+    watch: &mut Watch<'_>,
+) -> Result<dump::Figures> {
+    let numbers = &database.0.numbers;
+    let mut position = |_: &View, sequence: &Sequence| {
+        let at = numbers.current(sequence)?;
+        Ok((at.value, at.called))
+    };
+    dump_with(database.store(), options, target, &mut position, watch)
 }
 
 /// A session, as far as it matters to who is held back by it.
@@ -570,6 +515,11 @@ fn message(report: &JobReport) -> String {
         message += &format!(", {}", report.note);
     }
     message
+}
+
+/// How far a job is, for the client.
+pub(super) fn progress(report: &JobReport) -> Notice {
+    info(message(report), &json!({ "progress": report }))
 }
 
 pub(super) fn info(message: String, detail: &serde_json::Value) -> Notice {

@@ -14,6 +14,8 @@
 //! | `turn` | who takes much memory, and when; long values |
 
 mod activity;
+mod apart;
+mod backup;
 mod bulk;
 mod cache;
 mod client;
@@ -21,6 +23,7 @@ mod copy;
 mod database;
 mod interrupt;
 mod jobs;
+mod load;
 mod prepared;
 pub mod settings;
 mod sizes;

@@ -3,7 +3,7 @@
 use super::client::{Client, CommandTag, Notice, OutputColumn};
 use super::settings::{self, DEFINITIONS, Key, Level};
 use super::transaction::Open;
-use super::{Session, copy, jobs};
+use super::{Session, backup, copy, jobs, load};
 use crate::bind::utility::{Discard, ExplainFormat, ExplainOptions, Maintenance, TransactionModes};
 use crate::bind::{self, Kind, Parsed, Utility};
 use crate::catalog::Table;
@@ -48,10 +48,11 @@ impl Session {
         let Kind::Utility(utility) = &parsed.kind else { return Ok(Some(None)) };
         Ok(Some(match &**utility {
             Utility::Explain { .. } => Some(vec![text_column("QUERY PLAN")]),
-            Utility::BackupDatabase(_) => Some(jobs::backup_columns()),
+            Utility::BackupDatabase(backup) => backup::columns(backup),
             Utility::CheckDatabase { .. } => Some(jobs::check_columns()),
             Utility::CompactDatabase { .. } => Some(jobs::compact_columns()),
-            Utility::DumpDatabase(_) => Some(jobs::dump_columns()),
+            Utility::DumpDatabase(dump) => jobs::columns_of_dump(dump),
+            Utility::LoadDatabase(_) => Some(load::columns()),
             Utility::StatDatabase { .. } => Some(jobs::stat_columns()),
             Utility::SweepDatabase { .. } => Some(jobs::sweep_columns()),
             Utility::Show(None) => Some(["name", "setting", "description"].map(text_column).to_vec()),
@@ -124,6 +125,7 @@ impl Session {
             Utility::CheckDatabase { verbose } => self.check_database(*verbose, alone, client)?,
             Utility::CompactDatabase { verbose } => self.compact_database(*verbose, alone, client)?,
             Utility::DumpDatabase(dump) => self.dump_database(dump, alone, client)?,
+            Utility::LoadDatabase(load) => self.load_database(load, alone, client)?,
             Utility::StatDatabase { table, records, verbose } => {
                 self.stat_database(table.as_ref(), *records, *verbose, alone, client)?
             }

@@ -161,16 +161,28 @@ impl Begin {
 impl Manifest {
     /// Two lines of text.
     pub(crate) fn encode(&self) -> String {
-        seal_text(&serde_json::to_string(self).expect("plain fields"))
+        seal_text(&self.to_line())
     }
 
     /// Decodes the text, and refuses what another release has made.
     pub(crate) fn decode(text: &[u8]) -> Result<Self> {
-        let damaged = |what: &str| Error::Damaged(format!("a backup's manifest {what}"));
-        let line = open_text(text).map_err(damaged)?;
+        let line = open_text(text).map_err(|what| Error::Damaged(format!("a backup's manifest {what}")))?;
+        Self::from_line(line)
+    }
+
+    /// It as one line of JSON.
+    pub fn to_line(&self) -> String {
+        serde_json::to_string(self).expect("plain fields")
+    }
+
+    /// What [`Manifest::to_line`] has made.
+    ///
+    /// # Errors
+    /// [`Error::Format`] of what another release has made, [`Error::Damaged`] of what makes no sense.
+    pub fn from_line(line: &str) -> Result<Self> {
         check_version(line.as_bytes())?;
-        let manifest: Manifest =
-            serde_json::from_str(line).map_err(|error| damaged(&format!("cannot be read: {error}")))?;
+        let manifest: Manifest = serde_json::from_str(line)
+            .map_err(|error| Error::Damaged(format!("a backup's manifest cannot be read: {error}")))?;
         manifest.begin.check()?;
         manifest.check()?;
         Ok(manifest)

@@ -23,10 +23,12 @@
 //! copied as they are then, in use or not. Pages that are changed for the first time after that begin with their first contents.
 
 pub(crate) mod format;
+mod lineage;
 mod log;
 pub(crate) mod manifest;
 mod pages;
 mod place;
+mod receive;
 pub(crate) mod restore;
 pub(crate) mod set;
 pub(crate) mod sink;
@@ -48,11 +50,14 @@ use gannet_base::memory::Purpose;
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::{Lsn, clock, random, thread};
 use gannet_io::ModeRequest;
+pub use lineage::Lineage;
 use log::{LogCopy, Touched};
 use manifest::BACKUP_VERSION;
 pub use manifest::{Begin, Manifest, Parent};
 use pages::Candidates;
 pub use place::BackupPlace;
+pub use receive::Reception;
+pub(crate) use receive::run as receive;
 pub use restore::RestoreReport;
 pub(crate) use restore::run as restore;
 pub use set::{BackupPlan, Since, Taken};
@@ -182,7 +187,7 @@ fn run(
         return Err(Error::Invalid("a level of compression is from 1 to 22".to_owned()));
     }
     if let Some(parent) = &since {
-        check_parent(parent, meta)?;
+        check_parent(parent, &Lineage::new(path, meta, 0))?;
     }
     // Before its start: what comes behind that is in the log it copies.
     let _whole_log = Requirement::new(shared);
@@ -305,21 +310,14 @@ fn changed_pages(
     shared.changes.since(meta, Lsn(parent.start_lsn), memory).map(Some)
 }
 
-/// Whether a backup was taken of this very copy of a database.
-pub(crate) fn is_past(backup: &Manifest, meta: &Meta) -> bool {
-    let lived = |lsn| meta.has_lived(backup.begin.life, Lsn(lsn));
-    // Its end was durable when it was complete: in the same life the log never ends before it.
-    backup.begin.database_id == meta.database_id && lived(backup.begin.start_lsn) && lived(backup.end_lsn)
-}
-
 /// Refuses a parent that what is to be copied does not follow.
-fn check_parent(parent: &Manifest, meta: &Meta) -> Result<()> {
-    if parent.begin.database_id != meta.database_id {
+fn check_parent(parent: &Manifest, lineage: &Lineage) -> Result<()> {
+    if !lineage.is_same_database(parent) {
         return Err(Error::Backup(format!(
             "{parent} is of another database: take a full backup, or give one of this database"
         )));
     }
-    if !is_past(parent, meta) {
+    if !lineage.is_past(parent) {
         return Err(Error::Backup(format!(
             "{parent} was not taken of this copy of the database, which was restored or replaced since, or too long ago: take a full \
              backup"

@@ -8,6 +8,7 @@
 //!    lock, data without a manifest was broken off. A folder that is used by its path and by a `file://` URL has the same lock both times: by
 //!    its path also that goes which a backup to the URL has left (`NAME#1`), which is not listed there.
 
+use super::lineage::Lineage;
 use super::place::BackupPlace;
 use super::sink::{
     Before, DATA, Destination, MANIFEST, UNPUBLISHED, data_place, manifest_place, remove_by_steps,
@@ -65,18 +66,32 @@ pub struct Taken {
     pub complaint: Option<String>,
 }
 
-impl Database {
-    /// Takes a backup into a folder, as a part of a job; its name is made of the database's, the time, and what kind it is.
-    ///
-    /// # Errors
-    /// As [`Database::backup`], and [`Error::Backup`] where there is no backup to add to. Where the folder's disk does not answer when what was
-    /// broken off is to be removed, the message says what may be left there.
-    pub fn backup_into(&self, plan: &BackupPlan, watch: &mut Watch<'_>) -> Result<Taken> {
-        self.take_into(plan, watch).map_err(|error| {
+/// A backup's place among others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Among<'a> {
+    pub(crate) folder: &'a BackupPlace,
+    pub(crate) since: Option<&'a Since>,
+    pub(crate) keep: Option<u32>,
+    /// Of the database that it is taken of.
+    pub(crate) lineage: &'a Lineage,
+}
+
+/// What takes a backup to a destination, adding to another one or not.
+type Take<'t> = &'t mut dyn FnMut(
+    Destination,
+    Option<Manifest>,
+    &mut Watch<'_>,
+) -> Result<(Manifest, Option<StatReport>)>;
+
+impl Among<'_> {
+    /// Has a backup taken, gives it a name, and removes older ones.
+    pub(crate) fn take(self, watch: &mut Watch<'_>, take: Take<'_>) -> Result<Taken> {
+        let is_let_go = |watch: &Watch<'_>| watch.job().check().is_err();
+        self.take_or_leave(watch, take).map_err(|error| {
             // What was let go of says so in its own words.
-            let let_go = watch.job().check().is_err() && matches!(error, Error::Backup(_));
+            let let_go = is_let_go(watch) && matches!(error, Error::Backup(_));
             let error = if let_go { Error::Cancelled } else { error };
-            let left = plan.folder.disk.take_left();
+            let left = self.folder.disk.take_left();
             match left.is_empty() {
                 true => error,
                 false => Error::Backup(format!(
@@ -87,60 +102,151 @@ impl Database {
         })
     }
 
-    fn take_into(&self, plan: &BackupPlan, watch: &mut Watch<'_>) -> Result<Taken> {
-        let disk = &plan.folder.disk;
+    fn take_or_leave(self, watch: &mut Watch<'_>, take: Take<'_>) -> Result<Taken> {
+        let Among { folder, since, keep, lineage } = self;
+        let disk = &folder.disk;
         let list = |error: gannet_io::Error| match error.kind() {
-            gannet_io::ErrorKind::NotFound => super::sink::no_folder(&plan.folder),
+            gannet_io::ErrorKind::NotFound => super::sink::no_folder(folder),
             _ => failed(&error.into()),
         };
-        disk.list(&plan.folder.path).map_err(list)?;
-        if plan.keep == Some(0) {
+        disk.list(&folder.path).map_err(list)?;
+        if keep == Some(0) {
             return Err(Error::Invalid("at least one backup is kept".to_owned()));
         }
-        let stem = self.path().file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let stem = lineage.stem();
         // Two at a time would remove what the other one adds to.
-        let lock = plan.folder.join(format!("{stem}.lock"));
+        let lock = folder.join(format!("{stem}.lock"));
         let _alone = disk.lock(&lock.path).map_err(|error| match error.kind() {
             gannet_io::ErrorKind::Locked => Error::Backup(format!(
-                "another backup of {stem} into {:?} is under way: {}",
-                plan.folder,
+                "another backup of {stem} into {folder:?} is under way: {}",
                 error.detail()
             )),
             _ => failed(&error.into()),
         })?;
-        remove_unpublished(&plan.folder, &stem)?;
-        let since = match &plan.since {
+        remove_unpublished(folder, &stem)?;
+        let since = match since {
             None => None,
-            Some(Since::Latest) => Some(self.latest(&plan.folder)?.manifest),
+            Some(Since::Latest) => Some(latest(folder, lineage)?.manifest),
             Some(Since::Path(place)) => {
-                let here = plan.folder.join(&place.path);
+                let here = folder.join(&place.path);
                 let found = BackupFile::find(&here).or_else(|_| BackupFile::find(place))?;
                 Some(found.manifest)
             }
         };
         let kind = if since.is_some() { "incr" } else { "full" };
-        let name = free_name(&plan.folder, &format!("{stem}-{}", time_name(clock::unix_micros())), kind)?;
-        let destination = Destination::Folder { folder: plan.folder.clone(), name: name.clone() };
-        let options = BackupOptions { destination, since, compress: plan.compress };
-        let (manifest, statistics) = self.backup_counted(options, plan.statistics.as_ref(), watch)?;
+        let name = free_name(folder, &format!("{stem}-{}", time_name(clock::unix_micros())), kind)?;
+        let destination = Destination::Folder { folder: folder.clone(), name: name.clone() };
+        let (manifest, statistics) = take(destination, since, watch)?;
         // The backup is complete, whatever becomes of older ones.
-        let (removed, mut complaint) = match plan
-            .keep
-            .map(|keep| retain(self, &plan.folder, &manifest, keep as usize, watch))
-        {
+        let (removed, complaint) = match keep.map(|keep| self.retain(&manifest, keep as usize, watch)) {
             None => (Vec::new(), None),
             Some(Ok(removed)) => (removed, None),
             Some(Err(error)) => (Vec::new(), Some(format!("older backups could not be removed: {error}"))),
         };
-        let mut removed_parts = 0;
-        if let (None, Some(_), Some(archive)) = (&complaint, plan.keep, &plan.archive) {
-            match self.prune_archive(&plan.folder, archive, watch) {
-                Ok(parts) => removed_parts = parts,
-                Err(error) => complaint = Some(format!("archived log could not be removed: {error}")),
+        let backup = BackupFile { folder: folder.clone(), name, manifest };
+        Ok(Taken { backup, statistics, removed, removed_parts: 0, complaint })
+    }
+
+    /// Removes the oldest chains of the database, so that `keep` full backups are left, and what was broken off. Gives their names.
+    fn retain(self, latest: &Manifest, keep: usize, watch: &mut Watch<'_>) -> Result<Vec<String>> {
+        let Among { folder, lineage, .. } = self;
+        let disk = &*folder.disk;
+        watch.job().phase("removes older backups", Unit::Bytes, 0);
+        let is_far = disk.holds_objects();
+        let mut before = || {
+            watch.look()?;
+            // What a network does holds nobody back here: it is waited for without a permit, which others may use.
+            if is_far { Ok(None) } else { watch.job().permit().map(Some) }
+        };
+        let mut unread = None;
+        let all = BackupFile::all(folder, &mut |error| unread = Some(error))?;
+        // What it adds to is not known.
+        if let Some(error) = unread {
+            return Err(error);
+        }
+        let own: Vec<_> = all.iter().filter(|one| lineage.is_past(&one.manifest)).collect();
+        let mut full: Vec<_> = own.iter().filter(|one| !one.manifest.is_incremental()).collect();
+        full.sort_by_key(|one| (one.manifest.begin.started_unix_us, one.manifest.begin.backup_id));
+        // A copy under another name is the same.
+        full.dedup_by_key(|one| one.manifest.begin.backup_id);
+        let root = root_of(latest, &own);
+        let ids = full.iter().rev().skip(keep).map(|one| one.manifest.begin.backup_id);
+        let mut doomed: Vec<u64> = ids.filter(|&id| id != root).collect();
+        // What adds to one that goes, goes.
+        let mut from = 0;
+        while from < doomed.len() {
+            let parent = doomed[from];
+            let children =
+                own.iter().filter(|one| one.manifest.begin.parent.is_some_and(|p| p.backup_id == parent));
+            let children: Vec<u64> = children.map(|one| one.manifest.begin.backup_id).collect();
+            for child in children {
+                if !doomed.contains(&child) {
+                    doomed.push(child);
+                }
+            }
+            from += 1;
+        }
+        // Backups of another copy of the database stay, and so does what they add to.
+        let parent_of = |one: &BackupFile| one.manifest.begin.parent.map(|parent| parent.backup_id);
+        while let Some(needed) = all
+            .iter()
+            .filter(|one| !doomed.contains(&one.manifest.begin.backup_id))
+            .filter_map(parent_of)
+            .find(|parent| doomed.contains(parent))
+        {
+            doomed.retain(|&id| id != needed);
+        }
+        let mut removed = Vec::new();
+        // What others add to goes last.
+        for id in doomed.iter().rev() {
+            for one in own.iter().filter(|one| one.manifest.begin.backup_id == *id) {
+                {
+                    let _permit = before()?;
+                    disk.remove(&one.manifest().path)?;
+                    disk.sync_dir(&folder.path)?;
+                }
+                remove_by_steps(&one.data(), &mut before)?;
+                removed.push(one.name.clone());
             }
         }
-        let backup = BackupFile { folder: plan.folder.clone(), name, manifest };
-        Ok(Taken { backup, statistics, removed, removed_parts, complaint })
+        removed.extend(remove_leftovers(folder, &lineage.stem(), &mut before)?);
+        disk.sync_dir(&folder.path)?;
+        Ok(removed)
+    }
+}
+
+impl Database {
+    /// Takes a backup into a folder, as a part of a job; its name is made of the database's, the time, and what kind it is.
+    ///
+    /// # Errors
+    /// As [`Database::backup`], and [`Error::Backup`] where there is no backup to add to. Where the folder's disk does not answer when what was
+    /// broken off is to be removed, the message says what may be left there.
+    pub fn backup_into(&self, plan: &BackupPlan, watch: &mut Watch<'_>) -> Result<Taken> {
+        let lineage = self.lineage_of(0);
+        let among =
+            Among { folder: &plan.folder, since: plan.since.as_ref(), keep: plan.keep, lineage: &lineage };
+        let mut taken = among.take(watch, &mut |destination, since, watch| {
+            let options = BackupOptions { destination, since, compress: plan.compress };
+            self.backup_counted(options, plan.statistics.as_ref(), watch)
+        })?;
+        if let (None, Some(_), Some(archive)) = (&taken.complaint, plan.keep, &plan.archive) {
+            match self.prune_archive(&plan.folder, archive, watch) {
+                Ok(parts) => taken.removed_parts = parts,
+                Err(error) => {
+                    taken.complaint = Some(format!("archived log could not be removed: {error}"));
+                }
+            }
+        }
+        Ok(taken)
+    }
+
+    /// What tells backups of this copy of the database from others.
+    ///
+    /// # Errors
+    /// Those of reading space maps.
+    pub fn lineage(&self) -> Result<Lineage> {
+        let pages: u64 = self.pages_by_tree()?.values().sum();
+        Ok(self.lineage_of(pages * self.page_size() as u64))
     }
 
     /// Removes log from an archive that the oldest backup of this copy of the database in the folder does not need.
@@ -157,16 +263,16 @@ impl Database {
         let (mode, mut before) = (self.io_mode_request(), || watch.look());
         archive::prune(self.engine(), (archive, self.database_id()), mode, Lsn(oldest), &mut before)
     }
+}
 
-    /// The latest backup of this database in a folder.
-    fn latest(&self, folder: &BackupPlace) -> Result<BackupFile> {
-        let all = all_or_none(folder)?;
-        all.into_iter().rfind(|one| self.is_past(&one.manifest)).ok_or_else(|| {
-            Error::Backup(format!(
-                "there is no backup of this copy of the database in {folder:?}: take a full one first"
-            ))
-        })
-    }
+/// The latest backup of this copy of a database in a folder.
+fn latest(folder: &BackupPlace, lineage: &Lineage) -> Result<BackupFile> {
+    let all = all_or_none(folder)?;
+    all.into_iter().rfind(|one| lineage.is_past(&one.manifest)).ok_or_else(|| {
+        Error::Backup(format!(
+            "there is no backup of this copy of the database in {folder:?}: take a full one first"
+        ))
+    })
 }
 
 /// All backups in a folder. One that cannot be read may be the latest: then nobody knows which that is.
@@ -232,79 +338,6 @@ fn is_time_and_kind(rest: &str) -> bool {
             _ => byte.is_ascii_digit(),
         });
     is_time && is_number(number) && matches!(kind, "full" | "incr")
-}
-
-/// Removes the oldest chains of the database of `latest`, so that `keep` full backups are left, and what was broken off. Gives their names.
-fn retain(
-    db: &Database,
-    folder: &BackupPlace,
-    latest: &Manifest,
-    keep: usize,
-    watch: &mut Watch<'_>,
-) -> Result<Vec<String>> {
-    let disk = &*folder.disk;
-    watch.job().phase("removes older backups", Unit::Bytes, 0);
-    let is_far = disk.holds_objects();
-    let mut before = || {
-        watch.look()?;
-        // What a network does holds nobody back here: it is waited for without a permit, which others may use.
-        if is_far { Ok(None) } else { watch.job().permit().map(Some) }
-    };
-    let mut unread = None;
-    let all = BackupFile::all(folder, &mut |error| unread = Some(error))?;
-    // What it adds to is not known.
-    if let Some(error) = unread {
-        return Err(error);
-    }
-    let own: Vec<_> = all.iter().filter(|one| db.is_past(&one.manifest)).collect();
-    let mut full: Vec<_> = own.iter().filter(|one| !one.manifest.is_incremental()).collect();
-    full.sort_by_key(|one| (one.manifest.begin.started_unix_us, one.manifest.begin.backup_id));
-    // A copy under another name is the same.
-    full.dedup_by_key(|one| one.manifest.begin.backup_id);
-    let root = root_of(latest, &own);
-    let ids = full.iter().rev().skip(keep).map(|one| one.manifest.begin.backup_id);
-    let mut doomed: Vec<u64> = ids.filter(|&id| id != root).collect();
-    // What adds to one that goes, goes.
-    let mut from = 0;
-    while from < doomed.len() {
-        let parent = doomed[from];
-        let children =
-            own.iter().filter(|one| one.manifest.begin.parent.is_some_and(|p| p.backup_id == parent));
-        let children: Vec<u64> = children.map(|one| one.manifest.begin.backup_id).collect();
-        for child in children {
-            if !doomed.contains(&child) {
-                doomed.push(child);
-            }
-        }
-        from += 1;
-    }
-    // Backups of another copy of the database stay, and so does what they add to.
-    let parent_of = |one: &BackupFile| one.manifest.begin.parent.map(|parent| parent.backup_id);
-    while let Some(needed) = all
-        .iter()
-        .filter(|one| !doomed.contains(&one.manifest.begin.backup_id))
-        .filter_map(parent_of)
-        .find(|parent| doomed.contains(parent))
-    {
-        doomed.retain(|&id| id != needed);
-    }
-    let mut removed = Vec::new();
-    // What others add to goes last.
-    for id in doomed.iter().rev() {
-        for one in own.iter().filter(|one| one.manifest.begin.backup_id == *id) {
-            {
-                let _permit = before()?;
-                disk.remove(&one.manifest().path)?;
-                disk.sync_dir(&folder.path)?;
-            }
-            remove_by_steps(&one.data(), &mut before)?;
-            removed.push(one.name.clone());
-        }
-    }
-    let stem = Path::new(&latest.begin.name).file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    removed.extend(remove_leftovers(folder, &stem, &mut before)?);
-    disk.sync_dir(&folder.path)?;
-    Ok(removed)
 }
 
 /// The full backup that the latest one adds to, by way of others or not.

@@ -176,11 +176,16 @@ impl Sink {
             return Err(Error::Invalid("a manifest lies about its length".to_owned()));
         }
         self.write_at(at, &end)?;
-        match &mut self.place {
-            Place::Files(files) => files.finish(&manifest).map_err(|error| failed(&error))?,
-            Place::Stream(stream) => stream.lock().flush().map_err(|error| stream_failed(&error))?,
-        }
+        self.seal(&manifest)?;
         Ok(manifest)
+    }
+
+    /// The same for a backup whose end was put with the rest of its frames, as another one has made it.
+    pub(crate) fn seal(&mut self, manifest: &Manifest) -> Result<()> {
+        match &mut self.place {
+            Place::Files(files) => files.finish(manifest).map_err(|error| failed(&error)),
+            Place::Stream(stream) => stream.lock().flush().map_err(|error| stream_failed(&error)),
+        }
     }
 }
 

@@ -245,6 +245,15 @@ impl Frame {
         self.head.content(stored, scratch).map_err(|what| self.damaged(what))
     }
 
+    /// Refuses what does not match its checksum.
+    pub(super) fn check(&self, buffer: &[u8]) -> Result<()> {
+        let stored = &buffer[HEAD..HEAD + self.head.stored_len as usize];
+        match self.head.sum(stored) == self.head.stored_sum {
+            true => Ok(()),
+            false => Err(self.damaged("the checksum of a frame does not match")),
+        }
+    }
+
     /// Says what is wrong with it, and where it is.
     pub(super) fn damaged(&self, what: impl fmt::Display) -> Error {
         damaged(&self.name, self.offset, what)
@@ -281,6 +290,16 @@ impl Feed {
             bytes: 0,
             before: 0,
         })
+    }
+
+    /// The frames of a stream with what was taken after this backup, which is elsewhere.
+    pub(super) fn going_on(
+        engine: &Engine,
+        stream: Box<dyn Read + Send>,
+        after: Option<&Begin>,
+        mode: ModeRequest,
+    ) -> Result<Self> {
+        Ok(Feed { previous: after.cloned(), ..Feed::new(engine, Source::Stream(stream), mode)? })
     }
 
     /// Bytes of all files; 0 where that is not known.

@@ -1,4 +1,4 @@
-//! Statements of administrators that run a job: BACKUP, CHECK, COMPACT, DUMP, STAT and SWEEP DATABASE. They are Gannet's own.
+//! Statements of administrators that run a job: BACKUP, CHECK, COMPACT, DUMP, LOAD, STAT and SWEEP DATABASE. They are Gannet's own.
 
 use super::Utility;
 use super::reader::Reader;
@@ -6,13 +6,33 @@ use crate::Result;
 use sqlparser::keywords::Keyword as K;
 use sqlparser::tokenizer::Token;
 
+/// Where a backup goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BackupTarget {
+    /// A folder of the server, or a URL.
+    Place(String),
+    /// STDOUT: to the client, by the protocol of COPY.
+    Client,
+}
+
+/// Which backup another one adds to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BackupSince {
+    /// SINCE LATEST
+    Latest,
+    /// SINCE 'name'
+    Named(String),
+    /// SINCE MANIFEST: what it says of itself, as one line; for who keeps it elsewhere.
+    Manifest(String),
+}
+
 /// BACKUP DATABASE
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackupDatabase {
-    /// The folder it goes to, or its URL.
-    pub folder: String,
-    /// SINCE: the backup that it adds to; within, `None` for LATEST.
-    pub since: Option<Option<String>>,
+    /// Where it goes.
+    pub target: BackupTarget,
+    /// SINCE: the backup that it adds to.
+    pub since: Option<BackupSince>,
     /// COMPRESS
     pub compress: Option<u32>,
     /// KEEP
@@ -28,8 +48,8 @@ pub struct BackupDatabase {
 /// DUMP DATABASE
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DumpDatabase {
-    /// The file or folder it goes to.
-    pub path: String,
+    /// The file or folder of the server that it goes to; `None`: to the client (STDOUT), by the protocol of COPY.
+    pub path: Option<String>,
     /// CSV
     pub csv: bool,
     /// Not with DATA ONLY.
@@ -38,6 +58,19 @@ pub struct DumpDatabase {
     pub data: bool,
     /// TABLE: these only; all, where there are none.
     pub tables: Vec<String>,
+    /// JOBS
+    pub jobs: Option<u32>,
+    /// VERBOSE
+    pub verbose: bool,
+}
+
+/// LOAD DATABASE
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadDatabase {
+    /// The file or folder of the server that it comes from.
+    pub path: String,
+    /// ON ERROR SKIP: bad rows and statements are left out; else they end it.
+    pub skip: bool,
     /// JOBS
     pub jobs: Option<u32>,
     /// VERBOSE
@@ -59,6 +92,9 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Option<Utility>> {
     }
     if reader.accept_words(&["dump", "database"]) {
         return dump_database(reader).map(Some);
+    }
+    if reader.accept_words(&["load", "database"]) {
+        return load_database(reader).map(Some);
     }
     if reader.accept_words(&["stat", "database"]) {
         return stat_database(reader).map(Some);
@@ -82,12 +118,14 @@ fn number(reader: &mut Reader<'_>) -> Result<Option<u32>> {
     }
 }
 
-/// `TO 'folder' [SINCE LATEST | SINCE 'name'] [COMPRESS [level]] [KEEP n [ARCHIVE ['folder']]] [STATISTICS] [VERBOSE]`
+/// `TO 'folder' [SINCE LATEST | SINCE 'name'] [COMPRESS [level]] [KEEP n [ARCHIVE ['folder']]] [STATISTICS] [VERBOSE]`, or
+/// `TO STDOUT [SINCE MANIFEST 'line'] [COMPRESS [level]] [STATISTICS] [VERBOSE]`
 fn backup_database(reader: &mut Reader<'_>) -> Result<Utility> {
     reader.expect(K::TO)?;
-    let folder = reader.string()?;
+    let to_client = reader.accept_words(&["stdout"]);
+    let target = if to_client { BackupTarget::Client } else { BackupTarget::Place(reader.string()?) };
     let mut backup = BackupDatabase {
-        folder,
+        target,
         since: None,
         compress: None,
         keep: None,
@@ -97,11 +135,19 @@ fn backup_database(reader: &mut Reader<'_>) -> Result<Utility> {
     };
     loop {
         if backup.since.is_none() && reader.accept_words(&["since"]) {
-            let latest = reader.accept_words(&["latest"]);
-            backup.since = Some(if latest { None } else { Some(reader.string()?) });
+            backup.since = Some(if to_client {
+                match reader.accept_words(&["manifest"]) {
+                    true => BackupSince::Manifest(reader.string()?),
+                    false => return Err(reader.unexpected()),
+                }
+            } else if reader.accept_words(&["latest"]) {
+                BackupSince::Latest
+            } else {
+                BackupSince::Named(reader.string()?)
+            });
         } else if backup.compress.is_none() && reader.accept_words(&["compress"]) {
             backup.compress = Some(number(reader)?.unwrap_or(1));
-        } else if backup.keep.is_none() && reader.accept_words(&["keep"]) {
+        } else if !to_client && backup.keep.is_none() && reader.accept_words(&["keep"]) {
             backup.keep = Some(number(reader)?.ok_or_else(|| reader.unexpected())?);
         } else if backup.keep.is_some() && backup.archive.is_none() && reader.accept_words(&["archive"]) {
             let is_named = matches!(reader.token(0), Some(Token::SingleQuotedString(_)));
@@ -115,10 +161,10 @@ fn backup_database(reader: &mut Reader<'_>) -> Result<Utility> {
     }
 }
 
-/// `TO 'path' [CSV] [SCHEMA ONLY | DATA ONLY] [TABLE name [, ...]] [JOBS n] [VERBOSE]`
+/// `TO {'path' | STDOUT} [CSV] [SCHEMA ONLY | DATA ONLY] [TABLE name [, ...]] [JOBS n] [VERBOSE]`
 fn dump_database(reader: &mut Reader<'_>) -> Result<Utility> {
     reader.expect(K::TO)?;
-    let path = reader.string()?;
+    let path = if reader.accept_words(&["stdout"]) { None } else { Some(reader.string()?) };
     let (tables, jobs, verbose) = (Vec::new(), None, false);
     let mut dump = DumpDatabase { path, csv: false, schema: true, data: true, tables, jobs, verbose };
     loop {
@@ -138,6 +184,25 @@ fn dump_database(reader: &mut Reader<'_>) -> Result<Utility> {
         } else {
             dump.verbose = reader.accept(K::VERBOSE);
             return Ok(Utility::DumpDatabase(Box::new(dump)));
+        }
+    }
+}
+
+/// `FROM 'path' [ON ERROR {STOP | SKIP}] [JOBS n] [VERBOSE]`
+fn load_database(reader: &mut Reader<'_>) -> Result<Utility> {
+    reader.expect(K::FROM)?;
+    let path = reader.string()?;
+    let (mut on_error, mut jobs) = (None, None);
+    loop {
+        if on_error.is_none() && reader.accept_words(&["on", "error", "skip"]) {
+            on_error = Some(true);
+        } else if on_error.is_none() && reader.accept_words(&["on", "error", "stop"]) {
+            on_error = Some(false);
+        } else if jobs.is_none() && reader.accept_words(&["jobs"]) {
+            jobs = Some(number(reader)?.filter(|jobs| *jobs > 0).ok_or_else(|| reader.unexpected())?);
+        } else {
+            let (skip, verbose) = (on_error == Some(true), reader.accept(K::VERBOSE));
+            return Ok(Utility::LoadDatabase(LoadDatabase { path, skip, jobs, verbose }));
         }
     }
 }

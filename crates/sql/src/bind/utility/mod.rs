@@ -12,7 +12,7 @@ use super::{Parsed, bind_type};
 use crate::types::{Modifier, Type};
 use crate::{Error, Result};
 pub use copy::{Copy, CopyOption, CopyRelation, CopyTarget, CopyValue};
-pub use jobs::{BackupDatabase, DumpDatabase};
+pub use jobs::{BackupDatabase, BackupSince, BackupTarget, DumpDatabase, LoadDatabase};
 use reader::Reader;
 pub use role::RoleOptions;
 pub(crate) use sequence::identity_options;
@@ -93,6 +93,8 @@ pub enum Utility {
     },
     /// DUMP DATABASE
     DumpDatabase(Box<DumpDatabase>),
+    /// LOAD DATABASE
+    LoadDatabase(LoadDatabase),
     /// STAT DATABASE
     StatDatabase {
         /// TABLE
@@ -339,16 +341,14 @@ pub(super) fn parse(source: Source<'_>) -> Result<Option<Utility>> {
         {
             sequence::parse(&mut reader)?
         }
-        first => match other(&reader, first) {
-            Some(name) => return Ok(Some(Utility::Unsupported(name))),
-            None if reader.is_word(0, "checkpoint") => {
+        first => match (jobs::parse(&mut reader)?, other(&reader, first)) {
+            (Some(job), _) => job,
+            (None, Some(name)) => return Ok(Some(Utility::Unsupported(name))),
+            (None, None) if reader.is_word(0, "checkpoint") => {
                 reader.skip(1);
                 Utility::Checkpoint
             }
-            None => match jobs::parse(&mut reader)? {
-                Some(job) => job,
-                None => return Ok(None),
-            },
+            (None, None) => return Ok(None),
         },
     };
     reader.end()?;

@@ -1,5 +1,7 @@
 //! `gannet backup`, `gannet restore`, `gannet verify`: physical backups.
 
+mod from_server;
+
 use crate::arguments::{Backup, Restore, Verify};
 use crate::interrupt;
 use crate::job::{self, Place};
@@ -54,27 +56,17 @@ pub(crate) fn backup(arguments: &Backup) -> Result<()> {
             closed.with_context(|| format!("cannot close {name:?}"))?;
             done
         }
-        Place::Beside(_) if to_stream => {
-            bail!("a server that has the file open takes backups into folders only, or to URLs: give one")
+        Place::Beside(connection) | Place::Address(connection) if to_stream => {
+            from_server::to_stdout(connection, arguments).with_context(|| failed_there(&name))?
         }
-        Place::Address(_) => bail!(
-            "a server takes backups into folders of its own machine, and to URLs: run BACKUP DATABASE TO 'folder' there (`gannet sql`)"
-        ),
+        Place::Address(connection) => {
+            from_server::to_place(connection, arguments, order).with_context(|| failed_there(&name))?
+        }
         Place::Beside(mut connection) => {
             let statement = statement(arguments)?;
-            let mut told = job::by_server(&mut connection, &statement, &mut |_| Ok(()))
-                .with_context(|| format!("the server could not back {name:?} up"))?;
-            Done {
-                name: told.detail["name"].as_str().map(str::to_owned),
-                removed: serde_json::from_value(told.detail["removed"].take()).unwrap_or_default(),
-                removed_parts: told.detail["removed_parts"].as_u64().unwrap_or_default(),
-                complaint: told.detail["complaint"].as_str().map(str::to_owned),
-                manifest: serde_json::from_value(told.detail["manifest"].take())
-                    .context("the server said nothing of the backup")?,
-                statistics: serde_json::from_value(told.detail["statistics"].take())
-                    .context("the server's statistics have another form: is it of another release?")?,
-                job: told.job,
-            }
+            let told = job::by_server(&mut connection, &statement, &mut |_| Ok(()))
+                .with_context(|| failed_there(&name))?;
+            told_by_server(told)?
         }
     };
     let mut paths = vec![PathBuf::from(&arguments.database)];
@@ -104,6 +96,25 @@ pub(crate) fn backup(arguments: &Backup) -> Result<()> {
         Some(complaint) => bail!("the backup is complete, but {complaint}"),
         None => Ok(()),
     }
+}
+
+fn failed_there(name: &str) -> String {
+    format!("the server could not back {name:?} up")
+}
+
+/// What a server has told of a backup.
+fn told_by_server(mut told: job::Told) -> Result<Done> {
+    Ok(Done {
+        name: told.detail["name"].as_str().map(str::to_owned),
+        removed: serde_json::from_value(told.detail["removed"].take()).unwrap_or_default(),
+        removed_parts: told.detail["removed_parts"].as_u64().unwrap_or_default(),
+        complaint: told.detail["complaint"].as_str().map(str::to_owned),
+        manifest: serde_json::from_value(told.detail["manifest"].take())
+            .context("the server said nothing of the backup")?,
+        statistics: serde_json::from_value(told.detail["statistics"].take())
+            .context("the server's statistics have another form: is it of another release?")?,
+        job: told.job,
+    })
 }
 
 /// Where a path is, or what a URL says. What is asked of a store ends when this process is asked to.
@@ -146,12 +157,17 @@ fn prepared(store: &Database, arguments: &Backup) -> Result<Option<Prepared>> {
     Ok(prepared.transpose()?)
 }
 
-fn to_stdout(store: &Database, arguments: &Backup, order: JobOrder) -> Result<Done> {
-    let since = match since(store.engine(), arguments)? {
-        None => None,
+/// The backup that a stream is to add to.
+fn since_of_stream(engine: &Engine, arguments: &Backup) -> Result<Option<Manifest>> {
+    match since(engine, arguments)? {
+        None => Ok(None),
         Some(Since::Latest) => bail!("for a stream, say by its path which backup it adds to"),
-        Some(Since::Path(place)) => Some(BackupFile::find(&place)?.manifest),
-    };
+        Some(Since::Path(place)) => Ok(Some(BackupFile::find(&place)?.manifest)),
+    }
+}
+
+fn to_stdout(store: &Database, arguments: &Backup, order: JobOrder) -> Result<Done> {
+    let since = since_of_stream(store.engine(), arguments)?;
     let destination = Destination::Stream(Box::new(io::stdout()));
     let options = BackupOptions { destination, since, compress: arguments.compress };
     let prepared = prepared(store, arguments)?;

@@ -1,0 +1,127 @@
+//! LOAD DATABASE: a dump that lies on the server's machine, loaded as a job, by a thread and a session of its own.
+
+use super::client::{Client, CommandTag, OutputColumn};
+use super::interrupt::{Interrupt, Reason};
+use super::jobs::{self, Running, info, threads};
+use super::utility::give;
+use super::{Database, Session};
+use crate::bind::utility::LoadDatabase;
+use crate::load::{Embedded, Options, Origin, Outcome, load};
+use crate::{Error, Result, SqlState, Type, Value};
+use gannet_base::clock;
+use gannet_base::thread;
+use gannet_store::{JobKind, JobOrder, Watch};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How often it is looked whether the load is to end while one of its statements runs.
+const LISTEN_EVERY: Duration = Duration::from_millis(20);
+
+/// The columns of what LOAD DATABASE has done.
+pub(super) fn columns() -> Vec<OutputColumn> {
+    let number = |name| (name, Type::Int8);
+    jobs::columns(&[
+        number("tables"),
+        number("rows"),
+        number("statements"),
+        number("bytes"),
+        number("bad_rows"),
+        number("bad_statements"),
+    ])
+}
+
+impl Session {
+    pub(super) fn load_database(
+        &mut self,
+        wanted: &LoadDatabase,
+        alone: bool,
+        client: &mut dyn Client,
+    ) -> Result<CommandTag> {
+        let verbose = wanted.verbose;
+        let mut running = Running { statement: "LOAD DATABASE", for_all: false, verbose, alone, client };
+        // Before anything is looked for at its word.
+        self.check_superuser(running.statement)?;
+        let origin = origin(Path::new(&wanted.path))?;
+        let options =
+            Options { jobs: threads(wanted.jobs), skip: wanted.skip, alone: false, ..Options::default() };
+        let mut order = JobOrder::new(JobKind::Load);
+        order.about = format!("from {}", wanted.path);
+        let (user, interrupt) = (self.state.user.clone(), self.interrupt());
+        let work = move |database: &Database, watch: &mut Watch<'_>| {
+            // It builds trees, and holds their tables.
+            thread::step_back();
+            load_by(database, &user, &interrupt, origin, &options, watch)
+        };
+        let (outcome, job) =
+            self.run_job_apart(&mut running, order, |database, _, watch| work(database, watch))?;
+        let counts = [
+            outcome.tables,
+            outcome.rows,
+            outcome.statements,
+            outcome.bytes,
+            outcome.bad_rows,
+            outcome.bad_statements,
+        ];
+        let row = counts.map(|count| Value::Int(count.cast_signed()));
+        give(&columns(), &[row.to_vec()], self, running.client)?;
+        for problem in &outcome.problems {
+            let notice = super::client::Notice::warning(SqlState::WARNING, format!("skipped: {problem}"));
+            running.client.notice(&notice);
+        }
+        if verbose {
+            let message = format!("{} rows in {:.1} s", outcome.rows, job.seconds);
+            running.client.notice(&info(message, &json!({ "job": job, "outcome": outcome })));
+        }
+        Ok(CommandTag { command: "LOAD DATABASE", rows: Some(1) })
+    }
+}
+
+/// What lies there.
+fn origin(path: &Path) -> Result<Origin> {
+    if !path.is_absolute() {
+        let message = "relative path not allowed for LOAD DATABASE from a file of the server";
+        return Err(Error::new(SqlState::INVALID_NAME, message));
+    }
+    let kind = std::fs::metadata(path).map_err(|error| {
+        Error::new(SqlState::UNDEFINED_FILE, format!("the server cannot read {path:?}: {error}"))
+    })?;
+    let path = PathBuf::from(path);
+    match (kind.is_dir(), kind.is_file()) {
+        (true, _) => Ok(Origin::Folder(path)),
+        (_, true) => Ok(Origin::File(path)),
+        _ => Err(Error::new(SqlState::WRONG_OBJECT_TYPE, format!("{path:?} is no file, and no folder"))),
+    }
+}
+
+/// Loads by a session of its own, whose statements end with that of `interrupt`, and with the job.
+fn load_by(
+    database: &Database,
+    user: &str,
+    interrupt: &Interrupt,
+    origin: Origin,
+    options: &Options,
+    watch: &mut Watch<'_>,
+) -> Result<Outcome> {
+    let disk = Arc::clone(database.store().engine().disk());
+    let mut destination = Embedded(database.session(user)?);
+    let (own, ending) = (destination.0.interrupt(), watch.job().ending());
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                if interrupt.check().is_err() || ending.is_asked_for() {
+                    own.interrupt(Reason::User);
+                }
+                clock::sleep(LISTEN_EVERY);
+            }
+        });
+        let outcome = load(origin, &disk, &mut destination, options, watch);
+        is_over.store(true, Ordering::Relaxed);
+        let outcome = outcome?;
+        watch.job().count_read(outcome.bytes);
+        Ok(outcome)
+    })
+}
