@@ -69,7 +69,7 @@ pub(crate) struct Opening {
 
 #[derive(Args, Debug)]
 pub(crate) struct Backup {
-    /// A database file, whether or not a server has it open
+    /// A database file, whether or not a server has it open; or a server: postgres://user@host:port/database, which sends the backup
     #[arg(value_name = "DB")]
     pub(crate) database: OsString,
     /// A folder, which is there; a URL: file:///folder, s3://bucket/prefix, gs://bucket/prefix, az://container/prefix; `-` for standard

@@ -10,7 +10,7 @@ use crate::serve;
 use anyhow::{Context, Result, anyhow, bail};
 use gannet_base::units::format_size;
 use gannet_server::frontend::{Column, Connection, Failure, Receiver, Report};
-use gannet_sql::load::{Destination, Embedded, More, Options, Origin, Outcome, load};
+use gannet_sql::load::{Destination, Embedded, More, Options, Origin, Outcome, listening, load};
 use gannet_sql::session::{Reason, TransactionStatus};
 use gannet_sql::{Database, Error, SqlState};
 use gannet_store::{JobKind, JobOrder, JobReport, OpenOptions, Watch};
@@ -18,11 +18,10 @@ use serde_json::json;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-/// How often it is looked for Ctrl-C while a statement runs, or nothing comes of a stream.
+/// How often it is looked for Ctrl-C while nothing comes of a stream.
 const LISTEN_EVERY: Duration = Duration::from_millis(20);
 
 pub(crate) fn run(arguments: &Load) -> Result<()> {
@@ -87,7 +86,7 @@ pub(crate) fn run(arguments: &Load) -> Result<()> {
             // A server that takes no request now is asked again.
             let cancel = move || drop(canceller.cancel());
             let work = |watch: &mut Watch<'_>| {
-                listening(cancel, || load(origin, &disk, &mut destination, &options, watch))
+                listening(&asked, &cancel, || load(origin, &disk, &mut destination, &options, watch))
             };
             job::here(&engine.jobs(), order, work).with_context(failed)?
         }
@@ -207,6 +206,11 @@ fn create(arguments: &Load) -> Result<OsString> {
     Ok(name)
 }
 
+/// Whether Ctrl-C came.
+fn asked() -> bool {
+    interrupt::check().is_err()
+}
+
 fn into_file(
     database: &Database,
     order: JobOrder,
@@ -218,28 +222,9 @@ fn into_file(
     let interrupt = destination.0.interrupt();
     let cancel = move || interrupt.interrupt(Reason::User);
     job::here(database.store().jobs(), order, |watch| {
-        let outcome = listening(cancel, || load(origin, &disk, &mut destination, options, watch))?;
+        let outcome = listening(&asked, &cancel, || load(origin, &disk, &mut destination, options, watch))?;
         watch.job().count_read(outcome.bytes);
         Ok::<_, Error>(outcome)
-    })
-}
-
-/// Does the work; where Ctrl-C comes, the statement that runs is cancelled, however long it has to go.
-fn listening<T>(cancel: impl Fn() + Send, work: impl FnOnce() -> T) -> T {
-    let ended = AtomicBool::new(false);
-    let ended = &ended;
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            while !ended.load(Ordering::Relaxed) {
-                if interrupt::check().is_err() {
-                    cancel();
-                }
-                std::thread::sleep(LISTEN_EVERY);
-            }
-        });
-        let done = work();
-        ended.store(true, Ordering::Relaxed);
-        done
     })
 }
 

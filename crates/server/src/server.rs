@@ -17,7 +17,7 @@ use crate::{Error, Result};
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::thread::JoinHandle;
 use gannet_base::units::format_size;
-use gannet_sql::session::{Interrupt, Reason, SettingReport};
+use gannet_sql::session::{Interrupt, Reason, SESSION_STACK, SettingReport};
 use gannet_sql::{Database, SqlState};
 use gannet_store::{Engine, OpenOptions};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -84,9 +84,6 @@ fn load_tls(options: &ServerOptions) -> Result<Option<Arc<rustls::ServerConfig>>
 /// Connections that have no session (yet) are served up to so many more than sessions are permitted: they may want to cancel
 /// statements.
 const CONNECTIONS_ASIDE: usize = 16;
-/// Bytes of stack of a session's thread; what is not touched is not taken. Statements are limited in depth to what two megabytes
-/// hold; the rest is for code that was not optimised.
-const SESSION_STACK: usize = 8 << 20;
 /// How long a server that is dropped waits for its connections.
 const DROP_LIMIT: Duration = Duration::from_secs(10);
 

@@ -57,13 +57,13 @@ impl Crew {
     }
 
     /// Has so many threads that stand by, and the reserve, run `body`, which returns once it is over; `wake` is to wake those of them that
-    /// wait for something to do.
+    /// wait for something to do. `look` fails when the job is to end.
     pub(crate) fn run(
         &self,
         threads: usize,
         body: &(dyn Fn() + Sync),
         wake: &(dyn Fn() + Sync),
-        watch: &mut Watch<'_>,
+        (look, job): (&mut dyn FnMut() -> Result<()>, &Job),
     ) -> Result<()> {
         std::thread::scope(|scope| {
             let spawn = |enlist: fn(&Reserve)| {
@@ -73,32 +73,37 @@ impl Crew {
                     enlist(&self.reserve);
                     body();
                 };
-                if let Err(error) = thread.spawn_scoped(scope, work) {
-                    self.end(Some(Error::internal(format!("cannot start a thread: {error}"))));
-                }
+                let thread = thread.spawn_scoped(scope, work);
+                thread
+                    .inspect_err(|error| {
+                        self.end(Some(Error::internal(format!("cannot start a thread: {error}"))));
+                    })
+                    .ok()
             };
-            for _ in 0..threads {
-                spawn(Reserve::stand_by);
-            }
-            spawn(Reserve::enlist);
-            let outcome = self.look_after(watch);
+            let mut crew: Vec<_> = (0..threads).map(|_| spawn(Reserve::stand_by)).collect();
+            crew.push(spawn(Reserve::enlist));
+            self.look_after(look, job);
             wake();
-            outcome
-        })
+            for thread in crew.into_iter().flatten() {
+                // What a panic has ended says so by itself.
+                let _ = thread.join();
+            }
+        });
+        locked(&self.state).failure.take().map_or(Ok(()), Err)
     }
 
-    /// Waits for the end, and tells how it goes meanwhile.
-    fn look_after(&self, watch: &mut Watch<'_>) -> Result<()> {
+    /// Waits for the end, and looks again and again whether the job is to end before.
+    fn look_after(&self, look: &mut dyn FnMut() -> Result<()>, job: &Job) {
         loop {
             let state = locked(&self.state);
             let waited = self.ended.wait_timeout_while(state, LOOK_EVERY, |state| !state.over);
-            let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
-            if state.over {
-                return state.failure.take().map_or(Ok(()), Err);
+            if waited.unwrap_or_else(PoisonError::into_inner).0.over {
+                return;
             }
-            drop(state);
-            if let Err(error) = watch.look() {
-                self.end(Some(error.into()));
+            if let Err(error) = look() {
+                self.end(Some(error));
+                // Whoever waits for somebody else need not wait any longer.
+                job.cancel();
             }
         }
     }
@@ -147,7 +152,7 @@ pub(crate) fn take_turns<W: Send>(
         }
         wake();
     };
-    crew.run(1, &body, &wake, watch)?;
+    crew.run(1, &body, &wake, (&mut || Ok(watch.look()?), job))?;
     baton.into_inner().unwrap_or_else(PoisonError::into_inner).ok_or_else(|| Error::internal("work got lost"))
 }
 

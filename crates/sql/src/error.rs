@@ -126,6 +126,7 @@ states! {
     INVALID_TABLE_DEFINITION = "42P16", "A table definition that makes no sense.";
     INVALID_OBJECT_DEFINITION = "42P17", "A definition that makes no sense.";
     UNDEFINED_PREPARED_STATEMENT = "26000", "No prepared statement of this name.";
+    INSUFFICIENT_RESOURCES = "53000", "The system has no more of something.";
     DISK_FULL = "53100", "The file system is full.";
     OUT_OF_MEMORY = "53200", "The memory budget has no room.";
     TOO_MANY_CONNECTIONS = "53300", "Too many connections.";

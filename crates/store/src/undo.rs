@@ -209,6 +209,14 @@ pub(crate) fn before(core: &Core, at: UndoPtr, access: Access<'_>) -> Result<(Tx
     read_as(core, at, access, |bytes| split(bytes).map(|(kind, header, _)| previous_of(kind, header)))
 }
 
+/// The record at `at`, where its page is in memory.
+pub(crate) fn read_resident(core: &Core, at: UndoPtr) -> Result<Option<UndoRecord>> {
+    match core.pool.resident(&core.volume, at.page()) {
+        Some((page, _)) => decode_at(&page, at, UndoRecord::decode).map(Some),
+        None => Ok(None),
+    }
+}
+
 fn read_as<T>(
     core: &Core,
     at: UndoPtr,
@@ -216,8 +224,12 @@ fn read_as<T>(
     decode: impl FnOnce(&[u8]) -> Option<T>,
 ) -> Result<T> {
     let page = core.pool.shared(&core.volume, at.page(), access)?;
-    check_page(&page, at.page())?;
-    let record = page.get(at.offset()..end_of(&page)).and_then(decode);
+    decode_at(&page, at, decode)
+}
+
+fn decode_at<T>(page: &[u8], at: UndoPtr, decode: impl FnOnce(&[u8]) -> Option<T>) -> Result<T> {
+    check_page(page, at.page())?;
+    let record = page.get(at.offset()..end_of(page)).and_then(decode);
     record.ok_or_else(|| Error::damaged_page(at.page(), format_args!("no undo record at {}", at.offset())))
 }
 

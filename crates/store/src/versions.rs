@@ -348,7 +348,8 @@ impl Shared {
     /// the undo that is read here.
     fn link_past(&self, keeper: &Snapshot, mut undo: UndoPtr, mut superseded: u64) -> Result<UndoPtr> {
         for _ in 0..LINK_PAST {
-            let record = undo::read(&self.core, undo)?;
+            // Nobody waits for the device here, with the row's page latched: who is further back than memory goes is some steps longer.
+            let Some(record) = undo::read_resident(&self.core, undo)? else { break };
             let writer = record.previous_writer;
             // A lock's record takes the value from the version behind it, which therefore has to stay.
             if !matches!(record.kind, UndoKind::Update | UndoKind::Delete)

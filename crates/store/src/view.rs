@@ -100,6 +100,11 @@ impl fmt::Debug for View {
 }
 
 impl View {
+    /// Fails with [`Error::TooOld`](crate::Error::TooOld) once it has held garbage back for longer than it may.
+    pub fn check_limit(&self) -> Result<()> {
+        self.snapshot.check_limit()
+    }
+
     pub(crate) fn new(
         handle: &Arc<Handle>,
         snapshot: Arc<Snapshot>,

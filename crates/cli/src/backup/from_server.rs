@@ -6,7 +6,7 @@ use crate::interrupt;
 use crate::job::{self, Product, ToStdout};
 use anyhow::{Context, Result, anyhow, bail};
 use gannet_server::frontend::Connection;
-use gannet_store::{JobOrder, Lineage, Manifest, Reception};
+use gannet_store::{JobOrder, JobReport, Lineage, Manifest, Reception, Taken};
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,20 +70,38 @@ pub(super) fn to_place(connection: Connection, arguments: &Backup, order: JobOrd
     };
     let received =
         job::here(&engine.jobs(), order, |watch| engine.receive_backup(&reception, &mut ask, watch));
-    let told = sender.map(|thread| thread.join().map_err(|_| anyhow!("a thread of the backup has failed")));
-    let told = match told {
+    let told = sender
+        .map(|thread| thread.join().unwrap_or_else(|_| Err(anyhow!("a thread of the backup has failed"))));
+    match (received, told) {
         // What the server could not do explains what did not come.
-        Some(Ok(Err(error))) if !hung_up.load(Ordering::Relaxed) => return Err(error),
-        Some(told) => Some(told?),
-        None => None,
-    };
-    let (taken, job) = received?;
-    let told = told_by_server(told.context("nothing was asked for")??)?;
-    if told.manifest != taken.backup.manifest {
-        bail!("{} is whole, and not what the server says that it has sent", taken.backup.path());
+        (Err(_), Some(Err(error))) if !hung_up.load(Ordering::Relaxed) => Err(error),
+        (Err(error), _) => Err(error),
+        // It is whole, whatever the server has to say of it.
+        (Ok((taken, job)), told) => {
+            Ok(done(taken, job, told.context("nothing was asked for")?.and_then(told_by_server)))
+        }
     }
-    let (name, removed) = (Some(taken.backup.name), taken.removed);
-    Ok(Done { name, removed, complaint: taken.complaint, job, ..told })
+}
+
+/// A backup that is kept here, and what the server says of it.
+fn done(taken: Taken, job: JobReport, told: Result<Done>) -> Done {
+    let mut complaint = taken.complaint;
+    let statistics = match told {
+        Ok(told) => told.statistics,
+        Err(error) => {
+            complaint.get_or_insert(format!("the server did not say how it went: {error:#}"));
+            None
+        }
+    };
+    Done {
+        name: Some(taken.backup.name),
+        removed: taken.removed,
+        removed_parts: 0,
+        complaint,
+        manifest: taken.backup.manifest,
+        statistics,
+        job,
+    }
 }
 
 fn lineage(connection: &mut Connection) -> Result<Lineage> {

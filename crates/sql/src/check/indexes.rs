@@ -2,17 +2,15 @@
 
 use super::Finding;
 use super::names::{index_name, index_stake, row_name};
-use crate::catalog::Table;
+use crate::catalog::{Storage, Table};
 use crate::{Error, Result, Value};
 use gannet_base::checksum;
-use gannet_store::{Job, Scan, Tree, View};
+use gannet_store::{Scan, Tree, View};
 use std::ops::Bound;
 use std::sync::Arc;
 
 /// Bytes of a piece, about: that of a request of the device beside others.
 const PIECE_BYTES: usize = 256 << 10;
-/// Rows or entries between two looks whether the job is to end.
-const LOOK_EVERY: u64 = 4096;
 /// Rows or entries whose counterparts are fetched as one batch.
 const FETCH_AT_ONCE: usize = 256;
 /// Differences that are named; the others are counted.
@@ -65,12 +63,15 @@ fn indexed_columns(table: &Table) -> Vec<(usize, usize)> {
     columns
 }
 
-/// What is gone through.
+/// What is gone through. The index is the one at this place among the further ones.
 #[derive(Debug)]
 enum Stage {
     Rows(Box<Scan>),
-    /// Those of the index at this place among the further ones.
     Entries(usize, Box<Scan>, Side),
+    /// The index disagrees: rows are looked for that have no entry,
+    Missing(usize, Box<Scan>, Differences),
+    /// and entries that have no row.
+    Surplus(usize, Box<Scan>, Differences),
 }
 
 /// A table and its further indexes, as one view shows them.
@@ -109,12 +110,12 @@ impl Comparison {
         })
     }
 
-    /// Does the next piece; true when that was the last one. Where an index disagrees, it is looked at whole for what it is.
-    pub(super) fn step(&mut self, job: &Job) -> Result<bool> {
+    /// Does the next piece; true when that was the last one.
+    pub(super) fn step(&mut self) -> Result<bool> {
         match self.stage.take() {
             None => {
-                let scan = self.scan(&self.open(&self.table.storage)?)?;
-                self.stage = Some(Stage::Rows(Box::new(scan)));
+                let scan = self.scan(&self.table.storage)?;
+                self.stage = Some(Stage::Rows(scan));
                 Ok(false)
             }
             Some(Stage::Rows(mut scan)) => {
@@ -129,12 +130,28 @@ impl Comparison {
                     self.stage = Some(Stage::Entries(place, scan, found));
                     return Ok(false);
                 }
-                drop(scan);
                 self.compared_indexes += 1;
-                let position = self.indexes[place];
-                if found != self.expected[position] {
-                    self.locate(position, job)?;
+                if found == self.expected[self.indexes[place]] {
+                    return self.next_index(place + 1);
                 }
+                let scan = self.scan(&self.table.storage)?;
+                self.stage = Some(Stage::Missing(place, scan, Differences::default()));
+                Ok(false)
+            }
+            Some(Stage::Missing(place, mut scan, mut differences)) => {
+                let over = self.missing_piece(place, &mut scan, &mut differences)?;
+                self.stage = Some(match over {
+                    true => Stage::Surplus(place, self.scan_index(place)?, differences),
+                    false => Stage::Missing(place, scan, differences),
+                });
+                Ok(false)
+            }
+            Some(Stage::Surplus(place, mut scan, mut differences)) => {
+                if !self.surplus_piece(place, &mut scan, &mut differences)? {
+                    self.stage = Some(Stage::Surplus(place, scan, differences));
+                    return Ok(false);
+                }
+                self.tell(place, differences);
                 self.next_index(place + 1)
             }
         }
@@ -143,9 +160,10 @@ impl Comparison {
     /// A tree is through, and the index at this place comes next; true when there is none.
     fn next_index(&mut self, place: usize) -> Result<bool> {
         self.passed += 1;
-        let Some(&position) = self.indexes.get(place) else { return Ok(true) };
-        let tree = self.open(&self.table.indexes[position].storage)?;
-        self.stage = Some(Stage::Entries(place, Box::new(self.scan(&tree)?), Side::default()));
+        if place == self.indexes.len() {
+            return Ok(true);
+        }
+        self.stage = Some(Stage::Entries(place, self.scan_index(place)?, Side::default()));
         Ok(false)
     }
 
@@ -202,62 +220,27 @@ impl Comparison {
         }
     }
 
-    fn open(&self, storage: &crate::catalog::Storage) -> Result<Tree> {
+    fn open(&self, storage: &Storage) -> Result<Tree> {
         let tree = self.view.tree(&storage.name)?;
         tree.ok_or_else(|| {
             Error::new(crate::SqlState::DATA_CORRUPTED, format!("tree {:?} is missing", storage.name))
         })
     }
 
-    fn scan(&self, tree: &Tree) -> Result<Scan> {
-        let mut scan = self.view.scan(tree, (Bound::Unbounded, Bound::Unbounded))?;
+    fn scan(&self, storage: &Storage) -> Result<Box<Scan>> {
+        let mut scan = self.view.scan(&self.open(storage)?, (Bound::Unbounded, Bound::Unbounded))?;
         scan.give_way();
-        Ok(scan)
+        Ok(Box::new(scan))
     }
 
-    /// Goes through the rows in the order of their keys; of each, the columns that indexes have are there.
-    fn each_row(
-        &mut self,
-        job: &Job,
-        mut each: impl FnMut(&Table, &[u8], &[Value]) -> Result<()>,
-    ) -> Result<()> {
-        let table = Arc::clone(&self.table);
-        let (columns, mut row) = (indexed_columns(&table), vec![Value::Null; table.columns.len()]);
-        let mut scan = self.scan(&self.open(&table.storage)?)?;
-        while let Some((key, value)) = scan.next()? {
-            table.codec().decode_into(key, value, &columns, &mut row)?;
-            each(&table, key, &row)?;
-            self.count(job)?;
-        }
-        Ok(())
+    fn scan_index(&self, place: usize) -> Result<Box<Scan>> {
+        self.scan(&self.table.indexes[self.indexes[place]].storage)
     }
 
-    fn each_entry(
-        &mut self,
-        position: usize,
-        job: &Job,
-        mut each: impl FnMut(&[u8], &[u8]) -> Result<()>,
-    ) -> Result<()> {
-        let tree = self.open(&self.table.indexes[position].storage)?;
-        let mut scan = self.scan(&tree)?;
-        while let Some((key, value)) = scan.next()? {
-            each(key, value)?;
-            self.count(job)?;
-        }
-        Ok(())
-    }
+    // ---- which entries it are that make the difference ----------------------------------------------------------------
 
-    fn count(&mut self, job: &Job) -> Result<()> {
-        self.compared += 1;
-        if self.compared.is_multiple_of(LOOK_EVERY) { Ok(job.check()?) } else { Ok(()) }
-    }
-
-    /// Which entries it are that make the difference.
-    fn locate(&mut self, position: usize, job: &Job) -> Result<()> {
-        let mut differences = Differences::default();
-        self.rows_without_entry(position, &mut differences, job)?;
-        self.entries_without_row(position, &mut differences, job)?;
-        let Differences { missing, surplus, named } = differences;
+    fn tell(&mut self, place: usize, Differences { missing, surplus, named }: Differences) {
+        let position = self.indexes[place];
         self.findings.push(Finding {
             object: index_name(&self.table, position),
             page: None,
@@ -267,83 +250,79 @@ impl Comparison {
             ),
             at_stake: index_stake(&self.table, position),
         });
-        Ok(())
     }
 
-    fn rows_without_entry(
+    /// Looks for the entries of some rows; true when there are no more.
+    fn missing_piece(
         &mut self,
-        position: usize,
+        place: usize,
+        scan: &mut Scan,
         differences: &mut Differences,
-        job: &Job,
-    ) -> Result<()> {
-        let (view, owned) = (self.view.clone(), Arc::clone(&self.table));
-        let table = &*owned;
+    ) -> Result<bool> {
+        let (table, position) = (Arc::clone(&self.table), self.indexes[place]);
         let tree = self.open(&table.indexes[position].storage)?;
+        let (columns, mut row) = (indexed_columns(&table), vec![Value::Null; table.columns.len()]);
         let mut wanted: Vec<(Vec<u8>, Vec<u8>, Vec<u8>)> = Vec::with_capacity(FETCH_AT_ONCE);
-        let mut compare = |wanted: &mut Vec<(Vec<u8>, Vec<u8>, Vec<u8>)>| -> Result<()> {
-            let keys: Vec<&[u8]> = wanted.iter().map(|(_, key, _)| &key[..]).collect();
-            let found = view.multi_get(&tree, &keys)?;
-            for ((row, _, value), found) in wanted.iter().zip(found) {
-                if found.as_ref() != Some(value) {
-                    differences.missing += 1;
-                    let what = if found.is_some() { "another row's entry" } else { "no entry" };
-                    differences.name(|| format!("{what} for the row {}", row_name(table, row)));
-                }
-            }
-            wanted.clear();
-            Ok(())
-        };
-        self.each_row(job, |table, key, row| {
-            let entry = table.codec().index_entry(position, row, key)?;
+        while wanted.len() < FETCH_AT_ONCE
+            && let Some((key, value)) = scan.next()?
+        {
+            table.codec().decode_into(key, value, &columns, &mut row)?;
+            let entry = table.codec().index_entry(position, &row, key)?;
             wanted.push((key.to_vec(), entry.key, entry.value));
-            if wanted.len() == FETCH_AT_ONCE { compare(&mut wanted) } else { Ok(()) }
-        })?;
-        compare(&mut wanted)
+        }
+        self.compared += wanted.len() as u64;
+        let keys: Vec<&[u8]> = wanted.iter().map(|(_, key, _)| &key[..]).collect();
+        let found = self.view.multi_get(&tree, &keys)?;
+        for ((row, _, value), found) in wanted.iter().zip(found) {
+            if found.as_ref() != Some(value) {
+                differences.missing += 1;
+                let what = if found.is_some() { "another row's entry" } else { "no entry" };
+                differences.name(|| format!("{what} for the row {}", row_name(&table, row)));
+            }
+        }
+        Ok(wanted.len() < FETCH_AT_ONCE)
     }
 
-    fn entries_without_row(
+    /// Looks for the rows of some entries; true when there are no more.
+    fn surplus_piece(
         &mut self,
-        position: usize,
+        place: usize,
+        scan: &mut Scan,
         differences: &mut Differences,
-        job: &Job,
-    ) -> Result<()> {
-        let (view, owned) = (self.view.clone(), Arc::clone(&self.table));
-        let table = &*owned;
+    ) -> Result<bool> {
+        let (table, position) = (Arc::clone(&self.table), self.indexes[place]);
         let codec = table.codec();
         let rows = self.open(&table.storage)?;
+        let mut entries: Vec<(Vec<u8>, Vec<u8>, Vec<u8>)> = Vec::with_capacity(FETCH_AT_ONCE);
+        while entries.len() < FETCH_AT_ONCE
+            && let Some((key, value)) = scan.next()?
+        {
+            // One that leads nowhere: the row of no key is not there.
+            let row_key =
+                codec.index_row_key(position, key, value).map_or_else(|_| Vec::new(), |key| key.to_vec());
+            entries.push((row_key, key.to_vec(), value.to_vec()));
+        }
+        self.compared += entries.len() as u64;
         let columns: Vec<(usize, usize)> =
             codec.index_positions(position).iter().map(|&column| (column, column)).collect();
-        let mut entries: Vec<(Vec<u8>, Vec<u8>, Vec<u8>)> = Vec::with_capacity(FETCH_AT_ONCE);
         let mut row = vec![Value::Null; table.columns.len()];
-        let mut compare = |entries: &mut Vec<(Vec<u8>, Vec<u8>, Vec<u8>)>| -> Result<()> {
-            let keys: Vec<&[u8]> = entries.iter().map(|(row, _, _)| &row[..]).collect();
-            for ((row_key, key, value), found) in entries.iter().zip(view.multi_get(&rows, &keys)?) {
-                let fits = match &found {
-                    None => false,
-                    Some(stored) => {
-                        codec.decode_into(row_key, stored, &columns, &mut row)?;
-                        let entry = codec.index_entry(position, &row, row_key)?;
-                        entry.key == *key && entry.value == *value
-                    }
-                };
-                if !fits {
-                    differences.surplus += 1;
-                    let what = if found.is_some() { "other values" } else { "no such row" };
-                    differences
-                        .name(|| format!("an entry leads to the row {}: {what}", row_name(table, row_key)));
+        let keys: Vec<&[u8]> = entries.iter().map(|(row, _, _)| &row[..]).collect();
+        for ((row_key, key, value), found) in entries.iter().zip(self.view.multi_get(&rows, &keys)?) {
+            let fits = match &found {
+                None => false,
+                Some(stored) => {
+                    codec.decode_into(row_key, stored, &columns, &mut row)?;
+                    let entry = codec.index_entry(position, &row, row_key)?;
+                    entry.key == *key && entry.value == *value
                 }
+            };
+            if !fits {
+                differences.surplus += 1;
+                let what = if found.is_some() { "other values" } else { "no such row" };
+                differences
+                    .name(|| format!("an entry leads to the row {}: {what}", row_name(&table, row_key)));
             }
-            entries.clear();
-            Ok(())
-        };
-        self.each_entry(position, job, |key, value| {
-            match codec.index_row_key(position, key, value) {
-                Ok(row_key) => entries.push((row_key.to_vec(), key.to_vec(), value.to_vec())),
-                // It leads nowhere; the row of no key is not there.
-                Err(_) => entries.push((Vec::new(), key.to_vec(), value.to_vec())),
-            }
-            if entries.len() == FETCH_AT_ONCE { compare(&mut entries) } else { Ok(()) }
-        })?;
-        compare(&mut entries)
+        }
+        Ok(entries.len() < FETCH_AT_ONCE)
     }
 }

@@ -178,7 +178,7 @@ impl Comparing<'_> {
     /// Does the next piece; true when there is nothing more.
     fn step(&mut self, job: &Job) -> Result<bool> {
         let Some(comparison) = &mut self.at else { return self.begin_next() };
-        let over = match comparison.step(job) {
+        let over = match comparison.step() {
             Err(error) if is_damage(&error) => {
                 comparison.note_damage(&error, &self.report.findings);
                 true

@@ -6,8 +6,8 @@
 //! 3. However busy others keep the processors, the dump goes on: it shows one moment, and what users change meanwhile is kept for it.
 //!
 //! # Way
-//! Any thread does whatever there is to do: it makes text of the first batch that is none yet, which asks nothing of the device; else writes the
-//! first one; else scans one more. The threads are a [`Crew`].
+//! Any thread does whatever there is to do: it gives the first batch to whoever reads a stream, if the dump goes to one; else makes text of the first
+//! one that is none yet, which asks nothing of the device; else writes the first one to its file; else scans one more. The threads are a [`Crew`].
 
 use super::scanner::{Rows, Scanning, Shared, Text, Writing};
 use crate::crew::{Crew, locked};
@@ -29,6 +29,15 @@ pub(super) enum Item {
     Made(Text),
     /// The table ends.
     End,
+}
+
+/// What a piece of work needs, before all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Need {
+    Processor,
+    Device,
+    /// Whoever reads a stream, who may take his time: nobody has a permit meanwhile.
+    Reader,
 }
 
 /// A piece of work, before and after.
@@ -77,21 +86,28 @@ pub(super) fn run_line<'w, 't>(
     };
     let crew = Crew::new("gannet-dump", Reserve::with_snapshot());
     let line = Line { shared, state: Mutex::new(state), turned: Condvar::new(), most, crew };
-    line.crew.run(threads, &|| line.work(), &|| line.wake(), watch)
+    let (view, job) = (shared.view, watch.job());
+    // A reader may keep all of them from coming by.
+    let mut look = || Ok(watch.look().and_then(|()| view.check_limit())?);
+    line.crew.run(threads, &|| line.work(), &|| line.wake(), (&mut look, job))
 }
 
 impl<'w, 't> Line<'_, '_, 'w, 't> {
     /// Works until everything is done.
     fn work(&self) {
-        while let Some(needs_device) = self.await_piece() {
+        while let Some(need) = self.await_piece() {
             let job = self.shared.job;
-            let permit = if needs_device { job.permit() } else { job.processor_permit() };
+            let permit = match need {
+                Need::Processor => job.processor_permit().map(Some),
+                Need::Device => job.permit().map(Some),
+                Need::Reader => Ok(None),
+            };
             let _permit = match permit {
                 Ok(permit) => permit,
                 Err(error) => return self.end(Some(error.into())),
             };
             // Others may have been faster.
-            let next = locked(&self.state).next_piece(needs_device, self.shared, self.most);
+            let next = locked(&self.state).next_piece(need, self.shared, self.most);
             let Some(piece) = next else { continue };
             match self.shared.work(piece) {
                 Ok(piece) => self.put_back(piece),
@@ -100,13 +116,13 @@ impl<'w, 't> Line<'_, '_, 'w, 't> {
         }
     }
 
-    /// Waits for something to do, and says whether that is something to ask of the device; `None`: there is nothing any more.
-    fn await_piece(&self) -> Option<bool> {
+    /// Waits for something to do, and says what it needs; `None`: there is nothing any more.
+    fn await_piece(&self) -> Option<Need> {
         let mut state = locked(&self.state);
         while !self.crew.is_over() && !state.has_piece(self.shared, self.most) {
             state = self.turned.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        (!self.crew.is_over()).then(|| state.first_stored().is_none())
+        (!self.crew.is_over()).then(|| state.next_need(self.shared))
     }
 
     fn put_back(&self, piece: Piece<'w, 't>) {
@@ -163,20 +179,30 @@ impl<'w, 't> State<'w, 't> {
         self.may_write() || self.first_stored().is_some() || self.may_scan(shared, most)
     }
 
-    /// Takes what is to be done first: of what asks for the device, or of the rest.
-    fn next_piece(&mut self, needs_device: bool, shared: &Shared<'_>, most: usize) -> Option<Piece<'w, 't>> {
-        if !needs_device {
+    /// What the piece needs that is to be done first.
+    fn next_need(&self, shared: &Shared<'_>) -> Need {
+        match (self.may_write() && shared.has_reader, self.first_stored()) {
+            (true, _) => Need::Reader,
+            (false, Some(_)) => Need::Processor,
+            (false, None) => Need::Device,
+        }
+    }
+
+    /// Takes what is to be done first of what needs this.
+    fn next_piece(&mut self, need: Need, shared: &Shared<'_>, most: usize) -> Option<Piece<'w, 't>> {
+        if need == Need::Processor {
             let place = self.first_stored()?;
             let rows = std::mem::replace(&mut self.line[place], Item::Making);
             return Some(Piece::Make(self.first + place as u64, rows));
         }
-        if self.may_write()
+        if (need == Need::Reader) == shared.has_reader
+            && self.may_write()
             && let Some(writing) = self.writing.take()
         {
             self.first += 1;
             return Some(Piece::Write(writing, self.line.pop_front()));
         }
-        if !self.may_scan(shared, most) {
+        if need == Need::Reader || !self.may_scan(shared, most) {
             return None;
         }
         self.scanning.take().map(|scanning| Piece::Scan(scanning, Vec::new()))

@@ -140,7 +140,7 @@ pub(super) fn table_tree(view: &View, table: &Table) -> Result<Tree> {
 /// What all threads look at.
 pub(super) struct Shared<'s> {
     pub(super) job: &'s Job,
-    view: &'s View,
+    pub(super) view: &'s View,
     charged: &'s Charged,
     page_size: u64,
     script: &'s Script,
@@ -148,6 +148,8 @@ pub(super) struct Shared<'s> {
     style: TextStyle,
     format: RowFormat,
     spare: Spare,
+    /// See [`Writer::has_reader`].
+    pub(super) has_reader: bool,
 }
 
 /// How far the tables are scanned.
@@ -198,6 +200,7 @@ pub(super) fn write_tables(
         style: TextStyle::default(),
         format: if options.format == Format::Csv { RowFormat::Csv } else { RowFormat::Text },
         spare: Spare::default(),
+        has_reader: writer.has_reader(),
     };
     let writing = Writing { writer, table: 0, before: 0, stored: 0 };
     // One waits for what it reads, mostly, and one for what it writes.

@@ -266,6 +266,11 @@ impl<'t> Writer<'t> {
         Ok(())
     }
 
+    /// Whether it goes to whoever reads a stream, and takes as long as he does.
+    pub(super) fn has_reader(&self) -> bool {
+        matches!(self.place, Place::Stream(_) | Place::Files(_))
+    }
+
     fn put(&mut self, text: &str) -> Result<()> {
         self.put_bytes(text.as_bytes())
     }

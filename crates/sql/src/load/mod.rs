@@ -41,6 +41,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Bad rows and statements that are listed; the others are counted.
 const LISTED: usize = 100;
@@ -133,6 +135,43 @@ struct Bad {
     line: u64,
     column: Option<String>,
     error: Error,
+}
+
+/// How often it is looked whether a load is to end while one of its statements runs.
+const LISTEN_EVERY: Duration = Duration::from_millis(20);
+
+/// Tells the thread that listens that nothing is left to listen for, however it came to that.
+struct Over<'o>(&'o AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Does the work; once it is to end, what runs is cancelled, again and again, however long it has to go.
+///
+/// # Errors
+/// Those of the work, and 53000 where there is no thread to listen.
+pub fn listening<T>(
+    is_to_end: &(dyn Fn() -> bool + Sync),
+    cancel: &(dyn Fn() + Sync),
+    work: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let is_over = &AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _over = Over(is_over);
+        let listen = move || {
+            while !is_over.load(Ordering::Relaxed) {
+                if is_to_end() {
+                    cancel();
+                }
+                std::thread::sleep(LISTEN_EVERY);
+            }
+        };
+        rows::start_thread(scope, "gannet-listen", listen)?;
+        work()
+    })
 }
 
 /// Loads a dump as a job.

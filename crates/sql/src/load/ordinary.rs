@@ -1,12 +1,31 @@
 //! Rows that go to their table one by one, as by any COPY.
 
-use super::input::{Input, RowEnds};
+use super::input::{Input, Piece, RowEnds};
 use super::{Bad, CopyData, Loader};
-use crate::session::Header;
 use crate::{Error, Result};
+use crate::session::Header;
+use gannet_store::Watch;
+use std::time::Duration;
 
 /// Rows that are tried together where bad ones are to be skipped.
 const TOGETHER: usize = 1000;
+/// How long it is waited for leave to go on, and how often it is tried: a transaction is open, and others may wait for what it holds.
+const WAIT_MOST: u32 = 20;
+const TRY_EVERY: Duration = Duration::from_millis(5);
+
+/// The next piece of data; where others are to go first, after a while.
+fn next_piece(watch: &mut Watch<'_>, data: &CopyData<'_>, input: &mut Input) -> Result<Option<Piece>> {
+    watch.look()?;
+    let mut permit = watch.job().try_permit()?;
+    for _ in 0..WAIT_MOST {
+        if permit.is_some() {
+            break;
+        }
+        std::thread::sleep(TRY_EVERY);
+        permit = watch.job().try_permit()?;
+    }
+    input.data(&data.options, data.in_script, Vec::new())
+}
 
 impl Loader<'_, '_> {
     /// Loads the data as rows like any others.
@@ -27,11 +46,7 @@ impl Loader<'_, '_> {
         let (watch, before) = (&mut *self.watch, self.before);
         let mut failure = None;
         let mut more = |out: &mut Vec<u8>| {
-            let piece = watch
-                .look()
-                .and_then(|()| watch.job().permit())
-                .map_err(Error::from)
-                .and_then(|_permit| input.data(&data.options, data.in_script, Vec::new()));
+            let piece = next_piece(watch, data, input);
             let piece = piece.inspect_err(|error| failure = Some(error.clone()))?;
             watch.job().set_done(before + input.taken());
             Ok(piece.inspect(|piece| out.extend_from_slice(&piece.bytes)).is_some())
@@ -75,8 +90,7 @@ impl Loader<'_, '_> {
 
     fn try_parts(&mut self, data: &CopyData<'_>, input: &mut Input) -> Result<u64> {
         let mut rows = 0;
-        while let Some(piece) = input.data(&data.options, data.in_script, Vec::new())? {
-            self.watch.look()?;
+        while let Some(piece) = next_piece(self.watch, data, input)? {
             let mut ends: Vec<usize> = RowEnds::new(&piece.bytes, &data.options).collect();
             if ends.last() != Some(&piece.bytes.len()) {
                 ends.push(piece.bytes.len());

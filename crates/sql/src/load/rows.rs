@@ -12,6 +12,7 @@ use gannet_store::{Engine, Watch, WorkMemory};
 use memchr::{memchr, memchr_iter, memchr2_iter};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
+use std::thread::Scope;
 use std::time::Duration;
 
 /// Pieces under way for each thread that makes rows.
@@ -94,16 +95,17 @@ pub(super) fn feed(
     let (maker, to_make, job) = (&maker, &to_make, watch.job());
     std::thread::scope(move |scope| {
         for _ in 0..share.jobs {
-            scope.spawn(move || {
+            let make = move || {
                 loop {
                     let next = to_make.lock().unwrap_or_else(PoisonError::into_inner).recv();
                     let Ok((piece, done, taken)) = next else { return };
                     // Nobody may want it any more.
                     let _ = done.send(maker.make(piece, taken));
                 }
-            });
+            };
+            start_thread(scope, "gannet-load-rows", make)?;
         }
-        scope.spawn(move || {
+        let read = move || {
             loop {
                 // Everything behind it goes as fast as this.
                 let piece = job
@@ -124,10 +126,22 @@ pub(super) fn feed(
                     return;
                 }
             }
-        });
+        };
+        start_thread(scope, "gannet-load-read", read)?;
         let taken = take_all(&to_take, take, bad, watch);
         drop(to_take);
         taken
+    })
+}
+
+/// Starts a thread of a scope; an error where the system has none.
+pub(super) fn start_thread<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: &str,
+    body: impl FnOnce() + Send + 'scope,
+) -> Result<()> {
+    std::thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, body).map(drop).map_err(|error| {
+        Error::new(SqlState::INSUFFICIENT_RESOURCES, format!("cannot start a thread: {error}"))
     })
 }
 

@@ -111,6 +111,10 @@ pub(super) fn judge(text: &str) -> Judged {
         ["ABORT", ..] => Judged::Refused("ABORT"),
         ["SAVEPOINT", ..] => Judged::Refused("SAVEPOINT"),
         ["RELEASE", ..] => Judged::Refused("RELEASE SAVEPOINT"),
+        // Jobs of their own, a load among them.
+        ["BACKUP" | "CHECK" | "COMPACT" | "DUMP" | "LOAD" | "STAT" | "SWEEP", "DATABASE", ..] => {
+            Judged::Refused("a statement that is a job")
+        }
         // Whatever follows: what a statement does is durable before the next one.
         ["BEGIN" | "COMMIT" | "END", ..] | ["START", "TRANSACTION", ..] => Judged::PassedOver("transaction"),
         _ => Judged::Run,

@@ -1,24 +1,27 @@
 //! Jobs that a thread of its own runs, which may be nice, and whose product may go to the session's client, as the data of a COPY: the session's
 //! thread hands on what that has made, as the client takes it. Who does not take it holds nobody up but the job.
 
-use super::Session;
 use super::client::CopyFormat;
-use super::jobs::{self, Begun, Running, TELL_EVERY, info};
+use super::interrupt::Interrupt;
+use super::jobs::{self, Running, TELL_EVERY, info};
+use super::{SESSION_STACK, Session};
 use crate::dump::Files;
-use crate::{Error, Result};
+use crate::{Error, Result, SqlState};
+use gannet_base::clock;
 use gannet_base::memory::Purpose;
-use gannet_base::{clock, thread};
-use gannet_store::{Ending, Engine, JobOrder, JobReport, Watch, WorkMemory};
+use gannet_store::{Ending, JobOrder, JobReport, Watch};
 use serde_json::json;
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-/// Pieces between the job and the client.
+/// Pieces between the job and the client, and their bytes at most.
 const PIECES: usize = 3;
-/// Bytes of a message to the client.
-const MESSAGE: usize = 64 << 10;
+const PIECE: usize = 64 << 10;
+/// What they take, with one in the hands of each side.
+const MEMORY: u64 = (PIECES as u64 + 2) * PIECE as u64;
 /// How often it is looked whether the client has taken one.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
@@ -26,17 +29,17 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 enum Piece {
     /// A file begins, of a product that has several.
     File(String),
-    /// Bytes, and what they are charged to.
-    Data(Vec<u8>, WorkMemory),
+    Data(Vec<u8>),
     Progress(JobReport),
 }
 
 /// Where the job's threads write.
 pub(super) struct ToClient {
     pieces: SyncSender<Piece>,
-    engine: Engine,
     ending: Ending,
-    begun: Arc<Begun>,
+    interrupt: Interrupt,
+    /// Nothing more was sent, as the job is to end.
+    stopped: Arc<AtomicBool>,
 }
 
 impl ToClient {
@@ -49,7 +52,8 @@ impl ToClient {
                 }
                 Err(TrySendError::Full(back)) => piece = back,
             }
-            if self.ending.is_asked_for() || self.begun.check().is_err() {
+            if self.ending.is_asked_for() || self.interrupt.check().is_err() {
+                self.stopped.store(true, Ordering::Relaxed);
                 return Err(io::Error::other("the job is to end"));
             }
             clock::sleep(LOOK_EVERY);
@@ -66,8 +70,8 @@ impl Files for ToClient {
 
 impl Write for ToClient {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let memory = self.engine.memory(Purpose::Io, bytes.len() as u64).map_err(io::Error::other)?;
-        self.send(Piece::Data(bytes.to_vec(), memory)).map(|()| bytes.len())
+        let len = bytes.len().min(PIECE);
+        self.send(Piece::Data(bytes[..len].to_vec())).map(|()| len)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -83,19 +87,25 @@ impl Session {
         order: JobOrder,
         work: impl FnOnce(&super::Database, ToClient, &mut Watch<'_>) -> Result<T> + Send + 'static,
     ) -> Result<(T, JobReport)> {
-        let begun = Arc::new(self.begin_job(running, order)?);
+        let begun = self.begin_job(running, order)?;
+        let _memory = begun.database.store().engine().memory(Purpose::Io, MEMORY)?;
+        let (database, ending) = (begun.database.clone(), begun.job.ending());
+        let id = begun.job.report().id;
         let (sender, pieces) = sync_channel(PIECES);
-        let (apart, verbose) = (Arc::clone(&begun), running.verbose);
-        let worker = thread::spawn("gannet-job", move || {
-            let to = ToClient {
-                pieces: sender.clone(),
-                engine: apart.database.store().engine().clone(),
-                ending: apart.job.ending(),
-                begun: Arc::clone(&apart),
-            };
+        let stopped = Arc::new(AtomicBool::new(false));
+        let to = ToClient {
+            pieces: sender.clone(),
+            ending,
+            interrupt: self.interrupt(),
+            stopped: Arc::clone(&stopped),
+        };
+        let verbose = running.verbose;
+        // Statements may run there as in a session.
+        let thread = std::thread::Builder::new().name("gannet-job".to_owned()).stack_size(SESSION_STACK);
+        let worker = thread.spawn(move || {
             let mut told = clock::now();
             let mut tell = |report: &JobReport| {
-                apart.check()?;
+                begun.check()?;
                 if verbose && told.elapsed() >= TELL_EVERY {
                     told = clock::now();
                     // Whoever has not taken what came before need not know.
@@ -103,22 +113,33 @@ impl Session {
                 }
                 Ok(())
             };
-            let outcome = work(&apart.database, to, &mut Watch::new(&apart.job, &mut tell));
-            apart.job.end(outcome)
+            let outcome = work(&begun.database, to, &mut Watch::new(&begun.job, &mut tell));
+            // What could not be sent as the job was to end is no failure of the client's.
+            let was_stopped = stopped.load(Ordering::Relaxed);
+            let outcome = outcome.map_err(|error| match was_stopped && error.state() == SqlState::IO_ERROR {
+                true => gannet_store::Error::Cancelled.into(),
+                false => error,
+            });
+            let outcome = begun.job.end(outcome);
+            begun.end(outcome)
         });
+        let worker = worker.map_err(|error| {
+            Error::new(SqlState::INSUFFICIENT_RESOURCES, format!("cannot start a thread: {error}"))
+        })?;
         let mut is_begun = false;
         let mut delivered = Ok(());
         for piece in &pieces {
             delivered = deliver(piece, &mut is_begun, running);
             if delivered.is_err() {
+                // Nobody takes any more: it need not find out.
+                database.store().jobs().cancel(id);
                 break;
             }
         }
-        // Nobody takes any more, if that was it.
         drop(pieces);
-        let outcome = worker.join().map_err(|panic| Error::internal(panic.to_string()))?;
+        let outcome = worker.join().map_err(|_| Error::internal("a job has ended by itself"))?;
         delivered?;
-        let done = begun.end(outcome)?;
+        let done = outcome?;
         if is_begun {
             running.client.copy_out_end()?;
         }
@@ -133,12 +154,12 @@ fn deliver(piece: Piece, is_begun: &mut bool, running: &mut Running<'_>) -> Resu
             let detail = json!({ "file": name });
             running.client.notice(&info(name, &detail));
         }
-        Piece::Data(data, _memory) => {
+        Piece::Data(data) => {
             // What fails before is an error like that of any statement.
             if !std::mem::replace(is_begun, true) {
                 running.client.copy_out(&CopyFormat { columns: 0 })?;
             }
-            data.chunks(MESSAGE).try_for_each(|part| running.client.copy_write(part))?;
+            running.client.copy_write(&data)?;
         }
     }
     Ok(())

@@ -266,14 +266,21 @@ impl Timer {
         alarms.pending.insert(key, interrupt);
         let first = alarms.pending.keys().next() == Some(&key);
         drop(alarms);
-        let mut thread = self.thread.lock();
-        if thread.is_none() {
-            let shared = Arc::clone(&self.alarms);
-            *thread = Some(gannet_base::thread::spawn("gannet-timer", move || ring(&shared)));
-        } else if first {
+        if !self.start() && first {
             self.alarms.1.notify_one();
         }
         Alarm { alarms: Arc::clone(&self.alarms), key }
+    }
+
+    /// Starts its thread; false where it runs already. A thread that is nice is not to be the first who needs it: what it starts is nice, too.
+    pub(super) fn start(&self) -> bool {
+        let mut thread = self.thread.lock();
+        if thread.is_some() {
+            return false;
+        }
+        let shared = Arc::clone(&self.alarms);
+        *thread = Some(gannet_base::thread::spawn("gannet-timer", move || ring(&shared)));
+        true
     }
 }
 

@@ -1,24 +1,18 @@
 //! LOAD DATABASE: a dump that lies on the server's machine, loaded as a job, by a thread and a session of its own.
 
-use super::client::{Client, CommandTag, OutputColumn};
+use super::client::{Client, CommandTag, Notice, OutputColumn, Rows};
 use super::interrupt::{Interrupt, Reason};
 use super::jobs::{self, Running, info, threads};
 use super::utility::give;
 use super::{Database, Session};
 use crate::bind::utility::LoadDatabase;
-use crate::load::{Embedded, Options, Origin, Outcome, load};
+use crate::load::{Embedded, Options, Origin, Outcome, listening, load};
 use crate::{Error, Result, SqlState, Type, Value};
-use gannet_base::clock;
 use gannet_base::thread;
 use gannet_store::{JobKind, JobOrder, Watch};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
-/// How often it is looked whether the load is to end while one of its statements runs.
-const LISTEN_EVERY: Duration = Duration::from_millis(20);
 
 /// The columns of what LOAD DATABASE has done.
 pub(super) fn columns() -> Vec<OutputColumn> {
@@ -50,10 +44,16 @@ impl Session {
         let mut order = JobOrder::new(JobKind::Load);
         order.about = format!("from {}", wanted.path);
         let (user, interrupt) = (self.state.user.clone(), self.interrupt());
+        let snapshot_limit = self.state.settings().snapshot_limit.unwrap_or_default();
         let work = move |database: &Database, watch: &mut Watch<'_>| {
+            database.0.timer.start();
             // It builds trees, and holds their tables.
             thread::step_back();
-            load_by(database, &user, &interrupt, origin, &options, watch)
+            let mut session = database.session(&user)?;
+            // What was granted to the caller is granted to it.
+            let limit = format!("SET snapshot_limit = '{}ms'", snapshot_limit.as_millis());
+            session.run(&limit, &mut Rows::default())?;
+            load_by(session, &interrupt, origin, &options, watch)
         };
         let (outcome, job) =
             self.run_job_apart(&mut running, order, |database, _, watch| work(database, watch))?;
@@ -68,7 +68,7 @@ impl Session {
         let row = counts.map(|count| Value::Int(count.cast_signed()));
         give(&columns(), &[row.to_vec()], self, running.client)?;
         for problem in &outcome.problems {
-            let notice = super::client::Notice::warning(SqlState::WARNING, format!("skipped: {problem}"));
+            let notice = Notice::warning(SqlState::WARNING, format!("skipped: {problem}"));
             running.client.notice(&notice);
         }
         if verbose {
@@ -98,30 +98,19 @@ fn origin(path: &Path) -> Result<Origin> {
 
 /// Loads by a session of its own, whose statements end with that of `interrupt`, and with the job.
 fn load_by(
-    database: &Database,
-    user: &str,
+    session: Session,
     interrupt: &Interrupt,
     origin: Origin,
     options: &Options,
     watch: &mut Watch<'_>,
 ) -> Result<Outcome> {
-    let disk = Arc::clone(database.store().engine().disk());
-    let mut destination = Embedded(database.session(user)?);
+    let disk = Arc::clone(session.state.engine.disk());
+    let mut destination = Embedded(session);
     let (own, ending) = (destination.0.interrupt(), watch.job().ending());
-    let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_over.load(Ordering::Relaxed) {
-                if interrupt.check().is_err() || ending.is_asked_for() {
-                    own.interrupt(Reason::User);
-                }
-                clock::sleep(LISTEN_EVERY);
-            }
-        });
-        let outcome = load(origin, &disk, &mut destination, options, watch);
-        is_over.store(true, Ordering::Relaxed);
-        let outcome = outcome?;
-        watch.job().count_read(outcome.bytes);
-        Ok(outcome)
-    })
+    let is_to_end = || interrupt.check().is_err() || ending.is_asked_for();
+    let outcome = listening(&is_to_end, &|| own.interrupt(Reason::User), || {
+        load(origin, &disk, &mut destination, options, watch)
+    })?;
+    watch.job().count_read(outcome.bytes);
+    Ok(outcome)
 }

@@ -62,6 +62,9 @@ use std::sync::Arc;
 use transaction::Open;
 pub(crate) use turn::StatementTurn;
 
+/// Bytes of stack of a session's thread; what is not touched is not taken. Statements are limited in depth to what two megabytes
+/// hold; the rest is for code that was not optimised.
+pub const SESSION_STACK: usize = 8 << 20;
 /// Bytes that a session takes of the budget, about.
 const SESSION_BYTES: u64 = 64 << 10;
 /// Longest part of a statement that views show.

@@ -8,6 +8,7 @@
 use super::Copy;
 use super::format::{FrameKind, HEAD, Head};
 use super::pages::Compressor;
+use super::stream::Lane;
 use crate::block::Block;
 use crate::log::{BLOCK, LogHold};
 use crate::page_set::{GrowingSet, PageSet};
@@ -50,7 +51,7 @@ impl<'c> LogCopy<'c> {
         self.predecessor()?;
         loop {
             let end = self.copy.end_or_wait(LOOK_EVERY);
-            self.check_wanted()?;
+            self.copy.check_wanted()?;
             let log = &self.copy.shared.core.log;
             match end {
                 Some(end) => {
@@ -63,10 +64,6 @@ impl<'c> LogCopy<'c> {
                 }
             }
         }
-    }
-
-    fn check_wanted(&self) -> Result<()> {
-        if self.copy.stop.is_set() { Err(Error::Cancelled) } else { self.copy.job.check() }
     }
 
     /// Fails where the log was let go of, or is about to be.
@@ -110,7 +107,7 @@ impl<'c> LogCopy<'c> {
     fn copy_to(&mut self, end: u64, to: u64) -> Result<()> {
         let size = self.copy.shared.core.log.segment_size();
         while self.at < to {
-            self.check_wanted()?;
+            self.copy.check_wanted()?;
             self.check_lag()?;
             let segment_end = (self.at / size + 1) * size;
             let next = (self.at + PIECE).min(segment_end).min(to);
@@ -127,6 +124,8 @@ impl<'c> LogCopy<'c> {
     fn piece(&mut self, from: u64, to: u64, end: u64) -> Result<()> {
         let len = (to - from) as usize;
         self.block.wait().map_err(|error| super::failed(&error))?;
+        let wanted = || self.copy.check_wanted().and_then(|()| self.check_lag());
+        let slot = self.copy.sink.slot(Lane::Log, &wanted)?;
         let mut bytes = AlignedBuffer::zeroed(len);
         self.copy.shared.core.log.read_raw(Class::Maintenance, Lsn(from), &mut bytes)?;
         // Read first, looked at afterwards: its file may be another segment's by now.
@@ -141,7 +140,7 @@ impl<'c> LogCopy<'c> {
         let mut head = Head::new(FrameKind::Log, self.copy.backup_id);
         head.first = from;
         self.copy.log_bytes.fetch_add(len as u64, Ordering::Relaxed);
-        self.copy.put(&mut self.block, head, len, &mut self.compressor)?;
+        self.copy.put(&mut self.block, (head, len), slot, &mut self.compressor)?;
         self.block.wait().map_err(|error| super::failed(&error))
     }
 

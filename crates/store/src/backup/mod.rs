@@ -33,6 +33,7 @@ pub(crate) mod restore;
 pub(crate) mod set;
 pub(crate) mod sink;
 mod source;
+mod stream;
 mod verify;
 
 use crate::block::Block;
@@ -277,7 +278,7 @@ fn run(
         finished_unix_us: clock::unix_micros(),
     };
     let bytes_read = copy.bytes_read.into_inner();
-    Ok((copy.sink.finish(manifest)?, bytes_read))
+    Ok((copy.sink.finish(manifest, &mut || watch.look())?, bytes_read))
 }
 
 /// All of the log is needed, as long as this lives.
@@ -352,7 +353,11 @@ impl Copy {
         if self.level.is_none() && (self.since.is_none() || self.candidates.lock().set.is_some()) {
             self.sink.check_room(most)?;
         }
-        self.sink.expect(engine, most)
+        self.sink.expect(
+            engine,
+            most,
+            (HEAD + self.frame_pages * self.page_size).max(log::MEMORY as usize) as u64,
+        )
     }
 
     /// Copies pages and log; gives the backup's end.

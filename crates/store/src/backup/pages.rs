@@ -8,6 +8,7 @@
 
 use super::Copy;
 use super::format::{Codec, FrameKind, HEAD, Head};
+use super::stream::{Lane, Slot};
 use crate::block::{Block, FileRange};
 use crate::jobs::Permit;
 use crate::page::{self, Verdict};
@@ -47,6 +48,8 @@ struct Batch {
     pages: Vec<(PageId, Option<TreeId>)>,
     dirty: Vec<bool>,
     permit: Permit,
+    /// See `stream`; `None` where none is needed.
+    slot: Option<Slot>,
 }
 
 /// What becomes of a page.
@@ -82,8 +85,10 @@ impl Copy {
                 continue;
             };
             let whole = block.wait();
-            match whole.and_then(|()| self.give_on(&mut block, &batch, &mut scratch, counted.as_mut())) {
-                Ok(true) => writing.push_back((block, batch.permit)),
+            let Batch { pages, dirty, permit, slot } = batch;
+            let read = (&pages[..], &dirty[..]);
+            match whole.and_then(|()| self.give_on(&mut block, read, slot, &mut scratch, counted.as_mut())) {
+                Ok(true) => writing.push_back((block, permit)),
                 Ok(false) => free.push(block),
                 Err(error) => break Err(error),
             }
@@ -116,11 +121,15 @@ impl Copy {
     ) -> Result<()> {
         let size = self.page_size as u64;
         while !free.is_empty() {
-            let permit = match may_wait && reading.is_empty() {
-                true => self.job.permit()?,
-                false => match self.job.try_permit()? {
-                    Some(permit) => permit,
-                    None => return Ok(()),
+            let (permit, slot) = match may_wait && reading.is_empty() {
+                true => {
+                    // First this: whoever takes a stream may take his time.
+                    let slot = self.sink.slot(Lane::Pages, &|| self.check_wanted())?;
+                    (self.job.permit()?, slot)
+                }
+                false => match (self.sink.try_slot()?, self.job.try_permit()?) {
+                    ((true, slot), Some(permit)) => (permit, slot),
+                    _ => return Ok(()),
                 },
             };
             let pages = self.next_pages()?;
@@ -139,9 +148,13 @@ impl Copy {
             self.bytes_read.fetch_add(bytes, Ordering::Relaxed);
             let file = &self.shared.core.volume.file;
             block.start_ranges(file, Direction::Read, Class::Maintenance, &ranges);
-            reading.push_back((block, Batch { pages, dirty, permit }));
+            reading.push_back((block, Batch { pages, dirty, permit, slot }));
         }
         Ok(())
+    }
+
+    pub(super) fn check_wanted(&self) -> Result<()> {
+        if self.stop.is_set() { Err(Error::Cancelled) } else { self.job.check() }
     }
 
     /// Whether the device may have older bytes of the page than its frame, or a part of newer ones.
@@ -243,14 +256,15 @@ impl Copy {
     fn give_on(
         &self,
         block: &mut Block,
-        batch: &Batch,
+        (pages, dirty): (&[(PageId, Option<TreeId>)], &[bool]),
+        slot: Option<Slot>,
         compressor: &mut Compressor,
         mut counted: Option<&mut Tallies>,
     ) -> Result<bool> {
         let size = self.page_size;
         let mut head = Head::new(FrameKind::Pages, self.backup_id);
         let bytes = block.bytes();
-        for (index, (&(page, owner), &dirty)) in batch.pages.iter().zip(&batch.dirty).enumerate() {
+        for (index, (&(page, owner), &dirty)) in pages.iter().zip(dirty).enumerate() {
             let (to, from) = (HEAD + head.pages.len() * size, HEAD + index * size);
             if to != from {
                 bytes.copy_within(from..from + size, to);
@@ -267,7 +281,7 @@ impl Copy {
                 records.page(page, owner, bytes, counted);
             }
         }
-        for &(page, _) in &batch.pages {
+        for &(page, _) in pages {
             self.copied.add(page);
         }
         if head.pages.is_empty() {
@@ -275,7 +289,7 @@ impl Copy {
         }
         self.pages_copied.fetch_add(head.pages.len() as u64, Ordering::Relaxed);
         let len = head.pages.len() * size;
-        self.put(block, head, len, compressor)?;
+        self.put(block, (head, len), slot, compressor)?;
         Ok(true)
     }
 
@@ -283,8 +297,8 @@ impl Copy {
     pub(super) fn put(
         &self,
         block: &mut Block,
-        mut head: Head,
-        len: usize,
+        (mut head, len): (Head, usize),
+        slot: Option<Slot>,
         compressor: &mut Compressor,
     ) -> Result<()> {
         let bytes = block.bytes();
@@ -298,7 +312,7 @@ impl Copy {
         head.encode(bytes);
         let total = HEAD + head.padded_len();
         self.job.count_written(total as u64);
-        self.sink.put(block, total)
+        self.sink.put(block, total, slot)
     }
 
     /// The page as it is to be copied, given what the device had of it.

@@ -90,7 +90,8 @@ impl Receiving<'_> {
         if is_full && !self.reception.compressed {
             sink.check_room(expected)?;
         }
-        sink.expect(self.engine, expected)?;
+        // How long an object may become depends on it: an incremental one is no longer than a full one, but for the log.
+        sink.expect(self.engine, self.reception.lineage.bytes(), (HEAD + STORED_MAX) as u64)?;
         let outcome = self.rest(&sink, &mut blocks, watch);
         // However that went, nothing is on its way any more when the file is sealed or removed.
         let mut waited = Ok(());
@@ -101,7 +102,7 @@ impl Receiving<'_> {
         waited.map_err(|error| super::failed(&error))?;
         watch.job().phase("makes it durable", Unit::Bytes, 0);
         watch.look()?;
-        sink.seal(&manifest)?;
+        sink.seal(&manifest, &mut || watch.look())?;
         Ok(manifest)
     }
 
@@ -126,7 +127,7 @@ impl Receiving<'_> {
                     return Err(Error::Backup("another backup came than one".to_owned()));
                 }
             };
-            sink.put(block, len)?;
+            sink.put(block, len, None)?;
             watch.job().advance(len as u64);
             watch.job().count_written(len as u64);
             if let Some(manifest) = end {

@@ -86,10 +86,9 @@ type Take<'t> = &'t mut dyn FnMut(
 impl Among<'_> {
     /// Has a backup taken, gives it a name, and removes older ones.
     pub(crate) fn take(self, watch: &mut Watch<'_>, take: Take<'_>) -> Result<Taken> {
-        let is_let_go = |watch: &Watch<'_>| watch.job().check().is_err();
         self.take_or_leave(watch, take).map_err(|error| {
-            // What was let go of says so in its own words.
-            let let_go = is_let_go(watch) && matches!(error, Error::Backup(_));
+            // What was let go of says so in its own words, which nobody may have told the job yet.
+            let let_go = watch.look().is_err() && matches!(error, Error::Backup(_));
             let error = if let_go { Error::Cancelled } else { error };
             let left = self.folder.disk.take_left();
             match left.is_empty() {

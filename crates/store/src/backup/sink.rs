@@ -8,6 +8,7 @@
 
 use super::manifest::Manifest;
 use super::place::BackupPlace;
+use super::stream::{Lane, SLOTS, Slot, Stream};
 use super::{failed, format};
 use crate::block::Block;
 use crate::engine::Engine;
@@ -15,7 +16,6 @@ use crate::jobs::Permit;
 use crate::work::WorkMemory;
 use crate::{Error, Result};
 use gannet_base::memory::Purpose;
-use gannet_base::sync::Mutex;
 use gannet_base::units::format_size;
 use gannet_io::{AlignedBuffer, Class, Direction, Durability, ErrorKind, File, ModeRequest, OpenOptions};
 use std::any::Any;
@@ -67,7 +67,7 @@ pub(crate) struct Sink {
 
 enum Place {
     Files(Files),
-    Stream(Mutex<Box<dyn Write + Send>>),
+    Stream(Stream),
 }
 
 struct Files {
@@ -88,7 +88,7 @@ impl Sink {
     pub(crate) fn new(destination: Destination, mode: ModeRequest, begin: &[u8]) -> Result<Self> {
         let place = match destination {
             Destination::Folder { folder, name } => Place::Files(Files::create(folder, name, mode)?),
-            Destination::Stream(stream) => Place::Stream(Mutex::new(stream)),
+            Destination::Stream(stream) => Place::Stream(Stream::new(stream)),
         };
         let sink = Sink { frames: AtomicU64::new(1), next: AtomicU64::new(begin.len() as u64), place };
         sink.write_at(0, begin)?;
@@ -110,12 +110,37 @@ impl Sink {
         )))
     }
 
-    /// Takes the memory that a file of about this length needs.
-    pub(crate) fn expect(&mut self, engine: &Engine, len: u64) -> Result<()> {
-        let Place::Files(files) = &mut self.place else { return Ok(()) };
-        let bytes = files.data.expect(len, engine.work_limit());
-        files.memory = Some(engine.memory(Purpose::Io, bytes)?);
+    /// Takes the memory that a backup of about this length needs, of frames of no more than so many bytes.
+    pub(crate) fn expect(&mut self, engine: &Engine, len: u64, frame: u64) -> Result<()> {
+        match &mut self.place {
+            Place::Files(files) => {
+                let bytes = files.data.expect(len, engine.work_limit());
+                files.memory = Some(engine.memory(Purpose::Io, bytes)?);
+            }
+            Place::Stream(stream) => {
+                stream.memory = Some(engine.memory(Purpose::Io, SLOTS as u64 * frame)?);
+            }
+        }
         Ok(())
+    }
+
+    /// Waits until a frame may be given on, as long as `wanted` does not fail: to be asked for before anything that others may wait for.
+    pub(crate) fn slot(&self, lane: Lane, wanted: &dyn Fn() -> Result<()>) -> Result<Option<Slot>> {
+        match &self.place {
+            Place::Files(_) => Ok(None),
+            Place::Stream(stream) => stream.slot(lane, wanted).map(Some),
+        }
+    }
+
+    /// Whether a frame of pages may be given on now, and the slot for that, if it needs one.
+    pub(crate) fn try_slot(&self) -> Result<(bool, Option<Slot>)> {
+        match &self.place {
+            Place::Files(_) => Ok((true, None)),
+            Place::Stream(stream) => {
+                let slot = stream.try_slot(Lane::Pages)?;
+                Ok((slot.is_some(), slot))
+            }
+        }
     }
 
     /// The number of the next frame.
@@ -124,8 +149,8 @@ impl Sink {
     }
 
     /// Takes a frame, whose number is one that [`Sink::number`] gave: the first `len` bytes of the block. It may still be on its
-    /// way when this returns; the block's next wait tells how that went.
-    pub(crate) fn put(&self, block: &mut Block, len: usize) -> Result<()> {
+    /// way when this returns; the block's next wait, or the end, tells how that went.
+    pub(crate) fn put(&self, block: &mut Block, len: usize, slot: Option<Slot>) -> Result<()> {
         match &self.place {
             Place::Files(files) => {
                 let at = self.next.fetch_add(len as u64, Ordering::Relaxed);
@@ -141,7 +166,7 @@ impl Sink {
             }
             Place::Stream(stream) => {
                 self.next.fetch_add(len as u64, Ordering::Relaxed);
-                stream.lock().write_all(&block.bytes()[..len]).map_err(|error| stream_failed(&error))
+                stream.put(block.bytes()[..len].to_vec(), slot)
             }
         }
     }
@@ -154,7 +179,7 @@ impl Sink {
                 let written = files.data.write_at(Class::Maintenance, at, &buffer, Durability::Cached);
                 written.map_err(|error| failed(&error.into()))
             }
-            Place::Stream(stream) => stream.lock().write_all(bytes).map_err(|error| stream_failed(&error)),
+            Place::Stream(stream) => stream.put(bytes.to_vec(), None),
         }
     }
 
@@ -164,8 +189,12 @@ impl Sink {
     }
 
     /// Ends the backup: when this returns, it is complete and durable. `manifest` gets the number of frames and bytes. Nobody puts
-    /// anything any more.
-    pub(crate) fn finish(mut self, mut manifest: Manifest) -> Result<Manifest> {
+    /// anything any more. Who takes a stream is waited for as long as `wanted` does not fail.
+    pub(crate) fn finish(
+        mut self,
+        mut manifest: Manifest,
+        wanted: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Manifest> {
         manifest.frames = self.number() + 1;
         let at = self.bytes();
         let len = format::end_frame(&manifest)?.len() as u64;
@@ -176,15 +205,15 @@ impl Sink {
             return Err(Error::Invalid("a manifest lies about its length".to_owned()));
         }
         self.write_at(at, &end)?;
-        self.seal(&manifest)?;
+        self.seal(&manifest, wanted)?;
         Ok(manifest)
     }
 
     /// The same for a backup whose end was put with the rest of its frames, as another one has made it.
-    pub(crate) fn seal(&mut self, manifest: &Manifest) -> Result<()> {
+    pub(crate) fn seal(&mut self, manifest: &Manifest, wanted: &mut dyn FnMut() -> Result<()>) -> Result<()> {
         match &mut self.place {
             Place::Files(files) => files.finish(manifest).map_err(|error| failed(&error)),
-            Place::Stream(stream) => stream.lock().flush().map_err(|error| stream_failed(&error)),
+            Place::Stream(stream) => stream.finish(wanted),
         }
     }
 }
@@ -300,8 +329,4 @@ pub(crate) fn unpublished(manifest: &BackupPlace) -> BackupPlace {
     let mut path = manifest.path.clone().into_os_string();
     path.push(UNPUBLISHED);
     BackupPlace::new(Arc::clone(&manifest.disk), path)
-}
-
-fn stream_failed(error: &std::io::Error) -> Error {
-    Error::Backup(format!("the backup's destination takes no more: {error}"))
 }

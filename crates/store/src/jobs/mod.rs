@@ -426,6 +426,11 @@ impl Job {
         self.inner.permit(&self.jobs.pacer, Work::Device)
     }
 
+    /// The same without waiting: `None` when others are to go first.
+    pub fn try_permit(&self) -> Result<Option<Permit>> {
+        self.worker().try_permit()
+    }
+
     /// The same for a piece of work that asks nothing of the device: only the processors' other users go first.
     pub fn processor_permit(&self) -> Result<Permit> {
         self.inner.permit(&self.jobs.pacer, Work::Processor)
