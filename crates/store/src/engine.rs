@@ -1,7 +1,7 @@
 //! The engine: what all databases of a process share.
 
 use crate::archive::{self, ArchiveVerifyReport, Extension, RecoveryTarget};
-use crate::backup::{self, Manifest, Reception, RestoreReport, Source, Taken, VerifyReport};
+use crate::backup::{self, Ask, Reception, RestoreReport, Source, Taken, VerifyReport};
 use crate::database::Database;
 use crate::jobs::{Jobs, Pacer, Watch};
 use crate::page::PAGE_SIZES;
@@ -352,7 +352,7 @@ impl Engine {
     pub fn receive_backup(
         &self,
         reception: &Reception,
-        ask: &mut dyn FnMut(Option<&Manifest>) -> Result<Box<dyn std::io::Read + Send>>,
+        ask: Ask<'_>,
         watch: &mut Watch<'_>,
     ) -> Result<Taken> {
         backup::receive(self, reception, ask, watch)

@@ -65,7 +65,7 @@ mod writeback;
 
 pub use archive::{ArchiveGap, ArchiveReport, ArchiveState, ArchiveVerifyReport, RecoveryTarget};
 pub use backup::{
-    BackupFile, BackupOptions, BackupPlace, BackupPlan, Begin, Destination, Lineage, Manifest, Parent,
+    Ask, BackupFile, BackupOptions, BackupPlace, BackupPlan, Begin, Destination, Lineage, Manifest, Parent,
     Reception, RestoreReport, Since, Source, Taken, VerifyReport,
 };
 pub use check::{CheckReport, Finding, Stake};

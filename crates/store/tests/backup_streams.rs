@@ -5,8 +5,9 @@ use gannet_base::sync::Mutex;
 use gannet_io::sim::{Settings, SimDisk};
 use gannet_io::{Disk, ModeRequest};
 use gannet_store::{
-    BackupFile, BackupOptions, BackupPlace, CreateOptions, Database, Destination, Engine, EngineOptions, Error,
-    JobKind, JobOrder, Manifest, OpenOptions, Reception, Since, Source, Taken, TransactionOptions, Watch,
+    BackupFile, BackupOptions, BackupPlace, CreateOptions, Database, Destination, Engine, EngineOptions,
+    Error, JobKind, JobOrder, Manifest, OpenOptions, Reception, Since, Source, Taken, TransactionOptions,
+    Watch,
 };
 use std::io::{Cursor, Read, Write};
 use std::path::Path;
@@ -146,8 +147,7 @@ fn keep_as(
 fn stream(db: &Database, since: Option<&Manifest>) -> Vec<u8> {
     let pipe = Pipe::default();
     backup(db, Box::new(pipe.clone()), since).unwrap();
-    let bytes = pipe.bytes.lock().clone();
-    bytes
+    pipe.bytes.lock().clone()
 }
 
 fn restored(disk: &SimDisk) -> u8 {

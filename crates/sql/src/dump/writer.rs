@@ -455,7 +455,7 @@ impl Keeper {
     /// Begins one at this path.
     ///
     /// # Errors
-    /// As [`Writer::begin`].
+    /// Where there is something already, or nothing can be made.
     pub fn begin(disk: Arc<dyn Disk>, path: PathBuf, format: Format, mode: ModeRequest) -> Result<Self> {
         Writer::open(disk, Target::Path(path), format, mode).map(Keeper)
     }

@@ -2,8 +2,8 @@
 
 use super::input::{Input, Piece, RowEnds};
 use super::{Bad, CopyData, Loader};
-use crate::{Error, Result};
 use crate::session::Header;
+use crate::{Error, Result};
 use gannet_store::Watch;
 use std::time::Duration;
 

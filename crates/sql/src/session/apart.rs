@@ -30,7 +30,7 @@ enum Piece {
     /// A file begins, of a product that has several.
     File(String),
     Data(Vec<u8>),
-    Progress(JobReport),
+    Progress(Box<JobReport>),
 }
 
 /// Where the job's threads write.
@@ -109,7 +109,7 @@ impl Session {
                 if verbose && told.elapsed() >= TELL_EVERY {
                     told = clock::now();
                     // Whoever has not taken what came before need not know.
-                    let _ = sender.try_send(Piece::Progress(report.clone()));
+                    let _ = sender.try_send(Piece::Progress(Box::new(report.clone())));
                 }
                 Ok(())
             };

@@ -40,8 +40,8 @@ pub struct Reception {
     pub mode: ModeRequest,
 }
 
-/// Whom to ask for a backup that adds to another one, or to none.
-pub(crate) type Ask<'a> = &'a mut dyn FnMut(Option<&Manifest>) -> Result<Box<dyn Read + Send>>;
+/// Whom to ask for a backup that adds to another one, or to none: gives its stream.
+pub type Ask<'a> = &'a mut dyn FnMut(Option<&Manifest>) -> Result<Box<dyn Read + Send>>;
 
 /// See [`Engine::receive_backup`].
 pub(crate) fn run(
