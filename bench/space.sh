@@ -10,7 +10,7 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 (cd "$ROOT" && cargo build --quiet --release -p gannet)
 GANNET=$TARGET/release/gannet
-if [ "$SIZE" = quick ]; then ROWS=500000; else ROWS=5000000; fi
+if [ "$SIZE" = quick ]; then ROWS=500000; else ROWS=2000000; fi
 FILE=$BENCH_DIR/space-$ROWS.gnt
 WORK=$BENCH_DIR/space-run.gnt
 mkdir -p "$BENCH_DIR"
@@ -26,7 +26,7 @@ fi
 live() { # live FILE: bytes of keys and values, by the statistics that count
     "$GANNET" stat "$1" --records --json | python3 -c 'import json,sys
 total = 0
-for one in json.load(sys.stdin)["objects"]:
+for one in json.load(sys.stdin)["statistics"]["objects"]:
     if one["kind"] != "system" and one["contents"]:
         contents = one["contents"]
         total += contents["rows"]["value"] * contents["average_row_bytes"]["value"]

@@ -44,7 +44,7 @@ longest() { printf '%s\n' "$@" | sort -g | tail -1; }
 judged() {
     python3 - "$1" "$2" <<'END'
 import json, sys
-told, true = (json.load(open(name))["objects"] for name in sys.argv[1:])
+told, true = (json.load(open(name))["statistics"]["objects"] for name in sys.argv[1:])
 held = count = 0
 for a, b in zip(told, true):
     assert a["name"] == b["name"]

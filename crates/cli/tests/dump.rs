@@ -7,6 +7,7 @@ use serde_json::Value;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// A database with two tables, an index and a reference.
 fn shop(folder: &Path, orders: u32) {
@@ -177,6 +178,33 @@ fn a_server_sends_dumps_to_whoever_keeps_them() {
         assert!(complaint.contains(words), "{arguments:?}: {complaint}");
     }
     assert_eq!(names(folder), before);
+    drop(server);
+}
+
+#[test]
+fn who_takes_nothing_of_a_dump_holds_up_no_other_job() {
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let folder = folder.path();
+    shop(folder, 150_000);
+    let server = Served::start(folder, &["shop.gnt"]);
+    let asked = |query: &str| ends(folder, &["sql", "shop.gnt", "-q", "--format", "csv", "-c", query], 0).0;
+    let dump = "select state from gannet_jobs where job = 'dump' and id is not null";
+    let await_state = |wanted: &str| {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while asked(dump).lines().nth(1) != Some(wanted) {
+            assert!(Instant::now() < deadline, "{}", asked("select * from gannet_jobs"));
+        }
+    };
+    let mut stuck = gannet(folder, &["dump", &address(folder, "shop"), "-"]);
+    let mut stuck = stuck.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    await_state("running");
+    ends(folder, &["check", "shop.gnt"], 0);
+    ends(folder, &["stat", "shop.gnt", "--records"], 0);
+    assert_eq!(asked(dump).lines().nth(1), Some("running"));
+    asked("select gannet_cancel_job(id) from gannet_jobs where job = 'dump' and state = 'running'");
+    await_state("cancelled");
+    stuck.kill().unwrap();
+    stuck.wait().unwrap();
     drop(server);
 }
 

@@ -317,6 +317,37 @@ fn a_row_that_is_changed_under_a_long_reader_stays_cheap() {
 // ---- snapshot_limit --------------------------------------------------------------------------------------------------
 
 /// Waits until something holds that another thread brings about.
+/// Pages that are waited for when all rows of more than fits into the memory are changed for the second time.
+fn reads_of_second_changes(is_held: bool) -> u64 {
+    const ROWS: u64 = 20_000;
+    let disk = SimDisk::new(21);
+    let db = create(&disk);
+    let tree = filled(&db, ROWS);
+    let held = is_held.then(|| hold(&db));
+    let change = |value: u8| {
+        for first in (0..ROWS).step_by(500) {
+            let mut txn = begin(&db);
+            (first..first + 500).for_each(|i| txn.put(&tree, &key(i), &[value; 900]).unwrap());
+            txn.commit().unwrap();
+        }
+    };
+    change(1);
+    let before = thread_reads();
+    change(2);
+    let read = thread_reads().since(before);
+    drop(held);
+    db.sweep().unwrap();
+    is_sound(&db);
+    read.serial_reads + read.batched_reads
+}
+
+#[test]
+fn who_changes_rows_under_a_long_reader_reads_nothing_of_what_they_were() {
+    let (alone, held) = (reads_of_second_changes(false), reads_of_second_changes(true));
+    assert!(alone > 4000, "{alone}: the rows do not fit into the memory");
+    assert!(held < alone + alone / 5, "{held} pages, {alone} without a reader");
+}
+
 fn wait_until(mut holds: impl FnMut() -> bool) {
     while !holds() {
         gannet_base::clock::sleep(std::time::Duration::from_millis(5));

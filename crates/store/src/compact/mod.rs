@@ -280,7 +280,6 @@ impl Compaction {
 
     /// What garbage there is goes; so does what the undo behind the end is about, if it can.
     fn sweep(&self) -> Result<()> {
-        self.job.phase("sweeps", Unit::Segments, 0);
         *self.permit.lock() = None;
         let give_up = || self.is_over();
         let mut round = sweep::Round::new(&self.shared, sweep::By::Part(&self.job), Duration::ZERO, &give_up);

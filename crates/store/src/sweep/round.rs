@@ -104,11 +104,6 @@ impl<'r> Round<'r> {
         self.worker.as_ref()
     }
 
-    /// The job whose phase is this round's.
-    fn whole(&self) -> Option<&Worker> {
-        self.worker.as_ref().filter(|_| !matches!(self.by, By::Part(_)))
-    }
-
     /// Whether it is to end early.
     pub(super) fn gives_up(&self) -> bool {
         (self.give_up)() || self.job().is_some_and(|job| job.check().is_err())
@@ -137,8 +132,10 @@ impl<'r> Round<'r> {
         {
             return false;
         }
-        if let By::Job(job) = self.by {
-            job.phase("sweeps", Unit::Segments, self.total);
+        if let By::Job(_) | By::Part(_) = self.by {
+            if let Some(job) = self.job() {
+                job.phase("sweeps", Unit::Segments, self.total);
+            }
         } else if self.total >= JOB_SEGMENTS {
             self.become_job();
         }
@@ -223,7 +220,7 @@ impl<'r> Round<'r> {
     pub(super) fn segment_freed(&mut self) {
         self.done.segments += 1;
         self.done.undo_bytes += self.segment_bytes;
-        if let Some(job) = self.whole() {
+        if let Some(job) = self.job() {
             job.set_done(self.done.segments);
         }
     }
