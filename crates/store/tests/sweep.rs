@@ -323,7 +323,6 @@ fn reads_of_second_changes(is_held: bool) -> u64 {
     let disk = SimDisk::new(21);
     let db = create(&disk);
     let tree = filled(&db, ROWS);
-    let held = is_held.then(|| hold(&db));
     let change = |value: u8| {
         for first in (0..ROWS).step_by(500) {
             let mut txn = begin(&db);
@@ -331,6 +330,10 @@ fn reads_of_second_changes(is_held: bool) -> u64 {
             txn.commit().unwrap();
         }
     };
+    // From here on versions are as long as rows.
+    change(0);
+    db.sweep().unwrap();
+    let held = is_held.then(|| hold(&db));
     change(1);
     let before = thread_reads();
     change(2);
