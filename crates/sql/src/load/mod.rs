@@ -512,6 +512,7 @@ impl Loader<'_, '_> {
                 in_script: data.in_script,
                 skip: options.skip,
                 before,
+                paced: !options.alone,
             };
             let mut bad = |bad: Bad| {
                 if options.skip {

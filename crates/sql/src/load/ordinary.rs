@@ -14,16 +14,24 @@ const WAIT_MOST: u32 = 20;
 const TRY_EVERY: Duration = Duration::from_millis(5);
 
 /// The next piece of data; where others are to go first, after a while.
-fn next_piece(watch: &mut Watch<'_>, data: &CopyData<'_>, input: &mut Input) -> Result<Option<Piece>> {
+fn next_piece(
+    watch: &mut Watch<'_>,
+    paced: bool,
+    data: &CopyData<'_>,
+    input: &mut Input,
+) -> Result<Option<Piece>> {
     watch.look()?;
-    let mut permit = watch.job().try_permit()?;
-    for _ in 0..WAIT_MOST {
+    let job = watch.job();
+    let mut permit = None;
+    for _ in 0..if paced { WAIT_MOST } else { 0 } {
+        permit = job.try_permit()?;
         if permit.is_some() {
             break;
         }
         std::thread::sleep(TRY_EVERY);
-        permit = watch.job().try_permit()?;
     }
+    // Held while it is read.
+    let _permit = permit;
     input.data(&data.options, data.in_script, Vec::new())
 }
 
@@ -43,10 +51,10 @@ impl Loader<'_, '_> {
     /// All rows as one statement; the first bad one ends it.
     fn at_once(&mut self, data: &CopyData<'_>, input: &mut Input) -> Result<u64> {
         let first = input.line() + 1;
-        let (watch, before) = (&mut *self.watch, self.before);
+        let (watch, before, paced) = (&mut *self.watch, self.before, !self.options.alone);
         let mut failure = None;
         let mut more = |out: &mut Vec<u8>| {
-            let piece = next_piece(watch, data, input);
+            let piece = next_piece(watch, paced, data, input);
             let piece = piece.inspect_err(|error| failure = Some(error.clone()))?;
             watch.job().set_done(before + input.taken());
             Ok(piece.inspect(|piece| out.extend_from_slice(&piece.bytes)).is_some())
@@ -90,7 +98,7 @@ impl Loader<'_, '_> {
 
     fn try_parts(&mut self, data: &CopyData<'_>, input: &mut Input) -> Result<u64> {
         let mut rows = 0;
-        while let Some(piece) = next_piece(self.watch, data, input)? {
+        while let Some(piece) = next_piece(self.watch, !self.options.alone, data, input)? {
             let mut ends: Vec<usize> = RowEnds::new(&piece.bytes, &data.options).collect();
             if ends.last() != Some(&piece.bytes.len()) {
                 ends.push(piece.bytes.len());

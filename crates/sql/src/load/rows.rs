@@ -61,6 +61,8 @@ pub(super) struct Data<'d> {
     pub(super) skip: bool,
     /// Bytes of input before this file.
     pub(super) before: u64,
+    /// It gives way to others.
+    pub(super) paced: bool,
 }
 
 /// What was made of a piece.
@@ -107,9 +109,9 @@ pub(super) fn feed(
         }
         let read = move || {
             loop {
-                // Everything behind it goes as fast as this.
-                let piece = job
-                    .permit()
+                // Everything behind it goes as fast as this. What a load writes counts as others': where there are none, nobody is asked.
+                let permit = if data.paced { job.permit().map(Some) } else { Ok(None) };
+                let piece = permit
                     .map_err(Error::from)
                     .and_then(|_permit| input.data(data.options, data.in_script, maker.take_text()));
                 let piece = match piece {
