@@ -56,6 +56,7 @@ const REGRESSIONS: &[(u64, &str)] = &[
         "who made a page waited for a frame that had got another page, whose holder waited for free space",
     ),
     (377916207741, "a rollback that could not read its undo left others waiting for its rows for ever"),
+    (503903561178, "the simulation took a power cut right behind a creation for none"),
     (
         676464645256,
         "a backup that the log had left behind looked for a footer in a segment that was let go of, and called it damaged; and later \

@@ -219,11 +219,14 @@ fn create(plan: &Plan, random: &mut Generator, summary: &mut Summary) -> (SimDis
             disk.crash_after(1 + random.below(60));
         }
         match engine(plan, &disk).create(Path::new(PATH), &plan.create, &plan.open) {
-            Ok(db) if !disk.is_crashed() => {
+            Ok(db) => {
+                // First this: threads of the database go on between two looks.
                 disk.cancel_crash();
-                return (disk, db);
+                if !disk.is_crashed() {
+                    return (disk, db);
+                }
+                drop(db);
             }
-            Ok(db) => drop(db),
             Err(error) => assert!(disk.is_crashed(), "create: {error}"),
         }
         summary.crashes += 1;
