@@ -34,6 +34,7 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
         time: std::time::Duration::from_secs(20),
         seed: 1,
         rate: None,
+        sample: std::time::Duration::from_secs(1),
     };
     let mut arguments = Arguments {
         step: String::new(),
@@ -56,6 +57,9 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
             Long("sessions") => arguments.plan.terminals = parser.value()?.parse()?,
             Long("seconds") => arguments.plan.time = std::time::Duration::from_secs(parser.value()?.parse()?),
             Long("rate") => arguments.plan.rate = Some(parser.value()?.parse()?),
+            Long("sample") => {
+                arguments.plan.sample = std::time::Duration::try_from_secs_f64(parser.value()?.parse()?)?;
+            }
             Long("seed") => arguments.plan.seed = parser.value()?.parse()?,
             other => return Err(other.unexpected().into()),
         }
@@ -67,6 +71,9 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
     }
     if arguments.plan.size.warehouses == 0 || arguments.plan.terminals == 0 {
         bail!("--warehouses and --sessions are 1 or more");
+    }
+    if arguments.plan.sample < std::time::Duration::from_millis(50) {
+        bail!("--sample is seconds, 0.05 or more");
     }
     if arguments.plan.rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
         bail!("--rate is transactions a second, more than 0");
@@ -179,5 +186,8 @@ fn outcome(outcome: &run::Outcome) -> serde_json::Value {
         "new_orders_per_minute": outcome.new_orders_per_minute(),
         "conflicts": outcome.conflicts.iter().sum::<u64>(),
         "kinds": kinds,
+        "samples": outcome.samples.iter().map(|sample| {
+            json!([sample.at.as_secs_f64(), sample.transactions, sample.p50_ms, sample.p99_ms, sample.longest_ms])
+        }).collect::<Vec<_>>(),
     })
 }

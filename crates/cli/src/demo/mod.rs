@@ -176,8 +176,14 @@ impl Setup {
     fn run(&self, embedded: &Embedded, disk: &RealDisk) -> Result<Worked> {
         let before = disk.stats().snapshot();
         let mut progress = Progress::new("running");
-        let plan =
-            run::Plan { size: self.size, terminals: self.sessions, time: self.time, seed: SEED, rate: None };
+        let plan = run::Plan {
+            size: self.size,
+            terminals: self.sessions,
+            time: self.time,
+            seed: SEED,
+            rate: None,
+            sample: Duration::from_secs(1),
+        };
         let outcome = run::run(embedded, &plan, |elapsed, done| {
             let seconds = elapsed.as_secs_f64();
             let share = seconds / self.time.as_secs_f64();

@@ -25,6 +25,36 @@ pub struct Plan {
     /// Transactions a second that come in whether or not those before them have ended (open loop): at random times, as a Poisson
     /// process, taken by the first terminal that is free. `None`: each terminal asks for the next one as soon as it has an answer.
     pub rate: Option<f64>,
+    /// How long a sample is.
+    pub sample: Duration,
+}
+
+/// What came of a short time of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// When it ended, from the begin on.
+    pub at: Duration,
+    /// Transactions of all kinds that ended in it.
+    pub transactions: u64,
+    /// Half of them took no longer.
+    pub p50_ms: f64,
+    /// 99 of 100 took no longer.
+    pub p99_ms: f64,
+    /// The longest one.
+    pub longest_ms: f64,
+}
+
+impl Sample {
+    fn of(latencies: &Histogram, at: Duration) -> Self {
+        let millis = |share: f64| latencies.quantile_us(share) / 1e3;
+        Sample {
+            at,
+            transactions: latencies.count(),
+            p50_ms: millis(0.5),
+            p99_ms: millis(0.99),
+            longest_ms: latencies.max_us() / 1e3,
+        }
+    }
 }
 
 /// What came of it.
@@ -42,6 +72,8 @@ pub struct Outcome {
     pub conflicts: [u64; 5],
     /// How long it took.
     pub elapsed: Duration,
+    /// How they fared over time.
+    pub samples: Vec<Sample>,
 }
 
 /// Reads from the device.
@@ -97,6 +129,7 @@ pub fn run(
         terminals.push((connection, terminal, warehouse, Random::new(plan.seed ^ u64::from(number) << 40)));
     }
     let began = Instant::now();
+    let mut samples = Vec::new();
     let arrivals = plan.rate.map(|rate| Arrivals::new(rate, began, plan.seed));
     let results: Vec<Result<Worked>> = std::thread::scope(|scope| {
         let (progress, arrivals) = (&progress, arrivals.as_ref());
@@ -115,6 +148,9 @@ pub fn run(
             .collect();
         while began.elapsed() < plan.time && !progress.stop.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(50).min(plan.time.saturating_sub(began.elapsed())));
+            if began.elapsed() >= plan.sample * (samples.len() as u32 + 1) {
+                samples.push(Sample::of(&progress.take_sample(), began.elapsed()));
+            }
             if !watch(began.elapsed(), progress.done.load(Ordering::Relaxed)) {
                 break;
             }
@@ -127,7 +163,7 @@ pub fn run(
     });
     let elapsed = began.elapsed();
     let (latencies, reads) = Default::default();
-    let mut outcome = Outcome { latencies, rolled_back: 0, reads, conflicts: [0; 5], elapsed };
+    let mut outcome = Outcome { latencies, rolled_back: 0, reads, conflicts: [0; 5], elapsed, samples };
     for result in results {
         let worked = result?;
         outcome.latencies.iter_mut().zip(&worked.latencies).for_each(|(into, from)| into.merge(from));
@@ -144,6 +180,19 @@ struct Progress {
     stop: AtomicBool,
     /// Transactions so far.
     done: AtomicU64,
+    /// Latencies since the last sample.
+    sample: Mutex<Histogram>,
+}
+
+impl Progress {
+    fn take_sample(&self) -> Histogram {
+        std::mem::take(&mut *self.sample.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn ended(&self, latency: Duration) {
+        self.done.fetch_add(1, Ordering::Relaxed);
+        self.sample.lock().unwrap_or_else(PoisonError::into_inner).record(latency, 1);
+    }
 }
 
 /// When transactions of an open loop come in.
@@ -216,10 +265,11 @@ fn work(
                 Err(error) => return Err(error.context(format!("{} failed", kind.name()))),
             }
         };
-        worked.latencies[kind as usize].record(began.elapsed(), 1);
+        let latency = began.elapsed();
+        worked.latencies[kind as usize].record(latency, 1);
         worked.reads[kind as usize].add(thread_reads().since(before).into());
         worked.rolled_back += u64::from(!committed);
-        progress.done.fetch_add(1, Ordering::Relaxed);
+        progress.ended(latency);
     }
     Ok(worked)
 }

@@ -52,6 +52,7 @@ use gannet_base::{Lsn, PageId, TreeId, clock};
 use gannet_io::Class;
 use plan::Plan;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -172,6 +173,8 @@ struct Compaction {
     permit: Mutex<Option<Permit>>,
     stop: Stop,
     ring: ScanRing,
+    /// Pages that were asked for last by whoever looks for what can be made denser.
+    fetched: Mutex<BTreeSet<PageId>>,
     counters: Counters,
     write_header: WriteHeader,
     report: Mutex<CompactReport>,
@@ -199,6 +202,7 @@ pub(crate) fn run(
         permit: Mutex::new(None),
         stop: Stop::default(),
         ring: ScanRing::new(frames),
+        fetched: Mutex::default(),
         counters: Counters::default(),
         write_header,
         report: Mutex::new(CompactReport {
@@ -211,13 +215,13 @@ pub(crate) fn run(
         let compaction = Arc::clone(&compaction);
         move || compaction.work()
     };
-    run_crew("gannet-compact", Crew::StepsBack, watch, &compaction.stop, vec![body])?;
+    run_crew("gannet-compact", Crew::AsksFirst, watch, &compaction.stop, vec![body])?;
     let report = compaction.report.lock().clone();
     Ok(report)
 }
 
 impl Compaction {
-    fn work(&self) -> Result<()> {
+    fn work(self: &Arc<Self>) -> Result<()> {
         let core = &self.shared.core;
         for group in 0..core.space.groups() {
             self.check()?;
@@ -258,6 +262,12 @@ impl Compaction {
         self.job.count_read((asked * core.page_size) as u64);
     }
 
+    /// Waits until the device has brought a page that was asked for. What is wrong with it is for the step to tell that needs it.
+    fn await_page(&self, page: PageId) {
+        let core = &self.shared.core;
+        drop(core.pool.shared(&core.volume, page, Access::Ring(&self.ring)));
+    }
+
     /// Called without latches before a step that looks at a few pages and may change them.
     fn step(&self) -> Result<()> {
         self.pace()?;
@@ -291,7 +301,7 @@ impl Compaction {
     }
 
     /// Moves what is to be moved once; false when nothing could be.
-    fn round(&self) -> Result<bool> {
+    fn round(self: &Arc<Self>) -> Result<bool> {
         let core = &self.shared.core;
         if !self.await_readers()? {
             return Ok(false);

@@ -11,6 +11,7 @@ use crate::tree::{BTree, Relocated, TreeRoot};
 use crate::{Error, Result};
 use gannet_base::{PageId, TreeId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Where the pages of trees go, and what is left to those who know more of it.
@@ -39,7 +40,7 @@ enum Content {
 
 impl Compaction {
     /// Moves everything that can be moved.
-    pub(super) fn move_all(&self) -> Result<()> {
+    pub(super) fn move_all(self: &Arc<Self>) -> Result<()> {
         let core = &self.shared.core;
         let mut course = Course::default();
         let mut below = u64::MAX;
@@ -64,10 +65,17 @@ impl Compaction {
         Ok(())
     }
 
-    fn empty_extent(&self, first: PageId, what: Extent, course: &mut Course) -> Result<()> {
+    fn empty_extent(self: &Arc<Self>, first: PageId, what: Extent, course: &mut Course) -> Result<()> {
         let used = (0..EXTENT_PAGES).filter(|index| what.used & 1 << index != 0);
         let pages: Vec<PageId> = used.map(|index| PageId(first.0 + index)).collect();
-        self.fetch(&pages);
+        let fetch = {
+            let (this, pages) = (Arc::clone(self), pages.clone());
+            move || {
+                this.fetch(&pages);
+                pages.iter().for_each(|&page| this.await_page(page));
+            }
+        };
+        self.job.errand(fetch);
         for id in pages {
             self.step()?;
             let moved = loop {

@@ -1,7 +1,7 @@
 //! Threads that work on one job together.
 
-use super::{Reserve, Watch};
-use crate::{Error, Result, fetch};
+use super::{Reserve, Watch, reserve};
+use crate::{Error, Result};
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::thread;
 use std::sync::Arc;
@@ -55,8 +55,9 @@ pub(crate) enum Crew {
     /// They run where a processor is idle: for those who hold nothing for longer than it takes to copy a page. Of several the first one is
     /// the [`Reserve`]: bodies take a permit before they take something to do.
     StandsBy,
-    /// They are nice: for those who hold latches or locks that others wait for, and must not be stopped with them for long.
-    StepsBack,
+    /// They run as users do, and ask for a processor with each permit: for those who hold latches or locks that others wait for, and must not
+    /// be stopped with them.
+    AsksFirst,
 }
 
 /// Runs each body in a thread, which stands back for others, until all have ended; who waits for the job is told meanwhile. When one of
@@ -71,7 +72,7 @@ pub(crate) fn run_crew<B: FnOnce() -> Result<()> + Send + 'static>(
     let left = Arc::new((Mutex::new(bodies.len()), Condvar::new()));
     let reserve = Reserve::default();
     // One alone has nobody who could work in its place.
-    let how = if bodies.len() == 1 { Crew::StepsBack } else { how };
+    let how = if bodies.len() == 1 { Crew::AsksFirst } else { how };
     let failure: Arc<Mutex<Option<Error>>> = Arc::default();
     let crew: Vec<_> = bodies
         .into_iter()
@@ -86,7 +87,7 @@ pub(crate) fn run_crew<B: FnOnce() -> Result<()> + Send + 'static>(
                 match how {
                     Crew::StandsBy if is_reserve => reserve.enlist(),
                     Crew::StandsBy => reserve.stand_by(),
-                    Crew::StepsBack => fetch::step_back(),
+                    Crew::AsksFirst => reserve::ask_for_processors(),
                 }
                 if let Err(error) = body() {
                     failure.lock().get_or_insert(error);

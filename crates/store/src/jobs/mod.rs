@@ -10,6 +10,7 @@
 //! of the phase.
 
 mod crew;
+mod gate;
 mod pacer;
 mod reserve;
 
@@ -545,6 +546,16 @@ impl Worker {
     pub(crate) fn try_permit(&self) -> Result<Option<Permit>> {
         self.inner.check()?;
         Ok(self.pacer.take(self.inner.order.pace, Work::Device, false, &|| false).0)
+    }
+
+    /// Does something that holds nothing for long that others wait for, before a thread of [`Crew::AsksFirst`] goes on: by its gatekeeper,
+    /// where that finds a processor in time; it may be done twice. Other threads just do it.
+    pub(crate) fn errand<T: Send + 'static>(&self, work: impl Fn() -> T + Send + Sync + 'static) -> T {
+        match reserve::role() {
+            reserve::Role::Asks(gate) => gate
+                .pass_after(work, !self.pacer.is_crowded(), &|| self.inner.cancelled.load(Ordering::Relaxed)),
+            _ => work(),
+        }
     }
 
     /// Bytes to be asked of the device by one request, at most.

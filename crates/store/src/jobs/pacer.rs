@@ -270,7 +270,12 @@ impl Pacer {
 
     /// Bytes that a job is to ask of the device by one request.
     pub(super) fn request_bytes(&self) -> u64 {
-        if self.crowded.load(Ordering::Relaxed) { REQUEST_BESIDE } else { REQUEST_ALONE }
+        if self.is_crowded() { REQUEST_BESIDE } else { REQUEST_ALONE }
+    }
+
+    /// Whether others ask for the device, or may be about to.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.crowded.load(Ordering::Relaxed)
     }
 
     /// Takes a permit: waits for it until the job is to give up, or, where it may not wait, gives `None`. And how long it took.
@@ -293,7 +298,12 @@ impl Pacer {
                 return (permit, Duration::ZERO);
             }
         }
-        let mut now = begun;
+        if let Role::Asks(gate) = &role
+            && may_wait
+        {
+            gate.pass(!self.is_crowded(), give_up);
+        }
+        let mut now = clock::now();
         let mut state = self.state.lock();
         loop {
             self.look(&mut state, pace, now);
@@ -325,7 +335,7 @@ impl Pacer {
                 state.held += usize::from(work == Work::Device);
                 let of = match role {
                     Role::StandsBy(_) => Holder::StandsBy,
-                    Role::Ordinary | Role::Reserve(_) => Holder::Ordinary,
+                    Role::Ordinary | Role::Reserve(_) | Role::Asks(_) => Holder::Ordinary,
                 };
                 if of == Holder::StandsBy {
                     state.pieces.begin(now);

@@ -9,6 +9,7 @@
 //! One of those who stand by tries now and then what it gets of a processor, and they begin again when that was enough for some time: for
 //! longer each time that it was not for long. A piece that is begun too early may be in a starved thread's hands for seconds.
 
+use super::gate::Gate;
 use gannet_base::clock::{self, Instant};
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::thread;
@@ -23,7 +24,7 @@ const CROWDED_FOR: Duration = Duration::from_millis(200);
 const IDLE_PART: u32 = 20;
 /// Which part of what all processors do the reserve may have: of a job for which nothing is kept back, and of one for which old versions are,
 /// the more the longer it takes.
-const PART: u32 = 20;
+pub(super) const PART: u32 = 20;
 const PART_SNAPSHOT: u32 = 14;
 /// How long it rests at most.
 const REST_MOST: Duration = Duration::from_millis(200);
@@ -48,10 +49,19 @@ pub(super) enum Role {
     /// With the reserve of its crew.
     StandsBy(Reserve),
     Reserve(Reserve),
+    /// It asks for a processor before each piece of work.
+    Asks(Gate),
 }
 
 thread_local! {
     static ROLE: RefCell<Role> = const { RefCell::new(Role::Ordinary) };
+}
+
+/// From now on the calling thread asks for a processor, with whatever permit it takes and may wait for; it holds nothing then that others
+/// wait for. What it reads counts as a job's.
+pub(super) fn ask_for_processors() {
+    crate::pool::reads::in_background();
+    ROLE.set(Role::Asks(Gate::new()));
 }
 
 /// What the calling thread is.
@@ -147,7 +157,7 @@ impl Reserve {
     }
 }
 
-fn processors() -> u32 {
+pub(super) fn processors() -> u32 {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u32
 }
 
