@@ -10,6 +10,7 @@
 #   durability  commits, and what the jobs write, are synced
 #   p99         of all transactions together, the five kinds in the specification's mix
 #   time        each is measured for 10 s at least
+#   ratios      each measurement with a job by the one without it that was made right before; of these the median
 #   JOBS        which of them ["backup stat check sweep dump compact"]
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -122,14 +123,11 @@ for job in $JOBS; do
         closed1+=("$(figure transactions_per_second)")
         say "$job: open ${tps0[-1]} -> ${tps1[-1]} tps, p99 ${p0[-1]} -> ${p1[-1]} ms; job ${idle[-1]} -> ${loaded[-1]} s; closed ${closed0[-1]} -> ${closed1[-1]}"
     done
-    a=$(median "${tps1[@]}") b=$(median "${tps0[@]}")
-    row "$job at half load: users' transactions/s ÷ without it" "$a" "$b" "$(ratio "$a" "$b")" at-least 0.95
-    a=$(median "${p1[@]}") b=$(median "${p0[@]}")
-    row "$job at half load: users' p99 (ms) ÷ without it" "$a" "$b" "$(ratio "$a" "$b")" at-most 1.5
-    a=$(median "${loaded[@]}") b=$(median "${idle[@]}")
-    row "$job at half load: its time (s) ÷ idle" "$a" "$b" "$(ratio "$a" "$b")" at-most 2.5
-    a=$(median "${closed1[@]}") b=$(median "${closed0[@]}")
-    row "$job at full load: users' transactions/s ÷ without it" "$a" "$b" "$(ratio "$a" "$b")" at-least 0.9
+    beside() { row "$1" "$(median $2)" "$(median $3)" "$(pairs "$2" "$3")" "$4" "$5"; }
+    beside "$job at half load: users' transactions/s ÷ without it" "${tps1[*]}" "${tps0[*]}" at-least 0.95
+    beside "$job at half load: users' p99 (ms) ÷ without it" "${p1[*]}" "${p0[*]}" at-most 1.5
+    beside "$job at half load: its time (s) ÷ idle" "${loaded[*]}" "${idle[*]}" at-most 2.5
+    beside "$job at full load: users' transactions/s ÷ without it" "${closed1[*]}" "${closed0[*]}" at-least 0.9
 done
 top=$(peak gannet) && [ -n "$top" ] && row "jobs beside users: memory peak over the budget (MiB)" "$top" $BUDGET $((top - BUDGET)) at-most $((64 + SESSIONS / 2))
 held=$(cached "$FILE")

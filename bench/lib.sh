@@ -128,6 +128,11 @@ print(v)' "$1"
 
 median() { printf '%s\n' "$@" | sort -g | awk '{v[NR]=$1} END {if (NR % 2) print v[(NR+1)/2]; else printf "%.12g\n", (v[NR/2]+v[NR/2+1])/2}'; }
 
+# pairs A B: of two lists of as many measurements, taken in turns, the median of the ratios of those that were taken together: a
+# machine that is slower for some minutes is so for both.
+pairs() { paste <(tr ' ' '\n' <<<"$1") <(tr ' ' '\n' <<<"$2") | awk '{printf "%.4f\n", $2 == 0 ? 0 : $1 / $2}' | sort -g |
+    awk '{v[NR]=$1} END {printf "%.2f", NR % 2 ? v[(NR+1)/2] : (v[NR/2]+v[NR/2+1])/2}'; }
+
 ratio() { awk -v a="$1" -v b="$2" 'BEGIN {printf "%.2f", b == 0 ? 0 : a / b}'; }
 
 # row WHAT MEASURED AGAINST RATIO at-least|at-most WANTED

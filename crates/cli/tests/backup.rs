@@ -5,7 +5,8 @@ mod common;
 use common::{Served, address, ends, gannet, texts};
 use serde_json::Value;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 /// A database with so many orders, and a folder for backups.
 fn shop(folder: &Path) {
@@ -240,6 +241,58 @@ fn a_server_sends_backups_to_whoever_keeps_them() {
     let (_, complaint) =
         ends(folder, &["sql", "shop.gnt", "-c", "backup database to stdout since manifest '{}'"], 1);
     assert!(complaint.contains("what a backup says of itself cannot be read"), "{complaint}");
+    drop(server);
+}
+
+/// Whatever the moment: either it was done before, or nothing of it bears the name of a backup, and the next one works.
+#[test]
+fn a_backup_that_a_server_sends_breaks_off_without_passing_for_one() {
+    // On a disk, so that it takes a moment.
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let folder = folder.path();
+    shop(folder);
+    add(folder, 5001, 60_000);
+    let mut server = Served::start(folder, &["shop.gnt"]);
+    let mut broke_off = 0;
+    for (number, wait) in [15, 40, 70, 100, 30, 60].into_iter().enumerate() {
+        let backups = names(folder);
+        let address = address(folder, "shop");
+        let arguments = ["backup", &address[..], "backups"];
+        let backing_up =
+            gannet(folder, &arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(wait));
+        let is_interrupt = number < 4;
+        if is_interrupt {
+            let _ = Command::new("kill").args(["-INT", &backing_up.id().to_string()]).status();
+        } else {
+            server.0.kill().unwrap();
+        }
+        let output = backing_up.wait_with_output().unwrap();
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        match output.status.code() {
+            Some(0) => assert_eq!(names(folder).len(), backups.len() + 1, "{complaint}"),
+            // All of it was here, only the server's last word was not.
+            Some(1) if complaint.contains("the backup is complete") => {
+                assert_eq!(names(folder).len(), backups.len() + 1, "{complaint}");
+            }
+            code => {
+                // Killed by the signal before it listened; stopped; or without its server, which is said.
+                assert!(matches!(code, None | Some(130)) == is_interrupt, "{code:?}: {complaint}");
+                assert!(is_interrupt || complaint.starts_with("gannet: "), "{complaint}");
+                assert_eq!(names(folder), backups, "{complaint}");
+                broke_off += 1;
+            }
+        }
+        if !is_interrupt {
+            drop(server);
+            server = Served::start(folder, &["shop.gnt"]);
+        }
+    }
+    assert!(broke_off > 0, "each was done before");
+    ends(folder, &["backup", &address(folder, "shop"), "backups"], 0);
+    ends(folder, &["verify", "backups"], 0);
+    ends(folder, &["restore", "backups", "copy.gnt"], 0);
+    assert_eq!(orders(folder, "copy.gnt"), 60_000);
     drop(server);
 }
 

@@ -10,7 +10,7 @@
 //! Where processors are never idle nobody would answer, and the job take days. Whoever has waited for [`STARVED`] in vain goes on without an
 //! answer, with no more than a part of the processors ([`PART`]), until answers have come in time for a while again.
 
-use super::reserve::{PART, processors};
+use super::reserve::processors;
 use gannet_base::clock::{self, Instant};
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::{sim, thread};
@@ -26,10 +26,12 @@ const SLICE_ALONE: Duration = Duration::from_millis(1);
 const STARVED: Duration = Duration::from_millis(100);
 /// For how long they have to come in time once they did not.
 const CALM: Duration = Duration::from_millis(200);
+/// Which part of what all processors do who gets none may have. Nothing is kept back for his job meanwhile.
+const PART: u32 = 40;
 /// How long one rests at most where they do not.
 const REST_MOST: Duration = Duration::from_millis(100);
 
-/// The gate of one thread. Clones are the same; when the last one is gone, the gatekeeper ends.
+/// The gate of one thread. Clones are the same; when the last one is gone, the gatekeeper has nothing of the job's in hand, and ends.
 #[derive(Clone, Debug)]
 pub(super) struct Gate(Arc<Asker>);
 
@@ -50,6 +52,8 @@ struct State {
     asks: Option<u64>,
     questions: u64,
     errand: Option<Box<dyn FnOnce() + Send>>,
+    /// The gatekeeper is at an errand.
+    is_at_errand: bool,
     /// Nobody asks any more; nobody answers any more.
     ended: bool,
     keeper_gone: bool,
@@ -77,7 +81,7 @@ impl Gate {
             Arc::new(Shared { state: Mutex::new(state), asked: Condvar::new(), answered: Condvar::new() });
         if !sim::active() {
             let keeper = Keeper(Arc::clone(&shared));
-            // Nobody waits for its end: it may take a while to find a processor, and holds nothing.
+            // Nobody waits for its end, but for that of an errand: it may take a while to find a processor.
             drop(thread::spawn("gannet-gate", move || keeper.keep()));
         }
         Gate(Arc::new(Asker(shared)))
@@ -96,11 +100,19 @@ impl Gate {
         is_alone: bool,
         give_up: &dyn Fn() -> bool,
     ) -> T {
+        if self.0.0.state.lock().is_starved {
+            // What a starved gatekeeper has begun may be in its hands for long.
+            self.ask(None, is_alone, give_up);
+            return errand();
+        }
         let errand = Arc::new(errand);
         let result: Arc<Mutex<Option<T>>> = Arc::default();
         let by_keeper = {
             let (errand, result) = (Arc::clone(&errand), Arc::clone(&result));
-            move || *result.lock() = Some(errand())
+            move || {
+                let value = errand();
+                *result.lock() = Some(value);
+            }
         };
         self.ask(Some(Box::new(by_keeper)), is_alone, give_up);
         let result = result.lock().take();
@@ -134,8 +146,13 @@ impl Gate {
 
 impl Drop for Asker {
     fn drop(&mut self) {
-        self.0.state.lock().ended = true;
+        let mut state = self.0.state.lock();
+        state.ended = true;
         self.0.asked.notify_one();
+        // An errand that was given up has the database in its hands.
+        while state.is_at_errand && !state.keeper_gone {
+            self.0.answered.wait(&mut state);
+        }
     }
 }
 
@@ -151,22 +168,22 @@ impl Keeper {
         while !state.ended {
             if let Some(question) = state.asks {
                 let errand = state.errand.take();
+                state.is_at_errand = errand.is_some();
                 // It has to run without the lock that it may have got as a gift of whoever waited.
                 drop(state);
                 if let Some(errand) = errand {
                     errand();
                 }
                 state = shared.state.lock();
+                state.is_at_errand = false;
                 if state.asks == Some(question) {
                     state.asks = None;
-                    shared.answered.notify_one();
-                    continue;
                 }
-                if state.asks.is_some() {
-                    continue;
-                }
+                // Who asked, or waits for the errand's end.
+                shared.answered.notify_one();
+            } else {
+                shared.asked.wait(&mut state);
             }
-            shared.asked.wait(&mut state);
         }
     }
 }

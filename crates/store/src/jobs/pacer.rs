@@ -348,6 +348,12 @@ impl Pacer {
                 return (None, now - begun);
             }
             self.changed.wait_for(&mut state, wait);
+            if let Role::Asks(gate) = &role {
+                // The answer was for then.
+                drop(state);
+                gate.pass(!self.is_crowded(), give_up);
+                state = self.state.lock();
+            }
             now = clock::now();
         }
     }

@@ -24,7 +24,7 @@ const CROWDED_FOR: Duration = Duration::from_millis(200);
 const IDLE_PART: u32 = 20;
 /// Which part of what all processors do the reserve may have: of a job for which nothing is kept back, and of one for which old versions are,
 /// the more the longer it takes.
-pub(super) const PART: u32 = 20;
+const PART: u32 = 20;
 const PART_SNAPSHOT: u32 = 14;
 /// How long it rests at most.
 const REST_MOST: Duration = Duration::from_millis(200);
