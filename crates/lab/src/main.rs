@@ -25,7 +25,7 @@ USAGE
     gannet-lab store WORKLOAD --dir DIR [OPTIONS]
     gannet-lab sql --dir DIR [--memory SIZE] [--page-size BYTES] [--create] STATEMENT...
     gannet-lab tpcc load|run|check (--url WORDS | --dir DIR [--memory SIZE] [--profile NAME]) [--warehouses N] [--sessions N]
-                             [--seconds S] [--rate TPS] [--seed N] [--setup STATEMENTS]
+                             [--seconds S] [--rate TPS] [--sample S] [--seed N] [--setup STATEMENTS]
     gannet-lab isolation run (--url ADDRESS | --serve GANNET [--kills N]) [--dir DIR] [--level LEVEL] [--seconds S]
                              [--seed N] [--sessions N] [--transactions N] [--keys N] [--replace]
     gannet-lab isolation check FILE

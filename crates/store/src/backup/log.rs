@@ -8,7 +8,6 @@
 use super::Copy;
 use super::format::{FrameKind, HEAD, Head};
 use super::pages::Compressor;
-use super::stream::Lane;
 use crate::block::Block;
 use crate::log::{BLOCK, LogHold};
 use crate::page_set::{GrowingSet, PageSet};
@@ -125,7 +124,7 @@ impl<'c> LogCopy<'c> {
         let len = (to - from) as usize;
         self.block.wait().map_err(|error| super::failed(&error))?;
         let wanted = || self.copy.check_wanted().and_then(|()| self.check_lag());
-        let slot = self.copy.sink.slot(Lane::Log, &wanted)?;
+        let slot = self.copy.sink.log_slot(&wanted)?;
         let mut bytes = AlignedBuffer::zeroed(len);
         self.copy.shared.core.log.read_raw(Class::Maintenance, Lsn(from), &mut bytes)?;
         // Read first, looked at afterwards: its file may be another segment's by now.

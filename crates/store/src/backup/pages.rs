@@ -8,7 +8,7 @@
 
 use super::Copy;
 use super::format::{Codec, FrameKind, HEAD, Head};
-use super::stream::{Lane, Slot};
+use super::stream::Slot;
 use crate::block::{Block, FileRange};
 use crate::jobs::Permit;
 use crate::page::{self, Verdict};
@@ -105,6 +105,19 @@ impl Copy {
         result
     }
 
+    /// Waits until there are both, with neither of them in hand: whoever takes a stream may take his time, while others want permits; and who waits
+    /// for a processor may do so for long, while the reserve wants slots.
+    fn permit_and_slot(&self) -> Result<(Permit, Option<Slot>)> {
+        loop {
+            let permit = self.job.permit()?;
+            if let (true, slot) = self.sink.try_slot()? {
+                return Ok((permit, slot));
+            }
+            drop(permit);
+            self.sink.await_slot(&|| self.check_wanted())?;
+        }
+    }
+
     /// Waits for the write that began first.
     fn end_writes(writing: &mut VecDeque<(Block, Permit)>, free: &mut Vec<Block>) -> Result<()> {
         let Some((mut block, _permit)) = writing.pop_front() else { return Ok(()) };
@@ -122,11 +135,7 @@ impl Copy {
         let size = self.page_size as u64;
         while !free.is_empty() {
             let (permit, slot) = match may_wait && reading.is_empty() {
-                true => {
-                    // First this: whoever takes a stream may take his time.
-                    let slot = self.sink.slot(Lane::Pages, &|| self.check_wanted())?;
-                    (self.job.permit()?, slot)
-                }
+                true => self.permit_and_slot()?,
                 false => match (self.sink.try_slot()?, self.job.try_permit()?) {
                     ((true, slot), Some(permit)) => (permit, slot),
                     _ => return Ok(()),

@@ -124,11 +124,20 @@ impl Sink {
         Ok(())
     }
 
-    /// Waits until a frame may be given on, as long as `wanted` does not fail: to be asked for before anything that others may wait for.
-    pub(crate) fn slot(&self, lane: Lane, wanted: &dyn Fn() -> Result<()>) -> Result<Option<Slot>> {
+    /// Waits until a frame of the log may be given on, as long as `wanted` does not fail: to be asked for before anything that others may wait
+    /// for.
+    pub(crate) fn log_slot(&self, wanted: &dyn Fn() -> Result<()>) -> Result<Option<Slot>> {
         match &self.place {
             Place::Files(_) => Ok(None),
-            Place::Stream(stream) => stream.slot(lane, wanted).map(Some),
+            Place::Stream(stream) => stream.slot(Lane::Log, wanted).map(Some),
+        }
+    }
+
+    /// Waits until a frame of pages might be given on, as long as `wanted` does not fail; with no permit in hand.
+    pub(crate) fn await_slot(&self, wanted: &dyn Fn() -> Result<()>) -> Result<()> {
+        match &self.place {
+            Place::Files(_) => Ok(()),
+            Place::Stream(stream) => stream.await_slot(Lane::Pages, wanted),
         }
     }
 

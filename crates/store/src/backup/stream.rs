@@ -1,8 +1,9 @@
 //! A stream that a backup goes to: written by a thread of its own, for whoever reads it may take as long as he likes.
 //!
 //! # Invariants
-//! 1. Nobody but that thread waits for the stream's reader. Who has a frame to give has a [`Slot`] for it, which he takes before he asks
-//!    for a permit, or for anything else that others may wait for; giving the frame on then waits for nothing.
+//! 1. Nobody but that thread waits for the stream's reader with anything in hand that others may wait for, such as a permit. Who has a frame to
+//!    give has a [`Slot`] for it, so giving it on waits for nothing; and nobody who has a slot for pages waits for a permit: a thread that finds no processor would
+//!    keep it from one that does.
 //! 2. There are never more frames on their way than slots, which the memory for them was charged for.
 //! 3. The log has slots of its own: it is not to be late because of pages.
 
@@ -90,14 +91,23 @@ impl Stream {
     /// Waits for a slot, as long as `wanted` does not fail.
     pub(super) fn slot(&self, lane: Lane, wanted: &dyn Fn() -> Result<()>) -> Result<Slot> {
         loop {
-            wanted()?;
             if let Some(slot) = self.try_slot(lane)? {
                 return Ok(slot);
             }
+            self.await_slot(lane, wanted)?;
+        }
+    }
+
+    /// Waits until there is a slot, without taking it, as long as `wanted` does not fail.
+    pub(super) fn await_slot(&self, lane: Lane, wanted: &dyn Fn() -> Result<()>) -> Result<()> {
+        loop {
+            wanted()?;
             let mut state = self.shared.0.lock();
-            if state.free[lane as usize] == 0 && state.failure.is_none() {
-                self.shared.1.wait_for(&mut state, LOOK_EVERY);
+            check(&state)?;
+            if state.free[lane as usize] > 0 {
+                return Ok(());
             }
+            self.shared.1.wait_for(&mut state, LOOK_EVERY);
         }
     }
 
