@@ -155,8 +155,7 @@ fn a_server_takes_backups_of_the_file_it_has_open() {
     assert!(said.contains("full backup of shop.gnt, taken by its server: shop-20"), "{said}");
     add(folder, 5001, 5010);
     ends(folder, &["backup", "shop.gnt", "backups", "--since", "latest"], 0);
-    let jobs =
-        "select job || ' ' || state || ' ' || (bytes_written > 0) from gannet_jobs where id is not null";
+    let jobs = "select job || ' ' || state || ' ' || (bytes_written > 0) from gannet_jobs where id is not null and job <> 'sweep'";
     let (said, _) = ends(folder, &["sql", "shop.gnt", "-q", "--format", "csv", "-c", jobs], 0);
     assert_eq!(said.lines().skip(1).collect::<Vec<_>>(), ["backup done true"; 2]);
     let (_, complaint) = ends(folder, &["backup", "shop.gnt", "elsewhere"], 1);
