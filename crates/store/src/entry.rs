@@ -149,6 +149,19 @@ pub(crate) fn can_settle(node: NodeRef<'_>, horizon: TxnId) -> bool {
     (0..node.count()).any(|slot| settles(node.payload(slot), horizon))
 }
 
+/// About how many bytes [`settle`] would free.
+pub(crate) fn freed_by_settling(node: NodeRef<'_>, horizon: TxnId) -> usize {
+    let freed = |slot: usize| {
+        let payload = node.payload(slot);
+        match Entry::decode(payload).filter(|entry| !entry.writer.is_none() && entry.writer < horizon) {
+            Some(entry) if entry.is_tombstone() => payload.len() + node.key_suffix(slot).len(),
+            Some(_) => HEADER_LEN,
+            None => 0,
+        }
+    };
+    (0..node.count()).map(freed).sum()
+}
+
 /// Takes the headers off all entries whose writer is below `horizon`, and removes such tombstones. A function of the
 /// page's logical contents, so the log holds only the horizon.
 pub(crate) fn settle(page: &mut [u8], horizon: TxnId) -> Result<(), String> {

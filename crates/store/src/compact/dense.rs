@@ -1,5 +1,5 @@
-//! Making trees denser, where some neighbours fit into one page less: from the left to the right, first the nodes above the leaves, so that leaves have their neighbours under the
-//! same parent, then the leaves, then what is above them once more.
+//! Making trees denser, where some neighbours fit into one page less: from the left to the right, first the nodes above the leaves, so
+//! that leaves have their neighbours under the same parent, then the leaves, then what is above them once more.
 
 use super::{Compaction, plan};
 use crate::entry::Entry;
@@ -11,7 +11,7 @@ use crate::shared::{STATUS, UNDO_DIRECTORY};
 use crate::tree::{BTree, Dense, Density, TreeRoot};
 use crate::{Error, Result};
 use gannet_base::{PageId, TreeId};
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 /// Shares of a node that are filled, in percent, of leaves and of nodes above: as a bulk load does.
@@ -19,8 +19,8 @@ const LEAF_FILL: usize = 96;
 const INNER_FILL: usize = 90;
 /// How many nodes are written at most for one that becomes free: nodes that are fuller than that, on average, stay as they are.
 const WRITTEN_FOR_ONE: usize = 6;
-/// Nodes that are asked for ahead.
-const AHEAD: usize = 64;
+/// Nodes that are looked at for one permit, at most.
+const LOOKED_AT: usize = 8;
 
 /// What somebody who goes along a level finds.
 enum Found {
@@ -30,10 +30,24 @@ enum Found {
     Dense(Option<Vec<u8>>),
 }
 
+/// A node, as it was for a moment.
+struct Looked {
+    /// See [`Density::used`].
+    used: usize,
+    lower: Vec<u8>,
+    upper: Option<Vec<u8>>,
+}
+
+impl Looked {
+    fn covers(&self, key: &[u8]) -> bool {
+        *self.lower <= *key && self.upper.as_deref().is_none_or(|upper| key < upper)
+    }
+}
+
 impl Compaction {
-    pub(super) fn make_trees_dense(self: &Arc<Self>) -> Result<()> {
+    pub(super) fn make_trees_dense(&self) -> Result<()> {
         let shared = &self.shared;
-        self.job.phase("makes trees denser", Unit::Pages, plan::used_pages(shared, &|| self.check())?);
+        self.job.phase("makes trees denser", Unit::Pages, plan::used_pages(shared, &|| self.breathe())?);
         for id in plan::movable(shared) {
             match self.make_tree_dense(id) {
                 // What cannot be read is found by a check; everything else is compacted all the same.
@@ -47,7 +61,7 @@ impl Compaction {
         Ok(())
     }
 
-    fn make_tree_dense(self: &Arc<Self>, id: TreeId) -> Result<()> {
+    fn make_tree_dense(&self, id: TreeId) -> Result<()> {
         let top = {
             let _garbage = self.hold_garbage();
             self.with_tree(id, |root| BTree::new(&self.shared.core, root).root_level())?
@@ -63,115 +77,116 @@ impl Compaction {
     }
 
     /// False when the tree is gone.
-    fn make_level_dense(self: &Arc<Self>, id: TreeId, level: u8) -> Result<bool> {
-        let limit = self.shared.core.page_size * if level == 0 { LEAF_FILL } else { INNER_FILL } / 100;
+    fn make_level_dense(&self, id: TreeId, level: u8) -> Result<bool> {
+        let has_versions = level == 0 && !matches!(id, STATUS | UNDO_DIRECTORY);
+        let mut fetched = BTreeSet::new();
         let mut from = Some(Vec::new());
         while let Some(at) = from {
-            self.check()?;
-            // For a step only: garbage is to be swept in between.
+            self.step()?;
+            // For a piece of work only: garbage is to be swept in between.
             let _garbage = self.hold_garbage();
-            let scout = {
-                let (this, at) = (Arc::clone(self), at.clone());
-                move || this.with_tree(id, |root| this.find_sparse(root, level, limit, &at))
+            let density = Density {
+                limit: self.shared.core.page_size * if level == 0 { LEAF_FILL } else { INNER_FILL } / 100,
+                horizon: has_versions.then(|| self.shared.registry.horizon()),
+                may: &|node| !self.may_be_reverted(node),
             };
-            let Some((passed, found)) = self.job.errand(scout)? else { return Ok(false) };
-            self.job.advance(passed);
-            from = match found {
-                Found::Sparse(at) => {
-                    self.step()?;
-                    match self.with_tree(id, |root| self.make_some_dense(root, level, limit, at))? {
-                        Some(next) => next,
-                        None => return Ok(false),
-                    }
+            let next = self.with_tree(id, |root| {
+                match self.find_sparse(root, level, density, &mut fetched, &at)? {
+                    Found::Sparse(at) => self.make_some_dense(root, level, density, at),
+                    Found::Dense(next) => Ok(next),
                 }
-                Found::Dense(next) => next,
-            };
+            })?;
+            let Some(next) = next else { return Ok(false) };
+            from = next;
         }
         Ok(true)
     }
 
-    /// Looks for a node of `level` that is to be made denser, from the one that covers `at` on, and asks for those behind it. Gives how many it has passed,
-    /// and what it found.
-    fn find_sparse(&self, root: &TreeRoot, level: u8, limit: usize, at: &[u8]) -> Result<(u64, Found)> {
-        let core = &self.shared.core;
-        let children = BTree::new(core, root).children_from(at, level + 1)?;
-        self.fetch_some(&children.pages);
+    /// Looks whether one of some nodes of `level`, from the one that covers `at` on, is to be made denser, and asks for those behind them.
+    fn find_sparse(
+        &self,
+        root: &TreeRoot,
+        level: u8,
+        density: Density<'_>,
+        fetched: &mut BTreeSet<PageId>,
+        at: &[u8],
+    ) -> Result<Found> {
+        let children = BTree::new(&self.shared.core, root).children_from(at, level + 1)?.pages;
+        self.fetch_some(&children, fetched);
         let mut from = at.to_vec();
-        let mut passed = 0;
-        for (index, &id) in children.pages.iter().take(AHEAD).enumerate() {
-            let upper = match self.look_at(root, level, id, &from)? {
-                // Somebody else has changed something: what, the step sees.
-                None => break,
-                Some((used, upper)) => {
-                    if self.is_worth_it(root, level, limit, used, &children.pages[index + 1..]) {
-                        return Ok((passed, Found::Sparse(from)));
-                    }
-                    upper
-                }
-            };
-            passed += 1;
+        for (index, &id) in children.iter().take(LOOKED_AT).enumerate() {
+            // Somebody else has changed something where it is otherwise: what, the step sees.
+            let looked = self.look_at(root, level, density, id)?.filter(|looked| looked.covers(&from));
+            let Some(Looked { used, upper, .. }) = looked else { return Ok(Found::Sparse(from)) };
+            if self.is_worth_it(root, level, density, used, &children[index + 1..])? {
+                return Ok(Found::Sparse(from));
+            }
+            self.job.advance(1);
             match upper {
                 Some(upper) => from = upper,
-                None => return Ok((passed, Found::Dense(None))),
+                None => return Ok(Found::Dense(None)),
             }
         }
-        if passed > 0 {
-            return Ok((passed, Found::Dense(Some(from))));
-        }
-        Ok((0, if children.pages.is_empty() { Found::Dense(None) } else { Found::Sparse(from) }))
+        Ok(Found::Dense((!children.is_empty()).then_some(from)))
     }
 
-    /// Bytes used of a node of `level`, and where it ends; `None` where it is not there, or does not cover `from`.
+    /// A node of `level`; `None` where there is no such one any more, or not yet.
     fn look_at(
         &self,
         root: &TreeRoot,
         level: u8,
+        density: Density<'_>,
         id: PageId,
-        from: &[u8],
-    ) -> Result<Option<(usize, Option<Vec<u8>>)>> {
+    ) -> Result<Option<Looked>> {
         let core = &self.shared.core;
-        let page = core.pool.shared(&core.volume, id, Access::Ring(&self.ring))?;
+        let page = match core.pool.shared(&core.volume, id, Access::Ring(&self.ring)) {
+            Ok(page) => page,
+            // Its parent is not latched. If it is still the parent, the step tells.
+            Err(Error::Damaged(_) | Error::NeverWritten(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
         if page::kind(&page) != Some(PageKind::Node) || page::tree(&page) != root.id {
             return Ok(None);
         }
         let node = NodeRef::new(&page);
-        let is_it = node.level() == level && node.covers(from);
-        Ok(is_it.then(|| (node.used_bytes(), node.upper_fence().map(<[u8]>::to_vec))))
+        Ok((node.level() == level).then(|| Looked {
+            used: density.used(node),
+            lower: node.lower_fence().to_vec(),
+            upper: node.upper_fence().map(<[u8]>::to_vec),
+        }))
     }
 
-    /// Whether a node that uses so much, with some of those on its right, fits into one page less. Each of them is written for it: so they are not to be
-    /// many. Where it is so, its right neighbour has been waited for.
-    fn is_worth_it(&self, root: &TreeRoot, level: u8, limit: usize, used: usize, right: &[PageId]) -> bool {
-        let core = &self.shared.core;
+    /// Whether a node that uses so much, with some of those on its right, fits into one page less. Each of them is written for it: so they are
+    /// not to be many. Where it is so, its right neighbour has been waited for.
+    fn is_worth_it(
+        &self,
+        root: &TreeRoot,
+        level: u8,
+        density: Density<'_>,
+        used: usize,
+        right: &[PageId],
+    ) -> Result<bool> {
+        if density.is_full(used) {
+            return Ok(false);
+        }
         let mut sum = used;
         for (saved, &id) in right.iter().take(WRITTEN_FOR_ONE - 1).enumerate() {
-            // What is wrong with one of them is told where it is gone to.
-            let Ok(page) = core.pool.shared(&core.volume, id, Access::Ring(&self.ring)) else { return false };
-            if page::kind(&page) != Some(PageKind::Node) || page::tree(&page) != root.id {
-                return false;
-            }
-            let node = NodeRef::new(&page);
-            if node.level() != level {
-                return false;
-            }
-            sum += node.used_bytes();
-            if sum <= (saved + 1) * limit {
-                return true;
+            let Some(looked) = self.look_at(root, level, density, id)? else { return Ok(false) };
+            sum += looked.used;
+            if sum <= (saved + 1) * density.limit {
+                return Ok(true);
             }
         }
-        false
+        Ok(false)
     }
 
     /// Asks for some of these pages, as soon as half of what was asked for before has come by.
-    fn fetch_some(&self, pages: &[PageId]) {
-        let near = &pages[..pages.len().min(AHEAD)];
-        let mut fetched = self.fetched.lock();
+    fn fetch_some(&self, pages: &[PageId], fetched: &mut BTreeSet<PageId>) {
+        let near = &pages[..pages.len().min(self.ahead)];
         let missing: Vec<_> = near.iter().copied().filter(|page| !fetched.contains(page)).collect();
-        let is_needed = near.iter().take(2).any(|page| !fetched.contains(page));
-        if missing.len() >= AHEAD / 2 || is_needed {
-            fetched.clear();
-            fetched.extend(near);
-            drop(fetched);
+        let is_needed = near.iter().take(LOOKED_AT).any(|page| !fetched.contains(page));
+        if missing.len() >= self.ahead / 2 || is_needed {
+            *fetched = near.iter().copied().collect();
             self.fetch(&missing);
         }
     }
@@ -181,15 +196,9 @@ impl Compaction {
         &self,
         root: &TreeRoot,
         level: u8,
-        limit: usize,
+        density: Density<'_>,
         at: Vec<u8>,
     ) -> Result<Option<Vec<u8>>> {
-        let has_versions = level == 0 && !matches!(root.id, STATUS | UNDO_DIRECTORY);
-        let density = Density {
-            limit,
-            horizon: has_versions.then(|| self.shared.registry.horizon()),
-            may: &|node| !self.may_be_reverted(node),
-        };
         let tree = BTree::new(&self.shared.core, root);
         let mut step = tree.make_dense(&at, level, density)?;
         // The left one, then the right one; then what is to be done with them.

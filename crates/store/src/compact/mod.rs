@@ -52,7 +52,6 @@ use gannet_base::{Lsn, PageId, TreeId, clock};
 use gannet_io::Class;
 use plan::Plan;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -173,8 +172,8 @@ struct Compaction {
     permit: Mutex<Option<Permit>>,
     stop: Stop,
     ring: ScanRing,
-    /// Pages that were asked for last by whoever looks for what can be made denser.
-    fetched: Mutex<BTreeSet<PageId>>,
+    /// Pages that are asked for ahead at one time.
+    ahead: usize,
     counters: Counters,
     write_header: WriteHeader,
     report: Mutex<CompactReport>,
@@ -202,7 +201,7 @@ pub(crate) fn run(
         permit: Mutex::new(None),
         stop: Stop::default(),
         ring: ScanRing::new(frames),
-        fetched: Mutex::default(),
+        ahead: frames / 2,
         counters: Counters::default(),
         write_header,
         report: Mutex::new(CompactReport {
@@ -221,10 +220,10 @@ pub(crate) fn run(
 }
 
 impl Compaction {
-    fn work(self: &Arc<Self>) -> Result<()> {
+    fn work(&self) -> Result<()> {
         let core = &self.shared.core;
         for group in 0..core.space.groups() {
-            self.check()?;
+            self.breathe()?;
             core.space.learn(core, group)?;
         }
         self.report.lock().used_bytes_before = self.used_bytes()?;
@@ -250,6 +249,12 @@ impl Compaction {
         self.shared.core.check_writable()
     }
 
+    /// The same between two pieces of work that need no permit, and waits for a processor.
+    fn breathe(&self) -> Result<()> {
+        self.job.breathe()?;
+        self.check()
+    }
+
     fn is_over(&self) -> bool {
         self.check().is_err()
     }
@@ -262,24 +267,19 @@ impl Compaction {
         self.job.count_read((asked * core.page_size) as u64);
     }
 
-    /// Waits until the device has brought a page that was asked for. What is wrong with it is for the step to tell that needs it.
-    fn await_page(&self, page: PageId) {
-        let core = &self.shared.core;
-        drop(core.pool.shared(&core.volume, page, Access::Ring(&self.ring)));
-    }
-
     /// Called without latches before a step that looks at a few pages and may change them.
     fn step(&self) -> Result<()> {
-        self.pace()?;
+        *self.permit.lock() = None;
         self.shared.core.throttle(&|| self.is_over())?;
-        self.check()
+        self.check()?;
+        self.pace()
     }
 
     /// Waits as long as others are to go first. The permit is for what is done until this is called again, or something is waited for.
     fn pace(&self) -> Result<()> {
-        let mut permit = self.permit.lock();
-        *permit = None;
-        *permit = Some(self.job.permit()?);
+        *self.permit.lock() = None;
+        let permit = self.job.permit()?;
+        *self.permit.lock() = Some(permit);
         Ok(())
     }
 
@@ -301,17 +301,17 @@ impl Compaction {
     }
 
     /// Moves what is to be moved once; false when nothing could be.
-    fn round(self: &Arc<Self>) -> Result<bool> {
+    fn round(&self) -> Result<bool> {
         let core = &self.shared.core;
         if !self.await_readers()? {
             return Ok(false);
         }
-        let plan = Plan::make(&self.shared, &|| self.check())?;
+        let plan = Plan::make(&self.shared, &|| self.breathe())?;
         if plan.pages == 0 || !core.space.begin_emptying(core, plan.end)? {
             return Ok(false);
         }
         let round = Round(self, self.counters.value_pages.load(Ordering::Relaxed));
-        plan.choose(&self.shared, &|| self.check())?;
+        plan.choose(&self.shared, &|| self.breathe())?;
         let before = self.counters.moved.load(Ordering::Relaxed);
         self.job.phase("moves pages", Unit::Pages, plan.pages);
         self.move_all()?;
@@ -392,7 +392,7 @@ impl Compaction {
         let core = &self.shared.core;
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let used = self.used_bytes()?;
-        let held = plan::held(&self.shared, &|| self.check())?;
+        let held = plan::held(&self.shared, &|| self.breathe())?;
         let mut report = self.report.lock();
         report.file_bytes = core.volume.file.len()?;
         report.used_bytes = used;
@@ -405,7 +405,7 @@ impl Compaction {
     }
 
     fn used_bytes(&self) -> Result<u64> {
-        Ok(plan::used_pages(&self.shared, &|| self.check())? * self.shared.core.page_size as u64)
+        Ok(plan::used_pages(&self.shared, &|| self.breathe())? * self.shared.core.page_size as u64)
     }
 }
 

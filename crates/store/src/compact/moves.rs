@@ -11,7 +11,6 @@ use crate::tree::{BTree, Relocated, TreeRoot};
 use crate::{Error, Result};
 use gannet_base::{PageId, TreeId};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Where the pages of trees go, and what is left to those who know more of it.
@@ -40,7 +39,7 @@ enum Content {
 
 impl Compaction {
     /// Moves everything that can be moved.
-    pub(super) fn move_all(self: &Arc<Self>) -> Result<()> {
+    pub(super) fn move_all(&self) -> Result<()> {
         let core = &self.shared.core;
         let mut course = Course::default();
         let mut below = u64::MAX;
@@ -65,19 +64,14 @@ impl Compaction {
         Ok(())
     }
 
-    fn empty_extent(self: &Arc<Self>, first: PageId, what: Extent, course: &mut Course) -> Result<()> {
+    fn empty_extent(&self, first: PageId, what: Extent, course: &mut Course) -> Result<()> {
         let used = (0..EXTENT_PAGES).filter(|index| what.used & 1 << index != 0);
         let pages: Vec<PageId> = used.map(|index| PageId(first.0 + index)).collect();
-        let fetch = {
-            let (this, pages) = (Arc::clone(self), pages.clone());
-            move || {
-                this.fetch(&pages);
-                pages.iter().for_each(|&page| this.await_page(page));
-            }
-        };
-        self.job.errand(fetch);
-        for id in pages {
+        for (index, &id) in pages.iter().enumerate() {
             self.step()?;
+            if index % self.ahead == 0 {
+                self.fetch(&pages[index..pages.len().min(index + self.ahead)]);
+            }
             let moved = loop {
                 let moved = {
                     let _garbage = self.hold_garbage();

@@ -1,7 +1,7 @@
 //! Threads that work on one job together.
 
 use super::{Reserve, Watch, reserve};
-use crate::{Error, Result};
+use crate::{Error, Result, fetch};
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::thread;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl Drop for Ended {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Crew {
     /// They run where a processor is idle: for those who hold nothing for longer than it takes to copy a page. Of several the first one is
-    /// the [`Reserve`]: bodies take a permit before they take something to do.
+    /// the [`Reserve`]: bodies take a permit before they take something to do. One alone, who would have nobody to work in its place, is nice.
     StandsBy,
     /// They run as users do, and ask for a processor with each permit: for those who hold latches or locks that others wait for, and must not
     /// be stopped with them.
@@ -71,28 +71,30 @@ pub(crate) fn run_crew<B: FnOnce() -> Result<()> + Send + 'static>(
 ) -> Result<()> {
     let left = Arc::new((Mutex::new(bodies.len()), Condvar::new()));
     let reserve = Reserve::default();
-    // One alone has nobody who could work in its place.
-    let how = if bodies.len() == 1 { Crew::AsksFirst } else { how };
+    let is_alone = bodies.len() == 1;
     let failure: Arc<Mutex<Option<Error>>> = Arc::default();
     let crew: Vec<_> = bodies
         .into_iter()
         .enumerate()
         .map(|(number, body)| {
-            let is_reserve = how == Crew::StandsBy && number == 0;
+            let is_reserve = how == Crew::StandsBy && number == 0 && !is_alone;
             let ended =
                 Ended { left: Arc::clone(&left), stop: stop.clone(), reserve: reserve.clone(), is_reserve };
             let (stop, reserve) = (stop.clone(), reserve.clone());
             let failure = Arc::clone(&failure);
             thread::spawn(name, move || {
+                let asking = (how == Crew::AsksFirst).then(reserve::ask_for_processors);
                 match how {
+                    Crew::StandsBy if is_alone => fetch::step_back(),
                     Crew::StandsBy if is_reserve => reserve.enlist(),
                     Crew::StandsBy => reserve.stand_by(),
-                    Crew::AsksFirst => reserve::ask_for_processors(),
+                    Crew::AsksFirst => {}
                 }
                 if let Err(error) = body() {
                     failure.lock().get_or_insert(error);
                     stop.set();
                 }
+                drop(asking);
                 drop(ended);
             })
         })

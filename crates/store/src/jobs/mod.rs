@@ -548,14 +548,13 @@ impl Worker {
         Ok(self.pacer.take(self.inner.order.pace, Work::Device, false, &|| false).0)
     }
 
-    /// Does something that holds nothing for long that others wait for, before a thread of [`Crew::AsksFirst`] goes on: by its gatekeeper,
-    /// where that finds a processor in time; it may be done twice. Other threads just do it.
-    pub(crate) fn errand<T: Send + 'static>(&self, work: impl Fn() -> T + Send + Sync + 'static) -> T {
-        match reserve::role() {
-            reserve::Role::Asks(gate) => gate
-                .pass_after(work, !self.pacer.is_crowded(), &|| self.inner.cancelled.load(Ordering::Relaxed)),
-            _ => work(),
+    /// What a thread of [`Crew::AsksFirst`] calls between two pieces of work that need no permit, with nothing in hand that others wait for: it waits
+    /// for a processor. Fails as [`Worker::check`].
+    pub(crate) fn breathe(&self) -> Result<()> {
+        if let reserve::Role::Asks(gate) = reserve::role() {
+            gate.pass(!self.pacer.is_crowded(), &|| self.inner.cancelled.load(Ordering::Relaxed));
         }
+        self.check()
     }
 
     /// Bytes to be asked of the device by one request, at most.

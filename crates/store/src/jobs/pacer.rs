@@ -349,8 +349,9 @@ impl Pacer {
             }
             self.changed.wait_for(&mut state, wait);
             if let Role::Asks(gate) = &role {
-                // The answer was for then.
+                // The answer was for then; and whoever else waits need not wait for this one to come back.
                 drop(state);
+                self.changed.notify_one();
                 gate.pass(!self.is_crowded(), give_up);
                 state = self.state.lock();
             }

@@ -57,11 +57,21 @@ thread_local! {
     static ROLE: RefCell<Role> = const { RefCell::new(Role::Ordinary) };
 }
 
-/// From now on the calling thread asks for a processor, with whatever permit it takes and may wait for; it holds nothing then that others
-/// wait for. What it reads counts as a job's.
-pub(super) fn ask_for_processors() {
+/// The calling thread asks for a processor as long as this lives: see [`ask_for_processors`].
+pub(super) struct Asking(());
+
+/// From now on the calling thread asks for a processor, with whatever permit it takes and may wait for, not where it only tries; it holds nothing
+/// then that others wait for. What it reads counts as a job's.
+pub(super) fn ask_for_processors() -> Asking {
     crate::pool::reads::in_background();
     ROLE.set(Role::Asks(Gate::new()));
+    Asking(())
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        ROLE.set(Role::Ordinary);
+    }
 }
 
 /// What the calling thread is.

@@ -37,9 +37,13 @@ impl Pool {
         class: Class,
         access: Access<'_>,
     ) -> usize {
+        let pick = || match super::reads::is_background() {
+            true => volume.pick_background_queue(),
+            false => volume.pick_queue(),
+        };
         let queue = match access {
-            Access::Ring(ring) => *ring.queue.get_or_init(|| volume.pick_queue()),
-            Access::Normal => volume.pick_queue(),
+            Access::Ring(ring) => *ring.queue.get_or_init(pick),
+            Access::Normal => pick(),
         };
         self.prefetch_by(queue, volume, pages, class, access)
     }

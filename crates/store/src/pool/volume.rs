@@ -125,6 +125,11 @@ impl Volume {
         (self.queues.len() - 1 - number % BACKGROUND_QUEUES.min(self.queues.len())) as u8
     }
 
+    /// One of them, for a thread that has no number.
+    pub(crate) fn pick_background_queue(&self) -> u8 {
+        self.background_queue(self.next_queue.fetch_add(1, Ordering::Relaxed))
+    }
+
     pub(crate) fn set_redo(&self, redo: Option<Arc<dyn Redo>>) {
         self.has_redo.store(redo.is_some(), Ordering::Release);
         *self.redo.write() = redo;

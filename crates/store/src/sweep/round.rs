@@ -183,7 +183,7 @@ impl<'r> Round<'r> {
         let Some(job) = self.job() else { return Ok(()) };
         job.count_read(bytes);
         // What is in memory takes nothing of the device from anybody.
-        let permit = if bytes > 0 { Some(job.permit()?) } else { job.check().map(|()| None)? };
+        let permit = if bytes > 0 { Some(job.permit()?) } else { job.breathe().map(|()| None)? };
         self.permit = permit;
         Ok(())
     }

@@ -45,6 +45,19 @@ pub(crate) struct Density<'d> {
     pub(crate) may: &'d dyn Fn(NodeRef<'_>) -> bool,
 }
 
+impl Density<'_> {
+    /// Bytes that a node uses once its entries have lost what nobody needs any more.
+    pub(crate) fn used(&self, node: NodeRef<'_>) -> usize {
+        let freed = self.horizon.map_or(0, |horizon| entry::freed_by_settling(node, horizon));
+        node.used_bytes().saturating_sub(freed)
+    }
+
+    /// Whether a node that uses so much is left as it is.
+    pub(crate) fn is_full(&self, used: usize) -> bool {
+        used * 16 >= self.limit * FULL
+    }
+}
+
 impl<'c> BTree<'c> {
     /// Looks at the node of `level` that covers `from`, and at its right neighbour.
     pub(crate) fn make_dense(&self, from: &[u8], level: u8, density: Density<'_>) -> Result<Dense> {
@@ -61,7 +74,7 @@ impl<'c> BTree<'c> {
         node.copy_key(slot + 1, &mut next);
         let right_id = node.child(slot + 1);
         let left = pool.exclusive(volume, left_id)?;
-        if self.is_node(&left, left_id)?.used_bytes() * 16 >= density.limit * FULL {
+        if density.is_full(density.used(self.is_node(&left, left_id)?)) {
             left.release_unchanged();
             parent.release_unchanged();
             return Ok(Dense::Passed(next));
