@@ -347,6 +347,13 @@ fn what_was_cut_off_is_refused_before_anything_is_loaded() {
         assert!(error.unwrap_err().to_string().contains("is cut off"));
         assert!(second.catalog().tables.is_empty());
     }
+    // At, and within, its first line.
+    for cut in [0, 10] {
+        let error = loaded(&second, site.file("cut.sql", &text[..cut]), &load::Options::default());
+        assert!(error.unwrap_err().to_string().contains("has no statement: it is empty"));
+        let stream = Origin::Stream(Box::new(std::io::Cursor::new(text[..cut].to_owned())));
+        assert!(loaded(&second, stream, &load::Options::default()).is_err());
+    }
     // A stream shows it only then.
     let stream = Origin::Stream(Box::new(std::io::Cursor::new(text[..text.len() - 30].to_owned())));
     assert!(loaded(&second, stream, &load::Options::default()).is_err());

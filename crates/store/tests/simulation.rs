@@ -56,6 +56,11 @@ const REGRESSIONS: &[(u64, &str)] = &[
         "who made a page waited for a frame that had got another page, whose holder waited for free space",
     ),
     (377916207741, "a rollback that could not read its undo left others waiting for its rows for ever"),
+    (
+        533215080789,
+        "an archive that failed within the filler of a crashed segment went on before it with the filler's checksum, and took the log \
+         for damaged from then on",
+    ),
     (503903561178, "the simulation took a power cut right behind a creation for none"),
     (
         676464645256,

@@ -290,7 +290,7 @@ impl Loader<'_, '_> {
         let is_file = input.len().is_some();
         let mut last_line = None;
         let mut splitter = Splitter::default();
-        let mut start = 1;
+        let (mut start, mut is_empty) = (1, true);
         loop {
             if splitter.statement().trim().is_empty() {
                 start = input.line() + 1;
@@ -309,7 +309,7 @@ impl Loader<'_, '_> {
             }
             while let Some(piece) = splitter.next_piece() {
                 self.piece(piece, start, &mut input)?;
-                start = input.line();
+                (start, is_empty) = (input.line(), false);
             }
             self.watch.job().set_done(self.before + input.taken());
             self.watch.look()?;
@@ -320,6 +320,12 @@ impl Loader<'_, '_> {
         }
         if last_line.is_some() {
             return Err(cut_off(&input));
+        }
+        if is_empty {
+            // Who writes a dump, and is killed before its first line, leaves nothing in it that says so.
+            let message =
+                format!("{} has no statement: it is empty, or cut off at its beginning", input.name());
+            return Err(Error::new(SqlState::BAD_COPY_FILE_FORMAT, message));
         }
         self.before += input.taken();
         self.outcome.bytes = self.before;

@@ -536,7 +536,7 @@ impl Session {
     fn begin_part(&mut self) -> Result<()> {
         assert!(self.walk.is_between(), "a part begins behind a record");
         self.begin.first = self.walk.whole();
-        self.begin.previous_crc = self.walk.last_crc();
+        self.begin.previous_crc = self.walk.whole_crc();
         self.part = Some(PartWriter::begin(&self.disk, &self.path, self.mode, &self.begin)?);
         let gap = self.begin.gap_from.take();
         self.unsynced += HEAD as u64;
@@ -559,7 +559,7 @@ impl Session {
 
     fn all_synced(&mut self) {
         self.unsynced = 0;
-        self.synced = (self.walk.whole(), self.walk.last_crc());
+        self.synced = (self.walk.whole(), self.walk.whole_crc());
     }
 
     /// Writes down how far the archive has come, now and then.

@@ -185,7 +185,7 @@ pub(super) fn read(folder: &Folder, parts: &[Part], from: usize, to: &mut dyn Re
             None => index += 1,
         }
     };
-    Ok(Ended { whole: walk.whole(), last_crc: walk.last_crc(), why })
+    Ok(Ended { whole: walk.whole(), last_crc: walk.whole_crc(), why })
 }
 
 /// A walk that begins with a part.

@@ -39,10 +39,13 @@ pub(crate) struct Walk {
     end: u64,
     /// Behind the last record that is whole.
     whole: u64,
+    /// Its checksum, where that is known.
+    whole_crc: Option<u32>,
     /// Bytes from `end` on.
     bytes: Vec<u8>,
     /// How much of the filler that `end` lies in is still to come.
     filler: u64,
+    /// Of the last record that was met, which may be a filler that is not whole yet.
     last_crc: Option<u32>,
     stopped: bool,
 }
@@ -50,8 +53,17 @@ pub(crate) struct Walk {
 impl Walk {
     /// A walk from `at`, the end of a record with this checksum, or the beginning of a segment.
     pub(crate) fn new(database_id: u64, segment_size: u64, at: u64, last_crc: Option<u32>) -> Self {
-        let (bytes, filler) = (Vec::new(), 0);
-        Walk { database_id, segment_size, end: at, whole: at, bytes, filler, last_crc, stopped: false }
+        Walk {
+            database_id,
+            segment_size,
+            end: at,
+            whole: at,
+            whole_crc: last_crc,
+            bytes: Vec::new(),
+            filler: 0,
+            last_crc,
+            stopped: false,
+        }
     }
 
     /// Behind the last record that is whole.
@@ -60,8 +72,8 @@ impl Walk {
     }
 
     /// Checksum of that record, where it is known; 0 for none.
-    pub(crate) fn last_crc(&self) -> Option<u32> {
-        self.last_crc
+    pub(crate) fn whole_crc(&self) -> Option<u32> {
+        self.whole_crc
     }
 
     /// Where the next bytes have to begin.
@@ -158,7 +170,7 @@ impl Walk {
         self.end += len;
         self.filler = self.filler.saturating_sub(len);
         if self.filler == 0 {
-            self.whole = self.end;
+            (self.whole, self.whole_crc) = (self.end, self.last_crc);
         }
     }
 

@@ -138,6 +138,32 @@ fn a_crashed_segment_is_sealed_and_a_new_life_begins() {
     }
 }
 
+/// Whoever copies the log breaks off in a filler, too, and goes on behind the last record that is whole.
+#[test]
+fn a_walk_goes_on_from_what_is_whole_wherever_it_broke_off() {
+    let sim = SimDisk::new(1);
+    let log = create(&sim);
+    let lsn = log.append(&group(&[(1, 0)], 100)).unwrap();
+    log.flush_to(lsn).unwrap();
+    let image = sim.crash_image(1);
+    let (recovery, recovered) = recover(&image);
+    recovered.start_writing(2).unwrap();
+    let mut bytes = AlignedBuffer::zeroed(SEGMENT as usize);
+    recovered.read_raw(Class::Maintenance, Lsn::ZERO, &mut bytes).unwrap();
+    const PIECE: usize = 4000;
+    let mut walk = Walk::new(77, SEGMENT, 0, None);
+    let mut in_filler = 0;
+    for (index, piece) in bytes.chunks(PIECE).enumerate() {
+        walk.take(piece, &mut |_| Ok(Step::On)).unwrap();
+        let there = index * PIECE + piece.len();
+        in_filler += u32::from(walk.whole() == recovery.end.0 && there > recovery.end.0 as usize + PIECE);
+        let mut again = Walk::new(77, SEGMENT, walk.whole(), walk.whole_crc());
+        again.take(&bytes[walk.whole() as usize..], &mut |_| Ok(Step::On)).unwrap();
+        assert_eq!(again.whole(), SEGMENT);
+    }
+    assert!(in_filler > 0 && walk.whole() == SEGMENT);
+}
+
 /// A group of which four fill a block.
 fn quarter_block() -> GroupBuilder {
     let group = group(&[(4, 0)], 976);
