@@ -10,7 +10,9 @@
 #   durability  commits, and what the jobs write, are synced
 #   p99         of all transactions together, the five kinds in the specification's mix
 #   time        each is measured for 10 s at least
-#   ratios      each measurement with a job by the one without it that was made right before; of these the median
+#   ratios      each measurement with a job by the one without it that was made right before; of these the median. At full load by the
+#               mean of the one before and the one behind it, after some seconds that do not count: where the server has had time to
+#               bring its dirty pages home, users go faster for a while, with a job or without
 #   JOBS        which of them ["backup stat check sweep dump compact"]
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -117,10 +119,13 @@ for job in $JOBS; do
         tps1+=("$(figure transactions_per_second)") p1+=("$(figure p99_ms)") loaded+=("$(head -1 "$SOCKETS/time")")
         clean
         [ "$job" = compact ] || idle+=("$(run_job "$job")")
-        users "$SECONDS_EACH" none $((seed + 2)) ''
-        closed0+=("$(figure transactions_per_second)")
-        users "$SECONDS_EACH" "$job" $((seed + 3)) ''
+        users "$WARM_UP" none $((seed + 2)) ''
+        users "$SECONDS_EACH" none $((seed + 3)) ''
+        before=$(figure transactions_per_second)
+        users "$SECONDS_EACH" "$job" $((seed + 4)) ''
         closed1+=("$(figure transactions_per_second)")
+        users "$SECONDS_EACH" none $((seed + 5)) ''
+        closed0+=("$(awk -v a="$before" -v b="$(figure transactions_per_second)" 'BEGIN {print (a + b) / 2}')")
         say "$job: open ${tps0[-1]} -> ${tps1[-1]} tps, p99 ${p0[-1]} -> ${p1[-1]} ms; job ${idle[-1]} -> ${loaded[-1]} s; closed ${closed0[-1]} -> ${closed1[-1]}"
     done
     beside() { row "$1" "$(median $2)" "$(median $3)" "$(pairs "$2" "$3")" "$4" "$5"; }

@@ -442,7 +442,7 @@ impl Database {
     pub fn check_watched(&self, watch: &mut Watch<'_>) -> Result<CheckReport> {
         self.await_restart_watched(watch)?;
         self.shared.core.poison.check()?;
-        let _stays = self.shared.layout.keep();
+        let _stays = self.shared.layout.keep(&mut || watch.look())?;
         let header = {
             // Nobody writes it meanwhile.
             let meta = self.keeper.meta.lock();
@@ -471,7 +471,7 @@ impl Database {
         watch: &mut Watch<'_>,
     ) -> Result<(Manifest, Option<StatReport>)> {
         self.await_restart_watched(watch)?;
-        let _stays = self.shared.layout.keep();
+        let _stays = self.shared.layout.keep(&mut || watch.look())?;
         let meta = self.keeper.meta.lock().clone();
         let origin = backup::Origin {
             engine: &self.engine,

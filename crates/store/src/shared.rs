@@ -15,6 +15,7 @@ use crate::overflow;
 use crate::pool::{Pool, Volume};
 use crate::restart::Restart;
 use crate::sweep::limit::Holders;
+use crate::sweep::turn::Turn;
 use crate::tree::{BTree, TreeRoot, fits, is_underfull};
 use crate::txn::active::ActiveTxn;
 use crate::txn::locks::LockTable;
@@ -67,8 +68,8 @@ pub(crate) struct Shared {
     /// Tells the background thread that there may be something to do, or that it shall end.
     pub(crate) stopping: Mutex<bool>,
     pub(crate) background: Condvar,
-    /// Held while a sweep is under way: one works with trees that the next one may free.
-    pub(crate) sweeping: Mutex<()>,
+    /// Whose turn it is to sweep.
+    pub(crate) sweeping: Turn,
     /// Limits on how long garbage is held back.
     pub(crate) holders: Holders,
     /// Figures of the last hour.

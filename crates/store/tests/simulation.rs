@@ -68,6 +68,10 @@ const REGRESSIONS: &[(u64, &str)] = &[
          one whose end lay in the last block of a segment, before that had a footer",
     ),
     (
+        698731018031,
+        "a backup that the log had left behind looked for what was passed over, and called a footer damaged that was let go of",
+    ),
+    (
         837889720874,
         "a page that restart could not read closed the database to changes, and nobody expected it",
     ),

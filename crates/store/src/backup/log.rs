@@ -68,15 +68,11 @@ impl<'c> LogCopy<'c> {
     /// Fails where the log was let go of, or is about to be.
     fn check_lag(&self) -> Result<()> {
         let core = &self.copy.shared.core;
-        let (lag, limit) = (core.log.durable().0.saturating_sub(self.at), core.wal_limit);
-        if lag <= limit && self.hold.is_kept() {
-            return Ok(());
+        let lag = core.log.durable().0.saturating_sub(self.at);
+        match lag <= core.wal_limit && self.hold.is_kept() {
+            true => Ok(()),
+            false => Err(left_behind(lag, core.wal_limit)),
         }
-        Err(Error::Backup(format!(
-            "the backup's destination takes the log slower than it grows: it is {} behind, and {} are kept for it at most",
-            format_size(lag),
-            format_size(limit)
-        )))
     }
 
     /// The first block and the footer of the segment before.
@@ -165,6 +161,15 @@ impl<'c> LogCopy<'c> {
     }
 }
 
+/// The log was let go of, or is about to be, as so many bytes of it are not copied yet.
+fn left_behind(lag: u64, limit: u64) -> Error {
+    Error::Backup(format!(
+        "the backup's destination takes the log slower than it grows: it is {} behind, and {} are kept for it at most",
+        format_size(lag),
+        format_size(limit)
+    ))
+}
+
 /// Pages that were changed since the backup's start.
 #[derive(Debug)]
 pub(super) struct Touched {
@@ -182,16 +187,21 @@ impl Touched {
 impl Copy {
     /// Pages that were changed since the backup's start and were passed over: they were free then, or are new.
     pub(super) fn passed_over(&self) -> Result<PageSet> {
-        // Nothing is let go of meanwhile.
+        // Its copy lets go of nothing meanwhile.
         let mut touched = self.touched.lock();
         let Touched { pages, from } = &mut *touched;
         let mut outcome = Ok(());
-        self.shared.core.log.changed_pages(*from, &mut |page, lsn| {
+        let core = &self.shared.core;
+        let changed = core.log.changed_pages(*from, &mut |page, lsn| {
             if lsn > self.start && outcome.is_ok() {
                 outcome = pages.add(page);
             }
-        })?;
-        outcome?;
+        });
+        // Who writes the log may have, where the copy does not keep up: a footer that is not there any more is no damage then.
+        if !self.log_is_kept.is_kept() {
+            return Err(left_behind(core.log.durable().0.saturating_sub(from.0), core.wal_limit));
+        }
+        changed.and(outcome)?;
         Ok(pages.without(&self.copied))
     }
 }

@@ -41,6 +41,7 @@ use crate::changes;
 use crate::engine::Engine;
 use crate::fetch;
 use crate::jobs::{Crew, Stop, Unit, Watch, Worker, run_crew};
+use crate::log::HoldWitness;
 use crate::meta::{FORMAT_VERSION, Meta};
 use crate::page_set::PageSet;
 use crate::shared::Shared;
@@ -126,6 +127,8 @@ struct Copy {
     unwritten: AtomicU64,
     log_bytes: AtomicU64,
     touched: Mutex<Touched>,
+    /// Whether the log is still there that the backup needs.
+    log_is_kept: HoldWitness,
     /// See [`Manifest::end_lsn`], once it is known.
     log_end: Mutex<Option<Lsn>>,
     log_end_known: Condvar,
@@ -249,6 +252,7 @@ fn run(
         unwritten: AtomicU64::new(0),
         log_bytes: AtomicU64::new(0),
         touched: Mutex::new(Touched::new(hold.from(), engine.memory(Purpose::Work, 0)?)),
+        log_is_kept: hold.witness(),
         log_end: Mutex::new(None),
         log_end_known: Condvar::new(),
         log_copied: AtomicBool::new(false),

@@ -60,6 +60,8 @@ pub(crate) use survey::{Known, Trees, read_segments};
 
 /// Pages that cannot be used and are remembered until it is known what leads to them.
 const BAD_MAX: usize = 1000;
+/// Leaves whose versions are looked at again once nobody sweeps.
+const DOUBTFUL_MAX: usize = 4096;
 
 #[derive(Debug, Default)]
 struct Counters {
@@ -83,6 +85,15 @@ struct Check {
     strangers: Mutex<BTreeMap<TreeId, PageId>>,
     /// By tree: pages that its entries' long values should have, less those that are listed.
     lengths: Mutex<BTreeMap<TreeId, i64>>,
+    doubtful: Mutex<Doubtful>,
+}
+
+/// Leaves with versions that were missing while somebody swept.
+#[derive(Debug, Default)]
+struct Doubtful {
+    leaves: Vec<(PageId, TreeId)>,
+    /// How many there were besides, of which nothing else is known.
+    more: u64,
 }
 
 /// What is wrong with the two copies of the header in the file, of which the newer is to be this one.
@@ -130,6 +141,7 @@ pub(crate) fn run(
         bad: Mutex::default(),
         strangers: Mutex::default(),
         lengths: Mutex::default(),
+        doubtful: Mutex::default(),
     });
     check.refer_to_roots();
     let course = Course { thread: "gannet-check", phase: "checks pages", pages: check.survey.pages };

@@ -2,7 +2,7 @@
 
 use super::report::Key;
 use super::sums::Fact;
-use super::{Check, Stake};
+use super::{Check, DOUBTFUL_MAX, Stake};
 use crate::entry::{Entry, OVERFLOW, decode_reference};
 use crate::node::{NodeRef, verify_structure};
 use crate::page::{self, PageKind};
@@ -220,15 +220,34 @@ impl Check {
     }
 
     /// Follows the undo pointers of a leaf's entries as long as anybody may follow them. A snapshot that ends meanwhile lets
-    /// sweep free what only it might have asked for, so what is missing is looked for again with sweep held off.
+    /// sweep free what only it might have asked for, so what is missing is looked for again with sweep held off: later, where one is under way, as
+    /// that may wait for the very permit with which we look.
     fn versions(&self, id: PageId, tree: TreeId) {
         if self.broken_histories(id, tree).is_empty() {
             return;
         }
-        let _sweeping = self.shared.sweeping.lock();
-        for (what, stake) in self.broken_histories(id, tree) {
+        match self.shared.sweeping.try_take() {
+            Some(_turn) => {
+                self.confirm_histories(id, tree);
+            }
+            None => {
+                let mut doubtful = self.doubtful.lock();
+                match doubtful.leaves.len() < DOUBTFUL_MAX {
+                    true => doubtful.leaves.push((id, tree)),
+                    false => doubtful.more += 1,
+                }
+            }
+        }
+    }
+
+    /// Says what is missing of a leaf's versions. Whoever asks sees to it that nobody sweeps.
+    pub(super) fn confirm_histories(&self, id: PageId, tree: TreeId) -> bool {
+        let broken = self.broken_histories(id, tree);
+        let is_broken = !broken.is_empty();
+        for (what, stake) in broken {
             self.find(id, tree, what, stake);
         }
+        is_broken
     }
 
     fn broken_histories(&self, id: PageId, tree: TreeId) -> Vec<(String, Stake)> {

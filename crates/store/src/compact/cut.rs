@@ -13,7 +13,8 @@
 //!    not have. A crash behind this finds the file longer than it needs to be, and may find maps behind those that are counted: they
 //!    say that everything is free.
 //! 5. *Cut*, by steps: with the space lock held, so that the file does not grow meanwhile, and with no page on its way home, the file gets shorter. Whether a crash
-//!    keeps that does not matter: with it, nothing refers to what is gone; without, it is as in 4. So it is between two steps, where the file may grow.
+//!    keeps that does not matter: with it, nothing refers to what is gone; without, it is as in 4. So it is between two steps, where the file may grow,
+//!    or somebody go through it as a whole: what is behind the end is free for him as for anybody else.
 //!
 //! The header also says where the log was at the last cut: of a page that reads as zeros, changes up to there that the log still has are no write that was lost.
 //!
@@ -47,10 +48,10 @@ impl Compaction {
         }
         self.job.phase("gives back the end of the file", Unit::Bytes, 0);
         // Most of it before anybody has to wait.
-        self.checkpoint(core.log.end())?;
-        let moving = self.moving()?;
+        self.checkpoint(core.log.end(), true)?;
+        let mut moving = self.moving()?;
         let pages = core.space.retreat(core)?;
-        if pages * page_size >= length || !self.checkpoint(core.log.end())? {
+        if pages * page_size >= length || !self.checkpoint(core.log.end(), false)? {
             return Ok(());
         }
         let mut is_first = true;
@@ -60,14 +61,16 @@ impl Compaction {
                 break;
             }
             is_first = false;
+            drop(moving);
             self.pace()?;
+            moving = self.moving()?;
         }
-        drop(moving);
         Ok(())
     }
 
-    /// Moves the redo position to `target` at least; false where it stays behind.
-    fn checkpoint(&self, target: Lsn) -> Result<bool> {
+    /// Moves the redo position to `target` at least; false where it stays behind. Where others wait for us it is not `paced`: there is not much left
+    /// then.
+    fn checkpoint(&self, target: Lsn, paced: bool) -> Result<bool> {
         let (core, writer) = (&self.shared.core, &self.shared.writer);
         if planted(Mutation::CutTooEarly) {
             return Ok(true);
@@ -75,7 +78,9 @@ impl Compaction {
         core.log.flush_to(target)?;
         for _ in 0..ATTEMPTS {
             writer.flush_below(target, &mut |bytes| {
-                self.pace()?;
+                if paced {
+                    self.pace()?;
+                }
                 self.job.count_written(bytes);
                 self.check().map(|()| true)
             })?;

@@ -34,6 +34,7 @@ enum Found {
 struct Looked {
     /// See [`Density::used`].
     used: usize,
+    entries: usize,
     lower: Vec<u8>,
     upper: Option<Vec<u8>>,
 }
@@ -117,12 +118,12 @@ impl Compaction {
         for (index, &id) in children.iter().take(LOOKED_AT).enumerate() {
             // Somebody else has changed something where it is otherwise: what, the step sees.
             let looked = self.look_at(root, level, density, id)?.filter(|looked| looked.covers(&from));
-            let Some(Looked { used, upper, .. }) = looked else { return Ok(Found::Sparse(from)) };
-            if self.is_worth_it(root, level, density, used, &children[index + 1..])? {
+            let Some(looked) = looked else { return Ok(Found::Sparse(from)) };
+            if self.is_worth_it(root, level, density, &looked, &children[index + 1..])? {
                 return Ok(Found::Sparse(from));
             }
             self.job.advance(1);
-            match upper {
+            match looked.upper {
                 Some(upper) => from = upper,
                 None => return Ok(Found::Dense(None)),
             }
@@ -151,29 +152,32 @@ impl Compaction {
         let node = NodeRef::new(&page);
         Ok((node.level() == level).then(|| Looked {
             used: density.used(node),
+            entries: node.count(),
             lower: node.lower_fence().to_vec(),
             upper: node.upper_fence().map(<[u8]>::to_vec),
         }))
     }
 
-    /// Whether a node that uses so much, with some of those on its right, fits into one page less. Each of them is written for it: so they are
-    /// not to be many. Where it is so, its right neighbour has been waited for.
+    /// Whether a node, with some of those on its right, fits into one page less. Each of them is written for it: so they are
+    /// not to be many. Entries are not divided: of each page that is filled half of one is lost, on average. Where it is so, its right
+    /// neighbour has been waited for.
     fn is_worth_it(
         &self,
         root: &TreeRoot,
         level: u8,
         density: Density<'_>,
-        used: usize,
+        first: &Looked,
         right: &[PageId],
     ) -> Result<bool> {
-        if density.is_full(used) {
+        if density.is_full(first.used) {
             return Ok(false);
         }
-        let mut sum = used;
+        let (mut used, mut entries) = (first.used, first.entries);
         for (saved, &id) in right.iter().take(WRITTEN_FOR_ONE - 1).enumerate() {
             let Some(looked) = self.look_at(root, level, density, id)? else { return Ok(false) };
-            sum += looked.used;
-            if sum <= (saved + 1) * density.limit {
+            (used, entries) = (used + looked.used, entries + looked.entries);
+            let lost = used / entries.max(1) / 2;
+            if used <= (saved + 1) * density.limit.saturating_sub(lost) {
                 return Ok(true);
             }
         }
@@ -182,10 +186,11 @@ impl Compaction {
 
     /// Asks for some of these pages, as soon as half of what was asked for before has come by.
     fn fetch_some(&self, pages: &[PageId], fetched: &mut BTreeSet<PageId>) {
-        let near = &pages[..pages.len().min(self.ahead)];
+        let ahead = self.ahead();
+        let near = &pages[..pages.len().min(ahead)];
         let missing: Vec<_> = near.iter().copied().filter(|page| !fetched.contains(page)).collect();
         let is_needed = near.iter().take(LOOKED_AT).any(|page| !fetched.contains(page));
-        if missing.len() >= self.ahead / 2 || is_needed {
+        if missing.len() >= ahead / 2 || is_needed {
             *fetched = near.iter().copied().collect();
             self.fetch(&missing);
         }

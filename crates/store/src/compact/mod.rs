@@ -65,6 +65,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Frames that pages come into which are looked at once.
 const RING_FRAMES: usize = 128;
+/// Pages that are asked for ahead at one time, at most, where others ask for the device.
+const AHEAD_BESIDE: usize = 16;
 
 /// What keeps the file from becoming shorter.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -112,21 +114,22 @@ struct Users {
 #[derive(Debug)]
 pub(crate) struct Keeping<'l>(&'l Layout);
 
-/// They may be moved as long as this lives.
+/// They may be moved as long as this lives: a short step, for which nobody waits with this in hand.
 #[derive(Debug)]
 pub(crate) struct Moving<'l>(&'l Layout);
 
 impl Layout {
-    /// Waits for the step that is under way.
-    pub(crate) fn keep(&self) -> Keeping<'_> {
+    /// Waits for the step that is under way, as long as `check` does not fail.
+    pub(crate) fn keep(&self, check: &mut dyn FnMut() -> Result<()>) -> Result<Keeping<'_>> {
         loop {
             {
                 let mut users = self.0.lock();
                 if !users.moving {
                     users.keeping += 1;
-                    return Keeping(self);
+                    return Ok(Keeping(self));
                 }
             }
+            check()?;
             clock::sleep(LOOK_EVERY / 10);
         }
     }
@@ -265,6 +268,11 @@ impl Compaction {
         let ring = Access::Ring(&self.ring);
         let asked = core.pool.prefetch(&core.volume, pages, Class::Maintenance, ring);
         self.job.count_read((asked * core.page_size) as u64);
+    }
+
+    /// How many pages are asked for ahead at one time: with one permit not more than others may have to wait for.
+    fn ahead(&self) -> usize {
+        if self.job.is_crowded() { self.ahead.min(AHEAD_BESIDE) } else { self.ahead }
     }
 
     /// Called without latches before a step that looks at a few pages and may change them.

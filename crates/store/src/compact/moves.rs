@@ -24,6 +24,9 @@ pub(super) struct Course {
     pub(super) is_full: bool,
     /// Somebody goes through the whole file: what was begun is to be tried again.
     pub(super) is_held_up: bool,
+    /// Steps since the snapshot was taken with which long values are moved, and how many of their pages had been moved then.
+    pub(super) steps: u32,
+    pub(super) moved_before: u64,
 }
 
 /// What a page that is to be moved holds.
@@ -67,10 +70,12 @@ impl Compaction {
     fn empty_extent(&self, first: PageId, what: Extent, course: &mut Course) -> Result<()> {
         let used = (0..EXTENT_PAGES).filter(|index| what.used & 1 << index != 0);
         let pages: Vec<PageId> = used.map(|index| PageId(first.0 + index)).collect();
+        let mut fetched = 0;
         for (index, &id) in pages.iter().enumerate() {
             self.step()?;
-            if index % self.ahead == 0 {
-                self.fetch(&pages[index..pages.len().min(index + self.ahead)]);
+            if index >= fetched {
+                fetched = pages.len().min(index + self.ahead());
+                self.fetch(&pages[index..fetched]);
             }
             let moved = loop {
                 let moved = {

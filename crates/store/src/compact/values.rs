@@ -21,6 +21,9 @@ use crate::{Error, Result};
 use gannet_base::{PageId, TreeId};
 use std::sync::atomic::Ordering;
 
+/// Steps under one snapshot, about: without one, garbage may go.
+const STEPS_AT_ONCE: u32 = 64;
+
 /// A place that was found for a page, in a mini-transaction, and what goes there.
 type Placed = (PageId, Part, Vec<u8>);
 
@@ -32,16 +35,14 @@ impl Compaction {
         }
         let mut from = Some(Vec::new());
         while let Some(at) = from.take().filter(|_| !course.is_full) {
-            self.check()?;
+            self.step()?;
+            (course.steps, course.moved_before) = (0, self.value_pages_moved());
             let next = {
                 let _garbage = self.hold_garbage();
                 self.with_tree(id, |root| self.move_values_of_leaf(root, &at, course))
             };
             // Waited for while garbage may go.
-            if self.was_held_up(course)? {
-                from = Some(at);
-                continue;
-            }
+            self.was_held_up(course)?;
             from = match next {
                 Err(error @ (Error::Damaged(_) | Error::NeverWritten(_))) => {
                     self.check()?;
@@ -54,7 +55,8 @@ impl Compaction {
         Ok(())
     }
 
-    /// Gives where the next leaf begins.
+    /// Moves those of the leaf that covers `at`, from there on. Gives where to go on: with the next leaf, or with the value that was not moved to its
+    /// end, of which what was moved is passed over then.
     fn move_values_of_leaf(
         &self,
         root: &TreeRoot,
@@ -63,7 +65,6 @@ impl Compaction {
     ) -> Result<Option<Vec<u8>>> {
         let core = &self.shared.core;
         let tree = BTree::new(core, root);
-        self.step()?;
         let horizon = self.shared.registry.horizon();
         let (values, next) = {
             let mut leaf = tree.leaf_shared(at, Access::Ring(&self.ring))?;
@@ -80,16 +81,35 @@ impl Compaction {
                 (entry.writer.is_none() && entry.is_overflow())
                     .then(|| (key, decode_reference(entry.value).1))
             };
-            let values: Vec<_> = (0..node.count()).filter_map(value).collect();
+            let first = node.search(at).unwrap_or_else(|slot| slot);
+            let values: Vec<_> = (first..node.count()).filter_map(value).collect();
             (values, node.upper_fence().map(<[u8]>::to_vec))
         };
         for (key, first) in values {
             self.move_value(&tree, &key, first, course)?;
-            if course.is_full || course.is_held_up {
+            if course.is_full {
                 break;
+            }
+            if course.is_held_up || self.is_long(course) {
+                return Ok(Some(key));
             }
         }
         Ok(next)
+    }
+
+    /// Whether garbage was held back for long enough, and something was moved since: then garbage may go before the next step.
+    fn is_long(&self, course: &Course) -> bool {
+        course.steps >= STEPS_AT_ONCE && self.value_pages_moved() > course.moved_before
+    }
+
+    fn value_pages_moved(&self) -> u64 {
+        self.counters.value_pages.load(Ordering::Relaxed)
+    }
+
+    /// [`Compaction::step`] with a snapshot in hand.
+    fn next_step(&self, course: &mut Course) -> Result<()> {
+        course.steps += 1;
+        self.step()
     }
 
     /// Moves what lies in extents that are being emptied of the value of `key`, whose list begins on page `first`.
@@ -97,7 +117,7 @@ impl Compaction {
         let core = &self.shared.core;
         let mut before = None;
         let mut index = first;
-        while !index.is_none() && !course.is_full && !course.is_held_up {
+        while !index.is_none() && !course.is_full && !course.is_held_up && !self.is_long(course) {
             if core.space.is_emptying(index) {
                 match self.move_index(tree, key, before, index, course)? {
                     Some(moved) => index = moved,
@@ -120,7 +140,7 @@ impl Compaction {
         index: PageId,
         course: &mut Course,
     ) -> Result<Option<PageId>> {
-        self.step()?;
+        self.next_step(course)?;
         let Some(_moving) = self.shared.layout.try_move() else {
             course.is_held_up = true;
             return Ok(None);
@@ -168,11 +188,16 @@ impl Compaction {
         let (next, pages) = overflow::read_index(core, index)?;
         let listed = pages.into_iter().enumerate().filter(|&(_, page)| core.space.is_emptying(page));
         let listed: Vec<(usize, PageId)> = listed.collect();
-        let from = course.places.entry(tree.tree.id).or_default();
         for batch in listed.chunks(overflow::pages_at_once(core)) {
-            self.step()?;
+            if self.is_long(course) {
+                break;
+            }
+            self.next_step(course)?;
             let ahead: Vec<PageId> = batch.iter().map(|&(_, page)| page).collect();
             self.fetch(&ahead);
+            // Not with the list latched.
+            ahead.iter().for_each(|&page| core.pool.await_prefetch(&core.volume, page));
+            let from = course.places.entry(tree.tree.id).or_default();
             let Some(_moving) = self.shared.layout.try_move() else {
                 course.is_held_up = true;
                 break;

@@ -23,6 +23,7 @@ use crate::ring;
 use crate::shared::{Attachment, CATALOG, FIRST_USER_TREE, STATUS, Shared, Streams, UNDO_DIRECTORY};
 use crate::space::{self, Space};
 use crate::sweep::limit::Holders;
+use crate::sweep::turn::Turn;
 use crate::tree::TreeRoot;
 use crate::txn::locks::LockTable;
 use crate::txn::registry::Registry;
@@ -408,7 +409,7 @@ impl Database {
             stopping: Mutex::new(false),
             background: Condvar::new(),
             attachment,
-            sweeping: Mutex::new(()),
+            sweeping: Turn::default(),
             holders,
             notes: Notes::default(),
             layout: Layout::default(),

@@ -174,7 +174,7 @@ impl Database {
             wal_limit: self.shared.core.wal_limit,
             dirty_pages: dirty.len() as u64,
             pages_written: self.shared.writer.pages_written(),
-            sweeping: self.shared.sweeping.try_lock().is_none(),
+            sweeping: self.shared.sweeping.is_taken(),
             segments_left: self.shared.streams.lock().complete.len() as u64,
             segments_swept: self.shared.segments_swept.load(Ordering::Relaxed),
         }
@@ -184,7 +184,7 @@ impl Database {
     /// each 1000 extents or so.
     pub fn pages_by_tree(&self) -> Result<BTreeMap<TreeId, u64>> {
         let core = &self.shared.core;
-        let _stays = self.shared.layout.keep();
+        let _stays = self.shared.layout.keep(&mut || self.shared.core.check_open())?;
         let mut pages: BTreeMap<TreeId, u64> = BTreeMap::new();
         let maps: Vec<_> =
             (0..core.space.groups()).map(|group| space::map_page(group, core.page_size)).collect();

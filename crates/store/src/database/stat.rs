@@ -50,7 +50,7 @@ impl Database {
             self.await_restart_watched(watch)?;
         }
         self.shared.core.check_open()?;
-        let _stays = self.shared.layout.keep();
+        let _stays = self.shared.layout.keep(&mut || watch.look())?;
         let report = stat::run(&self.engine, &self.shared, options, watch)?;
         Ok(self.with_marks(report))
     }

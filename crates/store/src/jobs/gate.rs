@@ -8,7 +8,8 @@
 //! has begun. Where the system refuses to have threads like that, the gatekeeper is nice, and its answers say less.
 //!
 //! Where processors are never idle nobody would answer, and the job take days. Whoever has waited for [`STARVED`] in vain goes on without an
-//! answer, with no more than a part of the processors ([`PART`]), until answers have come in time for a while again.
+//! answer, with no more than a part of the processors ([`PART`]), until answers have come in time for a while again. So does whoever gets
+//! answers, but so late that he has had less than that part ([`TALLY`]).
 //!
 //! # Invariants
 //! 1. The gatekeeper does nothing but answer. It holds no lock and no latch, whenever it is stopped.
@@ -34,6 +35,8 @@ const IN_TIME: Duration = Duration::from_millis(10);
 const CALM: Duration = Duration::from_millis(200);
 /// Which part of what all processors do who gets none may have. Nothing is kept back for his job meanwhile.
 const PART: u32 = 40;
+/// After so much waiting it is looked what it has brought.
+const TALLY: Duration = Duration::from_secs(1);
 /// How long one rests at most where they do not.
 const REST_MOST: Duration = Duration::from_millis(100);
 /// How often it is looked whether the answer is still wanted.
@@ -61,7 +64,10 @@ struct State {
     asked: Option<Instant>,
     /// When it went through last, and how long it had had a processor then.
     passed: Option<(Instant, Duration)>,
-    /// An answer did not come; since when they come in time again.
+    /// How long was waited since that was looked at, and how long it had had a processor then.
+    waited: Duration,
+    tallied: Duration,
+    /// Answers do not come, or too late; since when they come in time again.
     is_starved: bool,
     calm_since: Option<Instant>,
 }
@@ -102,7 +108,7 @@ impl Gate {
             now = clock::now();
         }
         let is_answered = word.load(Acquire) != ASKED;
-        state.pass(is_answered, now, clock::thread_cpu());
+        state.pass(is_answered, now - begun, now, clock::thread_cpu());
     }
 }
 
@@ -142,14 +148,20 @@ impl State {
         }
     }
 
-    /// It goes on, with an answer or without.
-    fn pass(&mut self, is_answered: bool, now: Instant, had: Duration) {
+    /// It goes on, with an answer or without, after it has waited for so long.
+    fn pass(&mut self, is_answered: bool, waited: Duration, now: Instant, had: Duration) {
         self.passed = Some((now, had));
         let is_late = self.asked.is_some_and(|asked| now - asked > IN_TIME);
         if is_late {
             self.calm_since = None;
         }
-        if !is_answered {
+        self.waited += waited;
+        let mut is_slow = false;
+        if self.waited >= TALLY || self.is_starved {
+            is_slow = !self.is_starved && had.saturating_sub(self.tallied) * slowness() < self.waited;
+            (self.waited, self.tallied) = (Duration::ZERO, had);
+        }
+        if !is_answered || is_slow {
             self.is_starved = true;
         } else if self.is_starved && !is_late && now - *self.calm_since.get_or_insert(now) >= CALM {
             self.is_starved = false;
@@ -173,7 +185,7 @@ mod tests {
         let mut state = State::default();
         let pass = |state: &mut State, asked: u64, is_answered: bool, at: u64, had: u64| {
             state.asked = Some(start + ms(asked));
-            state.pass(is_answered, start + ms(at), ms(had));
+            state.pass(is_answered, ms(at - asked), start + ms(at), ms(had));
         };
         assert_eq!(state.patience(ms(7)), STARVED);
         pass(&mut state, 0, true, 90, 7);
@@ -182,7 +194,7 @@ mod tests {
         assert_eq!(state.patience(ms(9)), ms(1) * slowness());
         assert_eq!(state.patience(ms(8)), SLICE);
         assert_eq!(state.patience(ms(8000)), REST_MOST);
-        // One that comes in time is no more than luck; one that comes late, or not within the rest that was due, begins it anew.
+        // One that comes in time is no more than luck; one that comes late begins it anew.
         pass(&mut state, 210, true, 211, 8);
         pass(&mut state, 300, true, 320, 9);
         pass(&mut state, 420, true, 421, 9);
@@ -194,6 +206,29 @@ mod tests {
         assert!(state.is_starved);
         pass(&mut state, 905, true, 906, 9);
         assert_eq!(state.patience(ms(9)), STARVED);
+    }
+
+    #[test]
+    fn who_gets_answers_too_late_for_his_part_goes_on_without_them() {
+        let ms = Duration::from_millis;
+        let start = clock::now();
+        for (late, wanted) in [(40, true), (0, false)] {
+            let mut state = State::default();
+            for number in 0..60 {
+                let at = start + ms(number * 50);
+                state.asked = Some(at);
+                state.pass(true, ms(late), at + ms(late), Duration::from_micros(50) * (number as u32 + 1));
+            }
+            assert_eq!(state.is_starved, wanted, "{late}");
+        }
+        // What was worth its while is no reason.
+        let mut state = State::default();
+        for number in 0..60 {
+            let at = start + ms(number * 50);
+            state.asked = Some(at);
+            state.pass(true, ms(20), at + ms(20), ms(20) / slowness() * (number as u32 + 2));
+        }
+        assert!(!state.is_starved);
     }
 
     #[test]

@@ -562,6 +562,11 @@ impl Worker {
         self.pacer.request_bytes()
     }
 
+    /// Whether others ask for the device, or may be about to.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.pacer.is_crowded()
+    }
+
     /// See [`Job::phase`].
     pub(crate) fn phase(&self, name: &'static str, unit: Unit, total: u64) {
         self.inner.begin_phase(name, unit, total);

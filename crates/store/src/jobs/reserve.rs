@@ -14,7 +14,7 @@ use gannet_base::clock::{self, Instant};
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::thread;
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Pieces of work that take longer than this have found no processor, or a slow device.
@@ -107,7 +107,7 @@ impl Reserve {
     /// reads counts as a job's.
     pub fn stand_by(&self) {
         thread::stand_by();
-        crate::pool::reads::in_background();
+        crate::pool::reads::standing_by();
         ROLE.set(Role::StandsBy(self.clone()));
     }
 
@@ -167,8 +167,10 @@ impl Reserve {
     }
 }
 
+/// Processors that this process may use. Asked for once: the system reads files for the answer.
 pub(super) fn processors() -> u32 {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u32
+    static PROCESSORS: OnceLock<u32> = OnceLock::new();
+    *PROCESSORS.get_or_init(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u32)
 }
 
 /// The pieces of work that those who stand by are at, and what the reserve makes of them. All jobs of an engine share it: where one finds no

@@ -712,6 +712,25 @@ impl LogHold {
 
     /// Whether nothing was lost until now: what was read before this is asked was the log.
     pub(crate) fn is_kept(&self) -> bool {
+        self.witness().is_kept()
+    }
+
+    /// For others who read what is kept.
+    pub(crate) fn witness(&self) -> HoldWitness {
+        HoldWitness { log: self.log.clone(), number: self.number }
+    }
+}
+
+/// Knows whether a [`LogHold`] still keeps what it did; keeps nothing itself.
+#[derive(Clone, Debug)]
+pub(crate) struct HoldWitness {
+    log: Log,
+    number: u64,
+}
+
+impl HoldWitness {
+    /// See [`LogHold::is_kept`]; not kept where the hold is gone.
+    pub(crate) fn is_kept(&self) -> bool {
         self.log.inner.holds.lock().contains_key(&self.number)
     }
 }

@@ -36,6 +36,7 @@ thread_local! {
     static BATCHED: Cell<u64> = const { Cell::new(0) };
     static BATCHES: Cell<u64> = const { Cell::new(0) };
     static BACKGROUND: Cell<bool> = const { Cell::new(false) };
+    static STANDS_BY: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The calling thread's counters. They only grow.
@@ -52,6 +53,18 @@ pub fn thread_reads() -> ThreadReads {
 /// maintenance.
 pub(crate) fn in_background() {
     BACKGROUND.set(true);
+}
+
+/// The same of a thread that runs only while nobody else wants a processor: whoever waits for a page that such a thread has asked for is not to wait for
+/// its coming back, too.
+pub(crate) fn standing_by() {
+    in_background();
+    STANDS_BY.set(true);
+}
+
+/// See [`standing_by`].
+pub(super) fn stands_by() -> bool {
+    STANDS_BY.get()
 }
 
 /// What the calling thread reads as long as this lives is read for a job: no user waits for it, and jobs are not paced by it.

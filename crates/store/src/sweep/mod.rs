@@ -12,6 +12,7 @@
 //! 3. A segment is freed together with its directory entry.
 //! 4. A sweep that ends early, however, leaves what it has not come to as it was, for the next one.
 //!
+//! - [`turn`]: one sweep at a time.
 //! - [`round`]: what a sweep goes by, how it is paced, and what it has done.
 //! - [`limit`]: who holds garbage back for too long is ended.
 //! - [`garbage`]: what garbage there is, who holds it back, and what removing it will cost.
@@ -21,8 +22,8 @@ pub(crate) mod garbage;
 pub(crate) mod limit;
 pub(crate) mod report;
 pub(crate) mod round;
+pub(crate) mod turn;
 
-use crate::core::LOOK_EVERY;
 use crate::jobs::Jobs;
 use crate::mtr::Mtr;
 use crate::mutation::{Mutation, planted};
@@ -34,7 +35,6 @@ use crate::space::EXTENT_PAGES;
 use crate::tree::{BTree, is_underfull};
 use crate::undo::{self, Segment, UNDO_PAGES, UndoKind, UndoRecord};
 use crate::{Error, Result, entry, overflow, view};
-use gannet_base::sync::MutexGuard;
 use gannet_base::{PageId, TreeId, TxnId, clock};
 use gannet_io::Class;
 use round::{By, Round};
@@ -100,9 +100,15 @@ impl Shared {
     }
 
     /// One round: every complete segment behind the horizon, and the newest segments of streams that nobody has written to for some
-    /// time. Fails with [`Error::Cancelled`] when it is given up.
+    /// time. Fails with [`Error::Cancelled`] when it is given up. The background, which has other things to do, waits for nobody else's round:
+    /// that one does the same.
     pub(crate) fn sweep(&self, round: &mut Round<'_>) -> Result<()> {
-        let _sweeping = self.await_sweeping(round)?;
+        let turn = match round.is_background() {
+            true => self.sweeping.try_take(),
+            false if round.needs_room() => Some(self.sweeping.take_for_room(&mut || round.check())?),
+            false => Some(self.sweeping.take(&mut || round.check())?),
+        };
+        let Some(_turn) = turn else { return Ok(()) };
         let mut horizon = self.registry.horizon();
         if planted(Mutation::UndoFreedEarly) {
             horizon = self.registry.next_txn();
@@ -140,10 +146,6 @@ impl Shared {
             if *self.stopping.lock() {
                 break;
             }
-            if round.is_background() {
-                // It may be long until this thread is through.
-                unless_passing(self.core.log.prepare())?;
-            }
         }
         self.sweep_status(horizon, round)
     }
@@ -152,16 +154,6 @@ impl Shared {
     fn free_segments(&self, horizon: TxnId) -> u64 {
         let streams = self.streams.lock();
         streams.complete.iter().filter(|segment| segment.highest_txn < horizon).count() as u64
-    }
-
-    fn await_sweeping(&self, round: &Round<'_>) -> Result<MutexGuard<'_, ()>> {
-        loop {
-            if let Some(turn) = self.sweeping.try_lock() {
-                return Ok(turn);
-            }
-            round.check()?;
-            clock::sleep(LOOK_EVERY);
-        }
     }
 
     fn retire_idle_streams(&self, horizon: TxnId, idle: Duration) -> Result<()> {
@@ -187,6 +179,11 @@ impl Shared {
         round.pace()?;
         for id in pages {
             round.check()?;
+            if round.is_background() {
+                // It may be long until this thread is through.
+                unless_passing(self.core.log.prepare())?;
+                self.end_old_holders();
+            }
             let Some(records) = undo::read_page(core, id, segment)? else { break };
             round.undo_page();
             if round.is_cold() {
@@ -199,6 +196,7 @@ impl Shared {
                     return Ok(false);
                 }
                 if !record.done {
+                    round.breathe()?;
                     core.throttle(&|| round.gives_up())?;
                     if !self.sweep_record(at, &record, round)? {
                         return Ok(false);
@@ -238,7 +236,9 @@ impl Shared {
                 && let Some((id, _)) = crate::catalog::decode(&record.value)
             {
                 round.frees_tree();
-                if !self.free_tree(id, &|| !self.is_stopping() && !round.gives_up())? {
+                if !self
+                    .free_tree(id, &|| !self.is_stopping() && !round.gives_up() && round.breathe().is_ok())?
+                {
                     return Ok(false);
                 }
                 round.done.trees += 1;

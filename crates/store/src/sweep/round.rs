@@ -3,11 +3,13 @@
 //! # Invariants
 //! 1. A round for somebody who waits for room is not paced; one that an administrator has asked for is a part of that job. One of the
 //!    background is a job from the moment on that it is seen to be long: there are many segments to free, or it has taken a while.
-//! 2. What is paced is what reads from the device. A round whose pages are all in memory is held back by nobody.
+//! 2. What is paced is what reads from the device. A round whose pages are all in memory is held back by nobody; as a part of a job whose
+//!    thread asks for processors it waits for these.
 //! 3. A round of the background that has a large part of the file to free is not held back: the file would grow meanwhile. Others that are
 //!    long wait until long ones are allowed ([`Engine::allow_long_sweeps`](crate::Engine::allow_long_sweeps)).
 
 use super::report::{Cleaned, TreeCleaned};
+use super::turn::Turn;
 use crate::jobs::{Job, JobKind, JobOrder, Jobs, Pace, Permit, Unit, Worker};
 use crate::pool::reads::{ThreadReads, thread_reads};
 use crate::shared::Shared;
@@ -50,6 +52,7 @@ pub(crate) struct Round<'r> {
     /// Streams that nobody has written to for so long have their newest segment swept, too.
     pub(super) idle: Duration,
     give_up: &'r dyn Fn() -> bool,
+    turn: &'r Turn,
     segment_bytes: u64,
     page_bytes: u64,
     begun: Instant,
@@ -65,7 +68,7 @@ pub(crate) struct Round<'r> {
 }
 
 impl<'r> Round<'r> {
-    pub(crate) fn new(shared: &Shared, by: By<'r>, idle: Duration, give_up: &'r dyn Fn() -> bool) -> Self {
+    pub(crate) fn new(shared: &'r Shared, by: By<'r>, idle: Duration, give_up: &'r dyn Fn() -> bool) -> Self {
         let page_bytes = shared.core.page_size as u64;
         let worker = match &by {
             By::Job(job) => Some(job.worker()),
@@ -79,6 +82,7 @@ impl<'r> Round<'r> {
             permit: None,
             idle,
             give_up,
+            turn: &shared.sweeping,
             segment_bytes: EXTENT_PAGES * page_bytes,
             page_bytes,
             begun: clock::now(),
@@ -98,6 +102,11 @@ impl<'r> Round<'r> {
 
     pub(super) fn is_background(&self) -> bool {
         matches!(self.by, By::Background(_))
+    }
+
+    /// It is for a writer who finds no room.
+    pub(super) fn needs_room(&self) -> bool {
+        matches!(self.by, By::Room)
     }
 
     fn job(&self) -> Option<&Worker> {
@@ -182,10 +191,22 @@ impl<'r> Round<'r> {
         self.permit = None;
         let Some(job) = self.job() else { return Ok(()) };
         job.count_read(bytes);
+        if self.turn.is_urgent() {
+            return job.check();
+        }
         // What is in memory takes nothing of the device from anybody.
         let permit = if bytes > 0 { Some(job.permit()?) } else { job.breathe().map(|()| None)? };
         self.permit = permit;
         Ok(())
+    }
+
+    /// The same between two short pieces of work of which nothing is known to read: waits for a processor, where the thread asks for one and has no
+    /// permit, with which it was waited for.
+    pub(super) fn breathe(&self) -> Result<()> {
+        match self.job().filter(|_| self.permit.is_none() && !self.turn.is_urgent()) {
+            Some(job) => job.breathe(),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn is_cold(&self) -> bool {
@@ -212,6 +233,7 @@ impl<'r> Round<'r> {
 
     /// All pages of a dropped tree are about to be given back, which may take a while.
     pub(super) fn frees_tree(&mut self) {
+        self.permit = None;
         if let Some(job) = self.job() {
             job.note("gives the pages of a dropped tree back");
         }
