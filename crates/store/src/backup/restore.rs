@@ -350,11 +350,18 @@ impl Restore {
         segment_path(&self.folder, number)
     }
 
-    /// Writes a part of the log to its place.
+    /// Writes a part of the log to its place: parts of the segment before the backup's start, or what follows the part before. So whoever forges a
+    /// stream makes no files that have nothing in them.
     fn log(&self, state: &mut State, frame: &Frame, buffer: &[u8]) -> Result<()> {
         let (head, mut scratch) = (&frame.head, Vec::new());
         let content = frame.content(buffer, &mut scratch)?;
-        let size = state.begin.as_ref().map_or(0, |begin| begin.segment_size);
+        let (size, start) =
+            state.begin.as_ref().map_or((0, 0), |begin| (begin.segment_size, begin.start_lsn));
+        let start = start / size * size;
+        let is_before = head.first < start && head.first + size >= start;
+        if !is_before && head.first != state.log_end.max(start) {
+            return Err(frame.damaged("a piece of the log does not follow the one before"));
+        }
         let (number, offset) = (head.first / size, head.first % size);
         let fits = offset + content.len() as u64 <= size && offset.is_multiple_of(BLOCK);
         if !fits || !(content.len() as u64).is_multiple_of(BLOCK) {

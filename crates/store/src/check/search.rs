@@ -13,12 +13,17 @@
 //! A long value leaves its entry for an undo record, and comes back by a rollback, which leaves the record behind and marks it. Undo is
 //! therefore gone through before the trees and behind them. Sweep, which alone frees long values and segments of
 //! committed transactions, is held off meanwhile.
+//!
+//! # How others get by
+//! Latches are held while it is looked what lies under them, so the thread runs as users do, asks for a processor before each short piece of work,
+//! with nothing latched, and takes a permit for it. What it is about to look at under a latch is brought into memory before.
 
 use super::page::{keeps_long_value, replaces_long_value};
 use super::report::Findings;
 use super::survey::{Trees, read_segments};
 use super::{Check, Doubtful, Stake, Watch};
 use crate::entry::{Entry, UndoPtr, decode_reference};
+use crate::jobs::{Permit, ask_for_processors};
 use crate::node::{NodeRef, verify_structure};
 use crate::page::{self, PageKind};
 use crate::pool::{Access, ScanRing, SharedPage};
@@ -36,6 +41,9 @@ use std::sync::Arc;
 
 /// How often the catalog and undo are read again for what neither of them explains.
 const STRANGER_LOOKS: u32 = 3;
+
+/// Children that are looked at under one latch of their parent.
+const CHILDREN_AT_ONCE: usize = 8;
 
 /// Frames for pages that are looked at only once.
 const RING_FRAMES: usize = 256;
@@ -88,6 +96,8 @@ impl Broken {
 struct Search<'c, 'w> {
     check: &'c Check,
     watch: &'c mut Watch<'w>,
+    /// For the piece of work under way.
+    permit: Option<Permit>,
     /// What is looked at only once pushes nobody's pages out.
     ring: ScanRing,
     /// Where to look, ascending.
@@ -120,6 +130,7 @@ impl Check {
         let words = self.survey.pages.div_ceil(64);
         memory.grow(words * size_of::<u64>() as u64)?;
         let _turn = self.shared.sweeping.take(&mut || watch.look())?;
+        let _asking = ask_for_processors();
         self.confirm_doubtful(&doubtful, watch)?;
         if is_even {
             return Ok(());
@@ -133,6 +144,7 @@ impl Check {
         let mut search = Search {
             check: self,
             watch,
+            permit: None,
             ring: ScanRing::new(RING_FRAMES.min(self.shared.core.pool.frame_count() / 8)),
             ranges,
             seen: Bits(vec![0; words as usize]),
@@ -228,8 +240,15 @@ impl Search<'_, '_> {
         self.blocked.contains(&tree) || self.check.bad.lock().values().any(|flaw| flaw.tree == tree)
     }
 
+    /// Called before each piece of work, with nothing latched: tells how far it is, and waits as long as others are to go first; but not while somebody
+    /// waits for room, which is not to be had as long as this goes on.
     fn tick(&mut self) -> Result<()> {
-        self.check.tell(self.watch)
+        self.permit = None;
+        self.check.tell(self.watch)?;
+        if !self.check.shared.sweeping.is_urgent() {
+            self.permit = Some(self.watch.job().permit()?);
+        }
+        Ok(())
     }
 
     fn is_suspicious(&self, page: PageId) -> bool {
@@ -329,7 +348,6 @@ impl Search<'_, '_> {
         let mut open = vec![Span { level, from: Vec::new(), until: None }];
         while let Some(span) = open.pop() {
             if span.level >= lowest {
-                self.tick()?;
                 self.span(root, span, lowest, &mut open)?;
             }
         }
@@ -341,6 +359,10 @@ impl Search<'_, '_> {
         let btree = BTree::new(core, root);
         let mut from = span.from;
         loop {
+            self.tick()?;
+            if span.level > 0 {
+                self.fetch_children(&btree, &from, span.level);
+            }
             // What cannot be reached was reported from above.
             let Ok(page) = btree.inner_shared(&from, span.level) else { return Ok(()) };
             let sound = verify_structure(&page, core.page_size).is_ok();
@@ -349,12 +371,14 @@ impl Search<'_, '_> {
             if !sound || node.level() != span.level {
                 return Ok(());
             }
-            let next = node.upper_fence().map(<[u8]>::to_vec);
-            if span.level > 0 {
-                self.children(root.id, node, lowest, open);
-            } else {
-                self.leaf(root, page);
-            }
+            let next = match span.level {
+                0 => {
+                    let next = node.upper_fence().map(<[u8]>::to_vec);
+                    self.leaf(root, page);
+                    next
+                }
+                _ => self.children(root.id, node, &from, lowest, open),
+            };
             match next {
                 Some(next) if span.until.as_ref().is_none_or(|until| next < *until) => from = next,
                 _ => return Ok(()),
@@ -362,14 +386,39 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Looks at the children of a latched node.
-    fn children(&mut self, tree: TreeId, node: NodeRef<'_>, lowest: u8, open: &mut Vec<Span>) {
+    /// Brings children into memory that are about to be looked at with their parent latched.
+    fn fetch_children(&self, tree: &BTree<'_>, from: &[u8], level: u8) {
+        let core = &self.check.shared.core;
+        // What cannot be reached is reported from above.
+        let Ok(children) = tree.children_from(from, level) else { return };
+        let suspicious = children.pages.into_iter().filter(|&page| self.is_suspicious(page));
+        let pages: Vec<PageId> = suspicious.take(CHILDREN_AT_ONCE).collect();
+        core.pool.prefetch(&core.volume, &pages, Class::Maintenance, Access::Ring(&self.ring));
+        pages.into_iter().for_each(|page| core.pool.await_prefetch(&core.volume, page));
+    }
+
+    /// Looks at some children of a latched node, from the one that covers `from` on; gives where to go on.
+    fn children(
+        &mut self,
+        tree: TreeId,
+        node: NodeRef<'_>,
+        from: &[u8],
+        lowest: u8,
+        open: &mut Vec<Span>,
+    ) -> Option<Vec<u8>> {
         let level = node.level() - 1;
-        for slot in 0..node.count() {
+        let mut looked_at = 0;
+        for slot in node.child_for(from).0..node.count() {
             let suspicious = self.is_suspicious(node.child(slot));
             if !suspicious && level < lowest {
                 continue;
             }
+            if suspicious && looked_at == CHILDREN_AT_ONCE {
+                let mut next = Vec::new();
+                node.copy_key(slot, &mut next);
+                return Some(next);
+            }
+            looked_at += usize::from(suspicious);
             let mut lower = Vec::new();
             node.copy_key(slot, &mut lower);
             let upper = if slot + 1 < node.count() {
@@ -387,6 +436,7 @@ impl Search<'_, '_> {
                 open.push(Span { level, from: child.lower, until: child.upper });
             }
         }
+        node.upper_fence().map(<[u8]>::to_vec)
     }
 
     /// Looks at a node whose parent is latched, or at a root; gives its level if one can go on from there.
@@ -520,11 +570,11 @@ impl Search<'_, '_> {
     fn undo(&mut self) -> Result<()> {
         let check = self.check;
         for (first, segment) in read_segments(&check.shared, &check.findings) {
-            self.tick()?;
             if self.is_suspicious(first) {
                 self.segment_in_use(first);
             }
             for page in (first.0..first.0 + EXTENT_PAGES).map(PageId) {
+                self.tick()?;
                 self.seen.set(page);
                 // A page that cannot be read is reported as such.
                 let Ok(Some(records)) = undo::read_page(&check.shared.core, page, &segment) else { break };

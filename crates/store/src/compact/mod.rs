@@ -65,8 +65,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Frames that pages come into which are looked at once.
 const RING_FRAMES: usize = 128;
-/// Pages that are asked for ahead at one time, at most, where others ask for the device.
-const AHEAD_BESIDE: usize = 16;
 
 /// What keeps the file from becoming shorter.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -262,17 +260,20 @@ impl Compaction {
         self.check().is_err()
     }
 
-    /// Asks for pages that are about to be looked at.
+    /// Asks for pages that are about to be looked at. Where others ask for the device they are waited for, as the permit in hand is for this.
     fn fetch(&self, pages: &[PageId]) {
         let core = &self.shared.core;
         let ring = Access::Ring(&self.ring);
         let asked = core.pool.prefetch(&core.volume, pages, Class::Maintenance, ring);
         self.job.count_read((asked * core.page_size) as u64);
+        if self.job.is_crowded() {
+            pages.iter().for_each(|&page| core.pool.await_prefetch(&core.volume, page));
+        }
     }
 
-    /// How many pages are asked for ahead at one time: with one permit not more than others may have to wait for.
+    /// How many pages are asked for ahead at one time: no more bytes than by one request.
     fn ahead(&self) -> usize {
-        if self.job.is_crowded() { self.ahead.min(AHEAD_BESIDE) } else { self.ahead }
+        self.ahead.min((self.job.request_bytes() as usize / self.shared.core.page_size).max(1))
     }
 
     /// Called without latches before a step that looks at a few pages and may change them.

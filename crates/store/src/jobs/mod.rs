@@ -25,6 +25,7 @@ pub(crate) use pacer::Pacer;
 use pacer::Work;
 pub use pacer::{Pace, Permit};
 pub use reserve::Reserve;
+pub(crate) use reserve::ask_for_processors;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::fmt;

@@ -58,11 +58,11 @@ thread_local! {
 }
 
 /// The calling thread asks for a processor as long as this lives: see [`ask_for_processors`].
-pub(super) struct Asking(());
+pub(crate) struct Asking(());
 
 /// From now on the calling thread asks for a processor, with whatever permit it takes and may wait for, not where it only tries; it holds nothing
 /// then that others wait for. What it reads counts as a job's.
-pub(super) fn ask_for_processors() -> Asking {
+pub(crate) fn ask_for_processors() -> Asking {
     crate::pool::reads::in_background();
     ROLE.set(Role::Asks(Gate::new()));
     Asking(())
