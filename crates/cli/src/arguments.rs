@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Commands of later releases. They are refused by name.
-pub(crate) const PLANNED: [&str; 2] = ["tune", "lab"];
+pub(crate) const PLANNED: [&str; 1] = ["tune"];
 
-const NOT_YET: &str = "Not in this release: tune, lab.\n\nSizes are bytes with units (512MiB), durations \
+const NOT_YET: &str = "Not in this release: tune.\n\nSizes are bytes with units (512MiB), durations \
                        human (10s).";
 
 /// A database for data larger than memory.
@@ -38,6 +38,9 @@ pub(crate) enum Command {
     Dump(Dump),
     /// Read and change a database as a map from keys to values
     Kv(Kv),
+    /// Reproduce published experiments on this machine, against rivals: `gannet lab --help`
+    #[command(disable_help_flag = true)]
+    Lab(Lab),
     /// Read a dump: ours, SQL or csv, or one of pg_dump
     Load(Load),
     /// Make a database from backups
@@ -65,6 +68,13 @@ pub(crate) struct Opening {
     /// The I/O mode to ask for: auto, direct, uncached or buffered
     #[arg(long, value_name = "MODE", env = "GANNET_IO", default_value = "auto", value_parser = io_mode)]
     pub(crate) io: ModeRequest,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Lab {
+    /// What the laboratory is told
+    #[arg(value_name = "WORD", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) words: Vec<OsString>,
 }
 
 #[derive(Args, Debug)]

@@ -16,6 +16,7 @@ mod input;
 mod interrupt;
 mod job;
 mod kv;
+mod lab;
 mod load;
 mod output;
 mod progress;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         Command::Doctor(options) => return doctor::run(&options),
         Command::Dump(options) => dump::run(&options),
         Command::Kv(options) => kv::run(options),
+        Command::Lab(options) => lab::run(&options),
         Command::Load(options) => load::run(&options),
         Command::Serve(options) => serve::run(&options),
         Command::Stat(options) => stat::run(&options),

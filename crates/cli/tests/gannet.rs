@@ -87,9 +87,33 @@ fn version_and_help_are_output() {
 #[test]
 fn commands_of_later_releases_are_refused_by_name() {
     let folder = folder();
-    for name in ["tune", "lab"] {
-        let line = bad(folder.path(), &[name, "--any", "flag"], 2);
-        assert_eq!(line, format!("gannet: `{name}` is not implemented in this release\n"));
+    let line = bad(folder.path(), &["tune", "--any", "flag"], 2);
+    assert_eq!(line, "gannet: `tune` is not implemented in this release\n");
+}
+
+#[test]
+fn the_laboratory_is_found_or_said_how_to_get() {
+    let folder = folder();
+    let program = folder.path().join("gannet-lab");
+    let told = folder.path().join("told");
+    std::fs::write(&program, format!("#!/bin/sh\necho \"$@\" >{}\n", told.display())).unwrap();
+    let output = |variable: &std::path::Path, words: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_gannet"));
+        command.args(words).env("GANNET_LAB", variable).env("PATH", folder.path()).output().unwrap()
+    };
+    // A file that is no program is named.
+    let refused = output(&program, &["lab", "list"]);
+    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("gannet-lab"));
+    let missing = output(&folder.path().join("nowhere"), &["lab", "list"]);
+    assert!(String::from_utf8_lossy(&missing.stderr).starts_with("gannet: GANNET_LAB names"));
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    for (words, wanted) in [
+        (&["lab", "run", "squeeze", "--size", "quick"][..], "run squeeze --size quick\n"),
+        (&["lab", "--help"], "run --help\n"),
+        (&["lab"], "run --help\n"),
+    ] {
+        assert!(output(&program, words).status.success());
+        assert_eq!(std::fs::read_to_string(&told).unwrap(), wanted);
     }
 }
 

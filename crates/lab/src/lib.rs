@@ -4,14 +4,23 @@
 //! sessions for a while and keeps a histogram of latencies and a throughput figure for every second; [`report`] puts
 //! everything that is needed to understand, and to repeat, a measurement into one JSON object.
 //!
+//! An experiment ([`experiments`]) is a list of such measurements, each in a process of its own ([`confine`]), whose results are kept in a folder ([`record`]) and
+//! told of in a [`document`] with figures ([`chart`]).
+//!
 //! Nothing here asserts a speed: programs measure, people judge.
 
+pub mod chart;
+pub mod confine;
+pub mod device;
+pub mod document;
 pub mod driver;
+pub mod experiments;
 pub mod gannet;
 pub mod histogram;
 pub mod isolation;
 pub mod machine;
 pub mod random;
+pub mod record;
 pub mod report;
 pub mod run;
 pub mod sql;

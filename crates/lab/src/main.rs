@@ -1,6 +1,7 @@
 //! The laboratory's command line.
 
 mod command_isolation;
+mod command_lab;
 mod command_tpcc;
 
 use anyhow::{Context, Result, bail};
@@ -22,6 +23,8 @@ const HELP: &str = "\
 gannet-lab: measures stores with the same key-value workloads; one JSON object per measurement on standard output.
 
 USAGE
+    gannet-lab list | run EXPERIMENT | report RUN... | compare RUN RUN      experiments: see gannet-lab run --help
+    gannet-lab device --file FILE [--block BYTES] [--threads T] [--seconds S] [--seed N]
     gannet-lab store WORKLOAD --dir DIR [OPTIONS]
     gannet-lab sql --dir DIR [--memory SIZE] [--page-size BYTES] [--create] STATEMENT...
     gannet-lab tpcc load|run|check (--url WORDS | --dir DIR [--memory SIZE] [--profile NAME]) [--warehouses N] [--sessions N]
@@ -330,6 +333,17 @@ fn work() -> Result<()> {
         }
         Some(word) if word == "isolation" => {
             return command_isolation::work(
+                &mut lexopt::Parser::from_args(std::env::args_os().skip(2)),
+                &stop,
+            );
+        }
+        Some(word) if word == "device" => {
+            return command_lab::device(&mut lexopt::Parser::from_args(std::env::args_os().skip(2)), &stop);
+        }
+        Some(word) if word.to_str().is_some_and(command_lab::is_ours) => {
+            let name = word.to_string_lossy();
+            return command_lab::work(
+                &name,
                 &mut lexopt::Parser::from_args(std::env::args_os().skip(2)),
                 &stop,
             );

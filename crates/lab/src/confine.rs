@@ -1,0 +1,299 @@
+//! Programs that are measured: each in a process of its own, with a limit on its memory where the system lets us, and looked at while it runs.
+//!
+//! The limit is a memory cgroup, page cache included (v1, or v2 where its parent hands memory down). Where there can be none the program runs without,
+//! and what it says of its group is null: a report says so.
+
+use crate::record::Ended;
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+/// How often a program is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How often what was seen is kept.
+const SAMPLE_EVERY: Duration = Duration::from_millis(500);
+/// What [`Step::command`] begins with where it is this very program.
+pub const OURSELVES: &str = "gannet-lab";
+
+/// Something to be measured.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Unique within the run.
+    pub id: String,
+    /// For people.
+    pub what: String,
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Bytes of memory it may have, page cache included.
+    pub limit: Option<u64>,
+    /// Of what files nothing is to be in the page cache when it begins.
+    pub cold: Vec<PathBuf>,
+    /// How long it takes, about.
+    pub estimate: Duration,
+    /// What it makes, which is to be there for later ones: where it is not, the step is done again.
+    pub makes: Option<PathBuf>,
+}
+
+/// A memory cgroup, as long as this lives.
+struct Group {
+    folder: PathBuf,
+    is_v1: bool,
+}
+
+impl Group {
+    /// With this limit; `None` where the system does not let us.
+    fn new(limit: u64) -> Option<Self> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("gannet-lab-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        for (base, file, is_v1) in [
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", true),
+            ("/sys/fs/cgroup", "memory.max", false),
+        ] {
+            let folder = Path::new(base).join(&name);
+            if fs::create_dir(&folder).is_err() {
+                continue;
+            }
+            let group = Group { folder, is_v1 };
+            if fs::write(group.folder.join(file), limit.to_string()).is_ok() {
+                return Some(group);
+            }
+        }
+        None
+    }
+
+    fn number(&self, file: &str) -> Option<u64> {
+        fs::read_to_string(self.folder.join(file)).ok()?.trim().parse().ok()
+    }
+
+    fn stat(&self, name: &str) -> Option<u64> {
+        let text = fs::read_to_string(self.folder.join("memory.stat")).ok()?;
+        text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+    }
+
+    fn cached(&self) -> Option<u64> {
+        self.stat(if self.is_v1 { "total_cache" } else { "file" })
+    }
+
+    fn report(&self) -> Value {
+        let (limit, peak) = match self.is_v1 {
+            true => ("memory.limit_in_bytes", "memory.max_usage_in_bytes"),
+            false => ("memory.max", "memory.peak"),
+        };
+        json!({
+            "limit_bytes": self.number(limit),
+            "peak_bytes": self.number(peak),
+            "major_faults": self.stat(if self.is_v1 { "total_pgmajfault" } else { "pgmajfault" }),
+            "out_of_memory": self.stat("oom_kill"),
+        })
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Whoever was in it may take a moment to be gone.
+        for _ in 0..50 {
+            match fs::remove_dir(&self.folder) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => std::thread::sleep(LOOK_EVERY),
+                _ => return,
+            }
+        }
+    }
+}
+
+/// What a process has, by a line of its status, in bytes.
+fn status(pid: u32, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+/// Whether there is any swap.
+pub fn has_swap() -> bool {
+    fs::read_to_string("/proc/swaps").is_ok_and(|text| text.lines().count() > 1)
+}
+
+/// Where a program is, if it is installed.
+pub fn installed(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.is_file())
+}
+
+/// Drops what is cached of these files, and of those in these folders.
+fn chill(paths: &[PathBuf]) -> Result<()> {
+    for path in paths {
+        if path.is_dir() {
+            let inside: Vec<PathBuf> =
+                fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+            chill(&inside)?;
+        } else if path.is_file() {
+            let mut input = std::ffi::OsString::from("if=");
+            input.push(path);
+            let done =
+                Command::new("dd").arg(input).args(["iflag=nocache", "count=0", "status=none"]).status();
+            done.with_context(|| format!("cannot drop what is cached of {path:?} by dd"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes what a step has left that did not end, so that it can be done again.
+fn clear(path: &Path) -> Result<()> {
+    if path.is_dir() {
+        fs::remove_dir_all(path).with_context(|| format!("cannot remove {path:?}"))?;
+    }
+    Ok(())
+}
+
+/// Runs a step to its end; `None` when `stop` was set before.
+///
+/// # Errors
+/// The program cannot be started, fails, or prints something else than JSON.
+pub fn run(step: &Step, stop: &AtomicBool) -> Result<Option<Ended>> {
+    if let Some(makes) = &step.makes {
+        clear(makes)?;
+    }
+    chill(&step.cold)?;
+    let group = step.limit.and_then(Group::new);
+    let [program, arguments @ ..] = step.command.as_slice() else { bail!("{}: nothing to run", step.id) };
+    let program = match program.as_str() {
+        OURSELVES => std::env::current_exe()?,
+        other => installed(other).with_context(|| format!("{other} is not installed"))?,
+    };
+    // A shell enters the group and becomes the program: so nothing of it is charged to anybody else.
+    let mut command = Command::new("/bin/sh");
+    command
+        .arg("-c")
+        .arg("[ -z \"$1\" ] || echo $$ >\"$1/cgroup.procs\" || exit 125; shift; exec \"$@\"")
+        .arg("sh");
+    command.arg(group.as_ref().map_or(Path::new(""), |group| &group.folder)).arg(program).args(arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let began_unix =
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let began = Instant::now();
+    let mut child = command.spawn().context("cannot start /bin/sh")?;
+    let (out, complaint) = (reader(child.stdout.take()), reader(child.stderr.take()));
+    let Some((status, samples)) = watch(&mut child, group.as_ref(), began, stop)? else { return Ok(None) };
+    let seconds = began.elapsed().as_secs_f64();
+    let [out, complaint] = [out, complaint].map(|thread| thread.join().unwrap_or_default());
+    if stop.load(Ordering::Relaxed) {
+        // What it has printed may be a part of what it was to.
+        return Ok(None);
+    }
+    let mut report = group.as_ref().map_or(Value::Null, Group::report);
+    if !status.success() {
+        let last = complaint.trim().lines().last().unwrap_or("it says nothing").to_owned();
+        bail!("{}: {} ended with {status}: {last} (group: {report})", step.id, step.command.join(" "));
+    }
+    let output = json_of(&out).with_context(|| format!("{}: what it printed", step.id))?;
+    if let Value::Object(report) = &mut report {
+        report.insert("samples".to_owned(), samples);
+    } else {
+        report = json!({ "samples": samples });
+    }
+    let (id, command) = (step.id.clone(), step.command.clone());
+    Ok(Some(Ended { id, command, began_unix, seconds, output, group: report, skipped: None }))
+}
+
+/// One object a line, or one over many lines.
+fn json_of(text: &str) -> Result<Vec<Value>> {
+    Ok(serde_json::Deserializer::from_str(text)
+        .into_iter::<Value>()
+        .collect::<std::result::Result<_, _>>()?)
+}
+
+fn reader(from: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut text = Vec::new();
+        if let Some(mut from) = from {
+            // What can be read counts.
+            let _ = from.read_to_end(&mut text);
+        }
+        String::from_utf8_lossy(&text).into_owned()
+    })
+}
+
+/// Waits for a program, and keeps what it has: seconds, bytes that are resident, swapped out, and cached in its group. `None` where it was ended, as
+/// `stop` is set.
+fn watch(
+    child: &mut Child,
+    group: Option<&Group>,
+    began: Instant,
+    stop: &AtomicBool,
+) -> Result<Option<(std::process::ExitStatus, Value)>> {
+    let mut samples = Vec::new();
+    let mut next = Duration::ZERO;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some((status, Value::Array(samples))));
+        }
+        if stop.load(Ordering::Relaxed) {
+            // A database survives that, and what is being made is made anew.
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        if began.elapsed() >= next {
+            next = began.elapsed() + SAMPLE_EVERY;
+            let pid = child.id();
+            samples.push(json!([
+                began.elapsed().as_secs_f64(),
+                status(pid, "VmRSS"),
+                status(pid, "VmSwap"),
+                group.and_then(Group::cached)
+            ]));
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(script: &str) -> Step {
+        Step {
+            id: "test".to_owned(),
+            what: String::new(),
+            command: ["sh", "-c", script].map(str::to_owned).to_vec(),
+            limit: Some(64 << 20),
+            cold: Vec::new(),
+            estimate: Duration::ZERO,
+            makes: None,
+        }
+    }
+
+    #[test]
+    fn what_a_program_prints_is_kept_and_its_failure_named() {
+        let go_on = AtomicBool::new(false);
+        let ended = run(&step("echo '{\"a\": 1}'; echo '{\"b\": 2}'"), &go_on).unwrap().unwrap();
+        assert_eq!(ended.output, [json!({"a": 1}), json!({"b": 2})]);
+        let error = run(&step("echo 'the disk is full' >&2; exit 3"), &go_on).unwrap_err();
+        assert!(format!("{error:#}").contains("the disk is full"), "{error:#}");
+        assert!(run(&step("echo no json"), &go_on).is_err());
+        let missing = Step { command: vec!["no-such-program".to_owned()], ..step("") };
+        assert!(
+            format!("{:#}", run(&missing, &go_on).unwrap_err()).contains("no-such-program is not installed")
+        );
+    }
+
+    #[test]
+    fn a_step_that_is_stopped_brings_nothing() {
+        assert_eq!(run(&step("echo 1; exec sleep 60"), &AtomicBool::new(true)).unwrap(), None);
+    }
+
+    #[test]
+    fn what_half_a_step_has_left_is_gone_when_it_is_done_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = folder.path().join("made");
+        fs::create_dir(&made).unwrap();
+        fs::write(made.join("half"), "x").unwrap();
+        let step = Step { makes: Some(made.clone()), ..step("echo 1") };
+        run(&step, &AtomicBool::new(false)).unwrap().unwrap();
+        assert!(!made.exists());
+    }
+}

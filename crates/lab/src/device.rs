@@ -1,0 +1,61 @@
+//! What the device does for threads that each read one block after the other, directly: what a store's look-ups that miss are measured by. It is what
+//! `fio` does with its engine psync, for where that is not installed.
+
+use crate::histogram::Histogram;
+use crate::random::Random;
+use anyhow::{Result, bail};
+use gannet_io::{AlignedBuffer, Class, Disk, Mode, ModeRequest, OpenOptions, RealDisk, RealOptions};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Random reads of `block` bytes of a file by `threads` threads, for so long.
+pub fn random_reads(
+    file: &Path,
+    block: usize,
+    threads: usize,
+    time: Duration,
+    seed: u64,
+    stop: &AtomicBool,
+) -> Result<Value> {
+    let disk = RealDisk::new(RealOptions::default());
+    let options = OpenOptions::read().mode(ModeRequest::Only(Mode::Direct));
+    let file = disk.open(file, &options)?;
+    let blocks = file.len()? / block as u64;
+    if blocks == 0 || threads == 0 || !block.is_multiple_of(file.alignment()) {
+        bail!("{:?} cannot be read in blocks of {block} bytes by {threads} threads", file.path());
+    }
+    let (reads, began) = (AtomicU64::new(0), Instant::now());
+    let results: Vec<Result<Histogram>> = std::thread::scope(|scope| {
+        let body = |number: usize| {
+            let mut random = Random::new(seed.wrapping_mul(1_000_003) + number as u64);
+            let (mut buffer, mut latencies) = (AlignedBuffer::zeroed(block), Histogram::default());
+            while began.elapsed() < time && !stop.load(Ordering::Relaxed) {
+                let begun = Instant::now();
+                file.read_at(Class::Foreground, random.below(blocks) * block as u64, &mut buffer)?;
+                latencies.record(begun.elapsed(), 1);
+                reads.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(latencies)
+        };
+        let threads: Vec<_> = (0..threads).map(|number| scope.spawn(move || body(number))).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    });
+    let seconds = began.elapsed().as_secs_f64();
+    let mut latency = Histogram::default();
+    for result in results {
+        latency.merge(&result?);
+    }
+    Ok(json!({
+        "threads": threads,
+        "block_bytes": block,
+        "seconds": seconds,
+        "reads": reads.load(Ordering::Relaxed),
+        "reads_per_second": reads.load(Ordering::Relaxed) as f64 / seconds,
+        "latency_us": latency.to_json(),
+    }))
+}

@@ -1,0 +1,98 @@
+//! The experiments: what each of them measures, step by step, and what is said of it afterwards.
+//!
+//! An experiment is a list of steps, which depends on what was asked for and on nothing else, so that a run that was interrupted goes on where it was; and
+//! a report, which depends on what the steps have brought and on nothing else, so that it can be made again.
+
+mod squeeze;
+
+use crate::confine::Step;
+use crate::document::Document;
+use crate::record::{Order, Record, Size};
+use std::path::Path;
+
+/// A published investigation that is reproduced.
+pub trait Experiment: Sync {
+    /// Its name on the command line.
+    fn name(&self) -> &'static str;
+
+    /// Its number, `X1` to `X6`.
+    fn number(&self) -> &'static str;
+
+    /// What it asks.
+    fn question(&self) -> &'static str;
+
+    /// Who published it.
+    fn source(&self) -> &'static str;
+
+    /// Rivals that can take part: the name, and the program or feature that is needed.
+    fn rivals(&self) -> &'static [Rival];
+
+    /// Our own I/O modes that can take part.
+    fn modes(&self) -> &'static [&'static str];
+
+    /// How often measurements are repeated at this size, where nobody says otherwise.
+    fn repeat(&self, size: Size) -> u32;
+
+    /// What is to be done; databases go to the folder `data`.
+    fn steps(&self, order: &Order, data: &Path) -> Vec<Step>;
+
+    /// What came of it.
+    fn report(&self, run: &Record) -> Document;
+}
+
+/// Somebody to be compared with.
+#[derive(Clone, Copy, Debug)]
+pub struct Rival {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether this build, on this machine, has it.
+    pub is_there: fn() -> bool,
+    /// How to get it.
+    pub how: &'static str,
+}
+
+/// SQLite, which is linked in.
+const SQLITE: Rival = Rival {
+    name: "sqlite",
+    is_there: || cfg!(feature = "rivals"),
+    how: "cargo build --release -p gannet-lab --features rivals",
+};
+
+/// All that there are.
+pub fn all() -> &'static [&'static dyn Experiment] {
+    &[&squeeze::Squeeze]
+}
+
+/// The experiment of this name, or number.
+pub fn named(name: &str) -> Option<&'static dyn Experiment> {
+    all().iter().copied().find(|one| one.name() == name || one.number().eq_ignore_ascii_case(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn steps_are_unique_and_the_same_each_time() {
+        for experiment in all() {
+            for size in [Size::Quick, Size::Standard, Size::Large] {
+                let order = Order {
+                    experiment: experiment.name().to_owned(),
+                    size,
+                    rivals: experiment.rivals().iter().map(|rival| rival.name.to_owned()).collect(),
+                    modes: experiment.modes().iter().map(|&mode| mode.to_owned()).collect(),
+                    repeat: 2,
+                    seed: 1,
+                };
+                let ids = |steps: Vec<Step>| {
+                    steps.into_iter().map(|step| (step.id, step.command)).collect::<Vec<_>>()
+                };
+                let steps = ids(experiment.steps(&order, Path::new("data")));
+                assert_eq!(steps, ids(experiment.steps(&order, Path::new("data"))));
+                assert_eq!(steps.iter().map(|(id, _)| id).collect::<HashSet<_>>().len(), steps.len());
+                assert!(named(experiment.number()).is_some());
+            }
+        }
+    }
+}

@@ -1,0 +1,464 @@
+//! X4: memory that is already full. Uniform look-ups of small records, with a database of as much as, twice, and four times the memory there is.
+
+use super::{Experiment, Rival, SQLITE};
+use crate::chart::{Bars, Figure, Kind, Line, Spread, number};
+use crate::confine::{OURSELVES, Step};
+use crate::document::{Document, Part};
+use crate::driver::KEY_LEN;
+use crate::record::{Ended, Order, Record, Size};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// See the module's head.
+pub(super) struct Squeeze;
+
+const VALUE_LEN: u64 = 192;
+/// The database, as multiples of the memory.
+const MULTIPLES: [u64; 3] = [1, 2, 4];
+const THREADS: [u32; 2] = [2, 16];
+const PAGE_SIZE: u64 = 8192;
+/// Keys of a batch.
+const BATCH: u32 = 256;
+/// SQLite has a cache for each connection, and the OS cache besides, which does better with most of the memory.
+const SQLITE_CACHE: u64 = 4 << 20;
+
+/// How large it is, and how long it is measured.
+struct Plan {
+    /// Bytes of the memory cgroup.
+    limit: u64,
+    seconds: u32,
+    warm_up: u32,
+}
+
+impl Plan {
+    fn of(size: Size) -> Self {
+        match size {
+            Size::Quick => Plan { limit: 160 << 20, seconds: 3, warm_up: 2 },
+            Size::Standard => Plan { limit: 1 << 30, seconds: 20, warm_up: 15 },
+            Size::Large => Plan { limit: 4 << 30, seconds: 60, warm_up: 60 },
+        }
+    }
+
+    /// Our memory budget: 85 % of the limit.
+    fn budget(&self) -> u64 {
+        self.limit / 100 * 85
+    }
+
+    fn rows(&self, multiple: u64) -> u64 {
+        self.limit * multiple / (KEY_LEN as u64 + VALUE_LEN)
+    }
+}
+
+/// Somebody who is measured.
+#[derive(Clone, PartialEq, Debug)]
+struct Contestant {
+    /// As reports name it.
+    name: String,
+    /// The folder that its database is in.
+    store: &'static str,
+    /// Options of the lab's command.
+    options: Vec<String>,
+    memory: u64,
+    has_batches: bool,
+}
+
+fn contestants(order: &Order, plan: &Plan) -> Vec<Contestant> {
+    let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+    let mut all = Vec::new();
+    for mode in &order.modes {
+        all.push(Contestant {
+            name: format!("Gannet, {mode}"),
+            store: "gannet",
+            options: words(&["--driver", "gannet", "--io", mode]),
+            memory: plan.budget(),
+            has_batches: true,
+        });
+    }
+    all.push(Contestant {
+        name: "Gannet, SQL".to_owned(),
+        store: "gannet-sql",
+        options: words(&["--driver", "gannet-sql"]),
+        memory: plan.budget(),
+        has_batches: false,
+    });
+    if order.rivals.iter().any(|rival| rival == SQLITE.name) {
+        all.push(Contestant {
+            name: "SQLite".to_owned(),
+            store: "sqlite",
+            options: words(&["--driver", "sqlite"]),
+            memory: SQLITE_CACHE,
+            has_batches: false,
+        });
+    }
+    all
+}
+
+fn folder(data: &Path, store: &str, multiple: u64) -> PathBuf {
+    data.join(format!("{store}-{multiple}x"))
+}
+
+fn store_command(
+    workload: &str,
+    contestant: &Contestant,
+    dir: &Path,
+    plan: &Plan,
+    multiple: u64,
+    seed: u64,
+) -> Vec<String> {
+    let mut command = vec![OURSELVES.to_owned(), "store".to_owned(), workload.to_owned()];
+    let mut add = |name: &str, value: String| command.extend([name.to_owned(), value]);
+    add("--dir", dir.display().to_string());
+    add("--memory", contestant.memory.to_string());
+    add("--rows", plan.rows(multiple).to_string());
+    add("--value-size", VALUE_LEN.to_string());
+    add("--page-size", PAGE_SIZE.to_string());
+    add("--seed", seed.to_string());
+    command.extend(contestant.options.iter().cloned());
+    command
+}
+
+fn lookups_id(contestant: &str, multiple: u64, threads: u32, time: u32) -> String {
+    format!("look-ups, {contestant}, {multiple}x, {threads} threads, {time}")
+}
+
+fn batches_id(contestant: &str, multiple: u64, threads: u32, time: u32) -> String {
+    format!("batches, {contestant}, {multiple}x, {threads} threads, {time}")
+}
+
+fn device_id(threads: u32, time: u32) -> String {
+    format!("device, {threads} threads, {time}")
+}
+
+impl Experiment for Squeeze {
+    fn name(&self) -> &'static str {
+        "squeeze"
+    }
+
+    fn number(&self) -> &'static str {
+        "X4"
+    }
+
+    fn question(&self) -> &'static str {
+        "How fast are look-ups when the database is as large as, twice, and four times the memory there is?"
+    }
+
+    fn source(&self) -> &'static str {
+        "Howard Chu on the OpenLDAP list: Berkeley DB under Linux, with and without direct I/O"
+    }
+
+    fn rivals(&self) -> &'static [Rival] {
+        &[SQLITE]
+    }
+
+    fn modes(&self) -> &'static [&'static str] {
+        &["direct", "uncached", "buffered"]
+    }
+
+    fn repeat(&self, size: Size) -> u32 {
+        if size == Size::Quick { 1 } else { 3 }
+    }
+
+    fn steps(&self, order: &Order, data: &Path) -> Vec<Step> {
+        let plan = Plan::of(order.size);
+        let contestants = contestants(order, &plan);
+        let mut steps: Vec<Step> = Vec::new();
+        for multiple in MULTIPLES {
+            for contestant in &contestants {
+                let dir = folder(data, contestant.store, multiple);
+                let id = format!("load, {}, {multiple}x", contestant.store);
+                if steps.iter().any(|step| step.id == id) {
+                    continue;
+                }
+                steps.push(Step {
+                    id,
+                    what: format!("fills {}, {multiple}× the memory", contestant.store),
+                    command: store_command("load", contestant, &dir, &plan, multiple, order.seed),
+                    limit: None,
+                    cold: Vec::new(),
+                    estimate: Duration::from_secs(plan.rows(multiple) / 400_000 + 1),
+                    makes: Some(dir),
+                });
+            }
+        }
+        let time = Duration::from_secs(u64::from(plan.seconds + plan.warm_up) + 1);
+        let measured = |mut command: Vec<String>, threads: u32, more: &[&str]| {
+            let seconds = [plan.seconds, plan.warm_up, threads].map(|number| number.to_string());
+            for (name, value) in ["--seconds", "--warm-up", "--threads"].into_iter().zip(seconds) {
+                command.extend([name.to_owned(), value]);
+            }
+            command.extend(more.iter().map(|&word| word.to_owned()));
+            command
+        };
+        let largest = folder(data, "gannet", MULTIPLES[MULTIPLES.len() - 1]).join("lab.gnt");
+        for round in 1..=order.repeat {
+            let seed = order.seed + u64::from(round);
+            for threads in THREADS {
+                let command =
+                    ["device", "--file", &largest.display().to_string(), "--block", &PAGE_SIZE.to_string()]
+                        .map(str::to_owned);
+                let mut command: Vec<String> = std::iter::once(OURSELVES.to_owned()).chain(command).collect();
+                command.extend(
+                    ["--threads", &threads.to_string(), "--seconds", &plan.seconds.to_string()]
+                        .map(str::to_owned),
+                );
+                command.extend(["--seed".to_owned(), seed.to_string()]);
+                steps.push(Step {
+                    id: device_id(threads, round),
+                    what: format!("the device alone, {threads} threads"),
+                    command,
+                    limit: None,
+                    cold: Vec::new(),
+                    estimate: Duration::from_secs(u64::from(plan.seconds) + 1),
+                    makes: None,
+                });
+                for multiple in MULTIPLES {
+                    for contestant in &contestants {
+                        let dir = folder(data, contestant.store, multiple);
+                        let command =
+                            |workload| store_command(workload, contestant, &dir, &plan, multiple, seed);
+                        let step = |id: String, what: &str, command: Vec<String>| Step {
+                            id,
+                            what: format!(
+                                "{what}: {}, {multiple}× the memory, {threads} threads",
+                                contestant.name
+                            ),
+                            command,
+                            limit: Some(plan.limit),
+                            cold: vec![dir.clone()],
+                            estimate: time,
+                            makes: None,
+                        };
+                        let id = lookups_id(&contestant.name, multiple, threads, round);
+                        steps.push(step(id, "look-ups", measured(command("lookups"), threads, &[])));
+                        if contestant.has_batches && multiple > 1 && threads == THREADS[0] {
+                            let id = batches_id(&contestant.name, multiple, threads, round);
+                            let batch = BATCH.to_string();
+                            steps.push(step(
+                                id,
+                                "look-ups in batches",
+                                measured(command("multiget"), threads, &["--batch", &batch]),
+                            ));
+                        }
+                    }
+                }
+            }
+        }
+        steps
+    }
+
+    fn report(&self, run: &Record) -> Document {
+        let found = Found { run, plan: Plan::of(run.order.size) };
+        let mut parts = vec![
+            Part::Text(format!(
+                "Uniform look-ups of records of {} bytes. Each contestant runs in a memory cgroup of {}, page cache included; Gannet's --memory is 85 % of that. \
+                 What is measured follows {} s in which the caches fill. The device is what threads that each read a block of {} KiB after the other get out of it.",
+                KEY_LEN as u64 + VALUE_LEN,
+                gannet_base::units::format_size(found.plan.limit),
+                found.plan.warm_up,
+                PAGE_SIZE >> 10
+            )),
+            Part::Heading("Published".to_owned()),
+            Part::Text(
+                "A directory server of 6.8 GB on a machine of 8 GB authenticated 11,500 times a second with direct I/O, 11,200 with the page cache in the way and vm.swappiness \
+                 lowered to 10 (300 MB of the process were still swapped out), and only hundreds a second by default, swapping from 4.5 GB on."
+                    .to_owned(),
+            ),
+            Part::Text(
+                "What cannot be compared: an authentication is more than a look-up, and their disks were others. What can: how far each falls as the database outgrows the \
+                 memory, who swaps, and how close each comes to the device."
+                    .to_owned(),
+            ),
+        ];
+        for threads in THREADS {
+            parts.push(Part::Heading(format!("{threads} threads")));
+            parts.extend(found.rates(threads));
+        }
+        parts.push(Part::Heading("Batches".to_owned()));
+        parts.extend(found.batches());
+        parts.push(Part::Heading("Memory".to_owned()));
+        parts.extend(found.memory());
+        Document { title: "X4 squeeze: memory that is already full".to_owned(), parts }
+    }
+}
+
+/// What the steps have brought.
+struct Found<'r> {
+    run: &'r Record,
+    plan: Plan,
+}
+
+impl Found<'_> {
+    fn contestants(&self) -> Vec<Contestant> {
+        contestants(&self.run.order, &self.plan)
+    }
+
+    /// One figure of each repetition.
+    fn figures(&self, id: impl Fn(u32) -> String, path: &str) -> Vec<f64> {
+        let figure = |ended: &Ended| ended.output.first()?.pointer(path)?.as_f64();
+        (1..=self.run.order.repeat).filter_map(|time| figure(self.run.find(&id(time))?)).collect()
+    }
+
+    fn lookups(&self, contestant: &str, multiple: u64, threads: u32, path: &str) -> Option<Spread> {
+        Spread::of(&self.figures(|time| lookups_id(contestant, multiple, threads, time), path))
+    }
+
+    fn device(&self, threads: u32) -> Option<f64> {
+        Spread::of(&self.figures(|time| device_id(threads, time), "/reads_per_second"))
+            .map(|spread| spread.median)
+    }
+
+    fn rates(&self, threads: u32) -> Vec<Part> {
+        let contestants = self.contestants();
+        let rate = |contestant: &Contestant, multiple| {
+            self.lookups(&contestant.name, multiple, threads, "/measured/per_second_mean")
+        };
+        let bars = contestants.iter().map(|contestant| Bars {
+            name: contestant.name.clone(),
+            values: MULTIPLES.iter().map(|&multiple| rate(contestant, multiple)).collect(),
+        });
+        let device = self.device(threads);
+        let figure = Figure {
+            id: format!("lookups-{threads}"),
+            title: format!("Look-ups by {threads} threads"),
+            y: "look-ups a second".to_owned(),
+            kind: Kind::Bars {
+                groups: MULTIPLES.iter().map(|multiple| format!("{multiple}× the memory")).collect(),
+                bars: bars.collect(),
+                limit: device.map(|device| {
+                    ("block reads a second, the device alone".to_owned(), vec![Some(device); MULTIPLES.len()])
+                }),
+            },
+        };
+        let head = [
+            "",
+            "database",
+            "look-ups/s",
+            "range",
+            "device reads/s ÷ the device alone",
+            "p99, µs",
+            "major faults",
+            "swapped out, MiB",
+        ];
+        let mut rows = Vec::new();
+        for contestant in &contestants {
+            for multiple in MULTIPLES {
+                let Some(spread) = rate(contestant, multiple) else { continue };
+                let of = |path: &str| {
+                    self.lookups(&contestant.name, multiple, threads, path).map(|spread| spread.median)
+                };
+                let share = of("/measured/device/reads_per_second").filter(|&reads| reads > 0.0).zip(device);
+                rows.push(vec![
+                    contestant.name.clone(),
+                    format!("{multiple}×"),
+                    number(spread.median),
+                    format!("{}–{}", number(spread.least), number(spread.most)),
+                    share.map_or("–".to_owned(), |(reads, device)| number(reads / device)),
+                    of("/measured/latency_us/p99").map_or("–".to_owned(), number),
+                    self.faults(&lookups_id(&contestant.name, multiple, threads, 1)),
+                    self.swapped(&lookups_id(&contestant.name, multiple, threads, 1)),
+                ]);
+            }
+        }
+        vec![
+            Part::Figure(figure),
+            Part::Table(head.map(str::to_owned).to_vec(), rows),
+            Part::Figure(self.over_time(threads)),
+        ]
+    }
+
+    fn faults(&self, id: &str) -> String {
+        let faults = self.run.find(id).and_then(|ended| ended.group["major_faults"].as_f64());
+        faults.map_or("not seen".to_owned(), number)
+    }
+
+    /// The most that was swapped out while a step ran.
+    fn swapped(&self, id: &str) -> String {
+        if self.run.circumstances["has_swap"] != true {
+            return "unmeasured: no swap".to_owned();
+        }
+        let samples = self.run.find(id).and_then(|ended| ended.group["samples"].as_array());
+        let most = samples.and_then(|samples| samples.iter().filter_map(|sample| sample[2].as_u64()).max());
+        most.map_or("not seen".to_owned(), |bytes| number(bytes as f64 / f64::from(1 << 20)))
+    }
+
+    fn over_time(&self, threads: u32) -> Figure {
+        let multiple = MULTIPLES[1];
+        let line = |contestant: Contestant| {
+            let ended = self.run.find(&lookups_id(&contestant.name, multiple, threads, 1))?;
+            let measured = ended.output.first()?.get("measured")?;
+            let interval = measured["interval_seconds"].as_f64()?;
+            let each = measured["per_interval"].as_array()?.iter().filter_map(serde_json::Value::as_f64);
+            let points =
+                each.enumerate().map(|(index, count)| ((index + 1) as f64 * interval, count / interval));
+            Some(Line { name: contestant.name, points: points.collect() })
+        };
+        Figure {
+            id: format!("over-time-{threads}"),
+            title: format!(
+                "Look-ups over time, {multiple}× the memory, {threads} threads, the first repetition"
+            ),
+            y: "look-ups a second".to_owned(),
+            kind: Kind::Lines {
+                x: "seconds".to_owned(),
+                lines: self.contestants().into_iter().filter_map(line).collect(),
+            },
+        }
+    }
+
+    fn batches(&self) -> Vec<Part> {
+        let threads = THREADS[0];
+        let mut rows = Vec::new();
+        for contestant in self.contestants().iter().filter(|contestant| contestant.has_batches) {
+            for &multiple in &MULTIPLES[1..] {
+                let rates = self.figures(
+                    |time| batches_id(&contestant.name, multiple, threads, time),
+                    "/measured/per_second_mean",
+                );
+                let Some(spread) = Spread::of(&rates) else { continue };
+                let single = self.lookups(&contestant.name, multiple, threads, "/measured/per_second_mean");
+                let keys = spread.median * f64::from(BATCH);
+                rows.push(vec![
+                    contestant.name.clone(),
+                    format!("{multiple}×"),
+                    number(keys),
+                    single.map_or("–".to_owned(), |single| format!("{}×", number(keys / single.median))),
+                ]);
+            }
+        }
+        let head = ["", "database", "keys/s", "against one by one"].map(str::to_owned).to_vec();
+        vec![
+            Part::Text(format!("The same keys, {BATCH} asked for at a time, by {threads} threads.")),
+            Part::Table(head, rows),
+        ]
+    }
+
+    fn memory(&self) -> Vec<Part> {
+        let mut rows = Vec::new();
+        for contestant in self.contestants() {
+            let ended = self.run.find(&lookups_id(&contestant.name, MULTIPLES[1], THREADS[0], 1));
+            let Some(ended) = ended else { continue };
+            let mebibytes = |bytes: Option<u64>| {
+                bytes.map_or("not seen".to_owned(), |bytes| number(bytes as f64 / f64::from(1 << 20)))
+            };
+            let samples = ended.group["samples"].as_array();
+            let cached =
+                samples.and_then(|samples| samples.iter().filter_map(|sample| sample[3].as_u64()).max());
+            rows.push(vec![
+                contestant.name,
+                mebibytes(ended.group["peak_bytes"].as_u64()),
+                mebibytes(cached),
+            ]);
+        }
+        let head =
+            ["", "the cgroup's peak, MiB", "of that page cache at most, MiB"].map(str::to_owned).to_vec();
+        let limit = match rows.iter().any(|row| row[1] != "not seen") {
+            true => format!("With {}× the memory.", MULTIPLES[1]),
+            false => "No memory cgroup could be made: nobody was held to the limit but by its own settings, and rivals had the whole machine's page cache.".to_owned(),
+        };
+        let swap = match self.run.circumstances["has_swap"] == true {
+            true => "Swap was on.",
+            false => "No swap was on, so nothing could be swapped out: that is unmeasured.",
+        };
+        vec![Part::Text(format!("{limit} {swap}")), Part::Table(head, rows)]
+    }
+}
