@@ -260,20 +260,24 @@ impl Compaction {
         self.check().is_err()
     }
 
-    /// Asks for pages that are about to be looked at. Where others ask for the device they are waited for, as the permit in hand is for this.
+    /// Asks for pages that are about to be looked at. Where jobs rest after what they ask of the device they are waited for, as the permit in hand, and
+    /// the rest behind it, are for this.
     fn fetch(&self, pages: &[PageId]) {
         let core = &self.shared.core;
         let ring = Access::Ring(&self.ring);
         let asked = core.pool.prefetch(&core.volume, pages, Class::Maintenance, ring);
         self.job.count_read((asked * core.page_size) as u64);
-        if self.job.is_crowded() {
+        if self.job.rests() {
             pages.iter().for_each(|&page| core.pool.await_prefetch(&core.volume, page));
         }
     }
 
-    /// How many pages are asked for ahead at one time: no more bytes than by one request.
+    /// How many pages are asked for ahead at one time; where jobs rest, no more bytes than by one request.
     fn ahead(&self) -> usize {
-        self.ahead.min((self.job.request_bytes() as usize / self.shared.core.page_size).max(1))
+        match self.job.rests() {
+            true => self.ahead.min((self.job.request_bytes() as usize / self.shared.core.page_size).max(1)),
+            false => self.ahead,
+        }
     }
 
     /// Called without latches before a step that looks at a few pages and may change them.

@@ -563,9 +563,9 @@ impl Worker {
         self.pacer.request_bytes()
     }
 
-    /// Whether others ask for the device, or may be about to.
-    pub(crate) fn is_crowded(&self) -> bool {
-        self.pacer.is_crowded()
+    /// Whether jobs rest after what they ask of the device.
+    pub(crate) fn rests(&self) -> bool {
+        self.pacer.rests()
     }
 
     /// See [`Job::phase`].

@@ -143,6 +143,7 @@ pub(crate) struct Pacer {
     disk: Arc<dyn Disk>,
     jobs: AtomicUsize,
     crowded: AtomicBool,
+    rests: AtomicBool,
     /// What others' requests may take beside jobs of [`Pace::Auto`], in nanoseconds; 0: see there.
     target: AtomicU64,
     /// Whether long sweeps may begin by themselves.
@@ -214,6 +215,7 @@ impl Pacer {
             target: AtomicU64::new(0),
             long_sweeps: AtomicBool::new(true),
             crowded: AtomicBool::new(false),
+            rests: AtomicBool::new(false),
             state: Mutex::new(State::new(now, ended(disk.stats()))),
             changed: Condvar::new(),
         })
@@ -276,6 +278,11 @@ impl Pacer {
     /// Whether others ask for the device, or may be about to.
     pub(super) fn is_crowded(&self) -> bool {
         self.crowded.load(Ordering::Relaxed)
+    }
+
+    /// Whether jobs rest after each piece, as there is less than one permit.
+    pub(super) fn rests(&self) -> bool {
+        self.rests.load(Ordering::Relaxed)
     }
 
     /// Takes a permit: waits for it until the job is to give up, or, where it may not wait, gives `None`. And how long it took.
@@ -411,6 +418,7 @@ impl Pacer {
         (state.looked, state.next_look) = (now, now + LOOK_EVERY);
         state.react(pace, &ended, now);
         self.crowded.store(state.window.is_finite(), Ordering::Relaxed);
+        self.rests.store(state.window < 1.0, Ordering::Relaxed);
     }
 }
 
