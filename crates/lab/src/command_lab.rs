@@ -195,13 +195,16 @@ fn resume(arguments: &Arguments, stop: &AtomicBool) -> Result<()> {
     go_on(find(&run.order.experiment.clone())?, &mut run, arguments, stop)
 }
 
-/// What figures depend on.
+/// What figures depend on. The commit is that of the sources that this was built from, where they are still there.
 fn circumstances() -> Value {
-    let commit = Command::new("git").args(["describe", "--always", "--dirty"]).output();
+    let sources = env!("CARGO_MANIFEST_DIR");
+    let commit = Command::new("git").args(["-C", sources, "describe", "--always", "--dirty"]).output();
     let commit = commit.ok().filter(|output| output.status.success());
     let mut machine = machine::describe();
-    machine["commit"] =
-        commit.map_or(Value::Null, |output| String::from_utf8_lossy(&output.stdout).trim().into());
+    if machine["commit"].is_null() {
+        machine["commit"] =
+            commit.map_or(Value::Null, |output| String::from_utf8_lossy(&output.stdout).trim().into());
+    }
     json!({
         "lab": env!("CARGO_PKG_VERSION"),
         "machine": machine,
@@ -210,7 +213,7 @@ fn circumstances() -> Value {
     })
 }
 
-/// Whether a step has to be done: it was not, or what it made is gone.
+/// Whether a step has not been done yet.
 fn is_due(step: &Step, run: &Record) -> Result<bool> {
     let Some(ended) = run.find(&step.id) else { return Ok(true) };
     if ended.command != step.command {
