@@ -1,7 +1,7 @@
 //! Figures: lines over a quantity, and bars with the range of what was measured. As SVG, which follows the reader's light or dark theme, and as CSV.
 //!
 //! A bar is the median; the line through it goes from the least to the most that was measured. Where values of a figure differ by more than
-//! [`LOGARITHMIC_FROM`], its scale is logarithmic, and says so.
+//! `LOGARITHMIC_FROM` times, its scale is logarithmic, and says so.
 
 use std::fmt::Write;
 
