@@ -2,14 +2,18 @@
 //!
 //! The limit is a memory cgroup, page cache included (v1, or v2 where its parent hands memory down). Where there can be none the program runs without,
 //! and what it says of its group is null: a report says so.
+//!
+//! Whoever is ended is asked to first (SIGTERM), so that he can end whom he has started, and put right what he has changed.
 
 use crate::record::Ended;
 use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -17,6 +21,8 @@ use std::time::{Duration, Instant, SystemTime};
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How often what was seen is kept.
 const SAMPLE_EVERY: Duration = Duration::from_millis(500);
+/// How long a step may take to end when it is asked to.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// What [`Step::command`] begins with where it is this very program.
 pub const OURSELVES: &str = "gannet-lab";
 
@@ -40,14 +46,15 @@ pub struct Step {
 }
 
 /// A memory cgroup, as long as this lives.
-struct Group {
+#[derive(Debug)]
+pub struct Group {
     folder: PathBuf,
     is_v1: bool,
 }
 
 impl Group {
-    /// With this limit; `None` where the system does not let us.
-    fn new(limit: u64) -> Option<Self> {
+    /// With a limit of so many bytes, page cache included; `None` where the system does not let us.
+    pub fn new(limit: u64) -> Option<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("gannet-lab-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         for (base, file, is_v1) in [
@@ -75,11 +82,13 @@ impl Group {
         text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
     }
 
-    fn cached(&self) -> Option<u64> {
+    /// Bytes of files that are cached on its account.
+    pub fn cached(&self) -> Option<u64> {
         self.stat(if self.is_v1 { "total_cache" } else { "file" })
     }
 
-    fn report(&self) -> Value {
+    /// Its limit, and what was reached.
+    pub fn report(&self) -> Value {
         let (limit, peak) = match self.is_v1 {
             true => ("memory.limit_in_bytes", "memory.max_usage_in_bytes"),
             false => ("memory.max", "memory.peak"),
@@ -105,8 +114,40 @@ impl Drop for Group {
     }
 }
 
+/// A command that runs a program in a group. A shell enters it and becomes the program: so nothing of that is charged to anybody else.
+pub fn within(group: Option<&Group>, program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("/bin/sh");
+    command
+        .arg("-c")
+        .arg("[ -z \"$1\" ] || echo $$ >\"$1/cgroup.procs\" || exit 125; shift; exec \"$@\"")
+        .arg("sh")
+        .arg(group.map_or(Path::new(""), |group| &group.folder))
+        .arg(program);
+    command
+}
+
+/// Asks a process to end by this signal, and kills it where it has not done so in time.
+///
+/// # Errors
+/// The system's, if it cannot be waited for.
+pub fn end(child: &mut Child, signal: Signal, patience: Duration) -> Result<ExitStatus> {
+    let asked = Instant::now();
+    if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        // It may have ended by itself.
+        let _ = kill_process(pid, signal);
+    }
+    while asked.elapsed() < patience {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    child.kill()?;
+    Ok(child.wait()?)
+}
+
 /// What a process has, by a line of its status, in bytes.
-fn status(pid: u32, name: &str) -> Option<u64> {
+pub fn status(pid: u32, name: &str) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
@@ -124,7 +165,10 @@ pub fn installed(program: &str) -> Option<PathBuf> {
 }
 
 /// Drops what is cached of these files, and of those in these folders.
-fn chill(paths: &[PathBuf]) -> Result<()> {
+///
+/// # Errors
+/// A folder cannot be read, or there is no `dd`.
+pub fn chill(paths: &[PathBuf]) -> Result<()> {
     for path in paths {
         if path.is_dir() {
             let inside: Vec<PathBuf> =
@@ -164,13 +208,8 @@ pub fn run(step: &Step, stop: &AtomicBool) -> Result<Option<Ended>> {
         OURSELVES => std::env::current_exe()?,
         other => installed(other).with_context(|| format!("{other} is not installed"))?,
     };
-    // A shell enters the group and becomes the program: so nothing of it is charged to anybody else.
-    let mut command = Command::new("/bin/sh");
-    command
-        .arg("-c")
-        .arg("[ -z \"$1\" ] || echo $$ >\"$1/cgroup.procs\" || exit 125; shift; exec \"$@\"")
-        .arg("sh");
-    command.arg(group.as_ref().map_or(Path::new(""), |group| &group.folder)).arg(program).args(arguments);
+    let mut command = within(group.as_ref(), program);
+    command.args(arguments);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let began_unix =
         SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -224,7 +263,7 @@ fn watch(
     group: Option<&Group>,
     began: Instant,
     stop: &AtomicBool,
-) -> Result<Option<(std::process::ExitStatus, Value)>> {
+) -> Result<Option<(ExitStatus, Value)>> {
     let mut samples = Vec::new();
     let mut next = Duration::ZERO;
     loop {
@@ -232,9 +271,8 @@ fn watch(
             return Ok(Some((status, Value::Array(samples))));
         }
         if stop.load(Ordering::Relaxed) {
-            // A database survives that, and what is being made is made anew.
-            child.kill()?;
-            child.wait()?;
+            // What is being made is made anew.
+            end(child, Signal::TERM, PATIENCE)?;
             return Ok(None);
         }
         if began.elapsed() >= next {

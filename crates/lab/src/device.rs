@@ -6,7 +6,9 @@ use crate::random::Random;
 use anyhow::{Result, bail};
 use gannet_io::{AlignedBuffer, Class, Disk, Mode, ModeRequest, OpenOptions, RealDisk, RealOptions};
 use serde_json::{Value, json};
-use std::path::Path;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -58,4 +60,51 @@ pub fn random_reads(
         "reads_per_second": reads.load(Ordering::Relaxed) as f64 / seconds,
         "latency_us": latency.to_json(),
     }))
+}
+
+/// The whole disk that a file or folder is on, as the system numbers it: `MAJOR:MINOR`.
+///
+/// # Errors
+/// It cannot be seen.
+pub fn number_of(path: &Path) -> Result<String> {
+    let device = fs::metadata(path)?.dev();
+    let number = format!("{}:{}", (device >> 8) & 0xfff, (device & 0xff) | ((device >> 12) & !0xff));
+    // Of a partition, the disk is above it.
+    let above = PathBuf::from(format!("/sys/dev/block/{number}/../dev"));
+    Ok(fs::read_to_string(above).map_or(number, |text| text.trim().to_owned()))
+}
+
+/// What a disk has done since the machine was started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Reads that have ended, and bytes read.
+    pub reads: u64,
+    /// See there.
+    pub read_bytes: u64,
+    /// Writes that have ended, and bytes written.
+    pub writes: u64,
+    /// See there.
+    pub written_bytes: u64,
+}
+
+impl Counters {
+    /// Of the disk with this number; `None` where the system does not say.
+    pub fn of(number: &str) -> Option<Self> {
+        let text = fs::read_to_string(format!("/sys/dev/block/{number}/stat")).ok()?;
+        let fields: Vec<u64> = text.split_whitespace().map_while(|word| word.parse().ok()).collect();
+        // Requests, merges, sectors of 512 bytes, milliseconds; of reads, then of writes.
+        let &[reads, _, read, _, writes, _, written, ..] = fields.as_slice() else { return None };
+        Some(Counters { reads, read_bytes: read * 512, writes, written_bytes: written * 512 })
+    }
+
+    /// What it has done since then.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Counters {
+            reads: self.reads.saturating_sub(before.reads),
+            read_bytes: self.read_bytes.saturating_sub(before.read_bytes),
+            writes: self.writes.saturating_sub(before.writes),
+            written_bytes: self.written_bytes.saturating_sub(before.written_bytes),
+        }
+    }
 }

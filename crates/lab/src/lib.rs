@@ -23,10 +23,12 @@ pub mod random;
 pub mod record;
 pub mod report;
 pub mod run;
+pub mod servers;
 pub mod sql;
 #[cfg(feature = "rivals")]
 pub mod sqlite;
 pub mod table;
+pub mod throttle;
 pub mod tpcc;
 #[cfg(feature = "rivals")]
 pub mod wire;

@@ -1,0 +1,392 @@
+//! Servers that are measured: started for one measurement, on a Unix socket of their own, in a memory cgroup where the system lets us, and ended with it.
+//!
+//! A server never outlives whoever has started it: where there is `setpriv` (util-linux), the system asks it to end when its parent does, however that ends.
+//! Gannet and PostgreSQL are spoken to with the same protocol, by the same client.
+
+use crate::confine::{Group, chill, end, installed, status, within};
+use crate::isolation::client::Client;
+use anyhow::{Context, Result, bail};
+use gannet_server::frontend::{Address, Host, SslMode};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a server may take until it lets somebody in: it may have to redo a log.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// How long it may take to end.
+const SHUTDOWN: Duration = Duration::from_secs(120);
+/// How often it is looked whether it is there.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// Numbers in the sockets' names.
+const OUR_PORT: u16 = 5433;
+const THEIR_PORT: u16 = 5434;
+/// The role in PostgreSQL, which is its superuser.
+const THEIR_ROLE: &str = "bench";
+/// What PostgreSQL runs as where we are root, which it refuses to be.
+const THEIR_ACCOUNT: &str = "postgres";
+/// A Unix socket's path has 107 bytes at most, of which the names behind the folder take this much.
+const LONGEST_FOLDER: usize = 107 - "/lab.gnt-socket/.s.PGSQL.5433".len();
+/// What of its memory Gannet's budget leaves to the process around it.
+const AROUND_BUDGET: u64 = 16 << 20;
+
+/// Who serves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Gannet.
+    Gannet,
+    /// PostgreSQL, the newest that is installed.
+    PostgreSql,
+}
+
+/// How a server is started.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Who it is.
+    pub kind: Kind,
+    /// The folder of its database, see [`make`].
+    pub folder: PathBuf,
+    /// Bytes of memory it may have in all, page cache included; `None`: no group, and memory enough for loading.
+    pub memory: Option<u64>,
+    /// Gannet's I/O mode.
+    pub io: String,
+    /// More settings: `--name value` of Gannet, `name=value` of PostgreSQL.
+    pub settings: Vec<String>,
+}
+
+/// A server that runs, until it is stopped or this is dropped.
+#[derive(Debug)]
+pub struct Server {
+    options: Options,
+    child: Child,
+    group: Option<Group>,
+}
+
+impl Kind {
+    /// By its name on the command line.
+    pub fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "gannet" => Kind::Gannet,
+            "postgresql" => Kind::PostgreSql,
+            _ => return None,
+        })
+    }
+
+    /// As reports name it.
+    pub fn title(self) -> String {
+        match self {
+            Kind::Gannet => "Gannet".to_owned(),
+            Kind::PostgreSql => {
+                format!(
+                    "PostgreSQL {}",
+                    postgres().map_or_else(|| "?".to_owned(), |(version, _)| version.to_string())
+                )
+            }
+        }
+    }
+}
+
+/// The newest PostgreSQL that is installed: its version, and the folder of its programs.
+pub fn postgres() -> Option<(u32, PathBuf)> {
+    let debian = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let found = debian.filter_map(|entry| {
+        let (version, programs) = (entry.file_name().to_str()?.parse().ok()?, entry.path().join("bin"));
+        programs.join("initdb").is_file().then_some((version, programs))
+    });
+    found.max_by_key(|(version, _)| *version)
+}
+
+/// Gannet's program: `GANNET` says which, else the one beside this, else the one that is installed.
+///
+/// # Errors
+/// There is none.
+pub fn gannet() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("GANNET") {
+        return Ok(path.into());
+    }
+    let beside = std::env::current_exe()?.with_file_name("gannet");
+    if beside.is_file() {
+        return Ok(beside);
+    }
+    installed("gannet").context("the program gannet is missing: cargo build --release -p gannet")
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// A command that runs a program in a group, as whoever PostgreSQL may be, and is asked to end when we do.
+fn command(kind: Kind, group: Option<&Group>, program: &Path, signal: &str) -> Command {
+    let Some(setpriv) = installed("setpriv") else { return within(group, program) };
+    let mut command = within(group, setpriv);
+    if kind == Kind::PostgreSql && is_root() {
+        command.args(["--reuid", THEIR_ACCOUNT, "--regid", THEIR_ACCOUNT, "--init-groups"]);
+        command.current_dir("/");
+    }
+    command.args(["--pdeathsig", signal, "--"]).arg(program);
+    command
+}
+
+/// Whether somebody else can get there.
+fn is_open_to_others(folder: &Path) -> bool {
+    folder.ancestors().all(|above| fs::metadata(above).is_ok_and(|found| found.mode() & 0o001 != 0))
+}
+
+/// Makes a folder that a server of this kind can be started on.
+///
+/// # Errors
+/// The folder is there, or cannot be made; or PostgreSQL could not get there.
+pub fn make(kind: Kind, folder: &Path) -> Result<()> {
+    if folder.as_os_str().len() > LONGEST_FOLDER {
+        bail!(
+            "{folder:?} is too long for a Unix socket in it: let the run be in a folder with a shorter name, by --to"
+        );
+    }
+    fs::create_dir_all(folder.parent().unwrap_or(folder))?;
+    fs::create_dir(folder).with_context(|| format!("cannot make {folder:?}"))?;
+    let Kind::PostgreSql = kind else { return Ok(()) };
+    let (_, programs) = postgres().context("PostgreSQL is not installed: apt-get install postgresql-15")?;
+    if is_root() {
+        if !is_open_to_others(folder.parent().unwrap_or(folder)) {
+            bail!(
+                "PostgreSQL does not run as root, and its account {THEIR_ACCOUNT} cannot enter {folder:?}: let the run be in a folder that it can enter, by --to"
+            );
+        }
+        let done = Command::new("chown").arg(THEIR_ACCOUNT).arg(folder).status()?;
+        if !done.success() {
+            bail!("cannot give {folder:?} to {THEIR_ACCOUNT}");
+        }
+    }
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
+    let mut initdb = command(kind, None, &programs.join("initdb"), "KILL");
+    initdb.arg("-D").arg(folder).args(["-U", THEIR_ROLE, "-A", "trust", "-E", "UTF8", "--locale=C"]);
+    let done = initdb.stdin(Stdio::null()).output()?;
+    if !done.status.success() {
+        bail!("initdb: {}", String::from_utf8_lossy(&done.stderr).trim());
+    }
+    Ok(())
+}
+
+/// The file of Gannet's database in a folder.
+pub fn database(folder: &Path) -> PathBuf {
+    folder.join("lab.gnt")
+}
+
+impl Options {
+    /// Of PostgreSQL: durable as it is, and set for a machine with so much memory and a fast disk.
+    fn postgres_settings(&self) -> Vec<String> {
+        let memory = self.memory.unwrap_or(4 << 30) >> 20;
+        let mut settings: Vec<String> = [
+            "fsync=on",
+            "synchronous_commit=on",
+            "full_page_writes=on",
+            "listen_addresses=",
+            "max_wal_size=8GB",
+            "checkpoint_timeout=5min",
+            "random_page_cost=1.1",
+            "effective_io_concurrency=64",
+            "max_connections=200",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        // With half of it the OOM killer comes: what is left is for its processes, and its page cache.
+        settings.push(format!("shared_buffers={}MB", memory / 4));
+        settings.push(format!("effective_cache_size={}MB", memory / 4 * 3));
+        settings.push(format!("port={THEIR_PORT}"));
+        settings.push(format!("unix_socket_directories={}", self.folder.display()));
+        settings.extend(self.settings.iter().cloned());
+        settings
+    }
+
+    fn command(&self, group: Option<&Group>) -> Result<Command> {
+        match self.kind {
+            Kind::Gannet => {
+                let mut command = command(self.kind, group, &gannet()?, "TERM");
+                let budget = self.memory.map_or(2 << 30, |memory| memory.saturating_sub(AROUND_BUDGET));
+                command.arg("serve").arg(database(&self.folder));
+                command.args(["--memory", &budget.to_string(), "--io", &self.io, "--listen", "none"]);
+                command
+                    .args(["--max-connections", "200", "--port", &OUR_PORT.to_string()])
+                    .args(&self.settings);
+                let settings = std::env::vars_os().map(|(name, _)| name);
+                for name in settings.filter(|name| name.to_string_lossy().starts_with("GANNET_")) {
+                    command.env_remove(name);
+                }
+                Ok(command)
+            }
+            Kind::PostgreSql => {
+                let (_, programs) =
+                    postgres().context("PostgreSQL is not installed: apt-get install postgresql-15")?;
+                let mut command = command(self.kind, group, &programs.join("postgres"), "INT");
+                command.arg("-D").arg(&self.folder);
+                for setting in self.postgres_settings() {
+                    command.args(["-c", &setting]);
+                }
+                Ok(command)
+            }
+        }
+    }
+
+    /// Starts it, with nothing of its files in the page cache, without waiting until it lets somebody in.
+    ///
+    /// # Errors
+    /// Its program is missing, or the folder is none of its kind.
+    pub fn launch(&self) -> Result<Server> {
+        chill(std::slice::from_ref(&self.folder))?;
+        let group = self.memory.and_then(Group::new);
+        let mut command = self.command(group.as_ref())?;
+        let log = File::create(self.log()).with_context(|| format!("cannot write {:?}", self.log()))?;
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let child = command.spawn().context("cannot start /bin/sh")?;
+        Ok(Server { options: self.clone(), child, group })
+    }
+
+    /// Starts it and waits until it lets somebody in.
+    ///
+    /// # Errors
+    /// As [`Options::launch`]; or it ends, and what it said last.
+    pub fn start(&self) -> Result<Server> {
+        let mut server = self.launch()?;
+        server.await_ready(PATIENCE)?;
+        Ok(server)
+    }
+
+    /// Beside the folder, which is to have nothing in it that is not the server's.
+    fn log(&self) -> PathBuf {
+        self.folder.with_extension("log")
+    }
+}
+
+impl Server {
+    /// Waits until it lets somebody in.
+    ///
+    /// # Errors
+    /// It has ended, or takes longer than that.
+    pub fn await_ready(&mut self, patience: Duration) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            let name = if self.options.kind == Kind::PostgreSql { "postgres" } else { "lab" };
+            match Client::connect(&self.address(name)) {
+                Ok(_) => return Ok(()),
+                Err(error) if begun.elapsed() > patience => return Err(error),
+                Err(_) => {}
+            }
+            if let Some(status) = self.child.try_wait()? {
+                let said = fs::read_to_string(self.options.log()).unwrap_or_default();
+                let last = said.trim().lines().last().unwrap_or("it says nothing").to_owned();
+                bail!("{} ended with {status}: {last}", self.options.kind.title());
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    fn host(&self) -> PathBuf {
+        match self.options.kind {
+            Kind::Gannet => gannet_server::socket_folder(&database(&self.options.folder)),
+            Kind::PostgreSql => self.options.folder.clone(),
+        }
+    }
+
+    fn port_and_user(&self) -> (u16, String) {
+        match self.options.kind {
+            Kind::Gannet => (OUR_PORT, whoami::username().unwrap_or_else(|_| "gannet".to_owned())),
+            Kind::PostgreSql => (THEIR_PORT, THEIR_ROLE.to_owned()),
+        }
+    }
+
+    /// Where one of its databases is. Gannet has one, which has any name.
+    pub fn address(&self, database: &str) -> Address {
+        let (port, user) = self.port_and_user();
+        Address {
+            host: Host::Unix(self.host()),
+            port,
+            user,
+            password: None,
+            database: database.to_owned(),
+            ssl: SslMode::Disable,
+            root_certificate: None,
+            application: None,
+            options: None,
+            connect_timeout: None,
+        }
+    }
+
+    /// The same in libpq's words.
+    pub fn target(&self, database: &str) -> String {
+        let (port, user) = self.port_and_user();
+        let quoted = self.host().display().to_string().replace('\\', "\\\\").replace('\'', "\\'");
+        format!("host='{quoted}' port={port} user={user} dbname={database}")
+    }
+
+    /// A session.
+    ///
+    /// # Errors
+    /// It cannot be reached, or does not let us in.
+    pub fn client(&self, database: &str) -> Result<Client> {
+        Client::connect(&self.address(database))
+    }
+
+    /// Bytes that are resident in its process (of PostgreSQL: the first of them), and those of files that are cached on its group's account.
+    pub fn memory(&self) -> (Option<u64>, Option<u64>) {
+        (status(self.child.id(), "VmRSS"), self.group.as_ref().and_then(Group::cached))
+    }
+
+    /// What its group has had; null where it has none.
+    pub fn group(&self) -> Value {
+        self.group.as_ref().map_or(Value::Null, Group::report)
+    }
+
+    /// How it was started.
+    pub fn describe(&self) -> Value {
+        let settings = match self.options.kind {
+            Kind::Gannet => self.options.settings.clone(),
+            Kind::PostgreSql => self.options.postgres_settings(),
+        };
+        json!({ "server": self.options.kind.title(), "memory": self.options.memory, "settings": settings })
+    }
+
+    /// Ends it in good order: what is left to do is done. Gives how long that took.
+    ///
+    /// # Errors
+    /// It had to be killed, or failed.
+    pub fn stop(mut self) -> Result<Duration> {
+        let asked = Instant::now();
+        let signal = self.signal();
+        let status = end(&mut self.child, signal, SHUTDOWN)?;
+        if !status.success() {
+            bail!("{} ended with {status}", self.options.kind.title());
+        }
+        Ok(asked.elapsed())
+    }
+
+    /// Kills it, as a crash does. PostgreSQL's other processes notice, and have ended a moment later.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn kill(mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// What it ends by, without waiting for its sessions to leave.
+    fn signal(&self) -> Signal {
+        match self.options.kind {
+            Kind::Gannet => Signal::TERM,
+            Kind::PostgreSql => Signal::INT,
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if !matches!(self.child.try_wait(), Ok(Some(_))) {
+            let signal = self.signal();
+            // Nothing of it is wanted any more.
+            let _ = end(&mut self.child, signal, SHUTDOWN);
+        }
+    }
+}
