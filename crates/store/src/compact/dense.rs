@@ -1,6 +1,7 @@
 //! Making trees denser, where some neighbours fit into one page less: from the left to the right, first the nodes above the leaves, so
 //! that leaves have their neighbours under the same parent, then the leaves, then what is above them once more.
 
+use super::fullness::Fullness;
 use super::{Compaction, plan};
 use crate::entry::Entry;
 use crate::jobs::Unit;
@@ -8,19 +9,30 @@ use crate::node::NodeRef;
 use crate::page::{self, PageKind};
 use crate::pool::Access;
 use crate::shared::{STATUS, UNDO_DIRECTORY};
-use crate::tree::{BTree, Dense, Density, TreeRoot};
+use crate::tree::{BTree, Children, Dense, Density, TreeRoot, is_full};
 use crate::{Error, Result};
 use gannet_base::{PageId, TreeId};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Shares of a node that are filled, in percent, of leaves and of nodes above: as a bulk load does.
 const LEAF_FILL: usize = 96;
 const INNER_FILL: usize = 90;
 /// How many nodes are written at most for one that becomes free: nodes that are fuller than that, on average, stay as they are.
-const WRITTEN_FOR_ONE: usize = 6;
+pub(super) const WRITTEN_FOR_ONE: usize = 6;
 /// Nodes that are looked at for one permit, at most.
 const LOOKED_AT: usize = 8;
+
+/// Whether a tree's entries have versions.
+pub(super) fn has_versions(tree: TreeId) -> bool {
+    !matches!(tree, STATUS | UNDO_DIRECTORY)
+}
+
+/// Bytes of a node of this level that may be filled.
+pub(super) fn limit(page_size: usize, level: u8) -> usize {
+    page_size * if level == 0 { LEAF_FILL } else { INNER_FILL } / 100
+}
 
 /// What somebody who goes along a level finds.
 enum Found {
@@ -79,7 +91,7 @@ impl Compaction {
 
     /// False when the tree is gone.
     fn make_level_dense(&self, id: TreeId, level: u8) -> Result<bool> {
-        let has_versions = level == 0 && !matches!(id, STATUS | UNDO_DIRECTORY);
+        let has_versions = level == 0 && has_versions(id);
         let mut fetched = BTreeSet::new();
         let mut from = Some(Vec::new());
         while let Some(at) = from {
@@ -87,7 +99,7 @@ impl Compaction {
             // For a piece of work only: garbage is to be swept in between.
             let _garbage = self.hold_garbage();
             let density = Density {
-                limit: self.shared.core.page_size * if level == 0 { LEAF_FILL } else { INNER_FILL } / 100,
+                limit: limit(self.shared.core.page_size, level),
                 horizon: has_versions.then(|| self.shared.registry.horizon()),
                 may: &|node| !self.may_be_reverted(node),
             };
@@ -103,7 +115,8 @@ impl Compaction {
         Ok(true)
     }
 
-    /// Looks whether one of some nodes of `level`, from the one that covers `at` on, is to be made denser, and asks for those behind them.
+    /// Looks whether one of some nodes of `level`, from the one that covers `at` on, is to be made denser, and asks for those behind them. Leaves that are
+    /// known to be dense are passed over.
     fn find_sparse(
         &self,
         root: &TreeRoot,
@@ -112,14 +125,33 @@ impl Compaction {
         fetched: &mut BTreeSet<PageId>,
         at: &[u8],
     ) -> Result<Found> {
-        let children = BTree::new(&self.shared.core, root).children_from(at, level + 1)?.pages;
-        self.fetch_some(&children, fetched);
+        let Children { pages, next, .. } =
+            BTree::new(&self.shared.core, root).children_from(at, level + 1)?;
+        let fullness = self.fullness.get().filter(|_| level == 0).map(Arc::as_ref);
+        let is_here = |key: &[u8]| key >= at && next.as_deref().is_none_or(|next| key < next);
+        let mut left = &pages[..];
         let mut from = at.to_vec();
-        for (index, &id) in children.iter().take(LOOKED_AT).enumerate() {
+        for _ in 0..LOOKED_AT {
+            let skipped =
+                fullness.map_or(Some(0), |fullness| fullness.first_sparse(left)).unwrap_or(left.len());
+            self.job.advance(skipped as u64);
+            left = &left[skipped..];
+            let [id, right @ ..] = left else { return Ok(Found::Dense(next)) };
+            self.fetch_some(left, fullness, fetched);
+            let looked = self.look_at(root, level, density, *id)?;
+            let is_it = |looked: &Looked| match skipped {
+                0 => looked.covers(&from),
+                _ => is_here(&looked.lower),
+            };
             // Somebody else has changed something where it is otherwise: what, the step sees.
-            let looked = self.look_at(root, level, density, id)?.filter(|looked| looked.covers(&from));
-            let Some(looked) = looked else { return Ok(Found::Sparse(from)) };
-            if self.is_worth_it(root, level, density, &looked, &children[index + 1..])? {
+            let Some(looked) = looked.filter(is_it) else { return Ok(Found::Sparse(from)) };
+            if skipped > 0 {
+                from = looked.lower.clone();
+            }
+            if self.is_worth_it(root, level, density, &looked, right)? {
+                if let Some(fullness) = fullness {
+                    left.iter().take(2).for_each(|&page| fullness.forget(page));
+                }
                 return Ok(Found::Sparse(from));
             }
             self.job.advance(1);
@@ -127,8 +159,9 @@ impl Compaction {
                 Some(upper) => from = upper,
                 None => return Ok(Found::Dense(None)),
             }
+            left = right;
         }
-        Ok(Found::Dense((!children.is_empty()).then_some(from)))
+        Ok(Found::Dense(Some(from)))
     }
 
     /// A node of `level`; `None` where there is no such one any more, or not yet.
@@ -169,7 +202,7 @@ impl Compaction {
         first: &Looked,
         right: &[PageId],
     ) -> Result<bool> {
-        if density.is_full(first.used) {
+        if is_full(first.used, density.limit) {
             return Ok(false);
         }
         let (mut used, mut entries) = (first.used, first.entries);
@@ -184,14 +217,17 @@ impl Compaction {
         Ok(false)
     }
 
-    /// Asks for some of these pages, as soon as half of what was asked for before has come by.
-    fn fetch_some(&self, pages: &[PageId], fetched: &mut BTreeSet<PageId>) {
+    /// Asks for those of these pages that are going to be looked at, as soon as half of what was asked for before has come by.
+    fn fetch_some(&self, pages: &[PageId], fullness: Option<&Fullness>, fetched: &mut BTreeSet<PageId>) {
         let ahead = self.ahead();
-        let near = &pages[..pages.len().min(ahead)];
+        let near = match fullness {
+            Some(fullness) => fullness.looked_at(pages, ahead),
+            None => pages[..pages.len().min(ahead)].to_vec(),
+        };
         let missing: Vec<_> = near.iter().copied().filter(|page| !fetched.contains(page)).collect();
         let is_needed = near.iter().take(LOOKED_AT).any(|page| !fetched.contains(page));
         if missing.len() >= ahead / 2 || is_needed {
-            *fetched = near.iter().copied().collect();
+            *fetched = near.into_iter().collect();
             self.fetch(&missing);
         }
     }

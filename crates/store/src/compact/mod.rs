@@ -11,7 +11,8 @@
 //!
 //! # How
 //! 1. Garbage is swept, so that only what is needed is moved.
-//! 2. Trees are made denser ([`dense`]): neighbours are merged, or the left one is filled from the right one.
+//! 2. Trees are made denser ([`dense`]): neighbours are merged, or the left one is filled from the right one. Where that may be, one pass over the file has
+//!    told ([`fullness`]).
 //! 3. How many extents each tree needs says where the file can end ([`plan`]). Extents behind that, and the emptiest ones of a tree in front of
 //!    it, are *emptied*: their pages go to other extents of the same tree, then to free extents, all in front of the end ([`moves`],
 //!    [`values`]). Others take nothing of an extent that is being emptied.
@@ -35,26 +36,31 @@
 
 mod cut;
 mod dense;
+mod fullness;
 mod moves;
 mod plan;
 mod values;
 
 use crate::engine::Engine;
 use crate::jobs::{Crew, Permit, Stop, Unit, Watch, Worker, run_crew};
+use crate::pass::{self, Course};
 use crate::pool::{Access, ScanRing};
 use crate::shared::{CATALOG, STATUS, Shared, UNDO_DIRECTORY};
 use crate::sweep::round as sweep;
 use crate::tree::TreeRoot;
 use crate::txn::registry::{Owner, Snapshot};
+use crate::work::WorkMemory;
 use crate::{Error, Result};
+use fullness::Fullness;
+use gannet_base::memory::Purpose;
 use gannet_base::sync::Mutex;
 use gannet_base::{Lsn, PageId, TreeId, clock};
 use gannet_io::Class;
 use plan::Plan;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Times that it is looked what else can be moved.
@@ -178,6 +184,8 @@ struct Compaction {
     counters: Counters,
     write_header: WriteHeader,
     report: Mutex<CompactReport>,
+    /// Once the garbage is gone; nothing where there was no memory for it.
+    fullness: OnceLock<Arc<Fullness>>,
 }
 
 impl fmt::Debug for Compaction {
@@ -209,26 +217,47 @@ pub(crate) fn run(
             file_bytes_before: core.volume.file.len()?,
             ..CompactReport::default()
         }),
+        fullness: OnceLock::new(),
     });
-    let _memory = engine.memory(gannet_base::memory::Purpose::Work, 8 * core.page_size as u64)?;
-    let body = {
+    let _memory = engine.memory(Purpose::Work, 8 * core.page_size as u64)?;
+    let run_one = |watch: &mut Watch<'_>, part: fn(&Compaction) -> Result<()>| {
         let compaction = Arc::clone(&compaction);
-        move || compaction.work()
+        let stop = compaction.stop.clone();
+        run_crew("gannet-compact", Crew::AsksFirst, watch, &stop, vec![move || part(&compaction)])
     };
-    run_crew("gannet-compact", Crew::AsksFirst, watch, &compaction.stop, vec![body])?;
+    run_one(watch, Compaction::prepare)?;
+    let _map = compaction.see_how_full(engine, watch)?;
+    run_one(watch, Compaction::work)?;
     let report = compaction.report.lock().clone();
     Ok(report)
 }
 
 impl Compaction {
-    fn work(&self) -> Result<()> {
+    /// What comes before the file is looked at.
+    fn prepare(&self) -> Result<()> {
         let core = &self.shared.core;
         for group in 0..core.space.groups() {
             self.breathe()?;
             core.space.learn(core, group)?;
         }
         self.report.lock().used_bytes_before = self.used_bytes()?;
-        self.sweep()?;
+        self.sweep()
+    }
+
+    /// Looks how full leaves are, if there is memory to remember that.
+    fn see_how_full(&self, engine: &Engine, watch: &mut Watch<'_>) -> Result<Option<WorkMemory>> {
+        let core = &self.shared.core;
+        let pages = core.space.capacity();
+        let Ok(charge) = engine.memory(Purpose::Work, Fullness::memory(pages)) else { return Ok(None) };
+        let wanted = plan::movable(&self.shared).into_iter().filter(|tree| dense::has_versions(*tree));
+        let fullness = Fullness::new(core.page_size, pages, wanted.collect(), self.shared.registry.horizon());
+        let fullness = self.fullness.get_or_init(|| Arc::new(fullness));
+        let course = Course { thread: "gannet-compact", phase: "looks how full pages are", pages };
+        pass::run(engine, &self.shared, fullness, course, watch)?;
+        Ok(Some(charge))
+    }
+
+    fn work(&self) -> Result<()> {
         self.make_trees_dense()?;
         for _ in 0..ROUNDS {
             let went_on = self.round()?;

@@ -51,11 +51,11 @@ impl Density<'_> {
         let freed = self.horizon.map_or(0, |horizon| entry::freed_by_settling(node, horizon));
         node.used_bytes().saturating_sub(freed)
     }
+}
 
-    /// Whether a node that uses so much is left as it is.
-    pub(crate) fn is_full(&self, used: usize) -> bool {
-        used * 16 >= self.limit * FULL
-    }
+/// Whether a node that uses so much, of what may be used, is left as it is.
+pub(crate) fn is_full(used: usize, limit: usize) -> bool {
+    used * 16 >= limit * FULL
 }
 
 impl<'c> BTree<'c> {
@@ -74,7 +74,7 @@ impl<'c> BTree<'c> {
         node.copy_key(slot + 1, &mut next);
         let right_id = node.child(slot + 1);
         let left = pool.exclusive(volume, left_id)?;
-        if density.is_full(density.used(self.is_node(&left, left_id)?)) {
+        if is_full(density.used(self.is_node(&left, left_id)?), density.limit) {
             left.release_unchanged();
             parent.release_unchanged();
             return Ok(Dense::Passed(next));
