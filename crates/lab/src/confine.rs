@@ -74,6 +74,13 @@ impl Group {
         None
     }
 
+    /// Lets it have what there is, as nothing is measured any more.
+    pub fn lift(&self) {
+        let (file, none) = if self.is_v1 { ("memory.limit_in_bytes", "-1") } else { ("memory.max", "max") };
+        // Where it cannot be lifted, everything takes longer.
+        let _ = fs::write(self.folder.join(file), none);
+    }
+
     fn number(&self, file: &str) -> Option<u64> {
         fs::read_to_string(self.folder.join(file)).ok()?.trim().parse().ok()
     }

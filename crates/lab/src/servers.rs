@@ -347,6 +347,13 @@ impl Server {
         self.group.as_ref().and_then(Group::resident)
     }
 
+    /// Lifts the limit of its memory, for what is done when nothing is measured any more.
+    pub fn lift_limit(&self) {
+        if let Some(group) = &self.group {
+            group.lift();
+        }
+    }
+
     /// What its group has had; null where it has none.
     pub fn group(&self) -> Value {
         self.group.as_ref().map_or(Value::Null, Group::report)

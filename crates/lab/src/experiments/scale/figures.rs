@@ -188,7 +188,7 @@ impl Found<'_> {
         }
         vec![
             Part::Text(
-                "What the device did for each transaction: all that it wrote from the server's start until a checkpoint behind the load, through warm-up and measurement, ÷ all \
+                "What the device did for each transaction: all that it wrote from the begin of the warm-up until a checkpoint behind the load, ÷ all \
                  transactions; and what it did while measured, which leaves out what was still to be written. The counters are the disk's: others who use it count, too."
                     .to_owned(),
             ),

@@ -114,10 +114,12 @@ impl Found<'_> {
         let Plan { warehouses, warm_up, settle, seconds } = self.plan;
         let mut parts = vec![Part::Text(format!(
             "TPC-C's five transactions by {SESSIONS} sessions without times to think, over the wire by one client, which has the same processors as the server; {warehouses} \
-             warehouses. Each measurement begins with a copy of the same database, of which nothing is in memory, and a server in a memory cgroup, page cache included. It is warm \
-             after {warm_up} s, and measured for {seconds} s. All commits are synchronous. {}.",
-            loaded.join("; ")
+             warehouses. Each measurement begins with a copy of the same database, of which nothing is in memory, and a server whose memory is limited, page cache included. {warm_up} s \
+             of the same load come before the {seconds} s that are measured. All commits are synchronous."
         ))];
+        if !loaded.is_empty() {
+            parts.push(Part::Text(format!("{}.", loaded.join("; "))));
+        }
         if self.run.order.profiles.iter().any(|name| name != AS_IS) {
             parts.push(Part::Text(format!(
                 "Limits of the device are limits of requests a second, for reads and for writes each, set by cgroup v1's block-I/O controller for its root group: so what the kernel writes \
