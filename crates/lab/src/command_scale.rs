@@ -186,11 +186,12 @@ impl Drop for Done<'_> {
 fn fill(arguments: &Arguments, kind: Kind, stop: &AtomicBool) -> Result<Value> {
     let folder = &arguments.to;
     servers::make(kind, folder)?;
-    let settings = match kind {
-        Kind::Gannet => Vec::new(),
-        // What the log has grown to is copied with the database each time.
-        Kind::PostgreSql => ["max_wal_size=512MB", "maintenance_work_mem=256MB"].map(str::to_owned).to_vec(),
+    // What the log has grown to is copied with the database each time.
+    let settings: &[&str] = match kind {
+        Kind::Gannet => &["--wal-limit", "512MiB"],
+        Kind::PostgreSql => &["max_wal_size=512MB", "maintenance_work_mem=256MB"],
     };
+    let settings = settings.iter().map(|&word| word.to_owned()).collect();
     let options = Options { kind, folder: folder.clone(), memory: None, io: arguments.io.clone(), settings };
     let server = options.start()?;
     let began = Instant::now();

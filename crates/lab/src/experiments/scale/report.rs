@@ -295,7 +295,7 @@ mod tests {
         assert!(text.contains(
             "VIOLATED. run, Gannet, as-is, 0.5x, 1: condition 1 (all is well) is violated 3 times"
         ));
-        assert!(!text.contains("keeps"), "{text}");
+        assert!(!text.contains("Gannet keeps"), "{text}");
         let empty = tempfile::tempdir().unwrap();
         assert!(of(&record(empty.path(), &[], 0)).markdown().contains("Nothing was measured"));
     }
