@@ -171,7 +171,7 @@ fn profiles(
         let there = folder.ancestors().find(|above| above.is_dir()).unwrap_or(Path::new("."));
         if let Err(error) = throttle::possible(there) {
             let limited: Vec<String> = profiles.extract_if(.., |name| name != AS_IS).collect();
-            eprintln!("{} left out: {error:#}", limited.join(", "));
+            eprintln!("left out of the profiles: {}: {error:#}", limited.join(", "));
         }
     }
     if profiles.is_empty() {
@@ -444,4 +444,28 @@ pub(crate) fn device(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<(
         bail!("interrupted");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_limited_where_that_was_asked_for_and_only_to_what_there_is() {
+        let (scale, folder) = (find("X2").unwrap(), Path::new("a-run"));
+        let of = |size, asked: Option<&[&str]>| {
+            let asked: Option<Vec<String>> =
+                asked.map(|names| names.iter().map(|&name| name.to_owned()).collect());
+            profiles(scale, size, asked.as_deref(), folder)
+        };
+        assert_eq!(of(Size::Quick, None).unwrap(), [AS_IS]);
+        // Whether there can be limits depends on the system.
+        assert!(of(Size::Standard, None).unwrap().starts_with(&[AS_IS.to_owned()]));
+        assert_eq!(of(Size::Standard, Some(&["as-is"])).unwrap(), [AS_IS]);
+        for wrong in [&["floppy"][..], &[]] {
+            assert!(of(Size::Quick, Some(wrong)).is_err(), "{wrong:?}");
+        }
+        let squeeze = find("squeeze").unwrap();
+        assert_eq!(profiles(squeeze, Size::Large, None, folder).unwrap(), [AS_IS]);
+    }
 }
