@@ -186,9 +186,9 @@ impl Drop for Done<'_> {
 fn fill(arguments: &Arguments, kind: Kind, stop: &AtomicBool) -> Result<Value> {
     let folder = &arguments.to;
     servers::make(kind, folder)?;
-    // What the log has grown to is copied with the database each time.
     let settings: &[&str] = match kind {
-        Kind::Gannet => &["--wal-limit", "512MiB"],
+        Kind::Gannet => &[],
+        // What the log has grown to is copied with the database each time.
         Kind::PostgreSql => &["max_wal_size=512MB", "maintenance_work_mem=256MB"],
     };
     let settings = settings.iter().map(|&word| word.to_owned()).collect();
