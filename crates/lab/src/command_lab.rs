@@ -9,6 +9,7 @@ use gannet_lab::document::{Document, Part};
 use gannet_lab::experiments::{self, Experiment};
 use gannet_lab::machine;
 use gannet_lab::record::{Ended, Order, Record, Size};
+use gannet_lab::throttle::{self, AS_IS};
 use lexopt::prelude::*;
 use serde_json::{Value, json};
 use std::fs;
@@ -34,7 +35,9 @@ Ctrl-C ends a run; --resume goes on with it.
 OPTIONS
     --size SIZE      quick, standard or large [quick]
     --rivals NAMES   who takes part besides Gannet, by commas; none [all that are there]
-    --mode MODES     our own I/O modes, by commas [all that the experiment has]
+    --mode MODES     our own I/O modes, by commas [as the experiment says]
+    --profile NAMES  what the device is limited to, for everybody, by commas: as-is, cloud (10,000 reads and 10,000 writes a second), raid10 (1,000)
+                     [quick: as-is; else all that the experiment has]
     --repeat N       how often each measurement is repeated [as the experiment says for the size]
     --seed N         seed of random keys [1]
     --to FOLDER      where the run goes [lab-runs/EXPERIMENT-SIZE-SECONDS]
@@ -53,6 +56,7 @@ struct Arguments {
     size: Option<Size>,
     rivals: Option<Vec<String>>,
     modes: Option<Vec<String>>,
+    profiles: Option<Vec<String>>,
     repeat: Option<u32>,
     seed: Option<u64>,
     to: Option<PathBuf>,
@@ -83,6 +87,7 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Option<Arguments>> {
             }
             Long("rivals") => arguments.rivals = Some(names(&parser.value()?.string()?)),
             Long("mode") => arguments.modes = Some(names(&parser.value()?.string()?)),
+            Long("profile") => arguments.profiles = Some(names(&parser.value()?.string()?)),
             Long("repeat") => {
                 let repeat: u32 = parser.value()?.parse()?;
                 if repeat == 0 {
@@ -120,6 +125,12 @@ fn list() -> Result<()> {
         println!("{} {}: {}", experiment.number(), experiment.name(), experiment.question());
         println!("    published by: {}", experiment.source());
         println!("    I/O modes: {}", experiment.modes().join(", "));
+        if experiment.profiles().len() > 1 {
+            println!("    profiles of the device: {}", experiment.profiles().join(", "));
+        }
+        if let Some(obstacle) = experiment.obstacle() {
+            println!("    cannot be run: {obstacle}");
+        }
         for rival in experiment.rivals() {
             let how =
                 if (rival.is_there)() { "is there".to_owned() } else { format!("is missing: {}", rival.how) };
@@ -145,8 +156,35 @@ fn chosen(what: &str, asked: Option<&[String]>, all: &[&str]) -> Result<Vec<Stri
     Ok(asked.to_vec())
 }
 
+/// Profiles of the device that were asked for, or are usual, and can be set for what is in this folder.
+fn profiles(
+    experiment: &dyn Experiment,
+    size: Size,
+    asked: Option<&[String]>,
+    folder: &Path,
+) -> Result<Vec<String>> {
+    let usual = [AS_IS.to_owned()];
+    let asked = if size == Size::Quick { asked.or(Some(&usual)) } else { asked };
+    let mut profiles = chosen("the profile", asked, experiment.profiles())?;
+    if profiles.iter().any(|name| name != AS_IS) {
+        // The folder is not made before everything else is known to be right.
+        let there = folder.ancestors().find(|above| above.is_dir()).unwrap_or(Path::new("."));
+        if let Err(error) = throttle::possible(there) {
+            let limited: Vec<String> = profiles.extract_if(.., |name| name != AS_IS).collect();
+            eprintln!("left out of the profiles: {}: {error:#}", limited.join(", "));
+        }
+    }
+    if profiles.is_empty() {
+        bail!("--profile leaves no profile that can be measured here: {}", experiment.profiles().join(", "));
+    }
+    Ok(profiles)
+}
+
 fn begin(name: &str, arguments: &Arguments, stop: &AtomicBool) -> Result<()> {
     let experiment = find(name)?;
+    if let Some(obstacle) = experiment.obstacle() {
+        bail!("{} cannot be run: {obstacle}", experiment.name());
+    }
     let size = arguments.size.unwrap_or(Size::Quick);
     let all: Vec<&str> = experiment.rivals().iter().map(|rival| rival.name).collect();
     let mut rivals = chosen("the rival", arguments.rivals.as_deref(), &all)?;
@@ -156,18 +194,12 @@ fn begin(name: &str, arguments: &Arguments, stop: &AtomicBool) -> Result<()> {
             rivals.retain(|name| name != rival.name);
         }
     }
-    let modes = chosen("the mode", arguments.modes.as_deref(), experiment.modes())?;
+    let usual: Vec<String> = experiment.usual_modes().iter().map(|&mode| mode.to_owned()).collect();
+    let asked = arguments.modes.as_ref().unwrap_or(&usual);
+    let modes = chosen("the mode", Some(asked), experiment.modes())?;
     if modes.is_empty() {
         bail!("--mode names no mode: {}", experiment.modes().join(", "));
     }
-    let order = Order {
-        experiment: experiment.name().to_owned(),
-        size,
-        rivals,
-        modes,
-        repeat: arguments.repeat.unwrap_or_else(|| experiment.repeat(size)),
-        seed: arguments.seed.unwrap_or(1),
-    };
     let folder = arguments.to.clone().unwrap_or_else(|| {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let size = serde_json::to_value(size)
@@ -176,6 +208,15 @@ fn begin(name: &str, arguments: &Arguments, stop: &AtomicBool) -> Result<()> {
             .unwrap_or_default();
         PathBuf::from(format!("lab-runs/{}-{size}-{now}", experiment.name()))
     });
+    let order = Order {
+        experiment: experiment.name().to_owned(),
+        size,
+        rivals,
+        modes,
+        profiles: profiles(experiment, size, arguments.profiles.as_deref(), &folder)?,
+        repeat: arguments.repeat.unwrap_or_else(|| experiment.repeat(size)),
+        seed: arguments.seed.unwrap_or(1),
+    };
     let mut run = Record::create(&folder, &order, circumstances())?;
     go_on(experiment, &mut run, arguments, stop)
 }
@@ -185,6 +226,7 @@ fn resume(arguments: &Arguments, stop: &AtomicBool) -> Result<()> {
     let differs = arguments.size.is_some()
         || arguments.rivals.is_some()
         || arguments.modes.is_some()
+        || arguments.profiles.is_some()
         || arguments.repeat.is_some()
         || arguments.seed.is_some()
         || arguments.to.is_some();
@@ -402,4 +444,28 @@ pub(crate) fn device(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<(
         bail!("interrupted");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_limited_where_that_was_asked_for_and_only_to_what_there_is() {
+        let (scale, folder) = (find("X2").unwrap(), Path::new("a-run"));
+        let of = |size, asked: Option<&[&str]>| {
+            let asked: Option<Vec<String>> =
+                asked.map(|names| names.iter().map(|&name| name.to_owned()).collect());
+            profiles(scale, size, asked.as_deref(), folder)
+        };
+        assert_eq!(of(Size::Quick, None).unwrap(), [AS_IS]);
+        // Whether there can be limits depends on the system.
+        assert!(of(Size::Standard, None).unwrap().starts_with(&[AS_IS.to_owned()]));
+        assert_eq!(of(Size::Standard, Some(&["as-is"])).unwrap(), [AS_IS]);
+        for wrong in [&["floppy"][..], &[]] {
+            assert!(of(Size::Quick, Some(wrong)).is_err(), "{wrong:?}");
+        }
+        let squeeze = find("squeeze").unwrap();
+        assert_eq!(profiles(squeeze, Size::Large, None, folder).unwrap(), [AS_IS]);
+    }
 }

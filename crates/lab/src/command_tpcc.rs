@@ -4,10 +4,9 @@ use anyhow::{Context, Result, bail};
 use gannet_base::units::parse_size;
 use gannet_io::Profile;
 use gannet_lab::gannet;
-use gannet_lab::histogram::Histogram;
 use gannet_lab::table::Table;
 use gannet_lab::tpcc::connection::{Connect, Connection};
-use gannet_lab::tpcc::{Size, check, load, run, transactions::Kind};
+use gannet_lab::tpcc::{Size, check, load, run};
 use lexopt::prelude::*;
 use serde_json::json;
 use std::path::PathBuf;
@@ -34,6 +33,7 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
         time: std::time::Duration::from_secs(20),
         seed: 1,
         rate: None,
+        think: None,
         sample: std::time::Duration::from_secs(1),
     };
     let mut arguments = Arguments {
@@ -57,6 +57,7 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
             Long("sessions") => arguments.plan.terminals = parser.value()?.parse()?,
             Long("seconds") => arguments.plan.time = std::time::Duration::from_secs(parser.value()?.parse()?),
             Long("rate") => arguments.plan.rate = Some(parser.value()?.parse()?),
+            Long("think") => arguments.plan.think = Some(parser.value()?.parse()?),
             Long("sample") => {
                 arguments.plan.sample = std::time::Duration::try_from_secs_f64(parser.value()?.parse()?)?;
             }
@@ -77,6 +78,16 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
     }
     if arguments.plan.rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
         bail!("--rate is transactions a second, more than 0");
+    }
+    if let Some(scale) = arguments.plan.think {
+        if !(0.0..=100.0).contains(&scale) {
+            bail!(
+                "--think is a share of the specification's times: 1 is all of them, 0.01 a hundredth, 100 the most"
+            );
+        }
+        if arguments.plan.rate.is_some() {
+            bail!("--think is for terminals that wait for their answers: it does not go with --rate");
+        }
     }
     Ok(arguments)
 }
@@ -133,7 +144,7 @@ fn measure(arguments: &Arguments, to: &dyn Connect, stop: &AtomicBool) -> Result
             load::finish(&mut *to.connect()?)?;
             json!({ "seconds": began.elapsed().as_secs_f64() })
         }
-        "run" => outcome(&run::run(to, &arguments.plan, |_, _| !stop.load(Ordering::Relaxed))?),
+        "run" => run::run(to, &arguments.plan, |_, _| !stop.load(Ordering::Relaxed))?.to_json(),
         "check" => {
             let mut connection = to.connect()?;
             for condition in check::CONDITIONS {
@@ -153,41 +164,11 @@ fn measure(arguments: &Arguments, to: &dyn Connect, stop: &AtomicBool) -> Result
         json!({
             "workload": format!("tpcc {}", arguments.step),
             "warehouses": plan.size.warehouses, "sessions": plan.terminals, "seed": plan.seed, "rate": plan.rate,
+            "think": plan.think,
             "memory_budget": arguments.dir.as_ref().map(|_| arguments.memory), "setup": arguments.setup,
             "slower_device": arguments.profile.map(|profile| format!("{profile:?}")),
             "measured": measured, "machine": gannet_lab::machine::describe(),
         })
     );
     Ok(())
-}
-
-fn outcome(outcome: &run::Outcome) -> serde_json::Value {
-    let kinds: serde_json::Map<String, serde_json::Value> = Kind::ALL
-        .iter()
-        .zip(&outcome.latencies)
-        .zip(&outcome.reads)
-        .map(|((kind, latency), reads)| {
-            let millis = |share: f64| latency.quantile_us(share) / 1e3;
-            let each = |reads: u64| reads as f64 / latency.count().max(1) as f64;
-            let figures = json!({
-                "count": latency.count(), "p50_ms": millis(0.5), "p90_ms": millis(0.9), "p99_ms": millis(0.99),
-                // Of an embedded database, a transaction.
-                "serial_reads": each(reads.serial), "batches": each(reads.batches), "batched_reads": each(reads.batched),
-            });
-            (kind.name().to_owned(), figures)
-        })
-        .collect();
-    let mut all = Histogram::default();
-    outcome.latencies.iter().for_each(|latency| all.merge(latency));
-    json!({
-        "seconds": outcome.elapsed.as_secs_f64(),
-        "p50_ms": all.quantile_us(0.5) / 1e3, "p99_ms": all.quantile_us(0.99) / 1e3,
-        "transactions_per_second": outcome.transactions() as f64 / outcome.elapsed.as_secs_f64(),
-        "new_orders_per_minute": outcome.new_orders_per_minute(),
-        "conflicts": outcome.conflicts.iter().sum::<u64>(),
-        "kinds": kinds,
-        "samples": outcome.samples.iter().map(|sample| {
-            json!([sample.at.as_secs_f64(), sample.transactions, sample.p50_ms, sample.p99_ms, sample.longest_ms])
-        }).collect::<Vec<_>>(),
-    })
 }

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -73,6 +74,13 @@ impl Group {
         None
     }
 
+    /// Lets it have what there is, as nothing is measured any more.
+    pub fn lift(&self) {
+        let (file, none) = if self.is_v1 { ("memory.limit_in_bytes", "-1") } else { ("memory.max", "max") };
+        // Where it cannot be lifted, everything takes longer.
+        let _ = fs::write(self.folder.join(file), none);
+    }
+
     fn number(&self, file: &str) -> Option<u64> {
         fs::read_to_string(self.folder.join(file)).ok()?.trim().parse().ok()
     }
@@ -85,6 +93,11 @@ impl Group {
     /// Bytes of files that are cached on its account.
     pub fn cached(&self) -> Option<u64> {
         self.stat(if self.is_v1 { "total_cache" } else { "file" })
+    }
+
+    /// Bytes in memory on its account that are no file's.
+    pub fn resident(&self) -> Option<u64> {
+        self.stat(if self.is_v1 { "total_rss" } else { "anon" })
     }
 
     /// Its limit, and what was reached.
@@ -211,6 +224,8 @@ pub fn run(step: &Step, stop: &AtomicBool) -> Result<Option<Ended>> {
     let mut command = within(group.as_ref(), program);
     command.args(arguments);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // Ctrl-C is for us: whoever gets it besides being asked by us takes that for the second time, and ends as he stands.
+    command.process_group(0);
     let began_unix =
         SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let began = Instant::now();

@@ -15,6 +15,7 @@ pub mod device;
 pub mod document;
 pub mod driver;
 pub mod experiments;
+pub mod folders;
 pub mod gannet;
 pub mod histogram;
 pub mod isolation;

@@ -2,6 +2,7 @@
 
 mod command_isolation;
 mod command_lab;
+mod command_scale;
 mod command_tpcc;
 
 use anyhow::{Context, Result, bail};
@@ -28,7 +29,10 @@ USAGE
     gannet-lab store WORKLOAD --dir DIR [OPTIONS]
     gannet-lab sql --dir DIR [--memory SIZE] [--page-size BYTES] [--create] STATEMENT...
     gannet-lab tpcc load|run|check (--url WORDS | --dir DIR [--memory SIZE] [--profile NAME]) [--warehouses N] [--sessions N]
-                             [--seconds S] [--rate TPS] [--sample S] [--seed N] [--setup STATEMENTS]
+                             [--seconds S] [--rate TPS | --think SHARE] [--sample S] [--seed N] [--setup STATEMENTS]
+    gannet-lab scale load --server NAME --to FOLDER [--warehouses N] [--seed N]
+    gannet-lab scale run --server NAME --from FOLDER --to FOLDER --memory SIZE [--warehouses N] [--sessions N] [--warm-up S]
+                             [--settle S] [--seconds S] [--profile NAME] [--io MODE] [--setting WORD]... [--seed N]
     gannet-lab isolation run (--url ADDRESS | --serve GANNET [--kills N]) [--dir DIR] [--level LEVEL] [--seconds S]
                              [--seed N] [--sessions N] [--transactions N] [--keys N] [--replace]
     gannet-lab isolation check FILE
@@ -38,6 +42,9 @@ USAGE
 what the device did for it. `tpcc` asks a server, which needs the feature `rivals`; WORDS are those of libpq:
 \"host=... user=... dbname=...\". Or it has its own Gannet in DIR, and tells also how many reads a transaction waits for.
 With --rate transactions come in at random times, whether or not those before have ended, and their latency counts from then.
+With --think users type and think between transactions, for that share of the times that the specification has (1: as it says).
+`scale` starts gannet or postgresql itself: `load` makes a folder of TPC-C's tables, `run` lets --sessions [25] work on a copy of it
+with --memory in all, page cache included, and checks them afterwards; the device is limited (--profile) after the warm-up.
 `isolation run` lets sessions run random transactions, in rounds of --transactions [2000], and judges what they were told; at
 LEVEL read-committed, repeatable-read, serializable, or mixed [mixed]. ADDRESS is a postgres:// one of any server, whose tables
 iso_* are made anew; GANNET is a binary that is served in DIR [.] and killed N times a round. --replace
@@ -330,6 +337,9 @@ fn work() -> Result<()> {
     match std::env::args_os().nth(1) {
         Some(word) if word == "tpcc" => {
             return command_tpcc::work(&mut lexopt::Parser::from_args(std::env::args_os().skip(2)), &stop);
+        }
+        Some(word) if word == "scale" => {
+            return command_scale::work(&mut lexopt::Parser::from_args(std::env::args_os().skip(2)), &stop);
         }
         Some(word) if word == "isolation" => {
             return command_isolation::work(

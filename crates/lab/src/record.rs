@@ -52,6 +52,9 @@ pub struct Order {
     pub rivals: Vec<String>,
     /// I/O modes of our own.
     pub modes: Vec<String>,
+    /// What the device is limited to, by the names of its profiles; runs of before there were any have none.
+    #[serde(default)]
+    pub profiles: Vec<String>,
     /// How often each measurement is repeated.
     pub repeat: u32,
     /// Seed of random keys.
@@ -191,6 +194,7 @@ mod tests {
             size: Size::Quick,
             rivals: vec!["sqlite".to_owned()],
             modes: vec!["direct".to_owned()],
+            profiles: vec!["as-is".to_owned()],
             repeat: 2,
             seed: 7,
         }
@@ -222,6 +226,18 @@ mod tests {
         assert_eq!((again.ended.len(), &again.order, again.find("two")), (2, &order(), Some(&step("two"))));
         again.add(step("three")).unwrap();
         assert_eq!(Record::open(&folder).unwrap().ended, [step("one"), step("two"), step("three")]);
+    }
+
+    #[test]
+    fn a_run_of_before_there_were_profiles_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(Record::create(folder.path(), &order(), Value::Null).unwrap());
+        let file = folder.path().join(RUN);
+        let mut head: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+        head["order"].as_object_mut().unwrap().remove("profiles").unwrap();
+        fs::write(&file, head.to_string()).unwrap();
+        let run = Record::open(folder.path()).unwrap();
+        assert_eq!(run.order, Order { profiles: Vec::new(), ..order() });
     }
 
     #[test]

@@ -4,10 +4,11 @@
 //! Gannet and PostgreSQL are spoken to with the same protocol, by the same client.
 
 use crate::confine::{Group, chill, end, installed, status, within};
+use crate::folders::bytes;
 use crate::isolation::client::Client;
 use anyhow::{Context, Result, bail};
 use gannet_server::frontend::{Address, Host, SslMode};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -176,6 +177,17 @@ pub fn database(folder: &Path) -> PathBuf {
 }
 
 impl Options {
+    /// Of Gannet: its memory, and otherwise what it has by itself.
+    fn gannet_settings(&self) -> Vec<String> {
+        let budget = self.memory.map_or(2 << 30, |memory| memory.saturating_sub(AROUND_BUDGET));
+        let mut settings: Vec<String> =
+            ["--memory", &budget.to_string(), "--io", &self.io, "--max-connections", "200"]
+                .map(str::to_owned)
+                .to_vec();
+        settings.extend(self.settings.iter().cloned());
+        settings
+    }
+
     /// Of PostgreSQL: durable as it is, and set for a machine with so much memory and a fast disk.
     fn postgres_settings(&self) -> Vec<String> {
         let memory = self.memory.unwrap_or(4 << 30) >> 20;
@@ -205,12 +217,8 @@ impl Options {
         match self.kind {
             Kind::Gannet => {
                 let mut command = command(self.kind, group, &gannet()?, "TERM");
-                let budget = self.memory.map_or(2 << 30, |memory| memory.saturating_sub(AROUND_BUDGET));
-                command.arg("serve").arg(database(&self.folder));
-                command.args(["--memory", &budget.to_string(), "--io", &self.io, "--listen", "none"]);
-                command
-                    .args(["--max-connections", "200", "--port", &OUR_PORT.to_string()])
-                    .args(&self.settings);
+                command.arg("serve").arg(database(&self.folder)).args(["--listen", "none"]);
+                command.args(["--port", &OUR_PORT.to_string()]).args(self.gannet_settings());
                 let settings = std::env::vars_os().map(|(name, _)| name);
                 for name in settings.filter(|name| name.to_string_lossy().starts_with("GANNET_")) {
                     command.env_remove(name);
@@ -334,6 +342,18 @@ impl Server {
         (status(self.child.id(), "VmRSS"), self.group.as_ref().and_then(Group::cached))
     }
 
+    /// Bytes in memory on its group's account that are no file's.
+    pub fn resident(&self) -> Option<u64> {
+        self.group.as_ref().and_then(Group::resident)
+    }
+
+    /// Lifts the limit of its memory, for what is done when nothing is measured any more.
+    pub fn lift_limit(&self) {
+        if let Some(group) = &self.group {
+            group.lift();
+        }
+    }
+
     /// What its group has had; null where it has none.
     pub fn group(&self) -> Value {
         self.group.as_ref().map_or(Value::Null, Group::report)
@@ -342,10 +362,29 @@ impl Server {
     /// How it was started.
     pub fn describe(&self) -> Value {
         let settings = match self.options.kind {
-            Kind::Gannet => self.options.settings.clone(),
+            Kind::Gannet => self.options.gannet_settings(),
             Kind::PostgreSql => self.options.postgres_settings(),
         };
         json!({ "server": self.options.kind.title(), "memory": self.options.memory, "settings": settings })
+    }
+
+    /// Asks it to end, without waiting: whoever waits for an answer of it gets an error.
+    pub fn ask_to_end(&self) {
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            // It may have ended by itself.
+            let _ = kill_process(pid, self.signal());
+        }
+    }
+
+    /// Bytes of the database on the device, without its log.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn database_bytes(&self) -> Result<u64> {
+        bytes(&match self.options.kind {
+            Kind::Gannet => database(&self.options.folder),
+            Kind::PostgreSql => self.options.folder.join("base"),
+        })
     }
 
     /// Ends it in good order: what is left to do is done. Gives how long that took.

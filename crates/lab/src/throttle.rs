@@ -4,9 +4,12 @@
 //! group would hold those who write by themselves and let go those who leave it to the kernel. Version 2 has no limits for its root.
 
 use crate::device::number_of;
-use anyhow::{Context, Result};
-use std::fs;
+use anyhow::{Context, Result, bail};
+use std::fs::{self, OpenOptions};
 use std::path::Path;
+
+/// The device without a limit.
+pub const AS_IS: &str = "as-is";
 
 /// What a profile of a device allows: reads, and writes, a second.
 pub fn profile(name: &str) -> Option<u64> {
@@ -25,12 +28,33 @@ pub struct Throttle {
     device: String,
 }
 
+/// The files that limits are written to.
+fn files() -> [String; 2] {
+    ["read", "write"].map(|kind| format!("/sys/fs/cgroup/blkio/blkio.throttle.{kind}_iops_device"))
+}
+
+fn complaint(file: &str) -> String {
+    format!("cannot limit the device: {file} is not to be written (that takes root, and cgroup v1)")
+}
+
 fn set(device: &str, iops: u64) -> Result<()> {
-    for kind in ["read", "write"] {
-        let file = format!("/sys/fs/cgroup/blkio/blkio.throttle.{kind}_iops_device");
-        fs::write(&file, format!("{device} {iops}")).with_context(|| {
-            format!("cannot limit the device: {file} is not to be written (that takes root, and cgroup v1)")
-        })?;
+    for file in files() {
+        fs::write(&file, format!("{device} {iops}")).with_context(|| complaint(&file))?;
+    }
+    Ok(())
+}
+
+/// Whether the disk that a folder is on could be limited; nothing is changed.
+///
+/// # Errors
+/// Why not.
+pub fn possible(folder: &Path) -> Result<()> {
+    for file in files() {
+        OpenOptions::new().write(true).open(&file).with_context(|| complaint(&file))?;
+    }
+    let device = number_of(folder)?;
+    if !Path::new("/sys/dev/block").join(&device).exists() {
+        bail!("cannot limit the device: {folder:?} is on none of its own (its number is {device})");
     }
     Ok(())
 }
@@ -53,5 +77,16 @@ impl Drop for Throttle {
         if let Err(error) = set(&self.device, 0) {
             eprintln!("gannet-lab: {error:#}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_is_a_limit_and_no_folder_no_device() {
+        assert_eq!((profile("cloud"), profile("raid10"), profile(AS_IS)), (Some(10_000), Some(1_000), None));
+        assert!(possible(Path::new("/nowhere/at/all")).is_err());
     }
 }

@@ -182,6 +182,7 @@ impl Setup {
             time: self.time,
             seed: SEED,
             rate: None,
+            think: None,
             sample: Duration::from_secs(1),
         };
         let outcome = run::run(embedded, &plan, |elapsed, done| {

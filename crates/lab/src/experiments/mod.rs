@@ -3,11 +3,14 @@
 //! An experiment is a list of steps, which depends on what was asked for and on nothing else, so that a run that was interrupted goes on where it was; and
 //! a report, which depends on what the steps have brought and on nothing else, so that it can be made again.
 
+mod scale;
 mod squeeze;
 
 use crate::confine::Step;
 use crate::document::Document;
 use crate::record::{Order, Record, Size};
+use crate::servers;
+use crate::throttle::AS_IS;
 use std::path::Path;
 
 /// A published investigation that is reproduced.
@@ -29,6 +32,21 @@ pub trait Experiment: Sync {
 
     /// Our own I/O modes that can take part.
     fn modes(&self) -> &'static [&'static str];
+
+    /// Those of them that take part where nobody says otherwise.
+    fn usual_modes(&self) -> &'static [&'static str] {
+        self.modes()
+    }
+
+    /// What the device can be limited to for all of it: names of profiles, of which `as-is` is no limit.
+    fn profiles(&self) -> &'static [&'static str] {
+        &[AS_IS]
+    }
+
+    /// Why this build cannot run it, and what to do about it.
+    fn obstacle(&self) -> Option<&'static str> {
+        None
+    }
 
     /// How often measurements are repeated at this size, where nobody says otherwise.
     fn repeat(&self, size: Size) -> u32;
@@ -58,9 +76,16 @@ const SQLITE: Rival = Rival {
     how: "cargo build --release -p gannet-lab --features rivals",
 };
 
+/// PostgreSQL, whose server is started.
+const POSTGRESQL: Rival = Rival {
+    name: "postgresql",
+    is_there: || servers::postgres().is_some(),
+    how: "apt-get install postgresql-15",
+};
+
 /// All that there are.
 pub fn all() -> &'static [&'static dyn Experiment] {
-    &[&squeeze::Squeeze]
+    &[&scale::Scale, &squeeze::Squeeze]
 }
 
 /// The experiment of this name, or number.
@@ -82,6 +107,7 @@ mod tests {
                     size,
                     rivals: experiment.rivals().iter().map(|rival| rival.name.to_owned()).collect(),
                     modes: experiment.modes().iter().map(|&mode| mode.to_owned()).collect(),
+                    profiles: experiment.profiles().iter().map(|&name| name.to_owned()).collect(),
                     repeat: 2,
                     seed: 1,
                 };
@@ -92,6 +118,8 @@ mod tests {
                 assert_eq!(steps, ids(experiment.steps(&order, Path::new("data"))));
                 assert_eq!(steps.iter().map(|(id, _)| id).collect::<HashSet<_>>().len(), steps.len());
                 assert!(named(experiment.number()).is_some());
+                assert!(experiment.usual_modes().iter().all(|mode| experiment.modes().contains(mode)));
+                assert_eq!(experiment.profiles().first(), Some(&AS_IS));
             }
         }
     }

@@ -8,18 +8,20 @@
 //! | [`load`] | loading it, by several connections |
 //! | `transactions` | the five transactions (clause 2) |
 //! | `check` | the consistency conditions (clause 3.3.2) |
-//! | `run` | sessions that work for a while, with the mix of clause 5.2.3 |
+//! | `run` | sessions that work for a while, with the mix of clause 5.2.3; `think`: their users' times; `figures`: what came of it, as JSON |
 //!
-//! Departures, so that nobody is misled: terminals have neither think nor keying times, and there is no terminal I/O; a warehouse
+//! Departures, so that nobody is misled: terminals have keying and think times only where asked for, and there is no terminal I/O; a warehouse
 //! has as many terminals as asked for, not ten; deliveries are not queued but done at once; a terminal's district is drawn for
 //! every stock-level transaction. Results are therefore not comparable to published tpmC figures.
 
 pub mod check;
 pub mod connection;
 pub mod data;
+mod figures;
 pub mod load;
 pub mod run;
 pub mod schema;
+mod think;
 pub mod transactions;
 
 /// Districts of a warehouse.

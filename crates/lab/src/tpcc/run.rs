@@ -2,6 +2,7 @@
 
 use super::Size;
 use super::connection::{Conflict, Connect, Connection};
+use super::think;
 use super::transactions::{Kind, Request, Terminal};
 use crate::histogram::Histogram;
 use crate::random::Random;
@@ -25,6 +26,8 @@ pub struct Plan {
     /// Transactions a second that come in whether or not those before them have ended (open loop): at random times, as a Poisson
     /// process, taken by the first terminal that is free. `None`: each terminal asks for the next one as soon as it has an answer.
     pub rate: Option<f64>,
+    /// How long users type and think, as a share of what the specification says; `None`: not at all. It goes with a closed loop.
+    pub think: Option<f64>,
     /// How long a sample is.
     pub sample: Duration,
 }
@@ -38,6 +41,8 @@ pub struct Sample {
     pub transactions: u64,
     /// Half of them took no longer.
     pub p50_ms: f64,
+    /// 95 of 100 took no longer.
+    pub p95_ms: f64,
     /// 99 of 100 took no longer.
     pub p99_ms: f64,
     /// The longest one.
@@ -51,6 +56,7 @@ impl Sample {
             at,
             transactions: latencies.count(),
             p50_ms: millis(0.5),
+            p95_ms: millis(0.95),
             p99_ms: millis(0.99),
             longest_ms: latencies.max_us() / 1e3,
         }
@@ -107,7 +113,7 @@ impl Outcome {
         self.latencies.iter().map(Histogram::count).sum()
     }
 
-    /// New orders a minute. Without the think times of the specification it is no tpmC.
+    /// New orders a minute. Without the specification's times to type and think it is no tpmC.
     pub fn new_orders_per_minute(&self) -> f64 {
         let orders = self.latencies[0].count() - self.rolled_back;
         orders as f64 * 60.0 / self.elapsed.as_secs_f64()
@@ -137,8 +143,7 @@ pub fn run(
             .into_iter()
             .map(|(connection, terminal, warehouse, random)| {
                 scope.spawn(move || {
-                    let result =
-                        work(connection, &terminal, warehouse, plan.size, random, arrivals, progress);
+                    let result = work(connection, &terminal, warehouse, plan, random, arrivals, progress);
                     if result.is_err() {
                         progress.stop.store(true, Ordering::Relaxed);
                     }
@@ -212,21 +217,10 @@ impl Arrivals {
         let came = {
             let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
             let came = next.0;
-            // Exponentially distributed.
-            let share = (next.1.below(1 << 53) + 1) as f64 / (1_u64 << 53) as f64;
-            next.0 = came + Duration::from_secs_f64(-share.ln() * self.apart);
+            next.0 = came + Duration::from_secs_f64(think::exponential(&mut next.1) * self.apart);
             came
         };
-        loop {
-            let wait = came.saturating_duration_since(Instant::now());
-            if wait.is_zero() {
-                return Some(came);
-            }
-            if stop.load(Ordering::Relaxed) {
-                return None;
-            }
-            std::thread::sleep(wait.min(Duration::from_millis(50)));
-        }
+        think::until(came, stop).then_some(came)
     }
 }
 
@@ -242,7 +236,7 @@ fn work(
     mut connection: Box<dyn Connection>,
     terminal: &Terminal,
     warehouse: u32,
-    size: Size,
+    plan: &Plan,
     mut random: Random,
     arrivals: Option<&Arrivals>,
     progress: &Progress,
@@ -250,7 +244,12 @@ fn work(
     let mut worked = Worked::default();
     while !progress.stop.load(Ordering::Relaxed) {
         let kind = Kind::draw(&mut random);
-        let request = Request::draw(kind, warehouse, size, &mut random);
+        let request = Request::draw(kind, warehouse, plan.size, &mut random);
+        if let Some(scale) = plan.think
+            && !think::until(Instant::now() + think::keying(kind, scale), &progress.stop)
+        {
+            break;
+        }
         let began = match arrivals.map(|arrivals| arrivals.next(&progress.stop)) {
             None => Instant::now(),
             Some(Some(came)) => came,
@@ -270,6 +269,12 @@ fn work(
         worked.reads[kind as usize].add(thread_reads().since(before).into());
         worked.rolled_back += u64::from(!committed);
         progress.ended(latency);
+        if let Some(scale) = plan.think {
+            let time = think::thinking(kind, scale, &mut random);
+            if !think::until(Instant::now() + time, &progress.stop) {
+                break;
+            }
+        }
     }
     Ok(worked)
 }
