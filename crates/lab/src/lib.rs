@@ -22,6 +22,7 @@ pub mod machine;
 pub mod random;
 pub mod record;
 pub mod report;
+pub mod restart;
 pub mod run;
 pub mod servers;
 pub mod sql;
@@ -29,6 +30,7 @@ pub mod sql;
 pub mod sqlite;
 pub mod table;
 pub mod throttle;
+pub mod tpcb;
 pub mod tpcc;
 #[cfg(feature = "rivals")]
 pub mod wire;
