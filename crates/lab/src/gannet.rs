@@ -188,6 +188,7 @@ pub(crate) fn restart(database: &Database) -> Value {
         "background_seconds": report.background.as_secs_f64(),
         "log_bytes": report.log_bytes,
         "pages": report.pages,
+        "pages_left": report.pages_left,
         "examined_pages": report.examined_pages,
         "redone_pages": report.redone_pages,
         "applied_changes": report.applied_changes,
