@@ -20,7 +20,7 @@ struct Arguments {
 }
 
 fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
-    let (mut step, mut side, mut profile, mut width) = (None, None, None, None);
+    let (mut step, mut side, mut profile, mut width, mut write_rate) = (None, None, None, None, None);
     let (mut from, mut to, mut purpose, mut again) = (None, None, Purpose::Rest, false);
     let mut setup = Setup {
         side: Side::Gannet,
@@ -48,6 +48,7 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
                     "purpose" => purpose = named("--purpose", &Purpose::ALL, Purpose::name, &text)?,
                     "profile" => profile = Some((text.clone(), crate::profile(&text)?)),
                     "width" => width = Some(text.parse()?),
+                    "write-rate" => write_rate = Some(parse_size(&text)?),
                     _ => set(&mut setup, &name, &text).with_context(|| format!("--{name} {text}"))?,
                 }
             }
@@ -55,8 +56,12 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
         }
     }
     setup.side = side.context("--side is missing: who is killed")?;
-    if let (Some((_, profile)), Some(width)) = (&mut profile, width) {
-        profile.width = width;
+    if let Some((_, profile)) = &mut profile {
+        profile.width = width.unwrap_or(profile.width);
+        profile.write_bytes_per_second = write_rate.unwrap_or(profile.write_bytes_per_second);
+        if profile.width == 0 || profile.write_bytes_per_second == 0 {
+            bail!("--width and --write-rate are more than 0");
+        }
     }
     setup.profile = profile;
     if setup.profile.is_some() && setup.side != Side::Gannet {
@@ -163,6 +168,7 @@ mod tests {
             (&["rest", "--side", "sqlite", "--profile", "slow-wide"], "--side gannet"),
             (&["rest", "--side", "gannet", "--log", "much"], "--log much"),
             (&["rest", "--side", "gannet", "--sessions", "0"], "more than 0"),
+            (&["rest", "--side", "gannet", "--profile", "slow-wide", "--width", "0"], "more than 0"),
         ] {
             let error = parsed(wrong).err().map(|error| format!("{error:#}")).unwrap();
             assert!(error.contains(says), "{wrong:?}: {error}");

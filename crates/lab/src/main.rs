@@ -32,7 +32,8 @@ USAGE
     gannet-lab tpcc load|run|check (--url WORDS | --dir DIR [--memory SIZE] [--profile NAME]) [--warehouses N] [--sessions N]
                              [--seconds S] [--rate TPS] [--sample S] [--seed N] [--setup STATEMENTS]
     gannet-lab restart load|crash|steady|loaded|rest --side SIDE [--from FOLDER] --to FOLDER [--log SIZE] [--memory SIZE]
-                             [--rows N | --branches N] [--sessions N] [--seconds S] [--profile NAME [--width N]] [--again] [--seed N]
+                             [--rows N | --branches N] [--sessions N] [--seconds S]
+                             [--profile NAME [--width N] [--write-rate SIZE]] [--again] [--seed N]
     gannet-lab isolation run (--url ADDRESS | --serve GANNET [--kills N]) [--dir DIR] [--level LEVEL] [--seconds S]
                              [--seed N] [--sessions N] [--transactions N] [--keys N] [--replace]
     gannet-lab isolation check FILE

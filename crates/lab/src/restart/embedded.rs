@@ -40,6 +40,7 @@ fn arguments(setup: &Setup, folder: &Path, purpose: Purpose) -> Vec<String> {
     if let Some((name, profile)) = &setup.profile {
         add("--profile", name.clone());
         add("--width", profile.width.to_string());
+        add("--write-rate", profile.write_bytes_per_second.to_string());
     }
     words
 }
@@ -167,7 +168,9 @@ pub fn crash(setup: &Setup, from: &Path, to: &Path, stop: &AtomicBool) -> Result
     life.child.wait()?;
     let told = told(&end)?;
     keep_told(to, &told)?;
-    let acknowledged: u64 = told.iter().map(|told| told.acknowledged).sum();
+    let counted: Vec<u64> = serde_json::from_value(open["counted"].clone())?;
+    let acknowledged =
+        told.iter().map(|told| told.acknowledged).sum::<u64>().saturating_sub(counted.iter().sum());
     let samples = end["samples"].take();
     Ok(json!({
         "step": "crash", "side": setup.side.name(), "driver": open["driver"], "settings": open["settings"],
@@ -231,10 +234,9 @@ pub fn rest(setup: &Setup, from: &Path, work: &Path, again: bool, stop: &AtomicB
     let mut end = life.event("end", stop)?;
     let closed = life.event("closed", stop)?;
     drop((life, copy));
-    let log_bytes = end["restart"]["log_bytes"].clone();
     let mut result = json!({
         "step": "rest", "side": setup.side.name(), "settings": open["settings"], "first_commit_seconds": open["first_commit_seconds"],
-        "log_bytes": log_bytes, "redo_seconds": end["redo_seconds"], "watched_seconds": end["watched_seconds"], "restart": end["restart"].take(),
+        "log_bytes": end["log_bytes"], "redo_seconds": end["redo_seconds"], "watched_seconds": end["watched_seconds"], "restart": end["restart"].take(),
         "shutdown_idle_seconds": closed["seconds"], "checked_counters": told.len(),
     });
     if again {

@@ -196,6 +196,8 @@ fn rest(setup: &Setup, driver: &dyn Driver, begun: Instant, stop: &AtomicBool) -
     let redone = (!is_redoing(driver)).then(|| begun.elapsed().as_secs_f64());
     say(&json!({
         "event": "end", "redo_seconds": redone, "watched_seconds": begun.elapsed().as_secs_f64(), "restart": driver.restart(),
+        // Who does not say what there was to be redone has it all still.
+        "log_bytes": driver.restart().map_or(json!(driver.log_bytes()), |mut report| report["log_bytes"].take()),
     }))
 }
 

@@ -83,7 +83,7 @@ pub struct Setup {
     pub rows: u64,
     /// Branches of a server's bank.
     pub branches: u64,
-    /// The modelled device of an embedded Gannet: a profile, as changed by `--width`.
+    /// The modelled device of an embedded Gannet: a profile, as changed by `--width` and `--write-rate`.
     pub profile: Option<(String, Profile)>,
     /// How long it is loaded, or watched at most.
     pub time: Duration,

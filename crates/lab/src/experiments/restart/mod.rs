@@ -21,6 +21,9 @@ const SQLITE_SESSIONS: u32 = 1;
 /// The modelled device, and how many requests it works on at one time where that is one only.
 const PROFILE: &str = "slow-wide";
 const NARROW: &str = "1";
+/// Bytes that it writes in a second, where that is as little as the volume did that was written of.
+const WRITE_RATE: u64 = 3_000_000;
+const WRITE_RATE_OPTION: &str = "3000000";
 /// Blocks of the sequential reads of the device, and how many threads take turns.
 const BLOCK: u64 = 1 << 20;
 const READERS: u32 = 8;
@@ -43,6 +46,8 @@ struct Plan {
     rest: u32,
     /// The same, where the device takes one request at a time.
     narrow_rest: u32,
+    /// Seconds of load on the device that writes hardly anything.
+    starved: u32,
     /// Seconds of sequential reads.
     device: u32,
 }
@@ -60,6 +65,7 @@ impl Plan {
                 loaded: 8,
                 rest: 30,
                 narrow_rest: 8,
+                starved: 10,
                 device: 2,
             },
             Size::Standard => Plan {
@@ -72,6 +78,7 @@ impl Plan {
                 loaded: 40,
                 rest: 120,
                 narrow_rest: 120,
+                starved: 60,
                 device: 8,
             },
             Size::Large => Plan {
@@ -84,6 +91,7 @@ impl Plan {
                 loaded: 90,
                 rest: 600,
                 narrow_rest: 600,
+                starved: 120,
                 device: 20,
             },
         }
@@ -99,9 +107,12 @@ enum On {
     Modelled,
     /// On the modelled one that takes one request at a time.
     Narrow,
+    /// On the modelled one that writes hardly anything.
+    Starved,
 }
 
 impl On {
+    /// Those that somebody is started on after a kill.
     const ALL: [On; 3] = [On::Device, On::Modelled, On::Narrow];
 
     fn name(self) -> String {
@@ -109,6 +120,7 @@ impl On {
             On::Device => "the device".to_owned(),
             On::Modelled => PROFILE.to_owned(),
             On::Narrow => format!("{PROFILE}, {NARROW} wide"),
+            On::Starved => format!("{PROFILE}, {} MB/s written", WRITE_RATE / 1_000_000),
         }
     }
 
@@ -117,6 +129,7 @@ impl On {
             On::Device => &[],
             On::Modelled => &["--profile", PROFILE],
             On::Narrow => &["--profile", PROFILE, "--width", NARROW],
+            On::Starved => &["--profile", PROFILE, "--write-rate", WRITE_RATE_OPTION],
         }
     }
 }
@@ -150,7 +163,7 @@ fn contestants(order: &Order) -> Vec<Contestant> {
     if has(&SQLITE) {
         all.push(one("SQLite, embedded", Side::Sqlite, On::Device));
     }
-    for on in [On::Modelled, On::Narrow] {
+    for on in [On::Modelled, On::Narrow, On::Starved] {
         all.push(one(&format!("Gannet, embedded, {}", on.name()), Side::Gannet, on));
     }
     all
@@ -233,6 +246,10 @@ fn trials(contestant: &Contestant, plan: &Plan, data: &Path, round: u32, seed: u
             mebibytes / 10 + u64::from(plan.before),
             Some(killed.clone()),
         ));
+    }
+    if contestant.on == On::Starved {
+        steps.push(make("steady", "sustained load", &loaded, plan.starved, u64::from(plan.starved) + 3));
+        return steps;
     }
     if contestant.on == On::Modelled {
         steps.push(make(

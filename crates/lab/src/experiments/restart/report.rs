@@ -22,6 +22,7 @@ pub(super) fn report(run: &Record) -> Document {
     parts.extend(found.starts());
     parts.push(Part::Heading("Over time".to_owned()));
     parts.extend(found.over_time());
+    parts.extend(found.steady());
     parts.push(Part::Heading("Redo".to_owned()));
     parts.extend(found.redo());
     parts.push(Part::Heading("Shutdown".to_owned()));
@@ -59,6 +60,11 @@ fn head(words: &[&str]) -> Vec<String> {
 }
 
 impl Found<'_> {
+    /// Those who were started after a kill.
+    fn started(&self) -> impl Iterator<Item = &Contestant> {
+        self.contestants.iter().filter(|one| one.on != On::Starved)
+    }
+
     /// What a step of each repetition has printed.
     fn outputs(&self, step: &str, contestant: &Contestant) -> Vec<&Value> {
         let output = |round| self.run.find(&id(step, contestant, round))?.output.first();
@@ -160,7 +166,7 @@ impl Found<'_> {
         let groups = ["first commit", "first commit, killed again", "90 % of the speed before"];
         let mut bars = Vec::new();
         let mut rows = Vec::new();
-        for one in &self.contestants {
+        for one in self.started() {
             let mut first = self.figures("loaded", one, "/first_commit_seconds");
             first.extend(self.figures("rest", one, "/first_commit_seconds"));
             let first = Spread::of(&first);
@@ -326,6 +332,40 @@ impl Found<'_> {
         parts
     }
 
+    /// How much is done on modelled devices while nothing is the matter.
+    fn steady(&self) -> Vec<Part> {
+        let (mut rows, mut lines) = (Vec::new(), Vec::new());
+        for one in self.contestants.iter().filter(|one| matches!(one.on, On::Modelled | On::Starved)) {
+            let series = self.before(one);
+            let Some(first) = series.first() else { continue };
+            let last = self.plan.before.into();
+            rows.push(vec![
+                one.name.clone(),
+                told(Spread::of(&series.iter().map(|series| series.rate(last)).collect::<Vec<_>>())),
+                told(self.spread("steady", one, "/latency_us/p50").map(|us| scaled(us, 1e3))),
+                told(self.spread("steady", one, "/latency_us/p99").map(|us| scaled(us, 1e3))),
+                told(self.spread("steady", one, "/latency_us/max").map(|us| scaled(us, 1e3))),
+            ]);
+            lines.push(Line { name: one.name.clone(), points: first.line(0.0, LINE_STEP) });
+        }
+        if rows.is_empty() {
+            return Vec::new();
+        }
+        let columns = ["", "updates/s at the end", "p50, ms", "p99, ms", "longest, ms"];
+        vec![
+            Part::Text(
+                "Sustained load on modelled devices, from an opening with nothing in memory on:".to_owned(),
+            ),
+            Part::Table(head(&columns), rows),
+            Part::Figure(Figure {
+                id: "restart-sustained".to_owned(),
+                title: "Sustained load on modelled devices, the first repetition".to_owned(),
+                y: "updates a second".to_owned(),
+                kind: Kind::Lines { x: "seconds".to_owned(), lines },
+            }),
+        ]
+    }
+
     fn device(&self, on: On) -> Option<f64> {
         let rate =
             |round| self.run.find(&device_id(on, round))?.output.first()?.get("bytes_per_second")?.as_f64();
@@ -342,7 +382,7 @@ impl Found<'_> {
 
     fn redo(&self) -> Vec<Part> {
         let (mut rows, mut bars) = (Vec::new(), Vec::new());
-        for one in &self.contestants {
+        for one in self.started() {
             let redone = self.redone(one);
             let of = |figure: fn(&Redone) -> f64| Spread::of(&redone.iter().map(figure).collect::<Vec<_>>());
             let rate = of(|redone| redone.bytes / redone.seconds / MEBI);
@@ -410,7 +450,7 @@ impl Found<'_> {
 
     fn shutdown(&self) -> Part {
         let mut rows = Vec::new();
-        for one in &self.contestants {
+        for one in self.started() {
             rows.push(vec![
                 one.name.clone(),
                 told(self.spread("rest", one, "/shutdown_idle_seconds")),

@@ -31,7 +31,9 @@ fn output(step: &str, side: Side) -> Value {
         "crash" => {
             json!({ "samples": samples(0.0, [20; 100]), "log_bytes": 100 << 20, "settings": {"x": 1}, "group": null })
         }
-        "steady" => json!({ "samples": samples(0.0, [20; 100]) }),
+        "steady" => {
+            json!({ "samples": samples(0.0, [20; 100]), "latency_us": {"p50": 2000.0, "p99": 9000.0, "max": 70_000.0} })
+        }
         "loaded" => json!({
             "first_commit_seconds": 0.2 * slow, "samples": samples(0.2 * slow, [[5; 20], [21; 20], [21; 20]].concat()), "redo_seconds": 1.5,
             "shutdown_loaded_seconds": 0.3, "judged": {"acknowledged": 1000, "unknown": 2, "found": 1001},
@@ -89,6 +91,10 @@ fn a_report_says_what_was_recorded() {
         "{text}"
     );
     assert!(text.contains("PostgreSQL, server: after 1.00 s, before it was open."), "{text}");
+    assert!(
+        text.contains("| Gannet, embedded, slow-wide, 3 MB/s written | 200 | 2.00 | 9.00 | 70.0 |"),
+        "{text}"
+    );
     assert!(text.contains("without a memory cgroup"), "{text}");
 }
 
