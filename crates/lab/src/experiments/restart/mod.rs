@@ -1,5 +1,6 @@
 //! X6: a kill at full load. How soon the first commit is there, and the speed of before; what is redone in a second; how long a shutdown takes.
 
+mod redo;
 mod report;
 mod series;
 

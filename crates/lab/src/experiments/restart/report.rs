@@ -1,7 +1,7 @@
 //! What is said of it.
 
 use super::series::{HELD_SECONDS, Series};
-use super::{Contestant, On, PROFILE, Plan, contestants, device_id, id};
+use super::{Contestant, On, PROFILE, Plan, contestants, id};
 use crate::chart::{Bars, Figure, Kind, Line, Spread, number};
 use crate::document::{Document, Part};
 use crate::record::Record;
@@ -9,11 +9,11 @@ use crate::restart::Side;
 use gannet_base::units::format_size;
 use serde_json::Value;
 
-const MEBI: f64 = (1 << 20) as f64;
+pub(super) const MEBI: f64 = (1 << 20) as f64;
 /// The speed that is to be reached again, as a share of the one before.
 const SHARE: f64 = 0.9;
 /// Steps of the lines over time, in seconds.
-const LINE_STEP: f64 = 0.5;
+pub(super) const LINE_STEP: f64 = 0.5;
 
 pub(super) fn report(run: &Record) -> Document {
     let found = Found { run, plan: Plan::of(run.order.size), contestants: contestants(&run.order) };
@@ -35,17 +35,17 @@ pub(super) fn report(run: &Record) -> Document {
 }
 
 /// What the steps have brought.
-struct Found<'r> {
-    run: &'r Record,
-    plan: Plan,
-    contestants: Vec<Contestant>,
+pub(super) struct Found<'r> {
+    pub(super) run: &'r Record,
+    pub(super) plan: Plan,
+    pub(super) contestants: Vec<Contestant>,
 }
 
-fn median(values: &[f64]) -> Option<f64> {
+pub(super) fn median(values: &[f64]) -> Option<f64> {
     Spread::of(values).map(|spread| spread.median)
 }
 
-fn told(spread: Option<Spread>) -> String {
+pub(super) fn told(spread: Option<Spread>) -> String {
     match spread {
         Some(spread) if spread.least < spread.most => {
             format!("{} ({}–{})", number(spread.median), number(spread.least), number(spread.most))
@@ -55,32 +55,32 @@ fn told(spread: Option<Spread>) -> String {
     }
 }
 
-fn head(words: &[&str]) -> Vec<String> {
+pub(super) fn head(words: &[&str]) -> Vec<String> {
     words.iter().map(|&word| word.to_owned()).collect()
 }
 
 impl Found<'_> {
     /// Those who were started after a kill.
-    fn started(&self) -> impl Iterator<Item = &Contestant> {
+    pub(super) fn started(&self) -> impl Iterator<Item = &Contestant> {
         self.contestants.iter().filter(|one| one.on != On::Starved)
     }
 
     /// What a step of each repetition has printed.
-    fn outputs(&self, step: &str, contestant: &Contestant) -> Vec<&Value> {
+    pub(super) fn outputs(&self, step: &str, contestant: &Contestant) -> Vec<&Value> {
         let output = |round| self.run.find(&id(step, contestant, round))?.output.first();
         (1..=self.run.order.repeat).filter_map(output).collect()
     }
 
-    fn figures(&self, step: &str, contestant: &Contestant, path: &str) -> Vec<f64> {
+    pub(super) fn figures(&self, step: &str, contestant: &Contestant, path: &str) -> Vec<f64> {
         self.outputs(step, contestant).iter().filter_map(|output| output.pointer(path)?.as_f64()).collect()
     }
 
-    fn spread(&self, step: &str, contestant: &Contestant, path: &str) -> Option<Spread> {
+    pub(super) fn spread(&self, step: &str, contestant: &Contestant, path: &str) -> Option<Spread> {
         Spread::of(&self.figures(step, contestant, path))
     }
 
     /// What was counted as long as nothing was the matter.
-    fn before(&self, contestant: &Contestant) -> Vec<Series> {
+    pub(super) fn before(&self, contestant: &Contestant) -> Vec<Series> {
         let step = if contestant.is_killed() { "crash" } else { "steady" };
         self.outputs(step, contestant)
             .into_iter()
@@ -332,134 +332,6 @@ impl Found<'_> {
         parts
     }
 
-    /// How much is done on modelled devices while nothing is the matter.
-    fn steady(&self) -> Vec<Part> {
-        let (mut rows, mut lines) = (Vec::new(), Vec::new());
-        for one in self.contestants.iter().filter(|one| matches!(one.on, On::Modelled | On::Starved)) {
-            let series = self.before(one);
-            let Some(first) = series.first() else { continue };
-            let last = self.plan.before.into();
-            rows.push(vec![
-                one.name.clone(),
-                told(Spread::of(&series.iter().map(|series| series.rate(last)).collect::<Vec<_>>())),
-                told(self.spread("steady", one, "/latency_us/p50").map(|us| scaled(us, 1e3))),
-                told(self.spread("steady", one, "/latency_us/p99").map(|us| scaled(us, 1e3))),
-                told(self.spread("steady", one, "/latency_us/max").map(|us| scaled(us, 1e3))),
-            ]);
-            lines.push(Line { name: one.name.clone(), points: first.line(0.0, LINE_STEP) });
-        }
-        if rows.is_empty() {
-            return Vec::new();
-        }
-        let columns = ["", "updates/s at the end", "p50, ms", "p99, ms", "longest, ms"];
-        vec![
-            Part::Text(
-                "Sustained load on modelled devices, from an opening with nothing in memory on:".to_owned(),
-            ),
-            Part::Table(head(&columns), rows),
-            Part::Figure(Figure {
-                id: "restart-sustained".to_owned(),
-                title: "Sustained load on modelled devices, the first repetition".to_owned(),
-                y: "updates a second".to_owned(),
-                kind: Kind::Lines { x: "seconds".to_owned(), lines },
-            }),
-        ]
-    }
-
-    fn device(&self, on: On) -> Option<f64> {
-        let rate =
-            |round| self.run.find(&device_id(on, round))?.output.first()?.get("bytes_per_second")?.as_f64();
-        median(&(1..=self.run.order.repeat).filter_map(rate).collect::<Vec<_>>())
-    }
-
-    /// Bytes of log that were redone in a second, in each repetition; and the share that was, where not all of it in the time that it was watched.
-    fn redone(&self, contestant: &Contestant) -> Vec<Redone> {
-        self.outputs("rest", contestant)
-            .into_iter()
-            .filter_map(|output| Redone::of(contestant.side, output))
-            .collect()
-    }
-
-    fn redo(&self) -> Vec<Part> {
-        let (mut rows, mut bars) = (Vec::new(), Vec::new());
-        for one in self.started() {
-            let redone = self.redone(one);
-            let of = |figure: fn(&Redone) -> f64| Spread::of(&redone.iter().map(figure).collect::<Vec<_>>());
-            let rate = of(|redone| redone.bytes / redone.seconds / MEBI);
-            let device = self.device(one.on).map(|rate| rate / MEBI);
-            let share = rate.zip(device).map(|(rate, device)| rate.median / device);
-            let least = redone.iter().map(|redone| redone.share).fold(1.0, f64::min);
-            let whole =
-                if least < 1.0 { format!("{} % of it in ", number(least * 100.0)) } else { String::new() };
-            rows.push(vec![
-                one.name.clone(),
-                told(of(|redone| redone.whole).map(|bytes| scaled(bytes, MEBI))),
-                format!("{whole}{}", told(of(|redone| redone.seconds))),
-                told(rate),
-                device.map_or("–".to_owned(), number),
-                share.map_or("–".to_owned(), number),
-                told(self.loaded_redo(one)),
-            ]);
-            bars.push(Bars { name: one.name.clone(), values: vec![rate] });
-        }
-        let columns = [
-            "",
-            "log, MiB",
-            "redone in peace, s",
-            "MiB/s",
-            "the device's sequential reads, MiB/s",
-            "share",
-            "redone under load, s",
-        ];
-        let figure = Figure {
-            id: "restart-redo".to_owned(),
-            title: "Log redone in a second, in peace".to_owned(),
-            y: "MiB a second".to_owned(),
-            kind: Kind::Bars { groups: head(&["redo"]), bars, limit: None },
-        };
-        let mut text = "Gannet's redo is counted from the start of the process until no page is left to be redone; in that it reads the pages that lack changes, besides the log. SQLite's is \
-             the time to its first commit: it reads all of its log to find the newest copy of each page, and brings none home."
-            .to_owned();
-        text.push_str(&self.postgres_says());
-        vec![Part::Figure(figure), Part::Table(head(&columns), rows), Part::Text(text)]
-    }
-
-    /// Seconds until all was redone beside the load.
-    fn loaded_redo(&self, contestant: &Contestant) -> Option<Spread> {
-        // The others let nobody in before.
-        if matches!(contestant.side, Side::WirePostgres | Side::Sqlite) {
-            return None;
-        }
-        self.spread("loaded", contestant, "/redo_seconds")
-    }
-
-    fn postgres_says(&self) -> String {
-        let Some(one) = self.contestants.iter().find(|one| one.side == Side::WirePostgres) else {
-            return String::new();
-        };
-        let mut text = " PostgreSQL's is what its own log says".to_owned();
-        if let Some(seconds) = median(&self.figures("rest", one, "/restart/checkpoint_seconds")) {
-            text.push_str(&format!(
-                "; the checkpoint behind it, before it lets anybody in, took {} s more",
-                number(seconds)
-            ));
-        }
-        text.push('.');
-        text
-    }
-
-    fn shutdown(&self) -> Part {
-        let mut rows = Vec::new();
-        for one in self.started() {
-            rows.push(vec![
-                one.name.clone(),
-                told(self.spread("rest", one, "/shutdown_idle_seconds")),
-                told(self.spread("loaded", one, "/shutdown_loaded_seconds")),
-            ]);
-        }
-        Part::Table(head(&["", "in peace, after the redo, s", "under full load, s"]), rows)
-    }
-
     fn durability(&self) -> Part {
         let sum = |path: &str| -> f64 {
             let each = self.contestants.iter().flat_map(|one| self.figures("loaded", one, path));
@@ -500,46 +372,8 @@ impl Found<'_> {
     }
 }
 
-fn scaled(spread: Spread, by: f64) -> Spread {
+pub(super) fn scaled(spread: Spread, by: f64) -> Spread {
     Spread { median: spread.median / by, least: spread.least / by, most: spread.most / by }
-}
-
-/// A redo in peace.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Redone {
-    /// Bytes of log there were, and those that were redone.
-    whole: f64,
-    bytes: f64,
-    /// In so many seconds.
-    seconds: f64,
-    /// The share of what there was.
-    share: f64,
-}
-
-impl Redone {
-    /// By what a step has printed.
-    fn of(side: Side, output: &Value) -> Option<Self> {
-        let figure = |path: &str| output.pointer(path).and_then(Value::as_f64);
-        let all = |bytes: f64, seconds: f64| Redone { whole: bytes, bytes, seconds, share: 1.0 };
-        match side {
-            Side::WirePostgres => Some(all(figure("/log_bytes")?, figure("/restart/redo_seconds")?)),
-            Side::Sqlite => Some(all(figure("/log_bytes")?, figure("/first_commit_seconds")?)),
-            Side::WireGannet | Side::Gannet => {
-                let bytes = figure("/log_bytes")?;
-                if let Some(seconds) = figure("/redo_seconds") {
-                    return Some(all(bytes, seconds));
-                }
-                let pages = figure("/restart/pages").filter(|&pages| pages > 0.0)?;
-                let share = 1.0 - figure("/restart/pages_left")? / pages;
-                Some(Redone {
-                    whole: bytes,
-                    bytes: bytes * share,
-                    seconds: figure("/watched_seconds")?,
-                    share,
-                })
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,3 +1,5 @@
+use super::super::device_id;
+use super::super::redo::Redone;
 use super::*;
 use crate::experiments::Experiment;
 use crate::record::{Ended, Order, Size};
