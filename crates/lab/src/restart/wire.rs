@@ -20,8 +20,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The database's name.
-const NAME: &str = "bank";
+/// The name of the database, which is that of its file.
+const NAME: &str = "lab";
 /// How long a server may take until its first commit.
 const LONGEST_START: Duration = Duration::from_secs(1800);
 /// How often a log's length is asked for.
