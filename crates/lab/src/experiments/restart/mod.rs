@@ -47,7 +47,7 @@ struct Plan {
     rest: u32,
     /// The same, where the device takes one request at a time.
     narrow_rest: u32,
-    /// Seconds of load on the device that writes hardly anything.
+    /// Seconds of load, each, on the device that writes hardly anything.
     starved: u32,
     /// Seconds of sequential reads.
     device: u32,
@@ -66,7 +66,7 @@ impl Plan {
                 loaded: 8,
                 rest: 30,
                 narrow_rest: 8,
-                starved: 10,
+                starved: 6,
                 device: 2,
             },
             Size::Standard => Plan {
@@ -113,7 +113,7 @@ enum On {
 }
 
 impl On {
-    /// Those that somebody is started on after a kill.
+    /// Those whose sequential reads are measured.
     const ALL: [On; 3] = [On::Device, On::Modelled, On::Narrow];
 
     fn name(self) -> String {
@@ -249,7 +249,9 @@ fn trials(contestant: &Contestant, plan: &Plan, data: &Path, round: u32, seed: u
         ));
     }
     if contestant.on == On::Starved {
-        steps.push(make("steady", "sustained load", &loaded, plan.starved, u64::from(plan.starved) + 3));
+        let seconds = u64::from(plan.starved);
+        steps.push(make("steady", "sustained load", &loaded, plan.starved, seconds + 3));
+        steps.push(make("loaded", "a start under load", &killed, plan.starved, seconds + 15));
         return steps;
     }
     if contestant.on == On::Modelled {

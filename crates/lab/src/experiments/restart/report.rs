@@ -1,7 +1,7 @@
 //! What is said of it.
 
 use super::series::{HELD_SECONDS, Series};
-use super::{Contestant, On, PROFILE, Plan, contestants, id};
+use super::{Contestant, On, PROFILE, Plan, WRITE_RATE, contestants, id};
 use crate::chart::{Bars, Figure, Kind, Line, Spread, number};
 use crate::document::{Document, Part};
 use crate::record::Record;
@@ -26,7 +26,7 @@ pub(super) fn report(run: &Record) -> Document {
     parts.push(Part::Heading("Redo".to_owned()));
     parts.extend(found.redo());
     parts.push(Part::Heading("Shutdown".to_owned()));
-    parts.push(found.shutdown());
+    parts.extend(found.shutdown());
     parts.push(Part::Heading("Nothing is lost".to_owned()));
     parts.push(found.durability());
     parts.push(Part::Heading("Settings".to_owned()));
@@ -55,16 +55,16 @@ pub(super) fn told(spread: Option<Spread>) -> String {
     }
 }
 
+/// A whole number for people.
+fn count(value: f64) -> String {
+    if value < 100.0 { format!("{value:.0}") } else { number(value) }
+}
+
 pub(super) fn head(words: &[&str]) -> Vec<String> {
     words.iter().map(|&word| word.to_owned()).collect()
 }
 
 impl Found<'_> {
-    /// Those who were started after a kill.
-    pub(super) fn started(&self) -> impl Iterator<Item = &Contestant> {
-        self.contestants.iter().filter(|one| one.on != On::Starved)
-    }
-
     /// What a step of each repetition has printed.
     pub(super) fn outputs(&self, step: &str, contestant: &Contestant) -> Vec<&Value> {
         let output = |round| self.run.find(&id(step, contestant, round))?.output.first();
@@ -111,7 +111,8 @@ impl Found<'_> {
             .after(contestant)
             .iter()
             .zip(rates)
-            .map(|(after, rate)| after.reaches(SHARE * rate))
+            // Nobody gets back to nothing.
+            .map(|(after, rate)| after.reaches(SHARE * rate).filter(|_| rate > 0.0))
             .collect();
         let missed = reached.iter().filter(|at| at.is_none()).count();
         (reached.into_iter().flatten().collect(), missed)
@@ -138,9 +139,10 @@ impl Found<'_> {
             )),
             text(format!(
                 "Servers keep the books of TPC-B, {branches} branches, for 16 sessions on a Unix socket, with prepared statements and one more update: each session counts in a row of its own. \
-                 A server has {}. Embedded databases have {rows} rows of 200 bytes, of which 16 threads write random ones anew, each in a transaction of its own (SQLite: 1 thread, as \
+                 A server has {}. Embedded databases have {} rows of 200 bytes, of which 16 threads write random ones anew, each in a transaction of its own (SQLite: 1 thread, as \
                  it has one writer at a time); every fourth counts in a row of the thread's own. Their processes have {}. All of them run {held}, and every commit is durable when acknowledged.",
                 format_size(*memory),
+                count(*rows as f64),
                 format_size(*embedded_memory)
             )),
             text(format!(
@@ -156,8 +158,9 @@ impl Found<'_> {
             ),
             text(format!(
                 "What cannot be compared: their volume, and the size of their data. {PROFILE} is a model of such a volume between Gannet and the device (0.5–2 ms a request, 64 at one time, 1 GiB/s \
-                 read, 512 MiB/s written), or with one request at a time; it is Gannet's own, so rivals are not on it, and the kill itself is made on the device. PostgreSQL and SQLite have redone everything \
-                 when they let somebody in; Gannet lets everybody in first. Berkeley DB is not part of this."
+                 read, 512 MiB/s written), with one request at a time, or with {} MB/s written as theirs; it is Gannet's own, so rivals are not on it, and the kill itself is made on the device. PostgreSQL and SQLite have redone everything \
+                 when they let somebody in; Gannet lets everybody in first. Berkeley DB is not part of this.",
+                WRITE_RATE / 1_000_000
             )),
         ]
     }
@@ -166,7 +169,7 @@ impl Found<'_> {
         let groups = ["first commit", "first commit, killed again", "90 % of the speed before"];
         let mut bars = Vec::new();
         let mut rows = Vec::new();
-        for one in self.started() {
+        for one in &self.contestants {
             let mut first = self.figures("loaded", one, "/first_commit_seconds");
             first.extend(self.figures("rest", one, "/first_commit_seconds"));
             let first = Spread::of(&first);
@@ -288,7 +291,7 @@ impl Found<'_> {
                 !one.side.is_wire() && one.is_killed()
             }),
             ("modelled", "Gannet, embedded, on the modelled device", "updates a second", |one| {
-                one.on == On::Modelled
+                matches!(one.on, On::Modelled | On::Starved)
             }),
         ];
         for (name, title, y, picks) in kinds {
@@ -355,9 +358,9 @@ impl Found<'_> {
             "A step that misses a commit fails, and there is no report of it. Over the wire the books were judged after {judged} starts: the branches' sums are those of tellers, history and accounts, the history has as \
              many rows as the sessions have counted, and each session's counter is what it was told ({} commits acknowledged by the last judgements under load, {} sent and not answered when a server went, {} found). \
              The counters of embedded databases were compared after {counters} starts.",
-            number(sum("/judged/acknowledged")),
-            number(sum("/judged/unknown")),
-            number(sum("/judged/found")),
+            count(sum("/judged/acknowledged")),
+            count(sum("/judged/unknown")),
+            count(sum("/judged/found")),
         ))
     }
 
