@@ -177,15 +177,12 @@ impl Found<'_> {
             let (reached, missed) = self.recovered(one);
             let reached = Spread::of(&reached);
             let after: Vec<f64> =
-                self.after(one).iter().map(|series| series.rate(f64::from(self.plan.loaded) / 2.0)).collect();
+                self.after(one).iter().map(|series| series.rate(series.seconds() / 2.0)).collect();
             let rate = self.rate(one);
             let after = Spread::of(&after);
             bars.push(Bars { name: one.name.clone(), values: vec![first, again, reached] });
-            let not = if missed > 0 {
-                format!(", {missed} times not within {} s", self.plan.loaded)
-            } else {
-                String::new()
-            };
+            let not =
+                if missed > 0 { format!(", {missed} times not within its load") } else { String::new() };
             rows.push(vec![
                 one.name.clone(),
                 told(self.log_bytes(one).map(|bytes| scaled(bytes, MEBI))),

@@ -24,6 +24,11 @@ impl Series {
         self.rows.last().map_or(0.0, |row| row.0)
     }
 
+    /// How long it is.
+    pub(super) fn seconds(&self) -> f64 {
+        self.end() - self.rows.first().map_or(0.0, |row| row.0)
+    }
+
     /// Operations a second in its last seconds, or in all of it where it is shorter.
     pub(super) fn rate(&self, last_seconds: f64) -> f64 {
         let from = self.end() - last_seconds;
