@@ -175,6 +175,17 @@ impl Scale {
         Scale { from: 0.0, to: (most / step).ceil() * step, start, end, is_logarithmic: false }
     }
 
+    /// For these values, between two positions; linear, and with 0 in it.
+    fn with_zero(values: impl Iterator<Item = f64>, start: f64, end: f64) -> Self {
+        let finite = values.filter(|value| value.is_finite());
+        let (least, most) =
+            finite.fold((0.0_f64, 0.0_f64), |(least, most), value| (least.min(value), most.max(value)));
+        let range = if most > least { most - least } else { 1.0 };
+        let step = nice_step(range);
+        let (from, to) = ((least / step).floor() * step, (least + range).max(most) / step);
+        Scale { from, to: to.ceil() * step, start, end, is_logarithmic: false }
+    }
+
     fn at(&self, value: f64) -> f64 {
         let share = match self.is_logarithmic {
             true => (value.max(self.from) / self.from).log10() / (self.to / self.from).log10(),
@@ -188,8 +199,9 @@ impl Scale {
             let (first, last) = (self.from.log10().round() as i32, self.to.log10().round() as i32);
             return (first..=last).map(|power| 10_f64.powi(power)).collect();
         }
-        let step = nice_step(self.to);
-        (0..=(self.to / step).round() as u32).map(|count| f64::from(count) * step).collect()
+        let step = nice_step(self.to - self.from);
+        let (first, last) = ((self.from / step).round() as i32, (self.to / step).round() as i32);
+        (first..=last).map(|count| f64::from(count) * step).collect()
     }
 }
 
@@ -298,7 +310,7 @@ impl Figure {
     fn draw_lines(&self, out: &mut String, x_title: &str, lines: &[Line]) {
         let points = || lines.iter().flat_map(|line| &line.points);
         let y = Scale::new(points().map(|point| point.1), HEIGHT - BOTTOM, TOP, true);
-        let x = Scale::new(points().map(|point| point.0), LEFT, WIDTH - RIGHT, false);
+        let x = Scale::with_zero(points().map(|point| point.0), LEFT, WIDTH - RIGHT);
         self.draw_scale(out, &y);
         for tick in x.ticks() {
             let at = x.at(tick);
@@ -485,6 +497,17 @@ mod tests {
         for values in [vec![], vec![0.0]] {
             assert!(Scale::new(values.into_iter(), 300.0, 0.0, true).at(0.0).is_finite());
         }
+    }
+
+    #[test]
+    fn what_was_before_zero_stands_left_of_it() {
+        let scale = Scale::with_zero([-4.0, 11.0].into_iter(), 100.0, 700.0);
+        assert!(scale.at(-4.0) >= 100.0 && scale.at(11.0) <= 700.0 && scale.at(-1.0) < scale.at(0.0));
+        assert!(scale.ticks().contains(&0.0) && scale.ticks()[0] <= -4.0);
+        // As ever where nothing was.
+        let scale = Scale::with_zero([1.0, 7.0].into_iter(), 100.0, 700.0);
+        assert_eq!((scale.at(0.0), scale.at(7.0), scale.ticks().len()), (100.0, 700.0, 8));
+        assert!(Scale::with_zero([].into_iter(), 100.0, 700.0).at(0.0).is_finite());
     }
 
     #[test]

@@ -428,8 +428,12 @@ fn compare(one: &Path, other: &Path) -> Result<()> {
 /// `gannet-lab device`: what the device does.
 pub(crate) fn device(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()> {
     let (mut file, mut block, mut threads, mut seconds, mut seed) = (PathBuf::new(), 8192, 1, 10, 1);
+    let (mut is_sequential, mut profile, mut width) = (false, None, None);
     while let Some(argument) = parser.next()? {
         match argument {
+            Long("sequential") => is_sequential = true,
+            Long("profile") => profile = Some(crate::profile(&parser.value()?.string()?)?),
+            Long("width") => width = Some(parser.value()?.parse()?),
             Long("file") => file = parser.value()?.into(),
             Long("block") => block = parse_size(&parser.value()?.string()?)? as usize,
             Long("threads") => threads = parser.value()?.parse()?,
@@ -439,7 +443,15 @@ pub(crate) fn device(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<(
         }
     }
     let time = Duration::from_secs(seconds);
-    println!("{}", device::random_reads(&file, block, threads, time, seed, stop)?);
+    if let (Some(profile), Some(width)) = (&mut profile, width) {
+        profile.width = width;
+    }
+    let measured = match (is_sequential, profile) {
+        (true, profile) => device::sequential_reads(&file, block, threads, time, profile, stop)?,
+        (false, None) => device::random_reads(&file, block, threads, time, seed, stop)?,
+        (false, Some(_)) => bail!("--profile goes with --sequential"),
+    };
+    println!("{measured}");
     if stop.load(Ordering::Relaxed) {
         bail!("interrupted");
     }

@@ -20,6 +20,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// How often a program is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How often it is looked whether somebody has ended who was asked to.
+const LOOK_CLOSELY: Duration = Duration::from_millis(2);
 /// How often what was seen is kept.
 const SAMPLE_EVERY: Duration = Duration::from_millis(500);
 /// How long a step may take to end when it is asked to.
@@ -153,7 +155,7 @@ pub fn end(child: &mut Child, signal: Signal, patience: Duration) -> Result<Exit
         if let Some(status) = child.try_wait()? {
             return Ok(status);
         }
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(LOOK_CLOSELY);
     }
     child.kill()?;
     Ok(child.wait()?)

@@ -1,14 +1,17 @@
-//! What the device does for threads that each read one block after the other, directly: what a store's look-ups that miss are measured by. It is what
-//! `fio` does with its engine psync, for where that is not installed.
+//! What the device does for threads that each read one block after the other, directly: what a store's look-ups that miss, its scans and its recovery are measured by.
+//! It is what `fio` does with its engine psync, for where that is not installed.
 
 use crate::histogram::Histogram;
 use crate::random::Random;
 use anyhow::{Result, bail};
-use gannet_io::{AlignedBuffer, Class, Disk, Mode, ModeRequest, OpenOptions, RealDisk, RealOptions};
+use gannet_io::{
+    AlignedBuffer, Class, Disk, Mode, ModeRequest, OpenOptions, Profile, RealDisk, RealOptions, ThrottledDisk,
+};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -59,6 +62,55 @@ pub fn random_reads(
         "reads": reads.load(Ordering::Relaxed),
         "reads_per_second": reads.load(Ordering::Relaxed) as f64 / seconds,
         "latency_us": latency.to_json(),
+    }))
+}
+
+/// Reads of `block` bytes of a file, in their order and from the beginning again behind the end, by `threads` threads that take turns, for so long; where there is a `profile`, on
+/// a device that is slowed down to it.
+pub fn sequential_reads(
+    file: &Path,
+    block: usize,
+    threads: usize,
+    time: Duration,
+    profile: Option<Profile>,
+    stop: &AtomicBool,
+) -> Result<Value> {
+    let real = RealDisk::new(RealOptions::default());
+    let disk: Arc<dyn Disk> = match profile {
+        Some(profile) => Arc::new(ThrottledDisk::new(Arc::new(real), profile)),
+        None => Arc::new(real),
+    };
+    let options = OpenOptions::read().mode(ModeRequest::Only(Mode::Direct));
+    let file = disk.open(file, &options)?;
+    let blocks = file.len()? / block as u64;
+    if blocks == 0 || threads == 0 || !block.is_multiple_of(file.alignment()) {
+        bail!("{:?} cannot be read in blocks of {block} bytes by {threads} threads", file.path());
+    }
+    let (next, read, began) = (AtomicU64::new(0), AtomicU64::new(0), Instant::now());
+    std::thread::scope(|scope| {
+        let body = || -> Result<()> {
+            let mut buffer = AlignedBuffer::zeroed(block);
+            while began.elapsed() < time && !stop.load(Ordering::Relaxed) {
+                let place = next.fetch_add(1, Ordering::Relaxed) % blocks;
+                file.read_at(Class::Foreground, place * block as u64, &mut buffer)?;
+                read.fetch_add(block as u64, Ordering::Relaxed);
+            }
+            Ok(())
+        };
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(body)).collect();
+        let ended = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        ended.collect::<Result<()>>()
+    })?;
+    let (seconds, bytes) = (began.elapsed().as_secs_f64(), read.load(Ordering::Relaxed));
+    Ok(json!({
+        "threads": threads,
+        "block_bytes": block,
+        "slower_device": profile.map(|profile| format!("{profile:?}")),
+        "seconds": seconds,
+        "bytes": bytes,
+        "bytes_per_second": bytes as f64 / seconds,
     }))
 }
 

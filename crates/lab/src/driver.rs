@@ -162,6 +162,11 @@ pub trait Driver: Sync {
     /// Waits until nothing of that is left.
     fn await_restart(&self) {}
 
+    /// Bytes of log that a start would have to go through now; `None` when it does not say.
+    fn log_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// Its files, for asking what the OS has cached of them.
     fn files(&self) -> Vec<PathBuf>;
 
@@ -179,6 +184,9 @@ pub trait Session {
 
     /// Looks a key up; false when it is not there. Gives the value's bytes to nobody, but gets hold of all of them.
     fn get(&mut self, key: &Key) -> Result<bool>;
+
+    /// The value of a key, where it is there.
+    fn value(&mut self, key: &Key) -> Result<Option<Vec<u8>>>;
 
     /// Looks many keys up; gives the number of those that are there.
     fn multi_get(&mut self, keys: &[Key]) -> Result<usize>;

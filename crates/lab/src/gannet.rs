@@ -3,7 +3,7 @@
 use crate::driver::{Counters, Driver, Key, LoadOrder, Rows, Scanned, Session};
 use anyhow::{Context, Result, bail};
 use gannet_io::stats::Operation;
-use gannet_io::{Class, ModeRequest, Profile, RealDisk, RealOptions, ThrottledDisk};
+use gannet_io::{Class, Mode, ModeRequest, Profile, RealDisk, RealOptions, ThrottledDisk};
 use gannet_store::{
     CreateOptions, Database, Durability, Engine, EngineOptions, Isolation, OpenOptions, Transaction,
     TransactionOptions, Tree,
@@ -57,6 +57,20 @@ impl Options {
         let disk = ThrottledDisk::new(Arc::new(RealDisk::new(RealOptions::default())), profile);
         Ok(Engine::with_disk(Arc::new(disk), &engine)?)
     }
+}
+
+/// How files are opened, by its name on the command line.
+///
+/// # Errors
+/// There is none of this name.
+pub fn mode(name: &str) -> Result<ModeRequest> {
+    Ok(match name {
+        "auto" => ModeRequest::Auto,
+        "direct" => ModeRequest::Only(Mode::Direct),
+        "uncached" => ModeRequest::Only(Mode::Uncached),
+        "buffered" => ModeRequest::Only(Mode::Buffered),
+        other => bail!("--io is auto, direct, uncached or buffered, not {other:?}"),
+    })
 }
 
 /// An open Gannet database.
@@ -158,6 +172,12 @@ pub(crate) fn counters(database: &Database) -> Counters {
     }
 }
 
+/// Bytes of log that a start would have to go through now.
+pub(crate) fn log_bytes(database: &Database) -> u64 {
+    let work = database.background_work();
+    work.log_end.0.saturating_sub(work.redo_from.0)
+}
+
 /// What its restart has done so far.
 pub(crate) fn restart(database: &Database) -> Value {
     let report = database.restart_report();
@@ -168,6 +188,7 @@ pub(crate) fn restart(database: &Database) -> Value {
         "background_seconds": report.background.as_secs_f64(),
         "log_bytes": report.log_bytes,
         "pages": report.pages,
+        "pages_left": report.pages_left,
         "examined_pages": report.examined_pages,
         "redone_pages": report.redone_pages,
         "applied_changes": report.applied_changes,
@@ -224,6 +245,10 @@ impl Driver for Gannet {
         self.database.await_restart();
     }
 
+    fn log_bytes(&self) -> Option<u64> {
+        Some(log_bytes(&self.database))
+    }
+
     fn files(&self) -> Vec<PathBuf> {
         files(&self.options.folder)
     }
@@ -267,6 +292,10 @@ impl Session for GannetSession<'_> {
 
     fn get(&mut self, key: &Key) -> Result<bool> {
         self.read(|txn, tree| Ok(std::hint::black_box(txn.get(tree, key)?).is_some()))
+    }
+
+    fn value(&mut self, key: &Key) -> Result<Option<Vec<u8>>> {
+        self.read(|txn, tree| Ok(txn.get(tree, key)?.map(|value| value.to_vec())))
     }
 
     fn multi_get(&mut self, keys: &[Key]) -> Result<usize> {

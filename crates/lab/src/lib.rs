@@ -23,6 +23,7 @@ pub mod machine;
 pub mod random;
 pub mod record;
 pub mod report;
+pub mod restart;
 pub mod run;
 pub mod servers;
 pub mod sql;
@@ -30,6 +31,7 @@ pub mod sql;
 pub mod sqlite;
 pub mod table;
 pub mod throttle;
+pub mod tpcb;
 pub mod tpcc;
 #[cfg(feature = "rivals")]
 pub mod wire;

@@ -2,13 +2,15 @@
 
 mod command_isolation;
 mod command_lab;
+mod command_restart;
 mod command_scale;
 mod command_tpcc;
 
 use anyhow::{Context, Result, bail};
 use gannet_base::units::{parse_duration, parse_size};
-use gannet_io::{Mode, ModeRequest, Profile};
+use gannet_io::{ModeRequest, Profile};
 use gannet_lab::driver::{Driver, LoadOrder, Rows};
+use gannet_lab::gannet::mode;
 use gannet_lab::run::{Outcome, Plan};
 use gannet_lab::table::Table;
 use gannet_lab::{gannet, report, workload};
@@ -25,7 +27,7 @@ gannet-lab: measures stores with the same key-value workloads; one JSON object p
 
 USAGE
     gannet-lab list | run EXPERIMENT | report RUN... | compare RUN RUN      experiments: see gannet-lab run --help
-    gannet-lab device --file FILE [--block BYTES] [--threads T] [--seconds S] [--seed N]
+    gannet-lab device --file FILE [--sequential] [--profile NAME [--width N]] [--block BYTES] [--threads T] [--seconds S] [--seed N]
     gannet-lab store WORKLOAD --dir DIR [OPTIONS]
     gannet-lab sql --dir DIR [--memory SIZE] [--page-size BYTES] [--create] STATEMENT...
     gannet-lab tpcc load|run|check (--url WORDS | --dir DIR [--memory SIZE] [--profile NAME]) [--warehouses N] [--sessions N]
@@ -33,6 +35,9 @@ USAGE
     gannet-lab scale load --server NAME --to FOLDER [--warehouses N] [--seed N]
     gannet-lab scale run --server NAME --from FOLDER --to FOLDER --memory SIZE [--warehouses N] [--sessions N] [--warm-up S]
                              [--settle S] [--seconds S] [--profile NAME] [--io MODE] [--setting WORD]... [--seed N]
+    gannet-lab restart load|crash|steady|loaded|rest --side SIDE [--from FOLDER] --to FOLDER [--log SIZE] [--memory SIZE]
+                             [--rows N | --branches N] [--sessions N] [--seconds S]
+                             [--profile NAME [--width N] [--write-rate SIZE]] [--again] [--seed N]
     gannet-lab isolation run (--url ADDRESS | --serve GANNET [--kills N]) [--dir DIR] [--level LEVEL] [--seconds S]
                              [--seed N] [--sessions N] [--transactions N] [--keys N] [--replace]
     gannet-lab isolation check FILE
@@ -45,6 +50,9 @@ With --rate transactions come in at random times, whether or not those before ha
 With --think users type and think between transactions, for that share of the times that the specification has (1: as it says).
 `scale` starts gannet or postgresql itself: `load` makes a folder of TPC-C's tables, `run` lets --sessions [25] work on a copy of it
 with --memory in all, page cache included, and checks them afterwards; the device is limited (--profile) after the warm-up.
+`restart` kills: `load` makes a database, `crash` loads a copy of it until there is so much log and kills it, `loaded` starts a copy of what that has
+left and loads it from its first commit on, `rest` leaves it in peace, and with --again kills it in between. SIDE is wire-gannet, wire-postgresql (TPC-B
+by a server), gannet or sqlite (rows written anew, embedded). What was acknowledged has to be there each time.
 `isolation run` lets sessions run random transactions, in rounds of --transactions [2000], and judges what they were told; at
 LEVEL read-committed, repeatable-read, serializable, or mixed [mixed]. ADDRESS is a postgres:// one of any server, whose tables
 iso_* are made anew; GANNET is a binary that is served in DIR [.] and killed N times a round. --replace
@@ -141,16 +149,6 @@ fn seconds(text: &str) -> Result<std::time::Duration> {
     let with_unit =
         if text.ends_with(|c: char| c.is_ascii_digit()) { format!("{text}s") } else { text.into() };
     Ok(parse_duration(&with_unit)?)
-}
-
-fn mode(name: &str) -> Result<ModeRequest> {
-    Ok(match name {
-        "auto" => ModeRequest::Auto,
-        "direct" => ModeRequest::Only(Mode::Direct),
-        "uncached" => ModeRequest::Only(Mode::Uncached),
-        "buffered" => ModeRequest::Only(Mode::Buffered),
-        other => bail!("--io is auto, direct, uncached or buffered, not {other:?}"),
-    })
 }
 
 fn profile(name: &str) -> Result<Profile> {
@@ -340,6 +338,10 @@ fn work() -> Result<()> {
         }
         Some(word) if word == "scale" => {
             return command_scale::work(&mut lexopt::Parser::from_args(std::env::args_os().skip(2)), &stop);
+        }
+        Some(word) if word == "restart" => {
+            let parser = &mut lexopt::Parser::from_args(std::env::args_os().skip(2));
+            return command_restart::work(parser, begun, &stop);
         }
         Some(word) if word == "isolation" => {
             return command_isolation::work(

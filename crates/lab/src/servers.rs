@@ -63,6 +63,7 @@ pub struct Options {
 pub struct Server {
     options: Options,
     child: Child,
+    began: Instant,
     group: Option<Group>,
 }
 
@@ -113,6 +114,24 @@ pub fn gannet() -> Result<PathBuf> {
         return Ok(beside);
     }
     installed("gannet").context("the program gannet is missing: cargo build --release -p gannet")
+}
+
+/// Who has started a process, or has inherited it; `None` where it has ended.
+fn parent(pid: i32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Behind the name, which is in brackets and may hold anything: its state, and its parent.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?;
+    fields.next()?.parse().ok().filter(|_| state != "Z")
+}
+
+/// The processes that a process has started, and that are still there.
+fn children(of: u32) -> Vec<Pid> {
+    let found = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
+        let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+        if parent(pid)? == of { Pid::from_raw(pid) } else { None }
+    });
+    found.collect()
 }
 
 fn is_root() -> bool {
@@ -248,8 +267,9 @@ impl Options {
         let mut command = self.command(group.as_ref())?;
         let log = File::create(self.log()).with_context(|| format!("cannot write {:?}", self.log()))?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let began = Instant::now();
         let child = command.spawn().context("cannot start /bin/sh")?;
-        Ok(Server { options: self.clone(), child, group })
+        Ok(Server { options: self.clone(), child, began, group })
     }
 
     /// Starts it and waits until it lets somebody in.
@@ -282,11 +302,7 @@ impl Server {
                 Err(error) if begun.elapsed() > patience => return Err(error),
                 Err(_) => {}
             }
-            if let Some(status) = self.child.try_wait()? {
-                let said = fs::read_to_string(self.options.log()).unwrap_or_default();
-                let last = said.trim().lines().last().unwrap_or("it says nothing").to_owned();
-                bail!("{} ended with {status}: {last}", self.options.kind.title());
-            }
+            self.must_run()?;
             std::thread::sleep(LOOK_EVERY);
         }
     }
@@ -354,6 +370,31 @@ impl Server {
         }
     }
 
+    /// When its process was started.
+    pub fn began(&self) -> Instant {
+        self.began
+    }
+
+    /// What it has written to its log since it was started.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub fn said(&self) -> Result<String> {
+        let log = self.options.log();
+        fs::read_to_string(&log).with_context(|| format!("cannot read {log:?}"))
+    }
+
+    /// Fails if it has ended, with what it said last.
+    ///
+    /// # Errors
+    /// That.
+    pub fn must_run(&mut self) -> Result<()> {
+        let Some(status) = self.child.try_wait()? else { return Ok(()) };
+        let said = self.said().unwrap_or_default();
+        let last = said.trim().lines().last().unwrap_or("it says nothing");
+        bail!("{} ended with {status}: {last}", self.options.kind.title())
+    }
+
     /// What its group has had; null where it has none.
     pub fn group(&self) -> Value {
         self.group.as_ref().map_or(Value::Null, Group::report)
@@ -401,13 +442,28 @@ impl Server {
         Ok(asked.elapsed())
     }
 
-    /// Kills it, as a crash does. PostgreSQL's other processes notice, and have ended a moment later.
+    /// Kills it and the processes that it has started, as a crash does; on return they are gone.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's; or one of them does not go.
     pub fn kill(mut self) -> Result<()> {
+        let others = children(self.child.id());
+        // The first one first: it would take notice of the others' end, and start anew.
         self.child.kill()?;
+        for &pid in &others {
+            // It may have ended by itself.
+            let _ = kill_process(pid, Signal::KILL);
+        }
         self.child.wait()?;
+        let begun = Instant::now();
+        for pid in others {
+            while parent(pid.as_raw_nonzero().get()).is_some() {
+                if begun.elapsed() > SHUTDOWN {
+                    bail!("{}: its process {pid:?} does not end", self.options.kind.title());
+                }
+                std::thread::sleep(LOOK_EVERY);
+            }
+        }
         Ok(())
     }
 

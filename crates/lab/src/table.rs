@@ -104,6 +104,10 @@ impl Driver for Table {
         gannet::counters(self.database.store())
     }
 
+    fn log_bytes(&self) -> Option<u64> {
+        Some(gannet::log_bytes(self.database.store()))
+    }
+
     fn files(&self) -> Vec<PathBuf> {
         gannet::files(&self.options.folder)
     }
@@ -153,6 +157,18 @@ impl Session for TableSession {
 
     fn get(&mut self, key: &Key) -> Result<bool> {
         Ok(Self::execute(&mut self.session, &self.get, &[number(key)])? == 1)
+    }
+
+    fn value(&mut self, key: &Key) -> Result<Option<Vec<u8>>> {
+        let mut found = None;
+        let mut taker = Taker::new(|values: &[Value], _: &[OutputColumn]| {
+            if let Some(Value::Bytes(bytes)) = values.first() {
+                found = Some(bytes.to_vec());
+            }
+            Ok(())
+        });
+        self.session.execute_prepared(&self.get, &[number(key)], &mut taker)?;
+        Ok(found)
     }
 
     fn multi_get(&mut self, keys: &[Key]) -> Result<usize> {

@@ -3,6 +3,7 @@
 //! An experiment is a list of steps, which depends on what was asked for and on nothing else, so that a run that was interrupted goes on where it was; and
 //! a report, which depends on what the steps have brought and on nothing else, so that it can be made again.
 
+mod restart;
 mod scale;
 mod squeeze;
 
@@ -76,16 +77,16 @@ const SQLITE: Rival = Rival {
     how: "cargo build --release -p gannet-lab --features rivals",
 };
 
-/// PostgreSQL, whose server is started.
+/// PostgreSQL's server, which is started where it is installed.
 const POSTGRESQL: Rival = Rival {
     name: "postgresql",
-    is_there: || servers::postgres().is_some(),
-    how: "apt-get install postgresql-15",
+    is_there: || cfg!(feature = "rivals") && crate::servers::postgres().is_some(),
+    how: "apt-get install postgresql-15, and a lab with the feature rivals",
 };
 
 /// All that there are.
 pub fn all() -> &'static [&'static dyn Experiment] {
-    &[&scale::Scale, &squeeze::Squeeze]
+    &[&scale::Scale, &squeeze::Squeeze, &restart::Restart]
 }
 
 /// The experiment of this name, or number.
