@@ -385,19 +385,27 @@ fn compare(one: &Path, other: &Path) -> Result<()> {
 
 /// `gannet-lab device`: what the device does.
 pub(crate) fn device(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()> {
-    let (mut file, mut block, mut threads, mut seconds, mut seed) = (PathBuf::new(), 8192, 1, 10, 1);
+    let (mut file, mut block, mut threads, mut seconds, mut seed) = (PathBuf::new(), None, 1, 10, 1);
+    let mut what = "random";
     while let Some(argument) = parser.next()? {
         match argument {
             Long("file") => file = parser.value()?.into(),
-            Long("block") => block = parse_size(&parser.value()?.string()?)? as usize,
+            Long("block") => block = Some(parse_size(&parser.value()?.string()?)? as usize),
             Long("threads") => threads = parser.value()?.parse()?,
             Long("seconds") => seconds = parser.value()?.parse()?,
             Long("seed") => seed = parser.value()?.parse()?,
+            Long("sequential") => what = "sequential",
+            Long("sync-writes") => what = "sync-writes",
             other => return Err(other.unexpected().into()),
         }
     }
     let time = Duration::from_secs(seconds);
-    println!("{}", device::random_reads(&file, block, threads, time, seed, stop)?);
+    let measured = match what {
+        "sequential" => device::sequential_reads(&file, block.unwrap_or(256 << 10), threads, time, stop)?,
+        "sync-writes" => device::synchronous_writes(&file, time, stop)?,
+        _ => device::random_reads(&file, block.unwrap_or(8192), threads, time, seed, stop)?,
+    };
+    println!("{measured}");
     if stop.load(Ordering::Relaxed) {
         bail!("interrupted");
     }

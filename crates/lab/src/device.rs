@@ -1,10 +1,12 @@
-//! What the device does for threads that each read one block after the other, directly: what a store's look-ups that miss are measured by. It is what
-//! `fio` does with its engine psync, for where that is not installed.
+//! What the device does: for threads that each read one block after the other, directly, which a store's look-ups that miss are measured by (it is what
+//! `fio` does with its engine psync, for where that is not installed); for reads in sequence; for writes that each have to be durable.
 
 use crate::histogram::Histogram;
 use crate::random::Random;
 use anyhow::{Result, bail};
-use gannet_io::{AlignedBuffer, Class, Disk, Mode, ModeRequest, OpenOptions, RealDisk, RealOptions};
+use gannet_io::{
+    AlignedBuffer, Class, Disk, Durability, Mode, ModeRequest, OpenOptions, RealDisk, RealOptions,
+};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -59,6 +61,86 @@ pub fn random_reads(
         "reads": reads.load(Ordering::Relaxed),
         "reads_per_second": reads.load(Ordering::Relaxed) as f64 / seconds,
         "latency_us": latency.to_json(),
+    }))
+}
+
+/// Reads of a file from its begin to its end, and again, `block` bytes at a time by `threads` threads that each take the next block: what a scan is
+/// measured by. It is what `fio` does with `rw=read` and as deep a queue.
+pub fn sequential_reads(
+    file: &Path,
+    block: usize,
+    threads: usize,
+    time: Duration,
+    stop: &AtomicBool,
+) -> Result<Value> {
+    let disk = RealDisk::new(RealOptions::default());
+    let options = OpenOptions::read().mode(ModeRequest::Only(Mode::Direct));
+    let file = disk.open(file, &options)?;
+    let blocks = file.len()? / block as u64;
+    if blocks == 0 || threads == 0 || !block.is_multiple_of(file.alignment()) {
+        bail!("{:?} cannot be read in blocks of {block} bytes by {threads} threads", file.path());
+    }
+    let (next, began) = (AtomicU64::new(0), Instant::now());
+    let results: Vec<Result<u64>> = std::thread::scope(|scope| {
+        let body = || {
+            let (mut buffer, mut reads) = (AlignedBuffer::zeroed(block), 0);
+            while began.elapsed() < time && !stop.load(Ordering::Relaxed) {
+                let place = next.fetch_add(1, Ordering::Relaxed) % blocks;
+                file.read_at(Class::Foreground, place * block as u64, &mut buffer)?;
+                reads += 1;
+            }
+            Ok(reads)
+        };
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(body)).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    });
+    let seconds = began.elapsed().as_secs_f64();
+    let reads = results.into_iter().sum::<Result<u64>>()?;
+    Ok(json!({
+        "threads": threads,
+        "block_bytes": block,
+        "seconds": seconds,
+        "reads": reads,
+        "bytes_per_second": (reads * block as u64) as f64 / seconds,
+    }))
+}
+
+/// Writes of 4 KiB to a new file beside `file`, one after the other, each durable when it returns: what statements that each commit are measured by. The
+/// file is written beforehand, as a log is.
+pub fn synchronous_writes(file: &Path, time: Duration, stop: &AtomicBool) -> Result<Value> {
+    const BLOCK: usize = 4096;
+    const BLOCKS: u64 = 4096;
+    let path = file.with_extension("sync-writes");
+    let disk = RealDisk::new(RealOptions::default());
+    if path.exists() {
+        fs::remove_file(&path)?;
+    }
+    let written = disk.open(&path, &OpenOptions::create_new().mode(ModeRequest::Only(Mode::Direct)))?;
+    let zeros = AlignedBuffer::zeroed(1 << 20);
+    for megabyte in 0..(BLOCKS * BLOCK as u64) >> 20 {
+        written.write_at(Class::Foreground, megabyte << 20, &zeros, Durability::Cached)?;
+    }
+    written.sync(Class::Foreground)?;
+    let (block, mut latency, began) = (AlignedBuffer::zeroed(BLOCK), Histogram::default(), Instant::now());
+    while began.elapsed() < time && !stop.load(Ordering::Relaxed) {
+        let begun = Instant::now();
+        let place = latency.count() % BLOCKS * BLOCK as u64;
+        written.write_at(Class::Commit, place, &block, Durability::Durable)?;
+        latency.record(begun.elapsed(), 1);
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    fs::remove_file(&path)?;
+    let cache = fs::read_to_string(format!("/sys/dev/block/{}/queue/write_cache", number_of(file)?));
+    Ok(json!({
+        "block_bytes": BLOCK,
+        "seconds": seconds,
+        "writes": latency.count(),
+        "writes_per_second": latency.count() as f64 / seconds,
+        "latency_us": latency.to_json(),
+        "write_cache": cache.ok().map(|text| text.trim().to_owned()),
     }))
 }
 

@@ -3,7 +3,7 @@
 use crate::driver::{Counters, Driver, Key, LoadOrder, Rows, Scanned, Session};
 use anyhow::{Context, Result, bail};
 use gannet_io::stats::Operation;
-use gannet_io::{Class, ModeRequest, Profile, RealDisk, RealOptions, ThrottledDisk};
+use gannet_io::{Class, Mode, ModeRequest, Profile, RealDisk, RealOptions, ThrottledDisk};
 use gannet_store::{
     CreateOptions, Database, Durability, Engine, EngineOptions, Isolation, OpenOptions, Transaction,
     TransactionOptions, Tree,
@@ -116,6 +116,20 @@ impl Gannet {
         }
         Ok(())
     }
+}
+
+/// The I/O mode of this name.
+///
+/// # Errors
+/// There is none.
+pub fn mode(name: &str) -> Result<ModeRequest> {
+    Ok(match name {
+        "auto" => ModeRequest::Auto,
+        "direct" => ModeRequest::Only(Mode::Direct),
+        "uncached" => ModeRequest::Only(Mode::Uncached),
+        "buffered" => ModeRequest::Only(Mode::Buffered),
+        other => bail!("--io is auto, direct, uncached or buffered, not {other:?}"),
+    })
 }
 
 /// The database's file in its folder.

@@ -23,6 +23,7 @@ pub mod random;
 pub mod record;
 pub mod report;
 pub mod run;
+pub mod scan;
 pub mod servers;
 pub mod sql;
 #[cfg(feature = "rivals")]

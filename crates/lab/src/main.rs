@@ -2,11 +2,12 @@
 
 mod command_isolation;
 mod command_lab;
+mod command_scan;
 mod command_tpcc;
 
 use anyhow::{Context, Result, bail};
 use gannet_base::units::{parse_duration, parse_size};
-use gannet_io::{Mode, ModeRequest, Profile};
+use gannet_io::{ModeRequest, Profile};
 use gannet_lab::driver::{Driver, LoadOrder, Rows};
 use gannet_lab::run::{Outcome, Plan};
 use gannet_lab::table::Table;
@@ -24,9 +25,10 @@ gannet-lab: measures stores with the same key-value workloads; one JSON object p
 
 USAGE
     gannet-lab list | run EXPERIMENT | report RUN... | compare RUN RUN      experiments: see gannet-lab run --help
-    gannet-lab device --file FILE [--block BYTES] [--threads T] [--seconds S] [--seed N]
+    gannet-lab device --file FILE [--sequential | --sync-writes] [--block BYTES] [--threads T] [--seconds S] [--seed N]
     gannet-lab store WORKLOAD --dir DIR [OPTIONS]
     gannet-lab sql --dir DIR [--memory SIZE] [--page-size BYTES] [--create] STATEMENT...
+    gannet-lab scan load|cold|warm|singles|grow|share|neighbour --dir DIR --driver NAME --rows N --limit SIZE [OPTIONS]
     gannet-lab tpcc load|run|check (--url WORDS | --dir DIR [--memory SIZE] [--profile NAME]) [--warehouses N] [--sessions N]
                              [--seconds S] [--rate TPS] [--sample S] [--seed N] [--setup STATEMENTS]
     gannet-lab isolation run (--url ADDRESS | --serve GANNET [--kills N]) [--dir DIR] [--level LEVEL] [--seconds S]
@@ -136,16 +138,6 @@ fn seconds(text: &str) -> Result<std::time::Duration> {
     Ok(parse_duration(&with_unit)?)
 }
 
-fn mode(name: &str) -> Result<ModeRequest> {
-    Ok(match name {
-        "auto" => ModeRequest::Auto,
-        "direct" => ModeRequest::Only(Mode::Direct),
-        "uncached" => ModeRequest::Only(Mode::Uncached),
-        "buffered" => ModeRequest::Only(Mode::Buffered),
-        other => bail!("--io is auto, direct, uncached or buffered, not {other:?}"),
-    })
-}
-
 fn profile(name: &str) -> Result<Profile> {
     let profile = Profile::named(name);
     profile.with_context(|| format!("--profile is {}, not {name:?}", Profile::NAMES.join(" or ")))
@@ -200,7 +192,7 @@ fn set(arguments: &mut Arguments, name: &str, text: &str) -> Result<()> {
         "rows" => arguments.rows.count = text.parse()?,
         "value-size" => arguments.rows.value_len = text.parse()?,
         "page-size" => arguments.page_size = text.parse()?,
-        "io" => arguments.mode = mode(text)?,
+        "io" => arguments.mode = gannet::mode(text)?,
         "wal-limit" => arguments.wal_limit = parse_size(text)?,
         "profile" => arguments.profile = Some(profile(text)?),
         "width" => arguments.width = Some(text.parse()?),
@@ -336,6 +328,9 @@ fn work() -> Result<()> {
                 &mut lexopt::Parser::from_args(std::env::args_os().skip(2)),
                 &stop,
             );
+        }
+        Some(word) if word == "scan" => {
+            return command_scan::work(&mut lexopt::Parser::from_args(std::env::args_os().skip(2)), &stop);
         }
         Some(word) if word == "device" => {
             return command_lab::device(&mut lexopt::Parser::from_args(std::env::args_os().skip(2)), &stop);

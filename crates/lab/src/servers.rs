@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use gannet_server::frontend::{Address, Host, SslMode};
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -53,7 +54,8 @@ pub struct Options {
     pub memory: Option<u64>,
     /// Gannet's I/O mode.
     pub io: String,
-    /// More settings: `--name value` of Gannet, `name=value` of PostgreSQL.
+    /// More settings: `--name value` of Gannet, also files of more databases, `name=value` of PostgreSQL. `--memory` is in place of a budget of nearly all
+    /// the memory.
     pub settings: Vec<String>,
 }
 
@@ -207,7 +209,10 @@ impl Options {
                 let mut command = command(self.kind, group, &gannet()?, "TERM");
                 let budget = self.memory.map_or(2 << 30, |memory| memory.saturating_sub(AROUND_BUDGET));
                 command.arg("serve").arg(database(&self.folder));
-                command.args(["--memory", &budget.to_string(), "--io", &self.io, "--listen", "none"]);
+                if !self.settings.iter().any(|setting| setting == "--memory") {
+                    command.args(["--memory", &budget.to_string()]);
+                }
+                command.args(["--io", &self.io, "--listen", "none"]);
                 command
                     .args(["--max-connections", "200", "--port", &OUR_PORT.to_string()])
                     .args(&self.settings);
@@ -332,6 +337,11 @@ impl Server {
     /// Bytes that are resident in its process (of PostgreSQL: the first of them), and those of files that are cached on its group's account.
     pub fn memory(&self) -> (Option<u64>, Option<u64>) {
         (status(self.child.id(), "VmRSS"), self.group.as_ref().and_then(Group::cached))
+    }
+
+    /// A command that runs another program in its group.
+    pub fn beside(&self, program: impl AsRef<OsStr>) -> Command {
+        within(self.group.as_ref(), program)
     }
 
     /// What its group has had; null where it has none.

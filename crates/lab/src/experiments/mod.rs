@@ -3,11 +3,13 @@
 //! An experiment is a list of steps, which depends on what was asked for and on nothing else, so that a run that was interrupted goes on where it was; and
 //! a report, which depends on what the steps have brought and on nothing else, so that it can be made again.
 
+mod scan;
 mod squeeze;
 
 use crate::confine::Step;
 use crate::document::Document;
 use crate::record::{Order, Record, Size};
+use crate::servers::postgres;
 use std::path::Path;
 
 /// A published investigation that is reproduced.
@@ -58,9 +60,13 @@ const SQLITE: Rival = Rival {
     how: "cargo build --release -p gannet-lab --features rivals",
 };
 
+/// PostgreSQL, whose server is started for each measurement.
+const POSTGRESQL: Rival =
+    Rival { name: "postgresql", is_there: || postgres().is_some(), how: "apt-get install postgresql-15" };
+
 /// All that there are.
 pub fn all() -> &'static [&'static dyn Experiment] {
-    &[&squeeze::Squeeze]
+    &[&scan::Scan, &squeeze::Squeeze]
 }
 
 /// The experiment of this name, or number.
