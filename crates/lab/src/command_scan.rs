@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::io::stdout;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -226,13 +227,16 @@ fn load(arguments: &Arguments) -> Result<Value> {
     let began = Instant::now();
     let base = arguments.open(true, None)?;
     scan::load(&*base, &arguments.rows())?;
-    let name = base.name();
+    let (name, data) = (base.name(), base.data());
     base.close()?;
+    // What is still to be written would be beside the next measurement.
+    let synced = Command::new("sync").status();
+    synced.context("cannot run sync (coreutils)")?;
     Ok(json!({
         "database": name,
         "rows": arguments.rows,
         "seconds": began.elapsed().as_secs_f64(),
-        "size_bytes": scan::watch::size(&arguments.dir),
+        "size_bytes": scan::watch::size(&data),
     }))
 }
 

@@ -68,6 +68,10 @@ impl Base for Embedded {
         self.options.folder.clone()
     }
 
+    fn data(&self) -> PathBuf {
+        gannet::path(&self.options.folder)
+    }
+
     fn by_tag(&self, plan: Plan) -> (&'static str, String) {
         by_tag_with_switches(plan)
     }

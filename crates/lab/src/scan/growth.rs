@@ -67,7 +67,7 @@ pub fn grow(
         let seen = watch::look(served, began);
         points.push(json!({
             "rows": done,
-            "size_bytes": watch::size(&served.folder()),
+            "size_bytes": watch::size(&served.data()),
             "rows_per_second": (done - before) as f64 / seconds.as_secs_f64(),
             "lookup_us_mean": latency.to_json()["mean"],
             "lookup_us_p99": latency.quantile_us(0.99),

@@ -108,6 +108,9 @@ pub trait Base: Sync {
     /// The folder that all its files are in.
     fn folder(&self) -> PathBuf;
 
+    /// What of that the table and its index are in: a file or a folder.
+    fn data(&self) -> PathBuf;
+
     /// What has to be run before the query, and the query, for rows in the order of their tags.
     fn by_tag(&self, plan: Plan) -> (&'static str, String);
 

@@ -125,6 +125,11 @@ impl Checked {
     }
 }
 
+/// What has to be run before a query.
+fn prepare(session: &mut dyn Session, before: &str) -> Result<()> {
+    if before.is_empty() { Ok(()) } else { session.batch(before) }
+}
+
 /// The plan, as the database tells it.
 fn plan_of(base: &dyn Base, session: &mut dyn Session, query: &str) -> Result<String> {
     let told = session.text(&format!("{} {query}", base.explain()))?;
@@ -136,7 +141,7 @@ fn plan_of(base: &dyn Base, session: &mut dyn Session, query: &str) -> Result<St
 fn is_forced_too(base: &dyn Base, session: &mut dyn Session, plan: &str) -> Result<Option<Plan>> {
     for forced in [Plan::Index, Plan::Sort] {
         let (before, query) = base.by_tag(forced);
-        session.batch(before)?;
+        prepare(session, before)?;
         if plan_of(base, session, &query)? == plan {
             return Ok(Some(forced));
         }
@@ -153,9 +158,7 @@ fn measure(
     stop: &AtomicBool,
 ) -> Result<Value> {
     let (before, query) = task.pattern.query(base, task.plan);
-    if !before.is_empty() {
-        session.batch(before)?;
-    }
+    prepare(session, before)?;
     let plan = plan_of(base, session, &query)?;
     let disk = number_of(&base.folder())?;
     let counted = Counters::of(&disk);
@@ -226,10 +229,10 @@ pub fn cold(base: &dyn Base, task: Task, rows: &Rows, stop: &AtomicBool) -> Resu
     let mut outcome = json!({ "database": base.name(), "settings": base.settings()? });
     outcome["pattern"] = json!(task.pattern.name());
     outcome["plan"] = json!(task.plan.name());
-    outcome["size_bytes"] = json!(watch::size(&base.folder()));
+    outcome["size_bytes"] = json!(watch::size(&base.data()));
     if let (Pattern::Tag, Plan::Chosen) = (task.pattern, task.plan) {
         let (before, query) = base.by_tag(Plan::Chosen);
-        session.batch(before)?;
+        prepare(&mut *session, before)?;
         let plan = plan_of(base, &mut *session, &query)?;
         if let Some(same) = is_forced_too(base, &mut *session, &plan)? {
             outcome["measured"] = json!({ "same_as": same.name(), "plan": plan });
@@ -261,7 +264,7 @@ pub fn warm(base: &dyn Base, tasks: &[Task], times: u32, rows: &Rows, stop: &Ato
         }
     }
     let mut outcome = json!({ "database": base.name(), "settings": base.settings()?, "measured": all });
-    outcome["size_bytes"] = json!(watch::size(&base.folder()));
+    outcome["size_bytes"] = json!(watch::size(&base.data()));
     outcome["group"] = base.group();
     Ok(outcome)
 }

@@ -2,7 +2,7 @@
 
 use super::{Base, Canceller, Plan, Rows, Session, Take, by_tag_with_switches};
 use crate::isolation::client::Answer;
-use crate::servers::{Kind, Options, Server};
+use crate::servers::{Kind, Options, Server, database};
 use anyhow::{Context, Result, anyhow};
 use gannet_server::frontend::{Address, Column, Connection, Failure, Receiver, Report};
 use serde_json::{Value, json};
@@ -102,6 +102,13 @@ impl Base for Served {
 
     fn folder(&self) -> PathBuf {
         self.folder.clone()
+    }
+
+    fn data(&self) -> PathBuf {
+        match self.kind {
+            Kind::Gannet => database(&self.folder),
+            Kind::PostgreSql => self.folder.join("base"),
+        }
     }
 
     fn by_tag(&self, plan: Plan) -> (&'static str, String) {

@@ -16,8 +16,8 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    /// The database in a folder, or a new one, in a process that may have so much memory in all. Where `fits`, half of it is for the cache, else a quarter:
-    /// it is also what a sort may take, and the OS caches in the rest.
+    /// The database in a folder, or a new one, in a process that may have so much memory in all. Where `fits`, half of it is for the cache, else an
+    /// eighth: each thread of a sort takes as much again, a quarter brings the OOM killer, and the OS caches in the rest.
     ///
     /// # Errors
     /// The folder cannot be made.
@@ -25,7 +25,7 @@ impl Sqlite {
         if create {
             std::fs::create_dir_all(folder).with_context(|| format!("cannot make {folder:?}"))?;
         }
-        Ok(Sqlite { folder: folder.to_owned(), cache: limit / if fits { 2 } else { 4 } })
+        Ok(Sqlite { folder: folder.to_owned(), cache: limit / if fits { 2 } else { 8 } })
     }
 
     fn connect(&self) -> Result<Connection> {
@@ -63,6 +63,10 @@ impl Base for Sqlite {
 
     fn folder(&self) -> PathBuf {
         self.folder.clone()
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.join("lab.sqlite")
     }
 
     fn by_tag(&self, plan: Plan) -> (&'static str, String) {

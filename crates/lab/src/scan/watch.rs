@@ -53,10 +53,14 @@ pub fn cached(folder: &Path) -> Option<u64> {
     Some(residency.files.iter().filter_map(|(_, cached)| cached.map(|cached| cached.cached_bytes)).sum())
 }
 
-/// Bytes of a folder's files.
-pub fn size(folder: &Path) -> u64 {
+/// Bytes of a file, or of a folder's files.
+pub fn size(path: &Path) -> u64 {
     let mut found = Vec::new();
-    files(folder, &mut found);
+    if path.is_dir() {
+        files(path, &mut found);
+    } else {
+        found.push(path.to_owned());
+    }
     found.iter().filter_map(|path| std::fs::metadata(path).ok()).map(|about| about.len()).sum()
 }
 
@@ -134,6 +138,7 @@ mod tests {
         std::fs::write(folder.path().join("below/large"), vec![1; 1 << 20]).unwrap();
         std::fs::write(folder.path().join("small"), vec![1; 100]).unwrap();
         assert_eq!(size(folder.path()), 1 << 20);
+        assert_eq!(size(&folder.path().join("small")), 100);
         assert!(cached(folder.path()).is_none_or(|bytes| bytes <= 1 << 20));
     }
 }

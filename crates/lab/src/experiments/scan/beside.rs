@@ -233,7 +233,7 @@ fn growth(found: &Found<'_>) -> Vec<Part> {
     vec![
         Part::Text(format!(
             "One connection inserts 500 rows at a time, each a durable transaction, into an empty table with the same index, and stays while its database grows beyond the {} that the server may have; then it looks random \
-             rows up. It ends at {} s at the latest. Rows come with random index keys, so each insert needs a page of the index that may not be in memory. Files include the log's.",
+             rows up. It ends at {} s at the latest. Rows come with random index keys, so each insert needs a page of the index that may not be in memory.",
             format_size(limit),
             most
         )),

@@ -319,7 +319,7 @@ impl Builder<'_> {
             self.add(id("growth", &contestant.name, round), what, command, u64::from(most));
         }
         let seconds = self.plan.neighbour.1;
-        for contestant in order.modes.first().map(|mode| served(mode)) {
+        if let Some(contestant) = order.modes.first().map(|mode| served(mode)) {
             let dir = self.folder(&contestant);
             let more = [
                 ("--limit", self.plan.cold.to_string()),
