@@ -63,7 +63,9 @@ pub fn group_cached() -> Option<u64> {
     let text = read(memory_group()?.join("memory.stat"))?;
     let of =
         |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
-    of("total_cache").or_else(|| of("file"))
+    // Memory that processes share is counted there by the system, but is none.
+    let cached: u64 = of("total_cache").or_else(|| of("file"))?;
+    Some(cached.saturating_sub(of("total_shmem").or_else(|| of("shmem")).unwrap_or(0)))
 }
 
 /// The memory cgroup this process is in, unless that is the root.
