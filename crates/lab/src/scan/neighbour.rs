@@ -1,8 +1,8 @@
 //! A neighbour: another program with a working set of its own, in the memory cgroup of a server that scans and is backed up.
 //!
 //! The neighbour ([`live`]) reads random blocks of a file that fits into its part of the memory, through the OS cache, at a steady rate: what many programs
-//! live on. What it has to read from the device again ([`Interval::read_again`], as the system accounts for it) somebody else has pushed out. It maps nothing, as that
-//! would take unsafe code here; what becomes of its pages is the same, and the system's count includes what a mapping would show as major faults.
+//! live on. What it has to read from the device again ([`Interval::read_again`], as the system accounts for it) somebody else has pushed out. It maps
+//! nothing, as that would take unsafe code here: what a mapping would show as major faults is counted as reads, its program's own pages included.
 
 use super::served::Served;
 use super::{Base, Session};
