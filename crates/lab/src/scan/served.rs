@@ -29,9 +29,9 @@ impl Served {
         let mut settings = Vec::new();
         if let (Kind::PostgreSql, Some(limit)) = (kind, limit) {
             // An eighth for each of the processes that sort.
-            settings.push(format!("work_mem={}kB", limit / 8 >> 10));
+            settings.push(format!("work_mem={}kB", (limit / 8) >> 10));
             if fits {
-                settings.push(format!("shared_buffers={}MB", limit / 8 * 3 >> 20));
+                settings.push(format!("shared_buffers={}MB", (limit / 8 * 3) >> 20));
             }
         }
         if kind == Kind::PostgreSql && limit.is_none() {
