@@ -170,20 +170,18 @@ pub struct Parts {
     pub after: Duration,
 }
 
-/// Scans, one after the other, until `over`: how many, and seconds of each.
-fn scan(session: &mut dyn Session, over: &AtomicBool) -> Result<Vec<f64>> {
-    let mut each = Vec::new();
+/// Scans, one after the other, until `over`; seconds of each.
+fn scan(session: &mut dyn Session, each: &mut Vec<f64>, over: &AtomicBool) -> Result<()> {
     while !over.load(Ordering::Relaxed) {
         let began = Instant::now();
         session.run("select count(*), max(tag), max(v) from rows", &mut |_, _, _| true)?;
         each.push(began.elapsed().as_secs_f64());
     }
-    Ok(each)
+    Ok(())
 }
 
 /// Backups into a folder, one after the other, until `over`; the last one is ended. Seconds of each that was complete.
-fn back_up(served: &Served, kind: Kind, to: &Path, over: &AtomicBool) -> Result<Vec<f64>> {
-    let mut each = Vec::new();
+fn back_up(served: &Served, kind: Kind, to: &Path, each: &mut Vec<f64>, over: &AtomicBool) -> Result<()> {
     while !over.load(Ordering::Relaxed) {
         if to.exists() {
             fs::remove_dir_all(to)?;
@@ -203,7 +201,7 @@ fn back_up(served: &Served, kind: Kind, to: &Path, over: &AtomicBool) -> Result<
                 let status = loop {
                     if over.load(Ordering::Relaxed) {
                         end(&mut child, Signal::TERM, Duration::from_secs(10))?;
-                        return Ok(each);
+                        return Ok(());
                     }
                     if let Some(status) = child.try_wait()? {
                         break status;
@@ -217,13 +215,20 @@ fn back_up(served: &Served, kind: Kind, to: &Path, over: &AtomicBool) -> Result<
         }
         each.push(began.elapsed().as_secs_f64());
     }
-    Ok(each)
+    Ok(())
 }
 
-/// What the neighbour loses beside a server that scans and is backed up.
+/// What was done again and again, and why it ended before it was to: in a group that is full somebody may find no memory, and that is a result.
+fn repeated(body: impl FnOnce(&mut Vec<f64>) -> Result<()>) -> (Vec<f64>, Option<String>) {
+    let mut each = Vec::new();
+    let ended = body(&mut each);
+    (each, ended.err().map(|error| format!("{error:#}")))
+}
+
+/// What the neighbour loses beside a server that scans and is backed up. Where a scan or a backup fails, that is told.
 ///
 /// # Errors
-/// Somebody of them fails; or `stop` was set.
+/// The neighbour fails, or the server does not answer; or `stop` was set.
 pub fn measure(
     served: &Served,
     kind: Kind,
@@ -233,6 +238,7 @@ pub fn measure(
     stop: &AtomicBool,
 ) -> Result<Value> {
     let to: PathBuf = file.with_extension("backup");
+    let settings = served.settings()?;
     let mut neighbour = Neighbour::begin(served, file, seed)?;
     let intervals: Mutex<Vec<Interval>> = Mutex::new(Vec::new());
     let (ready, over) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -263,9 +269,9 @@ pub fn measure(
             rest(parts.alone, stop)?;
             let from = began.elapsed().as_secs_f64();
             let mut session = served.session()?;
-            let scans = scope.spawn(move || scan(&mut *session, over));
+            let scans = scope.spawn(move || repeated(|each| scan(&mut *session, each, over)));
             let to = &to;
-            let backups = scope.spawn(move || back_up(served, kind, to, over));
+            let backups = scope.spawn(move || repeated(|each| back_up(served, kind, to, each, over)));
             let waited = rest(parts.beside, stop);
             over.store(true, Ordering::Relaxed);
             let until = began.elapsed().as_secs_f64();
@@ -296,7 +302,7 @@ pub fn measure(
     outcome["beside"] = sum(&intervals, from, until);
     outcome["intervals"] = serde_json::to_value(&intervals)?;
     outcome["database"] = json!(served.name());
-    outcome["settings"] = served.settings()?;
+    outcome["settings"] = settings;
     outcome["working_set_bytes"] = json!(fs::metadata(file)?.len());
     outcome["group"] = served.group();
     Ok(outcome)

@@ -42,6 +42,7 @@ fn neighbour(found: &Found<'_>) -> Vec<Part> {
         "backups done",
     ];
     let (mut rows, mut lines, mut hurt, mut unhurt) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut failed = Vec::new();
     for contestant in neighbours(&found.run.order) {
         let outputs = found.outputs("neighbour", &contestant);
         let Some(first) = outputs.first() else { continue };
@@ -70,6 +71,9 @@ fn neighbour(found: &Found<'_>) -> Vec<Part> {
             count("scan_seconds"),
             count("backup_seconds"),
         ]);
+        for failure in outputs.iter().filter_map(|output| output["failures"].as_array()).flatten() {
+            failed.push(format!("{}: {}", contestant.name, failure.as_str().unwrap_or("")));
+        }
         let mut before = 0.0;
         let mut points = Vec::new();
         for interval in first["intervals"].as_array().into_iter().flatten() {
@@ -95,7 +99,13 @@ fn neighbour(found: &Found<'_>) -> Vec<Part> {
         told += &format!("The neighbour had to read more again than alone beside: {}. ", hurt.join("; "));
     }
     if !unhurt.is_empty() {
-        told += &format!("It did not, by more than one block in a hundred, beside: {}.", unhurt.join("; "));
+        told += &format!("It did not, by more than one block in a hundred, beside: {}. ", unhurt.join("; "));
+    }
+    if !failed.is_empty() {
+        told += &format!(
+            "What failed in the memory that was left, and was not begun again: {}.",
+            failed.join("; ")
+        );
     }
     vec![
         Part::Text(format!(

@@ -85,13 +85,29 @@ impl<'r> Found<'r> {
         Spread::of(&values).map(|spread| spread.median)
     }
 
-    /// The planner's choice, where it is a plan that was forced as well.
-    fn choice(&self, contestant: &Contestant) -> Option<QueryPlan> {
-        let chosen = self.rounds().find_map(|round| {
-            let output = self.output(&cold_id(&contestant.name, Pattern::Tag, QueryPlan::Chosen, round))?;
-            output.pointer("/measured/same_as")?.as_str()
-        });
-        chosen.and_then(|name| QueryPlan::named(name).ok())
+    /// All that was measured of a query, or said of it.
+    fn told(
+        &self,
+        memory: Memory,
+        contestant: &Contestant,
+        pattern: Pattern,
+        plan: QueryPlan,
+    ) -> Vec<&'r Value> {
+        match memory {
+            Memory::Twice => self
+                .rounds()
+                .filter_map(|round| {
+                    self.output(&cold_id(&contestant.name, pattern, plan, round))?.get("measured")
+                })
+                .collect(),
+            Memory::Fits => self
+                .outputs("fits", contestant)
+                .into_iter()
+                .filter_map(|output| output["measured"].as_array())
+                .flatten()
+                .filter(|one| one["pattern"] == pattern.name() && one["forced"] == plan.name())
+                .collect(),
+        }
     }
 
     /// The measurements of a query, of all repetitions.
@@ -102,27 +118,11 @@ impl<'r> Found<'r> {
         pattern: Pattern,
         plan: QueryPlan,
     ) -> Vec<&'r Value> {
-        match memory {
-            Memory::Twice => {
-                let same = (pattern == Pattern::Tag && plan == QueryPlan::Chosen)
-                    .then(|| self.choice(contestant))
-                    .flatten();
-                let plan = same.unwrap_or(plan);
-                self.rounds()
-                    .filter_map(|round| {
-                        self.output(&cold_id(&contestant.name, pattern, plan, round))?.get("measured")
-                    })
-                    .filter(|measured| measured["seconds"].is_f64())
-                    .collect()
-            }
-            Memory::Fits => self
-                .outputs("fits", contestant)
-                .into_iter()
-                .filter_map(|output| output["measured"].as_array())
-                .flatten()
-                .filter(|one| one["pattern"] == pattern.name() && one["forced"] == plan.name())
-                .collect(),
-        }
+        let told = self.told(memory, contestant, pattern, plan);
+        // The planner's choice, where it is a plan that was forced as well, was measured there.
+        let same = told.iter().find_map(|one| QueryPlan::named(one["same_as"].as_str()?).ok());
+        let told = same.map_or(told, |same| self.told(memory, contestant, pattern, same));
+        told.into_iter().filter(|one| one["seconds"].is_f64()).collect()
     }
 
     /// A figure of these measurements.

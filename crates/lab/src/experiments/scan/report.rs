@@ -291,9 +291,21 @@ fn against(found: &Found<'_>) -> Vec<Part> {
         .collect();
     let told = match behind.is_empty() {
         true => "Gannet, in the first of its modes, is ahead in each of these.".to_owned(),
-        false => format!("Gannet, in the first of its modes, is behind in: {}.", behind.join("; ")),
+        false => {
+            format!("Gannet, in the first of its modes, is behind in: {}.{}", behind.join("; "), once(found))
+        }
     };
     vec![Part::Table(head, rows), Part::Text(told)]
+}
+
+/// What is to be thought of differences where there was one repetition.
+fn once(found: &Found<'_>) -> &'static str {
+    match found.run.order.repeat {
+        1 => {
+            " Each was measured once, by queries that are short: what differs by less than a half may be chance."
+        }
+        _ => "",
+    }
 }
 
 /// For each pattern the fastest mode in either column, and what each leaves in the cache.
@@ -360,6 +372,7 @@ fn modes(found: &Found<'_>) -> Vec<Part> {
             contestant.name.clone(),
             mode,
             mebibytes(output["size_bytes"].as_f64()),
+            plain(output["size_bytes"].as_f64().map(|size| size / found.plan.cold as f64)),
             mebibytes(peak),
             mebibytes(output["measured"]["watched"]["files_cached_most_bytes"].as_f64()),
             mebibytes(output["measured"]["watched"]["group_cached_most_bytes"].as_f64()),
@@ -371,6 +384,7 @@ fn modes(found: &Found<'_>) -> Vec<Part> {
         "",
         "effective I/O mode",
         "files, MiB",
+        "÷ memory",
         "the cgroup's peak, MiB",
         "cached of the files at most, MiB",
         "cached for the cgroup at most, MiB",
