@@ -427,15 +427,16 @@ fn compare(one: &Path, other: &Path) -> Result<()> {
 
 /// `gannet-lab device`: what the device does.
 pub(crate) fn device(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()> {
-    let (mut file, mut block, mut threads, mut seconds, mut seed) = (PathBuf::new(), 8192, 1, 10, 1);
-    let (mut is_sequential, mut profile, mut width) = (false, None, None);
+    let (mut file, mut block, mut threads, mut seconds, mut seed) = (PathBuf::new(), None, 1, 10, 1);
+    let (mut what, mut profile, mut width) = ("random", None, None);
     while let Some(argument) = parser.next()? {
         match argument {
-            Long("sequential") => is_sequential = true,
+            Long("sequential") => what = "sequential",
+            Long("sync-writes") => what = "sync-writes",
             Long("profile") => profile = Some(crate::profile(&parser.value()?.string()?)?),
             Long("width") => width = Some(parser.value()?.parse()?),
             Long("file") => file = parser.value()?.into(),
-            Long("block") => block = parse_size(&parser.value()?.string()?)? as usize,
+            Long("block") => block = Some(parse_size(&parser.value()?.string()?)? as usize),
             Long("threads") => threads = parser.value()?.parse()?,
             Long("seconds") => seconds = parser.value()?.parse()?,
             Long("seed") => seed = parser.value()?.parse()?,
@@ -446,10 +447,13 @@ pub(crate) fn device(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<(
     if let (Some(profile), Some(width)) = (&mut profile, width) {
         profile.width = width;
     }
-    let measured = match (is_sequential, profile) {
-        (true, profile) => device::sequential_reads(&file, block, threads, time, profile, stop)?,
-        (false, None) => device::random_reads(&file, block, threads, time, seed, stop)?,
-        (false, Some(_)) => bail!("--profile goes with --sequential"),
+    let measured = match (what, profile) {
+        ("sequential", profile) => {
+            device::sequential_reads(&file, block.unwrap_or(256 << 10), threads, time, profile, stop)?
+        }
+        (_, Some(_)) => bail!("--profile goes with --sequential"),
+        ("sync-writes", None) => device::synchronous_writes(&file, time, stop)?,
+        (_, None) => device::random_reads(&file, block.unwrap_or(8192), threads, time, seed, stop)?,
     };
     println!("{measured}");
     if stop.load(Ordering::Relaxed) {

@@ -92,9 +92,10 @@ impl Group {
         text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
     }
 
-    /// Bytes of files that are cached on its account.
+    /// Bytes of files that are cached on its account. Memory that processes share is counted there by the system, but is none.
     pub fn cached(&self) -> Option<u64> {
-        self.stat(if self.is_v1 { "total_cache" } else { "file" })
+        let (cached, shared) = if self.is_v1 { ("total_cache", "total_shmem") } else { ("file", "shmem") };
+        Some(self.stat(cached)?.saturating_sub(self.stat(shared).unwrap_or(0)))
     }
 
     /// Bytes in memory on its account that are no file's.

@@ -5,7 +5,7 @@ use crate::histogram::Histogram;
 use crate::random::Random;
 use anyhow::{Result, bail};
 use gannet_io::{
-    AlignedBuffer, Class, Disk, Mode, ModeRequest, OpenOptions, Profile, RealDisk, RealOptions, ThrottledDisk,
+    AlignedBuffer, Class, Disk, Durability, Mode, ModeRequest, OpenOptions, Profile, RealDisk, RealOptions, ThrottledDisk,
 };
 use serde_json::{Value, json};
 use std::fs;
@@ -111,6 +111,42 @@ pub fn sequential_reads(
         "seconds": seconds,
         "bytes": bytes,
         "bytes_per_second": bytes as f64 / seconds,
+    }))
+}
+
+/// Writes of 4 KiB to a new file beside `file`, one after the other, each durable when it returns: what statements that each commit are measured by. The
+/// file is written beforehand, as a log is.
+pub fn synchronous_writes(file: &Path, time: Duration, stop: &AtomicBool) -> Result<Value> {
+    const BLOCK: usize = 4096;
+    const BLOCKS: u64 = 4096;
+    let path = file.with_extension("sync-writes");
+    let disk = RealDisk::new(RealOptions::default());
+    if path.exists() {
+        fs::remove_file(&path)?;
+    }
+    let written = disk.open(&path, &OpenOptions::create_new().mode(ModeRequest::Only(Mode::Direct)))?;
+    let zeros = AlignedBuffer::zeroed(1 << 20);
+    for megabyte in 0..(BLOCKS * BLOCK as u64) >> 20 {
+        written.write_at(Class::Foreground, megabyte << 20, &zeros, Durability::Cached)?;
+    }
+    written.sync(Class::Foreground)?;
+    let (block, mut latency, began) = (AlignedBuffer::zeroed(BLOCK), Histogram::default(), Instant::now());
+    while began.elapsed() < time && !stop.load(Ordering::Relaxed) {
+        let begun = Instant::now();
+        let place = latency.count() % BLOCKS * BLOCK as u64;
+        written.write_at(Class::Commit, place, &block, Durability::Durable)?;
+        latency.record(begun.elapsed(), 1);
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    fs::remove_file(&path)?;
+    let cache = fs::read_to_string(format!("/sys/dev/block/{}/queue/write_cache", number_of(file)?));
+    Ok(json!({
+        "block_bytes": BLOCK,
+        "seconds": seconds,
+        "writes": latency.count(),
+        "writes_per_second": latency.count() as f64 / seconds,
+        "latency_us": latency.to_json(),
+        "write_cache": cache.ok().map(|text| text.trim().to_owned()),
     }))
 }
 

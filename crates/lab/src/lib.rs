@@ -25,6 +25,7 @@ pub mod record;
 pub mod report;
 pub mod restart;
 pub mod run;
+pub mod scan;
 pub mod servers;
 pub mod sql;
 #[cfg(feature = "rivals")]

@@ -48,6 +48,26 @@ pub fn cpu_time() -> Duration {
     Duration::from_millis(ticks().unwrap_or(0) * 10)
 }
 
+/// Major faults that this process has had.
+pub fn major_faults() -> u64 {
+    let faults = || -> Option<u64> {
+        let stat = read("/proc/self/stat")?;
+        // Behind the name, which is in brackets and may hold anything: field 12 of the line.
+        stat.rsplit_once(')')?.1.split_whitespace().nth(9)?.parse().ok()
+    };
+    faults().unwrap_or(0)
+}
+
+/// Bytes of files that are cached on the account of this process's memory cgroup, unless that is the root.
+pub fn group_cached() -> Option<u64> {
+    let text = read(memory_group()?.join("memory.stat"))?;
+    let of =
+        |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
+    // Memory that processes share is counted there by the system, but is none.
+    let cached: u64 = of("total_cache").or_else(|| of("file"))?;
+    Some(cached.saturating_sub(of("total_shmem").or_else(|| of("shmem")).unwrap_or(0)))
+}
+
 /// The memory cgroup this process is in, unless that is the root.
 fn memory_group() -> Option<PathBuf> {
     let text = read("/proc/self/cgroup")?;

@@ -4,6 +4,7 @@ mod command_isolation;
 mod command_lab;
 mod command_restart;
 mod command_scale;
+mod command_scan;
 mod command_tpcc;
 
 use anyhow::{Context, Result, bail};
@@ -27,9 +28,10 @@ gannet-lab: measures stores with the same key-value workloads; one JSON object p
 
 USAGE
     gannet-lab list | run EXPERIMENT | report RUN... | compare RUN RUN      experiments: see gannet-lab run --help
-    gannet-lab device --file FILE [--sequential] [--profile NAME [--width N]] [--block BYTES] [--threads T] [--seconds S] [--seed N]
+    gannet-lab device --file FILE [--sequential [--profile NAME [--width N]] | --sync-writes] [--block BYTES] [--threads T] [--seconds S] [--seed N]
     gannet-lab store WORKLOAD --dir DIR [OPTIONS]
     gannet-lab sql --dir DIR [--memory SIZE] [--page-size BYTES] [--create] STATEMENT...
+    gannet-lab scan load|cold|warm|singles|grow|share|neighbour --dir DIR --driver NAME --rows N --limit SIZE [OPTIONS]
     gannet-lab tpcc load|run|check (--url WORDS | --dir DIR [--memory SIZE] [--profile NAME]) [--warehouses N] [--sessions N]
                              [--seconds S] [--rate TPS | --think SHARE] [--sample S] [--seed N] [--setup STATEMENTS]
     gannet-lab scale load --server NAME --to FOLDER [--warehouses N] [--seed N]
@@ -205,7 +207,7 @@ fn set(arguments: &mut Arguments, name: &str, text: &str) -> Result<()> {
         "rows" => arguments.rows.count = text.parse()?,
         "value-size" => arguments.rows.value_len = text.parse()?,
         "page-size" => arguments.page_size = text.parse()?,
-        "io" => arguments.mode = mode(text)?,
+        "io" => arguments.mode = gannet::mode(text)?,
         "wal-limit" => arguments.wal_limit = parse_size(text)?,
         "profile" => arguments.profile = Some(profile(text)?),
         "width" => arguments.width = Some(text.parse()?),
@@ -348,6 +350,9 @@ fn work() -> Result<()> {
                 &mut lexopt::Parser::from_args(std::env::args_os().skip(2)),
                 &stop,
             );
+        }
+        Some(word) if word == "scan" => {
+            return command_scan::work(&mut lexopt::Parser::from_args(std::env::args_os().skip(2)), &stop);
         }
         Some(word) if word == "device" => {
             return command_lab::device(&mut lexopt::Parser::from_args(std::env::args_os().skip(2)), &stop);

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use gannet_server::frontend::{Address, Host, SslMode};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -54,7 +55,8 @@ pub struct Options {
     pub memory: Option<u64>,
     /// Gannet's I/O mode.
     pub io: String,
-    /// More settings: `--name value` of Gannet, `name=value` of PostgreSQL.
+    /// More settings: `--name value` of Gannet, also files of more databases, `name=value` of PostgreSQL. `--memory` is in place of a budget of nearly all
+    /// the memory.
     pub settings: Vec<String>,
 }
 
@@ -199,10 +201,10 @@ impl Options {
     /// Of Gannet: its memory, and otherwise what it has by itself.
     fn gannet_settings(&self) -> Vec<String> {
         let budget = self.memory.map_or(2 << 30, |memory| memory.saturating_sub(AROUND_BUDGET));
-        let mut settings: Vec<String> =
-            ["--memory", &budget.to_string(), "--io", &self.io, "--max-connections", "200"]
-                .map(str::to_owned)
-                .to_vec();
+        let mut settings = ["--io", &self.io, "--max-connections", "200"].map(str::to_owned).to_vec();
+        if !self.settings.iter().any(|setting| setting == "--memory") {
+            settings.extend(["--memory".to_owned(), budget.to_string()]);
+        }
         settings.extend(self.settings.iter().cloned());
         settings
     }
@@ -393,6 +395,11 @@ impl Server {
         let said = self.said().unwrap_or_default();
         let last = said.trim().lines().last().unwrap_or("it says nothing");
         bail!("{} ended with {status}: {last}", self.options.kind.title())
+    }
+
+    /// A command that runs another program in its group.
+    pub fn beside(&self, program: impl AsRef<OsStr>) -> Command {
+        within(self.group.as_ref(), program)
     }
 
     /// What its group has had; null where it has none.

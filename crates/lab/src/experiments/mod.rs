@@ -5,6 +5,7 @@
 
 mod restart;
 mod scale;
+mod scan;
 mod squeeze;
 
 use crate::confine::Step;
@@ -86,7 +87,7 @@ const POSTGRESQL: Rival = Rival {
 
 /// All that there are.
 pub fn all() -> &'static [&'static dyn Experiment] {
-    &[&scale::Scale, &squeeze::Squeeze, &restart::Restart]
+    &[&scan::Scan, &scale::Scale, &squeeze::Squeeze, &restart::Restart]
 }
 
 /// The experiment of this name, or number.

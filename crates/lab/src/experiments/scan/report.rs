@@ -1,0 +1,458 @@
+//! The report on the patterns.
+
+use super::beside;
+use super::found::{Found, Memory, PATTERNS, mebibytes, megabytes, plain, ranged};
+use super::{BUDGET_SHARE, Contestant, SEQUENTIAL_BLOCK, SEQUENTIAL_THREADS};
+use crate::chart::{Bars, Figure, Kind, Line, Spread, number};
+use crate::document::{Document, Part};
+use crate::record::Record;
+use crate::scan::Plan as QueryPlan;
+use crate::scan::ROW_LEN;
+use crate::scan::read::Pattern;
+use gannet_base::units::format_size;
+use serde_json::Value;
+
+/// What came of a run.
+pub(super) fn document(run: &Record) -> Document {
+    let found = Found::new(run);
+    let mut parts = vec![Part::Text(introduction(&found))];
+    if !found.had_groups() {
+        parts.push(Part::Text(
+            "No memory cgroup could be made: nobody was held to the limit but by his own settings, and rivals had the whole machine's page cache."
+                .to_owned(),
+        ));
+    }
+    parts.extend(published());
+    for (memory, title) in [(Memory::Twice, "Twice the memory, cold"), (Memory::Fits, "Fitting, warm")] {
+        parts.push(Part::Heading(title.to_owned()));
+        parts.extend(patterns(&found, memory));
+    }
+    parts.push(Part::Heading("What the memory makes".to_owned()));
+    parts.extend(slower(&found));
+    parts.push(Part::Heading("The same rows by either plan".to_owned()));
+    parts.extend(plans(&found));
+    parts.push(Part::Heading("Against the best of the others".to_owned()));
+    parts.extend(against(&found));
+    parts.push(Part::Heading("I/O modes, and what stays in the OS cache".to_owned()));
+    parts.extend(modes(&found));
+    parts.extend(beside::parts(&found));
+    parts.push(Part::Heading("Settings".to_owned()));
+    parts.extend(settings(&found));
+    Document { title: "X1 scan: the file cache that eats the machine".to_owned(), parts }
+}
+
+fn introduction(found: &Found<'_>) -> String {
+    let plan = &found.plan;
+    format!(
+        "A table of {} rows of {ROW_LEN} bytes (a primary key in the order of loading, a number that is a permutation of the keys and has an index, a random text), {} of values in all. \
+         It is read with {} of memory, page cache included, nothing of it in memory when the query begins; and with {}, in which it fits, when all of it has been read before. \
+         Rows are looked at, checked against what was loaded, and thrown away. A query that takes longer than {} s is ended; what it would have taken is computed from its rate. \
+         Gannet and SQLite run within the program that reads; the servers of Gannet and PostgreSQL send their rows, as text, to one and the same client outside of the limit. \
+         The device alone: reads in sequence of {} by {SEQUENTIAL_THREADS} threads, {} MB/s; of 8 KiB at random places one by one, {} a second.",
+        number(plan.rows as f64),
+        format_size(plan.rows * ROW_LEN),
+        format_size(plan.cold),
+        format_size(plan.fits),
+        plan.most,
+        format_size(SEQUENTIAL_BLOCK),
+        megabytes(found.device("sequential", "/bytes_per_second")),
+        plain(found.device("random", "/reads_per_second")),
+    )
+}
+
+fn published() -> Vec<Part> {
+    let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+    vec![
+        Part::Heading("Published".to_owned()),
+        Part::Text(
+            "Firebird on Windows, which opened its files with a hint that access would be random; Windows then kept every page that was read. With the hint → without it:".to_owned(),
+        ),
+        Part::Table(
+            row(["", "8 GB on 4 GB of memory", "1 GB, fitting"]),
+            vec![
+                row(["natural table scan", "2m00s → 1m10s", "4.2s → 4.5s"]),
+                row(["scan + external sort", "3m20s → 1m30s", "12.4s → 12.7s"]),
+                row(["all rows in the order of another index", "15m → 12m", "1m10s → 1m30s"]),
+            ],
+        ),
+        Part::Text(
+            "What cannot be compared: their seconds with ours, as disk, system and rows were others; and their hint is none of our I/O modes. Here one database is read with two amounts of memory, there two \
+             databases were with one. What can: by how much each pattern is slower once the database is larger than the memory; whether one setting is the best in both columns; and how far the order of an \
+             index is from a scan: 10 times there, and the rate of single reads of the device for whoever waits for each row."
+                .to_owned(),
+        ),
+    ]
+}
+
+fn rate(
+    found: &Found<'_>,
+    memory: Memory,
+    contestant: &Contestant,
+    pattern: Pattern,
+    plan: QueryPlan,
+) -> Option<Spread> {
+    Found::spread(&found.measured(memory, contestant, pattern, plan), "/rows_per_second")
+}
+
+fn patterns(found: &Found<'_>, memory: Memory) -> Vec<Part> {
+    let name = if memory == Memory::Twice { "twice" } else { "fits" };
+    let bars = found.contestants().into_iter().map(|contestant| Bars {
+        values: PATTERNS
+            .iter()
+            .map(|&(_, pattern, plan)| rate(found, memory, &contestant, pattern, plan))
+            .collect(),
+        name: contestant.name,
+    });
+    let figure = Figure {
+        id: format!("patterns-{name}"),
+        title: match memory {
+            Memory::Twice => "Rows a second, the database twice the memory, cold".to_owned(),
+            Memory::Fits => "Rows a second, the database fits and is in memory".to_owned(),
+        },
+        y: "rows a second".to_owned(),
+        kind: Kind::Bars {
+            groups: PATTERNS.iter().map(|(title, ..)| (*title).to_owned()).collect(),
+            bars: bars.collect(),
+            limit: None,
+        },
+    };
+    let sequential = found.device("sequential", "/bytes_per_second");
+    let mut head = vec!["", "", "s", "rows/s", "rows, MB/s"];
+    if memory == Memory::Twice {
+        head.extend(["read, MB/s", "÷ device in sequence", "reads/s", "written, MiB"]);
+    }
+    head.extend(["our files cached during, MiB", "behind, MiB"]);
+    let mut rows = Vec::new();
+    for (title, pattern, plan) in PATTERNS {
+        for contestant in found.contestants() {
+            let measured = found.measured(memory, &contestant, pattern, plan);
+            let Some((seconds, whole)) = found.seconds(&measured) else { continue };
+            let of = |path: &str| Found::spread(&measured, path).map(|spread| spread.median);
+            let read = of("/device_read_bytes_per_second");
+            let projected = if whole { "" } else { ", projected" };
+            let mut row = vec![
+                title.to_owned(),
+                contestant.name.clone(),
+                format!("{}{projected}", ranged(seconds)),
+                plain(of("/rows_per_second")),
+                megabytes(of("/row_bytes_per_second")),
+            ];
+            if memory == Memory::Twice {
+                row.extend([
+                    megabytes(read),
+                    plain(read.zip(sequential).map(|(read, device)| read / device)),
+                    plain(of("/device_reads_per_second")),
+                    mebibytes(of("/device_written_bytes")),
+                ]);
+            }
+            row.extend([
+                mebibytes(of("/watched/files_cached_most_bytes")),
+                mebibytes(of("/cached_behind_bytes")),
+            ]);
+            rows.push(row);
+        }
+    }
+    let head = head.into_iter().map(str::to_owned).collect();
+    let mut parts = vec![Part::Figure(figure), Part::Table(head, rows)];
+    if memory == Memory::Twice {
+        parts.push(Part::Text(
+            "What was read and written is the whole disk's, temporary files of a sort included. Files count as cached whoever reads them; temporary files that have no name are not among them."
+                .to_owned(),
+        ));
+    }
+    parts
+}
+
+/// What a row costs with half of the memory, against what it costs when all is in memory.
+fn slower(found: &Found<'_>) -> Vec<Part> {
+    // Seconds for 8 GB and for 1 GB.
+    let published = |name: &str, seconds: [(f64, f64); 3]| {
+        let mut row = vec![name.to_owned(), "–".to_owned()];
+        row.extend(seconds.map(|(large, small)| number(large / 8.0 / small)));
+        row
+    };
+    let mut rows = vec![
+        published("published, with the hint", [(120.0, 4.2), (200.0, 12.4), (900.0, 70.0)]),
+        published("published, without", [(70.0, 4.5), (90.0, 12.7), (720.0, 90.0)]),
+    ];
+    for contestant in found.contestants() {
+        let ratio = |pattern, plan| {
+            let [twice, fits] =
+                [Memory::Twice, Memory::Fits].map(|memory| rate(found, memory, &contestant, pattern, plan));
+            twice.zip(fits).map(|(twice, fits)| fits.median / twice.median)
+        };
+        let mut row = vec![contestant.name.clone()];
+        row.extend(PATTERNS.map(|(_, pattern, plan)| plain(ratio(pattern, plan))));
+        rows.push(row);
+    }
+    let mut head = vec![String::new()];
+    head.extend(PATTERNS.map(|(title, ..)| title.to_owned()));
+    vec![
+        Part::Text(
+            "How many times as long a row takes with a database of twice the memory, cold, as with one that is in memory. Of the published ones: 8 GB on 4 GB against 1 GB, by the gigabyte."
+                .to_owned(),
+        ),
+        Part::Table(head, rows),
+    ]
+}
+
+/// What one plan takes, and whether the planner takes it.
+fn plans(found: &Found<'_>) -> Vec<Part> {
+    let head = [
+        "",
+        "memory",
+        "order of the index, s",
+        "scan and sort, s",
+        "the planner's choice, s",
+        "the planner's choice",
+    ];
+    let (mut rows, mut wrong) = (Vec::new(), Vec::new());
+    for memory in [Memory::Twice, Memory::Fits] {
+        for contestant in found.contestants() {
+            let median = |plan| rate(found, memory, &contestant, Pattern::Tag, plan).map(|rate| rate.median);
+            let best =
+                median(QueryPlan::Index).zip(median(QueryPlan::Sort)).map(|(one, other)| one.max(other));
+            if let Some(ratio) = best.zip(median(QueryPlan::Chosen)).map(|(best, chosen)| best / chosen)
+                && ratio > 1.2
+            {
+                let memory = if memory == Memory::Twice { "half the memory" } else { "all in memory" };
+                wrong.push(format!("{}, {memory}: {}", contestant.name, number(ratio)));
+            }
+            let seconds = |plan| {
+                let measured = found.measured(memory, &contestant, Pattern::Tag, plan);
+                let (seconds, whole) = found.seconds(&measured)?;
+                Some(format!("{}{}", ranged(seconds), if whole { "" } else { ", projected" }))
+            };
+            let chosen = found.measured(memory, &contestant, Pattern::Tag, QueryPlan::Chosen);
+            let Some(plan) = chosen.first().and_then(|one| one["plan"].as_str()) else { continue };
+            let cell = |plan| seconds(plan).unwrap_or("–".to_owned());
+            rows.push(vec![
+                contestant.name.clone(),
+                if memory == Memory::Twice { "half" } else { "fits" }.to_owned(),
+                cell(QueryPlan::Index),
+                cell(QueryPlan::Sort),
+                cell(QueryPlan::Chosen),
+                plan.to_owned(),
+            ]);
+        }
+    }
+    vec![
+        Part::Text(
+            "All rows in the order of the index, where the index is forced, where a sort is, and as the planner has it. Gannet and PostgreSQL are forced by enable_sort, enable_seqscan and \
+             enable_indexscan, SQLite by INDEXED BY and NOT INDEXED. Where the planner takes a plan that is forced as well, it is measured once."
+                .to_owned(),
+        ),
+        Part::Table(head.map(str::to_owned).to_vec(), rows),
+        Part::Text(match wrong.is_empty() {
+            true => "No planner's choice takes more than 1.2 times as long as the other plan.".to_owned(),
+            false => format!("Where the planner's choice takes more than 1.2 times as long as the other plan: {}.", wrong.join("; ")),
+        }),
+    ]
+}
+
+/// The best of ours against the best rival of the same kind.
+fn against(found: &Found<'_>) -> Vec<Part> {
+    let head = ["", "", "Gannet, rows/s", "best rival, rows/s", "ratio"].map(str::to_owned).to_vec();
+    let mut rows = Vec::new();
+    for memory in [Memory::Twice, Memory::Fits] {
+        for (title, pattern, plan) in PATTERNS {
+            for is_served in [false, true] {
+                let kind = || found.contestants().into_iter().filter(|one| one.is_served() == is_served);
+                let median = |one: &Contestant, plan| Some(rate(found, memory, one, pattern, plan)?.median);
+                // The mode that comes first is the default; another one may be no excuse.
+                let ours = kind().find(Contestant::is_ours);
+                let Some((ours, mine)) = ours.and_then(|one| median(&one, plan).map(|rate| (one, rate)))
+                else {
+                    continue;
+                };
+                let others = kind().filter(|one| !one.is_ours());
+                let best = others
+                    .filter_map(|one| median(&one, plan).map(|rate| (one, rate)))
+                    .max_by(|one, other| one.1.total_cmp(&other.1));
+                let Some((best, theirs)) = best else { continue };
+                let memory = if memory == Memory::Twice { "2×" } else { "fitting" };
+                rows.push(vec![
+                    format!("{title}, {memory}"),
+                    format!("{} ÷ {}", ours.name, best.name),
+                    number(mine),
+                    number(theirs),
+                    number(mine / theirs),
+                ]);
+            }
+        }
+    }
+    if rows.is_empty() {
+        return vec![Part::Text("No rival took part.".to_owned())];
+    }
+    let behind: Vec<String> = rows
+        .iter()
+        .filter(|row| row[4].parse::<f64>().is_ok_and(|ratio| ratio < 1.0))
+        .map(|row| format!("{} ({})", row[0], row[1]))
+        .collect();
+    let told = match behind.is_empty() {
+        true => "Gannet, in the first of its modes, is ahead in each of these.".to_owned(),
+        false => {
+            format!("Gannet, in the first of its modes, is behind in: {}.{}", behind.join("; "), once(found))
+        }
+    };
+    vec![Part::Table(head, rows), Part::Text(told)]
+}
+
+/// What is to be thought of differences where there was one repetition.
+fn once(found: &Found<'_>) -> &'static str {
+    match found.run.order.repeat {
+        1 => {
+            " Each was measured once, by queries that are short: what differs by less than a half may be chance."
+        }
+        _ => "",
+    }
+}
+
+/// For each pattern the fastest mode in either column, and what each leaves in the cache.
+fn modes(found: &Found<'_>) -> Vec<Part> {
+    let ours: Vec<Contestant> =
+        found.contestants().into_iter().filter(|one| one.driver == "gannet").collect();
+    let mut rows = Vec::new();
+    let mut best = Vec::new();
+    for (title, pattern, plan) in PATTERNS {
+        let mut row = vec![title.to_owned()];
+        for memory in [Memory::Twice, Memory::Fits] {
+            let rates: Vec<(String, f64)> = ours
+                .iter()
+                .filter_map(|one| {
+                    Some((
+                        one.io.clone().unwrap_or_default(),
+                        rate(found, memory, one, pattern, plan)?.median,
+                    ))
+                })
+                .collect();
+            let most = rates.iter().max_by(|one, other| one.1.total_cmp(&other.1)).cloned();
+            let all: Vec<String> =
+                rates.iter().map(|(mode, rate)| format!("{mode} {}", number(*rate))).collect();
+            row.push(all.join(", "));
+            if let (Some((mode, most)), Some((_, first))) = (most, rates.first()) {
+                best.push((
+                    format!("{title}, {}", if memory == Memory::Twice { "2×" } else { "fitting" }),
+                    mode,
+                    most / first,
+                ));
+            }
+        }
+        rows.push(row);
+    }
+    let mut parts =
+        vec![Part::Table(["", "2×, rows/s", "fitting, rows/s"].map(str::to_owned).to_vec(), rows)];
+    // What is within a tenth of it is as good, on a machine whose runs differ by that.
+    let slower: Vec<String> = best
+        .iter()
+        .filter(|(.., ratio)| *ratio > 1.1)
+        .map(|(what, mode, ratio)| format!("{what}: {mode} is {} times as fast", number(*ratio)))
+        .collect();
+    if let Some(mode) = ours.first().and_then(|one| one.io.clone()) {
+        parts.push(Part::Text(match slower.is_empty() {
+            true => format!("No other mode is ahead of {mode} by more than a tenth, in either column."),
+            false => {
+                format!("Where another mode is ahead of {mode} by more than a tenth: {}.", slower.join("; "))
+            }
+        }));
+    }
+    let mut table = Vec::new();
+    for contestant in found.contestants() {
+        let outputs = super::cold_id(&contestant.name, Pattern::Rows, QueryPlan::Chosen, 1);
+        let Some(output) = found.output(&outputs) else { continue };
+        let settings = &output["settings"];
+        let mode = settings["io_mode"].as_str().map_or("–".to_owned(), |mode| {
+            let reason = settings["io_mode_reason"].as_str().filter(|reason| !reason.is_empty());
+            reason.map_or(mode.to_owned(), |reason| format!("{mode}: {reason}"))
+        });
+        let ended = found.run.find(&outputs);
+        let own = output["group"]["peak_bytes"].as_f64();
+        let peak = own.or_else(|| ended.and_then(|ended| ended.group["peak_bytes"].as_f64()));
+        table.push(vec![
+            contestant.name.clone(),
+            mode,
+            mebibytes(output["size_bytes"].as_f64()),
+            plain(output["size_bytes"].as_f64().map(|size| size / found.plan.cold as f64)),
+            mebibytes(peak),
+            mebibytes(output["measured"]["watched"]["files_cached_most_bytes"].as_f64()),
+            mebibytes(output["measured"]["watched"]["group_cached_most_bytes"].as_f64()),
+            mebibytes(output["measured"]["cached_behind_bytes"].as_f64()),
+            mebibytes(output["cached_closed_bytes"].as_f64()),
+        ]);
+    }
+    let head = [
+        "",
+        "effective I/O mode",
+        "files, MiB",
+        "÷ memory",
+        "the cgroup's peak, MiB",
+        "cached of the files at most, MiB",
+        "cached for the cgroup at most, MiB",
+        "behind the query, MiB",
+        "behind the close, MiB",
+    ];
+    parts.push(Part::Text(format!(
+        "A scan of all rows to the client, with {} of memory. A cgroup's cache has programs and temporary files, too, but not what PostgreSQL's processes share.",
+        format_size(found.plan.cold)
+    )));
+    parts.push(Part::Table(head.map(str::to_owned).to_vec(), table));
+    parts.push(Part::Figure(cached_over_time(found)));
+    parts
+}
+
+/// Cached pages while rows are sorted: the files, and what else the group has.
+fn cached_over_time(found: &Found<'_>) -> Figure {
+    let line = |contestant: Contestant| {
+        let output = found.output(&super::cold_id(&contestant.name, Pattern::Sort, QueryPlan::Chosen, 1))?;
+        let samples = output.pointer("/measured/watched/samples")?.as_array()?;
+        let point = |sample: &Value| {
+            Some((sample[0].as_f64()?, sample[2].as_f64().or(sample[3].as_f64())? / f64::from(1 << 20)))
+        };
+        Some(Line { name: contestant.name, points: samples.iter().filter_map(point).collect() })
+    };
+    Figure {
+        id: "cached-over-time".to_owned(),
+        title: "What the OS caches during scan + sort, twice the memory, the first repetition".to_owned(),
+        y: "MiB cached".to_owned(),
+        kind: Kind::Lines {
+            x: "seconds".to_owned(),
+            lines: found.contestants().into_iter().filter_map(line).collect(),
+        },
+    }
+}
+
+/// How each was set.
+fn settings(found: &Found<'_>) -> Vec<Part> {
+    let mut rows = Vec::new();
+    for contestant in found.contestants() {
+        let twice = found.output(&super::cold_id(&contestant.name, Pattern::Scan, QueryPlan::Chosen, 1));
+        let fits = found.outputs("fits", &contestant).into_iter().next();
+        for (memory, output) in [("2×", twice), ("fitting", fits)] {
+            let Some(output) = output else { continue };
+            rows.push(vec![
+                contestant.name.clone(),
+                memory.to_owned(),
+                output["database"].as_str().unwrap_or("").to_owned(),
+                told(&output["settings"]),
+            ]);
+        }
+    }
+    vec![
+        Part::Text(format!(
+            "Every commit is durable when it returns, with everybody. Beside a neighbour Gannet's budget, and PostgreSQL's shared_buffers, are 1/{BUDGET_SHARE} of the memory."
+        )),
+        Part::Table(["", "memory", "", "settings"].map(str::to_owned).to_vec(), rows),
+    ]
+}
+
+/// Settings as words.
+fn told(settings: &Value) -> String {
+    let one = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let Some(settings) = settings.as_object() else { return String::new() };
+    let each =
+        settings.iter().filter(|(_, value)| !value.is_null()).map(|(name, value)| match value.as_array() {
+            Some(list) => list.iter().map(one).collect::<Vec<_>>().join(" "),
+            None => format!("{name}={}", one(value)),
+        });
+    each.filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" ")
+}
