@@ -1,5 +1,6 @@
 //! The laboratory's command line.
 
+mod command_admin;
 mod command_isolation;
 mod command_lab;
 mod command_tpcc;
@@ -330,6 +331,9 @@ fn work() -> Result<()> {
     match std::env::args_os().nth(1) {
         Some(word) if word == "tpcc" => {
             return command_tpcc::work(&mut lexopt::Parser::from_args(std::env::args_os().skip(2)), &stop);
+        }
+        Some(word) if word == "admin" => {
+            return command_admin::work(&mut lexopt::Parser::from_args(std::env::args_os().skip(2)), &stop);
         }
         Some(word) if word == "isolation" => {
             return command_isolation::work(

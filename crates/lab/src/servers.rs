@@ -201,16 +201,22 @@ impl Options {
         settings
     }
 
+    fn our_settings(&self) -> Vec<String> {
+        let budget = self.memory.map_or(2 << 30, |memory| memory.saturating_sub(AROUND_BUDGET)).to_string();
+        let mut settings =
+            ["--memory", &budget, "--io", &self.io, "--listen", "none", "--max-connections", "200", "--port"]
+                .map(str::to_owned)
+                .to_vec();
+        settings.push(OUR_PORT.to_string());
+        settings.extend(self.settings.iter().cloned());
+        settings
+    }
+
     fn command(&self, group: Option<&Group>) -> Result<Command> {
         match self.kind {
             Kind::Gannet => {
                 let mut command = command(self.kind, group, &gannet()?, "TERM");
-                let budget = self.memory.map_or(2 << 30, |memory| memory.saturating_sub(AROUND_BUDGET));
-                command.arg("serve").arg(database(&self.folder));
-                command.args(["--memory", &budget.to_string(), "--io", &self.io, "--listen", "none"]);
-                command
-                    .args(["--max-connections", "200", "--port", &OUR_PORT.to_string()])
-                    .args(&self.settings);
+                command.arg("serve").arg(database(&self.folder)).args(self.our_settings());
                 let settings = std::env::vars_os().map(|(name, _)| name);
                 for name in settings.filter(|name| name.to_string_lossy().starts_with("GANNET_")) {
                     command.env_remove(name);
@@ -339,10 +345,21 @@ impl Server {
         self.group.as_ref().map_or(Value::Null, Group::report)
     }
 
+    /// How it was asked to be started.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// A command that runs a program beside it: in its group, and asked to end when we do.
+    pub fn beside(&self, program: &Path) -> Command {
+        // A client may be anybody, whoever the server is.
+        command(Kind::Gannet, self.group.as_ref(), program, "INT")
+    }
+
     /// How it was started.
     pub fn describe(&self) -> Value {
         let settings = match self.options.kind {
-            Kind::Gannet => self.options.settings.clone(),
+            Kind::Gannet => self.options.our_settings(),
             Kind::PostgreSql => self.options.postgres_settings(),
         };
         json!({ "server": self.options.kind.title(), "memory": self.options.memory, "settings": settings })

@@ -3,6 +3,7 @@
 //! An experiment is a list of steps, which depends on what was asked for and on nothing else, so that a run that was interrupted goes on where it was; and
 //! a report, which depends on what the steps have brought and on nothing else, so that it can be made again.
 
+mod admin;
 mod squeeze;
 
 use crate::confine::Step;
@@ -60,7 +61,7 @@ const SQLITE: Rival = Rival {
 
 /// All that there are.
 pub fn all() -> &'static [&'static dyn Experiment] {
-    &[&squeeze::Squeeze]
+    &[&admin::Admin, &squeeze::Squeeze]
 }
 
 /// The experiment of this name, or number.
