@@ -128,8 +128,9 @@ fn set(arguments: &mut Arguments, name: &str, text: &str) -> Result<()> {
         "server" => {
             arguments.kind = Kind::named(text).context("--server is gannet or postgresql")?;
         }
-        "base" => arguments.base = text.into(),
-        "scratch" => arguments.scratch = text.into(),
+        // A client of PostgreSQL takes a relative path for a host's name.
+        "base" => arguments.base = std::path::absolute(text)?,
+        "scratch" => arguments.scratch = std::path::absolute(text)?,
         "task" => {
             let names = Task::ALL.map(Task::name).join(", ");
             arguments.task = Some(Task::named(text).with_context(|| format!("--task is one of {names}"))?);

@@ -130,6 +130,14 @@ fn command(kind: Kind, group: Option<&Group>, program: &Path, signal: &str) -> C
     command
 }
 
+/// Variables are settings to Gannet's programs, which are given theirs in words.
+fn forget_settings(command: &mut Command) {
+    let names = std::env::vars_os().map(|(name, _)| name);
+    for name in names.filter(|name| name.to_string_lossy().starts_with("GANNET_")) {
+        command.env_remove(name);
+    }
+}
+
 /// Whether somebody else can get there.
 fn is_open_to_others(folder: &Path) -> bool {
     folder.ancestors().all(|above| fs::metadata(above).is_ok_and(|found| found.mode() & 0o001 != 0))
@@ -217,10 +225,7 @@ impl Options {
             Kind::Gannet => {
                 let mut command = command(self.kind, group, &gannet()?, "TERM");
                 command.arg("serve").arg(database(&self.folder)).args(self.our_settings());
-                let settings = std::env::vars_os().map(|(name, _)| name);
-                for name in settings.filter(|name| name.to_string_lossy().starts_with("GANNET_")) {
-                    command.env_remove(name);
-                }
+                forget_settings(&mut command);
                 Ok(command)
             }
             Kind::PostgreSql => {
@@ -353,7 +358,9 @@ impl Server {
     /// A command that runs a program beside it: in its group, and asked to end when we do.
     pub fn beside(&self, program: &Path) -> Command {
         // A client may be anybody, whoever the server is.
-        command(Kind::Gannet, self.group.as_ref(), program, "INT")
+        let mut command = command(Kind::Gannet, self.group.as_ref(), program, "INT");
+        forget_settings(&mut command);
+        command
     }
 
     /// How it was started.

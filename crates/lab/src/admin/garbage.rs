@@ -1,11 +1,12 @@
 //! Garbage of a known amount: rows of the stock that are changed under a snapshot, which holds what they were before.
 
-use super::place::Place;
+use super::place::{Place, Setup};
 use super::task;
 use crate::isolation::client::Client;
 use crate::servers::Kind;
 use anyhow::{Result, anyhow};
 use serde_json::{Value, json};
+use std::fs;
 use std::time::{Duration, SystemTime};
 
 /// An old snapshot, until this is dropped or let go.
@@ -90,26 +91,48 @@ pub fn amount(place: &Place, kind: Kind) -> Result<Value> {
     Ok(json!({ "amount": value.and_then(|text| text.parse::<f64>().ok()), "unit": unit }))
 }
 
-/// Settings by which nobody sweeps but who is asked to.
-pub fn unswept(kind: Kind) -> Vec<String> {
-    match kind {
-        Kind::PostgreSql => vec!["autovacuum=off".to_owned()],
-        Kind::Gannet => {
-            // A minute that is hours away, whatever zone this machine's clock has: no zone is 7 minutes off.
+/// Who removes garbage.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sweeper {
+    /// The server, by itself.
+    Server,
+    /// Nobody but who is asked to.
+    Asked,
+}
+
+/// The server's settings for that; Gannet's in a file in the folder for the copy.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn settings(setup: &Setup, sweeper: Sweeper) -> Result<Vec<String>> {
+    match (setup.kind, sweeper) {
+        (Kind::Gannet, Sweeper::Server) => Ok(Vec::new()),
+        // Measurements do not last as long as it waits by default between two looks at what there is.
+        (Kind::PostgreSql, Sweeper::Server) => Ok(vec!["autovacuum_naptime=15s".to_owned()]),
+        (Kind::PostgreSql, Sweeper::Asked) => Ok(vec!["autovacuum=off".to_owned()]),
+        (Kind::Gannet, Sweeper::Asked) => {
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
-            let minute = |later: u64| {
-                let minutes = now.as_secs() / 60 + later;
-                format!("{:02}:{:02}", minutes / 60 % 24, minutes % 60)
-            };
-            vec!["--sweep-window".to_owned(), format!("{}-{}", minute(11 * 60 + 7), minute(11 * 60 + 8))]
+            let file = setup.scratch.join("settings.toml");
+            fs::write(&file, format!("sweep_window = \"{}\"\n", shut(now.as_secs() / 60)))?;
+            Ok(vec!["--config".to_owned(), file.display().to_string()])
         }
     }
 }
 
-/// PostgreSQL looks for garbage every quarter of a minute, as measurements do not last long; Gannet looks by itself.
-pub fn swept(kind: Kind) -> Vec<String> {
-    match kind {
-        Kind::PostgreSql => vec!["autovacuum_naptime=15s".to_owned()],
-        Kind::Gannet => Vec::new(),
+/// A window of one minute that is hours away from this minute since 1970, whatever zone the machine's clock has: no zone is 7 minutes off.
+fn shut(now: u64) -> String {
+    let minute = |later: u64| format!("{:02}:{:02}", (now + later) / 60 % 24, (now + later) % 60);
+    format!("{}-{}", minute(11 * 60 + 7), minute(11 * 60 + 8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_is_a_minute_far_from_now_also_at_midnight() {
+        assert_eq!(shut(0), "11:07-11:08");
+        assert_eq!(shut(12 * 60 + 52), "23:59-00:00");
+        assert_eq!(shut(24 * 60 * 20_000 + 13 * 60), "00:07-00:08");
     }
 }

@@ -3,7 +3,7 @@
 //! The users work for a while that does not count; then in a closed loop without the task, with it, without it; then in an open loop, at half of what they reached
 //! without it, likewise. Then they are gone, and the task runs alone. A compaction leaves little to the next one: alone it runs on a copy, before.
 
-use super::garbage::{self, Snapshot};
+use super::garbage::{self, Snapshot, Sweeper};
 use super::place::{Place, Ran, Setup, go_on};
 use super::task::Task;
 use super::users::{Phase, Users};
@@ -60,9 +60,8 @@ pub fn task(
     connects: Connects<'_>,
     stop: &AtomicBool,
 ) -> Result<Value> {
-    let settings =
-        if task == Task::Sweep { garbage::unswept(setup.kind) } else { garbage::swept(setup.kind) };
-    let mut place = Place::begin(setup, &settings)?;
+    let sweeper = if task == Task::Sweep { Sweeper::Asked } else { Sweeper::Server };
+    let mut place = Place::begin(setup, sweeper)?;
     let measure = Measure { task, times, stop, number: AtomicU32::new(0), phase: AtomicU32::new(0) };
     let mut connect = connects(&place)?;
     let mut idle = Value::Null;

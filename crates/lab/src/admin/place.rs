@@ -1,6 +1,7 @@
 //! A server on a copy of the data, and a task run beside it to its end.
 
 use super::files;
+use super::garbage::{self, Sweeper};
 use super::task::{self, Task};
 use crate::confine::end;
 use crate::servers::{self, Kind, Server};
@@ -52,7 +53,7 @@ pub struct Ran {
     pub is_complete: bool,
     /// What it said of itself; null where nothing.
     pub said: Value,
-    /// Bytes at most that the database took more than at the begin, and bytes that are at the destination, where that was asked for.
+    /// Bytes at most that the database took more than at the begin, and bytes that came to the destination, where that was asked for.
     pub room: Option<(u64, u64)>,
 }
 
@@ -67,6 +68,7 @@ impl Ran {
 #[derive(Debug)]
 pub struct Place {
     setup: Setup,
+    sweeper: Sweeper,
     settings: Vec<String>,
     server: Option<Server>,
 }
@@ -87,11 +89,12 @@ impl Place {
     ///
     /// # Errors
     /// What can happen to either.
-    pub fn begin(setup: &Setup, settings: &[String]) -> Result<Self> {
+    pub fn begin(setup: &Setup, sweeper: Sweeper) -> Result<Self> {
         files::remove(&setup.scratch)?;
-        let mut place = Place { setup: setup.clone(), settings: settings.to_vec(), server: None };
+        let mut place = Place { setup: setup.clone(), sweeper, settings: Vec::new(), server: None };
         files::duplicate(&setup.base, &place.folder())?;
         fs::create_dir(place.out())?;
+        place.settings = garbage::settings(setup, sweeper)?;
         place.server = Some(place.options().start()?);
         Ok(place)
     }
@@ -126,7 +129,7 @@ impl Place {
             scratch: self.setup.scratch.with_extension("aside"),
             ..self.setup.clone()
         };
-        let aside = Place::begin(&setup, &self.settings)?;
+        let aside = Place::begin(&setup, self.sweeper)?;
         Ok(aside)
     }
 
@@ -196,13 +199,7 @@ impl Place {
         if task != Task::Incremental {
             return Ok(());
         }
-        // The first backup, which others add to.
-        let mut command = self.server()?.beside(&servers::gannet()?);
-        command
-            .arg("backup")
-            .arg(servers::database(&self.folder()))
-            .arg(task::chain(&self.out()))
-            .arg("--json");
+        let command = task::first_of_chain(self.server()?, &self.out())?;
         self.finish("backup", command, Duration::MAX, false, &|| stop.load(Ordering::Relaxed))?;
         Ok(())
     }
@@ -227,19 +224,11 @@ impl Place {
     ///
     /// # Errors
     /// It is not.
-    pub fn prove(&self, task: Task, number: u32, stop: &AtomicBool) -> Result<Option<String>> {
-        let Some(command) = task.proof(self.server()?, &self.out(), number)? else { return Ok(None) };
-        let words = command.get_args().map(|word| word.to_string_lossy().into_owned());
-        let known = words.filter_map(|word| {
-            let name = Path::new(&word).file_name()?.to_str()?.to_owned();
-            match &*name {
-                "gannet" => Some("gannet verify"),
-                "pg_verifybackup" => Some("pg_verifybackup"),
-                _ => None,
-            }
-        });
-        let name = known.last().unwrap_or("proof").to_owned();
-        self.finish(&name, command, Duration::MAX, false, &|| stop.load(Ordering::Relaxed))?;
+    pub fn prove(&self, task: Task, number: u32, stop: &AtomicBool) -> Result<Option<&'static str>> {
+        let Some((name, command)) = task.proof(self.server()?, &self.out(), number)? else {
+            return Ok(None);
+        };
+        self.finish(name, command, Duration::MAX, false, &|| stop.load(Ordering::Relaxed))?;
         Ok(Some(name))
     }
 
@@ -254,9 +243,10 @@ impl Place {
         let [said, complaint] =
             ["said", "complaint"].map(|kind| self.setup.scratch.join(format!("task.{kind}")));
         command.stdin(Stdio::null()).stdout(File::create(&said)?).stderr(File::create(&complaint)?);
-        let weigh = || -> Result<u64> { Ok(files::allocated(&files::all(&self.folder())?)) };
-        let before = if weighs { weigh()? } else { 0 };
-        let (mut most, mut next) = (before, WEIGH_EVERY);
+        let weigh = |path: &Path| -> Result<u64> { Ok(files::allocated(&files::all(path)?)) };
+        let (folder, out) = (self.folder(), self.out());
+        let before = if weighs { (weigh(&folder)?, weigh(&out)?) } else { (0, 0) };
+        let (mut most, mut next) = (before.0, WEIGH_EVERY);
         let began = Instant::now();
         let mut child = command.spawn().context("cannot start /bin/sh")?;
         let status = loop {
@@ -273,7 +263,7 @@ impl Place {
             }
             if weighs && began.elapsed() > next {
                 next = began.elapsed() + WEIGH_EVERY;
-                most = most.max(weigh()?);
+                most = most.max(weigh(&folder)?);
             }
             std::thread::sleep(LOOK_EVERY);
         };
@@ -284,7 +274,7 @@ impl Place {
             bail!("{name} of {} ended with {status}: {last}", self.setup.kind.title());
         }
         let room = match weighs {
-            true => Some((most.max(weigh()?) - before, files::allocated(&files::all(&self.out())?))),
+            true => Some((most.max(weigh(&folder)?) - before.0, weigh(&out)?.saturating_sub(before.1))),
             false => None,
         };
         let said = told(&fs::read_to_string(&said)?);

@@ -1,6 +1,6 @@
 //! What else depends on how much there is to do: users as garbage grows, sweeps of more and more garbage, incremental backups of more and more changes.
 
-use super::garbage::{self, Snapshot};
+use super::garbage::{self, Snapshot, Sweeper};
 use super::measure::{Connects, Times};
 use super::place::{Place, Setup, go_on};
 use super::task::Task;
@@ -25,7 +25,7 @@ pub fn growing(
     connects: Connects<'_>,
     stop: &AtomicBool,
 ) -> Result<Value> {
-    let place = Place::begin(setup, &garbage::swept(setup.kind))?;
+    let place = Place::begin(setup, Sweeper::Server)?;
     let connect = connects(&place)?;
     let users = Users {
         connect: &*connect,
@@ -55,7 +55,7 @@ pub fn growing(
 /// # Errors
 /// Something fails, or `stop` is set.
 pub fn sweeps(setup: &Setup, every: &[u32], limit: Duration, stop: &AtomicBool) -> Result<Value> {
-    let place = Place::begin(setup, &garbage::unswept(setup.kind))?;
+    let place = Place::begin(setup, Sweeper::Asked)?;
     let ends_early = || stop.load(Ordering::Relaxed);
     let mut points = Vec::new();
     for (number, &every) in every.iter().enumerate() {
@@ -82,7 +82,7 @@ pub fn changes(setup: &Setup, shares: &[f64], limit: Duration, stop: &AtomicBool
     if setup.kind != Kind::Gannet {
         bail!("{} has no incremental backup", setup.kind.title());
     }
-    let place = Place::begin(setup, &[])?;
+    let place = Place::begin(setup, Sweeper::Server)?;
     let ends_early = || stop.load(Ordering::Relaxed);
     place.prepare(Task::Incremental, stop)?;
     let full = place.run(Task::Backup, 0, limit, false, &ends_early)?;

@@ -5,6 +5,9 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// What Gannet's command line may have: a server does the work, and it would be refused more than its group has.
+const MEMORY: &str = "32MiB";
+
 /// What an administrator has done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Task {
@@ -111,10 +114,6 @@ impl Task {
 
     fn ours(self, server: &Server, out: &Path, made: &Path) -> Result<Command> {
         let mut command = server.beside(&servers::gannet()?);
-        let settings = std::env::vars_os().map(|(name, _)| name);
-        for name in settings.filter(|name| name.to_string_lossy().starts_with("GANNET_")) {
-            command.env_remove(name);
-        }
         let word = match self {
             Task::Incremental => "backup",
             other => other.name(),
@@ -122,7 +121,8 @@ impl Task {
         command.arg(word).arg(servers::database(&server.options().folder));
         match self {
             Task::Backup => {
-                // A folder of its own, so that whoever is asked for the latest one finds those that are to be found.
+                // Into a folder that is there; one of its own, so that whoever adds to the latest one finds those that are to be found.
+                std::fs::create_dir(made)?;
                 command.arg(made);
             }
             Task::Incremental => {
@@ -136,7 +136,7 @@ impl Task {
             }
             Task::Copy | Task::Check | Task::Sweep | Task::Compact => {}
         }
-        command.arg("--json");
+        command.args(["--memory", MEMORY, "--json"]);
         Ok(command)
     }
 
@@ -168,27 +168,41 @@ impl Task {
         })
     }
 
-    /// What proves that the last thing made is whole, where there is something that does.
+    /// What proves that the last thing made is whole, with its name, where there is something that does.
     ///
     /// # Errors
     /// A program is missing.
-    pub fn proof(self, server: &Server, out: &Path, number: u32) -> Result<Option<Command>> {
+    pub fn proof(self, server: &Server, out: &Path, number: u32) -> Result<Option<(&'static str, Command)>> {
         let made = out.join(format!("{}-{number}", self.name()));
         Ok(match (self, server.options().kind) {
             (Task::Backup | Task::Incremental, Kind::Gannet) => {
                 let mut command = server.beside(&servers::gannet()?);
-                command.arg("verify").arg(if self == Task::Backup { made } else { chain(out) }).arg("--json");
-                Some(command)
+                command.arg("verify").arg(if self == Task::Backup { made } else { chain(out) });
+                command.args(["--memory", MEMORY, "--json"]);
+                Some(("gannet verify", command))
             }
             (Task::Backup, Kind::PostgreSql) => {
                 let (_, programs) = servers::postgres().context("PostgreSQL is not installed any more")?;
                 let mut command = server.beside(&programs.join("pg_verifybackup"));
                 command.arg("-q").arg(made);
-                Some(command)
+                Some(("pg_verifybackup", command))
             }
             _ => None,
         })
     }
+}
+
+/// The full backup that incremental ones add to.
+///
+/// # Errors
+/// The program is missing, or the folder cannot be made.
+pub fn first_of_chain(server: &Server, out: &Path) -> Result<Command> {
+    let chain = chain(out);
+    std::fs::create_dir(&chain)?;
+    let mut command = server.beside(&servers::gannet()?);
+    command.arg("backup").arg(servers::database(&server.options().folder)).arg(chain);
+    command.args(["--memory", MEMORY, "--json"]);
+    Ok(command)
 }
 
 /// The folder of incremental backups, and of the full one that they add to.
