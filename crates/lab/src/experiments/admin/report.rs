@@ -348,6 +348,7 @@ impl Found<'_> {
         for (task, kind) in self.rows() {
             let ratios = self.each(kind, task, kept);
             let [seconds, times] = self.beside(kind, task, "closed");
+            let beside = |task| median(&self.each(kind, task, |told| seconds_beside(told, "closed")));
             rows.push(vec![
                 task.name().to_owned(),
                 self.title(kind),
@@ -360,6 +361,7 @@ impl Found<'_> {
                 range(&ratios),
                 seconds,
                 times,
+                shown(ratio(beside(task), beside(Task::Copy))),
                 shown(median(&self.each(kind, task, |told| busy(told, "closed"))).map(|share| share * 100.0)),
                 shown(median(&self.each(kind, task, lost))),
             ]);
@@ -372,6 +374,7 @@ impl Found<'_> {
             "range",
             "the task's s",
             "÷ alone",
+            "÷ plain copy likewise",
             "% of the time it ran",
             "transactions lost to one run",
         ];
@@ -760,7 +763,7 @@ mod tests {
         );
         // (1000 - 900) a second for 2 s.
         assert!(
-            text.contains("| check | Gannet | 1,000 → 900 | 0.900 | one | 2.00 | 2.00 | 50.0 | 200 |"),
+            text.contains("| check | Gannet | 1,000 → 900 | 0.900 | one | 2.00 | 2.00 | 2.00 | 50.0 | 200 |"),
             "{text}"
         );
         assert!(text.contains("not within 20 s"), "{text}");
