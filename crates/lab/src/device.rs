@@ -5,7 +5,8 @@ use crate::histogram::Histogram;
 use crate::random::Random;
 use anyhow::{Result, bail};
 use gannet_io::{
-    AlignedBuffer, Class, Disk, Durability, Mode, ModeRequest, OpenOptions, Profile, RealDisk, RealOptions, ThrottledDisk,
+    AlignedBuffer, Class, Disk, Durability, Mode, ModeRequest, OpenOptions, Profile, RealDisk, RealOptions,
+    ThrottledDisk,
 };
 use serde_json::{Value, json};
 use std::fs;

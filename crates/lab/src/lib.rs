@@ -9,6 +9,7 @@
 //!
 //! Nothing here asserts a speed: programs measure, people judge.
 
+pub mod admin;
 pub mod chart;
 pub mod confine;
 pub mod device;

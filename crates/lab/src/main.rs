@@ -1,5 +1,6 @@
 //! The laboratory's command line.
 
+mod command_admin;
 mod command_isolation;
 mod command_lab;
 mod command_restart;
@@ -344,6 +345,9 @@ fn work() -> Result<()> {
         Some(word) if word == "restart" => {
             let parser = &mut lexopt::Parser::from_args(std::env::args_os().skip(2));
             return command_restart::work(parser, begun, &stop);
+        }
+        Some(word) if word == "admin" => {
+            return command_admin::work(&mut lexopt::Parser::from_args(std::env::args_os().skip(2)), &stop);
         }
         Some(word) if word == "isolation" => {
             return command_isolation::work(

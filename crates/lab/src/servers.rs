@@ -152,6 +152,14 @@ fn command(kind: Kind, group: Option<&Group>, program: &Path, signal: &str) -> C
     command
 }
 
+/// Variables are settings to Gannet's programs, which are given theirs in words.
+fn forget_settings(command: &mut Command) {
+    let names = std::env::vars_os().map(|(name, _)| name);
+    for name in names.filter(|name| name.to_string_lossy().starts_with("GANNET_")) {
+        command.env_remove(name);
+    }
+}
+
 /// Whether somebody else can get there.
 fn is_open_to_others(folder: &Path) -> bool {
     folder.ancestors().all(|above| fs::metadata(above).is_ok_and(|found| found.mode() & 0o001 != 0))
@@ -240,10 +248,7 @@ impl Options {
                 let mut command = command(self.kind, group, &gannet()?, "TERM");
                 command.arg("serve").arg(database(&self.folder)).args(["--listen", "none"]);
                 command.args(["--port", &OUR_PORT.to_string()]).args(self.gannet_settings());
-                let settings = std::env::vars_os().map(|(name, _)| name);
-                for name in settings.filter(|name| name.to_string_lossy().starts_with("GANNET_")) {
-                    command.env_remove(name);
-                }
+                forget_settings(&mut command);
                 Ok(command)
             }
             Kind::PostgreSql => {
@@ -397,14 +402,22 @@ impl Server {
         bail!("{} ended with {status}: {last}", self.options.kind.title())
     }
 
-    /// A command that runs another program in its group.
-    pub fn beside(&self, program: impl AsRef<OsStr>) -> Command {
-        within(self.group.as_ref(), program)
-    }
-
     /// What its group has had; null where it has none.
     pub fn group(&self) -> Value {
         self.group.as_ref().map_or(Value::Null, Group::report)
+    }
+
+    /// How it was asked to be started.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// A command that runs a program beside it: in its group, and asked to end when we do.
+    pub fn beside(&self, program: impl AsRef<Path>) -> Command {
+        // A client may be anybody, whoever the server is.
+        let mut command = command(Kind::Gannet, self.group.as_ref(), program.as_ref(), "INT");
+        forget_settings(&mut command);
+        command
     }
 
     /// How it was started.

@@ -3,6 +3,7 @@
 //! An experiment is a list of steps, which depends on what was asked for and on nothing else, so that a run that was interrupted goes on where it was; and
 //! a report, which depends on what the steps have brought and on nothing else, so that it can be made again.
 
+mod admin;
 mod restart;
 mod scale;
 mod scan;
@@ -87,7 +88,7 @@ const POSTGRESQL: Rival = Rival {
 
 /// All that there are.
 pub fn all() -> &'static [&'static dyn Experiment] {
-    &[&scan::Scan, &scale::Scale, &squeeze::Squeeze, &restart::Restart]
+    &[&scan::Scan, &scale::Scale, &admin::Admin, &squeeze::Squeeze, &restart::Restart]
 }
 
 /// The experiment of this name, or number.

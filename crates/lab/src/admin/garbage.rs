@@ -1,0 +1,138 @@
+//! Garbage of a known amount: rows of the stock that are changed under a snapshot, which holds what they were before.
+
+use super::place::{Place, Setup};
+use super::task;
+use crate::isolation::client::Client;
+use crate::servers::Kind;
+use anyhow::{Result, anyhow};
+use serde_json::{Value, json};
+use std::fs;
+use std::time::{Duration, SystemTime};
+
+/// An old snapshot, until this is dropped or let go.
+#[derive(Debug)]
+pub struct Snapshot(Client);
+
+fn run(client: &mut Client, sql: &str) -> Result<String> {
+    client.run(sql).map(|answer| answer.tag).map_err(|error| anyhow!("{sql}: {error}"))
+}
+
+impl Snapshot {
+    /// Takes one.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub fn take(place: &Place) -> Result<Self> {
+        let mut client = place.server()?.client(task::DATABASE)?;
+        run(&mut client, "begin isolation level repeatable read; select count(*) from warehouse")?;
+        Ok(Snapshot(client))
+    }
+
+    /// Lets go of it, and of what it holds.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub fn release(mut self) -> Result<()> {
+        run(&mut self.0, "rollback").map(|_| ())
+    }
+}
+
+/// Changes one of `every` rows of the stock, spread over all of it; gives their number.
+///
+/// # Errors
+/// What the server says.
+pub fn scattered(place: &Place, every: u32, which: u32) -> Result<u64> {
+    changed(
+        place,
+        &format!(
+            "update stock set s_remote_cnt = s_remote_cnt + 1 where s_i_id % {every} = {}",
+            which % every
+        ),
+    )
+}
+
+/// Changes rows that lie together: those of the first `items` of `of` items of each warehouse's stock, and as large a share of each district's customers.
+///
+/// # Errors
+/// What the server says.
+pub fn together(place: &Place, share: f64, items: u32, customers: u32) -> Result<u64> {
+    let first = |count: u32| (f64::from(count) * share).round() as u32;
+    let stock = changed(
+        place,
+        &format!("update stock set s_remote_cnt = s_remote_cnt + 1 where s_i_id <= {}", first(items)),
+    )?;
+    let owed = changed(
+        place,
+        &format!(
+            "update customer set c_delivery_cnt = c_delivery_cnt + 1 where c_id <= {}",
+            first(customers)
+        ),
+    )?;
+    Ok(stock + owed)
+}
+
+fn changed(place: &Place, sql: &str) -> Result<u64> {
+    let tag = run(&mut place.server()?.client(task::DATABASE)?, sql)?;
+    let rows = tag.strip_prefix("UPDATE ").and_then(|count| count.parse().ok());
+    rows.ok_or_else(|| anyhow!("{sql}: {tag}"))
+}
+
+/// What is held back: of Gannet bytes of undo, of PostgreSQL dead rows, as it estimates.
+///
+/// # Errors
+/// What the server says.
+pub fn amount(place: &Place, kind: Kind) -> Result<Value> {
+    let (sql, unit) = match kind {
+        Kind::Gannet => ("select max(held_bytes) from gannet_snapshots", "bytes"),
+        Kind::PostgreSql => ("select sum(n_dead_tup) from pg_stat_user_tables", "rows"),
+    };
+    let rows = place.sql(sql)?;
+    let value = rows.first().and_then(|row| row.first().cloned().flatten());
+    Ok(json!({ "amount": value.and_then(|text| text.parse::<f64>().ok()), "unit": unit }))
+}
+
+/// Who removes garbage.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sweeper {
+    /// The server, by itself.
+    Server,
+    /// Nobody but who is asked to.
+    Asked,
+}
+
+/// The server's settings for that; Gannet's in a file in the folder for the copy.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn settings(setup: &Setup, sweeper: Sweeper) -> Result<Vec<String>> {
+    match (setup.kind, sweeper) {
+        (Kind::Gannet, Sweeper::Server) => Ok(Vec::new()),
+        // Measurements do not last as long as it waits by default between two looks at what there is.
+        (Kind::PostgreSql, Sweeper::Server) => Ok(vec!["autovacuum_naptime=15s".to_owned()]),
+        (Kind::PostgreSql, Sweeper::Asked) => Ok(vec!["autovacuum=off".to_owned()]),
+        (Kind::Gannet, Sweeper::Asked) => {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+            let file = setup.scratch.join("settings.toml");
+            fs::write(&file, format!("sweep_window = \"{}\"\n", shut(now.as_secs() / 60)))?;
+            Ok(vec!["--config".to_owned(), file.display().to_string()])
+        }
+    }
+}
+
+/// A window of one minute that is hours away from this minute since 1970, whatever zone the machine's clock has: no zone is 7 minutes off.
+fn shut(now: u64) -> String {
+    let minute = |later: u64| format!("{:02}:{:02}", (now + later) / 60 % 24, (now + later) % 60);
+    format!("{}-{}", minute(11 * 60 + 7), minute(11 * 60 + 8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_is_a_minute_far_from_now_also_at_midnight() {
+        assert_eq!(shut(0), "11:07-11:08");
+        assert_eq!(shut(12 * 60 + 52), "23:59-00:00");
+        assert_eq!(shut(24 * 60 * 20_000 + 13 * 60), "00:07-00:08");
+    }
+}

@@ -1,0 +1,338 @@
+//! A server on a copy of the data, and a task run beside it to its end.
+
+use super::files;
+use super::garbage::{self, Sweeper};
+use super::task::{self, Task};
+use crate::confine::end;
+use crate::servers::{self, Kind, Server};
+use crate::tpcc::connection::Connect;
+use crate::tpcc::{Size, check};
+use anyhow::{Context, Result, bail};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often it is looked whether a task has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// How often it is looked what a task takes of the device, where that is asked for.
+const WEIGH_EVERY: Duration = Duration::from_millis(250);
+/// How long a task may take to end when it is asked to.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// What a task tells of one thing is kept up to so many bytes.
+const TOLD: usize = 4096;
+
+/// What is measured: where the data is, and who uses it.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Who serves.
+    pub kind: Kind,
+    /// The loaded data, which is left as it is.
+    pub base: PathBuf,
+    /// A folder for the copy and for what tasks make, removed afterwards.
+    pub scratch: PathBuf,
+    /// Bytes of memory for server and tasks together, page cache included.
+    pub memory: u64,
+    /// What was loaded.
+    pub size: Size,
+    /// Users.
+    pub sessions: u32,
+    /// Seed of what they want.
+    pub seed: u64,
+}
+
+/// What a run of a task came to.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// How long it took.
+    pub time: Duration,
+    /// Whether it came to its end, or was ended as it took too long.
+    pub is_complete: bool,
+    /// What it said of itself; null where nothing.
+    pub said: Value,
+    /// Bytes at most that the database took more than at the begin, and bytes that came to the destination, where that was asked for.
+    pub room: Option<(u64, u64)>,
+}
+
+impl Ran {
+    /// For the record.
+    pub fn to_json(&self) -> Value {
+        json!({ "seconds": self.time.as_secs_f64(), "is_complete": self.is_complete, "said": self.said })
+    }
+}
+
+/// A server on a copy of the data, until this is dropped.
+#[derive(Debug)]
+pub struct Place {
+    setup: Setup,
+    sweeper: Sweeper,
+    settings: Vec<String>,
+    server: Option<Server>,
+}
+
+/// An error where somebody has asked to stop.
+///
+/// # Errors
+/// Somebody has.
+pub fn go_on(stop: &AtomicBool) -> Result<()> {
+    if stop.load(Ordering::Relaxed) {
+        bail!("interrupted");
+    }
+    Ok(())
+}
+
+impl Place {
+    /// Makes the copy and starts a server on it.
+    ///
+    /// # Errors
+    /// What can happen to either.
+    pub fn begin(setup: &Setup, sweeper: Sweeper) -> Result<Self> {
+        files::remove(&setup.scratch)?;
+        let mut place = Place { setup: setup.clone(), sweeper, settings: Vec::new(), server: None };
+        files::duplicate(&setup.base, &place.folder())?;
+        fs::create_dir(place.out())?;
+        place.settings = garbage::settings(setup, sweeper)?;
+        place.server = Some(place.options().start()?);
+        Ok(place)
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.setup.scratch.join("db")
+    }
+
+    /// Where tasks put what they make.
+    pub fn out(&self) -> PathBuf {
+        self.setup.scratch.join("out")
+    }
+
+    fn options(&self) -> servers::Options {
+        servers::Options {
+            kind: self.setup.kind,
+            folder: self.folder(),
+            memory: Some(self.setup.memory),
+            io: "auto".to_owned(),
+            settings: self.settings.clone(),
+        }
+    }
+
+    /// Another place: a copy of this one's database, whose server is stopped for it and started again.
+    ///
+    /// # Errors
+    /// What can happen to either.
+    pub fn aside(&mut self) -> Result<Self> {
+        self.server.take().context("the server is there")?.stop()?;
+        let setup = Setup {
+            base: self.folder(),
+            scratch: self.setup.scratch.with_extension("aside"),
+            ..self.setup.clone()
+        };
+        let aside = Place::begin(&setup, self.sweeper)?;
+        Ok(aside)
+    }
+
+    /// Starts the server again after [`Place::aside`].
+    ///
+    /// # Errors
+    /// As [`servers::Options::start`].
+    pub fn resume(&mut self) -> Result<()> {
+        self.server = Some(self.options().start()?);
+        Ok(())
+    }
+
+    /// The server.
+    ///
+    /// # Errors
+    /// It is stopped.
+    pub fn server(&self) -> Result<&Server> {
+        self.server.as_ref().context("the server is stopped")
+    }
+
+    /// Runs statements in a session of their own.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub fn sql(&self, sql: &str) -> Result<Vec<Vec<Option<String>>>> {
+        let answer = self.server()?.client(task::DATABASE)?.run(sql);
+        answer.map(|answer| answer.rows).map_err(|error| anyhow::anyhow!("{sql}: {error}"))
+    }
+
+    /// The data files, and how long they are.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn data_bytes(&self) -> Result<u64> {
+        Ok(files::bytes(&files::data(&self.folder())?))
+    }
+
+    /// Bytes that the system has cached of the database and its log, and of what tasks have made; `None` where it does not say.
+    ///
+    /// # Errors
+    /// A folder cannot be read.
+    pub fn cached(&self) -> Result<(Option<u64>, Option<u64>)> {
+        Ok((files::cached(&files::all(&self.folder())?), files::cached(&files::all(&self.out())?)))
+    }
+
+    /// Removes what tasks have made, but for the chain of incremental backups.
+    ///
+    /// # Errors
+    /// It cannot be removed.
+    pub fn clean(&self) -> Result<()> {
+        for entry in fs::read_dir(self.out())? {
+            let path = entry?.path();
+            if path != task::chain(&self.out()) {
+                files::remove(&path)?;
+            }
+        }
+        // What is left to do of the removal is not to be done beside users.
+        File::open(self.out())?.sync_all()?;
+        Ok(())
+    }
+
+    /// What is needed before a task can be measured.
+    ///
+    /// # Errors
+    /// As [`Place::run`].
+    pub fn prepare(&self, task: Task, stop: &AtomicBool) -> Result<()> {
+        if task != Task::Incremental {
+            return Ok(());
+        }
+        let command = task::first_of_chain(self.server()?, &self.out())?;
+        self.finish("backup", command, Duration::MAX, false, &|| stop.load(Ordering::Relaxed))?;
+        Ok(())
+    }
+
+    /// Runs a task once. `number` is one that it was not given yet since the place was cleaned.
+    ///
+    /// # Errors
+    /// It fails, or `ends_early` says that it is to end.
+    pub fn run(
+        &self,
+        task: Task,
+        number: u32,
+        limit: Duration,
+        weighs: bool,
+        ends_early: &dyn Fn() -> bool,
+    ) -> Result<Ran> {
+        let command = task.command(self.server()?, &self.out(), number)?;
+        self.finish(task.name(), command, limit, weighs, ends_early)
+    }
+
+    /// Proves that what a task has made is whole. Gives the program that has; `None` where there is none.
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn prove(&self, task: Task, number: u32, stop: &AtomicBool) -> Result<Option<&'static str>> {
+        let Some((name, command)) = task.proof(self.server()?, &self.out(), number)? else {
+            return Ok(None);
+        };
+        self.finish(name, command, Duration::MAX, false, &|| stop.load(Ordering::Relaxed))?;
+        Ok(Some(name))
+    }
+
+    fn finish(
+        &self,
+        name: &str,
+        mut command: Command,
+        limit: Duration,
+        weighs: bool,
+        ends_early: &dyn Fn() -> bool,
+    ) -> Result<Ran> {
+        let [said, complaint] =
+            ["said", "complaint"].map(|kind| self.setup.scratch.join(format!("task.{kind}")));
+        command.stdin(Stdio::null()).stdout(File::create(&said)?).stderr(File::create(&complaint)?);
+        let weigh = |path: &Path| -> Result<u64> { Ok(files::allocated(&files::all(path)?)) };
+        let (folder, out) = (self.folder(), self.out());
+        let before = if weighs { (weigh(&folder)?, weigh(&out)?) } else { (0, 0) };
+        let (mut most, mut next) = (before.0, WEIGH_EVERY);
+        let began = Instant::now();
+        let mut child = command.spawn().context("cannot start /bin/sh")?;
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break Some(status);
+            }
+            let is_unwanted = ends_early();
+            if is_unwanted || began.elapsed() > limit {
+                end(&mut child, Signal::INT, PATIENCE)?;
+                if is_unwanted {
+                    bail!("interrupted");
+                }
+                break None;
+            }
+            if weighs && began.elapsed() > next {
+                next = began.elapsed() + WEIGH_EVERY;
+                most = most.max(weigh(&folder)?);
+            }
+            std::thread::sleep(LOOK_EVERY);
+        };
+        let time = began.elapsed();
+        if let Some(status) = status.filter(|status| !status.success()) {
+            let complaint = fs::read_to_string(&complaint).unwrap_or_default();
+            let last = complaint.trim().lines().last().unwrap_or("it says nothing").to_owned();
+            bail!("{name} of {} ended with {status}: {last}", self.setup.kind.title());
+        }
+        let room = match weighs {
+            true => Some((most.max(weigh(&folder)?) - before.0, weigh(&out)?.saturating_sub(before.1))),
+            false => None,
+        };
+        let said = told(&fs::read_to_string(&said)?);
+        Ok(Ran { time, is_complete: status.is_some(), said, room })
+    }
+
+    /// Looks whether the consistency conditions of TPC-C hold; gives their number.
+    ///
+    /// # Errors
+    /// One does not.
+    pub fn conditions(&self, connect: &dyn Connect) -> Result<usize> {
+        let mut connection = connect.connect()?;
+        for condition in check::CONDITIONS {
+            let found = check::violations(&mut *connection, condition)
+                .with_context(|| format!("condition {}", condition.number))?;
+            if found > 0 {
+                bail!("condition {} is violated {found} times: {}", condition.number, condition.says);
+            }
+        }
+        Ok(check::CONDITIONS.len())
+    }
+
+    /// Stops the server and removes the copy.
+    ///
+    /// # Errors
+    /// What can happen to either.
+    pub fn end(mut self) -> Result<()> {
+        if let Some(server) = self.server.take() {
+            server.stop()?;
+        }
+        files::remove(&self.setup.scratch)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Where something failed: the server first. What cannot be removed goes with the run's data.
+        drop(self.server.take());
+        let _ = files::remove(&self.setup.scratch);
+    }
+}
+
+/// What a program said of itself as JSON, without what is long.
+fn told(text: &str) -> Value {
+    let Ok(Value::Object(mut told)) = serde_json::from_str(text) else { return Value::Null };
+    told.retain(|_, value| value.to_string().len() <= TOLD);
+    Value::Object(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_what_a_task_says_the_short_things_are_kept() {
+        let long = "x".repeat(TOLD);
+        let said = format!("{{\"job\": {{\"seconds\": 2}},\n \"tables\": \"{long}\"}}");
+        assert_eq!(told(&said), json!({ "job": { "seconds": 2 } }));
+        assert_eq!(told("7|8"), Value::Null);
+    }
+}

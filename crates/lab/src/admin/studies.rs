@@ -1,0 +1,107 @@
+//! What else depends on how much there is to do: users as garbage grows, sweeps of more and more garbage, incremental backups of more and more changes.
+
+use super::garbage::{self, Snapshot, Sweeper};
+use super::measure::{Connects, Times};
+use super::place::{Place, Setup, go_on};
+use super::task::Task;
+use super::users::Users;
+use crate::servers::Kind;
+use anyhow::{Result, bail};
+use serde_json::{Value, json};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How far apart two of the numbers are by which rows are chosen.
+const PRIME: u32 = 7;
+
+/// Users in a closed loop, for so long, under a snapshot from before they began or without one.
+///
+/// # Errors
+/// Something fails, or `stop` is set.
+pub fn growing(
+    setup: &Setup,
+    is_held: bool,
+    times: Times,
+    connects: Connects<'_>,
+    stop: &AtomicBool,
+) -> Result<Value> {
+    let place = Place::begin(setup, Sweeper::Server)?;
+    let connect = connects(&place)?;
+    let users = Users {
+        connect: &*connect,
+        size: setup.size,
+        sessions: setup.sessions,
+        seed: setup.seed,
+        sample: times.sample,
+    };
+    users.work(0, None, times.warm_up, None, stop)?;
+    let snapshot = if is_held { Some(Snapshot::take(&place)?) } else { None };
+    let phase = users.work(1, None, times.each, None, stop)?;
+    let amount = garbage::amount(&place, setup.kind)?;
+    if let Some(snapshot) = snapshot {
+        snapshot.release()?;
+    }
+    let server = place.server()?;
+    let told = json!({
+        "held": is_held, "server": server.describe(), "warehouses": setup.size.warehouses, "sessions": setup.sessions,
+        "users": phase.json, "garbage": amount, "data_bytes": place.data_bytes()?, "group": server.group(),
+    });
+    place.end()?;
+    Ok(told)
+}
+
+/// Sweeps, without users, of the old versions of one of `every` rows of the stock, for each of these.
+///
+/// # Errors
+/// Something fails, or `stop` is set.
+pub fn sweeps(setup: &Setup, every: &[u32], limit: Duration, stop: &AtomicBool) -> Result<Value> {
+    let place = Place::begin(setup, Sweeper::Asked)?;
+    let ends_early = || stop.load(Ordering::Relaxed);
+    let mut points = Vec::new();
+    for (number, &every) in every.iter().enumerate() {
+        go_on(stop)?;
+        let snapshot = Snapshot::take(&place)?;
+        let rows = garbage::scattered(&place, every, number as u32 * PRIME)?;
+        let amount = garbage::amount(&place, setup.kind)?;
+        snapshot.release()?;
+        let ran = place.run(Task::Sweep, number as u32, limit, false, &ends_early)?;
+        points.push(json!({ "rows": rows, "garbage": amount, "run": ran.to_json() }));
+    }
+    let told = json!({
+        "server": place.server()?.describe(), "warehouses": setup.size.warehouses, "points": points, "data_bytes": place.data_bytes()?,
+    });
+    place.end()?;
+    Ok(told)
+}
+
+/// Incremental backups, without users, each after so large a share of stock and customers was changed; and a full one, for comparison.
+///
+/// # Errors
+/// Something fails, or `stop` is set.
+pub fn changes(setup: &Setup, shares: &[f64], limit: Duration, stop: &AtomicBool) -> Result<Value> {
+    if setup.kind != Kind::Gannet {
+        bail!("{} has no incremental backup", setup.kind.title());
+    }
+    let place = Place::begin(setup, Sweeper::Server)?;
+    let ends_early = || stop.load(Ordering::Relaxed);
+    place.prepare(Task::Incremental, stop)?;
+    let full = place.run(Task::Backup, 0, limit, false, &ends_early)?;
+    let mut points = Vec::new();
+    for (number, &share) in shares.iter().enumerate() {
+        go_on(stop)?;
+        let rows = if share > 0.0 {
+            garbage::together(&place, share, setup.size.items, setup.size.customers)?
+        } else {
+            0
+        };
+        let ran = place.run(Task::Incremental, number as u32 + 1, limit, false, &ends_early)?;
+        points.push(json!({ "share": share, "rows": rows, "run": ran.to_json() }));
+    }
+    place.prove(Task::Incremental, 0, stop)?;
+    let told = json!({
+        "server": place.server()?.describe(), "warehouses": setup.size.warehouses, "full": full.to_json(), "points": points,
+        "data_bytes": place.data_bytes()?,
+    });
+    place.end()?;
+    Ok(told)
+}

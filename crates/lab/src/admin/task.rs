@@ -1,0 +1,239 @@
+//! The tasks, and who does each of them for Gannet and for PostgreSQL.
+
+use crate::servers::{self, Kind, Server};
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What Gannet's command line may have: a server does the work, and it would be refused more than its group has.
+const MEMORY: &str = "32MiB";
+
+/// What an administrator has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Task {
+    /// A plain copy of the data files, by direct I/O: what the others are measured by, and no backup.
+    Copy,
+    /// A full physical backup.
+    Backup,
+    /// A physical backup of what has changed since the one before.
+    Incremental,
+    /// Statistics of all tables and indexes, every record counted.
+    Stat,
+    /// A check of the structure, and of indexes against their tables.
+    Check,
+    /// Removal of garbage: old versions of a tenth of the stock's rows, and of what users have changed meanwhile.
+    Sweep,
+    /// A logical dump, uncompressed.
+    Dump,
+    /// Making the file shorter.
+    Compact,
+}
+
+impl Task {
+    /// All of them.
+    pub const ALL: [Task; 8] = [
+        Task::Copy,
+        Task::Backup,
+        Task::Incremental,
+        Task::Stat,
+        Task::Check,
+        Task::Sweep,
+        Task::Dump,
+        Task::Compact,
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Task::Copy => "copy",
+            Task::Backup => "backup",
+            Task::Incremental => "incremental",
+            Task::Stat => "stat",
+            Task::Check => "check",
+            Task::Sweep => "sweep",
+            Task::Dump => "dump",
+            Task::Compact => "compact",
+        }
+    }
+
+    /// By its name.
+    pub fn named(name: &str) -> Option<Self> {
+        Task::ALL.into_iter().find(|task| task.name() == name)
+    }
+
+    /// What does it, in words for a report; `None` where a server has nothing of the kind, or nothing that lets users work.
+    pub fn tool(self, kind: Kind) -> Option<&'static str> {
+        Some(match (self, kind) {
+            (Task::Copy, _) => "copy of the data files",
+            (Task::Backup, Kind::Gannet) => "gannet backup",
+            (Task::Backup, Kind::PostgreSql) => "pg_basebackup -X stream -c fast",
+            (Task::Incremental, Kind::Gannet) => "gannet backup --since latest",
+            (Task::Stat, Kind::Gannet) => "gannet stat --records",
+            (Task::Stat, Kind::PostgreSql) => "pgstattuple",
+            (Task::Check, Kind::Gannet) => "gannet check",
+            (Task::Check, Kind::PostgreSql) => "bt_index_check, heapallindexed",
+            (Task::Sweep, Kind::Gannet) => "gannet sweep",
+            (Task::Sweep, Kind::PostgreSql) => "VACUUM",
+            (Task::Dump, Kind::Gannet) => "gannet dump",
+            (Task::Dump, Kind::PostgreSql) => "pg_dump -Fd -j2 -Z0",
+            (Task::Compact, Kind::Gannet) => "gannet compact",
+            (Task::Incremental | Task::Compact, Kind::PostgreSql) => return None,
+        })
+    }
+
+    /// Whether it goes through all of the data, so that bytes a second mean something.
+    pub fn is_of_all_data(self) -> bool {
+        !matches!(self, Task::Incremental | Task::Sweep)
+    }
+
+    /// Whether it has as much to do each time.
+    pub fn repeats(self) -> bool {
+        self != Task::Sweep
+    }
+
+    /// The program that does it once, beside a server, with what it makes in `out`, where it finds nothing of that name.
+    ///
+    /// # Errors
+    /// The server has no such task, or a program is missing.
+    pub fn command(self, server: &Server, out: &Path, number: u32) -> Result<Command> {
+        let options = server.options();
+        if self.tool(options.kind).is_none() {
+            bail!("{} has no task {}", options.kind.title(), self.name());
+        }
+        let made = out.join(format!("{}-{number}", self.name()));
+        if self == Task::Copy {
+            let mut command = server.beside(&std::env::current_exe()?);
+            command.args(["admin", "copy", "--from"]).arg(&options.folder).arg("--to").arg(made);
+            return Ok(command);
+        }
+        match options.kind {
+            Kind::Gannet => self.ours(server, out, &made),
+            Kind::PostgreSql => self.theirs(server, &made),
+        }
+    }
+
+    fn ours(self, server: &Server, out: &Path, made: &Path) -> Result<Command> {
+        let mut command = server.beside(&servers::gannet()?);
+        let word = match self {
+            Task::Incremental => "backup",
+            other => other.name(),
+        };
+        command.arg(word).arg(servers::database(&server.options().folder));
+        match self {
+            Task::Backup => {
+                // Into a folder that is there; one of its own, so that whoever adds to the latest one finds those that are to be found.
+                std::fs::create_dir(made)?;
+                command.arg(made);
+            }
+            Task::Incremental => {
+                command.arg(chain(out)).args(["--since", "latest"]);
+            }
+            Task::Dump => {
+                command.arg(made);
+            }
+            Task::Stat => {
+                command.arg("--records");
+            }
+            Task::Copy | Task::Check | Task::Sweep | Task::Compact => {}
+        }
+        command.args(["--memory", MEMORY, "--json"]);
+        Ok(command)
+    }
+
+    fn theirs(self, server: &Server, made: &Path) -> Result<Command> {
+        let (_, programs) =
+            servers::postgres().context("PostgreSQL is not installed: apt-get install postgresql-15")?;
+        let target = server.target(DATABASE);
+        let statement = |sql: &str| {
+            let mut command = server.beside(&programs.join("psql"));
+            command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", &target, "-c", sql]);
+            command
+        };
+        Ok(match self {
+            Task::Backup => {
+                let mut command = server.beside(&programs.join("pg_basebackup"));
+                command.args(["-d", &server.target("postgres"), "-X", "stream", "-c", "fast", "-D"]);
+                command.arg(made);
+                command
+            }
+            Task::Dump => {
+                let mut command = server.beside(&programs.join("pg_dump"));
+                command.args(["-d", &target, "-Fd", "-j2", "-Z0", "-f"]).arg(made);
+                command
+            }
+            Task::Stat => statement(PGSTATTUPLE),
+            Task::Check => statement(BT_INDEX_CHECK),
+            Task::Sweep => statement("vacuum"),
+            Task::Copy | Task::Incremental | Task::Compact => bail!("there is no {}", self.name()),
+        })
+    }
+
+    /// What proves that the last thing made is whole, with its name, where there is something that does.
+    ///
+    /// # Errors
+    /// A program is missing.
+    pub fn proof(self, server: &Server, out: &Path, number: u32) -> Result<Option<(&'static str, Command)>> {
+        let made = out.join(format!("{}-{number}", self.name()));
+        Ok(match (self, server.options().kind) {
+            (Task::Backup | Task::Incremental, Kind::Gannet) => {
+                let mut command = server.beside(&servers::gannet()?);
+                command.arg("verify").arg(if self == Task::Backup { made } else { chain(out) });
+                command.args(["--memory", MEMORY, "--json"]);
+                Some(("gannet verify", command))
+            }
+            (Task::Backup, Kind::PostgreSql) => {
+                let (_, programs) = servers::postgres().context("PostgreSQL is not installed any more")?;
+                let mut command = server.beside(&programs.join("pg_verifybackup"));
+                command.arg("-q").arg(made);
+                Some(("pg_verifybackup", command))
+            }
+            _ => None,
+        })
+    }
+}
+
+/// The full backup that incremental ones add to.
+///
+/// # Errors
+/// The program is missing, or the folder cannot be made.
+pub fn first_of_chain(server: &Server, out: &Path) -> Result<Command> {
+    let chain = chain(out);
+    std::fs::create_dir(&chain)?;
+    let mut command = server.beside(&servers::gannet()?);
+    command.arg("backup").arg(servers::database(&server.options().folder)).arg(chain);
+    command.args(["--memory", MEMORY, "--json"]);
+    Ok(command)
+}
+
+/// The folder of incremental backups, and of the full one that they add to.
+pub fn chain(out: &Path) -> PathBuf {
+    out.join("chain")
+}
+
+/// The database in PostgreSQL that has the tables. Gannet's has any name.
+pub const DATABASE: &str = "tpcc";
+
+/// What PostgreSQL needs for its tasks, and is installed for.
+pub const EXTENSIONS: [&str; 2] = ["pgstattuple", "amcheck"];
+
+const PGSTATTUPLE: &str = "select sum(found.tuple_count), sum(found.dead_tuple_count), sum(found.table_len) \
+    from pg_class c, lateral pgstattuple(c.oid::regclass) as found \
+    where c.relkind in ('r', 'i') and c.relnamespace = 'public'::regnamespace";
+
+const BT_INDEX_CHECK: &str = "select count(bt_index_check(c.oid::regclass, true)) \
+    from pg_class c where c.relkind = 'i' and c.relnamespace = 'public'::regnamespace";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_task_has_a_name_of_its_own_and_ours_has_a_tool() {
+        for task in Task::ALL {
+            assert_eq!(Task::named(task.name()), Some(task));
+            assert!(task.tool(Kind::Gannet).is_some(), "{task:?}");
+        }
+        assert_eq!(Task::named("gstat"), None);
+        assert_eq!(Task::Compact.tool(Kind::PostgreSql), None);
+    }
+}

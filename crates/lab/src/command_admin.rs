@@ -1,0 +1,339 @@
+//! `gannet-lab admin`: an administrator's tasks, alone and beside users: the steps of the experiment of this name.
+
+use anyhow::{Context, Result, bail};
+use gannet_base::units::parse_size;
+use gannet_lab::admin::measure::{self, Times};
+use gannet_lab::admin::place::{Place, Setup};
+use gannet_lab::admin::task::{self, EXTENSIONS, Task};
+use gannet_lab::admin::{files, studies};
+use gannet_lab::confine::Group;
+use gannet_lab::servers::{self, Kind};
+use gannet_lab::tpcc::connection::Connect;
+use gannet_lab::tpcc::{Size, load};
+use lexopt::prelude::*;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+const HELP: &str = "\
+gannet-lab admin: what an administrator's task costs, and whom. Each prints one JSON object.
+
+USAGE
+    gannet-lab admin STEP [OPTIONS]
+
+STEPS
+    load       makes the folder --base and fills it with TPC-C
+    task       the task --task alone, and beside users
+    garbage    users as garbage grows, which a snapshot holds back (--held), or without one
+    sweeps     sweeps of the old versions of one of so many rows, for each of the list --every
+    changes    incremental backups after each of --shares was changed
+    copy       copies the data files of --from to the new folder --to, by direct I/O
+
+OPTIONS
+    --server NAME     gannet or postgresql [gannet]
+    --base DIR        folder of the loaded data
+    --scratch DIR     folder for a copy of it, removed afterwards
+    --task NAME       copy, backup, incremental, stat, check, sweep, dump or compact
+    --warehouses N    of TPC-C [4]
+    --sessions N      users [10]
+    --memory SIZE     for server and tasks together, page cache included [128MiB]
+    --seconds S       each time that counts [2]
+    --warm-up S       the time before [2]
+    --limit S         after so long a task beside users is ended [60]
+    --sample S        how long a sample is [0.25]
+    --seed N          seed of what users want [1]
+    --conditions      looks at the end whether the conditions of TPC-C hold
+    --held            under a snapshot
+    --every LIST      [50,10,2]
+    --shares LIST     [0,0.05,0.2,0.5]
+    --from DIR        of copy
+    --to DIR          of copy
+    --help            this text
+";
+
+struct Arguments {
+    step: String,
+    kind: Kind,
+    base: PathBuf,
+    scratch: PathBuf,
+    task: Option<Task>,
+    size: Size,
+    sessions: u32,
+    memory: u64,
+    times: Times,
+    seed: u64,
+    looks_at_conditions: bool,
+    is_held: bool,
+    every: Vec<u32>,
+    shares: Vec<f64>,
+    from: PathBuf,
+    to: PathBuf,
+}
+
+fn list<T: FromStr>(text: &str) -> Result<Vec<T>>
+where
+    T::Err: std::error::Error + Send + Sync + 'static,
+{
+    text.split(',').map(|part| Ok(part.trim().parse()?)).collect()
+}
+
+fn parse(parser: &mut lexopt::Parser) -> Result<Option<Arguments>> {
+    let times = Times {
+        each: Duration::from_secs(2),
+        warm_up: Duration::from_secs(2),
+        limit: Duration::from_secs(60),
+        sample: Duration::from_millis(250),
+    };
+    let mut arguments = Arguments {
+        step: String::new(),
+        kind: Kind::Gannet,
+        base: PathBuf::new(),
+        scratch: PathBuf::new(),
+        task: None,
+        size: Size::new(4),
+        sessions: 10,
+        memory: 128 << 20,
+        times,
+        seed: 1,
+        looks_at_conditions: false,
+        is_held: false,
+        every: vec![50, 10, 2],
+        shares: vec![0.0, 0.05, 0.2, 0.5],
+        from: PathBuf::new(),
+        to: PathBuf::new(),
+    };
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Short('h') | Long("help") => return Ok(None),
+            Value(word) if arguments.step.is_empty() => arguments.step = word.string()?,
+            Long("conditions") => arguments.looks_at_conditions = true,
+            Long("held") => arguments.is_held = true,
+            Long(name) => {
+                let name = name.to_owned();
+                let text = parser.value()?.string()?;
+                set(&mut arguments, &name, &text).with_context(|| format!("--{name} {text}"))?;
+            }
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    judge(&arguments)?;
+    Ok(Some(arguments))
+}
+
+fn set(arguments: &mut Arguments, name: &str, text: &str) -> Result<()> {
+    let seconds = || -> Result<Duration> { Ok(Duration::try_from_secs_f64(text.parse()?)?) };
+    match name {
+        "server" => {
+            arguments.kind = Kind::named(text).context("--server is gannet or postgresql")?;
+        }
+        // A client of PostgreSQL takes a relative path for a host's name.
+        "base" => arguments.base = std::path::absolute(text)?,
+        "scratch" => arguments.scratch = std::path::absolute(text)?,
+        "task" => {
+            let names = Task::ALL.map(Task::name).join(", ");
+            arguments.task = Some(Task::named(text).with_context(|| format!("--task is one of {names}"))?);
+        }
+        "warehouses" => arguments.size = Size::new(text.parse()?),
+        "sessions" => arguments.sessions = text.parse()?,
+        "memory" => arguments.memory = parse_size(text)?,
+        "seconds" => arguments.times.each = seconds()?,
+        "warm-up" => arguments.times.warm_up = seconds()?,
+        "limit" => arguments.times.limit = seconds()?,
+        "sample" => arguments.times.sample = seconds()?,
+        "seed" => arguments.seed = text.parse()?,
+        "every" => arguments.every = list(text)?,
+        "shares" => arguments.shares = list(text)?,
+        "from" => arguments.from = text.into(),
+        "to" => arguments.to = text.into(),
+        _ => bail!("there is no such option; see gannet-lab admin --help"),
+    }
+    Ok(())
+}
+
+fn judge(arguments: &Arguments) -> Result<()> {
+    let missing = |path: &PathBuf| path.as_os_str().is_empty();
+    match &*arguments.step {
+        "copy" if missing(&arguments.from) || missing(&arguments.to) => {
+            bail!("copy needs --from and --to")
+        }
+        "copy" => {}
+        "load" if missing(&arguments.base) => bail!("load needs --base"),
+        "task" | "garbage" | "sweeps" | "changes"
+            if missing(&arguments.base) || missing(&arguments.scratch) =>
+        {
+            bail!("{} needs --base and --scratch", arguments.step)
+        }
+        "task" if arguments.task.is_none() => bail!("task needs --task"),
+        "load" | "task" | "garbage" | "sweeps" | "changes" => {}
+        other => bail!("there is no step {other:?}; see gannet-lab admin --help"),
+    }
+    if arguments.size.warehouses == 0 || arguments.sessions == 0 {
+        bail!("--warehouses and --sessions are 1 or more");
+    }
+    if arguments.times.each < Duration::from_millis(500) || arguments.times.sample < Duration::from_millis(50)
+    {
+        bail!("--seconds is 0.5 or more, --sample 0.05 or more");
+    }
+    if arguments.every.contains(&0) {
+        bail!("--every has numbers of 1 or more");
+    }
+    if arguments.shares.iter().any(|share| !(0.0..=1.0).contains(share)) {
+        bail!("--shares has numbers from 0 to 1");
+    }
+    Ok(())
+}
+
+#[cfg(feature = "rivals")]
+fn connect(place: &Place) -> Result<Box<dyn Connect>> {
+    Ok(Box::new(gannet_lab::wire::Server { target: place.server()?.target(task::DATABASE) }))
+}
+
+#[cfg(not(feature = "rivals"))]
+fn connect(_: &Place) -> Result<Box<dyn Connect>> {
+    bail!("{NO_CLIENT}")
+}
+
+#[cfg(feature = "rivals")]
+fn connect_to(target: String) -> Result<Box<dyn Connect>> {
+    Ok(Box::new(gannet_lab::wire::Server { target }))
+}
+
+#[cfg(not(feature = "rivals"))]
+fn connect_to(_: String) -> Result<Box<dyn Connect>> {
+    bail!("{NO_CLIENT}")
+}
+
+#[cfg(not(feature = "rivals"))]
+const NO_CLIENT: &str = "this build has no client of PostgreSQL's protocol, by which users speak to Gannet and to PostgreSQL: \
+    cargo build --release -p gannet -p gannet-lab --features gannet-lab/rivals";
+
+/// Runs the command; one JSON object on standard output.
+pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()> {
+    let Some(arguments) = parse(parser)? else {
+        print!("{HELP}");
+        return Ok(());
+    };
+    let mut told = match &*arguments.step {
+        "copy" => files::plain_copy(&arguments.from, &arguments.to)?,
+        "load" => fill(&arguments)?,
+        _ => measured(&arguments, stop)?,
+    };
+    if arguments.step != "copy" {
+        told["machine"] = gannet_lab::machine::describe();
+        // Whether anybody is held to the limit.
+        told["has_group"] = Group::new(arguments.memory).is_some().into();
+    }
+    println!("{told}");
+    Ok(())
+}
+
+fn measured(arguments: &Arguments, stop: &AtomicBool) -> Result<Value> {
+    let setup = Setup {
+        kind: arguments.kind,
+        base: arguments.base.clone(),
+        scratch: arguments.scratch.clone(),
+        memory: arguments.memory,
+        size: arguments.size,
+        sessions: arguments.sessions,
+        seed: arguments.seed,
+    };
+    match (&*arguments.step, arguments.task) {
+        ("task", Some(task)) => {
+            measure::task(&setup, task, arguments.times, arguments.looks_at_conditions, &connect, stop)
+        }
+        ("garbage", _) => studies::growing(&setup, arguments.is_held, arguments.times, &connect, stop),
+        ("sweeps", _) => studies::sweeps(&setup, &arguments.every, arguments.times.limit, stop),
+        _ => studies::changes(&setup, &arguments.shares, arguments.times.limit, stop),
+    }
+}
+
+/// Makes the data that the others work on copies of: complete, with nothing left to be swept or written home.
+fn fill(arguments: &Arguments) -> Result<Value> {
+    let (kind, folder) = (arguments.kind, &arguments.base);
+    // Before anything is made.
+    drop(connect_to(String::new())?);
+    let began = Instant::now();
+    servers::make(kind, folder)?;
+    let options = servers::Options {
+        kind,
+        folder: folder.clone(),
+        memory: None,
+        io: "auto".to_owned(),
+        settings: Vec::new(),
+    };
+    let server = options.start()?;
+    let run = |database: &str, sql: &str| -> Result<()> {
+        let answer = server.client(database)?.run(sql);
+        answer.map(|_| ()).map_err(|error| anyhow::anyhow!("{sql}: {error}"))
+    };
+    if kind == Kind::PostgreSql {
+        run("postgres", &format!("create database {}", task::DATABASE))?;
+        for extension in EXTENSIONS {
+            run(task::DATABASE, &format!("create extension {extension}")).context(
+                "PostgreSQL's contributed modules are missing: apt-get install postgresql-contrib",
+            )?;
+        }
+    }
+    let to = connect_to(server.target(task::DATABASE))?;
+    let load = load::Load { size: arguments.size, seed: arguments.seed, loaders: 2 };
+    let rows = load::tables(&*to, &load, |_| {})?;
+    load::finish(&mut *to.connect()?)?;
+    // Each has it behind him what rows need that were just loaded.
+    run(task::DATABASE, "vacuum")?;
+    if kind == Kind::PostgreSql {
+        run(task::DATABASE, "checkpoint")?;
+    }
+    server.stop()?;
+    Ok(json!({
+        "server": kind.title(),
+        "warehouses": arguments.size.warehouses,
+        "rows": rows,
+        "seconds": began.elapsed().as_secs_f64(),
+        "data_bytes": files::bytes(&files::data(folder)?),
+        "folder_bytes": files::allocated(&files::all(folder)?),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(words: &[&str]) -> Result<Option<Arguments>> {
+        parse(&mut lexopt::Parser::from_args(words))
+    }
+
+    #[test]
+    fn options_are_understood_and_mistakes_named() {
+        let words = [
+            "task",
+            "--base",
+            "b",
+            "--scratch",
+            "s",
+            "--task",
+            "dump",
+            "--seconds",
+            "1.5",
+            "--server",
+            "postgresql",
+        ];
+        let arguments = parsed(&words).unwrap().unwrap();
+        assert_eq!((arguments.task, arguments.kind), (Some(Task::Dump), Kind::PostgreSql));
+        assert_eq!(arguments.times.each, Duration::from_millis(1500));
+        for (wrong, says) in [
+            (&["task", "--base", "b", "--scratch", "s"][..], "--task"),
+            (&["task", "--task", "gstat"], "one of copy"),
+            (&["sell"], "no step"),
+            (&["load"], "--base"),
+            (&["copy", "--from", "x"], "--to"),
+            (&["sweeps", "--base", "b", "--scratch", "s", "--every", "1,0"], "1 or more"),
+            (&["changes", "--base", "b", "--scratch", "s", "--shares", "2"], "0 to 1"),
+            (&["garbage", "--base", "b", "--scratch", "s", "--seconds", "0"], "0.5"),
+        ] {
+            let error = format!("{:#}", parsed(wrong).err().unwrap());
+            assert!(error.contains(says), "{wrong:?}: {error}");
+        }
+    }
+}

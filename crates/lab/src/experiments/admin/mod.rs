@@ -1,0 +1,287 @@
+//! X3: what maintenance costs, and whom. Each task alone and beside users of TPC-C; users as garbage grows; sweeps by garbage, incremental backups by changes.
+
+mod report;
+
+use super::{Experiment, Rival};
+use crate::admin::task::Task;
+use crate::confine::{OURSELVES, Step};
+use crate::document::Document;
+use crate::record::{Order, Record, Size};
+use crate::servers::{self, Kind};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// See the module's head.
+pub(super) struct Admin;
+
+const POSTGRESQL: Rival = Rival {
+    name: "postgresql",
+    is_there: || cfg!(feature = "rivals") && servers::postgres().is_some(),
+    how: "apt-get install postgresql-15, and cargo build --release -p gannet-lab --features rivals",
+};
+
+/// Memory for each warehouse: a quarter of what its data takes.
+const MEMORY_EACH: u64 = 28 << 20;
+
+/// How large it is, and how long it is measured.
+struct Plan {
+    warehouses: u64,
+    sessions: u32,
+    /// Seconds that count, those before, and those after which a task beside users is ended.
+    seconds: f64,
+    warm_up: f64,
+    limit: u32,
+    sample: f64,
+    /// Seconds in which garbage grows.
+    growing: f64,
+    /// One of so many rows of the stock is garbage.
+    every: &'static str,
+    /// Shares of stock and customers that change before an incremental backup.
+    shares: &'static str,
+}
+
+impl Plan {
+    fn of(size: Size) -> Self {
+        let plan = Plan {
+            warehouses: 4,
+            sessions: 10,
+            seconds: 1.2,
+            warm_up: 1.0,
+            limit: 20,
+            sample: 0.2,
+            growing: 6.0,
+            every: "50,10,3",
+            shares: "0,0.05,0.2,0.5",
+        };
+        let every = "200,50,20,10,5,2,1";
+        let shares = "0,0.01,0.05,0.1,0.2,0.5,1";
+        match size {
+            Size::Quick => plan,
+            Size::Standard => Plan {
+                warehouses: 24,
+                sessions: 25,
+                seconds: 15.0,
+                warm_up: 15.0,
+                limit: 120,
+                sample: 1.0,
+                growing: 120.0,
+                every,
+                shares,
+            },
+            Size::Large => Plan {
+                warehouses: 100,
+                sessions: 25,
+                seconds: 30.0,
+                warm_up: 60.0,
+                limit: 600,
+                sample: 1.0,
+                growing: 600.0,
+                every,
+                shares,
+            },
+        }
+    }
+
+    fn memory(&self) -> u64 {
+        self.warehouses * MEMORY_EACH
+    }
+}
+
+/// Gannet, and who else was asked for.
+fn contestants(order: &Order) -> Vec<Kind> {
+    let rivals = order.rivals.iter().filter_map(|rival| Kind::named(rival));
+    std::iter::once(Kind::Gannet).chain(rivals).collect()
+}
+
+/// A contestant's name in steps.
+fn word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Gannet => "gannet",
+        Kind::PostgreSql => "postgresql",
+    }
+}
+
+fn task_id(kind: Kind, task: Task, time: u32) -> String {
+    format!("task, {}, {}, {time}", word(kind), task.name())
+}
+
+fn growing_id(kind: Kind, is_held: bool, time: u32) -> String {
+    format!("garbage, {}, {}, {time}", word(kind), if is_held { "held" } else { "swept" })
+}
+
+fn sweeps_id(kind: Kind, time: u32) -> String {
+    format!("sweeps, {}, {time}", word(kind))
+}
+
+fn changes_id(time: u32) -> String {
+    format!("changes, {time}")
+}
+
+/// Makes the steps.
+struct Steps<'a> {
+    plan: Plan,
+    data: &'a Path,
+}
+
+impl Steps<'_> {
+    fn base(&self, kind: Kind) -> PathBuf {
+        self.data.join(word(kind))
+    }
+
+    fn step(&self, kind: Kind, id: String, what: String, words: &[String], seconds: f64) -> Step {
+        let mut command: Vec<String> = vec![OURSELVES.to_owned(), "admin".to_owned()];
+        command.extend(words.iter().cloned());
+        let mut add = |name: &str, value: String| command.extend([name.to_owned(), value]);
+        add("--server", word(kind).to_owned());
+        add("--base", self.base(kind).display().to_string());
+        add("--warehouses", self.plan.warehouses.to_string());
+        Step {
+            id,
+            what,
+            command,
+            limit: None,
+            cold: Vec::new(),
+            estimate: Duration::from_secs_f64(seconds),
+            makes: None,
+        }
+    }
+
+    fn load(&self, kind: Kind, seed: u64) -> Step {
+        let words = ["load", "--seed", &seed.to_string()].map(str::to_owned);
+        let what = format!("fills {} with {} warehouses", word(kind), self.plan.warehouses);
+        let each = if kind == Kind::Gannet { 1.5 } else { 3.0 };
+        let step = self.step(
+            kind,
+            format!("load, {}", word(kind)),
+            what,
+            &words,
+            self.plan.warehouses as f64 * each,
+        );
+        Step { makes: Some(self.base(kind)), ..step }
+    }
+
+    /// A step that works on a copy of the data, which takes its time.
+    fn measured(
+        &self,
+        kind: Kind,
+        id: String,
+        what: String,
+        words: &[&str],
+        seed: u64,
+        seconds: f64,
+    ) -> Step {
+        let plan = &self.plan;
+        let mut all: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+        let mut add = |name: &str, value: String| all.extend([name.to_owned(), value]);
+        add("--scratch", self.data.join("work").display().to_string());
+        add("--sessions", plan.sessions.to_string());
+        add("--memory", plan.memory().to_string());
+        add("--warm-up", plan.warm_up.to_string());
+        add("--sample", plan.sample.to_string());
+        add("--limit", plan.limit.to_string());
+        add("--seed", seed.to_string());
+        let copying = plan.warehouses as f64 * 0.3 + 1.0;
+        self.step(kind, id, what, &all, seconds + copying)
+    }
+
+    fn task(&self, kind: Kind, task: Task, time: u32, seed: u64, looks_at_conditions: bool) -> Step {
+        let plan = &self.plan;
+        let seconds = plan.seconds.to_string();
+        let mut words = vec!["task", "--task", task.name(), "--seconds", &seconds];
+        if looks_at_conditions {
+            words.push("--conditions");
+        }
+        let what = format!("{} of {}, alone and beside users", task.name(), word(kind));
+        // Two times with the task are as long as it takes.
+        let estimate = plan.warm_up + 6.0 * plan.seconds + plan.warehouses as f64 * 0.5;
+        self.measured(kind, task_id(kind, task, time), what, &words, seed, estimate)
+    }
+
+    fn round(&self, contestants: &[Kind], time: u32, seed: u64, is_quick: bool) -> Vec<Step> {
+        let plan = &self.plan;
+        let mut steps = Vec::new();
+        for task in Task::ALL {
+            for &kind in contestants.iter().filter(|&&kind| task.tool(kind).is_some()) {
+                // Of all of them a compaction is the one that moves rows.
+                let looks = !is_quick || task == Task::Compact;
+                steps.push(self.task(kind, task, time, seed, looks));
+            }
+        }
+        for &kind in contestants {
+            for is_held in [false, true] {
+                let seconds = plan.growing.to_string();
+                let mut words = vec!["garbage", "--seconds", &seconds];
+                if is_held {
+                    words.push("--held");
+                }
+                let under = if is_held { "under an old snapshot" } else { "without an old snapshot" };
+                let what = format!("users of {}, {under}", word(kind));
+                let estimate = plan.growing + plan.warm_up;
+                steps.push(self.measured(
+                    kind,
+                    growing_id(kind, is_held, time),
+                    what,
+                    &words,
+                    seed,
+                    estimate,
+                ));
+            }
+        }
+        for &kind in contestants {
+            let what = format!("sweeps of {}, more and more garbage", word(kind));
+            let words = ["sweeps", "--every", plan.every];
+            let estimate = plan.warehouses as f64;
+            steps.push(self.measured(kind, sweeps_id(kind, time), what, &words, seed, estimate));
+        }
+        let words = ["changes", "--shares", plan.shares];
+        let what = "incremental backups of gannet, more and more changes".to_owned();
+        let estimate = plan.warehouses as f64;
+        steps.push(self.measured(Kind::Gannet, changes_id(time), what, &words, seed, estimate));
+        steps
+    }
+}
+
+impl Experiment for Admin {
+    fn name(&self) -> &'static str {
+        "admin"
+    }
+
+    fn number(&self) -> &'static str {
+        "X3"
+    }
+
+    fn question(&self) -> &'static str {
+        "What do backup, statistics, check, sweep, dump and compaction cost, and how much of that do users pay?"
+    }
+
+    fn source(&self) -> &'static str {
+        "IBPhoenix on administering very large Firebird databases"
+    }
+
+    fn rivals(&self) -> &'static [Rival] {
+        &[POSTGRESQL]
+    }
+
+    fn modes(&self) -> &'static [&'static str] {
+        &["auto"]
+    }
+
+    fn repeat(&self, size: Size) -> u32 {
+        if size == Size::Quick { 1 } else { 3 }
+    }
+
+    fn steps(&self, order: &Order, data: &Path) -> Vec<Step> {
+        let steps = Steps { plan: Plan::of(order.size), data };
+        let contestants = contestants(order);
+        let mut all: Vec<Step> = contestants.iter().map(|&kind| steps.load(kind, order.seed)).collect();
+        for time in 1..=order.repeat {
+            let seed = order.seed + u64::from(time);
+            all.extend(steps.round(&contestants, time, seed, order.size == Size::Quick));
+        }
+        all
+    }
+
+    fn report(&self, run: &Record) -> Document {
+        report::report(run)
+    }
+}
