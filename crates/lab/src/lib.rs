@@ -30,6 +30,7 @@ pub mod sqlite;
 pub mod table;
 pub mod throttle;
 pub mod tpcc;
+pub mod tune;
 #[cfg(feature = "rivals")]
 pub mod wire;
 pub mod workload;

@@ -1,8 +1,11 @@
 //! The laboratory's command line.
 
+mod command_inserts;
 mod command_isolation;
 mod command_lab;
 mod command_tpcc;
+mod command_tune;
+mod tune_sources;
 
 use anyhow::{Context, Result, bail};
 use gannet_base::units::{parse_duration, parse_size};
@@ -24,11 +27,14 @@ gannet-lab: measures stores with the same key-value workloads; one JSON object p
 
 USAGE
     gannet-lab list | run EXPERIMENT | report RUN... | compare RUN RUN      experiments: see gannet-lab run --help
+    gannet-lab tune DB [OPTIONS]                                            settings for a load: see gannet-lab tune --help
     gannet-lab device --file FILE [--block BYTES] [--threads T] [--seconds S] [--seed N]
     gannet-lab store WORKLOAD --dir DIR [OPTIONS]
     gannet-lab sql --dir DIR [--memory SIZE] [--page-size BYTES] [--create] STATEMENT...
     gannet-lab tpcc load|run|check (--url WORDS | --dir DIR [--memory SIZE] [--profile NAME]) [--warehouses N] [--sessions N]
                              [--seconds S] [--rate TPS] [--sample S] [--seed N] [--setup STATEMENTS]
+    gannet-lab inserts load|run --dir DIR [--size SIZE] [--page-size BYTES] [--memory SIZE] [--sort-memory SIZE] [--connections N]
+                             [--asynchronous] [--io MODE] [--reports N] [--confined] [--seconds S] [--warm-up S] [--seed N]
     gannet-lab isolation run (--url ADDRESS | --serve GANNET [--kills N]) [--dir DIR] [--level LEVEL] [--seconds S]
                              [--seed N] [--sessions N] [--transactions N] [--keys N] [--replace]
     gannet-lab isolation check FILE
@@ -38,6 +44,8 @@ USAGE
 what the device did for it. `tpcc` asks a server, which needs the feature `rivals`; WORDS are those of libpq:
 \"host=... user=... dbname=...\". Or it has its own Gannet in DIR, and tells also how many reads a transaction waits for.
 With --rate transactions come in at random times, whether or not those before have ended, and their latency counts from then.
+`inserts` is a load of many inserts and some updates by connections to Gannet's server: `load` makes a database with a table of SIZE, `run`
+measures one configuration on a copy of it; with --reports N one transaction in N is a report that sorts; --confined holds the server by a memory cgroup.
 `isolation run` lets sessions run random transactions, in rounds of --transactions [2000], and judges what they were told; at
 LEVEL read-committed, repeatable-read, serializable, or mixed [mixed]. ADDRESS is a postgres:// one of any server, whose tables
 iso_* are made anew; GANNET is a binary that is served in DIR [.] and killed N times a round. --replace
@@ -330,6 +338,12 @@ fn work() -> Result<()> {
     match std::env::args_os().nth(1) {
         Some(word) if word == "tpcc" => {
             return command_tpcc::work(&mut lexopt::Parser::from_args(std::env::args_os().skip(2)), &stop);
+        }
+        Some(word) if word == "inserts" => {
+            return command_inserts::work(&mut lexopt::Parser::from_args(std::env::args_os().skip(2)), &stop);
+        }
+        Some(word) if word == "tune" => {
+            return command_tune::work(&mut lexopt::Parser::from_args(std::env::args_os().skip(2)), &stop);
         }
         Some(word) if word == "isolation" => {
             return command_isolation::work(

@@ -53,7 +53,7 @@ pub struct Options {
     pub memory: Option<u64>,
     /// Gannet's I/O mode.
     pub io: String,
-    /// More settings: `--name value` of Gannet, `name=value` of PostgreSQL.
+    /// More settings: `--name value` of Gannet, `name=value` of PostgreSQL. They go before those that are set here anyway.
     pub settings: Vec<String>,
 }
 
@@ -207,10 +207,15 @@ impl Options {
                 let mut command = command(self.kind, group, &gannet()?, "TERM");
                 let budget = self.memory.map_or(2 << 30, |memory| memory.saturating_sub(AROUND_BUDGET));
                 command.arg("serve").arg(database(&self.folder));
-                command.args(["--memory", &budget.to_string(), "--io", &self.io, "--listen", "none"]);
-                command
-                    .args(["--max-connections", "200", "--port", &OUR_PORT.to_string()])
-                    .args(&self.settings);
+                command.args(["--listen", "none", "--port", &OUR_PORT.to_string()]);
+                for (name, value) in
+                    [("--memory", &*budget.to_string()), ("--io", &self.io), ("--max-connections", "200")]
+                {
+                    if !self.settings.iter().any(|given| given == name) {
+                        command.args([name, value]);
+                    }
+                }
+                command.args(&self.settings);
                 let settings = std::env::vars_os().map(|(name, _)| name);
                 for name in settings.filter(|name| name.to_string_lossy().starts_with("GANNET_")) {
                     command.env_remove(name);
@@ -332,6 +337,11 @@ impl Server {
     /// Bytes that are resident in its process (of PostgreSQL: the first of them), and those of files that are cached on its group's account.
     pub fn memory(&self) -> (Option<u64>, Option<u64>) {
         (status(self.child.id(), "VmRSS"), self.group.as_ref().and_then(Group::cached))
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// What its group has had; null where it has none.

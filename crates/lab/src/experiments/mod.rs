@@ -4,6 +4,7 @@
 //! a report, which depends on what the steps have brought and on nothing else, so that it can be made again.
 
 mod squeeze;
+mod tune;
 
 use crate::confine::Step;
 use crate::document::Document;
@@ -60,7 +61,7 @@ const SQLITE: Rival = Rival {
 
 /// All that there are.
 pub fn all() -> &'static [&'static dyn Experiment] {
-    &[&squeeze::Squeeze]
+    &[&squeeze::Squeeze, &tune::Tune]
 }
 
 /// The experiment of this name, or number.
