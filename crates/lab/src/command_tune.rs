@@ -36,8 +36,8 @@ THE LOAD
     --size SIZE          of the built-in load's table [256MiB]
     --reports N          one transaction of the built-in load in N is a report that sorts 20,000 rows; 0 for none [0]
 
-WHAT IS SEARCHED, by commas; of those that are as good the first is picked
-    --memory SIZES       budgets, the smallest first [a sixteenth to all of the database, as far as there is memory]
+WHAT IS SEARCHED, by commas; of those that are as good the first is picked, the least where there is an order
+    --memory SIZES       budgets [a sixteenth to all of the database, as far as there is memory]
     --page-size SIZES    the database is made anew for others than its own [its own]
     --sort-memory SIZES  work_mem of sessions; 0 for a share of the budget [0]
     --connections N,N    [20]
@@ -138,6 +138,10 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Option<Arguments>> {
     if arguments.database.is_none() {
         bail!("the database is missing: gannet tune DB; see gannet tune --help");
     }
+    // The least is preferred.
+    arguments.memory.sort_unstable();
+    arguments.sort_memory.sort_unstable();
+    arguments.connections.sort_unstable();
     if !arguments.scripts.is_empty() && (arguments.bytes.is_some() || arguments.reports.is_some()) {
         bail!("--size and --reports are for the built-in load: leave them, or --script, out");
     }
@@ -362,7 +366,7 @@ mod tests {
         let words = [
             "db.gnt",
             "--memory",
-            "32MiB,64MiB,32MiB",
+            "64MiB,32MiB,64MiB",
             "--connections",
             "5, 20",
             "--commits",

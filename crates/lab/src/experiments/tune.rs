@@ -44,6 +44,7 @@ struct Plan {
     tune_warm_up: u32,
     tune_measure: u32,
     tune_pages: &'static [u64],
+    tune_rounds: u32,
 }
 
 impl Plan {
@@ -62,6 +63,7 @@ impl Plan {
                 tune_warm_up: 7,
                 tune_measure: 15,
                 tune_pages: &[PAGE_SIZE],
+                tune_rounds: 3,
             },
             Size::Standard => Plan {
                 memory: &[32 * MIB, 64 * MIB, 128 * MIB, 256 * MIB, 512 * MIB, 1024 * MIB],
@@ -76,6 +78,7 @@ impl Plan {
                 tune_warm_up: 30,
                 tune_measure: 80,
                 tune_pages: &[PAGE_SIZE, 4096, 16_384],
+                tune_rounds: 8,
             },
             Size::Large => Plan {
                 memory: &[128 * MIB, 256 * MIB, 512 * MIB, 1024 * MIB, 2048 * MIB, 4096 * MIB],
@@ -90,6 +93,7 @@ impl Plan {
                 tune_warm_up: 100,
                 tune_measure: 200,
                 tune_pages: &[PAGE_SIZE, 4096, 16_384],
+                tune_rounds: 8,
             },
         }
     }
@@ -255,6 +259,7 @@ fn tuner(order: &Order, plan: &Plan, data: &Path) -> Step {
     add("--page-size", list(plan.tune_pages));
     add("--io", usual.io);
     add("--connections", CONNECTIONS.to_string());
+    add("--rounds", plan.tune_rounds.to_string());
     add("--time", format!("{}s", plan.tune_time));
     add("--warm-up", tenths(plan.tune_warm_up));
     add("--seconds", tenths(plan.tune_measure));

@@ -10,7 +10,7 @@
 //!
 //! # Guarantees
 //! 1. With the probability [`Rules::confidence`] at least no candidate is dropped that is better than the one that stays, as far as noise is alike for all: the allowance is divided
-//!    among all pairs and all rounds.
+//!    among all pairs and all rounds. Nor is one dropped that was measured to be worse by less than makes a difference.
 //! 2. What is picked is the first of those that are as good as the best one: candidates come in the order in which they are preferred, such as by their memory.
 //! 3. It ends: after [`Rules::rounds_most`] rounds, or with the first measurement for which there is no time.
 
@@ -182,7 +182,7 @@ impl Field {
         let Some(allowance) = self.allowance(&live, &means) else { return false };
         let mut is_decided = true;
         for (&one, of_one) in live.iter().zip(&means) {
-            if best - of_one > allowance {
+            if best - of_one > allowance.max(self.rules.indifference) {
                 self.standings[one] = Standing::Dropped(round);
             } else if best - of_one + allowance > self.rules.indifference && *of_one < best {
                 is_decided = false;
@@ -228,12 +228,12 @@ mod tests {
     /// A race where candidates do so much, with noise of a share of it, and rounds that differ by more.
     fn run(truth: &[f64], share: f64, seed: u64, rules: &Rules) -> Raced {
         let mut random = Random::new(seed);
-        let (mut turn, mut of_round) = (0, 1.0);
+        let of_rounds: Vec<f64> =
+            (0..rules.rounds_most).map(|_| 1.0 + 0.2 * noise(&mut random).clamp(-2.0, 2.0)).collect();
+        let mut rounds = vec![0; truth.len()];
         race(truth.len(), rules, &mut |one| {
-            if turn % truth.len() == 0 {
-                of_round = 1.0 + 0.2 * noise(&mut random).clamp(-2.0, 2.0);
-            }
-            turn += 1;
+            rounds[one] += 1;
+            let of_round = of_rounds[rounds[one] - 1];
             Ok(Measured::Value(truth[one] * of_round * (1.0 + share * noise(&mut random))))
         })
         .unwrap()

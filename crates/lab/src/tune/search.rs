@@ -13,7 +13,7 @@ use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
 /// How often a dimension is raced at most.
-pub const PASSES: u32 = 3;
+pub const PASSES: u32 = 8;
 
 /// A dimension of configurations.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

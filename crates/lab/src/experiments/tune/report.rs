@@ -147,14 +147,18 @@ impl<'r> Found<'r> {
             number(PUBLISHED.1),
             percent(Some(PUBLISHED.1 / PUBLISHED.0))
         );
+        let why = |place: Option<&(String, Run)>| {
+            place.map(|(_, run)| Why::of(&self.measured(run))).unwrap_or_default()
+        };
         match rates.as_slice() {
             [first, .., last] => format!(
-                "From {} to {} of the memory it went from {} to {} transactions a second, to {} of it. {published}",
+                "From {} to {} of the memory it went from {} to {} transactions a second, to {} of it: {}. {published}",
                 first.0,
                 last.0,
                 number(first.1),
                 number(last.1),
-                percent(Some(last.1 / first.1))
+                percent(Some(last.1 / first.1)),
+                why(axis.runs.last()).against(&why(axis.runs.first()))
             ),
             _ => published,
         }
