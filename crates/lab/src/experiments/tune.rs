@@ -55,7 +55,7 @@ impl Plan {
                 usual_memory: 32 * MIB,
                 halves: &[1, 2, 4, 8, 16],
                 connections: &[5, 20, 60, 200],
-                sort_memory: &[64 << 10, 512 << 10, 4 * MIB, 0],
+                sort_memory: &[256 << 10, MIB, 4 * MIB, 0],
                 has_grid: false,
                 warm_up: 8,
                 measure: 25,

@@ -8,7 +8,7 @@
 //! 1. It ends: each dimension is raced at most [`PASSES`] times, and nothing is raced any more once there is no time.
 //! 2. Where a race was not decided for want of time, the dimension stands where it was measured to be best, or where it began, and [`Found::is_complete`] is false.
 
-use super::race::{End, Measured, Raced, Rules, race};
+use super::race::{End, Measured, Raced, Rules, Standing, race};
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
@@ -98,7 +98,11 @@ pub fn search(
             if let Some(found) = raced.pick {
                 pick[dimension] = values[found];
             } else if raced.end != End::Time {
-                bail!("none of the values of {} can be: {:?}", of_it.name, raced.standings);
+                let why = raced.standings.iter().find_map(|standing| match standing {
+                    Standing::Impossible(why) => Some(&**why),
+                    _ => None,
+                });
+                bail!("none of the values of {} can be: {}", of_it.name, why.unwrap_or("none was measured"));
             }
             let is_out_of_time = raced.end == End::Time;
             legs.push(Leg { dimension, at, values, raced });

@@ -7,7 +7,7 @@ use super::race::{Measured, Rules};
 use super::search::{Dimension, Found, Point, search};
 use super::trial::{self, Config, Impossible, Setup};
 use crate::chart::number;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use gannet_base::units::{format_duration, format_size};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -153,6 +153,13 @@ pub fn per_second(measured: &Value) -> Vec<f64> {
 pub fn tune(order: &Order, stop: &AtomicBool, tell: &mut dyn FnMut(&str)) -> Result<Tuned> {
     let begun = Instant::now();
     let dimensions = order.space.dimensions();
+    if dimensions.iter().all(|dimension| dimension.values.len() < 2) {
+        bail!(
+            "there is nothing to choose from, as each of {} has one value: {}. Name several of one of them",
+            NAMES.join(", "),
+            order.space.config(&vec![0; dimensions.len()]).describe()
+        );
+    }
     let mut trials: Vec<Tried> = Vec::new();
     let mut longest = order.warm_up + order.measure + AROUND;
     let start = vec![0; dimensions.len()];
@@ -176,7 +183,8 @@ pub fn tune(order: &Order, stop: &AtomicBool, tell: &mut dyn FnMut(&str)) -> Res
             measure: order.measure,
             seed: order.seed + count,
         };
-        let left = format_duration(order.time.saturating_sub(begun.elapsed()));
+        let left = order.time.saturating_sub(begun.elapsed()).as_secs();
+        let left = format_duration(Duration::from_secs(left));
         let tried = Instant::now();
         let measured = match trial::run(&setup, &config, stop) {
             Ok(measured) => measured,
@@ -194,6 +202,9 @@ pub fn tune(order: &Order, stop: &AtomicBool, tell: &mut dyn FnMut(&str)) -> Res
         trials.push(Tried { point: point.clone(), measured });
         Ok(Measured::Value(rate))
     })?;
+    if trials.is_empty() {
+        bail!("the time, {}, is not enough for a single trial", format_duration(order.time));
+    }
     let config = order.space.config(&found.pick);
     Ok(Tuned {
         dimensions,
@@ -219,6 +230,31 @@ pub(super) mod tests {
             is_synchronous: vec![true, false],
             io: vec!["auto".to_owned()],
         }
+    }
+
+    #[test]
+    fn where_there_is_nothing_to_choose_it_says_so() {
+        let space =
+            Space { memory: vec![1 << 20], page_size: vec![8192], is_synchronous: vec![true], ..space() };
+        let order = Order {
+            space,
+            rules: Rules { confidence: 0.95, indifference: 0.03, rounds_most: 3 },
+            time: Duration::from_secs(1),
+            templates: BTreeMap::new(),
+            folder: PathBuf::new(),
+            is_confined: false,
+            mix: Mix { scripts: Vec::new() },
+            size: None,
+            warm_up: Duration::ZERO,
+            measure: Duration::from_secs(1),
+            seed: 1,
+        };
+        let error = tune(&order, &AtomicBool::new(false), &mut |_| {}).unwrap_err().to_string();
+        assert!(error.contains("nothing to choose from") && error.contains("memory 1MiB"), "{error}");
+        // Nor is anything tried without time for it.
+        let order = Order { space: super::tests::space(), ..order };
+        let error = tune(&order, &AtomicBool::new(false), &mut |_| {}).unwrap_err().to_string();
+        assert!(error.contains("not enough for a single trial"), "{error}");
     }
 
     #[test]

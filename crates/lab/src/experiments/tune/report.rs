@@ -272,7 +272,7 @@ pub(super) fn report(run: &Record) -> Document {
         Part::Commands(size.script().lines().map(str::to_owned).collect()),
         Part::Text(
             "Intervals are at a confidence of 95 %: of means of batches within a run, where there are fewer than three, else of the runs' means (Student's t). The load's threads run on \
-             the processors that the server runs on. There is nothing about locks to set: no slots of a hash table, no memory of a lock manager."
+             the processors that the server runs on; how busy the disk was is counted for the whole disk, whoever else uses it. There is nothing about locks to set: no slots of a hash table, no memory of a lock manager."
                 .to_owned(),
         ),
     ];
