@@ -237,14 +237,14 @@ pub fn settings_file(tuned: &Tuned) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::super::race::{Raced, Rules};
     use super::super::search::Found;
     use super::super::tuner::{Tried, tests::space};
     use super::*;
     use serde_json::json;
 
-    fn tuned() -> Tuned {
+    pub(crate) fn tuned() -> Tuned {
         let space = space();
         let trial = |memory: usize, rate: f64| Tried {
             point: vec![memory, 0, 0, 0, 0, 0],

@@ -284,3 +284,101 @@ pub(super) fn report(run: &Record) -> Document {
     parts.extend(found.tuner(&axes));
     Document { title: "X5 tune: which setting was it?".to_owned(), parts }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Tune;
+    use super::*;
+    use crate::experiments::Experiment;
+    use crate::record::{Ended, Order, Size as RunSize};
+    use crate::tune::report::tests::tuned;
+    use serde_json::json;
+    use std::path::Path;
+
+    fn record(folder: &Path) -> Record {
+        let order = Order {
+            experiment: "tune".to_owned(),
+            size: RunSize::Quick,
+            rivals: Vec::new(),
+            modes: vec!["direct".to_owned(), "buffered".to_owned()],
+            repeat: 1,
+            seed: 1,
+        };
+        Record::create(folder, &order, json!({ "machine": { "cpus": 2 } })).unwrap()
+    }
+
+    fn texts(document: &Document) -> String {
+        document
+            .parts
+            .iter()
+            .filter_map(|part| if let Part::Text(text) = part { Some(&**text) } else { None })
+            .collect::<Vec<_>>()
+            .join("\n")
+    }
+
+    /// As much as the memory has megabytes, with some noise.
+    fn measured(command: &[String]) -> Value {
+        let after =
+            |name: &str| command.iter().position(|word| word == name).map(|place| command[place + 1].clone());
+        let memory: f64 = after("--memory").unwrap().parse().unwrap();
+        let rate = memory / f64::from(1 << 20);
+        json!({ "measured": {
+            "per_second": [rate, rate + 1.0, rate - 1.0], "per_second_mean": rate, "io": { "effective": after("--io") },
+            "reads_per_transaction": 100.0 / rate, "hit_rate": 0.9, "latency_us": { "p50": 1000.0, "p99": 5000.0 },
+        } })
+    }
+
+    #[test]
+    fn a_run_without_steps_says_that_nothing_was_measured() {
+        let folder = tempfile::tempdir().unwrap();
+        let document = report(&record(&folder.path().join("run")));
+        let text = texts(&document);
+        assert!(text.contains("Nothing was measured.") && text.contains("It has not run."), "{text}");
+        assert!(text.contains("No memory cgroup could be made"), "{text}");
+    }
+
+    #[test]
+    fn what_was_measured_is_told_with_its_peak_and_beside_what_was_published() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut run = record(&folder.path().join("run"));
+        for step in Tune.steps(&run.order, Path::new("data")) {
+            let output = match step.id.as_str() {
+                TUNER => json!({ "measured": tuned() }),
+                id if id.starts_with("load") => json!({}),
+                _ => measured(&step.command),
+            };
+            let (id, command) = (step.id, step.command);
+            let (group, skipped) = (Value::Null, None);
+            run.add(Ended { id, command, began_unix: 0, seconds: 1.0, output: vec![output], group, skipped })
+                .unwrap();
+        }
+        let document = report(&run);
+        let text = texts(&document);
+        assert!(text.contains("The most was measured with 128MiB, and no other value's interval reaches its own. 16MiB did 12 % of that"), "{text}");
+        // All that have the same memory are alike.
+        assert!(text.contains("; the intervals of 20, 60, 200 reach its own"), "{text}");
+        assert!(
+            text.contains(
+                "From ½× to 8× of the memory it went from 32.0 to 32.0 transactions a second, to 100 % of it"
+            ),
+            "{text}"
+        );
+        assert!(text.contains("to 42 % of it"), "{text}");
+        // The sweep has its peak at 128, the tuner's pick did 40: that is not the same.
+        assert!(text.contains("The intervals of pick and peak do not overlap."), "{text}");
+        let ids: Vec<&str> = document.figures().map(|figure| &*figure.id).collect();
+        assert_eq!(
+            ids,
+            ["memory", "connections", "pages", "sorts", "commits", "modes", "growth", "race-1-memory"]
+        );
+        let tables = document.parts.iter().filter_map(|part| match part {
+            Part::Table(head, rows) => Some((head.len(), rows)),
+            _ => None,
+        });
+        assert!(
+            tables
+                .into_iter()
+                .all(|(width, rows)| !rows.is_empty() && rows.iter().all(|row| row.len() == width))
+        );
+    }
+}
