@@ -10,6 +10,7 @@ pub mod builtin;
 pub mod explain;
 pub mod interval;
 pub mod load;
+mod observer;
 pub mod race;
 pub mod report;
 pub mod script;
