@@ -5,6 +5,7 @@ use gannet_base::units::parse_size;
 use gannet_lab::servers::{self, Kind, Options};
 use gannet_lab::tune::builtin::{self, Size};
 use gannet_lab::tune::trial::{self, Config, Setup};
+use gannet_store::CreateOptions;
 use lexopt::prelude::*;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ struct Arguments {
     step: String,
     dir: PathBuf,
     bytes: u64,
+    segment_size: u64,
     reports: u32,
     config: Config,
     is_confined: bool,
@@ -39,6 +41,7 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
         step: String::new(),
         dir: PathBuf::new(),
         bytes: 128 << 20,
+        segment_size: CreateOptions::default().segment_size,
         reports: 0,
         config,
         is_confined: false,
@@ -52,6 +55,7 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
             Value(word) if arguments.step.is_empty() => arguments.step = word.string()?,
             Long("dir") => arguments.dir = parser.value()?.into(),
             Long("size") => arguments.bytes = parse_size(&parser.value()?.string()?)?,
+            Long("segment") => arguments.segment_size = parse_size(&parser.value()?.string()?)?,
             Long("reports") => arguments.reports = parser.value()?.parse()?,
             Long("memory") => config.memory = parse_size(&parser.value()?.string()?)?,
             Long("page-size") => config.page_size = parse_size(&parser.value()?.string()?)?,
@@ -80,7 +84,7 @@ pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()>
     let arguments = parse(parser)?;
     let size = Size::of_bytes(arguments.bytes);
     match &*arguments.step {
-        "load" => load(&arguments.dir, size, arguments.config.page_size, arguments.seed, stop),
+        "load" => load(&arguments, size, stop),
         "run" => {
             let setup = Setup {
                 template: servers::database(&arguments.dir),
@@ -103,27 +107,28 @@ pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()>
     }
 }
 
-fn load(dir: &Path, size: Size, page_size: u64, seed: u64, stop: &AtomicBool) -> Result<()> {
+fn load(arguments: &Arguments, size: Size, stop: &AtomicBool) -> Result<()> {
     let begun = Instant::now();
-    make(dir, size, page_size, seed)?;
+    let page_size = arguments.config.page_size;
+    make(&arguments.dir, size, (page_size, arguments.segment_size), arguments.seed)?;
     if stop.load(Ordering::Relaxed) {
         bail!("interrupted");
     }
-    let bytes = std::fs::metadata(servers::database(dir))?.len();
+    let bytes = std::fs::metadata(servers::database(&arguments.dir))?.len();
     println!(
         "{}",
         json!({
-            "workload": "inserts load", "rows": size.rows, "page_size": page_size, "file_bytes": bytes,
+            "workload": "inserts load", "rows": size.rows, "page_size": page_size, "segment_size": arguments.segment_size, "file_bytes": bytes,
             "seconds": begun.elapsed().as_secs_f64(),
         })
     );
     Ok(())
 }
 
-/// Makes a database with the load's tables, filled.
-pub(crate) fn make(dir: &Path, size: Size, page_size: u64, seed: u64) -> Result<()> {
+/// Makes a database with the load's tables, filled; `sizes` are those of its pages, and of the segments of its log.
+pub(crate) fn make(dir: &Path, size: Size, sizes: (u64, u64), seed: u64) -> Result<()> {
     servers::make(Kind::Gannet, dir)?;
-    trial::create(&servers::database(dir), page_size)?;
+    trial::create(&servers::database(dir), sizes.0, sizes.1)?;
     let options = Options {
         kind: Kind::Gannet,
         folder: dir.to_owned(),

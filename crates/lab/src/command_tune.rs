@@ -67,6 +67,8 @@ const INTERRUPTED: i32 = 130;
 const TIME: Duration = Duration::from_secs(600);
 /// Sizes of memory that are tried where nobody says which: shares of the database.
 const SHARES: [u64; 5] = [16, 8, 4, 2, 1];
+/// Segments of the log of a database that is made for the built-in load: the least budget can open it.
+const SEGMENT: u64 = 2 << 20;
 /// The least of them.
 const MEMORY_LEAST: u64 = 32 << 20;
 
@@ -282,7 +284,7 @@ fn prepare(
             Some(own) if own == page_size => servers::database(&first),
             Some(_) => tune_sources::with_pages(&first, &dir, page_size, place)?,
             None => {
-                command_inserts::make(&dir, size.context("no load")?, page_size, seed)?;
+                command_inserts::make(&dir, size.context("no load")?, (page_size, SEGMENT), seed)?;
                 servers::database(&dir)
             }
         };

@@ -33,7 +33,7 @@ USAGE
     gannet-lab sql --dir DIR [--memory SIZE] [--page-size BYTES] [--create] STATEMENT...
     gannet-lab tpcc load|run|check (--url WORDS | --dir DIR [--memory SIZE] [--profile NAME]) [--warehouses N] [--sessions N]
                              [--seconds S] [--rate TPS] [--sample S] [--seed N] [--setup STATEMENTS]
-    gannet-lab inserts load|run --dir DIR [--size SIZE] [--page-size BYTES] [--memory SIZE] [--sort-memory SIZE] [--connections N]
+    gannet-lab inserts load|run --dir DIR [--size SIZE] [--page-size BYTES] [--segment SIZE] [--memory SIZE] [--sort-memory SIZE] [--connections N]
                              [--asynchronous] [--io MODE] [--reports N] [--confined] [--seconds S] [--warm-up S] [--seed N]
     gannet-lab isolation run (--url ADDRESS | --serve GANNET [--kills N]) [--dir DIR] [--level LEVEL] [--seconds S]
                              [--seed N] [--sessions N] [--transactions N] [--keys N] [--replace]

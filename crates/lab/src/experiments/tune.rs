@@ -34,6 +34,8 @@ struct Plan {
     halves: &'static [u64],
     connections: &'static [usize],
     sort_memory: &'static [u64],
+    /// Bytes of a segment of the log: one has to fit into the least budget.
+    segment: u64,
     /// Whether every budget is measured with every size of pages.
     has_grid: bool,
     /// Tenths of a second.
@@ -56,6 +58,7 @@ impl Plan {
                 halves: &[1, 2, 4, 8, 16],
                 connections: &[5, 20, 60, 200],
                 sort_memory: &[256 << 10, MIB, 4 * MIB, 0],
+                segment: 2 * MIB,
                 has_grid: false,
                 warm_up: 8,
                 measure: 25,
@@ -71,6 +74,7 @@ impl Plan {
                 halves: &[1, 2, 4, 8, 16, 32],
                 connections: &[1, 5, 20, 50, 100, 200, 400],
                 sort_memory: &[64 << 10, 256 << 10, MIB, 4 * MIB, 0],
+                segment: 16 * MIB,
                 has_grid: true,
                 warm_up: 50,
                 measure: 150,
@@ -86,6 +90,7 @@ impl Plan {
                 halves: &[1, 2, 4, 8, 16, 32],
                 connections: &[1, 5, 20, 50, 100, 200, 400],
                 sort_memory: &[64 << 10, 256 << 10, MIB, 4 * MIB, 0],
+                segment: 16 * MIB,
                 has_grid: true,
                 warm_up: 200,
                 measure: 600,
@@ -321,6 +326,7 @@ impl Experiment for Tune {
             let mut command: Vec<String> =
                 std::iter::once(OURSELVES).chain(command).map(str::to_owned).collect();
             command.extend(["--page-size".to_owned(), run.page_size.to_string()]);
+            command.extend(["--segment".to_owned(), plan.segment.to_string()]);
             command.extend(["--seed".to_owned(), order.seed.to_string()]);
             steps.push(Step {
                 id,

@@ -22,8 +22,6 @@ use std::time::Duration;
 const INTERVAL: Duration = Duration::from_millis(100);
 /// Budget in which a database is created.
 const CREATE_MEMORY: u64 = 64 << 20;
-/// Segments of its log: a restart needs memory for one of them.
-const SEGMENT: u64 = 2 << 20;
 /// Bytes of memory that are outside of the budget: for the process, and for each connection.
 const PROCESS: u64 = 64 << 20;
 const CONNECTION: u64 = 512 << 10;
@@ -107,16 +105,14 @@ pub fn copy(from: &Path, to: &Path) -> Result<()> {
     chill(&[from.to_owned()])
 }
 
-/// Creates an empty database with pages of this size.
+/// Creates an empty database with pages of this size, and segments of the log, one of which has to fit into every budget that it is opened with.
 ///
 /// # Errors
-/// The size is none that pages can have, or the file is there.
-pub fn create(file: &Path, page_size: u64) -> Result<()> {
+/// The size is none that pages or segments can have, or the file is there.
+pub fn create(file: &Path, page_size: u64, segment_size: u64) -> Result<()> {
     let options = EngineOptions { memory: CREATE_MEMORY, ..EngineOptions::default() };
     let engine = Engine::new(&options)?;
-    // So small that the least memory can open it.
-    let page_size = usize::try_from(page_size)?;
-    let create = CreateOptions { page_size, segment_size: SEGMENT.max(64 * page_size as u64) };
+    let create = CreateOptions { page_size: usize::try_from(page_size)?, segment_size };
     let owner = whoami::username().unwrap_or_else(|_| "gannet".to_owned());
     let made = gannet_sql::Database::create(&engine, file, &create, &OpenOptions::default(), &owner);
     made.and_then(gannet_sql::Database::close).with_context(|| format!("cannot create {file:?}"))

@@ -258,11 +258,12 @@ pub(super) fn report(run: &Record) -> Document {
     let mut parts = vec![
         Part::Text(format!(
             "{CONNECTIONS} connections, each sending the transaction below again and again to Gannet's server on a Unix socket of this machine; commits are synchronous unless said otherwise. Each \
-             measurement is a server of its own on a fresh copy of a database, cold; {} s go by before anything is measured, and {} s are. The database is of {}, the budget {}, where they are not what is \
+             measurement is a server of its own on a fresh copy of a database, cold; {} s go by before anything is measured, and {} s are. The database is of {}, with segments of the log of {}, the budget {}, where they are not what is \
              looked at. Afterwards it is checked that every row that was acknowledged is there, once, and every update.",
             f64::from(found.plan.warm_up) / 10.0,
             f64::from(found.plan.measure) / 10.0,
             format_size(found.plan.usual_bytes()),
+            format_size(found.plan.segment),
             format_size(found.plan.usual_memory),
         )),
         Part::Text(match group {
