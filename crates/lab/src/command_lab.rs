@@ -274,8 +274,8 @@ fn complete(mut document: Document, runs: &[Record]) -> Document {
         let text = |name: &str| machine[name].as_str().unwrap_or("unknown").to_owned();
         document.parts.push(Part::Heading(format!("How {} was measured", run.order.experiment)));
         document.parts.push(Part::Text(format!(
-            "{} processors ({}), {} of memory, Linux {}; lab {}, commit {}; size {:?}, each measurement {} times, seed {}. Bars and tables have medians; ranges go from the least \
-             to the most.",
+            "{} processors ({}), {} of memory, Linux {}; lab {}, commit {}; size {:?}, each measurement {} times, seed {}. Where nothing else is said, bars and tables have \
+             medians, and ranges go from the least to the most.",
             machine["cpus"],
             text("cpu"),
             machine["memory_bytes"].as_u64().map_or("unknown".to_owned(), gannet_base::units::format_size),

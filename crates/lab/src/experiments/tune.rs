@@ -62,9 +62,9 @@ impl Plan {
                 has_grid: false,
                 warm_up: 8,
                 measure: 25,
-                tune_time: 40,
-                tune_warm_up: 7,
-                tune_measure: 15,
+                tune_time: 45,
+                tune_warm_up: 8,
+                tune_measure: 18,
                 tune_pages: &[PAGE_SIZE],
                 tune_rounds: 3,
             },
@@ -342,7 +342,6 @@ impl Experiment for Tune {
                 makes: Some(dir),
             });
         }
-        let around = Duration::from_millis(1500);
         for time in 1..=order.repeat {
             for run in &runs {
                 steps.push(Step {
@@ -351,7 +350,7 @@ impl Experiment for Tune {
                     command: run.command(data, &plan, order.seed + u64::from(time)),
                     limit: None,
                     cold: Vec::new(),
-                    estimate: Duration::from_millis(u64::from(plan.warm_up + plan.measure) * 100) + around,
+                    estimate: Duration::from_secs(u64::from((plan.warm_up + plan.measure).div_ceil(10))),
                     makes: None,
                 });
             }

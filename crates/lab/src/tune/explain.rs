@@ -1,14 +1,14 @@
 //! Why a configuration is as fast as it is: from what was counted in its trials.
 //!
 //! A session's time is told apart by what the system saw of its thread ([`super::waits`]), and waiting for others by what its client saw: what COMMIT took is waiting for the log,
-//! as far as the session did wait; whom the database named as waiting for a row, waited for that; what is left is waiting for latches. The parts are estimates, each
-//! from samples, and need not add up to one exactly.
+//! as far as the session did wait; whom the database named as waiting for a row, or for a turn at memory, waited for that; what is left is waiting for latches and pages, which others
+//! read or write. The parts are estimates, each from samples, and need not add up to one exactly.
 
 use crate::chart::{Spread, number};
 use serde_json::Value;
 
-/// Of processors so much is all.
-const ALL_PROCESSORS: f64 = 0.85;
+/// From this share on processors are as good as busy all the time.
+const ALL_PROCESSORS: f64 = 0.9;
 /// A share below this is not worth a word.
 const WORTH_A_WORD: f64 = 0.05;
 
@@ -27,6 +27,12 @@ pub struct Why {
     pub server_processors: Option<f64>,
     /// Processors that the load took.
     pub load_processors: Option<f64>,
+    /// Share of their time in which the machine's processors had something to do, whoever it was for.
+    pub processors_busy: Option<f64>,
+    /// Share of their time that the machine's host took for others.
+    pub processors_stolen: Option<f64>,
+    /// Bytes of pages in memory.
+    pub pool_bytes: Option<f64>,
     /// Shares of the sessions' time.
     pub shares: Shares,
 }
@@ -44,7 +50,9 @@ pub struct Shares {
     pub log: Option<f64>,
     /// Waiting for a row that another transaction has changed.
     pub rows: Option<f64>,
-    /// Waiting for others, for neither of these reasons.
+    /// Waiting for a turn at memory, as sorts and the like are many.
+    pub turns: Option<f64>,
+    /// Waiting for others, for none of these reasons: for a latch, or a page that somebody reads, or writes to make room.
     pub latches: Option<f64>,
     /// Slowed, as changed pages do not come home as fast as they are changed.
     pub paused: Option<f64>,
@@ -54,14 +62,15 @@ pub struct Shares {
 
 impl Shares {
     /// Names and values.
-    pub fn named(&self) -> [(&'static str, Option<f64>); 8] {
+    pub fn named(&self) -> [(&'static str, Option<f64>); 9] {
         [
             ("on a processor", self.on_processor),
             ("ready, with no processor free", self.queued),
             ("reading the device", self.reads),
             ("waiting for the log", self.log),
             ("waiting for a row", self.rows),
-            ("waiting for latches", self.latches),
+            ("waiting for a turn at memory", self.turns),
+            ("waiting for latches or pages", self.latches),
             ("slowed behind the checkpoint", self.paused),
             ("waiting for the client", self.client),
         ]
@@ -79,9 +88,16 @@ impl Why {
         let others =
             median("/waits/others").map(|others| others + median("/waits/device_write").unwrap_or(0.0));
         let log = median("/commit_share").zip(others).map(|(commits, others)| commits.min(others));
-        let rows =
-            median("/row_wait_share").zip(others).map(|(rows, others)| rows.min(others - log.unwrap_or(0.0)));
-        let latches = others.map(|others| (others - log.unwrap_or(0.0) - rows.unwrap_or(0.0)).max(0.0));
+        // Of what is left, as much as was seen.
+        let mut left = others.map(|others| others - log.unwrap_or(0.0));
+        let mut part = |path: &str| {
+            let seen = left.zip(median(path)).map(|(left, seen)| seen.min(left));
+            left = left.map(|left| left - seen.unwrap_or(0.0));
+            seen
+        };
+        let rows = part("/row_wait_share");
+        let turns = part("/turn_wait_share");
+        let latches = left;
         let per_write = median("/transactions").zip(median("/log_writes"));
         Why {
             hit_rate: median("/hit_rate"),
@@ -92,12 +108,16 @@ impl Why {
                 .filter(|each| each.is_finite()),
             server_processors: median("/processors/server"),
             load_processors: median("/processors/load"),
+            processors_busy: median("/processors/busy_share"),
+            processors_stolen: median("/processors/stolen_share"),
+            pool_bytes: median("/memory/pool"),
             shares: Shares {
                 on_processor: median("/waits/on_processor"),
                 queued: median("/waits/queued_for_processor"),
                 reads: median("/waits/device_read"),
                 log,
                 rows,
+                turns,
                 latches,
                 paused: median("/waits/paused"),
                 client: median("/waits/client"),
@@ -120,16 +140,25 @@ impl Why {
             false => format!("Sessions spent their time so: {}.", told.join(", ")),
         };
         if let Some((server, load)) = self.server_processors.zip(self.load_processors) {
-            let all = server + load;
-            let end = match all >= ALL_PROCESSORS * processors as f64 {
-                true => "that is all there is: the processors are the limit",
-                false => "processors are left",
-            };
             text.push_str(&format!(
-                " The server took {} of {processors} processors, the load itself {}: {end}.",
+                " The server took {} of {processors} processors, the load itself {}",
                 number(server),
                 number(load)
             ));
+            match self.processors_busy {
+                None => text.push('.'),
+                Some(busy) => {
+                    let stolen = self.processors_stolen.filter(|&stolen| stolen >= 0.01);
+                    let stolen = stolen.map_or(String::new(), |share| {
+                        format!(", {} taken by the machine's host", percent(Some(share)))
+                    });
+                    let end = if busy >= ALL_PROCESSORS { ": processors are the limit" } else { "" };
+                    text.push_str(&format!(
+                        "; all in all they were busy {} of the time{stolen}{end}.",
+                        percent(Some(busy))
+                    ));
+                }
+            }
         }
         if let Some(each) = self.commits_per_write {
             text.push_str(&format!(" One write of the log made {} transactions durable.", number(each)));
@@ -155,6 +184,11 @@ impl Why {
                 number(theirs)
             ));
         }
+        if let Some((own, theirs)) = self.pool_bytes.zip(other.pool_bytes)
+            && (own - theirs).abs() > 0.1 * own.max(theirs)
+        {
+            told.push(format!("{} of pages in memory against {}", mebibytes(own), mebibytes(theirs)));
+        }
         let mut moved: Vec<(&str, f64, f64)> = self
             .shares
             .named()
@@ -175,6 +209,11 @@ impl Why {
     }
 }
 
+/// Bytes, for people.
+pub fn mebibytes(bytes: f64) -> String {
+    format!("{} MiB", number(bytes / f64::from(1 << 20)))
+}
+
 /// A share as a percentage.
 pub fn percent(share: Option<f64>) -> String {
     match share {
@@ -191,8 +230,8 @@ mod tests {
 
     fn trial(reads: f64, commits: f64) -> Value {
         json!({
-            "hit_rate": 1.0 - reads / 20.0, "reads_per_transaction": reads, "device_busy_share": 0.5, "commit_share": commits, "row_wait_share": 0.1,
-            "transactions": 100, "log_writes": 20, "processors": { "server": 1.0, "load": 0.9 },
+            "hit_rate": 1.0 - reads / 20.0, "reads_per_transaction": reads, "device_busy_share": 0.5, "commit_share": commits, "row_wait_share": 0.05, "turn_wait_share": 0.05, "memory": { "pool": 1_048_576.0 * (10.0 - reads) },
+            "transactions": 100, "log_writes": 20, "processors": { "server": 1.0, "load": 0.7, "busy_share": 0.95, "stolen_share": 0.05 },
             "waits": { "on_processor": 0.1, "queued_for_processor": 0.1, "device_read": reads / 10.0, "device_write": 0.1, "others": 0.5, "paused": 0.0, "client": 0.1 },
         })
     }
@@ -203,16 +242,20 @@ mod tests {
         let why = Why::of(&[&one, &other]);
         let close = |share: Option<f64>, to: f64| assert!((share.unwrap() - to).abs() < 1e-9, "{why:?}");
         close(why.shares.log, 0.4);
-        close(why.shares.rows, 0.1);
+        close(why.shares.rows, 0.05);
+        close(why.shares.turns, 0.05);
         close(why.shares.latches, 0.1);
         assert_eq!(why.commits_per_write, Some(5.0));
         let text = why.limited_by(2);
         assert!(
             text.contains("40 % waiting for the log, 20 % reading the device")
-                && text.contains("the processors are the limit"),
+                && text.contains(
+                    "busy 95 % of the time, 5 % taken by the machine's host: processors are the limit"
+                ),
             "{text}"
         );
-        assert!(why.limited_by(4).contains("processors are left"));
+        let idle = Why { processors_busy: Some(0.5), ..why };
+        assert!(!idle.limited_by(2).contains("the limit"));
         // All of the commits' time cannot be waiting where sessions waited for less.
         let busy = trial(2.0, 0.9);
         let why = Why::of(&[&busy]);
@@ -223,7 +266,7 @@ mod tests {
     fn a_difference_is_told_by_what_has_moved() {
         let (small, large) = (trial(4.0, 0.2), trial(0.0, 0.4));
         let text = Why::of(&[&small]).against(&Why::of(&[&large]));
-        assert!(text.starts_with("4.00 reads for each transaction against 0 (hit rate 80 % against 100 %); reading the device 40 % of the time against 0 %"), "{text}");
+        assert!(text.starts_with("4.00 reads for each transaction against 0 (hit rate 80 % against 100 %); 6.00 MiB of pages in memory against 10.0 MiB; reading the device 40 % of the time against 0 %"), "{text}");
         assert_eq!(Why::of(&[&small]).against(&Why::of(&[&small])), "nothing that was counted differs much");
     }
 

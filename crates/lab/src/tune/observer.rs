@@ -10,11 +10,13 @@ use crate::servers::Server;
 use anyhow::{Result, anyhow};
 use gannet_server::frontend::Failure;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How many ticks of a load pass between two looks at who waits for rows.
-const LOCKS_EVERY: u32 = 8;
+/// How many ticks of a load pass between two looks at who waits for whom.
+const WAITERS_EVERY: u32 = 8;
+const WAITERS: &str = "select wait_event, count(*) from pg_stat_activity where wait_event_type = 'Lock' or wait_event = 'MemoryTurn' group by wait_event";
 /// How often each script is explained.
 const EXPLAINED: u32 = 6;
 
@@ -64,6 +66,10 @@ fn looked_at(text: &str) -> f64 {
 struct Counted {
     /// Requests and bytes by `CLASS OPERATION`, of Gannet.
     io: Vec<(String, u64, u64)>,
+    /// Bytes of the budget by purpose.
+    memory: Vec<(String, u64)>,
+    /// Jiffies of the machine's processors: all, idle, and taken by others than this machine.
+    processors: Option<[u64; 3]>,
     /// Of the whole disk.
     disk: Option<Counters>,
     busy: Option<Duration>,
@@ -82,8 +88,10 @@ pub(super) struct Observer {
     ended: Option<Counted>,
     watch: Option<Watch>,
     ticks: u32,
-    lock_looks: u32,
-    lock_waiters: u64,
+    looks: u32,
+    /// Sessions that were seen to wait for a row, and for their turn at memory.
+    row_waiters: u64,
+    turn_waiters: u64,
     waits: Value,
     begun: Option<Instant>,
 }
@@ -102,8 +110,9 @@ impl Observer {
             ended: None,
             watch: None,
             ticks: 0,
-            lock_looks: 0,
-            lock_waiters: 0,
+            looks: 0,
+            row_waiters: 0,
+            turn_waiters: 0,
             waits: Value::Null,
             begun: None,
         })
@@ -121,8 +130,16 @@ impl Observer {
             [Some(name), requests, bytes] => Some((name.clone(), number(requests), number(bytes))),
             _ => None,
         });
+        let io = io.collect();
+        let memory = self.rows("select purpose, used_bytes from gannet_memory")?;
+        let memory = memory.iter().filter_map(|row| match row.as_slice() {
+            [Some(purpose), used] => Some((purpose.clone(), number(used))),
+            _ => None,
+        });
         Ok(Counted {
-            io: io.collect(),
+            io,
+            memory: memory.collect(),
+            processors: waits::processors(),
             disk: Counters::of(&self.disk),
             busy: device::busy(&self.disk),
             server: waits::processor_seconds(self.pid),
@@ -147,12 +164,17 @@ impl Observer {
                     watch.look();
                 }
                 self.ticks += 1;
-                if self.ticks.is_multiple_of(LOCKS_EVERY) {
-                    let waiting =
-                        self.rows("select count(*) from pg_stat_activity where wait_event_type = 'Lock'")?;
-                    self.lock_looks += 1;
-                    let found = waiting.first().and_then(|row| row.first()?.as_deref()?.parse().ok());
-                    self.lock_waiters += found.unwrap_or(0);
+                if self.ticks.is_multiple_of(WAITERS_EVERY) {
+                    let waiting = self.rows(WAITERS)?;
+                    self.looks += 1;
+                    for row in waiting {
+                        let [Some(event), Some(count)] = row.as_slice() else { continue };
+                        let count: u64 = count.parse().unwrap_or(0);
+                        match &**event {
+                            "MemoryTurn" => self.turn_waiters += count,
+                            _ => self.row_waiters += count,
+                        }
+                    }
                 }
             }
             Moment::End => {
@@ -180,7 +202,6 @@ impl Observer {
             outcome.per_interval.iter().map(|count| *count as f64 / outcome.interval.as_secs_f64()).collect();
         let mode = self.rows("select effective, reason from gannet_settings where name = 'io'")?;
         let mode = mode.first().cloned().unwrap_or_default();
-        let memory = self.rows("select purpose, used_bytes, peak_bytes from gannet_memory")?;
         let accesses = accesses(&mut self.client, mix, seed)?;
         let (Some(began), Some(ended)) = (&self.began, &self.ended) else {
             return Err(anyhow!("the load ended before it was measured"));
@@ -189,9 +210,9 @@ impl Observer {
             / config.page_size as f64;
         let reads = pages / outcome.transactions.max(1) as f64;
         let hit_rate = accesses.filter(|&all| all > 0.0).map(|all| (1.0 - reads / all).max(0.0));
-        let waiters = (self.lock_looks > 0).then(|| {
-            self.lock_waiters as f64 / f64::from(self.lock_looks) / config.connections.max(1) as f64
-        });
+        let waiters = |count: u64| {
+            (self.looks > 0).then(|| count as f64 / f64::from(self.looks) / config.connections.max(1) as f64)
+        };
         let (log_writes, log_bytes) = ended.since(began, "commit write");
         let mut told = json!({
             "config": config,
@@ -204,7 +225,8 @@ impl Observer {
             "latency_us": outcome.latency.to_json(),
             "conflicts": outcome.conflicts,
             "commit_share": outcome.commit_share,
-            "row_wait_share": waiters,
+            "row_wait_share": waiters(self.row_waiters),
+            "turn_wait_share": waiters(self.turn_waiters),
             "waits": self.waits,
             "accesses_per_transaction": accesses,
             "reads_per_transaction": reads,
@@ -212,7 +234,7 @@ impl Observer {
             "log_writes": log_writes,
             "log_bytes": log_bytes,
             "page_bytes_written": ended.since(began, "deadline write").1 + ended.since(began, "maintenance write").1,
-            "memory": memory,
+            "memory": ended.memory.iter().cloned().collect::<BTreeMap<_, _>>(),
         });
         ended.tell_machine(began, seconds, &mut told);
         Ok(told)
@@ -244,8 +266,18 @@ impl Counted {
         let taken = |after: Option<f64>, before: Option<f64>| {
             after.zip(before).map(|(after, before)| (after - before) / seconds)
         };
-        told["processors"] =
-            json!({ "server": taken(self.server, before.server), "load": taken(self.client, before.client) });
+        // Of the machine's time, how much its processors had something to do, and how much its host took for others.
+        let machine = self
+            .processors
+            .zip(before.processors)
+            .map(|(after, before)| [0, 1, 2].map(|place| after[place].saturating_sub(before[place]) as f64));
+        let machine = machine.filter(|[all, ..]| *all > 0.0);
+        told["processors"] = json!({
+            "server": taken(self.server, before.server),
+            "load": taken(self.client, before.client),
+            "busy_share": machine.map(|[all, idle, _]| 1.0 - idle / all),
+            "stolen_share": machine.map(|[all, _, stolen]| stolen / all),
+        });
     }
 }
 

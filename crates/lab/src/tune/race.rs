@@ -14,12 +14,14 @@
 //! 2. What is picked is the first of those that are as good as the best one: candidates come in the order in which they are preferred, such as by their memory.
 //! 3. It ends: after [`Rules::rounds_most`] rounds, or with the first measurement for which there is no time.
 
-use super::interval::{mean, t_quantile};
+use super::interval::{Interval, mean, t_quantile};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 /// A value is not taken for less than this, so that there is a ratio.
 const LEAST: f64 = 1e-9;
+/// How often the means of candidates and of rounds are fitted to each other.
+const FITTED: u32 = 200;
 
 /// How a race goes.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -80,6 +82,55 @@ pub struct Raced {
     pub values: Vec<Vec<f64>>,
     /// Why it was over.
     pub end: End,
+}
+
+impl Raced {
+    /// What each candidate does, with what rounds have in common taken out, and how sure that is: what is to be seen is how candidates differ, whatever else went on in the machine. An
+    /// analysis of variance in two ways on the logarithms; noise is taken to be alike for all. `None` where nothing was measured.
+    pub fn without_rounds(&self, confidence: f64) -> Vec<Option<Interval>> {
+        let logs: Vec<Vec<f64>> = self
+            .values
+            .iter()
+            .map(|values| values.iter().map(|value| value.max(LEAST).ln()).collect())
+            .collect();
+        let rounds = logs.iter().map(Vec::len).max().unwrap_or(0);
+        let (mut of_rounds, mut of_candidates) = (vec![0.0; rounds], vec![0.0; logs.len()]);
+        // Who was dropped has no values of later rounds, so there is no closed form: each is fitted to the other, again and again.
+        for _ in 0..FITTED {
+            for (candidate, values) in logs.iter().enumerate().filter(|(_, values)| !values.is_empty()) {
+                let rest: Vec<f64> =
+                    values.iter().zip(&of_rounds).map(|(value, round)| value - round).collect();
+                of_candidates[candidate] = mean(&rest);
+            }
+            for (round, of_round) in of_rounds.iter_mut().enumerate() {
+                let there = logs.iter().zip(&of_candidates);
+                let rest: Vec<f64> =
+                    there.filter_map(|(values, candidate)| Some(values.get(round)? - candidate)).collect();
+                *of_round = mean(&rest);
+            }
+        }
+        let middle = if rounds > 0 { mean(&of_rounds) } else { 0.0 };
+        let all: usize = logs.iter().map(Vec::len).sum();
+        let squares: f64 = logs
+            .iter()
+            .zip(&of_candidates)
+            .flat_map(|(values, candidate)| {
+                values.iter().zip(&of_rounds).map(move |(value, round)| (value - candidate - round).powi(2))
+            })
+            .sum();
+        let fitted = logs.iter().filter(|values| !values.is_empty()).count() + rounds;
+        // Where candidates and rounds explain everything, noise cannot be told.
+        let degrees = (all + 1).saturating_sub(fitted);
+        let of = |(values, candidate): (&Vec<f64>, &f64)| {
+            let mean = (candidate + middle).exp();
+            let half = (degrees > 0).then(|| {
+                let quantile = t_quantile(1.0 - (1.0 - confidence) / 2.0, degrees as f64);
+                mean * ((quantile * (squares / degrees as f64 / values.len() as f64).sqrt()).exp() - 1.0)
+            });
+            (!values.is_empty()).then_some(Interval { mean, half })
+        };
+        logs.iter().zip(&of_candidates).map(of).collect()
+    }
 }
 
 /// Runs a race between candidates `0..count`, the preferred ones first.
@@ -288,6 +339,34 @@ mod tests {
             assert_eq!((measured, raced.end == End::Time), (time.min(6) as usize, time < 6));
             assert_eq!(raced.pick, (time >= 3).then_some(2), "{time}: {raced:?}");
         }
+    }
+
+    #[test]
+    fn what_rounds_have_in_common_hides_no_difference() {
+        let mut hits = 0;
+        for seed in 0..100 {
+            // Rounds differ by a fifth, candidates by less; one is dropped early.
+            let raced = run(&[100.0, 110.0, 50.0], 0.02, seed, &Rules { rounds_most: 6, ..RULES });
+            let found = raced.without_rounds(0.95);
+            let [Some(one), Some(other), Some(dropped)] = found[..] else { panic!("{found:?}") };
+            assert!((other.mean / one.mean - 1.1).abs() < 0.06, "seed {seed}: {found:?}");
+            assert!((dropped.mean / one.mean - 0.5).abs() < 0.05, "seed {seed}: {found:?}");
+            let apart = Interval::of(&raced.values[0], 0.95).unwrap();
+            assert!(one.half.unwrap() < apart.half.unwrap(), "seed {seed}: {found:?} {apart:?}");
+            // The ratio of two is as sure as both of them are.
+            let half = (one.half.unwrap() / one.mean).hypot(other.half.unwrap() / other.mean);
+            hits += u32::from((other.mean / one.mean / 1.1).ln().abs() < half);
+        }
+        assert!(hits >= 90, "{hits}");
+    }
+
+    #[test]
+    fn a_single_round_says_nothing_of_noise() {
+        let raced = run(&[100.0, 50.0], 0.02, 1, &Rules { rounds_most: 1, ..RULES });
+        let found = raced.without_rounds(0.95);
+        assert!(found.iter().all(|one| one.is_some_and(|one| one.half.is_none())), "{found:?}");
+        let nobody = race(1, &RULES, &mut |_| Ok(Measured::OutOfTime)).unwrap();
+        assert_eq!(nobody.without_rounds(0.95), [None]);
     }
 
     #[test]

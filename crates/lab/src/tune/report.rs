@@ -1,6 +1,6 @@
 //! What is said of a tuning: its races as curves and tables, why the pick is fast, and the settings file. All of it from what was recorded.
 
-use super::explain::{Why, percent};
+use super::explain::{Why, mebibytes, percent};
 use super::interval::Interval;
 use super::race::{End, Standing};
 use super::search::{Leg, Point};
@@ -31,36 +31,42 @@ pub fn plus_minus(interval: Option<Interval>) -> String {
 }
 
 /// The columns of a table that says why, behind those that say what.
-pub const WHY_HEAD: [&str; 8] = [
+pub const WHY_HEAD: [&str; 11] = [
+    "pages in memory",
     "hit rate",
     "reads each",
     "disk busy",
+    "processors busy",
     "in reads",
     "for the log",
     "for rows",
-    "for latches",
-    "processors",
+    "for memory",
+    "for latches, pages",
+    "ready",
 ];
 
 /// Their values.
 pub fn why_cells(why: &Why) -> Vec<String> {
-    let processors = why.server_processors.zip(why.load_processors).map(|(server, load)| server + load);
     vec![
+        why.pool_bytes.map_or("–".to_owned(), mebibytes),
         percent(why.hit_rate),
         why.reads.map_or("–".to_owned(), number),
         percent(why.device_busy),
+        percent(why.processors_busy),
         percent(why.shares.reads),
         percent(why.shares.log),
         percent(why.shares.rows),
+        percent(why.shares.turns),
         percent(why.shares.latches),
-        processors.map_or("–".to_owned(), number),
+        percent(why.shares.queued),
     ]
 }
 
 /// What the columns mean.
-pub const WHY_LEGEND: &str = "Hit rate: page accesses that found their page in memory, from the pages that were read, and from those that EXPLAIN says a transaction looks at; about. Reads: pages read for \
-    each transaction. Disk busy: share of the time in which it had something to do. In reads, for the log, for rows, for latches: shares of the sessions' time, from looking at their threads \
-    some 40 times a second, and from what COMMIT took. Processors: taken by server and load together.";
+pub const WHY_LEGEND: &str = "Pages in memory: bytes of them at the end. Hit rate: page accesses that found their page in memory, from the pages that were read, and from those that EXPLAIN says a transaction looks \
+    at; about. Reads each: pages read for each transaction. Disk and processors busy: share of the time in which they had something to do, whoever it was for. The others are shares of the sessions' time: in \
+    reads; waiting for the log, for rows, for a turn at memory, for latches or pages that others read or write; ready, with no processor free. They come from looking at the sessions' threads some 40 times a second, \
+    and from what COMMIT took.";
 
 /// What is said of a tuning.
 pub fn parts(tuned: &Tuned) -> Vec<Part> {
@@ -68,6 +74,10 @@ pub fn parts(tuned: &Tuned) -> Vec<Part> {
     for (number, leg) in tuned.found.legs.iter().enumerate() {
         parts.extend(leg_parts(tuned, leg, number + 1));
     }
+    parts.push(Part::Text(
+        "In a race all values are tried in each round, and what rounds have in common is taken out of their intervals: what else went on in the machine hits all of them alike."
+            .to_owned(),
+    ));
     parts.push(Part::Text(WHY_LEGEND.to_owned()));
     parts
 }
@@ -103,9 +113,20 @@ fn points(leg: &Leg) -> Vec<Point> {
     leg.values.iter().map(at).collect()
 }
 
+/// What each of them did in this race, what rounds have in common taken out; after a single round, as its seconds say.
+fn intervals(tuned: &Tuned, leg: &Leg, points: &[Point]) -> Vec<Option<Interval>> {
+    let found = leg.raced.without_rounds(tuned.rules.confidence);
+    let of = |(interval, point): (Option<Interval>, &Point)| match interval {
+        Some(Interval { half: None, .. }) | None => tuned.interval_of(point),
+        known => known,
+    };
+    found.into_iter().zip(points).map(of).collect()
+}
+
 fn leg_parts(tuned: &Tuned, leg: &Leg, number: usize) -> Vec<Part> {
     let dimension = &tuned.dimensions[leg.dimension];
     let points = points(leg);
+    let intervals = intervals(tuned, leg, &points);
     let labels: Vec<String> = leg.values.iter().map(|&value| dimension.values[value].clone()).collect();
     let others: Vec<String> = (0..leg.at.len())
         .filter(|&other| other != leg.dimension)
@@ -122,15 +143,14 @@ fn leg_parts(tuned: &Tuned, leg: &Leg, number: usize) -> Vec<Part> {
             groups: labels.clone(),
             curves: vec![Bars {
                 name: format!("mean, and its interval at {}", percent(Some(tuned.rules.confidence))),
-                values: points.iter().map(|point| tuned.interval_of(point).map(spread)).collect(),
+                values: intervals.iter().map(|interval| interval.map(spread)).collect(),
             }],
         },
     };
     let mut rows = Vec::new();
     for (place, point) in points.iter().enumerate() {
         let trials: Vec<&Value> = tuned.trials_of(point).collect();
-        let mut row =
-            vec![labels[place].clone(), plus_minus(tuned.interval_of(point)), trials.len().to_string()];
+        let mut row = vec![labels[place].clone(), plus_minus(intervals[place]), trials.len().to_string()];
         row.push(standing(leg, place));
         row.extend(why_cells(&Why::of(&trials)));
         rows.push(row);
@@ -179,7 +199,8 @@ fn verdict(tuned: &Tuned, leg: &Leg, points: &[Point], labels: &[String]) -> Str
         }
     }
     let why = |place: usize| Why::of(&tuned.trials_of(&points[place]).collect::<Vec<_>>());
-    let rate = |place: usize| tuned.interval_of(&points[place]).map(|interval| interval.mean);
+    let intervals = intervals(tuned, leg, points);
+    let rate = |place: usize| intervals[place].map(|interval| interval.mean);
     let worse =
         |place: &usize| matches!(leg.raced.standings[*place], Standing::Dropped(_) | Standing::Behind);
     for place in (0..labels.len()).filter(worse) {
@@ -258,7 +279,7 @@ pub(crate) mod tests {
                 pick: Some(1),
                 best: Some(1),
                 standings: vec![Standing::Dropped(3), Standing::Good],
-                values: vec![vec![10.0], vec![20.0]],
+                values: vec![vec![10.5], vec![40.5]],
                 end: End::Decided,
             },
         };

@@ -156,6 +156,19 @@ pub fn processor_seconds(pid: u32) -> Option<f64> {
     Some(ticks as f64 / 100.0)
 }
 
+/// What the machine's processors did since it was started, in hundredths of a second: all their time, idle, and stolen by the machine's host.
+pub fn processors() -> Option<[u64; 3]> {
+    totals(&fs::read_to_string("/proc/stat").ok()?)
+}
+
+/// The first line has user, nice, system, idle, waiting for I/O, two kinds of interrupts, stolen; what guests had is in the first two, too.
+fn totals(text: &str) -> Option<[u64; 3]> {
+    let words = text.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
+    let times: Vec<u64> = words.map_while(|word| word.parse().ok()).take(8).collect();
+    let [_, _, _, idle, waiting, _, _, stolen] = times.as_slice() else { return None };
+    Some([times.iter().sum(), idle + waiting, *stolen])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,6 +202,12 @@ mod tests {
             assert_eq!((&found["sessions"], &found["others"]), (&json!(1), &json!(1.0)), "{found}");
         });
         assert!(processor_seconds(std::process::id()).is_some());
+    }
+
+    #[test]
+    fn the_processors_time_is_told_apart() {
+        assert_eq!(totals("cpu  1 2 3 40 5 6 7 8 100 200\ncpu0 1\n"), Some([72, 45, 8]));
+        assert_eq!((totals(""), totals("cpu  1 2\n")), (None, None));
     }
 
     #[test]
