@@ -2,16 +2,23 @@
 
 use anyhow::{Context, Result, anyhow, bail};
 use gannet_base::units::parse_size;
+use gannet_lab::gannet;
+use gannet_lab::isolation::client::Client;
 use gannet_lab::servers::{self, Kind, Options};
+use gannet_lab::table::Table;
 use gannet_lab::tune::builtin::{self, Size};
 use gannet_lab::tune::trial;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// Budget in which copies are settled.
 const MEMORY: u64 = 512 << 20;
+
+/// How often it is looked whether a restart is over.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A folder for copies, which goes when this does.
 pub(crate) struct Workplace(PathBuf);
@@ -90,13 +97,13 @@ fn backup(database: &Path, target: &Path, place: &Workplace) -> Result<()> {
     let folder = place.folder().join("backup");
     fs::create_dir(&folder)?;
     eprintln!("it is open: its server makes a backup");
-    gannet(&["backup".as_ref(), database.as_os_str(), folder.as_os_str()])?;
-    gannet(&["restore".as_ref(), folder.as_os_str(), target.as_os_str()])?;
+    command(&["backup".as_ref(), database.as_os_str(), folder.as_os_str()])?;
+    command(&["restore".as_ref(), folder.as_os_str(), target.as_os_str()])?;
     Ok(fs::remove_dir_all(&folder)?)
 }
 
 /// Runs a command of Gannet's program; what it prints is read only where it fails.
-fn gannet(words: &[&OsStr]) -> Result<()> {
+fn command(words: &[&OsStr]) -> Result<()> {
     let done = Command::new(servers::gannet()?).args(words).stdin(Stdio::null()).output()?;
     if !done.status.success() {
         let said = String::from_utf8_lossy(&done.stderr).trim().lines().last().unwrap_or_default().to_owned();
@@ -108,6 +115,7 @@ fn gannet(words: &[&OsStr]) -> Result<()> {
 /// Opens a copy and closes it, so that its file is all of it, and fills the built-in load's table where that is wanted and it is not there; gives the size of
 /// its pages.
 pub(crate) fn settle(dir: &Path, size: Option<Size>, seed: u64) -> Result<u64> {
+    let_us_in(dir)?;
     let options = Options {
         kind: Kind::Gannet,
         folder: dir.to_owned(),
@@ -116,13 +124,19 @@ pub(crate) fn settle(dir: &Path, size: Option<Size>, seed: u64) -> Result<u64> {
         settings: vec!["--memory".to_owned(), MEMORY.to_string()],
     };
     let server = options.start()?;
-    let sql = "select effective from gannet_settings where name = 'page_size'";
-    let answer = server.client("lab")?.run(sql).map_err(|failure| anyhow!("{sql}: {failure}"))?;
-    let page_size =
-        answer.rows.first().and_then(|row| row.first()?.as_deref()).context("no page size is told")?;
-    let page_size = parse_size(page_size)?;
+    let mut client = server.client("lab")?;
+    // A file that lacks changes is not all of it: what is left of a crash comes first.
+    loop {
+        match &*one(&mut client, "select phase from gannet_restart")? {
+            "done" => break,
+            "stopped" => bail!("it is damaged: see gannet check"),
+            _ => std::thread::sleep(LOOK_EVERY),
+        }
+    }
+    let page_size = one(&mut client, "select effective from gannet_settings where name = 'page_size'")?;
+    let page_size = parse_size(&page_size)?;
     if let Some(size) = size {
-        match builtin::rows(&mut server.client("lab")?)? {
+        match builtin::rows(&mut client)? {
             None => builtin::fill(&server.address("lab"), size, seed)?,
             Some(rows) if rows == size.rows => {}
             Some(rows) => bail!(
@@ -131,8 +145,27 @@ pub(crate) fn settle(dir: &Path, size: Option<Size>, seed: u64) -> Result<u64> {
             ),
         }
     }
+    drop(client);
     server.stop()?;
     Ok(page_size)
+}
+
+/// The load comes as the system's user, whom a database that somebody else has made need not know: the copy gets to know him.
+fn let_us_in(dir: &Path) -> Result<()> {
+    let user = whoami::username().unwrap_or_else(|_| "gannet".to_owned());
+    let options = gannet::Options { folder: dir.to_owned(), memory: MEMORY, ..gannet::Options::default() };
+    let table = Table::open(&options, false)?;
+    let name = user.replace('\'', "''");
+    if table.run(&format!("select 1 from pg_roles where rolname = '{name}'"))? == 0 {
+        table.run(&format!("create role \"{}\" superuser login", user.replace('"', "\"\"")))?;
+    }
+    table.close()
+}
+
+/// The only value of a query.
+fn one(client: &mut Client, sql: &str) -> Result<String> {
+    let answer = client.run(sql).map_err(|failure| anyhow!("{sql}: {failure}"))?;
+    answer.rows.into_iter().flatten().flatten().next().with_context(|| format!("{sql}: no answer"))
 }
 
 /// Makes a copy of a settled one, with pages of another size; gives its file.
@@ -141,11 +174,11 @@ pub(crate) fn with_pages(from: &Path, dir: &Path, page_size: u64, place: &Workpl
     servers::make(Kind::Gannet, dir)?;
     let file = servers::database(dir);
     if !dump.exists() {
-        gannet(&["dump".as_ref(), servers::database(from).as_os_str(), dump.as_os_str()])?;
+        command(&["dump".as_ref(), servers::database(from).as_os_str(), dump.as_os_str()])?;
     }
     let page_size = page_size.to_string();
     let options = [OsStr::new("--create"), OsStr::new("--page-size"), page_size.as_ref()];
-    gannet(&[&["load".as_ref(), dump.as_os_str(), file.as_os_str()][..], &options].concat())?;
+    command(&[&["load".as_ref(), dump.as_os_str(), file.as_os_str()][..], &options].concat())?;
     Ok(file)
 }
 
