@@ -1,4 +1,4 @@
-//! `gannet lab`: the laboratory is a program of its own, with rivals' libraries that this one does not need; it is found and takes over.
+//! `gannet lab`, `gannet tune`: the laboratory is a program of its own, with rivals' libraries that this one does not need; it is found and takes over.
 
 use crate::arguments::Lab;
 use anyhow::{Context, Result, bail};
@@ -17,11 +17,28 @@ const VARIABLE: &str = "GANNET_LAB";
 /// # Errors
 /// It is not there.
 pub(crate) fn run(options: &Lab) -> Result<()> {
-    let program = find()?;
     let mut words: Vec<OsString> = options.words.clone();
     if words.first().is_none_or(|word| word == "--help" || word == "-h" || word == "help") {
         words = vec!["run".into(), "--help".into()];
     }
+    become_it(words)
+}
+
+/// Becomes the laboratory's program, which tunes.
+///
+/// # Errors
+/// It is not there.
+pub(crate) fn tune(options: &Lab) -> Result<()> {
+    let mut words: Vec<OsString> = vec!["tune".into()];
+    words.extend(options.words.iter().cloned());
+    if options.words.is_empty() {
+        words.push("--help".into());
+    }
+    become_it(words)
+}
+
+fn become_it(words: Vec<OsString>) -> Result<()> {
+    let program = find()?;
     let error = Command::new(&program).args(words).exec();
     Err(error).with_context(|| format!("cannot start {program:?}"))
 }

@@ -1,8 +1,7 @@
 //! `gannet`: one thin binary over the libraries.
 //!
 //! # Exit status
-//! 0: done. 1: it failed, or the command line is wrong; one line on standard error says why. 2: the command belongs to
-//! a later release. 130: stopped by Ctrl-C. `gannet sql`, `gannet check` and `gannet doctor` have their own, see [`sql`], [`check`]
+//! 0: done. 1: it failed, or the command line is wrong; one line on standard error says why. 130: stopped by Ctrl-C. `gannet sql`, `gannet check` and `gannet doctor` have their own, see [`sql`], [`check`]
 //! and [`doctor`].
 
 mod arguments;
@@ -33,7 +32,6 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-const NOT_IMPLEMENTED: u8 = 2;
 const INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
@@ -58,6 +56,7 @@ fn main() -> ExitCode {
         Command::Stat(options) => stat::run(&options),
         Command::Sweep(options) => sweep::run(&options),
         Command::Sql(options) => return sql::run(&options),
+        Command::Tune(options) => lab::tune(&options),
         Command::Other(words) => return unknown(&words),
     };
     let Err(error) = done else { return ExitCode::SUCCESS };
@@ -98,10 +97,6 @@ fn refuse(error: &clap::Error) -> ExitCode {
 
 fn unknown(words: &[OsString]) -> ExitCode {
     let name = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
-    if arguments::PLANNED.contains(&&*name) {
-        complain(&format!("`{name}` is not implemented in this release"));
-        return ExitCode::from(NOT_IMPLEMENTED);
-    }
     complain(&format!("there is no command `{name}` (see --help)"));
     ExitCode::FAILURE
 }

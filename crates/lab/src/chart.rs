@@ -3,6 +3,8 @@
 //! A bar is the median; the line through it goes from the least to the most that was measured. Where values of a figure differ by more than
 //! `LOGARITHMIC_FROM` times, its scale is logarithmic, and says so.
 
+mod curves;
+
 use std::fmt::Write;
 
 /// How far the largest value is above the least, where the scale is logarithmic.
@@ -78,6 +80,15 @@ pub enum Kind {
         /// The lines.
         lines: Vec<Line>,
     },
+    /// Means with their confidence intervals, joined by lines, over values that stand at equal distances.
+    Curves {
+        /// What the values are, with their unit.
+        x: String,
+        /// The values.
+        groups: Vec<String>,
+        /// Mean (as the median), and both ends of the interval, of each curve at each value.
+        curves: Vec<Bars>,
+    },
     /// Groups of bars.
     Bars {
         /// The groups' names.
@@ -100,6 +111,11 @@ pub struct Figure {
     pub y: String,
     /// The data.
     pub kind: Kind,
+}
+
+/// A field of CSV.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('"', "\"\""))
 }
 
 /// Text within SVG and HTML.
@@ -226,6 +242,7 @@ impl Figure {
     fn drawn(&self, style: &str) -> String {
         let names: Vec<&str> = match &self.kind {
             Kind::Lines { lines, .. } => lines.iter().map(|line| &*line.name).collect(),
+            Kind::Curves { curves, .. } => curves.iter().map(|curve| &*curve.name).collect(),
             Kind::Bars { bars, .. } => bars.iter().map(|bars| &*bars.name).collect(),
         };
         let mut out = String::new();
@@ -239,6 +256,7 @@ impl Figure {
         );
         match &self.kind {
             Kind::Lines { x, lines } => self.draw_lines(&mut out, x, lines),
+            Kind::Curves { x, groups, curves } => self.draw_curves(&mut out, x, groups, curves),
             Kind::Bars { groups, bars, limit } => self.draw_bars(&mut out, groups, bars, limit.as_ref()),
         }
         out.push_str(&legend.0);
@@ -405,7 +423,6 @@ impl Figure {
 
     /// The data, one row for each point or bar.
     pub fn csv(&self) -> String {
-        let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
         let mut out = String::new();
         match &self.kind {
             Kind::Lines { x, lines } => {
@@ -416,6 +433,7 @@ impl Figure {
                     let _ = writeln!(out, "{},{x},{y}", quoted(&line.name));
                 }
             }
+            Kind::Curves { groups, curves, .. } => self.curves_csv(&mut out, groups, curves),
             Kind::Bars { groups, bars, limit } => {
                 let _ = writeln!(out, "group,name,{},least,most", quoted(&format!("median of {}", self.y)));
                 for (group, name) in groups.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use gannet_base::units::{format_duration, parse_size};
-use gannet_lab::chart::{Kind, number};
+use gannet_lab::chart::{Bars, Kind, number};
 use gannet_lab::confine::{self, Step};
 use gannet_lab::device;
 use gannet_lab::document::{Document, Part};
@@ -316,8 +316,8 @@ fn complete(mut document: Document, runs: &[Record]) -> Document {
         let text = |name: &str| machine[name].as_str().unwrap_or("unknown").to_owned();
         document.parts.push(Part::Heading(format!("How {} was measured", run.order.experiment)));
         document.parts.push(Part::Text(format!(
-            "{} processors ({}), {} of memory, Linux {}; lab {}, commit {}; size {:?}, each measurement {} times, seed {}. Bars and tables have medians; ranges go from the least \
-             to the most.",
+            "{} processors ({}), {} of memory, Linux {}; lab {}, commit {}; size {:?}, each measurement {} times, seed {}. Where nothing else is said, bars and tables have \
+             medians, and ranges go from the least to the most.",
             machine["cpus"],
             text("cpu"),
             machine["memory_bytes"].as_u64().map_or("unknown".to_owned(), gannet_base::units::format_size),
@@ -337,7 +337,7 @@ fn complete(mut document: Document, runs: &[Record]) -> Document {
 }
 
 /// Writes a report into a folder.
-fn write(document: &Document, folder: &Path) -> Result<()> {
+pub(crate) fn write(document: &Document, folder: &Path) -> Result<()> {
     let figures = folder.join("figures");
     fs::create_dir_all(&figures).with_context(|| format!("cannot make {figures:?}"))?;
     fs::write(folder.join("report.html"), document.html())?;
@@ -382,6 +382,15 @@ fn report(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
+/// What a figure has for each of some groups; `None` where it has none.
+fn grouped(kind: &Kind) -> Option<(&[String], &[Bars])> {
+    match kind {
+        Kind::Bars { groups, bars, .. } => Some((groups, bars)),
+        Kind::Curves { groups, curves, .. } => Some((groups, curves)),
+        Kind::Lines { .. } => None,
+    }
+}
+
 /// Prints what two runs of an experiment have in common, and their ratio.
 fn compare(one: &Path, other: &Path) -> Result<()> {
     let runs = [Record::open(one)?, Record::open(other)?];
@@ -397,9 +406,9 @@ fn compare(one: &Path, other: &Path) -> Result<()> {
     );
     let mut found = 0;
     for figure in first.figures() {
-        let Kind::Bars { groups, bars, .. } = &figure.kind else { continue };
-        let same = second.figures().find(|other| other.id == figure.id).map(|other| &other.kind);
-        let Some(Kind::Bars { groups: other_groups, bars: other_bars, .. }) = same else { continue };
+        let Some((groups, bars)) = grouped(&figure.kind) else { continue };
+        let same = second.figures().find(|other| other.id == figure.id);
+        let Some((other_groups, other_bars)) = same.and_then(|other| grouped(&other.kind)) else { continue };
         for bars in bars {
             let Some(theirs) = other_bars.iter().find(|other| other.name == bars.name) else { continue };
             for (group, value) in groups.iter().zip(&bars.values) {

@@ -163,6 +163,12 @@ pub fn number_of(path: &Path) -> Result<String> {
     Ok(fs::read_to_string(above).map_or(number, |text| text.trim().to_owned()))
 }
 
+/// How long the disk with this number has had something to do since the machine was started; `None` where the system does not say.
+pub fn busy(number: &str) -> Option<Duration> {
+    let text = fs::read_to_string(format!("/sys/dev/block/{number}/stat")).ok()?;
+    text.split_whitespace().nth(9)?.parse().ok().map(Duration::from_millis)
+}
+
 /// What a disk has done since the machine was started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {

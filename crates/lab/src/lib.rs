@@ -35,6 +35,7 @@ pub mod table;
 pub mod throttle;
 pub mod tpcb;
 pub mod tpcc;
+pub mod tune;
 #[cfg(feature = "rivals")]
 pub mod wire;
 pub mod workload;

@@ -1,12 +1,15 @@
 //! The laboratory's command line.
 
 mod command_admin;
+mod command_inserts;
 mod command_isolation;
 mod command_lab;
 mod command_restart;
 mod command_scale;
 mod command_scan;
 mod command_tpcc;
+mod command_tune;
+mod tune_sources;
 
 use anyhow::{Context, Result, bail};
 use gannet_base::units::{parse_duration, parse_size};
@@ -30,6 +33,7 @@ gannet-lab: measures stores with the same key-value workloads; one JSON object p
 USAGE
     gannet-lab list | run EXPERIMENT | report RUN... | compare RUN RUN      experiments: see gannet-lab run --help
     gannet-lab device --file FILE [--sequential [--profile NAME [--width N]] | --sync-writes] [--block BYTES] [--threads T] [--seconds S] [--seed N]
+    gannet-lab tune DB [OPTIONS]                                            settings for a load: see gannet-lab tune --help
     gannet-lab store WORKLOAD --dir DIR [OPTIONS]
     gannet-lab sql --dir DIR [--memory SIZE] [--page-size BYTES] [--create] STATEMENT...
     gannet-lab scan load|cold|warm|singles|grow|share|neighbour --dir DIR --driver NAME --rows N --limit SIZE [OPTIONS]
@@ -56,6 +60,8 @@ with --memory in all, page cache included, and checks them afterwards; the devic
 `restart` kills: `load` makes a database, `crash` loads a copy of it until there is so much log and kills it, `loaded` starts a copy of what that has
 left and loads it from its first commit on, `rest` leaves it in peace, and with --again kills it in between. SIDE is wire-gannet, wire-postgresql (TPC-B
 by a server), gannet or sqlite (rows written anew, embedded). What was acknowledged has to be there each time.
+`inserts` is a load of many inserts and some updates by connections to Gannet's server: `load` makes a database with a table of SIZE, `run`
+measures one configuration on a copy of it; with --reports N one transaction in N is a report that sorts; --confined holds the server by a memory cgroup.
 `isolation run` lets sessions run random transactions, in rounds of --transactions [2000], and judges what they were told; at
 LEVEL read-committed, repeatable-read, serializable, or mixed [mixed]. ADDRESS is a postgres:// one of any server, whose tables
 iso_* are made anew; GANNET is a binary that is served in DIR [.] and killed N times a round. --replace
@@ -348,6 +354,12 @@ fn work() -> Result<()> {
         }
         Some(word) if word == "admin" => {
             return command_admin::work(&mut lexopt::Parser::from_args(std::env::args_os().skip(2)), &stop);
+        }
+        Some(word) if word == "inserts" => {
+            return command_inserts::work(&mut lexopt::Parser::from_args(std::env::args_os().skip(2)), &stop);
+        }
+        Some(word) if word == "tune" => {
+            return command_tune::work(&mut lexopt::Parser::from_args(std::env::args_os().skip(2)), &stop);
         }
         Some(word) if word == "isolation" => {
             return command_isolation::work(

@@ -55,8 +55,7 @@ pub struct Options {
     pub memory: Option<u64>,
     /// Gannet's I/O mode.
     pub io: String,
-    /// More settings: `--name value` of Gannet, also files of more databases, `name=value` of PostgreSQL. `--memory` is in place of a budget of nearly all
-    /// the memory.
+    /// More settings: `--name value` of Gannet, also files of more databases, `name=value` of PostgreSQL. They go before those that are set here anyway.
     pub settings: Vec<String>,
 }
 
@@ -209,9 +208,12 @@ impl Options {
     /// Of Gannet: its memory, and otherwise what it has by itself.
     fn gannet_settings(&self) -> Vec<String> {
         let budget = self.memory.map_or(2 << 30, |memory| memory.saturating_sub(AROUND_BUDGET));
-        let mut settings = ["--io", &self.io, "--max-connections", "200"].map(str::to_owned).to_vec();
-        if !self.settings.iter().any(|setting| setting == "--memory") {
-            settings.extend(["--memory".to_owned(), budget.to_string()]);
+        let ours = [("--memory", &*budget.to_string()), ("--io", &self.io), ("--max-connections", "200")];
+        let mut settings: Vec<String> = Vec::new();
+        for (name, value) in ours {
+            if !self.settings.iter().any(|given| given == name) {
+                settings.extend([name.to_owned(), value.to_owned()]);
+            }
         }
         settings.extend(self.settings.iter().cloned());
         settings
@@ -400,6 +402,11 @@ impl Server {
         let said = self.said().unwrap_or_default();
         let last = said.trim().lines().last().unwrap_or("it says nothing");
         bail!("{} ended with {status}: {last}", self.options.kind.title())
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// What its group has had; null where it has none.

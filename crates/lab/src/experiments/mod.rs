@@ -8,6 +8,7 @@ mod restart;
 mod scale;
 mod scan;
 mod squeeze;
+mod tune;
 
 use crate::confine::Step;
 use crate::document::Document;
@@ -88,7 +89,7 @@ const POSTGRESQL: Rival = Rival {
 
 /// All that there are.
 pub fn all() -> &'static [&'static dyn Experiment] {
-    &[&scan::Scan, &scale::Scale, &admin::Admin, &squeeze::Squeeze, &restart::Restart]
+    &[&scan::Scan, &scale::Scale, &admin::Admin, &squeeze::Squeeze, &tune::Tune, &restart::Restart]
 }
 
 /// The experiment of this name, or number.

@@ -1,0 +1,402 @@
+//! `gannet-lab tune`, which `gannet tune` leads to: finds the configuration in which a database serves a load best.
+
+use crate::command_inserts;
+use crate::tune_sources::{self, Workplace};
+use anyhow::{Context, Result, bail};
+use gannet_base::units::{parse_duration, parse_size};
+use gannet_lab::document::{Document, Part};
+use gannet_lab::servers;
+use gannet_lab::tune::builtin::Size;
+use gannet_lab::tune::load::Mix;
+use gannet_lab::tune::race::Rules;
+use gannet_lab::tune::report::{parts, settings_file};
+use gannet_lab::tune::script::Script;
+use gannet_lab::tune::tuner::{self, Order, Space, Tuned};
+use lexopt::prelude::*;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+pub(crate) const HELP: &str = "\
+gannet tune: finds the settings with which a database serves a load best, on this machine, and says why.
+
+USAGE
+    gannet tune DB [OPTIONS]
+
+DB is copied, never changed; it may be open. Each trial is a server of its own on a fresh copy, with the load of all connections. What is certainly
+worse is dropped, the rest is tried again, until it can be told apart or makes no difference. Without --script the load is the built-in one, inserts and
+some updates in a table of its own, and DB need not be there.
+
+THE LOAD
+    --script FILE[@N]    statements that each connection runs again and again, N times as often as others [1]; may be given several times.
+                         `\\set NAME random(1, 1000)` on a line of its own draws a number, `:NAME` stands for it
+    --size SIZE          of the built-in load's table [256MiB]
+    --reports N          one transaction of the built-in load in N is a report that sorts 20,000 rows; 0 for none [0]
+
+WHAT IS SEARCHED, by commas; of those that are as good the first is picked, the least where there is an order
+    --memory SIZES       budgets [a sixteenth to all of the database, as far as there is memory]
+    --page-size SIZES    the database is made anew for others than its own [its own]
+    --sort-memory SIZES  work_mem of sessions; 0 for a share of the budget [0]
+    --connections N,N    [20]
+    --commits KINDS      synchronous, asynchronous: durable at most 200 ms after the commit [synchronous]
+    --io MODES           auto, direct, uncached, buffered [auto]
+
+HOW
+    --time DURATION      how long it may take in all [10m]
+    --seconds S          measured time of a trial [5]
+    --warm-up S          time before that [2]
+    --rounds N           how often each is tried at most [8]
+    --confidence C       how certain it has to be that what is dropped is worse [0.95]
+    --indifference C     what makes no difference, as a share [0.03]
+    --confined           a memory cgroup holds each server, page cache included, to its budget, 64 MiB, and 0.5 MiB for each connection
+    --seed N             seed of random numbers [1]
+
+WHAT COMES OF IT
+    --write FILE         settings for `gannet serve --config FILE`
+    --to FOLDER          a report with curves: report.html, summary.md, figures, tune.json
+    --json               everything on standard output, as JSON
+    --work FOLDER        where the copies go, which is to be on the database's device [DB.tune]
+    --help               this text
+";
+
+/// What it ends with when it was interrupted.
+const INTERRUPTED: i32 = 130;
+const TIME: Duration = Duration::from_secs(600);
+/// Sizes of memory that are tried where nobody says which: shares of the database.
+const SHARES: [u64; 5] = [16, 8, 4, 2, 1];
+/// Segments of the log of a database that is made for the built-in load: the least budget can open it.
+const SEGMENT: u64 = 2 << 20;
+/// The least of them.
+const MEMORY_LEAST: u64 = 32 << 20;
+
+#[derive(Default)]
+struct Arguments {
+    database: Option<PathBuf>,
+    scripts: Vec<String>,
+    bytes: Option<u64>,
+    reports: Option<u32>,
+    memory: Vec<u64>,
+    page_size: Vec<u64>,
+    sort_memory: Vec<u64>,
+    connections: Vec<usize>,
+    is_synchronous: Vec<bool>,
+    io: Vec<String>,
+    time: Option<Duration>,
+    measure: Option<Duration>,
+    warm_up: Option<Duration>,
+    rounds: Option<u32>,
+    confidence: Option<f64>,
+    indifference: Option<f64>,
+    is_confined: bool,
+    seed: Option<u64>,
+    write: Option<PathBuf>,
+    to: Option<PathBuf>,
+    as_json: bool,
+    work: Option<PathBuf>,
+}
+
+/// Values separated by commas.
+fn list<T: PartialEq>(text: &str, read: impl Fn(&str) -> Result<T>) -> Result<Vec<T>> {
+    let mut values = Vec::new();
+    for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+        let value = read(word)?;
+        if !values.contains(&value) {
+            values.push(value);
+        }
+    }
+    if values.is_empty() {
+        bail!("no value is named");
+    }
+    Ok(values)
+}
+
+fn sizes(text: &str) -> Result<Vec<u64>> {
+    list(text, |word| Ok(parse_size(word)?))
+}
+
+fn parse(parser: &mut lexopt::Parser) -> Result<Option<Arguments>> {
+    let mut arguments = Arguments::default();
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Short('h') | Long("help") => return Ok(None),
+            Value(word) if arguments.database.is_none() => arguments.database = Some(word.into()),
+            Long("json") => arguments.as_json = true,
+            Long("confined") => arguments.is_confined = true,
+            Long("write") => arguments.write = Some(parser.value()?.into()),
+            Long("to") => arguments.to = Some(parser.value()?.into()),
+            Long("work") => arguments.work = Some(parser.value()?.into()),
+            Long("script") => arguments.scripts.push(parser.value()?.string()?),
+            Long(name) => {
+                let name = name.to_owned();
+                let text = parser.value()?.string()?;
+                set(&mut arguments, &name, &text).with_context(|| format!("--{name} {text}"))?;
+            }
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    if arguments.database.is_none() {
+        bail!("the database is missing: gannet tune DB; see gannet tune --help");
+    }
+    // The least is preferred.
+    arguments.memory.sort_unstable();
+    arguments.sort_memory.sort_unstable();
+    arguments.connections.sort_unstable();
+    if !arguments.scripts.is_empty() && (arguments.bytes.is_some() || arguments.reports.is_some()) {
+        bail!("--size and --reports are for the built-in load: leave them, or --script, out");
+    }
+    Ok(Some(arguments))
+}
+
+fn set(arguments: &mut Arguments, name: &str, text: &str) -> Result<()> {
+    match name {
+        "size" => arguments.bytes = Some(parse_size(text)?),
+        "reports" => arguments.reports = Some(text.parse()?),
+        "memory" => arguments.memory = sizes(text)?,
+        "page-size" => arguments.page_size = sizes(text)?,
+        "sort-memory" => arguments.sort_memory = sizes(text)?,
+        "connections" => {
+            arguments.connections = list(text, |word| match word.parse()? {
+                0 => bail!("there is no load without a connection"),
+                number => Ok(number),
+            })?;
+        }
+        "commits" => {
+            arguments.is_synchronous = list(text, |word| match word {
+                "synchronous" => Ok(true),
+                "asynchronous" => Ok(false),
+                other => bail!("commits are synchronous or asynchronous, not {other:?}"),
+            })?;
+        }
+        "io" => {
+            arguments.io = list(text, |word| {
+                crate::mode(word)?;
+                Ok(word.to_owned())
+            })?;
+        }
+        "time" => arguments.time = Some(parse_duration(text)?),
+        "seconds" => arguments.measure = Some(crate::seconds(text)?),
+        "warm-up" => arguments.warm_up = Some(crate::seconds(text)?),
+        "rounds" => arguments.rounds = Some(text.parse()?),
+        "confidence" => arguments.confidence = Some(share(text)?),
+        "indifference" => arguments.indifference = Some(share(text)?),
+        "seed" => arguments.seed = Some(text.parse()?),
+        _ => bail!("there is no such option; see gannet tune --help"),
+    }
+    Ok(())
+}
+
+fn share(text: &str) -> Result<f64> {
+    let share: f64 = text.parse()?;
+    if !(0.0..1.0).contains(&share) {
+        bail!("it is a share: 0 or more, and less than 1");
+    }
+    Ok(share)
+}
+
+/// `FILE` or `FILE@WEIGHT`.
+fn script(word: &str) -> Result<(Script, u32)> {
+    let (file, weight) = match word.rsplit_once('@') {
+        Some((file, weight)) if weight.parse::<u32>().is_ok_and(|weight| weight > 0) => {
+            (file, weight.parse()?)
+        }
+        _ => (word, 1),
+    };
+    let text = fs::read_to_string(file).with_context(|| format!("the script {file}"))?;
+    Ok((Script::parse(&text).with_context(|| format!("the script {file}"))?, weight))
+}
+
+/// Budgets that are worth a trial for a database of so many bytes.
+fn budgets(bytes: u64, machine: Option<u64>) -> Vec<u64> {
+    let most = machine.map_or(u64::MAX, |machine| machine / 10 * 7);
+    let mut sizes: Vec<u64> = SHARES
+        .iter()
+        .map(|share| (bytes / share).next_multiple_of(1 << 20).clamp(MEMORY_LEAST, most.max(MEMORY_LEAST)))
+        .collect();
+    sizes.dedup();
+    sizes
+}
+
+/// Runs the command.
+pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()> {
+    let Some(arguments) = parse(parser)? else {
+        print!("{HELP}");
+        return Ok(());
+    };
+    let scripts: Vec<(Script, u32)> =
+        arguments.scripts.iter().map(|word| script(word)).collect::<Result<_>>()?;
+    for file in [&arguments.write, &arguments.to].into_iter().flatten() {
+        if file.exists() {
+            bail!("{file:?} is there already: name another place for what comes of it");
+        }
+    }
+    let database = arguments.database.clone().unwrap_or_default();
+    let folder = match &arguments.work {
+        Some(folder) => folder.clone(),
+        None => tune_sources::beside(&database)?,
+    };
+    let place = Workplace::make(&folder)?;
+    let mut tell = |line: &str| eprintln!("{line}");
+    let tuned = prepare(&arguments, scripts, &database, &place, stop)
+        .and_then(|order| tuner::tune(&order, stop, &mut tell));
+    drop(place);
+    if stop.load(Ordering::Relaxed) {
+        eprintln!("gannet-lab: interrupted");
+        std::process::exit(INTERRUPTED);
+    }
+    publish(&arguments, &tuned?, &database)
+}
+
+fn prepare(
+    arguments: &Arguments,
+    scripts: Vec<(Script, u32)>,
+    database: &Path,
+    place: &Workplace,
+    stop: &AtomicBool,
+) -> Result<Order> {
+    let seed = arguments.seed.unwrap_or(1);
+    let is_builtin = scripts.is_empty();
+    let size = is_builtin.then(|| Size::of_bytes(arguments.bytes.unwrap_or(256 << 20)));
+    eprintln!("copying {}", database.display());
+    let first = place.folder().join("db");
+    let own_size = match (database.exists(), size) {
+        (true, _) => {
+            tune_sources::copy(database, &first, place)?;
+            let own = tune_sources::settle(&first, size, seed)?;
+            Some(own)
+        }
+        (false, Some(_)) => None,
+        (false, None) => bail!("there is no database {database:?} that the script could run in"),
+    };
+    let pages = match (arguments.page_size.as_slice(), own_size) {
+        ([], own) => vec![own.unwrap_or(8192)],
+        (given, _) => given.to_vec(),
+    };
+    let mut templates = BTreeMap::new();
+    for &page_size in &pages {
+        if stop.load(Ordering::Relaxed) {
+            bail!("interrupted");
+        }
+        let dir = place.folder().join(format!("db-{page_size}"));
+        let file = match own_size {
+            Some(own) if own == page_size => servers::database(&first),
+            Some(_) => tune_sources::with_pages(&first, &dir, page_size, place)?,
+            None => {
+                command_inserts::make(&dir, size.context("no load")?, (page_size, SEGMENT), seed)?;
+                servers::database(&dir)
+            }
+        };
+        templates.insert(page_size, file);
+    }
+    let bytes = templates.values().filter_map(|file| Some(fs::metadata(file).ok()?.len())).max().unwrap_or(0);
+    let or = |given: &[u64], otherwise: Vec<u64>| if given.is_empty() { otherwise } else { given.to_vec() };
+    let machine = gannet_lab::machine::describe()["memory_bytes"].as_u64();
+    let space = Space {
+        memory: or(&arguments.memory, budgets(bytes, machine)),
+        page_size: pages,
+        sort_memory: or(&arguments.sort_memory, vec![0]),
+        connections: if arguments.connections.is_empty() { vec![20] } else { arguments.connections.clone() },
+        is_synchronous: if arguments.is_synchronous.is_empty() {
+            vec![true]
+        } else {
+            arguments.is_synchronous.clone()
+        },
+        io: if arguments.io.is_empty() { vec!["auto".to_owned()] } else { arguments.io.clone() },
+    };
+    Ok(Order {
+        space,
+        rules: Rules {
+            confidence: arguments.confidence.unwrap_or(0.95),
+            indifference: arguments.indifference.unwrap_or(0.03),
+            rounds_most: arguments.rounds.unwrap_or(8),
+        },
+        time: arguments.time.unwrap_or(TIME),
+        templates,
+        folder: place.folder().join("run"),
+        is_confined: arguments.is_confined,
+        mix: match size {
+            Some(size) => size.mix(arguments.reports.unwrap_or(0))?,
+            None => Mix { scripts },
+        },
+        size,
+        warm_up: arguments.warm_up.unwrap_or(Duration::from_secs(2)),
+        measure: arguments.measure.unwrap_or(Duration::from_secs(5)),
+        seed,
+    })
+}
+
+/// Tells what came of it, and writes what was asked for.
+fn publish(arguments: &Arguments, tuned: &Tuned, database: &Path) -> Result<()> {
+    let settings = settings_file(tuned);
+    if let Some(file) = &arguments.write {
+        fs::write(file, &settings).with_context(|| format!("cannot write {file:?}"))?;
+    }
+    let name = database.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut all = parts(tuned);
+    all.push(Part::Heading("The settings".to_owned()));
+    all.push(Part::Commands(settings.lines().map(str::to_owned).collect()));
+    let document = Document { title: format!("The settings for {name}"), parts: all };
+    if let Some(folder) = &arguments.to {
+        crate::command_lab::write(&document, folder)?;
+        fs::write(folder.join("tune.json"), serde_json::to_vec_pretty(tuned)?)?;
+    }
+    if arguments.as_json {
+        println!(
+            "{}",
+            json!({ "workload": "tune", "measured": tuned, "machine": gannet_lab::machine::describe() })
+        );
+        return Ok(());
+    }
+    let text = document.parts.into_iter().filter(|part| !matches!(part, Part::Figure(_))).collect();
+    print!("{}", Document { title: document.title, parts: text }.markdown());
+    for (what, file) in [("settings", &arguments.write), ("report", &arguments.to)] {
+        if let Some(file) = file {
+            println!("\n{what}: {}", file.display());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_lists_and_mistakes_are_named() {
+        let words = [
+            "db.gnt",
+            "--memory",
+            "64MiB,32MiB,64MiB",
+            "--connections",
+            "5, 20",
+            "--commits",
+            "synchronous,asynchronous",
+        ];
+        let arguments = parse(&mut lexopt::Parser::from_args(words)).unwrap().unwrap();
+        assert_eq!((arguments.memory, arguments.connections), (vec![32 << 20, 64 << 20], vec![5, 20]));
+        assert_eq!(arguments.is_synchronous, [true, false]);
+        for (wrong, says) in [
+            (&["--memory", "64MiB"][..], "the database is missing"),
+            (&["db", "--connections", "0"], "--connections 0"),
+            (&["db", "--commits", "never"], "synchronous or asynchronous"),
+            (&["db", "--io", "fast"], "--io"),
+            (&["db", "--confidence", "95"], "a share"),
+            (&["db", "--memory", ","], "no value"),
+            (&["db", "--script", "x", "--size", "1GiB"], "built-in load"),
+            (&["db", "--speed", "1"], "no such option"),
+        ] {
+            let Err(error) = parse(&mut lexopt::Parser::from_args(wrong)) else { panic!("{wrong:?}") };
+            assert!(format!("{error:#}").contains(says), "{wrong:?}: {error:#}");
+        }
+    }
+
+    #[test]
+    fn budgets_follow_the_database_and_the_machine() {
+        let mebibytes = |sizes: Vec<u64>| sizes.into_iter().map(|size| size >> 20).collect::<Vec<_>>();
+        assert_eq!(mebibytes(budgets(1 << 30, None)), [64, 128, 256, 512, 1024]);
+        assert_eq!(mebibytes(budgets(1 << 30, Some(500 << 20))), [64, 128, 256, 350]);
+        assert_eq!(mebibytes(budgets(5 << 20, None)), [32]);
+    }
+}
