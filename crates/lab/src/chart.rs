@@ -216,7 +216,8 @@ impl Scale {
             return (first..=last).map(|power| 10_f64.powi(power)).collect();
         }
         let step = nice_step(self.to - self.from);
-        let (first, last) = ((self.from / step).round() as i32, (self.to / step).round() as i32);
+        // Within the scale, but for what rounding does.
+        let (first, last) = ((self.from / step - 1e-6).ceil() as i32, (self.to / step + 1e-6).floor() as i32);
         (first..=last).map(|count| f64::from(count) * step).collect()
     }
 }
@@ -522,6 +523,10 @@ mod tests {
         let scale = Scale::with_zero([-4.0, 11.0].into_iter(), 100.0, 700.0);
         assert!(scale.at(-4.0) >= 100.0 && scale.at(11.0) <= 700.0 && scale.at(-1.0) < scale.at(0.0));
         assert!(scale.ticks().contains(&0.0) && scale.ticks()[0] <= -4.0);
+        assert!([15.0, 19.0, 37.0].into_iter().all(|most| {
+            let scale = Scale::with_zero([-4.0, most].into_iter(), 100.0, 700.0);
+            scale.ticks().into_iter().all(|tick| (99.0..701.0).contains(&scale.at(tick)))
+        }));
         // As ever where nothing was.
         let scale = Scale::with_zero([1.0, 7.0].into_iter(), 100.0, 700.0);
         assert_eq!((scale.at(0.0), scale.at(7.0), scale.ticks().len()), (100.0, 700.0, 8));

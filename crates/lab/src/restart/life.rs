@@ -25,6 +25,7 @@ const PAGE_SIZE: usize = 8192;
 /// Of so many operations, one counts.
 const COUNTS_EACH: u64 = 4;
 /// SQLite has a cache for each connection, and the OS cache besides, which does better with most of the memory.
+#[cfg(feature = "rivals")]
 const SQLITE_CACHE: u64 = 4 << 20;
 
 /// What a life is for.

@@ -84,8 +84,8 @@ fn a_report_says_what_was_recorded() {
         ),
         "{text}"
     );
-    // From when the load is at its full speed again: two seconds of a quarter of it behind the first commit.
-    assert!(text.contains("| Gannet, server | 100 | 0.200 | 0.250 | 2.10 | 200 | 210 |"), "{text}");
+    // The first second in which nearly all was done as fast as before: at a quarter of that speed for two seconds behind the first commit.
+    assert!(text.contains("| Gannet, server | 100 | 0.200 | 0.250 | 2.00 | 200 | 210 |"), "{text}");
     // 100 MiB in 2 s, of a device with 1000 MiB/s.
     assert!(text.contains("| Gannet, server | 100 | 2.00 | 50.0 | 1,000 | 0.050 | 1.50 |"), "{text}");
     assert!(
