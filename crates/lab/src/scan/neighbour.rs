@@ -275,17 +275,22 @@ pub fn measure(
             let waited = rest(parts.beside, stop);
             over.store(true, Ordering::Relaxed);
             let until = began.elapsed().as_secs_f64();
-            let join = |thread: std::thread::ScopedJoinHandle<'_, Result<Vec<f64>>>| {
+            let join = |thread: std::thread::ScopedJoinHandle<'_, (Vec<f64>, Option<String>)>| {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };
-            let (scans, backups) = (join(scans), join(backups));
+            let ((scans, failed), (backups, too)) = (join(scans), join(backups));
             let ended = began.elapsed().as_secs_f64();
             waited?;
-            let (scans, backups) = (scans?, backups?);
             rest(parts.after, stop)?;
-            Ok(
-                json!({ "from": from, "until": until, "ended": ended, "scan_seconds": scans, "backup_seconds": backups }),
-            )
+            let failures: Vec<String> = failed.into_iter().chain(too).collect();
+            Ok(json!({
+                "from": from,
+                "until": until,
+                "ended": ended,
+                "scan_seconds": scans,
+                "backup_seconds": backups,
+                "failures": failures,
+            }))
         })();
         over.store(true, Ordering::Relaxed);
         // Its output ends with it, and with that the thread that reads it.

@@ -52,14 +52,15 @@ impl Pattern {
         }
     }
 
-    /// What is run before, and the query.
+    /// What is run before, and the query. What was forced before is undone.
     fn query(self, base: &dyn Base, plan: Plan) -> (&'static str, String) {
-        match self {
-            Pattern::Scan => ("", "select count(*), max(tag), max(v) from rows".to_owned()),
-            Pattern::Rows => ("", "select k, tag, v from rows".to_owned()),
-            Pattern::Sort => ("", "select k, tag, v from rows order by v".to_owned()),
-            Pattern::Tag => base.by_tag(plan),
-        }
+        let query = match self {
+            Pattern::Scan => "select count(*), max(tag), max(v) from rows",
+            Pattern::Rows => "select k, tag, v from rows",
+            Pattern::Sort => "select k, tag, v from rows order by v",
+            Pattern::Tag => return base.by_tag(plan),
+        };
+        (base.by_tag(Plan::Chosen).0, query.to_owned())
     }
 }
 
@@ -314,6 +315,10 @@ mod tests {
         let tasks = ALL.map(|(pattern, plan)| Task { pattern, plan, most });
         let outcome = warm(&base, &tasks, 2, &rows, &go_on).unwrap();
         let measured = outcome["measured"].as_array().unwrap();
+        // What was forced for one query is not for the next.
+        assert!(measured.iter().filter(|one| one["pattern"] == "sort").all(|one| {
+            one["before"].as_str().is_some_and(|before| before.contains("reset enable_sort"))
+        }));
         assert_eq!(measured.iter().filter(|one| one["seconds"].is_f64()).count(), 2 * (ALL.len() - 1));
         // Whoever takes too long is ended; what is not there is noticed.
         let task = Task { pattern: Pattern::Tag, plan: Plan::Index, most: Duration::ZERO };
