@@ -202,7 +202,7 @@ impl<'r> Found<'r> {
         let peak = swept.iter().max_by(|one, other| one.1.mean.total_cmp(&other.1.mean));
         let begin = format!("{} trials in {} s.", tuned.trials.len(), number(tuned.seconds));
         let (Some((peak, of_peak)), Some(of_pick)) = (peak, tuned.interval_of(&tuned.found.pick)) else {
-            return format!("{begin} It can not be compared with a sweep.");
+            return format!("{begin} It cannot be compared with a sweep.");
         };
         let same =
             |(run, _): &&(&Run, Interval)| run.memory == config.memory && run.page_size == config.page_size;
