@@ -126,7 +126,8 @@ impl Place {
         self.server.take().context("the server is there")?.stop()?;
         let setup = Setup {
             base: self.folder(),
-            scratch: self.setup.scratch.with_extension("aside"),
+            // Short, as a Unix socket's name has to have room behind it.
+            scratch: self.setup.scratch.with_extension("2"),
             ..self.setup.clone()
         };
         let aside = Place::begin(&setup, self.sweeper)?;

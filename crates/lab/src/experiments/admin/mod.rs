@@ -1,6 +1,12 @@
 //! X3: what maintenance costs, and whom. Each task alone and beside users of TPC-C; users as garbage grows; sweeps by garbage, incremental backups by changes.
 
+mod found;
 mod report;
+mod studies;
+mod tasks;
+#[cfg(test)]
+mod tests;
+mod values;
 
 use super::{Experiment, Rival};
 use crate::admin::task::Task;
@@ -173,7 +179,7 @@ impl Steps<'_> {
         let plan = &self.plan;
         let mut all: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
         let mut add = |name: &str, value: String| all.extend([name.to_owned(), value]);
-        add("--scratch", self.data.join("work").display().to_string());
+        add("--scratch", self.data.join("w").display().to_string());
         add("--sessions", plan.sessions.to_string());
         add("--memory", plan.memory().to_string());
         add("--warm-up", plan.warm_up.to_string());

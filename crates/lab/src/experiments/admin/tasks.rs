@@ -1,0 +1,289 @@
+//! Tasks alone and beside users, as figures and tables.
+
+use super::found::Found;
+use super::values::{
+    busy, figure, lost, median, range, ratio, seconds_alone, seconds_beside, shown, with, without,
+};
+use crate::admin::task::Task;
+use crate::chart::{Bars, Figure, Kind as Chart, Line, Spread, number};
+use crate::document::Part;
+use crate::servers::Kind;
+use serde_json::Value;
+
+const MIB: f64 = (1 << 20) as f64;
+/// Tasks whose users are drawn over time.
+const DRAWN: [Task; 3] = [Task::Backup, Task::Check, Task::Dump];
+
+impl Found<'_> {
+    /// Bars of all tasks, of all contestants.
+    pub(super) fn bars(
+        &self,
+        id: &str,
+        title: &str,
+        y: &str,
+        is_to_be_1: bool,
+        of: impl Fn(&Value) -> Option<f64>,
+    ) -> Part {
+        let tasks: Vec<Task> = Task::ALL
+            .into_iter()
+            .filter(|&task| self.contestants().iter().any(|&kind| !self.each(kind, task, &of).is_empty()))
+            .collect();
+        let bars = self.contestants().into_iter().map(|kind| Bars {
+            name: self.title(kind),
+            values: tasks.iter().map(|&task| Spread::of(&self.each(kind, task, &of))).collect(),
+        });
+        Part::Figure(Figure {
+            id: id.to_owned(),
+            title: title.to_owned(),
+            y: y.to_owned(),
+            kind: Chart::Bars {
+                groups: tasks.iter().map(|task| task.name().to_owned()).collect(),
+                bars: bars.collect(),
+                limit: is_to_be_1.then(|| ("without the task".to_owned(), vec![Some(1.0); tasks.len()])),
+            },
+        })
+    }
+
+    pub(super) fn alone(&self) -> Vec<Part> {
+        let mut rows = Vec::new();
+        for (task, kind) in self.rows() {
+            let seconds = self.each(kind, task, seconds_alone);
+            let speed = self.each(kind, task, |told| {
+                let bytes = figure(told, "/phases/idle/data_bytes").filter(|_| task.is_of_all_data())?;
+                ratio(Some(bytes / 1e6), seconds_alone(told))
+            });
+            let copy = median(&self.each(kind, Task::Copy, seconds_alone));
+            let mebibytes = |path: &str| {
+                median(&self.each(kind, task, |told| figure(told, path))).map(|bytes| bytes / MIB)
+            };
+            rows.push(vec![
+                task.name().to_owned(),
+                format!("{}: {}", self.title(kind), task.tool(kind).unwrap_or_default()),
+                shown(median(&seconds)),
+                range(&seconds),
+                shown(median(&speed)),
+                shown(ratio(median(&seconds), copy)),
+                shown(mebibytes("/phases/idle/room_at_destination_bytes")),
+                shown(mebibytes("/phases/idle/room_beside_bytes")),
+                format!(
+                    "{} → {}",
+                    shown(mebibytes("/phases/idle/cached_before_bytes")),
+                    shown(mebibytes("/phases/idle/cached_after_bytes"))
+                ),
+                shown(mebibytes("/phases/idle/cached_at_destination_bytes")),
+            ]);
+        }
+        let head = [
+            "task",
+            "by",
+            "s",
+            "range",
+            "MB/s",
+            "÷ plain copy",
+            "room at the destination, MiB",
+            "room beside, MiB",
+            "cached of the database, MiB",
+            "cached of what was made, MiB",
+        ];
+        vec![
+            Part::Text(
+                "MB/s are bytes of the data files by the time, where a task goes through all of them. The plain copy is of the same contestant's data files, without the log, by direct I/O, \
+                 synced. Room at the destination is what lies there afterwards; room beside is how much more database and log took meanwhile, at most. Cached is what the \
+                 system's page cache has of the files, of the database before and after: the users' work has left what is there before."
+                    .to_owned(),
+            ),
+            self.bars("alone", "Tasks alone", "seconds", false, seconds_alone),
+            Part::Table(head.map(str::to_owned).to_vec(), rows),
+        ]
+    }
+
+    /// A task's time beside users, or that it had to be ended.
+    pub(super) fn beside(&self, kind: Kind, task: Task, load: &str) -> [String; 2] {
+        let seconds = self.each(kind, task, |told| seconds_beside(told, load));
+        if seconds.is_empty() {
+            return [format!("not within {} s", self.plan.limit), "–".to_owned()];
+        }
+        let ratios = self.each(kind, task, |told| ratio(seconds_beside(told, load), seconds_alone(told)));
+        [shown(median(&seconds)), shown(median(&ratios))]
+    }
+
+    pub(super) fn full_load(&self) -> Vec<Part> {
+        let name = "transactions_per_second";
+        let kept = |told: &Value| ratio(with(told, "closed", name), without(told, "closed", name));
+        let mut rows = Vec::new();
+        for (task, kind) in self.rows() {
+            let ratios = self.each(kind, task, kept);
+            let [seconds, times] = self.beside(kind, task, "closed");
+            let beside = |task| median(&self.each(kind, task, |told| seconds_beside(told, "closed")));
+            rows.push(vec![
+                task.name().to_owned(),
+                self.title(kind),
+                format!(
+                    "{} → {}",
+                    shown(median(&self.each(kind, task, |told| without(told, "closed", name)))),
+                    shown(median(&self.each(kind, task, |told| with(told, "closed", name))))
+                ),
+                shown(median(&ratios)),
+                range(&ratios),
+                seconds,
+                times,
+                shown(ratio(beside(task), beside(Task::Copy))),
+                shown(median(&self.each(kind, task, |told| busy(told, "closed"))).map(|share| share * 100.0)),
+                shown(median(&self.each(kind, task, lost))),
+            ]);
+        }
+        let head = [
+            "task",
+            "by",
+            "users' transactions/s, without → with",
+            "÷",
+            "range",
+            "the task's s",
+            "÷ alone",
+            "÷ plain copy likewise",
+            "% of the time it ran",
+            "transactions lost to one run",
+        ];
+        let mut parts = vec![
+            self.bars(
+                "full-load-users",
+                "Users' throughput at full load beside the task, ÷ without it",
+                "ratio",
+                true,
+                kept,
+            ),
+            self.bars("full-load-time", "Tasks beside users at full load", "seconds", false, |told| {
+                seconds_beside(told, "closed")
+            }),
+            Part::Table(head.map(str::to_owned).to_vec(), rows),
+        ];
+        parts.extend(DRAWN.into_iter().filter_map(|task| self.over_time(task)));
+        parts
+    }
+
+    /// The users' throughput at full load, before, with and behind the task, against the mean before.
+    pub(super) fn over_time(&self, task: Task) -> Option<Part> {
+        let line = |kind: Kind| {
+            let told = *self.task(kind, task).first()?;
+            let mean = figure(told, "/phases/closed/before/transactions_per_second")?;
+            let (mut points, mut begin) = (Vec::new(), 0.0);
+            for phase in ["before", "with", "behind"] {
+                let phase = told.pointer(&format!("/phases/closed/{phase}"))?;
+                let mut since = 0.0;
+                for sample in phase["samples"].as_array()? {
+                    let (at, count) = (sample[0].as_f64()?, sample[1].as_f64()?);
+                    if at > since {
+                        points.push((begin + at, count / (at - since) / mean));
+                    }
+                    since = at;
+                }
+                begin += phase["seconds"].as_f64()?;
+            }
+            let began = figure(told, "/phases/closed/before/seconds")?
+                + figure(told, "/phases/closed/with/beside/runs/0/began")?;
+            Some(Line {
+                name: format!("{} (the task begins at {} s)", self.title(kind), number(began)),
+                points,
+            })
+        };
+        let lines: Vec<Line> = self.contestants().into_iter().filter_map(line).collect();
+        (!lines.is_empty()).then(|| {
+            Part::Figure(Figure {
+                id: format!("over-time-{}", task.name()),
+                title: format!(
+                    "Users at full load before, beside and behind {}, the first repetition",
+                    task.name()
+                ),
+                y: "throughput ÷ mean before".to_owned(),
+                kind: Chart::Lines { x: "seconds".to_owned(), lines },
+            })
+        })
+    }
+
+    pub(super) fn half_load(&self) -> Vec<Part> {
+        let slower = |told: &Value| ratio(with(told, "open", "p99_ms"), without(told, "open", "p99_ms"));
+        let name = "transactions_per_second";
+        let mut rows = Vec::new();
+        for (task, kind) in self.rows() {
+            let ratios = self.each(kind, task, slower);
+            let kept =
+                self.each(kind, task, |told| ratio(with(told, "open", name), without(told, "open", name)));
+            let [seconds, times] = self.beside(kind, task, "open");
+            rows.push(vec![
+                task.name().to_owned(),
+                self.title(kind),
+                format!(
+                    "{} → {}",
+                    shown(median(&self.each(kind, task, |told| without(told, "open", "p99_ms")))),
+                    shown(median(&self.each(kind, task, |told| with(told, "open", "p99_ms"))))
+                ),
+                shown(median(&ratios)),
+                range(&ratios),
+                shown(median(&kept)),
+                seconds,
+                times,
+            ]);
+        }
+        let head = [
+            "task",
+            "by",
+            "users' p99, ms, without → with",
+            "÷",
+            "range",
+            "users' transactions/s ÷ without",
+            "the task's s",
+            "÷ alone",
+        ];
+        vec![
+            self.bars(
+                "half-load-p99",
+                "Users' p99 at half load beside the task, ÷ without it",
+                "ratio",
+                true,
+                slower,
+            ),
+            Part::Table(head.map(str::to_owned).to_vec(), rows),
+        ]
+    }
+
+    /// With which tasks Gannet is ahead of each rival, and with which it is not.
+    pub(super) fn verdicts(&self) -> Vec<Part> {
+        let name = "transactions_per_second";
+        let mut rows = Vec::new();
+        for rival in self.contestants().into_iter().filter(|&kind| kind != Kind::Gannet) {
+            let mut judge = |what: &str, is_more_better: bool, of: &dyn Fn(&Value) -> Option<f64>| {
+                let (mut ahead, mut behind) = (Vec::new(), Vec::new());
+                for task in Task::ALL.into_iter().filter(|&task| task != Task::Copy) {
+                    let pair =
+                        (median(&self.each(Kind::Gannet, task, of)), median(&self.each(rival, task, of)));
+                    let (Some(ours), Some(theirs)) = pair else { continue };
+                    let told = format!("{} ({} : {})", task.name(), number(ours), number(theirs));
+                    let is_ahead = if is_more_better { ours >= theirs } else { ours <= theirs };
+                    if is_ahead { ahead.push(told) } else { behind.push(told) }
+                }
+                let listed = |tasks: Vec<String>| {
+                    if tasks.is_empty() { "–".to_owned() } else { tasks.join(", ") }
+                };
+                rows.push(vec![self.title(rival), what.to_owned(), listed(ahead), listed(behind)]);
+            };
+            judge("time alone, s", false, &seconds_alone);
+            judge("time at full load, s", false, &|told| seconds_beside(told, "closed"));
+            judge("users' throughput kept at full load", true, &|told| {
+                ratio(with(told, "closed", name), without(told, "closed", name))
+            });
+            judge("transactions lost to one run", false, &lost);
+            judge("users' p99 at half load ÷ without", false, &|told| {
+                ratio(with(told, "open", "p99_ms"), without(told, "open", "p99_ms"))
+            });
+            judge("users' p99 at half load, ms", false, &|told| with(told, "open", "p99_ms"));
+        }
+        if rows.is_empty() {
+            return vec![Part::Text("No rival took part.".to_owned())];
+        }
+        let head = ["against", "in", "Gannet is ahead (or as good)", "Gannet is behind"];
+        vec![
+            Part::Text("Medians, Gannet's first, of tasks that both have.".to_owned()),
+            Part::Table(head.map(str::to_owned).to_vec(), rows),
+        ]
+    }
+}

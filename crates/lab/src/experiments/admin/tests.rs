@@ -1,0 +1,89 @@
+use super::report::report;
+use super::task_id;
+use crate::admin::task::Task;
+use crate::record::{Ended, Order, Record, Size};
+use crate::servers::Kind;
+use serde_json::Value;
+use serde_json::json;
+
+fn phase(rate: f64, p99: f64) -> Value {
+    json!({
+        "seconds": 2.0, "transactions_per_second": rate, "p99_ms": p99,
+        "samples": [[1.0, rate, p99], [2.0, rate, p99]],
+    })
+}
+
+fn told(name: &str, alone: f64, beside: Option<f64>, kept: f64) -> Value {
+    let mut with = phase(1000.0 * kept, 20.0);
+    let run = json!({ "seconds": beside.unwrap_or(20.0), "is_complete": beside.is_some(), "began": 0.5 });
+    with["beside"] = json!({ "runs": [run], "busy_seconds": 1.0 });
+    json!({
+        "server": { "server": name, "settings": ["fsync=on"] }, "has_group": true, "conditions": 11, "proof": "gannet verify",
+        "phases": {
+            "idle": {
+                "runs": [{ "seconds": alone, "is_complete": true }], "data_bytes": 100_000_000, "room_at_destination_bytes": 1 << 20,
+                "room_beside_bytes": 0, "cached_before_bytes": 0, "cached_after_bytes": 1 << 20, "cached_at_destination_bytes": 0,
+            },
+            "closed": { "before": phase(1100.0, 10.0), "with": with, "behind": phase(900.0, 10.0) },
+            "open": { "before": phase(500.0, 10.0), "with": with, "behind": phase(500.0, 10.0) },
+        },
+    })
+}
+
+fn run(folder: &std::path::Path, steps: Vec<(String, Value)>) -> Record {
+    let order = Order {
+        experiment: "admin".to_owned(),
+        size: Size::Quick,
+        rivals: vec!["postgresql".to_owned()],
+        modes: vec!["auto".to_owned()],
+        repeat: 1,
+        seed: 1,
+    };
+    let mut run = Record::create(folder, &order, Value::Null).unwrap();
+    for (id, output) in steps {
+        let (command, output) = (Vec::new(), vec![output]);
+        run.add(Ended {
+            id,
+            command,
+            began_unix: 0,
+            seconds: 1.0,
+            output,
+            group: Value::Null,
+            skipped: None,
+        })
+        .unwrap();
+    }
+    run
+}
+
+#[test]
+fn a_report_says_what_was_measured_and_who_is_ahead() {
+    let folder = tempfile::tempdir().unwrap();
+    let steps = vec![
+        (task_id(Kind::Gannet, Task::Copy, 1), told("Gannet", 0.5, Some(1.0), 1.0)),
+        (task_id(Kind::Gannet, Task::Check, 1), told("Gannet", 1.0, Some(2.0), 0.9)),
+        (task_id(Kind::PostgreSql, Task::Check, 1), told("PostgreSQL 15", 0.8, None, 0.5)),
+    ];
+    let text = report(&run(&folder.path().join("run"), steps)).markdown();
+    // 100 MB in a second, twice as long as the copy.
+    assert!(
+        text.contains("| check | Gannet: gannet check | 1.00 | one | 100 | 2.00 | 1.00 | 0 | 0 → 1.00 | 0 |"),
+        "{text}"
+    );
+    // (1000 - 900) a second for 2 s.
+    assert!(
+        text.contains("| check | Gannet | 1,000 → 900 | 0.900 | one | 2.00 | 2.00 | 2.00 | 50.0 | 200 |"),
+        "{text}"
+    );
+    assert!(text.contains("not within 20 s"), "{text}");
+    assert!(text.contains("| PostgreSQL 15 | time alone, s | – | check (1.00 : 0.800) |"), "{text}");
+    assert!(text.contains("users' throughput kept at full load | check (0.900 : 0.500) | –"), "{text}");
+    assert!(text.contains("After 3 of the steps") && !text.contains("No rival"), "{text}");
+}
+
+#[test]
+fn a_report_of_nothing_has_no_figures_made_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = report(&run(&folder.path().join("run"), Vec::new())).markdown();
+    assert!(!text.contains("NaN") && !text.contains("After 0"), "{text}");
+}
