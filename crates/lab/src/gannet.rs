@@ -132,20 +132,6 @@ impl Gannet {
     }
 }
 
-/// The I/O mode of this name.
-///
-/// # Errors
-/// There is none.
-pub fn mode(name: &str) -> Result<ModeRequest> {
-    Ok(match name {
-        "auto" => ModeRequest::Auto,
-        "direct" => ModeRequest::Only(Mode::Direct),
-        "uncached" => ModeRequest::Only(Mode::Uncached),
-        "buffered" => ModeRequest::Only(Mode::Buffered),
-        other => bail!("--io is auto, direct, uncached or buffered, not {other:?}"),
-    })
-}
-
 /// The database's file in its folder.
 pub(crate) fn path(folder: &Path) -> PathBuf {
     folder.join("lab.gnt")

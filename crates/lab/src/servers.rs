@@ -10,7 +10,6 @@ use anyhow::{Context, Result, bail};
 use gannet_server::frontend::{Address, Host, SslMode};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -330,7 +329,7 @@ impl Server {
         }
     }
 
-    /// Where one of its databases is. Gannet has one, which has any name.
+    /// Where one of its databases is. Gannet's has its file's name.
     pub fn address(&self, database: &str) -> Address {
         let (port, user) = self.port_and_user();
         Address {

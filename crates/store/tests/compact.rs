@@ -566,7 +566,14 @@ fn fill_some(db: &Database, count: u64) -> Rows {
 
 #[test]
 fn a_compaction_that_is_cancelled_leaves_its_work_to_the_next_one() {
-    for phase in ["sweeps", "makes trees denser", "moves pages", "gives back the end of the file"] {
+    let phases = [
+        "sweeps",
+        "looks how full pages are",
+        "makes trees denser",
+        "moves pages",
+        "gives back the end of the file",
+    ];
+    for phase in phases {
         let disk = SimDisk::new(9);
         let (db, rows) = worn(&disk);
         let mut seen = false;

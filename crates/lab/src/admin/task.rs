@@ -145,19 +145,19 @@ impl Task {
             servers::postgres().context("PostgreSQL is not installed: apt-get install postgresql-15")?;
         let target = server.target(DATABASE);
         let statement = |sql: &str| {
-            let mut command = server.beside(&programs.join("psql"));
+            let mut command = server.beside(programs.join("psql"));
             command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", &target, "-c", sql]);
             command
         };
         Ok(match self {
             Task::Backup => {
-                let mut command = server.beside(&programs.join("pg_basebackup"));
+                let mut command = server.beside(programs.join("pg_basebackup"));
                 command.args(["-d", &server.target("postgres"), "-X", "stream", "-c", "fast", "-D"]);
                 command.arg(made);
                 command
             }
             Task::Dump => {
-                let mut command = server.beside(&programs.join("pg_dump"));
+                let mut command = server.beside(programs.join("pg_dump"));
                 command.args(["-d", &target, "-Fd", "-j2", "-Z0", "-f"]).arg(made);
                 command
             }
@@ -183,7 +183,7 @@ impl Task {
             }
             (Task::Backup, Kind::PostgreSql) => {
                 let (_, programs) = servers::postgres().context("PostgreSQL is not installed any more")?;
-                let mut command = server.beside(&programs.join("pg_verifybackup"));
+                let mut command = server.beside(programs.join("pg_verifybackup"));
                 command.arg("-q").arg(made);
                 Some(("pg_verifybackup", command))
             }

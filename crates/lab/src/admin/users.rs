@@ -69,6 +69,7 @@ impl Users<'_> {
             time: if beside.is_some() { Duration::MAX } else { time },
             seed: self.seed.wrapping_mul(1000) + number,
             rate,
+            think: None,
             sample: self.sample,
         };
         let (works, is_done, has_failed) = <(AtomicBool, AtomicBool, AtomicBool)>::default();

@@ -13,7 +13,6 @@ mod tune;
 use crate::confine::Step;
 use crate::document::Document;
 use crate::record::{Order, Record, Size};
-use crate::servers;
 use crate::throttle::AS_IS;
 use std::path::Path;
 

@@ -36,6 +36,7 @@ fn run(folder: &std::path::Path, steps: Vec<(String, Value)>) -> Record {
         size: Size::Quick,
         rivals: vec!["postgresql".to_owned()],
         modes: vec!["auto".to_owned()],
+        profiles: vec!["as-is".to_owned()],
         repeat: 1,
         seed: 1,
     };

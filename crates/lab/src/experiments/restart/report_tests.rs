@@ -54,6 +54,7 @@ fn record(folder: &Path, leaves_out: &[&str]) -> Record {
         size: Size::Quick,
         rivals: vec!["postgresql".to_owned(), "sqlite".to_owned()],
         modes: vec!["auto".to_owned()],
+        profiles: vec!["as-is".to_owned()],
         repeat: 2,
         seed: 1,
     };

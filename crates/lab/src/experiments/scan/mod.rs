@@ -393,6 +393,7 @@ mod tests {
             size: Size::Quick,
             rivals: vec!["sqlite".to_owned()],
             modes: vec!["direct".to_owned(), "buffered".to_owned()],
+            profiles: vec!["as-is".to_owned()],
             repeat: 1,
             seed: 1,
         }

@@ -302,6 +302,7 @@ mod tests {
             size: RunSize::Quick,
             rivals: Vec::new(),
             modes: vec!["direct".to_owned(), "buffered".to_owned()],
+            profiles: vec!["as-is".to_owned()],
             repeat: 1,
             seed: 1,
         };
