@@ -52,9 +52,18 @@ impl Place {
         // Who only looks, or sweeps itself, leaves garbage as it is; who writes makes some.
         let sweep = command == "load";
         let open = OpenOptions { mode: opening.io, warm: false, sweep, ..OpenOptions::default() };
-        match opening.engine()?.open(path, &open) {
+        let server = || sql::server_address(path, &serve::owner());
+        let engine = match opening.engine() {
+            Ok(engine) => engine,
+            // Where a server does the work, no memory is needed here.
+            Err(error) => {
+                let connection = server().and_then(|address| connect(&address, command).ok());
+                return connection.map(Place::Beside).ok_or(error);
+            }
+        };
+        match engine.open(path, &open) {
             Err(gannet_store::Error::InUse(why)) => {
-                let Some(address) = sql::server_address(path, &serve::owner()) else {
+                let Some(address) = server() else {
                     bail!("{why}, and no server has a socket in {:?}", gannet_server::socket_folder(path));
                 };
                 Ok(Place::Beside(connect(&address, command).context(why)?))

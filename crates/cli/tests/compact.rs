@@ -68,6 +68,9 @@ fn a_file_that_a_server_has_open_is_compacted_there() {
     let now = report["compaction"]["file_bytes"].as_u64().unwrap();
     assert!(now * 10 <= live * 13, "{said}");
     assert_eq!(count(folder), rows);
+    // What a process of its own would need does not count.
+    let (said, _) = ends(folder, &["compact", "shop.gnt", "--json", "--memory", "1000TiB"], 0);
+    assert_eq!(serde_json::from_str::<Value>(&said).unwrap()["by_server"], true);
     let jobs = "select job || ' ' || state || ' ' || reason from gannet_jobs where job = 'compact'";
     let (said, _) = ends(folder, &["sql", "shop.gnt", "-q", "--format", "csv", "-c", jobs], 0);
     assert!(said.contains("compact done COMPACT DATABASE by "), "{said}");

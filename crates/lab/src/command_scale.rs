@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail};
 use gannet_base::units::parse_size;
 use gannet_lab::device::{Counters, number_of};
 use gannet_lab::folders;
-use gannet_lab::servers::{self, Kind, Options, Server};
+use gannet_lab::servers::{self, DATABASE, Kind, Options, Server};
 use gannet_lab::throttle::{self, Throttle};
 use gannet_lab::tpcc::connection::Connect;
 use gannet_lab::tpcc::run::{Outcome, Plan, run};
@@ -21,8 +21,6 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How often figures are kept.
 const SAMPLE: Duration = Duration::from_secs(1);
-/// The name of the database: Gannet calls it like its file.
-const DATABASE: &str = "lab";
 /// What a sample says, in this order.
 const COLUMNS: [&str; 13] = [
     "seconds",

@@ -198,6 +198,9 @@ pub fn make(kind: Kind, folder: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The name of a database that is there on either side: Gannet's has its file's, see [`database`].
+pub const DATABASE: &str = "lab";
+
 /// The file of Gannet's database in a folder.
 pub fn database(folder: &Path) -> PathBuf {
     folder.join("lab.gnt")

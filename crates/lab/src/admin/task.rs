@@ -210,8 +210,8 @@ pub fn chain(out: &Path) -> PathBuf {
     out.join("chain")
 }
 
-/// The database in PostgreSQL that has the tables. Gannet's has any name.
-pub const DATABASE: &str = "tpcc";
+/// The database that has the tables.
+pub use crate::servers::DATABASE;
 
 /// What PostgreSQL needs for its tasks, and is installed for.
 pub const EXTENSIONS: [&str; 2] = ["pgstattuple", "amcheck"];

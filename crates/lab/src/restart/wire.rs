@@ -9,7 +9,7 @@ use super::{
 };
 use crate::isolation::client::Client;
 use crate::random::Random;
-use crate::servers::{self, Kind, Options, Server};
+use crate::servers::{self, DATABASE, Kind, Options, Server};
 use crate::tpcb::check::{self, Told};
 use crate::tpcb::{Booking, Fate, Prepared, Size, load as bank};
 use crate::tpcc::connection::{Conflict, Connect};
@@ -20,8 +20,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The name of the database, which is that of its file.
-const NAME: &str = "lab";
 /// How long a server may take until its first commit.
 const LONGEST_START: Duration = Duration::from_secs(1800);
 /// How often a log's length is asked for.
@@ -64,7 +62,7 @@ fn describe(setup: &Setup, server: &Server) -> Value {
 }
 
 fn target(server: &Server) -> wire::Server {
-    wire::Server { target: server.target(NAME) }
+    wire::Server { target: server.target(DATABASE) }
 }
 
 /// Makes a bank.
@@ -76,10 +74,10 @@ pub fn load(setup: &Setup, to: &Path) -> Result<Value> {
     servers::make(kind(setup), &database(to))?;
     let server = options(setup, to, None)?.start()?;
     if kind(setup) == Kind::PostgreSql {
-        server.client("postgres")?.run(&format!("create database {NAME}"))?;
+        server.client("postgres")?.run(&format!("create database {DATABASE}"))?;
     }
     bank::tables(&target(&server), size(setup))?;
-    server.client(NAME)?.run("checkpoint")?;
+    server.client(DATABASE)?.run("checkpoint")?;
     server.stop()?;
     Ok(
         json!({ "step": "load", "side": setup.side.name(), "branches": setup.branches, "seconds": begun.elapsed().as_secs_f64() }),
@@ -201,7 +199,7 @@ pub fn crash(setup: &Setup, from: &Path, to: &Path, stop: &AtomicBool) -> Result
     let mut server = options(setup, to, Some(setup.memory))?.start()?;
     let settings = describe(setup, &server);
     let target = target(&server);
-    let mut client = server.client(NAME)?;
+    let mut client = server.client(DATABASE)?;
     client.run("checkpoint")?;
     let (led, mut told) = under_load(&target, setup, setup.seed, true, |crew| {
         let (mut samples, began) = (Samples::default(), Instant::now());
@@ -265,7 +263,7 @@ fn first_commit(setup: &Setup, server: &mut Server, stop: &AtomicBool) -> Result
     let booking = Booking::random(size(setup), &mut Random::new(setup.seed));
     let session = setup.sessions as u64;
     loop {
-        match server.client(NAME) {
+        match server.client(DATABASE) {
             Ok(mut client) => {
                 client.run(&booking.statements(session))?;
                 return Ok((client, server.began().elapsed().as_secs_f64()));
@@ -389,7 +387,7 @@ pub fn rest(setup: &Setup, from: &Path, work: &Path, again: bool, stop: &AtomicB
         let options = options(setup, &copy.0, Some(setup.memory))?;
         let server = options.launch()?;
         sleep_until(server.began() + after, stop)?;
-        let client = server.client(NAME);
+        let client = server.client(DATABASE);
         let (was_open, was_done) = match client {
             Ok(mut client) => (true, redo(setup, &server, &mut client)?.is_over),
             Err(_) => (false, false),

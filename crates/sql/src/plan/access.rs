@@ -314,7 +314,7 @@ impl Planner<'_> {
         let pages = self.tree_pages(&leaf.table.storage);
         let reading = if look_ahead { Reading::Batched } else { Reading::Serial };
         let all = self.table_rows(&leaf.table);
-        let scattered = cost::pages(cost::distinct_pages(rows, pages), pages, reading, self.settings);
+        let scattered = cost::scattered(rows, pages, reading, self.settings);
         let together = cost::pages((pages * rows / all).max(1.0), pages, Reading::Sequential, self.settings);
         let ordered = correlation * correlation;
         ordered * together.min(scattered) + (1.0 - ordered) * scattered + rows * cost::DESCENT

@@ -42,18 +42,31 @@ fn resident(tree_pages: f64, settings: &PlannerSettings) -> f64 {
     (settings.cache_bytes as f64 * 0.75 / bytes).min(1.0)
 }
 
-/// The cost of reading `pages` of a tree.
-pub(super) fn pages(pages: f64, tree_pages: f64, reading: Reading, settings: &PlannerSettings) -> f64 {
-    let device = match reading {
+/// The cost of a page that is not in memory.
+fn device(reading: Reading) -> f64 {
+    match reading {
         Reading::Sequential => SEQUENTIAL,
         Reading::Serial => SERIAL,
         Reading::Batched => BATCHED,
-    };
-    let memory = resident(tree_pages, settings);
-    pages * (memory * HIT + (1.0 - memory) * device)
+    }
 }
 
-/// How many different pages `rows` random rows of a tree stand on (those that memory forgets meanwhile count again).
+/// The cost of reading `pages` of a tree.
+pub(super) fn pages(pages: f64, tree_pages: f64, reading: Reading, settings: &PlannerSettings) -> f64 {
+    let memory = resident(tree_pages, settings);
+    pages * (memory * HIT + (1.0 - memory) * device(reading))
+}
+
+/// The cost of reading the pages of a tree on which `rows` of its rows stand, one row after the other in random order: each different page, and each
+/// one again that memory has forgotten until another of its rows is wanted. (After L. F. Mackert and G. M. Lohman, "Index scans using a finite LRU buffer", 1989,
+/// with a memory that is full from the beginning.)
+pub(super) fn scattered(rows: f64, tree_pages: f64, reading: Reading, settings: &PlannerSettings) -> f64 {
+    let different = distinct_pages(rows, tree_pages);
+    let again = (rows - different).max(0.0) * (1.0 - resident(tree_pages, settings));
+    pages(different, tree_pages, reading, settings) + again * device(reading)
+}
+
+/// How many different pages `rows` random rows of a tree stand on.
 pub(super) fn distinct_pages(rows: f64, tree_pages: f64) -> f64 {
     let pages = tree_pages.max(1.0);
     let different = pages * (1.0 - (-rows / pages).exp());
@@ -82,4 +95,28 @@ pub(super) fn sort(rows: f64, width: f64, keys: usize, kept: Option<f64>, settin
 /// The cost of what does not fit into an operator's memory: written once and read once.
 pub(super) fn spill(bytes: f64, settings: &PlannerSettings) -> f64 {
     if bytes <= settings.work_bytes as f64 { 0.0 } else { 2.0 * bytes / PAGE_BYTES * SEQUENTIAL }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_that_memory_forgets_are_read_again_for_each_row() {
+        let pages = 10_000.0;
+        let settings = |share: f64| PlannerSettings::new((pages * PAGE_BYTES * share / 0.75) as u64, 1 << 20);
+        let cost = |rows: f64, share: f64| scattered(rows, pages, Reading::Batched, &settings(share));
+        // All in memory, or few rows: each page once.
+        let once = |rows: f64, share: f64| {
+            super::pages(distinct_pages(rows, pages), pages, Reading::Batched, &settings(share))
+        };
+        assert_eq!(cost(400_000.0, 1.0), once(400_000.0, 1.0));
+        assert!(cost(100.0, 0.5) < 1.01 * once(100.0, 0.5));
+        // With half of it in memory every other row waits for a page.
+        let misses = cost(400_000.0, 0.5) / BATCHED;
+        assert!((190_000.0..210_000.0).contains(&misses), "{misses}");
+        let by_sort = super::pages(pages, pages, Reading::Sequential, &settings(0.5))
+            + sort(400_000.0, 200.0, 1, None, &settings(0.5));
+        assert!(cost(400_000.0, 0.5) > 2.0 * by_sort, "{by_sort}");
+    }
 }
