@@ -110,7 +110,7 @@ mod tests {
         let once = |rows: f64, share: f64| {
             super::pages(distinct_pages(rows, pages), pages, Reading::Batched, &settings(share))
         };
-        assert_eq!(cost(400_000.0, 1.0), once(400_000.0, 1.0));
+        assert_eq!(cost(400_000.0, 1.5), once(400_000.0, 1.5));
         assert!(cost(100.0, 0.5) < 1.01 * once(100.0, 0.5));
         // With half of it in memory every other row waits for a page.
         let misses = cost(400_000.0, 0.5) / BATCHED;
