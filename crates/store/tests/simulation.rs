@@ -55,6 +55,10 @@ const REGRESSIONS: &[(u64, &str)] = &[
         264143020549,
         "who made a page waited for a frame that had got another page, whose holder waited for free space",
     ),
+    (
+        354006542315,
+        "the sync that sealed a part of the archive failed, and the next opening went on behind it, as it read well, until a power cut took it",
+    ),
     (377916207741, "a rollback that could not read its undo left others waiting for its rows for ever"),
     (
         533215080789,

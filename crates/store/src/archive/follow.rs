@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! 1. What is let go of was archived durably, or is beyond what is kept for those who are slow ([`LogHold`]).
-//! 2. The archive goes on where the folder says that it ends. Within one opening of the database that is no farther than what was synced: what a
-//!    failed sync has left may read well and be gone later.
+//! 2. The archive goes on where the folder says that it ends. Within one opening of the database that is no farther than what was synced, and at its begin no
+//!    farther than the position that was noted behind a sync, or where the log begins: what a failed sync has left may read well and be gone later.
 //! 3. A part ends with the segment, with a failure, or with the opening of the database.
 //! 4. A part begins where everything before it is synced. So no part that was begun later begins before it, whatever fails in between.
 
@@ -50,6 +50,14 @@ struct Tail {
     end: Option<(u64, Option<u32>)>,
     /// The last part's gap.
     gap: Option<(u64, u64)>,
+}
+
+impl Tail {
+    /// Up to where the archive is durable, whatever else reads well; `None` where it has no part. A gap was made durable before anything behind it.
+    fn durable(&self) -> Option<u64> {
+        let behind_gap = self.gap.map_or(0, |(_, to)| to);
+        self.end.map(|(end, _)| end.min(self.folder.position.lsn.max(behind_gap)))
+    }
 }
 
 /// Nothing is done with what is read.
@@ -101,8 +109,8 @@ fn is_refusal(error: &Error) -> bool {
 /// Where an archive ends, once it has said so.
 type Answer = Option<Result<Option<Lsn>>>;
 
-/// Looks at the archive before the database with this header is written to. Gives where the archive ends; `None` where there is none yet, or
-/// it does not answer.
+/// Looks at the archive before the database with this header is written to. Gives up to where the archive is durable, from where on the log is to be kept;
+/// `None` where there is none yet, or it does not answer.
 ///
 /// # Errors
 /// The archive is none of this database.
@@ -115,7 +123,7 @@ pub(crate) fn look(engine: &Engine, path: &Path, mode: ModeRequest, meta: &Meta)
         thread::spawn("gannet-archive-look", move || {
             let _memory = memory;
             let tail = find_tail(&disk, &path, mode, &meta);
-            *found.0.lock() = Some(tail.map(|tail| tail.and_then(|tail| tail.end).map(|(end, _)| Lsn(end))));
+            *found.0.lock() = Some(tail.map(|tail| tail.and_then(|tail| tail.durable()).map(Lsn)));
             found.1.notify_all();
         })
     };
@@ -373,14 +381,20 @@ impl Follower {
             disk.open(&self.path.join(name), &options)?.sync(Class::Maintenance)?;
             disk.sync_dir(&self.path)?;
         }
+        // Of what reads well behind that a sync may have failed in a life before. The log has it still, or let go of it because it was synced.
+        let durable = tail.durable().map(|durable| durable.max(self.hold.from().0));
+        if self.synced.is_none() && durable < tail.end.map(|(end, _)| end) {
+            self.synced = durable.map(|durable| (durable, None));
+        }
         let (first, crc, mut gap_from) = self.start(tail.end)?;
-        if let (Some(from), Some((begun, to))) = (gap_from, tail.gap)
-            && tail.end.is_some_and(|(end, _)| end == to)
-        {
-            // Nothing was archived behind the gap before: it is the same.
-            gap_from = Some(from.min(begun));
+        let is_same =
+            |to: u64| first == to || gap_from.is_some() && tail.end.is_some_and(|(end, _)| end == to);
+        if let Some((begun, _)) = tail.gap.filter(|&(_, to)| is_same(to)) {
+            // Nothing was archived behind the gap before, or all of that is archived anew: it is the same.
+            gap_from = Some(gap_from.map_or(begun, |from| from.min(begun)));
         }
         let mut position = tail.folder.position;
+        position.lsn = position.lsn.max(first);
         if let Some(gap) = gap_from.map(|from| (from, first)).or(tail.gap)
             && gap.1 >= position.gap.1
         {
