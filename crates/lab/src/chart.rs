@@ -229,6 +229,17 @@ fn nice_step(most: f64) -> f64 {
     factor * power
 }
 
+/// What the horizontal axis is about.
+fn draw_x_title(out: &mut String, title: &str) {
+    let _ = write!(
+        out,
+        "<text class=\"faint\" text-anchor=\"middle\" x=\"{}\" y=\"{}\">{}</text>",
+        (LEFT + WIDTH - RIGHT) / 2.0,
+        HEIGHT - 8.0,
+        escaped(title)
+    );
+}
+
 impl Figure {
     /// The figure as SVG, to be put into a page that has [`STYLE`].
     pub fn svg(&self) -> String {
@@ -340,13 +351,7 @@ impl Figure {
                 number(tick)
             );
         }
-        let _ = write!(
-            out,
-            "<text class=\"faint\" text-anchor=\"middle\" x=\"{}\" y=\"{}\">{}</text>",
-            (LEFT + WIDTH - RIGHT) / 2.0,
-            HEIGHT - 8.0,
-            escaped(x_title)
-        );
+        draw_x_title(out, x_title);
         for (index, line) in lines.iter().enumerate() {
             let mut path = String::new();
             for (at, value) in line.points.iter().filter(|point| point.1.is_finite()) {

@@ -1,6 +1,9 @@
 //! Curves: means with their confidence intervals over values of a setting, which stand at equal distances.
 
-use super::{BOTTOM, Bars, COLOURS, Figure, HEIGHT, LEFT, RIGHT, Scale, TOP, WIDTH, escaped, number, quoted};
+use super::{
+    BOTTOM, Bars, COLOURS, Figure, HEIGHT, LEFT, RIGHT, Scale, TOP, WIDTH, draw_x_title, escaped, number,
+    quoted,
+};
 use std::fmt::Write;
 
 impl Figure {
@@ -23,13 +26,7 @@ impl Figure {
                 escaped(name)
             );
         }
-        let _ = write!(
-            out,
-            "<text class=\"faint\" text-anchor=\"middle\" x=\"{}\" y=\"{}\">{}</text>",
-            (LEFT + WIDTH - RIGHT) / 2.0,
-            HEIGHT - 8.0,
-            escaped(x_title)
-        );
+        draw_x_title(out, x_title);
         for (index, curve) in curves.iter().enumerate() {
             let points =
                 || curve.values.iter().enumerate().filter_map(|(group, value)| Some((group, (*value)?)));

@@ -47,6 +47,30 @@ impl Receiver for Answer {
     }
 }
 
+/// Has the data of a COPY: what is in it appends some, and says whether there is more. What statements give is passed over.
+#[derive(Debug)]
+pub struct Supply<F>(pub F);
+
+impl<F: FnMut(&mut Vec<u8>) -> bool> Receiver for Supply<F> {
+    fn columns(&mut self, _: &[Column]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn row(&mut self, _: &[Option<&str>]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn complete(&mut self, _: &str) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn notice(&mut self, _: &Report) {}
+
+    fn copy_read(&mut self, data: &mut Vec<u8>) -> io::Result<bool> {
+        Ok((self.0)(data))
+    }
+}
+
 /// A session on a server.
 #[derive(Debug)]
 pub struct Client(Connection);

@@ -1,7 +1,7 @@
 //! Gannet's server, and PostgreSQL's, by one client that speaks their protocol: rows come as text, and each is looked at and thrown away.
 
 use super::{Base, Canceller, Plan, Rows, Session, Take, by_tag_with_switches};
-use crate::isolation::client::Answer;
+use crate::isolation::client::{Answer, Supply};
 use crate::servers::{Kind, Options, Server, database};
 use anyhow::{Context, Result, anyhow};
 use gannet_server::frontend::{Address, Column, Connection, Failure, Receiver, Report};
@@ -178,35 +178,6 @@ impl Receiver for Rest<'_> {
     fn notice(&mut self, _: &Report) {}
 }
 
-/// Has the lines of a COPY.
-struct Lines<'r> {
-    rows: &'r Rows,
-    next: u64,
-}
-
-impl Receiver for Lines<'_> {
-    fn columns(&mut self, _: &[Column]) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn row(&mut self, _: &[Option<&str>]) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn complete(&mut self, _: &str) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn notice(&mut self, _: &Report) {}
-
-    fn copy_read(&mut self, data: &mut Vec<u8>) -> io::Result<bool> {
-        let end = (self.next + LINES_AT_ONCE).min(self.rows.count);
-        (self.next..end).for_each(|k| self.rows.line(k, data));
-        self.next = end;
-        Ok(self.next < self.rows.count)
-    }
-}
-
 impl Session for Wire {
     fn run(&mut self, sql: &str, take: Take<'_>) -> Result<bool> {
         let mut rest = Rest { take, enough: false };
@@ -225,7 +196,14 @@ impl Session for Wire {
 
     fn load(&mut self, rows: &Rows) -> Result<()> {
         let sql = "copy rows from stdin";
-        self.0.query(sql, &mut Lines { rows, next: 0 }).map_err(|failure| said(sql, failure))
+        let mut next = 0;
+        let mut lines = Supply(|data: &mut Vec<u8>| {
+            let end = (next + LINES_AT_ONCE).min(rows.count);
+            (next..end).for_each(|k| rows.line(k, data));
+            next = end;
+            next < rows.count
+        });
+        self.0.query(sql, &mut lines).map_err(|failure| said(sql, failure))
     }
 
     fn canceller(&self) -> Option<Canceller> {

@@ -5,12 +5,11 @@
 
 use super::load::Mix;
 use super::script::Script;
-use crate::isolation::client::Client;
+use crate::isolation::client::{Client, Supply};
 use crate::random::Random;
 use anyhow::{Context, Result, anyhow, bail};
-use gannet_server::frontend::{Address, Column, Connection, Failure, Receiver, Report};
+use gannet_server::frontend::{Address, Connection, Failure};
 use std::fmt::Write;
-use std::io;
 
 /// Rows that a transaction inserts.
 const INSERTED: u64 = 3;
@@ -95,13 +94,14 @@ impl Size {
 pub fn fill(address: &Address, size: Size, seed: u64) -> Result<()> {
     let mut connection =
         Connection::open(address, "gannet-lab").map_err(|error| anyhow!("cannot connect: {error}"))?;
-    let mut rows = Rows { size, done: 0, random: Random::new(seed) };
+    let mut made = Rows { size, done: 0, random: Random::new(seed) };
+    let mut rows = Supply(|data: &mut Vec<u8>| made.more(data));
     let copy = "copy tune_event (item, amount, changed, note) from stdin";
     for statement in [TABLES, copy, INDEX, "analyze tune_event"] {
         connection.query(statement, &mut rows).map_err(|error| anyhow!("{statement}: {error}"))?;
     }
-    if rows.done != size.rows {
-        bail!("{} rows were loaded of {}", rows.done, size.rows);
+    if made.done != size.rows {
+        bail!("{} rows were loaded of {}", made.done, size.rows);
     }
     Ok(())
 }
@@ -128,28 +128,15 @@ struct Rows {
     random: Random,
 }
 
-impl Receiver for Rows {
-    fn columns(&mut self, _: &[Column]) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn row(&mut self, _: &[Option<&str>]) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn complete(&mut self, _: &str) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn notice(&mut self, _: &Report) {}
-
-    fn copy_read(&mut self, data: &mut Vec<u8>) -> io::Result<bool> {
+impl Rows {
+    /// Appends some; false where there are none behind them.
+    fn more(&mut self, data: &mut Vec<u8>) -> bool {
         for _ in 0..100.min(self.size.rows - self.done) {
             let (item, amount) = (self.random.below(self.size.items()) + 1, self.random.below(1000) + 1);
             data.extend_from_slice(format!("{item}\t{amount}\t0\t{NOTE}\n").as_bytes());
             self.done += 1;
         }
-        Ok(self.done < self.size.rows)
+        self.done < self.size.rows
     }
 }
 
@@ -194,7 +181,7 @@ mod tests {
     fn what_is_copied_are_as_many_rows_as_there_are_to_be() {
         let mut rows = Rows { size: Size { rows: 250 }, done: 0, random: Random::new(1) };
         let mut data = Vec::new();
-        while rows.copy_read(&mut data).unwrap() {}
+        while rows.more(&mut data) {}
         let text = String::from_utf8(data).unwrap();
         assert_eq!(text.lines().count(), 250);
         assert!(text.lines().all(|line| line.split('\t').count() == 4));
