@@ -117,7 +117,7 @@ impl Plan {
         let memory = if page_size == 32768 { 10 << 20 } else { 8 << 20 };
         let large = random.one_in(4);
         let keys = if large { 2000 + random.below(3000) } else { 10 + random.below(300) };
-        Plan {
+        let mut plan = Plan {
             seed,
             create: CreateOptions { page_size, segment_size },
             engine: EngineOptions { memory, ..EngineOptions::default() },
@@ -151,6 +151,20 @@ impl Plan {
             compacts: Generator::new(seed ^ 0xC0_47AC7).one_in(2),
             backs_up: Generator::new(seed ^ 0xBAC_0B5).one_in(3),
             damage: random.one_in(3).then(|| Damage::new(random)),
+        };
+        plan.fit_the_disk();
+        plan
+    }
+
+    /// Shortens the long values of a plan that would write more than the disk holds: an archive keeps all of the log, and only the
+    /// troubles of a life are to be about a full disk.
+    fn fit_the_disk(&mut self) {
+        let operations = self.epochs * self.sessions * self.transactions * self.operations;
+        let Some(values) = operations.checked_div(self.long_one_in) else { return };
+        let capacity = self.disk.capacity_bytes.expect("every plan has one");
+        // A value is half of the longest in the mean.
+        if self.open.archive.is_some() && values * self.long_max / 2 > capacity / 4 {
+            self.long_max = (capacity / 2 / values).max(20_000);
         }
     }
 
