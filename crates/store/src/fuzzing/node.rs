@@ -83,7 +83,10 @@ fn split(page: &[u8], point: &SplitPoint, entries: &Entries) -> (Vec<u8>, Vec<u8
     let separator = &point.separator;
     NodeRef::new(page).split_right_into(point.slot, separator, &mut right).expect("a split that was chosen");
     NodeMut::new(&mut left).truncate_right(point.slot, separator).expect("a split that was chosen");
-    for half in [&left, &right] {
+    let mut rest = page.to_vec();
+    NodeMut::new(&mut rest).truncate_left(point.slot, separator).expect("a split that was chosen");
+    assert_eq!(self::entries(NodeRef::new(&rest)), self::entries(NodeRef::new(&right)));
+    for half in [&left, &right, &rest] {
         verify_structure(half, PAGE).expect("half of a sound node");
     }
     let both = [self::entries(NodeRef::new(&left)), self::entries(NodeRef::new(&right))].concat();

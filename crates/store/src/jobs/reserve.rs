@@ -24,8 +24,8 @@ const CROWDED_FOR: Duration = Duration::from_millis(200);
 const IDLE_PART: u32 = 20;
 /// Which part of what all processors do the reserve may have: of a job for which nothing is kept back, and of one for which old versions are,
 /// the more the longer it takes.
-const PART: u32 = 20;
-const PART_SNAPSHOT: u32 = 14;
+const PART: u32 = 32;
+const PART_SNAPSHOT: u32 = 20;
 /// How long it rests at most.
 const REST_MOST: Duration = Duration::from_millis(200);
 /// How often somebody who is not to work tries whether a processor is idle, for how long it has to have one then, and how long that may

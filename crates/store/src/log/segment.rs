@@ -33,7 +33,9 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 pub(crate) const BLOCK: u64 = 4096;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"GNTSEGMT");
-const VERSION: u32 = 3;
+/// What is written, and the oldest that is read: 4 has changes that 3 does not know, and all of that one's.
+const VERSION: u32 = 4;
+const VERSION_OLDEST: u32 = 3;
 /// Threads that look at files side by side.
 const READERS: usize = 16;
 const FLAG_FIRST: u32 = 1;
@@ -97,8 +99,10 @@ impl SegmentHeader {
             return Ok(None);
         }
         let version = get_u32(block, 8);
-        if version != VERSION {
-            let text = format!("{path:?} is a log segment of format {version}; this release reads {VERSION}");
+        if !(VERSION_OLDEST..=VERSION).contains(&version) {
+            let text = format!(
+                "{path:?} is a log segment of format {version}; this release reads {VERSION_OLDEST} to {VERSION}"
+            );
             return Err(Error::Format(text));
         }
         let stored_size = get_u64(block, 32);

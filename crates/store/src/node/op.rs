@@ -62,9 +62,16 @@ pub enum NodeOp<'a> {
         /// The new upper fence.
         separator: &'a [u8],
     },
-    /// Takes over the entries and the upper fence of the right sibling.
+    /// Takes from the node what has gone to its left sibling.
+    TruncateLeft {
+        /// Entries below go.
+        slot: usize,
+        /// The new lower fence.
+        separator: &'a [u8],
+    },
+    /// Takes over the entries and the upper fence of the right sibling, or of what is to come from it.
     MergeFromRight {
-        /// The right sibling's image.
+        /// The image of a node with these.
         right: &'a [u8],
     },
     /// Makes the page this node, whatever it was.
@@ -81,6 +88,7 @@ const REMOVE: u8 = 4;
 const TRUNCATE_RIGHT: u8 = 5;
 const MERGE_FROM_RIGHT: u8 = 6;
 const IMAGE: u8 = 7;
+const TRUNCATE_LEFT: u8 = 8;
 
 impl<'a> NodeOp<'a> {
     /// Appends the operation's encoding. Slots, offsets and suffixes are those of a page, so they fit 16 bits.
@@ -97,6 +105,7 @@ impl<'a> NodeOp<'a> {
             NodeOp::TruncateRight { slot, separator } => {
                 (TRUNCATE_RIGHT, [Some(slot), None], [separator, &[]])
             }
+            NodeOp::TruncateLeft { slot, separator } => (TRUNCATE_LEFT, [Some(slot), None], [separator, &[]]),
             NodeOp::MergeFromRight { right } => (MERGE_FROM_RIGHT, [None, None], [right, &[]]),
             NodeOp::Image { image } => (IMAGE, [None, None], [image, &[]]),
         };
@@ -134,6 +143,7 @@ impl<'a> NodeOp<'a> {
                 NodeOp::Remove { slot }
             }
             TRUNCATE_RIGHT => NodeOp::TruncateRight { slot: number()?, separator: rest },
+            TRUNCATE_LEFT => NodeOp::TruncateLeft { slot: number()?, separator: rest },
             MERGE_FROM_RIGHT => NodeOp::MergeFromRight { right: rest },
             IMAGE => NodeOp::Image { image: rest },
             _ => return Err(format!("unknown node operation {tag}")),
@@ -164,6 +174,7 @@ impl<'a> NodeOp<'a> {
                 true
             }
             NodeOp::TruncateRight { slot, separator } => return node.truncate_right(slot, separator),
+            NodeOp::TruncateLeft { slot, separator } => return node.truncate_left(slot, separator),
             NodeOp::MergeFromRight { right } => {
                 let mut scratch = vec![0; node.view().page().len()];
                 let right = NodeMut::from_image(&mut scratch, right)?;
@@ -192,7 +203,10 @@ impl<'a> NodeOp<'a> {
             .then_some("no such part of a leaf's payload"),
             NodeOp::Remove { slot } => (slot == 0 && node.is_inner() && node.count() > 1)
                 .then_some("an inner node keeps its first entry"),
-            NodeOp::TruncateRight { .. } | NodeOp::MergeFromRight { .. } | NodeOp::Image { .. } => None,
+            NodeOp::TruncateRight { .. }
+            | NodeOp::TruncateLeft { .. }
+            | NodeOp::MergeFromRight { .. }
+            | NodeOp::Image { .. } => None,
         };
         wrong.map_or(Ok(()), |what| Err(what.into()))
     }

@@ -75,24 +75,39 @@ impl<'a> NodeRef<'a> {
         separator: &[u8],
         right_page: &mut [u8],
     ) -> Result<(), String> {
+        self.check_right(slot, separator)?;
+        page::init(right_page, PageKind::Node, self.tree());
+        self.build_right(slot, separator, right_page);
+        Ok(())
+    }
+
+    /// Whether [`NodeMut::truncate_left`] can be done.
+    pub fn can_truncate_left(self, slot: usize, separator: &[u8]) -> bool {
+        self.check_right(slot, separator).is_ok()
+    }
+
+    /// What is wrong with a right sibling from `slot` on, behind `separator`.
+    fn check_right(self, slot: usize, separator: &[u8]) -> Result<(), String> {
         self.check_cut(slot, separator)?;
         let count = self.count();
         let first_len = if slot < count { self.stored_suffix(slot).len() } else { 0 };
         let bytes = (slot..count).map(|i| SLOT_LEN + self.cell_len(i)).sum();
-        if self.right_size(bytes, count - slot, first_len, &separator[self.prefix().len()..])
-            > right_page.len()
-        {
+        let size = self.right_size(bytes, count - slot, first_len, &separator[self.prefix().len()..]);
+        if size > self.page().len() {
             return Err("the right sibling would overflow".into());
         }
-        page::init(right_page, PageKind::Node, self.tree());
-        let mut builder = Builder::begin(right_page, self.level(), separator, self.upper_fence());
+        Ok(())
+    }
+
+    /// Builds it on a page that is a node's.
+    fn build_right(self, slot: usize, separator: &[u8], page: &mut [u8]) {
+        let mut builder = Builder::begin(page, self.level(), separator, self.upper_fence());
         let cut_off = fence_prefix(separator, self.upper_fence()) - self.prefix().len();
-        for i in slot..count {
+        for i in slot..self.count() {
             let suffix = if i == slot && self.is_inner() { &[] } else { &self.stored_suffix(i)[cut_off..] };
             builder.push([suffix, &[]], self.payload(i));
         }
         builder.finish().assert_sound();
-        Ok(())
     }
 
     /// What is wrong with a cut before `slot` at `separator`.
@@ -168,6 +183,14 @@ impl NodeMut<'_> {
         }
         builder.set_last_insert(if usize::from(last_insert) < slot { last_insert } else { NO_SLOT });
         builder.finish().assert_sound();
+        Ok(())
+    }
+
+    /// Makes the node the right sibling of a split: entries below `slot` go, `separator` becomes the lower fence.
+    pub fn truncate_left(&mut self, slot: usize, separator: &[u8]) -> Result<(), String> {
+        self.view().check_right(slot, separator)?;
+        let old = self.view().page().to_vec();
+        NodeRef::new(&old).build_right(slot, separator, self.page_mut());
         Ok(())
     }
 }

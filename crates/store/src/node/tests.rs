@@ -87,7 +87,8 @@ impl Level {
 
     fn split(&mut self, index: usize, point: &SplitPoint) {
         let mut right = vec![0; self.page_size];
-        let node = NodeRef::new(&self.nodes[index][0]);
+        let whole = self.nodes[index][0].clone();
+        let node = NodeRef::new(&whole);
         node.split_right_into(point.slot, &point.separator, &mut right).unwrap();
         let mut image = Vec::new();
         NodeRef::new(&right).image(&mut image);
@@ -98,6 +99,11 @@ impl Level {
         op.apply(page).unwrap();
         op.apply(twin).unwrap();
         assert_eq!(contents(page), contents(&right));
+        // What goes to the left from a node leaves the same.
+        let mut whole = whole;
+        let op = NodeOp::TruncateLeft { slot: point.slot, separator: &point.separator };
+        op.apply(&mut whole).unwrap();
+        assert_eq!(contents(&whole), contents(&right));
     }
 
     /// Inserts or replaces, with at most one split.

@@ -3,8 +3,8 @@
 //! Each step is one mini-transaction of a parent and two children, latched from above and from the left, like any other structure
 //! change; between two steps no latch is held.
 
+use super::BTree;
 use super::smo::separator;
-use super::{BTree, put_image};
 use crate::entry;
 use crate::mtr::Mtr;
 use crate::node::{NodeMut, NodeOp, NodeRef};
@@ -123,10 +123,12 @@ impl<'c> BTree<'c> {
             return Ok(Dense::Passed(next));
         }
         let slot = left_slot + 1;
+        let mut moved = Vec::with_capacity(self.core.page_size);
+        NodeRef::new(&shifted.moved).image(&mut moved);
         let mut mtr = Mtr::new(self.core);
         let (parent, left, right) = (mtr.add(parent), mtr.add(left), mtr.add(right));
-        put_image(&mut mtr, left, &shifted.left);
-        put_image(&mut mtr, right, &shifted.right);
+        mtr.node(left, &NodeOp::MergeFromRight { right: &moved });
+        mtr.node(right, &NodeOp::TruncateLeft { slot: shifted.count, separator: &shifted.separator });
         mtr.node(parent, &NodeOp::Remove { slot });
         mtr.put_entry(parent, Err(slot), &shifted.separator, &right_id.0.to_le_bytes());
         mtr.commit()?;
@@ -134,14 +136,17 @@ impl<'c> BTree<'c> {
     }
 }
 
-/// Two neighbours after entries have gone from the right one to the left one.
+/// What goes from a node to its left neighbour.
 struct Shifted {
-    left: Vec<u8>,
-    right: Vec<u8>,
+    /// So many entries, the first ones.
+    count: usize,
+    /// A node with these alone.
+    moved: Vec<u8>,
+    /// What is between the two then.
     separator: Vec<u8>,
 }
 
-/// Fills the left one up to `limit` from the right one, which keeps an entry at least; `None` where nothing can go over.
+/// What fills the left one up to `limit` from the right one, which keeps an entry at least; `None` where nothing can go over.
 fn shifted(left: NodeRef<'_>, right: NodeRef<'_>, limit: usize) -> Option<Shifted> {
     let mut room = limit.saturating_sub(left.used_bytes());
     let fits = |&slot: &usize| {
@@ -169,35 +174,13 @@ fn shift_some(left: NodeRef<'_>, right: NodeRef<'_>, count: usize, limit: usize)
     };
     let first = key_of(count);
     let separator = if right.is_inner() { first } else { separator(&key_of(count - 1), &first).to_vec() };
-    let mut of_left: Vec<_> = (0..left.count()).map(|slot| (left, slot)).collect();
-    of_left.extend((0..count).map(|slot| (right, slot)));
-    let of_right: Vec<_> = (count..right.count()).map(|slot| (right, slot)).collect();
-    let new_left = build(left, left.lower_fence(), Some(&separator), &of_left)?;
-    if NodeRef::new(&new_left).used_bytes() > limit {
+    if !right.can_truncate_left(count, &separator) {
         return None;
     }
-    let new_right = build(right, &separator, right.upper_fence(), &of_right)?;
-    Some(Shifted { left: new_left, right: new_right, separator })
-}
-
-/// A node like `like` with these fences and entries; `None` where they do not fit.
-fn build(
-    like: NodeRef<'_>,
-    lower: &[u8],
-    upper: Option<&[u8]>,
-    entries: &[(NodeRef<'_>, usize)],
-) -> Option<Vec<u8>> {
-    let mut page = vec![0; like.page().len()];
-    let mut node = NodeMut::init(&mut page, like.tree(), like.level(), lower, upper);
-    let mut key = Vec::new();
-    for (index, (source, slot)) in entries.iter().enumerate() {
-        key.clear();
-        source.copy_key(*slot, &mut key);
-        if !node.insert(index, &key, source.payload(*slot)) {
-            return None;
-        }
-    }
-    Some(page)
+    let mut moved = right.page().to_vec();
+    NodeMut::new(&mut moved).truncate_right(count, &separator).ok()?;
+    let fits = left.can_merge(NodeRef::new(&moved)) && left.merged_size(NodeRef::new(&moved)) <= limit;
+    fits.then_some(Shifted { count, moved, separator })
 }
 
 #[cfg(test)]
@@ -239,8 +222,11 @@ mod tests {
             let right = node(level, b"k001000", None, 1000..1000 + most, payload);
             let all: Vec<_> = [keys(&left), keys(&right)].concat();
             let shifted = shifted(NodeRef::new(&left), NodeRef::new(&right), 4096 * 96 / 100).unwrap();
-            let (l, r) = (NodeRef::new(&shifted.left), NodeRef::new(&shifted.right));
-            assert_eq!([keys(&shifted.left), keys(&shifted.right)].concat(), all);
+            let (mut left, mut right) = (left, right);
+            NodeMut::new(&mut left).merge_from_right(NodeRef::new(&shifted.moved)).unwrap();
+            NodeMut::new(&mut right).truncate_left(shifted.count, &shifted.separator).unwrap();
+            let (l, r) = (NodeRef::new(&left), NodeRef::new(&right));
+            assert_eq!([keys(&left), keys(&right)].concat(), all);
             assert_eq!(l.upper_fence(), Some(&shifted.separator[..]));
             assert_eq!((l.lower_fence(), r.lower_fence()), (&b"k000000"[..], &shifted.separator[..]));
             assert!(
