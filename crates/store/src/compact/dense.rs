@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 const LEAF_FILL: usize = 96;
 const INNER_FILL: usize = 90;
 /// How many nodes are written at most for one that becomes free: nodes that are fuller than that, on average, stay as they are.
-pub(super) const WRITTEN_FOR_ONE: usize = 6;
+pub(super) const WRITTEN_FOR_ONE: usize = 4;
 /// Nodes that are looked at for one permit, at most.
 const LOOKED_AT: usize = 8;
 

@@ -46,6 +46,7 @@ use crate::jobs::{Crew, Permit, Stop, Unit, Watch, Worker, run_crew};
 use crate::pass::{self, Course};
 use crate::pool::{Access, ScanRing};
 use crate::shared::{CATALOG, STATUS, Shared, UNDO_DIRECTORY};
+use crate::space::EXTENT_PAGES;
 use crate::sweep::round as sweep;
 use crate::tree::TreeRoot;
 use crate::txn::registry::{Owner, Snapshot};
@@ -65,6 +66,8 @@ use std::time::Duration;
 
 /// Times that it is looked what else can be moved.
 const ROUNDS: usize = 4;
+/// A further time only where that makes the file shorter by so large a part: what was dirty goes home each time.
+const WORTH_A_ROUND: u64 = 64;
 /// How often it is looked whether what is waited for has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How long readers of long values, and transactions whose undo lies behind the end, are waited for.
@@ -259,8 +262,8 @@ impl Compaction {
 
     fn work(&self) -> Result<()> {
         self.make_trees_dense()?;
-        for _ in 0..ROUNDS {
-            let went_on = self.round()?;
+        for number in 0..ROUNDS {
+            let went_on = self.round(number > 0)?;
             self.cut()?;
             if !went_on {
                 break;
@@ -342,14 +345,17 @@ impl Compaction {
         }
     }
 
-    /// Moves what is to be moved once; false when nothing could be.
-    fn round(&self) -> Result<bool> {
+    /// Moves what is to be moved once, `again` only where it is worth it; false when nothing was.
+    fn round(&self, again: bool) -> Result<bool> {
         let core = &self.shared.core;
         if !self.await_readers()? {
             return Ok(false);
         }
         let plan = Plan::make(&self.shared, &|| self.breathe())?;
-        if plan.pages == 0 || !core.space.begin_emptying(core, plan.end)? {
+        // Others go on taking pages meanwhile, also behind the end.
+        let gain = core.space.end_in_use(core)?.saturating_sub(plan.end * EXTENT_PAGES);
+        let is_worth_it = !again || gain >= core.space.capacity() / WORTH_A_ROUND;
+        if plan.pages == 0 || !is_worth_it || !core.space.begin_emptying(core, plan.end)? {
             return Ok(false);
         }
         let round = Round(self, self.counters.value_pages.load(Ordering::Relaxed));

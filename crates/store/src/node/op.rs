@@ -69,9 +69,9 @@ pub enum NodeOp<'a> {
         /// The new lower fence.
         separator: &'a [u8],
     },
-    /// Takes over the entries and the upper fence of the right sibling, or of what is to come from it.
+    /// Takes over the entries and the upper fence of the right sibling.
     MergeFromRight {
-        /// The image of a node with these.
+        /// The right sibling's image.
         right: &'a [u8],
     },
     /// Makes the page this node, whatever it was.

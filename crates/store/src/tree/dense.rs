@@ -3,8 +3,8 @@
 //! Each step is one mini-transaction of a parent and two children, latched from above and from the left, like any other structure
 //! change; between two steps no latch is held.
 
-use super::BTree;
 use super::smo::separator;
+use super::{BTree, put_image};
 use crate::entry;
 use crate::mtr::Mtr;
 use crate::node::{NodeMut, NodeOp, NodeRef};
@@ -123,11 +123,10 @@ impl<'c> BTree<'c> {
             return Ok(Dense::Passed(next));
         }
         let slot = left_slot + 1;
-        let mut moved = Vec::with_capacity(self.core.page_size);
-        NodeRef::new(&shifted.moved).image(&mut moved);
         let mut mtr = Mtr::new(self.core);
         let (parent, left, right) = (mtr.add(parent), mtr.add(left), mtr.add(right));
-        mtr.node(left, &NodeOp::MergeFromRight { right: &moved });
+        // The left one stays as it is now, and what the log has whole need not go to the ring. The right one is soon a left one.
+        put_image(&mut mtr, left, &shifted.left);
         mtr.node(right, &NodeOp::TruncateLeft { slot: shifted.count, separator: &shifted.separator });
         mtr.node(parent, &NodeOp::Remove { slot });
         mtr.put_entry(parent, Err(slot), &shifted.separator, &right_id.0.to_le_bytes());
@@ -140,8 +139,8 @@ impl<'c> BTree<'c> {
 struct Shifted {
     /// So many entries, the first ones.
     count: usize,
-    /// A node with these alone.
-    moved: Vec<u8>,
+    /// The left one with them.
+    left: Vec<u8>,
     /// What is between the two then.
     separator: Vec<u8>,
 }
@@ -179,8 +178,13 @@ fn shift_some(left: NodeRef<'_>, right: NodeRef<'_>, count: usize, limit: usize)
     }
     let mut moved = right.page().to_vec();
     NodeMut::new(&mut moved).truncate_right(count, &separator).ok()?;
-    let fits = left.can_merge(NodeRef::new(&moved)) && left.merged_size(NodeRef::new(&moved)) <= limit;
-    fits.then_some(Shifted { count, moved, separator })
+    let moved = NodeRef::new(&moved);
+    if !left.can_merge(moved) || left.merged_size(moved) > limit {
+        return None;
+    }
+    let mut left = left.page().to_vec();
+    NodeMut::new(&mut left).merge_from_right(moved).ok()?;
+    Some(Shifted { count, left, separator })
 }
 
 #[cfg(test)]
@@ -222,11 +226,10 @@ mod tests {
             let right = node(level, b"k001000", None, 1000..1000 + most, payload);
             let all: Vec<_> = [keys(&left), keys(&right)].concat();
             let shifted = shifted(NodeRef::new(&left), NodeRef::new(&right), 4096 * 96 / 100).unwrap();
-            let (mut left, mut right) = (left, right);
-            NodeMut::new(&mut left).merge_from_right(NodeRef::new(&shifted.moved)).unwrap();
+            let mut right = right;
             NodeMut::new(&mut right).truncate_left(shifted.count, &shifted.separator).unwrap();
-            let (l, r) = (NodeRef::new(&left), NodeRef::new(&right));
-            assert_eq!([keys(&left), keys(&right)].concat(), all);
+            let (l, r) = (NodeRef::new(&shifted.left), NodeRef::new(&right));
+            assert_eq!([keys(&shifted.left), keys(&right)].concat(), all);
             assert_eq!(l.upper_fence(), Some(&shifted.separator[..]));
             assert_eq!((l.lower_fence(), r.lower_fence()), (&b"k000000"[..], &shifted.separator[..]));
             assert!(
