@@ -10,9 +10,10 @@
 #   durability  commits, and what the jobs write, are synced
 #   p99         of all transactions together, the five kinds in the specification's mix
 #   time        each is measured for 10 s at least
-#   ratios      each measurement with a job by the one without it that was made right before; of these the median. At full load by the
-#               mean of the one before and the one behind it, after some seconds that do not count: where the server has had time to
-#               bring its dirty pages home, users go faster for a while, with a job or without
+#   ratios      each measurement with a job by one without it; of these the median. At half load that is the mean of the one before and
+#               the one behind it; at full load one run of the users is cut into slices, with the job and without it in turns: the
+#               machine is shared, and is slower for some minutes
+#   PAIRS       of these, at half load [4, QUICK: 2]
 #   JOBS        which of them ["backup stat check sweep dump compact"]
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -22,7 +23,11 @@ build rivals
 SESSIONS=25
 # The hundredth part of a shorter time is a matter of luck.
 [ "$SECONDS_EACH" -ge 10 ] || SECONDS_EACH=10
-if [ "${QUICK:-0}" = 1 ]; then WAREHOUSES=8 TOTAL=208; else WAREHOUSES=24 TOTAL=576; fi
+if [ "${QUICK:-0}" = 1 ]; then
+    WAREHOUSES=8 TOTAL=208 PAIRS=${PAIRS:-2} SLICES=4 SLICE=4
+else
+    WAREHOUSES=24 TOTAL=576 PAIRS=${PAIRS:-4} SLICES=8 SLICE=5
+fi
 JOBS=${JOBS:-backup stat check sweep dump compact}
 BUDGET=$((TOTAL - 16))
 DATA=$BENCH_DIR/tpcc-$WAREHOUSES
@@ -47,15 +52,18 @@ now() { echo "${EPOCHREALTIME/,/.}"; }
 since() { awk -v a="$1" -v b="$(now)" 'BEGIN {printf "%.2f\n", b - a}'; }
 # Removing a file of a GiB stops everybody's syncs for most of a second, on a file system that discards: not while users are measured.
 clean() { rm -rf "${DEST:?}" && mkdir -p "$DEST" && sync -f "$DEST"; }
+start_job() { # start_job NAME: becomes it
+    case $1 in
+        backup) exec "$GANNET" backup "$FILE" "$DEST" --json ;;
+        stat) exec "$GANNET" stat "$FILE" --records --json ;;
+        dump) exec "$GANNET" dump "$FILE" "$(mktemp -u "$DEST/dump-XXXXXX")" --json ;;
+        check | sweep | compact) exec "$GANNET" "$1" "$FILE" --json ;;
+    esac >"$SOCKETS/job.json" 2>"$SOCKETS/job.log"
+}
 run_job() { # run_job NAME: its time in seconds
     local begun
     begun=$(now)
-    case $1 in
-        backup) "$GANNET" backup "$FILE" "$DEST" --json ;;
-        stat) "$GANNET" stat "$FILE" --records --json ;;
-        dump) "$GANNET" dump "$FILE" "$(mktemp -u "$DEST/dump-XXXXXX")" --json ;;
-        check | sweep | compact) "$GANNET" "$1" "$FILE" --json ;;
-    esac >"$SOCKETS/job.json" 2>"$SOCKETS/job.log" || { say "$1 failed: $(tail -3 "$SOCKETS/job.log")"; exit 1; }
+    (start_job "$1") || { say "$1 failed: $(tail -3 "$SOCKETS/job.log")"; exit 1; }
     since "$begun"
 }
 # users SECONDS JOB SEED RATE: lets users work, beside a job or none; the users' figures and the first job's time stand
@@ -104,35 +112,77 @@ idle_compact() {
     rm -rf "${WORK:?}-idle"
     start_gannet "$FILE" $BUDGET $TOTAL
 }
+# What the users of a closed loop have ordered so far, and when: "orders microseconds".
+ordered() { echo "$("$GANNET" sql "$OURS" -q --format csv -c 'select sum(d_next_o_id) from district' | tail -1) $(now)"; }
+# Users of a closed loop, with the job for some seconds and without it for as many, in turns: lines "orders/s without, orders/s with it".
+slices() { # slices JOB SEED
+    local lab jobs a b c d
+    clean
+    "$LAB" tpcc run --url "$OURS" --warehouses $WAREHOUSES --sessions $SESSIONS --seconds 7200 --seed "$2" >/dev/null &
+    lab=$!
+    sleep "$WARM_UP"
+    for _ in $(seq "$SLICES"); do
+        a=$(ordered)
+        sleep "$SLICE"
+        b=$(ordered)
+        again_and_again "$1" &
+        jobs=$!
+        sleep 0.5
+        c=$(ordered)
+        sleep "$SLICE"
+        d=$(ordered)
+        kill -TERM $jobs || exit 1
+        wait $jobs
+        # What it has left may be large: see there.
+        sleep 0.5
+        echo "$a $b $c $d" | awk '{print ($3 - $1) / ($4 - $2) * 1e6, ($7 - $5) / ($8 - $6) * 1e6}'
+    done
+    kill -TERM $lab
+    wait $lab || { say "the users failed"; exit 1; }
+}
+again_and_again() { # until it is told to end
+    local job=0
+    trap '[ $job = 0 ] || kill -INT $job; wait; exit 0' TERM
+    while :; do
+        start_job "$1" &
+        job=$!
+        wait $job || { say "$1 failed: $(tail -3 "$SOCKETS/job.log")"; exit 1; }
+        sleep 1 &
+        wait $!
+    done
+}
 for job in $JOBS; do
-    tps0=() tps1=() p0=() p1=() closed0=() closed1=() loaded=() idle=()
-    for _ in $(seq "$RUNS"); do
+    tps0=() tps1=() p0=() p1=() loaded=() idle=() last=''
+    for _ in $(seq "$PAIRS"); do
         seed=$((seed + 10))
         if [ "$job" = compact ]; then
             idle_compact >"$SOCKETS/idle"
             idle+=("$(cat "$SOCKETS/idle")")
             users "$SECONDS_EACH" none $((seed + 9)) "$half"
+            last=''
         fi
-        users "$SECONDS_EACH" none $seed "$half"
-        tps0+=("$(figure transactions_per_second)") p0+=("$(figure p99_ms)")
+        if [ -z "$last" ]; then
+            users "$SECONDS_EACH" none $seed "$half"
+            last=$(figure p99_ms)
+        fi
+        before=$last
         users "$SECONDS_EACH" "$job" $((seed + 1)) "$half"
         tps1+=("$(figure transactions_per_second)") p1+=("$(figure p99_ms)") loaded+=("$(head -1 "$SOCKETS/time")")
+        users "$SECONDS_EACH" none $((seed + 2)) "$half"
+        last=$(figure p99_ms)
+        tps0+=("$(figure transactions_per_second)") p0+=("$(awk -v a="$before" -v b="$last" 'BEGIN {print (a + b) / 2}')")
         clean
         [ "$job" = compact ] || idle+=("$(run_job "$job")")
-        users "$WARM_UP" none $((seed + 2)) ''
-        users "$SECONDS_EACH" none $((seed + 3)) ''
-        before=$(figure transactions_per_second)
-        users "$SECONDS_EACH" "$job" $((seed + 4)) ''
-        closed1+=("$(figure transactions_per_second)")
-        users "$SECONDS_EACH" none $((seed + 5)) ''
-        closed0+=("$(awk -v a="$before" -v b="$(figure transactions_per_second)" 'BEGIN {print (a + b) / 2}')")
-        say "$job: open ${tps0[-1]} -> ${tps1[-1]} tps, p99 ${p0[-1]} -> ${p1[-1]} ms; job ${idle[-1]} -> ${loaded[-1]} s; closed ${closed0[-1]} -> ${closed1[-1]}"
+        say "$job: open ${tps0[-1]} -> ${tps1[-1]} tps, p99 ${p0[-1]} -> ${p1[-1]} ms; job ${idle[-1]} -> ${loaded[-1]} s"
     done
+    slices "$job" $((seed + 5)) >"$SOCKETS/slices"
+    closed0=$(awk '{print $1}' "$SOCKETS/slices" | paste -sd' ') closed1=$(awk '{print $2}' "$SOCKETS/slices" | paste -sd' ')
+    say "$job: closed $closed0 -> $closed1 orders/s"
     beside() { row "$1" "$(median $2)" "$(median $3)" "$(pairs "$2" "$3")" "$4" "$5"; }
     beside "$job at half load: users' transactions/s ÷ without it" "${tps1[*]}" "${tps0[*]}" at-least 0.95
     beside "$job at half load: users' p99 (ms) ÷ without it" "${p1[*]}" "${p0[*]}" at-most 1.5
     beside "$job at half load: its time (s) ÷ idle" "${loaded[*]}" "${idle[*]}" at-most 2.5
-    beside "$job at full load: users' transactions/s ÷ without it" "${closed1[*]}" "${closed0[*]}" at-least 0.9
+    beside "$job at full load: users' new orders/s ÷ without it" "$closed1" "$closed0" at-least 0.9
 done
 top=$(peak gannet) && [ -n "$top" ] && row "jobs beside users: memory peak over the budget (MiB)" "$top" $BUDGET $((top - BUDGET)) at-most $((64 + SESSIONS / 2))
 held=$(cached "$FILE")

@@ -178,7 +178,7 @@ mod tests {
         };
         assert_eq!(fullness.first_sparse(&leaves), Some(0), "nothing is known");
         for page in 0..10 {
-            show(page, 0, 41);
+            show(page, 0, 39);
         }
         assert_eq!(fullness.first_sparse(&leaves), None, "all are full");
         show(7, 0, 20);
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(fullness.first_sparse(&leaves[8..]), None);
         assert_eq!(fullness.looked_at(&leaves, 10), &leaves[7..]);
         assert_eq!(fullness.looked_at(&leaves, 2), &leaves[7..9]);
-        show(8, 0, 41);
+        show(8, 0, 39);
         fullness.forget(PageId(3));
         assert_eq!(fullness.first_sparse(&leaves), Some(3), "it may be empty");
         fullness.forget(PageId(1 << 40));
