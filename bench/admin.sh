@@ -135,14 +135,14 @@ slices() { # slices JOB SEED
         wait $jobs
         # What it has left may be large: see there.
         sleep 0.5
-        echo "$a $b $c $d" | awk '{print ($3 - $1) / ($4 - $2) * 1e6, ($7 - $5) / ($8 - $6) * 1e6}'
+        echo "$a $b $c $d" | awk '{print ($3 - $1) / ($4 - $2), ($7 - $5) / ($8 - $6)}'
     done
     kill -TERM $lab
     wait $lab || { say "the users failed"; exit 1; }
 }
 again_and_again() { # until it is told to end
-    local job=0
-    trap '[ $job = 0 ] || kill -INT $job; wait; exit 0' TERM
+    local job=''
+    trap 'kill -INT $job 2>/dev/null || true; wait; exit 0' TERM
     while :; do
         start_job "$1" &
         job=$!

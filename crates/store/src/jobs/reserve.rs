@@ -24,8 +24,12 @@ const CROWDED_FOR: Duration = Duration::from_millis(200);
 const IDLE_PART: u32 = 20;
 /// Which part of what all processors do the reserve may have: of a job for which nothing is kept back, and of one for which old versions are,
 /// the more the longer it takes.
-const PART: u32 = 32;
-const PART_SNAPSHOT: u32 = 20;
+const PART: u32 = 20;
+const PART_SNAPSHOT: u32 = 14;
+/// How many times less it may have where no processor is idle at all, for so long: what it reads drives what users work on out of their caches, which
+/// costs them as much again.
+const SATURATED: u32 = 3;
+const SATURATED_FOR: Duration = Duration::from_millis(500);
 /// How long it rests at most.
 const REST_MOST: Duration = Duration::from_millis(200);
 /// How often somebody who is not to work tries whether a processor is idle, for how long it has to have one then, and how long that may
@@ -84,11 +88,39 @@ pub(super) fn role() -> Role {
 pub struct Reserve {
     dismissed: Arc<(Mutex<bool>, Condvar)>,
     slowness: u32,
+    idleness: Arc<Mutex<Idleness>>,
+}
+
+/// How idle processors were, as it was looked at last.
+#[derive(Debug, Default)]
+struct Idleness {
+    /// When that was, and how long they had been idle by then.
+    looked: Option<(Instant, Duration)>,
+    is_saturated: bool,
+}
+
+impl Idleness {
+    /// They have been idle for so long by now, all together, if that is known.
+    fn look(&mut self, idle: Option<Duration>, processors: u32, now: Instant) {
+        let Some(idle) = idle else { return };
+        if let Some((at, before)) = self.looked {
+            self.is_saturated = idle.saturating_sub(before) < (now - at) * processors / IDLE_PART;
+        }
+        self.looked = Some((now, idle));
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        self.looked.is_none_or(|(at, _)| now - at >= SATURATED_FOR)
+    }
 }
 
 impl Default for Reserve {
     fn default() -> Self {
-        Reserve { dismissed: Arc::default(), slowness: (PART / processors()).max(1) }
+        Reserve {
+            dismissed: Arc::default(),
+            slowness: (PART / processors()).max(1),
+            idleness: Arc::default(),
+        }
     }
 }
 
@@ -100,7 +132,11 @@ impl Reserve {
 
     /// How many times as long as the reserve had a processor it takes at least until it has one again, for the next piece of work.
     pub(super) fn slowness(&self) -> u32 {
-        self.slowness
+        let (mut idleness, now) = (self.idleness.lock(), clock::now());
+        if idleness.is_due(now) {
+            idleness.look(thread::idle_time(), processors(), now);
+        }
+        self.slowness * if idleness.is_saturated { SATURATED } else { 1 }
     }
 
     /// The calling thread works for a job from now on, and has this reserve: it runs only while nobody else wants the processor, and what it
@@ -289,6 +325,22 @@ mod tests {
 
     const fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn processors_are_saturated_where_none_was_idle_lately() {
+        let start = clock::now();
+        let mut idleness = Idleness::default();
+        assert!(idleness.is_due(start));
+        for (after, idle, wanted) in
+            [(0, 100, false), (1000, 130, true), (2000, 400, false), (3000, 410, true)]
+        {
+            idleness.look(Some(ms(idle)), 2, start + ms(after));
+            assert_eq!(idleness.is_saturated, wanted, "{after}");
+            assert!(!idleness.is_due(start + ms(after + 400)) && idleness.is_due(start + ms(after + 500)));
+        }
+        idleness.look(None, 2, start + ms(9000));
+        assert!(idleness.is_saturated, "as far as is known");
     }
 
     #[test]

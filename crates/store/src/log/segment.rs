@@ -27,7 +27,7 @@ use gannet_io::{AlignedBuffer, Class, Disk, Durability, ErrorKind, File, ModeReq
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 
 /// Unit of the log's writes, and the length of a segment's header, in bytes.
 pub(crate) const BLOCK: u64 = 4096;
@@ -166,6 +166,8 @@ pub(crate) struct Segments {
     pub(crate) database_id: u64,
     /// Held while files are made, renamed or removed.
     inventory: Mutex<Inventory>,
+    /// Who waits for that so that a commit can go on.
+    commits_waiting: AtomicUsize,
     open: Mutex<BTreeMap<u64, Arc<dyn File>>>,
     /// Segments from the one in use up to, not including, this one are ready.
     ready_end: AtomicU64,
@@ -175,6 +177,22 @@ pub(crate) struct Segments {
     width_max: usize,
     /// What the files were found to be at a restart, until the log is written again.
     survey: Mutex<Option<BTreeMap<u64, Found>>>,
+}
+
+/// Counted as long as it lives.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn begin(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, SeqCst);
+        Waiting(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
 }
 
 /// A file as a restart finds it.
@@ -200,6 +218,7 @@ impl Segments {
             size: options.segment_size,
             database_id: options.database_id,
             inventory: Mutex::new(inventory),
+            commits_waiting: AtomicUsize::new(0),
             open: Mutex::new(BTreeMap::new()),
             ready_end: AtomicU64::new(0),
             keep: AtomicU64::new(0),
@@ -340,8 +359,10 @@ impl Segments {
     }
 
     /// Makes every segment up to `number` ready, reusing old files before making new ones. Where that fails on the way,
-    /// those before are ready all the same: on a full disk they are all there is.
+    /// those before are ready all the same: on a full disk they are all there is. Of class commit where a commit waits for it: then whoever
+    /// is at it does not go on filling new files.
     pub(crate) fn make_ready(&self, number: u64, class: Class) -> Result<()> {
+        let _waiting = (class == Class::Commit).then(|| Waiting::begin(&self.commits_waiting));
         let mut inventory = self.inventory.lock();
         let first = self.ready_end.load(SeqCst);
         let mut outcome = Ok(());
@@ -395,11 +416,16 @@ impl Segments {
         Ok(())
     }
 
+    /// Makes a new file of zeros, which have been written: so that writing there changes nothing but the bytes, and is as fast as it can be.
+    /// Where a commit waits they are not, or no further ones: blocks that were given read as zeros all the same.
     fn fill(&self, path: &Path, class: Class) -> Result<()> {
         let file = self.open_file(path, true)?;
         file.set_len(self.size)?;
         file.allocate(0, self.size)?;
         for offset in (0..self.size).step_by(self.zeros.len()) {
+            if self.commits_waiting.load(SeqCst) > 0 {
+                break;
+            }
             file.write_at(class, offset, &self.zeros, Durability::Cached)?;
         }
         Ok(file.sync(class)?)

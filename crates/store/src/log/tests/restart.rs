@@ -93,6 +93,28 @@ fn segments_are_recycled_and_no_more_are_kept_than_needed() {
 }
 
 #[test]
+fn a_commit_waits_for_no_zeros() {
+    let sim = SimDisk::new(1);
+    let log = create(&sim);
+    let written = || sim.stats().snapshot().total(Operation::Write).1;
+    let before = written();
+    let mut load = Load::new(1);
+    // Nobody prepares: each new segment is made by somebody who appends.
+    while log.end().0 < 4 * SEGMENT {
+        load.step(&log, 2000).unwrap();
+    }
+    let end = log.end();
+    log.flush_to(end).unwrap();
+    let (of_log, zeros) = (end.0, written() - before - end.0.min(written() - before));
+    assert!(zeros < SEGMENT, "{zeros} bytes beside {of_log} of the log");
+    let before = written();
+    log.prepare().unwrap();
+    assert!(written() - before >= SEGMENT, "who has time fills them");
+    let (recovery, _) = recover_from(&sim.crash_image(1), 0, 2).unwrap();
+    assert_eq!(recovery.end, end);
+}
+
+#[test]
 fn a_crashed_segment_is_sealed_and_a_new_life_begins() {
     let sim = SimDisk::new(1);
     let log = create(&sim);
