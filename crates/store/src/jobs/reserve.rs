@@ -26,8 +26,7 @@ const IDLE_PART: u32 = 20;
 /// the more the longer it takes.
 const PART: u32 = 20;
 const PART_SNAPSHOT: u32 = 14;
-/// How many times less it may have where no processor is idle at all, for so long: what it reads drives what users work on out of their caches, which
-/// costs them as much again.
+/// How many times less it may have where no processor is idle at all, for so long: users lose more by it there than what it has of the processors.
 const SATURATED: u32 = 3;
 const SATURATED_FOR: Duration = Duration::from_millis(500);
 /// How long it rests at most.
