@@ -112,7 +112,7 @@ idle_compact() {
     rm -rf "${WORK:?}-idle"
     start_gannet "$FILE" $BUDGET $TOTAL
 }
-# What the users of a closed loop have ordered so far, and when: "orders microseconds".
+# What the users of a closed loop have ordered so far, and when: "orders seconds".
 ordered() { echo "$("$GANNET" sql "$OURS" -q --format csv -c 'select sum(d_next_o_id) from district' | tail -1) $(now)"; }
 # Users of a closed loop, with the job for some seconds and without it for as many, in turns: lines "orders/s without, orders/s with it".
 slices() { # slices JOB SEED
@@ -133,7 +133,7 @@ slices() { # slices JOB SEED
         d=$(ordered)
         kill -TERM $jobs || exit 1
         wait $jobs
-        # What it has left may be large: see there.
+        # What jobs have left is removed when the users are gone: see `clean`.
         sleep 0.5
         echo "$a $b $c $d" | awk '{print ($3 - $1) / ($4 - $2), ($7 - $5) / ($8 - $6)}'
     done

@@ -128,6 +128,15 @@ fn the_database_survives_every_seed() {
     }
 }
 
+/// The first seed wrote more than its disk holds into its archive, and waited for that for ever.
+#[test]
+fn what_a_plan_keeps_fits_its_disk() {
+    for seed in [127858268940].into_iter().chain(0..2000) {
+        let plan = Plan::new(seed);
+        assert!(plan.open.archive.is_none() || plan.long_bytes() <= plan.bytes_most(), "seed {seed}");
+    }
+}
+
 /// Runs seeds that nobody has seen before, or those from `SIM_FIRST` on. Those that are counted are told one by one, of others
 /// how they get on.
 fn run_fresh(seeds: Option<u64>, seconds: Option<u64>) {

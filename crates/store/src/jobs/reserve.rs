@@ -4,7 +4,7 @@
 //! system leaves them a few thousandths of it, in which a job would take days, and what it keeps back for itself, such as log or old
 //! versions, grows meanwhile. So each crew that stands by has one thread more, the *reserve*, that does not. When of those who stand by
 //! nobody has begun or ended a piece of work for longer than [`STARVED`], though nothing but a processor was missing, they begin nothing any
-//! more, so that nothing waits in their hands, and the reserve works in their place: with no more than a part of the processors ([`PART`]),
+//! more, so that nothing waits in their hands, and the reserve works in their place: with no more than a part of the processors ([`PART`]), and less where they are never idle ([`SATURATED`]),
 //! where what it waits for one counts as rest; and after what it asked of the device it rests as others who ask for it do.
 //! One of those who stand by tries now and then what it gets of a processor, and they begin again when that was enough for some time: for
 //! longer each time that it was not for long. A piece that is begun too early may be in a starved thread's hands for seconds.
@@ -26,7 +26,8 @@ const IDLE_PART: u32 = 20;
 /// the more the longer it takes.
 const PART: u32 = 20;
 const PART_SNAPSHOT: u32 = 14;
-/// How many times less it may have where no processor is idle at all, for so long: users lose more by it there than what it has of the processors.
+/// How many times less it may have where processors are idle for less than [`IDLE_PART`] of the time, looked at that often: users lose more by it there
+/// than what it has of the processors.
 const SATURATED: u32 = 3;
 const SATURATED_FOR: Duration = Duration::from_millis(500);
 /// How long it rests at most.
@@ -102,9 +103,10 @@ impl Idleness {
     /// They have been idle for so long by now, all together, if that is known.
     fn look(&mut self, idle: Option<Duration>, processors: u32, now: Instant) {
         let Some(idle) = idle else { return };
-        if let Some((at, before)) = self.looked {
-            self.is_saturated = idle.saturating_sub(before) < (now - at) * processors / IDLE_PART;
-        }
+        // Over a longer time those who stand by have worked, and were not idle themselves: that says nothing.
+        self.is_saturated = self.looked.is_some_and(|(at, before)| {
+            now - at <= 2 * SATURATED_FOR && idle.saturating_sub(before) < (now - at) * processors / IDLE_PART
+        });
         self.looked = Some((now, idle));
     }
 
@@ -338,8 +340,10 @@ mod tests {
             assert_eq!(idleness.is_saturated, wanted, "{after}");
             assert!(!idleness.is_due(start + ms(after + 400)) && idleness.is_due(start + ms(after + 500)));
         }
-        idleness.look(None, 2, start + ms(9000));
+        idleness.look(None, 2, start + ms(4000));
         assert!(idleness.is_saturated, "as far as is known");
+        idleness.look(Some(ms(410)), 2, start + ms(9000));
+        assert!(!idleness.is_saturated, "it was not looked for too long");
     }
 
     #[test]

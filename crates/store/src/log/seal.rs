@@ -31,6 +31,7 @@ impl Inner {
         let mut state = self.state.lock();
         let next = state.end.div_ceil(self.segments.size);
         self.segments.begin_at(next);
+        // No commit waits yet: it is filled.
         self.segments.make_ready(next, Class::Foreground)?;
         if let Some(tail) = &resumed.tail {
             self.seal_crashed(&mut state, resumed.incarnation, tail)

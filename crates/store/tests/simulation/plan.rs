@@ -159,13 +159,25 @@ impl Plan {
     /// Shortens the long values of a plan that would write more than the disk holds: an archive keeps all of the log, and only the
     /// troubles of a life are to be about a full disk.
     fn fit_the_disk(&mut self) {
-        let operations = self.epochs * self.sessions * self.transactions * self.operations;
-        let Some(values) = operations.checked_div(self.long_one_in) else { return };
-        let capacity = self.disk.capacity_bytes.expect("every plan has one");
-        // A value is half of the longest in the mean.
-        if self.open.archive.is_some() && values * self.long_max / 2 > capacity / 4 {
-            self.long_max = (capacity / 2 / values).max(20_000);
+        if self.open.archive.is_some() && self.long_bytes() > self.bytes_most() {
+            self.long_max = 2 * self.bytes_most() / self.long_values();
         }
+    }
+
+    /// Long values that are written at most.
+    fn long_values(&self) -> u64 {
+        let operations = self.epochs * self.sessions * self.transactions * self.operations;
+        operations.checked_div(self.long_one_in).unwrap_or(0)
+    }
+
+    /// Bytes of these: one is half of the longest in the mean.
+    pub(crate) fn long_bytes(&self) -> u64 {
+        self.long_values() * self.long_max / 2
+    }
+
+    /// Bytes of long values that may be written where all of the log is kept.
+    pub(crate) fn bytes_most(&self) -> u64 {
+        self.disk.capacity_bytes.expect("every plan has one") / 4
     }
 
     pub(crate) fn trouble(&self, random: &mut Generator) -> Trouble {
