@@ -368,6 +368,102 @@ fn copy_file(disk: &SimDisk, from: &str, to: &str) {
     file.write_at(Class::Foreground, 0, &buffer, Durability::Durable).unwrap();
 }
 
+/// A part that was begun again, and broken off after so many bytes.
+fn begin_part_again(disk: &SimDisk, part: &str, attempt: u32, bytes: usize) {
+    let path = Path::new(ARCHIVE).join(part);
+    let (first, _) = part.split_once('.').unwrap();
+    let again = Path::new(ARCHIVE).join(format!("{first}.{attempt:04}.gntlog"));
+    let contents = disk.contents(&path).unwrap();
+    let file = disk.open(&again, &FileOptions::create_new()).unwrap();
+    let mut buffer = AlignedBuffer::zeroed(bytes.min(contents.len()) / 512 * 512);
+    let len = buffer.len();
+    buffer.copy_from_slice(&contents[..len]);
+    file.write_at(Class::Foreground, 0, &buffer, Durability::Durable).unwrap();
+}
+
+#[test]
+fn a_part_that_was_begun_again_and_broken_off_takes_nothing_from_what_is_there() {
+    let disk = SimDisk::new(61);
+    let db = create(&disk);
+    put(&db, 0..100);
+    backup(&db, "b", None);
+    for round in 0..6 {
+        put(&db, 100 + round * 500..600 + round * 500);
+        await_archived(&db);
+    }
+    let point = db.create_restore_point("p").unwrap().0;
+    put(&db, 3100..3200);
+    await_archived(&db);
+    db.close().unwrap();
+    let before = verify(&disk).unwrap();
+    let known = parts(&disk);
+    assert!(known.len() > 4, "{known:?}");
+    for (index, part) in known.iter().enumerate() {
+        let len = disk.contents(&Path::new(ARCHIVE).join(part)).unwrap().len();
+        // One ends early, the other one late; each time in another part of a frame.
+        for (attempt, bytes) in
+            [(1, len / 3 + 1024 * index), (2, len / 2 + 512 * index), (3, 512 + 4096 * (index % 4))]
+        {
+            begin_part_again(&disk, part, attempt, bytes);
+        }
+    }
+    let after = verify(&disk).unwrap();
+    assert_eq!((after.to, &after.gaps, &after.points), (before.to, &before.gaps, &before.points));
+    assert_eq!(count_at(&disk, &["b"], "end.gnt", RecoveryTarget::End), 3200);
+    assert_eq!(count_at(&disk, &["b"], "point.gnt", RecoveryTarget::Point("p".into())), 3100);
+    assert_eq!(count_at(&disk, &["b"], "lsn.gnt", RecoveryTarget::Lsn(point)), 3100);
+    // It goes on, too.
+    let db = open(&disk);
+    put(&db, 3200..3300);
+    assert_eq!(await_archived(&db).gap, None);
+    db.close().unwrap();
+    assert_eq!(count_at(&disk, &["b"], "on.gnt", RecoveryTarget::End), 3300);
+}
+
+#[test]
+fn a_gap_begins_where_the_archive_reads_up_to_if_its_end_was_never_known_to_be_durable() {
+    let disk = SimDisk::new(62);
+    let db = create(&disk);
+    put(&db, 0..100);
+    backup(&db, "b", None);
+    for round in 0..6 {
+        put(&db, 100 + round * 500..600 + round * 500);
+        await_archived(&db);
+    }
+    db.close().unwrap();
+    let known = parts(&disk);
+    let cut = &known[known.len() - 3];
+    let path = Path::new(ARCHIVE).join(cut);
+    let contents = disk.contents(&path).unwrap();
+    disk.remove(&path).unwrap();
+    let file = disk.open(&path, &FileOptions::create_new()).unwrap();
+    let mut half = AlignedBuffer::zeroed(contents.len() / 2 / 512 * 512);
+    let len = half.len();
+    half.copy_from_slice(&contents[..len]);
+    file.write_at(Class::Foreground, 0, &half, Durability::Durable).unwrap();
+    disk.remove(&Path::new(ARCHIVE).join("archive.position")).unwrap();
+    fail_archive(&disk, Faults { write_error: Chance::OneIn(1), ..Faults::default() });
+    let db = open(&disk);
+    for round in 0..40 {
+        put(&db, 3100 + round * 100..3200 + round * 100);
+        db.checkpoint().unwrap();
+    }
+    fail_archive(&disk, Faults::default());
+    let gap = await_report(&db, |report| report.gap.is_some() && report.state == ArchiveState::Archiving).gap;
+    await_archived(&db);
+    db.close().unwrap();
+    let verified = verify(&disk).unwrap();
+    let [found] = verified.gaps[..] else { panic!("{verified:?}") };
+    // It may be said to begin earlier than it has to, and what is there all the same is read.
+    let said = gap.unwrap();
+    assert!(said.0 <= found.from && said.1 == found.to, "{said:?}, {found:?}");
+    let first = |part: &str| u64::from_str_radix(part.split_once('.').unwrap().0, 16).unwrap();
+    assert!((first(cut)..first(&known[known.len() - 2])).contains(&found.from), "{found:?}, {known:?}");
+    let error = restore(&disk, &["b"], "r.gnt", RecoveryTarget::End).unwrap_err().to_string();
+    assert!(error.contains("has a gap"), "{error}");
+    restore(&disk, &["b"], "r.gnt", RecoveryTarget::Lsn(found.from)).unwrap();
+}
+
 #[test]
 fn an_archive_of_another_database_or_copy_is_refused_before_anything_is_written() {
     let disk = SimDisk::new(8);

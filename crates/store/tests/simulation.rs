@@ -61,6 +61,10 @@ const REGRESSIONS: &[(u64, &str)] = &[
     ),
     (377916207741, "a rollback that could not read its undo left others waiting for its rows for ever"),
     (
+        474927392591,
+        "a part of the archive that was begun again, and broken off as the disk was full, hid the one before, which had all of it",
+    ),
+    (
         533215080789,
         "an archive that failed within the filler of a crashed segment went on before it with the filler's checksum, and took the log \
          for damaged from then on",

@@ -2,8 +2,9 @@
 //!
 //! # Invariants
 //! 1. An archive is of one database, and of one copy of it: each part names the times that this copy was open.
-//! 2. A part counts up to where the next one begins. So one that was broken off is followed by another one, which may begin with log that
-//!    the one before has as well, and nothing that is there is ever written to again.
+//! 2. A part counts up to where the next one begins, and has log of one segment only. So one that was broken off is followed by another one,
+//!    which may begin with log that others have as well, and nothing that is there is ever written to again. Where several have the same
+//!    log the one that was begun last counts, as far as it comes, and behind that those before it.
 //! 3. A part whose first frame is not whole was never begun.
 
 use super::format::{
@@ -87,13 +88,19 @@ impl Folder {
         found.ok_or_else(|| Error::Backup(format!("there is no archive in {path:?}")))
     }
 
-    /// The parts that have log from `from` on, oldest first: from the last one on that begins there or before.
+    /// The parts that may have log from `from` on, oldest first: those of the segment that the last one begins in which begins there or
+    /// before, and all behind them.
     pub(super) fn parts_from(&self, from: u64) -> Result<Vec<Part>> {
-        let begin = self.names.partition_point(|(first, ..)| *first <= from).saturating_sub(1);
-        // Of several that begin at one place the last one counts, if it was begun at all.
-        let mut begin = begin;
-        while begin > 0 && self.names[begin - 1].0 == self.names[begin].0 {
-            begin -= 1;
+        let segment = |index: usize| self.names[index].0 / self.info.segment_size;
+        let first_of_segment = |mut index: usize| {
+            while index > 0 && segment(index - 1) == segment(index) {
+                index -= 1;
+            }
+            index
+        };
+        let mut begin = self.names.partition_point(|(first, ..)| *first <= from).saturating_sub(1);
+        if begin < self.names.len() {
+            begin = first_of_segment(begin);
         }
         let mut parts: Vec<Part> = Vec::new();
         loop {
@@ -105,7 +112,7 @@ impl Folder {
             }
             // None of those that begin there was.
             parts.clear();
-            begin -= 1;
+            begin = first_of_segment(begin - 1);
         }
     }
 

@@ -58,6 +58,14 @@ impl Tail {
         let behind_gap = self.gap.map_or(0, |(_, to)| to);
         self.end.map(|(end, _)| end.min(self.folder.position.lsn.max(behind_gap)))
     }
+
+    /// Up to where it reads without a break from where it is durable: what was archived anew from there on may not have come to its end.
+    fn reach(&self) -> Result<u64> {
+        let Some(durable) = self.durable() else { return Ok(u64::MAX) };
+        let parts = self.folder.parts_from(durable)?;
+        let covering = parts.partition_point(|part| part.begin.first <= durable).saturating_sub(1);
+        Ok(reader::read(&self.folder, &parts, covering, &mut Nobody)?.whole)
+    }
 }
 
 /// Nothing is done with what is read.
@@ -69,6 +77,10 @@ impl Reader for Nobody {
     }
 
     fn bytes(&mut self, _: u64, _: Option<&[u8]>, _: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn back_to(&mut self, _: u64) -> Result<()> {
         Ok(())
     }
 
@@ -375,10 +387,14 @@ impl Follower {
             Some(tail) => tail,
             None => self.create()?,
         };
-        if let Some((.., name)) = tail.folder.names.last() {
+        if let Some((last, ..)) = tail.folder.names.last() {
             // What a process that was killed has written, and not synced, is relied on from now on.
-            let options = OpenOptions::read_write().mode(self.mode);
-            disk.open(&self.path.join(name), &options)?.sync(Class::Maintenance)?;
+            let segment = |first: u64| first / self.meta.segment_size;
+            let names = tail.folder.names.iter().rev();
+            for (.., name) in names.take_while(|(first, ..)| segment(*first) == segment(*last)) {
+                let options = OpenOptions::read_write().mode(self.mode);
+                disk.open(&self.path.join(name), &options)?.sync(Class::Maintenance)?;
+            }
             disk.sync_dir(&self.path)?;
         }
         // Of what reads well behind that a sync may have failed in a life before. The log has it still, or let go of it because it was synced.
@@ -386,7 +402,14 @@ impl Follower {
         if self.synced.is_none() && durable < tail.end.map(|(end, _)| end) {
             self.synced = durable.map(|durable| (durable, None));
         }
+        if !self.hold.is_kept() {
+            // The log was let go of while the folder failed: what is there from now on is held.
+            self.hold = self.log().hold();
+        }
         let (first, crc, mut gap_from) = self.start(tail.end)?;
+        if let Some(from) = &mut gap_from {
+            *from = tail.reach()?.min(*from);
+        }
         let is_same =
             |to: u64| first == to || gap_from.is_some() && tail.end.is_some_and(|(end, _)| end == to);
         if let Some((begun, _)) = tail.gap.filter(|&(_, to)| is_same(to)) {
@@ -453,7 +476,7 @@ impl Follower {
             (end, crc) = (synced, synced_crc);
         }
         let log = self.log();
-        if end < held || !self.hold.is_kept() {
+        if end < held {
             return Ok((held.max(end), None, Some(end)));
         }
         if end >= log.durable().0 {

@@ -48,8 +48,10 @@ impl fmt::Display for RecoveryTarget {
 /// What is to be added to a backup.
 pub(crate) struct Plan {
     pub(super) folder: Folder,
-    /// From the one on that the backup's end lies in.
+    /// From those on that the backup's end may lie in.
     pub(super) parts: Vec<Part>,
+    /// The one that it lies in.
+    pub(super) covering: usize,
     /// The backup's end.
     pub(super) from: u64,
     /// The target.
@@ -115,6 +117,11 @@ impl Reader for Search<'_> {
         Ok(())
     }
 
+    fn back_to(&mut self, lsn: u64) -> Result<()> {
+        self.at = lsn;
+        Ok(())
+    }
+
     fn look(&mut self) -> Result<()> {
         (self.look)()
     }
@@ -131,10 +138,10 @@ impl Search<'_> {
         }
     }
 
-    /// Goes through the parts, as far as it has to; gives where their log ends, and why.
-    fn run(&mut self, folder: &Folder, parts: &[Part]) -> Result<(u64, Why)> {
-        let mut whole = parts[0].begin.first;
-        for (index, part) in parts.iter().enumerate() {
+    /// Goes through the parts from the one at `from` on, as far as it has to; gives where their log ends, and why.
+    fn run(&mut self, folder: &Folder, parts: &[Part], from: usize) -> Result<(u64, Why)> {
+        let mut whole = parts[from].begin.first;
+        for (index, part) in parts.iter().enumerate().skip(from) {
             let next = parts.get(index + 1).map(|next| &next.begin);
             let complete =
                 part.end.filter(|end| !self.needs(part, end) && next.is_none_or(|n| n.first >= end.end));
@@ -169,7 +176,7 @@ pub(super) fn make(
 ) -> Result<Plan> {
     let folder = Folder::open(disk, path, mode)?;
     let from = manifest.end_lsn;
-    let parts = cover(&folder, manifest)?;
+    let (parts, covering) = cover(&folder, manifest)?;
     let mut search = Search {
         target,
         from,
@@ -187,12 +194,12 @@ pub(super) fn make(
     // A search for something earlier would go through all of it.
     let (whole, why) = if early {
         search.target = &RecoveryTarget::End;
-        search.run(&folder, &parts)?
+        search.run(&folder, &parts, covering)?
     } else {
-        search.run(&folder, &parts)?
+        search.run(&folder, &parts, covering)?
     };
     let is_of_this_copy = |part: &Part| part.begin.has_lived(manifest.begin.life, from);
-    if whole >= from && !parts.iter().any(is_of_this_copy) {
+    if whole >= from && !parts[covering..].iter().any(is_of_this_copy) {
         return Err(Error::Backup(format!(
             "{manifest} was not taken of the copy of the database that {path:?} is the archive of, or too long before"
         )));
@@ -206,11 +213,11 @@ pub(super) fn make(
         Some(found) => found,
         None => reach.judge(target, &search.points)?,
     };
-    Ok(Plan { folder, parts, from, to: to.max(from) })
+    Ok(Plan { folder, parts, covering, from, to: to.max(from) })
 }
 
-/// The parts from the one on that the backup's end lies in.
-fn cover(folder: &Folder, manifest: &Manifest) -> Result<Vec<Part>> {
+/// The parts that may have the log behind the backup's end, and which of them that lies in.
+fn cover(folder: &Folder, manifest: &Manifest) -> Result<(Vec<Part>, usize)> {
     let path = &folder.path;
     if folder.info.database_id != manifest.begin.database_id {
         return Err(Error::Backup(format!(
@@ -219,7 +226,7 @@ fn cover(folder: &Folder, manifest: &Manifest) -> Result<Vec<Part>> {
         )));
     }
     let end = manifest.end_lsn;
-    let mut parts = folder.parts_from(end)?;
+    let parts = folder.parts_from(end)?;
     let before = parts.partition_point(|part| part.begin.first <= end);
     let Some(covering) = before.checked_sub(1) else {
         let begins = parts.first().map_or_else(
@@ -231,7 +238,7 @@ fn cover(folder: &Folder, manifest: &Manifest) -> Result<Vec<Part>> {
              within the archive"
         )));
     };
-    Ok(parts.split_off(covering))
+    Ok((parts, covering))
 }
 
 /// What of the log can be reached behind a backup.

@@ -2,7 +2,9 @@
 //!
 //! # What it guarantees
 //! 1. What is given on is whole, by the checksums of its frames and of the log's own records, and follows what came before.
-//! 2. Where log ends without being at the archive's end, it is said why: a gap that the archive knows of, a part that is missing, one that
+//! 2. Log that some part has is found, also where a later attempt at the same part was broken off before it came as far: all parts of one
+//!    archive hold the same log, and where reading changes over from one to another, that is seen to by the checksum of the record before.
+//! 3. Where log ends without being at the archive's end, it is said why: a gap that the archive knows of, a part that is missing, one that
 //!    is cut off or damaged.
 
 use super::folder::{Folder, Part};
@@ -148,6 +150,9 @@ pub(super) trait Reader {
     /// Bytes of the log from `first` on; `None` for `len` bytes that mean nothing.
     fn bytes(&mut self, first: u64, bytes: Option<&[u8]>, len: u64) -> Result<()>;
 
+    /// What was given from `lsn` on, the end of a record, does not count: it comes again.
+    fn back_to(&mut self, lsn: u64) -> Result<()>;
+
     /// Between two pieces: an error ends the reading.
     fn look(&mut self) -> Result<()>;
 }
@@ -205,29 +210,65 @@ pub(super) fn read_one(
     let part = &parts[index];
     let next = parts.get(index + 1).map(|next| &next.begin);
     let bound = next.map_or(u64::MAX, |next| next.gap_from.unwrap_or(next.first));
-    let broken = read_part(folder, part, bound, walk, to)?;
+    let from = (walk.at(), walk.whole_crc());
+    let mut broken = read_part(folder, part, from, bound, walk, to)?;
+    while broken.is_some() && !walk.is_stopped() {
+        let Some(end) = read_others(folder, &parts[..index], bound, walk, to)? else { break };
+        broken = end;
+    }
     if walk.is_stopped() {
         return Ok(Some(Why::Told));
     }
     Ok(follows(part, &parts[index + 1..], walk.whole(), broken))
 }
 
+/// Goes on where a part was broken off, with the first of those before it that comes farther, the latest first: with what that ends, where it
+/// is not its end; `None` where none does.
+fn read_others(
+    folder: &Folder,
+    parts: &[Part],
+    bound: u64,
+    walk: &mut Walk,
+    to: &mut dyn Reader,
+) -> Result<Option<Option<String>>> {
+    let (whole, crc) = (walk.whole(), walk.whole_crc());
+    let segment = whole & !(folder.info.segment_size - 1);
+    to.back_to(whole)?;
+    for part in parts.iter().rev().take_while(|part| part.begin.first >= segment) {
+        let mut other = walk_from(folder, part);
+        let broken = read_part(folder, part, (whole, crc), bound, &mut other, to)?;
+        if other.is_stopped() || other.whole() > whole {
+            *walk = other;
+            return Ok(Some(broken));
+        }
+        to.back_to(whole)?;
+    }
+    Ok(None)
+}
+
 /// Why reading ends with a part whose log ends there, if it does, given those behind it.
 pub(super) fn follows(part: &Part, rest: &[Part], whole: u64, broken: Option<String>) -> Option<Why> {
     let Some(next) = rest.first().map(|next| &next.begin) else { return Some(Why::Over(broken)) };
+    let is_gap = |part: &Part| part.begin.gap_from.is_some_and(|from| from <= whole);
     if whole < next.gap_from.unwrap_or(next.first) {
+        // A gap may have parts in it that were never finished.
+        if let Some(gap) = rest.iter().rfind(|part| is_gap(part)) {
+            return Some(Why::Gap(gap.begin.first));
+        }
         let what = broken.unwrap_or_else(|| "the part behind it is missing".to_owned());
         return Some(Why::Missing(next.first, format!("{:?}: {what}", part.path)));
     }
     // One gap may have been begun several times before anything was archived behind it.
-    let same = rest.iter().take_while(|part| part.begin.gap_from.is_some_and(|from| from <= whole));
+    let same = rest.iter().take_while(|part| is_gap(part));
     same.last().map(|last| Why::Gap(last.begin.first))
 }
 
-/// Reads a part as far as it counts; says what it ends with where that is not its end.
+/// Reads a part as far as it counts, and gives on what it has from `from` on, the end of a record with this checksum; says what it ends with
+/// where that is not its end.
 fn read_part(
     folder: &Folder,
     part: &Part,
+    (from, crc): (u64, Option<u32>),
     bound: u64,
     walk: &mut Walk,
     to: &mut dyn Reader,
@@ -239,22 +280,51 @@ fn read_part(
         match reader.next()? {
             Piece::Log(bytes) => {
                 let bytes = &bytes[..(bytes.len() as u64).min(bound - at) as usize];
-                if let Err(what) = walk.take(bytes, &mut |met| to.met(met)) {
+                let (known, new) = bytes.split_at(from.saturating_sub(at).min(bytes.len() as u64) as usize);
+                if !known.is_empty() {
+                    if let Err(what) = walk.take(known, &mut |_| Ok(Step::On)) {
+                        return Ok(Some(what));
+                    }
+                    if walk.at() == from && !ends_so(walk, crc) {
+                        return Ok(Some(format!("no record that is known ends at lsn {from}")));
+                    }
+                }
+                if new.is_empty() {
+                    continue;
+                }
+                let at = walk.at();
+                let taken = walk.take(new, &mut |met| to.met(met));
+                let good = match taken {
+                    Ok(()) => new,
+                    Err(_) => &new[..walk.whole().saturating_sub(at) as usize],
+                };
+                to.bytes(at, Some(good), good.len() as u64)?;
+                if let Err(what) = taken {
                     return Ok(Some(what));
                 }
-                to.bytes(at, Some(bytes), bytes.len() as u64)?;
             }
             Piece::Blank(len) => {
                 let len = len.min(bound - at);
                 if at + len > walk.body_end() {
                     return Ok(Some(format!("the record at lsn {at} is not there")));
                 }
+                if at < from && from < at + len {
+                    return Ok(Some(format!("no record that is known ends at lsn {from}")));
+                }
                 walk.skip(len);
-                to.bytes(at, None, len)?;
+                if at >= from {
+                    to.bytes(at, None, len)?;
+                }
             }
             Piece::End => return Ok(None),
             Piece::Broken(what) => return Ok(Some(what)),
         }
     }
     Ok(None)
+}
+
+/// Whether a record with this checksum has just ended, as far as both are known.
+fn ends_so(walk: &Walk, crc: Option<u32>) -> bool {
+    let is_same = |(found, known): (u32, u32)| found == known;
+    walk.is_between() && walk.whole_crc().zip(crc).is_none_or(is_same)
 }

@@ -66,15 +66,15 @@ impl Plan {
             from: self.from,
             to: self.to,
             size,
-            at: self.from & !(BLOCK - 1),
+            at: 0,
             bytes: Vec::with_capacity(2 * WRITE),
             segment,
             added,
             watch,
             permit: None,
         };
-        writer.begin()?;
-        let ended = reader::read(&self.folder, &self.parts, 0, &mut writer)?;
+        writer.go_to(self.from)?;
+        let ended = reader::read(&self.folder, &self.parts, self.covering, &mut writer)?;
         if ended.whole != self.to {
             return Err(Error::Backup(format!(
                 "the archive {:?} has changed, or is damaged: its log ends at lsn {}, not at {} ({})",
@@ -153,6 +153,17 @@ impl Reader for Writer<'_, '_> {
         if self.bytes.len() >= WRITE { self.flush() } else { Ok(()) }
     }
 
+    fn back_to(&mut self, lsn: u64) -> Result<()> {
+        match lsn.max(self.from).checked_sub(self.at) {
+            // What is before is not written yet.
+            Some(kept) => {
+                self.bytes.truncate(kept as usize);
+                Ok(())
+            }
+            None => self.go_to(lsn.max(self.from)),
+        }
+    }
+
     fn look(&mut self) -> Result<()> {
         self.permit = None;
         self.watch.look()?;
@@ -162,9 +173,11 @@ impl Reader for Writer<'_, '_> {
 }
 
 impl Writer<'_, '_> {
-    /// Takes what the backup has of the block that its log ends in.
-    fn begin(&mut self) -> Result<()> {
-        let have = (self.from - self.at) as usize;
+    /// Goes on at `lsn`: takes what is written of the block that it lies in.
+    fn go_to(&mut self, lsn: u64) -> Result<()> {
+        self.bytes.clear();
+        self.at = lsn & !(BLOCK - 1);
+        let have = (lsn - self.at) as usize;
         if have == 0 {
             return Ok(());
         }

@@ -76,6 +76,11 @@ impl Reader for Verifier<'_, '_> {
         Ok(())
     }
 
+    fn back_to(&mut self, _: u64) -> Result<()> {
+        // What comes twice was read twice.
+        Ok(())
+    }
+
     fn look(&mut self) -> Result<()> {
         self.permit = None;
         self.watch.look()?;
@@ -168,10 +173,12 @@ pub(crate) fn prune(
     }
     let mut removed = 0;
     let last = folder.parts_from(u64::MAX)?.last().map_or(0, |part| part.begin.first);
-    // A part ends where the next one begins, if that was begun.
-    for pair in folder.names.windows(2).take_while(|pair| pair[1].0 <= below.0.min(last)) {
+    // A part ends with its segment at the latest.
+    let segment = below.0.min(last) / folder.info.segment_size;
+    for (.., name) in folder.names.iter().take_while(|(first, ..)| first / folder.info.segment_size < segment)
+    {
         before()?;
-        disk.remove(&path.join(&pair[0].2))?;
+        disk.remove(&path.join(name))?;
         removed += 1;
     }
     if removed > 0 {
