@@ -524,8 +524,8 @@ impl PageWriter {
 
 impl PageWriter {
     /// The thread is to write these pages, which are as they will stay, soon.
-    pub(crate) fn write_soon(&self, pages: Range<u64>) {
-        self.requests.lock().complete.push(pages);
+    pub(crate) fn write_soon(&self, pages: impl IntoIterator<Item = Range<u64>>) {
+        self.requests.lock().complete.extend(pages);
         self.wake.notify_all();
     }
 

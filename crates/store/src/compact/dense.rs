@@ -241,11 +241,12 @@ impl Compaction {
         at: Vec<u8>,
     ) -> Result<Option<Vec<u8>>> {
         let tree = BTree::new(&self.shared.core, root);
-        let mut step = tree.make_dense(&at, level, density)?;
+        let ring = Access::Ring(&self.ring);
+        let mut step = tree.make_dense(&at, level, density, ring)?;
         // The left one, then the right one; then what is to be done with them.
         for _ in 0..2 {
             if let Dense::Settled = step {
-                step = tree.make_dense(&at, level, density)?;
+                step = tree.make_dense(&at, level, density, ring)?;
             }
         }
         Ok(self.came_to(at, step))
@@ -254,13 +255,19 @@ impl Compaction {
     /// Where to go on behind a step at `at`, if there is more.
     fn came_to(&self, at: Vec<u8>, step: Dense) -> Option<Vec<u8>> {
         match step {
-            Dense::Merged => {
+            Dense::Merged(left) => {
+                self.is_complete(left);
                 self.counters.merged.fetch_add(1, Ordering::Relaxed);
                 self.job.advance(1);
                 Some(at)
             }
             Dense::Settled => Some(at),
-            Dense::Filled(next) | Dense::Passed(next) | Dense::Busy(next) => {
+            Dense::Filled(left, next) => {
+                self.is_complete(left);
+                self.job.advance(1);
+                Some(next)
+            }
+            Dense::Passed(next) | Dense::Busy(next) => {
                 self.job.advance(1);
                 Some(next)
             }

@@ -72,8 +72,11 @@ const WORTH_A_ROUND: u64 = 64;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How long readers of long values, and transactions whose undo lies behind the end, are waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Frames that pages come into which are looked at once.
-const RING_FRAMES: usize = 128;
+/// Frames that pages come into which are looked at once, or changed and written home: so that a compaction, which changes more pages than
+/// memory may have, leaves users' where they are. And how many pages are asked for ahead at most, and are written together.
+const RING_FRAMES: usize = 1024;
+const AHEAD: usize = 64;
+const WRITTEN_TOGETHER: usize = 128;
 
 /// What keeps the file from becoming shorter.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -184,6 +187,8 @@ struct Compaction {
     ring: ScanRing,
     /// Pages that are asked for ahead at one time.
     ahead: usize,
+    /// Pages that are as they will stay, and were not given to the page writer yet.
+    complete: Mutex<Vec<PageId>>,
     counters: Counters,
     write_header: WriteHeader,
     report: Mutex<CompactReport>,
@@ -213,7 +218,8 @@ pub(crate) fn run(
         permit: Mutex::new(None),
         stop: Stop::default(),
         ring: ScanRing::new(frames),
-        ahead: frames / 2,
+        ahead: AHEAD.min(frames / 2),
+        complete: Mutex::default(),
         counters: Counters::default(),
         write_header,
         report: Mutex::new(CompactReport {
@@ -309,6 +315,15 @@ impl Compaction {
         match self.job.rests() {
             true => self.ahead.min((self.job.request_bytes() as usize / self.shared.core.page_size).max(1)),
             false => self.ahead,
+        }
+    }
+
+    /// Nothing more is to come to this page: it goes home with others, and its frame to the next one.
+    fn is_complete(&self, page: PageId) {
+        let mut complete = self.complete.lock();
+        complete.push(page);
+        if complete.len() >= WRITTEN_TOGETHER.min(self.ahead * 2) {
+            self.shared.writer.write_soon(complete.drain(..).map(|page| page.0..page.0 + 1));
         }
     }
 

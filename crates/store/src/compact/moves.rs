@@ -113,7 +113,16 @@ impl Compaction {
         };
         let from = course.places.entry(root.id).or_default();
         if id != root.root() {
-            return tree.relocate(id, level, &lower, &mut |space| space.place(root.id, from));
+            let mut new = None;
+            let from_ring = (id, Access::Ring(&self.ring));
+            let moved = tree.relocate(from_ring, level, &lower, &mut |space| {
+                new = space.place(root.id, from)?;
+                Ok(new)
+            })?;
+            if let (Relocated::Moved, Some(new)) = (moved, new) {
+                self.is_complete(new);
+            }
+            return Ok(moved);
         }
         if root.name.is_empty() || !self.is_named(root) {
             return Ok(Relocated::InUse);

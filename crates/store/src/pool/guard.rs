@@ -57,6 +57,17 @@ impl ExclusivePage<'_> {
         self.id
     }
 
+    /// Whether somebody who is likely to use it again has used it since the eviction hand came by.
+    pub(crate) fn was_used(&self) -> bool {
+        self.pool.frames[self.index as usize].referenced.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is dirty, and the log has whole contents of it: see [`super::Pool::is_whole_in_log`].
+    pub(crate) fn is_whole_in_log(&self) -> bool {
+        let frame = &self.pool.frames[self.index as usize];
+        frame.rec_lsn.load(Ordering::Relaxed) != 0 && frame.whole_in_log.load(Ordering::Relaxed)
+    }
+
     /// The page is about to change by a record that starts at or behind `log_end`; `whole`: which has its whole contents.
     pub(crate) fn mark_dirty(&self, log_end: Lsn, whole: bool) {
         let frame = &self.pool.frames[self.index as usize];

@@ -474,9 +474,19 @@ impl Pool {
 
     /// The page, for changing.
     pub(crate) fn exclusive(&self, volume: &Volume, id: PageId) -> Result<ExclusivePage<'_>> {
+        self.exclusive_by(volume, id, Access::Normal)
+    }
+
+    /// The same. In a ring it keeps its frame until it was written home: see [`crate::writeback::PageWriter::write_soon`].
+    pub(crate) fn exclusive_by(
+        &self,
+        volume: &Volume,
+        id: PageId,
+        access: Access<'_>,
+    ) -> Result<ExclusivePage<'_>> {
         let key = FrameKey::new(volume.slot, id);
         loop {
-            let index = self.locate(volume, key, Access::Normal)?;
+            let index = self.locate(volume, key, access)?;
             if let Some(page) = self.latch_exclusive(index, key) {
                 return Ok(page);
             }
@@ -507,6 +517,16 @@ impl Pool {
 
     /// A page whose earlier contents do not matter: zeroed, latched exclusively, nothing read.
     pub(crate) fn create(&self, volume: &Volume, id: PageId) -> Result<ExclusivePage<'_>> {
+        self.create_by(volume, id, Access::Normal)
+    }
+
+    /// The same, as [`Pool::exclusive_by`].
+    pub(crate) fn create_by(
+        &self,
+        volume: &Volume,
+        id: PageId,
+        access: Access<'_>,
+    ) -> Result<ExclusivePage<'_>> {
         let key = FrameKey::new(volume.slot, id);
         if volume.redo().is_some_and(|redo| redo.knows(id)) {
             // If nothing comes of it, what a crash has left at home is to be mended all the same. Where it cannot be, that does not matter
@@ -519,7 +539,7 @@ impl Pool {
         }
         loop {
             if self.table.find(key).is_none() {
-                let index = self.take_frame(Access::Normal)?;
+                let index = self.take_frame(access)?;
                 let shard = self.table.lock(key);
                 if self.table.find_locked(key, &shard).is_some() {
                     drop(shard);
@@ -531,8 +551,10 @@ impl Pool {
                 self.stats.created.fetch_add(1, Ordering::Relaxed);
                 // SAFETY: `take_frame` gave the frame latched exclusively.
                 unsafe { self.bytes_mut(index) }.fill(0);
-                self.frames[index as usize].referenced.store(true, Ordering::Relaxed);
-                self.frames[index as usize].set_state(State::Valid);
+                let frame = &self.frames[index as usize];
+                frame.referenced.store(matches!(access, Access::Normal), Ordering::Relaxed);
+                frame.set_state(State::Valid);
+                self.remember_in_ring(access, index, key);
                 return Ok(ExclusivePage { pool: self, index, id });
             }
             // An earlier life of the page number is still resident, perhaps only as bytes being read.

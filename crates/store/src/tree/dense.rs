@@ -8,9 +8,9 @@ use super::{BTree, put_image};
 use crate::entry;
 use crate::mtr::Mtr;
 use crate::node::{NodeMut, NodeOp, NodeRef};
-use crate::pool::ExclusivePage;
+use crate::pool::{Access, ExclusivePage};
 use crate::{Error, Result};
-use gannet_base::TxnId;
+use gannet_base::{PageId, TxnId};
 
 /// A node that is filled to so large a part of what is wanted, in sixteenths, is left as it is.
 const FULL: usize = 15;
@@ -20,12 +20,12 @@ const ENTRY_OVERHEAD: usize = 10;
 /// What a step came to.
 #[derive(Debug)]
 pub(crate) enum Dense {
-    /// A page is free; the same node is to be looked at again.
-    Merged,
+    /// A page is free; the same node, on this page, is to be looked at again.
+    Merged(PageId),
     /// Entries have lost what nobody needs any more; the same node is to be looked at again.
     Settled,
-    /// The left one took what it has room for; the next step begins at this key.
-    Filled(Vec<u8>),
+    /// The left one, on this page, took what it has room for; the next step begins at this key.
+    Filled(PageId, Vec<u8>),
     /// Nothing was to be done; the next step begins at this key.
     Passed(Vec<u8>),
     /// The right one, which begins at this key, or the left one is not to be touched now.
@@ -59,8 +59,14 @@ pub(crate) fn is_full(used: usize, limit: usize) -> bool {
 }
 
 impl<'c> BTree<'c> {
-    /// Looks at the node of `level` that covers `from`, and at its right neighbour.
-    pub(crate) fn make_dense(&self, from: &[u8], level: u8, density: Density<'_>) -> Result<Dense> {
+    /// Looks at the node of `level` that covers `from`, and at its right neighbour, which come into memory by `access`.
+    pub(crate) fn make_dense(
+        &self,
+        from: &[u8],
+        level: u8,
+        density: Density<'_>,
+        access: Access<'_>,
+    ) -> Result<Dense> {
         let (pool, volume) = (&self.core.pool, &self.core.volume);
         let Some(parent) = self.inner_exclusive(from, level + 1)? else { return Ok(Dense::End) };
         let node = NodeRef::new(&parent);
@@ -73,13 +79,13 @@ impl<'c> BTree<'c> {
         let mut next = Vec::new();
         node.copy_key(slot + 1, &mut next);
         let right_id = node.child(slot + 1);
-        let left = pool.exclusive(volume, left_id)?;
+        let left = pool.exclusive_by(volume, left_id, access)?;
         if is_full(density.used(self.is_node(&left, left_id)?), density.limit) {
             left.release_unchanged();
             parent.release_unchanged();
             return Ok(Dense::Passed(next));
         }
-        let right = pool.exclusive(volume, right_id)?;
+        let right = pool.exclusive_by(volume, right_id, access)?;
         self.is_node(&right, right_id)?;
         if let Some(horizon) = density.horizon {
             for page in [&left, &right] {
@@ -99,7 +105,18 @@ impl<'c> BTree<'c> {
             return Err(Error::damaged_page(left_id, "its fences are not those that its parent says"));
         }
         if left_node.can_merge(right_node) && left_node.merged_size(right_node) <= density.limit {
-            return self.merge(parent, left, right, slot).map(|()| Dense::Merged);
+            if left.is_whole_in_log() {
+                return self.merge(parent, left, right, slot).map(|()| Dense::Merged(left_id));
+            }
+            // What the log has whole need not go to the ring.
+            let mut merged = left.to_vec();
+            if NodeMut::new(&mut merged).merge_from_right(right_node).is_err() {
+                return Err(Error::damaged_page(left_id, "it has no room for what its neighbour has"));
+            }
+            let mut image = Vec::with_capacity(merged.len());
+            NodeRef::new(&merged).image(&mut image);
+            let op = NodeOp::Image { image: &image };
+            return self.merge_by(&op, parent, left, right, slot).map(|()| Dense::Merged(left_id));
         }
         match shifted(left_node, right_node, density.limit) {
             Some(shifted) => self.shift(parent, left, right, slot, shifted, next),
@@ -117,7 +134,7 @@ impl<'c> BTree<'c> {
         next: Vec<u8>,
     ) -> Result<Dense> {
         let node = NodeRef::new(&parent);
-        let right_id = right.id();
+        let (left_id, right_id) = (left.id(), right.id());
         // Its new key may be longer than the one it has.
         if !node.fits(node.strip(&shifted.separator).len(), size_of::<u64>()) {
             return Ok(Dense::Passed(next));
@@ -131,7 +148,7 @@ impl<'c> BTree<'c> {
         mtr.node(parent, &NodeOp::Remove { slot });
         mtr.put_entry(parent, Err(slot), &shifted.separator, &right_id.0.to_le_bytes());
         mtr.commit()?;
-        Ok(Dense::Filled(shifted.separator))
+        Ok(Dense::Filled(left_id, shifted.separator))
     }
 }
 

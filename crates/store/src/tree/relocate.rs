@@ -56,10 +56,11 @@ impl<'c> BTree<'c> {
         }
     }
 
-    /// Moves the node on page `id`, which is at `level` and begins at `lower`, and is not the root.
+    /// Moves the node on page `id`, which is at `level` and begins at `lower`, and is not the root. It comes into memory by `access`, and
+    /// so does its new page, unless others use it.
     pub(crate) fn relocate(
         &self,
-        id: PageId,
+        (id, access): (PageId, Access<'_>),
         level: u8,
         lower: &[u8],
         place: Place<'_, 'c>,
@@ -70,7 +71,7 @@ impl<'c> BTree<'c> {
             parent.release_unchanged();
             return Ok(Relocated::Gone);
         }
-        let old = self.core.pool.exclusive(&self.core.volume, id)?;
+        let old = self.core.pool.exclusive_by(&self.core.volume, id, access)?;
         let node = self.is_node(&old, id)?;
         if node.level() != level || node.lower_fence() != lower {
             return Err(Error::damaged_page(id, "it is not what its parent says"));
@@ -78,7 +79,8 @@ impl<'c> BTree<'c> {
         let mut mtr = Mtr::new(self.core);
         let parent = mtr.add(parent);
         let Some(new) = place(mtr.allocations())? else { return Ok(Relocated::NoRoom) };
-        let part = mtr.add(self.core.pool.create(&self.core.volume, new)?);
+        let access = if old.was_used() { Access::Normal } else { access };
+        let part = mtr.add(self.core.pool.create_by(&self.core.volume, new, access)?);
         mtr.free(self.tree.id, id)?;
         put_image(&mut mtr, part, &old);
         mtr.node(parent, &NodeOp::Replace { slot, payload: &new.0.to_le_bytes() });

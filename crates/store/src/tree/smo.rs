@@ -213,12 +213,24 @@ impl<'c> BTree<'c> {
         right: ExclusivePage<'c>,
         left_slot: usize,
     ) -> Result<()> {
+        let mut image = Vec::with_capacity(self.core.page_size);
+        NodeRef::new(&right).image(&mut image);
+        self.merge_by(&NodeOp::MergeFromRight { right: &image }, parent, left, right, left_slot)
+    }
+
+    /// The same, by an operation on the left one.
+    pub(super) fn merge_by(
+        &self,
+        op: &NodeOp<'_>,
+        parent: ExclusivePage<'c>,
+        left: ExclusivePage<'c>,
+        right: ExclusivePage<'c>,
+        left_slot: usize,
+    ) -> Result<()> {
         let mut mtr = Mtr::new(self.core);
         let (parent, left) = (mtr.add(parent), mtr.add(left));
         mtr.free(self.tree.id, right.id())?;
-        let mut image = Vec::with_capacity(self.core.page_size);
-        NodeRef::new(&right).image(&mut image);
-        mtr.node(left, &NodeOp::MergeFromRight { right: &image });
+        mtr.node(left, op);
         mtr.node(parent, &NodeOp::Remove { slot: left_slot + 1 });
         let done = mtr.commit().map(drop);
         // Only now may others look at the page: opening its latch moves its version, so they start over.
