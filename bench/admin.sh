@@ -10,6 +10,7 @@
 #   durability  commits, and what the jobs write, are synced
 #   p99         of all transactions together, the five kinds in the specification's mix
 #   time        each is measured for 10 s at least
+#   compact     each pair has a first one: of the file as it was filled, behind the same warm-up. Those behind it find little to do
 #   ratios      each measurement with a job by one without it; of these the median. At half load that is the mean of the one before and
 #               the one behind it; at full load one run of the users is cut into slices, with the job and without it in turns: the
 #               machine is shared, and is slower for some minutes
@@ -112,6 +113,12 @@ idle_compact() {
     rm -rf "${WORK:?}-idle"
     start_gannet "$FILE" $BUDGET $TOTAL
 }
+fill_anew() { # the file as it was filled, behind a warm-up
+    stop_gannet
+    copy "$DATA" "$WORK"
+    start_gannet "$FILE" $BUDGET $TOTAL
+    users $((SECONDS_EACH * 2)) none 1 ''
+}
 # What the users of a closed loop have ordered so far, and when: "orders seconds".
 ordered() { echo "$("$GANNET" sql "$OURS" -q --format csv -c 'select sum(d_next_o_id) from district' | tail -1) $(now)"; }
 # Users of a closed loop, with the job for some seconds and without it for as many, in turns: lines "orders/s without, orders/s with it".
@@ -156,6 +163,7 @@ for job in $JOBS; do
     for _ in $(seq "$PAIRS"); do
         seed=$((seed + 10))
         if [ "$job" = compact ]; then
+            fill_anew
             idle_compact >"$SOCKETS/idle"
             idle+=("$(cat "$SOCKETS/idle")")
             users "$SECONDS_EACH" none $((seed + 9)) "$half"
@@ -175,6 +183,7 @@ for job in $JOBS; do
         [ "$job" = compact ] || idle+=("$(run_job "$job")")
         say "$job: open ${tps0[-1]} -> ${tps1[-1]} tps, p99 ${p0[-1]} -> ${p1[-1]} ms; job ${idle[-1]} -> ${loaded[-1]} s"
     done
+    if [ "$job" = compact ]; then fill_anew; fi
     slices "$job" $((seed + 5)) >"$SOCKETS/slices"
     closed0=$(awk '{print $1}' "$SOCKETS/slices" | paste -sd' ') closed1=$(awk '{print $2}' "$SOCKETS/slices" | paste -sd' ')
     say "$job: closed $closed0 -> $closed1 orders/s"
