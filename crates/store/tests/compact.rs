@@ -6,7 +6,7 @@ use gannet_io::sim::SimDisk;
 use gannet_store::{
     BackupFile, BackupOptions, BackupPlace, CompactReport, CreateOptions, Database, Destination, Engine,
     EngineOptions, Error, Isolation, JobKind, JobOrder, JobState, Manifest, OpenOptions, Source, StatMode,
-    StatOptions, TransactionOptions, Watch,
+    StatOptions, TransactionOptions, Watch, thread_reads,
 };
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -312,6 +312,37 @@ fn nobody_sees_anything_of_a_compaction_beside_him() {
     drop(db);
     let db = open(&disk, FILE);
     audit(&db);
+    sound(&db);
+}
+
+/// Pages that this thread reads from the device while it reads these rows one by one.
+fn reads_of(db: &Database, name: &str, rows: &Rows) -> u64 {
+    let before = thread_reads();
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.tree(name).unwrap().unwrap();
+    for key in rows.keys() {
+        assert!(txn.get(&tree, key).unwrap().is_some());
+    }
+    thread_reads().since(before).serial_reads
+}
+
+#[test]
+fn a_compaction_that_changes_more_than_memory_has_leaves_what_users_read_in_memory() {
+    let disk = SimDisk::new(31);
+    let db = create(&disk);
+    let mut worn = fill(&db, "worn", 60_000, 700);
+    delete(&db, "worn", &mut worn, |i| i % 3 == 0);
+    let hot = fill(&db, "hot", 6_000, 700);
+    // Of use more than once: what was merely read once more may go at any time.
+    reads_of(&db, "hot", &hot);
+    assert_eq!(reads_of(&db, "hot", &hot), 0);
+    let pages = live(&hot) / PAGE as u64;
+    let frames = db.stats().frames;
+    let report = db.compact().unwrap();
+    let changed = report.pages_merged + report.pages_moved;
+    assert!(changed > frames / 2 && pages < frames / 2, "{report:?}, {frames} frames");
+    let lost = reads_of(&db, "hot", &hot);
+    assert!(lost < pages / 4, "{lost} of {pages}, {frames} frames, {report:?}");
     sound(&db);
 }
 

@@ -59,19 +59,27 @@ impl Tail {
         self.end.map(|(end, _)| end.min(self.folder.position.lsn.max(behind_gap)))
     }
 
-    /// Up to where it reads without a break from where it is durable: what was archived anew from there on may not have come to its end.
-    fn reach(&self) -> Result<u64> {
+    /// Up to where it reads without a break from where it is durable: what was archived anew from there on may not have come to its end. No
+    /// farther than it is durable where that cannot be told. `check` fails when that is to end.
+    fn reach(&self, check: &dyn Fn() -> Result<()>) -> Result<u64> {
         let Some(durable) = self.durable() else { return Ok(u64::MAX) };
-        let parts = self.folder.parts_from(durable)?;
+        let Ok(parts) = self.folder.parts_from(durable) else { return Ok(durable) };
         let covering = parts.partition_point(|part| part.begin.first <= durable).saturating_sub(1);
-        Ok(reader::read(&self.folder, &parts, covering, &mut Nobody)?.whole)
+        // What lies behind older gaps was made durable behind them.
+        let last_gap = parts.iter().rposition(|part| part.begin.gap_from.is_some());
+        let from = covering.max(last_gap.unwrap_or(0));
+        match reader::read(&self.folder, &parts, from, &mut Nobody(check)) {
+            Err(Error::Cancelled) => Err(Error::Cancelled),
+            Err(_) => Ok(durable),
+            Ok(ended) => Ok(ended.whole),
+        }
     }
 }
 
-/// Nothing is done with what is read.
-struct Nobody;
+/// Nothing is done with what is read, until this fails.
+struct Nobody<'c>(&'c dyn Fn() -> Result<()>);
 
-impl Reader for Nobody {
+impl Reader for Nobody<'_> {
     fn met(&mut self, _: &Met<'_>) -> Said<Step> {
         Ok(Step::On)
     }
@@ -85,7 +93,7 @@ impl Reader for Nobody {
     }
 
     fn look(&mut self) -> Result<()> {
-        Ok(())
+        (self.0)()
     }
 }
 
@@ -100,7 +108,8 @@ fn find_tail(disk: &Arc<dyn Disk>, path: &Path, mode: ModeRequest, meta: &Meta) 
     }
     let parts = folder.parts_from(u64::MAX)?;
     let Some(last) = parts.last() else { return Ok(Some(Tail { folder, end: None, gap: None })) };
-    let Ended { whole, last_crc, why } = reader::read(&folder, &parts, parts.len() - 1, &mut Nobody)?;
+    let Ended { whole, last_crc, why } =
+        reader::read(&folder, &parts, parts.len() - 1, &mut Nobody(&|| Ok(())))?;
     debug_assert!(matches!(why, Why::Over(_)), "there is no part behind the last one");
     let life = last.begin.lives.last().map_or(0, |life| life.id);
     if !Life::is_past(&meta.lives, life, Lsn(whole)) {
@@ -387,14 +396,10 @@ impl Follower {
             Some(tail) => tail,
             None => self.create()?,
         };
-        if let Some((last, ..)) = tail.folder.names.last() {
+        if let Some((.., name)) = tail.folder.names.last() {
             // What a process that was killed has written, and not synced, is relied on from now on.
-            let segment = |first: u64| first / self.meta.segment_size;
-            let names = tail.folder.names.iter().rev();
-            for (.., name) in names.take_while(|(first, ..)| segment(*first) == segment(*last)) {
-                let options = OpenOptions::read_write().mode(self.mode);
-                disk.open(&self.path.join(name), &options)?.sync(Class::Maintenance)?;
-            }
+            let options = OpenOptions::read_write().mode(self.mode);
+            disk.open(&self.path.join(name), &options)?.sync(Class::Maintenance)?;
             disk.sync_dir(&self.path)?;
         }
         // Of what reads well behind that a sync may have failed in a life before. The log has it still, or let go of it because it was synced.
@@ -408,7 +413,10 @@ impl Follower {
         }
         let (first, crc, mut gap_from) = self.start(tail.end)?;
         if let Some(from) = &mut gap_from {
-            *from = tail.reach()?.min(*from);
+            let check = || if *self.shared.stopping.lock() { Err(Error::Cancelled) } else { Ok(()) };
+            *from = tail.reach(&check)?.min(*from);
+            // A gap ends where the log is durable: else a crash might end it in front of that.
+            self.log().flush_to(Lsn(first))?;
         }
         let is_same =
             |to: u64| first == to || gap_from.is_some() && tail.end.is_some_and(|(end, _)| end == to);

@@ -143,8 +143,8 @@ impl Search<'_> {
         let mut whole = parts[from].begin.first;
         for (index, part) in parts.iter().enumerate().skip(from) {
             let next = parts.get(index + 1).map(|next| &next.begin);
-            let complete =
-                part.end.filter(|end| !self.needs(part, end) && next.is_none_or(|n| n.first >= end.end));
+            let counts_to = next.map_or(u64::MAX, |next| next.gap_from.unwrap_or(next.first));
+            let complete = part.end.filter(|end| !self.needs(part, end) && counts_to >= end.end);
             let why = match complete {
                 Some(end) => {
                     self.latest_unix_us = self.latest_unix_us.max(end.latest_unix_us);

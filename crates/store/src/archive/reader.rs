@@ -211,7 +211,11 @@ pub(super) fn read_one(
     let next = parts.get(index + 1).map(|next| &next.begin);
     let bound = next.map_or(u64::MAX, |next| next.gap_from.unwrap_or(next.first));
     let from = (walk.at(), walk.whole_crc());
-    let mut broken = read_part(folder, part, from, bound, walk, to)?;
+    let mut broken = match read_part(folder, part, from, bound, walk, to)? {
+        End::Sealed => None,
+        End::Broken(what) => Some(what),
+        End::Unreadable(error) => return Err(error),
+    };
     while broken.is_some() && !walk.is_stopped() {
         let Some(end) = read_others(folder, &parts[..index], bound, walk, to)? else { break };
         broken = end;
@@ -231,19 +235,42 @@ fn read_others(
     walk: &mut Walk,
     to: &mut dyn Reader,
 ) -> Result<Option<Option<String>>> {
-    let (whole, crc) = (walk.whole(), walk.whole_crc());
-    let segment = whole & !(folder.info.segment_size - 1);
+    let (whole, crc, size) = (walk.whole(), walk.whole_crc(), folder.info.segment_size);
+    let segment = whole & !(size - 1);
+    // What it has of a record that is not whole is not needed any more.
+    *walk = Walk::new(folder.info.database_id, size, whole, crc);
     to.back_to(whole)?;
+    let mut unreadable = None;
     for part in parts.iter().rev().take_while(|part| part.begin.first >= segment) {
+        let previous = part.begin.previous_crc;
+        let is_known = part.begin.first == whole && crc.zip(previous).is_some_and(|(ours, its)| ours != its);
+        if is_known || part.end.is_some_and(|end| end.end <= whole) {
+            continue;
+        }
         let mut other = walk_from(folder, part);
-        let broken = read_part(folder, part, (whole, crc), bound, &mut other, to)?;
+        if part.begin.first == whole {
+            other = Walk::new(folder.info.database_id, size, whole, crc.or(previous));
+        }
+        let end = read_part(folder, part, (whole, crc), bound, &mut other, to)?;
         if other.is_stopped() || other.whole() > whole {
             *walk = other;
-            return Ok(Some(broken));
+            return match end {
+                End::Sealed => Ok(Some(None)),
+                End::Broken(what) => Ok(Some(Some(what))),
+                // Others may have what it does not give.
+                End::Unreadable(error) => Ok(Some(Some(error.to_string()))),
+            };
+        }
+        if let End::Unreadable(error) = end {
+            unreadable = Some(error);
         }
         to.back_to(whole)?;
     }
-    Ok(None)
+    match unreadable {
+        // What was there once may be in it.
+        Some(error) if bound == u64::MAX && whole < folder.position.lsn => Err(error),
+        _ => Ok(None),
+    }
 }
 
 /// Why reading ends with a part whose log ends there, if it does, given those behind it.
@@ -263,8 +290,18 @@ pub(super) fn follows(part: &Part, rest: &[Part], whole: u64, broken: Option<Str
     same.last().map(|last| Why::Gap(last.begin.first))
 }
 
-/// Reads a part as far as it counts, and gives on what it has from `from` on, the end of a record with this checksum; says what it ends with
-/// where that is not its end.
+/// What a part ends with, or what was read of it.
+enum End {
+    /// It is complete, or everything of it was read that counts.
+    Sealed,
+    /// There is nothing more that is whole: why.
+    Broken(String),
+    /// Its file cannot be read.
+    Unreadable(Error),
+}
+
+/// Reads a part as far as it counts, and gives on what it has from `from` on, the end of a record with this checksum. Errors are those of who is
+/// given it.
 fn read_part(
     folder: &Folder,
     part: &Part,
@@ -272,21 +309,28 @@ fn read_part(
     bound: u64,
     walk: &mut Walk,
     to: &mut dyn Reader,
-) -> Result<Option<String>> {
-    let mut reader = PartReader::open(folder, part)?;
+) -> Result<End> {
+    let mut reader = match PartReader::open(folder, part) {
+        Ok(reader) => reader,
+        Err(error) => return Ok(End::Unreadable(error)),
+    };
     while !walk.is_stopped() && walk.at() < bound {
         to.look()?;
         let at = walk.at();
-        match reader.next()? {
+        let piece = match reader.next() {
+            Ok(piece) => piece,
+            Err(error) => return Ok(End::Unreadable(error)),
+        };
+        match piece {
             Piece::Log(bytes) => {
                 let bytes = &bytes[..(bytes.len() as u64).min(bound - at) as usize];
                 let (known, new) = bytes.split_at(from.saturating_sub(at).min(bytes.len() as u64) as usize);
                 if !known.is_empty() {
                     if let Err(what) = walk.take(known, &mut |_| Ok(Step::On)) {
-                        return Ok(Some(what));
+                        return Ok(End::Broken(what));
                     }
                     if walk.at() == from && !ends_so(walk, crc) {
-                        return Ok(Some(format!("no record that is known ends at lsn {from}")));
+                        return Ok(End::Broken(format!("no record that is known ends at lsn {from}")));
                     }
                 }
                 if new.is_empty() {
@@ -300,27 +344,28 @@ fn read_part(
                 };
                 to.bytes(at, Some(good), good.len() as u64)?;
                 if let Err(what) = taken {
-                    return Ok(Some(what));
+                    return Ok(End::Broken(what));
                 }
             }
             Piece::Blank(len) => {
                 let len = len.min(bound - at);
                 if at + len > walk.body_end() {
-                    return Ok(Some(format!("the record at lsn {at} is not there")));
+                    return Ok(End::Broken(format!("the record at lsn {at} is not there")));
                 }
-                if at < from && from < at + len {
-                    return Ok(Some(format!("no record that is known ends at lsn {from}")));
+                // No record ends where what means nothing does.
+                if at < from && from <= at + len {
+                    return Ok(End::Broken(format!("no record that is known ends at lsn {from}")));
                 }
                 walk.skip(len);
                 if at >= from {
                     to.bytes(at, None, len)?;
                 }
             }
-            Piece::End => return Ok(None),
-            Piece::Broken(what) => return Ok(Some(what)),
+            Piece::End => return Ok(End::Sealed),
+            Piece::Broken(what) => return Ok(End::Broken(what)),
         }
     }
-    Ok(None)
+    Ok(End::Sealed)
 }
 
 /// Whether a record with this checksum has just ended, as far as both are known.

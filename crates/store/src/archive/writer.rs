@@ -35,11 +35,11 @@ impl PartWriter {
         begin: &PartBegin,
     ) -> Result<Self> {
         let mut attempt = 0;
-        let file = loop {
+        let (path, file) = loop {
             let path = folder.join(part_name(begin.first, attempt));
             match disk.open(&path, &OpenOptions::create_new().mode(mode)) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists && attempt < 9999 => attempt += 1,
-                opened => break opened?,
+                opened => break (path, opened?),
             }
         };
         let mut part = PartWriter {
@@ -56,7 +56,11 @@ impl PartWriter {
         let frame = begin_frame(begin)?;
         let mut buffer = AlignedBuffer::zeroed(frame.len());
         buffer.copy_from_slice(&frame);
-        part.write(&buffer)?;
+        if let Err(error) = part.write(&buffer) {
+            // There is an end to names; what remains of it without this is a part that was never begun.
+            let _ = disk.remove(&path);
+            return Err(error);
+        }
         Ok(part)
     }
 

@@ -318,12 +318,16 @@ impl Compaction {
         }
     }
 
-    /// Nothing more is to come to this page: it goes home with others, and its frame to the next one.
+    /// Nothing more is to come to this page, but for what comes next: it goes home with others, and its frame to the next one.
     fn is_complete(&self, page: PageId) {
         let mut complete = self.complete.lock();
-        complete.push(page);
-        if complete.len() >= WRITTEN_TOGETHER.min(self.ahead * 2) {
-            self.shared.writer.write_soon(complete.drain(..).map(|page| page.0..page.0 + 1));
+        // A node that was merged may be filled next.
+        if complete.last() != Some(&page) {
+            complete.push(page);
+        }
+        if complete.len() > WRITTEN_TOGETHER.min(self.ahead * 2) {
+            let all_but_last = ..complete.len() - 1;
+            self.shared.writer.write_soon(complete.drain(all_but_last).map(|page| page.0..page.0 + 1));
         }
     }
 

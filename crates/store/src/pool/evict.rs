@@ -6,6 +6,9 @@ use gannet_base::{PageId, clock};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+/// How many pages of a ring that are not home yet are passed over for one that is.
+const DIRTY_PASSED: usize = 16;
+
 impl Pool {
     /// A frame that holds no page, latched exclusively.
     pub(super) fn take_frame(&self, access: Access<'_>) -> Result<u32> {
@@ -78,15 +81,24 @@ impl Pool {
         index
     }
 
-    /// Takes the place of the ring's oldest page, if nobody else uses it.
+    /// Takes the place of the ring's oldest page, if nobody else uses it. Pages that are to be written home first keep their places, and are asked
+    /// again later: the ring is longer meanwhile, up to twice as long.
     pub(super) fn recycle(&self, ring: &ScanRing) -> Option<u32> {
         let mut frames = ring.frames.lock();
-        while frames.len() >= ring.limit.load(Ordering::Relaxed) {
+        let limit = ring.limit.load(Ordering::Relaxed);
+        let mut dirty = 0;
+        while frames.len() >= limit && dirty < DIRTY_PASSED {
             let (index, key) = frames.pop_front()?;
-            let untouched = self.table.key(index) == key
-                && !self.frames[index as usize].referenced.load(Ordering::Relaxed);
+            let frame = &self.frames[index as usize];
+            let untouched = self.table.key(index) == key && !frame.referenced.load(Ordering::Relaxed);
             if untouched && self.evict(index) {
                 return Some(index);
+            }
+            let is_dirty =
+                frame.rec_lsn.load(Ordering::Relaxed) != 0 || frame.writing.load(Ordering::Relaxed);
+            if untouched && is_dirty && frames.len() < 2 * limit {
+                frames.push_back((index, key));
+                dirty += 1;
             }
         }
         None
