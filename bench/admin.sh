@@ -2,7 +2,7 @@
 # Jobs of an administrator beside users: what the users feel, and how long the jobs take.
 #
 #   users       TPC-C without think times, 25 sessions, Unix sockets (gannet-lab tpcc); open loop: transactions come in as a Poisson
-#               process at half of what a closed loop reaches, and their latency counts from then
+#               process at half of what a closed loop reaches, found anew for each job, and their latency counts from then
 #   jobs        full backup, stat --records, check, sweep, dump, compact: started beside the server, one after the other, again and
 #               again while the users are measured, no more than one a second; the first one's time counts. Idle: the same right
 #               afterwards, without users; of compact, before, on a copy
@@ -98,11 +98,15 @@ header
 start_gannet "$FILE" $BUDGET $TOTAL
 # Until dirty pages go home as fast as they come.
 users $((SECONDS_EACH * 2)) none 1 ''
-users $((SECONDS_EACH * 2)) none 2 ''
-capacity=$(figure transactions_per_second)
-half=$(awk -v c="$capacity" 'BEGIN {printf "%.0f", c / 2}')
-say "closed loop: $capacity transactions/s; open loop at $half"
 seed=10
+# What half load is, of the machine as it is now.
+find_half() {
+    local capacity
+    users $((SECONDS_EACH * 2)) none 2 ''
+    capacity=$(figure transactions_per_second)
+    half=$(awk -v c="$capacity" 'BEGIN {printf "%.0f", c / 2}')
+    say "closed loop: $capacity transactions/s; open loop at $half"
+}
 # What compact is idle has to be measured of the same file: behind the one that counts there is little left to do.
 idle_compact() {
     stop_gannet
@@ -160,6 +164,7 @@ again_and_again() { # until it is told to end
 }
 for job in $JOBS; do
     tps0=() tps1=() p0=() p1=() loaded=() idle=() last=''
+    find_half
     for _ in $(seq "$PAIRS"); do
         seed=$((seed + 10))
         if [ "$job" = compact ]; then
