@@ -368,29 +368,39 @@ fn copy_file(disk: &SimDisk, from: &str, to: &str) {
     file.write_at(Class::Foreground, 0, &buffer, Durability::Durable).unwrap();
 }
 
-/// A part that was begun again, and broken off after so many bytes.
-fn begin_part_again(disk: &SimDisk, part: &str, attempt: u32, bytes: usize) {
-    let path = Path::new(ARCHIVE).join(part);
-    let (first, _) = part.split_once('.').unwrap();
-    let again = Path::new(ARCHIVE).join(format!("{first}.{attempt:04}.gntlog"));
-    let contents = disk.contents(&path).unwrap();
-    let file = disk.open(&again, &FileOptions::create_new()).unwrap();
-    let mut buffer = AlignedBuffer::zeroed(bytes.min(contents.len()) / 512 * 512);
-    let len = buffer.len();
-    buffer.copy_from_slice(&contents[..len]);
-    file.write_at(Class::Foreground, 0, &buffer, Durability::Durable).unwrap();
-}
-
-#[test]
-fn a_part_that_was_begun_again_and_broken_off_takes_nothing_from_what_is_there() {
-    let disk = SimDisk::new(61);
-    let db = create(&disk);
+/// A database with 3,100 rows, of which a backup has 100, and the archive the rest in several parts.
+fn with_parts(disk: &SimDisk) -> Database {
+    let db = create(disk);
     put(&db, 0..100);
     backup(&db, "b", None);
     for round in 0..6 {
         put(&db, 100 + round * 500..600 + round * 500);
         await_archived(&db);
     }
+    db
+}
+
+/// A new file of the first bytes of `contents`, in whole blocks.
+fn write_some(disk: &SimDisk, path: &Path, contents: &[u8], bytes: usize) {
+    let file = disk.open(path, &FileOptions::create_new()).unwrap();
+    let mut buffer = AlignedBuffer::zeroed(bytes.min(contents.len()) / 512 * 512);
+    let len = buffer.len();
+    buffer.copy_from_slice(&contents[..len]);
+    file.write_at(Class::Foreground, 0, &buffer, Durability::Durable).unwrap();
+}
+
+/// A part that was begun again, and broken off after so many bytes.
+fn begin_part_again(disk: &SimDisk, part: &str, attempt: u32, bytes: usize) {
+    let path = Path::new(ARCHIVE).join(part);
+    let (first, _) = part.split_once('.').unwrap();
+    let again = Path::new(ARCHIVE).join(format!("{first}.{attempt:04}.gntlog"));
+    write_some(disk, &again, &disk.contents(&path).unwrap(), bytes);
+}
+
+#[test]
+fn a_part_that_was_begun_again_and_broken_off_takes_nothing_from_what_is_there() {
+    let disk = SimDisk::new(61);
+    let db = with_parts(&disk);
     let point = db.create_restore_point("p").unwrap().0;
     put(&db, 3100..3200);
     await_archived(&db);
@@ -423,24 +433,14 @@ fn a_part_that_was_begun_again_and_broken_off_takes_nothing_from_what_is_there()
 #[test]
 fn a_gap_begins_where_the_archive_reads_up_to_if_its_end_was_never_known_to_be_durable() {
     let disk = SimDisk::new(62);
-    let db = create(&disk);
-    put(&db, 0..100);
-    backup(&db, "b", None);
-    for round in 0..6 {
-        put(&db, 100 + round * 500..600 + round * 500);
-        await_archived(&db);
-    }
+    let db = with_parts(&disk);
     db.close().unwrap();
     let known = parts(&disk);
     let cut = &known[known.len() - 3];
     let path = Path::new(ARCHIVE).join(cut);
     let contents = disk.contents(&path).unwrap();
     disk.remove(&path).unwrap();
-    let file = disk.open(&path, &FileOptions::create_new()).unwrap();
-    let mut half = AlignedBuffer::zeroed(contents.len() / 2 / 512 * 512);
-    let len = half.len();
-    half.copy_from_slice(&contents[..len]);
-    file.write_at(Class::Foreground, 0, &half, Durability::Durable).unwrap();
+    write_some(&disk, &path, &contents, contents.len() / 2);
     disk.remove(&Path::new(ARCHIVE).join("archive.position")).unwrap();
     fail_archive(&disk, Faults { write_error: Chance::OneIn(1), ..Faults::default() });
     let db = open(&disk);
