@@ -243,8 +243,8 @@ fn read_others(
     let mut unreadable = None;
     for part in parts.iter().rev().take_while(|part| part.begin.first >= segment) {
         let previous = part.begin.previous_crc;
-        let is_known = part.begin.first == whole && crc.zip(previous).is_some_and(|(ours, its)| ours != its);
-        if is_known || part.end.is_some_and(|end| end.end <= whole) {
+        let is_other = part.begin.first == whole && crc.zip(previous).is_some_and(|(ours, its)| ours != its);
+        if is_other || part.end.is_some_and(|end| end.end <= whole) {
             continue;
         }
         let mut other = walk_from(folder, part);
@@ -290,7 +290,7 @@ pub(super) fn follows(part: &Part, rest: &[Part], whole: u64, broken: Option<Str
     same.last().map(|last| Why::Gap(last.begin.first))
 }
 
-/// What a part ends with, or what was read of it.
+/// How reading a part came to an end.
 enum End {
     /// It is complete, or everything of it was read that counts.
     Sealed,

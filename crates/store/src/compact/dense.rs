@@ -256,14 +256,14 @@ impl Compaction {
     fn came_to(&self, at: Vec<u8>, step: Dense) -> Option<Vec<u8>> {
         match step {
             Dense::Merged(left) => {
-                self.is_complete(left);
+                self.bring_home_soon(left);
                 self.counters.merged.fetch_add(1, Ordering::Relaxed);
                 self.job.advance(1);
                 Some(at)
             }
             Dense::Settled => Some(at),
             Dense::Filled(left, next) => {
-                self.is_complete(left);
+                self.bring_home_soon(left);
                 self.job.advance(1);
                 Some(next)
             }

@@ -73,7 +73,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How long readers of long values, and transactions whose undo lies behind the end, are waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Frames that pages come into which are looked at once, or changed and written home: so that a compaction, which changes more pages than
-/// memory may have, leaves users' where they are. And how many pages are asked for ahead at most, and are written together.
+/// memory may have, drives few of users' out. And how many pages are asked for ahead at most, and are written together.
 const RING_FRAMES: usize = 1024;
 const AHEAD: usize = 64;
 const WRITTEN_TOGETHER: usize = 128;
@@ -319,7 +319,7 @@ impl Compaction {
     }
 
     /// Nothing more is to come to this page, but for what comes next: it goes home with others, and its frame to the next one.
-    fn is_complete(&self, page: PageId) {
+    fn bring_home_soon(&self, page: PageId) {
         let mut complete = self.complete.lock();
         // A node that was merged may be filled next.
         if complete.last() != Some(&page) {

@@ -120,7 +120,7 @@ impl Compaction {
                 Ok(new)
             })?;
             if let (Relocated::Moved, Some(new)) = (moved, new) {
-                self.is_complete(new);
+                self.bring_home_soon(new);
             }
             return Ok(moved);
         }

@@ -65,7 +65,7 @@ impl ExclusivePage<'_> {
     /// Whether it is dirty, and the log has whole contents of it: see [`super::Pool::is_whole_in_log`].
     pub(crate) fn is_whole_in_log(&self) -> bool {
         let frame = &self.pool.frames[self.index as usize];
-        frame.rec_lsn.load(Ordering::Relaxed) != 0 && frame.whole_in_log.load(Ordering::Relaxed)
+        frame.rec_lsn.load(Ordering::Relaxed) != 0 && self.pool.is_whole_in_log(self.index)
     }
 
     /// The page is about to change by a record that starts at or behind `log_end`; `whole`: which has its whole contents.
