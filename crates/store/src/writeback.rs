@@ -118,6 +118,8 @@ pub(crate) struct PageWriter {
     /// Redo floor while restart is not finished: the checkpoint stays below it.
     floor: AtomicU64,
     redo_from: AtomicU64,
+    /// See [`PageWriter::unnoted_below`].
+    unnoted_below: AtomicU64,
     /// End of the log when pages were last looked for that its window makes due.
     window_seen: AtomicU64,
     pages_written: AtomicU64,
@@ -153,6 +155,7 @@ impl PageWriter {
             retired: AtomicU64::new(0),
             floor: AtomicU64::new(u64::MAX),
             redo_from: AtomicU64::new(redo_from.0),
+            unnoted_below: AtomicU64::new(0),
             window_seen: AtomicU64::new(redo_from.0),
             pages_written: AtomicU64::new(0),
             ended: AtomicBool::new(false),
@@ -162,6 +165,11 @@ impl PageWriter {
     /// Keeps the checkpoint from passing `floor`; `None` lets it go.
     pub(crate) fn set_floor(&self, floor: Option<Lsn>) {
         self.floor.store(floor.map_or(u64::MAX, |f| f.0), Ordering::SeqCst);
+    }
+
+    /// Changes below may have come home in this life without a note of it in the log.
+    pub(crate) fn unnoted_below(&self) -> Lsn {
+        Lsn(self.unnoted_below.load(Ordering::Relaxed))
     }
 
     /// Pages written home so far.
@@ -230,13 +238,13 @@ impl PageWriter {
         if window {
             let end = self.core.log.end();
             let below = if request.short_log { end } else { self.window_target(end) };
-            chosen.extend(self.dirty_below(below));
+            chosen.extend(self.dirty(|_, since| since < below));
             self.window_seen.store(end.0, Ordering::Relaxed);
         }
         let mut written = self.write_all(chosen)?;
         if written == 0 && request.clean_frames {
             // Those next to the eviction hand are all latched, it may be by the very threads that wait.
-            written = self.write_all(self.dirty_below(Lsn(u64::MAX)))?;
+            written = self.write_all(self.dirty(|_, _| true))?;
         }
         self.core.pool.tell_when_used_up();
         // Otherwise batches stay in the ring until their slots are needed: a sync for each would cost more.
@@ -246,11 +254,12 @@ impl PageWriter {
         Ok(written > 0 && self.is_window_due())
     }
 
-    /// Pages that are dirty since before a position.
-    fn dirty_below(&self, below: Lsn) -> Vec<(u32, PageId)> {
+    /// Dirty pages of which that is wanted; asked with the page, and since when it is dirty.
+    fn dirty(&self, is_wanted: impl Fn(PageId, Lsn) -> bool) -> Vec<(u32, PageId)> {
         let mut dirty = Vec::new();
         self.core.pool.dirty_frames(&self.core.volume, &mut dirty);
-        dirty.iter().filter(|page| page.2 < below).map(|&(frame, id, _)| (frame, id)).collect()
+        dirty.retain(|&(_, id, since)| is_wanted(id, since));
+        dirty.into_iter().map(|(frame, id, _)| (frame, id)).collect()
     }
 
     /// Writes pages home as far as they are not busy; says how many it were.
@@ -441,7 +450,9 @@ impl PageWriter {
         homes.sort_unstable_by_key(|&(id, lsn)| (id, std::cmp::Reverse(lsn)));
         homes.dedup_by_key(|&mut (id, _)| id);
         // Invariant 5: without room for it a note is left out, and a failure of the log shows where it matters.
-        let _ = self.core.log.append_homes(&homes);
+        if self.core.log.append_homes(&homes).is_err() {
+            self.unnoted_below.fetch_max(self.core.log.end().0, Ordering::Relaxed);
+        }
         Ok(())
     }
 
@@ -498,7 +509,7 @@ impl PageWriter {
         go_on: &mut dyn FnMut(u64) -> Result<bool>,
     ) -> Result<bool> {
         loop {
-            let mut due = self.dirty_below(target);
+            let mut due = self.dirty(|_, since| since < target);
             if due.is_empty() {
                 break;
             }
@@ -524,9 +535,22 @@ impl PageWriter {
 
 impl PageWriter {
     /// The thread is to write these pages, which are as they will stay, soon.
-    pub(crate) fn write_soon(&self, pages: impl IntoIterator<Item = Range<u64>>) {
-        self.requests.lock().complete.extend(pages);
+    pub(crate) fn write_soon(&self, pages: Range<u64>) {
+        self.requests.lock().complete.push(pages);
         self.wake.notify_all();
+    }
+
+    /// Writes home what is dirty of these pages and not busy just now, and says how many it were.
+    pub(crate) fn write(&self, pages: &[PageId]) -> Result<usize> {
+        let frame = |id: &PageId| Some((self.core.pool.dirty_frame(&self.core.volume, *id)?, *id));
+        let mut due: Vec<_> = pages.iter().filter_map(frame).collect();
+        due.sort_unstable_by_key(|&(_, id)| id);
+        let mut written = 0;
+        for batch in due.chunks(batch_pages(self.core.page_size)) {
+            written += self.write_batch(batch)?;
+        }
+        self.core.pool.announce_clean();
+        Ok(written)
     }
 
     /// Writes these pages, and makes all of them durable at home; nobody is to change them meanwhile. `go_on` is asked before each batch.
@@ -557,6 +581,28 @@ impl PageWriter {
             }
             gannet_base::thread::yield_now();
         }
+    }
+
+    /// Writes home what is dirty from page `first` on, as far as it is not busy; `go_on` is asked before so many bytes are written. False where nothing
+    /// was: then all that went home before is durable there.
+    pub(crate) fn write_from(&self, first: PageId, go_on: &mut dyn FnMut(u64) -> Result<()>) -> Result<bool> {
+        let mut due = {
+            // As above: what is on its way counts as clean.
+            let _writing = self.buffer.lock();
+            self.core.poison.check()?;
+            let due = self.dirty(|page, _| page >= first);
+            if due.is_empty() {
+                return self.sync_data().inspect_err(|error| self.core.poison.set_by(error)).map(|()| false);
+            }
+            due
+        };
+        due.sort_unstable_by_key(|&(_, id)| id);
+        for batch in due.chunks(batch_pages(self.core.page_size)) {
+            go_on((batch.len() * self.core.page_size) as u64)?;
+            self.write_batch(batch)?;
+            self.core.pool.announce_clean();
+        }
+        Ok(true)
     }
 
     /// Has `work` done while no page goes home and the checkpoint stays where it is.

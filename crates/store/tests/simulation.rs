@@ -47,6 +47,7 @@ const REGRESSIONS: &[(u64, &str)] = &[
         159944750539,
         "the oracle took a commit that failed, and was taken back, for one that may be in the log",
     ),
+    (359, "the simulation took what a crash may have lost for durable, once the next life had been closed"),
     (
         175064321175,
         "a failure in the background was told of after the faults had ended, and nobody expected it",

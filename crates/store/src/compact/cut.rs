@@ -1,14 +1,15 @@
 //! Cutting off the end of the file.
 //!
 //! # Why a crash at any point is harmless
-//! What is cut off was in use once, and the log may have its changes. Redo must not need such a page, as its bytes are gone, nor bring it back. So:
+//! What is cut off was in use once, and the log has its changes. Redo must not need such a page, as its bytes are gone, nor bring it back. So:
 //!
 //! 1. Nobody goes through the file as a whole ([`super::Layout`]): a backup has the log from its start on, and its copy is redone from there.
 //! 2. *Let go*: under the space lock the end moves in front of what is free. From now on nothing behind it is given out; groups that
 //!    lie behind it as a whole are forgotten, and with them their maps. All changes of pages behind the end are in the log by now. Nothing of this is
 //!    written: after a crash the file is as long as it was, and everything behind is free, as its maps say, which redo brings up to date.
-//! 3. *Checkpoint*: all that was dirty goes home, and the redo position in the header moves behind the log's end of that moment, durably. From now on redo knows of no
-//!    change of a page behind the end, and the table of pages to redo has none of them (`RedoTable` leaves out what ends before the redo position).
+//! 3. *Home*: what is dirty behind the end goes home, durably, maps that are not counted any more among it. Nobody makes any of it dirty again but by
+//!    taking it anew. So the log has a note of each page there that it came home, or redo has yet to begin behind its changes (see below); and the log
+//!    becomes durable, notes and all. From now on redo leaves out all of these pages. Wherever went what was on them, the log has what is there now.
 //! 4. *Header*: both copies say how many groups there are, durably, before the file is shorter: a header never counts a map that the file does
 //!    not have. A crash behind this finds the file longer than it needs to be, and may find maps behind those that are counted: they
 //!    say that everything is free.
@@ -16,14 +17,17 @@
 //!    keeps that does not matter: with it, nothing refers to what is gone; without, it is as in 4. So it is between two steps, where the file may grow,
 //!    or somebody go through it as a whole: what is behind the end is free for him as for anybody else.
 //!
-//! The header also says where the log was at the last cut: of a page that reads as zeros, changes up to there that the log still has are no write that was lost.
+//! A note is left out where the log has no room for it (`writeback`, invariant 5). Then the checkpoint moves behind what lacks one before anything is cut off. That a
+//! crash has taken notes does not matter: what the next life finds to be as it should be it writes again (`recovery`).
+//!
+//! The header says where the log was at the last cut: of a page that reads as zeros, changes up to there that the log still has are no write that was lost.
 //!
 //! If the file has to grow between 2 and 5, the end moves back accordingly, and less is cut off. Growth later gives zeros, or, where a crash did not keep the
 //! cut, old bytes of free pages: either is what any free page may have. Whatever is put there begins with its first contents in the log,
 //! or is durable at home before anything leads to it.
 //!
 //! The double-write ring may still hold a page behind the end. Healing leaves out homes behind the end of the file. If the file has grown again by then, what is
-//! healed is a free page, or one whose first contents are in the log behind the redo position; had it come home since, the slot would be known to be retired.
+//! healed is a free page, or one whose first contents are in the log and not home; had it come home since, the slot would be known to be retired.
 
 use super::Compaction;
 use crate::Result;
@@ -34,7 +38,7 @@ use gannet_io::Class;
 
 /// Bytes that are cut off at one time: a file system that discards what it frees stops everybody's syncs meanwhile.
 const CUT_AT_ONCE: u64 = 16 << 20;
-/// How often the checkpoint is tried to be moved far enough.
+/// How often it is tried to bring pages home, or to move the checkpoint far enough.
 const ATTEMPTS: usize = 100;
 
 impl Compaction {
@@ -48,12 +52,16 @@ impl Compaction {
         }
         self.job.phase("gives back the end of the file", Unit::Bytes, 0);
         // Most of it before anybody has to wait.
-        self.checkpoint(core.log.end(), true)?;
+        self.bring_home_from(PageId(core.space.end_in_use(core)?), true)?;
         let mut moving = self.moving()?;
         let pages = core.space.retreat(core)?;
-        if pages * page_size >= length || !self.checkpoint(core.log.end(), false)? {
+        if pages * page_size >= length || !self.bring_home_from(PageId(pages), false)? {
             return Ok(());
         }
+        if !self.checkpoint(self.shared.writer.unnoted_below())? {
+            return Ok(());
+        }
+        core.log.flush_to(core.log.end())?;
         let mut is_first = true;
         while let Some(is_last) = self.cut_step(is_first)? {
             core.volume.file.sync(Class::Maintenance).inspect_err(|e| core.poison.set(e.to_string()))?;
@@ -68,25 +76,40 @@ impl Compaction {
         Ok(())
     }
 
-    /// Moves the redo position to `target` at least; false where it stays behind. Where others wait for us it is not `paced`: there is not much left
-    /// then.
-    fn checkpoint(&self, target: Lsn, paced: bool) -> Result<bool> {
-        let (core, writer) = (&self.shared.core, &self.shared.writer);
+    /// Brings home what is dirty from page `first` on; false where something stays busy. Where others wait for us it is not `paced`: there is
+    /// not much left then.
+    fn bring_home_from(&self, first: PageId, paced: bool) -> Result<bool> {
         if planted(Mutation::CutTooEarly) {
             return Ok(true);
         }
-        core.log.flush_to(target)?;
         for _ in 0..ATTEMPTS {
-            writer.flush_below(target, &mut |bytes| {
+            let wrote = self.shared.writer.write_from(first, &mut |bytes| {
                 if paced {
                     self.pace()?;
                 }
                 self.job.count_written(bytes);
-                self.check().map(|()| true)
+                self.check()
             })?;
+            if !wrote {
+                return Ok(true);
+            }
+            gannet_base::thread::yield_now();
+        }
+        Ok(false)
+    }
+
+    /// Moves the checkpoint to `target`; false where something stays busy.
+    fn checkpoint(&self, target: Lsn) -> Result<bool> {
+        let writer = &self.shared.writer;
+        for _ in 0..ATTEMPTS {
             if writer.redo_from() >= target {
                 return Ok(true);
             }
+            self.check()?;
+            writer.flush_below(target, &mut |bytes| {
+                self.job.count_written(bytes);
+                self.check().map(|()| true)
+            })?;
             gannet_base::thread::yield_now();
         }
         Ok(false)

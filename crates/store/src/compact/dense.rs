@@ -245,7 +245,8 @@ impl Compaction {
         let mut step = tree.make_dense(&at, level, density, ring)?;
         // The left one, then the right one; then what is to be done with them.
         for _ in 0..2 {
-            if let Dense::Settled = step {
+            if let Dense::Settled(page) = step {
+                self.bring_home_soon(page);
                 step = tree.make_dense(&at, level, density, ring)?;
             }
         }
@@ -261,7 +262,10 @@ impl Compaction {
                 self.job.advance(1);
                 Some(at)
             }
-            Dense::Settled => Some(at),
+            Dense::Settled(page) => {
+                self.bring_home_soon(page);
+                Some(at)
+            }
             Dense::Filled(left, next) => {
                 self.bring_home_soon(left);
                 self.job.advance(1);

@@ -77,6 +77,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const RING_FRAMES: usize = 1024;
 const AHEAD: usize = 64;
 const WRITTEN_TOGETHER: usize = 128;
+/// The last ones of these, to which more may come: a node, its neighbour, and both again.
+const AT_WORK: usize = 4;
 
 /// What keeps the file from becoming shorter.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -187,7 +189,7 @@ struct Compaction {
     ring: ScanRing,
     /// Pages that are asked for ahead at one time.
     ahead: usize,
-    /// Pages that are as they will stay, and were not given to the page writer yet.
+    /// Pages that are as they will stay, and were not written home yet.
     complete: Mutex<Vec<PageId>>,
     counters: Counters,
     write_header: WriteHeader,
@@ -325,10 +327,6 @@ impl Compaction {
         if complete.last() != Some(&page) {
             complete.push(page);
         }
-        if complete.len() > WRITTEN_TOGETHER.min(self.ahead * 2) {
-            let all_but_last = ..complete.len() - 1;
-            self.shared.writer.write_soon(complete.drain(all_but_last).map(|page| page.0..page.0 + 1));
-        }
     }
 
     /// Called without latches before a step that looks at a few pages and may change them.
@@ -336,6 +334,22 @@ impl Compaction {
         *self.permit.lock() = None;
         self.shared.core.throttle(&|| self.is_over())?;
         self.check()?;
+        self.pace()?;
+        self.write_complete()
+    }
+
+    /// Writes home what is complete, once it is worth it. Nobody else does: so frames of the ring come free as fast as others are filled.
+    fn write_complete(&self) -> Result<()> {
+        let complete: Vec<_> = {
+            let mut complete = self.complete.lock();
+            let all_but_last = complete.len().saturating_sub(AT_WORK);
+            if all_but_last < WRITTEN_TOGETHER.min(self.ahead * 2) {
+                return Ok(());
+            }
+            complete.drain(..all_but_last).collect()
+        };
+        let written = self.shared.writer.write(&complete)?;
+        self.job.count_written((written * self.shared.core.page_size) as u64);
         self.pace()
     }
 

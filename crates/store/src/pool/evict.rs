@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How many pages of a ring that are not home yet are passed over for one that is.
-const DIRTY_PASSED: usize = 16;
+const DIRTY_PASSED: usize = 64;
 
 impl Pool {
     /// A frame that holds no page, latched exclusively.

@@ -477,7 +477,7 @@ impl Pool {
         self.exclusive_by(volume, id, Access::Normal)
     }
 
-    /// The same. In a ring it keeps its frame until it was written home: see [`crate::writeback::PageWriter::write_soon`].
+    /// The same. In a ring it keeps its frame until it was written home: see [`crate::writeback::PageWriter::write`].
     pub(crate) fn exclusive_by(
         &self,
         volume: &Volume,

@@ -255,7 +255,7 @@ impl<'c> BulkLoader<'c> {
         }
         for extents in self.beside_log.iter().rev() {
             let pages = self.complete.min(extents.end - extents.start);
-            self.home.write_soon(std::iter::once(extents.end - pages..extents.end));
+            self.home.write_soon(extents.end - pages..extents.end);
             self.complete -= pages;
             if self.complete == 0 {
                 break;

@@ -22,8 +22,8 @@ const ENTRY_OVERHEAD: usize = 10;
 pub(crate) enum Dense {
     /// A page is free; the same node, on this page, is to be looked at again.
     Merged(PageId),
-    /// Entries have lost what nobody needs any more; the same node is to be looked at again.
-    Settled,
+    /// Entries of this page, of the left one or of the right one, have lost what nobody needs any more; the same node is to be looked at again.
+    Settled(PageId),
     /// The left one, on this page, took what it has room for; the next step begins at this key.
     Filled(PageId, Vec<u8>),
     /// Nothing was to be done; the next step begins at this key.
@@ -94,10 +94,10 @@ impl<'c> BTree<'c> {
                 }
             }
             if entry::can_settle(NodeRef::new(&left), horizon) {
-                return self.settle(left, horizon).map(|()| Dense::Settled);
+                return self.settle(left, horizon).map(|()| Dense::Settled(left_id));
             }
             if entry::can_settle(NodeRef::new(&right), horizon) {
-                return self.settle(right, horizon).map(|()| Dense::Settled);
+                return self.settle(right, horizon).map(|()| Dense::Settled(right_id));
             }
         }
         let (left_node, right_node) = (NodeRef::new(&left), NodeRef::new(&right));

@@ -156,9 +156,9 @@ impl Oracle {
         self.txns[txn].outcome = if aborted { Outcome::Aborted } else { Outcome::Unknown };
     }
 
-    /// A clean shutdown: what was acknowledged is durable, asynchronous or not.
+    /// A clean shutdown: what was acknowledged is durable, asynchronous or not. What an earlier crash may have taken it does not bring back.
     pub(crate) fn all_durable(&mut self) {
-        for txn in &mut self.txns {
+        for txn in self.txns.iter_mut().filter(|txn| !txn.in_doubt) {
             txn.durable |= matches!(txn.outcome, Outcome::Acknowledged(_));
         }
     }
