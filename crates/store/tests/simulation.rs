@@ -37,6 +37,7 @@ const FIXED: std::ops::Range<u64> = 1..9;
 
 /// Seeds that found a bug, with what it was.
 const REGRESSIONS: &[(u64, &str)] = &[
+    (359, "the simulation took what a crash may have lost for durable, once the next life had been closed"),
     (3093, "a start that failed half-way marked the file as closed, and its log was not redone"),
     (
         49768665858,
@@ -47,7 +48,6 @@ const REGRESSIONS: &[(u64, &str)] = &[
         159944750539,
         "the oracle took a commit that failed, and was taken back, for one that may be in the log",
     ),
-    (359, "the simulation took what a crash may have lost for durable, once the next life had been closed"),
     (
         175064321175,
         "a failure in the background was told of after the faults had ended, and nobody expected it",
