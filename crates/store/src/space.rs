@@ -16,8 +16,8 @@
 //!    and for its undo; a rollback can use every extent that counts. Up to [`SPARE_MAX`] of them, `spare`, belong to no
 //!    transaction: the next ones take these without the space lock. Whoever finds no room takes them back first. While a
 //!    rollback has used extents that still count as reserved (`short`), nothing becomes spare, and nobody takes of it.
-//! 5. In passing the file is cut only behind the highest page that was given out in this life, and never below the length that it
-//!    was opened with, behind which no earlier life gave out a page. So no page that was ever used lies behind its end,
+//! 5. In passing the file is cut only behind the highest page that was given out in this life, also where a compaction has let go of it and not cut it off,
+//!    and never below the length that it was opened with, behind which no earlier life gave out a page. So no page that was ever used lies behind its end,
 //!    whether or not a crash keeps the cut; growth later is durable before it is used, as always. Pages that were used are cut off
 //!    by a compaction alone (`compact::cut`), which says why redo needs none of them.
 
@@ -136,7 +136,7 @@ struct State {
     owned: BTreeMap<TreeId, u64>,
     /// Pages the file has room for.
     capacity: u64,
-    /// Pages the file had room for when it was opened: see invariant 5.
+    /// Pages the file had room for when it was opened, or that were in use since, as far as no compaction has cut them off: see invariant 5.
     opened_with: u64,
     /// Behind the highest page that was ever given out, as far as known.
     high_water: u64,

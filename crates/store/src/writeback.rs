@@ -14,8 +14,9 @@
 //!    file: it is at most the smallest rec_lsn of the dirty frames and of the batches not yet synced.
 //! 4. Two writes of one page are never in flight together: a frame being written is not picked again.
 //! 5. What came home is noted in the log, behind the sync of the data file that made it durable. So a restart looks only at
-//!    pages that were dirty, or had just been written, however many the log's window has. Nothing depends on a note but that:
-//!    where there is no room for one, or a crash takes it, a page is looked at that need not be.
+//!    pages that were dirty, or had just been written, however many the log's window has. Where there is no room for a note, a footer cannot tell of it, or a crash
+//!    takes it, a page is looked at that need not be. Whoever wants a page never to be looked at again has the notes made durable, and asks
+//!    whether one was left out ([`PageWriter::unnoted_below`]): that is a compaction, before it cuts the file.
 //!
 //! # Why a crash at any point is harmless
 //! - before the slot is complete: the slot's checksum does not verify; no home was touched.
@@ -450,7 +451,7 @@ impl PageWriter {
         homes.sort_unstable_by_key(|&(id, lsn)| (id, std::cmp::Reverse(lsn)));
         homes.dedup_by_key(|&mut (id, _)| id);
         // Invariant 5: without room for it a note is left out, and a failure of the log shows where it matters.
-        if self.core.log.append_homes(&homes).is_err() {
+        if !self.core.log.append_homes(&homes).is_ok_and(|are_all_told| are_all_told) {
             self.unnoted_below.fetch_max(self.core.log.end().0, Ordering::Relaxed);
         }
         Ok(())
@@ -583,14 +584,19 @@ impl PageWriter {
         }
     }
 
-    /// Writes home what is dirty from page `first` on, as far as it is not busy; `go_on` is asked before so many bytes are written. False where nothing
+    /// Writes home what is dirty from page `first` on since `before`, as far as it is not busy; `go_on` is asked before so many bytes are written. False where nothing
     /// was: then all that went home before is durable there.
-    pub(crate) fn write_from(&self, first: PageId, go_on: &mut dyn FnMut(u64) -> Result<()>) -> Result<bool> {
+    pub(crate) fn write_from(
+        &self,
+        first: PageId,
+        before: Lsn,
+        go_on: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<bool> {
         let mut due = {
             // As above: what is on its way counts as clean.
             let _writing = self.buffer.lock();
             self.core.poison.check()?;
-            let due = self.dirty(|page, _| page >= first);
+            let due = self.dirty(|page, since| page >= first && since < before);
             if due.is_empty() {
                 return self.sync_data().inspect_err(|error| self.core.poison.set_by(error)).map(|()| false);
             }

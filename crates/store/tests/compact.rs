@@ -315,6 +315,42 @@ fn nobody_sees_anything_of_a_compaction_beside_him() {
     sound(&db);
 }
 
+#[test]
+fn a_file_that_grows_meanwhile_is_cut_where_it_has_to_end() {
+    let disk = SimDisk::new(35);
+    let db = create(&disk);
+    let mut gone = fill(&db, "gone", 40_000, 200);
+    delete(&db, "gone", &mut gone, |_| true);
+    fill(&db, "grows", 1_000, 200);
+    let stop = AtomicBool::new(false);
+    let (report, rows) = std::thread::scope(|scope| {
+        let inserter = scope.spawn(|| {
+            // Each commit makes pages dirty that lie where there was room last.
+            let mut rows = 1_000;
+            while !stop.load(Ordering::SeqCst) {
+                let mut txn = db.begin(TransactionOptions::default());
+                let tree = txn.tree("grows").unwrap().unwrap();
+                for number in rows..rows + 20 {
+                    txn.put(&tree, &key(number), &value(number, 200)).unwrap();
+                }
+                txn.commit().unwrap();
+                rows += 20;
+            }
+            rows
+        });
+        let report = db.compact().unwrap();
+        stop.store(true, Ordering::SeqCst);
+        (report, inserter.join().unwrap())
+    });
+    assert!(report.file_bytes < report.file_bytes_before / 2, "{report:?}");
+    assert_eq!(contents(&db, "grows").len() as u64, rows);
+    sound(&db);
+    drop(db);
+    let db = open(&disk, FILE);
+    assert_eq!(contents(&db, "grows").len() as u64, rows);
+    sound(&db);
+}
+
 /// Pages that this thread reads from the device while it reads these rows one by one.
 fn reads_of(db: &Database, name: &str, rows: &Rows) -> u64 {
     let before = thread_reads();
@@ -341,15 +377,17 @@ fn a_compaction_that_changes_more_than_memory_has_leaves_what_users_read_in_memo
     let pages = live(&hot) / PAGE as u64;
     let frames = db.stats().frames;
     // Users go on reading meanwhile.
-    let mut lost = 0;
+    let (mut lost, mut times) = (0, 0);
     let report = cancelled_when(&db, |_| {
         lost += reads_of(&db, "hot", &hot);
+        times += 1;
         false
     });
     let report = report.unwrap();
     let changed = report.pages_merged + report.pages_moved;
     assert!(changed > frames / 2 && pages < frames / 2, "{report:?}, {frames} frames");
     lost += reads_of(&db, "hot", &hot);
+    assert!(times >= 3, "{times}");
     assert!(lost < pages / 4, "{lost} of {pages}, {frames} frames, {report:?}");
     sound(&db);
 }
@@ -593,7 +631,7 @@ fn a_file_that_is_cut_and_grows_again_and_again_is_redone_without_what_was_cut_o
     let mut disk = SimDisk::new(33);
     let mut db = create(&disk);
     let mut names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"].into_iter();
-    let mut kept = Vec::new();
+    let (mut kept, mut ends) = (Vec::new(), 0);
     for (life, rounds) in [3, 2, 6].into_iter().enumerate() {
         // Of these pages the log has only that they lose what is on them.
         let name = format!("base {life}");
@@ -610,6 +648,8 @@ fn a_file_that_is_cut_and_grows_again_and_again_is_redone_without_what_was_cut_o
             delete(&db, &other, &mut gone, |_| true);
             let report = db.compact().unwrap();
             assert!(report.file_bytes < report.file_bytes_before * 3 / 4, "{life}, {round}: {report:?}");
+            assert!(report.file_bytes > ends, "{life}, {round}: {report:?}");
+            ends = report.file_bytes;
             let redo_from = db.background_work().redo_from;
             assert_eq!(redo_from, begun_at, "{life}, {round}");
         }
@@ -651,14 +691,15 @@ fn a_page_that_came_home_without_a_note_before_a_crash_is_not_redone_once_it_was
         let _ = db.checkpoint();
         disk.power_off();
         drop(db);
-        // Pages are found as they should be, and stay clean.
+        // Pages that are found as they should be are written again, and noted.
         let disk = disk.crash_image(at);
         let db = open(&disk, FILE);
         db.await_restart();
         let mut txn = db.begin(TransactionOptions::default());
         txn.drop_tree("gone").unwrap();
         txn.commit().unwrap();
-        db.compact().unwrap();
+        let report = db.compact().unwrap();
+        assert!(report.file_bytes < report.file_bytes_before / 2, "{at}: {report:?}");
         disk.power_off();
         drop(db);
         let db = open(&disk.crash_image(at), FILE);

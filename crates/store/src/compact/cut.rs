@@ -8,7 +8,7 @@
 //!    lie behind it as a whole are forgotten, and with them their maps. All changes of pages behind the end are in the log by now. Nothing of this is
 //!    written: after a crash the file is as long as it was, and everything behind is free, as its maps say, which redo brings up to date.
 //! 3. *Home*: what is dirty behind the end goes home, durably, maps that are not counted any more among it. Nobody makes any of it dirty again but by
-//!    taking it anew. So the log has a note of each page there that it came home, or redo has yet to begin behind its changes (see below); and the log
+//!    taking it anew. So the log has a note of each page there that it came home, but where there was no room for one (see below); and the log
 //!    becomes durable, notes and all. From now on redo leaves out all of these pages. Wherever went what was on them, the log has what is there now.
 //! 4. *Header*: both copies say how many groups there are, durably, before the file is shorter: a header never counts a map that the file does
 //!    not have. A crash behind this finds the file longer than it needs to be, and may find maps behind those that are counted: they
@@ -17,7 +17,7 @@
 //!    keeps that does not matter: with it, nothing refers to what is gone; without, it is as in 4. So it is between two steps, where the file may grow,
 //!    or somebody go through it as a whole: what is behind the end is free for him as for anybody else.
 //!
-//! A note is left out where the log has no room for it (`writeback`, invariant 5). Then the checkpoint moves behind what lacks one before anything is cut off. That a
+//! A note is left out where the log has no room for it, or its footers cannot tell of one (`writeback`, invariant 5). Then the checkpoint moves behind what lacks one before anything is cut off. That a
 //! crash has taken notes does not matter: what the next life finds to be as it should be it writes again (`recovery`).
 //!
 //! The header says where the log was at the last cut: of a page that reads as zeros, changes up to there that the log still has are no write that was lost.
@@ -52,13 +52,15 @@ impl Compaction {
         }
         self.job.phase("gives back the end of the file", Unit::Bytes, 0);
         // Most of it before anybody has to wait.
-        self.bring_home_from(PageId(core.space.end_in_use(core)?), true)?;
+        let end_in_use = PageId(core.space.end_in_use(core)?);
+        self.bring_home(&|| end_in_use, core.log.end(), true)?;
+        self.outdate_unnoted(true)?;
         let mut moving = self.moving()?;
         let pages = core.space.retreat(core)?;
-        if pages * page_size >= length || !self.bring_home_from(PageId(pages), false)? {
-            return Ok(());
-        }
-        if !self.checkpoint(self.shared.writer.unnoted_below())? {
+        // It moves back where the file has to grow meanwhile.
+        let end = || PageId(core.space.capacity());
+        let is_shorter = pages * page_size < length;
+        if !is_shorter || !self.bring_home(&end, Lsn(u64::MAX), false)? || !self.outdate_unnoted(false)? {
             return Ok(());
         }
         core.log.flush_to(core.log.end())?;
@@ -76,20 +78,17 @@ impl Compaction {
         Ok(())
     }
 
-    /// Brings home what is dirty from page `first` on; false where something stays busy. Where others wait for us it is not `paced`: there is
-    /// not much left then.
-    fn bring_home_from(&self, first: PageId, paced: bool) -> Result<bool> {
+    /// Brings home what is dirty from page `first` on since `before`; false where something stays busy. Where others wait for us it is not `paced`:
+    /// there is not much left then.
+    fn bring_home(&self, first: &dyn Fn() -> PageId, before: Lsn, paced: bool) -> Result<bool> {
         if planted(Mutation::CutTooEarly) {
             return Ok(true);
         }
         for _ in 0..ATTEMPTS {
-            let wrote = self.shared.writer.write_from(first, &mut |bytes| {
-                if paced {
-                    self.pace()?;
-                }
-                self.job.count_written(bytes);
-                self.check()
-            })?;
+            let wrote = self
+                .shared
+                .writer
+                .write_from(first(), before, &mut |bytes| self.before_write(bytes, paced))?;
             if !wrote {
                 return Ok(true);
             }
@@ -98,21 +97,28 @@ impl Compaction {
         Ok(false)
     }
 
-    /// Moves the checkpoint to `target`; false where something stays busy.
-    fn checkpoint(&self, target: Lsn) -> Result<bool> {
+    /// Moves the checkpoint behind what may have come home without a note of it; false where something stays busy.
+    fn outdate_unnoted(&self, paced: bool) -> Result<bool> {
         let writer = &self.shared.writer;
+        let target = writer.unnoted_below();
         for _ in 0..ATTEMPTS {
             if writer.redo_from() >= target {
                 return Ok(true);
             }
             self.check()?;
-            writer.flush_below(target, &mut |bytes| {
-                self.job.count_written(bytes);
-                self.check().map(|()| true)
-            })?;
+            writer.flush_below(target, &mut |bytes| self.before_write(bytes, paced).map(|()| true))?;
             gannet_base::thread::yield_now();
         }
         Ok(false)
+    }
+
+    /// Before so many bytes are written.
+    fn before_write(&self, bytes: u64, paced: bool) -> Result<()> {
+        if paced {
+            self.pace()?;
+        }
+        self.job.count_written(bytes);
+        self.check()
     }
 
     /// Cuts off a part of what is behind the end, at the file's end; says whether it was the last one, or nothing where somebody is still busy

@@ -66,7 +66,7 @@ use std::time::Duration;
 
 /// Times that it is looked what else can be moved.
 const ROUNDS: usize = 4;
-/// A further time only where that makes the file shorter by so large a part: what was dirty goes home each time.
+/// A further time only where that makes the file shorter by so large a part.
 const WORTH_A_ROUND: u64 = 64;
 /// How often it is looked whether what is waited for has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);

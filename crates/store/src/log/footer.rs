@@ -181,10 +181,9 @@ impl Index {
     /// The footer's payload, padded. `crashed` says that a restart ends the segment, not the running log.
     pub(crate) fn encode_footer(&self, segment_end: u64, crashed: bool) -> FooterBody {
         let pages = self.pages();
-        let back = |lsn: Lsn| u32::try_from((segment_end - lsn.0) / HOME_UNIT).ok();
-        // What is farther back than can be told is no news for any restart.
-        let homes: Vec<_> =
-            self.homes().into_iter().filter_map(|(page, lsn)| Some((page, back(lsn)?))).collect();
+        // Without the others a restart looks at pages that it need not look at.
+        let told = |(page, lsn)| Some((page, home_back(segment_end, lsn)?));
+        let homes: Vec<_> = self.homes().into_iter().filter_map(told).collect();
         let mut body = Vec::with_capacity(self.footer_len(0));
         for count in [pages.len(), self.begun.len(), self.ended.len(), self.open.len()] {
             body.extend_from_slice(&(count as u32).to_le_bytes());
@@ -210,6 +209,11 @@ impl Index {
         body.resize(padded(payload_len), 0);
         FooterBody { bytes: body, payload_len }
     }
+}
+
+/// How far back from a segment's end a page was changed last that came home, as a footer has it; `None` where that is farther than it can tell.
+pub(super) fn home_back(segment_end: u64, lsn: Lsn) -> Option<u32> {
+    u32::try_from((segment_end - lsn.0) / HOME_UNIT).ok()
 }
 
 /// A footer's encoded body.

@@ -376,8 +376,9 @@ impl Log {
         })
     }
 
-    /// Notes states of pages, sorted by page, as durable in the data file: a restart need not look at them.
-    pub(crate) fn append_homes(&self, pages: &[(PageId, Lsn)]) -> Result<()> {
+    /// Notes states of pages, sorted by page, as durable in the data file: a restart need not look at them. False where one is so far back that the
+    /// segment will not tell of it once it is sealed.
+    pub(crate) fn append_homes(&self, pages: &[(PageId, Lsn)]) -> Result<bool> {
         for homes in pages.chunks(HOMES_AT_ONCE) {
             let (body, padding) = record::encode_homes(homes);
             self.inner.append(&Draft {
@@ -389,7 +390,9 @@ impl Log {
                 homes,
             })?;
         }
-        Ok(())
+        // Where the segment ends that has the last of these notes, at most.
+        let segment_end = self.end().0 + self.segment_size();
+        Ok(pages.iter().all(|&(_, lsn)| footer::home_back(segment_end, lsn).is_some()))
     }
 
     /// Waits until everything up to `lsn` is durable, writing what is missing as soon as a write may begin.

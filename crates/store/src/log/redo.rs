@@ -23,7 +23,7 @@ pub struct RedoEntry {
 /// bytes an entry, charged to the budget.
 ///
 /// While it is built it also holds pages that came home, as a later segment may have changed them again. Where the budget has
-/// no room for those they are left out, which costs such a page a look. The others were changed in memory, so they are no more
+/// no room for those they are left out: a later change then begins an entry anew, with all before it home. The others were changed in memory, so they are no more
 /// than the page frames of the life that was cut short, and the batches of the page writer between two syncs.
 #[derive(Debug)]
 pub struct RedoTable {

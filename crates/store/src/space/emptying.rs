@@ -160,6 +160,8 @@ impl Space {
         }
         let (groups, end) = allocations.last_in_use(groups)?;
         let state = &mut *allocations.state;
+        // What was in use is cut off by whoever knows that redo does not need it, and by nobody in passing.
+        state.opened_with = state.opened_with.max(state.high_water);
         for group in state.groups.drain(groups as usize..) {
             state.free_extents -= group.free_extents;
         }
