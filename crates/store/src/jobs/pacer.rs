@@ -43,10 +43,8 @@ const KNOWN: Duration = Duration::from_secs(10);
 const PRESENT: u64 = 4;
 /// They are expected back for so long after they were seen.
 const LINGER: Duration = Duration::from_secs(1);
-/// By how much others may be slowed at the device, where nobody says otherwise; and where processors are never idle: who waits there does not only wait,
-/// but does less.
+/// By how much others may be slowed at the device, where nobody says otherwise.
 const SLOWDOWN: f64 = 1.5;
-const SLOWDOWN_BUSY: f64 = 1.2;
 /// See invariant 1; where the window begins when somebody comes, and how far it goes.
 const WINDOW_LEAST: f64 = 0.25;
 const WINDOW_FIRST: f64 = 1.0;
@@ -72,7 +70,7 @@ const OTHERS: [(Class, Operation); 3] = [
 /// How a job is paced.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum Pace {
-    /// So that what others ask of the device takes no longer than half as long again, a fifth where processors are never idle; or as
+    /// So that what others ask of the device takes no longer than half as long again; or as
     /// [`Engine::set_job_latency_target`](crate::Engine::set_job_latency_target) says.
     #[default]
     Auto,
@@ -526,11 +524,7 @@ impl State {
             self.beside = Sums::default();
         } else {
             self.beside.add(ended, 1.0);
-            let limit = match pace {
-                Pace::Auto if self.pieces.in_reserve() => SLOWDOWN_BUSY,
-                Pace::Auto => SLOWDOWN,
-                Pace::Latency(_) | Pace::Full => 1.0,
-            };
+            let limit = if pace == Pace::Auto { SLOWDOWN } else { 1.0 };
             let change = (limit / self.slowdown(pace)).powf(FOLLOW).clamp(LESS, MORE);
             // Larger than it can be used it need not be, nor as long as it is not known how others are without jobs.
             let is_known = pace != Pace::Auto || !self.alone.is_empty();
