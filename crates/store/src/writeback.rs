@@ -16,7 +16,7 @@
 //! 5. What came home is noted in the log, behind the sync of the data file that made it durable. So a restart looks only at
 //!    pages that were dirty, or had just been written, however many the log's window has. Where there is no room for a note, a footer cannot tell of it, or a crash
 //!    takes it, a page is looked at that need not be. Whoever wants a page never to be looked at again has the notes made durable, and asks
-//!    whether one was left out ([`PageWriter::unnoted_below`]): that is a compaction, before it cuts the file.
+//!    whether one was left out ([`PageWriter::unnoted_up_to`]): that is a compaction, before it cuts the file.
 //!
 //! # Why a crash at any point is harmless
 //! - before the slot is complete: the slot's checksum does not verify; no home was touched.
@@ -119,8 +119,8 @@ pub(crate) struct PageWriter {
     /// Redo floor while restart is not finished: the checkpoint stays below it.
     floor: AtomicU64,
     redo_from: AtomicU64,
-    /// See [`PageWriter::unnoted_below`].
-    unnoted_below: AtomicU64,
+    /// See [`PageWriter::unnoted_up_to`].
+    unnoted_up_to: AtomicU64,
     /// End of the log when pages were last looked for that its window makes due.
     window_seen: AtomicU64,
     pages_written: AtomicU64,
@@ -156,7 +156,7 @@ impl PageWriter {
             retired: AtomicU64::new(0),
             floor: AtomicU64::new(u64::MAX),
             redo_from: AtomicU64::new(redo_from.0),
-            unnoted_below: AtomicU64::new(0),
+            unnoted_up_to: AtomicU64::new(0),
             window_seen: AtomicU64::new(redo_from.0),
             pages_written: AtomicU64::new(0),
             ended: AtomicBool::new(false),
@@ -168,9 +168,9 @@ impl PageWriter {
         self.floor.store(floor.map_or(u64::MAX, |f| f.0), Ordering::SeqCst);
     }
 
-    /// Changes below may have come home in this life without a note of it in the log.
-    pub(crate) fn unnoted_below(&self) -> Lsn {
-        Lsn(self.unnoted_below.load(Ordering::Relaxed))
+    /// Changes up to here may have come home in this life without a note of it in the log; later ones have not.
+    pub(crate) fn unnoted_up_to(&self) -> Lsn {
+        Lsn(self.unnoted_up_to.load(Ordering::Relaxed))
     }
 
     /// Pages written home so far.
@@ -452,7 +452,8 @@ impl PageWriter {
         homes.dedup_by_key(|&mut (id, _)| id);
         // Invariant 5: without room for it a note is left out, and a failure of the log shows where it matters.
         if !self.core.log.append_homes(&homes).is_ok_and(|are_all_told| are_all_told) {
-            self.unnoted_below.fetch_max(self.core.log.end().0, Ordering::Relaxed);
+            let last = homes.iter().map(|(_, lsn)| lsn.0).max().unwrap_or(0);
+            self.unnoted_up_to.fetch_max(last, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -585,7 +586,7 @@ impl PageWriter {
     }
 
     /// Writes home what is dirty from page `first` on since `before`, as far as it is not busy; `go_on` is asked before so many bytes are written. False where nothing
-    /// was: then all that went home before is durable there.
+    /// of that was dirty: then all that went home before is durable there.
     pub(crate) fn write_from(
         &self,
         first: PageId,

@@ -4,7 +4,7 @@
 //! What is cut off was in use once, and the log has its changes. Redo must not need such a page, as its bytes are gone, nor bring it back. So:
 //!
 //! 1. Nobody goes through the file as a whole ([`super::Layout`]): a backup has the log from its start on, and its copy is redone from there.
-//! 2. *Let go*: under the space lock the end moves in front of what is free. From now on nothing behind it is given out; groups that
+//! 2. *Let go*: under the space lock the end moves in front of what is free. From now on nothing behind it is given out, unless the file grows again; groups that
 //!    lie behind it as a whole are forgotten, and with them their maps. All changes of pages behind the end are in the log by now. Nothing of this is
 //!    written: after a crash the file is as long as it was, and everything behind is free, as its maps say, which redo brings up to date.
 //! 3. *Home*: what is dirty behind the end goes home, durably, maps that are not counted any more among it. Nobody makes any of it dirty again but by
@@ -100,7 +100,7 @@ impl Compaction {
     /// Moves the checkpoint behind what may have come home without a note of it; false where something stays busy.
     fn outdate_unnoted(&self, paced: bool) -> Result<bool> {
         let writer = &self.shared.writer;
-        let target = writer.unnoted_below();
+        let target = writer.unnoted_up_to();
         for _ in 0..ATTEMPTS {
             if writer.redo_from() >= target {
                 return Ok(true);
