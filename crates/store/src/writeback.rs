@@ -227,14 +227,7 @@ impl PageWriter {
         let mut chosen = Vec::new();
         self.core.pool.next_victims(&self.core.volume, request.clean_frames, &mut chosen);
         self.core.pool.take_changed_often(&self.core.volume, &mut chosen);
-        for page in request.complete.iter().cloned().flatten() {
-            chosen.extend(
-                self.core
-                    .pool
-                    .dirty_frame(&self.core.volume, PageId(page))
-                    .map(|frame| (frame, PageId(page))),
-            );
-        }
+        chosen.extend(self.dirty_of(request.complete.iter().cloned().flatten().map(PageId)));
         let window = request.short_log || self.is_window_due();
         if window {
             let end = self.core.log.end();
@@ -261,6 +254,12 @@ impl PageWriter {
         self.core.pool.dirty_frames(&self.core.volume, &mut dirty);
         dirty.retain(|&(_, id, since)| is_wanted(id, since));
         dirty.into_iter().map(|(frame, id, _)| (frame, id)).collect()
+    }
+
+    /// Those of these pages that are dirty.
+    fn dirty_of(&self, pages: impl IntoIterator<Item = PageId>) -> Vec<(u32, PageId)> {
+        let frame = |id| Some((self.core.pool.dirty_frame(&self.core.volume, id)?, id));
+        pages.into_iter().filter_map(frame).collect()
     }
 
     /// Writes pages home as far as they are not busy; says how many it were.
@@ -543,16 +542,8 @@ impl PageWriter {
     }
 
     /// Writes home what is dirty of these pages and not busy just now, and says how many it were.
-    pub(crate) fn write(&self, pages: &[PageId]) -> Result<usize> {
-        let frame = |id: &PageId| Some((self.core.pool.dirty_frame(&self.core.volume, *id)?, *id));
-        let mut due: Vec<_> = pages.iter().filter_map(frame).collect();
-        due.sort_unstable_by_key(|&(_, id)| id);
-        let mut written = 0;
-        for batch in due.chunks(batch_pages(self.core.page_size)) {
-            written += self.write_batch(batch)?;
-        }
-        self.core.pool.announce_clean();
-        Ok(written)
+    pub(crate) fn write(&self, pages: impl IntoIterator<Item = PageId>) -> Result<usize> {
+        self.write_all(self.dirty_of(pages))
     }
 
     /// Writes these pages, and makes all of them durable at home; nobody is to change them meanwhile. `go_on` is asked before each batch.
@@ -561,43 +552,35 @@ impl PageWriter {
         pages: &[Range<u64>],
         go_on: &mut dyn FnMut() -> Result<()>,
     ) -> Result<()> {
-        loop {
-            let mut due = Vec::new();
-            {
-                // Whoever has the buffer leaves nothing on its way: else a page would seem to be, of which that is what was there before.
-                let _writing = self.buffer.lock();
-                self.core.poison.check()?;
-                let pages = pages.iter().cloned().flatten().map(PageId);
-                due.extend(
-                    pages.filter_map(|id| Some((self.core.pool.dirty_frame(&self.core.volume, id)?, id))),
-                );
-                if due.is_empty() {
-                    return self.sync_data().inspect_err(|error| self.core.poison.set_by(error));
-                }
-            }
-            due.sort_unstable_by_key(|&(_, id)| id);
-            for batch in due.chunks(batch_pages(self.core.page_size)) {
-                go_on()?;
-                self.write_batch(batch)?;
-                self.core.pool.announce_clean();
-            }
+        let pages = || pages.iter().cloned().flatten().map(PageId);
+        while self.write_or_sync(|| self.dirty_of(pages()), &mut |_| go_on())? {
             gannet_base::thread::yield_now();
         }
+        Ok(())
     }
 
-    /// Writes home what is dirty from page `first` on since `before`, as far as it is not busy; `go_on` is asked before so many bytes are written. False where nothing
-    /// of that was dirty: then all that went home before is durable there.
+    /// Writes home what is dirty from page `first` on since `before`, as far as it is not busy; `go_on` is asked before so many bytes are written. False where
+    /// nothing of that was dirty: then all that went home before is durable there.
     pub(crate) fn write_from(
         &self,
         first: PageId,
         before: Lsn,
         go_on: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<bool> {
+        self.write_or_sync(|| self.dirty(|page, since| page >= first && since < before), go_on)
+    }
+
+    /// Writes home what `dirty` says, as far as it is not busy; where that is nothing, makes all durable that went home before, and gives false.
+    fn write_or_sync(
+        &self,
+        dirty: impl FnOnce() -> Vec<(u32, PageId)>,
+        go_on: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<bool> {
         let mut due = {
-            // As above: what is on its way counts as clean.
+            // Whoever has the buffer leaves nothing on its way: else a page would seem to be, of which that is what was there before.
             let _writing = self.buffer.lock();
             self.core.poison.check()?;
-            let due = self.dirty(|page, since| page >= first && since < before);
+            let due = dirty();
             if due.is_empty() {
                 return self.sync_data().inspect_err(|error| self.core.poison.set_by(error)).map(|()| false);
             }

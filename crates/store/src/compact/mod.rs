@@ -348,7 +348,7 @@ impl Compaction {
             }
             complete.drain(..all_but_last).collect()
         };
-        let written = self.shared.writer.write(&complete)?;
+        let written = self.shared.writer.write(complete)?;
         self.job.count_written((written * self.shared.core.page_size) as u64);
         self.pace()
     }
