@@ -3,7 +3,7 @@
 use crate::archive::{self, ArchiveVerifyReport, Extension, RecoveryTarget};
 use crate::backup::{self, Ask, Reception, RestoreReport, Source, Taken, VerifyReport};
 use crate::database::Database;
-use crate::jobs::{Jobs, Pacer, Watch};
+use crate::jobs::{Jobs, Pacer, Users, Watch};
 use crate::page::PAGE_SIZES;
 use crate::pool::{MIN_FRAMES, Pool};
 use crate::temp::{TempFile, TempSpace, TempStats};
@@ -11,6 +11,7 @@ use crate::transaction::Canceller;
 use crate::turns::Turn;
 use crate::work::{Lender, Room, WorkMemory};
 use crate::{Error, Result};
+use gannet_base::clock::Instant;
 use gannet_base::memory::{Budget, Purpose};
 use gannet_base::units::format_size;
 use gannet_io::{Disk, ModeRequest, RealDisk, RealOptions};
@@ -169,6 +170,7 @@ pub struct Engine {
     disk: Arc<dyn Disk>,
     lender: Lender,
     temp: Arc<TempSpace>,
+    users: Arc<Users>,
     pacer: Arc<Pacer>,
 }
 
@@ -191,8 +193,9 @@ impl Engine {
         let lender = Lender::new(Budget::new(options.memory));
         let folder = options.temp_folder.clone().unwrap_or_else(std::env::temp_dir);
         let temp = TempSpace::new(&disk, folder, &lender);
-        let pacer = Pacer::new(&disk);
-        Ok(Engine { disk, lender, temp, pacer })
+        let users = Arc::default();
+        let pacer = Pacer::new(&disk, &users);
+        Ok(Engine { disk, lender, temp, users, pacer })
     }
 
     /// The memory budget: its limit, what is used, and for what.
@@ -248,8 +251,24 @@ impl Engine {
         Jobs::new(&self.disk, &self.pacer)
     }
 
-    /// How long what others ask of the device may take beside jobs that do not say, on average; `None`, the default: they are slowed by no
-    /// more than half as long again.
+    /// When a statement of a user begins, if jobs want to know: then they are to be told of its end, by [`Engine::statement_ends`]. What users
+    /// feel of jobs depends on how long their statements take, and wait for the device.
+    #[inline]
+    pub fn statement_begins(&self) -> Option<Instant> {
+        self.users.begins()
+    }
+
+    /// A statement of a user that began then has ended.
+    pub fn statement_ends(&self, began: Instant) {
+        self.users.statement_ends(began);
+    }
+
+    pub(crate) fn users(&self) -> &Arc<Users> {
+        &self.users
+    }
+
+    /// How long what others ask of the device may take beside jobs that do not say, on average; `None`, the default: their statements are
+    /// slowed by no more than half as long again, and what they ask of the device takes no more than twice as long.
     pub fn set_job_latency_target(&self, target: Option<Duration>) {
         self.pacer.set_target(target);
     }

@@ -7,6 +7,7 @@ use crate::compact::Layout;
 use crate::core::Core;
 use crate::entry::{Entry, UndoPtr};
 use crate::hot::HotPages;
+use crate::jobs::Users;
 use crate::mtr::Mtr;
 use crate::mutation::{Mutation, planted};
 use crate::node::NodeRef;
@@ -74,6 +75,8 @@ pub(crate) struct Shared {
     pub(crate) holders: Holders,
     /// Figures of the last hour.
     pub(crate) notes: Notes,
+    /// What jobs know of users.
+    pub(crate) users: Arc<Users>,
     /// Who goes through the file as a whole, and who moves what that one relies on.
     pub(crate) layout: Layout,
     /// Held while the file is being compacted.

@@ -52,6 +52,7 @@ use crate::exec::Batch;
 use crate::types::text::TextStyle;
 use crate::{Error, Result, SqlState, Type, Value};
 use activity::State;
+use gannet_base::clock::Instant;
 use gannet_base::memory::Purpose;
 use gannet_store::WorkMemory;
 use interrupt::Alarm;
@@ -123,6 +124,8 @@ pub struct Session {
     state: SessionState,
     interrupt: Interrupt,
     activity: Arc<Live>,
+    /// When the statement that runs began, where jobs want to know.
+    began: Option<Instant>,
     transaction: Option<Open>,
     prepared: Named<Arc<Prepared>>,
     portals: Named<Portal>,
@@ -156,6 +159,7 @@ impl Session {
             database,
             interrupt,
             activity,
+            began: None,
             transaction: None,
             prepared: Named::statements(),
             portals: Named::portals(),
@@ -579,6 +583,7 @@ impl Session {
             self.shown = None;
         }
         self.activity.begin(self.state.statement_start, self.state.transaction_start);
+        self.began = self.state.engine.statement_begins();
         self.set_alarm()
     }
 
@@ -695,6 +700,9 @@ impl Session {
     }
 
     fn show_state(&mut self) {
+        if let Some(began) = self.began.take() {
+            self.state.engine.statement_ends(began);
+        }
         let state = match self.status() {
             TransactionStatus::Idle => State::Idle,
             TransactionStatus::Active => State::InTransaction,

@@ -412,6 +412,7 @@ impl Database {
             sweeping: Turn::default(),
             holders,
             notes: Notes::default(),
+            users: Arc::clone(engine.users()),
             layout: Layout::default(),
             compacting: Mutex::new(()),
             moved_values: Mutex::new(None),

@@ -13,6 +13,8 @@ mod crew;
 mod gate;
 mod pacer;
 mod reserve;
+mod saturation;
+mod users;
 
 use crate::pool::reads::Background;
 use crate::{Error, Result};
@@ -32,6 +34,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+pub(crate) use users::Users;
 
 /// Jobs that have ended and are remembered.
 const REMEMBERED: usize = 32;

@@ -8,7 +8,8 @@
 //!
 //! The device says how others fare: what their requests (classes commit and foreground) take now, against what they take while
 //! no job runs, or jobs pause. Jobs pause for that now and then, when somebody is there; and they begin as if somebody were. Each look changes the window by a factor: the more, the
-//! farther others are from as slow as they may be (a window that follows latency, as in D. Wei, C. Jin, S. Low and S. Hegde, "FAST TCP:
+//! farther others are from as slow as they may be: what users' statements take, half as long again; at the device by more, up to a
+//! limit, where these wait for it only a part of the time ([`Users`]) (a window that follows latency, as in D. Wei, C. Jin, S. Low and S. Hegde, "FAST TCP:
 //! motivation, architecture, algorithms, performance", 2006). Single looks are noise, so sums are compared in which older looks fade; and as
 //! noise makes the window larger as often as smaller, by the same factors, it does not move where that settles.
 //!
@@ -19,19 +20,21 @@
 //!    ask without waiting.
 
 use super::reserve::{self, Pieces, Reserve, Role};
+use super::saturation::Saturation;
+use super::users::Users;
 use gannet_base::clock::{self, Instant};
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_io::stats::{Operation, Stats};
 use gannet_io::{Class, Disk};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How often it is looked how others fare, and after how long for the first time.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 const LOOK_FIRST: Duration = Duration::from_millis(20);
 /// How long jobs pause to see how fast others are without them, how long before that what is under way has to end, and how often.
-const PROBE: Duration = Duration::from_millis(100);
+pub(super) const PROBE: Duration = Duration::from_millis(100);
 const SETTLE: Duration = Duration::from_millis(20);
 const PROBE_EVERY: Duration = Duration::from_secs(4);
 /// The same until others were seen without jobs a few times.
@@ -43,8 +46,10 @@ const KNOWN: Duration = Duration::from_secs(10);
 const PRESENT: u64 = 4;
 /// They are expected back for so long after they were seen.
 const LINGER: Duration = Duration::from_secs(1);
-/// By how much others may be slowed at the device, where nobody says otherwise.
+/// By how much others may be slowed, where nobody says otherwise; and by how much at the device at most, where that is a small part of
+/// what their statements take.
 const SLOWDOWN: f64 = 1.5;
+const SLOWDOWN_DEVICE: f64 = 2.0;
 /// See invariant 1; where the window begins when somebody comes, and how far it goes.
 const WINDOW_LEAST: f64 = 0.25;
 const WINDOW_FIRST: f64 = 1.0;
@@ -70,7 +75,8 @@ const OTHERS: [(Class, Operation); 3] = [
 /// How a job is paced.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum Pace {
-    /// So that what others ask of the device takes no longer than half as long again; or as
+    /// So that others take no longer than half as long again, as far as the device is concerned, and what they ask of that no longer than twice
+    /// as long; or as
     /// [`Engine::set_job_latency_target`](crate::Engine::set_job_latency_target) says.
     #[default]
     Auto,
@@ -130,6 +136,9 @@ struct State {
     /// How others fare beside jobs, and without them.
     beside: Sums,
     alone: Sums,
+    /// What statements and commits had taken when it was looked last; and what statements take without jobs, and of that wait for the device.
+    taken: (u64, u64),
+    statements: (f64, f64),
     /// When others were seen last.
     seen: Option<Instant>,
     probe: Probe,
@@ -141,7 +150,8 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Pacer {
     disk: Arc<dyn Disk>,
-    jobs: AtomicUsize,
+    users: Arc<Users>,
+    saturation: Saturation,
     crowded: AtomicBool,
     rests: AtomicBool,
     /// What others' requests may take beside jobs of [`Pace::Auto`], in nanoseconds; 0: see there.
@@ -173,10 +183,11 @@ pub(super) enum Work {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Holder {
     Ordinary,
-    StandsBy,
-    /// Who had had a processor for so long then, and how slow it is to be.
+    /// How slow it is to be.
+    StandsBy {
+        slowness: u32,
+    },
     Reserve {
-        had: Duration,
         slowness: u32,
     },
 }
@@ -184,34 +195,35 @@ enum Holder {
 impl Drop for Permit {
     fn drop(&mut self) {
         let now = clock::now();
-        let mut state = self.pacer.state.lock();
-        match self.of {
-            Holder::Reserve { had, slowness } => {
-                let cpu = clock::thread_cpu().saturating_sub(had);
+        if let Holder::StandsBy { slowness } | Holder::Reserve { slowness } = self.of {
+            let (took, cpu) = reserve::count();
+            self.pacer.saturation.add(cpu);
+            let mut state = self.pacer.state.lock();
+            if let Holder::Reserve { .. } = self.of {
                 let rest = match self.work {
                     Work::Device => state.rest_after(now - self.began),
                     Work::Processor => Duration::ZERO,
                 };
-                return state.pieces.end_of_reserve(now - self.began, cpu * slowness, rest, now);
+                return state.pieces.end_of_reserve(took, cpu * slowness, rest, now);
             }
-            Holder::StandsBy => state.pieces.end(now),
-            Holder::Ordinary => {}
+            state.pieces.has_worked(took, cpu * slowness, now);
+            state.pieces.end(now);
         }
         if self.work == Work::Processor {
             return;
         }
-        state.give_back(self.began, now);
-        drop(state);
+        self.pacer.state.lock().give_back(self.began, now);
         self.pacer.changed.notify_one();
     }
 }
 
 impl Pacer {
-    pub(crate) fn new(disk: &Arc<dyn Disk>) -> Arc<Self> {
+    pub(crate) fn new(disk: &Arc<dyn Disk>, users: &Arc<Users>) -> Arc<Self> {
         let now = clock::now();
         Arc::new(Pacer {
             disk: Arc::clone(disk),
-            jobs: AtomicUsize::new(0),
+            users: Arc::clone(users),
+            saturation: Saturation::default(),
             target: AtomicU64::new(0),
             long_sweeps: AtomicBool::new(true),
             crowded: AtomicBool::new(false),
@@ -246,7 +258,7 @@ impl Pacer {
 
     /// A job begins.
     pub(super) fn enter(&self) {
-        if self.jobs.fetch_add(1, Ordering::AcqRel) == 0 {
+        if self.users.enter() {
             let mut state = self.state.lock();
             let (ended, now) = (self.ended_since(&mut state), clock::now());
             state.begin(&ended, now);
@@ -256,7 +268,7 @@ impl Pacer {
 
     /// A job has ended.
     pub(super) fn leave(&self) {
-        if self.jobs.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if self.users.leave() {
             let mut state = self.state.lock();
             self.ended_since(&mut state);
             state.looked = clock::now();
@@ -268,6 +280,13 @@ impl Pacer {
         let after = ended(self.disk.stats());
         let before = std::mem::replace(&mut state.before, after);
         std::array::from_fn(|i| (after[i].0 - before[i].0, after[i].1 - before[i].1))
+    }
+
+    /// What of users' statements and commits was counted since this was asked last.
+    fn taken_since(&self, state: &mut State) -> (u64, u64) {
+        let after = self.users.taken();
+        let before = std::mem::replace(&mut state.taken, after);
+        (after.0 - before.0, after.1 - before.1)
     }
 
     /// Bytes that a job is to ask of the device by one request.
@@ -310,10 +329,32 @@ impl Pacer {
         {
             gate.pass(!self.is_crowded(), give_up);
         }
+        let slowness = self.slowness(&role, pace);
         let mut now = clock::now();
         let mut state = self.state.lock();
+        if let Role::StandsBy(_) = &role {
+            // What it has done without a permit counts as well.
+            let (took, cpu) = reserve::count();
+            self.saturation.add(cpu);
+            state.pieces.has_worked(took, cpu * slowness, now);
+        }
         loop {
             self.look(&mut state, pace, now);
+            if let Role::StandsBy(reserve) = &role
+                && !state.pieces.in_reserve()
+                && !reserve.is_dismissed()
+                && !state.pieces.rest(now).is_zero()
+            {
+                let rest = state.pieces.rest(now);
+                drop(state);
+                if !may_wait || give_up() {
+                    return (None, now - begun);
+                }
+                reserve.wait(rest);
+                now = clock::now();
+                state = self.state.lock();
+                continue;
+            }
             if let Role::StandsBy(reserve) = &role
                 && state.pieces.in_reserve()
                 && !reserve.is_dismissed()
@@ -340,13 +381,15 @@ impl Pacer {
             let wait = if is_free { None } else { state.wait(now) };
             let Some(wait) = wait else {
                 state.held += usize::from(work == Work::Device);
-                let of = match role {
-                    Role::StandsBy(_) => Holder::StandsBy,
+                let of = match &role {
+                    Role::StandsBy(_) => {
+                        state.pieces.begin(now);
+                        // Waiting was no work.
+                        reserve::count();
+                        Holder::StandsBy { slowness }
+                    }
                     Role::Ordinary | Role::Reserve(_) | Role::Asks(_) => Holder::Ordinary,
                 };
-                if of == Holder::StandsBy {
-                    state.pieces.begin(now);
-                }
                 drop(state);
                 return (Some(Permit { pacer: Arc::clone(self), began: now, work, of }), now - begun);
             };
@@ -363,6 +406,22 @@ impl Pacer {
                 state = self.state.lock();
             }
             now = clock::now();
+        }
+    }
+
+    /// How many times as long as it has a processor a thread's work is to take: where processors are nobody's, those who stand by need not rest.
+    fn slowness(&self, role: &Role, pace: Pace) -> u32 {
+        match role {
+            Role::StandsBy(reserve) => {
+                self.saturation.look();
+                let rests = self.saturation.is_there() && pace != Pace::Full;
+                if rests { reserve.slowness(true) } else { 0 }
+            }
+            Role::Reserve(reserve) => {
+                self.saturation.look();
+                reserve.slowness(self.saturation.is_there())
+            }
+            Role::Ordinary | Role::Asks(_) => 0,
         }
     }
 
@@ -389,12 +448,10 @@ impl Pacer {
             let wait = state.pieces.until_needed(clock::now());
             if state.probe == Probe::No && wait.is_zero() {
                 drop(state);
-                return Some(Permit {
-                    pacer: Arc::clone(self),
-                    began: clock::now(),
-                    work,
-                    of: Holder::Reserve { had: clock::thread_cpu(), slowness: reserve.slowness() },
-                });
+                let slowness = self.slowness(&Role::Reserve(reserve.clone()), pace);
+                reserve::count();
+                let of = Holder::Reserve { slowness };
+                return Some(Permit { pacer: Arc::clone(self), began: clock::now(), work, of });
             }
             drop(state);
             // While it is probed how others fare alone, nothing is begun.
@@ -414,9 +471,9 @@ impl Pacer {
         if now < due {
             return;
         }
-        let ended = self.ended_since(state);
+        let (ended, taken) = (self.ended_since(state), self.taken_since(state));
         (state.looked, state.next_look) = (now, now + LOOK_EVERY);
-        state.react(pace, &ended, now);
+        state.react(pace, &ended, taken, now);
         self.crowded.store(state.window.is_finite(), Ordering::Relaxed);
         self.rests.store(state.window < 1.0, Ordering::Relaxed);
     }
@@ -436,6 +493,8 @@ impl State {
             before,
             beside: Sums::default(),
             alone: Sums::default(),
+            taken: (0, 0),
+            statements: (0.0, 0.0),
             seen: None,
             probe: Probe::No,
             probed: None,
@@ -492,8 +551,8 @@ impl State {
         None
     }
 
-    /// Of others so much has ended since the last look.
-    fn react(&mut self, pace: Pace, ended: &Ended, now: Instant) {
+    /// Of others so much has ended since the last look; `taken`: what their statements, and the waits of their commits, took.
+    fn react(&mut self, pace: Pace, ended: &Ended, taken: (u64, u64), now: Instant) {
         match self.probe {
             Probe::Settles(_) => {
                 self.probe = Probe::Looks(now + PROBE);
@@ -502,6 +561,10 @@ impl State {
             Probe::Looks(_) => {
                 self.probe = Probe::No;
                 self.alone.add(ended, 1.0);
+                // Whoever reads waits for that alone; a write for commits may have many waiting.
+                let [.., (_, reads), _] = ended;
+                self.statements.0 = self.statements.0 * FADE + taken.0 as f64;
+                self.statements.1 = self.statements.1 * FADE + (reads + taken.1) as f64;
                 (self.probed, self.probes) = (Some(now), self.probes + 1);
                 return;
             }
@@ -524,7 +587,7 @@ impl State {
             self.beside = Sums::default();
         } else {
             self.beside.add(ended, 1.0);
-            let limit = if pace == Pace::Auto { SLOWDOWN } else { 1.0 };
+            let limit = if pace == Pace::Auto { self.limit() } else { 1.0 };
             let change = (limit / self.slowdown(pace)).powf(FOLLOW).clamp(LESS, MORE);
             // Larger than it can be used it need not be, nor as long as it is not known how others are without jobs.
             let is_known = pace != Pace::Auto || !self.alone.is_empty();
@@ -537,6 +600,14 @@ impl State {
         if pace == Pace::Auto && self.probed.is_none_or(|at| now - at >= every) {
             self.probe = Probe::Settles(now + SETTLE);
         }
+    }
+
+    /// By how much others may be slowed at the device, so that their statements are by no more than [`SLOWDOWN`].
+    fn limit(&self) -> f64 {
+        let (take, wait) = self.statements;
+        // Who uses the store without statements may wait for the device all the time.
+        let times = if take > wait { take / wait } else { 1.0 };
+        (1.0 + (SLOWDOWN - 1.0) * times).min(SLOWDOWN_DEVICE)
     }
 
     /// By how much others are slowed: what their requests take by what they should take.
@@ -581,7 +652,7 @@ mod tests {
             let window = if window.is_finite() { window } else { 12.0 };
             state.wanted = true;
             let takes = 100_000.0 * (1.0 + slower * window);
-            state.react(pace, &[(0, 0), (200, (200.0 * takes) as u64), (0, 0)], now);
+            state.react(pace, &[(0, 0), (200, (200.0 * takes) as u64), (0, 0)], (0, 0), now);
             state.looked = now;
             if state.probe == Probe::No {
                 windows.push(state.window);
@@ -620,10 +691,10 @@ mod tests {
         let hopeless = windows(&mut state, hopeless_pace, 1.0, 100);
         assert_eq!(hopeless.last(), Some(&WINDOW_LEAST));
         let now = state.looked + LOOK_EVERY;
-        state.react(hopeless_pace, &Ended::default(), now);
+        state.react(hopeless_pace, &Ended::default(), (0, 0), now);
         assert_eq!(state.window, WINDOW_LEAST, "who was there a moment ago is expected back");
         state.probe = Probe::No;
-        state.react(hopeless_pace, &Ended::default(), now + LINGER + LOOK_EVERY);
+        state.react(hopeless_pace, &Ended::default(), (0, 0), now + LINGER + LOOK_EVERY);
         assert_eq!(state.window, f64::INFINITY);
     }
 
@@ -635,9 +706,9 @@ mod tests {
             let mut state = State::new(start, Ended::default());
             state.begin(&requests(0), start);
             assert_eq!((state.window, state.next_look), (WINDOW_FIRST, start + LOOK_FIRST));
-            state.react(Pace::Auto, &requests(first), start + LOOK_FIRST);
+            state.react(Pace::Auto, &requests(first), (0, 0), start + LOOK_FIRST);
             assert_eq!(state.window, if first == 0 { f64::INFINITY } else { WINDOW_FIRST });
-            state.react(Pace::Auto, &requests(then), start + LOOK_FIRST + LOOK_EVERY);
+            state.react(Pace::Auto, &requests(then), (0, 0), start + LOOK_FIRST + LOOK_EVERY);
             assert_eq!(state.window, wanted, "{first} and then {then}");
         }
     }
@@ -662,6 +733,21 @@ mod tests {
     }
 
     #[test]
+    fn where_statements_wait_little_for_the_device_more_may_be_asked_of_it() {
+        let limit = |taken: (u64, u64), reads: u64| {
+            let mut state = State::new(clock::now(), Ended::default());
+            state.probe = Probe::Looks(state.looked + PROBE);
+            state.react(Pace::Auto, &[(7, 1_000), (10, reads), (0, 0)], taken, state.looked + PROBE);
+            state.limit()
+        };
+        assert_eq!(limit((0, 0), 1_000), SLOWDOWN, "nobody knows of statements");
+        assert_eq!(limit((2_000, 1_000), 1_000), SLOWDOWN);
+        assert_eq!(limit((2_000, 0), 1_600), 1.625);
+        assert_eq!(limit((9_000, 400), 600), SLOWDOWN_DEVICE);
+        assert_eq!(limit((9_000, 0), 0), SLOWDOWN_DEVICE);
+    }
+
+    #[test]
     fn below_one_permit_jobs_rest_after_each_piece() {
         let now = clock::now();
         let mut state = State::new(now, Ended::default());
@@ -678,7 +764,7 @@ mod tests {
     #[test]
     fn a_target_is_for_jobs_that_do_not_say() {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
-        let pacer = Pacer::new(&disk);
+        let pacer = Pacer::new(&disk, &Arc::default());
         let (target, own) = (Duration::from_millis(3), Duration::from_millis(1));
         assert_eq!(pacer.in_force(Pace::Auto), Pace::Auto);
         pacer.set_target(Some(target));
@@ -692,7 +778,7 @@ mod tests {
     #[test]
     fn who_stands_by_is_not_kept_back_when_his_reserve_has_nothing_to_do_any_more() {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(2));
-        let pacer = Pacer::new(&disk);
+        let pacer = Pacer::new(&disk, &Arc::default());
         {
             let (mut state, now) = (pacer.state.lock(), clock::now());
             state.pieces.begin(now);

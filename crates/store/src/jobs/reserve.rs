@@ -4,8 +4,8 @@
 //! system leaves them a few thousandths of it, in which a job would take days, and what it keeps back for itself, such as log or old
 //! versions, grows meanwhile. So each crew that stands by has one thread more, the *reserve*, that does not. When of those who stand by
 //! nobody has begun or ended a piece of work for longer than [`STARVED`], though nothing but a processor was missing, they begin nothing any
-//! more, so that nothing waits in their hands, and the reserve works in their place: with no more than a part of the processors ([`PART`]), and less where they are never idle ([`SATURATED`]),
-//! where what it waits for one counts as rest; and after what it asked of the device it rests as others who ask for it do.
+//! more, so that nothing waits in their hands, and the reserve works in their place: with no more than a part of the processors ([`PART`]), and less where others keep them busy ([`SATURATED`]),
+//! where what it waits for one counts as rest; those who stand by have no more there either; and after what it asked of the device it rests as others who ask for it do.
 //! One of those who stand by tries now and then what it gets of a processor, and they begin again when that was enough for some time: for
 //! longer each time that it was not for long. A piece that is begun too early may be in a starved thread's hands for seconds.
 
@@ -13,7 +13,7 @@ use super::gate::Gate;
 use gannet_base::clock::{self, Instant};
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::thread;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -26,10 +26,9 @@ const IDLE_PART: u32 = 20;
 /// the more the longer it takes.
 const PART: u32 = 20;
 const PART_SNAPSHOT: u32 = 14;
-/// How many times less it may have where processors are idle for less than [`IDLE_PART`] of the time, looked at that often: users lose more by it there
-/// than what it has of the processors.
-const SATURATED: u32 = 3;
-const SATURATED_FOR: Duration = Duration::from_millis(500);
+/// How many times less it may have where others keep processors busy ([`Saturation`](super::saturation::Saturation)): users lose more by it
+/// there than what it has of the processors.
+const SATURATED: u32 = 2;
 /// How long it rests at most.
 const REST_MOST: Duration = Duration::from_millis(200);
 /// How often somebody who is not to work tries whether a processor is idle, for how long it has to have one then, and how long that may
@@ -59,6 +58,15 @@ pub(super) enum Role {
 
 thread_local! {
     static ROLE: RefCell<Role> = const { RefCell::new(Role::Ordinary) };
+    /// When it was looked last how long the calling thread had had a processor, and how long that was.
+    static COUNTED: Cell<Option<(Instant, Duration)>> = const { Cell::new(None) };
+}
+
+/// How long it is since the calling thread asked this last, and how long it has had a processor meanwhile.
+pub(super) fn count() -> (Duration, Duration) {
+    let (now, had) = (clock::now(), clock::thread_cpu());
+    let before = COUNTED.replace(Some((now, had)));
+    before.map_or_else(Default::default, |(at, cpu)| (now - at, had.saturating_sub(cpu)))
 }
 
 /// The calling thread asks for a processor as long as this lives: see [`ask_for_processors`].
@@ -88,40 +96,11 @@ pub(super) fn role() -> Role {
 pub struct Reserve {
     dismissed: Arc<(Mutex<bool>, Condvar)>,
     slowness: u32,
-    idleness: Arc<Mutex<Idleness>>,
-}
-
-/// How idle processors were, as it was looked at last.
-#[derive(Debug, Default)]
-struct Idleness {
-    /// When that was, and how long they had been idle by then.
-    looked: Option<(Instant, Duration)>,
-    is_saturated: bool,
-}
-
-impl Idleness {
-    /// They have been idle for so long by now, all together, if that is known.
-    fn look(&mut self, idle: Option<Duration>, processors: u32, now: Instant) {
-        let Some(idle) = idle else { return };
-        // Over a longer time those who stand by have worked, and were not idle themselves: that says nothing.
-        self.is_saturated = self.looked.is_some_and(|(at, before)| {
-            now - at <= 2 * SATURATED_FOR && idle.saturating_sub(before) < (now - at) * processors / IDLE_PART
-        });
-        self.looked = Some((now, idle));
-    }
-
-    fn is_due(&self, now: Instant) -> bool {
-        self.looked.is_none_or(|(at, _)| now - at >= SATURATED_FOR)
-    }
 }
 
 impl Default for Reserve {
     fn default() -> Self {
-        Reserve {
-            dismissed: Arc::default(),
-            slowness: (PART / processors()).max(1),
-            idleness: Arc::default(),
-        }
+        Reserve { dismissed: Arc::default(), slowness: (PART / processors()).max(1) }
     }
 }
 
@@ -132,12 +111,8 @@ impl Reserve {
     }
 
     /// How many times as long as the reserve had a processor it takes at least until it has one again, for the next piece of work.
-    pub(super) fn slowness(&self) -> u32 {
-        let (mut idleness, now) = (self.idleness.lock(), clock::now());
-        if idleness.is_due(now) {
-            idleness.look(thread::idle_time(), processors(), now);
-        }
-        self.slowness * if idleness.is_saturated { SATURATED } else { 1 }
+    pub(super) fn slowness(&self, is_saturated: bool) -> u32 {
+        self.slowness * if is_saturated { SATURATED } else { 1 }
     }
 
     /// The calling thread works for a job from now on, and has this reserve: it runs only while nobody else wants the processor, and what it
@@ -161,7 +136,7 @@ impl Reserve {
         self.dismissed.1.notify_all();
     }
 
-    /// Waits a little, and no longer than this; true when it is dismissed.
+    /// Waits a little, and no longer than this; true when it is dismissed. Those who stand by wait here as well.
     pub(super) fn wait(&self, most: Duration) -> bool {
         self.wait_for(most.min(LOOK_EVERY))
     }
@@ -226,7 +201,7 @@ pub(super) struct Pieces {
     /// For how long it has to, and when it had last.
     calm: Duration,
     left: Option<Instant>,
-    /// The reserve begins nothing before.
+    /// The reserve begins nothing before, nor does who stands by.
     rest_until: Instant,
 }
 
@@ -259,6 +234,16 @@ impl Pieces {
         (self.under_way, self.changed) = (self.under_way - 1, now);
     }
 
+    /// Somebody who stands by has worked for so long, and is to take no less than `processor` for it.
+    pub(super) fn has_worked(&mut self, took: Duration, processor: Duration, now: Instant) {
+        self.rest_until = self.rest_until.max(now) + processor.saturating_sub(took).min(REST_MOST);
+    }
+
+    /// How long whoever stands by has to rest before he begins something.
+    pub(super) fn rest(&self, now: Instant) -> Duration {
+        self.rest_until.max(now) - now
+    }
+
     /// Whether nobody who stands by is to begin anything.
     pub(super) fn in_reserve(&self) -> bool {
         self.in_reserve
@@ -281,7 +266,7 @@ impl Pieces {
     /// How long the reserve waits before it begins a piece, or looks again whether it is to begin one; nothing when it is to now.
     pub(super) fn until_needed(&self, now: Instant) -> Duration {
         match self.in_reserve {
-            true => self.rest_until.max(now) - now,
+            true => self.rest(now),
             false => LOOK_EVERY,
         }
     }
@@ -326,24 +311,6 @@ mod tests {
 
     const fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
-    }
-
-    #[test]
-    fn processors_are_saturated_where_none_was_idle_lately() {
-        let start = clock::now();
-        let mut idleness = Idleness::default();
-        assert!(idleness.is_due(start));
-        for (after, idle, wanted) in
-            [(0, 100, false), (1000, 130, true), (2000, 400, false), (3000, 410, true)]
-        {
-            idleness.look(Some(ms(idle)), 2, start + ms(after));
-            assert_eq!(idleness.is_saturated, wanted, "{after}");
-            assert!(!idleness.is_due(start + ms(after + 400)) && idleness.is_due(start + ms(after + 500)));
-        }
-        idleness.look(None, 2, start + ms(4000));
-        assert!(idleness.is_saturated, "as far as is known");
-        idleness.look(Some(ms(410)), 2, start + ms(9000));
-        assert!(!idleness.is_saturated, "it was not looked for too long");
     }
 
     #[test]
@@ -430,6 +397,21 @@ mod tests {
                 "after {took:?} of {processor:?}, and {device:?}"
             );
         }
+    }
+
+    #[test]
+    fn who_stands_by_rests_for_what_all_of_them_had() {
+        let start = clock::now();
+        let mut pieces = Pieces::new(start);
+        assert_eq!(pieces.rest(start), ms(0));
+        pieces.has_worked(ms(10), ms(40), start + ms(10));
+        assert_eq!(pieces.rest(start + ms(10)), ms(30));
+        pieces.has_worked(ms(20), ms(40), start + ms(20));
+        assert_eq!(pieces.rest(start + ms(20)), ms(40), "one after the other");
+        pieces.has_worked(ms(40), ms(40), start + ms(60));
+        assert_eq!(pieces.rest(start + ms(60)), ms(0));
+        pieces.has_worked(ms(1), Duration::from_secs(10), start + ms(61));
+        assert_eq!(pieces.rest(start + ms(61)), REST_MOST);
     }
 
     #[test]

@@ -109,8 +109,12 @@ impl Transaction {
         if planted(Mutation::AcknowledgedEarly) {
             shared.registry.advance_visible(commit.lsn);
         } else if commit.needs_durable != Lsn::ZERO {
+            let began = shared.users.begins();
             let durable = core.log.flush_commit(commit.needs_durable);
             durable.inspect_err(|e| core.poison.set_by(e))?;
+            if let Some(began) = began {
+                shared.users.commit_ends(began);
+            }
             // One of a group does it for all.
             if shared.registry.visible_csn() < commit.csn {
                 shared.registry.advance_visible(core.log.durable());
