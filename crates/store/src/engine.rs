@@ -11,7 +11,6 @@ use crate::transaction::Canceller;
 use crate::turns::Turn;
 use crate::work::{Lender, Room, WorkMemory};
 use crate::{Error, Result};
-use gannet_base::clock::Instant;
 use gannet_base::memory::{Budget, Purpose};
 use gannet_base::units::format_size;
 use gannet_io::{Disk, ModeRequest, RealDisk, RealOptions};
@@ -251,15 +250,16 @@ impl Engine {
         Jobs::new(&self.disk, &self.pacer)
     }
 
-    /// When a statement of a user begins, if jobs want to know: then they are to be told of its end, by [`Engine::statement_ends`]. What users
-    /// feel of jobs depends on how long their statements take, and wait for the device.
+    /// Said when a statement of a user begins; where jobs want to know of it, they are to be told of its end with what this gives, by the same thread
+    /// ([`Engine::statement_ends`]). What users feel of jobs depends on which part of their statements is the device's. Who uses the
+    /// store without statements need not say anything: then that is all.
     #[inline]
-    pub fn statement_begins(&self) -> Option<Instant> {
-        self.users.begins()
+    pub fn statement_begins(&self) -> Option<Duration> {
+        self.users.statement_begins()
     }
 
-    /// A statement of a user that began then has ended.
-    pub fn statement_ends(&self, began: Instant) {
+    /// A statement of a user has ended, for whose beginning [`Engine::statement_begins`] gave this.
+    pub fn statement_ends(&self, began: Duration) {
         self.users.statement_ends(began);
     }
 
@@ -268,7 +268,7 @@ impl Engine {
     }
 
     /// How long what others ask of the device may take beside jobs that do not say, on average; `None`, the default: their statements are
-    /// slowed by no more than half as long again, and what they ask of the device takes no more than twice as long.
+    /// slowed by no more than half as long again, and what they ask of the device takes no more than 1.7 times as long.
     pub fn set_job_latency_target(&self, target: Option<Duration>) {
         self.pacer.set_target(target);
     }

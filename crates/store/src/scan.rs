@@ -249,17 +249,83 @@ impl Scan {
                 }
                 continue;
             }
-            let Some(upper) = node.upper_fence() else { break };
-            if !self.bounds.below_upper(upper) {
+            if !self.next_leaf()? {
                 break;
             }
-            let upper = upper.to_vec();
-            self.load(Target::Covers(&upper), &upper)?;
-            // Usually the leaf begins at `upper`; after a merge it begins before.
-            self.slot = NodeRef::new(&self.leaf).search(&upper).unwrap_or_else(|s| s);
         }
         self.position = Position::End;
         Ok(None)
+    }
+
+    /// Passes over the next keys, no more than `most` that [`Scan::next`] would give, and gives how many those are: fewer only at the end. What
+    /// no transaction has changed lately is counted by its mere place.
+    pub fn pass_over(&mut self, most: u64) -> Result<u64> {
+        if self.position == Position::End || !self.turn(Direction::Forward)? {
+            return Ok(0);
+        }
+        let mut seen = 0;
+        loop {
+            seen += self.pass_over_leaf(most - seen)?;
+            if seen == most || self.position == Position::End {
+                return Ok(seen);
+            }
+            if !self.next_leaf()? {
+                self.position = Position::End;
+                return Ok(seen);
+            }
+        }
+    }
+
+    /// The same of the leaf that is loaded. Where the range ends there, so does the scan.
+    fn pass_over_leaf(&mut self, most: u64) -> Result<u64> {
+        let within = self.leaf_is_within();
+        let (mut seen, mut last) = (0, None);
+        while seen < most && self.slot < NodeRef::new(&self.leaf).count() {
+            let (node, slot) = (NodeRef::new(&self.leaf), self.slot);
+            let is_settled = matches!(node.payload(slot), [0, ..]);
+            if !within || !is_settled {
+                self.key.clear();
+                node.copy_key(slot, &mut self.key);
+                if !self.bounds.below_upper(&self.key) {
+                    self.position = Position::End;
+                    return Ok(seen);
+                }
+            }
+            self.slot += 1;
+            if (within || self.bounds.above_lower(&self.key)) && (is_settled || self.take_value(slot)?) {
+                (seen, last) = (seen + 1, Some(slot));
+            }
+        }
+        if let Some(slot) = last {
+            self.key.clear();
+            NodeRef::new(&self.leaf).copy_key(slot, &mut self.key);
+            self.remember();
+        }
+        Ok(seen)
+    }
+
+    /// Whether all keys that the leaf can have are within the range.
+    fn leaf_is_within(&self) -> bool {
+        let leaf = NodeRef::new(&self.leaf);
+        let below = match leaf.upper_fence() {
+            _ if self.bounds.upper == Bound::Unbounded => true,
+            Some(fence) => self.bounds.below_upper(fence),
+            None => false,
+        };
+        below && (self.bounds.lower == Bound::Unbounded || self.bounds.above_lower(leaf.lower_fence()))
+    }
+
+    /// Forwards, to the next leaf; false where there is none in the range.
+    fn next_leaf(&mut self) -> Result<bool> {
+        let Some(upper) = NodeRef::new(&self.leaf).upper_fence() else { return Ok(false) };
+        if !self.bounds.below_upper(upper) {
+            return Ok(false);
+        }
+        let upper = upper.to_vec();
+        self.load(Target::Covers(&upper), &upper)?;
+        // Usually the leaf begins at `upper`; after a merge it begins before.
+        self.slot = NodeRef::new(&self.leaf).search(&upper).unwrap_or_else(|s| s);
+        Ok(true)
     }
 
     /// The key before and its value, or `None` before the first one. From a fresh scan: the last one.

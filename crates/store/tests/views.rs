@@ -443,6 +443,53 @@ fn scans_go_both_ways_while_others_change_everything() {
 }
 
 #[test]
+fn keys_that_are_passed_over_are_those_that_would_have_been_given() {
+    let (db, tree) = sample(&[]);
+    many(&db, &tree, 3000);
+    let mut txn = begin(&db);
+    // What others do to some rows after the view, and the transaction before it.
+    for i in (0..3000).step_by(17) {
+        txn.delete(&tree, format!("{i:06}").as_bytes()).unwrap();
+        txn.put(&tree, format!("{i:06}-own").as_bytes(), &[b'o'; 40]).unwrap();
+    }
+    let view = txn.view();
+    elsewhere(&db, |other| {
+        for i in (1000..2000).step_by(2).filter(|i| i % 17 != 0) {
+            other.delete(&tree, format!("{i:06}").as_bytes()).unwrap();
+            other.put(&tree, format!("{i:06}-other").as_bytes(), &[b'x'; 1500]).unwrap();
+        }
+    });
+    let keys = [&b""[..], b"000000", b"000003", b"000034", b"000034-own", b"001500", b"002998", b"9"];
+    let bounds = |key: &'static [u8]| [Bound::Included(key), Bound::Excluded(key), Bound::Unbounded];
+    for lower in keys.into_iter().flat_map(bounds) {
+        for upper in keys.into_iter().flat_map(bounds) {
+            let expected = forward(&mut view.scan(&tree, (lower, upper)).unwrap());
+            let mut scan = view.scan(&tree, (lower, upper)).unwrap();
+            assert_eq!(scan.pass_over(u64::MAX).unwrap(), expected.len() as u64, "{lower:?} {upper:?}");
+            assert_eq!((scan.pass_over(1).unwrap(), step(scan.next())), (0, None));
+            assert_eq!(step(scan.previous()).as_ref(), expected.last(), "{lower:?} {upper:?}");
+        }
+    }
+    let expected = rows(&view, &tree);
+    let (mut scan, mut at) = (view.scan(&tree, ALL).unwrap(), 0);
+    for most in (1..200).cycle() {
+        let passed = scan.pass_over(most).unwrap() as usize;
+        assert_eq!(passed, expected.len().min(at + most as usize) - at);
+        at += passed;
+        if passed < most as usize {
+            break;
+        }
+        match most % 3 {
+            0 => assert_eq!(step(scan.previous()), at.checked_sub(2).map(|at| expected[at].clone())),
+            1 => assert_eq!(step(scan.next()).as_ref(), expected.get(at)),
+            _ => continue,
+        }
+        at = if most % 3 == 0 { at - 1 } else { (at + 1).min(expected.len()) };
+    }
+    assert_eq!(at, expected.len());
+}
+
+#[test]
 fn a_scan_does_not_meet_what_its_own_transaction_puts_in_its_way() {
     let (db, tree) = sample(&[]);
     many(&db, &tree, 2000);

@@ -314,6 +314,12 @@ pub trait Operator: fmt::Debug + Send {
 
     /// Starts anew, as if it had just been made: slots it reads may have changed.
     fn rewind(&mut self, context: &Context<'_>) -> Result<()>;
+
+    /// Passes over the next rows, of which only the number is wanted, and gives that: 0 when there are no more. `None` where rows have to be made
+    /// for that, by [`Operator::next`]; it is one or the other until it starts anew.
+    fn pass_over(&mut self, _context: &Context<'_>) -> Result<Option<u64>> {
+        Ok(None)
+    }
 }
 
 /// Rows made one at a time, by a table function.

@@ -61,6 +61,21 @@ impl Operator for Profiled {
         Ok(more)
     }
 
+    fn pass_over(&mut self, context: &Context<'_>) -> Result<Option<u64>> {
+        let rows = self.watch(context, |inner| inner.pass_over(context))?;
+        if let Some(rows) = rows {
+            let first = (!self.gave).then_some(self.spent_ns);
+            let begins = !std::mem::replace(&mut self.started, true);
+            self.gave = true;
+            context.note(self.node, |profile| {
+                profile.loops += u64::from(begins);
+                profile.first_row_ns += first.unwrap_or(0);
+                profile.rows += rows;
+            });
+        }
+        Ok(rows)
+    }
+
     fn rewind(&mut self, context: &Context<'_>) -> Result<()> {
         self.started = false;
         self.gave = false;

@@ -131,6 +131,18 @@ impl Accumulator {
         Accumulator(State::Array { element, values: None, bytes: 0 })
     }
 
+    /// Whether it counts rows, whatever they are.
+    pub fn counts_rows(&self) -> bool {
+        matches!(self.0, State::Rows(_))
+    }
+
+    /// Takes so many rows, where it counts them whatever they are.
+    pub fn add_rows(&mut self, rows: u64) {
+        if let State::Rows(count) = &mut self.0 {
+            *count = count.saturating_add_unsigned(rows);
+        }
+    }
+
     /// Takes one row's arguments. Strict aggregates pass over NULL themselves.
     #[inline]
     pub fn add(&mut self, arguments: &[Value]) -> Result<()> {

@@ -52,7 +52,6 @@ use crate::exec::Batch;
 use crate::types::text::TextStyle;
 use crate::{Error, Result, SqlState, Type, Value};
 use activity::State;
-use gannet_base::clock::Instant;
 use gannet_base::memory::Purpose;
 use gannet_store::WorkMemory;
 use interrupt::Alarm;
@@ -60,6 +59,7 @@ use prepared::{Named, Portal, Progress};
 use settings::Key;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use transaction::Open;
 pub(crate) use turn::StatementTurn;
 
@@ -124,8 +124,8 @@ pub struct Session {
     state: SessionState,
     interrupt: Interrupt,
     activity: Arc<Live>,
-    /// When the statement that runs began, where jobs want to know.
-    began: Option<Instant>,
+    /// Of the statement that runs, where jobs want to know when it ends.
+    watched: Option<Duration>,
     transaction: Option<Open>,
     prepared: Named<Arc<Prepared>>,
     portals: Named<Portal>,
@@ -159,7 +159,7 @@ impl Session {
             database,
             interrupt,
             activity,
-            began: None,
+            watched: None,
             transaction: None,
             prepared: Named::statements(),
             portals: Named::portals(),
@@ -546,6 +546,7 @@ impl Session {
     /// The end of a series of extended-protocol messages: ends the transaction that was begun for them, if there was no BEGIN.
     /// After an error in the series it was rolled back.
     pub fn sync(&mut self, client: &mut dyn Client) -> Result<()> {
+        self.watched = self.state.engine.statement_begins();
         let done = self.end_implicit();
         let done = self.judge(done);
         self.tell(client);
@@ -583,7 +584,7 @@ impl Session {
             self.shown = None;
         }
         self.activity.begin(self.state.statement_start, self.state.transaction_start);
-        self.began = self.state.engine.statement_begins();
+        self.watched = self.state.engine.statement_begins();
         self.set_alarm()
     }
 
@@ -700,8 +701,8 @@ impl Session {
     }
 
     fn show_state(&mut self) {
-        if let Some(began) = self.began.take() {
-            self.state.engine.statement_ends(began);
+        if let Some(watched) = self.watched.take() {
+            self.state.engine.statement_ends(watched);
         }
         let state = match self.status() {
             TransactionStatus::Idle => State::Idle,

@@ -4,7 +4,7 @@
 //! 1. Whatever runs for long and was not asked for as an ordinary statement is a [`Job`]: seen in [`Jobs::reports`] from its begin
 //!    to its end with what it does, how far it is, who asked for it and why, and for a while afterwards with how it ended.
 //! 2. A job that is cancelled ends at its next [`Job::check`], [`Job::permit`] or [`Watch::look`], and leaves nothing that counts.
-//! 3. A job is paced by what others get from the device meanwhile, and never slower than its floor: see [`Pace`] and [`Reserve`].
+//! 3. A job is paced by what others get from the device and of processors meanwhile, and never slower than its floor: see [`Pace`] and [`Reserve`].
 //!
 //! A job says what it does in phases, each with a total in bytes, pages or the like, as far as it is known; rate and time left are those
 //! of the phase.

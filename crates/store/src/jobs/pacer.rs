@@ -3,8 +3,8 @@
 //! A job takes a [`Permit`] for each piece of work that it asks of the device or of the processors, and holds it until the piece is
 //! done. How many permits there are at a time is the *window* of all jobs of an engine together, as the window of a connection bounds what
 //! it has under way: where the device is slow, jobs are as slow by themselves. Below 1 the window is the part of the time that jobs
-//! work: after each piece they rest. Where nobody else is there, nothing holds jobs back. Permits for what asks for a processor alone do not
-//! count: whoever stands by has to wait for one anyway.
+//! work: after each piece they rest. Where nobody else is there, nothing holds jobs back at the device. Permits for what asks for a processor
+//! alone do not count: whoever stands by has to wait for one anyway, and rests where others keep all of them busy (`saturation`).
 //!
 //! The device says how others fare: what their requests (classes commit and foreground) take now, against what they take while
 //! no job runs, or jobs pause. Jobs pause for that now and then, when somebody is there; and they begin as if somebody were. Each look changes the window by a factor: the more, the
@@ -49,10 +49,12 @@ const LINGER: Duration = Duration::from_secs(1);
 /// By how much others may be slowed, where nobody says otherwise; and by how much at the device at most, where that is a small part of
 /// what their statements take.
 const SLOWDOWN: f64 = 1.5;
-const SLOWDOWN_DEVICE: f64 = 2.0;
+/// The same beside a job that holds latches: users wait for these as well.
+const SLOWDOWN_LATCHED: f64 = 1.15;
+const SLOWDOWN_DEVICE: f64 = 1.7;
 /// See invariant 1; where the window begins when somebody comes, and how far it goes.
 const WINDOW_LEAST: f64 = 0.25;
-const WINDOW_FIRST: f64 = 1.0;
+const WINDOW_FIRST: f64 = 2.0;
 const WINDOW_MOST: f64 = 64.0;
 /// How far the window follows with a look: the power of what others may be slowed by, by what they are, and by how much at most.
 const FOLLOW: f64 = 0.5;
@@ -75,8 +77,8 @@ const OTHERS: [(Class, Operation); 3] = [
 /// How a job is paced.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum Pace {
-    /// So that others take no longer than half as long again, as far as the device is concerned, and what they ask of that no longer than twice
-    /// as long; or as
+    /// So that others take no longer than half as long again, as far as the device is concerned, and what they ask of that no longer than 1.7
+    /// times as long; or as
     /// [`Engine::set_job_latency_target`](crate::Engine::set_job_latency_target) says.
     #[default]
     Auto,
@@ -136,7 +138,8 @@ struct State {
     /// How others fare beside jobs, and without them.
     beside: Sums,
     alone: Sums,
-    /// What statements and commits had taken when it was looked last; and what statements take without jobs, and of that wait for the device.
+    /// What statements had had of processors, and commits had waited, when it was looked last; and what statements have of processors without
+    /// jobs, and wait for the device. Sums in which older ones fade.
     taken: (u64, u64),
     statements: (f64, f64),
     /// When others were seen last.
@@ -195,24 +198,30 @@ enum Holder {
 impl Drop for Permit {
     fn drop(&mut self) {
         let now = clock::now();
-        if let Holder::StandsBy { slowness } | Holder::Reserve { slowness } = self.of {
-            let (took, cpu) = reserve::count();
-            self.pacer.saturation.add(cpu);
-            let mut state = self.pacer.state.lock();
-            if let Holder::Reserve { .. } = self.of {
+        let mut state = match self.of {
+            Holder::Ordinary => self.pacer.state.lock(),
+            Holder::StandsBy { slowness } => {
+                let (took, cpu) = self.pacer.count();
+                let mut state = self.pacer.state.lock();
+                state.pieces.has_worked(took, cpu * slowness, now);
+                state.pieces.end(now);
+                state
+            }
+            Holder::Reserve { slowness } => {
+                let (took, cpu) = self.pacer.count();
+                let mut state = self.pacer.state.lock();
                 let rest = match self.work {
                     Work::Device => state.rest_after(now - self.began),
                     Work::Processor => Duration::ZERO,
                 };
                 return state.pieces.end_of_reserve(took, cpu * slowness, rest, now);
             }
-            state.pieces.has_worked(took, cpu * slowness, now);
-            state.pieces.end(now);
-        }
+        };
         if self.work == Work::Processor {
             return;
         }
-        self.pacer.state.lock().give_back(self.began, now);
+        state.give_back(self.began, now);
+        drop(state);
         self.pacer.changed.notify_one();
     }
 }
@@ -282,7 +291,7 @@ impl Pacer {
         std::array::from_fn(|i| (after[i].0 - before[i].0, after[i].1 - before[i].1))
     }
 
-    /// What of users' statements and commits was counted since this was asked last.
+    /// What users' statements had of processors, and commits waited, since this was asked last.
     fn taken_since(&self, state: &mut State) -> (u64, u64) {
         let after = self.users.taken();
         let before = std::mem::replace(&mut state.taken, after);
@@ -330,29 +339,30 @@ impl Pacer {
             gate.pass(!self.is_crowded(), give_up);
         }
         let slowness = self.slowness(&role, pace);
+        // What it has done without a permit counts as well.
+        let (took, cpu) = if let Role::StandsBy(_) = &role { self.count() } else { Default::default() };
         let mut now = clock::now();
         let mut state = self.state.lock();
-        if let Role::StandsBy(_) = &role {
-            // What it has done without a permit counts as well.
-            let (took, cpu) = reserve::count();
-            self.saturation.add(cpu);
-            state.pieces.has_worked(took, cpu * slowness, now);
-        }
+        state.pieces.has_worked(took, cpu * slowness, now);
         loop {
-            self.look(&mut state, pace, now);
+            self.look(&mut state, &role, pace, now);
             if let Role::StandsBy(reserve) = &role
+                && pace != Pace::Full
                 && !state.pieces.in_reserve()
                 && !reserve.is_dismissed()
                 && !state.pieces.rest(now).is_zero()
             {
-                let rest = state.pieces.rest(now);
-                drop(state);
                 if !may_wait || give_up() {
                     return (None, now - begun);
                 }
+                let rest = state.pieces.begin_rest(now);
+                drop(state);
+                // If it was woken for a permit, that is for somebody else.
+                self.changed.notify_one();
                 reserve.wait(rest);
                 now = clock::now();
                 state = self.state.lock();
+                state.pieces.end_rest();
                 continue;
             }
             if let Role::StandsBy(reserve) = &role
@@ -385,7 +395,7 @@ impl Pacer {
                     Role::StandsBy(_) => {
                         state.pieces.begin(now);
                         // Waiting was no work.
-                        reserve::count();
+                        self.count();
                         Holder::StandsBy { slowness }
                     }
                     Role::Ordinary | Role::Reserve(_) | Role::Asks(_) => Holder::Ordinary,
@@ -407,6 +417,13 @@ impl Pacer {
             }
             now = clock::now();
         }
+    }
+
+    /// How long it is since the calling thread, which stands by or is a reserve, asked this last, and how long it has had a processor meanwhile.
+    fn count(&self) -> (Duration, Duration) {
+        let (took, cpu) = reserve::count();
+        self.saturation.add(cpu);
+        (took, cpu)
     }
 
     /// How many times as long as it has a processor a thread's work is to take: where processors are nobody's, those who stand by need not rest.
@@ -436,7 +453,7 @@ impl Pacer {
         loop {
             let now = clock::now();
             let mut state = self.state.lock();
-            self.look(&mut state, pace, now);
+            self.look(&mut state, &Role::Ordinary, pace, now);
             if state.pieces.are_stuck(now) {
                 drop(state);
                 let is_crowded = reserve.is_crowded();
@@ -449,7 +466,7 @@ impl Pacer {
             if state.probe == Probe::No && wait.is_zero() {
                 drop(state);
                 let slowness = self.slowness(&Role::Reserve(reserve.clone()), pace);
-                reserve::count();
+                self.count();
                 let of = Holder::Reserve { slowness };
                 return Some(Permit { pacer: Arc::clone(self), began: clock::now(), work, of });
             }
@@ -463,7 +480,7 @@ impl Pacer {
     }
 
     /// Looks how others fare, where it is time.
-    fn look(&self, state: &mut State, pace: Pace, now: Instant) {
+    fn look(&self, state: &mut State, role: &Role, pace: Pace, now: Instant) {
         let due = match state.probe {
             Probe::No => state.next_look,
             Probe::Settles(until) | Probe::Looks(until) => until,
@@ -473,7 +490,8 @@ impl Pacer {
         }
         let (ended, taken) = (self.ended_since(state), self.taken_since(state));
         (state.looked, state.next_look) = (now, now + LOOK_EVERY);
-        state.react(pace, &ended, taken, now);
+        let slowdown = if let Role::Asks(_) = role { SLOWDOWN_LATCHED } else { SLOWDOWN };
+        state.react(pace, slowdown, &ended, taken, now);
         self.crowded.store(state.window.is_finite(), Ordering::Relaxed);
         self.rests.store(state.window < 1.0, Ordering::Relaxed);
     }
@@ -511,6 +529,7 @@ impl State {
         self.beside = Sums::default();
         if self.probed.is_some_and(|at| now - at > KNOWN) {
             (self.probed, self.probes) = (None, 0);
+            self.statements = (0.0, 0.0);
         }
         if self.seen.is_some_and(|at| now - at > LINGER) {
             self.seen = None;
@@ -551,8 +570,9 @@ impl State {
         None
     }
 
-    /// Of others so much has ended since the last look; `taken`: what their statements, and the waits of their commits, took.
-    fn react(&mut self, pace: Pace, ended: &Ended, taken: (u64, u64), now: Instant) {
+    /// Of others so much has ended since the last look; `taken`: what their statements had of processors, and their commits waited; they may
+    /// be slowed by `slowdown`, where `pace` does not say otherwise.
+    fn react(&mut self, pace: Pace, slowdown: f64, ended: &Ended, taken: (u64, u64), now: Instant) {
         match self.probe {
             Probe::Settles(_) => {
                 self.probe = Probe::Looks(now + PROBE);
@@ -587,7 +607,7 @@ impl State {
             self.beside = Sums::default();
         } else {
             self.beside.add(ended, 1.0);
-            let limit = if pace == Pace::Auto { self.limit() } else { 1.0 };
+            let limit = if pace == Pace::Auto { self.limit(slowdown) } else { 1.0 };
             let change = (limit / self.slowdown(pace)).powf(FOLLOW).clamp(LESS, MORE);
             // Larger than it can be used it need not be, nor as long as it is not known how others are without jobs.
             let is_known = pace != Pace::Auto || !self.alone.is_empty();
@@ -602,12 +622,13 @@ impl State {
         }
     }
 
-    /// By how much others may be slowed at the device, so that their statements are by no more than [`SLOWDOWN`].
-    fn limit(&self) -> f64 {
-        let (take, wait) = self.statements;
-        // Who uses the store without statements may wait for the device all the time.
-        let times = if take > wait { take / wait } else { 1.0 };
-        (1.0 + (SLOWDOWN - 1.0) * times).min(SLOWDOWN_DEVICE)
+    /// By how much others may be slowed at the device, so that their statements are by no more than `slowdown`.
+    fn limit(&self, slowdown: f64) -> f64 {
+        match self.statements {
+            // Who uses the store without statements may wait for the device all the time.
+            (0.0, _) => slowdown,
+            (processor, wait) => (slowdown + (slowdown - 1.0) * processor / wait).min(SLOWDOWN_DEVICE),
+        }
     }
 
     /// By how much others are slowed: what their requests take by what they should take.
@@ -652,7 +673,7 @@ mod tests {
             let window = if window.is_finite() { window } else { 12.0 };
             state.wanted = true;
             let takes = 100_000.0 * (1.0 + slower * window);
-            state.react(pace, &[(0, 0), (200, (200.0 * takes) as u64), (0, 0)], (0, 0), now);
+            state.react(pace, SLOWDOWN, &[(0, 0), (200, (200.0 * takes) as u64), (0, 0)], (0, 0), now);
             state.looked = now;
             if state.probe == Probe::No {
                 windows.push(state.window);
@@ -691,10 +712,10 @@ mod tests {
         let hopeless = windows(&mut state, hopeless_pace, 1.0, 100);
         assert_eq!(hopeless.last(), Some(&WINDOW_LEAST));
         let now = state.looked + LOOK_EVERY;
-        state.react(hopeless_pace, &Ended::default(), (0, 0), now);
+        state.react(hopeless_pace, SLOWDOWN, &Ended::default(), (0, 0), now);
         assert_eq!(state.window, WINDOW_LEAST, "who was there a moment ago is expected back");
         state.probe = Probe::No;
-        state.react(hopeless_pace, &Ended::default(), (0, 0), now + LINGER + LOOK_EVERY);
+        state.react(hopeless_pace, SLOWDOWN, &Ended::default(), (0, 0), now + LINGER + LOOK_EVERY);
         assert_eq!(state.window, f64::INFINITY);
     }
 
@@ -706,9 +727,9 @@ mod tests {
             let mut state = State::new(start, Ended::default());
             state.begin(&requests(0), start);
             assert_eq!((state.window, state.next_look), (WINDOW_FIRST, start + LOOK_FIRST));
-            state.react(Pace::Auto, &requests(first), (0, 0), start + LOOK_FIRST);
+            state.react(Pace::Auto, SLOWDOWN, &requests(first), (0, 0), start + LOOK_FIRST);
             assert_eq!(state.window, if first == 0 { f64::INFINITY } else { WINDOW_FIRST });
-            state.react(Pace::Auto, &requests(then), (0, 0), start + LOOK_FIRST + LOOK_EVERY);
+            state.react(Pace::Auto, SLOWDOWN, &requests(then), (0, 0), start + LOOK_FIRST + LOOK_EVERY);
             assert_eq!(state.window, wanted, "{first} and then {then}");
         }
     }
@@ -737,12 +758,19 @@ mod tests {
         let limit = |taken: (u64, u64), reads: u64| {
             let mut state = State::new(clock::now(), Ended::default());
             state.probe = Probe::Looks(state.looked + PROBE);
-            state.react(Pace::Auto, &[(7, 1_000), (10, reads), (0, 0)], taken, state.looked + PROBE);
-            state.limit()
+            state.react(
+                Pace::Auto,
+                SLOWDOWN,
+                &[(7, 1_000), (10, reads), (0, 0)],
+                taken,
+                state.looked + PROBE,
+            );
+            state.limit(SLOWDOWN)
         };
         assert_eq!(limit((0, 0), 1_000), SLOWDOWN, "nobody knows of statements");
-        assert_eq!(limit((2_000, 1_000), 1_000), SLOWDOWN);
-        assert_eq!(limit((2_000, 0), 1_600), 1.625);
+        assert_eq!(limit((0, 1_000), 1_000), SLOWDOWN);
+        assert_eq!(limit((400, 0), 1_600), 1.625);
+        assert_eq!(limit((400, 600), 1_000), 1.625, "commits wait as well");
         assert_eq!(limit((9_000, 400), 600), SLOWDOWN_DEVICE);
         assert_eq!(limit((9_000, 0), 0), SLOWDOWN_DEVICE);
     }
@@ -795,5 +823,33 @@ mod tests {
         };
         reserve.dismiss();
         assert!(waits.join().unwrap());
+    }
+
+    #[test]
+    fn who_stands_by_rests_where_others_keep_processors_busy() {
+        let run = || {
+            let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(3));
+            for (is_busy, pace, rests) in
+                [(false, Pace::Auto, false), (true, Pace::Auto, true), (true, Pace::Full, false)]
+            {
+                let pacer = Pacer::new(&disk, &Arc::default());
+                pacer.saturation.set(is_busy);
+                let work = gannet_base::thread::spawn("stands-by", move || {
+                    Reserve::default().stand_by();
+                    let take = |may_wait| pacer.take(pace, Work::Processor, may_wait, &|| false);
+                    let (permit, _) = take(true);
+                    // In a simulation who sleeps has a processor.
+                    clock::sleep(Duration::from_millis(3));
+                    drop(permit);
+                    let at_once = take(false).0.is_some();
+                    let (permit, waited) = take(true);
+                    (at_once, permit.is_some(), waited)
+                });
+                let (at_once, has_one, waited) = work.join().unwrap();
+                assert!(has_one && at_once != rests, "{is_busy} {pace:?}");
+                assert_eq!(waited >= Duration::from_millis(1), rests, "{is_busy} {pace:?}: {waited:?}");
+            }
+        };
+        gannet_base::sim::Simulation::new(3).run(run).unwrap();
     }
 }

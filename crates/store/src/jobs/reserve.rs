@@ -29,7 +29,7 @@ const PART_SNAPSHOT: u32 = 14;
 /// How many times less it may have where others keep processors busy ([`Saturation`](super::saturation::Saturation)): users lose more by it
 /// there than what it has of the processors.
 const SATURATED: u32 = 2;
-/// How long it rests at most.
+/// How long it rests at most for a piece of work, as do those who stand by.
 const REST_MOST: Duration = Duration::from_millis(200);
 /// How often somebody who is not to work tries whether a processor is idle, for how long it has to have one then, and how long that may
 /// take: a piece of work is to be done in less than [`STARVED`].
@@ -189,8 +189,9 @@ pub(super) fn processors() -> u32 {
 /// processor, the others do not either.
 #[derive(Debug)]
 pub(super) struct Pieces {
-    /// How many they are, and when one was begun or ended last.
+    /// How many they are, how many who would begin one rest, and when one was begun or ended last.
     under_way: usize,
+    resting: usize,
     changed: Instant,
     /// The reserve works in their place.
     in_reserve: bool,
@@ -209,6 +210,7 @@ impl Pieces {
     pub(super) fn new(now: Instant) -> Self {
         Pieces {
             under_way: 0,
+            resting: 0,
             changed: now,
             in_reserve: false,
             next_try: now,
@@ -221,7 +223,7 @@ impl Pieces {
 
     /// Nothing is known any more of who finds a processor. What is under way stays.
     pub(super) fn forget(&mut self, now: Instant) {
-        *self = Pieces { under_way: self.under_way, ..Pieces::new(now) };
+        *self = Pieces { under_way: self.under_way, resting: self.resting, ..Pieces::new(now) };
     }
 
     /// Somebody who stands by begins a piece.
@@ -239,6 +241,17 @@ impl Pieces {
         self.rest_until = self.rest_until.max(now) + processor.saturating_sub(took).min(REST_MOST);
     }
 
+    /// Somebody who would begin a piece rests from now on, for so long.
+    pub(super) fn begin_rest(&mut self, now: Instant) -> Duration {
+        self.resting += 1;
+        self.rest(now)
+    }
+
+    /// He has got a processor again.
+    pub(super) fn end_rest(&mut self) {
+        self.resting -= 1;
+    }
+
     /// How long whoever stands by has to rest before he begins something.
     pub(super) fn rest(&self, now: Instant) -> Duration {
         self.rest_until.max(now) - now
@@ -251,7 +264,9 @@ impl Pieces {
 
     /// Whether those who stand by get nothing done.
     pub(super) fn are_stuck(&self, now: Instant) -> bool {
-        !self.in_reserve && self.under_way > 0 && now - self.changed > STARVED
+        // While they rest nobody is to get anything done.
+        let since = self.changed.max(self.rest_until);
+        !self.in_reserve && self.under_way + self.resting > 0 && now - since > STARVED
     }
 
     /// It is because they find no processor.
@@ -301,7 +316,7 @@ impl Pieces {
         now: Instant,
     ) {
         let processor = processor.saturating_sub(took);
-        self.rest_until = now + processor.max(device).min(REST_MOST);
+        self.rest_until = self.rest_until.max(now) + processor.max(device).min(REST_MOST);
     }
 }
 
@@ -373,8 +388,9 @@ mod tests {
         assert_eq!(pieces.until_needed(end), ms(0));
         pieces.end_of_reserve(end - start, 5 * (end - start), ms(0), end);
         assert_eq!(pieces.until_needed(end), REST_MOST);
-        pieces.end_of_reserve(end - start, ms(1), end - start, end);
-        assert_eq!(pieces.until_needed(end), REST_MOST);
+        let later = end + REST_MOST;
+        pieces.end_of_reserve(end - start, ms(1), end - start, later);
+        assert_eq!(pieces.until_needed(later), REST_MOST);
     }
 
     #[test]
@@ -383,6 +399,7 @@ mod tests {
         let mut pieces = Pieces::new(start);
         pieces.begin(start);
         pieces.are_starved(start + ms(600));
+        let mut now = start + ms(700);
         for (took, processor, device, rest) in [
             (ms(5), ms(25), ms(0), ms(20)),
             (ms(20), ms(25), ms(0), ms(5)),
@@ -390,12 +407,9 @@ mod tests {
             (ms(64), ms(25), ms(32), ms(32)),
             (ms(20), ms(25), ms(2), ms(5)),
         ] {
-            pieces.end_of_reserve(took, processor, device, start + ms(700));
-            assert_eq!(
-                pieces.until_needed(start + ms(700)),
-                rest,
-                "after {took:?} of {processor:?}, and {device:?}"
-            );
+            now = now + ms(100);
+            pieces.end_of_reserve(took, processor, device, now);
+            assert_eq!(pieces.until_needed(now), rest, "after {took:?} of {processor:?}, and {device:?}");
         }
     }
 
@@ -412,6 +426,18 @@ mod tests {
         assert_eq!(pieces.rest(start + ms(60)), ms(0));
         pieces.has_worked(ms(1), Duration::from_secs(10), start + ms(61));
         assert_eq!(pieces.rest(start + ms(61)), REST_MOST);
+    }
+
+    #[test]
+    fn who_has_rested_and_finds_no_processor_is_stuck() {
+        let start = clock::now();
+        let mut pieces = Pieces::new(start);
+        pieces.has_worked(ms(1), ms(51), start);
+        assert_eq!(pieces.begin_rest(start), ms(50));
+        assert!(!pieces.are_stuck(start + ms(149)), "it had to rest for a part of that");
+        assert!(pieces.are_stuck(start + ms(151)));
+        pieces.end_rest();
+        assert!(!pieces.are_stuck(start + ms(151)), "nobody is at anything");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Whether others keep all processors busy.
 //!
-//! Threads that stand by run where a processor has nothing else to do. Where others keep all of them busy there are still moments without
-//! anything to run, and who stands by has a twentieth to a tenth of the processors. Users lose more by that: a processor that is at a job's piece does not fetch
-//! itself what waits at another one. So jobs rest there.
+//! Threads that stand by run where a processor has nothing else to do. Where others keep all of them busy, there are moments like that still: whoever
+//! stands by gets a twentieth to a tenth of the processors by them. Users lose more than that, as a processor that works for a job does not look
+//! for what waits at another one. So who stands by rests there.
 
 use super::reserve::processors;
 use gannet_base::clock::{self, Instant};
@@ -15,13 +15,15 @@ use std::time::Duration;
 /// How often it is looked, and after how long what was seen before says nothing any more.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 const TOO_LONG: Duration = Duration::from_secs(5);
-/// Others keep processors busy where jobs have had, and nobody, less than this part of them.
+/// Others keep processors busy where less than this part of them was nobody's, or jobs'.
 const FREE_PART: u32 = 7;
+/// A look that takes longer was interrupted, and says nothing.
+const LOOK_MOST: Duration = Duration::from_millis(20);
 
 /// See the module's head. One for each engine.
 #[derive(Debug, Default)]
 pub(super) struct Saturation {
-    /// Nanoseconds of processors that threads have had which stand by, and their reserves.
+    /// Nanoseconds of processors that threads have had which stand by, and their reserves: what other threads of jobs have counts as others'.
     ours: AtomicU64,
     saturated: AtomicBool,
     looked: Mutex<Option<Looked>>,
@@ -50,10 +52,18 @@ impl Saturation {
     pub(super) fn look(&self) {
         let Some(mut looked) = self.looked.try_lock() else { return };
         if looked.is_none_or(|before| before.at.elapsed() >= LOOK_EVERY) {
+            let at = clock::now();
             let Some(idle) = thread::idle_time() else { return };
             let ours = Duration::from_nanos(self.ours.load(Relaxed));
-            self.judge(&mut looked, Looked { at: clock::now(), idle, ours }, processors());
+            if at.elapsed() <= LOOK_MOST {
+                self.judge(&mut looked, Looked { at, idle, ours }, processors());
+            }
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn set(&self, is_there: bool) {
+        self.saturated.store(is_there, Relaxed);
     }
 
     fn judge(&self, looked: &mut Option<Looked>, now: Looked, processors: u32) {

@@ -1,7 +1,8 @@
 //! Which part of what users' statements take is the device's.
 //!
 //! What jobs do to users at the device slows a statement by as much as it waits there. Where that is little, jobs may ask more of the device
-//! than where it is all, and users feel the same. Statements are counted only while there are jobs: users pay for no clock otherwise.
+//! than where it is all, and users feel the same. A statement takes what it has of a processor, and what it waits for the device: other waits,
+//! for locks of rows say, are for others who do one or the other. That is counted only while there are jobs: users pay for no clock otherwise.
 
 use gannet_base::clock::{self, Instant};
 use std::sync::atomic::AtomicU64;
@@ -16,26 +17,36 @@ const COUNTS: Duration = super::pacer::PROBE;
 #[derive(Debug, Default)]
 pub(crate) struct Users {
     jobs: AtomicUsize,
-    /// What statements that have ended took, and what commits waited for their log to be durable, in nanoseconds.
-    statements: AtomicU64,
+    /// What statements that have ended had of a processor, and what commits waited for their log to be durable, in nanoseconds.
+    processor: AtomicU64,
     commits: AtomicU64,
 }
 
 impl Users {
-    /// When a statement or a commit begins, if that is of interest.
+    /// When a statement begins, if that is of interest: how long the calling thread has had a processor by then.
     #[inline]
-    pub(crate) fn begins(&self) -> Option<Instant> {
-        if self.jobs.load(Relaxed) > 0 { Some(clock::now()) } else { None }
+    pub(crate) fn statement_begins(&self) -> Option<Duration> {
+        if self.are_watched() { Some(clock::thread_cpu()) } else { None }
     }
 
-    /// A statement of a user that began then has ended.
-    pub(crate) fn statement_ends(&self, began: Instant) {
-        add(&self.statements, began);
+    /// A statement that the calling thread has begun so has ended.
+    pub(crate) fn statement_ends(&self, had: Duration) {
+        add(&self.processor, clock::thread_cpu().saturating_sub(had));
+    }
+
+    /// When a commit begins to wait for its log, if that is of interest.
+    #[inline]
+    pub(crate) fn commit_begins(&self) -> Option<Instant> {
+        if self.are_watched() { Some(clock::now()) } else { None }
     }
 
     /// A commit that began to wait then is durable.
     pub(crate) fn commit_ends(&self, began: Instant) {
-        add(&self.commits, began);
+        add(&self.commits, began.elapsed());
+    }
+
+    fn are_watched(&self) -> bool {
+        self.jobs.load(Relaxed) > 0
     }
 
     /// A job begins; whether it is the only one.
@@ -48,41 +59,49 @@ impl Users {
         self.jobs.fetch_sub(1, AcqRel) == 1
     }
 
-    /// Nanoseconds of statements, and of commits that waited, since the engine began.
+    /// Nanoseconds that statements had of processors, and commits waited, since the engine began.
     pub(super) fn taken(&self) -> (u64, u64) {
-        (self.statements.load(Relaxed), self.commits.load(Relaxed))
+        (self.processor.load(Relaxed), self.commits.load(Relaxed))
     }
 }
 
-fn add(sum: &AtomicU64, began: Instant) {
-    sum.fetch_add(began.elapsed().min(COUNTS).as_nanos() as u64, Relaxed);
+fn add(sum: &AtomicU64, took: Duration) {
+    sum.fetch_add(took.min(COUNTS).as_nanos() as u64, Relaxed);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gannet_base::sim::Simulation;
 
     #[test]
     fn users_are_counted_while_there_are_jobs() {
-        let users = Users::default();
-        assert!(users.begins().is_none());
-        assert!(users.enter() && !users.enter() && !users.leave());
-        let began = users.begins().unwrap();
-        clock::sleep(Duration::from_millis(1));
-        users.statement_ends(began);
-        users.commit_ends(began);
-        let (statements, commits) = users.taken();
-        assert!(statements >= 1_000_000 && commits >= statements);
-        assert!(users.leave() && users.begins().is_none());
+        let run = || {
+            let users = Users::default();
+            assert!(users.statement_begins().is_none() && users.commit_begins().is_none());
+            assert!(users.enter() && !users.enter() && !users.leave());
+            let (had, began) = (users.statement_begins().unwrap(), users.commit_begins().unwrap());
+            clock::sleep(Duration::from_millis(7));
+            users.statement_ends(had);
+            users.commit_ends(began);
+            // In a simulation who sleeps has a processor.
+            let (processor, commits) = users.taken();
+            assert!((7_000_000..8_000_000).contains(&processor) && (7_000_000..8_000_000).contains(&commits));
+            assert!(users.leave() && users.statement_begins().is_none());
+        };
+        Simulation::new(1).run(run).unwrap();
     }
 
     #[test]
-    fn of_a_long_statement_what_a_look_can_have_seen_counts() {
-        let users = Users::default();
-        users.enter();
-        let now = clock::now();
-        let long_ago = Instant::from_nanos(now.as_nanos().saturating_sub(3_600_000_000_000));
-        users.statement_ends(long_ago);
-        assert!(users.taken().0 <= COUNTS.as_nanos() as u64);
+    fn of_a_long_commit_what_a_look_can_have_seen_counts() {
+        let run = || {
+            let users = Users::default();
+            users.enter();
+            let began = users.commit_begins().unwrap();
+            clock::sleep(Duration::from_secs(3600));
+            users.commit_ends(began);
+            assert_eq!(users.taken(), (0, COUNTS.as_nanos() as u64));
+        };
+        Simulation::new(1).run(run).unwrap();
     }
 }

@@ -109,7 +109,7 @@ impl Transaction {
         if planted(Mutation::AcknowledgedEarly) {
             shared.registry.advance_visible(commit.lsn);
         } else if commit.needs_durable != Lsn::ZERO {
-            let began = shared.users.begins();
+            let began = shared.users.commit_begins();
             let durable = core.log.flush_commit(commit.needs_durable);
             durable.inspect_err(|e| core.poison.set_by(e))?;
             if let Some(began) = began {

@@ -157,6 +157,16 @@ impl State {
         }
     }
 
+    /// Whether only the number of rows counts.
+    fn counts_rows(&self) -> bool {
+        self.accumulator.counts_rows() && self.sorter.is_none() && self.call.filter.is_none()
+    }
+
+    /// Takes so many rows, of which only the number counts.
+    fn add_rows(&mut self, rows: u64) {
+        self.accumulator.add_rows(rows);
+    }
+
     fn heap_bytes(&self) -> usize {
         self.accumulator.heap_bytes()
     }

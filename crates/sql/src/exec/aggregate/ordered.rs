@@ -17,6 +17,8 @@ pub(super) struct Ordered {
     /// `None`: all rows are one group, and there is a result for no rows too.
     groups: Option<Vec<Expr>>,
     states: Vec<State>,
+    /// Whether only the number of rows is wanted: all are one group.
+    counts_rows: bool,
     /// Whether one of the states may have memory of its own.
     grows: bool,
     memory: Memory,
@@ -34,12 +36,14 @@ impl Ordered {
         groups: Option<&[Expr]>,
         aggregates: &[AggregateExpr],
     ) -> Self {
+        let states: Vec<_> = aggregates.iter().map(|call| State::new(node, call)).collect();
         Ordered {
             node,
             input,
             groups: groups.map(<[Expr]>::to_vec),
+            counts_rows: groups.is_none() && states.iter().all(State::counts_rows),
             grows: aggregates.iter().any(|call| (call.aggregate.start)(&call.types).grows(&call.types)),
-            states: aggregates.iter().map(|call| State::new(node, call)).collect(),
+            states,
             memory: Memory::default(),
             group: None,
             batch: Batch::new(),
@@ -80,6 +84,17 @@ impl Ordered {
         Ok(false)
     }
 
+    /// Has the next rows of the input in the batch, or counted; false when there are no more.
+    fn next_rows(&mut self, context: &Context<'_>) -> Result<bool> {
+        if self.counts_rows
+            && let Some(rows) = self.input.pass_over(context)?
+        {
+            self.states.iter_mut().for_each(|state| state.add_rows(rows));
+            return Ok(rows > 0);
+        }
+        self.input.next(context, BATCH_ROWS, &mut self.batch)
+    }
+
     fn give(&mut self, context: &Context<'_>, out: &mut Batch) -> Result<()> {
         let (group, _charges) = self.group.take().unwrap_or_default();
         let mut bytes = heap_bytes(&self.states);
@@ -116,7 +131,7 @@ impl Operator for Ordered {
             }
             context.check()?;
             self.next_row = 0;
-            if !self.input.next(context, BATCH_ROWS, &mut self.batch)? {
+            if !self.next_rows(context)? {
                 self.done = true;
                 if self.group.is_some() || self.groups.is_none() {
                     self.give(context, out)?;

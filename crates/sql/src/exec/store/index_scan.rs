@@ -1,10 +1,10 @@
 //! Rows of a table in the order of an index.
 
-use super::super::{Batch, Context, Operator};
+use super::super::{BATCH_ROWS, Batch, Context, Operator};
 use super::access::{Rows, evaluate, index_tree, scan};
 use super::ahead::{Keys, Window};
 use super::gather::Gathered;
-use super::table_scan::CHECK_EVERY;
+use super::table_scan::{CHECK_EVERY, PASS_OVER};
 use crate::Result;
 use crate::catalog::Table;
 use crate::codec::range::encode_equal;
@@ -218,6 +218,22 @@ impl Operator for IndexScan {
             self.visit_rows(context, limit, out)?;
         }
         Ok(!out.is_empty())
+    }
+
+    fn pass_over(&mut self, context: &Context<'_>) -> Result<Option<u64>> {
+        if self.whole_key || self.how.backward || !self.how.index_only || self.rows.filter.is_some() {
+            return Ok(None);
+        }
+        context.check()?;
+        if !self.started {
+            self.start(context, BATCH_ROWS)?;
+        }
+        let Some(scan) = &mut self.scan else { return Ok(Some(0)) };
+        let rows = scan.pass_over(PASS_OVER)?;
+        if rows == 0 {
+            self.scan = None;
+        }
+        Ok(Some(rows))
     }
 
     fn rewind(&mut self, _: &Context<'_>) -> Result<()> {

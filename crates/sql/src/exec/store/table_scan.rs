@@ -9,6 +9,8 @@ use gannet_store::Scan;
 
 /// Rows looked at between two looks at whether the statement was cancelled.
 pub(super) const CHECK_EVERY: usize = 1024;
+/// The same of rows that are only counted.
+pub(super) const PASS_OVER: u64 = 16 * 1024;
 
 /// Rows of a table in the order of its key: all, or a range of the primary key.
 #[derive(Debug)]
@@ -99,6 +101,22 @@ impl Operator for TableScan {
             scan.forget_long();
         }
         Ok(!out.is_empty())
+    }
+
+    fn pass_over(&mut self, context: &Context<'_>) -> Result<Option<u64>> {
+        if self.whole_key || self.backward || self.rows.filter.is_some() {
+            return Ok(None);
+        }
+        context.check()?;
+        if let State::New = self.state {
+            self.state = self.start(context)?;
+        }
+        let State::Scanning(scan) = &mut self.state else { return Ok(Some(0)) };
+        let rows = scan.pass_over(PASS_OVER)?;
+        if rows == 0 {
+            self.state = State::Done;
+        }
+        Ok(Some(rows))
     }
 
     fn rewind(&mut self, _: &Context<'_>) -> Result<()> {
