@@ -29,6 +29,8 @@ use std::sync::Arc;
 
 /// Leaves read before a scan uses frames of its own.
 const RING_AFTER: usize = 32;
+/// Leaves that are passed over at a time.
+const PASS_OVER: usize = 64;
 /// Pages of undo that were waited for one by one, from which on they are read ahead, and for how many rows at a time.
 const OLD_AFTER: u64 = 3;
 const OLD_ROWS: usize = 32;
@@ -257,51 +259,69 @@ impl Scan {
         Ok(None)
     }
 
-    /// Passes over the next keys, no more than `most` that [`Scan::next`] would give, and gives how many those are: fewer only at the end. What
-    /// no transaction has changed lately is counted by its mere place.
-    pub fn pass_over(&mut self, most: u64) -> Result<u64> {
+    /// Passes over the next keys, those of some leaves and no more than `most` that [`Scan::next`] would give, and gives how many those are;
+    /// `None` behind the last one. Of a value nothing is looked at but whether it is seen.
+    pub fn pass_over(&mut self, most: u64) -> Result<Option<u64>> {
         if self.position == Position::End || !self.turn(Direction::Forward)? {
-            return Ok(0);
+            return Ok(None);
         }
+        self.forget_long();
         let mut seen = 0;
-        loop {
+        for _ in 0..PASS_OVER {
             seen += self.pass_over_leaf(most - seen)?;
-            if seen == most || self.position == Position::End {
-                return Ok(seen);
+            if seen == most {
+                break;
             }
-            if !self.next_leaf()? {
+            if self.position == Position::End || !self.next_leaf()? {
                 self.position = Position::End;
-                return Ok(seen);
+                return Ok(Some(seen).filter(|seen| *seen > 0));
             }
+            self.view.reader(true).check_running()?;
         }
+        Ok(Some(seen))
     }
 
-    /// The same of the leaf that is loaded. Where the range ends there, so does the scan.
+    /// The same of the leaf that is loaded; gives how many it sees. Where the range ends there, so does the scan.
     fn pass_over_leaf(&mut self, most: u64) -> Result<u64> {
         let within = self.leaf_is_within();
         let (mut seen, mut last) = (0, None);
         while seen < most && self.slot < NodeRef::new(&self.leaf).count() {
             let (node, slot) = (NodeRef::new(&self.leaf), self.slot);
-            let is_settled = matches!(node.payload(slot), [0, ..]);
-            if !within || !is_settled {
+            if !within {
                 self.key.clear();
                 node.copy_key(slot, &mut self.key);
                 if !self.bounds.below_upper(&self.key) {
                     self.position = Position::End;
-                    return Ok(seen);
+                    break;
                 }
             }
             self.slot += 1;
-            if (within || self.bounds.above_lower(&self.key)) && (is_settled || self.take_value(slot)?) {
+            let is_settled = matches!(node.payload(slot), [0, ..]);
+            if (within || self.bounds.above_lower(&self.key)) && (is_settled || self.sees(slot)?) {
                 (seen, last) = (seen + 1, Some(slot));
             }
         }
-        if let Some(slot) = last {
+        if let Some(slot) = last
+            && self.position != Position::End
+        {
             self.key.clear();
             NodeRef::new(&self.leaf).copy_key(slot, &mut self.key);
             self.remember();
         }
         Ok(seen)
+    }
+
+    /// Whether the view sees an entry that somebody has changed lately, or that has a long value.
+    fn sees(&mut self, slot: usize) -> Result<bool> {
+        self.fetch_old(slot);
+        let payload = NodeRef::new(&self.leaf).payload(slot);
+        let (shared, reader) = (self.view.shared(), self.view.reader(true));
+        let before = reads::serial_reads();
+        let seen = shared.look(Reader { undo: self.undo_access(), ..reader }, payload)?;
+        let is_there = !matches!(seen, Seen::Absent);
+        self.old_waited += reads::serial_reads() - before;
+        reader.check_running()?;
+        Ok(is_there)
     }
 
     /// Whether all keys that the leaf can have are within the range.

@@ -130,6 +130,8 @@ struct State {
     pieces: Pieces,
     /// Nothing begins before.
     rest_until: Instant,
+    /// Until then somebody who holds latches counts as being at work: who asks for processors has asked for a permit.
+    latched_until: Instant,
     /// Somebody had to wait for a permit since the last look.
     wanted: bool,
     looked: Instant,
@@ -242,8 +244,8 @@ impl Pacer {
         })
     }
 
-    /// From now on jobs that do not say are paced so that what others ask of the device takes no longer than this on average; `None`: so
-    /// that others are slowed by no more than half as long again.
+    /// From now on jobs that do not say are paced so that what others ask of the device takes no longer than this on average; `None`: as
+    /// [`Pace::Auto`] says.
     pub(crate) fn set_target(&self, target: Option<Duration>) {
         let nanos = target.map_or(0, |target| u64::try_from(target.as_nanos()).unwrap_or(u64::MAX));
         self.target.store(nanos, Ordering::Relaxed);
@@ -343,9 +345,13 @@ impl Pacer {
         let (took, cpu) = if let Role::StandsBy(_) = &role { self.count() } else { Default::default() };
         let mut now = clock::now();
         let mut state = self.state.lock();
-        state.pieces.has_worked(took, cpu * slowness, now);
+        match &role {
+            Role::StandsBy(_) => state.pieces.has_worked(took, cpu * slowness, now),
+            Role::Asks(_) => state.latched_until = now + LINGER,
+            Role::Ordinary | Role::Reserve(_) => {}
+        }
         loop {
-            self.look(&mut state, &role, pace, now);
+            self.look(&mut state, pace, now);
             if let Role::StandsBy(reserve) = &role
                 && pace != Pace::Full
                 && !state.pieces.in_reserve()
@@ -453,7 +459,7 @@ impl Pacer {
         loop {
             let now = clock::now();
             let mut state = self.state.lock();
-            self.look(&mut state, &Role::Ordinary, pace, now);
+            self.look(&mut state, pace, now);
             if state.pieces.are_stuck(now) {
                 drop(state);
                 let is_crowded = reserve.is_crowded();
@@ -480,7 +486,7 @@ impl Pacer {
     }
 
     /// Looks how others fare, where it is time.
-    fn look(&self, state: &mut State, role: &Role, pace: Pace, now: Instant) {
+    fn look(&self, state: &mut State, pace: Pace, now: Instant) {
         let due = match state.probe {
             Probe::No => state.next_look,
             Probe::Settles(until) | Probe::Looks(until) => until,
@@ -490,7 +496,7 @@ impl Pacer {
         }
         let (ended, taken) = (self.ended_since(state), self.taken_since(state));
         (state.looked, state.next_look) = (now, now + LOOK_EVERY);
-        let slowdown = if let Role::Asks(_) = role { SLOWDOWN_LATCHED } else { SLOWDOWN };
+        let slowdown = if now < state.latched_until { SLOWDOWN_LATCHED } else { SLOWDOWN };
         state.react(pace, slowdown, &ended, taken, now);
         self.crowded.store(state.window.is_finite(), Ordering::Relaxed);
         self.rests.store(state.window < 1.0, Ordering::Relaxed);
@@ -505,6 +511,7 @@ impl State {
             held: 0,
             pieces: Pieces::new(now),
             rest_until: now,
+            latched_until: now,
             wanted: false,
             looked: now,
             next_look: now,

@@ -95,24 +95,25 @@ pub(super) fn role() -> Role {
 #[derive(Clone, Debug)]
 pub struct Reserve {
     dismissed: Arc<(Mutex<bool>, Condvar)>,
-    slowness: u32,
+    /// Which part of all processors it may have.
+    part: u32,
 }
 
 impl Default for Reserve {
     fn default() -> Self {
-        Reserve { dismissed: Arc::default(), slowness: (PART / processors()).max(1) }
+        Reserve { dismissed: Arc::default(), part: PART }
     }
 }
 
 impl Reserve {
     /// That of a job that sees one moment of the database: what others change meanwhile is kept for it, and so it has more of the processors.
     pub fn with_snapshot() -> Self {
-        Reserve { slowness: (PART_SNAPSHOT / processors()).max(1), ..Reserve::default() }
+        Reserve { part: PART_SNAPSHOT, ..Reserve::default() }
     }
 
     /// How many times as long as the reserve had a processor it takes at least until it has one again, for the next piece of work.
     pub(super) fn slowness(&self, is_saturated: bool) -> u32 {
-        self.slowness * if is_saturated { SATURATED } else { 1 }
+        (self.part * if is_saturated { SATURATED } else { 1 }).div_ceil(processors())
     }
 
     /// The calling thread works for a job from now on, and has this reserve: it runs only while nobody else wants the processor, and what it
@@ -238,7 +239,10 @@ impl Pieces {
 
     /// Somebody who stands by has worked for so long, and is to take no less than `processor` for it.
     pub(super) fn has_worked(&mut self, took: Duration, processor: Duration, now: Instant) {
-        self.rest_until = self.rest_until.max(now) + processor.saturating_sub(took).min(REST_MOST);
+        let rest = processor.saturating_sub(took).min(REST_MOST);
+        if !rest.is_zero() {
+            self.rest_until = self.rest_until.max(now) + rest;
+        }
     }
 
     /// Somebody who would begin a piece rests from now on, for so long.
@@ -436,6 +440,8 @@ mod tests {
         assert_eq!(pieces.begin_rest(start), ms(50));
         assert!(!pieces.are_stuck(start + ms(149)), "it had to rest for a part of that");
         assert!(pieces.are_stuck(start + ms(151)));
+        pieces.has_worked(ms(1), ms(0), start + ms(150));
+        assert!(pieces.are_stuck(start + ms(151)), "who need not rest changes nothing");
         pieces.end_rest();
         assert!(!pieces.are_stuck(start + ms(151)), "nobody is at anything");
     }

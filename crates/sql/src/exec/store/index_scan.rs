@@ -4,7 +4,7 @@ use super::super::{BATCH_ROWS, Batch, Context, Operator};
 use super::access::{Rows, evaluate, index_tree, scan};
 use super::ahead::{Keys, Window};
 use super::gather::Gathered;
-use super::table_scan::{CHECK_EVERY, PASS_OVER};
+use super::table_scan::{CHECK_EVERY, pass_over};
 use crate::Result;
 use crate::catalog::Table;
 use crate::codec::range::encode_equal;
@@ -224,12 +224,11 @@ impl Operator for IndexScan {
         if self.whole_key || self.how.backward || !self.how.index_only || self.rows.filter.is_some() {
             return Ok(None);
         }
-        context.check()?;
         if !self.started {
             self.start(context, BATCH_ROWS)?;
         }
         let Some(scan) = &mut self.scan else { return Ok(Some(0)) };
-        let rows = scan.pass_over(PASS_OVER)?;
+        let rows = pass_over(context, scan)?;
         if rows == 0 {
             self.scan = None;
         }

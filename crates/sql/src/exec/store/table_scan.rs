@@ -9,8 +9,6 @@ use gannet_store::Scan;
 
 /// Rows looked at between two looks at whether the statement was cancelled.
 pub(super) const CHECK_EVERY: usize = 1024;
-/// The same of rows that are only counted.
-pub(super) const PASS_OVER: u64 = 16 * 1024;
 
 /// Rows of a table in the order of its key: all, or a range of the primary key.
 #[derive(Debug)]
@@ -107,12 +105,11 @@ impl Operator for TableScan {
         if self.whole_key || self.backward || self.rows.filter.is_some() {
             return Ok(None);
         }
-        context.check()?;
         if let State::New = self.state {
             self.state = self.start(context)?;
         }
         let State::Scanning(scan) = &mut self.state else { return Ok(Some(0)) };
-        let rows = scan.pass_over(PASS_OVER)?;
+        let rows = pass_over(context, scan)?;
         if rows == 0 {
             self.state = State::Done;
         }
@@ -122,5 +119,17 @@ impl Operator for TableScan {
     fn rewind(&mut self, _: &Context<'_>) -> Result<()> {
         self.state = State::New;
         Ok(())
+    }
+}
+
+/// Passes over the next rows; gives how many, 0 behind the last one.
+pub(super) fn pass_over(context: &Context<'_>, scan: &mut Scan) -> Result<u64> {
+    loop {
+        context.check()?;
+        match scan.pass_over(u64::MAX)? {
+            Some(0) => {}
+            Some(rows) => return Ok(rows),
+            None => return Ok(0),
+        }
     }
 }
