@@ -46,11 +46,10 @@ const KNOWN: Duration = Duration::from_secs(10);
 const PRESENT: u64 = 4;
 /// They are expected back for so long after they were seen.
 const LINGER: Duration = Duration::from_secs(1);
-/// By how much others may be slowed, where nobody says otherwise; and by how much at the device at most, where that is a small part of
-/// what their statements take.
+/// By how much others may be slowed, where nobody says otherwise; and beside a job that holds latches, as users wait for these as well.
 const SLOWDOWN: f64 = 1.5;
-/// The same beside a job that holds latches: users wait for these as well.
 const SLOWDOWN_LATCHED: f64 = 1.15;
+/// By how much at the device at most, where that is a part of what their statements take.
 const SLOWDOWN_DEVICE: f64 = 1.7;
 /// See invariant 1; where the window begins when somebody comes, and how far it goes.
 const WINDOW_LEAST: f64 = 0.25;
@@ -440,11 +439,8 @@ impl Pacer {
                 let rests = self.saturation.is_there() && pace != Pace::Full;
                 if rests { reserve.slowness(true) } else { 0 }
             }
-            Role::Reserve(reserve) => {
-                self.saturation.look();
-                reserve.slowness(self.saturation.is_there())
-            }
-            Role::Ordinary | Role::Asks(_) => 0,
+            // A reserve that takes a permit as others do is dismissed.
+            Role::Ordinary | Role::Reserve(_) | Role::Asks(_) => 0,
         }
     }
 
@@ -471,7 +467,8 @@ impl Pacer {
             let wait = state.pieces.until_needed(clock::now());
             if state.probe == Probe::No && wait.is_zero() {
                 drop(state);
-                let slowness = self.slowness(&Role::Reserve(reserve.clone()), pace);
+                self.saturation.look();
+                let slowness = reserve.slowness(self.saturation.is_there());
                 self.count();
                 let of = Holder::Reserve { slowness };
                 return Some(Permit { pacer: Arc::clone(self), began: clock::now(), work, of });

@@ -5,9 +5,8 @@
 //! for locks of rows say, are for others who do one or the other. That is counted only while there are jobs: users pay for no clock otherwise.
 
 use gannet_base::clock::{self, Instant};
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::time::Duration;
 
 /// Of a statement, or a commit, no more counts than this: who looks at others for that long has seen no more of it.
