@@ -250,7 +250,8 @@ impl<'s> Shower<'s> {
         let estimate = &plan.estimate;
         if self.options.costs {
             let (startup, total) = (estimate.startup, estimate.total);
-            let (rows, width) = (estimate.rows.round(), estimate.width.round());
+            // The sum of no widths is -0.
+            let (rows, width) = (estimate.rows.round(), estimate.width.round() + 0.0);
             _ = write!(shown.title, "  (cost={startup:.2}..{total:.2} rows={rows:.0} width={width:.0})");
             shown.members.insert("Startup Cost".to_owned(), json!((startup * 100.0).round() / 100.0));
             shown.members.insert("Total Cost".to_owned(), json!((total * 100.0).round() / 100.0));
