@@ -77,8 +77,8 @@ enum Position {
     Fresh,
     /// Before the first key of the range.
     Start,
-    /// On this key, which was given last.
-    At(Vec<u8>),
+    /// On the key that was given last.
+    At,
     /// Just before this key.
     Before(Vec<u8>),
     /// Behind the last key.
@@ -137,7 +137,12 @@ pub struct Scan {
     ring: ScanRing,
     /// The frames for undo, once it uses frames of its own.
     undo_ring: ScanRing,
+    /// The key that was given last.
+    at: Vec<u8>,
+    /// The one that is being looked at.
     key: Vec<u8>,
+    /// Where in the copy of the leaf the value is that was given last; `None`: it is `value`.
+    place: Option<Range<usize>>,
     value: Vec<u8>,
     /// What `value` is charged as, where that is a long one.
     long: Option<WorkMemory>,
@@ -167,7 +172,9 @@ impl Scan {
             old_fetched: 0..0,
             ring: ScanRing::new(ring_frames(widest)),
             undo_ring: ScanRing::new(undo_frames(&core.pool)),
+            at: Vec::new(),
             key: Vec::new(),
+            place: None,
             value: Vec::new(),
             long: None,
             _charge: charge,
@@ -247,7 +254,7 @@ impl Scan {
                 }
                 if self.bounds.above_lower(&self.key) && self.take_value(slot)? {
                     self.remember();
-                    return Ok(Some((&self.key, &self.value)));
+                    return Ok(Some(self.given()));
                 }
                 continue;
             }
@@ -368,7 +375,7 @@ impl Scan {
                 }
                 if self.bounds.below_upper(&self.key) && self.take_value(slot)? {
                     self.remember();
-                    return Ok(Some((&self.key, &self.value)));
+                    return Ok(Some(self.given()));
                 }
                 continue;
             }
@@ -389,14 +396,20 @@ impl Scan {
     }
 
     /// Stores the position as a key: what a step in the other direction, or a look again, starts from.
+    #[inline]
     fn remember(&mut self) {
-        match &mut self.position {
-            Position::At(key) => {
-                key.clear();
-                key.extend_from_slice(&self.key);
-            }
-            other => *other = Position::At(self.key.clone()),
-        }
+        std::mem::swap(&mut self.at, &mut self.key);
+        self.position = Position::At;
+    }
+
+    /// What is given: the key that was remembered, and its value.
+    #[inline]
+    fn given(&self) -> (&[u8], &[u8]) {
+        let value = match &self.place {
+            Some(place) => &self.leaf[place.clone()],
+            None => &self.value,
+        };
+        (&self.at, value)
     }
 
     /// Makes sure that a leaf is loaded and that `slot` is right for a step in `direction`; false when the view sees
@@ -418,7 +431,8 @@ impl Scan {
         self.direction = direction;
         let position = self.position.clone();
         match (direction, position) {
-            (Direction::Forward, Position::At(key)) => {
+            (Direction::Forward, Position::At) => {
+                let key = self.at.clone();
                 self.load(Target::Covers(&key), &key)?;
                 self.slot = NodeRef::new(&self.leaf).search(&key).map_or_else(|s| s, |s| s + 1);
             }
@@ -434,7 +448,8 @@ impl Scan {
                 self.load(Target::Covers(&start), &start)?;
                 self.slot = NodeRef::new(&self.leaf).search(&start).unwrap_or_else(|s| s);
             }
-            (Direction::Backward, Position::At(key)) => {
+            (Direction::Backward, Position::At) => {
+                let key = self.at.clone();
                 self.load(Target::Covers(&key), &key)?;
                 self.slot = NodeRef::new(&self.leaf).search(&key).unwrap_or_else(|s| s);
             }
@@ -499,16 +514,23 @@ impl Scan {
         if self.leaves_read > RING_AFTER { Access::Ring(&self.undo_ring) } else { Access::Normal }
     }
 
-    /// Puts what the view sees of an entry into `value`; false when it sees nothing.
+    /// Finds out where what the view sees of an entry is; false when it sees nothing.
+    #[inline]
     fn take_value(&mut self, slot: usize) -> Result<bool> {
         self.forget_long();
-        let payload = NodeRef::new(&self.leaf).payload(slot);
-        self.value.clear();
-        if let [0, value @ ..] = payload {
-            // Settled and short: the common case, without a copy in between.
-            self.value.extend_from_slice(value);
+        let place = NodeRef::new(&self.leaf).payload_range(slot);
+        if self.leaf.get(place.start) == Some(&0) && !place.is_empty() {
+            // Settled and short: the common case.
+            self.place = Some(place.start + 1..place.end);
             return Ok(true);
         }
+        self.look(slot)
+    }
+
+    /// The same of an entry that somebody has changed lately, or that has a long value.
+    fn look(&mut self, slot: usize) -> Result<bool> {
+        self.place = None;
+        self.value.clear();
         self.fetch_old(slot);
         let payload = NodeRef::new(&self.leaf).payload(slot);
         let (shared, reader) = (self.view.shared(), self.view.reader(true));

@@ -15,6 +15,7 @@ mod pacer;
 mod reserve;
 mod saturation;
 mod users;
+mod window;
 
 use crate::pool::reads::Background;
 use crate::{Error, Result};

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::time::Duration;
 
 /// Of a statement, or a commit, no more counts than this: who looks at others for that long has seen no more of it.
-const COUNTS: Duration = super::pacer::PROBE;
+const COUNTS: Duration = super::window::PROBE;
 
 /// See the module's head. One for each engine.
 #[derive(Debug, Default)]

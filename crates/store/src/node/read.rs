@@ -169,8 +169,9 @@ impl<'a> NodeRef<'a> {
         &self.page[self.payload_range(i)]
     }
 
+    /// Where in the page that is.
     #[inline]
-    pub(super) fn payload_range(self, i: usize) -> Range<usize> {
+    pub fn payload_range(self, i: usize) -> Range<usize> {
         let slot = self.slot(i);
         let start = slot.payload_offset();
         start..start + usize::from(get_u16(self.page, slot.offset))
