@@ -47,7 +47,7 @@ build() { # build [FEATURES]
 build_c() {
     need gcc "apt-get install gcc"
     mkdir -p "$BIN"
-    if [ ! "$BIN/$1" -nt "$BENCH/$2" ] || [ ! "$BIN/$1" -nt "$BENCH/rivals/common.h" ]; then
+    if [ ! "$BIN/$1" -nt "$BENCH/$2" ]; then
         gcc -O2 -Wall -Wextra -pthread -o "$BIN/$1" "$BENCH/$2" $3 ||
             { say "cannot build $2: ${4:-}"; exit 1; }
     fi

@@ -6,12 +6,12 @@
 #   schema      one tree, 8-byte keys, 192-byte values, loaded in order
 #   threads     16
 #   page size   8 KiB for all; direct I/O (Berkeley DB: where built with it); the same memory, in the same kind of cgroup (budget + 64 MiB)
-#   durability  every commit durable when acknowledged; rivals' settings: bench/rivals/bdb.c, bench/rivals/rocksdb.c
+#   durability  every commit durable when acknowledged; rivals' settings: crates/lab/rivals/bdb.c, crates/lab/rivals/rocksdb.c
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 build
-build_c bdb rivals/bdb.c -ldb "apt-get install libdb5.3-dev"
-build_c rocksdb rivals/rocksdb.c -lrocksdb "apt-get install librocksdb-dev"
+"$LAB" rival berkeley-db --to "$BIN" >/dev/null
+"$LAB" rival rocksdb --to "$BIN" >/dev/null
 MEMORY=$UPDATE_MEMORY
 # Long enough that dirty pages have to be written at the pace they are made, on every side.
 SECONDS_EACH=$((SECONDS_EACH * 3)) WARM_UP=$((SECONDS_EACH / 3))
@@ -22,7 +22,7 @@ rival() { # rival PROGRAM WORKLOAD OPTIONS...
     "$BIN/$program" "$workload" --dir "$BENCH_DIR/$program-$ROWS" --memory $((MEMORY << 20)) --rows "$ROWS" \
         --value-size $VALUE_SIZE --page-size $PAGE_SIZE --threads 16 --seconds $SECONDS_EACH --warm-up $WARM_UP "$@"
 }
-for program in bdb rocksdb; do
+for program in berkeley-db rocksdb; do
     if [ ! -e "$BENCH_DIR/$program-$ROWS/complete" ]; then
         say "making $program-$ROWS"
         rm -rf "${BENCH_DIR:?}/$program-$ROWS"
@@ -42,7 +42,7 @@ ours=() bdb=() rocksdb=() last=
 for _ in $(seq "$RUNS"); do
     last=$(lab $MEMORY updates "updates-$ROWS" --threads 16 --seconds $SECONDS_EACH --warm-up $WARM_UP | keep updates)
     ours+=("$(pick measured.per_second_mean <<<"$last")")
-    bdb+=("$(limited bdb | keep updates | pick measured.per_second_mean)")
+    bdb+=("$(limited berkeley-db | keep updates | pick measured.per_second_mean)")
     rocksdb+=("$(limited rocksdb | keep updates | pick measured.per_second_mean)")
 done
 unseen=$(limited rocksdb --blind 1 | keep updates | pick measured.per_second_mean)

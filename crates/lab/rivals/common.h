@@ -1,12 +1,15 @@
-/* What the rivals' programs share: arguments, the laboratory's rows, latency histograms, one JSON line.
+/* What the rivals' programs share: arguments, the laboratory's rows, threads that work for a while, one JSON line.
  *
- *   PROGRAM load|updates --dir DIR --memory BYTES --rows N --value-size BYTES --page-size BYTES --threads T --seconds S
- *                        --warm-up S [--blind 1]
+ *   PROGRAM load|lookups|multiget|updates --dir DIR [--memory BYTES] [--rows N] [--value-size BYTES] [--page-size BYTES]
+ *           [--threads T] [--seconds S] [--warm-up S] [--batch N] [--seed N] [--direct 0|1] [--read-ahead 0|1] [--blind 0|1]
+ *   PROGRAM live --purpose work|die|rest --log BYTES ...      a life as crates/lab/src/restart/life.rs has them, where a program has that
  *
  * Keys are row numbers in eight big-endian bytes, values are filled from the number and a version, as in
- * crates/lab/src/driver.rs. */
-#ifndef GANNET_BENCH_COMMON_H
-#define GANNET_BENCH_COMMON_H
+ * crates/lab/src/driver.rs. What is printed has the names that crates/lab/src/run.rs prints.
+ *
+ * A program supplies `open_session`, `get`, `multi_get` and `update`; each thread has a session. */
+#ifndef GANNET_LAB_COMMON_H
+#define GANNET_LAB_COMMON_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -18,11 +21,11 @@
 #include <unistd.h>
 
 struct arguments {
-    const char *workload, *dir;
-    uint64_t memory, rows, value_size, page_size, threads, seconds, warm_up, blind;
+    const char *workload, *dir, *purpose;
+    uint64_t memory, rows, value_size, page_size, threads, seconds, warm_up, batch, seed, direct, read_ahead, blind, log;
 };
 
-static struct arguments args = {NULL, NULL, 256u << 20, 1000000, 192, 8192, 16, 10, 2, 0};
+static struct arguments args = {NULL, NULL, NULL, 256u << 20, 1000000, 192, 8192, 16, 10, 2, 256, 1, 1, 1, 0, 192u << 20};
 
 static void fail(const char *what, const char *why) {
     fprintf(stderr, "%s: %s\n", what, why);
@@ -30,23 +33,32 @@ static void fail(const char *what, const char *why) {
 }
 
 static void parse(int argc, char **argv) {
-    if (argc < 2) fail(argv[0], "expected `load` or `updates` and options");
+    const struct {
+        const char *name;
+        uint64_t *place;
+    } numbers[] = {{"--memory", &args.memory},         {"--rows", &args.rows},       {"--value-size", &args.value_size},
+                   {"--page-size", &args.page_size},   {"--threads", &args.threads}, {"--seconds", &args.seconds},
+                   {"--warm-up", &args.warm_up},       {"--batch", &args.batch},     {"--seed", &args.seed},
+                   {"--direct", &args.direct},         {"--blind", &args.blind},     {"--read-ahead", &args.read_ahead},
+                   {"--log", &args.log}};
+    if (argc < 2) fail(argv[0], "expected a workload and options");
     args.workload = argv[1];
     for (int i = 2; i < argc; i += 2) {
         const char *name = argv[i], *text = i + 1 < argc ? argv[i + 1] : NULL;
         if (!text) fail(name, "its value is missing");
-        if (!strcmp(name, "--dir")) args.dir = text;
-        else if (!strcmp(name, "--memory")) args.memory = strtoull(text, NULL, 10);
-        else if (!strcmp(name, "--rows")) args.rows = strtoull(text, NULL, 10);
-        else if (!strcmp(name, "--value-size")) args.value_size = strtoull(text, NULL, 10);
-        else if (!strcmp(name, "--page-size")) args.page_size = strtoull(text, NULL, 10);
-        else if (!strcmp(name, "--threads")) args.threads = strtoull(text, NULL, 10);
-        else if (!strcmp(name, "--seconds")) args.seconds = strtoull(text, NULL, 10);
-        else if (!strcmp(name, "--warm-up")) args.warm_up = strtoull(text, NULL, 10);
-        else if (!strcmp(name, "--blind")) args.blind = strtoull(text, NULL, 10);
-        else fail(name, "there is no such option");
+        if (!strcmp(name, "--dir") || !strcmp(name, "--purpose")) {
+            *(name[2] == 'd' ? &args.dir : &args.purpose) = text;
+            continue;
+        }
+        size_t at = 0, count = sizeof numbers / sizeof *numbers;
+        while (at < count && strcmp(name, numbers[at].name)) at++;
+        if (at == count) fail(name, "there is no such option");
+        char *end;
+        *numbers[at].place = strtoull(text, &end, 10);
+        if (!*text || *end) fail(name, "its value is no whole number");
     }
     if (!args.dir) fail("--dir", "is missing");
+    if (!args.rows || !args.threads || !args.batch) fail("--rows, --threads, --batch", "are 1 at least");
 }
 
 static uint64_t mix(uint64_t z) {
@@ -83,21 +95,21 @@ static uint64_t now_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
 }
 
-/* Eight steps per power of two, interpolated by nothing: percentiles are within 9 %. */
-#define BUCKETS 512
+/* Sixteen steps per power of two, interpolated by nothing: percentiles are within 6 %. */
+#define BUCKETS 1024
 static atomic_ullong buckets[BUCKETS];
 static atomic_ullong operations;
 static atomic_int phase; /* 0 warming up, 1 measuring, 2 ended */
 
 static unsigned bucket_of(uint64_t ns) {
-    if (ns < 8) return (unsigned)ns;
+    if (ns < 16) return (unsigned)ns;
     unsigned power = 63 - (unsigned)__builtin_clzll(ns);
-    return (power - 2) * 8 + (unsigned)((ns >> (power - 3)) & 7);
+    return (power - 3) * 16 + (unsigned)((ns >> (power - 4)) & 15);
 }
 
 static double bucket_us(unsigned bucket) {
-    if (bucket < 8) return bucket / 1000.0;
-    return (double)((((uint64_t)(bucket % 8) + 9) << (bucket / 8 - 1)) - 1) / 1000.0;
+    if (bucket < 16) return bucket / 1000.0;
+    return (double)((((uint64_t)(bucket % 16) + 17) << (bucket / 16 - 1)) - 1) / 1000.0;
 }
 
 static double quantile_us(double share) {
@@ -107,45 +119,64 @@ static double quantile_us(double share) {
     return 0;
 }
 
-/* One update of a random row in a synchronous transaction; supplied by each program. */
-static void update(void *session, uint64_t number, uint64_t version, unsigned char *value);
+/* A thread's view of the store. */
 static void *open_session(void);
+/* Looks a row up that is there, and gets hold of all its bytes. `value` has room for it. */
+static void get(void *session, uint64_t number, unsigned char *value);
+/* Looks so many rows up that are there. */
+static void multi_get(void *session, const uint64_t *numbers, size_t count, unsigned char *value);
+/* Changes a row in a synchronous transaction. */
+static void update(void *session, uint64_t number, uint64_t version, unsigned char *value);
 
 static void *worker(void *argument) {
-    uint64_t state = ((uint64_t)(uintptr_t)argument + 1) * 1000003;
+    uint64_t state = (args.seed * 1000003 + (uint64_t)(uintptr_t)argument) * 1000003;
+    int looks = !strcmp(args.workload, "lookups"), batches = !strcmp(args.workload, "multiget");
     unsigned char *value = malloc(args.value_size + 8);
+    uint64_t *numbers = calloc(args.batch, sizeof *numbers);
     void *session = open_session();
+    if (!value || !numbers) fail("memory", "there is not enough");
     for (uint64_t calls = 1; phase < 2; calls++) {
         int measuring = phase == 1;
+        for (uint64_t i = 0; batches && i < args.batch; i++) numbers[i] = below(&state, args.rows);
         uint64_t start = now_ns();
-        update(session, below(&state, args.rows), calls, value);
+        if (looks) get(session, below(&state, args.rows), value);
+        else if (batches) multi_get(session, numbers, args.batch, value);
+        else update(session, below(&state, args.rows), calls, value);
         if (measuring) {
             buckets[bucket_of(now_ns() - start)]++;
             operations++;
         }
     }
+    free(numbers);
     free(value);
     return NULL;
 }
 
-/* The value of a `Name: number kB` line of /proc/self/status, in bytes. */
-static uint64_t status_bytes(const char *name) {
+/* The value of a `Name: number` line of a file below /proc. */
+static uint64_t proc_number(const char *path, const char *name) {
     char line[256];
-    uint64_t kib = 0;
-    FILE *file = fopen("/proc/self/status", "r");
+    uint64_t number = 0;
+    FILE *file = fopen(path, "r");
     while (file && fgets(line, sizeof line, file))
-        if (!strncmp(line, name, strlen(name))) kib = strtoull(line + strlen(name) + 1, NULL, 10);
+        if (!strncmp(line, name, strlen(name))) number = strtoull(line + strlen(name) + 1, NULL, 10);
     if (file) fclose(file);
-    return kib * 1024;
+    return number;
 }
 
-static void run_updates(const char *driver, const char *settings) {
+/* Whether the workload is one that goes on for a while. */
+static int is_timed(void) {
+    return !strcmp(args.workload, "lookups") || !strcmp(args.workload, "multiget") || !strcmp(args.workload, "updates");
+}
+
+/* Lets threads work, and prints what came of it. */
+static void run(const char *driver, const char *settings) {
+    if (!is_timed()) fail(args.workload, "there is no such workload");
     pthread_t *threads = calloc(args.threads, sizeof *threads);
     for (uint64_t i = 0; i < args.threads; i++) pthread_create(&threads[i], NULL, worker, (void *)(uintptr_t)i);
     sleep((unsigned)args.warm_up);
-    uint64_t start = now_ns();
+    uint64_t start = now_ns(), read_before = proc_number("/proc/self/io", "read_bytes");
     phase = 1;
-    uint64_t *per_second = calloc(args.seconds, sizeof *per_second), before = 0;
+    uint64_t *per_second = calloc(args.seconds + 1, sizeof *per_second), before = 0;
     for (uint64_t i = 0; i < args.seconds; i++) {
         sleep(1);
         uint64_t done = operations;
@@ -153,17 +184,20 @@ static void run_updates(const char *driver, const char *settings) {
         before = done;
     }
     double seconds = (double)(now_ns() - start) / 1e9;
-    uint64_t done = operations;
+    uint64_t done = operations, read_bytes = proc_number("/proc/self/io", "read_bytes") - read_before;
     phase = 2;
     for (uint64_t i = 0; i < args.threads; i++) pthread_join(threads[i], NULL);
-    printf("{\"workload\":\"updates\",\"driver\":\"%s\",\"settings\":%s,\"rows\":%llu,\"value_bytes\":%llu,"
+    printf("{\"workload\":\"%s\",\"driver\":\"%s\",\"settings\":%s,\"rows\":%llu,\"value_bytes\":%llu,"
            "\"plan\":{\"threads\":%llu,\"seconds\":%llu},\"measured\":{\"operations\":%llu,\"seconds\":%.3f,"
-           "\"per_second_mean\":%.1f,\"latency_us\":{\"p50\":%.1f,\"p99\":%.1f,\"p999\":%.1f},\"per_second\":[",
-           driver, settings, (unsigned long long)args.rows, (unsigned long long)args.value_size,
+           "\"per_second_mean\":%.1f,\"latency_us\":{\"p50\":%.1f,\"p95\":%.1f,\"p99\":%.1f,\"p999\":%.1f},"
+           "\"device\":{\"read_bytes\":%llu,\"read_bytes_per_second\":%.1f},\"interval_seconds\":1.0,\"per_interval\":[",
+           args.workload, driver, settings, (unsigned long long)args.rows, (unsigned long long)args.value_size,
            (unsigned long long)args.threads, (unsigned long long)args.seconds, (unsigned long long)done, seconds,
-           (double)done / seconds, quantile_us(0.5), quantile_us(0.99), quantile_us(0.999));
+           (double)done / seconds, quantile_us(0.5), quantile_us(0.95), quantile_us(0.99), quantile_us(0.999),
+           (unsigned long long)read_bytes, (double)read_bytes / seconds);
     for (uint64_t i = 0; i < args.seconds; i++) printf("%s%llu", i ? "," : "", (unsigned long long)per_second[i]);
-    printf("]},\"memory\":{\"peak_resident_bytes\":%llu}}\n", (unsigned long long)status_bytes("VmHWM"));
+    printf("]},\"memory\":{\"peak_resident_bytes\":%llu}}\n",
+           (unsigned long long)proc_number("/proc/self/status", "VmHWM") * 1024);
     free(per_second);
     free(threads);
 }

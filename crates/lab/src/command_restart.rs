@@ -31,6 +31,7 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
         rows: 1_000_000,
         branches: 16,
         profile: None,
+        program: None,
         time: Duration::from_secs(10),
         seed: 1,
     };
@@ -93,6 +94,7 @@ fn named<T: Copy>(option: &str, all: &[T], name: fn(T) -> &'static str, text: &s
 fn set(setup: &mut Setup, name: &str, text: &str) -> Result<()> {
     match name {
         "memory" => setup.memory = parse_size(text)?,
+        "program" => setup.program = Some(PathBuf::from(text)),
         "io" => setup.io = text.to_owned(),
         "log" => setup.log = parse_size(text)?,
         "sessions" => setup.sessions = text.parse()?,
@@ -162,7 +164,7 @@ mod tests {
         assert_eq!((arguments.setup.time, arguments.again), (Duration::from_millis(2500), true));
         for (wrong, says) in [
             (&["rest"][..], "--side is missing"),
-            (&["rest", "--side", "x"], "wire-gannet, wire-postgresql, gannet, sqlite"),
+            (&["rest", "--side", "x"], "wire-gannet, wire-postgresql, gannet, sqlite, berkeley-db"),
             (&["rest", "--side", "gannet"], "--from is missing"),
             (&["load", "--side", "gannet"], "--to is missing"),
             (&["rest", "--side", "sqlite", "--profile", "slow-wide"], "--side gannet"),

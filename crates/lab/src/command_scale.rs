@@ -4,8 +4,9 @@
 use anyhow::{Context, Result, bail};
 use gannet_base::units::parse_size;
 use gannet_lab::device::{Counters, number_of};
+use gannet_lab::firebird;
 use gannet_lab::folders;
-use gannet_lab::servers::{self, DATABASE, Kind, Options, Server};
+use gannet_lab::servers::{self, DATABASE, Kind, Options, Process};
 use gannet_lab::throttle::{self, Throttle};
 use gannet_lab::tpcc::connection::Connect;
 use gannet_lab::tpcc::run::{Outcome, Plan, run};
@@ -38,9 +39,84 @@ const COLUMNS: [&str; 13] = [
     "group_cached_bytes",
 ];
 
+/// Who serves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    /// By PostgreSQL's protocol.
+    Wire(Kind),
+    Firebird,
+}
+
+impl Side {
+    fn named(name: &str) -> Option<Self> {
+        if name == "firebird" { Some(Side::Firebird) } else { Kind::named(name).map(Side::Wire) }
+    }
+
+    fn start(self, folder: &Path, memory: Option<u64>, io: &str, settings: Vec<String>) -> Result<Server> {
+        let folder = folder.to_owned();
+        Ok(match self {
+            Side::Wire(kind) => {
+                Server::Wire(Options { kind, folder, memory, io: io.to_owned(), settings }.start()?)
+            }
+            Side::Firebird => {
+                Server::Firebird(firebird::server::Options { folder, memory, settings }.start()?)
+            }
+        })
+    }
+}
+
+/// A server that runs.
+enum Server {
+    Wire(servers::Server),
+    Firebird(firebird::server::Server),
+}
+
+impl Server {
+    fn process(&self) -> &Process {
+        match self {
+            Server::Wire(server) => server.process(),
+            Server::Firebird(server) => server.process(),
+        }
+    }
+
+    fn describe(&self) -> Value {
+        match self {
+            Server::Wire(server) => server.describe(),
+            Server::Firebird(server) => server.describe(),
+        }
+    }
+
+    fn database_bytes(&self) -> Result<u64> {
+        match self {
+            Server::Wire(server) => server.database_bytes(),
+            Server::Firebird(server) => server.database_bytes(),
+        }
+    }
+
+    fn stop(self) -> Result<Duration> {
+        match self {
+            Server::Wire(server) => server.stop(),
+            Server::Firebird(server) => server.stop(),
+        }
+    }
+
+    #[cfg(feature = "rivals")]
+    fn connect(&self) -> Result<Box<dyn Connect>> {
+        Ok(match self {
+            Server::Wire(server) => Box::new(gannet_lab::wire::Server { target: server.target(DATABASE) }),
+            Server::Firebird(server) => Box::new(firebird::wire::Target::of(server)?),
+        })
+    }
+
+    #[cfg(not(feature = "rivals"))]
+    fn connect(&self) -> Result<Box<dyn Connect>> {
+        bail!("this build has no client for servers: build with `--features rivals`")
+    }
+}
+
 struct Arguments {
     step: String,
-    kind: Option<Kind>,
+    side: Option<Side>,
     /// Where the database is, for `run`.
     from: PathBuf,
     /// Where it is made, or copied to.
@@ -64,7 +140,7 @@ fn seconds(parser: &mut lexopt::Parser) -> Result<Duration> {
 fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
     let mut arguments = Arguments {
         step: String::new(),
-        kind: None,
+        side: None,
         from: PathBuf::new(),
         to: PathBuf::new(),
         memory: 0,
@@ -83,9 +159,11 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
             Value(word) if arguments.step.is_empty() => arguments.step = word.string()?,
             Long("server") => {
                 let name = parser.value()?.string()?;
-                let kind = Kind::named(&name);
-                arguments.kind =
-                    Some(kind.with_context(|| format!("--server is gannet or postgresql, not {name:?}"))?);
+                let side = Side::named(&name);
+                arguments.side =
+                    Some(side.with_context(|| {
+                        format!("--server is gannet, postgresql or firebird, not {name:?}")
+                    })?);
             }
             Long("from") => arguments.from = parser.value()?.into(),
             Long("to") => arguments.to = parser.value()?.into(),
@@ -107,8 +185,8 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
         "run" => true,
         other => bail!("scale is load or run, not {other:?}"),
     };
-    if arguments.kind.is_none() {
-        bail!("--server says whom to start: gannet or postgresql");
+    if arguments.side.is_none() {
+        bail!("--server says whom to start: gannet, postgresql or firebird");
     }
     if arguments.to.as_os_str().is_empty() || arguments.from.as_os_str().is_empty() == runs {
         bail!(
@@ -127,23 +205,13 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
     Ok(arguments)
 }
 
-#[cfg(feature = "rivals")]
-fn wire(server: &Server) -> Result<Box<dyn Connect>> {
-    Ok(Box::new(gannet_lab::wire::Server { target: server.target(DATABASE) }))
-}
-
-#[cfg(not(feature = "rivals"))]
-fn wire(_: &Server) -> Result<Box<dyn Connect>> {
-    bail!("this build has no client of PostgreSQL: build with `--features rivals`")
-}
-
 /// Runs the command; one JSON object on standard output.
 pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()> {
     let arguments = parse(parser)?;
-    let kind = arguments.kind.context("--server says whom to start")?;
+    let side = arguments.side.context("--server says whom to start")?;
     let result = match arguments.step.as_str() {
-        "load" => fill(&arguments, kind, stop),
-        _ => measured_copy(&arguments, kind, stop),
+        "load" => fill(&arguments, side, stop),
+        _ => measured_copy(&arguments, side, stop),
     };
     match result {
         // What went wrong besides is what ending brings.
@@ -161,7 +229,7 @@ fn beside<T>(server: &Server, stop: &AtomicBool, work: impl FnOnce() -> Result<T
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 if stop.load(Ordering::Relaxed) {
-                    server.ask_to_end();
+                    server.process().ask_to_end();
                     return;
                 }
                 std::thread::sleep(LOOK_EVERY);
@@ -181,28 +249,30 @@ impl Drop for Done<'_> {
     }
 }
 
-fn fill(arguments: &Arguments, kind: Kind, stop: &AtomicBool) -> Result<Value> {
+fn fill(arguments: &Arguments, side: Side, stop: &AtomicBool) -> Result<Value> {
     let folder = &arguments.to;
-    servers::make(kind, folder)?;
-    let settings: &[&str] = match kind {
-        Kind::Gannet => &[],
+    match side {
+        Side::Wire(kind) => servers::make(kind, folder)?,
+        Side::Firebird => firebird::server::make(folder)?,
+    }
+    let settings: &[&str] = match side {
         // What the log has grown to is copied with the database each time.
-        Kind::PostgreSql => &["max_wal_size=512MB", "maintenance_work_mem=256MB"],
+        Side::Wire(Kind::PostgreSql) => &["max_wal_size=512MB", "maintenance_work_mem=256MB"],
+        Side::Wire(Kind::Gannet) | Side::Firebird => &[],
     };
     let settings = settings.iter().map(|&word| word.to_owned()).collect();
-    let options = Options { kind, folder: folder.clone(), memory: None, io: arguments.io.clone(), settings };
-    let server = options.start()?;
+    let server = side.start(folder, None, &arguments.io, settings)?;
     let began = Instant::now();
     let (rows, database_bytes) = beside(&server, stop, || {
-        if kind == Kind::PostgreSql {
+        if let (Server::Wire(server), Side::Wire(Kind::PostgreSql)) = (&server, side) {
             server.client("postgres")?.run(&format!("create database {DATABASE}"))?;
         }
-        let to = wire(&server)?;
+        let to = server.connect()?;
         let plan = load::Load { size: arguments.size, seed: arguments.seed, loaders: 2 };
         let rows = load::tables(&*to, &plan, |_| {})?;
         let mut connection = to.connect()?;
         load::finish(&mut *connection)?;
-        if kind == Kind::PostgreSql {
+        if side == Side::Wire(Kind::PostgreSql) {
             connection.batch("vacuum analyze")?;
         }
         connection.batch("checkpoint")?;
@@ -211,12 +281,16 @@ fn fill(arguments: &Arguments, kind: Kind, stop: &AtomicBool) -> Result<Value> {
     let time = began.elapsed();
     let described = server.describe();
     server.stop()?;
-    if kind == Kind::Gannet {
-        // Nobody is to begin with what was in memory the last time.
-        match fs::remove_file(servers::database(folder).with_extension("gnt-wal").join("hot")) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
+    match side {
+        Side::Firebird => firebird::server::force_writes(folder)?,
+        Side::Wire(Kind::Gannet) => {
+            // Nobody is to begin with what was in memory the last time.
+            match fs::remove_file(servers::database(folder).with_extension("gnt-wal").join("hot")) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+                _ => {}
+            }
         }
+        Side::Wire(Kind::PostgreSql) => {}
     }
     Ok(json!({
         "workload": "scale load", "server": described, "warehouses": arguments.size.warehouses, "seed": arguments.seed,
@@ -224,11 +298,11 @@ fn fill(arguments: &Arguments, kind: Kind, stop: &AtomicBool) -> Result<Value> {
     }))
 }
 
-fn measured_copy(arguments: &Arguments, kind: Kind, stop: &AtomicBool) -> Result<Value> {
+fn measured_copy(arguments: &Arguments, side: Side, stop: &AtomicBool) -> Result<Value> {
     let began = Instant::now();
     folders::copy(&arguments.from, &arguments.to, stop)?;
     let copied = began.elapsed();
-    let measured = measure(arguments, kind, stop);
+    let measured = measure(arguments, side, stop);
     let removed = folders::remove(&arguments.to);
     let mut measured = measured?;
     removed?;
@@ -236,17 +310,11 @@ fn measured_copy(arguments: &Arguments, kind: Kind, stop: &AtomicBool) -> Result
     Ok(measured)
 }
 
-fn measure(arguments: &Arguments, kind: Kind, stop: &AtomicBool) -> Result<Value> {
-    let options = Options {
-        kind,
-        folder: arguments.to.clone(),
-        memory: Some(arguments.memory),
-        io: arguments.io.clone(),
-        settings: arguments.settings.clone(),
-    };
+fn measure(arguments: &Arguments, side: Side, stop: &AtomicBool) -> Result<Value> {
     let disk = Disk::of(&arguments.to)?;
     let began = Instant::now();
-    let server = options.start()?;
+    let settings = arguments.settings.clone();
+    let server = side.start(&arguments.to, Some(arguments.memory), &arguments.io, settings)?;
     let started = began.elapsed();
     let mut figures = beside(&server, stop, || load_and_check(arguments, &server, &disk, stop))?;
     let after = server.database_bytes()?;
@@ -282,7 +350,7 @@ fn per(counters: Option<Counters>, unit: f64) -> Value {
 }
 
 fn load_and_check(arguments: &Arguments, server: &Server, disk: &Disk, stop: &AtomicBool) -> Result<Value> {
-    let to = wire(server)?;
+    let to = server.connect()?;
     let plan = |time, phase: u64| Plan {
         size: arguments.size,
         terminals: arguments.sessions,
@@ -301,7 +369,7 @@ fn load_and_check(arguments: &Arguments, server: &Server, disk: &Disk, stop: &At
     let settled = unmeasured(&*to, &plan(arguments.settle, 2), stop)?;
     let (outcome, sampled, device) = sampled(&*to, &plan(arguments.time, 0), server, disk, stop)?;
     let worked = warm_up + settled + outcome.transactions();
-    let group = server.group();
+    let group = server.process().group();
     drop(throttle);
     let began = Instant::now();
     let mut connection = to.connect()?;
@@ -309,8 +377,8 @@ fn load_and_check(arguments: &Arguments, server: &Server, disk: &Disk, stop: &At
     let whole = disk.counters().zip(first).map(|(now, first)| now.since(first));
     let checkpoint = began.elapsed();
     let began = Instant::now();
-    server.lift_limit();
-    if arguments.kind == Some(Kind::PostgreSql) {
+    server.process().lift_limit();
+    if arguments.side == Some(Side::Wire(Kind::PostgreSql)) {
         connection.batch("set work_mem = '64MB'")?;
     }
     let mut conditions = Vec::new();
@@ -360,7 +428,7 @@ fn sampled(
             let now = disk.counters();
             let done = now.zip(last).map(|(now, last)| now.since(last));
             last = now;
-            let (resident, cached) = server.memory();
+            let (resident, cached) = server.process().memory();
             let count = |of: fn(Counters) -> u64| json!(done.map(of));
             seen.push(vec![
                 count(|done| done.reads),
@@ -368,7 +436,7 @@ fn sampled(
                 count(|done| done.writes),
                 count(|done| done.written_bytes),
                 json!(resident),
-                json!(server.resident()),
+                json!(server.process().resident()),
                 json!(cached),
             ]);
         }

@@ -34,7 +34,7 @@ USAGE
 a file beside it, which they remove.
 
 OPTIONS
-    --driver NAME     gannet, sqlite (built with the feature `rivals`), or a SERVER: gannet-server, postgresql
+    --driver NAME     gannet, sqlite or firebird (built with the feature `rivals`), or a SERVER: gannet-server, postgresql
     --io MODE         of Gannet: auto, direct, uncached or buffered [auto]
     --limit SIZE      memory that the whole process may have; a server is held to it by a group of its own
     --budget SIZE     of that, Gannet's budget [nearly all]
@@ -138,6 +138,10 @@ impl Arguments {
             }
             return Ok(Box::new(Served::start(&self.options(kind, limit))?));
         }
+        #[cfg(feature = "rivals")]
+        if self.driver == "firebird" {
+            return Ok(Box::new(gannet_lab::scan::firebird::Firebird::start(&self.dir, limit, create)?));
+        }
         // Without a limit: enough for loading.
         let limit = limit.unwrap_or(1 << 30);
         match self.driver.as_str() {
@@ -147,8 +151,12 @@ impl Arguments {
                 Ok(Box::new(gannet_lab::scan::sqlite::Sqlite::open(&self.dir, limit, self.fits, create)?))
             }
             #[cfg(not(feature = "rivals"))]
-            "sqlite" => bail!("this build has no sqlite: build with `--features rivals`"),
-            other => bail!("there is no driver {other:?}: gannet, gannet-server, sqlite, postgresql"),
+            "sqlite" | "firebird" => {
+                bail!("this build has no {}: build with `--features rivals`", self.driver)
+            }
+            other => {
+                bail!("there is no driver {other:?}: gannet, gannet-server, sqlite, postgresql, firebird")
+            }
         }
     }
 
@@ -242,7 +250,8 @@ fn load(arguments: &Arguments) -> Result<Value> {
 
 /// Removes a database that a measurement has left which was killed; nothing else.
 fn remove_left(folder: &Path) -> Result<()> {
-    let is_ours = ["lab.gnt", "lab.sqlite", "PG_VERSION"].iter().any(|name| folder.join(name).exists());
+    let is_ours =
+        ["lab.gnt", "lab.sqlite", "PG_VERSION", "lab.fdb"].iter().any(|name| folder.join(name).exists());
     if is_ours {
         fs::remove_dir_all(folder).with_context(|| format!("cannot remove {folder:?}"))?;
     }

@@ -16,6 +16,7 @@ use gannet_base::units::{parse_duration, parse_size};
 use gannet_io::{ModeRequest, Profile};
 use gannet_lab::driver::{Driver, LoadOrder, Rows};
 use gannet_lab::gannet::mode;
+use gannet_lab::rivals::Program;
 use gannet_lab::run::{Outcome, Plan};
 use gannet_lab::table::Table;
 use gannet_lab::{gannet, report, workload};
@@ -45,6 +46,7 @@ USAGE
     gannet-lab restart load|crash|steady|loaded|rest --side SIDE [--from FOLDER] --to FOLDER [--log SIZE] [--memory SIZE]
                              [--rows N | --branches N] [--sessions N] [--seconds S]
                              [--profile NAME [--width N] [--write-rate SIZE]] [--again] [--seed N]
+    gannet-lab rival berkeley-db|lmdb|rocksdb --to FOLDER
     gannet-lab isolation run (--url ADDRESS | --serve GANNET [--kills N]) [--dir DIR] [--level LEVEL] [--seconds S]
                              [--seed N] [--sessions N] [--transactions N] [--keys N] [--replace]
     gannet-lab isolation check FILE
@@ -59,9 +61,10 @@ With --think users type and think between transactions, for that share of the ti
 with --memory in all, page cache included, and checks them afterwards; the device is limited (--profile) after the warm-up.
 `restart` kills: `load` makes a database, `crash` loads a copy of it until there is so much log and kills it, `loaded` starts a copy of what that has
 left and loads it from its first commit on, `rest` leaves it in peace, and with --again kills it in between. SIDE is wire-gannet, wire-postgresql (TPC-B
-by a server), gannet or sqlite (rows written anew, embedded). What was acknowledged has to be there each time.
+by a server), gannet, sqlite or berkeley-db (rows written anew, embedded; the last with --program, what `rival` has built). What was acknowledged has to be there each time.
 `inserts` is a load of many inserts and some updates by connections to Gannet's server: `load` makes a database with a table of SIZE, `run`
 measures one configuration on a copy of it; with --reports N one transaction in N is a report that sorts; --confined holds the server by a memory cgroup.
+`rival` builds the program by which a C library takes the workloads load, lookups, multiget and updates; it needs a C compiler and the library's headers.
 `isolation run` lets sessions run random transactions, in rounds of --transactions [2000], and judges what they were told; at
 LEVEL read-committed, repeatable-read, serializable, or mixed [mixed]. ADDRESS is a postgres:// one of any server, whose tables
 iso_* are made anew; GANNET is a binary that is served in DIR [.] and killed N times a round. --replace
@@ -268,6 +271,25 @@ fn statements(arguments: &Arguments, stop: &AtomicBool) -> Result<()> {
     Box::new(table).close()
 }
 
+/// Builds a rival's program.
+fn rival(parser: &mut lexopt::Parser) -> Result<()> {
+    let (mut name, mut to) = (None, None);
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Value(word) if name.is_none() => name = Some(word.string()?),
+            Long("to") => to = Some(PathBuf::from(parser.value()?)),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    let names = || gannet_lab::rivals::ALL.map(|program| program.name).join(", ");
+    let name = name.with_context(|| format!("which rival: one of {}", names()))?;
+    let program = Program::named(&name)
+        .with_context(|| format!("there is no rival {name:?} to be built, only {}", names()))?;
+    let built = program.build(&to.context("--to is missing: the folder for the program")?)?;
+    println!("{}", json!({ "workload": "build", "rival": name, "program": built }));
+    Ok(())
+}
+
 fn open(arguments: &Arguments) -> Result<Box<dyn Driver>> {
     let create = arguments.workload == "load";
     let options = options(arguments);
@@ -341,46 +363,20 @@ fn work() -> Result<()> {
         signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))?;
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
-    match std::env::args_os().nth(1) {
-        Some(word) if word == "tpcc" => {
-            return command_tpcc::work(&mut lexopt::Parser::from_args(std::env::args_os().skip(2)), &stop);
-        }
-        Some(word) if word == "scale" => {
-            return command_scale::work(&mut lexopt::Parser::from_args(std::env::args_os().skip(2)), &stop);
-        }
-        Some(word) if word == "restart" => {
-            let parser = &mut lexopt::Parser::from_args(std::env::args_os().skip(2));
-            return command_restart::work(parser, begun, &stop);
-        }
-        Some(word) if word == "admin" => {
-            return command_admin::work(&mut lexopt::Parser::from_args(std::env::args_os().skip(2)), &stop);
-        }
-        Some(word) if word == "inserts" => {
-            return command_inserts::work(&mut lexopt::Parser::from_args(std::env::args_os().skip(2)), &stop);
-        }
-        Some(word) if word == "tune" => {
-            return command_tune::work(&mut lexopt::Parser::from_args(std::env::args_os().skip(2)), &stop);
-        }
-        Some(word) if word == "isolation" => {
-            return command_isolation::work(
-                &mut lexopt::Parser::from_args(std::env::args_os().skip(2)),
-                &stop,
-            );
-        }
-        Some(word) if word == "scan" => {
-            return command_scan::work(&mut lexopt::Parser::from_args(std::env::args_os().skip(2)), &stop);
-        }
-        Some(word) if word == "device" => {
-            return command_lab::device(&mut lexopt::Parser::from_args(std::env::args_os().skip(2)), &stop);
-        }
-        Some(word) if word.to_str().is_some_and(command_lab::is_ours) => {
-            let name = word.to_string_lossy();
-            return command_lab::work(
-                &name,
-                &mut lexopt::Parser::from_args(std::env::args_os().skip(2)),
-                &stop,
-            );
-        }
+    let word = std::env::args_os().nth(1).unwrap_or_default();
+    let rest = &mut lexopt::Parser::from_args(std::env::args_os().skip(2));
+    match &*word.to_string_lossy() {
+        "tpcc" => return command_tpcc::work(rest, &stop),
+        "scale" => return command_scale::work(rest, &stop),
+        "restart" => return command_restart::work(rest, begun, &stop),
+        "admin" => return command_admin::work(rest, &stop),
+        "inserts" => return command_inserts::work(rest, &stop),
+        "tune" => return command_tune::work(rest, &stop),
+        "isolation" => return command_isolation::work(rest, &stop),
+        "scan" => return command_scan::work(rest, &stop),
+        "device" => return command_lab::device(rest, &stop),
+        "rival" => return rival(rest),
+        name if command_lab::is_ours(name) => return command_lab::work(name, rest, &stop),
         _ => {}
     }
     let Some(arguments) = parse(lexopt::Parser::from_env())? else {

@@ -1,7 +1,7 @@
 //! Servers that are measured: started for one measurement, on a Unix socket of their own, in a memory cgroup where the system lets us, and ended with it.
 //!
 //! A server never outlives whoever has started it: where there is `setpriv` (util-linux), the system asks it to end when its parent does, however that ends.
-//! Gannet and PostgreSQL are spoken to with the same protocol, by the same client.
+//! Gannet and PostgreSQL are spoken to with the same protocol, by the same client. Firebird has one of its own: [`crate::firebird`].
 
 use crate::confine::{Group, chill, end, installed, status, within};
 use crate::folders::bytes;
@@ -34,7 +34,7 @@ const LONGEST_FOLDER: usize = 107 - "/lab.gnt-socket/.s.PGSQL.5433".len();
 /// What of its memory Gannet's budget leaves to the process around it.
 const AROUND_BUDGET: u64 = 16 << 20;
 
-/// Who serves.
+/// Who serves by PostgreSQL's protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Gannet.
@@ -62,6 +62,18 @@ pub struct Options {
 #[derive(Debug)]
 pub struct Server {
     options: Options,
+    process: Process,
+}
+
+/// The process of a server, whoever it is; it is ended when this is dropped.
+#[derive(Debug)]
+pub struct Process {
+    /// Who it is, as errors name it.
+    name: String,
+    /// What it says goes there.
+    log: PathBuf,
+    /// What it ends by, without waiting for its sessions to leave.
+    signal: Signal,
     child: Child,
     began: Instant,
     group: Option<Group>,
@@ -138,16 +150,27 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// A command that runs a program in a group, as whoever PostgreSQL may be, and is asked to end when we do.
-fn command(kind: Kind, group: Option<&Group>, program: &Path, signal: &str) -> Command {
+/// A command that runs a program in a group, and is asked to end when we do.
+pub(crate) fn tied(group: Option<&Group>, program: &Path, signal: &str) -> Command {
+    tied_as(None, group, program, signal)
+}
+
+/// The same, as somebody else.
+fn tied_as(account: Option<&str>, group: Option<&Group>, program: &Path, signal: &str) -> Command {
     let Some(setpriv) = installed("setpriv") else { return within(group, program) };
     let mut command = within(group, setpriv);
-    if kind == Kind::PostgreSql && is_root() {
-        command.args(["--reuid", THEIR_ACCOUNT, "--regid", THEIR_ACCOUNT, "--init-groups"]);
+    if let Some(account) = account {
+        command.args(["--reuid", account, "--regid", account, "--init-groups"]);
         command.current_dir("/");
     }
     command.args(["--pdeathsig", signal, "--"]).arg(program);
     command
+}
+
+/// The same, as whoever PostgreSQL may be.
+fn command(kind: Kind, group: Option<&Group>, program: &Path, signal: &str) -> Command {
+    let account = (kind == Kind::PostgreSql && is_root()).then_some(THEIR_ACCOUNT);
+    tied_as(account, group, program, signal)
 }
 
 /// Variables are settings to Gannet's programs, which are given theirs in words.
@@ -273,14 +296,11 @@ impl Options {
     /// # Errors
     /// Its program is missing, or the folder is none of its kind.
     pub fn launch(&self) -> Result<Server> {
-        chill(std::slice::from_ref(&self.folder))?;
-        let group = self.memory.and_then(Group::new);
-        let mut command = self.command(group.as_ref())?;
-        let log = File::create(self.log()).with_context(|| format!("cannot write {:?}", self.log()))?;
-        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        let began = Instant::now();
-        let child = command.spawn().context("cannot start /bin/sh")?;
-        Ok(Server { options: self.clone(), child, began, group })
+        let signal = if self.kind == Kind::PostgreSql { Signal::INT } else { Signal::TERM };
+        let process = Process::launch(&self.kind.title(), &self.folder, self.memory, signal, |group| {
+            self.command(group)
+        })?;
+        Ok(Server { options: self.clone(), process })
     }
 
     /// Starts it and waits until it lets somebody in.
@@ -291,11 +311,6 @@ impl Options {
         let mut server = self.launch()?;
         server.await_ready(PATIENCE)?;
         Ok(server)
-    }
-
-    /// Beside the folder, which is to have nothing in it that is not the server's.
-    fn log(&self) -> PathBuf {
-        self.folder.with_extension("log")
     }
 }
 
@@ -364,26 +379,19 @@ impl Server {
         Client::connect(&self.address(database))
     }
 
+    /// Its process.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
     /// Bytes that are resident in its process (of PostgreSQL: the first of them), and those of files that are cached on its group's account.
     pub fn memory(&self) -> (Option<u64>, Option<u64>) {
-        (status(self.child.id(), "VmRSS"), self.group.as_ref().and_then(Group::cached))
-    }
-
-    /// Bytes in memory on its group's account that are no file's.
-    pub fn resident(&self) -> Option<u64> {
-        self.group.as_ref().and_then(Group::resident)
-    }
-
-    /// Lifts the limit of its memory, for what is done when nothing is measured any more.
-    pub fn lift_limit(&self) {
-        if let Some(group) = &self.group {
-            group.lift();
-        }
+        self.process.memory()
     }
 
     /// When its process was started.
     pub fn began(&self) -> Instant {
-        self.began
+        self.process.began
     }
 
     /// What it has written to its log since it was started.
@@ -391,8 +399,7 @@ impl Server {
     /// # Errors
     /// The log cannot be read.
     pub fn said(&self) -> Result<String> {
-        let log = self.options.log();
-        fs::read_to_string(&log).with_context(|| format!("cannot read {log:?}"))
+        self.process.said()
     }
 
     /// Fails if it has ended, with what it said last.
@@ -400,20 +407,17 @@ impl Server {
     /// # Errors
     /// That.
     pub fn must_run(&mut self) -> Result<()> {
-        let Some(status) = self.child.try_wait()? else { return Ok(()) };
-        let said = self.said().unwrap_or_default();
-        let last = said.trim().lines().last().unwrap_or("it says nothing");
-        bail!("{} ended with {status}: {last}", self.options.kind.title())
+        self.process.must_run()
     }
 
-    /// Its process.
+    /// Its process, by number.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.process.child.id()
     }
 
     /// What its group has had; null where it has none.
     pub fn group(&self) -> Value {
-        self.group.as_ref().map_or(Value::Null, Group::report)
+        self.process.group()
     }
 
     /// How it was asked to be started.
@@ -424,7 +428,7 @@ impl Server {
     /// A command that runs a program beside it: in its group, and asked to end when we do.
     pub fn beside(&self, program: impl AsRef<Path>) -> Command {
         // A client may be anybody, whoever the server is.
-        let mut command = command(Kind::Gannet, self.group.as_ref(), program.as_ref(), "INT");
+        let mut command = command(Kind::Gannet, self.process.group.as_ref(), program.as_ref(), "INT");
         forget_settings(&mut command);
         command
     }
@@ -436,14 +440,6 @@ impl Server {
             Kind::PostgreSql => self.options.postgres_settings(),
         };
         json!({ "server": self.options.kind.title(), "memory": self.options.memory, "settings": settings })
-    }
-
-    /// Asks it to end, without waiting: whoever waits for an answer of it gets an error.
-    pub fn ask_to_end(&self) {
-        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            // It may have ended by itself.
-            let _ = kill_process(pid, self.signal());
-        }
     }
 
     /// Bytes of the database on the device, without its log.
@@ -461,21 +457,99 @@ impl Server {
     ///
     /// # Errors
     /// It had to be killed, or failed.
-    pub fn stop(mut self) -> Result<Duration> {
-        let asked = Instant::now();
-        let signal = self.signal();
-        let status = end(&mut self.child, signal, SHUTDOWN)?;
-        if !status.success() {
-            bail!("{} ended with {status}", self.options.kind.title());
-        }
-        Ok(asked.elapsed())
+    pub fn stop(self) -> Result<Duration> {
+        self.process.stop()
     }
 
     /// Kills it and the processes that it has started, as a crash does; on return they are gone.
     ///
     /// # Errors
     /// The system's; or one of them does not go.
-    pub fn kill(mut self) -> Result<()> {
+    pub fn kill(self) -> Result<()> {
+        self.process.kill()
+    }
+}
+
+impl Process {
+    /// Starts a server, with nothing of its files in the page cache, in a group with so much memory.
+    ///
+    /// # Errors
+    /// Its command cannot be made, or run.
+    pub(crate) fn launch(
+        name: &str,
+        folder: &Path,
+        memory: Option<u64>,
+        signal: Signal,
+        command: impl FnOnce(Option<&Group>) -> Result<Command>,
+    ) -> Result<Self> {
+        chill(&[folder.to_owned()])?;
+        let group = memory.and_then(Group::new);
+        let mut command = command(group.as_ref())?;
+        // Beside the folder, which is to have nothing in it that is not the server's.
+        let path = folder.with_extension("log");
+        let log = File::create(&path).with_context(|| format!("cannot write {path:?}"))?;
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let began = Instant::now();
+        let child = command.spawn().context("cannot start /bin/sh")?;
+        Ok(Process { name: name.to_owned(), log: path, signal, child, began, group })
+    }
+
+    /// Bytes that are resident in it, and those of files that are cached on its group's account.
+    pub fn memory(&self) -> (Option<u64>, Option<u64>) {
+        (status(self.child.id(), "VmRSS"), self.group.as_ref().and_then(Group::cached))
+    }
+
+    /// Bytes in memory on its group's account that are no file's.
+    pub fn resident(&self) -> Option<u64> {
+        self.group.as_ref().and_then(Group::resident)
+    }
+
+    /// Lifts the limit of its memory, for what is done when nothing is measured any more.
+    pub fn lift_limit(&self) {
+        if let Some(group) = &self.group {
+            group.lift();
+        }
+    }
+
+    /// What its group has had; null where it has none.
+    pub fn group(&self) -> Value {
+        self.group.as_ref().map_or(Value::Null, Group::report)
+    }
+
+    fn said(&self) -> Result<String> {
+        fs::read_to_string(&self.log).with_context(|| format!("cannot read {:?}", self.log))
+    }
+
+    /// Fails if it has ended, with what it said last.
+    ///
+    /// # Errors
+    /// That.
+    pub(crate) fn must_run(&mut self) -> Result<()> {
+        let Some(status) = self.child.try_wait()? else { return Ok(()) };
+        let said = self.said().unwrap_or_default();
+        let last = said.trim().lines().last().unwrap_or("it says nothing");
+        bail!("{} ended with {status}: {last}", self.name)
+    }
+
+    /// Asks it to end, without waiting: whoever waits for an answer of it gets an error.
+    pub fn ask_to_end(&self) {
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            // It may have ended by itself.
+            let _ = kill_process(pid, self.signal);
+        }
+    }
+
+    /// Ends it in good order, see [`Server::stop`].
+    pub(crate) fn stop(mut self) -> Result<Duration> {
+        let asked = Instant::now();
+        let status = end(&mut self.child, self.signal, SHUTDOWN)?;
+        if !status.success() {
+            bail!("{} ended with {status}", self.name);
+        }
+        Ok(asked.elapsed())
+    }
+
+    fn kill(mut self) -> Result<()> {
         let others = children(self.child.id());
         // The first one first: it would take notice of the others' end, and start anew.
         self.child.kill()?;
@@ -488,29 +562,20 @@ impl Server {
         for pid in others {
             while parent(pid.as_raw_nonzero().get()).is_some() {
                 if begun.elapsed() > SHUTDOWN {
-                    bail!("{}: its process {pid:?} does not end", self.options.kind.title());
+                    bail!("{}: its process {pid:?} does not end", self.name);
                 }
                 std::thread::sleep(LOOK_EVERY);
             }
         }
         Ok(())
     }
-
-    /// What it ends by, without waiting for its sessions to leave.
-    fn signal(&self) -> Signal {
-        match self.options.kind {
-            Kind::Gannet => Signal::TERM,
-            Kind::PostgreSql => Signal::INT,
-        }
-    }
 }
 
-impl Drop for Server {
+impl Drop for Process {
     fn drop(&mut self) {
         if !matches!(self.child.try_wait(), Ok(Some(_))) {
-            let signal = self.signal();
             // Nothing of it is wanted any more.
-            let _ = end(&mut self.child, signal, SHUTDOWN);
+            let _ = end(&mut self.child, self.signal, SHUTDOWN);
         }
     }
 }

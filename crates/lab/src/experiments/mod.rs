@@ -10,11 +10,13 @@ mod scan;
 mod squeeze;
 mod tune;
 
-use crate::confine::Step;
+use crate::confine::{OURSELVES, Step};
 use crate::document::Document;
 use crate::record::{Order, Record, Size};
+use crate::rivals::{self, Program};
 use crate::throttle::AS_IS;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// A published investigation that is reproduced.
 pub trait Experiment: Sync {
@@ -85,6 +87,40 @@ const POSTGRESQL: Rival = Rival {
     is_there: || cfg!(feature = "rivals") && crate::servers::postgres().is_some(),
     how: "apt-get install postgresql-15, and a lab with the feature rivals",
 };
+
+/// Firebird's server, which is started where it is installed.
+const FIREBIRD: Rival = Rival {
+    name: "firebird",
+    is_there: || cfg!(feature = "rivals") && crate::firebird::server::installation().is_some(),
+    how: "apt-get install firebird3.0-server, and a lab with the feature rivals",
+};
+
+/// Berkeley DB, whose program is built where its header is.
+const BERKELEY_DB: Rival = Rival {
+    name: rivals::BERKELEY_DB.name,
+    is_there: || rivals::BERKELEY_DB.can_be_built(),
+    how: rivals::BERKELEY_DB.how,
+};
+
+/// The folder that a rival's program is built in.
+fn program_folder(data: &Path, program: Program) -> PathBuf {
+    data.join(format!("program-{}", program.name))
+}
+
+/// Builds it.
+fn building(data: &Path, program: Program) -> Step {
+    let to = program_folder(data, program);
+    let command = [OURSELVES, "rival", program.name, "--to", &to.display().to_string()];
+    Step {
+        id: format!("build, {}", program.name),
+        what: format!("builds the program of {}", program.name),
+        command: command.map(str::to_owned).to_vec(),
+        limit: None,
+        cold: Vec::new(),
+        estimate: Duration::from_secs(1),
+        makes: Some(to),
+    }
+}
 
 /// All that there are.
 pub fn all() -> &'static [&'static dyn Experiment] {

@@ -1,11 +1,12 @@
 //! X4: memory that is already full. Uniform look-ups of small records, with a database of as much as, twice, and four times the memory there is.
 
-use super::{Experiment, Rival, SQLITE};
+use super::{BERKELEY_DB, Experiment, Rival, SQLITE, building, program_folder};
 use crate::chart::{Bars, Figure, Kind, Line, Spread, number};
 use crate::confine::{OURSELVES, Step};
 use crate::document::{Document, Part};
 use crate::driver::KEY_LEN;
 use crate::record::{Ended, Order, Record, Size};
+use crate::rivals::{self, Program};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ const THREADS: [u32; 2] = [2, 16];
 const PAGE_SIZE: u64 = 8192;
 /// Keys of a batch.
 const BATCH: u32 = 256;
+/// Of the limit, what RocksDB's block cache has: its allocator and the readers' buffers take more than others' around it.
+const ROCKSDB_PERCENT: u64 = 75;
 /// SQLite has a cache for each connection, and the OS cache besides, which does better with most of the memory.
 const SQLITE_CACHE: u64 = 4 << 20;
 
@@ -49,11 +52,21 @@ impl Plan {
     }
 }
 
+const LMDB: Rival =
+    Rival { name: rivals::LMDB.name, is_there: || rivals::LMDB.can_be_built(), how: rivals::LMDB.how };
+const ROCKSDB: Rival = Rival {
+    name: rivals::ROCKSDB.name,
+    is_there: || rivals::ROCKSDB.can_be_built(),
+    how: rivals::ROCKSDB.how,
+};
+
 /// Somebody who is measured.
 #[derive(Clone, PartialEq, Debug)]
 struct Contestant {
     /// As reports name it.
     name: String,
+    /// Whose program it is; `None`: the lab's own.
+    program: Option<Program>,
     /// The folder that its database is in.
     store: &'static str,
     /// Options of the lab's command.
@@ -68,6 +81,7 @@ fn contestants(order: &Order, plan: &Plan) -> Vec<Contestant> {
     for mode in &order.modes {
         all.push(Contestant {
             name: format!("Gannet, {mode}"),
+            program: None,
             store: "gannet",
             options: words(&["--driver", "gannet", "--io", mode]),
             memory: plan.budget(),
@@ -76,6 +90,7 @@ fn contestants(order: &Order, plan: &Plan) -> Vec<Contestant> {
     }
     all.push(Contestant {
         name: "Gannet, SQL".to_owned(),
+        program: None,
         store: "gannet-sql",
         options: words(&["--driver", "gannet-sql"]),
         memory: plan.budget(),
@@ -84,11 +99,32 @@ fn contestants(order: &Order, plan: &Plan) -> Vec<Contestant> {
     if order.rivals.iter().any(|rival| rival == SQLITE.name) {
         all.push(Contestant {
             name: "SQLite".to_owned(),
+            program: None,
             store: "sqlite",
             options: words(&["--driver", "sqlite"]),
             memory: SQLITE_CACHE,
             has_batches: false,
         });
+    }
+    let berkeley = rivals::BERKELEY_DB;
+    for (name, program, options, memory) in [
+        ("Berkeley DB, direct", berkeley, ["--direct", "1"], plan.budget()),
+        ("Berkeley DB, buffered", berkeley, ["--direct", "0"], plan.budget()),
+        ("LMDB", rivals::LMDB, ["--read-ahead", "1"], plan.limit),
+        ("LMDB, no read-ahead", rivals::LMDB, ["--read-ahead", "0"], plan.limit),
+        ("RocksDB, direct", rivals::ROCKSDB, ["--direct", "1"], plan.limit / 100 * ROCKSDB_PERCENT),
+    ] {
+        if order.rivals.iter().any(|rival| rival == program.name) {
+            all.push(Contestant {
+                name: name.to_owned(),
+                program: Some(program),
+                store: program.name,
+                options: words(&options),
+                memory,
+                // The others look many keys up one after the other.
+                has_batches: program == rivals::ROCKSDB,
+            });
+        }
     }
     all
 }
@@ -105,7 +141,13 @@ fn store_command(
     multiple: u64,
     seed: u64,
 ) -> Vec<String> {
-    let mut command = vec![OURSELVES.to_owned(), "store".to_owned(), workload.to_owned()];
+    let mut command = match contestant.program {
+        Some(program) => {
+            let data = dir.parent().unwrap_or(dir);
+            vec![program.within(&program_folder(data, program)).display().to_string(), workload.to_owned()]
+        }
+        None => vec![OURSELVES.to_owned(), "store".to_owned(), workload.to_owned()],
+    };
     let mut add = |name: &str, value: String| command.extend([name.to_owned(), value]);
     add("--dir", dir.display().to_string());
     add("--memory", contestant.memory.to_string());
@@ -147,7 +189,7 @@ impl Experiment for Squeeze {
     }
 
     fn rivals(&self) -> &'static [Rival] {
-        &[SQLITE]
+        &[SQLITE, BERKELEY_DB, LMDB, ROCKSDB]
     }
 
     fn modes(&self) -> &'static [&'static str] {
@@ -162,6 +204,12 @@ impl Experiment for Squeeze {
         let plan = Plan::of(order.size);
         let contestants = contestants(order, &plan);
         let mut steps: Vec<Step> = Vec::new();
+        for program in contestants.iter().filter_map(|contestant| contestant.program) {
+            let step = building(data, program);
+            if steps.iter().all(|other| other.id != step.id) {
+                steps.push(step);
+            }
+        }
         for multiple in MULTIPLES {
             for contestant in &contestants {
                 let dir = folder(data, contestant.store, multiple);
@@ -251,7 +299,8 @@ impl Experiment for Squeeze {
         let mut parts = vec![
             Part::Text(format!(
                 "Uniform look-ups of records of {} bytes. Each contestant runs in a memory cgroup of {}, page cache included; Gannet's --memory is 85 % of that. \
-                 What is measured follows {} s in which the caches fill. The device is what threads that each read a block of {} KiB after the other get out of it.",
+                 What is measured follows {} s in which the caches fill. The device is what threads that each read a block of {} KiB after the other get out of it. \
+                 Of rivals, Berkeley DB's cache has the same 85 %, RocksDB's block cache {ROCKSDB_PERCENT} %, LMDB and SQLite live on the page cache.",
                 KEY_LEN as u64 + VALUE_LEN,
                 gannet_base::units::format_size(found.plan.limit),
                 found.plan.warm_up,
@@ -408,24 +457,35 @@ impl Found<'_> {
     fn batches(&self) -> Vec<Part> {
         let threads = THREADS[0];
         let mut rows = Vec::new();
-        for contestant in self.contestants().iter().filter(|contestant| contestant.has_batches) {
+        let contestants = self.contestants();
+        for contestant in contestants.iter().filter(|contestant| contestant.has_batches) {
             for &multiple in &MULTIPLES[1..] {
                 let rates = self.figures(
                     |time| batches_id(&contestant.name, multiple, threads, time),
                     "/measured/per_second_mean",
                 );
                 let Some(spread) = Spread::of(&rates) else { continue };
-                let single = self.lookups(&contestant.name, multiple, threads, "/measured/per_second_mean");
+                let single = |name: &str| {
+                    let found = self.lookups(name, multiple, threads, "/measured/per_second_mean");
+                    found.map(|spread| spread.median)
+                };
                 let keys = spread.median * f64::from(BATCH);
+                let against = |single: Option<f64>| {
+                    single.map_or("–".to_owned(), |rate| format!("{}×", number(keys / rate)))
+                };
+                let others = contestants.iter().filter(|other| !other.store.starts_with("gannet"));
                 rows.push(vec![
                     contestant.name.clone(),
                     format!("{multiple}×"),
                     number(keys),
-                    single.map_or("–".to_owned(), |single| format!("{}×", number(keys / single.median))),
+                    against(single(&contestant.name)),
+                    against(others.filter_map(|other| single(&other.name)).reduce(f64::max)),
                 ]);
             }
         }
-        let head = ["", "database", "keys/s", "against one by one"].map(str::to_owned).to_vec();
+        let head = ["", "database", "keys/s", "against one by one", "against the best rival one by one"]
+            .map(str::to_owned)
+            .to_vec();
         vec![
             Part::Text(format!("The same keys, {BATCH} asked for at a time, by {threads} threads.")),
             Part::Table(head, rows),

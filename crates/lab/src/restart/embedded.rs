@@ -7,8 +7,8 @@ use crate::tpcb::check::Told;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
-use std::process::{Child, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
@@ -21,6 +21,41 @@ struct Life {
     lines: Receiver<Value>,
     complaint: Option<JoinHandle<String>>,
     group: Option<Group>,
+}
+
+/// The program of a life, and its words.
+fn command(setup: &Setup, folder: &Path, purpose: Purpose) -> Result<(PathBuf, Vec<String>)> {
+    Ok(match setup.side {
+        Side::BerkeleyDb => (program(setup)?, program_arguments(setup, folder, purpose)),
+        _ => (std::env::current_exe()?, arguments(setup, folder, purpose)),
+    })
+}
+
+fn program(setup: &Setup) -> Result<PathBuf> {
+    setup.program.clone().context("--program is missing: what `gannet-lab rival` has built")
+}
+
+/// The options of a rival's program, which is given whole seconds.
+fn program_arguments(setup: &Setup, folder: &Path, purpose: Purpose) -> Vec<String> {
+    let numbers = [
+        ("--memory", setup.budget()),
+        ("--log", setup.log),
+        ("--threads", setup.sessions as u64),
+        ("--rows", setup.rows),
+        ("--seconds", setup.time.as_secs_f64().ceil() as u64),
+        ("--seed", setup.seed),
+    ];
+    let mut words = ["live", "--purpose", purpose.name(), "--dir"].map(str::to_owned).to_vec();
+    words.push(database(folder).display().to_string());
+    words.extend(shape());
+    words.extend(numbers.into_iter().flat_map(|(name, number)| [name.to_owned(), number.to_string()]));
+    words
+}
+
+/// What rows and pages are like, in a rival's options.
+fn shape() -> [String; 4] {
+    let [value, page] = [life::VALUE_LEN, life::PAGE_SIZE].map(|bytes| bytes.to_string());
+    ["--value-size".to_owned(), value, "--page-size".to_owned(), page]
 }
 
 /// The options of a life's command.
@@ -50,17 +85,17 @@ impl Life {
     fn begin(setup: &Setup, folder: &Path, purpose: Purpose) -> Result<Self> {
         chill(&[database(folder)])?;
         let group = Group::new(setup.memory);
-        let ourselves = std::env::current_exe()?;
+        let (program, words) = command(setup, folder, purpose)?;
         // It does not outlive us, however we end.
         let mut command = match installed("setpriv") {
             Some(setpriv) => {
                 let mut command = within(group.as_ref(), setpriv);
-                command.args(["--pdeathsig", "KILL", "--"]).arg(ourselves);
+                command.args(["--pdeathsig", "KILL", "--"]).arg(program);
                 command
             }
-            None => within(group.as_ref(), ourselves),
+            None => within(group.as_ref(), program),
         };
-        command.args(arguments(setup, folder, purpose));
+        command.args(words);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let began = Instant::now();
         let mut child = command.spawn().context("cannot start /bin/sh")?;
@@ -150,10 +185,27 @@ fn told(end: &Value) -> Result<Vec<Told>> {
 /// The database's.
 pub fn load(setup: &Setup, to: &Path) -> Result<Value> {
     let begun = Instant::now();
-    let settings = life::load(setup, &database(to))?;
+    let settings = match setup.side {
+        Side::BerkeleyDb => load_by_program(setup, &database(to))?,
+        _ => life::load(setup, &database(to))?,
+    };
     Ok(
         json!({ "step": "load", "side": setup.side.name(), "settings": settings, "seconds": begun.elapsed().as_secs_f64() }),
     )
+}
+
+/// Has a rival's program make a database; gives its settings.
+fn load_by_program(setup: &Setup, folder: &Path) -> Result<Value> {
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {folder:?}"))?;
+    let mut command = Command::new(program(setup)?);
+    command.args(["load", "--dir"]).arg(folder).args(shape());
+    command.args(["--rows", &life::rows(setup).count.to_string()]);
+    let done = command.stdin(Stdio::null()).output().context("cannot start a rival's program")?;
+    if !done.status.success() {
+        bail!("a load ended with {}: {}", done.status, String::from_utf8_lossy(&done.stderr).trim());
+    }
+    let mut said: Value = serde_json::from_slice(&done.stdout)?;
+    Ok(said["settings"].take())
 }
 
 /// Loads a copy, and lets it die at full load.

@@ -4,7 +4,7 @@
 //! every later life.
 //!
 //! It prints a line of JSON for each event: `open` when the first commit is there, `end` when the work is done, `closed`. One that is to die does so behind `end`, while its
-//! threads go on.
+//! threads go on. Berkeley DB's lives are led by its program, which prints the same.
 
 use super::{INTERVAL, LOOK_EVERY, Samples, Setup, Side, go_on};
 use crate::driver::{Driver, Rows, Session};
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 /// Bytes of a value; keys have 8.
 pub const VALUE_LEN: usize = 192;
-const PAGE_SIZE: usize = 8192;
+pub(super) const PAGE_SIZE: usize = 8192;
 /// Of so many operations, one counts.
 const COUNTS_EACH: u64 = 4;
 /// SQLite has a cache for each connection, and the OS cache besides, which does better with most of the memory.
@@ -81,7 +81,7 @@ fn open(setup: &Setup, folder: &Path, create: bool) -> Result<Box<dyn Driver>> {
     }
 }
 
-fn rows(setup: &Setup) -> Rows {
+pub(super) fn rows(setup: &Setup) -> Rows {
     Rows { count: setup.rows + setup.sessions as u64, value_len: VALUE_LEN }
 }
 
@@ -308,6 +308,7 @@ mod tests {
             rows,
             branches: 0,
             profile: None,
+            program: None,
             time: Duration::ZERO,
             seed: 1,
         }

@@ -44,11 +44,14 @@ pub enum Side {
     Gannet,
     /// SQLite.
     Sqlite,
+    /// Berkeley DB.
+    BerkeleyDb,
 }
 
 impl Side {
     /// All of them.
-    pub const ALL: [Side; 4] = [Side::WireGannet, Side::WirePostgres, Side::Gannet, Side::Sqlite];
+    pub const ALL: [Side; 5] =
+        [Side::WireGannet, Side::WirePostgres, Side::Gannet, Side::Sqlite, Side::BerkeleyDb];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
@@ -57,6 +60,7 @@ impl Side {
             Side::WirePostgres => "wire-postgresql",
             Side::Gannet => "gannet",
             Side::Sqlite => "sqlite",
+            Side::BerkeleyDb => "berkeley-db",
         }
     }
 
@@ -85,6 +89,8 @@ pub struct Setup {
     pub branches: u64,
     /// The modelled device of an embedded Gannet: a profile, as changed by `--width` and `--write-rate`.
     pub profile: Option<(String, Profile)>,
+    /// Berkeley DB's program, see [`crate::rivals`].
+    pub program: Option<PathBuf>,
     /// How long it is loaded, or watched at most.
     pub time: Duration,
     /// Seed of what is random.

@@ -6,6 +6,8 @@
 //! - [`watch`] looks at memory and at the OS cache meanwhile.
 
 pub mod embedded;
+#[cfg(feature = "rivals")]
+pub mod firebird;
 pub mod growth;
 pub mod neighbour;
 pub mod read;
@@ -22,7 +24,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 /// Bytes of the text in each row.
-const VALUE_LEN: usize = 184;
+pub(crate) const VALUE_LEN: usize = 184;
 /// Bytes of a row's values: two whole numbers and a text.
 pub const ROW_LEN: u64 = 16 + VALUE_LEN as u64;
 /// The table: its primary key in the order of loading, `tag` a permutation without pattern, `v` random text.

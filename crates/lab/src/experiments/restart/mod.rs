@@ -4,11 +4,12 @@ mod redo;
 mod report;
 mod series;
 
-use super::{Experiment, POSTGRESQL, Rival, SQLITE};
+use super::{BERKELEY_DB, Experiment, POSTGRESQL, Rival, SQLITE, building, program_folder};
 use crate::confine::{OURSELVES, Step};
 use crate::document::Document;
 use crate::record::{Order, Record, Size};
 use crate::restart::Side;
+use crate::rivals;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -164,6 +165,9 @@ fn contestants(order: &Order) -> Vec<Contestant> {
     if has(&SQLITE) {
         all.push(one("SQLite, embedded", Side::Sqlite, On::Device));
     }
+    if has(&BERKELEY_DB) {
+        all.push(one("Berkeley DB, embedded", Side::BerkeleyDb, On::Device));
+    }
     for on in [On::Modelled, On::Narrow, On::Starved] {
         all.push(one(&format!("Gannet, embedded, {}", on.name()), Side::Gannet, on));
     }
@@ -216,6 +220,11 @@ fn command(
     } else {
         add("--memory", plan.embedded_memory.to_string());
         add("--rows", plan.rows.to_string());
+    }
+    if contestant.side == Side::BerkeleyDb {
+        let folder = to.parent().unwrap_or(to);
+        let program = rivals::BERKELEY_DB.within(&program_folder(folder, rivals::BERKELEY_DB));
+        add("--program", program.display().to_string());
     }
     add("--seconds", seconds.to_string());
     add("--seed", seed.to_string());
@@ -298,7 +307,7 @@ impl Experiment for Restart {
     }
 
     fn rivals(&self) -> &'static [Rival] {
-        &[POSTGRESQL, SQLITE]
+        &[POSTGRESQL, SQLITE, BERKELEY_DB]
     }
 
     fn modes(&self) -> &'static [&'static str] {
@@ -312,6 +321,9 @@ impl Experiment for Restart {
     fn steps(&self, order: &Order, data: &Path) -> Vec<Step> {
         let (plan, contestants) = (Plan::of(order.size), contestants(order));
         let mut steps = Vec::new();
+        if contestants.iter().any(|contestant| contestant.side == Side::BerkeleyDb) {
+            steps.push(building(data, rivals::BERKELEY_DB));
+        }
         for contestant in contestants.iter().filter(|contestant| contestant.is_killed()) {
             let folder = loaded_folder(data, contestant.side);
             let command = command("load", contestant, &plan, None, &folder, 0, order.seed);

@@ -93,17 +93,25 @@ impl Found<'_> {
             y: "MiB a second".to_owned(),
             kind: Kind::Bars { groups: head(&["redo"]), bars, limit: None },
         };
-        let mut text = "Gannet's redo is counted from the start of the process until no page is left to be redone; in that it reads the pages that lack changes, besides the log. SQLite's is \
-             the time to its first commit: it reads all of its log to find the newest copy of each page, and brings none home."
+        let mut text = "Gannet's redo is counted from the start of the process until no page is left to be redone; in that it reads the pages that lack changes, besides the log."
             .to_owned();
+        text.push_str(&self.of_rivals([
+            "",
+            " SQLite's is the time to its first commit: it reads all of its log to find the newest copy of each page, and brings none home.",
+            " Berkeley DB's is the time to its first commit, too: it brings everything home before that.",
+        ]));
         text.push_str(&self.postgres_says());
         vec![Part::Figure(figure), Part::Table(head(&columns), rows), Part::Text(text)]
+    }
+
+    pub(super) fn takes_part(&self, side: Side) -> bool {
+        self.contestants.iter().any(|one| one.side == side)
     }
 
     /// Seconds until all was redone beside the load.
     fn loaded_redo(&self, contestant: &Contestant) -> Option<Spread> {
         // The others let nobody in before.
-        if matches!(contestant.side, Side::WirePostgres | Side::Sqlite) {
+        if matches!(contestant.side, Side::WirePostgres | Side::Sqlite | Side::BerkeleyDb) {
             return None;
         }
         self.spread("loaded", contestant, "/redo_seconds")
@@ -137,7 +145,7 @@ impl Found<'_> {
             Part::Table(head(&["", "in peace, after the redo, s", "under full load, s"]), rows),
             Part::Text(
                 "Gannet's shutdown_limit is 10 s, as it is by default: what is not at home then is redone by the next start. \
-                 PostgreSQL and SQLite write everything home."
+                 Rivals write everything home."
                     .to_owned(),
             ),
         ]
@@ -163,7 +171,9 @@ impl Redone {
         let all = |bytes: f64, seconds: f64| Redone { whole: bytes, bytes, seconds, share: 1.0 };
         match side {
             Side::WirePostgres => Some(all(figure("/log_bytes")?, figure("/restart/redo_seconds")?)),
-            Side::Sqlite => Some(all(figure("/log_bytes")?, figure("/first_commit_seconds")?)),
+            Side::Sqlite | Side::BerkeleyDb => {
+                Some(all(figure("/log_bytes")?, figure("/first_commit_seconds")?))
+            }
             Side::WireGannet | Side::Gannet => {
                 let bytes = figure("/log_bytes")?;
                 if let Some(seconds) = figure("/redo_seconds") {

@@ -139,15 +139,19 @@ impl Found<'_> {
             )),
             text(format!(
                 "Servers keep the books of TPC-B, {branches} branches, for 16 sessions on a Unix socket, with prepared statements and one more update: each session counts in a row of its own. \
-                 A server has {}. Embedded databases have {} rows of 200 bytes, of which 16 threads write random ones anew, each in a transaction of its own (SQLite: 1 thread, as \
-                 it has one writer at a time); every fourth counts in a row of the thread's own. Their processes have {}. All of them run {held}, and every commit is durable when acknowledged.",
+                 A server has {}. Embedded databases have {} rows of 200 bytes, of which 16 threads write random ones anew, each in a transaction of its own{}; every fourth counts in a row of the thread's own. Their processes have {}. All of them run {held}, and every commit is durable when acknowledged.",
                 format_size(*memory),
                 count(*rows as f64),
+                self.of_rivals(["", " (SQLite: 1 thread, as it has one writer at a time)", ""]),
                 format_size(*embedded_memory)
             )),
             text(format!(
-                "The same bytes of log for everybody: Gannet is killed at half of its wal_limit, where its page writer keeps it; PostgreSQL makes no checkpoint but one before the load; \
-                 SQLite copies nothing of its WAL home (by default it would at every 1,000 pages). The speed before is that of the last {before} s."
+                "The same bytes of log for everybody: Gannet is killed at half of its wal_limit, where its page writer keeps it{}. The speed before is that of the last {before} s.",
+                self.of_rivals([
+                    "; PostgreSQL makes no checkpoint but one before the load",
+                    "; SQLite copies nothing of its WAL home (by default it would at every 1,000 pages)",
+                    "; Berkeley DB makes no checkpoint before it is closed",
+                ])
             )),
             Part::Heading("Published".to_owned()),
             text(
@@ -158,11 +162,17 @@ impl Found<'_> {
             ),
             text(format!(
                 "What cannot be compared: their volume, and the size of their data. {PROFILE} is a model of such a volume between Gannet and the device (0.5–2 ms a request, 64 at one time, 1 GiB/s \
-                 read, 512 MiB/s written), with one request at a time, or with {} MB/s written as theirs; it is Gannet's own, so rivals are not on it, and the kill itself is made on the device. PostgreSQL and SQLite have redone everything \
-                 when they let somebody in; Gannet lets everybody in first. Berkeley DB is not part of this.",
+                 read, 512 MiB/s written), with one request at a time, or with {} MB/s written as theirs; it is Gannet's own, so rivals are not on it, and the kill itself is made on the device. Rivals have redone everything \
+                 when they let somebody in; Gannet lets everybody in first.",
                 WRITE_RATE / 1_000_000
             )),
         ]
+    }
+
+    /// What is said of PostgreSQL, SQLite and Berkeley DB, of those that take part.
+    pub(super) fn of_rivals(&self, said: [&str; 3]) -> String {
+        let sides = [Side::WirePostgres, Side::Sqlite, Side::BerkeleyDb];
+        sides.into_iter().zip(said).filter(|(side, _)| self.takes_part(*side)).map(|(_, said)| said).collect()
     }
 
     fn starts(&self) -> Vec<Part> {
@@ -234,6 +244,7 @@ impl Found<'_> {
         let pairs = [
             (Side::WireGannet, Side::WirePostgres, "PostgreSQL's server"),
             (Side::Gannet, Side::Sqlite, "SQLite"),
+            (Side::Gannet, Side::BerkeleyDb, "Berkeley DB"),
         ];
         let mut said = Vec::new();
         for (ours, theirs, name) in pairs {

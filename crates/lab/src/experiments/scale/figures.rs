@@ -4,7 +4,7 @@ use super::MULTIPLES;
 use super::report::{Found, MIB, row_of};
 use crate::chart::{Bars, Figure, Kind, Line, Spread, number};
 use crate::document::Part;
-use crate::experiments::POSTGRESQL;
+use crate::experiments::{FIREBIRD, POSTGRESQL};
 use crate::throttle::profile;
 use crate::tpcc::transactions;
 
@@ -66,35 +66,28 @@ impl Found<'_> {
             y: "transactions a second".to_owned(),
             kind: self.bars(|name, multiple| self.rate(name, profile, multiple)),
         };
-        let head = [
-            "",
-            "database",
-            "transactions/s",
-            "range",
-            "÷ PostgreSQL",
-            "new orders/min",
-            "p50, ms",
-            "p95, ms",
-            "p99, ms",
-            "p99.9, ms",
-        ];
+        let ratios: Vec<(&str, &str)> =
+            [(POSTGRESQL, "PostgreSQL", "÷ PostgreSQL"), (FIREBIRD, "Firebird", "÷ Firebird")]
+                .into_iter()
+                .filter_map(|(rival, name, title)| self.has(rival).then_some((name, title)))
+                .collect();
+        let mut head = vec!["", "database", "transactions/s", "range"];
+        head.extend(ratios.iter().map(|(_, title)| title));
+        head.extend(["new orders/min", "p50, ms", "p95, ms", "p99, ms", "p99.9, ms"]);
         let mut rows = Vec::new();
         for (multiple, one) in self.measured() {
             let Some(rate) = self.rate(&one.name, profile, multiple) else { continue };
             let of = |path: &str| shown(self.spread(&one.name, profile, multiple, path));
-            let theirs = self.rate("PostgreSQL", profile, multiple).filter(|_| one.server != POSTGRESQL.name);
-            rows.push(vec![
-                one.name.clone(),
-                format!("{multiple}×"),
-                number(rate.median),
-                range(rate),
-                theirs.map_or("–".to_owned(), |theirs| number(rate.median / theirs.median)),
-                of("/measured/new_orders_per_minute"),
-                of("/measured/p50_ms"),
-                of("/measured/p95_ms"),
-                of("/measured/p99_ms"),
-                of("/measured/p999_ms"),
-            ]);
+            let mut row = vec![one.name.clone(), format!("{multiple}×"), number(rate.median), range(rate)];
+            row.extend(ratios.iter().map(|(rival, _)| {
+                let theirs = self.rate(rival, profile, multiple).filter(|_| !one.name.starts_with(rival));
+                theirs.map_or("–".to_owned(), |theirs| number(rate.median / theirs.median))
+            }));
+            row.extend(
+                ["new_orders_per_minute", "p50_ms", "p95_ms", "p99_ms", "p999_ms"]
+                    .map(|figure| of(&format!("/measured/{figure}"))),
+            );
+            rows.push(row);
         }
         vec![Part::Figure(figure), Part::Table(row_of(&head), rows)]
     }

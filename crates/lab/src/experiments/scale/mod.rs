@@ -6,7 +6,7 @@
 mod figures;
 mod report;
 
-use super::{Experiment, POSTGRESQL, Rival};
+use super::{Experiment, FIREBIRD, POSTGRESQL, Rival};
 use crate::confine::{OURSELVES, Step};
 use crate::document::Document;
 use crate::record::{Order, Record, Size};
@@ -81,6 +81,10 @@ struct Contestant {
     only_largest: bool,
 }
 
+fn has(order: &Order, rival: Rival) -> bool {
+    order.rivals.iter().any(|name| name == rival.name)
+}
+
 fn contestants(order: &Order) -> Vec<Contestant> {
     let ours = order.modes.iter().map(|mode| Contestant {
         name: if mode == AUTO { "Gannet".to_owned() } else { format!("Gannet, {mode}") },
@@ -90,7 +94,7 @@ fn contestants(order: &Order) -> Vec<Contestant> {
         only_largest: false,
     });
     let mut all: Vec<Contestant> = ours.collect();
-    if order.rivals.iter().any(|rival| rival == POSTGRESQL.name) {
+    if has(order, POSTGRESQL) {
         let theirs = Contestant {
             name: "PostgreSQL".to_owned(),
             server: "postgresql",
@@ -107,6 +111,15 @@ fn contestants(order: &Order) -> Vec<Contestant> {
                 ..theirs
             });
         }
+    }
+    if has(order, FIREBIRD) {
+        all.push(Contestant {
+            name: "Firebird".to_owned(),
+            server: "firebird",
+            io: AUTO.to_owned(),
+            settings: Vec::new(),
+            only_largest: false,
+        });
     }
     all
 }
@@ -166,7 +179,7 @@ impl Experiment for Scale {
     }
 
     fn rivals(&self) -> &'static [Rival] {
-        &[POSTGRESQL]
+        &[POSTGRESQL, FIREBIRD]
     }
 
     fn modes(&self) -> &'static [&'static str] {
@@ -266,6 +279,8 @@ mod tests {
         let rivals = steps(&order(Size::Standard, &["postgresql"]));
         // The rival with as much log as we have stands beside the largest only.
         assert_eq!(rivals.len(), 2 + 2 * (2 * MULTIPLES.len() + 1));
+        let both = steps(&order(Size::Quick, &["postgresql", "firebird"]));
+        assert_eq!(both.len(), 3 + 2 * 3 * MULTIPLES.len());
         let limited = alone.iter().find(|step| step.id == run_id("Gannet", "cloud", 5.0, 1)).unwrap();
         let value = |name: &str| {
             let place = limited.command.iter().position(|word| word == name).unwrap();

@@ -1,9 +1,10 @@
 //! What came of it: throughput and how it declines, what is written for a transaction, latencies, and what memory was had.
 
 use super::figures::{PUBLISHED, PUBLISHED_MEMORY};
-use super::{Contestant, MULTIPLES, Plan, SESSIONS, contestants, contestants_at, load_id, run_id};
+use super::{Contestant, MULTIPLES, Plan, SESSIONS, contestants, contestants_at, has, load_id, run_id};
 use crate::chart::{Spread, number};
 use crate::document::{Document, Part};
+use crate::experiments::{FIREBIRD, POSTGRESQL, Rival};
 use crate::record::{Ended, Record};
 use crate::throttle::AS_IS;
 use gannet_base::units::format_size;
@@ -11,11 +12,16 @@ use serde_json::Value;
 
 pub(super) const MIB: f64 = 1048576.0;
 const NOT_SEEN: &str = "not seen";
+/// How Firebird is set, and how it is spoken to.
+const FIREBIRD_TOLD: &str = " Firebird's cache (DefaultDbCachePages) is half of it, and the rest is for the page cache, which it reads through however large its own is \
+    (FileSystemCacheThreshold). Its writes are forced: each page is on the device before the next one, and it has no log. It is spoken to without \
+    encryption, as the others are; the others by Unix sockets, it by the loopback. Its transactions are read committed with record versions and wait for locks; those that \
+    only read are snapshots. Where a row was changed while a statement waited for it, Firebird 3 fails and PostgreSQL goes on with the new one: the statement is run again.";
 
 pub(super) fn of(run: &Record) -> Document {
     let found = Found { run, plan: Plan::of(run.order.size) };
     let mut parts = found.head();
-    parts.extend(published());
+    parts.extend(published(has(&run.order, FIREBIRD)));
     for profile in &run.order.profiles {
         parts.extend(found.of_profile(profile));
     }
@@ -28,7 +34,7 @@ pub(super) fn of(run: &Record) -> Document {
     Document { title: "X2 scale: does throughput fall faster than size grows?".to_owned(), parts }
 }
 
-fn published() -> [Part; 3] {
+fn published(with_firebird: bool) -> [Part; 3] {
     let row = |(name, size, raid, ssd): (&str, f64, f64, f64)| {
         vec![
             format!("{name}, {size} GB"),
@@ -41,12 +47,15 @@ fn published() -> [Part; 3] {
     [
         Part::Heading("Published".to_owned()),
         Part::Table(head.map(str::to_owned).to_vec(), PUBLISHED.map(row).to_vec()),
-        Part::Text(
+        Part::Text(format!(
             "What cannot be compared: the rates themselves, as their machine had four processors, other disks, and Firebird 2.5, and was measured for an hour. And there the \
              database grew and the memory stayed, so that 25 users met each other less often in the larger ones; here the database stays and the memory shrinks, so that only memory \
-             differs. Firebird does not take part. What can be compared: which share of its throughput each keeps."
-                .to_owned(),
-        ),
+             differs. {} What can be compared: which share of its throughput each keeps.",
+            match with_firebird {
+                true => "The Firebird that takes part here is a 3.",
+                false => "Firebird does not take part.",
+            }
+        )),
     ]
 }
 
@@ -86,6 +95,11 @@ impl Found<'_> {
 
     pub(super) fn rate(&self, contestant: &str, profile: &str, multiple: f64) -> Option<Spread> {
         self.spread(contestant, profile, multiple, "/measured/transactions_per_second")
+    }
+
+    /// Whether a rival took part.
+    pub(super) fn has(&self, rival: Rival) -> bool {
+        has(&self.run.order, rival)
     }
 
     pub(super) fn contestants(&self) -> Vec<Contestant> {
@@ -166,12 +180,14 @@ impl Found<'_> {
             ]);
         }
         let held = match rows.iter().any(|row| row[3] != NOT_SEEN) {
-            true => {
+            true if self.has(POSTGRESQL) => {
                 "The first repetition. What PostgreSQL has as shared memory (shared_buffers) counts as cached."
             }
-            false => {
-                "No memory cgroup could be made: nobody was held to the limit but by its own settings, and PostgreSQL had the whole machine's page cache."
+            true => "The first repetition.",
+            false if self.has(POSTGRESQL) || self.has(FIREBIRD) => {
+                "No memory cgroup could be made: nobody was held to the limit but by its own settings, and rivals had the whole machine's page cache."
             }
+            false => "No memory cgroup could be made: nobody was held to the limit but by its own settings.",
         };
         let head = [
             "",
@@ -222,14 +238,16 @@ impl Found<'_> {
             let settings: Vec<&str> = settings.filter(|word| !word.contains("directories")).collect();
             Some(format!("{}, {multiple}×: {}: {}", one.name, server["server"].as_str()?, settings.join(" ")))
         };
-        vec![
-            Part::Text(
-                "All else is as it comes. Gannet's --memory is the limit less 16 MiB; PostgreSQL's shared_buffers are a quarter of it, with half of it the OOM killer comes, and \
-                 the rest is for its processes and its page cache."
-                    .to_owned(),
-            ),
-            Part::Commands(self.measured().filter_map(line).collect()),
-        ]
+        let mut told = "All else is as it comes. Gannet's --memory is the limit less 16 MiB.".to_owned();
+        if self.has(POSTGRESQL) {
+            told.push_str(
+                " PostgreSQL's shared_buffers are a quarter of it, with half of it the OOM killer comes, and the rest is for its processes and its page cache.",
+            );
+        }
+        if self.has(FIREBIRD) {
+            told.push_str(FIREBIRD_TOLD);
+        }
+        vec![Part::Text(told), Part::Commands(self.measured().filter_map(line).collect())]
     }
 }
 

@@ -5,7 +5,7 @@ mod beside;
 mod found;
 mod report;
 
-use super::{Experiment, POSTGRESQL, Rival, SQLITE};
+use super::{Experiment, FIREBIRD, POSTGRESQL, Rival, SQLITE};
 use crate::confine::{OURSELVES, Step};
 use crate::document::Document;
 use crate::record::{Order, Record, Size};
@@ -99,6 +99,11 @@ struct Contestant {
 
 impl Contestant {
     fn is_served(&self) -> bool {
+        matches!(self.driver, "gannet-server" | "postgresql" | "firebird")
+    }
+
+    /// Whether it speaks PostgreSQL's protocol, as those do who are looked at while they grow.
+    fn speaks_postgresql(&self) -> bool {
         matches!(self.driver, "gannet-server" | "postgresql")
     }
 
@@ -124,7 +129,7 @@ fn postgresql() -> Contestant {
     Contestant { name: "PostgreSQL".to_owned(), driver: "postgresql", store: "postgresql", io: None }
 }
 
-/// Who reads: Gannet embedded in each mode beside SQLite, its server in the first of them beside PostgreSQL's.
+/// Who reads: Gannet embedded in each mode beside SQLite, its server in the first of them beside PostgreSQL's and Firebird's.
 fn contestants(order: &Order) -> Vec<Contestant> {
     let mut all: Vec<Contestant> = (order.modes.iter())
         .map(|mode| Contestant {
@@ -140,6 +145,9 @@ fn contestants(order: &Order) -> Vec<Contestant> {
     all.extend(order.modes.first().map(|mode| served(mode)));
     if has(order, POSTGRESQL) {
         all.push(postgresql());
+    }
+    if has(order, FIREBIRD) {
+        all.push(Contestant { name: "Firebird".to_owned(), driver: "firebird", store: "firebird", io: None });
     }
     all
 }
@@ -306,7 +314,7 @@ impl Builder<'_> {
             self.add(id("singles", &contestant.name, round), what, command, 4).limit = limit;
         }
         let (limit, most) = self.plan.growth;
-        for contestant in contestants(order).into_iter().filter(Contestant::is_served) {
+        for contestant in contestants(order).into_iter().filter(Contestant::speaks_postgresql) {
             let dir = self.data.join(format!("growing-{}", contestant.store));
             let more = [
                 ("--limit", limit.to_string()),
@@ -351,7 +359,7 @@ impl Experiment for Scan {
     }
 
     fn rivals(&self) -> &'static [Rival] {
-        &[SQLITE, POSTGRESQL]
+        &[SQLITE, POSTGRESQL, FIREBIRD]
     }
 
     fn modes(&self) -> &'static [&'static str] {

@@ -2,7 +2,7 @@
 
 use super::beside;
 use super::found::{Found, Memory, PATTERNS, mebibytes, megabytes, plain, ranged};
-use super::{BUDGET_SHARE, Contestant, SEQUENTIAL_BLOCK, SEQUENTIAL_THREADS};
+use super::{BUDGET_SHARE, Contestant, FIREBIRD, POSTGRESQL, SEQUENTIAL_BLOCK, SEQUENTIAL_THREADS, SQLITE};
 use crate::chart::{Bars, Figure, Kind, Line, Spread, number};
 use crate::document::{Document, Part};
 use crate::record::Record;
@@ -41,19 +41,40 @@ pub(super) fn document(run: &Record) -> Document {
     Document { title: "X1 scan: the file cache that eats the machine".to_owned(), parts }
 }
 
+/// Who runs where, and how rows come to the program that reads.
+fn who(found: &Found<'_>) -> String {
+    let order = &found.run.order;
+    let (sqlite, postgresql, firebird) =
+        (super::has(order, SQLITE), super::has(order, POSTGRESQL), super::has(order, FIREBIRD));
+    let within = if sqlite { "Gannet and SQLite run" } else { "Gannet runs" };
+    let servers = match postgresql {
+        true => {
+            "the servers of Gannet and PostgreSQL send their rows, as text, to one and the same client outside of the limit."
+        }
+        false => "Gannet's server sends its rows, as text, to a client outside of the limit.",
+    };
+    let firebird = match firebird {
+        true => {
+            " Firebird's server sends them as numbers and text to a client of its own, which is outside of the limit, too, by the loopback and without encryption."
+        }
+        false => "",
+    };
+    format!("{within} within the program that reads; {servers}{firebird}")
+}
+
 fn introduction(found: &Found<'_>) -> String {
     let plan = &found.plan;
     format!(
         "A table of {} rows of {ROW_LEN} bytes (a primary key in the order of loading, a number that is a permutation of the keys and has an index, a random text), {} of values in all. \
          It is read with {} of memory, page cache included, nothing of it in memory when the query begins; and with {}, in which it fits, when all of it has been read before. \
          Rows are looked at, checked against what was loaded, and thrown away. A query that takes longer than {} s is ended; what it would have taken is computed from its rate. \
-         Gannet and SQLite run within the program that reads; the servers of Gannet and PostgreSQL send their rows, as text, to one and the same client outside of the limit. \
-         The device alone: reads in sequence of {} by {SEQUENTIAL_THREADS} threads, {} MB/s; of 8 KiB at random places one by one, {} a second.",
+         {} The device alone: reads in sequence of {} by {SEQUENTIAL_THREADS} threads, {} MB/s; of 8 KiB at random places one by one, {} a second.",
         number(plan.rows as f64),
         format_size(plan.rows * ROW_LEN),
         format_size(plan.cold),
         format_size(plan.fits),
         plan.most,
+        who(found),
         format_size(SEQUENTIAL_BLOCK),
         megabytes(found.device("sequential", "/bytes_per_second")),
         plain(found.device("random", "/reads_per_second")),
@@ -207,6 +228,7 @@ fn plans(found: &Found<'_>) -> Vec<Part> {
         "the planner's choice",
     ];
     let (mut rows, mut wrong) = (Vec::new(), Vec::new());
+    let took_part = |rival| super::has(&found.run.order, rival);
     for memory in [Memory::Twice, Memory::Fits] {
         for contestant in found.contestants() {
             let median = |plan| rate(found, memory, &contestant, Pattern::Tag, plan).map(|rate| rate.median);
@@ -237,15 +259,20 @@ fn plans(found: &Found<'_>) -> Vec<Part> {
         }
     }
     vec![
-        Part::Text(
-            "All rows in the order of the index, where the index is forced, where a sort is, and as the planner has it. Gannet and PostgreSQL are forced by enable_sort, enable_seqscan and \
-             enable_indexscan, SQLite by INDEXED BY and NOT INDEXED. Where the planner takes a plan that is forced as well, it is measured once."
-                .to_owned(),
-        ),
+        Part::Text(format!(
+            "All rows in the order of the index, where the index is forced, where a sort is, and as the planner has it. {} forced by enable_sort, enable_seqscan and \
+             enable_indexscan{}{}. Where the planner takes a plan that is forced as well, it is measured once.",
+            if took_part(POSTGRESQL) { "Gannet and PostgreSQL are" } else { "Gannet is" },
+            if took_part(SQLITE) { ", SQLite by INDEXED BY and NOT INDEXED" } else { "" },
+            if took_part(FIREBIRD) { ", Firebird by PLAN" } else { "" },
+        )),
         Part::Table(head.map(str::to_owned).to_vec(), rows),
         Part::Text(match wrong.is_empty() {
             true => "No planner's choice takes more than 1.2 times as long as the other plan.".to_owned(),
-            false => format!("Where the planner's choice takes more than 1.2 times as long as the other plan: {}.", wrong.join("; ")),
+            false => format!(
+                "Where the planner's choice takes more than 1.2 times as long as the other plan: {}.",
+                wrong.join("; ")
+            ),
         }),
     ]
 }
@@ -392,8 +419,9 @@ fn modes(found: &Found<'_>) -> Vec<Part> {
         "behind the close, MiB",
     ];
     parts.push(Part::Text(format!(
-        "A scan of all rows to the client, with {} of memory. A cgroup's cache has programs and temporary files, too, but not what PostgreSQL's processes share.",
-        format_size(found.plan.cold)
+        "A scan of all rows to the client, with {} of memory. A cgroup's cache has programs and temporary files, too{}.",
+        format_size(found.plan.cold),
+        if super::has(&found.run.order, POSTGRESQL) { ", but not what PostgreSQL's processes share" } else { "" },
     )));
     parts.push(Part::Table(head.map(str::to_owned).to_vec(), table));
     parts.push(Part::Figure(cached_over_time(found)));
@@ -424,6 +452,7 @@ fn cached_over_time(found: &Found<'_>) -> Figure {
 /// How each was set.
 fn settings(found: &Found<'_>) -> Vec<Part> {
     let mut rows = Vec::new();
+    let took_part = |rival| super::has(&found.run.order, rival);
     for contestant in found.contestants() {
         let twice = found.output(&super::cold_id(&contestant.name, Pattern::Scan, QueryPlan::Chosen, 1));
         let fits = found.outputs("fits", &contestant).into_iter().next();
@@ -439,7 +468,13 @@ fn settings(found: &Found<'_>) -> Vec<Part> {
     }
     vec![
         Part::Text(format!(
-            "Every commit is durable when it returns, with everybody. Beside a neighbour Gannet's budget, and PostgreSQL's shared_buffers, are 1/{BUDGET_SHARE} of the memory."
+            "Every commit is durable when it returns, with everybody. Beside a neighbour Gannet's budget{} 1/{BUDGET_SHARE} of the memory.{}",
+            if took_part(POSTGRESQL) { ", and PostgreSQL's shared_buffers, are" } else { " is" },
+            if took_part(FIREBIRD) {
+                " Firebird was not looked at beside a neighbour, nor while it grows."
+            } else {
+                ""
+            },
         )),
         Part::Table(["", "memory", "", "settings"].map(str::to_owned).to_vec(), rows),
     ]

@@ -1,0 +1,341 @@
+//! Firebird's server: in a folder of its own with a root, a security database and a database, started for one measurement on a free port of the loopback.
+//!
+//! Nothing of the system's installation is used but its programs: the root has links to them, and settings of our own. The server keeps to its folder.
+
+use crate::confine::{Group, installed};
+use crate::folders::bytes;
+use crate::servers::{Process, tied};
+use anyhow::{Context, Result, bail};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How to get it.
+pub const HOW: &str = "apt-get install firebird3.0-server";
+/// Bytes of a page.
+const PAGE_SIZE: u64 = 8192;
+/// Its superuser.
+pub(crate) const USER: &str = "SYSDBA";
+/// How long it may take until it lets somebody in.
+const PATIENCE: Duration = Duration::from_secs(600);
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// Bytes of memory for its cache while it is loaded, with nobody's limit.
+const LOADING: u64 = 1 << 30;
+
+/// What is installed.
+#[derive(Clone, Debug)]
+pub struct Installed {
+    server: PathBuf,
+    isql: PathBuf,
+    gfix: PathBuf,
+    /// The folder of its engine and of what goes with it.
+    engine: PathBuf,
+    /// The client library.
+    pub library: PathBuf,
+}
+
+impl Installed {
+    /// Its version, as far as it can be seen without starting it.
+    fn version(&self) -> String {
+        // The library's link leads to a name that has it.
+        let named = fs::read_link(&self.library).ok().and_then(|path| {
+            let name = path.file_name()?.to_str()?.to_owned();
+            name.strip_prefix("libfbclient.so.").map(str::to_owned)
+        });
+        named.unwrap_or_else(|| "3.0".to_owned())
+    }
+}
+
+/// Firebird 3, where all of it is installed.
+pub fn installation() -> Option<Installed> {
+    let program = |name: &str| {
+        let path = Path::new("/usr/sbin").join(name);
+        if path.is_file() { Some(path) } else { installed(name) }
+    };
+    // Debian's folders are those of an architecture.
+    let engine = fs::read_dir("/usr/lib").ok()?.flatten().find_map(|entry| {
+        let engine = entry.path().join("firebird/3.0");
+        engine.join("plugins/libEngine12.so").is_file().then_some(engine)
+    })?;
+    let library = engine.ancestors().nth(2)?.join("libfbclient.so.2");
+    if !library.is_file() {
+        return None;
+    }
+    Some(Installed {
+        server: program("firebird")?,
+        isql: program("isql-fb")?,
+        gfix: program("gfix")?,
+        engine,
+        library,
+    })
+}
+
+/// As reports name it.
+pub fn title() -> String {
+    format!("Firebird {}", installation().map_or_else(|| "3".to_owned(), |found| found.version()))
+}
+
+fn found() -> Result<Installed> {
+    installation().with_context(|| format!("Firebird 3 is not installed: {HOW}"))
+}
+
+/// The database in a folder.
+pub fn database(folder: &Path) -> PathBuf {
+    folder.join("lab.fdb")
+}
+
+/// How a server is started.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The folder of its database, see [`make`].
+    pub folder: PathBuf,
+    /// Bytes of memory it may have in all, page cache included; `None`: no group, and memory enough for loading.
+    pub memory: Option<u64>,
+    /// More settings, `Name=value`, in the place of those that are set here anyway.
+    pub settings: Vec<String>,
+}
+
+/// A server that runs, until it is stopped or this is dropped.
+#[derive(Debug)]
+pub struct Server {
+    options: Options,
+    port: u16,
+    process: Process,
+}
+
+/// Makes a folder with an empty database, whose writes are not forced until [`force_writes`].
+///
+/// # Errors
+/// The folder is there, or cannot be made; or Firebird is not installed.
+pub fn make(folder: &Path) -> Result<()> {
+    let found = found()?;
+    fs::create_dir_all(folder.parent().unwrap_or(folder))?;
+    fs::create_dir(folder).with_context(|| format!("cannot make {folder:?}"))?;
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
+    let folder = &folder.canonicalize()?;
+    let (mut random, mut password) = ([0; 8], String::new());
+    fs::File::open("/dev/urandom")?.read_exact(&mut random)?;
+    random.iter().for_each(|byte| password.push_str(&format!("{byte:02x}")));
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(secret(folder))?;
+    file.write_all(password.as_bytes())?;
+    let options = Options { folder: folder.clone(), memory: None, settings: Vec::new() };
+    options.write_root(&found, 0)?;
+    let (users, data) = (users(folder), database(folder));
+    let script = format!(
+        "create database '{}' user '{USER}';\ncommit;\ncreate or alter user {USER} password '{password}' using plugin Srp;\ncommit;\n\
+         create database '{}' user '{USER}' page_size {PAGE_SIZE} default character set none;\ncommit;\n",
+        users.display(),
+        data.display()
+    );
+    embedded(&found.isql, folder, &["-q", "-bail", "-user", USER], &script)?;
+    embedded(&found.gfix, folder, &["-user", USER, "-write", "async", &data.display().to_string()], "")
+}
+
+/// Has a database written durably from now on, as it is by default; its server does not run.
+///
+/// # Errors
+/// Its program fails.
+pub fn force_writes(folder: &Path) -> Result<()> {
+    let folder = &folder.canonicalize()?;
+    let data = database(folder).display().to_string();
+    embedded(&found()?.gfix, folder, &["-user", USER, "-write", "sync", &data], "")
+}
+
+/// The file with the superuser's password, which is this server's only.
+fn secret(folder: &Path) -> PathBuf {
+    folder.join("password")
+}
+
+/// The database of users.
+fn users(folder: &Path) -> PathBuf {
+    folder.join("security3.fdb")
+}
+
+/// What keeps a program of Firebird's to the folder.
+fn keep_to(command: &mut Command, folder: &Path) {
+    command.env("FIREBIRD", folder.join("root"));
+    command.env("FIREBIRD_LOCK", folder.join("lock")).env("FIREBIRD_TMP", folder.join("tmp"));
+    for name in ["ISC_USER", "ISC_PASSWORD", "ISC_PATH"] {
+        command.env_remove(name);
+    }
+}
+
+/// Runs a program that has the engine within itself.
+fn embedded(program: &Path, folder: &Path, arguments: &[&str], input: &str) -> Result<()> {
+    let mut command = tied(None, program, "KILL");
+    keep_to(&mut command, folder);
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("cannot start {program:?}"))?;
+    if let Some(mut to) = child.stdin.take() {
+        to.write_all(input.as_bytes())?;
+    }
+    let done = child.wait_with_output()?;
+    if !done.status.success() {
+        let said = [done.stdout, done.stderr].map(|said| String::from_utf8_lossy(&said).trim().to_owned());
+        bail!("{program:?}: {}", said.join(" "));
+    }
+    Ok(())
+}
+
+impl Options {
+    /// What matters of its settings, for reports and for the file.
+    fn tuned(&self) -> Vec<String> {
+        let memory = self.memory.unwrap_or(2 * LOADING);
+        let mut settings: Vec<String> = [
+            ("ServerMode", "Super".to_owned()),
+            // The other half is for the page cache, which it reads and writes through.
+            ("DefaultDbCachePages", (memory / 2 / PAGE_SIZE).to_string()),
+            ("FileSystemCacheThreshold", "2147483647".to_owned()),
+            ("TempCacheLimit", (memory / 8).to_string()),
+            // As soon as PostgreSQL looks for one.
+            ("DeadlockTimeout", "1".to_owned()),
+            ("LockHashSlots", "30011".to_owned()),
+            ("WireCrypt", "Disabled".to_owned()),
+        ]
+        .into_iter()
+        .filter(|(name, _)| !self.settings.iter().any(|given| given.split('=').next() == Some(name)))
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+        settings.extend(self.settings.iter().cloned());
+        settings
+    }
+
+    /// The root: links to what is installed, and our own settings. A folder may have been copied: the settings have its name, and are written anew.
+    fn write_root(&self, found: &Installed, port: u16) -> Result<()> {
+        let folder = &self.folder;
+        let root = folder.join("root");
+        for made in [&root, &folder.join("lock"), &folder.join("tmp")] {
+            fs::create_dir_all(made)?;
+        }
+        for entry in fs::read_dir(&found.engine)? {
+            let entry = entry?;
+            let (name, to) = (entry.file_name(), root.join(entry.file_name()));
+            if name != "firebird.conf" && name != "databases.conf" && fs::symlink_metadata(&to).is_err() {
+                symlink(entry.path().canonicalize()?, &to)?;
+            }
+        }
+        let mut settings = self.tuned();
+        settings.extend([
+            "AuthServer=Srp".to_owned(),
+            "AuthClient=Srp".to_owned(),
+            "UserManager=Srp".to_owned(),
+            "RemoteBindAddress=127.0.0.1".to_owned(),
+            format!("RemoteServicePort={port}"),
+            format!("DatabaseAccess=Restrict {}", folder.display()),
+            format!("SecurityDatabase={}", users(folder).display()),
+            format!("TempDirectories={}", folder.join("tmp").display()),
+        ]);
+        settings.push(String::new());
+        fs::write(root.join("firebird.conf"), settings.join("\n"))?;
+        fs::write(root.join("databases.conf"), "")?;
+        Ok(())
+    }
+
+    /// Starts it and waits until it can be reached.
+    ///
+    /// # Errors
+    /// It is not installed, the folder is none of its kind, or it ends.
+    pub fn start(&self) -> Result<Server> {
+        let found = found()?;
+        let folder = self.folder.canonicalize().with_context(|| format!("cannot find {:?}", self.folder))?;
+        let options = Options { folder, ..self.clone() };
+        // Whoever takes the port in between is not us: it is said then that the server has ended.
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        options.write_root(&found, port)?;
+        let command = |group: Option<&Group>| {
+            let mut command = tied(group, &found.server, "TERM");
+            keep_to(&mut command, &options.folder);
+            Ok(command)
+        };
+        let mut process = Process::launch(&title(), &options.folder, options.memory, Signal::TERM, command)?;
+        let began = Instant::now();
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+            process.must_run()?;
+            if began.elapsed() > PATIENCE {
+                bail!("{} cannot be reached on port {port}", title());
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(Server { options, port, process })
+    }
+}
+
+impl Server {
+    /// Its process.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// Where its connections are made to.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The database, as it knows it.
+    pub fn database(&self) -> PathBuf {
+        database(&self.options.folder)
+    }
+
+    /// The superuser's password.
+    ///
+    /// # Errors
+    /// The folder has none.
+    pub fn password(&self) -> Result<String> {
+        let path = secret(&self.options.folder);
+        fs::read_to_string(&path).with_context(|| format!("cannot read {path:?}"))
+    }
+
+    /// How it was started.
+    pub fn describe(&self) -> Value {
+        let mut settings = self.options.tuned();
+        settings.push(format!("page_size={PAGE_SIZE}"));
+        let asis = ["forced writes: on", "sweep interval: 20000 transactions, the default"];
+        if self.options.memory.is_some() {
+            settings.extend(asis.map(str::to_owned));
+        } else {
+            settings.push("forced writes: off while it is loaded".to_owned());
+        }
+        json!({ "server": title(), "memory": self.options.memory, "settings": settings })
+    }
+
+    /// Bytes of the database on the device.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn database_bytes(&self) -> Result<u64> {
+        bytes(&self.database())
+    }
+
+    /// Ends it in good order. Gives how long that took.
+    ///
+    /// # Errors
+    /// It had to be killed, or failed.
+    pub fn stop(self) -> Result<Duration> {
+        self.process.stop()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_of_ones_own_take_the_place_of_others() {
+        let options = |settings: &[&str]| Options {
+            folder: PathBuf::from("db"),
+            memory: Some(512 << 20),
+            settings: settings.iter().map(|&word| word.to_owned()).collect(),
+        };
+        let usual = options(&[]).tuned();
+        assert!(usual.contains(&format!("DefaultDbCachePages={}", (256 << 20) / PAGE_SIZE)), "{usual:?}");
+        let own = options(&["DefaultDbCachePages=1000"]).tuned();
+        assert_eq!(own.iter().filter(|one| one.starts_with("DefaultDbCachePages")).count(), 1);
+        assert_eq!(own.len(), usual.len());
+    }
+}
