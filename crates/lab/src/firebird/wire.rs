@@ -436,6 +436,10 @@ impl Connection for Attached {
         Ok(self.dispatch(statement, parameters)?.1)
     }
 
+    fn joins_by_keys(&self) -> bool {
+        true
+    }
+
     /// By blocks of many rows each, in one transaction.
     fn load(&mut self, table: &str, more: &mut dyn FnMut(&mut Vec<u8>) -> bool) -> Result<u64> {
         let name = dialect::stored(table);

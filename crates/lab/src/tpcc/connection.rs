@@ -77,6 +77,11 @@ pub trait Connection: Send {
     /// Runs a prepared statement; gives the number of rows it changed.
     fn execute(&mut self, statement: Statement, parameters: &[Datum]) -> Result<u64>;
 
+    /// Whether it has no other outer joins than by looking each row up, so that whoever joins what was grouped is to be asked in other words.
+    fn joins_by_keys(&self) -> bool {
+        false
+    }
+
     /// COPY FROM STDIN in text format: `more` appends lines, and gives false when there are none.
     fn load(&mut self, table: &str, more: &mut dyn FnMut(&mut Vec<u8>) -> bool) -> Result<u64>;
 }
