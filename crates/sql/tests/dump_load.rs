@@ -592,6 +592,29 @@ fn a_row_whose_end_cannot_be_told_takes_no_others_with_it() {
 }
 
 #[test]
+fn rows_alone_are_dumped_behind_those_that_they_refer_to() {
+    let site = Site::new();
+    let schema = "create table zp (id int primary key, up int references zp);
+                  create table m (id int primary key, p int references zp);
+                  create table ac (id int primary key, m int references m, p int references zp);
+                  create table aa (id int primary key)";
+    let database = site.database("one.gnt", schema);
+    run(
+        &database,
+        "insert into zp values (1, 1); insert into m values (1, 1); insert into ac values (1, 1, 1)",
+    );
+    let dumped = site.path("rows.sql");
+    let text = self::dumped(&database, &dump::Options { schema: false, ..dump::Options::default() });
+    std::fs::write(&dumped, &text).unwrap();
+    let tables: Vec<_> =
+        text.lines().filter_map(|line| line.strip_prefix("COPY public.")?.split(' ').next()).collect();
+    assert_eq!(tables, ["aa", "zp", "m", "ac"]);
+    let other = site.database("other.gnt", schema);
+    loaded(&other, Origin::File(dumped), &load::Options::default()).unwrap();
+    assert_eq!(run(&other, "select count(*) from ac"), [["1"]]);
+}
+
+#[test]
 fn transactions_of_a_script_lose_nothing_and_commit_nothing_that_was_taken_back() {
     let site = Site::new();
     for begin in ["BEGIN WORK;", "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE;", "/* here */ begin;"] {

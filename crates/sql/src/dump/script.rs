@@ -9,7 +9,7 @@ use crate::ddl::sequences_mentioned;
 use crate::system::definition::{self, quote_identifier};
 use crate::types::Type;
 use crate::{Error, Result, SqlState};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 
 /// A statement, and what it is about.
@@ -39,7 +39,7 @@ pub(super) struct TableRows {
 pub(super) struct Script {
     /// Sequences and tables.
     pub(super) before: Vec<Part>,
-    /// Tables, in the order of their names.
+    /// Tables, each behind those that it refers to, as far as there is no circle; else in the order of their names.
     pub(super) tables: Vec<TableRows>,
     /// Where sequences stand.
     pub(super) positions: Vec<Part>,
@@ -113,6 +113,8 @@ pub(super) fn script(
     }
     for table in &tables {
         script.before.push(create_table(catalog, table)?);
+    }
+    for table in in_order_of_references(&tables) {
         script.tables.push(TableRows {
             name: table.name.clone(),
             columns: table.columns.iter().map(|column| column.name.clone()).collect(),
@@ -286,6 +288,39 @@ fn constraint(table: &Table, name: &str, text: &str) -> Part {
             quote_identifier(name)
         ),
     }
+}
+
+/// Each table behind those that it refers to, so that rows alone can be loaded where the tables are; of those that may come next the first by its name. In a
+/// circle somebody has to be first: who is so by his name.
+fn in_order_of_references<'t>(tables: &[&'t Table]) -> Vec<&'t Table> {
+    let place: HashMap<Oid, usize> =
+        tables.iter().enumerate().map(|(place, table)| (table.oid, place)).collect();
+    let mut waits_for = vec![0; tables.len()];
+    let mut referred_by = vec![Vec::new(); tables.len()];
+    for (child, table) in tables.iter().enumerate() {
+        for parent in table.foreign_keys.iter().filter_map(|key| place.get(&key.parent)) {
+            if *parent != child {
+                waits_for[child] += 1;
+                referred_by[*parent].push(child);
+            }
+        }
+    }
+    let mut left: BTreeSet<usize> = (0..tables.len()).collect();
+    let mut next: BTreeSet<usize> = left.iter().copied().filter(|&place| waits_for[place] == 0).collect();
+    let mut ordered = Vec::with_capacity(tables.len());
+    while let Some(place) = next.pop_first().or_else(|| left.first().copied()) {
+        if !left.remove(&place) {
+            continue;
+        }
+        ordered.push(tables[place]);
+        for &child in &referred_by[place] {
+            waits_for[child] -= 1;
+            if waits_for[child] == 0 {
+                next.insert(child);
+            }
+        }
+    }
+    ordered
 }
 
 /// A string as SQL writes it.

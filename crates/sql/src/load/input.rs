@@ -79,6 +79,15 @@ impl Input {
         Ok(Input::new(path.display().to_string(), source))
     }
 
+    /// Bytes of a file, if it is there.
+    pub(super) fn len_of(disk: &Arc<dyn Disk>, path: &Path, mode: ModeRequest) -> Result<Option<u64>> {
+        if !disk.exists(path).map_err(failed)? {
+            return Ok(None);
+        }
+        let file = disk.open(path, &OpenOptions::read().mode(mode)).map_err(failed)?;
+        file.len().map(Some).map_err(failed)
+    }
+
     /// Something that is read once.
     pub(super) fn stream(name: &str, stream: Box<dyn Read + Send>) -> Self {
         Input::new(name.to_owned(), Source::Stream(stream))

@@ -26,7 +26,9 @@ pub use embedded::Embedded;
 use crate::bind::utility::{CopyTarget, Utility};
 use crate::bind::{self, Kind};
 use crate::ddl::Sorting;
-use crate::dump::{FIRST_LINE, INDEXES, LAST_LINE, MANIFEST, MANIFEST_FORMAT, Manifest, SCHEMA, failed};
+use crate::dump::{
+    FIRST_LINE, INDEXES, LAST_LINE, MANIFEST, MANIFEST_FORMAT, Manifest, ManifestTable, SCHEMA, failed,
+};
 use crate::room::Room;
 use crate::session::{CopyOptions, Fields, Header, Reader, Session, read_options};
 use crate::splitter::{Piece, Splitter};
@@ -563,28 +565,28 @@ impl Loader<'_, '_> {
             there.then(|| Input::open(disk, &path, self.options.mode)).transpose()
         };
         let (schema, indexes) = (open(SCHEMA)?, open(INDEXES)?);
-        let mut files = Vec::new();
+        let is_cut = |table: &ManifestTable| {
+            let path = folder.join(&table.file);
+            let message = format!("{path:?} does not have the {} bytes that were dumped", table.bytes);
+            Error::new(SqlState::BAD_COPY_FILE_FORMAT, message)
+        };
+        // All are looked at before anything is done, and opened one by one: an open one takes memory.
         for table in &manifest.tables {
-            let input =
-                open(&table.file)?.filter(|input| input.len() == Some(table.bytes)).ok_or_else(|| {
-                    let message = format!(
-                        "{:?} does not have the {} bytes that were dumped",
-                        folder.join(&table.file),
-                        table.bytes
-                    );
-                    Error::new(SqlState::BAD_COPY_FILE_FORMAT, message)
-                })?;
-            files.push((table, input));
+            let len = Input::len_of(disk, &folder.join(&table.file), self.options.mode)?;
+            if len != Some(table.bytes) {
+                return Err(is_cut(table));
+            }
         }
         let of = |input: &Option<Input>| input.as_ref().and_then(Input::len).unwrap_or(0);
-        let total =
-            files.iter().filter_map(|(_, input)| input.len()).sum::<u64>() + of(&schema) + of(&indexes);
+        let total = manifest.tables.iter().map(|table| table.bytes).sum::<u64>() + of(&schema) + of(&indexes);
         self.watch.job().phase("loads", Unit::Bytes, total);
         if let Some(text) = indexes.as_ref().map(Input::all).transpose()?.flatten() {
             self.find_keys(&text);
         }
         schema.map_or(Ok(()), |input| self.script(input))?;
-        for (table, mut input) in files {
+        for table in &manifest.tables {
+            let input = open(&table.file)?.filter(|input| input.len() == Some(table.bytes));
+            let mut input = input.ok_or_else(|| is_cut(table))?;
             input.charge_to(self.room.as_ref());
             let columns = read_header(&mut input)?;
             let names: Vec<_> = columns.iter().map(|name| quote_identifier(name)).collect();

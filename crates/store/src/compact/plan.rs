@@ -15,6 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Extents that are left to the next transaction, and so not moved into: the file may be longer by as many.
 const SPARED: u64 = 2;
 
+/// Room in trees' extents is named where it is more than this part of the pages in use.
+const SPARE_TOLD: u64 = 4;
+
 /// Fails when the job is to end.
 pub(super) type Check<'c> = &'c dyn Fn() -> Result<()>;
 
@@ -155,7 +158,13 @@ impl Plan {
 pub(super) fn held(shared: &Shared, check: Check<'_>) -> Result<Vec<Held>> {
     let plan = Plan::make(shared, check)?;
     let (mut undo, mut strangers, mut others) = (0, 0, 0);
+    // Of pages: those in use, and those in the extents of trees that are not.
+    let (mut used, mut spare) = (0, 0);
     each_extent(shared, check, &mut |extent, what| {
+        used += u64::from(what.used.count_ones());
+        if plan.trees.contains_key(&what.owner) {
+            spare += u64::from(what.used.count_zeros());
+        }
         if extent < plan.end || what.owner == SYSTEM {
             return;
         }
@@ -182,6 +191,15 @@ pub(super) fn held(shared: &Shared, check: Check<'_>) -> Result<Vec<Held>> {
     };
     if others > SPARED {
         hold(others, why);
+    }
+    if spare > used / SPARE_TOLD {
+        let bytes = spare * shared.core.page_size as u64;
+        let what = format!(
+            "room in the extents of {} trees: each tree has extents of {} KiB of its own, and small ones do not fill them",
+            plan.trees.len(),
+            extent_bytes >> 10
+        );
+        held.push(Held { what, bytes });
     }
     if readers && others == 0 {
         let what =

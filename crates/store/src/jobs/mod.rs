@@ -202,7 +202,7 @@ pub struct JobReport {
     pub started_unix_us: u64,
     /// How long it has run, or ran.
     pub seconds: f64,
-    /// Seconds of that in which it was held back for others.
+    /// Seconds of that in which one of its threads at least was held back for others.
     pub paced_seconds: f64,
     /// Bytes that it read from devices.
     pub bytes_read: u64,
@@ -243,8 +243,35 @@ struct Inner {
     total: AtomicU64,
     bytes_read: AtomicU64,
     bytes_written: AtomicU64,
-    paced_nanos: AtomicU64,
+    held_back: Mutex<HeldBack>,
     phase: Mutex<Phase>,
+}
+
+/// How long one of a job's threads at least was held back for others.
+#[derive(Debug, Default)]
+struct HeldBack {
+    threads: usize,
+    since: Option<Instant>,
+    before: Duration,
+}
+
+impl HeldBack {
+    fn begin(&mut self, now: Instant) {
+        self.threads += 1;
+        self.since.get_or_insert(now);
+    }
+
+    fn end(&mut self, now: Instant) {
+        self.threads -= 1;
+        if self.threads == 0 {
+            self.before = self.until(now);
+            self.since = None;
+        }
+    }
+
+    fn until(&self, now: Instant) -> Duration {
+        self.before + self.since.map_or(Duration::ZERO, |since| now.max(since) - since)
+    }
 }
 
 #[derive(Debug)]
@@ -285,7 +312,7 @@ impl Inner {
             seconds_left: left.filter(|_| state == JobState::Running),
             started_unix_us: self.started_unix_us,
             seconds: self.started.elapsed().as_secs_f64(),
-            paced_seconds: Duration::from_nanos(load(&self.paced_nanos)).as_secs_f64(),
+            paced_seconds: self.held_back.lock().until(clock::now()).as_secs_f64(),
             bytes_read: load(&self.bytes_read),
             bytes_written: load(&self.bytes_written),
             device_read_rate: device.read_bytes_per_second,
@@ -338,7 +365,7 @@ impl Jobs {
             total: AtomicU64::new(0),
             bytes_read: AtomicU64::new(0),
             bytes_written: AtomicU64::new(0),
-            paced_nanos: AtomicU64::new(0),
+            held_back: Mutex::new(HeldBack::default()),
             phase: Mutex::new(Phase {
                 name: "begins",
                 unit: Unit::Bytes,
@@ -522,9 +549,9 @@ impl Inner {
 
     fn permit(&self, pacer: &Arc<Pacer>, work: Work) -> Result<Permit> {
         self.check()?;
-        let (permit, waited) =
-            pacer.take(self.order.pace, work, true, &|| self.cancelled.load(Ordering::Relaxed));
-        self.paced_nanos.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
+        self.held_back.lock().begin(clock::now());
+        let (permit, _) = pacer.take(self.order.pace, work, true, &|| self.cancelled.load(Ordering::Relaxed));
+        self.held_back.lock().end(clock::now());
         permit.ok_or(Error::Cancelled)
     }
 }
