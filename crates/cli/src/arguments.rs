@@ -551,10 +551,21 @@ fn target(text: &str) -> Result<RecoveryTarget, String> {
     let time = match (text.parse::<jiff::Timestamp>(), text.parse::<jiff::civil::DateTime>()) {
         (Ok(time), _) => Some(time),
         (Err(_), Ok(time)) => local(time).map(|zoned| zoned.timestamp()),
+        (Err(_), Err(_)) if begins_like_a_date(text) => {
+            return Err(format!(
+                "{text:?} looks like a time, and is none: 2026-11-23T14:05:00Z is one; a point of that name is \"point:{text}\""
+            ));
+        }
         (Err(_), Err(_)) => return Ok(RecoveryTarget::Point(text.to_owned())),
     };
     let micros = time.and_then(|time| u64::try_from(time.as_microsecond()).ok());
     micros.map(RecoveryTarget::Time).ok_or_else(|| format!("{text:?} is no time of this age"))
+}
+
+/// Whether a text begins like `2026-11-23`.
+fn begins_like_a_date(text: &str) -> bool {
+    let fits = |(byte, form): (u8, u8)| if form == b'-' { byte == form } else { byte.is_ascii_digit() };
+    text.len() >= 10 && text.bytes().zip(*b"0000-00-00").all(fits)
 }
 
 fn size(text: &str) -> Result<u64, String> {
@@ -621,6 +632,14 @@ mod tests {
             let name = text.trim_start_matches("point:").to_owned();
             assert_eq!(target(text), Ok(RecoveryTarget::Point(name)));
         }
+        for text in
+            ["2026-02-30T00:00:00Z", "2026-13-01", "2026-11-23T25:00:00", "2026-11-23 before the flood"]
+        {
+            assert!(target(text).unwrap_err().contains("looks like a time"), "{text}");
+            let point = RecoveryTarget::Point(text.to_owned());
+            assert_eq!(target(&format!("point:{text}")), Ok(point));
+        }
+        assert_eq!(target("2026-1"), Ok(RecoveryTarget::Point("2026-1".to_owned())));
         assert!(target("lsn:0/16B3748").is_err() && target("1960-01-01T00:00:00Z").is_err());
     }
 }

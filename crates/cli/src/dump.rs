@@ -17,6 +17,9 @@ use std::sync::Arc;
 pub(crate) fn run(arguments: &Dump) -> Result<()> {
     interrupt::listen()?;
     let to_stream = arguments.destination == Path::new("-");
+    if !to_stream {
+        no_link(&arguments.destination)?;
+    }
     let place = Place::find(&arguments.database, arguments.opening, "dump")?;
     let by_server = place.is_server();
     let name = arguments.database.to_string_lossy();
@@ -74,6 +77,14 @@ pub(crate) fn run(arguments: &Dump) -> Result<()> {
 }
 
 /// Bytes that the OS has cached of a dump.
+/// Refuses a symbolic link, also one that leads nowhere: at the end the dump could not get its name.
+fn no_link(path: &Path) -> Result<()> {
+    match std::fs::read_link(path) {
+        Ok(target) => bail!("{path:?} is a symbolic link to {target:?}: name the file or folder itself"),
+        Err(_) => Ok(()),
+    }
+}
+
 fn cached(destination: &Path) -> u64 {
     let files = std::fs::read_dir(destination).map_or_else(
         |_| vec![destination.to_owned()],

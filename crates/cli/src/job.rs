@@ -125,7 +125,11 @@ where
 // ---- by a server -----------------------------------------------------------------------------------------------------
 
 pub(crate) fn connect(address: &Address, command: &str) -> Result<Connection> {
-    Connection::open(address, &format!("gannet {command}")).map_err(|failure| match failure {
+    let give_up = Arc::new(|| interrupt::check().is_err());
+    let opened = Connection::open_unless(address, &format!("gannet {command}"), give_up);
+    // Whatever it failed with: it is known why.
+    interrupt::check()?;
+    opened.map_err(|failure| match failure {
         Failure::Connection(error)
             if error.kind() == io::ErrorKind::PermissionDenied && address.password.is_none() =>
         {

@@ -2,8 +2,11 @@
 
 mod common;
 
-use common::{Served, ends, run};
+use common::{Served, ends, gannet, run};
 use serde_json::Value;
+use std::io::Read;
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
 
 #[test]
 fn a_running_server_is_asked() {
@@ -40,4 +43,53 @@ fn a_running_server_is_asked() {
     assert!(server["alarms"].is_array() && server["files"].as_array().unwrap().len() > 2);
     let text = String::from_utf8(run(folder.path(), &["doctor", "shop.gnt"]).stdout).unwrap();
     assert!(text.contains("forecasts") && text.contains("snapshot_limit"), "{text}");
+}
+
+#[test]
+fn a_file_that_is_no_database_is_critical() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    ends(path, &["sql", "shop.gnt", "--create", "-q", "-c", "create table t (id int primary key)"], 0);
+    let whole = std::fs::read(path.join("shop.gnt")).unwrap();
+    let noise: Vec<u8> = (0..100_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let cases: [(&[u8], &str); 5] = [
+        (&noise, "is not a Gannet database"),
+        (&[], "is not a Gannet database"),
+        (&whole[..1000], "is not a Gannet database"),
+        (&whole[..4096], "both copies of the header"),
+        (&whole[..40_000], "is cut off"),
+    ];
+    for (bytes, expected) in cases {
+        std::fs::write(path.join("other.gnt"), bytes).unwrap();
+        let (report, _) = ends(path, &["doctor", "other.gnt", "--json", "--time", "0s"], 2);
+        let report: Value = serde_json::from_str(&report).unwrap();
+        assert_eq!(report["status"], "critical");
+        assert!(report["remarks"].to_string().contains(expected), "{expected}: {}", report["remarks"]);
+    }
+    let report = run(path, &["doctor", "shop.gnt", "--json", "--time", "0s"]);
+    assert!(!String::from_utf8(report.stdout).unwrap().contains("restore the file"));
+}
+
+#[test]
+fn ctrl_c_ends_the_wait_for_a_silent_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("postgres://root@{}/s", listener.local_addr().unwrap());
+    let commands: [&[&str]; 4] = [
+        &["doctor", &address],
+        &["stat", &address],
+        &["check", &address],
+        &["sql", &address, "-c", "select 1"],
+    ];
+    for command in commands {
+        let mut waiting = gannet(folder.path(), command);
+        let waiting = waiting.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let waiting = waiting.spawn().unwrap();
+        let (mut socket, _) = listener.accept().unwrap();
+        // It has asked, and waits for an answer.
+        socket.read_exact(&mut [0; 8]).unwrap();
+        assert!(Command::new("kill").args(["-INT", &waiting.id().to_string()]).status().unwrap().success());
+        let output = waiting.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{command:?}: {output:?}");
+    }
 }

@@ -115,7 +115,7 @@ fn bad_input_is_refused_in_one_line() {
     let folder = folder();
     let here = folder.path();
     std::fs::write(here.join("foreign.gnt"), vec![7; 100_000]).unwrap();
-    let cases: [(&[&str], &str); 11] = [
+    let cases: [(&[&str], &str); 13] = [
         (&["nonsense"], "there is no command `nonsense`"),
         (&["--nonsense"], "--nonsense"),
         (&["kv", "x.gnt", "get"], "<KEY>"),
@@ -126,6 +126,8 @@ fn bad_input_is_refused_in_one_line() {
         (&["kv", "x.gnt", "put", "k", "v", "--page-size", "5000"], "page size of 5000"),
         (&["kv", "x.gnt", "scan", "--format", "xml"], "xml"),
         (&["kv", "foreign.gnt", "stat"], "is not a Gannet database"),
+        (&["restore", "a", "postgres://root@127.0.0.1:1/s"], "a restore makes a database file"),
+        (&["restore", "a", "b", "--archive", "c", "--to", "2026-02-30T00:00:00Z"], "looks like a time"),
         (&["kv", "no/such/folder/x.gnt", "put", "k", "v"], "No such file or directory"),
     ];
     for (arguments, expected) in cases {

@@ -24,9 +24,69 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Socket {
     end: End,
-    deadline: Option<Instant>,
+    patience: Patience,
     /// Of all handles: nobody is to wait for the client any more.
     ending: Arc<AtomicBool>,
+}
+
+/// Says whether whoever waits has had enough.
+pub type GiveUp = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// How long it is waited for the other side.
+#[derive(Clone, Default)]
+pub(crate) struct Patience {
+    deadline: Option<Instant>,
+    give_up: Option<GiveUp>,
+}
+
+impl std::fmt::Debug for Patience {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "until {:?}", self.deadline)
+    }
+}
+
+impl Patience {
+    /// So much time from now; `None`: for ever.
+    pub(crate) fn within(limit: Option<Duration>) -> Self {
+        let deadline = limit.map(|limit| {
+            let nanos = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+            Instant::from_nanos(clock::now().as_nanos().saturating_add(nanos))
+        });
+        Patience { deadline, give_up: None }
+    }
+
+    /// And no longer than until somebody gives up.
+    pub(crate) fn unless(self, give_up: GiveUp) -> Self {
+        Patience { give_up: Some(give_up), ..self }
+    }
+
+    /// Whether its time has passed.
+    pub(crate) fn is_over(&self) -> bool {
+        self.deadline.is_some_and(|deadline| clock::now().as_nanos() >= deadline.as_nanos())
+    }
+
+    /// How long to wait before asking again.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::TimedOut`] when the time is over, [`io::ErrorKind::ConnectionAborted`] when somebody has given up.
+    pub(crate) fn turn(&self) -> io::Result<Option<Duration>> {
+        if self.give_up.as_ref().is_some_and(|give_up| give_up()) {
+            // Not an interruption: after one, readers try again.
+            return Err(io::Error::new(
+                io::ErrorKind::ConnectionAborted,
+                "nobody waits for the server any more",
+            ));
+        }
+        let left = match self.deadline {
+            None => None,
+            Some(deadline) => match deadline.as_nanos().saturating_sub(clock::now().as_nanos()) {
+                0 => return Err(io::ErrorKind::TimedOut.into()),
+                nanos => Some(Duration::from_nanos(nanos)),
+            },
+        };
+        let look = self.give_up.as_ref().map(|_| GIVE_UP_PERIOD);
+        Ok(left.into_iter().chain(look).min())
+    }
 }
 
 #[derive(Debug)]
@@ -39,13 +99,13 @@ enum End {
 
 impl From<UnixStream> for Socket {
     fn from(socket: UnixStream) -> Self {
-        Socket { end: End::Unix(socket), deadline: None, ending: Arc::default() }
+        Socket { end: End::Unix(socket), patience: Patience::default(), ending: Arc::default() }
     }
 }
 
 impl From<TcpStream> for Socket {
     fn from(socket: TcpStream) -> Self {
-        Socket { end: End::Tcp(socket), deadline: None, ending: Arc::default() }
+        Socket { end: End::Tcp(socket), patience: Patience::default(), ending: Arc::default() }
     }
 }
 
@@ -64,7 +124,7 @@ impl Socket {
             End::Unix(socket) => End::Unix(socket.try_clone()?),
             End::Tcp(socket) => End::Tcp(socket.try_clone()?),
         };
-        Ok(Socket { end, deadline: None, ending: Arc::clone(&self.ending) })
+        Ok(Socket { end, patience: Patience::default(), ending: Arc::clone(&self.ending) })
     }
 
     /// Ends waiting for the client: for its next message, or for it to read. What it has room for can still be sent.
@@ -88,10 +148,12 @@ impl Socket {
 
     /// Reads through this handle fail with [`io::ErrorKind::TimedOut`] when so much time has passed from now; `None`: never.
     pub(crate) fn set_deadline(&mut self, limit: Option<Duration>) {
-        self.deadline = limit.map(|limit| {
-            let nanos = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
-            Instant::from_nanos(clock::now().as_nanos().saturating_add(nanos))
-        });
+        self.set_patience(Patience::within(limit));
+    }
+
+    /// Reads through this handle wait only so long.
+    pub(crate) fn set_patience(&mut self, patience: Patience) {
+        self.patience = patience;
     }
 
     /// Waits until there is room for something to send, or an error to be told.
@@ -108,18 +170,10 @@ impl Socket {
         Err(io::ErrorKind::ConnectionAborted.into())
     }
 
-    /// Waits until there is something to read, or an end or error to be told.
+    /// Waits until there is something to read, an end or error to be told, or patience to be looked at.
     fn wait(&self) -> io::Result<()> {
-        let left = match self.deadline {
-            None => None,
-            Some(deadline) => {
-                let nanos = deadline.as_nanos().saturating_sub(clock::now().as_nanos());
-                if nanos == 0 {
-                    return Err(io::ErrorKind::TimedOut.into());
-                }
-                Some(Timespec::try_from(Duration::from_nanos(nanos)).map_err(io::Error::other)?)
-            }
-        };
+        let left = self.patience.turn()?;
+        let left = left.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
         match poll(&mut [PollFd::new(self, PollFlags::IN)], left.as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
@@ -129,6 +183,8 @@ impl Socket {
 
 /// How often who waits for a client to read looks whether the connection is to end.
 const ENDING_PERIOD: Duration = Duration::from_millis(100);
+/// How often who waits for the other side looks whether somebody has given up.
+const GIVE_UP_PERIOD: Duration = Duration::from_millis(100);
 /// When a TCP client says nothing for so long, it is asked whether it is still there.
 const ASK_AFTER: Duration = Duration::from_secs(60);
 /// So often it is asked, and so many times before it is taken for gone.

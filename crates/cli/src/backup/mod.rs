@@ -9,6 +9,7 @@ use crate::output::printable;
 use crate::stat;
 use anyhow::{Context, Result, bail};
 use gannet_base::units::format_size;
+use gannet_server::frontend::Address;
 use gannet_sql::stat::{Prepared, StatRequest, Statistics};
 use gannet_store::{
     BackupFile, BackupOptions, BackupPlace, BackupPlan, Database, Destination, Engine, JobKind, JobOrder,
@@ -280,6 +281,12 @@ pub(crate) fn restore(arguments: &Restore) -> Result<()> {
     let (sources, target) = arguments.paths.split_at(arguments.paths.len() - 1);
     let target = &target[0];
     let engine = arguments.opening.engine()?;
+    let is_elsewhere = |text: &str| Address::is_address(text) || gannet_object::is_url(text);
+    if target.to_str().is_some_and(is_elsewhere) {
+        bail!(
+            "{target:?} is no file: a restore makes a database file on this machine, which `gannet serve FILE` serves afterwards"
+        );
+    }
     let source = source(&engine, sources)?;
     let order = JobOrder { about: about(sources), ..JobOrder::new(JobKind::Restore) };
     let open = OpenOptions { mode: arguments.opening.io, warm: false, ..OpenOptions::default() };

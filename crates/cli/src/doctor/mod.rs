@@ -18,7 +18,7 @@ use gannet_io::{
     RealDisk, calibrate, residency,
 };
 use gannet_server::frontend::Address;
-use gannet_store::EngineOptions;
+use gannet_store::{Database, EngineOptions};
 use serde_json::{Value, json};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -129,7 +129,7 @@ fn look_here(options: &Doctor, report: &mut Value, remarks: &mut Remarks) -> Res
         Err(error) if is_closed(&error) => {
             may_write = false;
             let remark = format!("the device is not measured, as nothing can be written here: {error:#}");
-            remarks.add(Weight::Note, remark);
+            remarks.add(weight_of(&error), remark);
             // What is there already says how it can be opened.
             let database = place.database.as_deref();
             database.map_or(Ok(Value::Null), |path| probe_mode(&disk, path, options.io, remarks))?
@@ -150,7 +150,7 @@ fn look_here(options: &Doctor, report: &mut Value, remarks: &mut Remarks) -> Res
     if may_write && !time.is_zero() {
         match measure(&disk, &place.folder, time, options.scratch, remarks) {
             Err(error) if is_closed(&error) => {
-                remarks.add(Weight::Note, format!("the device is not measured: {error:#}"));
+                remarks.add(weight_of(&error), format!("the device is not measured: {error:#}"));
             }
             measured => report["device"] = measured?,
         }
@@ -171,12 +171,20 @@ fn look_here(options: &Doctor, report: &mut Value, remarks: &mut Remarks) -> Res
     report["pressure"] = pressure(&memory, &Pressure::of_this_machine(), remarks);
     report["free_bytes"] = json!(disk.free_bytes(&place.folder).ok().flatten());
     if let Some(database) = &place.database {
+        let disk: Arc<dyn Disk> = Arc::clone(&disk) as _;
+        match Database::look(&disk, database, options.io) {
+            Err(error @ (gannet_store::Error::Format(_) | gannet_store::Error::Damaged(_))) => {
+                remarks.add(Weight::Critical, error.to_string());
+            }
+            looked => looked.with_context(|| format!("cannot look at {database:?}"))?,
+        }
         report["database"] = cached(database)?;
         note_cached(&report["database"], remarks);
     }
     if let Some(address) = server {
         match job::connect(&address, "doctor") {
             Ok(mut connection) => report["server"] = running::look(&mut connection, remarks)?,
+            Err(error) if error.is::<Interrupted>() => return Err(error),
             // A server that ended at once has left its socket.
             Err(error) => remarks.add(Weight::Note, format!("no server answers beside the file: {error:#}")),
         }
@@ -288,6 +296,13 @@ impl Drop for Scratch {
 fn is_closed(error: &anyhow::Error) -> bool {
     let kind = error.downcast_ref::<gannet_io::Error>().map(gannet_io::Error::kind);
     matches!(kind, Some(ErrorKind::NoSpace | ErrorKind::ReadOnly | ErrorKind::PermissionDenied))
+}
+
+/// How much it weighs that nothing can be written.
+fn weight_of(error: &anyhow::Error) -> Weight {
+    let kind = error.downcast_ref::<gannet_io::Error>().map(gannet_io::Error::kind);
+    // A place may be closed by intention; nobody wants a full one.
+    if matches!(kind, Some(ErrorKind::NoSpace)) { Weight::Warning } else { Weight::Note }
 }
 
 /// How a file is opened: one that is there, or a new one, which the caller removes.

@@ -2,10 +2,13 @@
 
 use super::signal::{Cancel, Signals};
 use crate::arguments::Sql;
+use crate::interrupt::Interrupted;
 use crate::output::printable;
 use anyhow::{Context, Result, anyhow, bail};
 use gannet_base::units::format_size;
-use gannet_server::frontend::{Address, Column, Connection, Failure, Host, Receiver, Report, SslMode};
+use gannet_server::frontend::{
+    Address, Column, Connection, Failure, GiveUp, Host, Receiver, Report, SslMode,
+};
 use gannet_sql::session::{CopyFormat, Reason, Session, TransactionStatus};
 use gannet_sql::types::text::{self, TextStyle};
 use gannet_sql::{Client, CommandTag, Database, Error, Notice, OutputColumn, SqlState, Type, Value};
@@ -93,7 +96,9 @@ struct Remote(Connection);
 impl Remote {
     fn open(mut address: Address, signals: &Signals) -> Result<Self> {
         const APPLICATION: &str = "gannet sql";
-        let opened = match Connection::open(&address, APPLICATION) {
+        let pressed = signals.clone();
+        let give_up: GiveUp = Arc::new(move || pressed.is_pressed());
+        let opened = match Connection::open_unless(&address, APPLICATION, Arc::clone(&give_up)) {
             Err(Failure::Connection(error))
                 if error.kind() == io::ErrorKind::PermissionDenied && address.password.is_none() =>
             {
@@ -102,10 +107,13 @@ impl Remote {
                     Some(password) => address.password = Some(password),
                     None => bail!("{error}; give it in the address, or as PGPASSWORD"),
                 }
-                Connection::open(&address, APPLICATION)
+                Connection::open_unless(&address, APPLICATION, give_up)
             }
             other => other,
         };
+        if opened.is_err() && signals.take() {
+            return Err(Interrupted.into());
+        }
         Ok(Remote(opened.map_err(|error| anyhow!("cannot connect: {error}"))?))
     }
 }

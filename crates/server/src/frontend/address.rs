@@ -72,7 +72,7 @@ pub struct Address {
     pub application: Option<String>,
     /// Settings for the session: `-c name=value`
     pub options: Option<String>,
-    /// How long a connection may take to be made.
+    /// How long it may take to be let in.
     pub connect_timeout: Option<Duration>,
 }
 

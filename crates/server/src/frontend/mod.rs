@@ -15,13 +15,16 @@ mod tls;
 pub use address::{Address, Host, SslMode};
 
 use crate::message::{Body, Output};
-use crate::stream::Socket;
+pub use crate::stream::GiveUp;
+use crate::stream::{Patience, Socket};
 use gannet_sql::session::TransactionStatus;
 use rustls::{ClientConnection, StreamOwned};
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 /// Bytes read at once.
@@ -30,6 +33,8 @@ const READ_SIZE: usize = 64 << 10;
 const SEND_AT: usize = 64 << 10;
 /// How long a cancel request may take.
 const CANCEL_LIMIT: Duration = Duration::from_secs(5);
+/// How long it is listened to a server that takes nothing any more: whether it has said why.
+const LAST_WORDS_LIMIT: Duration = Duration::from_secs(2);
 /// Longest message of a server, in bytes.
 const MESSAGE_MAX: usize = (1 << 30) + (1 << 20);
 
@@ -164,7 +169,18 @@ impl Read for Layer {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Layer::Plain(socket) => socket.read(buffer),
-            Layer::Tls(tls) => tls.read(buffer),
+            // Nothing is written meanwhile: what a server has said before it closed is there to be read.
+            Layer::Tls(tls) => loop {
+                let StreamOwned { conn, sock } = &mut **tls;
+                match conn.reader().read(buffer) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    read => return read,
+                }
+                // Its end is told by the reader, which knows whether it was in good order.
+                conn.read_tls(sock)?;
+                conn.process_new_packets()
+                    .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            },
         }
     }
 }
@@ -185,23 +201,20 @@ impl Write for Layer {
     }
 }
 
-/// Opens a socket, and encrypts it where that was asked for.
-fn open(address: &Address, limit: Option<Duration>) -> io::Result<Layer> {
-    let socket = match &address.host {
-        Host::Unix(folder) => {
-            let path = folder.join(format!(".s.PGSQL.{}", address.port));
-            let socket = UnixStream::connect(&path)
-                .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
-            let mut socket = Socket::from(socket);
-            socket.set_deadline(limit);
-            return Ok(Layer::Plain(socket));
+impl Layer {
+    fn socket(&mut self) -> &mut Socket {
+        match self {
+            Layer::Plain(socket) => socket,
+            Layer::Tls(tls) => &mut tls.sock,
         }
-        Host::Name(name) => connect_tcp(name, address.port, limit.or(address.connect_timeout))?,
-    };
-    socket.set_nodelay(true)?;
-    let mut socket = Socket::from(socket);
-    socket.set_deadline(limit);
-    if address.ssl == SslMode::Disable {
+    }
+}
+
+/// Opens a socket, and encrypts it where that was asked for. What is read from it waits as long as this did.
+fn open(address: &Address, patience: &Patience) -> io::Result<Layer> {
+    let mut socket = connect(address, patience)?;
+    socket.set_patience(patience.clone());
+    if matches!(address.host, Host::Unix(_)) || address.ssl == SslMode::Disable {
         return Ok(Layer::Plain(socket));
     }
     socket.write_all(&[0, 0, 0, 8, 4, 210, 22, 47])?;
@@ -215,16 +228,49 @@ fn open(address: &Address, limit: Option<Duration>) -> io::Result<Layer> {
     }
 }
 
-fn connect_tcp(name: &str, port: u16, limit: Option<Duration>) -> io::Result<TcpStream> {
+/// Makes a socket. A thread of its own does it: neither a name that nobody resolves nor a host that is silent can be asked to stop.
+fn connect(address: &Address, patience: &Patience) -> io::Result<Socket> {
+    let (host, port) = (address.host.clone(), address.port);
+    let (send, made) = mpsc::sync_channel(1);
+    // Not joined: who gives up does not wait for it.
+    std::thread::Builder::new().name("gannet-connect".into()).spawn(move || {
+        let socket = match &host {
+            Host::Unix(folder) => connect_unix(&folder.join(format!(".s.PGSQL.{port}"))),
+            Host::Name(name) => connect_tcp(name, port),
+        };
+        // Nobody may be there any more.
+        let _ = send.send(socket);
+    })?;
+    loop {
+        let turn = patience.turn()?;
+        let done = match turn {
+            Some(turn) => made.recv_timeout(turn),
+            None => made.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match done {
+            Ok(socket) => return socket,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err(io::Error::other("connecting broke off")),
+        }
+    }
+}
+
+fn connect_unix(path: &Path) -> io::Result<Socket> {
+    let socket = UnixStream::connect(path);
+    socket
+        .map(Socket::from)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+}
+
+fn connect_tcp(name: &str, port: u16) -> io::Result<Socket> {
     let place = |error: io::Error| io::Error::new(error.kind(), format!("{name} port {port}: {error}"));
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in (name, port).to_socket_addrs().map_err(place)? {
-        let made = match limit {
-            Some(limit) => TcpStream::connect_timeout(&address, limit),
-            None => TcpStream::connect(address),
-        };
-        match made {
-            Ok(socket) => return Ok(socket),
+        match TcpStream::connect(address) {
+            Ok(socket) => {
+                socket.set_nodelay(true)?;
+                return Ok(Socket::from(socket));
+            }
             Err(error) => last = error,
         }
     }
@@ -242,7 +288,7 @@ pub struct Canceller {
 impl Canceller {
     /// Asks the server to end the statement; that it does so is seen by the statement's error.
     pub fn cancel(&self) -> io::Result<()> {
-        let mut layer = open(&self.address, Some(CANCEL_LIMIT))?;
+        let mut layer = open(&self.address, &Patience::within(Some(CANCEL_LIMIT)))?;
         let mut request = Vec::with_capacity(12 + self.secret.len());
         request.extend_from_slice(&(12 + self.secret.len() as i32).to_be_bytes());
         request.extend_from_slice(&80_877_102_i32.to_be_bytes());
@@ -271,9 +317,31 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects and gets let in.
+    /// Connects and gets let in, within the address's `connect_timeout`.
     pub fn open(address: &Address, application: &str) -> Result<Self, Failure> {
-        let layer = open(address, None).map_err(Failure::Connection)?;
+        Connection::log_in(address, application, Patience::within(address.connect_timeout))
+    }
+
+    /// The same, unless somebody gives up meanwhile, which is looked at ten times a second.
+    pub fn open_unless(address: &Address, application: &str, give_up: GiveUp) -> Result<Self, Failure> {
+        Connection::log_in(address, application, Patience::within(address.connect_timeout).unless(give_up))
+    }
+
+    fn log_in(address: &Address, application: &str, patience: Patience) -> Result<Self, Failure> {
+        let mut opened = Connection::begin(address, application, &patience);
+        if let (Err(Failure::Connection(error)), Some(limit)) = (&mut opened, address.connect_timeout)
+            && error.kind() == io::ErrorKind::TimedOut
+            && patience.is_over()
+        {
+            let message =
+                format!("the server has let nobody in within {} s (connect_timeout)", limit.as_secs());
+            *error = io::Error::new(io::ErrorKind::TimedOut, message);
+        }
+        opened
+    }
+
+    fn begin(address: &Address, application: &str, patience: &Patience) -> Result<Self, Failure> {
+        let layer = open(address, patience).map_err(Failure::Connection)?;
         let mut connection = Connection {
             address: address.clone(),
             layer: BufReader::with_capacity(READ_SIZE, layer),
@@ -286,6 +354,8 @@ impl Connection {
             alive: true,
         };
         connection.start(application)?;
+        // A statement takes as long as it takes.
+        connection.layer.get_mut().socket().set_patience(Patience::default());
         Ok(connection)
     }
 
@@ -498,7 +568,10 @@ impl Connection {
             )));
         }
         let mut taking = Taking { receiver, failed: None, columns: 0 };
-        let done = self.send().and_then(|()| self.results(&mut taking));
+        let done = match self.send() {
+            Ok(()) => self.results(&mut taking),
+            Err(lost) => self.last_words().map(Some).ok_or(lost),
+        };
         let failed = taking.failed.take();
         match done {
             Err(error) => {
@@ -532,7 +605,11 @@ impl Connection {
                 b'E' => error = Some(Report::parse(self.body())?),
                 b'N' => taking.receiver.notice(&Report::parse(self.body())?),
                 b'S' => self.told()?,
-                b'G' => self.copy_in(taking)?,
+                b'G' => {
+                    if let Err(lost) = self.copy_in(taking) {
+                        return self.last_words().map(Some).ok_or(lost);
+                    }
+                }
                 b'A' | b'I' | b'c' => {}
                 _ if taking.failed.is_some() => {}
                 b'T' | b'D' | b'C' | b'H' | b'd' => {
@@ -548,7 +625,20 @@ impl Connection {
         }
     }
 
-    /// Sends the data of COPY FROM STDIN.
+    /// What a server has said before it stopped taking anything: that says more than that it is gone.
+    fn last_words(&mut self) -> Option<Report> {
+        self.alive = false;
+        self.layer.get_mut().socket().set_deadline(Some(LAST_WORDS_LIMIT));
+        let mut said = None;
+        while let Ok(kind) = self.read() {
+            if kind == b'E' {
+                said = Report::parse(self.body()).ok().or(said);
+            }
+        }
+        said
+    }
+
+    /// Sends the data of COPY FROM STDIN. What fails is the connection.
     fn copy_in(&mut self, taking: &mut Taking<'_>) -> io::Result<()> {
         let mut data = Vec::new();
         let mut more = taking.receiver.copy_in().map(|()| true);

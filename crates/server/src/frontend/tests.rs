@@ -1,6 +1,6 @@
 use super::*;
 use std::os::unix::net::UnixListener;
-use std::path::Path;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 /// Counts what it gets.
@@ -185,4 +185,98 @@ fn a_server_that_skips_the_proof_is_refused() {
         assert!(error.to_string().contains(expected), "{error}");
     }
     server.join().unwrap();
+}
+
+/// The address of a listener whose kernel accepts for it, and that never answers.
+fn silent() -> (std::net::TcpListener, Address) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let address = Address::parse(&format!("postgres://me@127.0.0.1:{port}/s"), &|_| None, "me").unwrap();
+    (listener, address)
+}
+
+#[test]
+fn who_waits_for_a_silent_server_can_give_up() {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    let (_listener, address) = silent();
+    for ssl in [SslMode::Prefer, SslMode::Disable] {
+        let looked = Arc::new(AtomicU32::new(0));
+        let looks = Arc::clone(&looked);
+        let give_up: GiveUp = Arc::new(move || looks.fetch_add(1, Ordering::SeqCst) >= 3);
+        let opened = Connection::open_unless(&Address { ssl, ..address.clone() }, "test", give_up);
+        let Err(Failure::Connection(error)) = opened else { panic!("let in") };
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionAborted, "{error}");
+        assert_eq!(looked.load(Ordering::SeqCst), 4);
+    }
+}
+
+#[test]
+fn the_whole_log_in_has_a_limit() {
+    let (_listener, address) = silent();
+    for ssl in [SslMode::Prefer, SslMode::Disable] {
+        let connect_timeout = Some(Duration::from_millis(20));
+        let opened = Connection::open(&Address { ssl, connect_timeout, ..address.clone() }, "test");
+        let Err(Failure::Connection(error)) = opened else { panic!("let in") };
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(error.to_string().contains("connect_timeout"), "{error}");
+    }
+}
+
+#[test]
+fn a_limit_of_the_log_in_is_none_of_statements() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = server(folder.path(), vec![greeting().bytes().to_vec()]);
+    let limited = Address { connect_timeout: Some(Duration::from_secs(3600)), ..address(folder.path()) };
+    let mut connection = Connection::open_unless(&limited, "test", Arc::new(|| false)).unwrap();
+    assert_eq!(format!("{:?}", connection.layer.get_mut().socket()).matches("until None").count(), 1);
+    drop(connection);
+    server.join().unwrap();
+}
+
+/// Sends so much that nobody has room for it.
+struct Endless;
+
+impl Receiver for Endless {
+    fn columns(&mut self, _columns: &[Column]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn row(&mut self, _values: &[Option<&str>]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn complete(&mut self, _tag: &str) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn notice(&mut self, _notice: &Report) {}
+
+    fn copy_read(&mut self, data: &mut Vec<u8>) -> io::Result<bool> {
+        data.resize(SEND_AT, b'x');
+        Ok(true)
+    }
+}
+
+#[test]
+fn a_server_that_ends_while_it_is_sent_data_has_said_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = UnixListener::bind(folder.path().join(".s.PGSQL.1")).unwrap();
+    let server = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        let mut out = greeting();
+        out.begin(b'G').u8(0).count(0).end();
+        out.begin(b'E').u8(b'S').str("FATAL").u8(b'C').str("57P01").u8(b'M').str("the end").u8(0).end();
+        socket.write_all(out.bytes()).unwrap();
+        // Some of the data comes; then nobody reads it.
+        socket.read_exact(&mut [0; 2 * SEND_AT]).unwrap();
+    });
+    let mut connection = Connection::open(&address(folder.path()), "test").unwrap();
+    let Err(Failure::Server(report)) = connection.query("copy t from stdin", &mut Endless) else {
+        panic!("no reason")
+    };
+    assert_eq!((report.state.as_str(), report.message.as_str()), ("57P01", "the end"));
+    assert!(!connection.is_alive());
+    server.join().unwrap();
+    // And before any statement.
+    assert!(matches!(connection.query("select", &mut Endless), Err(Failure::Connection(_))));
 }

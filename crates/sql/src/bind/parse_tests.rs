@@ -245,7 +245,15 @@ fn utility_statements() {
     );
     assert!(of("dump database to stdout").starts_with("DumpDatabase(DumpDatabase { path: None, csv: false"));
     assert_eq!(error("dump database to '/d' schema only data only").0, "42601");
-    assert_eq!(error("dump database to '/d' jobs 0").0, "42601");
+    for statement in ["dump database to '/d' jobs", "load database from '/d' jobs"] {
+        for jobs in ["0", "65", "1000", "99999999999"] {
+            let (state, message, _) = error(&format!("{statement} {jobs}"));
+            assert_eq!(state, "22023");
+            assert!(message.contains("from 1 to 64"), "{message}");
+        }
+        assert_eq!(error(statement).0, "42601");
+        assert!(of(&format!("{statement} 64")).contains("jobs: Some(64)"));
+    }
     assert_eq!(
         of("load database from '/d' on error skip jobs 3 verbose"),
         "LoadDatabase(LoadDatabase { path: \"/d\", skip: true, jobs: Some(3), verbose: true })"

@@ -26,7 +26,6 @@ use std::time::Duration;
 pub(super) const TELL_EVERY: Duration = Duration::from_millis(500);
 /// Threads that make text of rows, or rows of text, where nobody says how many, and however many are asked for.
 const USUAL_JOBS: usize = 8;
-const MOST_JOBS: u32 = 64;
 
 /// The columns of a result.
 pub(super) fn columns(columns: &[(&str, Type)]) -> Vec<OutputColumn> {
@@ -389,7 +388,7 @@ impl Session {
 /// Threads that make text of rows, or rows of text.
 pub(super) fn threads(asked: Option<u32>) -> usize {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    asked.map_or(processors.min(USUAL_JOBS), |jobs| jobs.min(MOST_JOBS) as usize)
+    asked.map_or(processors.min(USUAL_JOBS), |jobs| jobs as usize)
 }
 
 fn dump_database(
@@ -398,6 +397,14 @@ fn dump_database(
     target: dump::Target<'_>,
     watch: &mut Watch<'_>,
 ) -> Result<dump::Figures> {
+    if let dump::Target::Path(path) = &target {
+        // A link that leads nowhere is there all the same: at the end the dump could not get its name.
+        let to = database.store().engine().disk().resolve(path).map_err(gannet_store::Error::from)?;
+        if to != *path {
+            let message = format!("{path:?} is a symbolic link to {to:?}: name the file or folder itself");
+            return Err(Error::new(SqlState::DUPLICATE_OBJECT, message));
+        }
+    }
     let numbers = &database.0.numbers;
     let mut position = |_: &View, sequence: &Sequence| {
         let at = numbers.current(sequence)?;

@@ -33,7 +33,7 @@ use crate::{Error, Result};
 use gannet_base::clock::{self, Instant};
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::{Lsn, TxnId};
-use gannet_io::{Class, Disk, File};
+use gannet_io::{Class, Disk, File, ModeRequest};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -102,6 +102,25 @@ pub(super) fn log_options(engine: &Engine, meta: &Meta, open: &OpenOptions) -> L
 }
 
 impl Database {
+    /// Looks whether a file is a database, as opening it would: at its header, and whether the file goes on behind it. Nothing is locked,
+    /// changed, or said of the rest, which is for a check.
+    ///
+    /// # Errors
+    /// What opening it says: [`Error::Format`] and [`Error::Damaged`] of a file that is none, or not whole.
+    pub fn look(disk: &Arc<dyn Disk>, path: &Path, mode: ModeRequest) -> Result<()> {
+        let folder = wal_folder(&disk.resolve(path)?);
+        let file = disk.open(path, &gannet_io::OpenOptions::read().mode(mode))?;
+        let meta = Meta::read(&*file).map_err(|error| create::explained(error, disk, &*file, &folder))?;
+        let (len, page_size) = (file.len()?, meta.page_size as u64);
+        let needed = meta.roots.iter().map(|root| (root.0 + 1) * page_size).max().unwrap_or_default();
+        if len < needed || len % page_size != 0 {
+            return Err(Error::Damaged(format!(
+                "{path:?} is cut off: it has {len} bytes, which are no whole pages of {page_size}, or too few; restore the file from a backup"
+            )));
+        }
+        Ok(())
+    }
+
     pub(crate) fn open(engine: &Engine, path: &Path, options: &OpenOptions) -> Result<Self> {
         let begun = clock::now();
         let disk = engine.disk();

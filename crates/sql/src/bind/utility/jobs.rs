@@ -2,9 +2,12 @@
 
 use super::Utility;
 use super::reader::Reader;
-use crate::Result;
+use crate::{Error, Result, SqlState};
 use sqlparser::keywords::Keyword as K;
 use sqlparser::tokenizer::Token;
+
+/// Threads of a dump or load, at most: as many as the command line takes.
+const JOBS_MAX: u32 = 64;
 
 /// Where a backup goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,6 +121,17 @@ fn number(reader: &mut Reader<'_>) -> Result<Option<u32>> {
     }
 }
 
+/// The number behind JOBS.
+fn threads(reader: &mut Reader<'_>) -> Result<u32> {
+    let Some(Token::Number(text, _)) = reader.token(0) else { return Err(reader.unexpected()) };
+    let jobs = text.parse().ok().filter(|jobs| (1..=JOBS_MAX).contains(jobs)).ok_or_else(|| {
+        let message = format!("JOBS has to be a number from 1 to {JOBS_MAX}, not {text}");
+        Error::new(SqlState::INVALID_PARAMETER_VALUE, message)
+    })?;
+    reader.skip(1);
+    Ok(jobs)
+}
+
 /// `TO 'folder' [SINCE LATEST | SINCE 'name'] [COMPRESS [level]] [KEEP n [ARCHIVE ['folder']]] [STATISTICS] [VERBOSE]`, or
 /// `TO STDOUT [SINCE MANIFEST 'line'] [COMPRESS [level]] [STATISTICS] [VERBOSE]`
 fn backup_database(reader: &mut Reader<'_>) -> Result<Utility> {
@@ -180,7 +194,7 @@ fn dump_database(reader: &mut Reader<'_>) -> Result<Utility> {
                 dump.tables.push(reader.name()?);
             }
         } else if dump.jobs.is_none() && reader.accept_words(&["jobs"]) {
-            dump.jobs = Some(number(reader)?.filter(|jobs| *jobs > 0).ok_or_else(|| reader.unexpected())?);
+            dump.jobs = Some(threads(reader)?);
         } else {
             dump.verbose = reader.accept(K::VERBOSE);
             return Ok(Utility::DumpDatabase(Box::new(dump)));
@@ -199,7 +213,7 @@ fn load_database(reader: &mut Reader<'_>) -> Result<Utility> {
         } else if on_error.is_none() && reader.accept_words(&["on", "error", "stop"]) {
             on_error = Some(false);
         } else if jobs.is_none() && reader.accept_words(&["jobs"]) {
-            jobs = Some(number(reader)?.filter(|jobs| *jobs > 0).ok_or_else(|| reader.unexpected())?);
+            jobs = Some(threads(reader)?);
         } else {
             let (skip, verbose) = (on_error == Some(true), reader.accept(K::VERBOSE));
             return Ok(Utility::LoadDatabase(LoadDatabase { path, skip, jobs, verbose }));
