@@ -5,7 +5,7 @@
 
 use crate::arguments::Check;
 use crate::interrupt::{self, Interrupted};
-use crate::job::{self, Place};
+use crate::job::{self, CachedBefore, Place};
 use crate::output::printable;
 use anyhow::{Context, Result};
 use gannet_base::units::format_size;
@@ -39,6 +39,7 @@ pub(crate) fn run(options: &Check) -> ExitCode {
 /// Whether the database is sound.
 fn checked(options: &Check) -> Result<bool> {
     interrupt::listen()?;
+    let cached = CachedBefore::look(&options.database)?;
     let place = Place::find(&options.database, options.opening, "check")?;
     let by_server = place.is_server();
     let name = options.database.to_string_lossy();
@@ -63,7 +64,7 @@ fn checked(options: &Check) -> Result<bool> {
             (Outcome { findings, figures }, told.job)
         }
     };
-    let cached = job::cached(&options.database)?;
+    let cached = cached.left_behind()?;
     let mut out = io::stdout().lock();
     match options.json {
         true => writeln!(out, "{:#}", as_json(&name, by_server, &outcome, &job, cached))?,

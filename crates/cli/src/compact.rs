@@ -3,7 +3,7 @@
 
 use crate::arguments::Compact;
 use crate::interrupt;
-use crate::job::{self, Place};
+use crate::job::{self, CachedBefore, Place};
 use crate::output::printable;
 use anyhow::{Context, Result};
 use gannet_base::units::format_size;
@@ -14,6 +14,7 @@ use std::io::{self, Write};
 /// Compacts, and says what came of it.
 pub(crate) fn run(options: &Compact) -> Result<()> {
     interrupt::listen()?;
+    let cached = CachedBefore::look(&options.database)?;
     let place = Place::find(&options.database, options.opening, "compact")?;
     let by_server = place.is_server();
     let name = options.database.to_string_lossy();
@@ -34,7 +35,7 @@ pub(crate) fn run(options: &Compact) -> Result<()> {
             (report, told.job)
         }
     };
-    let cached = job::cached(&options.database)?;
+    let cached = cached.left_behind()?;
     let mut out = io::stdout().lock();
     match options.json {
         true => writeln!(out, "{:#}", as_json(&name, by_server, &report, &job, cached))?,

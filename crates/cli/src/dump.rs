@@ -2,7 +2,7 @@
 
 use crate::arguments::{Dump, DumpFormat};
 use crate::interrupt;
-use crate::job::{self, Place, Product, ToStdout, Told};
+use crate::job::{self, CachedBefore, Place, Product, ToStdout, Told};
 use crate::output::printable;
 use anyhow::{Context, Result, bail};
 use gannet_base::units::format_size;
@@ -20,6 +20,7 @@ pub(crate) fn run(arguments: &Dump) -> Result<()> {
     if !to_stream {
         no_link(&arguments.destination)?;
     }
+    let cached_before = CachedBefore::look(&arguments.database)?;
     let place = Place::find(&arguments.database, arguments.opening, "dump")?;
     let by_server = place.is_server();
     let name = arguments.database.to_string_lossy();
@@ -54,7 +55,7 @@ pub(crate) fn run(arguments: &Dump) -> Result<()> {
             figures(told.with_context(failed)?)?
         }
     };
-    let cached = job::cached(&arguments.database)?.map(|bytes| bytes + cached(&arguments.destination));
+    let cached = cached_before.left_behind()?.map(|bytes| bytes + cached(&arguments.destination));
     // Standard output has the dump.
     let mut out: Box<dyn Write> =
         if to_stream { Box::new(io::stderr()) } else { Box::new(io::stdout().lock()) };
@@ -76,7 +77,6 @@ pub(crate) fn run(arguments: &Dump) -> Result<()> {
     Ok(())
 }
 
-/// Bytes that the OS has cached of a dump.
 /// Refuses a symbolic link, also one that leads nowhere: at the end the dump could not get its name.
 fn no_link(path: &Path) -> Result<()> {
     match std::fs::read_link(path) {
@@ -85,6 +85,7 @@ fn no_link(path: &Path) -> Result<()> {
     }
 }
 
+/// Bytes that the OS has cached of a dump.
 fn cached(destination: &Path) -> u64 {
     let files = std::fs::read_dir(destination).map_or_else(
         |_| vec![destination.to_owned()],

@@ -11,7 +11,7 @@ use gannet_base::units::format_size;
 use gannet_server::frontend::{Address, Column, Connection, Failure, Receiver, Report};
 use gannet_store::{Database, Engine, EngineOptions, JobOrder, JobReport, Jobs, OpenOptions, Unit, Watch};
 use serde_json::{Value, json};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -75,6 +75,24 @@ impl Place {
     /// Whether a server does the work.
     pub(crate) fn is_server(&self) -> bool {
         !matches!(self, Place::File(_))
+    }
+}
+
+/// What the OS has cached of the files of a database before a job begins.
+pub(crate) struct CachedBefore {
+    database: OsString,
+    bytes: Option<u64>,
+}
+
+impl CachedBefore {
+    /// Looks; of a database of another machine there is nothing to be seen.
+    pub(crate) fn look(database: &OsStr) -> Result<Self> {
+        Ok(CachedBefore { database: database.to_owned(), bytes: cached(database)? })
+    }
+
+    /// Bytes of what is cached now that were not before.
+    pub(crate) fn left_behind(&self) -> Result<Option<u64>> {
+        Ok(cached(&self.database)?.zip(self.bytes).map(|(now, before)| now.saturating_sub(before)))
     }
 }
 
@@ -331,8 +349,10 @@ fn share(job: &JobReport) -> Option<Share> {
     let read = job.bytes_read >= job.bytes_written;
     let (what, rate) = if read { ("read", job.device_read_rate) } else { ("write", job.device_write_rate) };
     let bytes = job.bytes_read.max(job.bytes_written);
-    let rate = rate.filter(|_| bytes > 0)?;
-    Some(Share { what, rate, share: bytes as f64 / job.seconds.max(1e-6) / rate as f64 })
+    let own = bytes as f64 / job.seconds.max(1e-6);
+    // What was seen is by quarters of a second, which a short job does not fill, and of the device, which a compressed backup asks for less.
+    let rate = rate.filter(|_| bytes > 0)?.max(own.ceil() as u64);
+    Some(Share { what, rate, share: own / rate as f64 })
 }
 
 /// Figures of a job for `--json`.
@@ -356,12 +376,15 @@ pub(crate) fn tell(out: &mut dyn Write, job: &JobReport, cached: Option<u64>) ->
     let bytes = job.bytes_read.max(job.bytes_written);
     write!(
         out,
-        "  {:.1} s, {:.0} MB/s: read {}, wrote {}",
+        "  {:.1} s, {:.0} MB/s: read {}",
         job.seconds,
         bytes as f64 / 1e6 / job.seconds.max(1e-6),
-        format_size(job.bytes_read),
-        format_size(job.bytes_written)
+        format_size(job.bytes_read)
     )?;
+    // What a load has made is written by the database as anything else: that is seen below, by class.
+    if job.bytes_written > 0 || job.bytes_read == 0 {
+        write!(out, ", wrote {}", format_size(job.bytes_written))?;
+    }
     if job.paced_seconds > 0.05 {
         write!(out, "; held back for others {:.1} s", job.paced_seconds)?;
     }

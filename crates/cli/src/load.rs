@@ -3,7 +3,7 @@
 use crate::arguments::{Load, OnError};
 use crate::dump::threads;
 use crate::interrupt;
-use crate::job::{self, Place};
+use crate::job::{self, CachedBefore, Place};
 use crate::kv::create_options;
 use crate::output::printable;
 use crate::serve;
@@ -37,6 +37,7 @@ pub(crate) fn run(arguments: &Load) -> Result<()> {
     let order =
         JobOrder { about: format!("from {}", arguments.source.display()), ..JobOrder::new(JobKind::Load) };
     let partial = if arguments.create { Some(create(arguments)?) } else { None };
+    let cached = CachedBefore::look(&arguments.database)?;
     let place = Place::find(partial.as_ref().unwrap_or(&arguments.database), arguments.opening, "load")?;
     let by_server = place.is_server();
     let failed = || match &partial {
@@ -91,7 +92,7 @@ pub(crate) fn run(arguments: &Load) -> Result<()> {
             job::here(&engine.jobs(), order, work).with_context(failed)?
         }
     };
-    let cached = job::cached(&arguments.database)?;
+    let cached = cached.left_behind()?;
     let mut out = io::stdout().lock();
     if arguments.json {
         writeln!(out, "{:#}", as_json(arguments, by_server, &outcome, &job, cached))?;

@@ -3,7 +3,7 @@
 
 use crate::arguments::Sweep;
 use crate::interrupt;
-use crate::job::{self, Place};
+use crate::job::{self, CachedBefore, Place};
 use crate::output::printable;
 use anyhow::{Context, Result};
 use gannet_base::units::format_size;
@@ -14,6 +14,7 @@ use std::io::{self, Write};
 
 pub(crate) fn run(options: &Sweep) -> Result<()> {
     interrupt::listen()?;
+    let cached = CachedBefore::look(&options.database)?;
     let place = Place::find(&options.database, options.opening, "sweep")?;
     let by_server = place.is_server();
     let name = options.database.to_string_lossy();
@@ -36,7 +37,7 @@ pub(crate) fn run(options: &Sweep) -> Result<()> {
             (swept, told.job)
         }
     };
-    let cached = job::cached(&options.database)?;
+    let cached = cached.left_behind()?;
     let mut out = io::stdout().lock();
     if options.json {
         writeln!(out, "{:#}", as_json(&name, by_server, &swept, &job, cached))?;

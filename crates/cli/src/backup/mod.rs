@@ -4,7 +4,7 @@ mod from_server;
 
 use crate::arguments::{Backup, Restore, Verify};
 use crate::interrupt;
-use crate::job::{self, Place};
+use crate::job::{self, CachedBefore, Place};
 use crate::output::printable;
 use crate::stat;
 use anyhow::{Context, Result, bail};
@@ -41,6 +41,7 @@ pub(crate) fn backup(arguments: &Backup) -> Result<()> {
     if to_stream && arguments.keep.is_some() {
         bail!("--keep removes older backups of a folder; a stream has none");
     }
+    let cached = CachedBefore::look(&arguments.database)?;
     let place = Place::find(&arguments.database, arguments.opening, "backup")?;
     let by_server = place.is_server();
     let name = arguments.database.to_string_lossy();
@@ -70,18 +71,18 @@ pub(crate) fn backup(arguments: &Backup) -> Result<()> {
             told_by_server(told)?
         }
     };
-    let mut paths = vec![PathBuf::from(&arguments.database)];
+    let mut paths = Vec::new();
     if let Some(name) = &done.name {
         let destination = arguments.destination.to_str().filter(|text| gannet_object::is_url(text));
         // What other machines have cached is not known.
         let folder = destination.map_or(Some(arguments.destination.clone()), gannet_object::local_path);
         paths.extend(folder.map(|folder| folder.join(format!("{name}.gntbackup"))));
     }
-    let cached = job::cached(&arguments.database)?.map(|_| gannet_io::residency(&paths).cached_bytes());
+    let made = gannet_io::residency(&paths).cached_bytes();
+    let cached = cached.left_behind()?.map(|bytes| bytes + made.unwrap_or(0));
     // Standard output has the backup.
     let mut out: Box<dyn Write> =
         if to_stream { Box::new(io::stderr()) } else { Box::new(io::stdout().lock()) };
-    let cached = cached.flatten();
     match arguments.json {
         true => writeln!(out, "{:#}", backup_json(&name, by_server, &done, cached))?,
         false => {
@@ -280,13 +281,13 @@ pub(crate) fn restore(arguments: &Restore) -> Result<()> {
     interrupt::listen()?;
     let (sources, target) = arguments.paths.split_at(arguments.paths.len() - 1);
     let target = &target[0];
-    let engine = arguments.opening.engine()?;
     let is_elsewhere = |text: &str| Address::is_address(text) || gannet_object::is_url(text);
     if target.to_str().is_some_and(is_elsewhere) {
         bail!(
             "{target:?} is no file: a restore makes a database file on this machine, which `gannet serve FILE` serves afterwards"
         );
     }
+    let engine = arguments.opening.engine()?;
     let source = source(&engine, sources)?;
     let order = JobOrder { about: about(sources), ..JobOrder::new(JobKind::Restore) };
     let open = OpenOptions { mode: arguments.opening.io, warm: false, ..OpenOptions::default() };

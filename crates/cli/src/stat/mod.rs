@@ -7,7 +7,7 @@ pub(crate) mod text;
 
 use crate::arguments::Stat;
 use crate::interrupt;
-use crate::job::{self, Place};
+use crate::job::{self, CachedBefore, Place};
 use anyhow::{Context, Result};
 use gannet_sql::stat::{StatRequest, Statistics, statistics};
 use gannet_store::{JobKind, JobOrder, JobReport};
@@ -17,6 +17,7 @@ use std::io::{self, Write};
 /// Makes statistics, and writes them.
 pub(crate) fn run(options: &Stat) -> Result<()> {
     interrupt::listen()?;
+    let cached = CachedBefore::look(&options.database)?;
     let place = Place::find(&options.database, options.opening, "stat")?;
     let by_server = place.is_server();
     let name = options.database.to_string_lossy();
@@ -39,7 +40,7 @@ pub(crate) fn run(options: &Stat) -> Result<()> {
             (found, told.job)
         }
     };
-    let cached = job::cached(&options.database)?;
+    let cached = cached.left_behind()?;
     let mut out = io::stdout().lock();
     if options.json {
         writeln!(out, "{:#}", as_json(&name, by_server, &found, &job, cached))?;
