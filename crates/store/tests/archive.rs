@@ -757,6 +757,136 @@ fn a_frame_that_claims_to_be_longer_than_its_part_is_named_and_nothing_is_read_b
     assert_eq!(verify(&last).unwrap(), whole);
 }
 
+/// Cuts a file off, or fills it up with bytes of no meaning, to a length of any kind.
+fn resize(disk: &SimDisk, path: &Path, len: u64) {
+    disk.open(path, &FileOptions::read_write()).unwrap().set_len(len).unwrap();
+}
+
+#[test]
+fn a_part_of_any_length_is_cut_off_and_healed_where_its_length_is_no_multiple_of_a_sector() {
+    let disk = SimDisk::new(16);
+    let db = create(&disk);
+    backup(&db, "b", None);
+    put(&db, 0..1250);
+    await_archived(&db);
+    let crashed = disk.peek_crash(None, 1);
+    db.close().unwrap();
+    let whole = verify(&disk).unwrap();
+    let names = parts(&disk);
+    let path = |index: usize| Path::new(ARCHIVE).join(&names[index]);
+    let last = names.len() - 1;
+    for cut in [1, 41, 511, 512, 3001, 4096, 4097, 12_287] {
+        // One in the middle, which is complete, and the last one, which is not.
+        for index in [1, last] {
+            let short = disk.peek_crash(None, 2);
+            let len = short.contents(&path(index)).unwrap().len() as u64;
+            resize(&short, &path(index), len - cut);
+            let found = verify(&short);
+            if index == 1 && cut <= 8192 {
+                // What says that it is complete is gone, and nothing else.
+                assert_eq!(found.unwrap(), ArchiveVerifyReport { bytes: whole.bytes - cut, ..whole.clone() });
+                assert_eq!(count_at(&short, &["b"], "r.gnt", RecoveryTarget::End), 1250);
+                continue;
+            }
+            let is_named = |error: String| {
+                assert!(error.contains(&names[index]) && error.contains("it is cut off"), "{cut}: {error}");
+            };
+            is_named(found.unwrap_err().to_string());
+            is_named(restore(&short, &["b"], "r.gnt", RecoveryTarget::End).unwrap_err().to_string());
+        }
+        // The next opening goes on where it is whole.
+        let healed = crashed.peek_crash(None, 3);
+        let newest = Path::new(ARCHIVE).join(parts(&healed).last().unwrap());
+        let len = healed.contents(&newest).unwrap().len() as u64;
+        resize(&healed, &newest, len - cut);
+        let db = open(&healed);
+        await_archived(&db);
+        db.close().unwrap();
+        assert!(verify(&healed).unwrap().gaps.is_empty(), "{cut}");
+        assert_eq!(count_at(&healed, &["b"], "r.gnt", RecoveryTarget::End), 1250, "{cut}");
+    }
+    // What follows the last frame that is whole is nothing.
+    for more in [1, 777, 4096, 9001] {
+        let long = disk.peek_crash(None, 4);
+        for index in [1, last] {
+            resize(&long, &path(index), long.contents(&path(index)).unwrap().len() as u64 + more);
+        }
+        assert_eq!(
+            verify(&long).unwrap(),
+            ArchiveVerifyReport { bytes: whole.bytes + 2 * more, ..whole.clone() }
+        );
+        assert_eq!(count_at(&long, &["b"], "r.gnt", RecoveryTarget::End), 1250);
+    }
+}
+
+#[test]
+fn a_restore_from_an_archive_without_its_last_parts_says_what_verifying_says() {
+    let mut untold = 0;
+    for openings in 1..4 {
+        let disk = SimDisk::new(17);
+        let db = create(&disk);
+        put(&db, 0..10);
+        await_archived(&db);
+        db.close().unwrap();
+        for opening in 1..openings {
+            let db = open(&disk);
+            backup(&db, &format!("early {opening}"), None);
+            await_archived(&db);
+            db.close().unwrap();
+        }
+        // The parts that tell that the backups are of this copy are those from here on: the first backup ends where they begin.
+        let before = parts(&disk);
+        let db = open(&disk);
+        backup(&db, "b", None);
+        put(&db, 10..20);
+        await_archived(&db);
+        backup(&db, "later", None);
+        put(&db, 20..30);
+        await_archived(&db);
+        db.close().unwrap();
+        let whole = disk.peek_crash(None, 1);
+        assert_eq!(count_at(&whole, &["b"], "r.gnt", RecoveryTarget::End), 30);
+        for last in parts(&disk).iter().rev().take_while(|name| !before.contains(name)) {
+            disk.remove(&Path::new(ARCHIVE).join(last)).unwrap();
+            let said = verify(&disk).unwrap_err().to_string();
+            assert!(
+                said.contains("is missing or damaged") && said.contains("though it had been archived by"),
+                "{said}"
+            );
+            for name in ["b", "later"] {
+                let error = restore(&disk, &[name], "r.gnt", RecoveryTarget::End).unwrap_err().to_string();
+                assert!(error.starts_with(&said) && error.contains(": put the part back, or "), "{error}");
+                untold += u32::from(error.contains("without the archive"));
+            }
+        }
+    }
+    assert!(untold > 0, "once a backup ends where the parts begin that are missing");
+}
+
+#[test]
+fn an_archive_without_its_last_part_is_restored_up_to_where_it_ends() {
+    let disk = SimDisk::new(18);
+    let db = create(&disk);
+    backup(&db, "b", None);
+    put(&db, 0..5);
+    db.create_restore_point("five").unwrap();
+    put(&db, 5..10);
+    await_archived(&db);
+    db.close().unwrap();
+    let db = open(&disk);
+    put(&db, 10..20);
+    await_archived(&db);
+    db.close().unwrap();
+    disk.remove(&Path::new(ARCHIVE).join(parts(&disk).pop().unwrap())).unwrap();
+    let said = verify(&disk).unwrap_err().to_string();
+    let error = restore(&disk, &["b"], "r.gnt", RecoveryTarget::End).unwrap_err().to_string();
+    assert!(error.starts_with(&said), "{error}");
+    let (_, to) = error.split_once("restore up to lsn ").unwrap();
+    let to = RecoveryTarget::Lsn(to.split_once(',').unwrap().0.parse().unwrap());
+    assert_eq!(count_at(&disk, &["b"], "r.gnt", to), 10);
+    assert_eq!(count_at(&disk, &["b"], "s.gnt", RecoveryTarget::Point("five".to_owned())), 5);
+}
+
 #[test]
 fn a_block_of_the_log_that_reads_as_zeros_is_named_and_not_archived() {
     let disk = SimDisk::new(16);

@@ -147,9 +147,11 @@ impl Folder {
             )));
         }
         let mut end = None;
-        if bytes >= (len + END_LEN) as u64 {
+        // An interrupted copy may end anywhere. Frames are whole blocks, and only those can be read.
+        let whole = bytes & !(HEAD as u64 - 1);
+        if whole >= (len + END_LEN) as u64 {
             let mut buffer = AlignedBuffer::zeroed(END_LEN);
-            file.read_at(Class::Maintenance, bytes - END_LEN as u64, &mut buffer)?;
+            file.read_at(Class::Maintenance, whole - END_LEN as u64, &mut buffer)?;
             end = Head::decode(&buffer)
                 .ok()
                 .filter(|head| head.kind == FrameKind::End && head.backup == begin.archive_id)

@@ -198,13 +198,22 @@ pub(super) fn make(
     } else {
         search.run(&folder, &parts, covering)?
     };
+    let is_last = matches!(why, Why::Over(_));
+    let why = why.of_all(&folder, &parts, whole);
+    let reach = Reach { folder: &folder, manifest, whole, latest_unix_us: search.latest_unix_us, why: &why };
     let is_of_this_copy = |part: &Part| part.begin.has_lived(manifest.begin.life, from);
     if whole >= from && !parts[covering..].iter().any(is_of_this_copy) {
-        return Err(Error::Backup(format!(
-            "{manifest} was not taken of the copy of the database that {path:?} is the archive of, or too long before"
-        )));
+        // Those that would tell may be the ones that are missing at the archive's end.
+        return Err(Error::Backup(match &why {
+            Why::Missing(to, what) if is_last => format!(
+                "{}: put the part back, or restore {manifest} without the archive",
+                missing(&folder, whole, *to, what)
+            ),
+            _ => format!(
+                "{manifest} was not taken of the copy of the database that {path:?} is the archive of, or too long before"
+            ),
+        }));
     }
-    let reach = Reach { folder: &folder, manifest, whole, latest_unix_us: search.latest_unix_us, why: &why };
     if early {
         return Err(reach
             .refuse(format!("{target} lies before the end of {manifest}: take one that was taken earlier")));
@@ -214,6 +223,12 @@ pub(super) fn make(
         None => reach.judge(target, &search.points)?,
     };
     Ok(Plan { folder, parts, covering, from, to: to.max(from) })
+}
+
+/// What verifying says of it as well.
+pub(super) fn missing(folder: &Folder, from: u64, to: u64, what: &str) -> String {
+    let path = &folder.path;
+    format!("of the archive {path:?} the log from lsn {from} to {to} is missing or damaged: {what}")
 }
 
 /// The parts that may have the log behind the backup's end, and which of them that lies in.
@@ -253,13 +268,15 @@ struct Reach<'a> {
 impl Reach<'_> {
     /// Up to which time every commit is known to be there.
     fn known_until(&self) -> u64 {
-        let position = &self.folder.position;
-        let is_said = matches!(self.why, Why::Over(_)) && position.lsn <= self.whole;
-        self.latest_unix_us.max(if is_said { position.unix_us } else { 0 })
+        let is_said = matches!(self.why, Why::Over(_));
+        self.latest_unix_us.max(if is_said { self.folder.position.unix_us } else { 0 })
     }
 
     fn refuse(&self, what: impl fmt::Display) -> Error {
         let (from, to) = (self.manifest.end_lsn, self.whole);
+        if to < from {
+            return Error::Backup(format!("{what}; {}", self.why_not()));
+        }
         let times = (
             time_text(self.manifest.finished_unix_us),
             time_text(self.known_until().max(self.latest_unix_us)),
@@ -282,10 +299,14 @@ impl Reach<'_> {
                 "the archive {path:?} has a gap from lsn {whole} to {to}: that log was let go of before it could be archived, or is from before \
                  it was begun. What is behind can be restored from a backup that was taken behind it; what is before, with the target lsn {whole}"
             ),
-            Why::Missing(to, what) => format!(
-                "of the archive {path:?} the log from lsn {whole} to {to} is missing or damaged ({what}): put the part back, or restore up to \
-                 lsn {whole}, or take a backup that was taken behind lsn {to}"
-            ),
+            Why::Missing(to, what) => {
+                let missing = missing(self.folder, whole, *to, what);
+                let is_within = whole >= self.manifest.end_lsn;
+                let up_to = if is_within { format!("restore up to lsn {whole}, or ") } else { String::new() };
+                format!(
+                    "{missing}: put the part back, or {up_to}take a backup that was taken behind lsn {to}"
+                )
+            }
             Why::Over(_) | Why::Told => format!("the archive {path:?} ends at lsn {whole}"),
         }
     }
@@ -293,23 +314,15 @@ impl Reach<'_> {
     /// The target that no record has shown: the end, or none.
     fn judge(&self, target: &RecoveryTarget, points: &[(String, u64, u64)]) -> Result<u64> {
         let (whole, from) = (self.whole, self.manifest.end_lsn);
-        let position = self.folder.position.lsn;
-        if matches!(self.why, Why::Over(_)) && position > whole {
-            return Err(self.refuse(format!(
-                "of the archive {:?} the log from lsn {whole} to {position} is missing, though it had been archived: its last parts were \
-                 removed, cut or damaged",
-                self.folder.path
-            )));
-        }
         match target {
-            RecoveryTarget::Point(name) => return self.point(name, points),
             _ if whole < from => {
-                return Err(Error::Backup(format!(
-                    "{}, before the end of {}, which is lsn {from}",
-                    self.why_not(),
-                    self.manifest
-                )));
+                let (why_not, manifest) = (self.why_not(), self.manifest);
+                return Err(Error::Backup(match self.why {
+                    Why::Missing(..) => format!("{why_not}. The end of {manifest} is lsn {from}"),
+                    _ => format!("{why_not}, before the end of {manifest}, which is lsn {from}"),
+                }));
             }
+            RecoveryTarget::Point(name) => return self.point(name, points),
             RecoveryTarget::End if matches!(self.why, Why::Over(_)) => return Ok(whole),
             RecoveryTarget::End => return Err(Error::Backup(self.why_not())),
             RecoveryTarget::Lsn(lsn) if *lsn == whole => return Ok(whole),

@@ -10,6 +10,7 @@
 use super::folder::{Folder, Part};
 use super::format::{PartEnd, read_text_frame};
 use crate::backup::format::{Codec, FrameKind, HEAD, Head, STORED_MAX};
+use crate::backup::set::time_text;
 use crate::log::{Met, Step, Walk};
 use crate::{Error, Result};
 use gannet_io::{AlignedBuffer, Class, File, OpenOptions};
@@ -168,6 +169,22 @@ pub(super) enum Why {
     Gap(u64),
     /// Log up to there is not there, though it was: why.
     Missing(u64, String),
+}
+
+impl Why {
+    /// What is so of all parts to the last one, read up to `whole`: where the archive had come farther, there is more that is missing.
+    pub(super) fn of_all(self, folder: &Folder, parts: &[Part], whole: u64) -> Why {
+        let position = folder.position;
+        match self {
+            Why::Over(broken) if position.lsn > whole => {
+                let what = broken.unwrap_or_else(|| "parts behind it are missing".to_owned());
+                let last = parts.last().map_or(&folder.path, |part| &part.path);
+                let time = time_text(position.unix_us);
+                Why::Missing(position.lsn, format!("{last:?}: {what}, though it had been archived by {time}"))
+            }
+            why => why,
+        }
+    }
 }
 
 /// Where reading ended.

@@ -5,8 +5,8 @@
 //! its end is proven as far as the archive has written down how far it had come.
 
 use super::folder::{Folder, Part};
+use super::plan;
 use super::reader::{self, Reader, Said, Why};
-use crate::backup::set::time_text;
 use crate::engine::Engine;
 use crate::jobs::{Permit, Unit, Watch};
 use crate::log::{Met, Note, Step};
@@ -113,23 +113,16 @@ pub(crate) fn run(
     while from < parts.len() {
         let ended = reader::read(&folder, &parts, from, &mut verifier)?;
         verifier.report.to = ended.whole;
-        match ended.why {
-            Why::Over(broken) => {
-                check_end(&folder, ended.whole, broken, parts.last())?;
-                break;
-            }
+        match ended.why.of_all(&folder, &parts, ended.whole) {
+            Why::Over(_) | Why::Told => break,
             Why::Gap(to) => {
                 verifier.report.gaps.push(ArchiveGap { from: ended.whole, to });
                 let is_behind = |part: &Part| part.begin.first == to && part.begin.gap_from.is_some();
                 from = parts.iter().rposition(is_behind).filter(|index| *index > from).unwrap_or(parts.len());
             }
             Why::Missing(to, what) => {
-                return Err(Error::Backup(format!(
-                    "of the archive {path:?} the log from lsn {} to {to} is missing or damaged: {what}",
-                    ended.whole
-                )));
+                return Err(Error::Backup(plan::missing(&folder, ended.whole, to, &what)));
             }
-            Why::Told => break,
         }
     }
     let mut report = verifier.report;
@@ -137,22 +130,6 @@ pub(crate) fn run(
         report.until_unix_us = report.until_unix_us.max(folder.position.unix_us);
     }
     Ok(report)
-}
-
-/// Fails where the archive had come farther.
-fn check_end(folder: &Folder, whole: u64, broken: Option<String>, last: Option<&Part>) -> Result<()> {
-    let position = folder.position;
-    if position.lsn <= whole {
-        return Ok(());
-    }
-    let what = broken.unwrap_or_else(|| "parts behind it are missing".to_owned());
-    Err(Error::Backup(format!(
-        "of the archive {:?} the log from lsn {whole} to {} is missing or damaged, though it had been archived by {}: {:?}: {what}",
-        folder.path,
-        position.lsn,
-        time_text(position.unix_us),
-        last.map_or(&*folder.path, |part| &part.path)
-    )))
 }
 
 /// Removes the parts of an archive that have log from below `below` only. Gives their number.
