@@ -114,45 +114,39 @@ static void open_all(int loading) {
                    (loading ? DB_CREATE : 0) | DB_AUTO_COMMIT | DB_THREAD, 0644), DATA);
 }
 
-static void put(DB_TXN *txn, uint64_t number, uint64_t version, unsigned char *value, int *error) {
+/* Writes a row with a value that is filled from this number. */
+static int put(DB_TXN *txn, uint64_t row, uint64_t number, uint64_t version, unsigned char *value) {
     unsigned char key_bytes[8];
-    make_key(number, key_bytes);
+    make_key(row, key_bytes);
     make_value(number, version, value);
     DBT key = {0}, data = {0};
     key.data = key_bytes;
     key.size = 8;
     data.data = value;
     data.size = (u_int32_t)args.value_size;
-    *error = db->put(db, txn, &key, &data, 0);
+    return db->put(db, txn, &key, &data, 0);
 }
 
-/* Looks the row up for change: an update has to say whether the row was there. */
-static int row_is_there(DB_TXN *txn, uint64_t number, unsigned char *value) {
+/* Puts a row's value into `value`; DB_RMW: to change it, as an update has to say whether the row was there. */
+static int look_up(DB_TXN *txn, uint64_t row, unsigned char *value, u_int32_t flags) {
     unsigned char key_bytes[8];
-    make_key(number, key_bytes);
+    make_key(row, key_bytes);
     DBT key = {0}, data = {0};
     key.data = key_bytes;
     key.size = 8;
     data.data = value;
     data.ulen = (u_int32_t)args.value_size + 8;
     data.flags = DB_DBT_USERMEM;
-    return db->get(db, txn, &key, &data, DB_RMW);
+    int error = db->get(db, txn, &key, &data, flags);
+    if (!error && data.size != args.value_size) fail("get", "a value of another length");
+    return error;
 }
 
 static void *open_session(void) { return NULL; }
 
 static void get(void *session, uint64_t number, unsigned char *value) {
     (void)session;
-    unsigned char key_bytes[8];
-    make_key(number, key_bytes);
-    DBT key = {0}, data = {0};
-    key.data = key_bytes;
-    key.size = 8;
-    data.data = value;
-    data.ulen = (u_int32_t)args.value_size + 8;
-    data.flags = DB_DBT_USERMEM;
-    check(db->get(db, NULL, &key, &data, 0), "get");
-    if (data.size != args.value_size) fail("get", "a value of another length");
+    check(look_up(NULL, number, value, 0), "get");
 }
 
 /* Berkeley DB has no look-up of many keys: they go one after the other. */
@@ -165,18 +159,8 @@ static void change(uint64_t row, uint64_t number, uint64_t version, unsigned cha
     for (;;) {
         DB_TXN *txn;
         check(env->txn_begin(env, NULL, &txn, 0), "begin");
-        int error = row_is_there(txn, row, value);
-        if (!error) {
-            unsigned char key_bytes[8];
-            make_key(row, key_bytes);
-            make_value(number, version, value);
-            DBT key = {0}, data = {0};
-            key.data = key_bytes;
-            key.size = 8;
-            data.data = value;
-            data.size = (u_int32_t)args.value_size;
-            error = db->put(db, txn, &key, &data, 0);
-        }
+        int error = look_up(txn, row, value, DB_RMW);
+        if (!error) error = put(txn, row, number, version, value);
         if (!error) {
             check(txn->commit(txn, DB_TXN_SYNC), "commit");
             return;
@@ -197,11 +181,7 @@ static void load(void) {
     for (uint64_t first = 0; first < args.rows; first += 1000) {
         DB_TXN *txn;
         check(env->txn_begin(env, NULL, &txn, 0), "begin");
-        for (uint64_t i = first; i < first + 1000 && i < args.rows; i++) {
-            int error;
-            put(txn, i, 0, value, &error);
-            check(error, "put");
-        }
+        for (uint64_t i = first; i < first + 1000 && i < args.rows; i++) check(put(txn, i, i, 0, value), "put");
         check(txn->commit(txn, DB_TXN_NOSYNC), "commit");
         if (first % 200000 == 0) check(env->txn_checkpoint(env, 65536, 0, 0), "checkpoint");
     }
