@@ -201,7 +201,8 @@ pub fn decimal(value: f64) -> Datum {
 /// What Firebird's complaint means to a workload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Complaint {
-    /// Somebody else has changed a row since it was read, and committed: under read committed the statement can be run again, within its transaction.
+    /// Somebody else has changed a row since it was read, and committed: under read committed the statement can be run again, within its transaction. Or it is a
+    /// deadlock.
     Changed,
     /// A deadlock, or a lock that is not to be had.
     Conflict,

@@ -22,6 +22,8 @@ pub const HOW: &str = "apt-get install firebird3.0-server";
 const PAGE_SIZE: u64 = 8192;
 /// Its superuser.
 pub(crate) const USER: &str = "SYSDBA";
+/// How long somebody waits for a lock before it is looked whether that is a deadlock.
+pub(crate) const DEADLOCK_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long it may take until it lets somebody in.
 const PATIENCE: Duration = Duration::from_secs(600);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
@@ -186,15 +188,15 @@ fn embedded(program: &Path, folder: &Path, arguments: &[&str], input: &str) -> R
 impl Options {
     /// What matters of its settings, for reports and for the file.
     fn tuned(&self) -> Vec<String> {
-        let memory = self.memory.unwrap_or(2 * LOADING);
+        let memory = self.memory.unwrap_or(4 * LOADING);
         let mut settings: Vec<String> = [
             ("ServerMode", "Super".to_owned()),
-            // The other half is for the page cache, which it reads and writes through.
-            ("DefaultDbCachePages", (memory / 2 / PAGE_SIZE).to_string()),
+            // With half of it the OOM killer comes where there is little: what is left is for sessions, and for the page cache, which it reads and writes through.
+            ("DefaultDbCachePages", (memory / 4 / PAGE_SIZE).to_string()),
             ("FileSystemCacheThreshold", "2147483647".to_owned()),
             ("TempCacheLimit", (memory / 8).to_string()),
             // As soon as PostgreSQL looks for one.
-            ("DeadlockTimeout", "1".to_owned()),
+            ("DeadlockTimeout", DEADLOCK_TIMEOUT.as_secs().to_string()),
             ("LockHashSlots", "30011".to_owned()),
             ("WireCrypt", "Disabled".to_owned()),
         ]
@@ -333,7 +335,7 @@ mod tests {
             settings: settings.iter().map(|&word| word.to_owned()).collect(),
         };
         let usual = options(&[]).tuned();
-        assert!(usual.contains(&format!("DefaultDbCachePages={}", (256 << 20) / PAGE_SIZE)), "{usual:?}");
+        assert!(usual.contains(&format!("DefaultDbCachePages={}", (128 << 20) / PAGE_SIZE)), "{usual:?}");
         let own = options(&["DefaultDbCachePages=1000"]).tuned();
         assert_eq!(own.iter().filter(|one| one.starts_with("DefaultDbCachePages")).count(), 1);
         assert_eq!(own.len(), usual.len());

@@ -2,12 +2,12 @@
 //!
 //! Transactions are read committed with record versions and wait for who has changed a row, as PostgreSQL's do; those that only read see a snapshot. Where a row
 //! that a statement is to change was changed meanwhile, PostgreSQL goes on with the new one, and Firebird 3 fails: the statement is run again then, within its
-//! transaction.
+//! transaction, unless it has waited for so long that it may be a deadlock.
 //!
 //! A statement that gives one row is executed and answered in one message each way. Who gives more at some time is fetched by a cursor from then on.
 
 use super::dialect::{self, Complaint, Translated};
-use super::server::{Server, USER, installation};
+use super::server::{DEADLOCK_TIMEOUT, Server, USER, installation};
 use crate::tpcc::connection::{Conflict, Connect, Connection, Datum, Statement};
 use anyhow::{Context, Result, anyhow, bail};
 use rsfbclient_core::{
@@ -16,6 +16,7 @@ use rsfbclient_core::{
     charset::UTF_8,
 };
 use rsfbclient_native::{DynLoad, NativeFbAttachmentConfig, NativeFbClient, RemoteConfig};
+use std::time::Instant;
 
 type Native = NativeFbClient<DynLoad>;
 type Attachment = <Native as FirebirdClientDbOps>::DbHandle;
@@ -267,6 +268,7 @@ impl Attached {
         let mut tries = 0;
         loop {
             let values = sql.translated.values(given)?.into_iter().map(sent).collect::<Result<_>>()?;
+            let began = Instant::now();
             let ran = self.within(|this, transaction| Ok(this.once(sql, transaction, values)))?;
             match ran {
                 Ok((rows, changed)) => {
@@ -280,7 +282,10 @@ impl Attached {
                         (sql.translated, sql.handle) = self.prepared_as(&text, &text)?;
                         sql.gives = Gives::Nothing;
                     }
-                    (Complaint::Changed, _) if tries < MOST_TRIES => tries += 1,
+                    // Whoever has waited for longer may have been in a deadlock, which is said in the same words.
+                    (Complaint::Changed, _) if tries < MOST_TRIES && began.elapsed() < DEADLOCK_TIMEOUT => {
+                        tries += 1;
+                    }
                     _ => return Err(judged(&sql.text, error)),
                 },
             }

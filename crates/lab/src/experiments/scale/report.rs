@@ -13,10 +13,11 @@ use serde_json::Value;
 pub(super) const MIB: f64 = 1048576.0;
 const NOT_SEEN: &str = "not seen";
 /// How Firebird is set, and how it is spoken to.
-const FIREBIRD_TOLD: &str = " Firebird's cache (DefaultDbCachePages) is half of it, and the rest is for the page cache, which it reads through however large its own is \
-    (FileSystemCacheThreshold). Its writes are forced: each page is on the device before the next one, and it has no log. It is spoken to without \
+const FIREBIRD_TOLD: &str = " Firebird's cache (DefaultDbCachePages) is a quarter of it as well, with half of it the OOM killer comes, and the rest is for its sessions and for the page cache, which it \
+    reads through however large its own is (FileSystemCacheThreshold). It has no log, and its writes are forced: each page is on the device when its write returns. It is spoken to without \
     encryption, as the others are; the others by Unix sockets, it by the loopback. Its transactions are read committed with record versions and wait for locks; those that \
-    only read are snapshots. Where a row was changed while a statement waited for it, Firebird 3 fails and PostgreSQL goes on with the new one: the statement is run again.";
+    only read are snapshots. Where a row was changed while a statement waited for it, Firebird 3 fails and PostgreSQL goes on with the new one: the statement is run again, or, after a second, the \
+    transaction, as it may be a deadlock.";
 
 pub(super) fn of(run: &Record) -> Document {
     let found = Found { run, plan: Plan::of(run.order.size) };

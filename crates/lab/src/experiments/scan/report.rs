@@ -55,7 +55,7 @@ fn who(found: &Found<'_>) -> String {
     };
     let firebird = match firebird {
         true => {
-            " Firebird's server sends them as numbers and text to a client of its own, which is outside of the limit, too, by the loopback and without encryption."
+            " Firebird's server sends them as numbers and text to a client of its own, which is outside of the limit, too, by the loopback and without encryption; what either client does with a row is measured with it."
         }
         false => "",
     };
