@@ -9,7 +9,9 @@ use crate::{doctor, serve, sql};
 use anyhow::{Context, Result, anyhow, bail};
 use gannet_base::units::format_size;
 use gannet_server::frontend::{Address, Column, Connection, Failure, Receiver, Report};
-use gannet_store::{Database, Engine, EngineOptions, JobOrder, JobReport, Jobs, OpenOptions, Unit, Watch};
+use gannet_store::{
+    Database, Engine, EngineOptions, JobKind, JobOrder, JobReport, Jobs, OpenOptions, Unit, Watch,
+};
 use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -382,7 +384,7 @@ pub(crate) fn tell(out: &mut dyn Write, job: &JobReport, cached: Option<u64>) ->
         format_size(job.bytes_read)
     )?;
     // What a load has made is written by the database as anything else: that is seen below, by class.
-    if job.bytes_written > 0 || job.bytes_read == 0 {
+    if job.kind != JobKind::Load {
         write!(out, ", wrote {}", format_size(job.bytes_written))?;
     }
     if job.paced_seconds > 0.05 {

@@ -15,8 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Extents that are left to the next transaction, and so not moved into: the file may be longer by as many.
 const SPARED: u64 = 2;
 
-/// Room in trees' extents is named where it is more than this part of the pages in use.
+/// Room in trees' extents is named where it is more than this part of the pages in use, and so many bytes.
 const SPARE_TOLD: u64 = 4;
+const SPARE_BYTES_TOLD: u64 = 4 << 20;
 
 /// Fails when the job is to end.
 pub(super) type Check<'c> = &'c dyn Fn() -> Result<()>;
@@ -192,8 +193,8 @@ pub(super) fn held(shared: &Shared, check: Check<'_>) -> Result<Vec<Held>> {
     if others > SPARED {
         hold(others, why);
     }
-    if spare > used / SPARE_TOLD {
-        let bytes = spare * shared.core.page_size as u64;
+    let bytes = spare * shared.core.page_size as u64;
+    if spare > used / SPARE_TOLD && bytes > SPARE_BYTES_TOLD {
         let what = format!(
             "room in the extents of {} trees: each tree has extents of {} KiB of its own, and small ones do not fill them",
             plan.trees.len(),
