@@ -89,7 +89,10 @@ pub(crate) struct CachedBefore {
 impl CachedBefore {
     /// Looks; of a database of another machine there is nothing to be seen.
     pub(crate) fn look(database: &OsStr) -> Result<Self> {
-        Ok(CachedBefore { database: database.to_owned(), bytes: cached(database)? })
+        // Of one that is still to be made nothing is cached.
+        let is_there = Path::new(database).exists() || database.to_str().is_some_and(Address::is_address);
+        let bytes = if is_there { cached(database)? } else { Some(0) };
+        Ok(CachedBefore { database: database.to_owned(), bytes })
     }
 
     /// Bytes of what is cached now that were not before.
