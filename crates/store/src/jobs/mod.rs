@@ -550,7 +550,7 @@ impl Inner {
     fn permit(&self, pacer: &Arc<Pacer>, work: Work) -> Result<Permit> {
         self.check()?;
         self.held_back.lock().begin(clock::now());
-        let (permit, _) = pacer.take(self.order.pace, work, true, &|| self.cancelled.load(Ordering::Relaxed));
+        let permit = pacer.take(self.order.pace, work, true, &|| self.cancelled.load(Ordering::Relaxed));
         self.held_back.lock().end(clock::now());
         permit.ok_or(Error::Cancelled)
     }
@@ -577,7 +577,7 @@ impl Worker {
     /// The same without waiting: `None` when others are to go first.
     pub(crate) fn try_permit(&self) -> Result<Option<Permit>> {
         self.inner.check()?;
-        Ok(self.pacer.take(self.inner.order.pace, Work::Device, false, &|| false).0)
+        Ok(self.pacer.take(self.inner.order.pace, Work::Device, false, &|| false))
     }
 
     /// What a thread of [`Crew::AsksFirst`] calls between two pieces of work that need no permit, with nothing in hand that others wait for: it waits

@@ -201,16 +201,15 @@ impl Pacer {
         self.rests.load(Ordering::Relaxed)
     }
 
-    /// Takes a permit: waits for it until the job is to give up, or, where it may not wait, gives `None`. And how long it took.
+    /// Takes a permit: waits for it until the job is to give up, or, where it may not wait, gives `None`.
     pub(super) fn take(
         self: &Arc<Self>,
         pace: Pace,
         work: Work,
         may_wait: bool,
         give_up: &dyn Fn() -> bool,
-    ) -> (Option<Permit>, Duration) {
+    ) -> Option<Permit> {
         let pace = self.in_force(pace);
-        let begun = clock::now();
         let role = reserve::role();
         if let Role::Reserve(reserve) = &role
             && !reserve.is_dismissed()
@@ -218,7 +217,7 @@ impl Pacer {
             let permit = if may_wait { self.take_as_reserve(reserve, pace, work, give_up) } else { None };
             if permit.is_some() || !may_wait || give_up() {
                 // It waits for need, and is not held back for others.
-                return (permit, Duration::ZERO);
+                return permit;
             }
         }
         if let Role::Asks(gate) = &role
@@ -245,7 +244,7 @@ impl Pacer {
                 && !state.pieces.rest(now).is_zero()
             {
                 if !may_wait || give_up() {
-                    return (None, now - begun);
+                    return None;
                 }
                 let rest = state.pieces.begin_rest(now);
                 drop(state);
@@ -263,7 +262,7 @@ impl Pacer {
             {
                 drop(state);
                 if !may_wait || give_up() {
-                    return (None, now - begun);
+                    return None;
                 }
                 let dismissed = reserve.wait_to_try();
                 now = clock::now();
@@ -293,11 +292,11 @@ impl Pacer {
                     Role::Ordinary | Role::Reserve(_) | Role::Asks(_) => Holder::Ordinary,
                 };
                 drop(state);
-                return (Some(Permit { pacer: Arc::clone(self), began: now, work, of }), now - begun);
+                return Some(Permit { pacer: Arc::clone(self), began: now, work, of });
             };
             state.wanted = true;
             if !may_wait || give_up() {
-                return (None, now - begun);
+                return None;
             }
             self.changed.wait_for(&mut state, wait);
             if let Role::Asks(gate) = &role {
@@ -421,7 +420,7 @@ mod tests {
             let (pacer, reserve) = (Arc::clone(&pacer), reserve.clone());
             gannet_base::thread::spawn("stands-by", move || {
                 reserve.stand_by();
-                pacer.take(Pace::Full, Work::Device, true, &|| false).0.is_some()
+                pacer.take(Pace::Full, Work::Device, true, &|| false).is_some()
             })
         };
         reserve.dismiss();
@@ -440,13 +439,13 @@ mod tests {
                 let work = gannet_base::thread::spawn("stands-by", move || {
                     Reserve::default().stand_by();
                     let take = |may_wait| pacer.take(pace, Work::Processor, may_wait, &|| false);
-                    let (permit, _) = take(true);
+                    let permit = take(true);
                     // In a simulation who sleeps has a processor.
                     clock::sleep(Duration::from_millis(3));
                     drop(permit);
-                    let at_once = take(false).0.is_some();
-                    let (permit, waited) = take(true);
-                    (at_once, permit.is_some(), waited)
+                    let (at_once, asked) = (take(false).is_some(), clock::now());
+                    let permit = take(true);
+                    (at_once, permit.is_some(), asked.elapsed())
                 });
                 let (at_once, has_one, waited) = work.join().unwrap();
                 assert!(has_one && at_once != rests, "{is_busy} {pace:?}");
