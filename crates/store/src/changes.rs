@@ -193,7 +193,8 @@ impl Changes {
         let mut writer = Writer::new(&*list.file, list.len, self.salt);
         let mut to = list.to;
         while to < target {
-            let footer = self.log.footer(to)?.ok_or_else(|| {
+            // The page writer is about it, whom frames wait for.
+            let footer = self.log.footer(to, None)?.ok_or_else(|| {
                 Error::Damaged(format!("the log's segment that begins at lsn {} has no valid footer", to.0))
             })?;
             let next = Lsn(to.0 + self.log.segment_size());
@@ -302,7 +303,8 @@ impl Changes {
     /// Adds what the log, which is held, has changed from `from` on; false where it was let go of.
     fn rest_of_log(&self, hold: &LogHold, from: Lsn, set: &mut GrowingSet) -> Result<bool> {
         let mut outcome = Ok(());
-        let changed = self.log.changed_pages(from, &mut |page, _| {
+        let mut footers = set.another_memory(Purpose::Log);
+        let changed = self.log.changed_pages(from, &mut footers, &mut |page, _| {
             if outcome.is_ok() {
                 outcome = set.add(page);
             }

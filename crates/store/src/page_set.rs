@@ -3,6 +3,7 @@
 use crate::Result;
 use crate::work::WorkMemory;
 use gannet_base::PageId;
+use gannet_base::memory::Purpose;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Words by which a set grows whose highest page is not known.
@@ -94,6 +95,11 @@ impl GrowingSet {
         }
         self.words[index] |= 1 << (page.0 % 64);
         Ok(())
+    }
+
+    /// Memory for whoever fills the set, none yet.
+    pub(crate) fn another_memory(&self, purpose: Purpose) -> WorkMemory {
+        self.memory.another(purpose)
     }
 
     /// What is in this set and not in the other one.

@@ -171,6 +171,11 @@ impl WorkMemory {
         self.charge.as_ref().map_or(0, Charge::bytes)
     }
 
+    /// None yet, for which the same frames make room.
+    pub(crate) fn another(&self, purpose: Purpose) -> WorkMemory {
+        WorkMemory { lender: self.lender.clone(), purpose, charge: None, counted: false }
+    }
+
     /// Takes `bytes` more; where the budget has no room for them, [`Error::Memory`], and what is held stays as it is.
     pub fn grow(&mut self, bytes: u64) -> Result<()> {
         self.set(self.bytes().saturating_add(bytes))

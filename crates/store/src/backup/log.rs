@@ -14,6 +14,7 @@ use crate::page_set::{GrowingSet, PageSet};
 use crate::work::WorkMemory;
 use crate::{Error, Result};
 use gannet_base::Lsn;
+use gannet_base::memory::Purpose;
 use gannet_base::units::format_size;
 use gannet_io::{AlignedBuffer, Class};
 use std::sync::atomic::Ordering;
@@ -34,14 +35,16 @@ pub(super) struct LogCopy<'c> {
     /// Copied up to here.
     at: u64,
     block: Block,
+    /// For footers.
+    memory: WorkMemory,
     compressor: Compressor,
 }
 
 impl<'c> LogCopy<'c> {
-    pub(super) fn new(copy: &'c Copy, hold: LogHold, block: Block) -> Result<Self> {
+    pub(super) fn new(copy: &'c Copy, hold: LogHold, block: Block, memory: WorkMemory) -> Result<Self> {
         let size = copy.shared.core.log.segment_size();
         let at = hold.from().0 / size * size;
-        Ok(LogCopy { copy, hold, at, block, compressor: copy.compressor()? })
+        Ok(LogCopy { copy, hold, at, block, memory, compressor: copy.compressor()? })
     }
 
     /// The body of the thread: copies the log from the segment that the backup's start lies in on, and what names the transactions
@@ -82,7 +85,7 @@ impl<'c> LogCopy<'c> {
         let Some(start) = self.at.checked_sub(size) else { return Ok(()) };
         // It is complete, and its footer is read once it is durable.
         log.flush_to(Lsn(self.at))?;
-        let footer = log.footer_blocks(Lsn(start));
+        let footer = log.footer_blocks(Lsn(start), &mut self.memory);
         if !self.hold.is_kept() {
             return self.check_lag();
         }
@@ -141,7 +144,7 @@ impl<'c> LogCopy<'c> {
 
     /// Lets a segment go, after what was changed in it was taken notice of.
     fn let_go(&mut self, start: u64, next: Lsn) -> Result<()> {
-        let footer = self.copy.shared.core.log.footer(Lsn(start));
+        let footer = self.copy.shared.core.log.footer(Lsn(start), Some(&mut self.memory));
         // As above: its file may be another segment's by now.
         if !self.hold.is_kept() {
             return self.check_lag();
@@ -192,7 +195,8 @@ impl Copy {
         let Touched { pages, from } = &mut *touched;
         let mut outcome = Ok(());
         let core = &self.shared.core;
-        let changed = core.log.changed_pages(*from, &mut |page, lsn| {
+        let mut footers = pages.another_memory(Purpose::Log);
+        let changed = core.log.changed_pages(*from, &mut footers, &mut |page, lsn| {
             if lsn > self.start && outcome.is_ok() {
                 outcome = pages.add(page);
             }

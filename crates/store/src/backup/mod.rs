@@ -374,12 +374,13 @@ impl Copy {
     ) -> Result<Lsn> {
         let log_queue = engine.disk().queue(BLOCKS)?;
         let log_block = Block::new(&log_queue, engine.memory(Purpose::Io, log::MEMORY)?);
+        let footers = engine.memory(Purpose::Log, 0)?;
         let copy = Arc::clone(this);
         let log_thread = thread::spawn("gannet-backup-log", move || {
             // It has to keep up with the log.
             fetch::step_back();
             let _copied = LogCopied(&copy);
-            let done = LogCopy::new(&copy, hold, log_block).and_then(LogCopy::run);
+            let done = LogCopy::new(&copy, hold, log_block, footers).and_then(LogCopy::run);
             if done.is_err() {
                 copy.stop.set();
             }

@@ -165,8 +165,9 @@ impl Fixture {
     /// The list knows just what the log says, all of which is still there.
     fn assert_knows(&self, since: Lsn) {
         let mut logged = BTreeSet::new();
+        let mut footers = Lender::new(self.budget.clone()).memory(Purpose::Log, 0).unwrap();
         self.log
-            .changed_pages(since, &mut |page, _| {
+            .changed_pages(since, &mut footers, &mut |page, _| {
                 logged.insert(page);
             })
             .unwrap();

@@ -35,6 +35,7 @@ use self::footer::Index;
 use self::record::{Draft, Identity, RecordKind as Kind, padded};
 use self::recover::{Scanner, Unsealed};
 use self::segment::Segments;
+use crate::work::WorkMemory;
 use crate::{Error, Result};
 use gannet_base::memory::{Budget, Charge, Purpose};
 use gannet_base::sync::{Condvar, Mutex};
@@ -540,15 +541,20 @@ impl Log {
         scan::memory(chunk, self.inner.options.ring_size)
     }
 
-    /// The footer of the segment that `at` lies in; `None` while it is not sealed.
-    pub fn footer(&self, at: Lsn) -> Result<Option<Footer>> {
+    /// The footer of the segment that `at` lies in; `None` while it is not sealed. Its memory is added to `memory`, until that is
+    /// dropped; those for whom page frames cannot make room, as they wait for them to, have none: then the footer is charged where
+    /// there is room, and read in any case. What it takes is bounded by the segment's size.
+    pub(crate) fn footer(&self, at: Lsn, memory: Option<&mut WorkMemory>) -> Result<Option<Footer>> {
         let segments = &self.inner.segments;
         let number = at.0 / segments.size;
         if (number + 1) * segments.size > self.durable().0 {
             return Ok(None);
         }
         let Some(header) = segments.read_header(number)? else { return Ok(None) };
-        let (footer, _charge) = recover::read_footer(segments, number, &self.inner.budget)?;
+        let (footer, _charge) = recover::read_footer(segments, number, |bytes| match memory {
+            Some(memory) => memory.grow(bytes.saturating_sub(memory.bytes())).map(|()| None),
+            None => Ok(self.inner.budget.charge(Purpose::Log, bytes).ok()),
+        })?;
         Ok(footer.map(|(footer, _)| footer).filter(|f| f.incarnation == header.identity.incarnation))
     }
 
@@ -569,7 +575,7 @@ impl Log {
             // A footer is trusted once it is durable.
             self.flush_to(Lsn(open))?;
             while at < open {
-                let footer = self.footer(Lsn(at));
+                let footer = self.footer(Lsn(at), None);
                 at += size;
                 // The pages of a segment that a checkpoint let go of meanwhile are home, and its file may be another one's by now.
                 let is_kept = at > self.inner.keep_from.load(Acquire) / size * size;
@@ -584,8 +590,13 @@ impl Log {
 
     /// Gives `visit` every page that was changed from the segment that `from` lies in on, with the LSN of its last change in a
     /// segment, as often as there are segments that changed it. Somebody holds the log from there on. Gives the LSN up to which
-    /// changes were looked at.
-    pub(crate) fn changed_pages(&self, from: Lsn, visit: &mut dyn FnMut(PageId, Lsn)) -> Result<Lsn> {
+    /// changes were looked at. `memory` is for footers, one at a time.
+    pub(crate) fn changed_pages(
+        &self,
+        from: Lsn,
+        memory: &mut WorkMemory,
+        visit: &mut dyn FnMut(PageId, Lsn),
+    ) -> Result<Lsn> {
         let size = self.segment_size();
         let mut at = from.0 / size * size;
         loop {
@@ -603,7 +614,7 @@ impl Log {
             // A footer is trusted once it is durable.
             self.flush_to(Lsn(open))?;
             while at < open {
-                let footer = self.footer(Lsn(at))?.ok_or_else(|| {
+                let footer = self.footer(Lsn(at), Some(memory))?.ok_or_else(|| {
                     let path = self.inner.segments.path(at / size);
                     Error::Damaged(format!("log {path:?}: its footer is missing or damaged"))
                 })?;
@@ -625,9 +636,9 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::Damaged`] where the segment behind it says that there was one, and it has no valid footer.
-    pub(crate) fn footer_blocks(&self, start: Lsn) -> Result<Option<u64>> {
+    pub(crate) fn footer_blocks(&self, start: Lsn, memory: &mut WorkMemory) -> Result<Option<u64>> {
         let size = self.segment_size();
-        if self.footer(start)?.is_none() {
+        if self.footer(start, Some(memory))?.is_none() {
             let segments = &self.inner.segments;
             return match segments.read_header(start.0 / size + 1)? {
                 Some(next) if !next.first => Err(Error::Damaged(format!(

@@ -427,19 +427,19 @@ fn read_batch(segments: &Arc<Segments>, numbers: &[u64], budget: &Budget) -> Res
 fn read_ends(segments: &Segments, number: u64, budget: &Budget) -> Result<Ends> {
     let header = segments.read_header(number)?;
     let (footer, charge) = match header {
-        Some(_) => read_footer(segments, number, budget)?,
+        Some(_) => read_footer(segments, number, |bytes| Ok(budget.charge(Purpose::Log, bytes)?))?,
         None => (None, None),
     };
     Ok(Ends { header, footer, _charge: charge })
 }
 
-/// The footer of segment `number` with its checksum, if it is sealed, and the charge for its memory.
+/// The footer of segment `number` with its checksum, if it is sealed, and what `charge` gave for its memory.
 #[expect(clippy::type_complexity, reason = "a triple of what was found, its checksum and its cost")]
-pub(crate) fn read_footer(
+pub(crate) fn read_footer<C>(
     segments: &Segments,
     number: u64,
-    budget: &Budget,
-) -> Result<(Option<(Footer, u32)>, Option<Charge>)> {
+    charge: impl FnOnce(u64) -> Result<C>,
+) -> Result<(Option<(Footer, u32)>, Option<C>)> {
     let size = segments.size;
     let file = segments.file(number)?;
     let read_last = |len: u64| -> Result<AlignedBuffer> {
@@ -457,7 +457,7 @@ pub(crate) fn read_footer(
         return Ok((None, None));
     }
     // Decoded entries take at most 16 bytes for 12 of the footer.
-    let charge = budget.charge(Purpose::Log, len * 3)?;
+    let charge = charge(len * 3)?;
     if len > bytes.len() as u64 {
         bytes = read_last(len)?;
     }

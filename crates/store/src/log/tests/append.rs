@@ -1,6 +1,7 @@
 //! Appending, flushing, reading back.
 
 use super::*;
+use crate::work::Lender;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 #[test]
@@ -108,13 +109,13 @@ fn ring_and_segments_wrap_and_footers_equal_a_rescan() {
             all.apply(record);
             if record.kind() == RecordKind::Footer {
                 assert_eq!(record.lsn().0 % SEGMENT, 0);
-                let footer = log.footer(record.start()).unwrap().unwrap();
+                let footer = log.footer(record.start(), None).unwrap().unwrap();
                 assert!(!footer.crashed);
                 model.agrees_with(&footer);
                 model.next_segment();
             }
         }
-        assert_eq!(log.footer(end).unwrap(), None);
+        assert_eq!(log.footer(end, None).unwrap(), None);
         let (recovery, _) = recover(&sim);
         assert_eq!((recovery.end, recovery.footers_read, recovery.incarnation), (end, 4, 1));
         assert_eq!(recovery.open_transactions, model.open());
@@ -417,7 +418,13 @@ fn memory_is_charged_and_given_back() {
         assert_eq!(budget.used(), budget.limit());
     }
     log.flush_to(log.end()).unwrap();
+    // A checkpoint reads footers, for which no frames can make room; who else does so is refused where none do.
+    let mut memory = Lender::new(budget.clone()).memory(Purpose::Log, 0).unwrap();
+    assert!(matches!(log.footer(Lsn(SEGMENT), Some(&mut memory)), Err(Error::Memory(_))));
+    assert!(!log.footer(Lsn(SEGMENT), None).unwrap().unwrap().pages.is_empty());
     drop(full);
-    drop((log, reader));
+    log.footer(Lsn(SEGMENT), Some(&mut memory)).unwrap().unwrap();
+    assert!(memory.bytes() > 0);
+    drop((log, reader, memory));
     assert_eq!(budget.used(), 0);
 }

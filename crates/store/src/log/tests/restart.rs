@@ -137,7 +137,7 @@ fn a_crashed_segment_is_sealed_and_a_new_life_begins() {
         assert!(recovered.start_writing(life as u32).is_err(), "a life does not come twice");
         recovered.start_writing(life as u32 + 1).unwrap();
         assert_eq!(recovered.end().0, recovery.end.0.next_multiple_of(SEGMENT));
-        let footer = recovered.footer(recovery.end).unwrap().unwrap();
+        let footer = recovered.footer(recovery.end, None).unwrap().unwrap();
         assert!(footer.crashed && footer.incarnation == life as u32);
         assert_eq!(recovered.open_transactions(), before);
         log = recovered;
@@ -149,7 +149,7 @@ fn a_crashed_segment_is_sealed_and_a_new_life_begins() {
         model.apply(&record);
         all.apply(&record);
         if record.kind() == RecordKind::Footer {
-            model.agrees_with(&log.footer(record.start()).unwrap().unwrap());
+            model.agrees_with(&log.footer(record.start(), None).unwrap().unwrap());
             model.next_segment();
         }
     }
