@@ -11,12 +11,14 @@
 #ifndef GANNET_LAB_COMMON_H
 #define GANNET_LAB_COMMON_H
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -58,6 +60,7 @@ static void parse(int argc, char **argv) {
         if (!*text || *end) fail(name, "its value is no whole number");
     }
     if (!args.dir) fail("--dir", "is missing");
+    if (mkdir(args.dir, 0755) && errno != EEXIST) fail(args.dir, strerror(errno));
     if (!args.rows || !args.threads || !args.batch) fail("--rows, --threads, --batch", "are 1 at least");
 }
 

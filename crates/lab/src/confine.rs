@@ -103,6 +103,15 @@ impl Group {
         self.stat(if self.is_v1 { "total_rss" } else { "anon" })
     }
 
+    /// Processes that the system has ended as there was no memory for them.
+    pub fn killed(&self) -> Option<u64> {
+        let told = fs::read_to_string(self.folder.join(match self.is_v1 {
+            true => "memory.oom_control",
+            false => "memory.events",
+        }));
+        told.ok()?.lines().find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok())
+    }
+
     /// Its limit, and what was reached.
     pub fn report(&self) -> Value {
         let (limit, peak) = match self.is_v1 {
@@ -113,7 +122,7 @@ impl Group {
             "limit_bytes": self.number(limit),
             "peak_bytes": self.number(peak),
             "major_faults": self.stat(if self.is_v1 { "total_pgmajfault" } else { "pgmajfault" }),
-            "out_of_memory": self.stat("oom_kill"),
+            "out_of_memory": self.killed(),
         })
     }
 }

@@ -233,6 +233,32 @@ impl Scan {
         }
     }
 
+    /// The value of `key`, within the range or not. Who asks in the order of keys has one copy of a leaf serve all those that are
+    /// on it. From there [`Scan::next`] goes on behind the key.
+    pub fn find(&mut self, key: &[u8]) -> Result<Option<&[u8]>> {
+        self.forget_long();
+        let reader = self.view.reader(true);
+        reader.check_running()?;
+        let is_stale = self.leaf.is_empty() || self.reverts != reader.reverts();
+        self.direction = Direction::Forward;
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        if is_stale || !NodeRef::new(&self.leaf).covers(key) {
+            if self.view.shared().check_tree(reader, &self.tree.root)? == Contents::Nothing {
+                return Ok(None);
+            }
+            self.load(Target::Covers(key), key)?;
+        }
+        let found = NodeRef::new(&self.leaf).search(key);
+        self.slot = found.map_or_else(|slot| slot, |slot| slot + 1);
+        let is_there = match found {
+            Ok(slot) => self.take_value(slot)?,
+            Err(_) => false,
+        };
+        self.remember();
+        Ok(is_there.then(|| self.given().1))
+    }
+
     /// The next key and its value, or `None` behind the last one.
     #[expect(clippy::should_implement_trait, reason = "the items borrow the scan, and steps can fail")]
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {

@@ -487,6 +487,22 @@ fn keys_that_are_passed_over_are_those_that_would_have_been_given() {
         at = if most % 3 == 0 { at - 1 } else { (at + 1).min(expected.len()) };
     }
     assert_eq!(at, expected.len());
+    // Found by key are the same, in any order of asking.
+    let all_keys =
+        || (0..3000).flat_map(|i| ["", "-none", "-other", "-own"].map(|end| format!("{i:06}{end}")));
+    let backwards: Vec<_> = all_keys().step_by(7).collect();
+    let mut finder = view.scan(&tree, ALL).unwrap();
+    finder.look_ahead(false);
+    for (asked, key) in all_keys().chain(backwards.into_iter().rev()).enumerate() {
+        let place = expected.binary_search_by(|(known, _)| known.cmp(&key));
+        let found =
+            finder.find(key.as_bytes()).unwrap().map(|value| String::from_utf8(value.to_vec()).unwrap());
+        assert_eq!(found.as_ref(), place.ok().map(|place| &expected[place].1), "{key}");
+        if asked % 5 == 0 {
+            let behind = place.map_or_else(|place| place, |place| place + 1);
+            assert_eq!(step(finder.next()).as_ref(), expected.get(behind), "behind {key}");
+        }
+    }
 }
 
 #[test]

@@ -20,8 +20,12 @@ const THREADS: [u32; 2] = [2, 16];
 const PAGE_SIZE: u64 = 8192;
 /// Keys of a batch.
 const BATCH: u32 = 256;
-/// Of the limit, what RocksDB's block cache has: its allocator and the readers' buffers take more than others' around it.
-const ROCKSDB_PERCENT: u64 = 75;
+/// Of the limit, what our budget is: that is all we take.
+const BUDGET_PERCENT: u64 = 95;
+/// Of the limit, what Berkeley DB's cache has: with more, it is killed for what it takes besides.
+const BERKELEY_PERCENT: u64 = 90;
+/// Of the limit, what RocksDB's block cache has: its allocator and the readers' buffers are around it.
+const ROCKSDB_PERCENT: u64 = 90;
 /// SQLite has a cache for each connection, and the OS cache besides, which does better with most of the memory.
 const SQLITE_CACHE: u64 = 4 << 20;
 
@@ -42,9 +46,9 @@ impl Plan {
         }
     }
 
-    /// Our memory budget: 85 % of the limit.
+    /// Our memory budget.
     fn budget(&self) -> u64 {
-        self.limit / 100 * 85
+        self.limit / 100 * BUDGET_PERCENT
     }
 
     fn rows(&self, multiple: u64) -> u64 {
@@ -108,8 +112,8 @@ fn contestants(order: &Order, plan: &Plan) -> Vec<Contestant> {
     }
     let berkeley = rivals::BERKELEY_DB;
     for (name, program, options, memory) in [
-        ("Berkeley DB, direct", berkeley, ["--direct", "1"], plan.budget()),
-        ("Berkeley DB, buffered", berkeley, ["--direct", "0"], plan.budget()),
+        ("Berkeley DB, direct", berkeley, ["--direct", "1"], plan.limit / 100 * BERKELEY_PERCENT),
+        ("Berkeley DB, buffered", berkeley, ["--direct", "0"], plan.limit / 100 * BERKELEY_PERCENT),
         ("LMDB", rivals::LMDB, ["--read-ahead", "1"], plan.limit),
         ("LMDB, no read-ahead", rivals::LMDB, ["--read-ahead", "0"], plan.limit),
         ("RocksDB, direct", rivals::ROCKSDB, ["--direct", "1"], plan.limit / 100 * ROCKSDB_PERCENT),
@@ -298,9 +302,9 @@ impl Experiment for Squeeze {
         let found = Found { run, plan: Plan::of(run.order.size) };
         let mut parts = vec![
             Part::Text(format!(
-                "Uniform look-ups of records of {} bytes. Each contestant runs in a memory cgroup of {}, page cache included; Gannet's --memory is 85 % of that. \
+                "Uniform look-ups of records of {} bytes. Each contestant runs in a memory cgroup of {}, page cache included; Gannet's --memory is {BUDGET_PERCENT} % of that. \
                  What is measured follows {} s in which the caches fill. The device is what threads that each read a block of {} KiB after the other get out of it. \
-                 Of rivals, Berkeley DB's cache has the same 85 %, RocksDB's block cache {ROCKSDB_PERCENT} %, LMDB and SQLite live on the page cache.",
+                 Of rivals, Berkeley DB's cache has {BERKELEY_PERCENT} %, RocksDB's block cache {ROCKSDB_PERCENT} %, LMDB and SQLite live on the page cache.",
                 KEY_LEN as u64 + VALUE_LEN,
                 gannet_base::units::format_size(found.plan.limit),
                 found.plan.warm_up,

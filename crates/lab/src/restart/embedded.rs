@@ -35,10 +35,13 @@ fn program(setup: &Setup) -> Result<PathBuf> {
     setup.program.clone().context("--program is missing: what `gannet-lab rival` has built")
 }
 
+/// Of a budget, what Berkeley DB's cache has: what it keeps for transactions as it recovers comes on top.
+const PROGRAM_PERCENT: u64 = 75;
+
 /// The options of a rival's program, which is given whole seconds.
 fn program_arguments(setup: &Setup, folder: &Path, purpose: Purpose) -> Vec<String> {
     let numbers = [
-        ("--memory", setup.budget()),
+        ("--memory", setup.budget() / 100 * PROGRAM_PERCENT),
         ("--log", setup.log),
         ("--threads", setup.sessions as u64),
         ("--rows", setup.rows),
@@ -130,6 +133,9 @@ impl Life {
                 Err(RecvTimeoutError::Disconnected) => {
                     let said = self.complaint.take().and_then(|thread| thread.join().ok());
                     let said = said.unwrap_or_default();
+                    if self.group.as_ref().and_then(Group::killed).is_some_and(|killed| killed > 0) {
+                        bail!("a life has ended before {name}: its memory cgroup had none left");
+                    }
                     let last = said.trim().lines().last().unwrap_or("it says nothing");
                     bail!("a life has ended before {name}: {last}");
                 }

@@ -197,7 +197,8 @@ impl TableCodec {
         Ok(())
     }
 
-    /// As [`TableCodec::decode_row`]: of each pair the first is the column's position in the table, the second where its value is put.
+    /// As [`TableCodec::decode_row`]: of each pair the first is the column's position in the table, the second where its value is put. The
+    /// memory of a string that is there is used again.
     pub fn decode_into(
         &self,
         key: &[u8],
@@ -210,7 +211,10 @@ impl TableCodec {
         }
         let (layout, body) = self.open_row(row)?;
         for (column, place) in columns {
-            out[*place] = self.column(*column, key, layout, &body)?;
+            let place = &mut out[*place];
+            if !self.text_over(*column, layout, &body, place)? {
+                *place = self.column(*column, key, layout, &body)?;
+            }
         }
         Ok(())
     }
@@ -282,6 +286,29 @@ impl TableCodec {
             .ok_or_else(|| self.damaged("a row of a layout that the table does not have"))?;
         let body = layout.open(body, header & 1 == 1).ok_or_else(|| self.damaged("a row is too short"))?;
         Ok((layout, body))
+    }
+
+    /// Puts a text over one that has memory of its own; false where it is none, or there is none.
+    #[inline]
+    fn text_over(
+        &self,
+        column: usize,
+        layout: &RowLayout,
+        body: &Body<'_>,
+        place: &mut Value,
+    ) -> Result<bool> {
+        let Value::Text(text) = place else { return Ok(false) };
+        let Place::Variable { place, form: Form::Text, bit, .. } = layout.places[column] else {
+            return Ok(false);
+        };
+        if !text.is_heap_allocated() || body.is_null(bit) {
+            return Ok(false);
+        }
+        let bytes = body.variable(place).ok_or_else(|| self.damaged("a column ends outside its row"))?;
+        let new = std::str::from_utf8(bytes).map_err(|_| self.damaged("a string that is no UTF-8"))?;
+        text.clear();
+        text.push_str(new);
+        Ok(true)
     }
 
     /// A column of a row.

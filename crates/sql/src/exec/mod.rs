@@ -35,6 +35,10 @@ pub struct Batch {
     width: usize,
     rows: usize,
     values: Vec<Value>,
+    /// What was in its place in the batch before, for the memory it has: see [`Batch::push_over`].
+    before: Vec<Value>,
+    /// Whether rows were put over others.
+    keeps: bool,
     /// Values that were measured, and what they have beyond themselves.
     measured: usize,
     heap_bytes: usize,
@@ -50,6 +54,11 @@ impl Batch {
 
     /// Empties the batch, for rows of `width` values; keeps its memory, but for that of long rows.
     pub fn reset(&mut self, width: usize) {
+        if std::mem::take(&mut self.keeps) && self.bytes() <= FREE_BYTES {
+            std::mem::swap(&mut self.values, &mut self.before);
+        } else {
+            self.before.clear();
+        }
         self.values.clear();
         if (1..FEW_ROWS).contains(&self.rows) {
             self.memory = None;
@@ -66,6 +75,7 @@ impl Batch {
     /// Empties the batch and gives back what it was charged as: who keeps it does not need it for a while.
     pub(crate) fn release(&mut self) {
         self.reset(0);
+        self.before.clear();
         self.memory = None;
     }
 
@@ -184,6 +194,27 @@ impl Batch {
             self.values.truncate(before);
         }
         Ok(kept)
+    }
+
+    /// Adds a row whose values `fill` puts into their places; it may leave it out again by returning false. There may be
+    /// anything in them: what was in these places of the batch before, as strings of about the same length come where others were, and memory
+    /// for each of them costs more than all else that is done with a row. Batches of more than is free keep nothing.
+    #[inline]
+    pub(crate) fn push_over(&mut self, fill: impl FnOnce(&mut [Value]) -> Result<bool>) -> Result<bool> {
+        let start = self.values.len();
+        self.keeps = true;
+        let kept = self.before.iter_mut().skip(start).take(self.width).map(std::mem::take);
+        self.values.extend(kept);
+        self.values.resize(start + self.width, Value::Null);
+        if fill(&mut self.values[start..])? {
+            self.rows += 1;
+            return Ok(true);
+        }
+        if let Some(places) = self.before.get_mut(start..start + self.width) {
+            places.swap_with_slice(&mut self.values[start..]);
+        }
+        self.values.truncate(start);
+        Ok(false)
     }
 
     /// Keeps the rows for which `keep` is true.

@@ -283,6 +283,7 @@ impl Accumulator {
 
     /// Bytes on the heap once it has taken a row's arguments, from above, for one that gathers what it is given; others: 0. Strings and
     /// arrays grow in steps.
+    #[inline]
     pub fn gathered_with(&self, arguments: &[Value]) -> usize {
         let added = || arguments.iter().map(Value::heap_bytes).sum::<usize>();
         let grown = |len: usize, capacity: usize, step: usize| {

@@ -148,7 +148,7 @@ impl Hashed {
                 continue;
             }
             let before = if *grows { state.heap_bytes() } else { 0 };
-            let room = (&mut self.memory, bytes.saturating_sub(before));
+            let room = (&mut self.memory, || bytes.saturating_sub(before));
             accumulate(call, state, row, context, &mut self.scratch, room)?;
             if *grows {
                 self.heap_bytes = (self.heap_bytes + state.heap_bytes()).saturating_sub(before);

@@ -55,8 +55,8 @@ fn counts(call: &AggregateExpr, row: &[Value], context: &Context<'_>) -> Result<
     }
 }
 
-/// Gives a row's arguments to an accumulator. Where that takes much memory, it is charged first: to `memory`, which holds `others`
-/// bytes besides.
+/// Gives a row's arguments to an accumulator. Where that takes much memory, it is charged first: to `memory`, which holds as much
+/// besides as `others` says.
 #[inline]
 fn accumulate(
     call: &AggregateExpr,
@@ -64,7 +64,7 @@ fn accumulate(
     row: &[Value],
     context: &Context<'_>,
     scratch: &mut Vec<Value>,
-    (memory, others): (&mut Memory, usize),
+    (memory, others): (&mut Memory, impl Fn() -> usize),
 ) -> Result<()> {
     match call.arguments.as_slice() {
         [] => accumulator.add(&[]),
@@ -90,11 +90,11 @@ fn grow(
     arguments: &[Value],
     context: &Context<'_>,
     memory: &mut Memory,
-    others: usize,
+    others: impl Fn() -> usize,
 ) -> Result<()> {
     // What is short is charged from batch to batch.
     let bytes = accumulator.gathered_with(arguments);
-    if bytes > SHORT_BYTES { memory.demand(context, others + bytes) } else { Ok(()) }
+    if bytes > SHORT_BYTES { memory.demand(context, others() + bytes) } else { Ok(()) }
 }
 
 /// An aggregate over one group at a time.
@@ -132,13 +132,13 @@ impl State {
         State { call: call.clone(), accumulator, sorter, scratch: Vec::new() }
     }
 
-    /// Takes a row. `others`: bytes that the memory holds for others.
+    /// Takes a row. `others`: tells the bytes that the memory holds for others.
     fn add(
         &mut self,
         row: &[Value],
         context: &Context<'_>,
         memory: &mut Memory,
-        others: usize,
+        others: impl Fn() -> usize,
     ) -> Result<()> {
         if !counts(&self.call, row, context)? {
             return Ok(());
@@ -193,7 +193,7 @@ impl State {
                 if self.call.distinct && last.as_ref() == Some(&self.scratch) {
                     continue;
                 }
-                grow(&accumulator, &self.scratch, context, memory, others)?;
+                grow(&accumulator, &self.scratch, context, memory, || others)?;
                 accumulator.add(&self.scratch)?;
                 if self.call.distinct {
                     std::mem::swap(last.get_or_insert_default(), &mut self.scratch);

@@ -19,8 +19,6 @@ pub(super) struct Ordered {
     states: Vec<State>,
     /// Whether only the number of rows is wanted: all are one group.
     counts_rows: bool,
-    /// Whether one of the states may have memory of its own.
-    grows: bool,
     memory: Memory,
     /// The group that is read.
     group: Option<(Vec<Value>, RowCharges)>,
@@ -42,7 +40,6 @@ impl Ordered {
             input,
             groups: groups.map(<[Expr]>::to_vec),
             counts_rows: groups.is_none() && states.iter().all(State::counts_rows),
-            grows: aggregates.iter().any(|call| (call.aggregate.start)(&call.types).grows(&call.types)),
             states,
             memory: Memory::default(),
             group: None,
@@ -72,10 +69,10 @@ impl Ordered {
                     }
                 }
             }
-            let bytes = if self.grows { heap_bytes(&self.states) } else { 0 };
-            for state in &mut self.states {
-                let others = bytes - if self.grows { state.heap_bytes() } else { 0 };
-                state.add(row, context, &mut self.memory, others)?;
+            for index in 0..self.states.len() {
+                let (before, rest) = self.states.split_at_mut(index);
+                let [state, after @ ..] = rest else { break };
+                state.add(row, context, &mut self.memory, || heap_bytes(before) + heap_bytes(after))?;
             }
             self.next_row += 1;
         }

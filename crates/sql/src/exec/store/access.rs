@@ -86,11 +86,9 @@ impl Rows {
             });
         }
         let places = access.columns.iter().enumerate().map(|(place, column)| (*column, place));
-        let (early, mut late): (Vec<_>, Vec<_>) = places.partition(|(_, place)| used[*place]);
-        if used[access.columns.len()..].contains(&true) {
-            // The row as a whole is looked at.
-            late.clear();
-        }
+        // Where the row as a whole is looked at, all of it comes first.
+        let whole = used[access.columns.len()..].contains(&true);
+        let (early, late): (Vec<_>, Vec<_>) = places.partition(|(_, place)| whole || used[*place]);
         Rows {
             early,
             late,
@@ -146,25 +144,36 @@ impl Rows {
 
     /// Adds a row to a batch, if it fulfils the filter. Of one that does not, no more is read than the filter looks at.
     pub(super) fn push(&self, context: &Context<'_>, key: &[u8], row: &[u8], out: &mut Batch) -> Result<()> {
-        if self.late.is_empty() {
-            return self.push_with(context, out, |values| self.decode(key, row, values));
-        }
-        let codec = self.table.codec();
-        out.push_with(|values| {
-            let start = values.len();
-            values.resize(start + self.width(), Value::Null);
-            codec.decode_into(key, row, &self.early, &mut values[start..])?;
-            if !self.passes(&values[start..], context)? {
+        let whole = self.late.is_empty();
+        out.push_over(|values| {
+            self.decode_some(key, row, &self.early, whole, values)?;
+            if !self.passes(values, context)? {
                 return Ok(false);
             }
-            codec.decode_into(key, row, &self.late, &mut values[start..])?;
-            if self.identity {
-                let place = start + self.columns.len();
-                values[place] = Value::Bytes(key.into());
-                values[place + 1] = Value::Bytes(row.into());
+            if !whole {
+                self.decode_some(key, row, &self.late, true, values)?;
             }
             Ok(true)
         })?;
+        Ok(())
+    }
+
+    /// Puts these columns of a row, and its identity where that is wanted, into their places.
+    #[inline]
+    fn decode_some(
+        &self,
+        key: &[u8],
+        row: &[u8],
+        columns: &[(usize, usize)],
+        identity: bool,
+        values: &mut [Value],
+    ) -> Result<()> {
+        self.table.codec().decode_into(key, row, columns, values)?;
+        if identity && self.identity {
+            let place = self.columns.len();
+            values[place] = Value::Bytes(key.into());
+            values[place + 1] = Value::Bytes(row.into());
+        }
         Ok(())
     }
 

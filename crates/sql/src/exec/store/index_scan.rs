@@ -191,7 +191,7 @@ impl IndexScan {
             match row {
                 Some(row) => {
                     bytes += row.len();
-                    self.rows.push_with(context, out, |values| self.rows.decode(key, row, values))?;
+                    self.rows.push(context, key, row, out)?;
                 }
                 None => bytes += self.visit(context, key, out)?,
             }
