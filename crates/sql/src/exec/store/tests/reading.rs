@@ -293,3 +293,37 @@ fn one_row_by_its_key() {
     assert!(!fetch(int(ROWS), &mut out) && !fetch(int(1 << 33), &mut out) && !fetch(Value::Null, &mut out));
     assert_eq!(out.len(), 2);
 }
+
+#[test]
+fn texts_of_any_length_come_over_those_of_the_batch_before() {
+    const MANY: i64 = 12_000;
+    let table = table(T, "t", &[("id", Type::Int4), ("a", Type::Int8), ("b", Type::Text), ("u", Type::Int4)]);
+    let table = with_index(table, "t_a", &[2], false);
+    let ground = Ground::new(vec![with_index(table, "t_u", &[4], true)]);
+    let row = |id: i64| {
+        let text = match id % 11 {
+            0 => Value::Null,
+            1 => Value::text(""),
+            _ => Value::text("é".repeat((id * 31 % 211) as usize)),
+        };
+        vec![int(id), int(id * 7919 % MANY), text, int(-id)]
+    };
+    ground.fill(T, (0..MANY).map(row).collect());
+    let session = ground.session();
+    let mut wanted: Vec<_> = (0..MANY).map(row).collect();
+    let short = |filter: bool| filter.then(|| compare(Comparison::Less, Expr::Column(1), literal(MANY / 3)));
+    for is_filtered in [false, true] {
+        for limit in [1, 100, BATCH_ROWS] {
+            let access = Access { filter: short(is_filtered), ..access(ground.table(T), false) };
+            wanted.sort_by(|one, other| one[0].cmp(&other[0]));
+            let some = |row: &&Vec<Value>| !is_filtered || row[1] < int(MANY / 3);
+            let by_key: Vec<_> = wanted.iter().filter(some).cloned().collect();
+            assert!(session.run_all(scan_with(access), limit).unwrap().0 == by_key, "{is_filtered} {limit}");
+            // Most of these rows are found by leaf.
+            wanted.sort_by(|one, other| one[1].cmp(&other[1]));
+            let by_index: Vec<_> = wanted.iter().filter(some).cloned().collect();
+            let scan = index_scan(&ground, 1, KeyRange::default(), false, true, short(is_filtered));
+            assert!(session.run_all(scan, limit).unwrap().0 == by_index, "{is_filtered} {limit}");
+        }
+    }
+}
