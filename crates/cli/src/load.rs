@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &Load) -> Result<()> {
             done
         }
         Place::Beside(_) if partial.is_some() => bail!("a server has opened {partial:?} meanwhile"),
-        Place::Beside(mut connection) if !matches!(origin, Origin::Stream(_)) => {
+        Place::Beside(mut connection) if !matches!(origin, Origin::Stream(..)) => {
             let told = job::by_server(&mut connection, &statement(arguments)?, &mut |_| Ok(()));
             let told = told.with_context(failed)?;
             let outcome = serde_json::from_value(told.detail["outcome"].clone())
@@ -108,7 +108,7 @@ pub(crate) fn run(arguments: &Load) -> Result<()> {
 
 fn origin(source: &Path) -> Result<Origin> {
     if source == Path::new("-") {
-        return Ok(Origin::Stream(Box::new(Stream::begin(io::stdin()))));
+        return Ok(Origin::Stream(Box::new(Stream::begin(io::stdin())), "standard input".to_owned()));
     }
     let kind = std::fs::metadata(source).with_context(|| format!("cannot read {source:?}"))?;
     Ok(if kind.is_dir() {
@@ -118,7 +118,7 @@ fn origin(source: &Path) -> Result<Origin> {
     } else {
         // A pipe with a name.
         let stream = std::fs::File::open(source).with_context(|| format!("cannot read {source:?}"))?;
-        Origin::Stream(Box::new(Stream::begin(stream)))
+        Origin::Stream(Box::new(Stream::begin(stream)), source.display().to_string())
     })
 }
 

@@ -549,6 +549,16 @@ impl Process {
         Ok(asked.elapsed())
     }
 
+    /// Ends it in good order, if that takes no longer than `patience`: for who knows that everything is durable. Gives how long it took.
+    pub(crate) fn stop_within(mut self, patience: Duration) -> Result<Duration> {
+        let asked = Instant::now();
+        let status = end(&mut self.child, self.signal, patience)?;
+        if !status.success() && asked.elapsed() < patience {
+            bail!("{} ended with {status}", self.name);
+        }
+        Ok(asked.elapsed())
+    }
+
     fn kill(mut self) -> Result<()> {
         let others = children(self.child.id());
         // The first one first: it would take notice of the others' end, and start anew.

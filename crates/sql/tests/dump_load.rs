@@ -103,6 +103,10 @@ const EVERYTHING: &str = r#"
     insert into "Wörter/x" values (1);
 "#;
 
+fn stream(text: impl std::io::Read + Send + 'static) -> Origin {
+    Origin::Stream(Box::new(text), "a stream".to_owned())
+}
+
 /// The parser writes types in upper case where it takes them out of a default.
 fn folded(text: &str) -> String {
     text.replace("::REGCLASS", "::regclass")
@@ -128,7 +132,7 @@ fn everything_comes_back_from_sql_and_from_csv() {
         assert_eq!(folded(&dumped(&second, &dump::Options::default())), folded(&text));
         // A stream is read once, and its keys come behind the rows.
         let third = site.database(&format!("third{jobs}.gnt"), "");
-        loaded(&third, Origin::Stream(Box::new(std::io::Cursor::new(text.clone()))), &options).unwrap();
+        loaded(&third, stream(std::io::Cursor::new(text.clone())), &options).unwrap();
         assert_eq!(folded(&dumped(&third, &dump::Options::default())), folded(&text));
         let folder = site.path(&format!("csv{jobs}"));
         let csv = dump::Options { jobs, format: Format::Csv, ..dump::Options::default() };
@@ -351,12 +355,12 @@ fn what_was_cut_off_is_refused_before_anything_is_loaded() {
     for cut in [0, 10] {
         let error = loaded(&second, site.file("cut.sql", &text[..cut]), &load::Options::default());
         assert!(error.unwrap_err().to_string().contains("has no statement: it is empty"));
-        let stream = Origin::Stream(Box::new(std::io::Cursor::new(text[..cut].to_owned())));
-        assert!(loaded(&second, stream, &load::Options::default()).is_err());
+        let cut = stream(std::io::Cursor::new(text[..cut].to_owned()));
+        assert!(loaded(&second, cut, &load::Options::default()).is_err());
     }
     // A stream shows it only then.
-    let stream = Origin::Stream(Box::new(std::io::Cursor::new(text[..text.len() - 30].to_owned())));
-    assert!(loaded(&second, stream, &load::Options::default()).is_err());
+    let cut = stream(std::io::Cursor::new(text[..text.len() - 30].to_owned()));
+    assert!(loaded(&second, cut, &load::Options::default()).is_err());
     let folder = site.path("csv");
     let csv = dump::Options { format: Format::Csv, ..dump::Options::default() };
     job(&first, JobKind::Dump, |watch| dump(first.store(), &csv, Target::Path(folder.clone()), watch))
@@ -426,9 +430,9 @@ fn nothing_is_overwritten_and_a_cancelled_dump_leaves_nothing() {
 fn what_pg_dump_writes_is_loaded() {
     let site = Site::new();
     let text = include_str!("pg_dump_shop.sql");
-    for origin in [site.file("shop.sql", text), Origin::Stream(Box::new(text.as_bytes()))] {
-        let stream = matches!(origin, Origin::Stream(_));
-        let database = site.database(if stream { "stream.gnt" } else { "file.gnt" }, "");
+    for origin in [site.file("shop.sql", text), stream(text.as_bytes())] {
+        let is_stream = matches!(origin, Origin::Stream(..));
+        let database = site.database(if is_stream { "stream.gnt" } else { "file.gnt" }, "");
         let outcome = loaded(&database, origin, &load::Options::default()).unwrap();
         assert_eq!((outcome.tables, outcome.rows, outcome.built), (3, 213, 3));
         assert_eq!(outcome.passed_over.get("OWNER TO"), Some(&5));
@@ -736,7 +740,7 @@ fn long_values_wait_for_each_other_instead_of_failing() {
     let used = site.engine.budget().used_for(gannet_base::memory::Purpose::Work);
     for (name, origin) in [
         ("file.gnt", Origin::File(path.clone())),
-        ("stream.gnt", Origin::Stream(Box::new(std::fs::File::open(&path).unwrap()))),
+        ("stream.gnt", stream(std::fs::File::open(&path).unwrap())),
     ] {
         let second = site.database(name, "");
         let options = load::Options { jobs: 8, ..load::Options::default() };

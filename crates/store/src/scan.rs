@@ -233,22 +233,22 @@ impl Scan {
         }
     }
 
-    /// The value of `key`, within the range or not. Who asks in the order of keys has one copy of a leaf serve all those that are
-    /// on it. From there [`Scan::next`] goes on behind the key.
+    /// The value of `key`, within the range or not. Who asks in the order of keys, for some of each leaf, has one copy of a leaf serve all
+    /// of those, and leaves are read ahead as by [`Scan::next`]. From there that goes on behind the key.
     pub fn find(&mut self, key: &[u8]) -> Result<Option<&[u8]>> {
         self.forget_long();
         let reader = self.view.reader(true);
         reader.check_running()?;
         let is_stale = self.leaf.is_empty() || self.reverts != reader.reverts();
-        self.direction = Direction::Forward;
         self.key.clear();
         self.key.extend_from_slice(key);
         if is_stale || !NodeRef::new(&self.leaf).covers(key) {
             if self.view.shared().check_tree(reader, &self.tree.root)? == Contents::Nothing {
                 return Ok(None);
             }
-            self.load(Target::Covers(key), key)?;
+            self.load_ahead(key)?;
         }
+        self.direction = Direction::Forward;
         let found = NodeRef::new(&self.leaf).search(key);
         self.slot = found.map_or_else(|slot| slot, |slot| slot + 1);
         let is_there = match found {
@@ -257,6 +257,26 @@ impl Scan {
         };
         self.remember();
         Ok(is_there.then(|| self.given().1))
+    }
+
+    /// Copies the leaf that covers `key`, which others may lie before that nobody wanted: those were read ahead in vain. Where the leaf was not,
+    /// reading ahead begins anew.
+    fn load_ahead(&mut self, key: &[u8]) -> Result<()> {
+        let before = Some(&self.leaf).filter(|leaf| !leaf.is_empty() && self.direction == Direction::Forward);
+        let behind = before.and_then(|leaf| NodeRef::new(leaf).upper_fence()).filter(|fence| *fence <= key);
+        let behind = behind.map(<[u8]>::to_vec);
+        if behind.is_none() {
+            self.direction = Direction::Forward;
+            self.ahead = Ahead::default();
+        }
+        let waited = reads::serial_reads();
+        self.load(Target::Covers(key), key)?;
+        if reads::serial_reads() > waited {
+            self.ahead = Ahead::default();
+        } else if behind.is_some_and(|fence| NodeRef::new(&self.leaf).lower_fence() != fence) {
+            self.ahead.pass_by();
+        }
+        Ok(())
     }
 
     /// The next key and its value, or `None` behind the last one.

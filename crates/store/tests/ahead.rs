@@ -124,6 +124,25 @@ fn look_ups_of_many_keys_wait_for_no_node_alone() {
 }
 
 #[test]
+fn who_finds_some_keys_of_each_leaf_in_their_order_waits_for_few_of_them() {
+    let (db, tree) = cold();
+    let mut keys: Vec<_> = (0..ROWS).map(key).collect();
+    keys.sort();
+    let view = db.begin(TransactionOptions::default()).view();
+    let mut finder = view.scan(&tree, ALL).unwrap();
+    // Twice, as rounds of a join do.
+    for round in 0..2 {
+        let before = thread_reads();
+        for key in keys.iter().enumerate().filter_map(|(i, key)| (i % 5 < 3 + round).then_some(key)) {
+            assert_eq!(finder.find(key).unwrap().unwrap().len(), 600);
+        }
+        let reads = thread_reads().since(before);
+        assert!(reads.batched_reads > 1500, "{reads:?}");
+        assert!(reads.serial_reads * 100 < reads.batched_reads, "{reads:?}");
+    }
+}
+
+#[test]
 fn a_tree_filled_in_random_order_is_read_in_long_pieces() {
     const ROWS: u64 = 100_000;
     let disk = SimDisk::new(1);

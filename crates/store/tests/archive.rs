@@ -544,6 +544,12 @@ fn what_is_wrong_with_an_archive_is_found_and_named() {
     let short = copy(6);
     short.remove(&path(names.len() - 1)).unwrap();
     both(&short, "though it had been archived");
+    let nothing = copy(10);
+    for name in &names {
+        nothing.remove(&Path::new(ARCHIVE).join(name)).unwrap();
+    }
+    let error = verify(&nothing).unwrap_err().to_string();
+    assert!(error.contains("though it had been archived"), "{error}");
     // The folder's own texts.
     let unnamed = copy(7);
     unnamed.remove(&Path::new(ARCHIVE).join("archive.info")).unwrap();

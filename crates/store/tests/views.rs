@@ -492,7 +492,6 @@ fn keys_that_are_passed_over_are_those_that_would_have_been_given() {
         || (0..3000).flat_map(|i| ["", "-none", "-other", "-own"].map(|end| format!("{i:06}{end}")));
     let backwards: Vec<_> = all_keys().step_by(7).collect();
     let mut finder = view.scan(&tree, ALL).unwrap();
-    finder.look_ahead(false);
     for (asked, key) in all_keys().chain(backwards.into_iter().rev()).enumerate() {
         let place = expected.binary_search_by(|(known, _)| known.cmp(&key));
         let found =

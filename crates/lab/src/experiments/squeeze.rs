@@ -22,7 +22,7 @@ const PAGE_SIZE: u64 = 8192;
 const BATCH: u32 = 256;
 /// Of the limit, what our budget is: that is all we take.
 const BUDGET_PERCENT: u64 = 95;
-/// Of the limit, what Berkeley DB's cache has: with more, it is killed for what it takes besides.
+/// Of the limit, what Berkeley DB's cache has: what it takes besides comes on top.
 const BERKELEY_PERCENT: u64 = 90;
 /// Of the limit, what RocksDB's block cache has: its allocator and the readers' buffers are around it.
 const ROCKSDB_PERCENT: u64 = 90;

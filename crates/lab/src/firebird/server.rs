@@ -26,6 +26,8 @@ pub(crate) const USER: &str = "SYSDBA";
 pub(crate) const DEADLOCK_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long it may take until it lets somebody in.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// How long it is waited for its end where nothing can be lost.
+const STOP_PATIENCE: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// Bytes of memory for its cache while it is loaded, with nobody's limit.
 const LOADING: u64 = 1 << 30;
@@ -314,12 +316,16 @@ impl Server {
         bytes(&self.database())
     }
 
-    /// Ends it in good order. Gives how long that took.
+    /// Ends it in good order; with forced writes, when everything is durable, no longer than some seconds: now and then it does not end at
+    /// all while it sweeps. Gives how long that took.
     ///
     /// # Errors
-    /// It had to be killed, or failed.
+    /// It failed, or had to be killed while it was loaded.
     pub fn stop(self) -> Result<Duration> {
-        self.process.stop()
+        match self.options.memory {
+            Some(_) => self.process.stop_within(STOP_PATIENCE),
+            None => self.process.stop(),
+        }
     }
 }
 

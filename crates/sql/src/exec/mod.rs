@@ -29,14 +29,18 @@ const FEW_ROWS: usize = 16;
 /// Bytes that a batch takes without being charged for them.
 const FREE_BYTES: usize = 128 << 10;
 
+/// Bytes that a value of a row that was left out may keep.
+const LEFT_BYTES: usize = 4 << 10;
+
 /// Rows on their way between operators, one after the other in one vector.
 #[derive(Debug, Default)]
 pub struct Batch {
     width: usize,
     rows: usize,
+    /// Behind those of its rows there may be values of the batch before, for the memory they have: see [`Batch::push_over`].
     values: Vec<Value>,
-    /// What was in its place in the batch before, for the memory it has: see [`Batch::push_over`].
-    before: Vec<Value>,
+    /// How many are its rows'.
+    filled: usize,
     /// Whether rows were put over others.
     keeps: bool,
     /// Values that were measured, and what they have beyond themselves.
@@ -54,12 +58,10 @@ impl Batch {
 
     /// Empties the batch, for rows of `width` values; keeps its memory, but for that of long rows.
     pub fn reset(&mut self, width: usize) {
-        if std::mem::take(&mut self.keeps) && self.bytes() <= FREE_BYTES {
-            std::mem::swap(&mut self.values, &mut self.before);
-        } else {
-            self.before.clear();
+        if !std::mem::take(&mut self.keeps) || self.bytes() > FREE_BYTES {
+            self.values.clear();
         }
-        self.values.clear();
+        self.filled = 0;
         if (1..FEW_ROWS).contains(&self.rows) {
             self.memory = None;
         }
@@ -75,7 +77,7 @@ impl Batch {
     /// Empties the batch and gives back what it was charged as: who keeps it does not need it for a while.
     pub(crate) fn release(&mut self) {
         self.reset(0);
-        self.before.clear();
+        self.values.clear();
         self.memory = None;
     }
 
@@ -84,9 +86,9 @@ impl Batch {
     /// has no room for, that is an error.
     #[inline]
     pub(crate) fn has_room(&mut self, context: &Context<'_>, limit: usize) -> Result<bool> {
-        let measured = self.values.get(self.measured..).unwrap_or_default();
+        let measured = self.values.get(self.measured..self.filled).unwrap_or_default();
         self.heap_bytes += measured.iter().map(Value::heap_bytes).sum::<usize>();
-        self.measured = self.values.len();
+        self.measured = self.filled;
         self.has_room_beyond(context, limit, self.heap_bytes)
     }
 
@@ -98,7 +100,7 @@ impl Batch {
         limit: usize,
         heap_bytes: usize,
     ) -> Result<bool> {
-        let bytes = size_of_val(self.values.as_slice()) + heap_bytes;
+        let bytes = self.filled * size_of::<Value>() + heap_bytes;
         let more = self.rows < limit.min(BATCH_ROWS);
         if self.rows == 0 || bytes <= FREE_BYTES {
             return Ok(more);
@@ -123,7 +125,8 @@ impl Batch {
 
     /// Bytes of all its rows.
     fn bytes(&self) -> usize {
-        size_of_val(self.values.as_slice()) + self.values.iter().map(Value::heap_bytes).sum::<usize>()
+        let values = &self.values[..self.filled];
+        size_of_val(values) + values.iter().map(Value::heap_bytes).sum::<usize>()
     }
 
     fn hold(&mut self, context: &Context<'_>, bytes: usize) -> gannet_store::Result<()> {
@@ -177,18 +180,22 @@ impl Batch {
 
     /// Adds a row.
     pub fn push(&mut self, row: impl IntoIterator<Item = Value>) {
-        let before = self.values.len();
+        let before = self.filled;
+        self.values.truncate(before);
         self.values.extend(row);
         debug_assert_eq!(self.values.len() - before, self.width, "a row of another width");
+        self.filled = self.values.len();
         self.rows += 1;
     }
 
     /// Adds a row that `fill` appends to the vector of values; it may leave it out again by returning false.
     pub fn push_with(&mut self, fill: impl FnOnce(&mut Vec<Value>) -> Result<bool>) -> Result<bool> {
-        let before = self.values.len();
+        let before = self.filled;
+        self.values.truncate(before);
         let kept = fill(&mut self.values)?;
         if kept {
             debug_assert_eq!(self.values.len() - before, self.width, "a row of another width");
+            self.filled = self.values.len();
             self.rows += 1;
         } else {
             self.values.truncate(before);
@@ -201,20 +208,22 @@ impl Batch {
     /// for each of them costs more than all else that is done with a row. Batches of more than is free keep nothing.
     #[inline]
     pub(crate) fn push_over(&mut self, fill: impl FnOnce(&mut [Value]) -> Result<bool>) -> Result<bool> {
-        let start = self.values.len();
+        let (start, end) = (self.filled, self.filled + self.width);
+        if self.values.len() < end {
+            self.values.resize(end, Value::Null);
+        }
         self.keeps = true;
-        let kept = self.before.iter_mut().skip(start).take(self.width).map(std::mem::take);
-        self.values.extend(kept);
-        self.values.resize(start + self.width, Value::Null);
-        if fill(&mut self.values[start..])? {
+        let row = &mut self.values[start..end];
+        let kept = fill(row)?;
+        if kept {
+            self.filled = end;
             self.rows += 1;
-            return Ok(true);
+        } else {
+            row.iter_mut()
+                .filter(|value| value.heap_bytes() > LEFT_BYTES)
+                .for_each(|value| *value = Value::Null);
         }
-        if let Some(places) = self.before.get_mut(start..start + self.width) {
-            places.swap_with_slice(&mut self.values[start..]);
-        }
-        self.values.truncate(start);
-        Ok(false)
+        Ok(kept)
     }
 
     /// Keeps the rows for which `keep` is true.
@@ -237,6 +246,7 @@ impl Batch {
     pub fn drop_first(&mut self, rows: usize) {
         let rows = rows.min(self.rows);
         self.values.drain(..rows * self.width);
+        self.filled -= rows * self.width;
         self.rows -= rows;
         self.measured = self.measured.saturating_sub(rows * self.width);
     }
@@ -245,8 +255,9 @@ impl Batch {
     pub fn truncate(&mut self, rows: usize) {
         if rows < self.rows {
             self.rows = rows;
-            self.values.truncate(rows * self.width);
-            self.measured = self.measured.min(self.values.len());
+            self.filled = rows * self.width;
+            self.values.truncate(self.filled);
+            self.measured = self.measured.min(self.filled);
         }
     }
 }

@@ -76,8 +76,8 @@ pub enum Origin {
     File(PathBuf),
     /// A folder of csv.
     Folder(PathBuf),
-    /// SQL that can be read once.
-    Stream(Box<dyn Read + Send>),
+    /// SQL that can be read once, and how messages call it.
+    Stream(Box<dyn Read + Send>, String),
 }
 
 impl std::fmt::Debug for Origin {
@@ -85,7 +85,7 @@ impl std::fmt::Debug for Origin {
         match self {
             Origin::File(path) => f.debug_tuple("File").field(path).finish(),
             Origin::Folder(path) => f.debug_tuple("Folder").field(path).finish(),
-            Origin::Stream(_) => f.write_str("Stream"),
+            Origin::Stream(_, name) => f.debug_tuple("Stream").field(name).finish(),
         }
     }
 }
@@ -200,9 +200,9 @@ pub fn load(
         before: 0,
     };
     match origin {
-        Origin::Stream(stream) => {
+        Origin::Stream(stream, name) => {
             loader.watch.job().phase("loads", Unit::Bytes, 0);
-            loader.script(Input::stream("standard input", stream))?;
+            loader.script(Input::stream(&name, stream))?;
         }
         Origin::Folder(path) => loader.folder(disk, &path)?,
         Origin::File(path) => {

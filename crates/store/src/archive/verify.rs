@@ -109,6 +109,11 @@ pub(crate) fn run(
         ..ArchiveVerifyReport::default()
     };
     let mut verifier = Verifier { report, watch, done: 0, permit: None };
+    if parts.is_empty()
+        && let Why::Missing(to, what) = Why::Over(None).of_all(&folder, &parts, 0)
+    {
+        return Err(Error::Backup(plan::missing(&folder, 0, to, &what)));
+    }
     let mut from = 0;
     while from < parts.len() {
         let ended = reader::read(&folder, &parts, from, &mut verifier)?;

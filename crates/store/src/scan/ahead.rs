@@ -119,6 +119,13 @@ impl Ahead {
         self.supply(course, 1, demand)
     }
 
+    /// A leaf that was asked for is not going to be read.
+    pub(super) fn pass_by(&mut self) {
+        if let Some(leaves) = self.tiers.first_mut() {
+            leaves.outstanding = leaves.outstanding.saturating_sub(1);
+        }
+    }
+
     fn begin_tier(&mut self, from: &[u8]) {
         let next = Some(from.to_vec());
         self.tiers.push(Tier { known: VecDeque::new(), next, outstanding: 0, fanout: 1 });

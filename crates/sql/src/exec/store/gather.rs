@@ -23,7 +23,8 @@ const FIRST_KEYS: usize = 4096;
 const MOST_KEYS: usize = 1 << 20;
 /// Bytes of a block of rows. Longer rows are not kept.
 const BLOCK: usize = 256 << 10;
-/// Keys for each leaf of the table from which on a copy of it serves them better than a way to it for each.
+/// Keys for each leaf of the table from which on all of it is read, in its order: leaves side by side are read together, and a copy of one serves
+/// its keys better than a way to it for each.
 const DENSE: usize = 2;
 /// Rows that are touched together, before they are given out, and cache lines of each: they lie anywhere, and the processor then waits
 /// for all of them at once (as in S. Chen et al., "Improving Hash Join Performance through Prefetching", 2004).
@@ -100,7 +101,11 @@ impl Gathered {
         self.places.resize(count, NOWHERE);
         self.sort();
         let kept = self.fetch(context, tree)?;
-        self.wanted = if kept == count { (self.wanted * 2).min(MOST_KEYS) } else { kept.max(FIRST_KEYS) };
+        // Rows that there is no room for are looked up one by one: no more are asked for than are likely to have some.
+        let each = self.bytes().div_ceil(count.max(1));
+        let room = usize::try_from(context.work_limit()).unwrap_or(usize::MAX) / each / 16 * 15;
+        let more = if kept == count { (self.wanted * 2).min(room) } else { kept.min(room) };
+        self.wanted = more.clamp(FIRST_KEYS, MOST_KEYS);
         Ok(count > 0)
     }
 
@@ -131,14 +136,13 @@ impl Gathered {
         let leaves = context.view.tree_size(tree)?.leaf_pages;
         let is_dense = self.order.len() as f64 > leaves * DENSE as f64;
         if is_dense && self.finder.is_none() {
-            let mut finder = scan(context.view, tree, &Range::default())?;
-            // It is read ahead here.
-            finder.look_ahead(false);
-            self.finder = Some(Box::new(finder));
+            self.finder = Some(Box::new(scan(context.view, tree, &Range::default())?));
         }
         for turn in 0..self.order.len() {
             if turn % AT_ONCE == 0 {
                 context.check()?;
+            }
+            if turn % AT_ONCE == 0 && !is_dense {
                 // One batch is under way while the one before is read.
                 let from = if turn == 0 { 0 } else { turn + AT_ONCE };
                 let ahead =
