@@ -316,8 +316,8 @@ impl Server {
         bytes(&self.database())
     }
 
-    /// Ends it in good order; with forced writes, when everything is durable, no longer than some seconds: now and then it does not end at
-    /// all while it sweeps. Gives how long that took.
+    /// Ends it in good order; with forced writes, when everything is durable, no longer than some seconds: it was seen not to end at
+    /// all. Gives how long that took.
     ///
     /// # Errors
     /// It failed, or had to be killed while it was loaded.
