@@ -18,8 +18,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Part of the budget that is not given to page frames: 1/16, but at least this many bytes. Who needs more has frames make room.
+/// Part of the budget that is not given to page frames: 1/16, but 1/8 as long as that is no more than [`OTHER_ENOUGH`], what a process
+/// has besides included, and at least this many bytes. Who needs more has frames make room.
 const OTHER_MIN: u64 = 6 << 20;
+const OTHER_ENOUGH: u64 = 16 << 20;
 /// Smallest budget an engine works with, in bytes.
 pub(crate) const MIN_MEMORY: u64 = 8 << 20;
 
@@ -412,7 +414,8 @@ impl Engine {
             return Ok(Arc::clone(pool));
         }
         let limit = self.lender.budget.limit();
-        let share = limit - (limit / 16).max(OTHER_MIN.min(limit * 3 / 4));
+        let others = (limit / 16).max(OTHER_ENOUGH.min(limit / 8)).max(OTHER_MIN.min(limit * 3 / 4));
+        let share = limit - others;
         let bytes = if pools.is_empty() { share } else { share / (pools.len() as u64 + 1) };
         let frames = Pool::frames_for(bytes, page_size);
         if frames < MIN_FRAMES {
