@@ -93,9 +93,9 @@ impl Server {
         }
     }
 
-    fn stop(self) -> Result<Duration> {
+    fn stop(self) -> Result<Option<Duration>> {
         match self {
-            Server::Wire(server) => server.stop(),
+            Server::Wire(server) => server.stop().map(Some),
             Server::Firebird(server) => server.stop(),
         }
     }
@@ -319,7 +319,7 @@ fn measure(arguments: &Arguments, side: Side, stop: &AtomicBool) -> Result<Value
     let mut figures = beside(&server, stop, || load_and_check(arguments, &server, &disk, stop))?;
     let after = server.database_bytes()?;
     let ended = server.stop()?;
-    let more = json!({ "start_seconds": started.as_secs_f64(), "end_seconds": ended.as_secs_f64(), "database_bytes_after": after });
+    let more = json!({ "start_seconds": started.as_secs_f64(), "end_seconds": ended.map(|ended| ended.as_secs_f64()), "database_bytes_after": after });
     if let (Value::Object(figures), Value::Object(more)) = (&mut figures, more) {
         figures.extend(more);
     }

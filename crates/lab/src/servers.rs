@@ -549,14 +549,16 @@ impl Process {
         Ok(asked.elapsed())
     }
 
-    /// Ends it in good order, if that takes no longer than `patience`: for who knows that everything is durable. Gives how long it took.
-    pub(crate) fn stop_within(mut self, patience: Duration) -> Result<Duration> {
+    /// Ends it in good order, or by force once that takes longer than `patience`: for who knows that everything is durable. Gives how long it
+    /// took; `None`: it had to be forced.
+    pub(crate) fn stop_within(mut self, patience: Duration) -> Result<Option<Duration>> {
         let asked = Instant::now();
         let status = end(&mut self.child, self.signal, patience)?;
-        if !status.success() && asked.elapsed() < patience {
+        let took = asked.elapsed();
+        if !status.success() && took < patience {
             bail!("{} ended with {status}", self.name);
         }
-        Ok(asked.elapsed())
+        Ok(status.success().then_some(took))
     }
 
     fn kill(mut self) -> Result<()> {

@@ -247,8 +247,10 @@ impl Scan {
                 return Ok(None);
             }
             self.load_ahead(key)?;
+        } else if self.direction != Direction::Forward {
+            self.direction = Direction::Forward;
+            self.ahead = Ahead::default();
         }
-        self.direction = Direction::Forward;
         let found = NodeRef::new(&self.leaf).search(key);
         self.slot = found.map_or_else(|slot| slot, |slot| slot + 1);
         let is_there = match found {

@@ -317,14 +317,14 @@ impl Server {
     }
 
     /// Ends it in good order; with forced writes, when everything is durable, no longer than some seconds: it was seen not to end at
-    /// all. Gives how long that took.
+    /// all. Gives how long that took; `None`: it had to be killed.
     ///
     /// # Errors
     /// It failed, or had to be killed while it was loaded.
-    pub fn stop(self) -> Result<Duration> {
+    pub fn stop(self) -> Result<Option<Duration>> {
         match self.options.memory {
             Some(_) => self.process.stop_within(STOP_PATIENCE),
-            None => self.process.stop(),
+            None => self.process.stop().map(Some),
         }
     }
 }

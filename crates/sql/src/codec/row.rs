@@ -15,6 +15,9 @@ use crate::types::{Modifier, Numeric, Value};
 use crate::{Error, Result};
 use std::ops::Range;
 
+/// Bytes of which a text may have several times what it needs.
+const SHORT_TEXT: usize = 64;
+
 /// How the rows of a table and the entries of its indexes become bytes, worked out once for each definition: see [`Table::codec`].
 #[derive(Clone, Debug)]
 pub struct TableCodec {
@@ -288,7 +291,7 @@ impl TableCodec {
         Ok((layout, body))
     }
 
-    /// Puts a text over one that has memory of its own; false where it is none, or there is none.
+    /// Puts a text over one that has memory of its own, and not much too much of it; false where it is none, or there is none.
     #[inline]
     fn text_over(
         &self,
@@ -305,6 +308,9 @@ impl TableCodec {
             return Ok(false);
         }
         let bytes = body.variable(place).ok_or_else(|| self.damaged("a column ends outside its row"))?;
+        if text.capacity() > 4 * bytes.len().max(SHORT_TEXT) {
+            return Ok(false);
+        }
         let new = std::str::from_utf8(bytes).map_err(|_| self.damaged("a string that is no UTF-8"))?;
         text.clear();
         text.push_str(new);

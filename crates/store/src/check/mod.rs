@@ -128,7 +128,7 @@ pub(crate) fn run(
     let start = clock::now();
     let findings = Findings::default();
     header.into_iter().for_each(|finding| findings.add(finding));
-    let survey = Survey::new(shared, &findings)?;
+    let survey = Survey::new(shared, &findings, engine.memory(Purpose::Log, 0)?)?;
     let share = engine.work_limit() / 2;
     let range = Sums::range_for(survey.pages, share);
     let mut memory = engine.memory(Purpose::Work, Sums::memory(survey.pages, range))?;

@@ -7,6 +7,7 @@ use crate::shared::{CATALOG, STATUS, Shared, UNDO_DIRECTORY};
 use crate::space::EXTENT_PAGES;
 use crate::tree::BTree;
 use crate::undo::Segment;
+use crate::work::WorkMemory;
 use crate::{Error, Result, catalog};
 use gannet_base::{Lsn, PageId, TreeId, TxnId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -125,12 +126,12 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    pub(super) fn new(shared: &Shared, findings: &Findings) -> Result<Self> {
+    pub(super) fn new(shared: &Shared, findings: &Findings, mut footers: WorkMemory) -> Result<Self> {
         let log_end = shared.core.log.end();
         let logged = if shared.core.is_read_only() {
             None
         } else {
-            match shared.core.log.last_changes() {
+            match shared.core.log.last_changes(&mut footers) {
                 Err(Error::Memory(_)) => None,
                 other => Some(other?),
             }

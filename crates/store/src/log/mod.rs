@@ -558,8 +558,8 @@ impl Log {
         Ok(footer.map(|(footer, _)| footer).filter(|f| f.incarnation == header.identity.incarnation))
     }
 
-    /// The pages of which the log still holds changes, each with the LSN of its last one.
-    pub(crate) fn last_changes(&self) -> Result<RedoTable> {
+    /// The pages of which the log still holds changes, each with the LSN of its last one. `memory` is for footers, one at a time.
+    pub(crate) fn last_changes(&self, memory: &mut WorkMemory) -> Result<RedoTable> {
         let mut table = RedoTable::new(&self.inner.budget)?;
         let size = self.segment_size();
         let mut at = self.inner.keep_from.load(Acquire) / size * size;
@@ -575,7 +575,7 @@ impl Log {
             // A footer is trusted once it is durable.
             self.flush_to(Lsn(open))?;
             while at < open {
-                let footer = self.footer(Lsn(at), None);
+                let footer = self.footer(Lsn(at), Some(memory));
                 at += size;
                 // The pages of a segment that a checkpoint let go of meanwhile are home, and its file may be another one's by now.
                 let is_kept = at > self.inner.keep_from.load(Acquire) / size * size;

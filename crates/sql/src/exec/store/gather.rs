@@ -11,11 +11,10 @@
 //! 3. Nothing of the budget is asked for while a page is held.
 
 use super::super::{Context, memory::Memory};
-use super::access::scan;
 use super::ahead::{AT_ONCE, Keys, prefetch};
 use crate::Result;
-use crate::codec::range::Range;
-use gannet_store::{Scan, Tree};
+use gannet_store::{Scan, Tree, thread_reads};
+use std::ops::Bound;
 
 /// Keys of the first round. Each round takes twice as many as the one before, as far as there is room for their rows.
 const FIRST_KEYS: usize = 4096;
@@ -26,6 +25,9 @@ const BLOCK: usize = 256 << 10;
 /// Keys for each leaf of the table from which on all of it is read, in its order: leaves side by side are read together, and a copy of one serves
 /// its keys better than a way to it for each.
 const DENSE: usize = 2;
+/// Pages waited for one by one from which on keys are asked for one by one, ahead: so many, and one for so many keys.
+const WAITED_MOST: u64 = 16;
+const KEYS_OF_A_WAIT: u64 = 32;
 /// Rows that are touched together, before they are given out, and cache lines of each: they lie anywhere, and the processor then waits
 /// for all of them at once (as in S. Chen et al., "Improving Hash Join Performance through Prefetching", 2004).
 const TOUCHED: usize = 16;
@@ -134,20 +136,21 @@ impl Gathered {
         let (mut block, mut kept) = (0, 0);
         self.blocks.iter_mut().for_each(Vec::clear);
         let leaves = context.view.tree_size(tree)?.leaf_pages;
-        let is_dense = self.order.len() as f64 > leaves * DENSE as f64;
-        if is_dense && self.finder.is_none() {
-            self.finder = Some(Box::new(scan(context.view, tree, &Range::default())?));
-        }
+        let mut is_dense = self.order.len() as f64 > leaves * DENSE as f64 && self.find(context, tree)?;
+        let (before, mut asked) = (thread_reads(), 0);
         for turn in 0..self.order.len() {
             if turn % AT_ONCE == 0 {
                 context.check()?;
+                // Where they lie close together, with much between, most of what is read ahead would be in vain.
+                let waited = thread_reads().since(before).serial_reads;
+                is_dense &= waited <= WAITED_MOST + turn as u64 / KEYS_OF_A_WAIT;
             }
             if turn % AT_ONCE == 0 && !is_dense {
                 // One batch is under way while the one before is read.
-                let from = if turn == 0 { 0 } else { turn + AT_ONCE };
-                let ahead =
-                    &self.order[from.min(self.order.len())..(turn + 2 * AT_ONCE).min(self.order.len())];
+                let to = (turn + 2 * AT_ONCE).min(self.order.len());
+                let ahead = &self.order[turn.max(asked).min(to)..to];
                 prefetch(context, tree, ahead.iter().map(|(_, number)| self.keys.get(*number as usize)))?;
+                asked = to;
             }
             let number = self.order[turn].1 as usize;
             loop {
@@ -190,6 +193,19 @@ impl Gathered {
             }
         }
         Ok(kept)
+    }
+
+    /// Sees to it that there is a finder; false where there is no memory for it.
+    fn find(&mut self, context: &Context<'_>, tree: &Tree) -> Result<bool> {
+        if self.finder.is_some() {
+            return Ok(true);
+        }
+        match context.view.scan(tree, (Bound::Unbounded, Bound::Unbounded)) {
+            Ok(finder) => self.finder = Some(Box::new(finder)),
+            Err(gannet_store::Error::Memory(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(self.finder.is_some())
     }
 
     fn add_block(&mut self, context: &Context<'_>) -> Result<bool> {
