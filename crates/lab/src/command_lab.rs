@@ -290,7 +290,8 @@ fn go_on(
     let mut left: Duration = again.iter().chain(&due).map(|step| step.estimate).sum();
     let all = again.len() + due.len();
     for (number, step) in again.iter().chain(&due).enumerate() {
-        eprintln!("{}/{all}, about {} left: {}", number + 1, format_duration(left), step.what);
+        let seconds = Duration::from_secs(left.as_secs_f64().round() as u64);
+        eprintln!("{}/{all}, about {} left: {}", number + 1, format_duration(seconds), step.what);
         let Some(ended) = confine::run(step, stop)? else {
             eprintln!("interrupted; to go on: gannet lab run --resume {}", run.folder().display());
             std::process::exit(130);
