@@ -1,46 +1,47 @@
 //! Connections by PostgreSQL's protocol, for SQL workloads: the same driver for Gannet's server and for PostgreSQL.
+//!
+//! The client is [`gannet_server::frontend`], which waits in the system and nowhere else. What a client takes of the processors is missing to the server on the same
+//! machine: with `postgres` (0.19), whose runtime is also woken when its question was taken, clients of TPC-C had a third of them.
 
+use crate::isolation::client::Supply;
 use crate::tpcc::connection::{Conflict, Connect, Connection, Datum, Statement};
-use anyhow::{Context, Result, bail};
-use postgres::error::SqlState;
-use postgres::types::private::BytesMut;
-use postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
-use postgres::{Client, NoTls, Row};
-use std::error::Error;
-use std::io::Write;
-
-type Failure = Box<dyn Error + Sync + Send>;
+use anyhow::{Context, Result, anyhow, bail};
+use gannet_server::frontend::{self, Address, Failure, Prepared};
+use gannet_sql::Type;
+use std::io;
 
 /// A server.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// How to reach it, in words as libpq takes them.
+    /// How to reach it, in words as libpq takes them, or `postgres://…`.
     pub target: String,
 }
 
 impl Connect for Server {
     fn connect(&self) -> Result<Box<dyn Connection>> {
-        let client = Client::connect(&self.target, NoTls)
-            .with_context(|| format!("cannot connect to {:?}", self.target))?;
-        Ok(Box::new(WireConnection { client, prepared: Vec::new() }))
+        let user = whoami::username().unwrap_or_else(|_| "gannet".to_owned());
+        let variable = |name: &str| std::env::var(name).ok();
+        let address = Address::parse(&self.target, &variable, &user)
+            .map_err(|error| anyhow!("{:?}: {error}", self.target))?;
+        let connection = frontend::Connection::open(&address, "gannet-lab")
+            .map_err(|error| anyhow!("cannot connect to {address:?}: {error}"))?;
+        Ok(Box::new(WireConnection { connection, prepared: Vec::new() }))
     }
 }
 
 struct WireConnection {
-    client: Client,
-    prepared: Vec<postgres::Statement>,
+    connection: frontend::Connection,
+    prepared: Vec<Prepared>,
 }
 
 /// An error as a workload sees it.
-fn judged(error: postgres::Error) -> anyhow::Error {
-    match error.code() {
-        Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED) => {
-            Conflict(error.to_string()).into()
+fn judged(failure: Failure) -> anyhow::Error {
+    match failure {
+        Failure::Server(report) if ["40001", "40P01"].contains(&&*report.state) => {
+            Conflict(report.message).into()
         }
-        _ => match error.as_db_error() {
-            Some(told) => anyhow::anyhow!("{}: {}", told.code().code(), told.message()),
-            None => error.into(),
-        },
+        Failure::Server(report) => anyhow!("{}: {}", report.state, report.message),
+        Failure::Receiver(error) | Failure::Connection(error) => error.into(),
     }
 }
 
@@ -58,121 +59,160 @@ fn to_groups(digits: i64, scale: u8) -> (Vec<i16>, i16) {
     (groups, weight)
 }
 
-impl ToSql for Datum {
-    fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, Failure> {
-        match (self, ty) {
-            (Datum::Null, _) => return Ok(IsNull::Yes),
-            (Datum::Int(value), &Type::INT2) => out.extend_from_slice(&i16::try_from(*value)?.to_be_bytes()),
-            (Datum::Int(value), &Type::INT4) => out.extend_from_slice(&i32::try_from(*value)?.to_be_bytes()),
-            (
-                Datum::Int(value) | Datum::Timestamp(value),
-                &Type::INT8 | &Type::TIMESTAMP | &Type::TIMESTAMPTZ,
-            ) => {
-                out.extend_from_slice(&value.to_be_bytes());
-            }
-            (Datum::Int(_) | Datum::Decimal(..), &Type::NUMERIC) => {
-                let (digits, scale) = match self {
-                    Datum::Decimal(digits, scale) => (*digits, *scale),
-                    other => (other.int()?, 0),
-                };
-                let (groups, weight) = to_groups(digits, scale);
-                let sign = if digits < 0 { 0x4000_i16 } else { 0 };
-                for word in [groups.len() as i16, weight, sign, i16::from(scale)].iter().chain(&groups) {
-                    out.extend_from_slice(&word.to_be_bytes());
-                }
-            }
-            (Datum::Text(text), _) => out.extend_from_slice(text.as_bytes()),
-            _ => return Err(format!("{self:?} as {ty}").into()),
+fn invalid(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, message)
+}
+
+/// Appends a value in the type's binary format; false: it is NULL.
+fn write(datum: &Datum, oid: u32, out: &mut Vec<u8>) -> io::Result<bool> {
+    let ty = Type::from_oid(oid);
+    let large = |value: &i64| invalid(format!("{value} as {ty:?}"));
+    match (datum, ty) {
+        (Datum::Null, _) => return Ok(false),
+        (Datum::Int(value), Some(Type::Int2)) => {
+            out.extend_from_slice(&i16::try_from(*value).map_err(|_| large(value))?.to_be_bytes());
         }
-        Ok(IsNull::No)
+        (Datum::Int(value), Some(Type::Int4)) => {
+            out.extend_from_slice(&i32::try_from(*value).map_err(|_| large(value))?.to_be_bytes());
+        }
+        (
+            Datum::Int(value) | Datum::Timestamp(value),
+            Some(Type::Int8 | Type::Timestamp | Type::TimestampTz),
+        ) => out.extend_from_slice(&value.to_be_bytes()),
+        (Datum::Int(digits), Some(Type::Numeric)) => write_exact(*digits, 0, out),
+        (Datum::Decimal(digits, scale), Some(Type::Numeric)) => write_exact(*digits, *scale, out),
+        (Datum::Text(text), _) => out.extend_from_slice(text.as_bytes()),
+        _ => return Err(invalid(format!("a workload gives {datum:?} for type {oid}"))),
     }
-
-    fn accepts(_: &Type) -> bool {
-        true
-    }
-
-    to_sql_checked!();
+    Ok(true)
 }
 
-impl<'a> FromSql<'a> for Datum {
-    fn from_sql(ty: &Type, raw: &'a [u8]) -> Result<Self, Failure> {
-        Ok(match *ty {
-            Type::INT2 => Datum::Int(i16::from_be_bytes(raw.try_into()?).into()),
-            Type::INT4 => Datum::Int(i32::from_be_bytes(raw.try_into()?).into()),
-            Type::INT8 => Datum::Int(i64::from_be_bytes(raw.try_into()?)),
-            Type::TIMESTAMP | Type::TIMESTAMPTZ => Datum::Timestamp(i64::from_be_bytes(raw.try_into()?)),
-            Type::NUMERIC => {
-                let words: Vec<i16> =
-                    raw.chunks_exact(2).map(|pair| i16::from_be_bytes([pair[0], pair[1]])).collect();
-                let [_, weight, sign, scale, groups @ ..] = words.as_slice() else {
-                    return Err("a number that is cut off".into());
-                };
-                let mut digits = 0_i128;
-                let below = (i32::from(*scale) + 3) / 4;
-                for place in 0..=(i32::from(*weight) + below) {
-                    let group = groups.get(place as usize).copied().unwrap_or(0);
-                    digits = digits.checked_mul(10_000).ok_or("a number too large")? + i128::from(group);
-                }
-                digits /= 10_i128.pow((below * 4 - i32::from(*scale)) as u32);
-                let digits = i64::try_from(digits)?;
-                Datum::Decimal(if *sign == 0 { digits } else { -digits }, u8::try_from(*scale)?)
-            }
-            Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME => {
-                Datum::Text(std::str::from_utf8(raw)?.to_owned())
-            }
-            _ => return Err(format!("a workload with {ty}").into()),
-        })
-    }
-
-    fn from_sql_null(_: &Type) -> Result<Self, Failure> {
-        Ok(Datum::Null)
-    }
-
-    fn accepts(_: &Type) -> bool {
-        true
+fn write_exact(digits: i64, scale: u8, out: &mut Vec<u8>) {
+    let (groups, weight) = to_groups(digits, scale);
+    let sign = if digits < 0 { 0x4000_i16 } else { 0 };
+    for word in [groups.len() as i16, weight, sign, i16::from(scale)].iter().chain(&groups) {
+        out.extend_from_slice(&word.to_be_bytes());
     }
 }
 
-fn references(parameters: &[Datum]) -> Vec<&(dyn ToSql + Sync)> {
-    parameters.iter().map(|datum| datum as &(dyn ToSql + Sync)).collect()
+/// Reads a value of a type.
+fn read(oid: u32, raw: Option<&[u8]>) -> io::Result<Datum> {
+    let Some(raw) = raw else { return Ok(Datum::Null) };
+    let cut_off = |_| invalid(format!("a value of type {oid} has {} bytes", raw.len()));
+    Ok(match Type::from_oid(oid) {
+        Some(Type::Int2) => Datum::Int(i16::from_be_bytes(raw.try_into().map_err(cut_off)?).into()),
+        Some(Type::Int4) => Datum::Int(i32::from_be_bytes(raw.try_into().map_err(cut_off)?).into()),
+        Some(Type::Int8) => Datum::Int(i64::from_be_bytes(raw.try_into().map_err(cut_off)?)),
+        Some(Type::Timestamp | Type::TimestampTz) => {
+            Datum::Timestamp(i64::from_be_bytes(raw.try_into().map_err(cut_off)?))
+        }
+        Some(Type::Numeric) => {
+            read_exact(raw).ok_or_else(|| invalid("an exact number is too large, or cut off".to_owned()))?
+        }
+        Some(Type::Text | Type::Varchar | Type::Bpchar | Type::Name) => {
+            let text = std::str::from_utf8(raw).map_err(|error| invalid(error.to_string()))?;
+            Datum::Text(text.to_owned())
+        }
+        _ => return Err(invalid(format!("a workload reads a value of type {oid}"))),
+    })
 }
 
-fn taken(row: &Row) -> Result<Vec<Datum>> {
-    (0..row.len()).map(|index| Ok(row.try_get(index)?)).collect()
+fn read_exact(raw: &[u8]) -> Option<Datum> {
+    let words: Vec<i16> = raw.chunks_exact(2).map(|pair| i16::from_be_bytes([pair[0], pair[1]])).collect();
+    // No infinity, and no NaN.
+    let [_, weight, sign @ (0 | 0x4000), scale, groups @ ..] = words.as_slice() else { return None };
+    let mut digits = 0_i128;
+    let below = (i32::from(*scale) + 3) / 4;
+    for place in 0..=(i32::from(*weight) + below) {
+        let group = groups.get(place as usize).copied().unwrap_or(0);
+        digits = digits.checked_mul(10_000)? + i128::from(group);
+    }
+    digits /= 10_i128.checked_pow(u32::try_from(below * 4 - i32::from(*scale)).ok()?)?;
+    let digits = i64::try_from(digits).ok()?;
+    Some(Datum::Decimal(if *sign == 0 { digits } else { -digits }, u8::try_from(*scale).ok()?))
+}
+
+impl WireConnection {
+    fn run(
+        &mut self,
+        statement: Statement,
+        parameters: &[Datum],
+        mut take: impl FnMut(Vec<Datum>),
+    ) -> Result<String> {
+        let prepared = self.prepared.get(statement.0).context("the statement is of another connection")?;
+        let mut give = |place: usize, ty: u32, out: &mut Vec<u8>| match parameters.get(place) {
+            Some(datum) => write(datum, ty, out),
+            None => Err(invalid(format!("a statement has a parameter ${} that it is not given", place + 1))),
+        };
+        let columns = prepared.columns();
+        let mut row = |values: &[Option<&[u8]>]| {
+            let pairs = columns.iter().zip(values);
+            take(pairs.map(|(column, value)| read(column.type_oid, *value)).collect::<io::Result<_>>()?);
+            Ok(())
+        };
+        self.connection.run(prepared, &mut give, &mut row).map_err(judged)
+    }
+}
+
+/// The number of rows that a tag such as `UPDATE 1` tells; 0 where it tells none.
+fn rows_of(tag: &str) -> u64 {
+    tag.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
 impl Connection for WireConnection {
     fn batch(&mut self, sql: &str) -> Result<()> {
-        self.client.batch_execute(sql).map_err(judged)
+        self.connection.query(sql, &mut Supply(|_: &mut Vec<u8>| false)).map_err(judged)
     }
 
     fn prepare(&mut self, sql: &str) -> Result<Statement> {
-        self.prepared.push(self.client.prepare(sql).map_err(judged)?);
+        self.prepared.push(self.connection.prepare(sql).map_err(judged)?);
         Ok(Statement(self.prepared.len() - 1))
     }
 
     fn query(&mut self, statement: Statement, parameters: &[Datum]) -> Result<Vec<Vec<Datum>>> {
-        let rows = self.client.query(&self.prepared[statement.0], &references(parameters)).map_err(judged)?;
-        rows.iter().map(taken).collect()
+        let mut rows = Vec::new();
+        self.run(statement, parameters, |row| rows.push(row))?;
+        Ok(rows)
     }
 
     fn execute(&mut self, statement: Statement, parameters: &[Datum]) -> Result<u64> {
-        self.client.execute(&self.prepared[statement.0], &references(parameters)).map_err(judged)
+        Ok(rows_of(&self.run(statement, parameters, drop)?))
     }
 
     fn load(&mut self, table: &str, more: &mut dyn FnMut(&mut Vec<u8>) -> bool) -> Result<u64> {
-        let mut copy = self.client.copy_in(&format!("copy {table} from stdin")).map_err(judged)?;
-        let mut data = Vec::new();
-        loop {
-            data.clear();
-            let goes_on = more(&mut data);
-            if let Err(error) = copy.write_all(&data) {
-                bail!("COPY {table}: {error}");
-            }
-            if !goes_on {
-                return copy.finish().map_err(judged);
-            }
+        let mut supply = Loading { more, rows: None };
+        self.connection.query(&format!("copy {table} from stdin"), &mut supply).map_err(judged)?;
+        match supply.rows {
+            Some(rows) => Ok(rows),
+            None => bail!("COPY {table}: the server does not say how many rows it has got"),
         }
+    }
+}
+
+/// The data of a COPY, and what the server says of it.
+struct Loading<'m> {
+    more: &'m mut dyn FnMut(&mut Vec<u8>) -> bool,
+    rows: Option<u64>,
+}
+
+impl frontend::Receiver for Loading<'_> {
+    fn columns(&mut self, _: &[frontend::Column]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn row(&mut self, _: &[Option<&str>]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn complete(&mut self, tag: &str) -> io::Result<()> {
+        self.rows = Some(rows_of(tag));
+        Ok(())
+    }
+
+    fn notice(&mut self, _: &frontend::Report) {}
+
+    fn copy_read(&mut self, data: &mut Vec<u8>) -> io::Result<bool> {
+        Ok((self.more)(data))
     }
 }
 
@@ -192,10 +232,22 @@ mod tests {
             (-99_999_999_999, 2),
             (i64::MAX, 0),
         ] {
-            let mut out = BytesMut::new();
+            let mut out = Vec::new();
             let datum = Datum::Decimal(digits, scale);
-            datum.to_sql(&Type::NUMERIC, &mut out).unwrap();
-            assert_eq!(Datum::from_sql(&Type::NUMERIC, &out).unwrap(), datum);
+            assert!(write(&datum, Type::Numeric.oid(), &mut out).unwrap());
+            assert_eq!(read(Type::Numeric.oid(), Some(&out)).unwrap(), datum);
         }
+        assert!(read(Type::Numeric.oid(), Some(&[0, 1, 0])).is_err());
+    }
+
+    #[test]
+    fn what_does_not_fit_its_type_is_refused_and_null_is_null() {
+        let mut out = Vec::new();
+        assert!(write(&Datum::Int(70_000), Type::Int2.oid(), &mut out).is_err());
+        assert!(write(&Datum::Decimal(1, 1), Type::Int4.oid(), &mut out).is_err());
+        assert!(!write(&Datum::Null, Type::Int4.oid(), &mut out).unwrap());
+        assert_eq!(read(Type::Int8.oid(), None).unwrap(), Datum::Null);
+        assert!(read(Type::Int8.oid(), Some(&[1, 2])).is_err());
+        assert_eq!((rows_of("UPDATE 12"), rows_of("INSERT 0 3"), rows_of("BEGIN")), (12, 3, 0));
     }
 }

@@ -15,9 +15,9 @@ use std::time::Duration;
 
 /// A socket. Its handles can be cloned: another thread may shut it down.
 ///
-/// A read asks for what is there and, where nothing is, waits by `poll` for something to read. To wait in `recv` is one call
-/// less, but a Unix socket wakes whoever sleeps there also when the other side has taken its last message: for nothing, once
-/// for each answer.
+/// A read asks for what is there and, where nothing is, waits by `poll` for something to read; behind a write, which the other
+/// side answers first, it waits at once. To wait in `recv` is one call less, but a Unix socket wakes whoever sleeps there also when the other
+/// side has taken its last message: for nothing, once for each answer.
 ///
 /// A write that the client makes wait goes on when it reads again, or fails when the connection is to end: nobody holds a
 /// session by not reading.
@@ -25,6 +25,8 @@ use std::time::Duration;
 pub(crate) struct Socket {
     end: End,
     patience: Patience,
+    /// Nothing was read since something was written.
+    has_written: bool,
     /// Of all handles: nobody is to wait for the client any more.
     ending: Arc<AtomicBool>,
 }
@@ -99,13 +101,23 @@ enum End {
 
 impl From<UnixStream> for Socket {
     fn from(socket: UnixStream) -> Self {
-        Socket { end: End::Unix(socket), patience: Patience::default(), ending: Arc::default() }
+        Socket {
+            end: End::Unix(socket),
+            patience: Patience::default(),
+            has_written: false,
+            ending: Arc::default(),
+        }
     }
 }
 
 impl From<TcpStream> for Socket {
     fn from(socket: TcpStream) -> Self {
-        Socket { end: End::Tcp(socket), patience: Patience::default(), ending: Arc::default() }
+        Socket {
+            end: End::Tcp(socket),
+            patience: Patience::default(),
+            has_written: false,
+            ending: Arc::default(),
+        }
     }
 }
 
@@ -124,7 +136,12 @@ impl Socket {
             End::Unix(socket) => End::Unix(socket.try_clone()?),
             End::Tcp(socket) => End::Tcp(socket.try_clone()?),
         };
-        Ok(Socket { end, patience: Patience::default(), ending: Arc::clone(&self.ending) })
+        Ok(Socket {
+            end,
+            patience: Patience::default(),
+            has_written: false,
+            ending: Arc::clone(&self.ending),
+        })
     }
 
     /// Ends waiting for the client: for its next message, or for it to read. What it has room for can still be sent.
@@ -215,6 +232,9 @@ impl AsFd for Socket {
 
 impl Read for Socket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if std::mem::take(&mut self.has_written) {
+            self.wait()?;
+        }
         loop {
             match recv(&*self, &mut *buffer, RecvFlags::DONTWAIT) {
                 Ok((read, _)) => return Ok(read),
@@ -230,7 +250,10 @@ impl Write for Socket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             match send(&*self, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-                Ok(sent) => return Ok(sent),
+                Ok(sent) => {
+                    self.has_written = true;
+                    return Ok(sent);
+                }
                 Err(Errno::AGAIN) => self.wait_for_room()?,
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),

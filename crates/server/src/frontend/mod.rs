@@ -1,18 +1,20 @@
 //! The client's side of the protocol: for the shell, and for commands that run inside a server which has a file open.
 //!
-//! Simple queries, COPY both ways, notices, cancelling; passwords by SCRAM-SHA-256; TLS.
+//! Simple queries, prepared statements, COPY both ways, notices, cancelling; passwords by SCRAM-SHA-256; TLS.
 //!
 //! # Guarantees
-//! 1. After [`Connection::query`] the connection is ready for the next one, or [`Connection::is_alive`] is false: results that
+//! 1. After [`Connection::query`] and [`Connection::run`] the connection is ready for the next one, or [`Connection::is_alive`] is false: results that
 //!    nobody takes any more are cancelled and read past.
 //! 2. Nothing a server sends makes this panic, or take memory for more than it has sent.
 //! 3. A password leaves as SCRAM proof only; in clear it goes to a server that asks for it over TLS or a Unix socket.
 
 mod address;
+mod prepared;
 mod scram;
 mod tls;
 
 pub use address::{Address, Host, SslMode};
+pub use prepared::{Give, Prepared, Take};
 
 use crate::message::{Body, Output};
 pub use crate::stream::GiveUp;
@@ -313,6 +315,8 @@ pub struct Connection {
     secret: Vec<u8>,
     status: TransactionStatus,
     settings: BTreeMap<String, String>,
+    /// Statements that were prepared, for their names.
+    prepared: u64,
     alive: bool,
 }
 
@@ -351,6 +355,7 @@ impl Connection {
             secret: Vec::new(),
             status: TransactionStatus::Idle,
             settings: BTreeMap::new(),
+            prepared: 0,
             alive: true,
         };
         connection.start(application)?;
@@ -683,19 +688,24 @@ struct Taking<'r> {
 }
 
 impl Taking<'_> {
+    fn columns(mut body: Body<'_>) -> io::Result<Vec<Column>> {
+        let count = body.count(19).map_err(malformed)?;
+        let mut columns = Vec::with_capacity(count);
+        for _ in 0..count {
+            let name = body.str().map_err(malformed)?.to_owned();
+            body.bytes(6).map_err(malformed)?;
+            let type_oid = body.u32().map_err(malformed)?;
+            body.bytes(8).map_err(malformed)?;
+            columns.push(Column { name, type_oid });
+        }
+        Ok(columns)
+    }
+
     /// Hands a message on. The outer error is the server's fault, the inner one the receiver's.
     fn take(&mut self, kind: u8, mut body: Body<'_>) -> io::Result<io::Result<()>> {
         Ok(match kind {
             b'T' => {
-                let count = body.count(19).map_err(malformed)?;
-                let mut columns = Vec::with_capacity(count);
-                for _ in 0..count {
-                    let name = body.str().map_err(malformed)?.to_owned();
-                    body.bytes(6).map_err(malformed)?;
-                    let type_oid = body.u32().map_err(malformed)?;
-                    body.bytes(8).map_err(malformed)?;
-                    columns.push(Column { name, type_oid });
-                }
+                let columns = Taking::columns(body)?;
                 self.columns = columns.len();
                 self.receiver.columns(&columns)
             }

@@ -280,3 +280,57 @@ fn a_server_that_ends_while_it_is_sent_data_has_said_why() {
     // And before any statement.
     assert!(matches!(connection.query("select", &mut Endless), Err(Failure::Connection(_))));
 }
+
+fn prepared(out: &mut Output) {
+    out.plain(b'1');
+    out.begin(b't').count(2).u32(23).u32(25).end();
+    out.begin(b'T').count(1).str("a").u32(0).i16(0).u32(23).i16(4).i32(-1).i16(1).end();
+    out.begin(b'Z').u8(b'I').end();
+}
+
+#[test]
+fn prepared_statements_are_run_with_binary_values() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut out = greeting();
+    prepared(&mut out);
+    // Two rows; an error; a row that is shorter than it says.
+    out.plain(b'2');
+    out.begin(b'D').count(1).value(|bytes| bytes.extend_from_slice(&7_i32.to_be_bytes())).end();
+    out.begin(b'D').count(1).i32(-1).end();
+    out.begin(b'C').str("SELECT 2").end();
+    out.begin(b'Z').u8(b'T').end();
+    out.begin(b'E').u8(b'C').str("40001").u8(b'M').str("late").u8(0).end();
+    out.begin(b'Z').u8(b'E').end();
+    out.begin(b'D').count(1).i32(9).raw(b"1").end();
+    let server = server(folder.path(), vec![out.bytes().to_vec()]);
+    let mut connection = Connection::open(&address(folder.path()), "test").unwrap();
+    let statement = connection.prepare("select $1, $2").unwrap();
+    assert_eq!(statement.parameters(), [23, 25]);
+    assert_eq!(statement.columns(), [Column { name: "a".to_owned(), type_oid: 23 }]);
+    let mut rows = Vec::new();
+    let mut take = |row: &[Option<&[u8]>]| {
+        rows.push(row.iter().map(|value| value.map(<[u8]>::to_vec)).collect::<Vec<_>>());
+        Ok(())
+    };
+    let mut given = Vec::new();
+    let mut give = |place: usize, ty: u32, out: &mut Vec<u8>| {
+        given.push((place, ty));
+        out.push(b'x');
+        Ok(place == 0)
+    };
+    // What cannot be given is the caller's affair, and nothing was sent.
+    let refused = connection.run(&statement, &mut |_, _, _| Err(io::Error::other("no")), &mut |_| Ok(()));
+    assert!(matches!(refused, Err(Failure::Receiver(_))) && connection.is_alive());
+    assert_eq!(connection.run(&statement, &mut give, &mut take).unwrap(), "SELECT 2");
+    assert_eq!(connection.status(), TransactionStatus::Active);
+    let Err(Failure::Server(report)) = connection.run(&statement, &mut give, &mut take) else {
+        panic!("no error")
+    };
+    assert_eq!((&*report.state, connection.status()), ("40001", TransactionStatus::Failed));
+    assert!(matches!(connection.run(&statement, &mut give, &mut take), Err(Failure::Connection(_))));
+    assert!(!connection.is_alive());
+    assert_eq!(rows, [[Some(vec![0, 0, 0, 7])], [None]]);
+    assert_eq!(given, [(0, 23), (1, 25)].repeat(3));
+    drop(connection);
+    server.join().unwrap();
+}
